@@ -73,6 +73,8 @@ MEASURED = (Status.OK, Status.UNSTABLE, Status.LAUNCH_BOUND)
 RIGHT = (*MEASURED, Status.VERIFIED)
 # Rows of a kernel that is never trusted, whatever other rows state.
 WRONG = (Status.WRONG_RESULT, Status.NONDETERMINISTIC)
+# Rows of a kernel that was built but did not run correctly.
+RUN_FAILED = (Status.LAUNCH_ERROR, Status.CRASH, Status.TIMEOUT, *WRONG)
 
 
 @dataclass(frozen=True, slots=True)

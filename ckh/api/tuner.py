@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.api.inputs import options_of
-from ckh.errors import UsageError
 from ckh.ops import operation
 from ckh.tune.settings import OWN_TABLES, TuneOptions, settings_of
 from ckh.tune.tuning import ModelTuning
@@ -31,8 +30,6 @@ def tune(*sources: Path | str, out: Path | str = "tuned", force: bool = False, *
     Raises:
         CkhError: an option is wrong, or a step failed; the next call goes on with it.
     """
-    if not sources:
-        raise UsageError("no source of shapes", "see ckh.shapes.read", code="missing-option")
     typed = {name: _typed(value) if name in _LISTS else value for name, value in options.items()}
     typed |= {"installed": str(options["installed"])} if options.get("installed") else {}
     (given,) = options_of(typed, TuneOptions)

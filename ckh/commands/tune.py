@@ -22,9 +22,10 @@ folder --out, printed before it runs: shapes, predict (current choices), bench -
 work), convert, train (with six or more measured problems), export. After an interruption the same command continues;
 --budget may change.
 
-The summary shows for each shape the current kernel, the fastest measured kernel, the gain with its 95 % interval and
-the shape's share of the model's time, and in total the gain, whether it is worthwhile, and the expected gain of another
-hour. The file summary.md in the folder has the same, with the commands.
+The summary shows for each shape the current kernel, the fastest measured kernel, the measured and the predicted gain
+with their intervals and its share of the model's time, and in total the gains, whether it is worthwhile, and the
+expected gain of another hour. The file summary.md in the folder has the same, with the commands. On this device, ckh
+predict puts the measured kernels first afterwards.
 
 ckh does not measure AITER's kernels: with --to aiter the steps are shapes, predict and export, of GEMMs unless --op
 names mixtures of experts.
@@ -46,10 +47,17 @@ def register(app: typer.Typer) -> None:
 
 
 def tune(
-    sources: list[str] = typer.Argument(..., metavar="SOURCE...", help="Source of shapes, as for ckh shapes."),
+    sources: list[str] | None = typer.Argument(
+        None, metavar="[SOURCE]...", autocompletion=_completion.sources, help="Source of shapes, as for ckh shapes."
+    ),
     tp: int = typer.Option(1, "--tp", min=1, metavar="N", help="Ranks of tensor parallelism."),
     tokens: str | None = typer.Option(None, "--tokens", metavar="N[,N…]", help="Rows of a language model's GEMMs."),
     batch: str = typer.Option("1", "--batch", metavar="N[,N…]", help="Images, clips or samples at a time."),
+    torch: str | None = typer.Option(
+        None, "--torch", metavar="PKG.MODULE:FACTORY", help="Function that returns a PyTorch module and its inputs."
+    ),
+    fuse_shared: bool = typer.Option(False, "--fuse-shared", help="Treat shared experts as additional routed experts."),
+    skip_bad: bool = typer.Option(False, "--skip-bad", help="Skip bad lines and layers of the sources."),
     op: str | None = typer.Option(
         None, "--op", autocompletion=_completion.operations, help=f"{OP_HELP}  [the one with the most work]"
     ),
@@ -83,8 +91,10 @@ def tune(
 
     tables = None if installed is None else str(installed)
     op = tuned_operation(op, to)
-    given = TuneOptions(tp, tokens, batch, op, variant, dtype, device, arch, budget, to, tables)
-    tuning = ModelTuning(settings_of(sources, given), out, force=force, is_quiet=as_json)
+    given = TuneOptions(
+        tp, tokens, batch, op, variant, dtype, device, arch, budget, to, tables, torch, fuse_shared, skip_bad
+    )
+    tuning = ModelTuning(settings_of(sources or [], given), out, force=force, is_quiet=as_json)
     try:
         if dry_run:
             _print_plan(tuning)

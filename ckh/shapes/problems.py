@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckh.errors import CkhError, DataError, UsageError
@@ -191,10 +192,11 @@ def reads(source: str, op: Operation[Any, Any]) -> bool:
     if source == STDIN:
         return True
     try:
-        kind = source_of(source).kind
+        found = source_of(source)
     except CkhError:
         return False
-    return kind not in (*_OWN_READERS, SourceKind.TEXTS)
+    is_file_of_texts = found.kind is SourceKind.TEXTS and found.path != Path()
+    return not is_file_of_texts and found.kind not in _OWN_READERS
 
 
 def counts_of(op: Operation[P, Any], source: str, problems: Iterable[P]) -> dict[P, int] | None:

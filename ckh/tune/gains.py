@@ -45,6 +45,13 @@ class TunedShape(Record):
     """Measured time of today's kernel divided by that of the fastest."""
     gain_interval: tuple[float, float] | None
     """95 % confidence interval of the gain, by the spread of samples."""
+    predicted_kernel: str | None
+    """First choice of the folder's model without measurements of this shape, or of ckh predict for a consumer's table;
+    null: no prediction."""
+    predicted_gain: float | None
+    """Predicted time of today's kernel, or its time in the consumer's table, divided by that of predicted_kernel."""
+    predicted_gain_interval: tuple[float, float] | None
+    """90 % prediction interval of predicted_gain."""
     share: float | None
     """Share of the model's measured time with today's kernels, if measured."""
 
@@ -70,6 +77,10 @@ class TuneDocument(Document, Shown):
     """today_ms / tuned_ms."""
     gain_interval: tuple[float, float] | None
     """95 % confidence interval of the gain."""
+    predicted_gain: float | None
+    """The predicted gains of all shapes with one, weighted by count and time; null: no prediction."""
+    predicted_gain_interval: tuple[float, float] | None
+    """90 % prediction interval of predicted_gain, for errors that all shapes have in common."""
     is_worth_it: bool | None
     """Whether the gain exceeds noise and 1 %; null if unknown."""
     another_hour: tuple[float, float, float] | None
@@ -108,7 +119,7 @@ class OwnTime:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A ratio of times, with its 95 % confidence interval."""
+    """A ratio of times, with its interval."""
 
     value: float
     interval: tuple[float, float]
@@ -130,7 +141,7 @@ def measured_times(dataset: Dataset) -> dict[str, dict[str, MeasuredTime]]:
 
 
 def ratio(today: Sequence[MeasuredTime], tuned: Sequence[MeasuredTime], counts: Sequence[int]) -> Ratio:
-    """Ratio of two sums of times, weighted by count.
+    """Ratio of two sums of times, weighted by count, with its 95 % confidence interval.
 
     Errors of times are independent; if both times are of the same kernel, the difference has no error.
     """
@@ -142,6 +153,21 @@ def ratio(today: Sequence[MeasuredTime], tuned: Sequence[MeasuredTime], counts: 
     )
     value, error = before / after, _CONFIDENCE * math.sqrt(variance)
     return Ratio(value, (value * math.exp(-error), value * math.exp(error)))
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedGain:
+    """Predicted gain of a kernel for a shape.
+
+    Attributes:
+        kernel: the kernel.
+        today_ms: time of today's kernel: measured, predicted, or in the consumer's table.
+        gain: time of today's kernel divided by that of the kernel, with its 90 % prediction interval.
+    """
+
+    kernel: str
+    today_ms: float
+    gain: Ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +183,12 @@ class Compared:
     kernel: str | None
     best: MeasuredTime | None
     table_ms: float | None = None
+    predicted: PredictedGain | None = None
 
     def row(self, whole_ms: float) -> TunedShape:
         """Row of the shape in JSON, given the total time."""
         one = None if self.before is None or self.best is None else ratio([self.before], [self.best], [1])
+        expected = self.predicted
         return TunedShape(
             problem=self.shape.problem.canonical(),
             count=self.shape.count,
@@ -172,19 +200,26 @@ class Compared:
             latency_ms=None if self.best is None else self.best.ms,
             gain=None if one is None else one.value,
             gain_interval=None if one is None else one.interval,
+            predicted_kernel=None if expected is None else expected.kernel,
+            predicted_gain=None if expected is None else expected.gain.value,
+            predicted_gain_interval=None if expected is None else expected.gain.interval,
             share=None if self.before is None else self.shape.count * self.before.ms / whole_ms,
         )
 
 
 def compared(
-    shape: WeightedProblem, today: str | None, times: Mapping[str, MeasuredTime], table: OwnTime | None = None
+    shape: WeightedProblem,
+    today: str | None,
+    times: Mapping[str, MeasuredTime],
+    table: OwnTime | None = None,
+    predicted: PredictedGain | None = None,
 ) -> Compared:
     """Compare today's kernel of a shape, that of a table if given, with its fastest measured kernel."""
     fastest = min(times, key=lambda name: times[name].ms, default=None)
     today = today if table is None else table.kernel
     before = None if today is None else times.get(today)
     best = None if fastest is None else times[fastest]
-    return Compared(shape, today, before, fastest, best, None if table is None else table.ms)
+    return Compared(shape, today, before, fastest, best, None if table is None else table.ms, predicted)
 
 
 def whole(shapes: Sequence[Compared]) -> tuple[float, float, Ratio] | None:

@@ -4,45 +4,56 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckh.text.log import BORROWED, MEASURED
+from ckh.text.log import BORROWED, ESTIMATED, MEASURED
 from ckh.text.prose import paragraphs
 from ckh.text.tabletext import table_text
+from ckh.tune.gains import WORTH_IT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import TypeAlias
 
     from ckh.tune.gains import TuneDocument, TunedShape
 
+    _Formatter: TypeAlias = Callable[[float | None, tuple[float, float] | None], str]
+
 _SHOWN = 20  # shapes at a terminal, by decreasing share of the time
-_COLUMNS = ("shape", "count", "share", "today ms", "tuned ms", "gain", "95 % interval")
-_TABLE = "table ms"  # only where the consumer has tables
-_BASES = {**dict.fromkeys(("today ms", "tuned ms", "gain"), MEASURED), _TABLE: BORROWED}
+_SHAPE, _COUNT, _SHARE, _TODAY, _TUNED, _GAIN = "shape", "count", "share", "today ms", "tuned ms", "gain (95 %)"
+# Only where the consumer has tables, and where there is a prediction.
+_TABLE, _PREDICTED = "table ms", "predicted (90 %)"
+_BASES = {**dict.fromkeys((_TODAY, _TUNED, _GAIN), MEASURED), _TABLE: BORROWED, _PREDICTED: ESTIMATED}
+_KERNELS = ("layers", "today's kernel", "fastest measured kernel", "predicted kernel")
 
 
 def summary(document: TuneDocument, budget: str) -> str:
     """Summary for a terminal: the first shapes, and the totals."""
     rows = document.shapes[:_SHOWN] if document.device or _in_tables(document) else ()
     columns = _columns(document)
-    table = table_text(document.folder, columns, [_cells(one, columns) for one in rows], bases=_BASES) if rows else ""
+    cells = [_cells(one, columns, _around) for one in rows]
+    table = table_text(document.folder, columns, cells, bases=_BASES) if rows else ""
     more = len(document.shapes) - len(rows) if rows else 0
     left = [f"and {more} more shapes in summary.md"] if more else []
     return table + paragraphs("\n".join([*left, *_sentences(document, budget)])) + "\n"
 
 
-def page(document: TuneDocument, budget: str) -> str:
-    """Summary as Markdown: all shapes with their kernels."""
-    lines = [f"# {document.op} tuned on {document.device or 'no device'}", "", *_sentences(document, budget), ""]
+def page(document: TuneDocument, budget: str, commands: Sequence[str]) -> str:
+    """Summary as Markdown: all shapes with their kernels, and the commands of the steps."""
+    lines = [f"# {document.op} tuned on {document.device or 'no device'}", ""]
+    lines += [f"- {sentence}" for sentence in _sentences(document, budget)]
     columns = _columns(document)
-    lines += ["| " + " | ".join((*columns, "layers", "today's kernel", "fastest measured kernel")) + " |"]
-    lines += ["|" + "---|" * (len(columns) + 3)]
+    lines += ["", "| " + " | ".join((*columns, *_KERNELS)) + " |"]
+    lines += ["|" + "---|" * (len(columns) + len(_KERNELS))]
     for one in document.shapes:
-        cells = (*_cells(one, columns), " ".join(one.layers), one.today or "none applies", one.kernel or "not measured")
+        kernels = (one.today or "none applies", one.kernel or "not measured", one.predicted_kernel or "")
+        cells = (*_cells(one, columns, _ratio), " ".join(one.layers), *kernels)
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", "```console", *commands, "```"]) + "\n"
 
 
 def _sentences(document: TuneDocument, budget: str) -> Iterator[str]:
     yield _verdict(document)
+    if document.predicted_gain is not None:
+        yield _prediction(document, document.predicted_gain)
     if known := _in_tables(document):
         total = sum(one.count * one.table_ms for one in known if one.table_ms is not None)
         of = f"{len(known)} of {len(document.shapes)} shapes"
@@ -59,10 +70,21 @@ def _sentences(document: TuneDocument, budget: str) -> Iterator[str]:
 def _verdict(document: TuneDocument) -> str:
     if document.gain is None or document.gain_interval is None:
         return "gain: not measured" + ("" if document.device else ", as nothing was timed")
-    low, high = document.gain_interval
     of = f"{sum(one.gain is not None for one in document.shapes)} of {len(document.shapes)} shapes"
-    gain = f"{document.gain:.3f}x ({low:.3f}–{high:.3f}) on {of}, {document.device}"
+    gain = f"{_ratio(document.gain, document.gain_interval, 3)} on {of}, {document.device}"
     return f"gain: {gain}" if document.is_worth_it else f"not worth it: {gain}; today's kernels are as fast"
+
+
+def _prediction(document: TuneDocument, gain: float) -> str:
+    some = [one for one in document.shapes if one.predicted_gain is not None]
+    text = f"predicted gain: {_ratio(gain, document.predicted_gain_interval, 3)}"
+    if document.gain is None and gain < WORTH_IT:
+        text = f"not worth it by prediction, {text}"
+    unknown = sum(one.gain is None for one in some)
+    of = f"on {len(some)} of {len(document.shapes)} shapes, {unknown} of them not measured"
+    return f"{text} {of}, " + (
+        "over AITER's own tables" if _in_tables(document) else "without each shape's measurements"
+    )
 
 
 def _in_tables(document: TuneDocument) -> list[TunedShape]:
@@ -71,16 +93,37 @@ def _in_tables(document: TuneDocument) -> list[TunedShape]:
 
 
 def _columns(document: TuneDocument) -> tuple[str, ...]:
-    return (*_COLUMNS[:3], _TABLE, *_COLUMNS[3:]) if _in_tables(document) else _COLUMNS
+    tables = (_TABLE,) if _in_tables(document) else ()
+    predicted = () if document.predicted_gain is None else (_PREDICTED,)
+    return (_SHAPE, _COUNT, _SHARE, *tables, _TODAY, _TUNED, _GAIN, *predicted)
 
 
-def _cells(one: TunedShape, columns: tuple[str, ...]) -> tuple[str, ...]:
-    times = {_TABLE: one.table_ms, "today ms": one.today_ms, "tuned ms": one.latency_ms}
-    return (
-        one.problem,
-        str(one.count),
-        "" if one.share is None else f"{one.share:.1%}",
-        *("" if time is None else f"{time:.4g}" for name, time in times.items() if name in columns),
-        "" if one.gain is None else f"{one.gain:.2f}x",
-        "" if one.gain_interval is None else "–".join(f"{end:.2f}" for end in one.gain_interval),
-    )
+def _cells(one: TunedShape, columns: Sequence[str], gain: _Formatter) -> tuple[str, ...]:
+    cells = {
+        _SHAPE: one.problem,
+        _COUNT: str(one.count),
+        _SHARE: "" if one.share is None else f"{one.share:.1%}",
+        _TABLE: _time(one.table_ms),
+        _TODAY: _time(one.today_ms),
+        _TUNED: _time(one.latency_ms),
+        _GAIN: gain(one.gain, one.gain_interval),
+        _PREDICTED: gain(one.predicted_gain, one.predicted_gain_interval),
+    }
+    return tuple(cells[name] for name in columns)
+
+
+def _time(ms: float | None) -> str:
+    return "" if ms is None else f"{ms:.4g}"
+
+
+def _ratio(value: float | None, interval: tuple[float, float] | None, digits: int = 2) -> str:
+    """A gain with its interval; empty if unknown."""
+    if value is None or interval is None:
+        return ""
+    low, high = interval
+    return f"{value:.{digits}f}x ({low:.{digits}f}–{high:.{digits}f})"
+
+
+def _around(value: float | None, interval: tuple[float, float] | None) -> str:
+    """A gain with half the width of its interval, for a narrow table; empty if unknown."""
+    return "" if value is None or interval is None else f"{value:.2f} ±{(interval[1] - interval[0]) / 2:.2f}"

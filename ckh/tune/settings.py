@@ -32,18 +32,20 @@ class Target:
         needs_model: whether it is made of a trained model alone.
         takes_rows: whether it takes measured rows.
         takes_problems: whether it is made for the shapes.
+        is_for_gpus: whether it has no kernels for the CPU.
     """
 
     needs_model: bool = False
     takes_rows: bool = False
     takes_problems: bool = True
+    is_for_gpus: bool = False
 
 
 TARGETS = {
-    "aiter": Target(),
+    "aiter": Target(is_for_gpus=True),
     "amd-registry": Target(takes_rows=True),
     "c": Target(needs_model=True, takes_problems=False),
-    "inductor": Target(takes_problems=False),
+    "inductor": Target(takes_problems=False, is_for_gpus=True),
 }
 OWN_TABLES = "aiter"  # the target with tables of operations of its own, which have times
 _NOT_MEASURED = "miopen"
@@ -112,6 +114,9 @@ class TuneOptions:
         budget: time for compiling and measuring.
         to: target of the export.
         installed: the AITER whose tables are kept.
+        torch: function that returns a PyTorch module and its inputs, a further source.
+        fuse_shared: whether shared experts are fused with the routed ones.
+        skip_bad: whether bad shapes are left out.
     """
 
     tp: int = 1
@@ -125,14 +130,27 @@ class TuneOptions:
     budget: str = "15m"
     to: str | None = None
     installed: str | None = None
+    torch: str | None = None
+    fuse_shared: bool = False
+    skip_bad: bool = False
+
+    def shape_options(self) -> tuple[str, ...]:
+        """Further arguments of `ckh shapes`."""
+        ranks = {"tp": str(self.tp)} if self.tp > 1 else {}
+        flags = {"--fuse-shared": self.fuse_shared, "--skip-bad": self.skip_bad}
+        named = _options(batch=self.batch, tokens=self.tokens or None, **ranks, torch=self.torch)
+        return (*named, *(flag for flag, is_given in flags.items() if is_given))
 
 
 def settings_of(sources: Sequence[str], given: TuneOptions) -> TuneSettings:
     """Settings of a tuning of sources, with the device of this machine.
 
     Raises:
-        UsageError: the budget is not a duration, or there is no such operation or target.
+        UsageError: there is no source, operation or target, the target is not for the device, or the budget is not a
+            duration.
     """
+    if not sources and given.torch is None:
+        raise UsageError("no source", "name a file or a model (ckh shapes --list), or --torch", code="missing-option")
     parse_duration(given.budget)
     if given.to == _NOT_MEASURED:
         raise UsageError(
@@ -143,10 +161,15 @@ def settings_of(sources: Sequence[str], given: TuneOptions) -> TuneSettings:
     if given.to is not None and given.to not in TARGETS:
         raise UsageError(f"unknown target {given.to!r}", "one of " + ", ".join(TARGETS), code="unknown-name")
     kind = given.device or default_device_kind(DeviceOptions(given.arch))
-    tokens = ("--tokens", given.tokens) if given.tokens else ()
+    if given.to is not None and TARGETS[given.to].is_for_gpus and kind == HOST_KIND:
+        raise UsageError(
+            f"--to {given.to} is for GPUs, and without a GPU the CPU is tuned",
+            "name the GPU, e.g. --arch gfx942",
+            code="inapplicable-option",
+        )
     return TuneSettings(
         sources=tuple(sources),
-        options=("--batch", given.batch, *tokens, *(("--tp", str(given.tp)) if given.tp > 1 else ())),
+        options=given.shape_options(),
         op=None if given.op is None else operation(given.op).name,
         variant=given.variant,
         arch=given.arch,

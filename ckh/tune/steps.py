@@ -90,6 +90,20 @@ def measuring(
         yield TuneStep("convert", ("convert", run, "--out", str(folder / MEASURED), "--force"), after="bench")
 
 
+def require_model(settings: TuneSettings, problems: int) -> None:
+    """Refuse a target that needs a model for too few problems to train one.
+
+    Raises:
+        UsageError: it needs one.
+    """
+    if settings.to is not None and TARGETS[settings.to].needs_model and problems < FEWEST_PROBLEMS:
+        raise UsageError(
+            f"--to {settings.to} needs a model of {FEWEST_PROBLEMS} measured problems or more, not {problems}",
+            "tune more shapes, or use --to amd-registry",
+            code="inapplicable-option",
+        )
+
+
 def learning(folder: Path, op: str, problems: int, *, directions: tuple[str, ...]) -> Iterator[TuneStep]:
     """Step that trains a model, if there are enough problems.
 
@@ -117,12 +131,8 @@ def exporting(
         return
     target = TARGETS[settings.to]
     model = ("--model", str(folder / MODEL)) if is_trained else ()
-    if target.needs_model and not model:
-        raise UsageError(
-            f"--to {settings.to} needs a model of {FEWEST_PROBLEMS} measured problems or more",
-            "tune more shapes, or use --to amd-registry",
-            code="inapplicable-option",
-        )
+    if not model:
+        require_model(settings, 0)
     source = ("--data", str(folder / MEASURED)) if target.takes_rows and is_measured else model
     if target.takes_problems:
         what = ("--op", op, "--problems", str(folder / SHAPES), *settings.place_options())

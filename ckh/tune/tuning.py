@@ -10,20 +10,24 @@ from typing import TYPE_CHECKING
 from ckh.errors import CkhError, ExitCode, UsageError
 from ckh.files.jsonfields import read_json
 from ckh.files.paths import write_atomic
+from ckh.learn.answers.probes import remember_all
 from ckh.ops import requested
 from ckh.text.durations import parse_duration
 from ckh.text.log import note
 from ckh.tune import steps
 from ckh.tune.gains import OwnTime, TuneDocument, compared, is_worth_it, measured_times, whole
 from ckh.tune.page import page
+from ckh.tune.predicted import by_model, over_tables, predicted_total
 from ckh.tune.settings import FILE, progress_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from ckh.data.dataset import Dataset
+    from ckh.ops.base import Problem
     from ckh.shapes.layers import WeightedProblem
+    from ckh.tune.gains import Compared, PredictedGain
     from ckh.tune.settings import Progress, TuneSettings
     from ckh.tune.steps import TuneStep
 
@@ -64,6 +68,7 @@ class ModelTuning:
         self.settings, self.out = settings, out
         self._force, self._is_quiet = force, is_quiet
         self._progress = self._begun()
+        self._commands: list[str] = []
 
     def _begun(self) -> Progress:
         out = self.out
@@ -85,6 +90,7 @@ class ModelTuning:
         shapes = self._shapes()
         op = self.settings.op or _heaviest(shapes)
         own = [one for one in shapes if one.op == op]
+        steps.require_model(self.settings, len(own))
         dtypes = {one.problem.dtype for one in own}
         # A run measures one element type: without --dtype the shapes' own, not the architecture's default.
         settings = replace(self.settings, dtype=self.settings.dtype or (dtypes.pop() if len(dtypes) == 1 else None))
@@ -102,17 +108,20 @@ class ModelTuning:
         op, shapes, measuring = self.planned()
         self._run(measuring)
         measured = self._measured()
+        if measured is not None and (count := remember_all(measured)):
+            note(f"ckh predict puts the kernels measured for {count} problems first on this device")
         problems = [] if measured is None else measured.problems()
         directions = tuple(dict.fromkeys(str(one.variant) for one in problems if hasattr(one, "variant")))
         self._run(steps.learning(self.out, op, len(problems), directions=directions))
         is_trained = "train" in self._progress.done
         self._run(steps.exporting(self.settings, self.out, op, is_trained=is_trained, is_measured=measured is not None))
         document = self._document(op, shapes, measured)
-        write_atomic(self.out / steps.PAGE, page(document, self.settings.budget).encode())
+        write_atomic(self.out / steps.PAGE, page(document, self.settings.budget, self._commands).encode())
         return document
 
     def _run(self, wanted: Iterable[TuneStep]) -> None:
         for step in wanted:
+            self._commands.append(step.line)
             if step.name in self._progress.done:
                 continue
             note(f"$ {step.line}")
@@ -143,18 +152,25 @@ class ModelTuning:
         path = self.out / steps.MEASURED
         return read_dataset(path) if path.exists() else None
 
-    def _document(self, op: str, shapes: Sequence[WeightedProblem], measured: Dataset | None) -> TuneDocument:
+    def _compared(self, op: str, shapes: Sequence[WeightedProblem], measured: Dataset | None) -> list[Compared]:
+        """Each shape with its kernels, times and predictions."""
         times, tables = {} if measured is None else measured_times(measured), self._in_tables()
         ranked = read_json(self.out / steps.BEFORE)["results"]
         today = {one["problem"]: one["kernels"][0]["kernel"] for one in ranked if one["kernels"]}
         part, arch = requested(op), next((one["arch"] for one in ranked), "")
-        found = []
-        for one in shapes:
-            problem = part.completed(one.problem, arch) if part is not None and arch else one.problem
-            text = problem.canonical()
-            shape = replace(one, problem=problem)
-            found.append(compared(shape, today.get(text), times.get(text, {}), tables.get(text)))
-        total = whole(found)
+        if part is not None and arch:
+            shapes = [replace(one, problem=part.completed(one.problem, arch)) for one in shapes]
+        texts = [one.problem.canonical() for one in shapes]
+        chosen = {one.problem: today[text] for one, text in zip(shapes, texts, strict=True) if text in today}
+        predicted = over_tables(ranked, tables) | self._predicted(measured, chosen)
+        return [
+            compared(one, today.get(text), times.get(text, {}), tables.get(text), predicted.get(text))
+            for one, text in zip(shapes, texts, strict=True)
+        ]
+
+    def _document(self, op: str, shapes: Sequence[WeightedProblem], measured: Dataset | None) -> TuneDocument:
+        found = self._compared(op, shapes, measured)
+        total, expected = whole(found), predicted_total(found)
         today_ms, tuned_ms, gain = (None, None, None) if total is None else total
         rows = (one.row(today_ms or 1.0) for one in found)
         made = {name: str(self.out / name) for name in (steps.MODEL, steps.EXPORT) if (self.out / name).exists()}
@@ -168,11 +184,23 @@ class ModelTuning:
             tuned_ms=tuned_ms,
             gain=None if gain is None else gain.value,
             gain_interval=None if gain is None else gain.interval,
+            predicted_gain=None if expected is None else expected.value,
+            predicted_gain_interval=None if expected is None else expected.interval,
             is_worth_it=None if gain is None else is_worth_it(gain),
             another_hour=None if measured is None else _another_hour(measured, parse_duration(self.settings.budget)),
             model=made.get(steps.MODEL),
             export=made.get(steps.EXPORT),
         )
+
+    def _predicted(self, measured: Dataset | None, today: Mapping[Problem, str]) -> dict[str, PredictedGain]:
+        """Predicted gains by the folder's model; empty without one."""
+        model = self.out / steps.MODEL
+        if measured is None or not model.exists():
+            return {}
+        try:
+            return by_model(measured, measured.op.training.defaults(len(measured)), model, today)
+        except CkhError:  # too few usable times
+            return {}
 
     def _in_tables(self) -> dict[str, OwnTime]:
         """Rows of the consumer's own tables by problem, which an export does not replace."""

@@ -63,11 +63,14 @@ def test_a_written_list_is_read_back(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_predict_reads_lists_and_sources(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`--problems` accepts the list, the ready model and stdin, and detects the operation."""
+    """`--problems` accepts the list, the ready model and a problem, and detects the operation."""
     out = tmp_path / "shapes.csv"
     listed = [one["problem"] for one in document(capsys, "shapes", *LLAMA, "--out", str(out))["problems"]]
     found = document(capsys, "predict", "--problems", str(out), "--arch", "gfx942", "--top", "1")
     assert [one["problem"] for one in found["results"]] == listed
+    for text in (listed[0], "conv_forward_fp32_nhwgc_2d_n1_c16_k16_g1_i5x6_f3x3_s1x1_p1x1_d1x1"):
+        found = document(capsys, "predict", "--problems", text, "--arch", "gfx942", "--top", "1")
+        assert [one["problem"] for one in found["results"]] == [text]
 
 
 def test_predict_reads_stdin(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ import pytest
 from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.tune import steps
+from ckh.tune.settings import TuneOptions, settings_of
 from tests.jsonschemas import require_described
 from tests.ops.aiter_gemm.newer_aiter import table_row, write_aiter
 from tests.refusals import expect_error, expect_values
@@ -21,6 +22,12 @@ KERNEL = "a8w8_bpreshuffle_128x16x32x512_16x16_16x16_32x4x1_32x4x1_1x16x1x8_4x4x
 SHAPES = "op,count,layers,dtype,layout,m,n,k,split_k\n" + "".join(
     f"gemm_universal,{count},layer{n},fp32,rcr,{m},{n},64,1\n" for count, m, n in ((80, 64, 96), (2, 32, 64))
 )
+
+
+@pytest.fixture(autouse=True)
+def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty user folder, for times that are remembered."""
+    monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
 
 
 @pytest.fixture
@@ -35,7 +42,7 @@ def shapes(tmp_path: Path) -> Path:
 def test_a_list_of_shapes_is_tuned(
     shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each step is done once, the gain is that of the dataset's times, and a second call does nothing more."""
+    """Each step is done once, the gain is of the dataset's times, which predict uses; a second call does nothing."""
     monkeypatch.setattr(steps, "PLAN", ("--kernels", "best:3"))  # which compile quickly
     out = tmp_path / "tuned"
     line = ["tune", str(shapes), "--device", "host", "--to", "amd-registry", "--out", str(out)]
@@ -55,9 +62,19 @@ def test_a_list_of_shapes_is_tuned(
     assert document["gain"] >= 1
     assert document["model"] is None
     assert (out / "export" / "README.md").is_file()
-    assert f"{document['gain']:.3f}x" in (out / "summary.md").read_text(encoding="utf-8")
+    assert [one["predicted_gain"] for one in document["shapes"]] == [None, None]  # no model of two problems
+    summary = (out / "summary.md").read_text(encoding="utf-8")
+    assert f"{document['gain']:.3f}x" in summary
+    assert f"ckh convert {out}/run" in summary
     assert run([*line, "--budget", "11m"]) == ExitCode.OK
     assert "$ ckh" not in capfd.readouterr().err
+    for one in document["shapes"]:
+        assert run(["predict", "--problems", one["problem"], "--arch", "host", "--json"]) == ExitCode.OK
+        (answer,) = json.loads(capfd.readouterr().out)["results"]
+        assert (answer["kernels"][0]["kernel"], answer["kernels"][0]["measured_latency_ms"]) == (
+            one["kernel"],
+            one["latency_ms"],
+        )
 
 
 def test_a_dry_run_prints_the_steps(shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -136,6 +153,8 @@ def test_times_of_the_consumers_own_tables(tmp_path: Path, capfd: pytest.Capture
         (["--op", "gemm_universl"], "unknown-op"),
         (["--to", "miopen"], "inapplicable-option"),
         (["--to", "aiter", "--op", "gemm_universal"], "unsupported"),
+        (["--to", "aiter", "--device", "host"], "inapplicable-option"),
+        (["--to", "inductor", "--device", "host"], "inapplicable-option"),
     ],
 )
 def test_wrong_options_create_no_folder(
@@ -146,6 +165,32 @@ def test_wrong_options_create_no_folder(
     assert run(["tune", str(shapes), "--out", str(out), *options]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, code)
     assert not out.exists()
+
+
+def test_a_target_without_enough_shapes(shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """C needs a model of six problems: two are refused before anything is measured."""
+    out = tmp_path / "tuned"
+    assert run(["tune", str(shapes), "--device", "host", "--to", "c", "--out", str(out)]) == ExitCode.USAGE
+    expect_error(capfd.readouterr().err, "inapplicable-option", "c", 6, 2)
+    assert not (out / "run").exists()
+
+
+def test_bad_shapes_are_skipped_on_request(shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The same option as of ckh shapes; without it the first step fails."""
+    shapes.write_text(SHAPES + "gemm_universal,1,bad,fp32,rcr,0,32,64,1\n", encoding="utf-8")
+    line = ["tune", str(shapes), "--device", "host", "--dry-run", "--out", str(tmp_path / "tuned")]
+    assert run(line) == ExitCode.BAD_DATA
+    assert run([*line, "--skip-bad"]) == ExitCode.OK
+    assert "--skip-bad" in capfd.readouterr().err
+    assert (tmp_path / "tuned" / "shapes.csv").read_text(encoding="utf-8") == SHAPES
+
+
+def test_no_source_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A module by --torch is one."""
+    assert run(["tune", "--out", str(tmp_path / "tuned")]) == ExitCode.USAGE
+    expect_error(capsys.readouterr().err, "missing-option")
+    module = settings_of([], TuneOptions(torch="pkg:factory", device="host"))
+    assert module.shape_options()[2:4] == ("--torch", "pkg:factory")
 
 
 def test_a_foreign_folder_is_left_untouched(shapes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

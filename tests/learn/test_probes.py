@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
+from ckh.archs import load_arch
+from ckh.data.dataset import Dataset
 from ckh.errors import OutputError
-from ckh.learn.answers.probes import Probe, Timed, probe_path, recall, remember, this_device
+from ckh.hardware.machine import processor_name
+from ckh.learn.answers.probes import Probe, Timed, probe_path, recall, remember, remember_all, this_device
 from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import load_model
-from tests.learn.conftest import problems
+from tests.learn.conftest import measured, problems
 from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
@@ -100,3 +105,33 @@ def test_measured_kernels_come_first_and_failed_ones_last(model_dir: Path) -> No
     assert after.best(1)[0].measured_latency_ms == 1.0
     assert after.probe is not None
     assert len(after.probe.kernels) == 3
+
+
+def test_a_run_is_remembered_as_probes() -> None:
+    """Times and failures of each problem on the device of the rows; a later probe is kept."""
+    device = load_arch("host").hardware
+    data = measured()
+    frame = data.frame.assign(
+        device=processor_name(),
+        hw_max_clock_mhz=device.max_clock_mhz,
+        hw_l2_cache_kb=device.l2_cache_kb,
+        measured_at=1.7e9 + np.arange(len(data)),
+    )
+    run = Dataset(frame, {"runs": [{"compiler": "g++"}]})
+    first, *others = problems()
+    later = replace(probe(("a", 2.0), problem=others[0].canonical()), when="2036-01-02T03:04:05+00:00")
+    remember(later)
+    assert remember_all(run) == len(problems())
+    found = recall(first.canonical(), "host")
+    assert found is not None
+    rows = frame[data.problem_ids == 0]
+    assert found.when == datetime.fromtimestamp(rows["measured_at"].max(), timezone.utc).isoformat(timespec="seconds")
+    assert {one.kernel: (one.status, one.latency_ms) for one in found.kernels} == {
+        row.kernel: (row.status, row.latency_ms if row.is_valid else None) for row in rows.itertuples()
+    }
+    assert recall(others[0].canonical(), "host") == later
+    before = probe_path(first.canonical(), "host").read_bytes()
+    remember_all(run)
+    assert probe_path(first.canonical(), "host").read_bytes() == before
+    remember_all(Dataset(frame.assign(device="another CPU", measured_at=1.8e9), run.metadata))
+    assert recall(first.canonical(), "host") == found

@@ -24,7 +24,7 @@ from ckh.learn.training import boosting
 from ckh.learn.training.prepared import prepare
 from ckh.learn.training.save import MODEL, save
 from ckh.learn.training.targets import make_fit, weighted
-from ckh.learn.training.train import rounds, train
+from ckh.learn.training.train import held_out, rounds, train
 from ckh.ops.grouped_conv.features import GROUPED_CONV, INPUT_COLUMNS
 from ckh.problems import Direction
 from ckh.training import TARGETS as MODELLED
@@ -54,6 +54,22 @@ def test_equal_seeds_give_equal_bytes(tmp_path: Path) -> None:
     first = contents(saved(tmp_path / "first"))
     assert set(first) == FILES
     assert contents(tmp_path / "again") == first
+
+
+def test_held_out_scores_do_not_depend_on_the_problem() -> None:
+    """Other times of one problem change no score of it, but scores of others; without folds there are none."""
+    options = TrainOptions(folds=4, early_stopping=5, params=TREES)
+    first = held_out(measured(), options)
+    frame = measured().frame.copy()
+    is_one = measured().problem_ids == 5
+    frame.loc[is_one, "latency_ms"] *= np.random.default_rng(0).uniform(0.5, 2, is_one.sum())
+    second = held_out(Dataset(frame), options)
+    assert first is not None
+    assert second is not None
+    one = first.dataset.problem_ids == 5
+    assert np.array_equal(first.score[one], second.score[second.dataset.problem_ids == 5])
+    assert not np.array_equal(first.score[~one], second.score[second.dataset.problem_ids != 5])
+    assert held_out(measured(), replace(options, folds=0)) is None
 
 
 def test_threads_change_no_byte(tmp_path: Path) -> None:

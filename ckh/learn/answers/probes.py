@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from ckh.data.dataset import Dataset
+
 _NAME_LENGTH = 32
 _DIGEST = "sha256"  # of the other fields of a line
 
@@ -86,11 +88,26 @@ def this_device(arch: str) -> str | None:
     """Identifying text of this machine's device of an architecture; None without such a device."""
     if arch == HOST:
         hardware = load_arch(HOST).hardware
-        return f"{processor_name()}, {hardware.max_clock_mhz} MHz, L2 {hardware.l2_cache_kb} KB"
+        return _host(processor_name(), hardware.max_clock_mhz, hardware.l2_cache_kb)
     for gpu in visible_gpus():
         if gpu.arch == arch:
-            return f"{gpu.arch}, {gpu.num_cus} CUs, {gpu.max_clock_mhz} MHz"
+            return _gpu(gpu.arch, gpu.num_cus, gpu.max_clock_mhz)
     return None
+
+
+def _host(name: str, max_clock_mhz: int, l2_cache_kb: int) -> str:
+    return f"{name}, {max_clock_mhz} MHz, L2 {l2_cache_kb} KB"
+
+
+def _gpu(arch: str, num_cus: int, max_clock_mhz: int) -> str:
+    return f"{arch}, {num_cus} CUs, {max_clock_mhz} MHz"
+
+
+def _device_of(row: Any) -> str:
+    """Identifying text of the device of a dataset's row."""
+    if row.arch == HOST:
+        return _host(row.device, row.hw_max_clock_mhz, row.hw_l2_cache_kb)
+    return _gpu(row.arch, row.hw_num_cus, row.hw_max_clock_mhz)
 
 
 def probe_path(problem: str, arch: str) -> Path:
@@ -140,6 +157,50 @@ def remember(probe: Probe) -> None:
             os.close(file)
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror}", "set CKH_DATA_DIR", code="unwritable") from error
+
+
+def remember_all(measured: Dataset) -> int:
+    """Remember the times of a dataset of ckh bench as probes of its device, except where a later probe is known.
+
+    Returns:
+        The number of problems with a time.
+
+    Raises:
+        OutputError: a file cannot be written.
+        DataError: a file cannot be read.
+    """
+    from datetime import datetime, timezone
+
+    from ckh.version import __version__
+
+    compiler, count = str(measured.metadata["runs"][-1]["compiler"]), 0
+    of_problem: dict[int, list[Any]] = {}
+    for number, row in zip(measured.problem_ids.tolist(), measured.frame.itertuples(), strict=True):
+        of_problem.setdefault(number, []).append(row)
+    for problem, number in zip(measured.problems(), sorted(of_problem), strict=True):
+        rows = of_problem[number]
+        kernels = tuple(filter(None, map(_timed, rows)))
+        when = datetime.fromtimestamp(max(row.measured_at for row in rows), timezone.utc)
+        text, arch = problem.canonical(), str(rows[0].arch)
+        probe = Probe(
+            text, arch, _device_of(rows[0]), when.isoformat(timespec="seconds"), __version__, compiler, kernels
+        )
+        if not probe.fastest_first():
+            continue
+        count += 1
+        known = recall(text, arch)
+        if known is None or known.when < probe.when:
+            remember(probe)
+    return count
+
+
+def _timed(row: Any) -> Timed | None:
+    """Time of a dataset's row, or its failure; None if the kernel did not run."""
+    from ckh.schema import MEASURED, RUN_FAILED
+
+    if row.status in MEASURED:
+        return Timed(row.kernel, str(row.status), "", float(row.latency_ms), float(row.spread))
+    return Timed(row.kernel, str(row.status), str(row.message), None, None) if row.status in RUN_FAILED else None
 
 
 def _line(probe: Probe) -> bytes:

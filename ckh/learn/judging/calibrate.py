@@ -22,6 +22,7 @@ _LEAST_SHARE = 1e-3
 _FEWEST = 20  # minimum number of problems: fewer do not determine a 5 % quantile
 # Tuned on the folds of the host models: more bands do not improve the interval (benchmarks/calibrate.py).
 _BANDS, _PROBLEMS_OF_BAND = 4, 40
+_NO_BANDS = ((0.0, 1.0, 1.0),)
 
 
 def calibrate(
@@ -49,13 +50,25 @@ def calibrate(
     if len(groups) < _FEWEST:
         return None
     gap, share = ((), ()) if timed or score is None else _shares(by, tflops, groups)
-    plain = Calibration(gap, share, 1.0, ((0.0, 1.0, 1.0),), len(groups))
+    plain = Calibration(gap, share, 1.0, _NO_BANDS, len(groups))
     shown = timed or SHOWN
     predicted = [plain.speeds(by[rows], predicted_speed[rows])[:shown] for rows in groups]
     times = [speeds / tflops[rows[:shown]] for speeds, rows in zip(predicted, groups, strict=True)]
     scale = 1.0 / float(np.median(np.concatenate(times)))
     first = np.array([speeds[0] for speeds in predicted]) * scale
     return replace(plain, scale=scale, bands=_bands(first, [time * scale for time in times]))
+
+
+def relative_speeds(score: Floats, tflops: Floats, problem: NDArray[np.int64]) -> Calibration:
+    """Calibrate the shares alone, for any number of problems.
+
+    Args:
+        score: out-of-fold ranking scores, shape (rows,).
+        tflops: measured speeds, shape (rows,).
+        problem: index of each row's problem, shape (rows,).
+    """
+    groups = list(in_order(score, problem))
+    return Calibration(*_shares(score, tflops, groups), 1.0, _NO_BANDS, len(groups))
 
 
 def _shares(

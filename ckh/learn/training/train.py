@@ -7,7 +7,7 @@ the same bytes, for any number of threads.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +82,33 @@ def train(
         calibration=_calibration(rows, validated),
         spread_over=0 if far is None else far.workers,
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldOut:
+    """Scores of rows by the folds' models, which have not seen the row's problem.
+
+    Attributes:
+        dataset: the valid rows.
+        score: ranking score of each row, shape (rows,).
+    """
+
+    dataset: Dataset
+    score: NDArray[np.float64]
+
+
+def held_out(dataset: Dataset, options: TrainOptions) -> HeldOut | None:
+    """Score each valid row as cross-validation in `train` does; None without folds.
+
+    Raises:
+        DataError: the data cannot be trained on (`prepare`).
+    """
+    prepared = prepare(dataset, options)
+    if not prepared.splits(options.folds):
+        return None
+    trainer = _Trainer(Boosting(prepared, options, lambda _steps, _text: None), None)
+    fit = make_fit(options.rank_target, prepared.dataset, options.rank)
+    return HeldOut(prepared.dataset, trainer.validated(fit).predicted)
 
 
 def _calibration(dataset: Dataset, validated: Mapping[str, Validated]) -> Calibration | None:

@@ -1,0 +1,188 @@
+"""Predicted gain of kernels over today's, with prediction intervals.
+
+A measured shape is predicted by models that have not seen it, so that the prediction can be compared with its measured
+gain. Their errors give the intervals, also of shapes that were not measured.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.assess.metrics import choices
+from ckh.assess.times import times_of
+from ckh.learn.judging.calibrate import relative_speeds
+from ckh.tune.gains import PredictedGain, Ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from ckh.data.dataset import Dataset
+    from ckh.learn.models.artifact import Model
+    from ckh.learn.models.calibration import Calibration
+    from ckh.learn.training.train import HeldOut
+    from ckh.ops.base import Problem
+    from ckh.training import TrainOptions
+    from ckh.tune.gains import Compared, OwnTime
+
+_COVERED = 0.9
+_FEWEST_ERRORS = 3  # minimum for an interval
+_SAME_KERNEL = Ratio(1.0, (1.0, 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutChoice:
+    """The kernel that models without measurements of a shape choose for it.
+
+    Attributes:
+        problem: canonical text of the shape.
+        kernel: the kernel.
+        today_ms: measured time of today's kernel.
+        log_gain: logarithm of the predicted gain.
+        error: logarithm of measured over predicted gain; None: it is today's kernel.
+    """
+
+    problem: str
+    kernel: str
+    today_ms: float
+    log_gain: float
+    error: float | None
+
+
+def by_model(
+    measured: Dataset, options: TrainOptions, folder: Path, today: Mapping[Problem, str]
+) -> dict[str, PredictedGain]:
+    """Predicted gains of the choices of a model, by canonical text of the shape; without those that it cannot predict.
+
+    Args:
+        measured: the rows that the model was trained on.
+        options: its training options.
+        folder: the model.
+        today: today's kernel of each shape.
+
+    Raises:
+        CkhError: the rows or the model are unusable.
+    """
+    from ckh.learn.models.artifact import load_model
+    from ckh.learn.training.train import held_out
+
+    rows = held_out(measured, options)
+    if rows is None:
+        return {}
+    names = {problem.canonical(): name for problem, name in today.items()}
+    tflops = rows.dataset.frame["tflops"].to_numpy(dtype=np.float64)
+    speeds = relative_speeds(rows.score, tflops, rows.dataset.problem_ids)
+    chosen = list(held_out_choices(rows, speeds, names))
+    errors = {one.problem: one.error for one in chosen if one.error is not None}
+    found = {}
+    for one in chosen:
+        others = [error for problem, error in errors.items() if problem != one.problem]
+        gain = _SAME_KERNEL if one.error is None else predicted_ratio(one.log_gain, others)
+        if gain is not None:
+            found[one.problem] = PredictedGain(one.kernel, one.today_ms, gain)
+    known = {problem.canonical() for problem in measured.problems()}
+    left = {problem: name for problem, name in today.items() if problem.canonical() not in known}
+    return found | dict(_not_measured(load_model(folder), left, speeds, list(errors.values())))
+
+
+def held_out_choices(rows: HeldOut, speeds: Calibration, today: Mapping[str, str]) -> Iterator[HeldOutChoice]:
+    """Choices for the shapes whose kernel of today was measured.
+
+    Args:
+        rows: scores by models that have not seen a row's shape.
+        speeds: relative speeds by scores.
+        today: today's kernel by canonical text of the shape.
+    """
+    times, names = times_of(rows.dataset), rows.dataset.frame["kernel"].to_numpy()
+    problems = rows.dataset.problems()
+    best = choices(rows.score, times.problem, len(problems))
+    place_of = {pair: row for row, pair in enumerate(zip(times.problem.tolist(), names, strict=True))}
+    for number, problem in enumerate(problems):
+        text, place = problem.canonical(), int(best[number])
+        now = place_of.get((number, today.get(text)))
+        if now is None:
+            continue
+        today_ms, log_gain = float(times.latency_ms[now]), _log_gain(speeds, rows.score[place], rows.score[now])
+        error = None if place == now else math.log(today_ms / times.latency_ms[place]) - log_gain
+        yield HeldOutChoice(text, names[place], today_ms, log_gain, error)
+
+
+def _log_gain(speeds: Calibration, best: float, now: float) -> float:
+    """Logarithm of the predicted gain of the kernel with the best score over one with another score."""
+    return -math.log(float(speeds.shares(np.array([max(best - now, 0.0)]))[0]))
+
+
+def predicted_ratio(log_gain: float, errors: Sequence[float]) -> Ratio | None:
+    """The gain with its 90 % prediction interval; None for too few errors.
+
+    Args:
+        log_gain: logarithm of the predicted gain.
+        errors: logarithms of measured over predicted gains of other shapes, taken as normally distributed.
+    """
+    from scipy.special import stdtrit
+
+    count = len(errors)
+    if count < _FEWEST_ERRORS:
+        return None
+    center = log_gain + float(np.mean(errors))
+    quantile = float(stdtrit(count - 1, (1 + _COVERED) / 2))
+    half = quantile * float(np.std(errors, ddof=1)) * math.sqrt(1 + 1 / count)
+    return Ratio(math.exp(center), (math.exp(center - half), math.exp(center + half)))
+
+
+def _not_measured(
+    model: Model, today: Mapping[Problem, str], speeds: Calibration, errors: Sequence[float]
+) -> Iterator[tuple[str, PredictedGain]]:
+    """Predicted gains of shapes that a model has not seen."""
+    from ckh.learn.answers.api import rank_many
+
+    for (problem, now), ranked in zip(today.items(), rank_many(list(today), 1, model), strict=True):
+        if not ranked or ranked[0].latency_ms is None:
+            continue
+        best, run, best_ms = ranked[0], ranked[0].padded or problem, ranked[0].latency_ms
+        scores = model.predict(run, [model.spec.op.kernels.parse(now), best.kernel], model.spec.rank_by)
+        log_gain = _log_gain(speeds, scores[1], scores[0])
+        gain = _SAME_KERNEL if best.name == now else predicted_ratio(log_gain, errors)
+        if gain is not None:
+            yield problem.canonical(), PredictedGain(best.name, best_ms * gain.value, gain)
+
+
+def over_tables(answers: Sequence[Mapping[str, Any]], tables: Mapping[str, OwnTime]) -> dict[str, PredictedGain]:
+    """Predicted gains over the kernels of the consumer's own tables, by canonical text of the shape.
+
+    Args:
+        answers: `results` of `ckh predict --json`.
+        tables: row of each shape, if any.
+    """
+    found = {}
+    for one in answers:
+        table, best = tables.get(one["problem"]), next(iter(one["kernels"]), None)
+        if table is None or not table.ms or best is None:
+            continue
+        if best["kernel"] == table.kernel:
+            found[one["problem"]] = PredictedGain(table.kernel, table.ms, _SAME_KERNEL)
+        elif best["latency_ms"] and one["predicted_interval"]:
+            gain, (low, high) = table.ms / best["latency_ms"], one["predicted_interval"]
+            found[one["problem"]] = PredictedGain(best["kernel"], table.ms, Ratio(gain, (gain / high, gain / low)))
+    return found
+
+
+def predicted_total(shapes: Sequence[Compared]) -> Ratio | None:
+    """Predicted gain of all shapes that have one, weighted by count.
+
+    The interval also holds if the errors of all shapes are equal.
+    """
+    gains = [(one.shape.count, one.predicted) for one in shapes if one.predicted is not None]
+    if not gains:
+        return None
+    before = sum(count * one.today_ms for count, one in gains)
+    value, low, high = (
+        before / sum(count * one.today_ms / (one.gain.value, *one.gain.interval)[end] for count, one in gains)
+        for end in range(3)
+    )
+    return Ratio(value, (low, high))

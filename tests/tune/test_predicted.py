@@ -1,0 +1,121 @@
+"""Predicted gains: by models that have not seen the shape, with intervals from their errors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ckh import GemmProblem
+from ckh.data.dataset import Dataset
+from ckh.learn.models.calibration import Calibration
+from ckh.learn.training.train import HeldOut
+from ckh.ops.grouped_conv.kernels.names import kernel_name, parse_kernel_name
+from ckh.shapes.layers import WeightedProblem
+from ckh.training import TrainOptions
+from ckh.tune.gains import OwnTime, PredictedGain, Ratio, compared
+from ckh.tune.predicted import by_model, held_out_choices, over_tables, predicted_ratio, predicted_total
+from tests.learn.conftest import TREES, kernels, measured, problems, saved, time_ms
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.ops.base import Problem
+
+
+def test_intervals_contain_nine_of_ten_gains() -> None:
+    """For normal errors of eight shapes with a bias, the gain of a ninth is in the interval with 90 % probability."""
+    random, inside, centers = np.random.default_rng(1), 0, []
+    for _ in range(4000):
+        *errors, actual = random.normal(0.05, 0.1, 9)
+        found = predicted_ratio(0.2, errors)
+        assert found is not None
+        inside += found.interval[0] <= np.exp(0.2 + actual) <= found.interval[1]
+        centers.append(np.log(found.value))
+    assert inside / 4000 == pytest.approx(0.9, abs=0.015)
+    assert np.mean(centers) == pytest.approx(0.25, abs=0.003)
+
+
+def test_two_errors_are_too_few() -> None:
+    """There is no interval, and so no prediction."""
+    assert predicted_ratio(0.2, [0.1, 0.2]) is None
+
+
+def test_choices_are_compared_with_current_kernels() -> None:
+    """The best score of a problem is chosen; gain and error are from the calibrated speeds and the measured times."""
+    data = measured().valid()
+    rows = HeldOut(data, np.random.default_rng(3).normal(size=len(data)))
+    speeds = Calibration((0.0, 1.0, 2.0), (1.0, 0.5, 0.2), 1.0, ((0.0, 1.0, 1.0),), 14)
+    names, texts = data.frame["kernel"].to_numpy(), np.array([one.canonical() for one in data.problems()])
+    of_row, ms = texts[data.problem_ids], data.frame["latency_ms"].to_numpy()
+    today = {text: names[of_row == text][0] for text in texts}
+    today[texts[2]] = "never measured"
+    first = np.flatnonzero(of_row == texts[0])
+    today[texts[0]] = names[first[np.argmax(rows.score[first])]]
+    found = {one.problem: one for one in held_out_choices(rows, speeds, today)}
+    assert set(found) == set(texts) - {texts[2]}
+    assert (found[texts[0]].kernel, found[texts[0]].error) == (today[texts[0]], None)
+    for text in texts[3:]:
+        of = np.flatnonzero(of_row == text)
+        best, now = of[np.argmax(rows.score[of])], of[0]
+        one = found[text]
+        assert (one.kernel, one.today_ms) == (names[best], ms[now])
+        speed = np.interp(rows.score[best] - rows.score[now], [0, 1, 2], [1, 0.5, 0.2])
+        assert one.log_gain == pytest.approx(-np.log(speed))
+        if one.error is not None:
+            assert np.exp(one.log_gain + one.error) == pytest.approx(ms[now] / ms[best])
+
+
+def test_measured_and_other_shapes_are_predicted(tmp_path: Path) -> None:
+    """Also a shape without measurements; predictions agree with the formula of the times, within their intervals."""
+    data, left = measured(), problems()[3]
+    known = Dataset(data.frame[[data.problem(row) != left for row in range(len(data))]].reset_index(drop=True))
+    today = {one: kernels(ndim=one.ndim)[0] for one in problems()}
+    named: dict[Problem, str] = {one: kernel_name(kernel) for one, kernel in today.items()}
+    options = TrainOptions(folds=4, early_stopping=5, params=TREES)
+    found = by_model(known, options, saved(tmp_path / "model"), named)
+    timed = [problem for problem in today if problem.canonical() in found]
+    assert left in timed
+    assert len(timed) > len(today) / 2  # a few current kernels have a wrong result
+    inside = 0
+    for problem in timed:
+        one = found[problem.canonical()]
+        chosen = parse_kernel_name(one.kernel)
+        low, high = one.gain.interval
+        assert low <= one.gain.value <= high
+        inside += low <= time_ms(problem, today[problem]) / time_ms(problem, chosen) <= high
+    assert inside / len(timed) > 0.7  # 0.9 on average
+
+
+def test_gains_over_tables_are_ratios_to_predicted_times() -> None:
+    """The longest predicted time gives the lowest gain; the same kernel gains nothing."""
+    answers = [
+        {"problem": name, "kernels": [{"kernel": kernel, "latency_ms": ms}], "predicted_interval": [0.8, 1.25]}
+        for name, kernel, ms in (("p", "a", 2.0), ("q", "b", 3.0), ("r", "a", None), ("s", "a", 1.0))
+    ]
+    found = over_tables(answers, {"p": OwnTime("b", 4.0), "q": OwnTime("b", 9.0), "r": OwnTime("b", 1.0)})
+    assert found == {
+        "p": PredictedGain("a", 4.0, Ratio(2.0, (1.6, 2.5))),
+        "q": PredictedGain("b", 9.0, Ratio(1.0, (1.0, 1.0))),
+    }
+
+
+def test_the_total_is_weighted_by_time() -> None:
+    """Its interval is reached if all shapes are at the same end of theirs; shapes without prediction do not count."""
+    gains = {
+        2: PredictedGain("a", 3.0, Ratio(1.5, (1.0, 2.0))),
+        5: PredictedGain("b", 1.0, Ratio(1.0, (0.5, 2.0))),
+        7: None,
+    }
+    problem = GemmProblem(64, 128, 32, "fp32")
+    shapes = [
+        compared(WeightedProblem("gemm_universal", problem, count, (), "here"), None, {}, None, gain)
+        for count, gain in gains.items()
+    ]
+    found = predicted_total(shapes)
+    assert found is not None
+    assert found.value == pytest.approx((2 * 3 + 5 * 1) / (2 * 2 + 5 * 1))
+    assert found.interval == pytest.approx(((2 * 3 + 5) / (2 * 3 + 5 * 2), (2 * 3 + 5) / (2 * 1.5 + 5 * 0.5)))
+    assert predicted_total([replace(shapes[0], predicted=None)]) is None
