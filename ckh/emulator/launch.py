@@ -1,5 +1,8 @@
 """Kernel launches on the emulated GPU: load the code and run the workgroups one after another.
 
+A workgroup that waits for another one is set aside until others had their turn. The device holds one workgroup for each
+compute unit: another one starts when one has ended.
+
 Wraps the emulator's C part by ctypes; the structures are those of csrc/workgroup.c.
 """
 
@@ -10,6 +13,7 @@ import json
 import math
 import os
 import traceback
+from collections import deque
 from ctypes import POINTER, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LANES = 64
-ENDED, BARRIER, UNKNOWN, TOO_LONG, FAULT = range(5)  # reasons why a workgroup stopped
+ENDED, BARRIER, UNKNOWN, TOO_LONG, FAULT, WAITS = range(6)  # reasons why a workgroup stopped
 
 
 LAUNCHER = ctypes.CFUNCTYPE(
@@ -56,6 +60,7 @@ class Launch(ctypes.Structure):
         ("instructions", c_uint64),
         ("unknown_pc", c_uint64),
         ("most", c_uint64),
+        ("turn", c_uint64),
     )
 
 
@@ -112,6 +117,7 @@ class EmulatorLibrary:
         self._library.emu_lds.restype = c_void_p
         self._library.emu_set_launcher.argtypes = (LAUNCHER,)
         self.instruction_bytes = int(self._library.emu_instruction_size())
+        self.held_groups = min(max(int(self._library.emu_units()), 1), _MOST_HELD)
 
     def set_arch(self, arch: str, *, races: bool) -> None:
         """Select the behaviour of an architecture; `races`: detect races in LDS."""
@@ -150,12 +156,16 @@ class EmulatorLibrary:
         Window.in_dll(self._library, "emu_window").start = address
         Window.in_dll(self._library, "emu_window").bytes = size
 
+    def select_group(self, number: int) -> None:
+        """Select one of the workgroups that the device holds, for the methods that follow."""
+        self._library.emu_group_select(c_uint32(number))
+
     def start_group(self, launch: Launch, place: tuple[int, int, int]) -> None:
         """Set up the workgroup at a position of the grid."""
         self._library.emu_group_start(ctypes.byref(launch), *place)
 
     def run_group(self, launch: Launch) -> int:
-        """Run the workgroup; returns why it stopped."""
+        """Run the workgroup, or let it go on after `WAITS`; returns why it stopped."""
         return int(self._library.emu_group_run(ctypes.byref(launch)))
 
     def registers(self, kind: Registers, wave: int = 0) -> Any:
@@ -181,6 +191,8 @@ _NOT_SUPPORTED = 801  # hipError_t
 _MOST_VARIABLE, _RACES_VARIABLE = "CKH_EMU_MOST", "CKH_EMU_RACES"
 REACHED_VARIABLE = "CKH_EMU_REACHED"
 _MOST_INSTRUCTIONS = 50_000_000  # per wave
+_TURN = 100_000  # instructions of a wave between two barriers until other workgroups get their turn
+_MOST_HELD = 64  # workgroups, as in csrc/workgroup.c
 _MOST_THREADS, _MOST_LDS = 1024, 160 << 10  # per workgroup; bytes
 _MODE = 0xC0  # initial MODE register: fp64 and fp16 keep denormals; the bits of fp32 are from the kernel's descriptor
 _FP32_DENORMALS = 0x30
@@ -258,12 +270,25 @@ class EmulatedGpu:
         user = kernel.user_sgprs(ctypes.addressof(kernarg), kernarg.raw)
         self._library.set_arguments(ctypes.addressof(kernarg), len(kernarg))
         launch = self._set_up(program, kernel, block, user, shared)
-        for place in _places(grid):
-            self._library.start_group(launch, place)
-            self._check(self._library.run_group(launch), launch, program, place)
+        self._run_groups(launch, program, _places(grid))
         if self._reached:
             Path(self._reached).write_text(json.dumps(program.reached(self._library)), encoding="utf-8")
         return int(launch.instructions)
+
+    def _run_groups(self, launch: Launch, program: LoadedProgram, places: Iterator[Place]) -> None:
+        """Run the workgroups in order; those that wait go on in turn, and another one starts where one has ended."""
+        free, waiting = list(range(self._library.held_groups)), deque[tuple[int, Place]]()
+        while (new := next(places, None) if free else None) is not None or waiting:
+            number, place = waiting.popleft() if new is None else (free.pop(), new)
+            self._library.select_group(number)
+            if new is not None:
+                self._library.start_group(launch, place)
+            why = self._library.run_group(launch)
+            self._check(why, launch, program, place)
+            if why == WAITS:
+                waiting.append((number, place))
+            else:
+                free.append(number)
 
     def _program(self, bundle: int) -> LoadedProgram:
         if bundle not in self._programs:
@@ -291,7 +316,7 @@ class EmulatedGpu:
         # Later architectures have a separate register for it.
         launch.scratch_offset = self._arch == "gfx90a" and kernel.takes_scratch_offset
         launch.mode = _MODE | (_FP32_DENORMALS if kernel.keeps_denormals else 0)
-        launch.most = self._most
+        launch.most, launch.turn = self._most, _TURN
         return launch
 
     def _check(self, why: int, launch: Launch, program: LoadedProgram, place: Place) -> None:

@@ -123,6 +123,7 @@ int hipMemGetInfo(size_t* left, size_t* total) {
 static const char* arch(void) { const char* text = getenv("CKH_EMU_ARCH"); return text && *text ? text : "gfx942"; }
 const char* emu_arch(void) { return arch(); }
 static int units(void) { return (int)number("CKH_EMU_CUS", 4); }
+int emu_units(void) { return units(); }
 
 int hipInit(unsigned flags) { (void)flags; return result(OK); }
 int hipGetDeviceCount(int* count) { *count = 1; return result(OK); }

@@ -1,4 +1,5 @@
-/* Runs a workgroup: its waves one after another, each from barrier to barrier. */
+/* Runs a workgroup: its waves one after another, each from barrier to barrier. A wave that takes very long to the next one
+   may wait for another workgroup: then that one gets its turn, and this one goes on later. */
 #include <stdlib.h>
 #include <xmmintrin.h>
 
@@ -12,12 +13,15 @@ typedef struct {
     u32 user_count, id_bits, scratch_offset, mode, lds_bytes; /* scratch_offset: whether an SGPR has one */
     u32 user[32];
     u64 instructions;          /* counted, of all waves */
-    u64 unknown_pc, most;
+    u64 unknown_pc;
+    u64 most, turn;            /* instructions of a wave: in all; until other workgroups get their turn, 0: they never do */
 } Launch;
 
-static State* waves;
-static char* lds;
-static int wave_count, wave_room;
+/* A workgroup that the device holds: where it goes on, whether a wave has reached the next barrier, and its epoch. */
+typedef struct { State* waves; char* lds; int count, room, next, left; u32 epoch; } Group;
+enum { MOST_GROUPS = 64 }; /* as in launch.py */
+static Group groups[MOST_GROUPS], *group = groups;
+static u32 last_epoch = 1;
 
 static const u32 CONSTANTS[] = {0x3f000000, 0xbf000000, 0x3f800000, 0xbf800000, 0x40000000, 0xc0000000, 0x40800000, 0xc0800000, 0x3e22f983};
 
@@ -26,21 +30,27 @@ u32 emu_instruction_size(void) { return sizeof(Inst); }
 u64 emu_times(const Inst* i) { return i->times; }
 u32 emu_has_changed(const Inst* i) { return i->changes; }
 
+/* Which of the workgroups that the device holds the other functions are about. */
+void emu_group_select(u32 number) { group = &groups[number % MOST_GROUPS]; }
+
+static void begin_epoch(Group* g) { epoch = g->epoch = ++last_epoch, g->next = g->left = 0; }
+
 void emu_group_start(const Launch* l, u32 x, u32 y, u32 z) {
+    Group* g = group;
     const u32 threads = l->block[0] * l->block[1] * l->block[2];
-    wave_count = (int)((threads + LANES - 1) / LANES);
-    if (!lds) lds = malloc(LDS_MOST);
-    memset(lds, 0xff, LDS_MOST);
+    g->count = (int)((threads + LANES - 1) / LANES);
+    if (!g->lds) g->lds = malloc(LDS_MOST);
+    memset(g->lds, 0xff, LDS_MOST);
     set_lds_size(l->lds_bytes);
-    ++epoch;
+    begin_epoch(g);
     emu_fault = (FaultReport){0};
-    if (wave_count > wave_room) waves = realloc(waves, (size_t)wave_count * sizeof *waves);
-    for (; wave_room < wave_count; ++wave_room)
-        waves[wave_room] = (State){.vgpr = aligned_alloc(64, VGPRS * LANES * 4), .acc = aligned_alloc(64, VGPRS * LANES * 4)};
-    for (int i = 0; i < wave_count; ++i) {
-        State* w = &waves[i];
+    if (g->count > g->room) g->waves = realloc(g->waves, (size_t)g->count * sizeof *g->waves);
+    for (; g->room < g->count; ++g->room)
+        g->waves[g->room] = (State){.vgpr = aligned_alloc(64, VGPRS * LANES * 4), .acc = aligned_alloc(64, VGPRS * LANES * 4)};
+    for (int i = 0; i < g->count; ++i) {
+        State* w = &g->waves[i];
         no_accesses(w);
-        w->done = 0, w->taken = 0, w->lds = lds, w->scratch_bytes = l->scratch, w->mode = l->mode;
+        w->done = 0, w->taken = 0, w->lds = g->lds, w->scratch_bytes = l->scratch, w->mode = l->mode;
         w->scratch = realloc(w->scratch, l->scratch ? (size_t)l->scratch * LANES : 1);
         memset(w->scratch, 0xff, (size_t)l->scratch * LANES);
         for (int r = 0; r < SGPRS; ++r) w->sgpr[r] = r < 128 ? UNSET : 0;
@@ -64,7 +74,7 @@ void emu_group_start(const Launch* l, u32 x, u32 y, u32 z) {
     }
 }
 
-enum { ENDED, AT_BARRIER, UNKNOWN, TOO_LONG, FAULT };
+enum { ENDED, AT_BARRIER, UNKNOWN, TOO_LONG, FAULT, WAITS };
 
 /* For tools: count instructions, and mark those that once changed a scalar register, a result's register or the way. Of matrix
    instructions and of memory it does not say. */
@@ -81,8 +91,9 @@ static void run_marking(State* w, Inst* i) {
 }
 
 static int run_wave(Launch* l, State* w) {
+    const u64 most = l->turn && l->most - w->taken > l->turn ? w->taken + l->turn : l->most;
     apply_mode(w);
-    while (w->taken++ < l->most) {
+    while (w->taken++ < most) {
         const u64 pc = w->next, at = (pc - l->base) / 4;
         w->pc = pc;
         if (at >= l->dwords || pc % 4) { l->unknown_pc = pc; return UNKNOWN; }
@@ -96,33 +107,36 @@ static int run_wave(Launch* l, State* w) {
         if (w->done) return ENDED;
         if (i->is_barrier) return AT_BARRIER;
     }
-    return TOO_LONG;
+    return --w->taken < l->most ? WAITS : TOO_LONG;
 }
 
-/* Every wave runs to its next barrier, then the next one, until all have ended. */
+/* Every wave runs to its next barrier, then the next one, until all have ended, or one waits. */
 int emu_group_run(Launch* l) {
+    Group* g = group;
     const unsigned saved = _mm_getcsr();
-    int why = ENDED, left = 1;
-    while (left) {
-        left = 0;
-        for (int n = 0; n < wave_count; ++n) {
-            if (waves[n].done) continue;
-            this_wave = (u32)n;
-            touch_again(&waves[n]);
-            why = emu_fault.kind ? FAULT : run_wave(l, &waves[n]);
-            if (why == UNKNOWN || why == TOO_LONG || why == FAULT) goto out;
-            if (why == AT_BARRIER) left = 1;
+    int why = ENDED;
+    epoch = g->epoch;
+    do {
+        for (; g->next < g->count; ++g->next) {
+            State* w = &g->waves[g->next];
+            if (w->done) continue;
+            this_wave = (u32)g->next;
+            touch_again(w);
+            why = emu_fault.kind ? FAULT : run_wave(l, w);
+            if (why != ENDED && why != AT_BARRIER) goto out;
+            if (why == AT_BARRIER) g->left = 1;
         }
-        ++epoch;
-    }
-    why = ENDED;
+        why = ENDED;
+        if (!g->left) break;
+        begin_epoch(g);
+    } while (1);
 out:
     _mm_setcsr(saved);
     return why;
 }
 
 /* For tools and tests, between emu_group_start and the next one: a wave's registers, and the LDS. */
-u32* emu_sgprs(u32 wave) { return waves[wave].sgpr; }
-u32* emu_vgprs(u32 wave) { return waves[wave].vgpr; }
-u32* emu_accvgprs(u32 wave) { return waves[wave].acc; }
-char* emu_lds(void) { return lds; }
+u32* emu_sgprs(u32 wave) { return group->waves[wave].sgpr; }
+u32* emu_vgprs(u32 wave) { return group->waves[wave].vgpr; }
+u32* emu_accvgprs(u32 wave) { return group->waves[wave].acc; }
+char* emu_lds(void) { return group->lds; }
