@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.bench.compilation.toolchain import find_compiler
+from ckh.bench.isolated.measure import Bench, KernelFailure
+from ckh.bench.isolated.memory import HostMemory
 from ckh.bench.supervision.process import WorkerProcess
-from ckh.bench.supervision.protocol import Job, Op, Reply, WorkerConfig
+from ckh.bench.supervision.protocol import Job, Op, PhaseClock, Reply, WorkerConfig
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.schema import Status
 from tests.bench.faults import FaultyDevice
@@ -38,7 +40,7 @@ static number stored(float x) { return x; }
 int32_t ckh_abi_version(void) { return 2; }
 int32_t ckh_operand_count(void) { return 4; }
 const char* ckh_unsupported(const problem* p) { return 0; }
-int64_t ckh_workspace_bytes(const problem* p) { return 0; }
+int64_t ckh_workspace_bytes(const problem* p) { return @workspace@; }
 int32_t ckh_run(const problem* p, void* const* operands) {
     const number *a = operands[0], *b = operands[1];
     number* out = operands[2];
@@ -68,14 +70,22 @@ int32_t ckh_time(const problem* p, void* const* operands, int32_t loops, int32_t
 _NEVER = 1_000_000
 
 
-def answers(folder: Path, dtype: str, split_k: int, *, turn: int = 1, forgets: int = _NEVER) -> list[Reply]:
-    """Replies to measuring and timing a kernel of four parts, in the same order each time if turn is 0."""
-    bits = {"bf16": "16", "fp32": "32"}[dtype]
-    text = _KERNEL.replace("@bits@", bits).replace("@turn@", str(turn)).replace("@forgets@", str(forgets))
-    source, library = folder / "kernel.c", folder / "kernel.so"
+def built(folder: Path, dtype: str, *, turn: int, forgets: int, workspace: int = 0) -> Path:
+    """The library of a kernel of four parts, in the same order each time if turn is 0."""
+    bits = {"bf16": 16, "fp32": 32}[dtype]
+    text = _KERNEL
+    for name, value in {"bits": bits, "turn": turn, "forgets": forgets, "workspace": workspace}.items():
+        text = text.replace(f"@{name}@", str(value))
+    source, library = folder / f"kernel{workspace}.c", folder / f"kernel{workspace}.so"
     source.write_text(text, encoding="utf-8")
     command = [*find_compiler().command, "-x", "c", "-shared", "-fPIC", "-O1", "-o", str(library), str(source)]
     subprocess.run(command, check=True)
+    return library
+
+
+def answers(folder: Path, dtype: str, split_k: int, *, turn: int = 1, forgets: int = _NEVER) -> list[Reply]:
+    """Replies to measuring and timing such a kernel."""
+    library = built(folder, dtype, turn=turn, forgets=forgets)
     problem = GemmProblem(32, 32, 512, split_k=split_k, dtype=dtype, layout="rcr")
     worker = WorkerProcess(FaultyDevice(), WorkerConfig(0, None))
     try:
@@ -118,3 +128,18 @@ def test_a_part_missing_in_later_runs_is_detected(tmp_path: Path, dtype: str, sp
     else:
         assert measured.status is Status.NONDETERMINISTIC
         expect_values(measured.message, 1024, 1024, "race", 1024)
+
+
+@pytest.mark.parametrize(("forgets", "workspace"), [(1, 64), (2, 64), (1, 0)])
+def test_without_times_a_kernel_with_a_workspace_runs_twice(tmp_path: Path, forgets: int, workspace: int) -> None:
+    """The second time with what the first run left; a kernel that is wrong then fails. Others run once."""
+    bench = Bench(HostMemory(), PhaseClock(), has_times=False)
+    problem = GemmProblem(8, 8, 64, dtype="fp32", layout="rcr")
+    bench.set_problem(Job(Op.PROBLEM, 1, problem=problem.canonical()))
+    job = Job(Op.MEASURE, 2, library=str(built(tmp_path, "fp32", turn=0, forgets=forgets, workspace=workspace)))
+    if forgets == 1 and workspace:
+        with pytest.raises(KernelFailure) as failure:
+            bench.measure(job)
+        assert failure.value.status is Status.NONDETERMINISTIC
+    else:
+        assert bench.measure(job).status is Status.VERIFIED

@@ -168,7 +168,7 @@ class Bench:
         clock: accumulates the time by phase.
         card: reads the GPU's sensors, by the names of `schema.CARD`.
         fnuz_floats: encoding of 8-bit floating-point numbers (`typed.element_type`).
-        has_times: whether the device has times; otherwise kernels are run once and checked.
+        has_times: whether the device has times; otherwise kernels are run once, or twice with a workspace, and checked.
     """
 
     def __init__(
@@ -219,13 +219,15 @@ class Bench:
         """Run a kernel, check the result, run it again, calibrate, time it, and check the last result.
 
         A kernel slow enough to be its own warm-up is not run a second time before timing, except on a GPU; a hopelessly
-        slow kernel gets no samples beyond two runs.
+        slow kernel gets no samples beyond two runs. Without times, a kernel with a workspace is run twice.
         """
         problem = self._current()
         library = self._library(job.library)
         first_ns = self._run_checked(library, problem)
         if not self._has_times:
             error = problem.limits.error(problem.tensor(problem.first), problem.split(library))
+            if library.workspace_bytes(problem.c):
+                self._repeat(library, problem)
             return Reply(job.id, Status.VERIFIED, f"{ERROR_PREFIX}{error:.1e}{ERROR_SUFFIX}")
         times = self._time_samples(library, problem, first_ns, job.samples)
         self._check_again(library, problem)
@@ -360,6 +362,13 @@ class Bench:
             first_ns = float(perf_counter_ns() - start)
         self._check_code(library, code)
         return first_ns
+
+    def _repeat(self, library: KernelLibrary, problem: _Problem) -> None:
+        """Run a kernel with what the run before left in its workspace and output, and compare its output."""
+        with self._clock.phase(Phase.RUN):
+            code = library.run(problem.c, pointers(self._memory.pointers()))
+        self._check_code(library, code)
+        self._check_again(library, problem)
 
     def _check_code(self, library: KernelLibrary, code: int) -> None:
         if not code:
