@@ -41,6 +41,7 @@ from ckh.ops import operation, operation_names, operation_of_kernel
 from ckh.ops.gemm_batched.kernels.pool import BENCH_POOLS as BATCHED_POOLS
 from ckh.ops.gemm_grouped.pool import BENCH_POOLS as GROUPED_POOLS
 from ckh.ops.gemm_preshuffle.pool import POOLS as PRESHUFFLE_POOLS
+from ckh.ops.gemm_streamk.pool import BENCH_POOLS as STREAMK_POOLS
 from ckh.ops.gemm_universal.kernels.pool import BENCH_POOLS
 from ckh.ops.gemm_universal.measuring.trials import cost as gemm_cost
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 1800.0
 _DTYPES = ("fp16", "bf16", "fp32")
 _GEMM_DTYPES = (*_DTYPES, "fp8", "bf8", "int8")
-GEMM_POOLS: tuple[Any, ...] = (BENCH_POOLS, BATCHED_POOLS, GROUPED_POOLS)
+GEMM_POOLS: tuple[Any, ...] = (BENCH_POOLS, BATCHED_POOLS, GROUPED_POOLS, STREAMK_POOLS)
 Wanted = list[tuple[str, Any]]  # classes, each with one of its kernels
 
 

@@ -30,6 +30,7 @@ AITER_GEMM, AITER_MOE = "aiter_gemm", "aiter_moe"
 GEMM_BATCHED, GEMM_MULTI_D = "gemm_batched", "gemm_multi_d"
 GEMM_PRESHUFFLE = "gemm_preshuffle"
 GEMM_GROUPED = "gemm_grouped"
+GEMM_STREAMK = "gemm_streamk"
 DEFAULT_OPERATION = GROUPED_CONV  # for commands without --op, and for journals written before the key `op` existed
 GROUP = "ckh.operations"  # of the entry points
 T = TypeVar("T")
@@ -54,6 +55,7 @@ _BUILT_IN = {
     GEMM_MULTI_D: _BuiltIn("gemm_multi_d_", "GemmMultiDKernel", ("multi_d",)),
     GEMM_PRESHUFFLE: _BuiltIn("gemm_preshuffle_", "GemmPreshuffleKernel", ("preshuffle",)),
     GEMM_GROUPED: _BuiltIn("gemm_grouped_", "GemmGroupedKernel", ("grouped_gemm",)),
+    GEMM_STREAMK: _BuiltIn("gemm_streamk_", "GemmStreamKKernel", ("streamk", "stream_k")),
 }
 _of_class: dict[type, AnyOperation] = {}  # types of problems and kernels looked up so far
 

@@ -116,6 +116,12 @@ _ROWS = (
         "fp32_rcr_compv4_cshuffle_intrawave_False_False_False_False_32x32x32_2x2x1_16x16x16",
         "gfx90a",
     ),
+    (
+        "gemm_streamk_reduction",
+        "gemm_streamk",
+        "reduction_1_fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_32x32x32_2x2x1_16x16x32",
+        "gfx942",
+    ),
 )
 KEPT = tuple(Kept(file, op, f"{op}_{name}", arch, "_comp_async_" in name) for file, op, name, arch in _ROWS)
 RIGHT = tuple(kept for kept in KEPT if not kept.races)

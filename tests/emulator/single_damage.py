@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _TIMEOUT_S = 300.0
+_KERNELS = 10  # of the kept ones: the figures in docs/emulator.md are theirs
 _NOP = 0xBF800000
 _VCC, _ZERO, _ALL = 106, 128, 193  # inline constants 0 and -1
 FOUND_OUT = (Status.WRONG_RESULT, Status.NONDETERMINISTIC, Status.LAUNCH_ERROR, Status.CRASH, Status.TIMEOUT)
@@ -259,7 +260,7 @@ def main() -> None:
     options = parser.parse_args()
     counts: Counts = Counter()
     with tempfile.TemporaryDirectory() as folder:
-        for kept in RIGHT:
+        for kept in RIGHT[:_KERNELS]:
             if options.only in kept.file:
                 counts += damage(kept, Path(folder), options.each, options.spaced)
     print(table(counts))  # noqa: T201

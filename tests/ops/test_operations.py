@@ -25,6 +25,7 @@ from ckh.ops.gemm_batched.problem import GemmBatchedProblem
 from ckh.ops.gemm_grouped.problem import GemmGroupedProblem
 from ckh.ops.gemm_multi_d.problem import GemmMultiDProblem
 from ckh.ops.gemm_preshuffle.problem import GemmPreshuffleProblem
+from ckh.ops.gemm_streamk.problem import GemmStreamKProblem
 from ckh.ops.gemm_universal.features import NAMES_55, NAMES_72
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.problem import ConvProblem
@@ -47,6 +48,7 @@ PROBLEMS: dict[str, Any] = {
     "gemm_grouped": GemmGroupedProblem(ms="9+16x3+0", n=48, k=33, dtype="fp16", layout="crr", split_k=2),
     "gemm_multi_d": GemmMultiDProblem(16, 48, 33, "fp16", "crr", function="add_gelu", ds="vr"),
     "gemm_preshuffle": GemmPreshuffleProblem(16, 64, 64, "fp16", b_order="16x16p2x2"),
+    "gemm_streamk": GemmStreamKProblem(16, 48, 96, "fp16", "crr"),
 }
 # One problem per line, as in MIOpen's find databases: solver, time in ms, workspace, algorithm.
 FDB = """\

@@ -27,6 +27,7 @@ BUILT_IN = (
     *("grouped_conv", "miopen_conv", "gemm_universal", "aiter_gemm", "aiter_moe", "gemm_batched", "gemm_multi_d"),
     "gemm_preshuffle",
     "gemm_grouped",
+    "gemm_streamk",
 )
 
 

@@ -3,8 +3,9 @@
 A kernel is blocks that each iterate over K. In an iteration a block loads from the L2 cache, writes to LDS, reads from
 it and multiplies; blocks that share a compute unit, as many as LDS, registers and waves allow, take turns. An iteration
 takes at least its latency; without prefetching, the latency is added. When a block ends, the next starts; memory
-bandwidth bounds the total. Peak rates and the rates of matrix instructions are from `archspecs`; registers and LDS are
-the compiler's for kernels compiled by ckh, shipped or local, else estimated from the tile.
+bandwidth bounds the total. Blocks that share tiles (Stream-K) have equal numbers of iterations; what they add to the
+result, or store and add up, is further traffic. Peak rates and the rates of matrix instructions are from `archspecs`;
+registers and LDS are the compiler's for kernels compiled by ckh, shipped or local, else estimated from the tile.
 """
 
 from __future__ import annotations
@@ -44,25 +45,31 @@ _ISSUE_CLOCKS = 4  # of a matrix instruction, in addition to its own
 _REGISTERS, _REGISTERS_A_LOAD = 60, 3
 _REGISTER_BYTES = 4
 _LESS_LDS = 1e-12  # among ties, kernels with less LDS and shorter iterations come first
+_PARTIAL_BYTES = 8  # of a partial sum, in float32, stored and loaded
 _KB = 1024
 
 ESTIMATE = "analytic estimate"  # its name in answers
 ESTIMATE_FEATURE = "estimate"
 _TILED_M = "tiled_m"
 PROBLEM_INPUTS = (_TILED_M, "tiled_n", "tiled_k", "tiled_batches", "moved_bytes")
-_TILE_M, _LATER = "estimate_tile_m", "estimate_later"
+_TILE_M, _TILE_N, _LATER = "estimate_tile_m", "estimate_tile_n", "estimate_later"
+_SHARING, _ADDED = "estimate_sharing", "estimate_added"
 # The block's tile, maximum blocks per compute unit, clocks of an iteration and of a block's end, whether loads overlap
-# computation, and a tie breaker.
+# computation, a tie breaker; blocks per compute unit that share tiles (0: none do), and bytes of an element of the
+# result that every tile is added to (0: none is).
 _OF_KERNELS = (
     _TILE_M,
-    "estimate_tile_n",
+    _TILE_N,
     "estimate_tile_k",
     "estimate_in_flight",
     "estimate_trip_clocks",
     "estimate_end_clocks",
     "estimate_prefetches",
     _LATER,
+    _SHARING,
+    _ADDED,
 )
+_NOT_SHARED = -1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,6 +83,8 @@ class KernelShapes:
         buffers: buffers of tiles in LDS.
         prefetches: whether an iteration's loads overlap the computation of another.
         instruction: the tile of one matrix instruction, shape (kernels, 3).
+        sharing: blocks per compute unit that share tiles, 0: as many as it holds; -1: every block has its own tile.
+        adds: whether blocks that share tiles add to the result by atomic operations.
     """
 
     tile_m: NDArray[np.float64]
@@ -87,6 +96,8 @@ class KernelShapes:
     buffers: NDArray[np.float64]
     prefetches: NDArray[np.bool_]
     instruction: NDArray[np.float64]
+    sharing: NDArray[np.float64]
+    adds: NDArray[np.bool_]
 
     @classmethod
     def of(cls, kernels: Sequence[Any]) -> KernelShapes:
@@ -100,7 +111,8 @@ class KernelShapes:
         buffers = 1 + _have_two_buffers(kernels, pipelines)
         instruction = [column_of(kernels, f"warp_tile_{axis}").astype(np.float64) for axis in "mnk"]
         waves = wave_m * wave_n * wave_k
-        return cls(tile_m, tile_n, tile_k, wave_m, wave_n, waves, buffers, prefetches, np.stack(instruction, axis=-1))
+        sizes = (tile_m, tile_n, tile_k, wave_m, wave_n, waves)
+        return cls(*sizes, buffers, prefetches, np.stack(instruction, axis=-1), *_shared(kernels))
 
     def distinct(self) -> tuple[KernelShapes, NDArray[np.intp]]:
         """Return the distinct shapes, far fewer than kernels, and the index of each kernel's shape."""
@@ -201,6 +213,7 @@ def kernel_inputs(
     busy = _trip_clocks(shape, width, _flops_per_clock(shape, dtype, arch.peaks), arch)
     ends = shape.tile_m * shape.tile_n * width / L2_BYTES_PER_CLOCK
     later = _LESS_LDS * (lds + busy)
+    sharing = np.where(shape.sharing > 0, shape.sharing, np.where(shape.sharing == 0, in_flight, 0.0))
     columns = (
         shape.tile_m,
         shape.tile_n,
@@ -210,6 +223,8 @@ def kernel_inputs(
         ends,
         shape.prefetches.astype(np.float64),
         later,
+        sharing,
+        np.where(shape.adds, width, 0.0),
     )
     return dict(zip(_OF_KERNELS, columns, strict=True))
 
@@ -242,16 +257,40 @@ def _clocks(arch: ArchSpec, c: Columns) -> tuple[Any, Any, Any, Any, Any]:
     """Waves of blocks; clocks of a wave in iterations and outside; microseconds of memory; blocks per compute unit."""
     assert arch.peaks is not None
     m, n, k, batches, moved = (c[name] for name in PROBLEM_INPUTS)
-    tile_m, tile_n, tile_k, in_flight, busy, block_ends, prefetches, _ = (c[name] for name in _OF_KERNELS)
+    tile_m, tile_n, tile_k, in_flight, busy, block_ends, prefetches, *_ = (c[name] for name in _OF_KERNELS)
     cus = float(arch.hardware.num_cus)
-    blocks = np.ceil(m / tile_m) * np.ceil(n / tile_n) * batches
+    blocks, steps = np.ceil(m / tile_m) * np.ceil(n / tile_n) * batches, np.ceil(k / tile_k)
+    grid = np.maximum(c[_SHARING] * cus, 1.0)
+    # As CK Tile shares them: unless tiles fill the grid, or there are fewer iterations than blocks.
+    is_shared = (c[_SHARING] > 0) & (np.mod(blocks, grid) > 0) & (blocks * steps >= grid)
     at_once = np.minimum(np.maximum(np.ceil(blocks / cus), 1.0), in_flight)
+    at_once = np.where(is_shared, np.minimum(c[_SHARING], in_flight), at_once)
     work = at_once * busy
     trip = np.where(prefetches > 0, np.maximum(work, _LATENCY_CLOCKS), work + _LATENCY_CLOCKS)
     ends = 2 * _LATENCY_CLOCKS + at_once * block_ends
-    memory_us = moved / arch.peaks.bandwidth_gb_s / 1e3
+    stored = np.where(is_shared, _PARTIAL_BYTES * grid, 0.0)
+    extra = np.where(c[_ADDED] > 0, 2 * c[_ADDED] * blocks, stored)  # zeroed, and read to be added to
+    memory_us = (moved + extra * tile_m * tile_n) / arch.peaks.bandwidth_gb_s / 1e3
     rounds = np.ceil(blocks / cus) / at_once  # fractional, since the next block starts when one ends
-    return rounds, np.ceil(k / tile_k) * trip, ends, memory_us, at_once
+    shared_rounds, shared_ends = _shared_rounds(blocks, steps, grid)
+    ends = np.where(is_shared, ends * shared_ends / shared_rounds, ends)
+    rounds = np.where(is_shared, shared_rounds * c[_SHARING] / at_once, rounds)
+    loaded = np.where(is_shared & (c[_ADDED] == 0), _loaded_clocks(c, blocks, grid), 0.0)
+    return rounds, steps * trip, ends + loaded / rounds, memory_us, at_once
+
+
+def _shared_rounds(blocks: Any, steps: Any, grid: Any) -> tuple[Any, Any]:
+    """Tiles of a block that shares tiles, in iterations of a whole one, and the number of tiles that it begins or ends.
+
+    The tiles of the last, incomplete round and of the one before are shared.
+    """
+    whole = np.maximum(np.floor(blocks / grid) - 1.0, 0.0)
+    return whole + np.ceil((blocks - whole * grid) * steps / grid) / steps, blocks / grid + 1.0
+
+
+def _loaded_clocks(c: Columns, blocks: Any, grid: Any) -> Any:
+    """Clocks in which the block that begins a tile loads what the others stored, one after another."""
+    return np.maximum(grid / blocks - 1.0, 0.0) * c[_TILE_M] * c[_TILE_N] * _PARTIAL_BYTES / 2 / L2_BYTES_PER_CLOCK
 
 
 def compiled_blocks_per_cu(resources: Resources, waves: int, arch: ArchSpec) -> int:
@@ -296,6 +335,13 @@ def _blocks_per_cu(shape: KernelShapes, width: float, lds: NDArray[np.float64], 
     by_registers = arch.peaks.register_kb_per_cu * _KB / (registers * lanes * _REGISTER_BYTES)
     by_waves = arch.hardware.max_waves_per_cu / shape.waves
     return np.asarray(np.maximum(np.floor(np.minimum.reduce([arch.lds_capacity / lds, by_registers, by_waves])), 1))
+
+
+def _shared(kernels: Sequence[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Blocks per compute unit that share tiles, and whether they add to the result by atomic operations."""
+    if len(kernels) and hasattr(kernels[0], "blocks_per_cu"):
+        return column_of(kernels, "blocks_per_cu").astype(np.float64), column_of(kernels, "reduction") == "atomic"
+    return np.full(len(kernels), _NOT_SHARED), np.zeros(len(kernels), np.bool_)
 
 
 def _have_two_buffers(kernels: Sequence[Any], pipelines: NDArray[np.str_]) -> NDArray[np.float64]:

@@ -93,14 +93,14 @@ _MEANING = {"tile": "block tile", "wave": "waves per block", "warp_tile": "tile 
 _WEIGHT_OF_KIND = 4.0  # another layout counts as much as a factor of 16 in a size
 
 
-def columns_of(sizes: Iterable[Column]) -> tuple[Column, ...]:
-    """Return the dataset columns of an operation on matrix products with these sizes."""
+def columns_of(sizes: Iterable[Column], own: tuple[Column, ...] = ()) -> tuple[Column, ...]:
+    """Return the dataset columns of an operation on matrix products with these sizes and own columns of kernels."""
     identity = (
         Column("dtype", "string", "", "element type of A and B"),
         Column("layout", "string", "", "of A, B and C: r row-major, c column-major"),
     )
     kernel = tuple(Column(name, "string" if name in _TEXTS else "int64", "", _meaning(name)) for name in KERNEL_COLUMNS)
-    return dataset_columns(identity, tuple(sizes), kernel)
+    return dataset_columns(identity, tuple(sizes), (*kernel, *own))
 
 
 def _meaning(name: str) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.kernels.judging import RefusedKernel, Rules
-    from ckh.kernels.table import KernelTable
+    from ckh.kernels.table import Axis, KernelTable
 
 K = TypeVar("K", bound=GemmKernel)
 
@@ -51,7 +51,11 @@ def refused_pool(
 
 
 def pools_of(
-    kind: type[K], rules: Rules[K], parse: Callable[[str], K], space: Callable[[ArchSpec], GemmSpace]
+    kind: type[K],
+    rules: Rules[K],
+    parse: Callable[[str], K],
+    space: Callable[[ArchSpec], GemmSpace],
+    own: Axis | None = None,
 ) -> Pools[K]:
     """Return the pools of an operation, by the group of its kernels.
 
@@ -60,12 +64,14 @@ def pools_of(
         rules: their rules; those of architectures are `GEMM_RULES`'.
         parse: parses a kernel name.
         space: the space that an architecture's pool is filtered from.
+        own: fields of the class that a problem leaves open, and the combinations of their values.
     """
 
     def table(arch: ArchSpec, *group: Any) -> KernelTable[K]:
         """Return the space; for a GPU, which has far more invalid combinations than kernels, the narrowed space."""
         found, fields = space(arch), dict(zip(kind.group_fields, group, strict=True))
-        return buildable(found, arch, kind=kind, **fields) if arch.is_gpu else found.table(kind=kind, **fields)
+        plain = buildable(found, arch, kind=kind, **fields) if arch.is_gpu else found.table(kind=kind, **fields)
+        return plain if own is None else plain.crossed(*own)
 
     return Pools(kind, rules, table, attrgetter(*kind.group_fields), parse, kernel_name)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.kernels.judging import Rules
+    from ckh.kernels.table import Axis
     from ckh.ops.gemm_universal.kernels.spaces import GemmSpace
 
 _PARAMETERS = (
@@ -35,9 +36,16 @@ _PARAMETERS = (
 
 
 def searched_in(
-    space: Callable[[str, ArchSpec], GemmSpace], rules: Rules[Any], kind: type[GemmKernel] = GemmKernel
+    space: Callable[[str, ArchSpec], GemmSpace],
+    rules: Rules[Any],
+    kind: type[GemmKernel] = GemmKernel,
+    own: Axis = ((), [()]),
 ) -> Searched[Any]:
-    """Return the kernels, of a class, that a search may propose in the space of a dtype and an architecture."""
+    """Return the kernels, of a class, that a search may propose in the space of a dtype and an architecture.
+
+    `own` are fields of the class that a problem leaves open, and the combinations of their values.
+    """
+    parameters = (*_PARAMETERS, *(KernelParameter(name, attrgetter(name)) for name in own[0]))
 
     @cache
     def product_of(group: tuple[Any, ...], arch: ArchSpec) -> Product:
@@ -45,9 +53,10 @@ def searched_in(
         dtype = fields["dtype"]
         whole = space(dtype, arch)
         plain = replace(whole, pads=whole.pads[:1], persistent=(False,)).narrowed(arch, dtype)
-        rows = tuple((*pads, persistent) for pads in whole.pads for persistent in whole.persistent)
-        options = Options(("pad_m", "pad_n", "pad_k", "persistent"), rows)
-        return Product(plain.table(kind=kind, **fields), options, rules, (), arch, _PARAMETERS)
+        choices = product(whole.pads, whole.persistent, own[1])
+        rows = tuple((*pads, persistent, *more) for pads, persistent, more in choices)
+        options = Options(("pad_m", "pad_n", "pad_k", "persistent", *own[0]), rows)
+        return Product(plain.table(kind=kind, **fields), options, rules, (), arch, parameters)
 
     group_of = attrgetter(*kind.group_fields)  # problems have these fields too
     return Searched(lambda problem, arch: product_of(group_of(problem), arch))

@@ -1,0 +1,1 @@
+"""Measuring matrix products whose blocks share tiles."""

@@ -1,0 +1,96 @@
+"""Rules and pools of Stream-K kernels.
+
+Source of the pools: the configuration of AMD's tile engine for these GEMMs, which has `gemm_universal`'s tiles, waves
+and instructions with one pipeline, compv3; persistent kernels and both reductions included. The number of blocks per
+compute unit is an argument of CK Tile's launch, with the number that a unit holds as its default.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from ckh.kernels.judging import Rules
+from ckh.ops.gemm_streamk.kernel import MOST_BLOCKS, REDUCTIONS, GemmStreamKKernel, parse_streamk_kernel
+from ckh.ops.gemm_universal.kernels import spaces
+from ckh.ops.gemm_universal.kernels.arch_rules import COMPLETE_RULES, NAME_RULES
+from ckh.ops.gemm_universal.kernels.pool import bench_space, pools_of
+from ckh.ops.gemm_universal.kernels.problem_rules import BOOK, PROBLEM_RULES
+from ckh.ops.gemm_universal.kernels.search_space import search_space_of, searched_in
+from ckh.ops.gemm_universal.problem import output_dtype
+from ckh.problems import DTYPE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ckh.archs import ArchSpec, Triple
+    from ckh.ops.gemm_streamk.problem import GemmStreamKProblem
+    from ckh.ops.gemm_universal.kernels.spaces import GemmSpace
+
+PIPELINES = ("compv3",)
+OWN = (("reduction", "blocks_per_cu"), list(product(REDUCTIONS, (1, 2))))
+_PAIRED_BYTES = 2  # elements of this size are added in pairs
+
+rule = BOOK.rule
+
+
+@rule
+def _on_a_gpu(arch: ArchSpec) -> Iterator[str]:
+    if not arch.is_gpu:
+        yield "the host device has no Stream-K kernels"
+
+
+@rule
+def _blocks(blocks_per_cu: int) -> Iterator[str]:
+    if not 0 <= blocks_per_cu <= MOST_BLOCKS:
+        yield f"{blocks_per_cu} blocks per compute unit are not 0 (as many as it holds) to {MOST_BLOCKS}"
+
+
+@rule
+def _pairs(dtype: str, reduction: str, epilogue: str | None, vector_c: int | None) -> Iterator[str]:
+    if reduction != "atomic" or DTYPE_BYTES.get(output_dtype(dtype)) != _PAIRED_BYTES:
+        return
+    if epilogue == "default" or vector_c == 1:
+        yield f"parts of K are added in pairs to {output_dtype(dtype)} results, which this kernel stores one by one"
+
+
+@rule
+def _whole_steps(problem: GemmStreamKProblem, tile: Triple) -> Iterator[str]:
+    if problem.k % tile[2]:
+        yield f"K = {problem.k} is not a multiple of tile_k {tile[2]}: a part of K would read beyond it"
+
+
+@rule
+def _rows_in_c(problem: GemmStreamKProblem, dtype: str, tile: Triple, reduction: str) -> Iterator[str]:
+    if reduction == "atomic" and output_dtype(dtype) == "bf16" and problem.m % tile[0]:
+        yield f"M = {problem.m} is not a multiple of tile_m {tile[0]}: bf16 would be added beyond the end of C"
+
+
+STREAMK_RULES: Rules[GemmStreamKKernel] = Rules(
+    (*NAME_RULES, _on_a_gpu),
+    (*COMPLETE_RULES, _blocks, _pairs),
+    (*PROBLEM_RULES, _whole_steps, _rows_in_c),
+    attrgetter("missing"),
+)
+
+
+def streamk_space(arch: ArchSpec) -> GemmSpace:
+    """Return the space that an architecture's pool is filtered from."""
+    return _narrowed(spaces.space_of(arch))
+
+
+def _narrowed(space: GemmSpace) -> GemmSpace:
+    return replace(space, pipelines=tuple(name for name in space.pipelines if name in PIPELINES))
+
+
+def _bench_space(arch: ArchSpec) -> GemmSpace:
+    return _narrowed(bench_space(arch))
+
+
+POOLS = pools_of(GemmStreamKKernel, STREAMK_RULES, parse_streamk_kernel, streamk_space, OWN)
+BENCH_POOLS = pools_of(GemmStreamKKernel, STREAMK_RULES, parse_streamk_kernel, _bench_space, OWN)
+SEARCHED = searched_in(
+    lambda dtype, arch: _narrowed(search_space_of(dtype, arch)), STREAMK_RULES, GemmStreamKKernel, OWN
+)

@@ -1,0 +1,57 @@
+"""Named sets of Stream-K GEMMs: layers of known models, and drawn products.
+
+They are `gemm_universal`'s with a K of whole steps of 64: kernels share tiles by whole steps along K.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ckh.ops.gemm_streamk.problem import OP_TYPE, GemmStreamKProblem, parse_streamk_problem
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
+from ckh.ops.gemm_universal.problem_sets import GPU_LIMITS, TOKENS, held_out_weights, layers
+from ckh.ops.gemm_universal.problem_sets.drawn import FAMILIES, draw_problems
+from ckh.ops.gemm_universal.problem_sets.files import ProblemForm
+from ckh.ops.gemm_universal.problem_sets.language_models import MODELS
+from ckh.ops.gemm_universal.problem_sets.named import NamedSets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ckh.ops.gemm_universal.problem import GemmProblem
+
+_COUNT = 600
+_STEP = 64
+_FORM = ProblemForm(GemmStreamKProblem, parse_streamk_problem)
+
+
+def _whole(one: GemmProblem, layout: str = "rcr") -> GemmStreamKProblem:
+    return GemmStreamKProblem(one.m, one.n, -(-one.k // _STEP) * _STEP, layout=layout)
+
+
+def _layers(model: str) -> Iterator[GemmStreamKProblem]:
+    return map(_whole, layers(MODELS[model], TOKENS))
+
+
+def _all_layers() -> Iterator[GemmStreamKProblem]:
+    for model in MODELS:
+        yield from _layers(model)
+
+
+def _drawn() -> Iterator[GemmStreamKProblem]:
+    """Yield `gemm_universal`'s training products without weights of the models; layouts take turns."""
+    known = held_out_weights()
+    for index, one in enumerate(draw_problems(FAMILIES, _COUNT, GPU_LIMITS, known)):
+        problem = _whole(one, GEMM_LAYOUTS[index % len(GEMM_LAYOUTS)])
+        if (problem.n, problem.k) not in known:
+            yield problem
+
+
+_SETS: dict[str, Callable[[], Iterable[GemmStreamKProblem]]] = {
+    "streamk-train": _drawn,
+    **{f"streamk-{name}": partial(_layers, name) for name in MODELS},
+    "streamk-llm": _all_layers,
+}
+
+SETS = NamedSets(OP_TYPE, _SETS, _FORM)

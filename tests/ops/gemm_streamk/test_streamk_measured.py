@@ -1,0 +1,145 @@
+"""Stream-K products computed: how sums are split, sources, and execution on the emulated GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.archs import load_arch
+from ckh.bench.checks.harness import execute, loop_ends
+from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.computation import Split
+from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
+from ckh.bench.devices.device_choice import open_device
+from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
+from ckh.ops.gemm_streamk.kernel import parse_streamk_kernel
+from ckh.ops.gemm_streamk.measuring import hip
+from ckh.ops.gemm_streamk.measuring.measured import MEASURED, parts_at_most, split
+from ckh.ops.gemm_streamk.problem import GemmStreamKProblem
+from ckh.schema import Status
+from tests.bench.codegen.test_ck_tile_gemm import CURRENT, LATE_2025, MID_2025
+from tests.real import Real, compiles, set_kernel_cache
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
+
+ARCH = load_arch("gfx942")
+EMITTED = "fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_64x64x64_2x2x1_32x32x16"
+SHAPE = "fp16_rcr_compv3_cshuffle_intrawave_False_False_False_True_32x32x32_2x2x1_16x16x32"  # persistent
+
+
+def shares(tiles: int, steps: int, grid: int) -> int:
+    """Largest number of blocks in a tile, block by block as CK Tile's partitioner deals out steps."""
+    rest = tiles % grid
+    shared = (grid + rest if tiles > grid else tiles) if rest else 0
+    if shared * steps < grid or not shared:
+        return 1
+    each, more = divmod(shared * steps, grid)
+    blocks: dict[int, set[int]] = {}
+    start = 0
+    for block in range(grid):
+        end = start + each + (block < more)
+        for step in range(start, end):
+            blocks.setdefault(step // steps, set()).add(block)
+        start = end
+    assert start == shared * steps
+    return max(map(len, blocks.values()))
+
+
+@pytest.mark.parametrize(("tiles", "steps"), [(1, 1), (1, 9), (2, 7), (3, 5), (5, 6), (11, 3), (16, 13), (40, 2)])
+def test_no_grid_shares_a_tile_among_more_blocks(tiles: int, steps: int) -> None:
+    """The limit of verification covers all numbers of blocks up to the largest, and is at most two above."""
+    most = 24
+    found = max(shares(tiles, steps, grid) for grid in range(1, most + 1))
+    assert found <= parts_at_most(tiles, steps, most) <= found + 2
+
+
+def test_sums_are_split_by_atomics_only() -> None:
+    """Additions to 16-bit results are rounded one by one; a reduction adds in float32, in order."""
+    deep = GemmStreamKProblem(64, 64, 64 * 100, "fp16")
+    assert split(deep, f"gemm_streamk_reduction_1_{EMITTED}") == Split()
+    assert split(deep, f"gemm_streamk_atomic_1_{EMITTED}").parts == 100
+    wide = GemmStreamKProblem(64 * 100, 64 * 100, 64 * 100, "fp16")
+    assert split(wide, f"gemm_streamk_atomic_1_{EMITTED}").parts == 2
+
+
+def headers_in(folder: Path, like: GemmHeaders, kernel: str = "namespace reboot {", loop: str = "") -> GemmHeaders:
+    """Headers like these with a Stream-K kernel and a pipeline of these texts."""
+    loop = loop or "CK_TILE_DEVICE auto operator()(const A& a, index_t num_loop, bool has_hot_loop, TailNumber tail)"
+    texts = {"kernel/streamk_gemm_kernel.hpp": kernel, "pipeline/gemm_pipeline_ag_bg_cr_comp_v3.hpp": loop}
+    for name, text in texts.items():
+        path = folder / "ck_tile/ops/gemm" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return replace(like, common=replace(like.common, include=folder))
+
+
+@pytest.mark.parametrize("reduction", ["atomic", "reduction"])
+def test_sources_state_reduction_and_blocks(reduction: str, tmp_path: Path) -> None:
+    """The source of late 2025 has them, after the vocabulary with the barrier and before ckh's kernel."""
+    kernel = parse_streamk_kernel(f"gemm_streamk_{reduction}_2_{EMITTED}")
+    source = hip.emit(kernel, headers_in(tmp_path, LATE_2025), ARCH)
+    assert f"StreamKReductionStrategy::{reduction.capitalize()};" in source
+    assert "int blocks_per_cu = 2;" in source
+    included = [line.split('"')[1] for line in source.splitlines() if line.startswith("#include")]
+    assert included == ["streamk_vocabulary.hpp", "streamk_late2025.hpp", "gemm_exports.hpp"]
+
+
+@pytest.mark.parametrize(
+    ("like", "texts"),
+    [
+        (MID_2025, {}),
+        (CURRENT, {}),
+        (LATE_2025, {"kernel": "struct StreamKKernel"}),
+        (LATE_2025, {"kernel": " "}),
+        (LATE_2025, {"loop": "auto operator()(const A& a, index_t num_loop)"}),
+    ],
+)
+def test_headers_without_the_kernel_are_refused(like: GemmHeaders, texts: dict[str, str], tmp_path: Path) -> None:
+    """By the rules that plans read, and in emission: another interface, an older kernel, a loop end at compile time."""
+    kernel = parse_streamk_kernel(f"gemm_streamk_atomic_1_{EMITTED}")
+    lacking = headers_in(tmp_path, like, **texts)
+    assert [reason for rule in hip.streamk_rules(lacking)[-1:] for reason in rule(kernel, ARCH)]
+    with pytest.raises(UnsupportedKernelError):
+        hip.emit(kernel, lacking, ARCH)
+    fine = headers_in(tmp_path / "fine", LATE_2025)
+    assert [reason for rule in hip.streamk_rules(fine) for reason in rule(kernel, ARCH)] == []
+    (refused,) = hip.streamk_rules(fine)[-1:]
+    assert list(refused(replace(kernel, pipeline="compv4"), ARCH))
+
+
+def test_loop_ends_share_tiles_in_every_way() -> None:
+    """On the emulated device's four blocks: not at all, two to four blocks in a tile, and tiles of whole rounds."""
+    kernel = parse_streamk_kernel(f"gemm_streamk_atomic_1_{SHAPE}")
+    assert MEASURED.trials is not None
+    found = MEASURED.trials().loop_ends(kernel)
+    counts = set()
+    for problem in found:
+        m, n, k = (ceil(size / tile) for size, tile in zip((problem.m, problem.n, problem.k), kernel.tile, strict=True))
+        counts.add((shares(m * n, k, 4), m * n > 4))
+    assert counts >= {(1, False), (2, False), (3, False), (4, False), (1, True), (2, True)}
+
+
+NAMES = [f"gemm_streamk_{reduction}_1_{SHAPE}" for reduction in ("atomic", "reduction")]
+
+
+@pytest.mark.slow
+@compiles(*(("gfx942", "gemm_streamk", name) for name in NAMES))
+@pytest.mark.parametrize("name", NAMES, ids=["atomic", "reduction"])
+def test_kernels_executed_without_a_gpu(name: str, real_kernels: Real, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled persistent kernels are right on every loop end, where blocks share tiles and where they do not."""
+    set_kernel_cache(monkeypatch)
+    kernel: Any = parse_streamk_kernel(name)
+    device = open_device(EMULATED_KIND, DeviceOptions("gfx942"))
+    built = real_kernels["gfx942", kernel]
+    assert built.status is Status.OK, built.message
+    with Supervisor(device, SupervisorOptions(1800.0, device.worker_configs()[0]), lambda: False) as supervisor:
+        replies = dict(execute(supervisor, built.library, loop_ends(device, kernel)))
+    wrong = {one.canonical(): reply.message for one, reply in replies.items() if reply.status is not Status.VERIFIED}
+    assert wrong == {}
+    assert len(replies) > 12

@@ -1,0 +1,200 @@
+"""Stream-K problems and kernels: identity, refusals, sets, names, pools and the estimate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from math import ceil
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ckh.archs import load_arch
+from ckh.errors import DataError, UsageError
+from ckh.features.engine import Columns
+from ckh.learn.analytic.estimate import estimated_parts, estimated_us
+from ckh.ops import operation_of
+from ckh.ops.base import Encoding
+from ckh.ops.gemm_streamk.features import GEMM_STREAMK
+from ckh.ops.gemm_streamk.kernel import GemmStreamKKernel, parse_streamk_kernel
+from ckh.ops.gemm_streamk.operation import OPERATION
+from ckh.ops.gemm_streamk.pool import BENCH_POOLS, POOLS, SEARCHED, STREAMK_RULES
+from ckh.ops.gemm_streamk.problem import GemmStreamKProblem, parse_streamk_problem
+from ckh.ops.gemm_streamk.problem_sets import SETS
+from ckh.ops.gemm_universal.kernel import GemmKernel
+from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name
+from ckh.ops.gemm_universal.kernels.pool import POOLS as GEMM_POOLS
+from ckh.ops.gemm_universal.problem_sets import held_out_weights
+from tests.refusals import expect_refusal
+
+ARCH = load_arch("gfx942")
+SHAPE = "fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x128x64_2x2x1_32x32x16"
+KERNEL = parse_streamk_kernel(f"gemm_streamk_atomic_1_{SHAPE}")
+
+
+def test_texts_hold_the_identity() -> None:
+    """A problem is parsed from its text, by the operation with the longest matching prefix."""
+    problem = GemmStreamKProblem(16, 4096, 512, "bf16", "rrr")
+    assert problem.canonical() == "gemm_streamk_bf16_rrr_m16_n4096_k512"
+    assert parse_streamk_problem(problem.canonical()) == problem
+    assert operation_of(problem.canonical()).name == "gemm_streamk"
+    for text in ("gemm_streamk_fp16_rcr_m1_n1", "gemm_streamk_fp16_rcr_m1_n1_k1_splitk1", "gemm_streamk_"):
+        with pytest.raises(UsageError):
+            parse_streamk_problem(text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [({"split_k": 2}, "out-of-range"), ({"k": 0}, "out-of-range"), ({"dtype": "x"}, "unknown-dtype")],
+)
+def test_impossible_problems_are_refused(changes: dict[str, Any], code: str) -> None:
+    """Each with one line that names the value."""
+    with expect_refusal(UsageError, code, str(next(iter(changes.values())))):
+        replace(GemmStreamKProblem(16, 16, 64, "fp16"), **changes)
+
+
+@pytest.mark.parametrize("name", SETS.names())
+def test_sets_hold_distinct_problems(name: str) -> None:
+    """All of the requested element type and of whole steps; the training set has no weight of the models."""
+    problems = SETS.load(name, None, "bf16")
+    assert len(problems) == len(set(problems)) > 50
+    assert {problem.dtype for problem in problems} == {"bf16"}
+    assert {problem.k % 64 for problem in problems} == {0}
+    if name == "streamk-train":
+        assert not held_out_weights() & {(problem.n, problem.k) for problem in problems}
+
+
+def test_rows_are_problems_and_kernels_again() -> None:
+    """Dataset columns restore problems; those of kernels have the reduction and the number of blocks."""
+    problems = [*SETS.load("streamk-train", None, None)[:9]]
+    columns = OPERATION.problems.columns(problems)
+    rows = [{name: values[row] for name, values in columns.items()} for row in range(len(problems))]
+    assert [OPERATION.problems.of_row(row) for row in rows] == problems
+    kernels = [replace(KERNEL, reduction="reduction", blocks_per_cu=2), KERNEL]
+    found = OPERATION.kernels.columns(kernels, Encoding(is_gpu=True))
+    assert (found["reduction"], found["blocks_per_cu"]) == (["reduction", "atomic"], [2, 1])
+    assert found.keys() < {column.name for column in OPERATION.training.columns}
+
+
+def test_names_state_reduction_and_blocks() -> None:
+    """They are parsed again; AMD's names, which state no number of blocks, mean as many as a compute unit holds."""
+    for reduction, blocks in product(("atomic", "reduction"), (0, 1, 2, 16)):
+        kernel = replace(KERNEL, reduction=reduction, blocks_per_cu=blocks)
+        assert kernel_name(kernel) == f"gemm_streamk_{reduction}_{blocks}_{SHAPE}"
+        assert parse_streamk_kernel(kernel_name(kernel)) == kernel
+    kind, sizes = SHAPE.split("_128x", 1)
+    for amd, reduction in (("atomic", "atomic"), ("reduction", "reduction"), ("linear", "reduction")):
+        found = parse_streamk_kernel(f"gemm_streamk_{kind}_{amd}_128x{sizes}")
+        assert found == replace(KERNEL, reduction=reduction, blocks_per_cu=0)
+    for wrong in (f"gemm_streamk_tree_1_{SHAPE}", f"gemm_streamk_{kind}_tree_128x{sizes}", f"gemm_streamk_{SHAPE}"):
+        with pytest.raises(DataError):
+            parse_streamk_kernel(wrong)
+
+
+def test_pools_are_the_tile_engines() -> None:
+    """`gemm_universal`'s kernels of compv3, each with both reductions and numbers of blocks; none for the host."""
+    names = sorted(set(GemmKernel.__dataclass_fields__))
+
+    def parameters(kernels: object) -> set[tuple[object, ...]]:
+        return {tuple(getattr(kernel, name) for name in names) for kernel in kernels}  # type: ignore[attr-defined]
+
+    plain = [kernel for kernel in GEMM_POOLS.of(ARCH, "bf16", "rcr") if kernel.pipeline == "compv3"]
+    pool = POOLS.of(ARCH, "bf16", "rcr")
+    assert parameters(pool) == parameters(plain)
+    shuffled = sum(kernel.epilogue == "cshuffle" for kernel in plain)
+    assert len(pool) == 2 * len(plain) + 2 * shuffled  # the default epilogue cannot add pairs of bf16
+    assert {(kernel.reduction, kernel.blocks_per_cu) for kernel in pool} == {*product(("atomic", "reduction"), (1, 2))}
+    assert {kernel.epilogue for kernel in BENCH_POOLS.of(ARCH, "bf16", "rcr")} == {"cshuffle"}
+    assert POOLS.of(load_arch("host"), "fp32", "rcr") == ()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "problem", "word"),
+    [
+        ({"pad_k": True}, {"k": 4096 + 8}, "tile_k"),
+        ({"reduction": "atomic", "dtype": "bf16"}, {"dtype": "bf16", "m": 200}, "tile_m"),
+        ({"epilogue": "default"}, {}, "pairs"),
+        ({"vector_c": 1}, {}, "pairs"),
+        ({"blocks_per_cu": 17}, {}, "17"),
+    ],
+)
+def test_kernels_that_would_be_wrong_are_refused(kernel: dict[str, Any], problem: dict[str, Any], word: str) -> None:
+    """Parts of K beyond its end, bf16 added beyond C, single 16-bit elements added; each with one reason."""
+    right = GemmStreamKProblem(256, 256, 4096, "fp16")
+    (reason,) = STREAMK_RULES.check(replace(KERNEL, **kernel), ARCH, replace(right, **problem))
+    assert word in reason
+    assert STREAMK_RULES.check(KERNEL, ARCH, right) == []
+
+
+def test_reductions_may_store_what_cannot_be_added() -> None:
+    """A reduction in float32 stores results: ragged bf16 and single elements are fine."""
+    kernel = replace(KERNEL, dtype="bf16", reduction="reduction", epilogue="default")
+    assert STREAMK_RULES.check(kernel, ARCH, GemmStreamKProblem(200, 256, 4096, "bf16")) == []
+
+
+def test_a_search_proposes_reductions_and_blocks() -> None:
+    """The product has both for every base, and the rules apply to them."""
+    problem = GemmStreamKProblem(256, 256, 4096, "bf16")
+    found = SEARCHED.product(problem, ARCH)
+    rows = {row[-2:] for row in found.options.rows}
+    assert rows == {*product(("atomic", "reduction"), (1, 2))}
+    legal = found.legal(problem)
+    kernels: list[Any] = [found.kernel(*place) for place in np.argwhere(legal)[:: legal.sum() // 50].tolist()]
+    assert all(isinstance(one, GemmStreamKKernel) and not STREAMK_RULES.check(one, ARCH, problem) for one in kernels)
+    assert {kernel.reduction for kernel in kernels} == {"reduction", "atomic"}
+
+
+def shared(tiles: int, steps: int, grid: int) -> tuple[int, float]:
+    """Tiles that blocks share and steps of a block, counted as CK Tile's partitioner does."""
+    rest = tiles % grid
+    count = (grid + rest if tiles > grid else tiles) if rest else 0
+    return (count, count * steps / grid) if count * steps >= grid else (0, 0.0)
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+@pytest.mark.parametrize("sizes", [(512, 512, 65536), (4096, 4096, 4096), (128, 128, 64), (38912, 128, 512)])
+def test_features_count_shared_tiles(sizes: tuple[int, int, int], blocks: int) -> None:
+    """Shared tiles and steps per block as CK Tile's partitioner counts them."""
+    kernel, problem = replace(KERNEL, blocks_per_cu=blocks), GemmStreamKProblem(*sizes, "fp16")
+    raw = {
+        **OPERATION.problems.features([problem]),
+        **OPERATION.kernels.features([kernel], Encoding(is_gpu=True)),
+        **{f"hw_{name}": value for name, value in ARCH.hardware.to_dict().items()},
+    }
+    columns = Columns(raw, dict(GEMM_STREAMK.derived), {})
+    m, n, k = (ceil(size / tile) for size, tile in zip(sizes, kernel.tile, strict=True))
+    tiles, steps = shared(m * n, k, ARCH.hardware.num_cus * blocks)
+    assert columns["streamk_tiles"][0] == tiles
+    assert columns["streamk_steps"][0] == pytest.approx(steps)
+
+
+def estimate(problem: GemmStreamKProblem, *kernels: Any) -> list[float]:
+    """Estimated microseconds."""
+    assert OPERATION.problems.tiled is not None
+    return list(estimated_us(problem, OPERATION.problems.tiled(problem), kernels, ARCH))
+
+
+def test_the_estimate_evens_tiles_out() -> None:
+    """Few deep tiles are faster if shared; tiles that fill every round take as long as if each had its block."""
+    plain = parse_kernel_name(f"gemm_universal_{SHAPE}")
+    deep = GemmStreamKProblem(512, 512, 65536, "fp16")
+    shared_us, alone_us = estimate(deep, KERNEL)[0], estimate(deep, plain)[0]
+    assert shared_us < 0.2 * alone_us
+    full = GemmStreamKProblem(128 * 12, 128 * 19, 4096, "fp16")
+    reduced = replace(KERNEL, reduction="reduction")
+    assert estimate(full, reduced)[0] == pytest.approx(estimate(full, plain)[0])
+
+
+def test_the_estimate_counts_partial_sums() -> None:
+    """A tile's first block loads the sums of all others in turn; additions move C twice more."""
+    assert OPERATION.problems.tiled is not None
+    assert ARCH.peaks is not None
+    reduced = replace(KERNEL, reduction="reduction")
+    deep = GemmStreamKProblem(128, 128, 2**20, "fp16")
+    ends = [estimated_parts(deep, OPERATION.problems.tiled(deep), one, ARCH).ends_us for one in (KERNEL, reduced)]
+    others = ARCH.hardware.num_cus - 1
+    assert ends[1] - ends[0] == pytest.approx(others * 128 * 128 * 4 / 64 / ARCH.hardware.max_clock_mhz)
+    wide = GemmStreamKProblem(128 * 160, 128 * 160, 64, "fp16")
+    memory = estimated_parts(wide, OPERATION.problems.tiled(wide), KERNEL, ARCH).memory_us
+    assert memory == pytest.approx((wide.bytes + 2 * 2 * wide.m * wide.n) / ARCH.peaks.bandwidth_gb_s / 1e3)
