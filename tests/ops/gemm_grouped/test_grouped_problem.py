@@ -172,6 +172,32 @@ def test_pools_are_of_the_tile_engines_pipelines(arch: str, dtype: str) -> None:
     assert set(BENCH_POOLS.of(spec, dtype, "rrr")) <= set(pool)
 
 
+def test_the_tile_engines_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The values of AMD's configuration for grouped GEMMs are kernels, and those that are built are ranked."""
+    sizes = {"tile": (64, 64, 64), "warp": (2, 2, 1), "warp_tile": (16, 16, 32)}
+    tiles = {
+        f"{what}_{axis}": {"values": [one]}
+        for what, some in sizes.items()
+        for axis, one in zip("mnk", some, strict=True)
+    }
+    traits: dict[str, list[object]] = {
+        "pipeline": ["compv3", "compv4", "mem"],
+        "scheduler": ["intrawave", "interwave"],
+        "epilogue": ["cshuffle", "default"],
+        **{name: [False] for name in ("pad_m", "pad_n", "pad_k")},
+        "persistent": [False, True],
+    }
+    document = {"tile_config": tiles, "trait_config": {name: {"values": values} for name, values in traits.items()}}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(document | {"k_block_per_cu": 1}), encoding="utf-8")
+    predict = ["predict", "--op", "gemm_grouped", "--ms", "128x3+0", "--n", "128", "--k", "128", "--dtype", "fp16"]
+    assert run([*predict, "--arch", "gfx942", "--kernels", str(path), "--json", "--top", "99"]) == ExitCode.OK
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["candidates"] == 4 * 2 * 2  # of the pipelines, only mem is interwave
+    found = parse_grouped_kernel(answer["kernels"][0]["kernel"])
+    assert (found.tile, found.wave, found.warp_tile) == ((64, 64, 64), (2, 2, 1), (16, 16, 32))
+
+
 def test_rules_hold_for_every_group() -> None:
     """A kernel applies if gemm_universal's applies to each group; limits of offsets are those of the largest group."""
     kernel = parse_grouped_kernel(NAME)
