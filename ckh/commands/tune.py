@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _HELP = """Tune the kernels of a model: list its shapes, measure, train, and export tuned tables.
 
 SOURCE is anything that `ckh shapes` reads, such as a Hugging Face config.json. Each step is a command of ckh on the
-folder --out, printed before it runs: shapes, predict (current choices), bench --plan auto (shapes weighted by their
-work), convert, train (with six or more measured problems), export. After an interruption the same command continues;
+folder --out, printed before it runs: shapes, predict (current choices), bench --plan auto (shapes weighted by count and
+time), convert, train (with six or more measured problems), export. After an interruption the same command continues;
 --budget may change.
 
 The summary shows for each shape the current kernel, the fastest measured kernel, the measured and the predicted gain

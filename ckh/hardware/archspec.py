@@ -129,6 +129,23 @@ class ArchSpec:
         """True if kernels are CK Tile's."""
         return self.machine is None
 
+    def shortest_s(
+        self, dtype: str, traffic: int, flops: int, num_cus: int | None = None
+    ) -> tuple[float, float] | None:
+        """Shortest times in seconds of memory traffic and of operations at peak rates; None: unknown rates.
+
+        Args:
+            dtype: element type.
+            traffic: bytes to move.
+            flops: operations.
+            num_cus: compute units of the device; None: the architecture's.
+        """
+        rate = None if self.peaks is None else self.peaks.flops_per_cu_clock.get(dtype)
+        if self.peaks is None or not rate:
+            return None
+        per_second = rate * (num_cus or self.hardware.num_cus) * self.hardware.max_clock_mhz * 1e6
+        return traffic / (self.peaks.bandwidth_gb_s * 1e9), flops / per_second
+
     def lds_budget(self, pipeline: str, *, double_smem_buffer: bool = False) -> int:
         """Maximum bytes of the tiles of A and B together.
 

@@ -67,10 +67,11 @@ def test_longer_plans_extend_shorter_ones(whole: Plan) -> None:
 
 
 def test_problems_that_run_often_come_first(whole: Plan) -> None:
-    """A problem with nearly all operations is first in a plan, and others are not left out."""
+    """A problem with nearly all of the time is first in a plan, and others are not left out."""
     problems = [task.problem for task in few_plan(whole, "40", small_tiles, 0, None, PACE).tasks]
     last = problems[-1]
-    weighted = [task.problem for task in few_plan(whole, "40", small_tiles, 0, None, PACE, {last: 10**9}).tasks]
+    times = dict.fromkeys(problems, 1.0) | {last: 1e9}
+    weighted = [task.problem for task in few_plan(whole, "40", small_tiles, 0, None, PACE, times).tasks]
     assert weighted[0] == last
     assert set(weighted) == set(problems)
 

@@ -141,6 +141,21 @@ def test_bench_reads_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert not out.exists()
 
 
+@pytest.mark.parametrize(("arch", "first"), [("gfx942", "m1_n8192_k8192"), ("host", "m2048_n512_k512")])
+def test_plans_begin_with_the_most_time(
+    arch: str, first: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of two shapes one moves 134 MB, in 25 us on an MI300X; the other has 8 times its operations, which take 1 us."""
+    device = ["--device", "host"] if arch == "host" else ["--device", "hip", "--arch", arch]
+    dtype = "fp32" if arch == "host" else "bf16"
+    rows = "".join(f"gemm_universal,1,,{dtype},rcr,{m},{n},{k},1\n" for m, n, k in ((2048, 512, 512), (1, 8192, 8192)))
+    path = tmp_path / "shapes.csv"
+    path.write_text("op,count,layers,dtype,layout,m,n,k,split_k\n" + rows, encoding="utf-8")
+    options = ["--plan", "1", "--dtype", dtype, "--dry-run", "--out", str(tmp_path / "run"), *device]
+    found = document(capsys, "bench", "--problems", str(path), *options)
+    assert [one["problem"] for one in found["plan"]] == [f"gemm_{dtype}_rcr_{first}_splitk1"]
+
+
 def test_export_reads_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Tables for AITER are written for a model's quantised GEMMs."""
     out = tmp_path / "tables"

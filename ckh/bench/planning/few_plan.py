@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ckh.archs import ArchSpec
     from ckh.bench.devices.device import Device
     from ckh.bench.planning.history import History
     from ckh.bench.planning.plan import Plan, Task
@@ -134,7 +135,7 @@ def few_plan(
     seed: int,
     budget_s: float | None,
     pace: Pace,
-    counts: Mapping[Problem, int] | None = None,
+    times: Mapping[Problem, float] | None = None,
 ) -> Plan:
     """Select the most informative part of a plan.
 
@@ -145,18 +146,28 @@ def few_plan(
         seed: seed of random choices.
         budget_s: seconds for compiling and measuring.
         pace: estimated duration of these.
-        counts: number of executions of each problem; problems are then weighted by their total operations.
+        times: relative time of all executions of each problem, by which problems are weighted; None: equally.
 
     Raises:
         UsageError: the count is invalid, or "auto" without a budget.
     """
     most = _count(count, budget_s)
-    weights = None if counts is None else _weights([task.problem for task in plan.tasks], counts)
+    weights = None if times is None else np.array([times[task.problem] for task in plan.tasks])
+    weights = None if weights is None else weights / weights.sum()
     by_worth = [plan.tasks[number] for number in islice(representative(_places(plan), seed, weights), most)]
     draft = _Draft(by_worth, order, seed)
     if count == AUTO and budget_s is not None:
         return replace(plan, tasks=_within(draft, len(plan.kernels), budget_s, pace))
     return replace(plan, tasks=draft.tasks(len(by_worth), Shots()))
+
+
+def total_times(plan: Plan, counts: Mapping[Problem, int], arch: ArchSpec) -> dict[Problem, float]:
+    """Relative time of all executions of each problem: at peak rates, or for unknown rates by operations."""
+    found = {}
+    for problem in (task.problem for task in plan.tasks):
+        shortest_s = arch.shortest_s(problem.dtype, problem.bytes, problem.flops)
+        found[problem] = counts.get(problem, 1) * (float(problem.flops) if shortest_s is None else max(shortest_s))
+    return found
 
 
 class _Draft:
@@ -238,12 +249,6 @@ def _count(count: str, budget_s: float | None) -> int:
             code="bad-number",
         )
     return number
-
-
-def _weights(problems: Sequence[Problem], counts: Mapping[Problem, int]) -> NDArray[np.float64]:
-    """Share of each problem in the total number of operations, shape (problems,)."""
-    work = np.array([float(problem.flops) * counts.get(problem, 1) for problem in problems])
-    return np.asarray(work / work.sum())
 
 
 def _places(plan: Plan) -> NDArray[np.float64]:

@@ -18,7 +18,7 @@ from ckh.bench.isolated.timing import DEFAULT_SAMPLES
 from ckh.bench.nodes.cluster_driver import driver_for
 from ckh.bench.nodes.remote import DeviceRequest
 from ckh.bench.planning.candidates import BuildableSource
-from ckh.bench.planning.few_plan import KnownBefore, Pace, few_plan
+from ckh.bench.planning.few_plan import KnownBefore, Pace, few_plan, total_times
 from ckh.bench.planning.history import History, plan_records, read_history, stored_plan
 from ckh.bench.planning.plan import ALL, BEST, SAMPLE, SEARCH, Plan, Scorer, make_plan
 from ckh.bench.planning.results import PairResults
@@ -206,7 +206,8 @@ class Campaign:
         known = KnownBefore.of(arch.name, _path(settings.model))
         pace = replace(self._pace(limits.jobs), to_compile=lambda kernels: self._to_compile(kernels)[0])
         counts = counts_of(operation(settings.op), settings.problems, problems)
-        few = few_plan(plan, settings.plan, known, settings.seed, limits.budget_s, pace, counts)
+        times = None if counts is None else total_times(plan, counts, arch)
+        few = few_plan(plan, settings.plan, known, settings.seed, limits.budget_s, pace, times)
         self._chosen_by = ", ".join(known.sources) or "chance: there is no model and no estimate"
         return few
 

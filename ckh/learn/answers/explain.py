@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _NEAREST = 3  # measured problems to list
 _FEATURES = 5  # features with the largest contributions to list
-_GIGA, _MEGA = 1e9, 1e6
 # Group -> patterns of feature names; the first match counts.
 _WORDS = {
     "waves": (
@@ -131,12 +130,10 @@ def _by_word(names: Sequence[str], more: NDArray[np.float64]) -> tuple[Reason, .
 
 def _roofline(found: Ranking) -> Roofline:
     problem, arch = found.run, load_arch(found.model.spec.arch)
-    intensity = problem.flops / max(problem.bytes, 1)
-    flops = None if arch.peaks is None else arch.peaks.flops_per_cu_clock.get(problem.dtype)
-    if arch.peaks is None or not flops:
+    traffic = max(problem.bytes, 1)
+    intensity, times = problem.flops / traffic, arch.shortest_s(problem.dtype, traffic, problem.flops)
+    if times is None:
         return Roofline(intensity, None, None, None)
-    per_second = flops * arch.hardware.num_cus * arch.hardware.max_clock_mhz * _MEGA
-    bytes_per_second = arch.peaks.bandwidth_gb_s * _GIGA
-    times = {"memory": problem.bytes / bytes_per_second, "compute": problem.flops / per_second}
-    bound = max(times, key=times.__getitem__)
-    return Roofline(intensity, per_second / bytes_per_second, bound, times[bound] * 1e3)
+    memory_s, compute_s = times
+    bound = "memory" if memory_s >= compute_s else "compute"
+    return Roofline(intensity, intensity * memory_s / compute_s, bound, max(times) * 1e3)

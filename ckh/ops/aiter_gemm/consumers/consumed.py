@@ -85,12 +85,10 @@ def roofline_us(problem: AiterGemm | AiterMoe, arch: str) -> float:
     Raises:
         DataError: the architecture's peak rates for the element type are unknown.
     """
-    spec = load_arch(arch)
-    rate = None if spec.peaks is None else spec.peaks.flops_per_cu_clock.get(problem.dtype)
-    if spec.peaks is None or rate is None:
+    times = load_arch(arch).shortest_s(problem.dtype, problem.bytes, problem.flops, problem.num_cus)
+    if times is None:
         raise DataError(f"unknown peak rates of {arch} for {problem.dtype}", code="unknown-hardware")
-    compute = problem.flops / (rate * problem.num_cus * spec.hardware.max_clock_mhz)
-    return max(compute, problem.bytes / spec.peaks.bandwidth_gb_s / 1e3)
+    return max(times) * 1e6
 
 
 def write_tables(choices: Choices) -> WrittenChoices:
