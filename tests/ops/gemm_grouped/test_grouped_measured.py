@@ -174,7 +174,7 @@ def test_kernels_executed_without_a_gpu(name: str, real_kernels: Real, monkeypat
         ({}, (60, -5), "negative"),
         ({"n": 30}, (48, 7), "IsSupportedArgument"),
         ({"k": 2**26, "m": 55}, (55,), "32-bit"),
-        ({"n": 2**24, "m": 2**16}, (2**16,), "tiles"),
+        ({"n": 2**16, "m": 2**25}, (2**15,) * 1024, "tiles"),
     ],
 )
 def test_real_kernels_refuse_problems_with_wrong_results(
