@@ -104,6 +104,18 @@ class Shaped(Generic[P]):
     nearest: Callable[[MissedLookup[P], Any], NearKey] | None = None
 
 
+def own_shapes(kind: type[P]) -> Shaped[P]:
+    """Interface of an operation whose shapes are its problems, since other sources do not state them completely."""
+
+    def problem(shape: P, _dtype: str) -> P:
+        return shape
+
+    def shape(problem: P) -> Any:
+        return problem
+
+    return Shaped(kind, problem, shape)
+
+
 @cache
 def shaped_part(name: str) -> Shaped[Any] | None:
     """An operation's interface to shapes; None: it has none."""

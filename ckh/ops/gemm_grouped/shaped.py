@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ckh.ops.gemm_grouped.problem import GemmGroupedProblem
-from ckh.shapes.shaped import Shaped
+from ckh.shapes.shaped import own_shapes
 
-
-def _problem(shape: GemmGroupedProblem, _dtype: str) -> GemmGroupedProblem:
-    return shape
-
-
-def _shape(problem: GemmGroupedProblem) -> Any:
-    return problem
-
-
-SHAPED = Shaped(GemmGroupedProblem, _problem, _shape)
+SHAPED = own_shapes(GemmGroupedProblem)

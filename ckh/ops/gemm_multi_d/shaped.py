@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ckh.ops.gemm_multi_d.problem import GemmMultiDProblem
-from ckh.shapes.shaped import Shaped
+from ckh.shapes.shaped import own_shapes
 
-
-def _problem(shape: GemmMultiDProblem, _dtype: str) -> GemmMultiDProblem:
-    return shape
-
-
-def _shape(problem: GemmMultiDProblem) -> Any:
-    return problem
-
-
-SHAPED = Shaped(GemmMultiDProblem, _problem, _shape)
+SHAPED = own_shapes(GemmMultiDProblem)

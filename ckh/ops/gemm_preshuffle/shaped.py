@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ckh.ops.gemm_preshuffle.problem import GemmPreshuffleProblem
-from ckh.shapes.shaped import Shaped
+from ckh.shapes.shaped import own_shapes
 
-
-def _problem(shape: GemmPreshuffleProblem, _dtype: str) -> GemmPreshuffleProblem:
-    return shape
-
-
-def _shape(problem: GemmPreshuffleProblem) -> Any:
-    return problem
-
-
-SHAPED = Shaped(GemmPreshuffleProblem, _problem, _shape)
+SHAPED = own_shapes(GemmPreshuffleProblem)

@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ckh.ops.gemm_streamk.problem import GemmStreamKProblem
-from ckh.shapes.shaped import Shaped
+from ckh.shapes.shaped import own_shapes
 
-
-def _problem(shape: GemmStreamKProblem, _dtype: str) -> GemmStreamKProblem:
-    return shape
-
-
-def _shape(problem: GemmStreamKProblem) -> Any:
-    return problem
-
-
-SHAPED = Shaped(GemmStreamKProblem, _problem, _shape)
+SHAPED = own_shapes(GemmStreamKProblem)
