@@ -124,6 +124,8 @@ REPEATED = ("earlier_ms", "later_ms")  # independent measurements of one pair, w
 WORKSPACE = Column(
     "workspace_bytes", "int64", "bytes", "memory that the kernel needs besides its tensors", nullable=True
 )
+# For operations that have it: products of a launch.
+GROUPS = Column("groups", "int64", "", "products of a batched or grouped problem", nullable=True)
 HARDWARE = (
     "num_cus",
     "simds_per_cu",

@@ -186,7 +186,9 @@ def _kinds(dataset: Dataset) -> list[tuple[object, ...]]:
     op = dataset.op
     held = {*op.problems.split_by, op.problems.grows_with}
     names = [name for name in op.problems.identity if name not in op.problems.sizes or name not in held]
-    return list(dataset.frame.iloc[dataset.first_rows][names].itertuples(index=False, name=None))
+    first = dataset.frame.iloc[dataset.first_rows][names]
+    comparable = first.astype(object).where(first.notna(), None)  # NaN equals nothing, itself included
+    return list(comparable.itertuples(index=False, name=None))
 
 
 def _sizes(dataset: Dataset) -> list[float]:

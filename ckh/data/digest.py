@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ckh.schema import (
     CARD_COLUMNS,
     EARLIER_NAMES,
+    GROUPS,
     LAUNCHING,
     REPEATED,
     RESOURCE_NAMES,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 # A renamed column is hashed under its former name, so that existing checksums stay valid.
 _DIGESTED = {name: earlier for earlier, name in EARLIER_NAMES.items()}
-_SINCE = frozenset({*RESOURCE_NAMES, *REPEATED, *WHERE_WHEN, *LAUNCHING, *CARD_COLUMNS, WORKSPACE.name})
+_SINCE = frozenset({*RESOURCE_NAMES, *REPEATED, *WHERE_WHEN, *LAUNCHING, *CARD_COLUMNS, WORKSPACE.name, GROUPS.name})
 
 
 class ContentDigest:

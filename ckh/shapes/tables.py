@@ -77,12 +77,13 @@ def _layer(cells: Mapping[str, str], where: str) -> Layer:
     count = _integer("count", cells["count"])
     if not 1 <= count <= MAX_SIZE:
         raise UsageError(f"count must be 1 or more (and below 2^31), not {count}", code="out-of-range")
-    types = {column.name: column.type for column in op.training.columns}
+    columns = {column.name: column for column in op.training.columns}
     row: dict[str, Any] = {}
     for name in op.problems.identity:
-        if not (cell := cells.get(name, "")):
+        if cell := cells.get(name, ""):
+            row[name] = _integer(name, cell) if columns[name].type.startswith("int") else cell
+        elif not columns[name].nullable:
             raise UsageError(f"{name} is missing", code="missing-field")
-        row[name] = _integer(name, cell) if types[name].startswith("int") else cell
     return Layer(cells["layers"], op.problems.of_row(row), count, where, op.name)
 
 

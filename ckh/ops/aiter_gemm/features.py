@@ -8,7 +8,7 @@ import numpy as np
 
 from ckh.features.engine import Columns, Feature, FeatureEngine
 from ckh.ops.aiter_gemm.kernel import NUMBERS
-from ckh.ops.aiter_gemm.problem import FAMILIES, IDENTITY, LIBRARIES, OP_TYPE
+from ckh.ops.aiter_gemm.problem import FAMILIES, GROUPED, GROUPS, IDENTITY, LIBRARIES, OP_TYPE
 from ckh.problems import DTYPE_BYTES
 
 if TYPE_CHECKING:
@@ -20,8 +20,9 @@ _UNKNOWN = -1.0
 _CODES: dict[str, dict[str, float]] = {
     "family": {name: float(code) for code, name in enumerate(FAMILIES)},
     "library": {name: float(code) for code, name in enumerate(LIBRARIES)},
-    "dtype": {"fp8": 0.0, "int8": 1.0, "pk_fp4": 2.0},
+    "dtype": {"fp8": 0.0, "int8": 1.0, "pk_fp4": 2.0, "bf16": 3.0},
 }
+_IS_GROUPED = dict.fromkeys(GROUPED, 1.0)
 _GRIDS = (32, 64, 128, 256)  # widths of tiles whose number along N is a feature
 _MOST_DIVISOR = 4096.0
 
@@ -61,6 +62,16 @@ def _fill(size: str, tile: str) -> Formula:
     return lambda c: c[size] / (np.ceil(c[size] / np.maximum(c[tile], 1)) * np.maximum(c[tile], 1))
 
 
+def _products(c: Columns) -> Any:
+    """Products of a launch: 1 unless batched or grouped."""
+    return np.maximum(np.nan_to_num(np.asarray(c.raw(GROUPS), np.float64)), 1)
+
+
+def _rows_of_product(c: Columns) -> Any:
+    """Rows of each product: of grouped ones the mean, as only their sum is known."""
+    return np.where(c.codes("family", _IS_GROUPED, 0.0) > 0, c["m"] / c["products"], c["m"])
+
+
 def _grid(width: int) -> Formula:
     return lambda c: np.ceil(c["n"] / width) / c["cus"]
 
@@ -70,9 +81,11 @@ _DERIVED: dict[str, Formula] = {
     "cus": lambda c: np.maximum(c["num_cus"], 1),
     "parts": lambda c: np.exp2(c["split_k"]),
     "k_of_part": lambda c: c["k"] / c["parts"],
-    "tiles_m": _tiles("m", "tile_m"),
+    "products": _products,
+    "rows": _rows_of_product,
+    "tiles_m": _tiles("rows", "tile_m"),
     "tiles_n": _tiles("n", "tile_n"),
-    "tiles": lambda c: c["tiles_m"] * c["tiles_n"],
+    "tiles": lambda c: c["products"] * c["tiles_m"] * c["tiles_n"],
     "workgroups": lambda c: c["tiles"] * c["parts"],
     "waves": lambda c: c["workgroups"] / c["cus"],
     "rounds": lambda c: np.ceil(c["waves"]),
@@ -91,6 +104,8 @@ _PROBLEM_FEATURES = (
     Feature("log2_n_by_cu", "log2", lambda c: np.log2(c["n"] / c["cus"])),
     *(Feature(f"n_{width}_by_cu", "tiles/CU", _grid(width)) for width in _GRIDS),
     *(Feature(f"divisor_{name}", "log2", _divisor(name)) for name in ("m", "n", "k")),
+    Feature("log2_products", "log2", _log2("products")),
+    Feature("log2_rows_of_product", "log2", _log2("rows")),
 )
 _KERNEL_FEATURES = (
     *(Feature(name, "", _raw(name)) for name in NUMBERS),
@@ -104,11 +119,11 @@ _BOTH_FEATURES = (
     Feature("waves", "workgroups/CU", _raw("waves")),
     Feature("last_round_fill", "", _share("waves", "rounds")),
     Feature("busy_cus", "", lambda c: np.minimum(c["waves"], 1)),
-    Feature("fill_m", "", _fill("m", "tile_m")),
+    Feature("fill_m", "", _fill("rows", "tile_m")),
     Feature("fill_n", "", _fill("n", "tile_n")),
     Feature("fill_k", "", _fill("k_of_part", "tile_k")),
     Feature("steps_k", "", _tiles("k_of_part", "tile_k")),
-    Feature("m_by_tile", "", lambda c: c["m"] / c["tile_m"]),
+    Feature("m_by_tile", "", lambda c: c["rows"] / c["tile_m"]),
     Feature("n_by_tile", "", lambda c: c["n"] / c["tile_n"]),
     Feature("log2_work_of_cu", "log2", lambda c: np.log2(c["rounds"] * c["area"] * c["k_of_part"])),
     Feature("log2_loads_of_cu", "log2", lambda c: np.log2(c["rounds"] * c["sides"] * c["k_of_part"])),
@@ -120,7 +135,7 @@ AITER_GEMM = FeatureEngine(
     features=(*_PROBLEM_FEATURES, *_KERNEL_FEATURES, *_BOTH_FEATURES),
     categorical=(),
     derived=_DERIVED,
-    defaults={},
+    defaults={GROUPS: 0.0},
     kernel_columns=frozenset(NUMBERS),
 )
 

@@ -16,7 +16,14 @@ _MOST_SPLIT = 15
 _SPLIT = re.compile(r"(?P<base>.+)_splitk(?P<split>[1-9][0-9]?)")
 
 _ROWWISE = "a8w8_rowwise"
-_OF_FBGEMM = {"fp8_rowwise": "a8w8", "fp8_rowwise_preshuffle": "a8w8_bpreshuffle"}
+# Prefix of a name of FBGEMM, the kind of GEMM in its dispatch -> family.
+OF_FBGEMM = {
+    "fp8_rowwise": "a8w8",
+    "fp8_rowwise_preshuffle": "a8w8_bpreshuffle",
+    "fp8_rowwise_batched": "a8w8_batched",
+    "fp8_rowwise_grouped": "a8w8_grouped",
+    "bf16_grouped": "a16w16_grouped",
+}
 # Prefix of a name -> the family of the kernel.
 _FAMILY_OF = {
     _ROWWISE: "a8w8",
@@ -24,14 +31,14 @@ _FAMILY_OF = {
     "a8w8_blockscale_1x128x128": "a8w8_blockscale",
     "a8w8_blockscale_bpreshuffle_1x128x128": "a8w8_blockscale_bpreshuffle",
     "a4w4_blockscale": "a4w4_blockscale",
-    **_OF_FBGEMM,
+    **OF_FBGEMM,
 }
-_WITHOUT_LOADS = (_ROWWISE, *_OF_FBGEMM)  # names without the elements that a thread loads at a time
+_WITHOUT_LOADS = (_ROWWISE, *OF_FBGEMM)  # names without the elements that a thread loads at a time
 _N = "[1-9][0-9]{0,3}"  # a size
 _TRIPLE = f"{_N}x{_N}x{_N}"
 # Pairs are the matrix instruction's tile, before it the elements loaded per thread, after it instructions per wave.
 _CK = re.compile(
-    r"(?P<prefix>fp8_rowwise(?:_preshuffle)?|a8w8_rowwise|a8w8_bpreshuffle|a8w8_blockscale(?:_bpreshuffle)?_1x128x128|a4w4_blockscale)"
+    r"(?P<prefix>bf16_grouped|fp8_rowwise(?:_preshuffle|_batched|_grouped)?|a8w8_rowwise|a8w8_bpreshuffle|a8w8_blockscale(?:_bpreshuffle)?_1x128x128|a4w4_blockscale)"
     rf"_(?P<block>{_N})x(?P<tile>{_TRIPLE})_(?P<pairs>{_N}x{_N}(?:_{_N}x{_N}){{1,2}})"
     rf"_(?P<a>{_TRIPLE})_(?P<b>{_TRIPLE})_(?P<c>{_N}x{_TRIPLE})_(?P<store>{_N}(?:x{_N}x{_N})?)_(?P<shuffle>{_N}x{_N})"
     r"_(?P<scheduler>intrawave|interwave)_v(?P<version>[0-9])(?:_(?P<parts>[248]))?"
@@ -119,7 +126,7 @@ def parse_kernel(name: str) -> AiterKernel:
     base, parts = (split["base"], int(split["split"])) if split else (name, 0)
     if parts > _MOST_SPLIT:
         raise DataError(f"K is not split into 2^{parts} parts: {name[:160]!r}", code="bad-kernel")
-    if (match := _CK.fullmatch(base)) and not (parts if match["prefix"] in _OF_FBGEMM else match["parts"]):
+    if (match := _CK.fullmatch(base)) and not (parts if match["prefix"] in OF_FBGEMM else match["parts"]):
         kernel = _of_ck(base, match)
         return replace(kernel, split_k=parts) if parts else kernel
     if match := _CKTILE.fullmatch(base):
@@ -141,7 +148,7 @@ def _of_ck(base: str, match: re.Match[str]) -> AiterKernel:
     return AiterKernel(
         base=base,
         split_k=int(match["parts"] or 1).bit_length() - 1,
-        library=FBGEMM if match["prefix"] in _OF_FBGEMM else CK,
+        library=FBGEMM if match["prefix"] in OF_FBGEMM else CK,
         family=_FAMILY_OF[match["prefix"]],
         block=block,
         tile_m=tile_m,

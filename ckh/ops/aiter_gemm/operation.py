@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import log2
+from math import isnan, log2
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from ckh.ops.aiter_gemm.problem import (
     CK,
     CKTILE,
     FAMILIES,
+    GROUPS,
     IDENTITY,
     LIBRARIES,
     OP_TYPE,
@@ -29,6 +30,7 @@ from ckh.ops.aiter_gemm.problem import (
     parse_aiter_gemm,
 )
 from ckh.ops.base import Kernels, Measure, Operation, Problems, Training, Worth, lazily
+from ckh.schema import GROUPS as GROUPS_COLUMN
 from ckh.schema import Column, dataset_columns
 
 if TYPE_CHECKING:
@@ -98,22 +100,25 @@ def _columns() -> tuple[Column, ...]:
         Column("pipeline", "string", "", "the kernel's pipeline"),
         *(Column(name, "int64", "", f"kernel parameter {name}") for name in NUMBERS),
     )
-    return dataset_columns(identity, sizes, kernel)
+    return dataset_columns(identity, (*sizes, GROUPS_COLUMN), kernel)
 
 
 def _problem_of_row(row: Mapping[str, Any]) -> AiterGemm:
     fields: dict[str, Any] = {name: int(row[column]) for column, name in SIZES.items()}
     fields |= {name: str(row[name]) for name in _TEXTS}
+    groups = row.get(GROUPS)
+    fields[GROUPS] = 0 if groups is None or isnan(groups) else int(groups)
     return AiterGemm(**fields)
 
 
 def _problem_columns(problems: Sequence[AiterGemm]) -> dict[str, list[Any]]:
-    return {name: [getattr(problem, name) for problem in problems] for name in IDENTITY}
+    columns: dict[str, list[Any]] = {name: [getattr(problem, name) for problem in problems] for name in IDENTITY}
+    return columns | {GROUPS: [problem.groups or None for problem in problems]}
 
 
 def _problem_features(problems: Sequence[AiterGemm]) -> dict[str, Any]:
     columns = {name: np.array(values) for name, values in _problem_columns(problems).items()}
-    return {name: column.astype(np.float64) if name in SIZES else column for name, column in columns.items()}
+    return {name: column.astype(np.float64) if name in (*SIZES, GROUPS) else column for name, column in columns.items()}
 
 
 def _kernel_columns(kernels: Sequence[AiterKernel], _encoding: Encoding) -> dict[str, list[Any]]:
@@ -142,7 +147,7 @@ def _is(name: str, value: str) -> Callable[[AiterGemm], bool]:
 
 def _place(problem: AiterGemm) -> list[float]:
     """Logarithms of the sizes, and the family and library."""
-    sizes = [log2(size) for size in (problem.m, problem.n, problem.k, max(problem.num_cus, 1))]
+    sizes = [log2(max(size, 1)) for size in (problem.m, problem.n, problem.k, problem.num_cus, problem.groups)]
     kinds = [*(problem.family == name for name in FAMILIES), problem.library == "ck"]
     return sizes + [_WEIGHT_OF_KIND * is_kind for is_kind in kinds]
 

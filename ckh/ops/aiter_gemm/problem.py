@@ -21,26 +21,32 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "a8w8_blockscale": ("fp8",),
     "a8w8_blockscale_bpreshuffle": ("fp8",),
     "a4w4_blockscale": ("pk_fp4",),
+    "a8w8_batched": ("fp8",),
+    "a8w8_grouped": ("fp8",),
+    "a16w16_grouped": ("bf16",),
 }
+# Families of several products in one launch: `m` is of each product, or the sum over all.
+BATCHED = ("a8w8_batched",)
+GROUPED = ("a8w8_grouped", "a16w16_grouped")
 # Problems that AITER computes and ckh does not answer: family and element type -> reason.
 UNANSWERED = {("a8w8_bpreshuffle", "int8"): "AITER's tuned kernels for it are assembly, none is Composable Kernel's"}
 CK, CKTILE, FBGEMM = "ck", "cktile", "fbgemm"
 LIBRARIES = (CK, CKTILE, FBGEMM)
 
-# Dataset column -> field; all are sizes.
+# Sizes of every problem.
 SIZES: dict[str, str] = {"m": "m", "n": "n", "k": "k", "num_cus": "num_cus"}
-IDENTITY: tuple[str, ...] = ("family", "library", "dtype", *SIZES)
+GROUPS = "groups"  # a size of batched and grouped products alone
+IDENTITY: tuple[str, ...] = ("family", "library", "dtype", *SIZES, GROUPS)
 
 _OUTPUT_BYTES = 2  # bf16 or fp16
 _LIMIT = 2**31 - 1
 _CANONICAL = (
-    rf"{PREFIX}(?P<family>a\dw\d[a-z_]*?)_(?P<library>ck|cktile|fbgemm)_(?P<dtype>fp8|int8|pk_fp4)_cu(?P<num_cus>[0-9]{{1,10}})"
-    r"_m(?P<m>[0-9]{1,10})_n(?P<n>[0-9]{1,10})_k(?P<k>[0-9]{1,10})"
+    rf"{PREFIX}(?P<family>a\d{{1,2}}w\d{{1,2}}[a-z_]*?)_(?P<library>ck|cktile|fbgemm)_(?P<dtype>fp8|int8|pk_fp4|bf16)_cu(?P<num_cus>[0-9]{{1,10}})"
+    r"(?:_g(?P<groups>[0-9]{1,10}))?_m(?P<m>[0-9]{1,10})_n(?P<n>[0-9]{1,10})_k(?P<k>[0-9]{1,10})"
 )
 
-# Families and element type of FBGEMM's kernels.
-_OF_FBGEMM = ("a8w8", "a8w8_bpreshuffle")
-_DTYPE_OF_FBGEMM = "fp8"
+# Families of FBGEMM's kernels, all in the family's first element type. Only FBGEMM has batched and grouped ones.
+_OF_FBGEMM = ("a8w8", "a8w8_bpreshuffle", *BATCHED, *GROUPED)
 
 
 @dataclass(frozen=True, slots=True, order=True, repr=False)
@@ -48,7 +54,7 @@ class AiterGemm(PasteableProblem):
     """C (M x N) = A (M x K) x B (N x K)^T, with quantised, row-major operands.
 
     Attributes:
-        m: rows of A, the tokens.
+        m: rows of A, the tokens; of grouped products the sum over the groups, of batched ones those of each.
         n: rows of B.
         k: the reduction dimension.
         family: one of `FAMILIES`: how the operands are scaled and whether B is shuffled beforehand.
@@ -56,9 +62,11 @@ class AiterGemm(PasteableProblem):
         library: the pool of kernels to choose from: AITER tunes CK's and CK Tile's kernels separately; FBGEMM has its
             own CK kernels, whose winners are known without times.
         num_cus: compute units of the device, 0 for those of the architecture's whole GPU (`tuned_device.whole_gpu`).
+        groups: products of a batched or grouped problem, 0 for other families.
 
     Raises:
-        UsageError: a size is not a positive integer below 2^31, or a name is unknown.
+        UsageError: a size is not a positive integer below 2^31, a name is unknown, or the family needs a number of
+            groups, or has none.
     """
 
     m: int
@@ -68,10 +76,11 @@ class AiterGemm(PasteableProblem):
     dtype: str = "fp8"
     library: str = CK
     num_cus: int = 0
+    groups: int = 0
 
     def __post_init__(self) -> None:
-        for name in SIZES.values():
-            check_size(name, getattr(self, name), least=0 if name == "num_cus" else 1)
+        for name in (*SIZES.values(), GROUPS):
+            check_size(name, getattr(self, name), least=0 if name in ("num_cus", GROUPS) else 1)
         if self.family not in FAMILIES:
             raise UsageError(f"unknown family {self.family!r}", one_of(self.family, FAMILIES), code="unknown-name")
         if self.dtype not in FAMILIES[self.family]:
@@ -85,34 +94,51 @@ class AiterGemm(PasteableProblem):
             raise UsageError(f"unknown library {self.library!r}", one_of(self.library, LIBRARIES), code="unknown-name")
         if not has_pool(self.family, self.library, self.dtype):
             raise UsageError(
-                f"{FBGEMM} has no kernels of {self.family} in {self.dtype}",
-                f"it has {' and '.join(_OF_FBGEMM)} in {_DTYPE_OF_FBGEMM}",
+                f"{self.library} has no kernels of {self.family} in {self.dtype}",
+                f"{FBGEMM} has {', '.join(f'{family} in {FAMILIES[family][0]}' for family in _OF_FBGEMM)}",
                 code="unsupported",
+            )
+        if bool(self.groups) != (self.family in (*BATCHED, *GROUPED)):
+            raise UsageError(
+                f"{self.family} has no groups, not {self.groups}" if self.groups else f"{self.family} needs groups",
+                f"groups are of {', '.join((*BATCHED, *GROUPED))}",
+                code="bad-number" if self.groups else "missing-field",
             )
 
     @property
     def flops(self) -> int:
-        """Number of floating-point operations, 2 M N K."""
-        return 2 * self.m * self.n * self.k
+        """Number of floating-point operations, 2 M N K, of all products."""
+        return 2 * self.rows * self.n * self.k
+
+    @property
+    def rows(self) -> int:
+        """Rows of the result, of all products."""
+        return self.m * self.groups if self.family in BATCHED else self.m
 
     @property
     def bytes(self) -> int:
         """Bytes of A, B and C together, the minimum to move; scales are ignored."""
-        return math.ceil((self.m + self.n) * self.k * DTYPE_BYTES[self.dtype]) + self.m * self.n * _OUTPUT_BYTES
+        weights = max(self.groups, 1) * self.n
+        return math.ceil((self.rows + weights) * self.k * DTYPE_BYTES[self.dtype]) + self.rows * self.n * _OUTPUT_BYTES
 
     def canonical(self) -> str:
         """Text that holds the complete identity; `parse_aiter_gemm` parses it."""
-        kind = f"{self.family}_{self.library}_{self.dtype}_cu{self.num_cus}"
+        kind = f"{self.family}_{self.library}_{self.dtype}_cu{self.num_cus}" + (
+            f"_g{self.groups}" if self.groups else ""
+        )
         return f"{PREFIX}{kind}_m{self.m}_n{self.n}_k{self.k}"
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, for JSON; `AiterGemm(**d)` restores the problem."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """All fields but `groups` of a single product, for JSON; `AiterGemm(**d)` restores the problem."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return found if self.groups else {name: value for name, value in found.items() if name != GROUPS}
 
 
 def has_pool(family: str, library: str, dtype: str) -> bool:
     """True if a library has problems of a family and element type."""
-    return library != FBGEMM or (family in _OF_FBGEMM and dtype == _DTYPE_OF_FBGEMM)
+    if library == FBGEMM:
+        return family in _OF_FBGEMM and dtype == FAMILIES[family][0]
+    return family not in (*BATCHED, *GROUPED)
 
 
 def parse_aiter_gemm(text: str) -> AiterGemm:
@@ -128,7 +154,7 @@ def parse_aiter_gemm(text: str) -> AiterGemm:
             f"e.g. {PREFIX}a8w8_bpreshuffle_ck_fp8_cu304_m16_n7168_k2048",
             code="bad-problem",
         )
-    sizes = {name: int(match[name]) for name in SIZES.values()}
+    sizes = {name: int(match[name] or 0) for name in (*SIZES.values(), GROUPS)}
     return AiterGemm(**sizes, family=match["family"], dtype=match["dtype"], library=match["library"])
 
 

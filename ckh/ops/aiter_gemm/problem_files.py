@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
 from ckh.files.untrusted import csv_rows, integer, read_text
-from ckh.ops.aiter_gemm.problem import FAMILIES, PREFIX, UNANSWERED, AiterGemm, parse_aiter_gemm
+from ckh.ops.aiter_gemm.problem import FAMILIES, GROUPS, PREFIX, SIZES, UNANSWERED, AiterGemm, parse_aiter_gemm
 from ckh.problems import dtype_name
 from ckh.text.log import warn
 
@@ -42,8 +42,8 @@ _DTYPE_IN_LOG = re.compile(r"q_dtype_w:\s*(?:torch\.)?(?P<dtype>\w+)")
 _DTYPES = ("int8", "fp8")
 _DEFAULT_DTYPE = "fp8"
 _RENAMED = {"cu_num": "num_cus", "q_dtype_w": "dtype"}
-_FIELDS = ("m", "n", "k", "num_cus", "family", "library", "dtype")
-_SIZES = ("m", "n", "k", "num_cus")
+_SIZES = (*SIZES, GROUPS)
+_FIELDS = (*_SIZES, "family", "library", "dtype")
 
 
 def load_problems(

@@ -19,6 +19,7 @@ _OPTIONS = (
     SizeOption("k", "Reduction dimension"),
     SizeOption("family", "Family, e.g. a8w8_bpreshuffle, a8w8_blockscale, a4w4_blockscale", FAMILY, str),
     SizeOption("library", "Library: ck, cktile or fbgemm", LIBRARY, str),
+    SizeOption("groups", "Products of a batched or grouped family of FBGEMM", "none"),
     SizeOption("num_cus", "Compute units of the GPU", "304 on gfx942, 256 on gfx950"),
 )
 

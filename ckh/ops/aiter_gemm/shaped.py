@@ -41,6 +41,8 @@ def _problem(shape: Matmul, dtype: str) -> AiterGemm:
 
 
 def _shape(problem: AiterGemm) -> Matmul:
+    if problem.family not in _SCALING_OF:
+        raise UsageError(f"{problem.family} is several products, not one", code="unsupported")
     scaling, is_shuffled = _SCALING_OF[problem.family]
     return Matmul(problem.m, problem.n, problem.k, problem.dtype, scaling=scaling, is_shuffled=is_shuffled)
 

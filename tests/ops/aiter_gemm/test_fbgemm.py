@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +16,12 @@ from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.errors import DataError, ExitCode, UsageError
 from ckh.learn.training.rivals import with_rivals
+from ckh.ops import operation
 from ckh.ops.aiter_gemm.kernel import parse_kernel
 from ckh.ops.aiter_gemm.kernels.pool import kernel_pool
 from ckh.ops.aiter_gemm.problem import AiterGemm, parse_aiter_gemm
 from ckh.ops.aiter_gemm.readers.fbgemm import OTHER_KIND, REPLACED
+from ckh.ops.base import Encoding
 from tests.refusals import expect_error, expect_refusal
 
 if TYPE_CHECKING:
@@ -35,13 +38,15 @@ ROWS: list[dict[str, Any]] = [
     {"op": "fp8_rowwise", "m": 16, "n": 1280, "k": 8192, "kernel": SMALL, "last": "2025-08-26"},
     {"op": "fp8_rowwise", "m": 8192, "n": 5120, "k": 1024, "kernel": LARGE, "last": "2025-08-26"},
     {"op": "fp8_rowwise_preshuffle", "m": 16, "n": 7168, "k": 8192, "kernel": SHUFFLED, "last": "2025-09-16"},
-    {"op": "fp8_rowwise_grouped", "m": 16, "n": 5120, "k": 1024, "kernel": GROUPED, "last": "2025-10-08"},
+    {"op": "fp8_rowwise_grouped", "groups": 16, "m": 64, "n": 5120, "k": 1024, "kernel": GROUPED, "last": "2025-10-08"},
+    {"op": "fp4_rowwise", "m": 16, "n": 5120, "k": 1024, "kernel": "fp4_rowwise_x", "last": "2025-10-08"},
 ]
 
 
 def written(path: Path, rows: list[dict[str, Any]]) -> Path:
     """Write a collected dispatch of FBGEMM."""
-    pd.DataFrame([{"table": "shape", "repo": "pytorch/FBGEMM", **row} for row in rows]).to_parquet(path)
+    frame = pd.DataFrame([{"table": "shape", "repo": "pytorch/FBGEMM", **row} for row in rows])
+    frame.astype({"groups": "Int64"} if "groups" in frame else {}).to_parquet(path)
     return path
 
 
@@ -62,13 +67,20 @@ def test_names_have_tile_waves_and_split() -> None:
     assert small.pipeline == "fbgemm_interwave_v2"
     of_aiter = "a8w8_rowwise" + SMALL.removeprefix("fp8_rowwise")
     assert parse_kernel(of_aiter).library == "ck"
-    for wrong in (f"{of_aiter}_8", f"{SMALL}_splitk2", f"{SMALL}_16", GROUPED):
+    for wrong in (f"{of_aiter}_8", f"{SMALL}_splitk2", f"{SMALL}_16", SMALL.replace("fp8", "bf16")):
         with expect_refusal(DataError, "bad-kernel"):
             parse_kernel(wrong)
 
 
 @pytest.mark.parametrize(
-    ("family", "count", "splits"), [("a8w8", 73, {0, 1, 2, 3}), ("a8w8_bpreshuffle", 11, {0, 1, 2, 3})]
+    ("family", "count", "splits"),
+    [
+        ("a8w8", 73, {0, 1, 2, 3}),
+        ("a8w8_bpreshuffle", 11, {0, 1, 2, 3}),
+        ("a8w8_batched", 23, {0}),
+        ("a8w8_grouped", 64, {0}),
+        ("a16w16_grouped", 40, {0}),
+    ],
 )
 def test_the_pool_has_the_kernels_of_the_dispatch(family: str, count: int, splits: set[int]) -> None:
     """Every kernel occurs once, only on gfx942."""
@@ -78,8 +90,8 @@ def test_the_pool_has_the_kernels_of_the_dispatch(family: str, count: int, split
     assert kernel_pool(family, "fbgemm", "gfx950") == ()
 
 
-def test_problems_are_fp8_of_two_families() -> None:
-    """Canonical texts survive the round trip; FBGEMM's row-wise kernels have no other family or element type."""
+def test_problems_are_of_fbgemms_families() -> None:
+    """Canonical texts survive the round trip; FBGEMM's kernels have no other family or element type."""
     problem = AiterGemm(16, 1280, 8192, library="fbgemm", num_cus=304)
     assert parse_aiter_gemm(problem.canonical()) == problem
     for family, dtype in (("a8w8", "int8"), ("a8w8_blockscale", "fp8"), ("a4w4_blockscale", "pk_fp4")):
@@ -87,23 +99,57 @@ def test_problems_are_fp8_of_two_families() -> None:
             AiterGemm(16, 1280, 8192, family, dtype, "fbgemm")
 
 
+def test_batched_and_grouped_problems_have_groups() -> None:
+    """Groups are part of the text; M is of each batched product, and the sum of grouped ones."""
+    batched = AiterGemm(16, 8192, 5120, "a8w8_batched", "fp8", "fbgemm", 304, 2)
+    grouped = AiterGemm(64, 5120, 1024, "a16w16_grouped", "bf16", "fbgemm", 304, 16)
+    assert grouped.canonical() == "aiter_gemm_a16w16_grouped_fbgemm_bf16_cu304_g16_m64_n5120_k1024"
+    assert [parse_aiter_gemm(one.canonical()) for one in (batched, grouped)] == [batched, grouped]
+    assert (batched.flops, grouped.flops) == (2 * 2 * 16 * 8192 * 5120, 2 * 64 * 5120 * 1024)
+    assert batched.bytes == 2 * (16 * 5120 + 8192 * 5120) + 2 * 2 * 16 * 8192
+    assert grouped.bytes == 2 * (64 * 1024 + 16 * 5120 * 1024) + 2 * 64 * 5120
+    with expect_refusal(UsageError, "missing-field"):
+        replace(batched, groups=0)
+    with expect_refusal(UsageError, "bad-number"):
+        AiterGemm(16, 1280, 8192, "a8w8", "fp8", "fbgemm", groups=2)
+    with expect_refusal(UsageError, "unsupported"):
+        replace(batched, library="ck")
+
+
+def test_features_count_the_tiles_of_all_products() -> None:
+    """Tiles are those of each product times their number; a grouped product has the mean of the rows."""
+    kernel = parse_kernel(SMALL)  # tile 16 x 32
+    problems = [
+        AiterGemm(40, 1280, 8192, "a8w8", "fp8", "fbgemm", 304),
+        AiterGemm(40, 1280, 8192, "a8w8_batched", "fp8", "fbgemm", 304, 3),
+        AiterGemm(40, 1280, 8192, "a8w8_grouped", "fp8", "fbgemm", 304, 4),
+    ]
+    op, names = operation("aiter_gemm"), ("log2_tiles", "fill_m", "m_by_tile", "log2_products")
+    columns = {**op.problems.features(problems), **op.kernels.features([kernel], Encoding.on("gfx942"))}
+    found = op.training.engine.matrix(columns, {}, names)
+    tiles = [3 * 40, 3 * 3 * 40, 4 * 1 * 40]
+    expected = zip(np.log2(tiles), (40 / 48, 40 / 48, 10 / 16), (2.5, 2.5, 10 / 16), np.log2([1, 3, 4]), strict=True)
+    assert found.tolist() == [pytest.approx(row) for row in expected]
+
+
 def test_winners_are_read_without_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The last kernel of a shape is used; rows have their own status and no time; grouped GEMMs are skipped."""
+    """The last kernel of a shape is used; rows have their own status and no time; unknown kinds are skipped."""
     path = written(tmp_path / "fbgemm.parquet", ROWS)
     assert run(["convert", str(path), "--out", str(tmp_path / "out.parquet"), "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
-    assert (document["rows"], document["valid"], document["by_status"]) == (3, 0, {"chosen": 3})
+    assert (document["rows"], document["valid"], document["by_status"]) == (4, 0, {"chosen": 4})
     assert document["dropped"] == {OTHER_KIND: 1, REPLACED: 1}
     dataset = read_dataset(tmp_path / "out.parquet")
     frame = dataset.frame
-    assert frame["kernel"].tolist() == [SMALL, LARGE, SHUFFLED]
+    assert frame["kernel"].tolist() == [SMALL, LARGE, SHUFFLED, GROUPED]
+    assert [problem.groups for problem in dataset.problems()] == [0, 0, 0, 16]
     assert frame["latency_ms"].isna().all()
     assert not frame["is_valid"].any()
     assert len(dataset.valid()) == 0
-    assert len(dataset.winners()) == 3
+    assert len(dataset.winners()) == 4
     assert set(frame["num_cus"]) == {304}
     assert np.isnan(bounds(dataset, frame["kernel"].to_numpy(dtype=object))).all()
-    assert winner_rows(dataset).tolist() == [0, 1, 2]
+    assert winner_rows(dataset).tolist() == [0, 1, 2, 3]
 
 
 def test_winners_are_ranked_against_all_other_kernels(tmp_path: Path) -> None:
@@ -136,7 +182,7 @@ def test_bad_rows_are_named(change: dict[str, Any], tmp_path: Path, capsys: pyte
     expect_error(capsys.readouterr().err, "bad-row", str(path))
     assert not (tmp_path / "out.parquet").exists()
     assert run([*call, "--skip-bad"]) == ExitCode.OK
-    assert len(read_dataset(tmp_path / "out.parquet")) == 3
+    assert len(read_dataset(tmp_path / "out.parquet")) == 4
 
 
 def test_other_gpus_and_aiter_lack_these_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,7 @@ from ckh.ops.aiter_gemm.consumers.table_lookup import picked_gemms
 from ckh.ops.aiter_gemm.kernel import parse_kernel
 from ckh.ops.aiter_gemm.kernels.installed import InstalledKernel, installed_kernels
 from ckh.ops.aiter_gemm.kernels.pool import NUMBERED_BY, kernel_numbers, kernel_pool
-from ckh.ops.aiter_gemm.problem import FAMILIES, FBGEMM, LIBRARIES, SIZES, AiterGemm, has_pool
+from ckh.ops.aiter_gemm.problem import BATCHED, FAMILIES, FBGEMM, GROUPED, LIBRARIES, SIZES, AiterGemm, has_pool
 from ckh.ops.aiter_gemm.readers.tuned_csv import (
     KEY,
     VARIABLES,
@@ -238,13 +238,14 @@ CONSUMERS = Consumers(
 )
 
 
+_FAMILIES = tuple(name for name in FAMILIES if name not in (*BATCHED, *GROUPED))  # C's struct has no groups
 KIND = ProblemKind(
     "aiter_gemm",
     2,
     "a GEMM of AITER: M tokens, B of N x K; `num_cus` compute units must be stated.",
     (
         DTYPE,
-        Code("family", "family", 2, tuple(FAMILIES), "CKH_AITER_", "CKH_AITER_FAMILIES", added=1),
+        Code("family", "family", 2, _FAMILIES, "CKH_AITER_", "CKH_AITER_FAMILIES", added=1),
         Code("library", "library", 3, LIBRARIES, "CKH_AITER_", "CKH_AITER_LIBRARIES"),
     ),
     SIZES,
@@ -255,9 +256,9 @@ KIND = ProblemKind(
 
 def _groups(model: Model) -> Iterator[Group]:
     arch = load_arch(model.spec.arch)
-    for family, dtypes in FAMILIES.items():
+    for family in _FAMILIES:
         for library in LIBRARIES:
-            for dtype in (one for one in dtypes if has_pool(family, library, one)):
+            for dtype in (one for one in FAMILIES[family] if has_pool(family, library, one)):
                 example = AiterGemm(1, 1, 1, family, dtype, library, num_cus=1)
                 yield ruled_group(KIND, example, kernel_pool(family, library, arch.name), (), arch)
 

@@ -39,6 +39,9 @@ _POOLS = {
     ("a4w4_blockscale", CK): "a4w4_blockscale",
     ("a8w8", FBGEMM): "fbgemm_rowwise",
     ("a8w8_bpreshuffle", FBGEMM): "fbgemm_rowwise_preshuffle",
+    ("a8w8_batched", FBGEMM): "fbgemm_rowwise_batched",
+    ("a8w8_grouped", FBGEMM): "fbgemm_rowwise_grouped",
+    ("a16w16_grouped", FBGEMM): "fbgemm_bf16_grouped",
 }
 # Largest splitK of AITER that a tuning has chosen, by pool.
 _MOST_SPLIT = {
@@ -49,8 +52,7 @@ _MOST_SPLIT = {
     "a8w8_blockscale_cktile": 3,
     "a8w8_blockscale_bpreshuffle": 3,
     "a4w4_blockscale": 1,
-    "fbgemm_rowwise": 0,  # whose names state it
-    "fbgemm_rowwise_preshuffle": 0,
+    **{name: 0 for (_, library), name in _POOLS.items() if library == FBGEMM},  # names state it
 }
 
 
