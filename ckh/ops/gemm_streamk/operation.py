@@ -102,7 +102,7 @@ OPERATION: Operation[GemmStreamKProblem, GemmStreamKKernel] = Operation(
         model_files={TIMED_NAME: POOLS.timed_file},
         judged=(),
         amd_features=(),
-        formats=None,
+        formats=lazily("ckh.ops.gemm_streamk.formats:FORMATS"),
     ),
     measured=lazily("ckh.ops.gemm_streamk.measuring.measured:MEASURED"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from ckh.bench.computation import Split
 from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
+from ckh.cli import run
+from ckh.data.dataset import read_dataset
 from ckh.ops.gemm_streamk.kernel import parse_streamk_kernel
 from ckh.ops.gemm_streamk.measuring import hip
 from ckh.ops.gemm_streamk.measuring.measured import MEASURED, parts_at_most, split
@@ -125,7 +128,39 @@ def test_loop_ends_share_tiles_in_every_way() -> None:
     assert counts >= {(1, False), (2, False), (3, False), (4, False), (1, True), (2, True)}
 
 
-NAMES = [f"gemm_streamk_{reduction}_1_{SHAPE}" for reduction in ("atomic", "reduction")]
+def test_converted_times_train_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Times under names of the tile engine and of ckh become a dataset, and a model that tells the kernels apart."""
+    kind, sizes = EMITTED.split("_64x", 1)
+    names = [f"gemm_streamk_{kind}_linear_64x{sizes}"]
+    names += [
+        f"gemm_streamk_{reduction}_{blocks}_{EMITTED}" for reduction in ("atomic", "reduction") for blocks in (1, 2)
+    ]
+    lines = [
+        f"{name},{64 * m},{64 * n},4096,{10 + m * n * (1 + place) / 7}"
+        for m in range(1, 7)
+        for n in range(1, 7)
+        for place, name in enumerate(names)
+    ]
+    (tmp_path / "own.csv").write_text("\n".join(["name,m,n,k,us", *lines]), encoding="utf-8")
+    data, model = str(tmp_path / "own.parquet"), str(tmp_path / "model")
+    mapping = ["--map", "kernel=name", "--map", "latency_us=us", "--out", data]
+    assert run(["convert", str(tmp_path / "own.csv"), "--op", "gemm_streamk", "--arch", "gfx942", *mapping]) == 0
+    frame = read_dataset(tmp_path / "own.parquet").frame
+    assert set(zip(frame["reduction"], frame["blocks_per_cu"], strict=True)) == {
+        *(("atomic", 1), ("atomic", 2), ("reduction", 0), ("reduction", 1), ("reduction", 2))
+    }
+    assert run(["train", "--data", data, "--out", model, "--trees", "20", "--leaves", "4", "--folds", "0"]) == 0
+    capsys.readouterr()
+    wanted = ["--m", "256", "--n", "320", "--k", "4096", "--dtype", "fp16", "--arch", "gfx942", "--model", model]
+    (tmp_path / "names.txt").write_text("\n".join(names), encoding="utf-8")
+    wanted += ["--kernels", str(tmp_path / "names.txt")]
+    assert run(["predict", "--op", "gemm_streamk", *wanted, "--json", "--top", "5"]) == 0
+    found = [one["kernel"] for one in json.loads(capsys.readouterr().out)["kernels"]]
+    assert found == [f"gemm_streamk_reduction_0_{EMITTED}", *names[1:]]
+
+
+# The default epilogue does not meet at a barrier: without ckh's, a persistent block's waves race for LDS between tiles.
+NAMES = [f"gemm_streamk_atomic_1_{SHAPE}", f"gemm_streamk_reduction_1_{SHAPE.replace('cshuffle', 'default')}"]
 
 
 @pytest.mark.slow
