@@ -1,7 +1,7 @@
 /* A HIP runtime whose calls cost nothing: what passes between two events is what the host does to launch kernels.
 
-   Events take the CPU time of the thread. Kernels are not run; stub_launches and stub_zeroed count what was requested,
-   stub_graphs the graphs that were made, and stub_open the streams and graphs that are not destroyed. A launch that a
+   Events take the CPU time of the thread. Kernels are not run; stub_launches, stub_zeroed and stub_copies count what was
+   requested, stub_graphs the graphs that were made, and stub_open streams, graphs and memory that are not freed. A launch that a
    stream captures counts as often as its graph is started. With CKH_STUB_NO_GRAPH, no stream can capture. */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -13,7 +13,7 @@ enum { OK = 0, NOT_SUPPORTED = 801 };
 
 typedef struct { uint32_t x, y, z; } dim3;
 
-long stub_launches, stub_zeroed, stub_graphs, stub_open;
+long stub_launches, stub_zeroed, stub_copies, stub_graphs, stub_open;
 static struct timespec times[64];
 static int events;
 
@@ -60,6 +60,14 @@ int hipLaunchKernel(const void* f, dim3 grid, dim3 block, void** arguments, size
 int hipMemsetAsync(void* to, int byte, size_t size, void* stream) {
     (void)to, (void)byte, (void)size, (void)stream;
     ++stub_zeroed;
+    return OK;
+}
+
+int hipMalloc(void** pointer, size_t size) { *pointer = malloc(size), ++stub_open; return OK; }
+int hipFree(void* pointer) { free(pointer), --stub_open; return OK; }
+int hipMemcpy(void* to, const void* from, size_t size, int kind) {
+    (void)kind;
+    memcpy(to, from, size), ++stub_copies;
     return OK;
 }
 

@@ -18,7 +18,7 @@ from ckh.ops import operation
 
 LOOPS, SAMPLES = 2000, 9
 _ADDRESS = 1 << 20
-_COUNTERS = ("launches", "zeroed", "graphs", "open")
+_COUNTERS = ("launches", "zeroed", "copies", "graphs", "open")
 
 
 def main() -> None:
