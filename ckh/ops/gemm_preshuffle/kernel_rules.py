@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ckh.ops.gemm_preshuffle.problem import GemmPreshuffleProblem
 
 _LANES = 64
+_WAVES = ((1, 4, 1), (2, 2, 1), (4, 1, 1))
 _BUFFERS = 2  # of A in LDS, with flatmm
 _LOAD_BYTES = 16  # that a lane loads of a row of A at once
 
@@ -66,6 +67,12 @@ def _unpadded(pads: tuple[bool, bool, bool], vectors: Triple) -> Iterator[str]:
         yield "kernels with a shuffled B are not padded"
     if vectors != (NATIVE_WIDTH,) * 3:
         yield "kernels with a shuffled B have native vector widths"
+
+
+@rule
+def _blocks(wave: Triple) -> Iterator[str]:
+    if wave not in _WAVES:
+        yield f"kernels with a shuffled B have four waves along M and N, not {'x'.join(map(str, wave))}"
 
 
 @rule
@@ -126,7 +133,7 @@ def _same_order(
 
 PRESHUFFLE_RULES: Rules[GemmPreshuffleKernel] = Rules(
     (*RULES_OF_ANY_PIPELINE, _reads_shuffled, _kind),
-    (*COMPLETE_RULES, _unpadded, _instruction, _loads_a, _flatmm, _permuted),
+    (*COMPLETE_RULES, _unpadded, _blocks, _instruction, _loads_a, _flatmm, _permuted),
     (*PROBLEM_RULES, _same_order),
     attrgetter("missing"),
 )

@@ -106,7 +106,7 @@ OPERATION: Operation[GemmPreshuffleProblem, GemmPreshuffleKernel] = Operation(
         key_of=preshuffle_rule_key,
         listed=_candidates,
         searched=lazily("ckh.ops.gemm_preshuffle.pool:SEARCHED"),
-        lists=None,
+        lists=lazily("ckh.ops.gemm_preshuffle.amd_lists:LISTS"),
     ),
     training=replace(
         _GEMM.training,

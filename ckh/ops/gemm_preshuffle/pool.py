@@ -28,10 +28,9 @@ _SIZES = (64, 128, 192, 256)
 _ROWS = (16, 32, *_SIZES)  # the first two are of flatmm
 _TILES = tuple(product(_ROWS, _SIZES, _SIZES))
 _SEARCHED_TILES = tuple(product(_ROWS, _SIZES, (32, *_SIZES)))
-_WAVES = ((1, 4, 1), (2, 2, 1), (4, 1, 1))
 
 
-class _Space(GemmSpace):
+class PreshuffleSpace(GemmSpace):
     """A space of pipelines that the specifications list apart from the others."""
 
     def narrowed(self, arch: ArchSpec, dtype: str) -> GemmSpace:
@@ -40,9 +39,9 @@ class _Space(GemmSpace):
 
 
 # The tile engine's, and flatmm, with fewer rows too.
-SPACE = _Space(
+SPACE = PreshuffleSpace(
     tiles=_TILES,
-    blocks=tuple(block for block in GPU.blocks if block.wave in _WAVES),
+    blocks=GPU.blocks,
     pipelines=(PRESHUFFLE, FLATMM),
     schedulers=(Scheduler.INTRAWAVE,),
     epilogues=GPU.epilogues,
@@ -52,7 +51,7 @@ SPACE = _Space(
 
 
 def _searched(_dtype: str, _arch: ArchSpec) -> GemmSpace:
-    return replace(SPACE, tiles=_SEARCHED_TILES, blocks=GPU.blocks)
+    return replace(SPACE, tiles=_SEARCHED_TILES)
 
 
 def _table(arch: ArchSpec, *group: Any) -> KernelTable[GemmPreshuffleKernel]:

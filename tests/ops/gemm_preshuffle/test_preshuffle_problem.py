@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
+from ckh.bench.planning.registry import read_registry
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.errors import DataError, ExitCode, UsageError
-from ckh.ops import operation_of
+from ckh.ops import operation, operation_of
+from ckh.ops.gemm_preshuffle.amd_lists import LISTS
 from ckh.ops.gemm_preshuffle.kernel import parse_preshuffle_kernel
 from ckh.ops.gemm_preshuffle.kernel_rules import PRESHUFFLE_RULES
 from ckh.ops.gemm_preshuffle.operation import OPERATION
@@ -177,6 +180,7 @@ def test_the_searched_space_contains_the_pool() -> None:
         ({"pad_n": True}, ("padded",)),
         ({"vector_a": 4}, ("native",)),
         ({"tile_m": 32}, ("tile_m 32", "64")),
+        ({"wave_m": 1}, ("1x2x1",)),
         ({"tile_k": 192}, ("192", "24", "64")),
         ({"wave_m": 4, "wave_n": 1, "warp_tile_k": 16}, ("1 x 16 x 16",)),
         ({"warp_tile_m": 64, "warp_tile_n": 4, "warp_tile_k": 16}, ("16 or 32", "not 4")),
@@ -257,3 +261,47 @@ def test_tables_of_times_are_converted(tmp_path: Path) -> None:
     table.write_text(f"name,m,n,k,us\n{kernel_name(PLAIN)},16,100,256,4.5\n", encoding="utf-8")
     assert run(["convert", str(table), *options, "--out", str(out), "--force"]) == ExitCode.BAD_DATA
     assert read_dataset(out).problems() == found.problems()
+
+
+def configuration(*, permute_n: bool) -> dict[str, Any]:
+    """The tile engine's default configuration of these GEMMs."""
+    sizes = {"min": 64, "max": 256, "step": 64}
+    waves = {"m": [4, 2, 1], "n": [4, 2, 1], "k": [1]}
+    instructions = {"m": [4, 16, 32], "n": [16, 32, 64], "k": [8, 16, 32, 64, 128]}
+    traits: dict[str, list[Any]] = {
+        "pipeline": ["preshufflev2"],
+        "scheduler": ["default"],
+        "epilogue": ["default", "cshuffle"],
+        "pad_m": [False],
+        "pad_n": [False],
+        "pad_k": [False],
+        "persistent": [True, False],
+    }
+    return {
+        "tile_config": {
+            **{f"tile_{axis}": sizes for axis in "mnk"},
+            **{f"warp_{axis}": {"values": values} for axis, values in waves.items()},
+            **{f"warp_tile_{axis}": {"values": values} for axis, values in instructions.items()},
+        },
+        "trait_config": {name: {"values": values} for name, values in traits.items()},
+        "k_block_per_cu": 1,
+        "permute_n": permute_n,
+    }
+
+
+@pytest.mark.parametrize("permute_n", [False, True])
+def test_the_tile_engines_configuration_states_whether_n_is_permuted(tmp_path: Path, *, permute_n: bool) -> None:
+    """Its kernels are the pool's of the same pipeline; lists that are written are read again."""
+    path, group = tmp_path / "default_config.json", ("fp16", "rcr", permute_n)
+    path.write_text(json.dumps(configuration(permute_n=permute_n)), encoding="utf-8")
+    built = read_registry(path, operation(OPERATION.name)).built(GFX942, "fp16")
+    assert {kernel.permute_n for kernel in built} == {permute_n}
+    assert set(built) == {kernel for kernel in POOLS.of(GFX942, *group) if kernel.pipeline == "preshufflev2"}
+    for name, made in LISTS.write(built[::7], GFX942, "own").items():
+        (tmp_path / name).write_bytes(made.content)
+        assert set(built[::7]) <= set(read_registry(tmp_path / name, operation(OPERATION.name)).built(GFX942, "fp16"))
+        assert name.endswith("_permute_n.json") is permute_n
+    predict = ["predict", "--op", "gemm_preshuffle", "--m", "64", "--n", "256", "--k", "256", "--dtype", "fp16"]
+    given = [*predict, "--arch", "gfx942", "--kernels", str(path), "--b-order"]
+    for order, permutes in (("16x16", False), ("16x16p4x2", True)):
+        assert run([*given, order]) == (ExitCode.OK if permutes is permute_n else ExitCode.NO_KERNEL)

@@ -15,7 +15,7 @@ from ckh.files.jsonfields import JsonFields
 from ckh.kernels.lists import MOST_COMBINATIONS, KernelProduct, ListFormat, Registry, WrittenList, values_of
 from ckh.kernels.name_grammar import EPILOGUES, MOST, PIPELINE
 from ckh.kernels.scheduler import Scheduler
-from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
+from ckh.ops.gemm_universal.kernel import GROUP_FIELDS, NATIVE_WIDTH, GemmKernel
 from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.kernels.spaces import GemmSpace, WaveBlock
 from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
@@ -41,6 +41,7 @@ _TRAITS: dict[str, Callable[[Any], bool]] = {
     "epilogue": lambda value: value in EPILOGUES,
     **dict.fromkeys(_FLAGS, lambda value: type(value) is bool),
 }
+_DEFAULT = "default"
 _SHAPES = {"tile_shape": "tile", "wave_shape": "wave", "warp_tile_shape": "warp_tile"}
 _MAJOR = {"r": "row_major", "c": "col_major"}
 
@@ -52,11 +53,33 @@ def _recognises(document: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ListedKernels:
-    """The kernels of a list: their class, their rules, and the parser of their names."""
+    """The kernels of a list.
+
+    Attributes:
+        kind: their class.
+        rules: their rules.
+        parse: the parser of their names.
+        op: first part of their names; empty: that of the class.
+        space: the class of their spaces.
+        flags: fields of a kernel that a configuration states once, as true or false.
+        default_scheduler: whether their configurations call the only scheduler `default`.
+    """
 
     kind: type[GemmKernel]
     rules: Rules[Any]
     parse: Callable[[str], GemmKernel]
+    op: str = ""
+    space: type[GemmSpace] = GemmSpace
+    flags: tuple[str, ...] = ()
+    default_scheduler: bool = False
+
+    def group(self, kernel: GemmKernel) -> tuple[Any, ...]:
+        """Return the group that a kernel belongs to."""
+        return tuple(getattr(kernel, name) for name in (*GROUP_FIELDS, *self.flags))
+
+    def scheduler(self, name: str) -> Scheduler:
+        """Return the scheduler of a name."""
+        return Scheduler.INTRAWAVE if name == _DEFAULT else Scheduler(name)
 
 
 def lists_of(of: ListedKernels) -> ListFormat:
@@ -89,7 +112,7 @@ def _read_registry(of: ListedKernels, path: Path, document: dict[str, Any]) -> R
 def _of_entry(of: ListedKernels, part: JsonFields) -> GemmKernel:
     if "identifier" not in part.names():
         part.fail("identifier", "is missing: it is not a kernel of a GEMM")
-    identifier, op = part.scalar("identifier", str), of.kind.op_type
+    identifier, op = part.scalar("identifier", str), of.op or of.kind.op_type
     try:
         kernel = of.parse(identifier if identifier.startswith(op) else f"{op}_{identifier}")
         kernel_name(kernel)
@@ -115,21 +138,26 @@ def _read_configuration(of: ListedKernels, path: Path, document: dict[str, Any])
     tiles, traits = file.part("tile_config"), file.part("trait_config")
     if "k_block_per_cu" in file.names() and (blocks := file.scalar("k_block_per_cu", int)) != 1:
         file.fail("k_block_per_cu", f"is {blocks}, ckh's GEMMs have 1")
+    own = {name: name in file.names() and file.scalar(name, bool) for name in of.flags}
     file.finish()
     sizes = {ours: _values(tiles, name, _is_size) for name, ours in _SIZES.items()}
-    said = {name: _values(traits, name, is_one) for name, is_one in _TRAITS.items()}
+    is_known = _TRAITS | {
+        "scheduler": lambda one: _TRAITS["scheduler"](one) or (of.default_scheduler and one == _DEFAULT)
+    }
+    said = {name: _values(traits, name, is_one) for name, is_one in is_known.items()}
     tiles.finish()
     traits.finish()
     count = prod(map(len, (*sizes.values(), *said.values())))
     if count > MOST_COMBINATIONS:
         file.fail("tile_config", f"describes {count} kernels, ckh reads up to {MOST_COMBINATIONS}")
-    space = _space(sizes, said)
+    space = _space(of, sizes, said)
 
-    def table(arch: ArchSpec, dtype: str, layout: str) -> KernelTable[Any]:
-        return space.narrowed(arch, dtype).table(dtype, layout, of.kind)
+    def table(arch: ArchSpec, dtype: str, layout: str, *flags: bool) -> KernelTable[Any]:
+        found: KernelTable[Any] = space.narrowed(arch, dtype).table(dtype, layout, of.kind, **own)
+        return found if flags == tuple(own.values()) else found[:0]
 
     def groups(dtype: str) -> list[tuple[Any, ...]]:
-        return [(dtype, layout) for layout in GEMM_LAYOUTS]
+        return [(dtype, layout, *own.values()) for layout in GEMM_LAYOUTS]
 
     return Registry("", (), KernelProduct(of.rules, table, groups, count))
 
@@ -148,15 +176,15 @@ def _values(part: JsonFields, name: str, is_one: Callable[[Any], bool]) -> list[
     return list(dict.fromkeys(values))
 
 
-def _space(sizes: Mapping[str, list[Any]], traits: Mapping[str, list[Any]]) -> GemmSpace:
+def _space(of: ListedKernels, sizes: Mapping[str, list[Any]], traits: Mapping[str, list[Any]]) -> GemmSpace:
     tile, wave, warp_tile = (
         tuple(product(*(sizes[f"{what}_{axis}"] for axis in "mnk"))) for what in ("tile", "wave", "warp_tile")
     )
-    return GemmSpace(
+    return of.space(
         tiles=tile,
         blocks=tuple(WaveBlock(*block) for block in product(wave, warp_tile)),
         pipelines=tuple(traits["pipeline"]),
-        schedulers=tuple(map(Scheduler, traits["scheduler"])),
+        schedulers=tuple(dict.fromkeys(map(of.scheduler, traits["scheduler"]))),
         epilogues=tuple(traits["epilogue"]),
         pads=tuple(product(*(traits[f"pad_{axis}"] for axis in "mnk"))),
         persistent=tuple(traits["persistent"]),
@@ -164,22 +192,23 @@ def _space(sizes: Mapping[str, list[Any]], traits: Mapping[str, list[Any]]) -> G
 
 
 def _write(of: ListedKernels, kernels: Sequence[GemmKernel], arch: ArchSpec, name: str) -> dict[str, WrittenList]:
-    """Return, per element type and layout, a registry and, for kernels of native widths, the smallest configuration."""
-    groups: dict[tuple[str, str], list[GemmKernel]] = {}
+    """Return, per group, a registry and, for kernels of native widths, the smallest configuration."""
+    groups: dict[tuple[Any, ...], list[GemmKernel]] = {}
     for kernel in kernels:
-        groups.setdefault((kernel.dtype, kernel.layout), []).append(kernel)
+        groups.setdefault(of.group(kernel), []).append(kernel)
     files = {}
-    for (dtype, layout), some in groups.items():
-        entries = [_entry(kernel, arch.name) for kernel in some]
+    for (dtype, layout, *flags), some in groups.items():
+        kind = "_".join([dtype, layout, *(name for name, is_set in zip(of.flags, flags, strict=True) if is_set)])
+        entries = [_entry(of, kernel, arch.name) for kernel in some]
         registry = {"metadata": {"registry_name": name, "total_kernels": len(some)}, "kernels": entries}
-        files[f"registry_{dtype}_{layout}.json"] = WrittenList(_text(registry), len(some), "registry")
+        files[f"registry_{kind}.json"] = WrittenList(_text(registry), len(some), "registry")
         if all(kernel.vectors == (NATIVE_WIDTH,) * 3 and not kernel.suffix for kernel in some):
-            document = _configuration(some)
+            document = _configuration(some) | dict(zip(of.flags, flags, strict=True))
             described = _read_configuration(of, Path(name), document).product
             assert described is not None
-            table = described.table(arch, dtype, layout)
+            table = described.table(arch, dtype, layout, *flags)
             count = len(of.rules.judge(table, arch).passed)
-            files[f"config_{dtype}_{layout}.json"] = WrittenList(_text(document), count, "configuration")
+            files[f"config_{kind}.json"] = WrittenList(_text(document), count, "configuration")
     return files
 
 
@@ -201,8 +230,8 @@ def _there(kernels: Sequence[GemmKernel], name: str) -> dict[str, list[Any]]:
     return {"values": [str(value) if isinstance(value, Scheduler) else value for value in sorted(values)]}
 
 
-def _entry(kernel: GemmKernel, arch: str) -> dict[str, Any]:
-    identifier = kernel_name(kernel).removeprefix(f"{kernel.op_type}_")
+def _entry(of: ListedKernels, kernel: GemmKernel, arch: str) -> dict[str, Any]:
+    identifier = kernel_name(kernel).removeprefix(f"{of.op or kernel.op_type}_")
     layouts = dict(zip(("layout_a", "layout_b", "layout_c"), (_MAJOR[letter] for letter in kernel.layout), strict=True))
     shapes = {name: dict(zip("mnk", getattr(kernel, ours), strict=True)) for name, ours in _SHAPES.items()}
     traits = {"pipeline": kernel.pipeline, "scheduler": str(kernel.scheduler), "epilogue": kernel.epilogue}
