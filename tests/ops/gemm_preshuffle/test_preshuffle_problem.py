@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,19 +16,18 @@ from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.errors import DataError, ExitCode, UsageError
 from ckh.ops import operation, operation_of
+from ckh.ops.base import Encoding
 from ckh.ops.gemm_preshuffle.amd_lists import LISTS
 from ckh.ops.gemm_preshuffle.kernel import parse_preshuffle_kernel
-from ckh.ops.gemm_preshuffle.kernel_rules import PRESHUFFLE_RULES
+from ckh.ops.gemm_preshuffle.kernel_rules import PRESHUFFLE_RULES, preshuffle_rule_key
 from ckh.ops.gemm_preshuffle.operation import OPERATION
 from ckh.ops.gemm_preshuffle.pool import POOLS, SEARCHED
 from ckh.ops.gemm_preshuffle.problem import DTYPES, GemmPreshuffleProblem, StoredOrder, parse_preshuffle_problem
 from ckh.ops.gemm_preshuffle.problem_sets import SETS
+from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 from ckh.ops.gemm_universal.kernels.names import kernel_name
 from ckh.ops.gemm_universal.problem_sets import held_out_weights
 from tests.refusals import expect_refusal, has_values
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GFX942, GFX950 = load_arch("gfx942"), load_arch("gfx950")
 GROUP = ("fp16", "rcr", False)
@@ -305,3 +305,33 @@ def test_the_tile_engines_configuration_states_whether_n_is_permuted(tmp_path: P
     given = [*predict, "--arch", "gfx942", "--kernels", str(path), "--b-order"]
     for order, permutes in (("16x16", False), ("16x16p4x2", True)):
         assert run([*given, order]) == (ExitCode.OK if permutes is permute_n else ExitCode.NO_KERNEL)
+
+
+def test_problems_of_one_key_have_the_same_candidates() -> None:
+    """The key covers the order and divisors of sizes; factors that no tile has make no difference."""
+    found: dict[object, set[int]] = {}
+    problem = GemmPreshuffleProblem(64, 256, 256, "fp8")
+    others: tuple[dict[str, Any], ...] = (
+        {"m": 61},
+        {"n": 768},
+        {"k": 192},
+        {"b_order": "16x8"},
+        {"b_order": "16x16p4x2"},
+    )
+    for changes in ({}, {"n": 17 * 256}, {"k": 19 * 256}, *others):
+        changed = problem.replaced(**changes)
+        kernels = OPERATION.kernels.candidates(changed, GFX942, Path("none")).chosen
+        found.setdefault(preshuffle_rule_key(changed), set()).add(len(kernels))
+    assert {len(counts) for counts in found.values()} == {1}
+    assert len(found) == 6
+
+
+@pytest.mark.parametrize(("kernel", "permutes"), [(PLAIN, 0), (PERMUTED, 1)])
+def test_features_are_those_of_gemms_and_what_waves_read(kernel: Any, permutes: int) -> None:
+    """Two tiles of A in LDS, 2 x 64 x 64 x 2 bytes; two tiles of B in the 64 lanes of the 2 waves along N."""
+    problem = GemmPreshuffleProblem(64, 256, 256, "fp16", b_order=kernel.b_order)
+    columns = OPERATION.problems.features([problem]) | OPERATION.kernels.features([kernel], Encoding(is_gpu=True))
+    engine = OPERATION.training.engine
+    found = dict(zip(engine.names, engine.matrix(columns, GFX942.hardware.to_dict())[0].tolist(), strict=True))
+    assert (found["permutes_n"], found["a_lds_bytes"], found["b_register_bytes"]) == (permutes, 16384, 128)
+    assert set(GEMM_UNIVERSAL.names) < set(found)
