@@ -59,7 +59,7 @@ def tune(
     fuse_shared: bool = typer.Option(False, "--fuse-shared", help="Treat shared experts as additional routed experts."),
     skip_bad: bool = typer.Option(False, "--skip-bad", help="Skip bad lines and layers of the sources."),
     op: str | None = typer.Option(
-        None, "--op", autocompletion=_completion.operations, help=f"{OP_HELP}  [the one with the most work]"
+        None, "--op", autocompletion=_completion.operations, help=f"{OP_HELP}  [the measured one with the most work]"
     ),
     variant: str | None = typer.Option(None, "--variant", help="Direction of convolutions.  [forward]"),
     dtype: str | None = typer.Option(

@@ -59,7 +59,7 @@ class TuneSettings:
     Attributes:
         sources: sources of shapes, as of `ckh shapes`.
         options: further options of `ckh shapes`, as typed.
-        op: the operation; None: the one with the most work.
+        op: the operation; None: the one with the most work, of those that ckh measures if there are any.
         variant: direction of convolutions.
         arch: the architecture; None: the device's.
         dtype: the element type; None: the sources' or the device's.
@@ -106,7 +106,7 @@ class TuneOptions:
         tp: ranks of tensor parallelism.
         tokens: rows of a language model's GEMMs, separated by commas.
         batch: batch sizes (images, clips or samples), separated by commas.
-        op: the operation; None: the one with the most work.
+        op: the operation; None: the one with the most work, of those that ckh measures if there are any.
         variant: direction of convolutions.
         dtype: the element type; None: the shapes', on the host fp32.
         device: kind of device; None: hip if there is a GPU, else host.

@@ -11,7 +11,7 @@ from ckh.errors import CkhError, ExitCode, UsageError
 from ckh.files.jsonfields import read_json
 from ckh.files.paths import write_atomic
 from ckh.learn.answers.probes import remember_all
-from ckh.ops import requested
+from ckh.ops import operation, requested
 from ckh.text.durations import parse_duration
 from ckh.text.log import note
 from ckh.tune import steps
@@ -217,11 +217,15 @@ def dry(step: TuneStep) -> TuneStep:
 
 
 def _heaviest(shapes: Sequence[WeightedProblem]) -> str:
-    """The operation with the most work."""
+    """The operation with the most work, of those that ckh measures if there are any; others are noted."""
     work: dict[str, int] = {}
     for one in shapes:
         work[one.op] = work.get(one.op, 0) + one.count * one.problem.flops
-    return max(work, key=lambda name: work[name])
+    chosen = max(work, key=lambda name: (operation(name).measured is not None, work[name]))
+    total = sum(work.values())
+    for name in sorted(work.keys() - {chosen}):
+        note(f"{name}, {work[name] / total:.0%} of the work, is tuned separately: --op {name}, and another --out")
+    return chosen
 
 
 def _another_hour(measured: Dataset, budget_s: float) -> tuple[float, float, float] | None:

@@ -105,6 +105,21 @@ def test_a_problem_is_tuned_in_its_own_element_type(
     assert f"--arch gfx942 --dtype {dtype} " in bench
 
 
+def test_a_measured_operation_comes_first(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """DeepSeek-V3's GEMMs in bf16 are tuned, although most of its work is AITER's, which is noted with its share."""
+    line = ["tune", "deepseek-v3", "--tp", "8", "--tokens", "64", "--arch", "gfx942", "--dry-run"]
+    assert run([*line, "--out", str(tmp_path / "tuned")]) == ExitCode.OK
+    printed = capfd.readouterr()
+    assert "$ ckh bench --op gemm_universal" in printed.out
+    assert run(["shapes", *line[1:6], "--json"]) == ExitCode.OK
+    shares: dict[str, float] = {}
+    for one in json.loads(capfd.readouterr().out)["problems"]:
+        shares[one["op"]] = shares.get(one["op"], 0) + one["share"]
+    assert shares.pop("gemm_universal") < 0.2
+    for name, share in shares.items():
+        expect_values(printed.err, name, f"{share:.0%}")
+
+
 def test_a_dry_run_ends_with_the_error_of_a_step(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The CPU computes fp32 only: the bench that would be refused is, with its exit code."""
     line = ["tune", "gemm_fp16_rcr_m16_n64_k64_splitk1", "--device", "host", "--dtype", "fp16", "--dry-run"]
