@@ -113,7 +113,7 @@ def predict(
         help="Refuse, with exit code 4, problems without a model of this GPU and element type (measured), or outside "
         "the measured range (known).",
     ),
-    measured: bool = typer.Option(True, "--measured/--no-measured", help="Put kernels of earlier probes first."),
+    measured: bool = typer.Option(True, "--measured/--no-measured", help="Put kernels measured here before first."),
     pad_channels: bool = typer.Option(
         True,
         "--pad-channels/--no-pad-channels",

@@ -151,7 +151,7 @@ class Ranked:
         score: ranking score.
         tflops: predicted speed, if any.
         latency_ms: predicted time, if any.
-        measured_latency_ms: time measured by `ckh predict --probe` on this machine, if it determines the rank.
+        measured_latency_ms: time measured by a probe or tuning on this machine, if it determines the rank.
         not_measured: caveat if the ranking is not based on measurements of this GPU and element type.
         ties: number of candidates with this score, including this kernel.
         alike: the other tied kernels if a number of distinct rows was requested; otherwise each has a row.
