@@ -1,7 +1,7 @@
 """Ranks of AMD's measured winners of fp8 GEMMs on the MI350 in the answers of `ckh predict`.
 
     python benchmarks/gemm_winners.py WINNERS.parquet [32KERNELS.parquet] [--model FOLDER] [--data OUT.parquet]
-    python benchmarks/gemm_winners.py WINNERS.parquet --folds 5
+    python benchmarks/gemm_winners.py WINNERS.parquet --folds 5 [--prior FBGEMM.parquet]
 
 The first file has AMD's best measured kernel of each problem (`m`, `n`, `k`, `dtype`, `layout`, `arch`, `best_kernel`),
 the second all kernels of a sweep (`run`, `m`, `n`, `k`, `kernel`, `latency_us`, ...). Without a model the analytic
@@ -9,7 +9,9 @@ estimate answers. A geometry is tile, waves and matrix instruction; its rank is 
 counted in geometries. AMD's winners have no tile below 64 x 64, so ranks among such tiles are printed too. --data
 writes the winners as a dataset. --folds splits layers (N, K) into folds, trains on the others as `ckh train --labels
 winners` does, and prints the rank of the winner by the model, by the kernels that win most often, and by those that won
-on the nearest problems of other layers.
+on the nearest problems of other layers. --prior adds to the model's order how often FBGEMM's row-wise fp8 GEMMs of a
+similar M have a kernel's tile (m, n, `op`, `tile_m`, `tile_n`, ...): the log of that share, by several weights, is
+subtracted from the log of the kernel's rank.
 """
 
 from __future__ import annotations
@@ -40,10 +42,11 @@ from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.training import RANK, winner_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from ckh.data.dataset import Dataset
     from ckh.learn.models.artifact import Model
 
 OP = operation("gemm_universal")
@@ -52,6 +55,7 @@ DRAWS = 2000
 PLACES = (1, 5, 50)
 AMD_NAME = "p1_oracle_best_results.csv"
 AMONG = ("5", "10", "50")
+PRIOR_WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 def geometries(pool: Sequence[Any]) -> NDArray[np.intp]:
@@ -120,19 +124,53 @@ def make_data(path: Path, out: Path) -> None:
         convert([table], out, ReadOptions(arch=str(frame["arch"].iloc[0])), format_name="tile-engine-csv")
 
 
-def folds(path: Path, count: int, seed: int) -> None:
-    """Print how often the winner is first, and among the first, by a model of other layers."""
+def _folds(path: Path, count: int, seed: int) -> Iterator[tuple[Dataset, Dataset, Model]]:
+    """Yield the winners of the other layers, those of a fold, and a model of the former."""
     with TemporaryDirectory() as work:
         make_data(path, Path(work) / "data.parquet")
         data = read_dataset(Path(work) / "data.parquet")
     layers = data.frame[["n", "k"]].to_numpy()
     numbers = (((layers[:, 0] * 2654435761 + layers[:, 1] * 40503) % (2**32)) >> 7) % count
-    places: dict[str, list[int]] = {"model": [], "wins most": [], "nearest problems' winners": []}
     for fold in range(count):
         learned, held = data.select(numbers != fold), data.select(numbers == fold)
         with TemporaryDirectory() as folder:
             save(train(learned, replace(winner_options(), seed=seed), lambda *_: None), Path(folder) / "model")
-            places["model"] += ranked_winners(held, load_model(Path(folder) / "model")).place.tolist()
+            yield learned, held, load_model(Path(folder) / "model")
+
+
+def _shares_among(places: Sequence[int]) -> str:
+    return " / ".join(f"{np.mean(np.array(places) < int(most)):6.1%}" for most in ("1", *AMONG))
+
+
+def with_prior(path: Path, count: int, seed: int, prior: Path) -> None:
+    """Print the same shares where the tiles of FBGEMM's winners change the order of the model."""
+    known = pd.read_parquet(prior)
+    known = known[known["op"] == "fp8_rowwise"]
+    places: dict[float, list[int]] = {weight: [] for weight in PRIOR_WEIGHTS}
+    for _, held, model in _folds(path, count, seed):
+        for problem, row in zip(held.problems(), held.first_rows.tolist(), strict=True):
+            found = ranking_of(problem, model)
+            near = np.exp(-np.abs(np.log2(known["m"] / problem.m)))
+            won = near.groupby([known["tile_m"], known["tile_n"]]).sum().to_dict()
+            tiles = zip(
+                *(column_of(found.pool, name)[found.order].tolist() for name in ("tile_m", "tile_n")), strict=True
+            )
+            share = np.log([(won.get(tile, 0.0) + 0.5) / (near.sum() + 1) for tile in tiles])
+            winner = _is(found.pool, OP.kernels.parse(str(held.frame["kernel"].iloc[row])))[found.order]
+            rank = np.log(np.arange(len(share)) + 1.0)
+            for weight, at in places.items():
+                score = rank - weight * share
+                at.append(int((score < score[winner][0]).sum()) if winner.any() else MISSING)
+    print(f"the model and FBGEMM's tiles: the winner is first, in the first {', '.join(AMONG)}")
+    for weight, at in places.items():
+        print(f"weight {weight:<21} {_shares_among(at)}", flush=True)
+
+
+def folds(path: Path, count: int, seed: int) -> None:
+    """Print how often the winner is first, and among the first, by a model of other layers."""
+    places: dict[str, list[int]] = {"model": [], "wins most": [], "nearest problems' winners": []}
+    for learned, held, model in _folds(path, count, seed):
+        places["model"] += ranked_winners(held, model).place.tolist()
         won = learned.frame["kernel"].to_numpy()
         most = list(learned.frame["kernel"].value_counts().index)
         at, own = (np.log2(part.frame[["m", "n", "k"]].to_numpy(np.float64)) for part in (learned, held))
@@ -140,10 +178,10 @@ def folds(path: Path, count: int, seed: int) -> None:
             near = list(dict.fromkeys(won[np.argsort(np.abs(at - place).sum(axis=1), kind="stable")]))
             for what, order in (("wins most", most), ("nearest problems' winners", near)):
                 places[what].append(order.index(name) if name in order else MISSING)
-    print(f"{len(data)} problems, {count} folds by layers: the winner is first, in the first {', '.join(AMONG)}")
+    problems = len(places["model"])
+    print(f"{problems} problems, {count} folds by layers: the winner is first, in the first {', '.join(AMONG)}")
     for what, at_place in places.items():
-        shares = " / ".join(f"{np.mean(np.array(at_place) < int(most)):6.1%}" for most in ("1", *AMONG))
-        print(f"{what:28s} {shares}", flush=True)
+        print(f"{what:28s} {_shares_among(at_place)}", flush=True)
 
 
 def sweep(path: Path, folder: Path | None) -> None:
@@ -187,12 +225,15 @@ def main() -> None:
     parser.add_argument("--model", type=Path)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--folds", type=int)
+    parser.add_argument("--prior", type=Path)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     if given.data is not None:
         make_data(given.winners, given.data)
     if given.folds is not None:
         folds(given.winners, given.folds, given.seed)
+        if given.prior is not None:
+            with_prior(given.winners, given.folds, given.seed, given.prior)
         return
     winners(given.winners, given.model)
     if given.sweep is not None:
