@@ -68,7 +68,7 @@ def by_model(
     Raises:
         CkhError: the rows or the model are unusable.
     """
-    from ckh.learn.models.artifact import load_model
+    from ckh.learn.models.artifact import load_model, wanted_for
     from ckh.learn.training.train import held_out
 
     rows = held_out(measured, options)
@@ -86,7 +86,12 @@ def by_model(
         if gain is not None:
             found[one.problem] = PredictedGain(one.kernel, one.today_ms, gain)
     known = {problem.canonical() for problem in measured.problems()}
-    left = {problem: name for problem, name in today.items() if problem.canonical() not in known}
+    kinds = {wanted_for(problem, measured.arch) for problem in measured.problems()}  # what the model is for
+    left = {
+        problem: name
+        for problem, name in today.items()
+        if problem.canonical() not in known and wanted_for(problem, measured.arch) in kinds
+    }
     return found | dict(_not_measured(load_model(folder), left, speeds, list(errors.values())))
 
 

@@ -13,6 +13,7 @@ from ckh.data.dataset import Dataset
 from ckh.learn.models.calibration import Calibration
 from ckh.learn.training.train import HeldOut
 from ckh.ops.grouped_conv.kernels.names import kernel_name, parse_kernel_name
+from ckh.problems import Direction
 from ckh.shapes.layers import WeightedProblem
 from ckh.training import TrainOptions
 from ckh.tune.gains import OwnTime, PredictedGain, Ratio, compared
@@ -74,6 +75,7 @@ def test_measured_and_other_shapes_are_predicted(tmp_path: Path) -> None:
     known = Dataset(data.frame[[data.problem(row) != left for row in range(len(data))]].reset_index(drop=True))
     today = {one: kernels(ndim=one.ndim)[0] for one in problems()}
     named: dict[Problem, str] = {one: kernel_name(kernel) for one, kernel in today.items()}
+    named[problems(Direction.BWD_DATA)[0]] = "of another direction, for which there is no model"
     options = TrainOptions(folds=4, early_stopping=5, params=TREES)
     found = by_model(known, options, saved(tmp_path / "model"), named)
     timed = [problem for problem in today if problem.canonical() in found]
