@@ -40,7 +40,8 @@ def explain(
         code_object: a file with the code; by default the compiled kernel in the cache, or the output of a HIP compiler.
 
     Raises:
-        UsageError: there is no such kernel or architecture, or the architecture's instructions are not decoded.
+        UsageError: there is no such kernel or architecture, the architecture's instructions are not decoded, or the
+            kernel chooses its loop when it runs.
         NoKernelError: the kernel does not apply to the problem.
         DeviceError: there is neither a compiled kernel nor a compiler, or the compiler fails.
         DataError: the code cannot be read, or is damaged.
@@ -59,6 +60,12 @@ def described(name: str, problem: Problem | None, arch: str | None, file: Path |
         assert file is not None
         return anatomy_of(read_code(file, arch, (name,)), Asked(name, str(file)))
     op, kernel = found
+    if getattr(kernel, "chooses_loop", False):
+        raise UsageError(
+            f"{name} has all its loops in one GPU function, which cannot be told apart",
+            "explain the kernel that is not persistent, with compv3 or mem",
+            code="unsupported",
+        )
     path = file or _compiled(op, kernel, arch or this_gpu())
     code = read_code(path, arch, _functions(op))
     sizes = None

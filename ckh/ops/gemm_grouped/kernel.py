@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
 from ckh.ops.gemm_grouped.problem import OP_TYPE
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.kernels.names import parser_of
@@ -18,6 +19,11 @@ class GemmGroupedKernel(GemmKernel):
     """A kernel that computes matrix products with separate M."""
 
     op_type = OP_TYPE
+
+    @property
+    def chooses_loop(self) -> bool:
+        """True if one GPU function has the loops of all numbers of steps, and chooses among them when it runs."""
+        return bool(self.persistent) or self.pipeline in DOUBLE_SMEM_PIPELINES
 
 
 parse_grouped_kernel = parser_of(GemmGroupedKernel, r"(?:gemm_grouped|grouped_gemm)")

@@ -23,7 +23,8 @@ from ckh.bench.isolated.kernel_library import KernelLibrary
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
-from ckh.errors import ExitCode
+from ckh.errors import ExitCode, UsageError
+from ckh.isa.source import described
 from ckh.kernels.judging import judge_table
 from ckh.kernels.table import KernelTable
 from ckh.ops.gemm_grouped.kernel import GemmGroupedKernel, parse_grouped_kernel
@@ -42,6 +43,7 @@ from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.schema import Status
 from tests.bench.codegen.test_ck_tile_gemm import CURRENT, LATE_2025, MID_2025
 from tests.real import Real, compiles, set_kernel_cache
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,6 +138,16 @@ def test_what_headers_lack(
     with pytest.raises(UnsupportedKernelError, match=word):
         emit(kernel, headers, ARCH)
     assert not judge_table(grouped_rules(headers), KernelTable.of(GemmGroupedKernel, [kernel]), ARCH).passed.size
+
+
+@pytest.mark.parametrize("changes", [{"persistent": True}, {"pipeline": "compv4"}])
+def test_kernels_with_all_loops_in_one_function_are_not_explained(changes: dict[str, Any]) -> None:
+    """Their loops cannot be told apart; other kernels have a function for each way a loop ends."""
+    kernel = parse_grouped_kernel(EMITTED)
+    other = replace(kernel, **changes)
+    assert (kernel.chooses_loop, other.chooses_loop) == (False, True)
+    with expect_refusal(UsageError, "unsupported", kernel_name(other)):
+        described(kernel_name(other), None, "gfx942", None)
 
 
 REAL = (
