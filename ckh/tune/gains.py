@@ -32,7 +32,7 @@ class TunedShape(Record):
     layers: tuple[str, ...]
     """Names of layers."""
     today: str | None
-    """Kernel of the consumer's own table, else the choice of ckh predict before tuning; null if none applies."""
+    """The choice of ckh predict before tuning; with --to aiter the kernel of AITER's own table; null: none is known."""
     today_ms: float | None
     """Measured time of today's kernel; null if it was not measured."""
     table_ms: float | None
@@ -46,8 +46,8 @@ class TunedShape(Record):
     gain_interval: tuple[float, float] | None
     """95 % confidence interval of the gain, by the spread of samples."""
     predicted_kernel: str | None
-    """First choice of the folder's model without measurements of this shape, or of ckh predict for a consumer's table;
-    null: no prediction."""
+    """First choice of the folder's model without measurements of this shape; with --to aiter the choice of ckh predict;
+    null: there is none."""
     predicted_gain: float | None
     """Predicted time of today's kernel, or its time in the consumer's table, divided by that of predicted_kernel."""
     predicted_gain_interval: tuple[float, float] | None
@@ -161,13 +161,13 @@ class PredictedGain:
 
     Attributes:
         kernel: the kernel.
-        today_ms: time of today's kernel: measured, predicted, or in the consumer's table.
-        gain: time of today's kernel divided by that of the kernel, with its 90 % prediction interval.
+        today_ms: time of today's kernel: measured, predicted, or in the consumer's table; 0 without a gain.
+        gain: time of today's kernel divided by that of the kernel, with its 90 % prediction interval; None: unknown.
     """
 
     kernel: str
-    today_ms: float
-    gain: Ratio
+    today_ms: float = 0.0
+    gain: Ratio | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class Compared:
     def row(self, whole_ms: float) -> TunedShape:
         """Row of the shape in JSON, given the total time."""
         one = None if self.before is None or self.best is None else ratio([self.before], [self.best], [1])
-        expected = self.predicted
+        expected = None if self.predicted is None else self.predicted.gain
         return TunedShape(
             problem=self.shape.problem.canonical(),
             count=self.shape.count,
@@ -200,9 +200,9 @@ class Compared:
             latency_ms=None if self.best is None else self.best.ms,
             gain=None if one is None else one.value,
             gain_interval=None if one is None else one.interval,
-            predicted_kernel=None if expected is None else expected.kernel,
-            predicted_gain=None if expected is None else expected.gain.value,
-            predicted_gain_interval=None if expected is None else expected.gain.interval,
+            predicted_kernel=None if self.predicted is None else self.predicted.kernel,
+            predicted_gain=None if expected is None else expected.value,
+            predicted_gain_interval=None if expected is None else expected.interval,
             share=None if self.before is None else self.shape.count * self.before.ms / whole_ms,
         )
 

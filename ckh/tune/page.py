@@ -44,7 +44,7 @@ def page(document: TuneDocument, budget: str, commands: Sequence[str]) -> str:
     lines += ["", "| " + " | ".join((*columns, *_KERNELS)) + " |"]
     lines += ["|" + "---|" * (len(columns) + len(_KERNELS))]
     for one in document.shapes:
-        kernels = (one.today or "none applies", one.kernel or "not measured", one.predicted_kernel or "")
+        kernels = (one.today or "none known", one.kernel or "not measured", one.predicted_kernel or "")
         cells = (*_cells(one, columns, _ratio), " ".join(one.layers), *kernels)
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join([*lines, "", "```console", *commands, "```"]) + "\n"

@@ -158,7 +158,7 @@ def _not_measured(
 
 
 def over_tables(answers: Sequence[Mapping[str, Any]], tables: Mapping[str, OwnTime]) -> dict[str, PredictedGain]:
-    """Predicted gains over the kernels of the consumer's own tables, by canonical text of the shape.
+    """Choices by canonical text of the shape, with predicted gains over the kernels of the consumer's own tables.
 
     Args:
         answers: `results` of `ckh predict --json`.
@@ -167,13 +167,18 @@ def over_tables(answers: Sequence[Mapping[str, Any]], tables: Mapping[str, OwnTi
     found = {}
     for one in answers:
         table, best = tables.get(one["problem"]), next(iter(one["kernels"]), None)
-        if table is None or not table.ms or best is None:
+        if best is None:
             continue
-        if best["kernel"] == table.kernel:
-            found[one["problem"]] = PredictedGain(table.kernel, table.ms, _SAME_KERNEL)
-        elif best["latency_ms"] and one["predicted_interval"]:
-            gain, (low, high) = table.ms / best["latency_ms"], one["predicted_interval"]
-            found[one["problem"]] = PredictedGain(best["kernel"], table.ms, Ratio(gain, (gain / high, gain / low)))
+        name, interval = best["kernel"], one["predicted_interval"]
+        if table is None or not table.ms:
+            found[one["problem"]] = PredictedGain(name)
+        elif name == table.kernel:
+            found[one["problem"]] = PredictedGain(name, table.ms, _SAME_KERNEL)
+        elif not best["latency_ms"] or not interval:
+            found[one["problem"]] = PredictedGain(name)
+        else:
+            gain, (low, high) = table.ms / best["latency_ms"], interval
+            found[one["problem"]] = PredictedGain(name, table.ms, Ratio(gain, (gain / high, gain / low)))
     return found
 
 
@@ -182,12 +187,13 @@ def predicted_total(shapes: Sequence[Compared]) -> Ratio | None:
 
     The interval also holds if the errors of all shapes are equal.
     """
-    gains = [(one.shape.count, one.predicted) for one in shapes if one.predicted is not None]
+    gains = [
+        (one.shape.count * one.predicted.today_ms, one.predicted.gain)
+        for one in shapes
+        if one.predicted is not None and one.predicted.gain is not None
+    ]
     if not gains:
         return None
-    before = sum(count * one.today_ms for count, one in gains)
-    value, low, high = (
-        before / sum(count * one.today_ms / (one.gain.value, *one.gain.interval)[end] for count, one in gains)
-        for end in range(3)
-    )
+    before = sum(ms for ms, _ in gains)
+    value, low, high = (before / sum(ms / (gain.value, *gain.interval)[end] for ms, gain in gains) for end in range(3))
     return Ratio(value, (low, high))

@@ -18,7 +18,7 @@ from ckh.tune import steps
 from ckh.tune.gains import OwnTime, TuneDocument, compared, is_worth_it, measured_times, whole
 from ckh.tune.page import page
 from ckh.tune.predicted import by_model, over_tables, predicted_total
-from ckh.tune.settings import FILE, progress_of
+from ckh.tune.settings import FILE, OWN_TABLES, progress_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -162,7 +162,10 @@ class ModelTuning:
             shapes = [replace(one, problem=part.completed(one.problem, arch)) for one in shapes]
         texts = [one.problem.canonical() for one in shapes]
         chosen = {one.problem: today[text] for one, text in zip(shapes, texts, strict=True) if text in today}
-        predicted = over_tables(ranked, tables) | self._predicted(measured, chosen)
+        if self.settings.to == OWN_TABLES:  # what ckh chooses is new there
+            predicted, today = over_tables(ranked, tables), {}
+        else:
+            predicted = self._predicted(measured, chosen)
         return [
             compared(one, today.get(text), times.get(text, {}), tables.get(text), predicted.get(text))
             for one, text in zip(shapes, texts, strict=True)

@@ -85,6 +85,7 @@ def test_measured_and_other_shapes_are_predicted(tmp_path: Path) -> None:
     for problem in timed:
         one = found[problem.canonical()]
         chosen = parse_kernel_name(one.kernel)
+        assert one.gain is not None
         low, high = one.gain.interval
         assert low <= one.gain.value <= high
         inside += low <= time_ms(problem, today[problem]) / time_ms(problem, chosen) <= high
@@ -101,6 +102,8 @@ def test_gains_over_tables_are_ratios_to_predicted_times() -> None:
     assert found == {
         "p": PredictedGain("a", 4.0, Ratio(2.0, (1.6, 2.5))),
         "q": PredictedGain("b", 9.0, Ratio(1.0, (1.0, 1.0))),
+        "r": PredictedGain("a"),
+        "s": PredictedGain("a"),
     }
 
 
@@ -110,6 +113,7 @@ def test_the_total_is_weighted_by_time() -> None:
         2: PredictedGain("a", 3.0, Ratio(1.5, (1.0, 2.0))),
         5: PredictedGain("b", 1.0, Ratio(1.0, (0.5, 2.0))),
         7: None,
+        9: PredictedGain("c"),
     }
     problem = GemmProblem(64, 128, 32, "fp32")
     shapes = [
