@@ -94,6 +94,7 @@ def test_a_dry_run_prints_the_steps(shapes: Path, tmp_path: Path, capfd: pytest.
         ("gemm_fp16_rcr_m16_n4096_k4096_splitk1", "fp16"),
         ("gemm_multi_d_bf16_rcr_m4096_n1024_k4096_mul_r", "bf16"),
         ("gemm_batched_fp16_rcr_b64_m1024_n1024_k128_splitk1", "fp16"),
+        ("gemm_streamk_bf16_rcr_m512_n512_k65536", "bf16"),
     ],
 )
 def test_a_problem_is_tuned_in_its_own_element_type(
