@@ -44,6 +44,16 @@ def executed(content: bytes, kept: Kept, folder: Path, problems: Sequence[str]) 
     return replies
 
 
+@pytest.mark.usefixtures("runtime")
+@pytest.mark.parametrize("units", ["4", "228"])
+def test_workgroups_wait_for_partial_sums(units: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Stream-K kernel whose blocks, one for each compute unit, share three tiles of a hundred steps."""
+    monkeypatch.setenv("CKH_EMU_CUS", units)
+    (kept,) = (one for one in KEPT if one.op == "gemm_streamk")
+    (reply,) = executed(kept.library(), kept, tmp_path, ["gemm_streamk_fp16_rcr_m32_n96_k3200"])
+    assert reply.status is Status.VERIFIED, reply.message
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("runtime")
 @pytest.mark.parametrize("kept", RIGHT, ids=lambda kept: kept.file)
