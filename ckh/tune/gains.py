@@ -53,7 +53,7 @@ class TunedShape(Record):
     predicted_gain_interval: tuple[float, float] | None
     """90 % prediction interval of predicted_gain."""
     share: float | None
-    """Share of the model's measured time with today's kernels, if measured."""
+    """Share of the time of all shapes with today's kernels, by measured times or those of AITER's tables, if known."""
 
 
 class TuneDocument(Document, Shown):
@@ -189,6 +189,7 @@ class Compared:
         """Row of the shape in JSON, given the total time."""
         one = None if self.before is None or self.best is None else ratio([self.before], [self.best], [1])
         expected = None if self.predicted is None else self.predicted.gain
+        today_ms = self.table_ms if self.before is None else self.before.ms
         return TunedShape(
             problem=self.shape.problem.canonical(),
             count=self.shape.count,
@@ -203,7 +204,7 @@ class Compared:
             predicted_kernel=None if self.predicted is None else self.predicted.kernel,
             predicted_gain=None if expected is None else expected.value,
             predicted_gain_interval=None if expected is None else expected.interval,
-            share=None if self.before is None else self.shape.count * self.before.ms / whole_ms,
+            share=None if today_ms is None else self.shape.count * today_ms / whole_ms,
         )
 
 

@@ -90,16 +90,22 @@ def measuring(
         yield TuneStep("convert", ("convert", run, "--out", str(folder / MEASURED), "--force"), after="bench")
 
 
-def require_model(settings: TuneSettings, problems: int) -> None:
-    """Refuse a target that needs a model for too few problems to train one.
+def require_model(settings: TuneSettings, problems: int, *, has_model: bool) -> None:
+    """Refuse a target that needs a model without one.
+
+    Args:
+        settings: settings of the tuning.
+        problems: number of problems.
+        has_model: whether there is a model, or may be one of these problems.
 
     Raises:
         UsageError: it needs one.
     """
-    if settings.to is not None and TARGETS[settings.to].needs_model and problems < FEWEST_PROBLEMS:
+    if settings.to is not None and TARGETS[settings.to].needs_model and not has_model:
         raise UsageError(
-            f"--to {settings.to} needs a model of {FEWEST_PROBLEMS} measured problems or more, not {problems}",
-            "tune more shapes, or use --to amd-registry",
+            f"--to {settings.to} needs a model of {FEWEST_PROBLEMS} measured problems or more of one direction, "
+            f"not {problems}",
+            "tune more shapes, or longer (--budget), or use --to amd-registry",
             code="inapplicable-option",
         )
 
@@ -119,10 +125,15 @@ def learning(folder: Path, op: str, problems: int, *, directions: tuple[str, ...
         yield TuneStep("train", ("train", "--op", op, *variant, *data, "--out", str(folder / MODEL), "--force"))
 
 
-def exporting(
-    settings: TuneSettings, folder: Path, op: str, *, is_trained: bool, is_measured: bool
-) -> Iterator[TuneStep]:
+def exporting(settings: TuneSettings, folder: Path, op: str, *, is_trained: bool, problems: int) -> Iterator[TuneStep]:
     """Step that writes the table of a target, if requested.
+
+    Args:
+        settings: settings of the tuning.
+        folder: folder of the tuning.
+        op: the operation.
+        is_trained: whether a model was trained.
+        problems: number of measured problems.
 
     Raises:
         UsageError: the target needs a model, and too few problems were measured to train one.
@@ -131,9 +142,8 @@ def exporting(
         return
     target = TARGETS[settings.to]
     model = ("--model", str(folder / MODEL)) if is_trained else ()
-    if not model:
-        require_model(settings, 0)
-    source = ("--data", str(folder / MEASURED)) if target.takes_rows and is_measured else model
+    require_model(settings, problems, has_model=is_trained)
+    source = ("--data", str(folder / MEASURED)) if target.takes_rows and problems else model
     if target.takes_problems:
         what = ("--op", op, "--problems", str(folder / SHAPES), *settings.place_options())
     else:

@@ -90,7 +90,7 @@ class ModelTuning:
         shapes = self._shapes()
         op = self.settings.op or _heaviest(shapes)
         own = [one for one in shapes if one.op == op]
-        steps.require_model(self.settings, len(own))
+        steps.require_model(self.settings, len(own), has_model=len(own) >= steps.FEWEST_PROBLEMS)
         dtypes = {one.problem.dtype for one in own}
         # A run measures one element type: without --dtype the shapes' own, not the architecture's default.
         settings = replace(self.settings, dtype=self.settings.dtype or (dtypes.pop() if len(dtypes) == 1 else None))
@@ -114,7 +114,7 @@ class ModelTuning:
         directions = tuple(dict.fromkeys(str(one.variant) for one in problems if hasattr(one, "variant")))
         self._run(steps.learning(self.out, op, len(problems), directions=directions))
         is_trained = "train" in self._progress.done
-        self._run(steps.exporting(self.settings, self.out, op, is_trained=is_trained, is_measured=measured is not None))
+        self._run(steps.exporting(self.settings, self.out, op, is_trained=is_trained, problems=len(problems)))
         document = self._document(op, shapes, measured)
         write_atomic(self.out / steps.PAGE, page(document, self.settings.budget, self._commands).encode())
         return document
@@ -175,14 +175,14 @@ class ModelTuning:
         found = self._compared(op, shapes, measured)
         total, expected = whole(found), predicted_total(found)
         today_ms, tuned_ms, gain = (None, None, None) if total is None else total
-        rows = (one.row(today_ms or 1.0) for one in found)
+        rows = [one.row(today_ms or _in_tables_ms(found)) for one in found]
         made = {name: str(self.out / name) for name in (steps.MODEL, steps.EXPORT) if (self.out / name).exists()}
         devices = () if measured is None else tuple(dict.fromkeys(measured.frame["device"].dropna()))
         return TuneDocument(
             folder=str(self.out),
             op=op,
             device=", ".join(devices) or None,
-            shapes=tuple(sorted(rows, key=lambda row: (-(row.share or 0), -row.count * (row.table_ms or 0)))),
+            shapes=tuple(sorted(rows, key=lambda row: -(row.share or 0))),
             today_ms=today_ms,
             tuned_ms=tuned_ms,
             gain=None if gain is None else gain.value,
@@ -217,6 +217,11 @@ class ModelTuning:
 def dry(step: TuneStep) -> TuneStep:
     """A step that only says what it would do."""
     return replace(step, args=(*step.args, "--dry-run"))
+
+
+def _in_tables_ms(shapes: Sequence[Compared]) -> float:
+    """Total time of shapes in the consumer's own tables."""
+    return sum(one.shape.count * one.table_ms for one in shapes if one.table_ms is not None)
 
 
 def _heaviest(shapes: Sequence[WeightedProblem]) -> str:

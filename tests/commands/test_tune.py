@@ -156,7 +156,7 @@ def test_times_of_the_consumers_own_tables(tmp_path: Path, capfd: pytest.Capture
     of_gpu = [text.replace("cu0", "cu256") for text in texts]
     assert (first["problem"], first["today"], first["table_ms"]) == (of_gpu[0], KERNEL, 0.0125)
     assert (second["problem"], second["table_ms"], first["today_ms"]) == (of_gpu[1], None, None)
-    assert second["today"] is None
+    assert (second["today"], first["share"], second["share"]) == (None, 1.0, None)
     assert all(one["predicted_kernel"].startswith("a8w8_bpreshuffle_") for one in (first, second))
     assert run(line) == ExitCode.OK
     expect_values(capfd.readouterr().out, "today by AITER", "0.0125", "1 of 2")

@@ -85,11 +85,11 @@ def test_too_few_problems_train_no_model(tmp_path: Path) -> None:
     assert not list(steps.learning(tmp_path, "gemm_universal", 5, directions=()))
     assert not list(steps.learning(tmp_path, "grouped_conv", 9, directions=("forward", "bwd_data")))
     with pytest.raises(CkhError) as caught:
-        list(steps.exporting(SETTINGS, tmp_path, "gemm_universal", is_trained=False, is_measured=True))
+        list(steps.exporting(SETTINGS, tmp_path, "gemm_universal", is_trained=False, problems=5))
     assert caught.value.code == "inapplicable-option"
     module = replace(SETTINGS, to="inductor", device="hip", arch="gfx942", dtype=None)
-    (step,) = steps.exporting(module, tmp_path, "gemm_universal", is_trained=False, is_measured=True)
+    (step,) = steps.exporting(module, tmp_path, "gemm_universal", is_trained=False, problems=5)
     assert run(step.args) == ExitCode.OK  # without a model it is the one that ships
     listed = replace(SETTINGS, to="amd-registry")
-    (step,) = steps.exporting(listed, tmp_path, "gemm_universal", is_trained=False, is_measured=True)
+    (step,) = steps.exporting(listed, tmp_path, "gemm_universal", is_trained=False, problems=5)
     assert ("--data", str(tmp_path / "measured.parquet")) == step.args[step.args.index("--data") :][:2]
