@@ -104,14 +104,16 @@ def headers_in(folder: Path, like: GemmHeaders, text: str = "UniversalGemmKernel
     return replace(like, common=replace(like.common, include=folder), persistent=frozenset({"compv3", "mem"}))
 
 
-def test_sources(tmp_path: Path) -> None:
+@pytest.mark.parametrize("like", [MID_2025, LATE_2025])
+def test_sources(like: GemmHeaders, tmp_path: Path) -> None:
     """A source has the kernel's name and includes the grouped launch after an interface's classes."""
     emission = MEASURED.hip
     assert emission is not None
-    source = emit(parse_grouped_kernel(EMITTED), headers_in(tmp_path, LATE_2025), ARCH)
+    source = emit(parse_grouped_kernel(EMITTED), headers_in(tmp_path, like), ARCH)
     assert f'"ckh-kernel:{EMITTED}"' in source
     included = [line.split('"')[1] for line in source.splitlines() if line.startswith("#include")]
-    own = ["gemm_plain.hpp", "gemm_late2025_classes.hpp", "grouped_launch.hpp", "grouped_exports.hpp"]
+    of_interface = [f"gemm_{like.common.interface}_classes.hpp", f"grouped_{like.common.interface}.hpp"]
+    own = ["gemm_plain.hpp", *of_interface, "grouped_launch.hpp", "grouped_exports.hpp"]
     assert included == ["gemm_vocabulary.hpp", *own]
     assert [name for name in included if not any((folder / name).is_file() for folder in emission.templates)] == []
     unit = unit_source([source, source.replace("tile_m = 64", "tile_m = 128")], (template_dir(), *emission.templates))
@@ -122,7 +124,8 @@ def test_sources(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("like", "changes", "text", "word"),
     [
-        (MID_2025, {}, None, "mid2025"),
+        (MID_2025, {"pipeline": "compv4"}, None, "one buffer"),
+        (MID_2025, {"persistent": True}, None, "race"),
         (CURRENT, {}, None, "current"),
         (LATE_2025, {}, "struct GemmTransKernelArg { GemmKernelArgs group_karg; }", "grouped"),
         (LATE_2025, {"pipeline": "compv5", "wave_m": 1, "wave_n": 1, "wave_k": 2}, None, "compv5"),

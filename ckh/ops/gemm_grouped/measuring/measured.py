@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.bench.codegen.interfaces import Interface
 from ckh.bench.codegen.unit_source import UnsupportedKernelError
 from ckh.bench.computation import ArrayForm, Computation, HipEmission, HostEmission, Measured, Operand, Role, Trials
 from ckh.kernels.judging import RuleBook, given
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 _KERNEL = Path("ck_tile/ops/gemm/kernel/grouped_gemm_kernel.hpp")
 _ARGUMENTS = "UniversalGemmKernelArgs"  # of a group, where the kernel is built on the universal kernel
+_TWO_BUFFERS = "DoubleSmemBuffer"
 
 
 class CGemmGroupedProblem(ctypes.Structure):
@@ -86,10 +86,12 @@ def multiply_groups(problem: GemmGroupedProblem, a: NDArray[Any], b: NDArray[Any
 @RuleBook().rule
 def _refused(pipeline: str, *, headers: GemmHeaders) -> Iterator[str]:
     common = headers.common
-    if common.interface is not Interface.LATE_2025:
-        yield f"{OP_TYPE} needs CK Tile's interface of late 2025, this is {common.interface}"
+    if headers.is_current:
+        yield f"{OP_TYPE} needs CK Tile's interface of 2025, this is {common.interface}"
     elif _ARGUMENTS not in common.text(_KERNEL):
         yield f"{common} have no grouped kernel that is built on the universal one"
+    elif pipeline in common.double_buffered and _TWO_BUFFERS not in common.text(_KERNEL):
+        yield f"the grouped kernel of {common} has one buffer, {pipeline} needs two"
     elif pipeline not in headers.persistent:
         yield f"{pipeline} of {common} does not say whether it is persistent, which the grouped kernel requires"
 
@@ -108,8 +110,9 @@ def emit(kernel: GemmGroupedKernel, headers: GemmHeaders, arch: ArchSpec) -> str
     (refused,) = given((_refused,), headers=headers)
     if reasons := list(refused(kernel, arch)) or missing(kernel, headers, arch):
         raise UnsupportedKernelError("; ".join(reasons))
-    classes = f"gemm_{headers.common.interface}_classes.hpp"
-    return hip.source_of(kernel, headers, "gemm_plain.hpp", classes, "grouped_launch.hpp", "grouped_exports.hpp")
+    interface = headers.common.interface
+    of_interface = (f"gemm_{interface}_classes.hpp", f"grouped_{interface}.hpp")
+    return hip.source_of(kernel, headers, "gemm_plain.hpp", *of_interface, "grouped_launch.hpp", "grouped_exports.hpp")
 
 
 def _emit_hip(kernel: GemmGroupedKernel, headers: Headers, arch: ArchSpec) -> str:

@@ -1,4 +1,5 @@
-// CK Tile's grouped kernel, which says of itself what gemm_universal's headers ask of a kernel.
+// CK Tile's grouped kernel, which says of itself what gemm_universal's headers ask of a kernel. To be included after the
+// interface's header.
 #pragma once
 
 #include <utility>
@@ -15,13 +16,13 @@ struct CkhGroupedGemmKernel : GroupedGemmKernel<TilePartitioner, GemmPipeline, E
     using Grouped = GroupedGemmKernel<TilePartitioner, GemmPipeline, EpiloguePipeline>;
     static constexpr bool PersistentKernel = Grouped::UsePersistentKernel;
 
-    CK_TILE_HOST static auto MakeKernelArgs(const std::vector<GroupedGemmHostArgs<>>& groups) {
+    CK_TILE_HOST static auto MakeKernelArgs(const std::vector<CkhGroup>& groups) {
         return Grouped::MakeKargs(groups);
     }
 };
 
-// A pipeline that waits for the waves that still read the tile before from LDS, which a persistent grouped kernel of late
-// 2025 does not.
+// A pipeline that waits for the waves that still read the tile before from LDS, which a persistent grouped kernel of 2025
+// does not.
 template <class Pipeline>
 struct CkhPipelineOfNextTile : Pipeline {
     template <class... Arguments>

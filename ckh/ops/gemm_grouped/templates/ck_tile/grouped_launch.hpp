@@ -27,7 +27,7 @@ using KernelOf = ck_tile::CkhGroupedGemmKernel<Tiles, OrderedTiles<AnyLoop<Gemm>
 using Pointer = decltype(ck_tile::cast_pointer_to_constant_address_space(std::declval<const void*>()));
 
 template <class Kernel>
-constexpr auto function_of = ck_tile::kentry<1, OwnKernel<Kernel>, Pointer, ck_tile::index_t>;
+constexpr auto function_of = function_taking<OwnKernel<Kernel>, Pointer>;
 
 inline ck_tile::index_t index_of(int64_t value) { return static_cast<ck_tile::index_t>(value); }
 
@@ -37,13 +37,12 @@ inline auto host_arguments(const Problem& one, const Operands& operands) {
     const auto* a = static_cast<const Element*>(operands.a);
     const auto* b = static_cast<const Element*>(operands.b);
     auto* c = static_cast<Output*>(operands.out);
-    std::vector<ck_tile::GroupedGemmHostArgs<>> groups;
+    std::vector<ck_tile::CkhGroup> groups;
     groups.reserve(static_cast<size_t>(p.groups));
     for (int64_t group = 0, row = 0; group < p.groups; row += p.ms[group++]) {
-        groups.emplace_back(a + row * (a_is_row_major ? p.k : 1), b + group * p.n * p.k, std::array<const void*, 0>{},
-                            c + row * p.n, index_of(p.split_k), index_of(p.ms[group]), index_of(p.n), index_of(p.k),
-                            index_of(a_is_row_major ? p.k : p.m), index_of(b_is_row_major ? p.n : p.k),
-                            std::array<ck_tile::index_t, 0>{}, index_of(p.n));
+        groups.push_back(group_of(a + row * (a_is_row_major ? p.k : 1), b + group * p.n * p.k, c + row * p.n,
+                                  index_of(p.split_k), index_of(p.ms[group]), index_of(p.n), index_of(p.k),
+                                  index_of(a_is_row_major ? p.k : p.m), index_of(b_is_row_major ? p.n : p.k)));
     }
     return groups;
 }
