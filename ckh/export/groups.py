@@ -56,7 +56,13 @@ class Code:
     added: int = 0
 
     def number(self, value: str | int) -> int:
-        """Return the number of a value in C."""
+        """Return the number of a value in C.
+
+        Raises:
+            UsageError: it has none.
+        """
+        if value not in self.values:
+            raise UsageError(f"{self.field}={value} has no number in C", code="unsupported")
         return self.values.index(value) + self.least
 
     def in_c(self, value: str | int) -> str:
@@ -129,6 +135,10 @@ class ProblemKind:
         found = {code.field: code.values[0] for code in self.codes} | dict.fromkeys(self.sizes.values(), 0)
         stated = {one.name: one.default for one in fields(self.problem) if one.default is not MISSING}
         return found | {name: stated[name] for name in found if stated.get(name, "") != ""}
+
+    def has(self, problem: Problem) -> bool:
+        """True if C can state the problem."""
+        return all(getattr(problem, code.field) in code.values for code in self.codes)
 
     def numbers(self, problem: Problem) -> list[int]:
         """Return all fields of a problem as in C."""

@@ -75,10 +75,13 @@ def _prepare(request: Request) -> bool:
 
 def _can_prepare(model: Model, problem: Problem) -> bool:
     """True if one model answers all problems of the kind that have kernels, with values that C computes."""
+    from ckh.export.groups import exported
     from ckh.learn.analytic.transfer import EstimateModel, is_for_all_sizes
 
     if model.shown_beside or (isinstance(model, EstimateModel) and not model.can_score):
         return False  # C has forests for the order and TFLOPS only
+    if not exported(model.spec.op_type).kind.has(problem):
+        return False
     return model.not_measured is None or is_for_all_sizes(problem, model)
 
 

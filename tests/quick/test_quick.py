@@ -162,6 +162,20 @@ def test_answers_without_a_model_equal_the_full_command(
 
 
 @pytest.mark.usefixtures("alone")
+def test_problems_that_c_cannot_state_are_not_prepared(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The model of a single product's families also knows grouped ones, whose number of groups C's struct lacks."""
+    monkeypatch.delenv("CKH_MODELS")
+    single = "--op aiter_gemm --arch gfx942 --library fbgemm --n 5120 --k 1024 --m 64"
+    grouped = f"{single} --family a8w8_grouped --groups 16"
+    assert not prepare(asked(grouped))
+    assert quick(asked(grouped)) is None
+    assert full(capsys, f"{grouped} --json")
+    assert prepare(asked(single))
+
+
+@pytest.mark.usefixtures("alone")
 def test_a_substitute_model_is_prepared(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The model of gfx942 measured another kind of experts: its substitute answers all sizes of this kind."""
     monkeypatch.delenv("CKH_MODELS")

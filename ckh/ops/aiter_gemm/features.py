@@ -64,7 +64,7 @@ def _fill(size: str, tile: str) -> Formula:
 
 def _products(c: Columns) -> Any:
     """Products of a launch: 1 unless batched or grouped."""
-    return np.maximum(np.nan_to_num(np.asarray(c.raw(GROUPS), np.float64)), 1)
+    return np.maximum(np.where(np.isnan(c[GROUPS]), 0.0, c[GROUPS]), 1)
 
 
 def _rows_of_product(c: Columns) -> Any:

@@ -17,6 +17,7 @@ from ckh.data.dataset import read_dataset
 from ckh.errors import DataError, ExitCode, UsageError
 from ckh.learn.training.rivals import with_rivals
 from ckh.ops import operation
+from ckh.ops.aiter_gemm.consumers.consumed import KIND
 from ckh.ops.aiter_gemm.kernel import parse_kernel
 from ckh.ops.aiter_gemm.kernels.pool import kernel_pool
 from ckh.ops.aiter_gemm.problem import AiterGemm, parse_aiter_gemm
@@ -114,6 +115,8 @@ def test_batched_and_grouped_problems_have_groups() -> None:
         AiterGemm(16, 1280, 8192, "a8w8", "fp8", "fbgemm", groups=2)
     with expect_refusal(UsageError, "unsupported"):
         replace(batched, library="ck")
+    with expect_refusal(UsageError, "unsupported", "a8w8_batched"):
+        KIND.numbers(batched)
 
 
 def test_features_count_the_tiles_of_all_products() -> None:

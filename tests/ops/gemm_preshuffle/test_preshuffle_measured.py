@@ -180,7 +180,7 @@ def test_trials_reach_every_loop_end_in_the_order_of_b() -> None:
 NAMES = (
     f"gemm_preshuffle_{SHAPE}",
     f"gemm_preshuffle_permute_n_{SHAPE}",
-    "gemm_preshuffle_fp8_rcr_preshufflev2_default_intrawave_False_False_False_True_64x64x64_2x2x1_32x32x16",
+    "gemm_preshuffle_fp8_rcr_preshufflev2_default_intrawave_False_False_False_True_128x64x64_2x2x1_32x32x16",
     "gemm_preshuffle_fp16_rcr_flatmm_cshuffle_intrawave_False_False_False_False_32x64x64_1x4x1_16x16x32",
 )
 
