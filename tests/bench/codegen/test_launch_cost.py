@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh.bench.codegen.interfaces import Interface
 from ckh.bench.computation import measured_of
 from ckh.bench.isolated.kernel_library import BY_GRAPH, OF_NOTHING
 from ckh.ops import operation, operation_of_kernel
@@ -93,14 +92,12 @@ def test_a_timed_launch_takes_the_host_less_than_a_microsecond(real_kernels: Rea
         assert (empty["launches"], empty["zeroed"]) == (LOOPS * SAMPLES, 0), (name, empty)
 
 
-GROUPED = "gemm_grouped_fp16_rcr_compv3_cshuffle_intrawave_True_True_True_False_32x32x32_2x2x1_16x16x32"
+GROUPED = "gemm_grouped_fp16_rcr_compv3_cshuffle_intrawave_True_True_True_False_32x32x32_2x2x1_16x16x16"
 
 
 @compiles(("gfx942", "gemm_grouped", GROUPED))
 def test_arguments_in_memory_are_copied_before_launches_are_timed(real_kernels: Real, ask: Any) -> None:
     """The arguments of groups are copied once for each set of operands, and their memory is freed."""
-    if interface_here() is not Interface.LATE_2025:
-        pytest.skip("grouped kernels are for the interface of late 2025")
     library = real_kernels["gfx942", operation("gemm_grouped").kernels.parse(GROUPED)].library
     for split_k in (1, 2):
         problem = f"gemm_grouped_fp16_rcr_m96x5+32+0_n64_k128_splitk{split_k}"
