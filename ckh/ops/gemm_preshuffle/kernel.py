@@ -27,7 +27,7 @@ class GemmPreshuffleKernel(GemmKernel):
     """A kernel that reads B in the order of its matrix instructions.
 
     Attributes:
-        permute_n: whether consecutive columns of B are in different instructions of a wave (`TiledMMAPermuteN`).
+        permute_n: whether N is permuted (CK Tile's `TiledMMAPermuteN`), so that a lane stores adjacent columns of C.
     """
 
     group_fields = (*GROUP_FIELDS, "permute_n")

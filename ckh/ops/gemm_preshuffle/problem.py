@@ -123,7 +123,7 @@ class GemmPreshuffleProblem(GemmProblem):
 
     @property
     def permute_n(self) -> bool:
-        """Whether consecutive columns of B are in different instructions of a wave."""
+        """Whether the order of B is that of kernels which permute N (CK Tile's `TiledMMAPermuteN`)."""
         return self.stored_order.permutes_n
 
     def canonical(self) -> str:
