@@ -10,7 +10,7 @@ from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ckh.errors import UsageError
+from ckh.errors import UsageError, WrongTypeError
 from ckh.files.jsonfields import JsonFields, Triple
 from ckh.files.paths import data_dir
 from ckh.hardware.archspec import ArchSpec, CommonRules, HardwareProfile, LdsRule, OperatorTile, Peaks
@@ -51,9 +51,11 @@ def load_arch(name: str) -> ArchSpec:
     """Load the spec of an architecture; target features as in "gfx942:sramecc+" are ignored.
 
     Raises:
-        UsageError: there is no such architecture.
+        UsageError: there is no such architecture, or it is not text.
         DataError: its file is malformed.
     """
+    if not isinstance(name, str):
+        raise WrongTypeError("arch", "the name of an architecture", name)
     return _load(data_dir("archspecs"), name.split(":", 1)[0])
 
 

@@ -46,6 +46,7 @@ ERROR_CODES: dict[str, str] = {
     "conflicting-options": "options exclude each other",
     "inapplicable-option": "an option does not apply to the operation, device, target or mode",
     "several-models": "one model is expected, or two to compare",
+    "wrong-type": "an argument of the Python API is of another type than it must be",
     "bad-number": "a value is not a number",
     "out-of-range": "a number is outside its range",
     "bad-mapping": "`--map` is not OURS=THEIRS",
@@ -225,6 +226,21 @@ class UsageError(CkhError):
 
     exit_code = ExitCode.USAGE
     default_code = "usage"
+
+
+class WrongTypeError(UsageError, TypeError):
+    """An argument of the Python API is of a type that the function does not take.
+
+    Args:
+        name: name of the argument.
+        wanted: what it must be.
+        value: what it is.
+    """
+
+    default_code = "wrong-type"
+
+    def __init__(self, name: str, wanted: str, value: object) -> None:
+        super().__init__(f"{name} must be {wanted}, not {value!r:.80}")
 
 
 class DeviceError(CkhError):

@@ -192,23 +192,70 @@ def test_a_problem_is_accepted_as_canonical_text() -> None:
             ckh.rank(wrong)
 
 
+TEXT = GEMM.canonical()
+VALID: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "rank": ([TEXT], {}),
+    "rank_many": ([[TEXT]], {}),
+    "answer": ([TEXT], {}),
+    "known": ([TEXT], {}),
+    "kernel": ([TEXT], {}),
+    "run": ([TEXT], {}),
+    "explain": (["a_kernel"], {}),
+    "load_model": (["nowhere"], {}),
+    "problem": ([TEXT], {}),
+    "read_dataset": (["nowhere"], {}),
+    "evaluate": (["nowhere"], {}),
+    "train": (["nowhere", "model"], {}),
+    "bench": ([TEXT, "run"], {}),
+    "tune": (["resnet50"], {"out": "tuned"}),
+}
+
+
 @pytest.mark.parametrize(
-    ("name", "args", "options"),
+    ("name", "option", "value"),
     [
-        ("rank", [GEMM], {"model": 5}),
-        ("rank_many", [[GEMM]], {"model": {}}),
-        ("known", [GEMM], {"model": 5}),
-        ("rank", [5], {}),
-        ("rank_many", [[5]], {}),
-        ("rank_many", [GEMM.canonical()], {}),
-        ("known", [None], {}),
-        ("rank_many", [GEMM], {}),
-        ("rank", [GEMM], {"kernels": "one_name"}),
-        ("rank", [GEMM], {"kernels": 5}),
-        ("rank_many", [[GEMM]], {"kernels": "one_name"}),
+        *((name, None, 5) for name in VALID),
+        *((name, None, None) for name in VALID if name not in {"problem", "bench"}),
+        *((name, "model", 5) for name in ("rank", "rank_many", "known", "kernel", "evaluate")),
+        *((name, "kernels", "a_name") for name in ("rank", "rank_many", "kernel")),
+        *((name, "arch", 942) for name in ("rank", "rank_many", "kernel", "bench", "tune")),
+        *((name, "out", 5) for name in ("train", "bench", "tune")),
+        ("rank", "kernels", 5),
+        ("evaluate", "model", {}),
+        ("rank_many", None, TEXT),
+        ("rank_many", None, [5]),
+        ("rank_many", None, GEMM),
+        ("rank", "top", "3"),
+        ("rank", "rule_set", 5),
+        ("explain", "problem", 5),
+        ("explain", "code_object", 5),
+        ("kernel", "timeout_s", "30"),
+        ("train", "targets", "tflops"),
+        ("train", "targets", 5),
+        ("train", "warm_start", 5),
+        ("train", "folds", "five"),
+        ("train", "learning_rate", "fast"),
+        ("bench", "kernels", 5),
+        ("bench", "kernels", [5]),
+        ("bench", "samples", "many"),
+        ("tune", "tp", "eight"),
+        ("tune", "budget", 15),
     ],
 )
-def test_a_wrong_type_is_named(name: str, args: list[Any], options: dict[str, Any]) -> None:
-    """An argument of another type is a TypeError that names the required type."""
-    with pytest.raises(TypeError, match="must be"):
-        getattr(ckh, name)(*args, **options)
+def test_a_wrong_type_is_named(
+    name: str, option: str | None, value: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An argument of another type is a CkhError that is a TypeError too, and nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    (first, *others), options = VALID[name]
+    if option == "out" and others:
+        others = [value]
+    elif option is None:
+        first = value
+    else:
+        options = {**options, option: value}
+    with pytest.raises(TypeError, match="must be") as caught:
+        getattr(ckh, name)(first, *others, **options)
+    assert isinstance(caught.value, ckh.UsageError)
+    assert caught.value.code == "wrong-type"
+    assert not any(tmp_path.iterdir())

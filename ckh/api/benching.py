@@ -15,10 +15,9 @@ from ckh.bench.supervision.limits import BenchLimits
 from ckh.bench.supervision.stop import StopReason
 from ckh.data.journal import JOURNAL_NAME, is_started
 from ckh.data.settings import Given, Settings
-from ckh.errors import NoKernelError, OutputError, UsageError
-from ckh.files.paths import write_atomic
-from ckh.learn.answers.listed import as_problem
-from ckh.ops import operation_of_kernel, operation_of_problem
+from ckh.errors import NoKernelError, OutputError, UsageError, WrongTypeError
+from ckh.files.paths import path_of, write_atomic
+from ckh.ops import as_problem, operation_of_kernel, operation_of_problem
 from ckh.shapes.problems import stated_operation
 from ckh.text.shown import Shown, ShownTable
 
@@ -106,7 +105,7 @@ def bench(
         KeyboardInterrupt: it was interrupted; everything measured is saved.
     """
     settings, limits, place = options_of(options, Settings, BenchLimits, DeviceOptions)
-    folder = None if out is None else Path(out)
+    folder = None if out is None else path_of(out, "out")
     is_written = folder is not None and (resume or force or not is_started(folder / JOURNAL_NAME))
     settings |= _problem_settings(problems, folder, is_written=is_written)
     settings |= _kernel_settings(kernels, folder, is_written=is_written)
@@ -150,7 +149,7 @@ def _kernel_settings(kernels: object, folder: Path | None, *, is_written: bool) 
     if kernels is None or isinstance(kernels, str):
         return {} if kernels is None else {"kernels": kernels}
     if not isinstance(kernels, Iterable):
-        raise TypeError(f"kernels must be a text or a list, not {type(kernels).__name__}")
+        raise WrongTypeError("kernels", "a text or a list", kernels)
     names = [one if isinstance(one, str) else operation_of_kernel(one).kernels.name(one) for one in kernels]
     return {"kernels": _written(folder, _KERNELS, names, is_written=is_written)}
 

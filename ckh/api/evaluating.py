@@ -181,7 +181,9 @@ def evaluate(
     if among not in list(Among):
         raise UsageError(f"unknown among {among!r}", "one of " + ", ".join(Among), code="unknown-name")
     with files_of(data) as paths, files_of(train_data) as learned_from:
-        loaded = model if isinstance(model, Model) else load_model(model) if model else judged_model(None, paths)
+        loaded = (
+            model if isinstance(model, Model) else judged_model(None, paths) if model is None else load_model(model)
+        )
         options = EvaluateOptions(tuple(learned_from), Among(among), with_trained, max_unstable, least=min_problems)
         return evaluated(loaded, paths, options, of_winners=is_of_winners(loaded, None))
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import contextmanager
 from dataclasses import fields
+from numbers import Integral, Real
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin, get_type_hints
 
 from ckh.data.dataset import Dataset, write_dataset
 from ckh.declared import declarations
-from ckh.errors import UsageError
+from ckh.errors import UsageError, WrongTypeError
 from ckh.problems import Direction
 from ckh.strenum import StrEnum
 from ckh.text.prose import one_of
@@ -28,7 +29,7 @@ def files_of(data: Data) -> Iterator[list[Path]]:
     """The files of data; those of datasets in memory exist until the context ends.
 
     Raises:
-        TypeError: they are something else.
+        WrongTypeError: they are something else.
         OutputError: a dataset cannot be written.
     """
     several = [data] if isinstance(data, (Dataset, Path, str)) or not isinstance(data, Iterable) else list(data)
@@ -40,7 +41,7 @@ def _file_of(one: object, path: Path) -> Path:
     if isinstance(one, (Path, str)):
         return Path(one)
     if not isinstance(one, Dataset):
-        raise TypeError(f"data must be a ckh.Dataset or a path, or several, not {type(one).__name__}")
+        raise WrongTypeError("data", "a ckh.Dataset or a path, or several", one)
     write_dataset(one, path)
     return path
 
@@ -65,16 +66,24 @@ def _value(group: type, name: str, value: Any) -> Any:
     kind, limits = get_type_hints(group)[name], declarations(group).get(name)
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         if value not in list(kind):
-            raise UsageError(f"unknown {name} {value!r}", one_of(str(value), kind), code="unknown-name")
+            raise UsageError(f"unknown {name} {value!r}", one_of(value, kind), code="unknown-name")
         return kind(value)
-    if isinstance(value, list):
-        value = tuple(value)
+    value = tuple(value) if isinstance(value, list) else value
+    if not _is_of(kind, value):
+        raise WrongTypeError(name, f"of type {getattr(kind, '__name__', kind)}", value)
     if limits is None or isinstance(value, str) or value is None or isinstance(value, tuple):
         return value
     low, high = limits.low, limits.high
     if (low is not None and value < low) or (high is not None and value > high):
         raise UsageError(f"{name} is {value}, allowed are {low} to {high}", code="out-of-range")
     return value
+
+
+def _is_of(kind: Any, value: object) -> bool:
+    """True if a value has the type of a field; numbers of NumPy count as Python's."""
+    kinds = [get_origin(one) or one for one in get_args(kind) or (kind,)] if get_origin(kind) is not tuple else [tuple]
+    numbers: dict[Any, Any] = {int: Integral, float: Real, Path: (str, Path), str: (str, Path)}
+    return any(isinstance(value, numbers.get(one, one)) for one in kinds)
 
 
 def direction_of(variant: Direction | str | None) -> Direction | None:
@@ -84,5 +93,5 @@ def direction_of(variant: Direction | str | None) -> Direction | None:
         UsageError: there is no such direction.
     """
     if variant is not None and variant not in list(Direction):
-        raise UsageError(f"unknown direction {variant!r}", one_of(str(variant), Direction), code="unknown-name")
+        raise UsageError(f"unknown direction {variant!r}", one_of(variant, Direction), code="unknown-name")
     return None if variant is None else Direction(variant)

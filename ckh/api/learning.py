@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.api.inputs import direction_of, files_of, options_of
-from ckh.errors import DataError, UsageError
+from ckh.errors import DataError, UsageError, WrongTypeError
 from ckh.files.outputs import check_output
+from ckh.files.paths import path_of
 from ckh.text.log import note, warn
 from ckh.text.progress import progress
 from ckh.text.prose import one_of, shell_word
@@ -278,7 +280,9 @@ def train(
     from ckh.learn.training.save import MODEL
     from ckh.learn.training.warm_start import read_start
 
-    out, start = Path(out), None if warm_start is None else Path(warm_start)
+    out, start = path_of(out, "out"), None if warm_start is None else path_of(warm_start, "warm_start")
+    if targets is not None and (isinstance(targets, str) or not isinstance(targets, Iterable)):
+        raise WrongTypeError("targets", "a list of names", targets)
     given, params = options_of(options, TrainOptions, TreeParams)
     request = TrainRequest(params, given, None if targets is None else tuple(targets), start, tune)
     with files_of(data) as paths:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.api.inputs import direction_of
 from ckh.errors import UsageError
-from ckh.learn.answers.listed import as_problem
 from ckh.learn.models.choice import Chooser
-from ckh.ops import all_requested, canonical_options, meant_operation, requested
+from ckh.ops import all_requested, as_problem, canonical_options, meant_operation, requested
 
 if TYPE_CHECKING:
     from ckh.ops.base import Problem

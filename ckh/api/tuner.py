@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.api.inputs import options_of
+from ckh.files.paths import path_of
 from ckh.ops import operation
 from ckh.tune.settings import OWN_TABLES, TuneOptions, settings_of
 from ckh.tune.tuning import ModelTuning
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ckh.tune.gains import TuneDocument
 
 _LISTS = ("tokens", "batch")
@@ -35,8 +37,8 @@ def tune(*sources: Path | str, out: Path | str = "tuned", force: bool = False, *
     (given,) = options_of(typed, TuneOptions)
     wanted = TuneOptions(**given)
     wanted = replace(wanted, op=tuned_operation(wanted.op, wanted.to))
-    settings = settings_of([str(source) for source in sources], wanted)
-    return ModelTuning(settings, Path(out), force=force, is_quiet=True).run()
+    settings = settings_of([str(path_of(source, "a source")) for source in sources], wanted)
+    return ModelTuning(settings, path_of(out, "out"), force=force, is_quiet=True).run()
 
 
 def tuned_operation(op: str | None, to: str | None) -> str | None:

@@ -13,6 +13,7 @@ from ckh.data.tables import BLOCK_ROWS
 from ckh.data.written import write_parquet
 from ckh.errors import DataError
 from ckh.files.outputs import FileKind, open_output
+from ckh.files.paths import path_of
 from ckh.ops import operation
 from ckh.ops.base import lazily
 from ckh.schema import HARDWARE, Status
@@ -300,7 +301,7 @@ def open_files(paths: Sequence[Path | str], *, predictions: bool = False) -> lis
     Raises:
         DataError: as for `read_dataset`, except for duplicate pairs.
     """
-    files = [tables.DatasetFile(file) for path in paths for file in _files(Path(path))]
+    files = [tables.DatasetFile(file) for path in paths for file in _files(path_of(path, "a dataset's path"))]
     if not files:
         raise DataError("no dataset given", code="missing-option")
     tables.one_operation(file.op for file in files)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from ckh.errors import CacheError, DataError, UsageError
+from ckh.errors import CacheError, DataError, UsageError, WrongTypeError
 from ckh.files.safety import planted_link, why_unsafe
 
 if TYPE_CHECKING:
@@ -19,6 +19,17 @@ COMPILED = "compiled"  # folder of shipped compiler reports, in archspecs
 RESOURCES = "resources"  # folder of compiler reports on kernels, in the cache
 _NAME_LENGTH = 40  # of a hidden name, so that it is never too long with its suffix
 _PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def path_of(value: object, name: str) -> Path:
+    """Return the path of an argument given as path or text.
+
+    Raises:
+        WrongTypeError: it is neither.
+    """
+    if not isinstance(value, (str, os.PathLike)):
+        raise WrongTypeError(name, "a path", value)
+    return Path(value)
 
 
 def data_dir(name: str) -> Path:

@@ -11,11 +11,12 @@ from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import HIP_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
 from ckh.bench.devices.emulated import EMULATED_ARCHS
-from ckh.errors import CkhError, DataError, DeviceError, NoKernelError, UsageError
+from ckh.errors import CkhError, DataError, DeviceError, NoKernelError, UsageError, WrongTypeError
+from ckh.files.paths import path_of
 from ckh.hardware.gpus import visible_gpus
 from ckh.isa.codefile import read_code
 from ckh.isa.describe import Asked, Described, anatomy_of
-from ckh.ops import operation, operation_names
+from ckh.ops import as_problem, operation, operation_names
 from ckh.schema import Status
 from ckh.text.log import note
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 def explain(
     kernel: str,
-    problem: Problem | None = None,
+    problem: Problem | str | None = None,
     *,
     arch: str | None = None,
     code_object: Path | str | None = None,
@@ -35,7 +36,7 @@ def explain(
 
     Args:
         kernel: complete name; with a code object, also a part of the names of its GPU functions.
-        problem: a problem for the kernel: its iterations over K determine which function runs.
+        problem: a problem for the kernel, or its canonical text: its iterations over K determine which function runs.
         arch: the architecture; by default that of the code object, else this machine's GPU.
         code_object: a file with the code; by default the compiled kernel in the cache, or the output of a HIP compiler.
 
@@ -46,7 +47,11 @@ def explain(
         DeviceError: there is neither a compiled kernel nor a compiler, or the compiler fails.
         DataError: the code cannot be read, or is damaged.
     """
-    return described(kernel, problem, arch, None if code_object is None else Path(code_object)).anatomy
+    if not isinstance(kernel, str):
+        raise WrongTypeError("kernel", "the complete name of a kernel", kernel)
+    problem = None if problem is None else as_problem(problem)
+    file = None if code_object is None else path_of(code_object, "code_object")
+    return described(kernel, problem, arch, file).anatomy
 
 
 def described(name: str, problem: Problem | None, arch: str | None, file: Path | None) -> Described:

@@ -12,7 +12,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ckh.errors import UsageError
+from ckh.errors import UsageError, WrongTypeError
 from ckh.files.paths import data_dir
 from ckh.problems import dtype_name
 from ckh.requested import Requested, fields_in_words
@@ -208,6 +208,20 @@ def _name_of(problem: str) -> str:
     )
 
 
+def as_problem(problem: Problem | str) -> Problem:
+    """Return the problem, parsed if given as canonical text.
+
+    Raises:
+        UsageError: the text is not a problem.
+        WrongTypeError: it is neither.
+    """
+    if isinstance(problem, str):
+        return operation_of(problem.strip()).problems.parse(problem.strip())
+    if not hasattr(problem, "canonical"):
+        raise WrongTypeError("a problem", "a ckh.ConvProblem, a ckh.GemmProblem or such", problem)
+    return problem
+
+
 def operation_of_problem(problem: Problem) -> AnyOperation:
     """Return the operation of a problem.
 
@@ -224,7 +238,7 @@ def operation_of_kernel(kernel: object) -> AnyOperation:
     """Return the operation of a kernel.
 
     Raises:
-        KeyError: it is not a kernel.
+        WrongTypeError: it is not a kernel.
     """
     kind = type(kernel)
     if kind not in _of_class:
@@ -232,7 +246,7 @@ def operation_of_kernel(kernel: object) -> AnyOperation:
         found = (operation(name) for names in (own, _plug_ins()) for name in names)
         op = next((op for op in found if op.kernels.type is kind), None)
         if op is None:
-            raise KeyError(kind.__name__)
+            raise WrongTypeError("a kernel", "a kernel of an operation", kernel)
         _of_class[kind] = op
     return _of_class[kind]
 

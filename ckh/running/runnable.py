@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from math import prod
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import EMULATED_KIND
 from ckh.bench.isolated.typed import element_type
 from ckh.bench.supervision.protocol import Job, Op
-from ckh.errors import DeviceError, NoKernelError, UsageError
+from ckh.errors import DeviceError, NoKernelError, UsageError, WrongTypeError
 from ckh.learn.answers.api import ranking
-from ckh.learn.answers.listed import as_problem
 from ckh.learn.answers.ranked import RankedList
-from ckh.ops import operation_of_problem
+from ckh.ops import as_problem, operation_of_problem
 from ckh.running.arrays import enlarged, given_back, taken
 from ckh.running.probing import measured_before, measured_first
 from ckh.running.workers import folder_of, on_operands, result_in, warm_worker
@@ -203,6 +203,8 @@ def kernel(
         CkhError: as `rank`; or ckh builds no kernels of the operation; or the device cannot be used.
     """
     problem = as_problem(problem)
+    if not isinstance(timeout_s, Real):
+        raise WrongTypeError("timeout_s", "a number of seconds", timeout_s)
     measured_of(operation_of_problem(problem))
     worker = warm_worker(device, arch, timeout_s)
     found = ranking(problem, model, worker.device.arch.name, kernels, rule_set)

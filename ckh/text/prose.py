@@ -34,11 +34,11 @@ def whole_names(*, is_whole: bool) -> Iterator[None]:
         _whole = before
 
 
-def one_of(name: str, known: Iterable[str], also: Iterable[str] = ()) -> str:
+def one_of(name: object, known: Iterable[str], also: Iterable[str] = ()) -> str:
     """A hint with the known names, after the most similar one.
 
     Args:
-        name: the unknown name.
+        name: the unknown name, or another value.
         known: names to list.
         also: further names, which are suggested only.
     """
@@ -46,7 +46,7 @@ def one_of(name: str, known: Iterable[str], also: Iterable[str] = ()) -> str:
 
     names = list(known)
     listed = "one of " + ", ".join(names)
-    alike = get_close_matches(name.lower(), [*names, *also], n=1)
+    alike = get_close_matches(str(name).lower(), [*names, *also], n=1)
     return f"did you mean {alike[0]}? {listed}" if alike else listed
 
 

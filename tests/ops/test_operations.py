@@ -139,7 +139,7 @@ def test_an_unknown_operation_is_refused() -> None:
         operation("pooling")
     with expect_refusal(UsageError, "unknown-op"):
         operation_of("pool_max_3x3")
-    with pytest.raises(KeyError):
+    with expect_refusal(UsageError, "wrong-type"):
         operation_of_kernel("compv3")
 
 

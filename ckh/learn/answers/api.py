@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.archs import default_arch, load_arch
+from ckh.errors import WrongTypeError
 from ckh.files.paths import files_of_models
 from ckh.learn.answers.answering import AnsweringModels
 from ckh.learn.answers.batches import neighbours, scored
 from ckh.learn.answers.buildable import lacking
-from ckh.learn.answers.listed import RankedAlone, as_problem, require_count
+from ckh.learn.answers.listed import RankedAlone, require_count
 from ckh.learn.answers.ranked import RankedList, marked
 from ckh.learn.answers.ranking import ranking_of, rankings_of
 from ckh.learn.models.artifact import Model, Wanted, load_model, wanted_for
+from ckh.ops import as_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,7 +63,6 @@ def rank(
         NoKernelError: no kernel applies.
         DataError: `kernels` is empty, or has an item that is not a complete kernel of the operation, a kernel that the
             architecture cannot build, or several element types.
-        TypeError: an argument is of another type.
         ModelError: there is no such model, or it is damaged.
         UsageError: the model is for something else, `top` is below 0, or there is no such architecture or rule set.
     """
@@ -76,7 +77,7 @@ def _loaded(model: object) -> Model | None:
         return model
     if isinstance(model, (str, Path)):
         return load_model(model)
-    raise TypeError(f"model must be a ckh.Model or the path of its folder, not {type(model).__name__}")
+    raise WrongTypeError("model", "a ckh.Model or the path of its folder", model)
 
 
 def _models(arch: str | None) -> AnsweringModels:
@@ -112,7 +113,6 @@ def answer(
 
     Raises:
         CkhError: as for `rank`.
-        TypeError: as for `rank`.
     """
     require_count(top)
     return ranking(problem, model, arch, kernels, rule_set).answer(top, "")
@@ -139,7 +139,6 @@ def known(
 
     Raises:
         CkhError: as for `rank`.
-        TypeError: as for `rank`.
     """
     require_count(top)
     return _in_model_order(problem, model, arch, RankedAlone.of(kernels, rule_set)).known(top)
@@ -158,7 +157,6 @@ def ranking(
 
     Raises:
         CkhError: as for `rank`.
-        TypeError: as for `rank`.
     """
     alone = RankedAlone.of(kernels, rule_set)
     return _in_model_order(problem, model, arch, alone, require_measured=require_measured).buildable_first
@@ -200,13 +198,12 @@ def rank_many(
 
     Raises:
         DataError: as for `rank`.
-        TypeError: as for `rank`.
         ModelError: there is no such model, or it is damaged.
         UsageError: the model is for something else, `top` is below 0, or there is no such architecture.
     """
     require_count(top)
     if isinstance(problems, str) or hasattr(problems, "canonical") or not isinstance(problems, Iterable):
-        raise TypeError(f"problems must be a list of problems, not {problems!r:.80}")
+        raise WrongTypeError("problems", "a list of problems", problems)
     parsed = tuple(map(as_problem, problems))
     alone, loaded = RankedAlone.of(kernels, rule_set), _loaded(model)
     models = _models(arch)

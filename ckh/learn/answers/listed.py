@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
-from ckh.errors import CkhError, DataError, UsageError
+from ckh.errors import CkhError, DataError, UsageError, WrongTypeError
 from ckh.kernels.lists import RuleSets
 from ckh.kernels.pools import KernelList
-from ckh.ops import operation_of, part_of
+from ckh.ops import part_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,17 +61,17 @@ class RankedAlone:
         """Validate two arguments of `rank`.
 
         Raises:
-            TypeError: an argument is of another type.
+            WrongTypeError: an argument is of another type.
             UsageError: both are given.
         """
         if rule_set is not None and not isinstance(rule_set, str):
-            raise TypeError(f"rule_set must be the name of a rule set, not {rule_set!r:.80}")
+            raise WrongTypeError("rule_set", "the name of a rule set", rule_set)
         if kernels is None:
             return cls(None, rule_set)
         if rule_set is not None:
             raise UsageError("kernels and rule_set exclude each other", "omit one of them", code="conflicting-options")
         if isinstance(kernels, (str, bytes, Path)) or not isinstance(kernels, Iterable):
-            raise TypeError(f"kernels must be a list of complete names or kernels, not {kernels!r:.80}")
+            raise WrongTypeError("kernels", "a list of complete names or kernels", kernels)
         return cls(tuple(kernels), None)
 
     def limit(self, model: Model, problem: Problem) -> Model:
@@ -128,20 +129,8 @@ def _kernel(item: str | Kernel, op: AnyOperation, source: str) -> Kernel:
 
 
 def require_count(top: int | None) -> None:
-    """Refuse a number of kernels below 0; raises `UsageError`."""
+    """Refuse what is not a number of kernels, or below 0; raises `UsageError`."""
+    if top is not None and not isinstance(top, Integral):
+        raise WrongTypeError("top", "an integer", top)
     if top is not None and top < 0:
         raise UsageError(f"top must be 0 or more, not {top}", "omit it for all kernels", code="out-of-range")
-
-
-def as_problem(problem: Problem | str) -> Problem:
-    """Return the problem, parsed if given as canonical text.
-
-    Raises:
-        UsageError: the text is not a problem.
-        TypeError: it is neither.
-    """
-    if isinstance(problem, str):
-        return operation_of(problem.strip()).problems.parse(problem.strip())
-    if not hasattr(problem, "canonical"):
-        raise TypeError(f"a problem must be a ckh.ConvProblem, a ckh.GemmProblem or such, not {problem!r:.80}")
-    return problem

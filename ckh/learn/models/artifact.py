@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from copy import copy
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.archs import HOST, load_arch
 from ckh.errors import DataError, ModelError, UsageError
-from ckh.files.paths import MODELS_VARIABLE, data_dir, model_folders
+from ckh.files.paths import MODELS_VARIABLE, data_dir, model_folders, path_of
 from ckh.learn.answers.ranked import Ranked, in_order
 from ckh.learn.models.calibration import read_calibration
 from ckh.learn.models.frequent import frequent_table
@@ -36,6 +35,7 @@ from ckh.training import BANDWIDTH, LATENCY, TFLOPS, Labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     import lightgbm
     from numpy.typing import NDArray
@@ -191,7 +191,7 @@ def load_model(path: Path | str) -> Model:
     Raises:
         ModelError: it is missing, incomplete or damaged.
     """
-    folder = Path(path)
+    folder = path_of(path, "the model")
     if folder.is_file():
         raise ModelError(f"{folder} is a file, not a model directory", "ckh train writes one", code="not-a-model")
     if not folder.is_dir():

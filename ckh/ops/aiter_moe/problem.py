@@ -90,7 +90,7 @@ class AiterMoe(PasteableProblem):
             if getattr(self, name) not in values:
                 raise UsageError(
                     f"unknown {name} {getattr(self, name)!r}",
-                    one_of(str(getattr(self, name)), values),
+                    one_of(getattr(self, name), values),
                     code="unknown-name",
                 )
         if self.topk > self.experts:
