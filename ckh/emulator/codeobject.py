@@ -132,8 +132,8 @@ class CompiledKernel:
                 segment[one.offset : one.offset + one.size] = value.to_bytes(one.size, "little")
         return bytes(segment)
 
-    def user_sgprs(self, address: int, kernarg: bytes) -> list[int]:
-        """Initial values of the first SGPRs; `address` is that of the argument segment `kernarg`.
+    def user_sgprs(self, address: int, kernarg: bytes, packet: int) -> list[int]:
+        """Initial values of the first SGPRs; `address` is that of the argument segment `kernarg`, then the packet's.
 
         Raises:
             ValueError: there are too many, or they include missing arguments.
@@ -141,7 +141,7 @@ class CompiledKernel:
         user: list[int] = []
         if self.properties & 1:
             user += _SCRATCH_BUFFER
-        for bit, value in ((2, 0), (4, 0), (8, address), (16, 0), (32, 0)):
+        for bit, value in ((2, packet), (4, 0), (8, address), (16, 0), (32, 0)):
             if self.properties & bit:
                 user += [value & 0xFFFFFFFF, value >> 32]
         if self.properties & 64:

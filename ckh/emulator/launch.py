@@ -12,6 +12,7 @@ import ctypes
 import json
 import math
 import os
+import struct
 import traceback
 from collections import deque
 from ctypes import POINTER, c_char_p, c_int, c_uint32, c_uint64, c_void_p
@@ -198,6 +199,7 @@ _MODE = 0xC0  # initial MODE register: fp64 and fp16 keep denormals; the bits of
 _FP32_DENORMALS = 0x30
 _LDS_GRANULE = 512
 _FETCHED = 64  # bytes after the arguments that may be loaded with them
+_PACKET = struct.Struct("<4x3H2x3I40x")  # of a launch, in the queue: threads of a workgroup and of the grid
 _MOST_MESSAGE = 500
 
 Place = tuple[int, int, int]
@@ -264,11 +266,14 @@ class EmulatedGpu:
             raise ValueError(f"a code object without kernel {name}")
         kernel = program.code.kernels[name]
         explicit = kernel.pack(arguments)
+        size = kernel.kernarg_size + _FETCHED
+        packet = _PACKET.pack(*block, *(count * threads for count, threads in zip(grid, block, strict=True)))
         kernarg = ctypes.create_string_buffer(
-            kernel.kernarg(explicit, grid, block, shared), kernel.kernarg_size + _FETCHED
+            kernel.kernarg(explicit, grid, block, shared).ljust(size, b"\0") + packet, size + len(packet)
         )
-        user = kernel.user_sgprs(ctypes.addressof(kernarg), kernarg.raw)
-        self._library.set_arguments(ctypes.addressof(kernarg), len(kernarg))
+        address = ctypes.addressof(kernarg)
+        user = kernel.user_sgprs(address, kernarg.raw, address + size)
+        self._library.set_arguments(address, len(kernarg))
         launch = self._set_up(program, kernel, block, user, shared)
         self._run_groups(launch, program, _places(grid))
         if self._reached:

@@ -92,6 +92,14 @@ def test_a_window_confines_memory(wave: Wave, text: str) -> None:
         library.confine(0, 0)
 
 
+@pytest.mark.parametrize("text", ["global_load_dword v6, v4, s[4:5] offset:4", "s_load_dwordx2 s[8:9], s[4:5], 0x8"])
+def test_an_address_near_zero_is_a_fault(wave: Wave, text: str) -> None:
+    """A kernel that reads through a null pointer is reported, and does not end the process, also without a window."""
+    for address in (0, 4080):
+        with pytest.raises(WaveError, match="outside the memory"):
+            wave.run(text, sgprs={4: address, 5: 0}, vgprs={4: np.zeros(64, np.uint32)})
+
+
 def _elf() -> bytearray:
     return bytearray(code_of(KEPT[0].library(), KEPT[0].arch)[0])
 

@@ -12,8 +12,9 @@ from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
 from ckh.bench.supervision.protocol import Job, Op, Reply
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
+from ckh.emulator.codeobject import CodeObject
 from ckh.schema import Status
-from tests.emulator.damage import Damage, damaged
+from tests.emulator.damage import Damage, code_of, damaged
 from tests.emulator.keep import KEPT, RIGHT, Kept
 
 if TYPE_CHECKING:
@@ -51,6 +52,15 @@ def test_workgroups_wait_for_partial_sums(units: str, tmp_path: Path, monkeypatc
     monkeypatch.setenv("CKH_EMU_CUS", units)
     (kept,) = (one for one in KEPT if one.op == "gemm_streamk")
     (reply,) = executed(kept.library(), kept, tmp_path, ["gemm_streamk_fp16_rcr_m32_n96_k3200"])
+    assert reply.status is Status.VERIFIED, reply.message
+
+
+@pytest.mark.usefixtures("runtime")
+def test_a_kernel_reads_the_packet_of_its_launch(tmp_path: Path) -> None:
+    """A kernel that keeps an array of each lane in LDS, whose place follows from the sizes of the workgroup."""
+    (kept,) = (one for one in KEPT if one.file == "gemm_mid2025_default")
+    assert any(kernel.properties & 2 for kernel in CodeObject(code_of(kept.library(), kept.arch)[0]).kernels.values())
+    (reply,) = executed(kept.library(), kept, tmp_path, ["gemm_fp16_rcr_m48_n48_k112_splitk1"])
     assert reply.status is Status.VERIFIED, reply.message
 
 
