@@ -33,7 +33,7 @@ def tune(*sources: Path | str, out: Path | str = "tuned", force: bool = False, *
         CkhError: an option is wrong, or a step failed; the next call goes on with it.
     """
     typed = {name: _typed(value) if name in _LISTS else value for name, value in options.items()}
-    typed |= {"installed": str(options["installed"])} if options.get("installed") else {}
+    typed |= {name: str(options[name]) for name in ("installed", "today") if options.get(name)}
     (given,) = options_of(typed, TuneOptions)
     wanted = TuneOptions(**given)
     wanted = replace(wanted, op=tuned_operation(wanted.op, wanted.to))

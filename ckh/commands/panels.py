@@ -24,7 +24,7 @@ PANELS = {
     "Kernels": "kernels registry rule_set filter split_k max_scratch matrix size keep code_object",
     MODEL: "model require among warm_start",
     AITER: "table",
-    "Plan": "plan active stop_gain dry_run",
+    "Plan": "plan active today stop_gain dry_run",
     "Training": "targets rank prior lambdarank n_estimators num_leaves learning_rate colsample_bytree ensemble folds "
     "mine tuned distributed",
     "Search": "strategy evaluations",

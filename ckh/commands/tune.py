@@ -22,10 +22,10 @@ folder --out, printed before it runs: shapes, predict (current choices), bench -
 time), convert, train (with six or more measured problems), export. After an interruption the same command continues;
 --budget may change.
 
-The summary shows for each shape the current kernel, the fastest measured kernel, the measured and the predicted gain
-with their intervals and its share of the model's time, and in total the gains, whether it is worthwhile, and the
-expected gain of another hour. The file summary.md in the folder has the same, with the commands. On this device, ckh
-predict puts the measured kernels first afterwards.
+The summary shows for each shape the current kernel (of the list --today, else the choice of ckh predict), the fastest
+measured kernel, the measured and the predicted gain with their intervals and its share of the model's time, and in
+total the gains, whether it is worthwhile, and the expected gain of another hour. The file summary.md in the folder has
+the same, with the commands. On this device, ckh predict puts the measured kernels first afterwards.
 
 ckh does not measure AITER's kernels: with --to aiter the steps are shapes, predict and export, of GEMMs unless --op
 names mixtures of experts.
@@ -39,6 +39,7 @@ def register(app: typer.Typer) -> None:
         help=_HELP,
         epilog=examples(
             "ckh tune config.json --tp 8 --budget 15m --to amd-registry",
+            "ckh tune config.json --tp 8 --to amd-registry --today registry.json",
             "ckh tune config.json --tp 8 --arch gfx942 --to aiter",
             "ckh tune resnet50 --batch 32 --arch gfx950 --dry-run",
             "ckh tune miopen.log --budget 1h --to c --out tuned",
@@ -78,6 +79,13 @@ def tune(
     installed: Path | None = typer.Option(
         None, "--installed", rich_help_panel=AITER, help="--to aiter: AITER's source or package, whose tables are kept."
     ),
+    today: Path | None = typer.Option(
+        None,
+        "--today",
+        rich_help_panel="Plan",
+        help="Registry or file of names of the kernels in use today, of which the first that applies to a shape is "
+        "compared, as CK's dispatcher chooses.  [the choice of ckh predict]",
+    ),
     out: Path = typer.Option(Path("tuned"), "--out", "-o", help="Folder."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Only list the shapes, and print the steps and their time."),
     force: bool = typer.Option(False, "--force", help="Start over in --out."),
@@ -89,10 +97,10 @@ def tune(
     from ckh.tune.settings import TuneOptions, settings_of
     from ckh.tune.tuning import ModelTuning, StepError
 
-    tables = None if installed is None else str(installed)
+    tables, in_use = (None if path is None else str(path) for path in (installed, today))
     op = tuned_operation(op, to)
     given = TuneOptions(
-        tp, tokens, batch, op, variant, dtype, device, arch, budget, to, tables, torch, fuse_shared, skip_bad
+        tp, tokens, batch, op, variant, dtype, device, arch, budget, to, tables, in_use, torch, fuse_shared, skip_bad
     )
     tuning = ModelTuning(settings_of(sources or [], given), out, force=force, is_quiet=as_json)
     try:

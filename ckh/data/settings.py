@@ -63,6 +63,13 @@ class Settings:
     active: bool = declared(
         Declared("Active learning: select the next pairs by the results so far.", typed=("--active",)), default=False
     )
+    today: str | None = declared(
+        Declared(
+            "Kernels in use today, a registry or a file of names: the first that applies to a problem is measured too.",
+            kind=Path,
+        ),
+        default=None,
+    )
     rule_set: str = declared(
         Declared("default, tiny, tests, full-tests, profiler or full.  [default]", completion="rule_sets"),
         default="default",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _DEVIATION = 1.4826  # standard deviation of a normal distribution / its median absolute deviation
 _CONFIDENCE = 1.96  # standard errors on each side of an interval of 95 %
+BY_PREDICT, AITER_TABLES = "ckh predict before tuning", "AITER's own tables"  # sources of today's kernels
 WORTH_IT = 1.01  # smaller gains do not justify a table
 
 
@@ -32,7 +33,8 @@ class TunedShape(Record):
     layers: tuple[str, ...]
     """Names of layers."""
     today: str | None
-    """The choice of ckh predict before tuning; with --to aiter the kernel of AITER's own table; null: none is known."""
+    """The first kernel of --today that applies, or the choice of ckh predict before tuning; with --to aiter that of
+    AITER's own table; null: none is known."""
     today_ms: float | None
     """Measured time of today's kernel; null if it was not measured."""
     table_ms: float | None
@@ -67,6 +69,8 @@ class TuneDocument(Document, Shown):
     """Operation."""
     device: str | None
     """Measuring device; null: nothing was measured."""
+    today_from: str
+    """Source of today's kernels: the list of --today, "AITER's own tables", or "ckh predict before tuning"."""
     shapes: tuple[TunedShape, ...]
     """Shapes by their share of the time."""
     today_ms: float | None

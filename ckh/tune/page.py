@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ckh.text.log import BORROWED, ESTIMATED, MEASURED
 from ckh.text.prose import paragraphs
 from ckh.text.tabletext import table_text
-from ckh.tune.gains import WORTH_IT
+from ckh.tune.gains import AITER_TABLES, WORTH_IT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,6 +52,8 @@ def page(document: TuneDocument, budget: str, commands: Sequence[str]) -> str:
 
 def _sentences(document: TuneDocument, budget: str) -> Iterator[str]:
     yield _verdict(document)
+    if document.today_from != AITER_TABLES:
+        yield f"today's kernels: the first choice of {document.today_from}"
     if document.predicted_gain is not None:
         yield _prediction(document, document.predicted_gain)
     if known := _in_tables(document):

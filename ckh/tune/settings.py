@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.bench.devices.device import HOST_KIND, DeviceOptions
@@ -17,7 +18,6 @@ from ckh.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 FILE = "tune.json"
 # Settings that a later call on the same folder may change, and the first step to repeat then.
@@ -67,6 +67,7 @@ class TuneSettings:
         budget: measuring time, as typed.
         to: target of the export, or None.
         installed: the AITER whose tables are kept, or None.
+        today: list of the kernels in use today, or None.
     """
 
     sources: tuple[str, ...]
@@ -79,6 +80,7 @@ class TuneSettings:
     budget: str = "15m"
     to: str | None = None
     installed: str | None = None
+    today: str | None = None
 
     def shape_options(self) -> tuple[str, ...]:
         """Arguments of `ckh shapes`."""
@@ -94,8 +96,8 @@ class TuneSettings:
         return _options(arch="host" if self.device == "host" else self.arch)
 
     def device_options(self) -> tuple[str, ...]:
-        """Arguments of `ckh bench`: the device."""
-        return _options(device=self.device, arch=self.arch, dtype=self.dtype)
+        """Arguments of `ckh bench`: the device, and the kernels in use today."""
+        return _options(device=self.device, arch=self.arch, dtype=self.dtype, today=self.today)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ class TuneOptions:
         budget: time for compiling and measuring.
         to: target of the export.
         installed: the AITER whose tables are kept.
+        today: a registry or a file of names of the kernels in use today; the first that applies to a shape is compared.
         torch: function that returns a PyTorch module and its inputs, a further source.
         fuse_shared: whether shared experts are fused with the routed ones.
         skip_bad: whether bad shapes are left out.
@@ -130,6 +133,7 @@ class TuneOptions:
     budget: str = "15m"
     to: str | None = None
     installed: str | None = None
+    today: str | None = None
     torch: str | None = None
     fuse_shared: bool = False
     skip_bad: bool = False
@@ -167,6 +171,14 @@ def settings_of(sources: Sequence[str], given: TuneOptions) -> TuneSettings:
             "name the GPU, e.g. --arch gfx942",
             code="inapplicable-option",
         )
+    if given.to == OWN_TABLES and given.today is not None:
+        raise UsageError(
+            f"--to {OWN_TABLES} compares with AITER's own tables",
+            "omit --today, or add --installed",
+            code="inapplicable-option",
+        )
+    if given.today is not None and not Path(given.today).is_file():
+        raise UsageError(f"--today: no such file: {given.today}", "name a list of kernels", code="no-file")
     return TuneSettings(
         sources=tuple(sources),
         options=given.shape_options(),
@@ -178,6 +190,7 @@ def settings_of(sources: Sequence[str], given: TuneOptions) -> TuneSettings:
         budget=given.budget,
         to=given.to,
         installed=given.installed,
+        today=None if given.today is None else str(Path(given.today).resolve()),
     )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ckh.bench.planning.registry import first_fits
 from ckh.errors import CkhError, ExitCode, UsageError
 from ckh.files.jsonfields import read_json
 from ckh.files.paths import write_atomic
@@ -15,17 +17,16 @@ from ckh.ops import operation, requested
 from ckh.text.durations import parse_duration
 from ckh.text.log import note
 from ckh.tune import steps
-from ckh.tune.gains import OwnTime, TuneDocument, compared, is_worth_it, measured_times, whole
+from ckh.tune.gains import AITER_TABLES, BY_PREDICT, OwnTime, TuneDocument, compared, is_worth_it, measured_times, whole
 from ckh.tune.page import page
 from ckh.tune.predicted import by_model, over_tables, predicted_total
 from ckh.tune.settings import FILE, OWN_TABLES, progress_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from ckh.data.dataset import Dataset
-    from ckh.ops.base import Problem
+    from ckh.ops.base import Kernel, Problem
     from ckh.shapes.layers import WeightedProblem
     from ckh.tune.gains import Compared, PredictedGain
     from ckh.tune.settings import Progress, TuneSettings
@@ -89,6 +90,8 @@ class ModelTuning:
         self._run([steps.listing(self.settings, self.out)])
         shapes = self._shapes()
         op = self.settings.op or _heaviest(shapes)
+        if self.settings.today is not None and operation(op).measured is None:
+            raise UsageError(f"ckh does not measure kernels of {op}", "omit --today", code="inapplicable-option")
         own = [one for one in shapes if one.op == op]
         steps.require_model(self.settings, len(own), has_model=len(own) >= steps.FEWEST_PROBLEMS)
         dtypes = {one.problem.dtype for one in own}
@@ -156,11 +159,13 @@ class ModelTuning:
         """Each shape with its kernels, times and predictions."""
         times, tables = {} if measured is None else measured_times(measured), self._in_tables()
         ranked = read_json(self.out / steps.BEFORE)["results"]
-        today = {one["problem"]: one["kernels"][0]["kernel"] for one in ranked if one["kernels"]}
+        today: dict[str, str] = {one["problem"]: one["kernels"][0]["kernel"] for one in ranked if one["kernels"]}
         part, arch = requested(op), next((one["arch"] for one in ranked), "")
         if part is not None and arch:
             shapes = [replace(one, problem=part.completed(one.problem, arch)) for one in shapes]
         texts = [one.problem.canonical() for one in shapes]
+        if self.settings.today is not None:
+            today = self._in_use(op, arch, [one.problem for one in shapes])
         chosen = {one.problem: today[text] for one, text in zip(shapes, texts, strict=True) if text in today}
         if self.settings.to == OWN_TABLES:  # what ckh chooses is new there
             predicted, today = over_tables(ranked, tables), {}
@@ -182,6 +187,7 @@ class ModelTuning:
             folder=str(self.out),
             op=op,
             device=", ".join(devices) or None,
+            today_from=self.settings.today or (AITER_TABLES if self.settings.to == OWN_TABLES else BY_PREDICT),
             shapes=tuple(sorted(rows, key=lambda row: -(row.share or 0))),
             today_ms=today_ms,
             tuned_ms=tuned_ms,
@@ -194,6 +200,16 @@ class ModelTuning:
             model=made.get(steps.MODEL),
             export=made.get(steps.EXPORT),
         )
+
+    def _in_use(self, op: str, arch: str, problems: Sequence[Problem]) -> dict[str, str]:
+        """Names of the kernels in use today, by problem."""
+        assert self.settings.today is not None
+        path, name = Path(self.settings.today), operation(op).kernels.name
+        found: dict[str, Kernel | None] = {}
+        for dtype in {one.dtype for one in problems}:
+            first = first_fits(path, operation(op), arch, dtype)
+            found |= {one.canonical(): first(one) for one in problems if one.dtype == dtype}
+        return {text: name(kernel) for text, kernel in found.items() if kernel is not None}
 
     def _predicted(self, measured: Dataset | None, today: Mapping[Problem, str]) -> dict[str, PredictedGain]:
         """Predicted gains by the folder's model; empty without one."""

@@ -68,6 +68,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
             folder="f",
             op="o",
             device=None,
+            today_from="ckh predict before tuning",
             shapes=(shape,),
             today_ms=4.0,
             tuned_ms=2.0,

@@ -13,7 +13,7 @@ import pytest
 
 from ckh.archs import ArchSpec, load_arch
 from ckh.bench.computation import measured_of
-from ckh.bench.planning.plan import ALL, Plan, full_name, make_plan
+from ckh.bench.planning.plan import ALL, Plan, Task, full_name, make_plan
 from ckh.data.settings import Settings
 from ckh.errors import DataError, NoKernelError, UsageError
 from ckh.ops import operation
@@ -344,3 +344,11 @@ def test_a_plan_of_many_problems_from_a_large_pool_agrees_with_its_rules() -> No
     refused_all = [problem for problem in problems if problem not in {task.problem for task in plan.tasks}]
     pool = gemm_pool(arch, "fp16", refused_all[0].layout)
     assert all(GEMM_RULES.of_problem(kernel, arch, refused_all[0]) for kernel in pool[::100])
+
+
+def test_a_further_kernel_comes_first() -> None:
+    """It is not repeated if the problem has it already; a problem without such a kernel is unchanged."""
+    kernels: dict[str, Any] = {"a": ("k1", "k2"), "b": ("k1", "k2"), "c": ("k2",)}
+    further: dict[str, Any] = {"a": "k2", "b": "k3"}
+    plan = Plan(tuple(Task(*one) for one in kernels.items()), {}).with_first(further.get)
+    assert [",".join(map(str, task.kernels)) for task in plan.tasks] == ["k2,k1", "k3,k1,k2", "k2"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.cli import run
+from ckh.data.dataset import read_dataset
 from ckh.errors import ExitCode
 from ckh.tune import steps
 from ckh.tune.settings import TuneOptions, settings_of
@@ -75,6 +76,36 @@ def test_a_list_of_shapes_is_tuned(
             one["kernel"],
             one["latency_ms"],
         )
+
+
+@pytest.mark.slow
+def test_the_kernels_in_use_are_compared(
+    shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a list, the first that applies to a shape is measured, although the plan has another kernel, and compared."""
+    monkeypatch.setattr(steps, "PLAN", ("--kernels", "best:1"))
+    padded = "gemm_universal_fp32_rcr_mem_cshuffle_intrawave_True_True_True_False_64x32x64_2x2x1_16x16x16"
+    unpadded = padded.replace("True", "False")
+    listed = tmp_path / "in_use.txt"
+    listed.write_text(f"{unpadded}\n{padded}\n", encoding="utf-8")
+    shapes.write_text(SHAPES.replace("32,64,64", "33,65,64"), encoding="utf-8")
+    line = ["tune", str(shapes), "--device", "host", "--today", str(listed), "--out", str(tmp_path / "tuned"), "--json"]
+    assert run(line) == ExitCode.OK
+    document = json.loads(capfd.readouterr().out)
+    require_described("tune", document)
+    assert document["today_from"] == str(listed)
+    by_problem = {one["problem"]: one for one in document["shapes"]}
+    assert {text: one["today"] for text, one in by_problem.items()} == {
+        "gemm_fp32_rcr_m64_n96_k64_splitk1": unpadded,
+        "gemm_fp32_rcr_m33_n65_k64_splitk1": padded,
+    }
+    dataset = read_dataset(tmp_path / "tuned" / "measured.parquet")
+    for text, one in by_problem.items():
+        rows = dataset.frame[[dataset.problem(i).canonical() == text for i in range(len(dataset))]]
+        times = dict(zip(rows["kernel"], rows["latency_ms"], strict=True))
+        assert len(times) > 1
+        assert one["today_ms"] == times[one["today"]]
+        assert one["latency_ms"] == min(times.values())
 
 
 def test_a_dry_run_prints_the_steps(shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -172,6 +203,8 @@ def test_times_of_the_consumers_own_tables(tmp_path: Path, capfd: pytest.Capture
         (["--to", "aiter", "--op", "gemm_universal"], "unsupported"),
         (["--to", "aiter", "--device", "host"], "inapplicable-option"),
         (["--to", "inductor", "--device", "host"], "inapplicable-option"),
+        (["--today", "nowhere.json"], "no-file"),
+        (["--to", "aiter", "--arch", "gfx942", "--today", "shapes.csv"], "inapplicable-option"),
     ],
 )
 def test_wrong_options_create_no_folder(

@@ -143,6 +143,15 @@ class Plan:
         )
         return replace(self, tasks=tuple(left))
 
+    def with_first(self, kernel_of: Callable[[Any], Kernel | None]) -> Plan:
+        """The plan with a further kernel of each problem, which is measured first; None: no such kernel."""
+        both = ((task, kernel_of(task.problem)) for task in self.tasks)
+        tasks = (
+            task if kernel is None else Task(task.problem, (kernel, *(one for one in task.kernels if one != kernel)))
+            for task, kernel in both
+        )
+        return replace(self, tasks=tuple(tasks))
+
     def pair_names(self) -> frozenset[tuple[str, str]]:
         """The pairs, by canonical problem and kernel name."""
         return frozenset(

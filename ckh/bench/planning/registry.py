@@ -24,12 +24,12 @@ from ckh.learn.answers.listed import kernel_list
 from ckh.ops import operation_of_kernel, part_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ckh.kernels.filter import FieldType
     from ckh.kernels.pools import KernelList
     from ckh.learn.models.artifact import Model
-    from ckh.ops.base import AnyOperation, Kernel
+    from ckh.ops.base import AnyOperation, Kernel, Problem
 
 VERSION = 1
 _STDIN = "-"
@@ -93,20 +93,45 @@ def limited_models(source: str, models: Sequence[Model]) -> list[Model]:
         UsageError: it is another architecture's registry.
     """
     text = sys.stdin.read(MOST_TEXT_BYTES) if source == _STDIN else read_text(Path(source))
-    if source != _STDIN and text.lstrip().startswith(("{", "[")):
-        return [model.limited_to(_of_registry(Path(source), model)) for model in models]
-    lines = (line.partition("#")[0].strip() for line in text.splitlines())
-    names, where = [line for line in lines if line], "stdin" if source == _STDIN else source
-    return [model.limited_to(kernel_list(names, model.spec.op, where)) for model in models]
+    specs = [(model, model.spec) for model in models]
+    return [model.limited_to(_listed(source, text, spec.op, spec.arch, spec.dtype)) for model, spec in specs]
 
 
-def _of_registry(path: Path, model: Model) -> KernelList[Kernel]:
-    registry, spec = read_registry(path, model.spec.op), model.spec
-    if registry.arch not in ("", spec.arch):
-        raise UsageError(
-            f"{path} holds kernels of {registry.arch}, {model.path.name} is for {spec.arch}", code="model-mismatch"
-        )
-    return kernel_list(registry.built(load_arch(spec.arch), spec.dtype), spec.op, str(path))
+def first_fits(path: Path, op: AnyOperation, arch: str, dtype: str) -> Callable[[Problem], Kernel | None]:
+    """Return the choice of a program without heuristics: the first kernel of its list that applies, None without one.
+
+    CK's dispatcher chooses in this way by default (`SelectionStrategy::FirstFit`).
+
+    Args:
+        path: a registry, or a text file with complete names.
+        op: the operation.
+        arch: the architecture.
+        dtype: the element type.
+
+    Raises:
+        DataError: the file cannot be read, or has neither format; see also `kernel_list`.
+        UsageError: it is another architecture's registry.
+    """
+    listed = _listed(str(path), read_text(path), op, arch, dtype)
+    spec, listing = load_arch(arch), op.kernels.listed
+    assert listing is not None  # as for all measured operations
+
+    def first(problem: Problem) -> Kernel | None:
+        found = listing(problem, spec, path, listed)
+        return found.pool[int(found.chosen[0])] if len(found.chosen) else None
+
+    return first
+
+
+def _listed(source: str, text: str, op: AnyOperation, arch: str, dtype: str) -> KernelList[Kernel]:
+    """Kernels of a file, given its text."""
+    if source == _STDIN or not text.lstrip().startswith(("{", "[")):
+        names = [name for line in text.splitlines() if (name := line.partition("#")[0].strip())]
+        return kernel_list(names, op, "stdin" if source == _STDIN else source)
+    registry = read_registry(Path(source), op)
+    if registry.arch not in ("", arch):
+        raise UsageError(f"{source} holds kernels of {registry.arch}, not {arch}", code="model-mismatch")
+    return kernel_list(registry.built(load_arch(arch), dtype), op, source)
 
 
 def _name(kernel: Kernel) -> str:

@@ -21,6 +21,7 @@ from ckh.bench.planning.candidates import BuildableSource
 from ckh.bench.planning.few_plan import KnownBefore, Pace, few_plan, total_times
 from ckh.bench.planning.history import History, plan_records, read_history, stored_plan
 from ckh.bench.planning.plan import ALL, BEST, SAMPLE, SEARCH, Plan, Scorer, make_plan
+from ckh.bench.planning.registry import first_fits
 from ckh.bench.planning.results import PairResults
 from ckh.bench.supervision.journal_rows import new_record
 from ckh.bench.supervision.limits import BenchLimits
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel, Problem
 
 _RUNS = Path("runs")
-SOURCES = ("problems", "kernels", "registry", "model")  # settings that may name files
+SOURCES = ("problems", "kernels", "registry", "model", "today")  # settings that may name files
 _MOST_SEEN_BYTES = 1 << 26  # maximum size of a journal that is read only for its pace
 
 
@@ -194,6 +195,14 @@ class Campaign:
 
     def _made_plan(self, limits: BenchLimits) -> Plan:
         """Make the plan of the settings."""
+        plan, settings = self._chosen_plan(limits), self.settings
+        if settings.today is None:
+            return plan
+        return plan.with_first(
+            first_fits(Path(settings.today), operation(settings.op), self.device.arch.name, settings.dtype)
+        )
+
+    def _chosen_plan(self, limits: BenchLimits) -> Plan:
         settings, arch = self.settings, self.device.arch
         score = _scorer(arch.name, _path(settings.model))
         measured = measured_of(operation(settings.op))
@@ -401,28 +410,21 @@ def _check_choice(settings: Settings) -> None:
     Raises:
         UsageError: there are such options.
     """
-    if settings.plan is not None and settings.kernels.startswith((SAMPLE, BEST)):
-        raise UsageError(
-            "--plan selects the kernels of each problem",
-            f"omit --kernels {settings.kernels}",
-            code="conflicting-options",
-        )
-    if settings.cold and settings.rotating > 1:
-        raise UsageError(
-            "--cold flushes the caches before every timed run", "omit --rotating", code="conflicting-options"
-        )
-    if settings.active and settings.plan is not None:
-        raise UsageError(
-            "--active selects while measuring, --plan before it",
-            "omit one",
-            code="conflicting-options",
-        )
-    if settings.active and settings.kernels.startswith((SAMPLE, BEST)):
-        raise UsageError(
-            "--active selects the kernels of each problem",
-            f"omit --kernels {settings.kernels}",
-            code="conflicting-options",
-        )
+    is_counted, omit = settings.kernels.startswith((SAMPLE, BEST)), f"omit --kernels {settings.kernels}"
+    has_plan, is_active = settings.plan is not None, settings.active
+    for is_wrong, what, hint in (
+        (has_plan and is_counted, "--plan selects the kernels of each problem", omit),
+        (is_active and is_counted, "--active selects the kernels of each problem", omit),
+        (is_active and has_plan, "--active selects while measuring, --plan before it", "omit one"),
+        (is_active and settings.today, "--active selects all pairs by the results", "omit --today, or use --plan"),
+        (
+            settings.cold and settings.rotating > 1,
+            "--cold flushes the caches before every timed run",
+            "omit --rotating",
+        ),
+    ):
+        if is_wrong:
+            raise UsageError(what, hint, code="conflicting-options")
     is_model_used = settings.active or settings.plan is not None or settings.kernels.startswith(BEST)
     if settings.model is not None and not is_model_used:
         raise UsageError(
