@@ -38,7 +38,7 @@ from ckh.bench.supervision.driver import Driver
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.files.paths import write_atomic
 from ckh.ops import operation, operation_names, operation_of_kernel
-from ckh.ops.gemm_batched.kernels.pool import BENCH_POOLS as BATCHED_POOLS
+from ckh.ops.gemm_batched.pool import BENCH_POOLS as BATCHED_POOLS
 from ckh.ops.gemm_grouped.pool import BENCH_POOLS as GROUPED_POOLS
 from ckh.ops.gemm_preshuffle.pool import POOLS as PRESHUFFLE_POOLS
 from ckh.ops.gemm_streamk.pool import BENCH_POOLS as STREAMK_POOLS

@@ -9,7 +9,8 @@ are constant.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,6 +114,24 @@ class FeatureEngine:
     defaults: Mapping[str, float | str]
     kernel_columns: frozenset[str] = frozenset()
     encoding_version: int = 0
+
+    def extended(
+        self,
+        op_type: str,
+        features: tuple[Feature, ...],
+        categorical: tuple[str, ...] = (),
+        derived: Mapping[str, Callable[[Columns], Array]] = MappingProxyType({}),
+        kernel_columns: frozenset[str] = frozenset(),
+    ) -> FeatureEngine:
+        """Return the features of another operation: these, followed by further ones; `derived` may replace formulas."""
+        return replace(
+            self,
+            op_type=op_type,
+            features=(*self.features, *features),
+            categorical=(*self.categorical, *categorical),
+            derived={**self.derived, **derived},
+            kernel_columns=self.kernel_columns | kernel_columns,
+        )
 
     @property
     def names(self) -> tuple[str, ...]:

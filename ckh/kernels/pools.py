@@ -141,7 +141,7 @@ class Pools(Generic[K]):
         self.rules = rules
         self.table = table
         self._group = group or (lambda _kernel: ())
-        self._parse = parse or self._unnamed
+        self.parse = parse or self._unnamed
         self._name = name
         self._knows = knows
         self._judged = lru_cache(maxsize=_POOLS)(self._judge)
@@ -203,7 +203,7 @@ class Pools(Generic[K]):
         """
         arch = str(frame["arch"].iloc[0])
         is_timed = frame["is_valid"].to_numpy(dtype=bool) & (frame["latency_ms"].to_numpy(dtype=np.float64) > 0)
-        kernels = {self._parse(str(name)) for name in frame["kernel"][is_timed].unique()}
+        kernels = {self.parse(str(name)) for name in frame["kernel"][is_timed].unique()}
         earlier = None if before is None else self._timed(before)
         if earlier is not None and earlier.arch == arch:
             kernels |= set(earlier.kernels)
@@ -219,7 +219,7 @@ class Pools(Generic[K]):
         return self._read(path, path.stat().st_mtime_ns) if path.is_file() else None
 
     def _read_timed(self, path: Path, _changed: int) -> TimedKernels[K]:
-        return read_timed(path, self._parse)
+        return read_timed(path, self.parse)
 
     def _find(
         self, model: Path | None, only: KernelList[K] | None, arch: ArchSpec, group: tuple[Any, ...]

@@ -31,7 +31,7 @@ from ckh.learn.training.train import train
 from ckh.ops.gemm_universal.kernels.names import kernel_name as gemm_name
 from ckh.ops.gemm_universal.kernels.names import parse_kernel_name as parse_gemm
 from ckh.ops.gemm_universal.kernels.names import short_name
-from ckh.ops.gemm_universal.problem import parse_gemm_problem
+from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.kernels.names import amd_short_name, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
@@ -176,7 +176,7 @@ def unpadded() -> Dataset:
         for epilogue in ("cshuffle", "default")
     ]
     where = [
-        parse_gemm_problem(f"gemm_fp16_rcr_m{m}_n{n}_k1024_splitk1") for m in (256, 1024) for n in (256, 512, 768, 2048)
+        GemmProblem.parsed(f"gemm_fp16_rcr_m{m}_n{n}_k1024_splitk1") for m in (256, 1024) for n in (256, 512, 768, 2048)
     ]
     problem, kernel = np.divmod(np.arange(len(where) * len(some)), len(some))
     pairs = Pairs(where, problem, some, [gemm_name(one) for one in some], kernel, "gemm_universal")

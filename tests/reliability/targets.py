@@ -36,7 +36,7 @@ from ckh.ops.aiter_moe.problem import parse_aiter_moe
 from ckh.ops.aiter_moe.problem_files import load_problems as read_moe_problems
 from ckh.ops.aiter_moe.readers.tuned import read as read_moe_tuned
 from ckh.ops.gemm_universal.kernels import names as gemm_names
-from ckh.ops.gemm_universal.problem import parse_gemm_problem
+from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.problem_sets.files import read_problems as read_gemm_problems
 from ckh.ops.gemm_universal.readers.aiter_csv import read_winners
 from ckh.ops.grouped_conv.kernel import ConvKernel
@@ -349,7 +349,7 @@ TARGETS: dict[str, Target] = {
         Target("aiter-gemm-problems", lambda: samples.lines(*samples.AITER_GEMMS), _text(parse_aiter_gemm, _canonical)),
         Target("aiter-moe-problems", lambda: samples.lines(*samples.AITER_MOES), _text(parse_aiter_moe, _canonical)),
         Target("conv-problems", lambda: samples.lines(*samples.PROBLEMS), _text(parse_conv_problem, _canonical)),
-        Target("gemm-problems", lambda: samples.lines(*samples.GEMMS), _text(parse_gemm_problem, _canonical)),
+        Target("gemm-problems", lambda: samples.lines(*samples.GEMMS), _text(GemmProblem.parsed, _canonical)),
         Target("miopen-problems", lambda: samples.lines(*samples.MIOPEN), _text(parse_miopen_problem, _canonical)),
     )
 }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.features.engine import Feature, FeatureEngine
+from ckh.features.engine import Feature
 from ckh.ops.gemm_batched.problem import BATCH_STRIDES, LEADING, OP_TYPE
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 
@@ -43,11 +43,6 @@ _FEATURES = (
     *(Feature(f"powers_of_two_{name}", "", _powers_of_two(name)) for name in LEADING),
 )
 
-GEMM_BATCHED = FeatureEngine(
-    op_type=OP_TYPE,
-    features=(*GEMM_UNIVERSAL.features, *_FEATURES),
-    categorical=(*GEMM_UNIVERSAL.categorical, "strided"),
-    derived={**GEMM_UNIVERSAL.derived, "total_output_tiles": _tiles},
-    defaults={},
-    kernel_columns=GEMM_UNIVERSAL.kernel_columns,
+GEMM_BATCHED = GEMM_UNIVERSAL.extended(
+    OP_TYPE, _FEATURES, categorical=("strided",), derived={"total_output_tiles": _tiles}
 )

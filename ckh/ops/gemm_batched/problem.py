@@ -7,13 +7,10 @@ dense or without effect are stored as 0, so that equal memory layouts are equal 
 
 from __future__ import annotations
 
-import re
-
 from ckh.errors import UsageError
-from ckh.ops.gemm_universal.problem import GEMM_COLUMNS, GEMM_IDENTITY, GemmProblem, check_size
+from ckh.ops.gemm_universal.problem import GEMM_COLUMNS, SPLIT_K, GemmProblem, K, M, N, Stated, check_size
 
 OP_TYPE = "gemm_batched"
-PREFIX = "gemm_batched_"
 
 LEADING = ("lda", "ldb", "ldc")
 BATCH_STRIDES = ("batch_stride_a", "batch_stride_b", "batch_stride_c")
@@ -23,17 +20,6 @@ BATCHED_COLUMNS: dict[str, str] = {
     **GEMM_COLUMNS,
     **{name: name for name in (*LEADING, *BATCH_STRIDES)},
 }
-# Complete identity of a problem.
-BATCHED_IDENTITY: tuple[str, ...] = (*GEMM_IDENTITY, *(name for name in BATCHED_COLUMNS if name not in GEMM_COLUMNS))
-
-# Distances in canonical texts, which state those that are not dense.
-_SHORT = {**{name: name for name in LEADING}, **{name: f"s{name[-1]}" for name in BATCH_STRIDES}}
-_NUMBER = "[0-9]{1,10}"
-_CANONICAL = (
-    rf"{PREFIX}(?P<dtype>[a-z0-9_]+?)_(?P<layout>[rc]{{3}})_b(?P<batch>{_NUMBER})_m(?P<m>{_NUMBER})_n(?P<n>{_NUMBER})"
-    rf"_k(?P<k>{_NUMBER})_splitk(?P<split_k>{_NUMBER})"
-    + "".join(rf"(?:_{short}(?P<{name}>{_NUMBER}))?" for name, short in _SHORT.items())
-)
 
 
 class GemmBatchedProblem(GemmProblem):
@@ -43,6 +29,15 @@ class GemmBatchedProblem(GemmProblem):
         UsageError: as `GemmProblem`, or matrices or their rows overlap, which CK Tile's batched kernels refuse.
     """
 
+    op_type = OP_TYPE
+    prefix = f"{OP_TYPE}_"
+    noun = "a batched GEMM problem"
+    example = "fp16_rcr_b64_m1024_n1024_k128_splitk1"
+    stated = (
+        *(Stated("batch", "b"), M, N, K, SPLIT_K),
+        *(Stated(name, name, is_optional=True) for name in LEADING),
+        *(Stated(name, f"s{name[-1]}", is_optional=True) for name in BATCH_STRIDES),
+    )
     size_columns = BATCHED_COLUMNS
 
     batch: int = 1
@@ -116,26 +111,3 @@ class GemmBatchedProblem(GemmProblem):
     def bytes(self) -> int:
         """Bytes of all matrices together, without gaps."""
         return self.batch * super().bytes
-
-    def canonical(self) -> str:
-        """Text that holds the complete identity; `parse_batched_problem` parses it."""
-        sizes = f"b{self.batch}_m{self.m}_n{self.n}_k{self.k}_splitk{self.split_k}"
-        stated = "".join(f"_{short}{value}" for name, short in _SHORT.items() if (value := getattr(self, name)))
-        return f"{PREFIX}{self.dtype}_{self.layout}_{sizes}{stated}"
-
-
-def parse_batched_problem(text: str) -> GemmBatchedProblem:
-    """Parse the text that `GemmBatchedProblem.canonical` returns.
-
-    Raises:
-        UsageError: the text is malformed, or its sizes are invalid.
-    """
-    match = re.fullmatch(_CANONICAL, text.strip())
-    if match is None:
-        raise UsageError(
-            f"not a batched GEMM problem: {text!r}",
-            f"e.g. {PREFIX}fp16_rcr_b64_m1024_n1024_k128_splitk1",
-            code="bad-problem",
-        )
-    sizes = {name: int(match[name] or 0) for name in BATCHED_COLUMNS.values()}
-    return GemmBatchedProblem(**sizes, dtype=match["dtype"], layout=match["layout"])

@@ -10,16 +10,15 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
-from ckh.ops.gemm_batched.problem import OP_TYPE, GemmBatchedProblem, parse_batched_problem
+from ckh.ops.gemm_batched.problem import GemmBatchedProblem
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.gemm_universal.problem_sets.drawn import FAMILIES, SizeLimits, draw_problems
-from ckh.ops.gemm_universal.problem_sets.files import ProblemForm
-from ckh.ops.gemm_universal.problem_sets.named import NamedSets
+from ckh.ops.gemm_universal.problem_sets.named import NamedSets, by_name
 from ckh.shapes.models.configs import config_of, decoder_of
 from ckh.shapes.models.ready import MODELS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
 
     from ckh.shapes.models.decoders import Decoder
 
@@ -36,7 +35,7 @@ _GPU = SizeLimits(flops=(1e6, 4e11), size=8192, bytes=1_000_000_000)
 _HOST = SizeLimits(flops=(1e6, 2e8), size=1024, bytes=64_000_000)
 _GPU_COUNT, _HOST_COUNT = 600, 200
 _HOST_LAYOUTS = ("rcr", "rrr")
-_FORM = ProblemForm(GemmBatchedProblem, parse_batched_problem)
+_NAMES = (*_DECODERS, *_ENCODERS)
 
 
 def _products(batch: int, rows: int, tokens: int, key: int, value: int) -> Iterator[GemmBatchedProblem]:
@@ -67,14 +66,9 @@ def _of_model(name: str) -> Iterator[GemmBatchedProblem]:
         yield from _decoder(decoder_of(config_of(MODELS[name][1], name)))
 
 
-def _attention() -> Iterator[GemmBatchedProblem]:
-    for name in (*_DECODERS, *_ENCODERS):
-        yield from _of_model(name)
-
-
 def _drawn(limits: SizeLimits, count: int, layouts: tuple[str, ...]) -> Iterator[GemmBatchedProblem]:
     """Yield `gemm_universal`'s training products in batches that stay within the limits."""
-    known = {(one.m, one.n, one.k) for one in _attention()}
+    known = {(one.m, one.n, one.k) for name in _NAMES for one in _of_model(name)}
     for index, one in enumerate(draw_problems(FAMILIES, count, limits, frozenset())):
         most = min(limits.bytes // one.bytes, limits.flops[1] // one.flops)
         fitting = [batch for batch in _BATCHES if batch <= most]
@@ -83,12 +77,11 @@ def _drawn(limits: SizeLimits, count: int, layouts: tuple[str, ...]) -> Iterator
             yield GemmBatchedProblem(one.m, one.n, one.k, layout=layout, batch=batch)
 
 
-_SETS: dict[str, Callable[[], Iterable[GemmBatchedProblem]]] = {
-    "batched-train": lambda: _drawn(_GPU, _GPU_COUNT, GEMM_LAYOUTS),
-    "host-batched-train": lambda: _drawn(_HOST, _HOST_COUNT, _HOST_LAYOUTS),
-    **{f"attention-{name}": lambda name=name: _of_model(name) for name in (*_DECODERS, *_ENCODERS)},  # type: ignore[misc]
-    "attention": _attention,
-}
-
-
-SETS = NamedSets(OP_TYPE, _SETS, _FORM)
+SETS = NamedSets(
+    GemmBatchedProblem,
+    {
+        "batched-train": lambda: _drawn(_GPU, _GPU_COUNT, GEMM_LAYOUTS),
+        "host-batched-train": lambda: _drawn(_HOST, _HOST_COUNT, _HOST_LAYOUTS),
+        **by_name("attention", _NAMES, _of_model),
+    },
+)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.features.engine import Feature, FeatureEngine
+from ckh.features.engine import Feature
 from ckh.ops.gemm_grouped.problem import OP_TYPE, parse_groups
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 
@@ -65,17 +65,13 @@ _FEATURES = (
     ),
 )
 
-GEMM_GROUPED = FeatureEngine(
-    op_type=OP_TYPE,
-    features=(*GEMM_UNIVERSAL.features, *_FEATURES),
-    categorical=GEMM_UNIVERSAL.categorical,
+GEMM_GROUPED = GEMM_UNIVERSAL.extended(
+    OP_TYPE,
+    _FEATURES,
     derived={
-        **GEMM_UNIVERSAL.derived,
         "num_tiles_m": _tiles_along_m,
         "groups": lambda c: _of_groups(c, lambda _, count: count.sum()),
         "groups_with_rows": lambda c: _of_groups(c, lambda m, count: count[m > 0].sum()),
         "largest_m": lambda c: _of_groups(c, lambda m, _: m.max()),
     },
-    defaults={},
-    kernel_columns=GEMM_UNIVERSAL.kernel_columns,
 )

@@ -9,26 +9,15 @@ from __future__ import annotations
 import math
 import re
 from functools import lru_cache
-from typing import Any
 
 from ckh.errors import UsageError
-from ckh.ops.gemm_universal.problem import GEMM_COLUMNS, GEMM_TEXTS, GemmProblem, check_size, output_dtype
+from ckh.ops.gemm_universal.problem import GEMM_TEXTS, SPLIT_K, GemmProblem, K, N, Stated, check_size, output_dtype
 from ckh.problems import DTYPE_BYTES
 
 OP_TYPE = "gemm_grouped"
-PREFIX = "gemm_grouped_"
 MAX_GROUPS = 1024
 
-GROUPED_TEXTS: tuple[str, ...] = (*GEMM_TEXTS, "ms")
-# Complete identity of a problem; m is the sum of the groups' M.
-GROUPED_IDENTITY: tuple[str, ...] = (*GROUPED_TEXTS, *GEMM_COLUMNS)
-
-_NUMBER = "[0-9]{1,10}"
-_RUN = re.compile(rf"({_NUMBER})(?:x({_NUMBER}))?")
-_CANONICAL = (
-    rf"{PREFIX}(?P<dtype>[a-z0-9_]+?)_(?P<layout>[rc]{{3}})_m(?P<ms>[0-9x+]{{1,12000}})_n(?P<n>{_NUMBER})"
-    rf"_k(?P<k>{_NUMBER})_splitk(?P<split_k>{_NUMBER})"
-)
+_RUN = re.compile(r"([0-9]{1,10})(?:x([0-9]{1,10}))?")
 
 Groups = tuple[tuple[int, int], ...]  # distinct M, largest first, each with the number of its groups
 
@@ -69,7 +58,13 @@ class GemmGroupedProblem(GemmProblem, kw_only=True):
         UsageError: as `GemmProblem`, or there is no group with rows, too many groups, or `m` is not their sum.
     """
 
-    text_columns = GROUPED_TEXTS
+    op_type = OP_TYPE
+    prefix = f"{OP_TYPE}_"
+    noun = "a grouped GEMM problem"
+    example = "fp16_rcr_m512+64x8_n4096_k4096_splitk1"
+    stated = (Stated("ms", "m", "[0-9x+]{1,12000}"), N, K, SPLIT_K)
+    text_columns = (*GEMM_TEXTS, "ms")
+    required = ("ms", "n", "k")
 
     m: int = 0
     ms: str
@@ -115,24 +110,3 @@ class GemmGroupedProblem(GemmProblem, kw_only=True):
     def size(self, axis: str) -> int:
         """The size along "n" or "k"; along "m" the greatest common divisor of the groups' M."""
         return math.gcd(*(m for m, _ in self.groups)) if axis == "m" else super().size(axis)
-
-    def canonical(self) -> str:
-        """Text that holds the complete identity; `parse_grouped_problem` parses it."""
-        return f"{PREFIX}{self.dtype}_{self.layout}_m{self.ms}_n{self.n}_k{self.k}_splitk{self.split_k}"
-
-
-def parse_grouped_problem(text: str) -> GemmGroupedProblem:
-    """Parse the text that `GemmGroupedProblem.canonical` returns.
-
-    Raises:
-        UsageError: the text is malformed, or its sizes are invalid.
-    """
-    match = re.fullmatch(_CANONICAL, text.strip())
-    if match is None:
-        raise UsageError(
-            f"not a grouped GEMM problem: {text!r}",
-            f"e.g. {PREFIX}fp16_rcr_m512+64x8_n4096_k4096_splitk1",
-            code="bad-problem",
-        )
-    fields: dict[str, Any] = {name: int(match[name]) for name in ("n", "k", "split_k")}
-    return GemmGroupedProblem(**fields | {name: match[name] for name in GROUPED_TEXTS})

@@ -15,17 +15,16 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
-from ckh.ops.gemm_grouped.problem import OP_TYPE, GemmGroupedProblem, groups_text, parse_grouped_problem
+from ckh.ops.gemm_grouped.problem import GemmGroupedProblem, groups_text
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.gemm_universal.problem_sets import held_out_weights
 from ckh.ops.gemm_universal.problem_sets.drawn import FAMILIES, SizeLimits, draw_problems
-from ckh.ops.gemm_universal.problem_sets.files import ProblemForm
-from ckh.ops.gemm_universal.problem_sets.named import NamedSets
+from ckh.ops.gemm_universal.problem_sets.named import NamedSets, by_name
 from ckh.shapes.models.configs import config_of, decoder_of
 from ckh.shapes.models.ready import MODELS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
 
 # Model -> GPUs that its experts are spread over.
 _MODELS = {"mixtral-8x7b": 1, "qwen3-30b-a3b": 1, "qwen3-235b-a22b": 8, "deepseek-v3": 8}
@@ -37,7 +36,6 @@ _HOST = SizeLimits(flops=(1e6, 2e8), size=1024, bytes=64_000_000)
 _GPU_COUNT, _HOST_COUNT = 600, 200
 _HOST_LAYOUTS = ("rcr", "rrr")
 _FP32_BYTES = 4
-_FORM = ProblemForm(GemmGroupedProblem, parse_grouped_problem, ("ms", "n", "k"))
 
 
 def evenly(rows: int, experts: int) -> str:
@@ -69,14 +67,9 @@ def _of_model(name: str) -> Iterator[GemmGroupedProblem]:
             yield GemmGroupedProblem(ms=ms, n=n, k=k)
 
 
-def _experts() -> Iterator[GemmGroupedProblem]:
-    for name in _MODELS:
-        yield from _of_model(name)
-
-
 def _drawn(limits: SizeLimits, count: int, layouts: tuple[str, ...]) -> Iterator[GemmGroupedProblem]:
     """Yield `gemm_universal`'s training products with their rows in groups; numbers, spreads and layouts take turns."""
-    known = held_out_weights() | {(one.n, one.k) for one in _experts()}
+    known = held_out_weights() | {(one.n, one.k) for name in _MODELS for one in _of_model(name)}
     for index, one in enumerate(draw_problems(FAMILIES, count, limits, known)):
         fitting = [number for number in _GROUPS if number * one.n * one.k * _FP32_BYTES <= limits.bytes]
         if fitting:
@@ -85,12 +78,11 @@ def _drawn(limits: SizeLimits, count: int, layouts: tuple[str, ...]) -> Iterator
             yield GemmGroupedProblem(ms=spread(one.m, number), n=one.n, k=one.k, layout=layout)
 
 
-_SETS: dict[str, Callable[[], Iterable[GemmGroupedProblem]]] = {
-    "grouped-train": lambda: _drawn(_GPU, _GPU_COUNT, GEMM_LAYOUTS),
-    "host-grouped-train": lambda: _drawn(_HOST, _HOST_COUNT, _HOST_LAYOUTS),
-    **{f"experts-{name}": lambda name=name: _of_model(name) for name in _MODELS},  # type: ignore[misc]
-    "experts": _experts,
-}
-
-
-SETS = NamedSets(OP_TYPE, _SETS, _FORM)
+SETS = NamedSets(
+    GemmGroupedProblem,
+    {
+        "grouped-train": lambda: _drawn(_GPU, _GPU_COUNT, GEMM_LAYOUTS),
+        "host-grouped-train": lambda: _drawn(_HOST, _HOST_COUNT, _HOST_LAYOUTS),
+        **by_name("experts", _MODELS, _of_model),
+    },
+)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.features.engine import Feature, FeatureEngine
+from ckh.features.engine import Feature
 from ckh.ops.gemm_multi_d.problem import FUNCTIONS, MATRIX, OP_TYPE, VECTOR
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 
@@ -32,11 +32,4 @@ _FEATURES = (
     Feature("function", "category", lambda c: c.codes("function", _CODES, 0.0)),
 )
 
-GEMM_MULTI_D = FeatureEngine(
-    op_type=OP_TYPE,
-    features=(*GEMM_UNIVERSAL.features, *_FEATURES),
-    categorical=(*GEMM_UNIVERSAL.categorical, "function"),
-    derived=GEMM_UNIVERSAL.derived,
-    defaults={},
-    kernel_columns=GEMM_UNIVERSAL.kernel_columns,
-)
+GEMM_MULTI_D = GEMM_UNIVERSAL.extended(OP_TYPE, _FEATURES, categorical=("function",))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ckh.errors import UsageError
-from ckh.ops.gemm_universal.problem import GEMM_COLUMNS, GEMM_TEXTS, GemmProblem, output_dtype
+from ckh.ops.gemm_universal.problem import GEMM_TEXTS, GemmProblem, K, M, N, Stated, output_dtype
 from ckh.problems import DTYPE_BYTES
 from ckh.text.prose import one_of
 
 OP_TYPE = "gemm_multi_d"
-PREFIX = "gemm_multi_d_"
+PREFIX = f"{OP_TYPE}_"
 MAX_TENSORS = 2
 MATRIX, VECTOR = "r", "v"  # kinds of further tensors: M x N, row-major; N, added to or multiplied with every row
 
@@ -39,15 +39,7 @@ FUNCTIONS: dict[str, EpilogueFunction] = {
     "add_gelu": EpilogueFunction(multiplies=False, activation="gelu", summary="GELU (tanh form) of the sum"),
     "add_silu": EpilogueFunction(multiplies=False, activation="silu", summary="SiLU of the sum"),
 }
-MULTI_D_TEXTS: tuple[str, ...] = (*GEMM_TEXTS, "function", "ds")
-# Complete identity of a problem.
-MULTI_D_IDENTITY: tuple[str, ...] = (*MULTI_D_TEXTS, *GEMM_COLUMNS)
-
 DTYPES = ("fp16", "bf16", "fp32", "fp8", "bf8")
-_CANONICAL = (
-    rf"{PREFIX}(?P<dtype>[a-z0-9]+)_(?P<layout>[rc]{{3}})_m(?P<m>[0-9]{{1,10}})_n(?P<n>[0-9]{{1,10}})"
-    rf"_k(?P<k>[0-9]{{1,10}})_(?P<function>[a-z_]+)_(?P<ds>[{MATRIX}{VECTOR}]+)"
-)
 
 
 class GemmMultiDProblem(GemmProblem):
@@ -60,7 +52,14 @@ class GemmMultiDProblem(GemmProblem):
         UsageError: as `GemmProblem`, or the function, the tensors or a split of K are not supported.
     """
 
-    text_columns = MULTI_D_TEXTS
+    op_type = OP_TYPE
+    prefix = PREFIX
+    noun = "a GEMM with further tensors"
+    example = "fp16_rcr_m16_n4096_k4096_add_relu_vr"
+    stated = (M, N, K, Stated("function", "", "[a-z_]+"), Stated("ds", "", f"[{MATRIX}{VECTOR}]+"))
+    text_columns = (*GEMM_TEXTS, "function", "ds")
+    dtypes = DTYPES
+    whole_k = "the epilogue needs whole sums"
 
     function: str = "add"
     ds: str = VECTOR
@@ -76,14 +75,6 @@ class GemmMultiDProblem(GemmProblem):
                 f"ds={self.ds!r} does not state 1 to {MAX_TENSORS} tensors",
                 "a letter each: r for a matrix M x N, v for a vector of N, e.g. vr for bias and residual",
                 code="bad-problem",
-            )
-        if self.split_k != 1:
-            raise UsageError(
-                f"split_k={self.split_k}: the epilogue needs whole sums", "omit split_k", code="out-of-range"
-            )
-        if self.dtype not in DTYPES:
-            raise UsageError(
-                f"{OP_TYPE} has no kernels of {self.dtype}", "one of " + ", ".join(DTYPES), code="unknown-dtype"
             )
 
     @property
@@ -101,24 +92,3 @@ class GemmMultiDProblem(GemmProblem):
     def bytes(self) -> int:
         """Bytes of all tensors, the minimum to move."""
         return super().bytes + self.d_bytes
-
-    def canonical(self) -> str:
-        """Text that holds the complete identity; `parse_multi_d_problem` parses it."""
-        return f"{PREFIX}{self.dtype}_{self.layout}_m{self.m}_n{self.n}_k{self.k}_{self.function}_{self.ds}"
-
-
-def parse_multi_d_problem(text: str) -> GemmMultiDProblem:
-    """Parse the text that `GemmMultiDProblem.canonical` returns.
-
-    Raises:
-        UsageError: the text is malformed, or its sizes are invalid.
-    """
-    match = re.fullmatch(_CANONICAL, text.strip())
-    if match is None:
-        raise UsageError(
-            f"not a GEMM with further tensors: {text!r}",
-            f"e.g. {PREFIX}fp16_rcr_m16_n4096_k4096_add_relu_vr",
-            code="bad-problem",
-        )
-    fields: dict[str, Any] = {name: int(match[name]) for name in "mnk"}
-    return GemmMultiDProblem(**fields | {name: match[name] for name in MULTI_D_TEXTS})

@@ -10,15 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ckh.ops.gemm_multi_d.problem import OP_TYPE, GemmMultiDProblem, parse_multi_d_problem
+from ckh.ops.gemm_multi_d.problem import GemmMultiDProblem
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.gemm_universal.problem_sets import GPU_LIMITS, TOKENS, held_out_weights
 from ckh.ops.gemm_universal.problem_sets.drawn import FAMILIES, draw_problems
-from ckh.ops.gemm_universal.problem_sets.files import ProblemForm
-from ckh.ops.gemm_universal.problem_sets.named import NamedSets
+from ckh.ops.gemm_universal.problem_sets.named import NamedSets, by_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
 
 _COUNT = 600
 _KINDS = (
@@ -30,7 +29,6 @@ _KINDS = (
     ("add_silu", "v"),
     ("add", "vr"),
 )
-_FORM = ProblemForm(GemmMultiDProblem, parse_multi_d_problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,8 @@ _MODELS = {
 }
 
 
-def _layers(model: _Transformer) -> Iterator[GemmMultiDProblem]:
+def _layers(name: str) -> Iterator[GemmMultiDProblem]:
+    model = _MODELS[name]
     residual = "vr" if model.activation else "r"
     for rows in TOKENS:
         if model.has_bias:
@@ -72,25 +71,13 @@ def _layers(model: _Transformer) -> Iterator[GemmMultiDProblem]:
         yield GemmMultiDProblem(rows, model.hidden, model.intermediate, ds=residual)
 
 
-def _all_layers() -> Iterator[GemmMultiDProblem]:
-    for model in _MODELS.values():
-        yield from _layers(model)
-
-
 def _drawn() -> Iterator[GemmMultiDProblem]:
     """Yield `gemm_universal`'s training products; kinds and layouts take turns."""
-    known = held_out_weights() | {(problem.n, problem.k) for problem in _all_layers()}
+    known = held_out_weights() | {(problem.n, problem.k) for name in _MODELS for problem in _layers(name)}
     for index, one in enumerate(draw_problems(FAMILIES, _COUNT, GPU_LIMITS, known)):
         function, ds = _KINDS[index % len(_KINDS)]
         layout = GEMM_LAYOUTS[index % len(GEMM_LAYOUTS)]
         yield GemmMultiDProblem(one.m, one.n, one.k, layout=layout, function=function, ds=ds)
 
 
-_SETS: dict[str, Callable[[], Iterable[GemmMultiDProblem]]] = {
-    "multi-d-train": _drawn,
-    **{f"epilogues-{name}": lambda model=model: _layers(model) for name, model in _MODELS.items()},  # type: ignore[misc]
-    "epilogues": _all_layers,
-}
-
-
-SETS = NamedSets(OP_TYPE, _SETS, _FORM)
+SETS = NamedSets(GemmMultiDProblem, {"multi-d-train": _drawn, **by_name("epilogues", _MODELS, _layers)})

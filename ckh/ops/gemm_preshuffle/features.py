@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.features.engine import Feature, FeatureEngine
+from ckh.features.engine import Feature
 from ckh.ops.gemm_preshuffle.problem import OP_TYPE
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 
@@ -30,11 +30,4 @@ _FEATURES = (
     Feature("b_register_bytes", "bytes", _b_register_bytes),
 )
 
-GEMM_PRESHUFFLE = FeatureEngine(
-    op_type=OP_TYPE,
-    features=(*GEMM_UNIVERSAL.features, *_FEATURES),
-    categorical=GEMM_UNIVERSAL.categorical,
-    derived=GEMM_UNIVERSAL.derived,
-    defaults={},
-    kernel_columns=GEMM_UNIVERSAL.kernel_columns,
-)
+GEMM_PRESHUFFLE = GEMM_UNIVERSAL.extended(OP_TYPE, _FEATURES)

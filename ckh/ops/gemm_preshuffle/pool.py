@@ -1,7 +1,7 @@
-"""Pools of kernels that read a shuffled B.
+"""Pools and lists of kernels that read a shuffled B.
 
-Source: the configuration of AMD's tile engine for these GEMMs; for flatmm, which it does not build, the same tiles, and
-smaller ones along M.
+Source of the pools: the configuration of AMD's tile engine for these GEMMs; for flatmm, which it does not build, the
+same tiles, and smaller ones along M. Configurations of the tile engine state whether N is permuted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from ckh.kernels.pools import Pools
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_preshuffle.kernel import GemmPreshuffleKernel, parse_preshuffle_kernel
 from ckh.ops.gemm_preshuffle.kernel_rules import PRESHUFFLE_RULES
-from ckh.ops.gemm_preshuffle.problem import FLATMM, PRESHUFFLE
+from ckh.ops.gemm_preshuffle.problem import FLATMM, OP_TYPE, PRESHUFFLE
+from ckh.ops.gemm_universal.kernels.amd_lists import ListedKernels, lists_of
 from ckh.ops.gemm_universal.kernels.names import kernel_name
 from ckh.ops.gemm_universal.kernels.search_space import searched_in
 from ckh.ops.gemm_universal.kernels.spaces import GPU, GemmSpace
@@ -70,3 +71,14 @@ POOLS = Pools(
     kernel_name,
 )
 SEARCHED = searched_in(_searched, PRESHUFFLE_RULES, GemmPreshuffleKernel)
+LISTS = lists_of(
+    ListedKernels(
+        GemmPreshuffleKernel,
+        PRESHUFFLE_RULES,
+        parse_preshuffle_kernel,
+        OP_TYPE,
+        PreshuffleSpace,
+        flags=("permute_n",),
+        default_scheduler=True,
+    )
+)

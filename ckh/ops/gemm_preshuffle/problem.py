@@ -12,27 +12,19 @@ instructions of a wave, so that a lane holds consecutive columns of C.
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ckh.errors import UsageError
-from ckh.ops.gemm_universal.problem import GEMM_COLUMNS, GEMM_TEXTS, GemmProblem
+from ckh.ops.gemm_universal.problem import GEMM_TEXTS, GemmProblem, K, M, N, Stated
 from ckh.problems import DTYPE_BYTES
 
 OP_TYPE = "gemm_preshuffle"
-PREFIX = "gemm_preshuffle_"
 PRESHUFFLE, FLATMM = "preshufflev2", "flatmm"  # pipelines that read a shuffled B
 DTYPES = ("fp16", "bf16", "fp8", "bf8")
 LAYOUT = "rcr"
 DEFAULT_ORDER = "16x16"
-PRESHUFFLE_TEXTS: tuple[str, ...] = (*GEMM_TEXTS, "b_order")
-# Complete identity of a problem.
-PRESHUFFLE_IDENTITY: tuple[str, ...] = (*PRESHUFFLE_TEXTS, *GEMM_COLUMNS)
 
 _ORDER = r"(?:16|32)x(?:8|16|32)(?:p[1-9][0-9]?x[1-9][0-9]?)?"
-_CANONICAL = (
-    rf"{PREFIX}(?P<dtype>[a-z0-9]+)_(?P<layout>[rc]{{3}})_m(?P<m>[0-9]{{1,10}})_n(?P<n>[0-9]{{1,10}})"
-    rf"_k(?P<k>[0-9]{{1,10}})_b(?P<b_order>[0-9xp]+)"
-)
 
 
 class StoredOrder(NamedTuple):
@@ -89,23 +81,22 @@ class GemmPreshuffleProblem(GemmProblem):
             N or K is not a whole number of the order's pieces.
     """
 
-    text_columns = PRESHUFFLE_TEXTS
+    op_type = OP_TYPE
+    prefix = f"{OP_TYPE}_"
+    noun = "a GEMM with a shuffled B"
+    example = f"fp16_rcr_m16_n4096_k4096_b{DEFAULT_ORDER}"
+    stated = (M, N, K, Stated("b_order", "b", "[0-9xp]+"))
+    text_columns = (*GEMM_TEXTS, "b_order")
+    dtypes = DTYPES
+    whole_k = "K of a shuffled B is not split"
 
     b_order: str = DEFAULT_ORDER
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.dtype not in DTYPES:
-            raise UsageError(
-                f"{OP_TYPE} has no kernels of {self.dtype}", "one of " + ", ".join(DTYPES), code="unknown-dtype"
-            )
         if self.layout != LAYOUT:
             raise UsageError(
                 f"layout={self.layout}: kernels with a shuffled B have the layout {LAYOUT}", code="out-of-range"
-            )
-        if self.split_k != 1:
-            raise UsageError(
-                f"split_k={self.split_k}: K of a shuffled B is not split", "omit split_k", code="out-of-range"
             )
         order = self.stored_order
         for axis, size, step in (("n", self.n, order.group), ("k", self.k, order.elements(self.dtype))):
@@ -125,24 +116,3 @@ class GemmPreshuffleProblem(GemmProblem):
     def permute_n(self) -> bool:
         """Whether the order of B is that of kernels which permute N (CK Tile's `TiledMMAPermuteN`)."""
         return self.stored_order.permutes_n
-
-    def canonical(self) -> str:
-        """Text that holds the complete identity; `parse_preshuffle_problem` parses it."""
-        return f"{PREFIX}{self.dtype}_{self.layout}_m{self.m}_n{self.n}_k{self.k}_b{self.b_order}"
-
-
-def parse_preshuffle_problem(text: str) -> GemmPreshuffleProblem:
-    """Parse the text that `GemmPreshuffleProblem.canonical` returns.
-
-    Raises:
-        UsageError: the text is malformed, or its sizes are invalid.
-    """
-    match = re.fullmatch(_CANONICAL, text.strip())
-    if match is None:
-        raise UsageError(
-            f"not a GEMM with a shuffled B: {text!r}",
-            f"e.g. {PREFIX}fp16_rcr_m16_n4096_k4096_b{DEFAULT_ORDER}",
-            code="bad-problem",
-        )
-    fields: dict[str, Any] = {name: int(match[name]) for name in "mnk"}
-    return GemmPreshuffleProblem(**fields | {name: match[name] for name in PRESHUFFLE_TEXTS})

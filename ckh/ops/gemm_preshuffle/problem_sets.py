@@ -7,21 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckh.ops.gemm_preshuffle.problem import OP_TYPE, GemmPreshuffleProblem, parse_preshuffle_problem
+from ckh.ops.gemm_preshuffle.problem import GemmPreshuffleProblem
 from ckh.ops.gemm_universal.problem_sets import GPU_LIMITS, TOKENS, held_out_weights, layers
 from ckh.ops.gemm_universal.problem_sets.drawn import FAMILIES, draw_problems
-from ckh.ops.gemm_universal.problem_sets.files import ProblemForm
 from ckh.ops.gemm_universal.problem_sets.language_models import MODELS
-from ckh.ops.gemm_universal.problem_sets.named import NamedSets
+from ckh.ops.gemm_universal.problem_sets.named import NamedSets, by_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from ckh.ops.gemm_universal.problem import GemmProblem
 
 _COUNT = 1200
 _STEP_N, _STEP_K = 64, 64  # the smallest tile of N and K: kernels are not padded
-_FORM = ProblemForm(GemmPreshuffleProblem, parse_preshuffle_problem)
 
 
 def _in_tiles(problems: Iterable[GemmProblem]) -> Iterator[GemmPreshuffleProblem]:
@@ -34,20 +32,8 @@ def _of_model(name: str) -> Iterator[GemmPreshuffleProblem]:
     return _in_tiles(layers(MODELS[name], TOKENS))
 
 
-def _all_models() -> Iterator[GemmPreshuffleProblem]:
-    for name in MODELS:
-        yield from _of_model(name)
-
-
 def _drawn() -> Iterator[GemmPreshuffleProblem]:
     return _in_tiles(draw_problems(FAMILIES, _COUNT, GPU_LIMITS, held_out_weights()))
 
 
-_SETS: dict[str, Callable[[], Iterable[GemmPreshuffleProblem]]] = {
-    "preshuffle-train": _drawn,
-    **{f"weights-{name}": lambda name=name: _of_model(name) for name in MODELS},  # type: ignore[misc]
-    "weights": _all_models,
-}
-
-
-SETS = NamedSets(OP_TYPE, _SETS, _FORM)
+SETS = NamedSets(GemmPreshuffleProblem, {"preshuffle-train": _drawn, **by_name("weights", MODELS, _of_model)})

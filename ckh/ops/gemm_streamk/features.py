@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.features.engine import Feature, FeatureEngine
+from ckh.features.engine import Feature
 from ckh.ops.gemm_streamk.kernel import REDUCTIONS
 from ckh.ops.gemm_streamk.problem import OP_TYPE
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
@@ -14,7 +14,6 @@ from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 if TYPE_CHECKING:
     from ckh.features.engine import Columns
 
-OWN_COLUMNS = ("reduction", "blocks_per_cu")
 _CODES = {name: float(code) for code, name in enumerate(REDUCTIONS)}
 
 
@@ -49,16 +48,10 @@ _FEATURES = (
     Feature("streamk_parts", "", _parts_per_tile),
 )
 
-GEMM_STREAMK = FeatureEngine(
-    op_type=OP_TYPE,
-    features=(*GEMM_UNIVERSAL.features, *_FEATURES),
-    categorical=(*GEMM_UNIVERSAL.categorical, "reduction"),
-    derived={
-        **GEMM_UNIVERSAL.derived,
-        "streamk_grid": _grid,
-        "streamk_tiles": _shared_tiles,
-        "streamk_steps": _steps_per_block,
-    },
-    defaults={},
-    kernel_columns=GEMM_UNIVERSAL.kernel_columns | frozenset(OWN_COLUMNS),
+GEMM_STREAMK = GEMM_UNIVERSAL.extended(
+    OP_TYPE,
+    _FEATURES,
+    categorical=("reduction",),
+    derived={"streamk_grid": _grid, "streamk_tiles": _shared_tiles, "streamk_steps": _steps_per_block},
+    kernel_columns=frozenset({"reduction", "blocks_per_cu"}),
 )

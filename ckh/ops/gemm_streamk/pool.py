@@ -7,18 +7,14 @@ compute unit is an argument of CK Tile's launch, with the number that a unit hol
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from ckh.kernels.judging import Rules
 from ckh.ops.gemm_streamk.kernel import MOST_BLOCKS, REDUCTIONS, GemmStreamKKernel, parse_streamk_kernel
-from ckh.ops.gemm_universal.kernels import spaces
-from ckh.ops.gemm_universal.kernels.arch_rules import COMPLETE_RULES, NAME_RULES
-from ckh.ops.gemm_universal.kernels.pool import bench_space, pools_of
-from ckh.ops.gemm_universal.kernels.problem_rules import BOOK, PROBLEM_RULES
-from ckh.ops.gemm_universal.kernels.search_space import search_space_of, searched_in
+from ckh.ops.gemm_universal.kernels.pool import pools_of
+from ckh.ops.gemm_universal.kernels.problem_rules import BOOK
+from ckh.ops.gemm_universal.kernels.search_space import NarrowedSpaces, searched_in
+from ckh.ops.gemm_universal.kernels.validity import rules_with
 from ckh.ops.gemm_universal.problem import output_dtype
 from ckh.problems import DTYPE_BYTES
 
@@ -26,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ckh.archs import ArchSpec, Triple
+    from ckh.kernels.judging import Rules
     from ckh.ops.gemm_streamk.problem import GemmStreamKProblem
-    from ckh.ops.gemm_universal.kernels.spaces import GemmSpace
 
-PIPELINES = ("compv3",)
+SPACES = NarrowedSpaces(("compv3",))
 OWN = (("reduction", "blocks_per_cu"), list(product(REDUCTIONS, (1, 2))))
 _PAIRED_BYTES = 2  # elements of this size are added in pairs
 
@@ -68,29 +64,9 @@ def _rows_in_c(problem: GemmStreamKProblem, dtype: str, tile: Triple, reduction:
         yield f"M = {problem.m} is not a multiple of tile_m {tile[0]}: bf16 would be added beyond the end of C"
 
 
-STREAMK_RULES: Rules[GemmStreamKKernel] = Rules(
-    (*NAME_RULES, _on_a_gpu),
-    (*COMPLETE_RULES, _blocks, _pairs),
-    (*PROBLEM_RULES, _whole_steps, _rows_in_c),
-    attrgetter("missing"),
+STREAMK_RULES: Rules[GemmStreamKKernel] = rules_with(
+    (_on_a_gpu,), complete=(_blocks, _pairs), problem=(_whole_steps, _rows_in_c)
 )
-
-
-def streamk_space(arch: ArchSpec) -> GemmSpace:
-    """Return the space that an architecture's pool is filtered from."""
-    return _narrowed(spaces.space_of(arch))
-
-
-def _narrowed(space: GemmSpace) -> GemmSpace:
-    return replace(space, pipelines=tuple(name for name in space.pipelines if name in PIPELINES))
-
-
-def _bench_space(arch: ArchSpec) -> GemmSpace:
-    return _narrowed(bench_space(arch))
-
-
-POOLS = pools_of(GemmStreamKKernel, STREAMK_RULES, parse_streamk_kernel, streamk_space, OWN)
-BENCH_POOLS = pools_of(GemmStreamKKernel, STREAMK_RULES, parse_streamk_kernel, _bench_space, OWN)
-SEARCHED = searched_in(
-    lambda dtype, arch: _narrowed(search_space_of(dtype, arch)), STREAMK_RULES, GemmStreamKKernel, OWN
-)
+POOLS = pools_of(GemmStreamKKernel, STREAMK_RULES, parse_streamk_kernel, SPACES.pool, OWN)
+BENCH_POOLS = pools_of(GemmStreamKKernel, STREAMK_RULES, parse_streamk_kernel, SPACES.bench, OWN)
+SEARCHED = searched_in(SPACES.search, STREAMK_RULES, GemmStreamKKernel, OWN)

@@ -5,25 +5,22 @@ They are `gemm_universal`'s with a K of whole steps of 64: kernels share tiles b
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from ckh.ops.gemm_streamk.problem import OP_TYPE, GemmStreamKProblem, parse_streamk_problem
+from ckh.ops.gemm_streamk.problem import GemmStreamKProblem
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.gemm_universal.problem_sets import GPU_LIMITS, TOKENS, held_out_weights, layers
 from ckh.ops.gemm_universal.problem_sets.drawn import FAMILIES, draw_problems
-from ckh.ops.gemm_universal.problem_sets.files import ProblemForm
 from ckh.ops.gemm_universal.problem_sets.language_models import MODELS
-from ckh.ops.gemm_universal.problem_sets.named import NamedSets
+from ckh.ops.gemm_universal.problem_sets.named import NamedSets, by_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
 
     from ckh.ops.gemm_universal.problem import GemmProblem
 
 _COUNT = 600
 _STEP = 64
-_FORM = ProblemForm(GemmStreamKProblem, parse_streamk_problem)
 
 
 def _whole(one: GemmProblem, layout: str = "rcr") -> GemmStreamKProblem:
@@ -32,11 +29,6 @@ def _whole(one: GemmProblem, layout: str = "rcr") -> GemmStreamKProblem:
 
 def _layers(model: str) -> Iterator[GemmStreamKProblem]:
     return map(_whole, layers(MODELS[model], TOKENS))
-
-
-def _all_layers() -> Iterator[GemmStreamKProblem]:
-    for model in MODELS:
-        yield from _layers(model)
 
 
 def _drawn() -> Iterator[GemmStreamKProblem]:
@@ -48,10 +40,7 @@ def _drawn() -> Iterator[GemmStreamKProblem]:
             yield problem
 
 
-_SETS: dict[str, Callable[[], Iterable[GemmStreamKProblem]]] = {
-    "streamk-train": _drawn,
-    **{f"streamk-{name}": partial(_layers, name) for name in MODELS},
-    "streamk-llm": _all_layers,
-}
-
-SETS = NamedSets(OP_TYPE, _SETS, _FORM)
+SETS = NamedSets(
+    GemmStreamKProblem,
+    {"streamk-train": _drawn, **by_name("streamk", MODELS, _layers, "streamk-llm")},
+)

@@ -26,11 +26,9 @@ from ckh.ops.gemm_universal.kernels.pool import POOLS
 from ckh.ops.gemm_universal.kernels.problem_rules import rule_key
 from ckh.ops.gemm_universal.problem import (
     GEMM_COLUMNS,
-    GEMM_IDENTITY,
     GEMM_LAYOUTS,
     OP_TYPE,
     GemmProblem,
-    parse_gemm_problem,
 )
 from ckh.schema import Column, dataset_columns
 
@@ -174,17 +172,17 @@ def _set_names() -> tuple[str, ...]:
 OPERATION = Operation(
     name=OP_TYPE,
     summary="matrix products",
-    prefix="gemm_",
+    prefix=GemmProblem.prefix,
     problems=Problems(
-        identity=GEMM_IDENTITY,
+        identity=GemmProblem.identity(),
         sizes=tuple(GEMM_COLUMNS),
-        parse=parse_gemm_problem,
+        parse=GemmProblem.parsed,
         of_row=_problem_of_row,
         columns=identity_columns,
         features=problem_columns,
         slices=SLICES,
         place=_place,
-        split_by=GEMM_IDENTITY,
+        split_by=GemmProblem.identity(),
         load=_load_problems,
         set_names=_set_names,
         batch="m",

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ckh.errors import UsageError
 from ckh.problems import DTYPE_BYTES, PasteableProblem, unknown_dtype
 from ckh.records import Record
 from ckh.text.prose import one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from typing_extensions import Self
 
 OP_TYPE = "gemm_universal"
 
@@ -23,17 +29,30 @@ GEMM_LAYOUTS: tuple[str, ...] = ("rcr", "rrr", "crr", "ccr")
 # Dataset column -> GemmProblem field, in the order of AMD's GEMM parquet files.
 GEMM_COLUMNS: dict[str, str] = {"m": "m", "n": "n", "k": "k", "split_k": "split_k"}
 
-# Complete identity of a problem: groups, joins, oracles and splits use exactly these columns.
 GEMM_TEXTS: tuple[str, ...] = ("dtype", "layout")
-GEMM_IDENTITY: tuple[str, ...] = (*GEMM_TEXTS, *GEMM_COLUMNS)
 
 # Element type of C where it differs from A and B. Source: the C types of AMD's GEMM kernels.
 _OUTPUT_DTYPE = {"fp8": "fp16", "bf8": "fp16", "int8": "int32"}
 _LIMIT = 2**31 - 1
-_CANONICAL = (
-    r"gemm_(?P<dtype>[a-z0-9_]+?)_(?P<layout>[rc]{3})"
-    r"_m(?P<m>[0-9]{1,10})_n(?P<n>[0-9]{1,10})_k(?P<k>[0-9]{1,10})_splitk(?P<split_k>[0-9]{1,10})"
-)
+
+
+class Stated(NamedTuple):
+    """A field in canonical texts: `_`, a mark and the value.
+
+    Attributes:
+        field: the field.
+        mark: text before the value.
+        pattern: regular expression of values.
+        is_optional: whether a text leaves out the value 0.
+    """
+
+    field: str
+    mark: str
+    pattern: str = "[0-9]{1,10}"
+    is_optional: bool = False
+
+
+M, N, K, SPLIT_K = Stated("m", "m"), Stated("n", "n"), Stated("k", "k"), Stated("split_k", "splitk")
 
 
 def output_dtype(dtype: str) -> str:
@@ -55,9 +74,17 @@ class GemmProblem(PasteableProblem, Record):
             more parts than it has elements.
     """
 
-    # Columns of the class; subclasses are problems of other operations.
+    # Facts of the class; subclasses are problems of other operations.
+    op_type = OP_TYPE
+    prefix = "gemm_"  # of canonical texts
+    noun = "a GEMM problem"
+    example = "fp16_rcr_m16_n4096_k4096_splitk1"  # canonical text without its prefix
+    stated: ClassVar[tuple[Stated, ...]] = (M, N, K, SPLIT_K)  # fields of canonical texts after dtype and layout
     size_columns = GEMM_COLUMNS
     text_columns = GEMM_TEXTS
+    required: ClassVar[tuple[str, ...]] = ("m", "n", "k")  # fields that a file must state
+    dtypes: ClassVar[Iterable[str]] = DTYPE_BYTES
+    whole_k = ""  # reason why K is not split; empty: it may be
 
     m: int
     n: int
@@ -73,6 +100,14 @@ class GemmProblem(PasteableProblem, Record):
             raise unknown_dtype(self.dtype)
         if self.layout not in GEMM_LAYOUTS:
             raise UsageError(f"unknown layout {self.layout!r}", one_of(self.layout, GEMM_LAYOUTS), code="unknown-name")
+        if self.dtype not in self.dtypes:
+            raise UsageError(
+                f"{self.op_type} has no kernels of {self.dtype}",
+                "one of " + ", ".join(self.dtypes),
+                code="unknown-dtype",
+            )
+        if self.whole_k and self.split_k != 1:
+            raise UsageError(f"split_k={self.split_k}: {self.whole_k}", "omit split_k", code="out-of-range")
         if self.split_k > self.k:
             raise UsageError(f"K={self.k} cannot be split into {self.split_k} parts", code="indivisible")
 
@@ -116,9 +151,32 @@ class GemmProblem(PasteableProblem, Record):
         """The size along "m", "n" or "k"."""
         return {"m": self.m, "n": self.n, "k": self.k}[axis]
 
+    @classmethod
+    def identity(cls) -> tuple[str, ...]:
+        """Dataset columns of the complete identity: groups, joins, oracles and splits use exactly these."""
+        return *cls.text_columns, *GEMM_COLUMNS, *(name for name in cls.size_columns if name not in GEMM_COLUMNS)
+
     def canonical(self) -> str:
-        """Text that holds the complete identity; `parse_gemm_problem` parses it."""
-        return f"gemm_{self.dtype}_{self.layout}_m{self.m}_n{self.n}_k{self.k}_splitk{self.split_k}"
+        """Text that holds the complete identity; `parsed` parses it."""
+        values = [(part, getattr(self, part.field)) for part in self.stated]
+        fields = "".join([f"_{part.mark}{value}" for part, value in values if value or not part.is_optional])
+        return f"{self.prefix}{self.dtype}_{self.layout}{fields}"
+
+    @classmethod
+    def parsed(cls, text: str) -> Self:
+        """Parse the text that `canonical` returns.
+
+        Raises:
+            UsageError: the text is malformed, or its values are invalid.
+        """
+        match = _pattern_of(cls).fullmatch(text.strip())
+        if match is None:
+            raise UsageError(f"not {cls.noun}: {text!r}", f"e.g. {cls.prefix}{cls.example}", code="bad-problem")
+        stated = {name: value for name, value in match.groupdict().items() if value is not None}
+        fields: dict[str, Any] = {
+            name: value if name in cls.text_columns else int(value) for name, value in stated.items()
+        }
+        return cls(**fields)
 
     def columns(self) -> dict[str, int]:
         """The sizes under the dataset's column names."""
@@ -129,19 +187,11 @@ class GemmProblem(PasteableProblem, Record):
         return {name: getattr(self, name) for name in self.field_names}
 
 
-def parse_gemm_problem(text: str) -> GemmProblem:
-    """Parse the text that `GemmProblem.canonical` returns.
-
-    Raises:
-        UsageError: the text is malformed, or its sizes are invalid.
-    """
-    match = re.fullmatch(_CANONICAL, text.strip())
-    if match is None:
-        raise UsageError(
-            f"not a GEMM problem: {text!r}", "e.g. gemm_fp16_rcr_m16_n4096_k4096_splitk1", code="bad-problem"
-        )
-    sizes = {name: int(match[name]) for name in GEMM_COLUMNS.values()}
-    return GemmProblem(**sizes, dtype=match["dtype"], layout=match["layout"])
+@cache
+def _pattern_of(kind: type[GemmProblem]) -> re.Pattern[str]:
+    """Return the pattern of a class's canonical texts."""
+    parts = (f"(?:_{part.mark}(?P<{part.field}>{part.pattern}))" + "?" * part.is_optional for part in kind.stated)
+    return re.compile(rf"{kind.prefix}(?P<dtype>[a-z0-9_]+?)_(?P<layout>[rc]{{3}})" + "".join(parts))
 
 
 def check_size(column: str, value: object, least: int = 1) -> None:

@@ -16,9 +16,7 @@ from ckh.ops import operation, operation_of_kernel
 from ckh.ops.base import Encoding
 from ckh.ops.gemm_batched.features import GEMM_BATCHED
 from ckh.ops.gemm_batched.kernel import GemmBatchedKernel, parse_batched_kernel
-from ckh.ops.gemm_batched.kernels.amd_lists import LISTS
-from ckh.ops.gemm_batched.kernels.pool import BENCH_POOLS, POOLS
-from ckh.ops.gemm_batched.kernels.problem_rules import BATCHED_RULES, batched_rule_key
+from ckh.ops.gemm_batched.pool import BATCHED_RULES, BENCH_POOLS, LISTS, POOLS, batched_rule_key
 from ckh.ops.gemm_batched.problem import GemmBatchedProblem
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 from ckh.ops.gemm_universal.kernels.names import kernel_name

@@ -28,10 +28,8 @@ from ckh.errors import ExitCode
 from ckh.kernels.judging import judge_table
 from ckh.kernels.table import KernelTable
 from ckh.ops.gemm_batched.kernel import GemmBatchedKernel, parse_batched_kernel
-from ckh.ops.gemm_batched.kernels.pool import POOLS
-from ckh.ops.gemm_batched.measuring import hip
-from ckh.ops.gemm_batched.measuring.measured import MEASURED, c_batched_problem, multiply_batch, operands
-from ckh.ops.gemm_batched.measuring.trials import TRIALS
+from ckh.ops.gemm_batched.measured import HIP, MEASURED, c_batched_problem, loop_end_problems, multiply_batch, operands
+from ckh.ops.gemm_batched.pool import POOLS
 from ckh.ops.gemm_batched.problem import GemmBatchedProblem
 from ckh.ops.gemm_universal.kernels.names import kernel_name
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
@@ -90,12 +88,12 @@ def test_the_structure_of_kernels() -> None:
 def test_loop_ends_have_every_batch_dense_and_with_gaps() -> None:
     """One to three products, each dense and with gaps, over all numbers of steps; gaps are whole vectors."""
     kernel = parse_batched_kernel(NAME)
-    found = TRIALS.loop_ends(kernel)
+    found = loop_end_problems(kernel)
     assert {(one.batch, one.ldc > 0) for one in found} == {(n, gaps) for n in (1, 2, 3) for gaps in (False, True)}
     assert {one.k // 32 for one in found if one.k % 32 == 0 and one.split_k == 1} >= set(range(1, 7))
     assert {one.split_k for one in found} == {1, 2, 3}
     padded = replace(kernel, pad_m=True, pad_n=True, pad_k=True)
-    assert [reason for one in TRIALS.loop_ends(padded) for reason in MEASURED.reasons(padded, ARCH, one)] == []
+    assert [reason for one in loop_end_problems(padded) for reason in MEASURED.reasons(padded, ARCH, one)] == []
 
 
 def headers_in(
@@ -113,7 +111,7 @@ def test_sources(like: GemmHeaders, tmp_path: Path) -> None:
     """A source has the kernel's name and parameters, and includes the batched launch after an interface's classes."""
     kernel, emission = parse_batched_kernel(EMITTED), MEASURED.hip
     assert emission is not None
-    source = hip.emit(kernel, headers_in(tmp_path, like), ARCH)
+    source = HIP.emit(kernel, headers_in(tmp_path, like), ARCH)
     assert f'"ckh-kernel:{EMITTED}"' in source
     included = [line.split('"')[1] for line in source.splitlines() if line.startswith("#include")]
     own = ["gemm_plain.hpp", f"gemm_{like.common.interface}_classes.hpp", "batched_launch.hpp", "batched_exports.hpp"]
@@ -141,16 +139,16 @@ def test_what_headers_lack(
     kernel = replace(parse_batched_kernel(EMITTED), **changes)
     headers = headers_in(tmp_path, like, *filter(None, [text]))
     with pytest.raises(UnsupportedKernelError, match=word):
-        hip.emit(kernel, headers, ARCH)
-    assert not judge_table(hip.batched_rules(headers), KernelTable.of(GemmBatchedKernel, [kernel]), ARCH).passed.size
+        HIP.emit(kernel, headers, ARCH)
+    assert not judge_table(HIP.rules(headers), KernelTable.of(GemmBatchedKernel, [kernel]), ARCH).passed.size
 
 
 def test_what_headers_have(tmp_path: Path) -> None:
     """Of gemm_universal's pipelines, those with one buffer and one group of waves; none are persistent."""
     plain = {"pipelines": ("compv3", "compv4", "compv5", "mem"), "epilogues": ("default",), "interwave": ("mem",)}
-    found = hip.found_in(headers_in(tmp_path, LATE_2025), plain | {"persistent": ("mem",)})
+    found = HIP.found(headers_in(tmp_path, LATE_2025), plain | {"persistent": ("mem",)})
     assert found == plain | {"pipelines": ("compv3", "mem")}
-    assert hip.found_in(headers_in(tmp_path, CURRENT), plain)["pipelines"] == ()
+    assert HIP.found(headers_in(tmp_path, CURRENT), plain)["pipelines"] == ()
 
 
 REAL = {

@@ -13,7 +13,7 @@ import pytest
 from ckh.cli import run
 from ckh.errors import ExitCode, UsageError
 from ckh.ops import operation, operation_of
-from ckh.ops.gemm_batched.problem import BATCH_STRIDES, LEADING, GemmBatchedProblem, parse_batched_problem
+from ckh.ops.gemm_batched.problem import BATCH_STRIDES, LEADING, GemmBatchedProblem
 from ckh.ops.gemm_batched.problem_sets import SETS
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
 from tests.refusals import expect_error, expect_refusal
@@ -110,7 +110,7 @@ def test_texts_hold_the_identity() -> None:
     for chosen in product((False, True), repeat=6):
         given = {name: values[name] for name, is_given in zip(values, chosen, strict=True) if is_given}
         problem = strided("crr", **given)
-        assert parse_batched_problem(problem.canonical()) == problem
+        assert GemmBatchedProblem.parsed(problem.canonical()) == problem
         assert operation_of(problem.canonical()) is OP
         texts.add(problem.canonical())
     assert len(texts) == 64
@@ -123,7 +123,7 @@ def test_texts_hold_the_identity() -> None:
 def test_other_texts_are_refused(text: str) -> None:
     """A text without a batch, with another prefix or an unknown end is no problem."""
     with expect_refusal(UsageError, "bad-problem"):
-        parse_batched_problem(text)
+        GemmBatchedProblem.parsed(text)
 
 
 def test_work_is_that_of_all_products() -> None:
@@ -181,7 +181,7 @@ def test_requests(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*predict, *more]) == ExitCode.OK
     answer = json.loads(capsys.readouterr().out)
     expected = GemmBatchedProblem(1024, 1000, 128, "fp16", "rrr", batch=64, lda=136, batch_stride_c=1_032_000)
-    assert parse_batched_problem(answer["problem"]) == expected
+    assert GemmBatchedProblem.parsed(answer["problem"]) == expected
     assert run([one for one in predict if one not in {"--batch", "64"}]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, "missing-option", "--batch")
     assert run([*predict, "--ldb", "127"]) == ExitCode.USAGE

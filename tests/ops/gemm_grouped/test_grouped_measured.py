@@ -28,11 +28,10 @@ from ckh.isa.source import described
 from ckh.kernels.judging import judge_table
 from ckh.kernels.table import KernelTable
 from ckh.ops.gemm_grouped.kernel import GemmGroupedKernel, parse_grouped_kernel
-from ckh.ops.gemm_grouped.measuring.measured import (
+from ckh.ops.gemm_grouped.measured import (
+    HIP,
     MEASURED,
     c_problem,
-    emit,
-    grouped_rules,
     multiply_groups,
     operands,
 )
@@ -109,7 +108,7 @@ def test_sources(like: GemmHeaders, tmp_path: Path) -> None:
     """A source has the kernel's name and includes the grouped launch after an interface's classes."""
     emission = MEASURED.hip
     assert emission is not None
-    source = emit(parse_grouped_kernel(EMITTED), headers_in(tmp_path, like), ARCH)
+    source = HIP.emit(parse_grouped_kernel(EMITTED), headers_in(tmp_path, like), ARCH)
     assert f'"ckh-kernel:{EMITTED}"' in source
     included = [line.split('"')[1] for line in source.splitlines() if line.startswith("#include")]
     of_interface = [f"gemm_{like.common.interface}_classes.hpp", f"grouped_{like.common.interface}.hpp"]
@@ -139,8 +138,8 @@ def test_what_headers_lack(
     kernel = replace(parse_grouped_kernel(EMITTED), **changes)
     headers = headers_in(tmp_path, like, *filter(None, [text]))
     with pytest.raises(UnsupportedKernelError, match=word):
-        emit(kernel, headers, ARCH)
-    assert not judge_table(grouped_rules(headers), KernelTable.of(GemmGroupedKernel, [kernel]), ARCH).passed.size
+        HIP.emit(kernel, headers, ARCH)
+    assert not judge_table(HIP.rules(headers), KernelTable.of(GemmGroupedKernel, [kernel]), ARCH).passed.size
 
 
 @pytest.mark.parametrize("changes", [{"persistent": True}, {"pipeline": "compv4"}])

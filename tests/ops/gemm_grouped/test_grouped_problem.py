@@ -18,7 +18,7 @@ from ckh.ops import operation, operation_of, operation_of_kernel
 from ckh.ops.base import Encoding, TiledSizes
 from ckh.ops.gemm_grouped.kernel import GemmGroupedKernel, parse_grouped_kernel
 from ckh.ops.gemm_grouped.pool import BENCH_POOLS, GROUPED_RULES, POOLS
-from ckh.ops.gemm_grouped.problem import GemmGroupedProblem, parse_grouped_problem
+from ckh.ops.gemm_grouped.problem import GemmGroupedProblem
 from ckh.ops.gemm_grouped.problem_sets import SETS, evenly, unevenly
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 from ckh.ops.gemm_universal.kernels.names import kernel_name
@@ -41,7 +41,7 @@ def test_texts_hold_the_identity() -> None:
     """M are a multiset: their order and how runs are split do not matter; groups without rows are part of it."""
     one = problem("64x8+512+0x2", layout="rrr", split_k=2)
     assert one.canonical() == "gemm_grouped_fp16_rrr_m512+64x8+0x2_n128_k64_splitk2"
-    assert parse_grouped_problem(one.canonical()) == one
+    assert GemmGroupedProblem.parsed(one.canonical()) == one
     assert operation_of(one.canonical()) is OP
     assert one == problem("0+64x3+512x1+64x5+0", layout="rrr", split_k=2)
     assert hash(one) == hash(replace(one))
@@ -79,7 +79,7 @@ def test_impossible_groups_are_refused(fields: dict[str, Any], code: str, values
 def test_other_texts_are_refused(text: str) -> None:
     """Texts without groups, without a split and with nothing."""
     with expect_refusal(UsageError, "bad-problem"):
-        parse_grouped_problem(text)
+        GemmGroupedProblem.parsed(text)
 
 
 def test_work_is_that_of_all_groups() -> None:

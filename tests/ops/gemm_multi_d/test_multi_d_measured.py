@@ -19,7 +19,7 @@ from ckh.bench.isolated.typed import element_type
 from ckh.bench.isolated.verify import Limits
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.ops.gemm_multi_d.kernel import parse_multi_d_kernel
-from ckh.ops.gemm_multi_d.measuring.measured import MEASURED, c_problem, emit, multi_d_rules, operands
+from ckh.ops.gemm_multi_d.measured import HIP, MEASURED, c_problem, operands
 from ckh.ops.gemm_multi_d.problem import FUNCTIONS, GemmMultiDProblem
 from ckh.schema import Status
 from tests.bench.codegen.test_ck_tile_gemm import LATE_2025, MID_2025
@@ -115,18 +115,18 @@ def test_results_of_another_function_are_outside(function: str, ds: str) -> None
 def test_sources_state_function_and_tensors(function: str) -> None:
     """The source of late 2025 has them, before ckh's header; mid-2025 is refused."""
     kernel = parse_multi_d_kernel(f"gemm_multi_d_{function}_2_{EMITTED}")
-    source = emit(kernel, LATE_2025, ARCH)
+    source = HIP.emit(kernel, LATE_2025, ARCH)
     assert "index_t num_d = 2;" in source
     assert source.index("using Elementwise = ") < source.index('#include "multi_d_late2025.hpp"')
     with pytest.raises(UnsupportedKernelError, match="mid2025"):
-        emit(kernel, MID_2025, ARCH)
+        HIP.emit(kernel, MID_2025, ARCH)
 
 
 @pytest.mark.parametrize(("headers", "is_refused"), [(LATE_2025, False), (MID_2025, True)])
 def test_rules_of_headers_refuse_what_is_not_emitted(headers: GemmHeaders, *, is_refused: bool) -> None:
     """So plans choose among kernels that the headers can build."""
     kernel = parse_multi_d_kernel(f"gemm_multi_d_add_2_{EMITTED}")
-    reasons = [reason for rule in multi_d_rules(headers) for reason in rule(kernel, ARCH)]
+    reasons = [reason for rule in HIP.rules(headers) for reason in rule(kernel, ARCH)]
     assert bool(reasons) is is_refused
 
 

@@ -14,7 +14,7 @@ from ckh.ops.base import Encoding
 from ckh.ops.gemm_multi_d.kernel import GemmMultiDKernel, parse_multi_d_kernel
 from ckh.ops.gemm_multi_d.operation import OPERATION
 from ckh.ops.gemm_multi_d.pool import MULTI_D_RULES, POOLS
-from ckh.ops.gemm_multi_d.problem import FUNCTIONS, GemmMultiDProblem, parse_multi_d_problem
+from ckh.ops.gemm_multi_d.problem import FUNCTIONS, GemmMultiDProblem
 from ckh.ops.gemm_multi_d.problem_sets import SETS
 from ckh.ops.gemm_universal.kernels.names import kernel_name
 from ckh.ops.gemm_universal.kernels.pool import POOLS as GEMM_POOLS
@@ -30,7 +30,7 @@ def test_texts_hold_the_identity(function: str, ds: str) -> None:
     """A problem is parsed from its text, by the operation with the longest matching prefix."""
     problem = GemmMultiDProblem(16, 4096, 512, "bf16", "rrr", function=function, ds=ds)
     assert problem.canonical() == f"gemm_multi_d_bf16_rrr_m16_n4096_k512_{function}_{ds}"
-    assert parse_multi_d_problem(problem.canonical()) == problem
+    assert GemmMultiDProblem.parsed(problem.canonical()) == problem
     assert operation_of(problem.canonical()).name == "gemm_multi_d"
 
 
@@ -66,7 +66,7 @@ def test_impossible_problems_are_refused(changes: dict[str, Any], code: str) -> 
 def test_other_texts_are_refused(text: str) -> None:
     """Texts without function, with too many tensors, and with nothing."""
     with pytest.raises(UsageError):
-        parse_multi_d_problem(text)
+        GemmMultiDProblem.parsed(text)
 
 
 def test_rows_are_problems_again() -> None:

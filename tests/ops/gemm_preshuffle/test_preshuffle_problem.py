@@ -17,12 +17,11 @@ from ckh.data.dataset import read_dataset
 from ckh.errors import DataError, ExitCode, UsageError
 from ckh.ops import operation, operation_of
 from ckh.ops.base import Encoding
-from ckh.ops.gemm_preshuffle.amd_lists import LISTS
 from ckh.ops.gemm_preshuffle.kernel import parse_preshuffle_kernel
 from ckh.ops.gemm_preshuffle.kernel_rules import PRESHUFFLE_RULES, preshuffle_rule_key
 from ckh.ops.gemm_preshuffle.operation import OPERATION
-from ckh.ops.gemm_preshuffle.pool import POOLS, SEARCHED
-from ckh.ops.gemm_preshuffle.problem import DTYPES, GemmPreshuffleProblem, StoredOrder, parse_preshuffle_problem
+from ckh.ops.gemm_preshuffle.pool import LISTS, POOLS, SEARCHED
+from ckh.ops.gemm_preshuffle.problem import DTYPES, GemmPreshuffleProblem, StoredOrder
 from ckh.ops.gemm_preshuffle.problem_sets import SETS
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 from ckh.ops.gemm_universal.kernels.names import kernel_name
@@ -41,7 +40,7 @@ def test_texts_hold_the_identity(order: str) -> None:
     """A problem is parsed from its text, by the operation with the longest matching prefix."""
     problem = GemmPreshuffleProblem(16, 4096, 512, "fp8", b_order=order)
     assert problem.canonical() == f"gemm_preshuffle_fp8_rcr_m16_n4096_k512_b{order}"
-    assert parse_preshuffle_problem(problem.canonical()) == problem
+    assert GemmPreshuffleProblem.parsed(problem.canonical()) == problem
     assert str(problem.stored_order) == order
     assert problem.permute_n is ("p" in order)
     assert operation_of(problem.canonical()).name == "gemm_preshuffle"
@@ -76,7 +75,7 @@ def test_impossible_problems_are_refused(changes: dict[str, Any], code: str, val
 def test_other_texts_are_refused(text: str) -> None:
     """Texts without an order, and with nothing."""
     with expect_refusal(UsageError, "bad-problem", text):
-        parse_preshuffle_problem(text)
+        GemmPreshuffleProblem.parsed(text)
 
 
 def test_rows_are_problems_again() -> None:

@@ -19,8 +19,7 @@ from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.ops.gemm_streamk.kernel import parse_streamk_kernel
-from ckh.ops.gemm_streamk.measuring import hip
-from ckh.ops.gemm_streamk.measuring.measured import MEASURED, parts_at_most, split
+from ckh.ops.gemm_streamk.measured import HIP, MEASURED, parts_at_most, split
 from ckh.ops.gemm_streamk.problem import GemmStreamKProblem
 from ckh.schema import Status
 from tests.bench.codegen.test_ck_tile_gemm import CURRENT, LATE_2025, MID_2025
@@ -86,7 +85,7 @@ def headers_in(folder: Path, like: GemmHeaders, kernel: str = "namespace reboot 
 def test_sources_state_reduction_and_blocks(reduction: str, tmp_path: Path) -> None:
     """The source of late 2025 has them, after the vocabulary with the barrier and before ckh's kernel."""
     kernel = parse_streamk_kernel(f"gemm_streamk_{reduction}_2_{EMITTED}")
-    source = hip.emit(kernel, headers_in(tmp_path, LATE_2025), ARCH)
+    source = HIP.emit(kernel, headers_in(tmp_path, LATE_2025), ARCH)
     assert f"StreamKReductionStrategy::{reduction.capitalize()};" in source
     assert "int blocks_per_cu = 2;" in source
     included = [line.split('"')[1] for line in source.splitlines() if line.startswith("#include")]
@@ -107,12 +106,12 @@ def test_headers_without_the_kernel_are_refused(like: GemmHeaders, texts: dict[s
     """By the rules that plans read, and in emission: another interface, an older kernel, a loop end at compile time."""
     kernel = parse_streamk_kernel(f"gemm_streamk_atomic_1_{EMITTED}")
     lacking = headers_in(tmp_path, like, **texts)
-    assert [reason for rule in hip.streamk_rules(lacking)[-1:] for reason in rule(kernel, ARCH)]
+    assert [reason for rule in HIP.rules(lacking)[-1:] for reason in rule(kernel, ARCH)]
     with pytest.raises(UnsupportedKernelError):
-        hip.emit(kernel, lacking, ARCH)
+        HIP.emit(kernel, lacking, ARCH)
     fine = headers_in(tmp_path / "fine", LATE_2025)
-    assert [reason for rule in hip.streamk_rules(fine) for reason in rule(kernel, ARCH)] == []
-    (refused,) = hip.streamk_rules(fine)[-1:]
+    assert [reason for rule in HIP.rules(fine) for reason in rule(kernel, ARCH)] == []
+    (refused,) = HIP.rules(fine)[-1:]
     assert list(refused(replace(kernel, pipeline="compv4"), ARCH))
 
 

@@ -20,7 +20,7 @@ from ckh.ops.gemm_streamk.features import GEMM_STREAMK
 from ckh.ops.gemm_streamk.kernel import GemmStreamKKernel, parse_streamk_kernel
 from ckh.ops.gemm_streamk.operation import OPERATION
 from ckh.ops.gemm_streamk.pool import BENCH_POOLS, POOLS, SEARCHED, STREAMK_RULES
-from ckh.ops.gemm_streamk.problem import GemmStreamKProblem, parse_streamk_problem
+from ckh.ops.gemm_streamk.problem import GemmStreamKProblem
 from ckh.ops.gemm_streamk.problem_sets import SETS
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name
@@ -37,11 +37,11 @@ def test_texts_hold_the_identity() -> None:
     """A problem is parsed from its text, by the operation with the longest matching prefix."""
     problem = GemmStreamKProblem(16, 4096, 512, "bf16", "rrr")
     assert problem.canonical() == "gemm_streamk_bf16_rrr_m16_n4096_k512"
-    assert parse_streamk_problem(problem.canonical()) == problem
+    assert GemmStreamKProblem.parsed(problem.canonical()) == problem
     assert operation_of(problem.canonical()).name == "gemm_streamk"
     for text in ("gemm_streamk_fp16_rcr_m1_n1", "gemm_streamk_fp16_rcr_m1_n1_k1_splitk1", "gemm_streamk_"):
         with pytest.raises(UsageError):
-            parse_streamk_problem(text)
+            GemmStreamKProblem.parsed(text)
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 from ckh.errors import UsageError
 from ckh.ops.gemm_universal.problem import (
     GEMM_COLUMNS,
-    GEMM_IDENTITY,
     GEMM_LAYOUTS,
     GemmProblem,
     contiguous_axes,
     output_dtype,
-    parse_gemm_problem,
 )
 from ckh.problems import DTYPE_BYTES
 from tests.refusals import expect_refusal
@@ -37,7 +35,7 @@ PROBLEMS = st.builds(
 @given(PROBLEMS)
 def test_canonical_text_and_fields_round_trip(p: GemmProblem) -> None:
     """Text and fields both have the complete identity."""
-    assert parse_gemm_problem(p.canonical()) == p
+    assert GemmProblem.parsed(p.canonical()) == p
     assert GemmProblem(**p.to_dict()) == p
 
 
@@ -51,7 +49,7 @@ def test_every_field_is_part_of_the_identity() -> None:
     """Problems that differ in one field are unequal, and the dataset's identity columns are all fields."""
     p = GemmProblem(8, 16, 32)
     changes: dict[str, Any] = {"m": 9, "n": 17, "k": 33, "dtype": "fp16", "layout": "rrr", "split_k": 2}
-    assert set(changes) == {field.name for field in fields(GemmProblem)} == set(GEMM_IDENTITY)
+    assert set(changes) == {field.name for field in fields(GemmProblem)} == set(GemmProblem.identity())
     others = {GemmProblem(**{**p.to_dict(), name: value}) for name, value in changes.items()}
     assert len(others | {p}) == 7
     assert len({other.canonical() for other in others}) == 6
@@ -118,4 +116,4 @@ def test_uncomputable_problems_are_refused_in_one_line(changes: dict[str, Any], 
 def test_invalid_problem_text_is_refused(text: str) -> None:
     """Text with missing or extra parts is refused."""
     with expect_refusal(UsageError, "bad-problem"):
-        parse_gemm_problem(text)
+        GemmProblem.parsed(text)

@@ -6,13 +6,21 @@ Nothing is corrected: an invalid combination is rejected with all of its reasons
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckh.kernels.judging import Rules
 from ckh.ops.gemm_universal.kernels.arch_rules import COMPLETE_RULES, NAME_RULES
 from ckh.ops.gemm_universal.kernels.problem_rules import PROBLEM_RULES
 
 if TYPE_CHECKING:
-    from ckh.ops.gemm_universal.kernel import GemmKernel
+    from ckh.kernels.judging import Rule
 
-GEMM_RULES: Rules[GemmKernel] = Rules(NAME_RULES, COMPLETE_RULES, PROBLEM_RULES, attrgetter("missing"))
+
+def rules_with(
+    named: tuple[Rule, ...] = (), complete: tuple[Rule, ...] = (), problem: tuple[Rule, ...] = ()
+) -> Rules[Any]:
+    """Return the rules of GEMM kernels, followed by further ones of each kind."""
+    return Rules((*NAME_RULES, *named), (*COMPLETE_RULES, *complete), (*PROBLEM_RULES, *problem), attrgetter("missing"))
+
+
+GEMM_RULES = rules_with()

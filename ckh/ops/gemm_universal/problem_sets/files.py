@@ -6,15 +6,14 @@ A text file has one problem per line; CSV and JSON have m, n, k and optional col
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckh.errors import DataError, UsageError
 from ckh.files.jsonfields import read_json
 from ckh.files.python_lists import WrittenForm, written_problems
 from ckh.files.untrusted import csv_rows, integer, read_text
-from ckh.ops.gemm_universal.problem import GemmProblem, parse_gemm_problem
+from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.problems import dtype_name
 
 if TYPE_CHECKING:
@@ -25,12 +24,11 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=GemmProblem)
 
-_REQUIRED = ("m", "n", "k")
 # AMD's scripts have calls, and lists such as `ml_sizes = [(1, 4096, 4096), ...]` of M, N and K.
 _IN_PYTHON = WrittenForm(
     "GemmProblem(M=..., N=..., K=...), ProblemSize(...) or list of (M, N, K) called sizes, shapes or problems",
     ("GemmProblem", "ProblemSize"),
-    _REQUIRED,
+    GemmProblem.required,
     ("size", "shape", "problem"),
     ("tile", "warp", "wave", "block"),
 )
@@ -41,31 +39,18 @@ def is_problem_file(source: str) -> bool:
     return Path(source).suffix.lower() in _READERS
 
 
-@dataclass(frozen=True, slots=True)
-class ProblemForm(Generic[P]):
-    """The problems of a file: their class, the parser of their canonical texts, and what each must state."""
-
-    kind: type[P]
-    parse: Callable[[str], P]
-    required: tuple[str, ...] = _REQUIRED
-
-    def problem(self, values: dict[str, Any], dtype: str) -> P:
-        """Build a problem from named values."""
-        stated = {name: value for name, value in values.items() if value not in (None, "")}
-        given: dict[str, Any] = {
-            name: _integer(name, stated[name]) for name in self.kind.size_columns if name in stated
-        }
-        given |= {name: str(stated[name]) for name in self.kind.text_columns if name in stated}
-        if missing := [name for name in self.required if name not in given]:
-            raise UsageError(f"{missing[0]} is missing", code="missing-field")
-        return self.kind(**{**given, "dtype": dtype_name(given.get("dtype", dtype))})
-
-
-GEMMS = ProblemForm(GemmProblem, parse_gemm_problem)
+def _problem(kind: type[P], values: dict[str, Any], dtype: str) -> P:
+    """Build a problem from named values."""
+    stated = {name: value for name, value in values.items() if value not in (None, "")}
+    given: dict[str, Any] = {name: _integer(name, stated[name]) for name in kind.size_columns if name in stated}
+    given |= {name: str(stated[name]) for name in kind.text_columns if name in stated}
+    if missing := [name for name in kind.required if name not in given]:
+        raise UsageError(f"{missing[0]} is missing", code="missing-field")
+    return kind(**{**given, "dtype": dtype_name(given.get("dtype", dtype))})
 
 
 def read_problems(
-    source: str | Path, dtype: str | None = None, default_dtype: str = "fp32", form: ProblemForm[Any] = GEMMS
+    source: str | Path, dtype: str | None = None, default_dtype: str = "fp32", kind: type[GemmProblem] = GemmProblem
 ) -> tuple[Any, ...]:
     """Read the distinct problems of a file in order.
 
@@ -74,7 +59,7 @@ def read_problems(
 
     Args:
         source: the path.
-        form: the class of the problems.
+        kind: the class of the problems.
         dtype: the element type; None: as the file states, else `default_dtype`. A file that states another is refused.
         default_dtype: the element type of entries that state none.
 
@@ -84,7 +69,7 @@ def read_problems(
     path = Path(source)
     problems: dict[Any, None] = {}
     left_open = dtype or default_dtype
-    for where, make in _READERS[path.suffix.lower()](path, form):
+    for where, make in _READERS[path.suffix.lower()](path, kind):
         try:
             problem = make(left_open)
         except UsageError as error:
@@ -97,24 +82,24 @@ def read_problems(
     return tuple(problems)
 
 
-def _lines(path: Path, form: ProblemForm[P]) -> _Entries[P]:
+def _lines(path: Path, kind: type[P]) -> _Entries[P]:
     for number, line in enumerate(read_text(path).splitlines(), 1):
         content = line.partition("#")[0].strip()
         if content:
-            yield number, lambda _, content=content: form.parse(content)  # type: ignore[misc]
+            yield number, lambda _, content=content: kind.parsed(content)  # type: ignore[misc]
 
 
-def _csv(path: Path, form: ProblemForm[P]) -> _Entries[P]:
+def _csv(path: Path, kind: type[P]) -> _Entries[P]:
     rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
     names = [name.lower() for name in next(rows, (0, []))[1]]
-    if missing := [name for name in form.required if name not in names]:
+    if missing := [name for name in kind.required if name not in names]:
         raise DataError(
             f"{path}: missing column {missing[0]}",
-            "the columns are " + ", ".join((*form.kind.size_columns, *form.kind.text_columns)),
+            "the columns are " + ", ".join((*kind.size_columns, *kind.text_columns)),
             code="missing-column",
         )
     for line, cells in rows:
-        yield line, lambda dtype, cells=cells: form.problem(_row(names, cells), dtype)  # type: ignore[misc]
+        yield line, lambda dtype, cells=cells: _problem(kind, _row(names, cells), dtype)  # type: ignore[misc]
 
 
 def _row(names: list[str], cells: list[str]) -> dict[str, Any]:
@@ -123,26 +108,26 @@ def _row(names: list[str], cells: list[str]) -> dict[str, Any]:
     return dict(zip(names, cells, strict=True))
 
 
-def _json(path: Path, form: ProblemForm[P]) -> _Entries[P]:
+def _json(path: Path, kind: type[P]) -> _Entries[P]:
     entries = read_json(path, unique=True)
     if not isinstance(entries, list):
         raise DataError(f"{path} is not a list of problems", code="unknown-format")
     for number, entry in enumerate(entries, 1):
         if isinstance(entry, str):
-            yield number, lambda _, entry=entry: form.parse(entry)  # type: ignore[misc]
+            yield number, lambda _, entry=entry: kind.parsed(entry)  # type: ignore[misc]
         elif isinstance(entry, dict):
             values = {str(key).lower(): value for key, value in entry.items()}
-            yield number, lambda dtype, values=values: form.problem(values, dtype)  # type: ignore[misc]
+            yield number, lambda dtype, values=values: _problem(kind, values, dtype)  # type: ignore[misc]
         else:
             raise DataError(f"{path}:{number}: {entry!r} is not a problem", code="bad-problem")
 
 
-def _python(path: Path, form: ProblemForm[P]) -> _Entries[P]:
+def _python(path: Path, kind: type[P]) -> _Entries[P]:
     for line, values in written_problems(path, read_text(path), _IN_PYTHON):
         lower = {name.lower(): value for name, value in values.items()}
         if len(lower) < len(values):
             raise DataError(f"{path}:{line}: duplicate value", "remove one of them", code="duplicate-name")
-        yield line, lambda dtype, values=lower: form.problem(values, dtype)  # type: ignore[misc]
+        yield line, lambda dtype, values=lower: _problem(kind, values, dtype)  # type: ignore[misc]
 
 
 def _integer(name: str, value: object) -> int:
@@ -154,7 +139,7 @@ def _integer(name: str, value: object) -> int:
         raise UsageError(f"{name} must be an integer, not {value!r}", code="bad-number") from None
 
 
-_READERS: dict[str, Callable[[Path, ProblemForm[Any]], _Entries[Any]]] = {
+_READERS: dict[str, Callable[[Path, type[Any]], _Entries[Any]]] = {
     ".txt": _lines,
     ".csv": _csv,
     ".json": _json,

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
-from ckh.data.formats import Reading, ReadOptions
+from ckh.data.formats import Formats, MappedTable, Reading, ReadOptions
 from ckh.data.numbering import combined_numbers, first_rows
 from ckh.data.readers.cells import Cells, Faults
 from ckh.data.readers.column_reader import TIMES, Integers, integers, numbers, time_column, times_ms, true_cells
@@ -27,7 +28,7 @@ from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.spool import StoredRows
 from ckh.errors import DataError
 from ckh.ops.gemm_universal.kernels.names import parse_kernel_name
-from ckh.ops.gemm_universal.problem import OP_TYPE, GemmProblem
+from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.readers.gemm_rows import BAD_TIME, MISMATCH, Unusable, named, problem_of
 from ckh.ops.gemm_universal.readers.kernels import kernel_of
 from ckh.schema import SHORTEST_MS, Status
@@ -69,9 +70,8 @@ _FAILURES = (
 
 @dataclass(frozen=True, slots=True)
 class TableForm:
-    """The rows of a table: operation, class of problems, parser of kernel names, and the sizes that it must have."""
+    """The rows of a table: class of problems, parser of kernel names, and the sizes that it must have."""
 
-    op: str
     kind: type[GemmProblem]
     parse: Callable[[str], GemmKernel]
     sizes: tuple[str, ...] = ("m", "n", "k")
@@ -86,8 +86,13 @@ class TableForm:
         """All columns that a table may have."""
         return "kernel", *self.sizes, *TIMES, *self.more_sizes, *_OPTIONAL
 
+    @property
+    def formats(self) -> Formats:
+        """The formats of an operation whose measurements are read from such tables only."""
+        return Formats(mapped=MappedTable(self.columns, partial(read_table, form=self)))
 
-GEMMS = TableForm(OP_TYPE, GemmProblem, parse_kernel_name)
+
+GEMMS = TableForm(GemmProblem, parse_kernel_name)
 
 
 def sniff_csv(head: bytes) -> bool:
@@ -237,7 +242,7 @@ class _TableRows:
                 own,
                 names,
                 kernel_of_row[good],
-                self.form.op,
+                self.form.kind.op_type,
             ),
             Results(status, np.where(ran, latency_ms[good], np.nan), extra),
             Origin(self.arch.name, None, hardware, self.run_id),

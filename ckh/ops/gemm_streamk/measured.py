@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ckh.bench.computation import HipEmission, Measured, Split, Trials
+from ckh.bench.codegen.ck_tile import PIPELINE_HEADERS
+from ckh.bench.codegen.interfaces import Interface
+from ckh.bench.computation import Split, Trials
+from ckh.kernels.judging import RuleBook
 from ckh.ops.gemm_streamk.kernel import ALL_HELD, MOST_BLOCKS, REDUCTIONS, GemmStreamKKernel, parse_streamk_kernel
-from ckh.ops.gemm_streamk.measuring import hip
-from ckh.ops.gemm_streamk.pool import BENCH_POOLS, PIPELINES, POOLS, STREAMK_RULES, streamk_space
+from ckh.ops.gemm_streamk.pool import BENCH_POOLS, POOLS, SPACES, STREAMK_RULES
 from ckh.ops.gemm_streamk.problem import OP_TYPE, GemmStreamKProblem
-from ckh.ops.gemm_universal.measuring import measured as gemm
+from ckh.ops.gemm_universal.measuring.derived_measured import GEMM, DerivedHip, derived_measured
+from ckh.ops.gemm_universal.measuring.hip import source_of
 from ckh.ops.gemm_universal.measuring.trials import kernel_class, loop_end_sizes, representatives_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ckh.archs import ArchSpec
-    from ckh.bench.codegen.ck_tile import Headers
-    from ckh.kernels.judging import Rule
+    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
 
-_TEMPLATES = Path(__file__).parents[1] / "templates" / "ck_tile"
+_KERNEL = Path("ck_tile/ops/gemm/kernel/streamk_gemm_kernel.hpp")
+# The second kernel of late 2025, which has both reductions and persistent blocks; the first one is in a namespace less.
+_CLASS = "namespace reboot"
+# How a pipeline's header declares that a loop's end may be a matter of run time.
+_ANY_LOOP_END = re.compile(r"operator\(\)\([^)]*\bbool has_hot_loop\b")
 _MOST_CUS = 304  # of a GPU: MI300X
 
 
@@ -46,17 +52,29 @@ def split(problem: GemmStreamKProblem, name: str) -> Split:
     return Split(parts_at_most(-(-problem.m // m) * -(-problem.n // n), -(-problem.k // k), blocks))
 
 
-def _emit_hip(kernel: GemmStreamKKernel, headers: Headers, arch: ArchSpec) -> str:
-    return hip.emit(kernel, gemm.gemm_headers(headers), arch)
+@RuleBook().rule
+def _lacks(pipeline: str, *, headers: GemmHeaders) -> Iterator[str]:
+    common = headers.common
+    if common.interface is not Interface.LATE_2025:
+        yield f"Stream-K kernels need CK Tile's interface of late 2025, this is {common.interface}"
+    elif _CLASS not in common.text(_KERNEL):
+        yield f"{common} have no Stream-K kernel with both reductions"
+    elif pipeline in common.double_buffered:
+        yield f"the Stream-K kernel of {common} has one buffer, {pipeline} needs two"
+    elif pipeline not in PIPELINE_HEADERS or not _ANY_LOOP_END.search(common.text(PIPELINE_HEADERS[pipeline])):
+        yield f"{pipeline} of {common} has its loop's end at compile time, but blocks that share tiles differ in it"
 
 
-def _hip_rules(headers: Headers) -> tuple[Rule, ...]:
-    return hip.streamk_rules(gemm.gemm_headers(headers))
+def _source(kernel: GemmStreamKKernel, headers: GemmHeaders) -> str:
+    parameters = (
+        f"inline constexpr auto strategy = ck_tile::StreamKReductionStrategy::{REDUCTIONS[kernel.reduction]};",
+        f"inline constexpr int blocks_per_cu = {kernel.blocks_per_cu};",
+    )
+    includes = ("streamk_late2025.hpp", "gemm_exports.hpp")
+    return source_of(kernel, headers, *includes, vocabulary="streamk_vocabulary.hpp", own=parameters)
 
 
-def _found(headers: Headers) -> dict[str, tuple[str, ...]]:
-    assert _GEMM.hip is not None
-    return hip.found_in(gemm.gemm_headers(headers), _GEMM.hip.found(headers))
+HIP = DerivedHip(__file__, "streamk-train", "StreamKKernel", _lacks, _source)
 
 
 def _class(kernel: GemmStreamKKernel) -> str:
@@ -80,31 +98,19 @@ def _representatives(arch: ArchSpec) -> dict[str, list[GemmStreamKKernel]]:
     """Return `gemm_universal`'s classes of the pools' pipelines for each reduction."""
     found: dict[str, list[GemmStreamKKernel]] = {}
     for reduction in REDUCTIONS:
-        classes = representatives_of(streamk_space(arch), arch, GemmStreamKKernel, reduction=reduction)
+        classes = representatives_of(SPACES.pool(arch), arch, GemmStreamKKernel, reduction=reduction)
         for kernels in classes.values():
-            some = [one for one in kernels if one.pipeline in PIPELINES and not STREAMK_RULES.of_arch(one, arch)]
+            some = [one for one in kernels if one.pipeline in SPACES.pipelines and not STREAMK_RULES.of_arch(one, arch)]
             if some:
                 found[_class(some[0])] = some
     return found
 
 
-_GEMM: Measured[Any, Any] = gemm.MEASURED
-assert _GEMM.hip is not None
-
-MEASURED: Measured[GemmStreamKProblem, GemmStreamKKernel] = Measured(
-    computation=replace(_GEMM.computation, split=split),
-    host=None,
-    hip=HipEmission(
-        _emit_hip,
-        (_TEMPLATES, *_GEMM.hip.templates),
-        "streamk-train",
-        ("StreamKKernel",),
-        _found,
-        _hip_rules,
-        _GEMM.hip.compile_s,
-    ),
-    problems=partial(gemm.problems_of_run, op=OP_TYPE),
-    candidate_source=partial(gemm.candidates_of_run, op=OP_TYPE, pools=POOLS, bench_pools=BENCH_POOLS),
-    reasons=STREAMK_RULES.check,
-    trials=lambda: Trials(_loop_ends, _class, _representatives),
+MEASURED = derived_measured(
+    OP_TYPE,
+    POOLS,
+    BENCH_POOLS,
+    replace(GEMM.computation, split=split),
+    HIP.emission,
+    Trials(_loop_ends, _class, _representatives),
 )

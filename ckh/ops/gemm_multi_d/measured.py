@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import ctypes
-from functools import partial
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ckh.bench.codegen.interfaces import Interface
-from ckh.bench.codegen.unit_source import UnsupportedKernelError
-from ckh.bench.computation import ArrayForm, Computation, HipEmission, Measured, Operand, Role, Trials
+from ckh.bench.computation import ArrayForm, Operand, Role, Trials
 from ckh.bench.isolated.typed import element_type
-from ckh.kernels.judging import RuleBook, given
+from ckh.kernels.judging import RuleBook
 from ckh.ops.gemm_multi_d.kernel import GemmMultiDKernel
-from ckh.ops.gemm_multi_d.pool import BENCH_POOLS, MULTI_D_RULES, POOLS, multi_d_space
+from ckh.ops.gemm_multi_d.pool import BENCH_POOLS, POOLS, SPACES
 from ckh.ops.gemm_multi_d.problem import DTYPES, FUNCTIONS, MAX_TENSORS, OP_TYPE, VECTOR, GemmMultiDProblem
-from ckh.ops.gemm_universal.measuring import hip
 from ckh.ops.gemm_universal.measuring import measured as gemm
-from ckh.ops.gemm_universal.measuring.hip_rules import missing, rules_of
+from ckh.ops.gemm_universal.measuring.derived_measured import GEMM, DerivedHip, derived_measured
+from ckh.ops.gemm_universal.measuring.hip import source_of
 from ckh.ops.gemm_universal.measuring.trials import kernel_class, loop_end_sizes, representatives_of
 from ckh.ops.gemm_universal.problem import output_dtype
 
@@ -28,14 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ckh.archs import ArchSpec
-    from ckh.bench.codegen.ck_tile import Headers
     from ckh.bench.computation import Bounds
-    from ckh.kernels.judging import Rule
     from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
 
 Array = NDArray[Any]
-
-_TEMPLATES = Path(__file__).parents[1] / "templates" / "ck_tile"
 
 # Functor of each function in the emitted source: CK Tile's own, and ckh's with an activation.
 _FUNCTORS = {
@@ -134,39 +128,21 @@ def _image(activation: str, low: Array, high: Array) -> Bounds:
 
 
 @RuleBook().rule
-def _refused(*, headers: GemmHeaders) -> Iterator[str]:
+def _lacks(*, headers: GemmHeaders) -> Iterator[str]:
     interface = headers.common.interface
     if interface is not Interface.LATE_2025:
         yield f"{OP_TYPE} needs CK Tile's interface of late 2025, this is {interface}"
 
 
-def multi_d_rules(headers: GemmHeaders) -> tuple[Rule, ...]:
-    """Return the rules for these headers: `gemm_universal`'s, and that of the interface."""
-    return *rules_of(headers), *given((_refused,), headers=headers)
-
-
-def emit(kernel: GemmMultiDKernel, headers: GemmHeaders, arch: ArchSpec) -> str:
-    """Return the C++ source of one kernel for an architecture.
-
-    Raises:
-        UnsupportedKernelError: these headers cannot build it; states the reason.
-    """
-    (refused,) = given((_refused,), headers=headers)
-    if reasons := list(refused(kernel, arch)) or missing(kernel, headers, arch):
-        raise UnsupportedKernelError("; ".join(reasons))
+def _source(kernel: GemmMultiDKernel, headers: GemmHeaders) -> str:
     own = (
         f"inline constexpr ck_tile::index_t num_d = {kernel.num_d};",
         f"using Elementwise = {_FUNCTORS[kernel.function]};",
     )
-    return hip.source_of(kernel, headers, "multi_d_late2025.hpp", vocabulary="multi_d_vocabulary.hpp", own=own)
+    return source_of(kernel, headers, "multi_d_late2025.hpp", vocabulary="multi_d_vocabulary.hpp", own=own)
 
 
-def _hip_rules(headers: Headers) -> tuple[Rule, ...]:
-    return multi_d_rules(gemm.gemm_headers(headers))
-
-
-def _emit_hip(kernel: GemmMultiDKernel, headers: Headers, arch: ArchSpec) -> str:
-    return emit(kernel, gemm.gemm_headers(headers), arch)
+HIP = DerivedHip(__file__, "multi-d-train", "UniversalGemmKernel", _lacks, _source, of_pipeline=False)
 
 
 def _class(kernel: GemmMultiDKernel) -> str:
@@ -190,39 +166,17 @@ def _representatives(arch: ArchSpec) -> dict[str, list[GemmMultiDKernel]]:
     found: dict[str, list[GemmMultiDKernel]] = {}
     for function in FUNCTIONS:
         num_d = MAX_TENSORS if function == "add" else 1
-        space = multi_d_space(arch)
-        classes = representatives_of(space, arch, GemmMultiDKernel, function=function, num_d=num_d)
+        classes = representatives_of(SPACES.pool(arch), arch, GemmMultiDKernel, function=function, num_d=num_d)
         some = [kernels for kernels in classes.values() if kernels[0].dtype in DTYPES]
         found |= {_class(kernels[0]): kernels for kernels in (some if function == "add" else some[:1])}
     return found
 
 
-_GEMM: Measured[Any, Any] = gemm.MEASURED
-assert _GEMM.hip is not None
-
-MEASURED: Measured[GemmMultiDProblem, GemmMultiDKernel] = Measured(
-    computation=Computation(
-        operands,
-        gemm.multiply,
-        gemm.reduction_length,
-        DTYPES,
-        c_problem,
-        _GEMM.computation.split,
-        finish,
-        _arrays,
-    ),
-    host=None,
-    hip=HipEmission(
-        _emit_hip,
-        (_TEMPLATES, *_GEMM.hip.templates),
-        "multi-d-train",
-        ("UniversalGemmKernel",),
-        _GEMM.hip.found,
-        _hip_rules,
-        _GEMM.hip.compile_s,
-    ),
-    problems=partial(gemm.problems_of_run, op=OP_TYPE),
-    candidate_source=partial(gemm.candidates_of_run, op=OP_TYPE, pools=POOLS, bench_pools=BENCH_POOLS),
-    reasons=MULTI_D_RULES.check,
-    trials=lambda: Trials(_loop_ends, _class, _representatives),
+MEASURED = derived_measured(
+    OP_TYPE,
+    POOLS,
+    BENCH_POOLS,
+    replace(GEMM.computation, operands=operands, dtypes=DTYPES, c_problem=c_problem, finish=finish, arrays=_arrays),
+    HIP.emission,
+    Trials(_loop_ends, _class, _representatives),
 )

@@ -1,26 +1,31 @@
-"""Rules for a batched kernel to support a problem: `gemm_universal`'s, and those of batch and strides.
+"""Rules, pools and lists of batched kernels.
 
-Source: CK Tile's `BatchedGemmKernel`: its grid has a row of blocks per product, offsets of matrices are 32 bits, and
-lines are loaded and stored in vectors from their first element on.
+Source of the rules: CK Tile's `BatchedGemmKernel`: its grid has a row of blocks per product, offsets of matrices are 32
+bits, and lines are loaded and stored in vectors from their first element on. Source of the pools: the configuration of
+AMD's tile engine for batched GEMMs, which has `gemm_universal`'s tiles, waves and instructions with three pipelines and
+without persistent kernels.
 """
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from ckh.kernels.judging import Rules
+from ckh.ops.gemm_batched.kernel import GemmBatchedKernel, parse_batched_kernel
 from ckh.ops.gemm_batched.problem import BATCH_STRIDES, LEADING
-from ckh.ops.gemm_universal.kernels.arch_rules import COMPLETE_RULES, NAME_RULES
-from ckh.ops.gemm_universal.kernels.problem_rules import BOOK, MAX_OFFSET, PROBLEM_RULES, rule_key
+from ckh.ops.gemm_universal.kernels.amd_lists import ListedKernels, lists_of
+from ckh.ops.gemm_universal.kernels.pool import pools_of
+from ckh.ops.gemm_universal.kernels.problem_rules import BOOK, MAX_OFFSET, rule_key
+from ckh.ops.gemm_universal.kernels.search_space import NarrowedSpaces, searched_in
+from ckh.ops.gemm_universal.kernels.validity import rules_with
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
     from ckh.archs import ArchSpec, Triple
-    from ckh.ops.gemm_batched.kernel import GemmBatchedKernel
+    from ckh.kernels.judging import Rules
     from ckh.ops.gemm_batched.problem import GemmBatchedProblem
 
+SPACES = NarrowedSpaces(("compv3", "compv4", "mem"), are_persistent=False)
 MAX_BATCH = 2**16 - 1  # blocks of a grid along its second axis
 _MOST_WIDTH = 16  # elements
 
@@ -28,7 +33,7 @@ rule = BOOK.rule
 
 
 @rule
-def _one_block_per_tile(persistent: bool | None) -> Iterator[str]:
+def _one_block_per_tile(persistent: bool | None) -> Iterator[str]:  # noqa: FBT001 - a column of kernels
     if persistent:
         yield "batched kernels are not persistent"
 
@@ -65,12 +70,13 @@ def _offsets(problem: GemmBatchedProblem) -> tuple[int, ...]:
     return tuple((problem.batch - 1) * stride for stride in problem.batch_strides)
 
 
-BATCHED_RULES: Rules[GemmBatchedKernel] = Rules(
-    NAME_RULES,
-    (*COMPLETE_RULES, _one_block_per_tile),
-    (*PROBLEM_RULES, _aligned, _reaches_all, _no_gaps),
-    attrgetter("missing"),
+BATCHED_RULES: Rules[GemmBatchedKernel] = rules_with(
+    complete=(_one_block_per_tile,), problem=(_aligned, _reaches_all, _no_gaps)
 )
+POOLS = pools_of(GemmBatchedKernel, BATCHED_RULES, parse_batched_kernel, SPACES.pool)
+BENCH_POOLS = pools_of(GemmBatchedKernel, BATCHED_RULES, parse_batched_kernel, SPACES.bench)
+SEARCHED = searched_in(SPACES.search, BATCHED_RULES, GemmBatchedKernel)
+LISTS = lists_of(ListedKernels(GemmBatchedKernel, BATCHED_RULES, parse_batched_kernel))
 
 
 def batched_rule_key(problem: GemmBatchedProblem) -> Hashable:

@@ -1,1 +1,0 @@
-"""Kernels of batched matrix products: rules and pools."""

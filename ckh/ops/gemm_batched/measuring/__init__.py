@@ -1,1 +1,0 @@
-"""Measuring batched matrix products: computation, emission, trials."""

@@ -1,1 +1,0 @@
-"""Measuring grouped matrix products."""

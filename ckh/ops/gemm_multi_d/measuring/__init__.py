@@ -1,1 +1,0 @@
-"""Measuring matrix products with further tensors in their epilogue."""

@@ -1,1 +1,0 @@
-"""Measuring matrix products whose blocks share tiles."""

@@ -1,0 +1,139 @@
+"""The record of an operation that is derived from `gemm_universal`: everything that such operations share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from ckh.kernels.table import column_of
+from ckh.kernels.timed import TIMED_NAME
+from ckh.ops.base import Encoding, Operation, lazily
+from ckh.ops.gemm_universal.columns import KERNEL_COLUMNS, problem_columns
+from ckh.ops.gemm_universal.kernel import GemmKernel
+from ckh.ops.gemm_universal.operation import OPERATION, columns_of, identity_columns, problem_of_row
+from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.schema import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from ckh.archs import ArchSpec
+    from ckh.features.engine import FeatureEngine
+    from ckh.kernels.pools import Candidates, KernelList, Pools
+
+P = TypeVar("P", bound=GemmProblem)
+K = TypeVar("K", bound=GemmKernel)
+
+GEMM: Operation[Any, Any] = OPERATION
+
+
+def derived(
+    module: str,
+    summary: str,
+    kind: type[P],
+    pools: Pools[K],
+    engine: FeatureEngine,
+    meanings: Mapping[str, str],
+    *,
+    own: tuple[Column, ...] = (),
+    table_sizes: tuple[str, ...] = (),
+) -> Operation[P, K]:
+    """Return the record of an operation, which may replace parts of it.
+
+    The folder of the operation has the modules `requested`, `problem_sets` with `SETS`, `pool` with `SEARCHED` and
+    `measured` with `MEASURED`. Its shapes are its problems; problems and kernels of a group share a pool.
+
+    Args:
+        module: name of the record's module.
+        summary: what the operation computes, in a few words.
+        kind: the class of its problems.
+        pools: its pools.
+        engine: its features.
+        meanings: meaning of columns of problems that need more than "problem size"; those of all its texts.
+        own: columns of its kernels that `gemm_universal`'s do not have.
+        table_sizes: sizes that tables of its measurements must have; empty: it has no tables.
+    """
+    package = module.rpartition(".")[0]
+    sets = lazily(f"{package}.problem_sets:SETS")
+    group_of = attrgetter(*pools.kind.group_fields)
+    own_names = tuple(column.name for column in own)
+
+    def candidates(problem: P, arch: ArchSpec, model: Path, only: KernelList[K] | None = None) -> Candidates[K]:
+        return pools.candidates(problem, arch, *group_of(problem), model=model, only=only)
+
+    def load(source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp16") -> tuple[P, ...]:
+        found: tuple[P, ...] = sets().load(source, variant, dtype, default_dtype)
+        return found
+
+    def shaped() -> object:
+        from ckh.shapes.shaped import own_shapes
+
+        return own_shapes(kind)
+
+    def kernel_columns(kernels: Sequence[K], encoding: Encoding) -> dict[str, list[Any]]:
+        return {
+            **GEMM.kernels.columns(kernels, encoding),
+            **{name: column_of(kernels, name).tolist() for name in own_names},
+        }
+
+    def kernel_features(kernels: Sequence[K], encoding: Encoding) -> dict[str, Any]:
+        types = {column.name: np.str_ if column.type == "string" else np.float64 for column in own}
+        return {
+            **GEMM.kernels.features(kernels, encoding),
+            **{name: column_of(kernels, name).astype(to) for name, to in types.items()},
+        }
+
+    def formats() -> object:
+        from ckh.ops.gemm_universal.readers.gemm_table import TableForm
+
+        return TableForm(kind, pools.parse, table_sizes).formats
+
+    texts = [Column(name, "string", "", meanings[name]) for name in kind.text_columns if name in meanings]
+    sizes = [Column(name, "int64", "", meanings.get(name, f"problem size {name}")) for name in kind.size_columns]
+    return Operation(
+        name=kind.op_type,
+        summary=summary,
+        prefix=kind.prefix,
+        problems=replace(
+            GEMM.problems,
+            identity=kind.identity(),
+            sizes=tuple(kind.size_columns),
+            parse=kind.parsed,
+            of_row=partial(problem_of_row, kind=kind),
+            columns=partial(identity_columns, kind=kind),
+            features=partial(problem_columns, kind=kind),
+            split_by=kind.identity(),
+            load=load,
+            set_names=lambda: sets().names(),
+            shaped=shaped,
+            requested=lazily(f"{package}.requested:REQUESTED"),
+        ),
+        kernels=replace(
+            GEMM.kernels,
+            type=pools.kind,
+            parse=pools.parse,
+            columns=kernel_columns,
+            features=kernel_features,
+            candidates=candidates,
+            listed=candidates,
+            searched=lazily(f"{package}.pool:SEARCHED"),
+            lists=None,
+        ),
+        training=replace(
+            GEMM.training,
+            columns=columns_of([*texts, *sizes], own),
+            engine=engine,
+            input_columns=(*kind.identity(), *KERNEL_COLUMNS, *own_names),
+            legacy_columns=dict,
+            model_files={TIMED_NAME: pools.timed_file},
+            judged=(),
+            amd_features=(),
+            formats=formats if table_sizes else None,
+        ),
+        measured=lazily(f"{package}.measured:MEASURED"),
+    )

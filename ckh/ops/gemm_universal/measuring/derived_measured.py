@@ -1,0 +1,127 @@
+"""Measuring an operation that is derived from `gemm_universal`: everything that such operations share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.computation import HipEmission, HostEmission, Measured
+from ckh.kernels.judging import given
+from ckh.ops.gemm_universal.measuring import host
+from ckh.ops.gemm_universal.measuring import measured as gemm
+from ckh.ops.gemm_universal.measuring.hip_rules import missing, rules_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ckh.archs import ArchSpec
+    from ckh.bench.computation import Computation, Trials
+    from ckh.kernels.judging import Rule
+    from ckh.kernels.pools import Pools
+    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
+
+GEMM: Measured[Any, Any] = gemm.MEASURED
+assert GEMM.host is not None
+assert GEMM.hip is not None
+_HOST, _HIP = GEMM.host, GEMM.hip
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedHip:
+    """How kernels of a derived operation are built for AMD GPUs.
+
+    Attributes:
+        module: file of the operation's module, beside the folder `templates`.
+        problems: default problem set to measure.
+        function: substring of the mangled names of the kernels' GPU functions.
+        lacks: rule of what headers lack besides what `gemm_universal` needs of them.
+        source: C++ source of a kernel that the headers can build.
+        of_pipeline: whether `lacks` is a rule of a pipeline alone, which headers then have or have not.
+        are_persistent: whether kernels may be persistent.
+    """
+
+    module: str
+    problems: str
+    function: str
+    lacks: Rule
+    source: Callable[[Any, GemmHeaders], str]
+    of_pipeline: bool = True
+    are_persistent: bool = True
+
+    def rules(self, headers: GemmHeaders) -> tuple[Rule, ...]:
+        """Return the rules for these headers: `gemm_universal`'s, and last the operation's own."""
+        return *rules_of(headers), *given((self.lacks,), headers=headers)
+
+    def emit(self, kernel: Any, headers: GemmHeaders, arch: ArchSpec) -> str:
+        """Return the C++ source of one kernel for an architecture.
+
+        Raises:
+            UnsupportedKernelError: these headers cannot build it; states the reason.
+        """
+        (own,) = given((self.lacks,), headers=headers)
+        if reasons := list(own(kernel, arch)) or missing(kernel, headers, arch):
+            raise UnsupportedKernelError("; ".join(reasons))
+        return self.source(kernel, headers)
+
+    def found(self, headers: GemmHeaders, plain: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        """Return the features of headers for these kernels, described, given those for `gemm_universal`'s."""
+        if not self.of_pipeline:
+            return dict(plain)
+        (own,) = given((self.lacks,), headers=headers)
+        left = tuple(name for name in plain["pipelines"] if not list(own.function(name)))
+        named = {what: tuple(name for name in names if name in left) for what, names in plain.items()}
+        found = {**named, "epilogues": plain["epilogues"]}
+        return {what: names for what, names in found.items() if self.are_persistent or what != "persistent"}
+
+    @property
+    def emission(self) -> HipEmission[Any]:
+        """The functions as `Measured` has them, with headers of all operations."""
+        return HipEmission(
+            lambda kernel, headers, arch: self.emit(kernel, gemm.gemm_headers(headers), arch),
+            (Path(self.module).parent / "templates" / "ck_tile", *_HIP.templates),
+            self.problems,
+            (self.function,),
+            lambda headers: self.found(gemm.gemm_headers(headers), _HIP.found(headers)),
+            lambda headers: self.rules(gemm.gemm_headers(headers)),
+            _HIP.compile_s,
+        )
+
+
+def host_emission(module: str, abi: str, problems: str) -> HostEmission[Any]:
+    """Return how kernels are built for the CPU: `gemm_universal`'s, with exported functions in the header `abi`."""
+    templates = (Path(module).parent / "templates" / "host", *_HOST.templates)
+    return HostEmission(partial(host.emit, abi=abi), templates, problems)
+
+
+def derived_measured(
+    op: str,
+    pools: Pools[Any],
+    bench_pools: Pools[Any],
+    computation: Computation[Any],
+    hip: HipEmission[Any],
+    trials: Trials[Any, Any],
+    host: HostEmission[Any] | None = None,
+) -> Measured[Any, Any]:
+    """Return how an operation is measured.
+
+    Args:
+        op: the operation.
+        pools: its pools.
+        bench_pools: its pools for runs without a filter.
+        computation: what its problems compute.
+        hip: how its kernels are built for AMD GPUs.
+        trials: how its kernels are executed for validation.
+        host: how its kernels are built for the CPU, if they are.
+    """
+    return Measured(
+        computation=computation,
+        host=host,
+        hip=hip,
+        problems=partial(gemm.problems_of_run, op=op),
+        candidate_source=partial(gemm.candidates_of_run, op=op, pools=pools, bench_pools=bench_pools),
+        reasons=pools.rules.check,
+        trials=lambda: trials,
+    )
