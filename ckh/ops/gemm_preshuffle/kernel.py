@@ -19,7 +19,7 @@ from ckh.problems import DTYPE_BYTES
 _PERMUTED = "_permute_n"
 # Parts of K of a matrix instruction, for its number of columns: each lane has one of them.
 _LANE_GROUPS = {16: 4, 32: 2}
-_FLATMM_BYTES = 16  # that a lane reads at once, with flatmm
+FLATMM_BYTES = 16  # that a lane reads at once, with flatmm
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -60,7 +60,7 @@ def order_read(
         return None
     piece = int(depth // _LANE_GROUPS[columns] * DTYPE_BYTES[dtype])
     if pipeline == FLATMM:
-        piece = min(piece, _FLATMM_BYTES)
+        piece = min(piece, FLATMM_BYTES)
     if not permute_n:
         return StoredOrder(columns, piece)
     return StoredOrder(columns, piece, wave[1], tile[1] // (columns * wave[1]), permutes_n=True)

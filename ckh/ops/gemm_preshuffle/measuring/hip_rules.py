@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.interfaces import Interface
 from ckh.kernels.judging import RuleBook, given
+from ckh.ops.gemm_preshuffle.kernel import FLATMM_BYTES
 from ckh.ops.gemm_preshuffle.problem import FLATMM, OP_TYPE, PRESHUFFLE
 from ckh.ops.gemm_universal.measuring.hip_rules import RULES_OF_ANY_PIPELINE, racing_reason
+from ckh.problems import DTYPE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +23,12 @@ _PIPELINES = {
     PRESHUFFLE: Path("ck_tile/ops/gemm/pipeline/wp_pipeline_agmem_bgmem_creg_v2.hpp"),
     FLATMM: Path("ck_tile/ops/flatmm/kernel/flatmm_kernel.hpp"),
 }
+# ckh's header of a pipeline, for each interface that it is emitted for.
+EMITTED = {
+    Interface.MID_2025: {FLATMM: "flatmm_mid2025.hpp"},
+    Interface.LATE_2025: {PRESHUFFLE: "preshuffle_late2025.hpp", FLATMM: "flatmm_late2025.hpp"},
+    Interface.CURRENT: {},
+}
 _EPILOGUE = Path("ck_tile/ops/epilogue/cshuffle_epilogue.hpp")
 
 _LANES = 64
@@ -32,8 +40,10 @@ rule = RuleBook().rule
 @rule
 def _has_pipeline(pipeline: str, *, headers: GemmHeaders) -> Iterator[str]:
     interface = headers.common.interface
-    if interface is not Interface.LATE_2025:
-        yield f"{OP_TYPE} needs CK Tile's interface of late 2025, this is {interface}"
+    if not EMITTED[interface]:
+        yield f"{OP_TYPE} needs CK Tile's interface of 2025, this is {interface}"
+    elif pipeline in _PIPELINES and pipeline not in EMITTED[interface]:
+        yield f"{pipeline} needs CK Tile's interface of late 2025, this is {interface}"
     elif pipeline in _PIPELINES and not headers.common.text(_PIPELINES[pipeline]):
         yield f"{headers.common} have no pipeline {pipeline}"
 
@@ -54,9 +64,19 @@ def _permuted(permute_n: bool, warp_tile: Triple, *, headers: GemmHeaders) -> It
         yield f"the epilogue of {headers.common} that permutes N stores the {rows} rows of a lane as if consecutive"
 
 
+@rule
+def _pieces(pipeline: str, dtype: str, warp_tile: Triple, *, headers: GemmHeaders) -> Iterator[str]:
+    """Flatmm of mid-2025 does not cut B into pieces of single loads, as later headers and the order do."""
+    if pipeline != FLATMM or headers.common.interface is not Interface.MID_2025:
+        return
+    _, columns, depth = warp_tile
+    if (size := int(columns * depth * DTYPE_BYTES[dtype]) // _LANES) > FLATMM_BYTES:
+        yield f"{pipeline} of {headers.common} takes pieces of {size} bytes of B, later headers {FLATMM_BYTES}"
+
+
 def preshuffle_rules(headers: GemmHeaders) -> tuple[Rule, ...]:
     """Return the rules for these headers."""
-    return given((*RULES_OF_ANY_PIPELINE, _has_pipeline, _persistent, _permuted), headers=headers)
+    return given((*RULES_OF_ANY_PIPELINE, _has_pipeline, _pieces, _persistent, _permuted), headers=headers)
 
 
 def found_in(headers: GemmHeaders) -> dict[str, tuple[str, ...]]:

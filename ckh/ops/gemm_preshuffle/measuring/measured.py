@@ -11,14 +11,12 @@ from ckh.bench.codegen.unit_source import UnsupportedKernelError
 from ckh.bench.computation import HipEmission, Measured, Operand, Trials
 from ckh.ops.gemm_preshuffle.kernel import GemmPreshuffleKernel, order_of
 from ckh.ops.gemm_preshuffle.kernel_rules import PRESHUFFLE_RULES
-from ckh.ops.gemm_preshuffle.measuring.hip_rules import found_in, preshuffle_rules
+from ckh.ops.gemm_preshuffle.measuring.hip_rules import EMITTED, found_in, preshuffle_rules
 from ckh.ops.gemm_preshuffle.pool import POOLS
 from ckh.ops.gemm_preshuffle.problem import (
     DTYPES,
-    FLATMM,
     LAYOUT,
     OP_TYPE,
-    PRESHUFFLE,
     GemmPreshuffleProblem,
     StoredOrder,
 )
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from ckh.kernels.judging import Rule
     from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
 
-_HEADERS = {PRESHUFFLE: "preshuffle_late2025.hpp", FLATMM: "flatmm_late2025.hpp"}
 _TEMPLATES = Path(__file__).parents[1] / "templates" / "ck_tile"
 
 
@@ -65,7 +62,7 @@ def emit(kernel: GemmPreshuffleKernel, headers: GemmHeaders, arch: ArchSpec) -> 
     if reasons := list(first(kernel, arch)) or [reason for one in further for reason in one(kernel, arch)]:
         raise UnsupportedKernelError("; ".join(reasons))
     own = (f"inline constexpr bool permute_n = {str(kernel.permute_n).lower()};",)
-    includes = (_HEADERS[kernel.pipeline], "gemm_exports.hpp")
+    includes = (EMITTED[headers.common.interface][kernel.pipeline], "gemm_exports.hpp")
     return hip.source_of(kernel, headers, *includes, vocabulary="preshuffle_vocabulary.hpp", own=own)
 
 
@@ -92,7 +89,8 @@ def _loop_ends(kernel: GemmPreshuffleKernel) -> Iterator[GemmPreshuffleProblem]:
     """Yield problems whose B can be stored in the kernel's order."""
     order = order_of(kernel)
     assert order is not None
-    for m, n, k, parts in loop_end_sizes(kernel):
+    ragged = kernel.tile_m + 3, kernel.tile_n, 2 * kernel.tile_k, 1  # for loops over pairs of tiles too
+    for m, n, k, parts in (*loop_end_sizes(kernel), ragged):
         if parts == 1 and n % order.group == 0 and k % order.elements(kernel.dtype) == 0:
             yield GemmPreshuffleProblem(m, n, k, kernel.dtype, kernel.layout, b_order=str(order))
 

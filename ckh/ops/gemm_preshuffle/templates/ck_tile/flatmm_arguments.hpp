@@ -1,9 +1,14 @@
-// The arguments of flatmm, without scales.
+// CK Tile's flatmm in the interfaces of 2025: its kernel class, and its arguments, without scales.
 #pragma once
 
 #include "gemm_types.hpp"
 
 namespace ckh {
+
+template <class... Parts>
+struct KernelOf : ck_tile::FlatmmKernel<Parts...> {
+    static constexpr bool PersistentKernel = false;
+};
 
 inline auto host_arguments(const Problem& p, const Operands& operands) {
     const auto m = static_cast<ck_tile::index_t>(p.m);

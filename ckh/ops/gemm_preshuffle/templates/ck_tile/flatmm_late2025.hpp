@@ -3,7 +3,7 @@
 
 #include "ck_tile/ops/flatmm.hpp"
 #include "gemm_plain.hpp"
-#include "flatmm_kernel.hpp"
+#include "flatmm_late2025_classes.hpp"
 #include "gemm_grid.hpp"
 #include "flatmm_arguments.hpp"
 #include "gemm_looped.hpp"

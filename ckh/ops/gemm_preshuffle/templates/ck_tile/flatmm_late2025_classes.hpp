@@ -1,15 +1,10 @@
-// What CK Tile's flatmm takes of a kernel with a shuffled B, and how it is started. To be included after the types of its
-// epilogue: Ds, DLayouts and Elementwise.
+// What CK Tile's flatmm of late 2025 takes of a kernel with a shuffled B, and how it is started. To be included after the
+// types of its epilogue: Ds, DLayouts and Elementwise.
 #pragma once
 
 #include "shuffled_b.hpp"
 
 namespace ckh {
-
-template <class... Parts>
-struct KernelOf : ck_tile::FlatmmKernel<Parts...> {
-    static constexpr bool PersistentKernel = false;
-};
 
 template <bool HasHotLoop, ck_tile::TailNumber Tail>
 using LoopProblem = ck_tile::FlatmmPipelineProblem<Element, Element, Accumulator, Shape, Traits,
