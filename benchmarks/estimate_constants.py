@@ -11,6 +11,7 @@ of the other file. Prints mean / P10 efficiency over all draws, and the mean gai
 from __future__ import annotations
 
 import argparse
+from dataclasses import MISSING, fields, replace
 from math import log
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,9 @@ from benchmarks.estimate_prior import FILES, random_pairs, shown
 from ckh.archs import load_arch
 from ckh.assess.times import times_of
 from ckh.data.dataset import Dataset, read_dataset
+from ckh.hardware.archspec import Peaks
 from ckh.kernels.compiled import compiled
+from ckh.kernels.table import column_of
 from ckh.learn.analytic import estimate
 from ckh.learn.analytic.corrected import complete_kernels
 from ckh.learn.analytic.estimate import KernelShapes, kernel_inputs, minus_us
@@ -29,8 +32,12 @@ from ckh.learn.analytic.estimate import KernelShapes, kernel_inputs, minus_us
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-CONSTANTS = ("_LAUNCH_US", "_LATENCY_CLOCKS", "L2_BYTES_PER_CLOCK", "LDS_WRITE_BYTES_PER_CLOCK", "_ISSUE_CLOCKS")
-DEFAULTS = np.log([getattr(estimate, name) for name in CONSTANTS])
+    from ckh.archs import ArchSpec
+
+OF_PEAKS = {one.name: one.default for one in fields(Peaks) if one.default is not MISSING}
+OF_ESTIMATE = {name: getattr(estimate, name) for name in ("LDS_WRITE_BYTES_PER_CLOCK", "_ISSUE_CLOCKS")}
+CONSTANTS = (*OF_PEAKS, *OF_ESTIMATE)
+DEFAULTS = np.log([*OF_PEAKS.values(), *OF_ESTIMATE.values()])
 DEVIATION = log(2.0)
 NOISE = 0.3  # of log times, the estimate's own error
 
@@ -45,26 +52,35 @@ class Replayed:
         assert data.op.problems.tiled is not None
         known, name_of = compiled(data.arch, data.op.name), data.op.kernels.name
         self.reports = [known.get(name_of(kernel)) for kernel in kernels]
+        self.pipeline = column_of(kernels, "pipeline").astype(str)
         self.shapes, self.arch = KernelShapes.of(kernels), load_arch(data.arch)
         self.problems = data.problems()
         self.sizes = [data.op.problems.tiled(one) for one in self.problems]
         self.problem, self.data = data.problem_ids, data
         self.log_us = np.log(data.frame["latency_ms"].to_numpy(np.float64) * 1e3)
 
-    def estimated(self, constants: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Logs of estimated times of all rows."""
-        for name, value in zip(CONSTANTS, np.exp(constants), strict=True):
-            setattr(estimate, name, float(value))
-        columns = kernel_inputs(self.shapes, self.problems[0].dtype, self.arch, self.reports)
-        times = -minus_us(self.problems, self.sizes, columns, self.arch)
+    def estimated(self, arch: ArchSpec) -> NDArray[np.float64]:
+        """Logs of estimated times of all rows on an architecture."""
+        columns = kernel_inputs(self.shapes, self.problems[0].dtype, arch, self.reports)
+        times = -minus_us(self.problems, self.sizes, columns, arch)
         return np.asarray(np.log(times[self.problem, self.kernel]))
 
-    def chosen(self, constants: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Efficiency of the first kernel of each problem."""
-        times, estimated = times_of(self.data), self.estimated(constants)
+    def by_constants(self, constants: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Logs of estimated times of all rows by constants."""
+        values = dict(zip(CONSTANTS, np.exp(constants).tolist(), strict=True))
+        for name in OF_ESTIMATE:
+            setattr(estimate, name, values.pop(name))
+        assert self.arch.peaks is not None
+        return self.estimated(replace(self.arch, peaks=replace(self.arch.peaks, **values)))
+
+    def first(self, estimated: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Row of the first kernel of each problem, by logs of estimated times."""
         order = np.lexsort((estimated, self.problem))
-        first = order[np.unique(self.problem[order], return_index=True)[1]]
-        return np.asarray(times.efficiency()[first])
+        return order[np.unique(self.problem[order], return_index=True)[1]]
+
+    def chosen(self, estimated: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Efficiency of the first kernel of each problem."""
+        return np.asarray(times_of(self.data).efficiency()[self.first(estimated)])
 
 
 def fitted(measured: Replayed) -> NDArray[np.float64]:
@@ -72,7 +88,7 @@ def fitted(measured: Replayed) -> NDArray[np.float64]:
 
     def residuals(values: NDArray[np.float64]) -> NDArray[np.float64]:
         *constants, factor = values
-        error = measured.estimated(np.asarray(constants)) + factor - measured.log_us
+        error = measured.by_constants(np.asarray(constants)) + factor - measured.log_us
         return np.concatenate([error / NOISE, (constants - DEFAULTS) / DEVIATION, [factor / DEVIATION]])
 
     return np.asarray(least_squares(residuals, [*DEFAULTS, 0.0], loss="soft_l1").x[:-1])
@@ -87,12 +103,12 @@ def main() -> None:
     data = {number: read_dataset(path).valid() for number, path in FILES.items()}
     for learned, judged in ((20, 30), (30, 20)):
         held_out = Replayed(data[judged])
-        before = held_out.chosen(DEFAULTS)
+        before = held_out.chosen(held_out.by_constants(DEFAULTS))
         print(f"{judged}-kernel file, default constants: {shown([before])}", flush=True)
         for pairs in arguments.pairs:
             draws = 1 if pairs >= len(data[learned]) else arguments.draws
             found = [fitted(Replayed(random_pairs(data[learned], pairs, seed))) for seed in range(draws)]
-            after = [held_out.chosen(one) for one in found]
+            after = [held_out.chosen(held_out.by_constants(one)) for one in found]
             gains = np.array([(one - before).mean() for one in after])
             values = np.exp(np.median(found, axis=0))
             print(f"{pairs:5d} pairs of the {learned}-kernel file: {shown(after)}", end="; ")

@@ -84,7 +84,7 @@ def rates(llvm_mca: str, arch: str) -> dict[str, dict[Tile, int]]:
         for m, n, k, name in INSTRUCTIONS.get(dtype, ()):
             count = passes(llvm_mca, arch, name, _elements(m, n, k), BITS[dtype], m * n // LANES)
             if count is not None:
-                own[m, n, k] = min(peak, round(2 * m * n * k * spec.hardware.simds_per_cu / (count * CLOCKS_OF_PASS)))
+                own[m, n, k] = round(min(peak, 2 * m * n * k * spec.hardware.simds_per_cu / (count * CLOCKS_OF_PASS)))
         tiles = dict.fromkeys([*spec.warp_tiles_for(dtype), *spec.warp_tiles_for(dtype, preshuffle=True)])
         made = {
             tile: max((one for one in own if one[:2] == tile[:2] and tile[2] % one[2] == 0), default=None)

@@ -40,15 +40,20 @@ class Peaks:
     """Peak rates of a GPU: memory bandwidth in GB/s; per CU: operations per clock, LDS read rate, registers.
 
     `matrix_flops_per_cu_clock` has the operations of matrix instructions by element type and tile; tiles that are not
-    listed have the type's rate (benchmarks/matrix_rates.py).
+    listed have the type's rate (benchmarks/matrix_rates.py). Rates with defaults are those of all GPUs that were not
+    calibrated: time of a launch; latency of an iteration (addresses, load, store to LDS, barrier), of which 2,000
+    clocks and more, tested up to 4,000 on data of gfx950, are about equally good; and L2 bytes per CU and clock.
     """
 
-    bandwidth_gb_s: int
-    flops_per_cu_clock: Mapping[str, int]
-    matrix_flops_per_cu_clock: Mapping[str, Mapping[Triple, int]]
-    lds_bytes_per_clock: int
+    bandwidth_gb_s: float
+    flops_per_cu_clock: Mapping[str, float]
+    matrix_flops_per_cu_clock: Mapping[str, Mapping[Triple, float]]
+    lds_bytes_per_clock: float
     register_kb_per_cu: int
     source: str
+    launch_us: float = 3.0
+    latency_clocks: float = 2000.0
+    l2_bytes_per_clock: float = 64.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ckh.isa.instructions import LDS_KINDS, MEMORY_KINDS, VECTOR_KINDS, InstructionKind
 from ckh.isa.registers import matrix_shape
-from ckh.learn.analytic.estimate import L2_BYTES_PER_CLOCK, LDS_WRITE_BYTES_PER_CLOCK
+from ckh.learn.analytic.estimate import LDS_WRITE_BYTES_PER_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,7 +64,10 @@ class Costs:
             return vector_clocks(one.name)
         if one.kind in LDS_KINDS:
             return max(ISSUE_CLOCKS, one.bytes / self._lds_bytes_per_clock(one))
-        return max(ISSUE_CLOCKS, one.bytes / L2_BYTES_PER_CLOCK) if one.kind in MEMORY_KINDS else ISSUE_CLOCKS
+        if one.kind not in MEMORY_KINDS:
+            return ISSUE_CLOCKS
+        assert self.arch.peaks is not None
+        return max(ISSUE_CLOCKS, one.bytes / self.arch.peaks.l2_bytes_per_clock)
 
     def pipes(self, instructions: Iterable[Instruction], waves: int) -> Pipes:
         """Clocks of one pass, for a block of `waves` waves."""

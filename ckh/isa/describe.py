@@ -23,7 +23,9 @@ from ckh.isa.loops import count_of, parts_of, waits_of
 from ckh.isa.registers import matrix_shape
 from ckh.isa.waves import timeline_of
 from ckh.kernels.pipelines import OVERRUNNING_PIPELINES
+from ckh.learn.analytic.calibrated import calibrated_factor
 from ckh.learn.analytic.estimate import compiled_blocks_per_cu, estimated_parts
+from ckh.learn.models.artifact import wanted_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -282,6 +284,9 @@ def _simulated(
 def _estimated(asked: Asked, arch: ArchSpec, taken: Resources) -> EstimatedDocument | None:
     if asked.sizes is None or arch.peaks is None:
         return None
+    calibrated = calibrated_factor(wanted_for(asked.problem, arch.name))
+    if calibrated is not None and calibrated[1].uses_rates:
+        arch = calibrated[0].applied(arch)
     parts = estimated_parts(asked.problem, asked.sizes, asked.kernel, arch, taken)
     return EstimatedDocument(
         us=parts.us,
@@ -291,6 +296,7 @@ def _estimated(asked: Asked, arch: ArchSpec, taken: Resources) -> EstimatedDocum
         memory_us=parts.memory_us,
         rounds=ceil(parts.rounds),
         blocks_at_once=parts.blocks_at_once,
+        calibrated_us=None if calibrated is None else parts.us * calibrated[1].factor,
     )
 
 

@@ -125,10 +125,9 @@ def _estimate(one: EstimatedDocument) -> str:
     parts = {"launch": one.launch_us, "iterations": one.trips_us, "before and after them": one.ends_us}
     shown = ", ".join(f"{name} {us:.1f}" for name, us in parts.items())
     bound = "; bound by memory" if one.memory_us > one.trips_us + one.ends_us else ""
-    return (
-        f"{one.us:.1f} us (not measured): {shown}; memory {one.memory_us:.1f}{bound}; {one.rounds} rounds of "
-        f"{one.blocks_at_once} blocks per CU"
-    )
+    calibrated = "" if one.calibrated_us is None else f", {one.calibrated_us:.1f} us by the calibration of this GPU"
+    blocks = f"{one.rounds} rounds of {one.blocks_at_once} blocks per CU"
+    return f"{one.us:.1f} us (not measured){calibrated}: {shown}; memory {one.memory_us:.1f}{bound}; {blocks}"
 
 
 def _row(one: FunctionDocument) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.files.paths import (
+    CALIBRATIONS,
     COMPILED,
     PROBES,
     RESOURCES,
@@ -78,9 +79,11 @@ def _name(of: list[Any]) -> str:
 def stamp(request: Request) -> str:
     """Everything that determines an answer besides its problem: prepared answers are valid while it is unchanged.
 
-    Files by time and size: models in every folder that is searched, architecture specs, and compiler reports.
+    Files by time and size: models in every folder that is searched, architecture specs, compiler reports, and
+    calibrations of GPUs.
     """
-    found = [*files_of_models(*filter(None, [request.kind["model"]])), *_compiled(request)]
+    calibrations = files(str(user_data_dir() / CALIBRATIONS))
+    found = [*calibrations, *files_of_models(*filter(None, [request.kind["model"]])), *_compiled(request)]
     state = (f"{path} {one.st_mtime_ns} {one.st_size}" for path, one in found)
     return "\n".join((__version__, json.dumps(request.kind), *os.uname(), *state, detected_arch(), *headers_state()))
 

@@ -6,6 +6,7 @@ import ctypes
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
@@ -13,14 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.bench.compilation.kernel_cache import loadable
-from ckh.bench.computation import Split, computation_of
+from ckh.bench.computation import Operand, Role, Split, computation_of
 from ckh.bench.isolated import timing
 from ckh.bench.isolated.hip_runtime import HipError, HipMemoryError
 from ckh.bench.isolated.kernel_library import KernelLibrary, pointers
+from ckh.bench.isolated.micro import THREADS, MicroProblem
 from ckh.bench.isolated.operands import drawn, laid_out, overwritten, stored_shape, tensor_of
 from ckh.bench.isolated.timing import Stopwatch
 from ckh.bench.isolated.typed import element_type
-from ckh.bench.isolated.verify import Limits
+from ckh.bench.isolated.verify import IntegerLimits, Limits
 from ckh.bench.supervision.protocol import RESULT, Job, Phase, PhaseClock, Reply, operand_file
 from ckh.errors import CkhError
 from ckh.ops import operation_of
@@ -29,7 +31,6 @@ from ckh.schema import Status
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ckh.bench.computation import Operand
     from ckh.bench.isolated.memory import Memory
     from ckh.bench.isolated.typed import Array
     from ckh.bench.supervision.protocol import Card
@@ -69,7 +70,7 @@ class _Problem:
         self.anchor = _Anchor(job.library, job.loops) if job.library else None
         self.folder = Path(job.folder)
         computation = computation_of(problem)
-        self._problem, self._split = problem, computation.split
+        self._split: Callable[[str], Split] = partial(computation.split, problem)
         self.c = ctypes.byref(computation.c_problem(problem))
         operands, self._output = computation.operands_of(problem)
         self._element = element_type(self._output.dtype, fnuz_floats=fnuz_floats)
@@ -99,7 +100,7 @@ class _Problem:
 
     def split(self, library: KernelLibrary) -> Split:
         """How a kernel splits this problem's sums."""
-        return self._split(self._problem, library.name())
+        return self._split(library.name())
 
     def tensor(self, result: Array) -> Array:
         """The result's tensor."""
@@ -115,6 +116,24 @@ class _Problem:
         """Number of elements whose bits differ from the first run."""
         bits = np.dtype(f"u{result.itemsize}")
         return int(np.count_nonzero(result.view(bits) != self.first.view(bits)))
+
+
+class _MicroProblem(_Problem):
+    """The current problem of a micro-kernel, whose result is integers."""
+
+    def __init__(self, problem: MicroProblem, memory: Memory, clock: PhaseClock, *, fnuz_floats: bool) -> None:
+        self.best_ns, self.anchor, self.folder = 0.0, None, Path()
+        self.c = ctypes.byref(problem.c)
+        self._output = Operand("out", (problem.blocks, THREADS), "int32", Role.OUTPUT)
+        self._element, self._split = element_type(self._output.dtype), lambda _name: Split()
+        with clock.phase(Phase.INPUTS):
+            seed = zlib.crc32(problem.canonical().encode())
+            words = problem.inputs(np.random.default_rng(seed), fnuz_floats=fnuz_floats)
+            memory.add_input(words)
+            memory.set_output(self._output.shape, self._element)
+            self.first = np.empty(self._output.shape, self._element.storage)
+        with clock.phase(Phase.REFERENCE):
+            self._limits = IntegerLimits(problem.expected(words, fnuz_floats=fnuz_floats))
 
 
 def _drawn(problem: Problem, operands: Sequence[Operand], *, fnuz_floats: bool) -> Iterator[Array]:
@@ -197,6 +216,9 @@ class Bench:
         """Prepare inputs and reference."""
         self._problem = None  # free the memory first
         self._memory.clear()
+        if micro := MicroProblem.parse(job.problem):
+            self._problem = _MicroProblem(micro, self._memory, self._clock, fnuz_floats=self._fnuz_floats)
+            return Reply(job.id, Status.OK)
         problem = operation_of(job.problem).problems.parse(job.problem)
         self._problem = _Problem(problem, job, self._memory, self._clock, fnuz_floats=self._fnuz_floats)
         return Reply(job.id, Status.OK)

@@ -89,6 +89,8 @@ class DoctorDocument(Document):
     compiler: str | None
     hip_compiler: str | None
     ck_tile: FoundHeaders | None
+    calibration: str | None
+    """Calibration of the estimate to this machine's GPU, or how to make one; null without a GPU."""
     warnings: tuple[str, ...]
     checks: tuple[ToolCheck, ...]
     """Whether GPUs, compilers and headers work."""
@@ -224,6 +226,7 @@ def gather(options: DeviceOptions) -> DoctorDocument:
         compiler=None if compiler is None else " ".join(compiler.command),
         hip_compiler=None if hipcc is None else f"{' '.join(hipcc.command)} ({hipcc.version})",
         ck_tile=None if headers is None else _headers(headers),
+        calibration=_calibration(),
         warnings=tuple(_warnings(options, hipcc)),
         checks=tuple(check_tools(options)),
         ranking=_ranking(),
@@ -244,6 +247,23 @@ def _warnings(options: DeviceOptions, hipcc: Compiler | None) -> Iterator[str]:
     name, _ = arch_of_gpu((options.arch or default_arch()).partition(":")[0])
     if name in arch_names() and (unverified := load_arch(name).unverified):
         yield f"{name}: {unverified}"
+
+
+def _calibration() -> str | None:
+    """Date and kinds of problems of the GPU's calibration, or how to make one; None without a GPU."""
+    from ckh.archs import HOST, default_arch
+    from ckh.errors import DataError
+    from ckh.learn.analytic.calibrated import calibration_of
+
+    if (arch := default_arch()) == HOST:
+        return None
+    try:
+        found = calibration_of(arch)
+    except DataError as error:
+        return error.message
+    if found is None or not found.factors:
+        return "none: ckh bench --calibrate"
+    return f"{found.device}, {found.when[:10]}: {', '.join(found.factors)}"
 
 
 def _headers(headers: Headers) -> FoundHeaders:

@@ -31,12 +31,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import Problem, TiledSizes
     from ckh.schema import Resources
 
-_LAUNCH_US = 3.0
-# Latency of an iteration: addresses, load, store to LDS, barrier. Of 300 to 4,000, tested on data of gfx950, 2,000 and
-# more are about equally good; the other numbers are AMD's.
-_LATENCY_CLOCKS = 2000.0
 _WITHOUT_PREFETCH = "basic"  # prefix of such pipelines' names
-L2_BYTES_PER_CLOCK = 64.0
 LDS_WRITE_BYTES_PER_CLOCK = 128.0  # CDNA 4 doubled only the read rate
 _ISSUE_CLOCKS = 4  # of a matrix instruction, in addition to its own
 # Registers per lane, vector and accumulation: one for each sum, three for each filled by an iteration's elements, and
@@ -211,7 +206,7 @@ def kernel_inputs(
             lds[index] = resources.lds_bytes
             in_flight[index] = compiled_blocks_per_cu(resources, int(shape.waves[index]), arch)
     busy = _trip_clocks(shape, width, _flops_per_clock(shape, dtype, arch.peaks), arch)
-    ends = shape.tile_m * shape.tile_n * width / L2_BYTES_PER_CLOCK
+    ends = shape.tile_m * shape.tile_n * width / arch.peaks.l2_bytes_per_clock
     later = _LESS_LDS * (lds + busy)
     sharing = np.where(shape.sharing > 0, shape.sharing, np.where(shape.sharing == 0, in_flight, 0.0))
     columns = (
@@ -237,7 +232,10 @@ def estimated_parts(
     values = _clocks(arch, _columns(problem, sizes, of_kernel))
     rounds, trips, ends, memory_us, at_once = (float(np.ravel(value)[0]) for value in values)
     mhz = float(arch.hardware.max_clock_mhz)
-    return EstimatedParts(_LAUNCH_US, rounds * trips / mhz, rounds * ends / mhz, memory_us, rounds, int(at_once))
+    assert arch.peaks is not None
+    return EstimatedParts(
+        arch.peaks.launch_us, rounds * trips / mhz, rounds * ends / mhz, memory_us, rounds, int(at_once)
+    )
 
 
 def _columns(problem: Problem, sizes: TiledSizes, kernels: Mapping[str, NDArray[np.float64]]) -> Columns:
@@ -249,7 +247,8 @@ def _columns(problem: Problem, sizes: TiledSizes, kernels: Mapping[str, NDArray[
 def _minus_us(arch: ArchSpec, c: Columns) -> Any:
     """Negative time: a NumPy formula, which is also traced for C."""
     rounds, trips, ends, memory_us, _ = _clocks(arch, c)
-    us = _LAUNCH_US + np.maximum(rounds * (trips + ends) / float(arch.hardware.max_clock_mhz), memory_us)
+    assert arch.peaks is not None
+    us = arch.peaks.launch_us + np.maximum(rounds * (trips + ends) / float(arch.hardware.max_clock_mhz), memory_us)
     return -(us * (1 + c[_LATER]))
 
 
@@ -265,9 +264,9 @@ def _clocks(arch: ArchSpec, c: Columns) -> tuple[Any, Any, Any, Any, Any]:
     is_shared = (c[_SHARING] > 0) & (np.mod(blocks, grid) > 0) & (blocks * steps >= grid)
     at_once = np.minimum(np.maximum(np.ceil(blocks / cus), 1.0), in_flight)
     at_once = np.where(is_shared, np.minimum(c[_SHARING], in_flight), at_once)
-    work = at_once * busy
-    trip = np.where(prefetches > 0, np.maximum(work, _LATENCY_CLOCKS), work + _LATENCY_CLOCKS)
-    ends = 2 * _LATENCY_CLOCKS + at_once * block_ends
+    work, latency = at_once * busy, arch.peaks.latency_clocks
+    trip = np.where(prefetches > 0, np.maximum(work, latency), work + latency)
+    ends = 2 * latency + at_once * block_ends
     stored = np.where(is_shared, _PARTIAL_BYTES * grid, 0.0)
     extra = np.where(c[_ADDED] > 0, 2 * c[_ADDED] * blocks, stored)  # zeroed, and read to be added to
     memory_us = (moved + extra * tile_m * tile_n) / arch.peaks.bandwidth_gb_s / 1e3
@@ -275,7 +274,7 @@ def _clocks(arch: ArchSpec, c: Columns) -> tuple[Any, Any, Any, Any, Any]:
     shared_rounds, shared_ends = _shared_rounds(blocks, steps, grid)
     ends = np.where(is_shared, ends * shared_ends / shared_rounds, ends)
     rounds = np.where(is_shared, shared_rounds * c[_SHARING] / at_once, rounds)
-    loaded = np.where(is_shared & (c[_ADDED] == 0), _loaded_clocks(c, blocks, grid), 0.0)
+    loaded = np.where(is_shared & (c[_ADDED] == 0), _loaded_bytes(c, blocks, grid), 0.0) / arch.peaks.l2_bytes_per_clock
     return rounds, steps * trip, ends + loaded / rounds, memory_us, at_once
 
 
@@ -288,9 +287,9 @@ def _shared_rounds(blocks: Any, steps: Any, grid: Any) -> tuple[Any, Any]:
     return whole + np.ceil((blocks - whole * grid) * steps / grid) / steps, blocks / grid + 1.0
 
 
-def _loaded_clocks(c: Columns, blocks: Any, grid: Any) -> Any:
-    """Clocks in which the block that begins a tile loads what the others stored, one after another."""
-    return np.maximum(grid / blocks - 1.0, 0.0) * c[_TILE_M] * c[_TILE_N] * _PARTIAL_BYTES / 2 / L2_BYTES_PER_CLOCK
+def _loaded_bytes(c: Columns, blocks: Any, grid: Any) -> Any:
+    """Bytes that the block that begins a tile loads of what the others stored, one after another."""
+    return np.maximum(grid / blocks - 1.0, 0.0) * c[_TILE_M] * c[_TILE_N] * _PARTIAL_BYTES / 2
 
 
 def compiled_blocks_per_cu(resources: Resources, waves: int, arch: ArchSpec) -> int:
@@ -323,7 +322,7 @@ def _trip_clocks(shape: KernelShapes, width: float, flops: NDArray[np.float64], 
     tiles = (shape.tile_m + shape.tile_n) * shape.tile_k * width
     read = (shape.tile_m * shape.wave_n + shape.tile_n * shape.wave_m) * shape.tile_k * width
     in_lds = tiles / LDS_WRITE_BYTES_PER_CLOCK + read / arch.peaks.lds_bytes_per_clock
-    return np.asarray(compute + issue + in_lds + tiles / L2_BYTES_PER_CLOCK)
+    return np.asarray(compute + issue + in_lds + tiles / arch.peaks.l2_bytes_per_clock)
 
 
 def _blocks_per_cu(shape: KernelShapes, width: float, lds: NDArray[np.float64], arch: ArchSpec) -> NDArray[np.float64]:

@@ -19,6 +19,7 @@ from ckh.archs import HOST, arch_names, load_arch
 from ckh.errors import ModelError
 from ckh.files.paths import model_folders
 from ckh.kernels.compiled import compiled
+from ckh.learn.analytic.calibrated import calibrated_factor
 from ckh.learn.analytic.estimate import (
     ESTIMATE,
     ESTIMATE_FEATURE,
@@ -40,7 +41,7 @@ from ckh.problems import DTYPE_BYTES, Direction
 from ckh.ranking.packed import input_forest
 from ckh.shapes.sources import STDIN
 from ckh.text.prose import shell_word
-from ckh.training import RANK
+from ckh.training import RANK, TFLOPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,17 +56,27 @@ if TYPE_CHECKING:
     from ckh.schema import Resources
 
 
+_FLOPS_PER_TFLOPS_US = 1e6
+
+
 class EstimateModel(Model):
     """Ranks by the analytic estimate, with the interface of a model but no folder.
 
-    Without an estimate (`has_estimate`) it lists refused kernels and ranks none.
+    Without an estimate (`has_estimate`) it lists refused kernels and ranks none. With a calibration of this machine's
+    GPU for the kind of problems it predicts speeds, too.
 
     Attributes:
         compiled: compiler reports of locally compiled kernels, by name.
+        calibrated: the calibration, with the factor of its times; None without one.
+
+    Args:
+        wanted: the kind of problems.
+        uses_calibration: whether a calibration is used.
     """
 
-    def __init__(self, wanted: Wanted) -> None:
-        op = operation(wanted.op_type)
+    def __init__(self, wanted: Wanted, *, uses_calibration: bool = True) -> None:
+        op, can_score = operation(wanted.op_type), has_estimate(wanted)
+        self.calibrated = calibrated_factor(wanted) if can_score and uses_calibration else None
         variant = None if wanted.variant is None else Direction(wanted.variant)
         spec = ModelSpec(
             op_type=wanted.op_type,
@@ -82,9 +93,11 @@ class EstimateModel(Model):
             legacy_tiles=False,
         )
         super().__init__(Path(ESTIMATE), spec)
-        self._tiled = op.problems.tiled if has_estimate(wanted) else None
+        self._tiled = op.problems.tiled if can_score else None
         self.compiled = {} if self._tiled is None else compiled(wanted.arch, wanted.op_type)
         self._arch = load_arch(wanted.arch)
+        if self.calibrated is not None and self.calibrated[1].uses_rates:
+            self._arch = self.calibrated[0].applied(self._arch)
         # The last scored pool, and its shapes, which take longer to compute than the estimate.
         self._pool: Sequence[Kernel] | None = None
         self._shapes: dict[str, NDArray[np.float64]] = {}
@@ -95,9 +108,9 @@ class EstimateModel(Model):
         problems: Sequence[Problem],
         pool: Sequence[Kernel],
         *,
-        tflops: bool = True,  # noqa: ARG002 - as of a model
+        tflops: bool = True,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """Negative estimated times in microseconds, shape (problems, kernels); no TFLOPS."""
+        """Negative estimated times in microseconds, and TFLOPS if calibrated, shape (problems, kernels)."""
         if self._tiled is None:
             return np.zeros((len(problems), len(pool))), None
         if self._pool is not pool:
@@ -106,7 +119,41 @@ class EstimateModel(Model):
             self._shapes = kernel_inputs(distinct, self.spec.dtype, self._arch, self._compiled(pool))
             self._pool = pool
         scores = minus_us(problems, [self._tiled(one) for one in problems], self._shapes, self._arch)
-        return scores[:, self._shape_of], None
+        scores = scores[:, self._shape_of]
+        return scores, self._speeds(problems, scores) if tflops else None
+
+    def _speeds(self, problems: Sequence[Problem], scores: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        """TFLOPS by the calibrated times, shape (problems, kernels); None without a calibration."""
+        if self.calibrated is None:
+            return None
+        flops = np.array([one.flops for one in problems], np.float64)
+        return np.asarray(flops[:, None] / (-scores * self.calibrated[1].factor * _FLOPS_PER_TFLOPS_US))
+
+    def speeds_of(
+        self, problems: Sequence[Problem], pool: Sequence[Kernel], kernels: NDArray[np.intp]
+    ) -> NDArray[np.float64]:
+        """TFLOPS of selected kernels of each problem, bit-identical to `score_pool`."""
+        speeds = self.score_pool(problems, pool)[1]
+        assert speeds is not None
+        return np.take_along_axis(speeds, kernels, axis=1)
+
+    @property
+    def predicts_speeds(self) -> bool:
+        """True with a calibration."""
+        return self.calibrated is not None
+
+    @property
+    def bands(self) -> tuple[tuple[float, float, float], ...]:
+        """The calibration's prediction interval of times; empty without one."""
+        return () if self.calibrated is None else ((0.0, self.calibrated[1].low, self.calibrated[1].high),)
+
+    @property
+    def data(self) -> str:
+        """The data that it knows of this GPU, in words."""
+        if self.calibrated is None:
+            return "no GPU data"
+        found, factor = self.calibrated
+        return f"calibrated on {found.device}, {found.when[:10]}, by {factor.pairs} times of {factor.problems} problems"
 
     @property
     def can_score(self) -> bool:
@@ -139,10 +186,12 @@ class EstimateModel(Model):
         return [self.compiled.get(name(kernel)) for kernel in pool] if self.compiled else []
 
     def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = RANK) -> NDArray[np.float64]:
-        """Scores of kernels, shape (kernels,)."""
-        assert target == RANK
-        found: NDArray[np.float64] = self.score_pool([problem], tuple(kernels))[0][0]
-        return found
+        """Scores of kernels, or their TFLOPS if calibrated, shape (kernels,)."""
+        scores, speeds = self.score_pool([problem], tuple(kernels), tflops=target == TFLOPS)
+        found = scores if target == RANK else speeds
+        assert found is not None
+        row: NDArray[np.float64] = found[0]
+        return row
 
     def scores(self, dataset: Dataset) -> NDArray[np.float64]:
         """Score of every row of a dataset, shape (rows,)."""
@@ -238,7 +287,8 @@ def _answering(option: _Option, wanted: Wanted) -> Model:
     """The model of an option with its caveat; the estimate ranks kernels unknown to it."""
     model, ref = option.model, option.ref
     if ref is None:
-        basis, source = "estimate", f"{ESTIMATE} (no GPU data)"
+        assert isinstance(model, EstimateModel)
+        basis, source = "estimate", f"{ESTIMATE} ({model.data})"
     else:
         basis, source = "model", f"{ref.path.name}, measured on {ref.spec.device or ref.arch}"
         model = with_estimate(model, ref, wanted)

@@ -26,7 +26,7 @@ from ckh.learn.answers.probes import in_front
 from ckh.learn.answers.ranked import Ranked, TiedKernels, in_order, marked, row_lengths, row_starts
 from ckh.learn.models.frequent import held_out
 from ckh.ranking.evaluator import backend_name
-from ckh.training import BANDWIDTH, LATENCY, TFLOPS
+from ckh.training import BANDWIDTH, LATENCY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -286,7 +286,7 @@ def facts_of(model: Model, problem: Problem) -> ModelFacts:
         arch=spec.arch,
         device=spec.device,
         num_cus=model.num_cus,
-        has_speeds=TFLOPS in {spec.rank_by, *spec.targets},
+        has_speeds=model.predicts_speeds,
         reach=model.reach,
         bands=model.bands,
         limits={} if measured is None else measured.limits_by_size,
