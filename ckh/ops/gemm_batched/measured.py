@@ -13,6 +13,7 @@ from ckh.kernels.pipelines import wave_groups_of
 from ckh.ops.gemm_batched.kernel import GemmBatchedKernel
 from ckh.ops.gemm_batched.pool import BENCH_POOLS, POOLS, SPACES
 from ckh.ops.gemm_batched.problem import BATCH_STRIDES, LEADING, OP_TYPE, GemmBatchedProblem
+from ckh.ops.gemm_universal.measuring import measured as gemm
 from ckh.ops.gemm_universal.measuring.derived_measured import GEMM, DerivedHip, derived_measured, host_emission
 from ckh.ops.gemm_universal.measuring.hip import source_of
 from ckh.ops.gemm_universal.measuring.trials import kernel_class, loop_end_sizes, representatives_of
@@ -31,13 +32,10 @@ _BATCHES = 3
 _GAP = 16  # elements between lines: a multiple of every vector width of pools
 
 
-class CGemmBatchedProblem(ctypes.Structure):
+class CGemmBatchedProblem(gemm.CGemmProblem):
     """`struct ckh_gemm_batched_problem`."""
 
-    _fields_ = [
-        (name, ctypes.c_int64)
-        for name in ("m", "n", "k", "split_k", "batch", *LEADING, "stride_a", "stride_b", "stride_c")
-    ]
+    _fields_ = tuple((name, ctypes.c_int64) for name in ("batch", *LEADING, "stride_a", "stride_b", "stride_c"))
 
 
 def c_batched_problem(problem: GemmBatchedProblem) -> CGemmBatchedProblem:

@@ -9,9 +9,8 @@ from ckh.ops.base import TiledSizes, lazily
 from ckh.ops.gemm_batched.features import GEMM_BATCHED
 from ckh.ops.gemm_batched.pool import POOLS, batched_rule_key
 from ckh.ops.gemm_batched.problem import GemmBatchedProblem
-from ckh.ops.gemm_universal.derived import GEMM, derived
+from ckh.ops.gemm_universal.derived import GEMM, derived, sliced_by
 
-_FEW, _MANY = 16, 256  # products
 _DERIVED = derived(
     __name__,
     "batches of equal matrix products",
@@ -36,14 +35,7 @@ OPERATION = replace(
     _DERIVED,
     problems=replace(
         _DERIVED.problems,
-        slices={
-            **GEMM.problems.slices,
-            "batch": {
-                "few products": lambda p: p.batch < _FEW,
-                "products": lambda p: _FEW <= p.batch < _MANY,
-                "many products": lambda p: p.batch >= _MANY,
-            },
-        },
+        slices={**GEMM.problems.slices, "batch": sliced_by("batch", "products", few=16, many=256)},
         place=lambda problem: [*GEMM.problems.place(problem), log2(problem.batch)],
         batch="batch",
         shaped=lazily("ckh.ops.gemm_batched.shaped:SHAPED"),

@@ -32,13 +32,10 @@ _ARGUMENTS = "UniversalGemmKernelArgs"  # of a group, where the kernel is built 
 _TWO_BUFFERS = "DoubleSmemBuffer"
 
 
-class CGemmGroupedProblem(ctypes.Structure):
+class CGemmGroupedProblem(gemm.CGemmProblem):
     """`struct ckh_gemm_grouped_problem`."""
 
-    _fields_ = [
-        *((name, ctypes.c_int64) for name in ("m", "n", "k", "split_k", "groups")),
-        ("ms", ctypes.c_int64 * MAX_GROUPS),
-    ]
+    _fields_ = (("groups", ctypes.c_int64), ("ms", ctypes.c_int64 * MAX_GROUPS))
 
 
 def c_problem(problem: GemmGroupedProblem) -> ctypes.Structure:

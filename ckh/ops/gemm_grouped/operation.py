@@ -10,12 +10,11 @@ from ckh.ops.base import TiledSizes, lazily
 from ckh.ops.gemm_grouped.features import GEMM_GROUPED
 from ckh.ops.gemm_grouped.pool import POOLS
 from ckh.ops.gemm_grouped.problem import GemmGroupedProblem
-from ckh.ops.gemm_universal.derived import GEMM, derived
+from ckh.ops.gemm_universal.derived import GEMM, derived, sliced_by
 
 if TYPE_CHECKING:
     from ckh.ops.gemm_grouped.problem import Groups
 
-_FEW, _MANY = 16, 64  # groups
 _DERIVED = derived(
     __name__,
     "matrix products with separate M in one launch, such as a layer of experts",
@@ -58,11 +57,7 @@ OPERATION = replace(
         _DERIVED.problems,
         slices={
             **GEMM.problems.slices,
-            "groups": {
-                "few groups": lambda p: p.num_groups < _FEW,
-                "groups": lambda p: _FEW <= p.num_groups < _MANY,
-                "many groups": lambda p: p.num_groups >= _MANY,
-            },
+            "groups": sliced_by("num_groups", "groups", few=16, many=64),
             "rows": {
                 "equal groups": lambda p: len(p.groups) == 1,
                 "unequal groups": lambda p: len(p.groups) > 1,

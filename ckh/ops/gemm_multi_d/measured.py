@@ -46,13 +46,10 @@ _GELU_CUBIC, _GELU_SCALE = 0.044715, 1.5957691216057308  # 2 sqrt(2 / pi)
 _MINIMUM = {"gelu": -0.7524614, "silu": -1.2784645}
 
 
-class _CProblem(ctypes.Structure):
+class _CProblem(gemm.CGemmProblem):
     """`struct ckh_multi_d_problem`."""
 
-    _fields_ = [
-        *((name, ctypes.c_int64) for name in ("m", "n", "k", "split_k")),
-        ("d_strides", ctypes.c_int64 * MAX_TENSORS),
-    ]
+    _fields_ = (("d_strides", ctypes.c_int64 * MAX_TENSORS),)
 
 
 def c_problem(problem: GemmMultiDProblem) -> ctypes.Structure:

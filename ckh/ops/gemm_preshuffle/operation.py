@@ -54,5 +54,4 @@ OPERATION = replace(
         key_of=preshuffle_rule_key,
         lists=lazily("ckh.ops.gemm_preshuffle.pool:LISTS"),
     ),
-    measured=lazily("ckh.ops.gemm_preshuffle.measuring.measured:MEASURED"),
 )

@@ -19,7 +19,7 @@ from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.schema import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from ckh.archs import ArchSpec
@@ -30,6 +30,16 @@ P = TypeVar("P", bound=GemmProblem)
 K = TypeVar("K", bound=GemmKernel)
 
 GEMM: Operation[Any, Any] = OPERATION
+
+
+def sliced_by(field: str, what: str, few: int, many: int) -> dict[str, Callable[[Any], bool]]:
+    """Return slices of problems with less than `few`, up to, and at least `many` of something that a field counts."""
+    number = attrgetter(field)
+    return {
+        f"few {what}": lambda problem: bool(number(problem) < few),
+        what: lambda problem: bool(few <= number(problem) < many),
+        f"many {what}": lambda problem: bool(number(problem) >= many),
+    }
 
 
 def derived(

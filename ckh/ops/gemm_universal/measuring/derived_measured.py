@@ -78,16 +78,40 @@ class DerivedHip:
 
     @property
     def emission(self) -> HipEmission[Any]:
-        """The functions as `Measured` has them, with headers of all operations."""
-        return HipEmission(
-            lambda kernel, headers, arch: self.emit(kernel, gemm.gemm_headers(headers), arch),
-            (Path(self.module).parent / "templates" / "ck_tile", *_HIP.templates),
-            self.problems,
-            (self.function,),
-            lambda headers: self.found(gemm.gemm_headers(headers), _HIP.found(headers)),
-            lambda headers: self.rules(gemm.gemm_headers(headers)),
-            _HIP.compile_s,
-        )
+        """The functions as `Measured` has them."""
+        return hip_emission(self.module, self.problems, (self.function,), self.emit, self.rules, self._found)
+
+    def _found(self, headers: GemmHeaders) -> dict[str, tuple[str, ...]]:
+        return self.found(headers, _HIP.found(headers.common))
+
+
+def hip_emission(
+    module: str,
+    problems: str,
+    functions: tuple[str, ...],
+    emit: Callable[[Any, GemmHeaders, ArchSpec], str],
+    rules: Callable[[GemmHeaders], tuple[Rule, ...]],
+    found: Callable[[GemmHeaders], Mapping[str, tuple[str, ...]]],
+) -> HipEmission[Any]:
+    """Return how kernels are built for AMD GPUs, from functions of what headers have for GEMM kernels.
+
+    Args:
+        module: file of the operation's module, beside the folder `templates`.
+        problems: as of `HipEmission`, like the others.
+        functions: likewise.
+        emit: likewise.
+        rules: likewise.
+        found: likewise.
+    """
+    return HipEmission(
+        lambda kernel, headers, arch: emit(kernel, gemm.gemm_headers(headers), arch),
+        (Path(module).parent / "templates" / "ck_tile", *_HIP.templates),
+        problems,
+        functions,
+        lambda headers: found(gemm.gemm_headers(headers)),
+        lambda headers: rules(gemm.gemm_headers(headers)),
+        _HIP.compile_s,
+    )
 
 
 def host_emission(module: str, abi: str, problems: str) -> HostEmission[Any]:

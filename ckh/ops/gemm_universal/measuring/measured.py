@@ -11,7 +11,7 @@ from functools import cache
 from itertools import product
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ckh.bench.computation import (
     ArrayForm,
@@ -36,6 +36,8 @@ from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE, GemmProblem, o
 from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
@@ -129,7 +131,7 @@ _DTYPES = ("fp32", "fp16", "bf16", "fp8", "bf8", "int8")
 class CGemmProblem(ctypes.Structure):
     """`struct ckh_gemm_problem`."""
 
-    _fields_ = [(name, ctypes.c_int64) for name in ("m", "n", "k", "split_k")]
+    _fields_: ClassVar[Sequence[Any]] = [(name, ctypes.c_int64) for name in ("m", "n", "k", "split_k")]
 
 
 def c_problem(problem: GemmProblem) -> CGemmProblem:

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.bench.codegen.unit_source import UnsupportedKernelError
-from ckh.bench.computation import HipEmission, Measured, Operand, Trials
+from ckh.bench.computation import Operand, Trials
+from ckh.ops.gemm_preshuffle.hip_rules import EMITTED, found_in, preshuffle_rules
 from ckh.ops.gemm_preshuffle.kernel import GemmPreshuffleKernel, order_of
-from ckh.ops.gemm_preshuffle.kernel_rules import PRESHUFFLE_RULES
-from ckh.ops.gemm_preshuffle.measuring.hip_rules import EMITTED, found_in, preshuffle_rules
 from ckh.ops.gemm_preshuffle.pool import POOLS
-from ckh.ops.gemm_preshuffle.problem import (
-    DTYPES,
-    LAYOUT,
-    OP_TYPE,
-    GemmPreshuffleProblem,
-    StoredOrder,
-)
+from ckh.ops.gemm_preshuffle.problem import DTYPES, LAYOUT, OP_TYPE, GemmPreshuffleProblem, StoredOrder
 from ckh.ops.gemm_universal.measuring import hip
 from ckh.ops.gemm_universal.measuring import measured as gemm
+from ckh.ops.gemm_universal.measuring.derived_measured import GEMM, derived_measured, hip_emission
 from ckh.ops.gemm_universal.measuring.trials import cost, kernel_class, loop_end_sizes
 
 if TYPE_CHECKING:
@@ -30,11 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
-    from ckh.bench.codegen.ck_tile import Headers
-    from ckh.kernels.judging import Rule
     from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
-
-_TEMPLATES = Path(__file__).parents[1] / "templates" / "ck_tile"
 
 
 def shuffled(order: StoredOrder, dtype: str, b: NDArray[Any]) -> NDArray[Any]:
@@ -66,18 +55,6 @@ def emit(kernel: GemmPreshuffleKernel, headers: GemmHeaders, arch: ArchSpec) -> 
     return hip.source_of(kernel, headers, *includes, vocabulary="preshuffle_vocabulary.hpp", own=own)
 
 
-def _hip_rules(headers: Headers) -> tuple[Rule, ...]:
-    return preshuffle_rules(gemm.gemm_headers(headers))
-
-
-def _emit_hip(kernel: GemmPreshuffleKernel, headers: Headers, arch: ArchSpec) -> str:
-    return emit(kernel, gemm.gemm_headers(headers), arch)
-
-
-def _found(headers: Headers) -> dict[str, tuple[str, ...]]:
-    return found_in(gemm.gemm_headers(headers))
-
-
 def _class(kernel: GemmPreshuffleKernel) -> str:
     order = order_of(kernel)
     assert order is not None
@@ -105,23 +82,14 @@ def _representatives(arch: ArchSpec) -> dict[str, list[GemmPreshuffleKernel]]:
     return found
 
 
-_GEMM: Measured[Any, Any] = gemm.MEASURED
-assert _GEMM.hip is not None
-
-MEASURED: Measured[GemmPreshuffleProblem, GemmPreshuffleKernel] = Measured(
-    computation=replace(_GEMM.computation, operands=operands, dtypes=DTYPES),
-    host=None,
-    hip=HipEmission(
-        _emit_hip,
-        (_TEMPLATES, *_GEMM.hip.templates),
-        "preshuffle-train",
-        ("UniversalGemmKernel", "FlatmmKernel"),
-        _found,
-        _hip_rules,
-        _GEMM.hip.compile_s,
-    ),
-    problems=partial(gemm.problems_of_run, op=OP_TYPE),
-    candidate_source=partial(gemm.candidates_of_run, op=OP_TYPE, pools=POOLS, bench_pools=POOLS),
-    reasons=PRESHUFFLE_RULES.check,
-    trials=lambda: Trials(lambda kernel: tuple(_loop_ends(kernel)), _class, _representatives),
+HIP = hip_emission(
+    __file__, "preshuffle-train", ("UniversalGemmKernel", "FlatmmKernel"), emit, preshuffle_rules, found_in
+)
+MEASURED = derived_measured(
+    OP_TYPE,
+    POOLS,
+    POOLS,
+    replace(GEMM.computation, operands=operands, dtypes=DTYPES),
+    HIP,
+    Trials(lambda kernel: tuple(_loop_ends(kernel)), _class, _representatives),
 )

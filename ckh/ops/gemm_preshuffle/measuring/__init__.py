@@ -1,1 +1,0 @@
-"""Measuring matrix products with a shuffled B."""
