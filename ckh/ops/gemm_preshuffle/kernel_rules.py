@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _LANES = 64
 _WAVES = ((1, 4, 1), (2, 2, 1), (4, 1, 1))
 _BUFFERS = 2  # of A in LDS, with flatmm
+_SWIZZLED = (16, 16)  # rows and columns of instructions for which they have no further row between the parts of K
 _LOAD_BYTES = 16  # that a lane loads of a row of A at once
 
 _book = RuleBook()
@@ -97,7 +98,14 @@ def _loads_a(pipeline: str, dtype: str, tile: Triple, wave: Triple, warp_tile: T
 
 @rule
 def _flatmm(
-    arch: ArchSpec, pipeline: str, dtype: str, tile: Triple, wave: Triple, epilogue: str | None, persistent: bool | None
+    arch: ArchSpec,
+    pipeline: str,
+    dtype: str,
+    tile: Triple,
+    wave: Triple,
+    warp_tile: Triple,
+    epilogue: str | None,
+    persistent: bool | None,
 ) -> Iterator[str]:
     if pipeline != FLATMM:
         return
@@ -107,7 +115,8 @@ def _flatmm(
         yield f"{FLATMM} is not built with the epilogue {epilogue}"
     if persistent:
         yield f"persistent kernels of {FLATMM} are not emitted: its waves do not wait for each other between tiles"
-    used = int(_BUFFERS * (tile[0] + 1) * tile[2] * DTYPE_BYTES.get(dtype, 1))
+    rows = tile[0] + (warp_tile[:2] != _SWIZZLED)
+    used = int(_BUFFERS * rows * tile[2] * DTYPE_BYTES.get(dtype, 1))
     if used > arch.hardware.lds_capacity:
         yield f"two tiles of A take {used} bytes of LDS, {arch.name} has {arch.hardware.lds_capacity}"
 

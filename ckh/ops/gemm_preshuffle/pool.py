@@ -1,7 +1,8 @@
 """Pools and lists of kernels that read a shuffled B.
 
 Source of the pools: the configuration of AMD's tile engine for these GEMMs; for flatmm, which it does not build, the
-same tiles, and smaller ones along M. Configurations of the tile engine state whether N is permuted.
+same tiles, smaller ones along M, and in 8 bits those of AITER's row-wise fp8 GEMMs with flatmm. Configurations of the
+tile engine state whether N is permuted.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ckh.ops.gemm_universal.kernels.amd_lists import ListedKernels, lists_of
 from ckh.ops.gemm_universal.kernels.names import kernel_name
 from ckh.ops.gemm_universal.kernels.search_space import searched_in
 from ckh.ops.gemm_universal.kernels.spaces import GPU, GemmSpace
+from ckh.problems import DTYPE_BYTES
 
 if TYPE_CHECKING:
     from ckh.archs import ArchSpec
@@ -29,6 +31,16 @@ _SIZES = (64, 128, 192, 256)
 _ROWS = (16, 32, *_SIZES)  # the first two are of flatmm
 _TILES = tuple(product(_ROWS, _SIZES, _SIZES))
 _SEARCHED_TILES = tuple(product(_ROWS, _SIZES, (32, *_SIZES)))
+# Further ones of AITER's list (`gemm_a8w8_bpreshuffle_cktile_common.py`), except 48, 80 and 112 rows: an odd number of
+# instructions along M, which the epilogue of headers of 2025 stores wrongly.
+_AITERS = (
+    *product((16,), (64, 128, 256), (512,)),
+    (16, 512, 256),
+    (32, 64, 512),
+    *product((96,), _SIZES, (128, 256)),
+    (160, 192, 128),
+    *product((224,), (64, 128, 192), (128,)),
+)
 
 
 class PreshuffleSpace(GemmSpace):
@@ -51,14 +63,23 @@ SPACE = PreshuffleSpace(
 )
 
 
-def _searched(_dtype: str, _arch: ArchSpec) -> GemmSpace:
-    return replace(SPACE, tiles=_SEARCHED_TILES)
+# AITER's flatmm.
+_FURTHER = replace(SPACE, tiles=_AITERS, pipelines=(FLATMM,))
+
+
+def _searched(dtype: str, _arch: ArchSpec) -> GemmSpace:
+    return replace(SPACE, tiles=(*_SEARCHED_TILES, *(_AITERS if DTYPE_BYTES[dtype] == 1 else ())))
 
 
 def _table(arch: ArchSpec, *group: Any) -> KernelTable[GemmPreshuffleKernel]:
     fields = dict(zip(GemmPreshuffleKernel.group_fields, group, strict=True))
-    space = SPACE.narrowed(arch, fields["dtype"])
-    table: KernelTable[GemmPreshuffleKernel] = space.table(kind=GemmPreshuffleKernel, **fields)
+    spaces = (SPACE, _FURTHER) if DTYPE_BYTES[fields["dtype"]] == 1 else (SPACE,)
+    table: KernelTable[GemmPreshuffleKernel]
+    table, *others = (
+        space.narrowed(arch, fields["dtype"]).table(kind=GemmPreshuffleKernel, **fields) for space in spaces
+    )
+    for other in others:
+        table = table.joined(other)
     return table.take(PRESHUFFLE_RULES.judge(table, arch).passed)
 
 

@@ -36,7 +36,7 @@ from ckh.schema import Status
 from tests.bench.codegen.real_gemm_kernels import REAL_GEMM_KERNELS
 from tests.bench.fake_hipcc import REMARKS, write_headers
 from tests.real import Real, built_with, compiles, interface_here
-from tests.refusals import expect_reasons
+from tests.refusals import expect_reasons, has_values
 
 if TYPE_CHECKING:
     from ckh.ops.gemm_universal.kernel import GemmKernel
@@ -321,6 +321,32 @@ def test_gfx950_transposes_in_lds_for_some_instructions(changes: dict[str, Any],
     )
     assert missing(kernel, LATE_2025, GFX950) == ([] if is_built else [reason])
     assert missing(kernel, LATE_2025, GFX942) == []
+
+
+@pytest.mark.parametrize("headers", [MID_2025, LATE_2025])
+@pytest.mark.parametrize(
+    ("changes", "values"),
+    [
+        ({}, ("2", "3")),
+        ({"tile_m": 320}, ("2", "5")),
+        ({"tile_m": 256}, ()),
+        ({"tile_m": 64}, ()),
+        ({"epilogue": "default"}, ()),
+        ({"vector_c": 4}, ()),
+        ({"dtype": "fp32", "warp_tile_k": 16}, ()),
+        ({"warp_tile_m": 32, "warp_tile_n": 32, "warp_tile_k": 16, "tile_m": 384}, ()),
+    ],
+)
+def test_odd_numbers_of_instructions_along_m_are_not_stored_in_pairs(
+    headers: GemmHeaders, changes: dict[str, Any], values: tuple[str, ...]
+) -> None:
+    """A lane has 4 results of a 16x16 instruction and stores 8 of 16 bits, so that two instructions are stored at once.
+
+    CK Tile's kernel of three computes half of C wrongly, as its execution on the emulated GPU shows.
+    """
+    kernel = replace(PLAIN, tile_m=192, wave_m=4, wave_n=1, warp_tile_m=16, warp_tile_n=16, warp_tile_k=32)
+    reasons = [one for one in missing(replace(kernel, **changes), headers, GFX942) if "at once" in one]
+    assert [has_values(one, *values) for one in reasons] == [True] * bool(values)
 
 
 def test_basic_v1_does_not_support_lds_transposition() -> None:

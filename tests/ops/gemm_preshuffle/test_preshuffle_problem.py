@@ -16,6 +16,8 @@ from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.errors import DataError, ExitCode, UsageError
 from ckh.ops import operation, operation_of
+from ckh.ops.aiter_gemm.kernels.pool import kernel_pool
+from ckh.ops.aiter_gemm.problem import CKTILE
 from ckh.ops.base import Encoding
 from ckh.ops.gemm_preshuffle.kernel import parse_preshuffle_kernel
 from ckh.ops.gemm_preshuffle.kernel_rules import PRESHUFFLE_RULES, preshuffle_rule_key
@@ -162,11 +164,29 @@ def test_pools_have_flatmm(dtype: str, instructions: tuple[str, ...]) -> None:
     assert all(2 * kernel.tile_m * kernel.tile_k * (2 if dtype == "fp16" else 1) <= 65536 for kernel in pool)
 
 
-def test_the_searched_space_contains_the_pool() -> None:
+@pytest.mark.parametrize("arch", [GFX942, GFX950])
+def test_pools_have_aiters_flatmm(arch: Any) -> None:
+    """All geometries in its list of row-wise fp8 GEMMs with CK Tile, of one or an even number of instructions along M.
+
+    Some fill the LDS of gfx942 to the last byte.
+    """
+    listed = {
+        (one.tile_m, one.tile_n, one.tile_k, one.mfma_m, one.mfma_n, one.wave_m, one.wave_n)
+        for one in kernel_pool("a8w8_bpreshuffle", CKTILE, arch.name)
+        if one.tile_m == one.mfma_m or one.tile_m // one.mfma_m % 2 == 0
+    }
+    pool = (kernel for kernel in POOLS.of(arch, "fp8", *GROUP[1:]) if kernel.pipeline == "flatmm")
+    ours = {(*kernel.tile, *kernel.warp_tile[:2], *kernel.wave[:2]) for kernel in pool}
+    assert len(listed) > 45
+    assert listed <= ours
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "fp8"])
+def test_the_searched_space_contains_the_pool(dtype: str) -> None:
     """A search may propose all of it, and smaller steps along K."""
-    problem = GemmPreshuffleProblem(256, 256, 256, "fp16")
+    problem = GemmPreshuffleProblem(256, 256, 256, dtype)
     product = SEARCHED.product(problem, GFX942)
-    pool = POOLS.of(GFX942, *GROUP)
+    pool = POOLS.of(GFX942, dtype, *GROUP[1:])
     assert [product.kernel(*one) for one in zip(*product.numbers_of(pool), strict=True)] == list(pool)
 
 
@@ -187,7 +207,12 @@ def test_the_searched_space_contains_the_pool() -> None:
         ({"pipeline": "flatmm", "wave_m": 1, "wave_n": 4, "persistent": True}, ("persistent",)),
         ({"pipeline": "flatmm", "wave_m": 1, "wave_n": 4, "epilogue": "default"}, ("default",)),
         ({"pipeline": "flatmm", "wave_m": 1, "wave_n": 4, "warp_tile_k": 16}, ("1 x 16 x 16",)),
-        ({"pipeline": "flatmm", "tile_m": 256, "tile_k": 128, "wave_m": 1, "wave_n": 4}, ("131584", "65536")),
+        ({"pipeline": "flatmm", "tile_m": 256, "tile_k": 128, "wave_m": 1, "wave_n": 4}, ("131072", "65536")),
+        (
+            {"pipeline": "flatmm", "tile_n": 128, "wave_m": 1, "wave_n": 4}
+            | {"tile_m": 256, "warp_tile_m": 32, "warp_tile_n": 32, "warp_tile_k": 16},
+            ("65792", "65536"),
+        ),
     ],
 )
 def test_kernels_that_cannot_be_built_are_refused(changes: dict[str, Any], values: tuple[str, ...]) -> None:

@@ -16,8 +16,8 @@ from ckh.kernels.pipelines import (
 )
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
-from ckh.ops.gemm_universal.kernels.vectors import load_widths
-from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, contiguous_axes
+from ckh.ops.gemm_universal.kernels.vectors import MAX_VECTOR_BYTES, load_widths
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, contiguous_axes, output_dtype
 from ckh.problems import DTYPE_BYTES
 
 if TYPE_CHECKING:
@@ -194,6 +194,28 @@ def _stores(epilogue: str | None, vector_c: int, *, headers: GemmHeaders) -> Ite
 
 
 @rule
+def _stored_together(
+    arch: ArchSpec,
+    dtype: str,
+    epilogue: str | None,
+    tile: Triple,
+    wave: Triple,
+    warp_tile: Triple,
+    vector_c: int,
+    *,
+    headers: GemmHeaders,
+) -> Iterator[str]:
+    """Rows of C that the epilogue of 2025 stores wrongly: it takes several instructions of a wave along M at a time."""
+    if epilogue != "cshuffle" or headers.is_current or dtype not in ELEMENTS:
+        return
+    count = tile[0] // (wave[0] * warp_tile[0])
+    width = vector_c or min(wave[1] * warp_tile[1], int(MAX_VECTOR_BYTES / DTYPE_BYTES[output_dtype(dtype)]))
+    together = min(max(width // (warp_tile[0] * warp_tile[1] // arch.wavefront_size), 1), max(count, 1))
+    if count % together:
+        yield f"{epilogue} of {headers.common} stores {together} of a wave's {count} instructions along M at once"
+
+
+@rule
 def _transposition(
     arch: ArchSpec, dtype: str, layout: str, warp_tile: Triple, *, headers: GemmHeaders
 ) -> Iterator[str]:
@@ -208,8 +230,8 @@ def _transposition(
         yield f"{headers.common} have no {instruction} whose operands {arch.name} transposes in LDS"
 
 
-RULES_OF_ANY_PIPELINE = (_kernel, _parts, _stores)
-_FURTHER = (_pipeline, _parts, _options, _waves, _layouts, _vectors, _stores, _transposition)
+RULES_OF_ANY_PIPELINE = (_kernel, _parts, _stores, _stored_together)
+_FURTHER = (_pipeline, _parts, _options, _waves, _layouts, _vectors, _stores, _stored_together, _transposition)
 
 
 def rules_of(headers: GemmHeaders) -> tuple[Rule, ...]:
