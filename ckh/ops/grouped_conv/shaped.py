@@ -56,7 +56,7 @@ def _problem(shape: Convolution, dtype: str) -> ConvProblem:
 
 
 def _network(name: str, batch: int) -> Sequence[ConvProblem]:
-    return [replace(layer, n=batch) for layer in NETWORKS[name].layers()]
+    return [replace(layer, n=batch) for layer in NETWORKS[name]()]
 
 
 SHAPED = Shaped(Convolution, _problem, shape_of, networks={name: partial(_network, name) for name in NETWORKS})

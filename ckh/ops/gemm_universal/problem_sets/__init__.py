@@ -23,6 +23,7 @@ from ckh.ops.gemm_universal.problem_sets.drawn import (
 )
 from ckh.ops.gemm_universal.problem_sets.files import is_problem_file, read_problems
 from ckh.ops.gemm_universal.problem_sets.language_models import MODELS
+from ckh.ops.gemm_universal.problem_sets.named import by_name
 from ckh.problems import unknown_set
 
 if TYPE_CHECKING:
@@ -54,7 +55,6 @@ AMD_LAYOUTS = ("rcr",)
 class _GemmSet:
     """`layouts`: the layouts that its problems cycle through."""
 
-    about: str
     problems: Callable[[], Iterable[GemmProblem]]
     layouts: tuple[str, ...] = GEMM_LAYOUTS
 
@@ -64,11 +64,6 @@ def layers(model: LanguageModel, tokens: Iterable[int]) -> Iterator[GemmProblem]
     for projection in model.projections():
         for count in tokens:
             yield GemmProblem(model.rows(projection, count), projection.n, projection.k)
-
-
-def _llm() -> Iterator[GemmProblem]:
-    for model in MODELS.values():
-        yield from layers(model, TOKENS)
 
 
 def _host_llm() -> Iterator[GemmProblem]:
@@ -94,28 +89,21 @@ def held_out_weights() -> frozenset[tuple[int, int]]:
     return frozenset((weight.n, weight.k) for share in shares for weight in share.projections())
 
 
-def _model_set(name: str) -> _GemmSet:
-    return _GemmSet(f"layers of {MODELS[name].source}, 1 to 8192 tokens", lambda: layers(MODELS[name], TOKENS))
+def _of_model(name: str) -> Iterator[GemmProblem]:
+    return layers(MODELS[name], TOKENS)
 
 
 _SETS: dict[str, _GemmSet] = {
-    "gemm-train": _GemmSet(
-        "training: squares, layers, skinny, deep, uneven, edges, split K",
-        lambda: draw_problems(SPLIT_FAMILIES, GPU_COUNT, GPU_LIMITS, held_out_weights()),
-    ),
-    "host-gemm-train": _GemmSet(
-        "training at the size of one CPU thread",
-        _host_training,
-        HOST_LAYOUTS,
-    ),
-    "host-gemm-more": _GemmSet("twice as many further problems, without squares", _host_more, HOST_LAYOUTS),
-    **{f"llm-{name}": _model_set(name) for name in MODELS},
-    "llm": _GemmSet("layers of all language models, 1 to 8192 tokens", _llm),
-    "host-llm": _GemmSet("one of eight ranks' share of those layers, 1 MFLOP to 2 GFLOP", _host_llm, HOST_LAYOUTS),
-    "wide": _GemmSet("AMD's wide coverage, rcr", lambda: training.ordered(training.WIDE), AMD_LAYOUTS),
-    "edge": _GemmSet(
-        "AMD's edge cases, where N or K is 1 to 16, rcr", lambda: training.ordered(training.EDGE), AMD_LAYOUTS
-    ),
+    "gemm-train": _GemmSet(lambda: draw_problems(SPLIT_FAMILIES, GPU_COUNT, GPU_LIMITS, held_out_weights())),
+    # At the size of one CPU thread; then twice as many further problems, without squares.
+    "host-gemm-train": _GemmSet(_host_training, HOST_LAYOUTS),
+    "host-gemm-more": _GemmSet(_host_more, HOST_LAYOUTS),
+    **{name: _GemmSet(problems) for name, problems in by_name("llm", MODELS, _of_model).items()},
+    # One of eight ranks' share of those layers, 1 MFLOP to 2 GFLOP.
+    "host-llm": _GemmSet(_host_llm, HOST_LAYOUTS),
+    # AMD's coverage lists; N or K of the second is 1 to 16.
+    "wide": _GemmSet(lambda: training.ordered(training.WIDE), AMD_LAYOUTS),
+    "edge": _GemmSet(lambda: training.ordered(training.EDGE), AMD_LAYOUTS),
 }
 
 
@@ -124,34 +112,20 @@ def set_names() -> tuple[str, ...]:
     return tuple(_SETS)
 
 
-def describe(name: str) -> str:
-    """Describe a set in one line.
-
-    Raises:
-        UsageError: no such set exists.
-    """
-    return _named(name).about
-
-
 def problem_set(name: str, dtype: str = "fp32", layout: str = "rcr") -> tuple[GemmProblem, ...]:
     """Return the distinct problems of a set, in a fixed order.
 
     Raises:
         UsageError: no such set, dtype or layout exists.
     """
-    _named(name)
+    if name not in _SETS:
+        raise unknown_set(f"unknown GEMM problem set {name!r}", name, _SETS)
     return _problem_set(name, dtype, layout)
 
 
 @cache
 def _problem_set(name: str, dtype: str, layout: str) -> tuple[GemmProblem, ...]:
     return tuple(replace(problem, dtype=dtype, layout=layout) for problem in dict.fromkeys(_SETS[name].problems()))
-
-
-def _named(name: str) -> _GemmSet:
-    if name not in _SETS:
-        raise unknown_set(f"unknown GEMM problem set {name!r}", name, _SETS)
-    return _SETS[name]
 
 
 def load_problems(

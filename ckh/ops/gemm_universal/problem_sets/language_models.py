@@ -33,7 +33,6 @@ class Projection:
 class LanguageModel:
     """A published configuration; `intermediate` is the size of the dense layers, 0 if there are none."""
 
-    source: str
     hidden: int
     intermediate: int
     heads: int
@@ -97,10 +96,10 @@ def _feed_forward(prefix: str, hidden: int, intermediate: int, *, routed: bool =
 
 def _language_model(name: str) -> LanguageModel:
     """Return a known model as the hold-out sets use it."""
-    source, fields = READY[name]
+    _, fields = READY[name]
     model = decoder_of(config_of(fields, name))
     sizes = (model.hidden, model.intermediate, model.heads, model.kv_heads, model.head_dim, model.vocabulary)
-    return LanguageModel(source, *sizes, model.experts, model.latent)
+    return LanguageModel(*sizes, model.experts, model.latent)
 
 
 # The models of hold-out sets; a further model would change which weights training sets exclude.

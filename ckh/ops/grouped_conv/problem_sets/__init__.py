@@ -7,7 +7,7 @@ AMD's names (`training`, `validation`, `wide`, `edge`) are complete: they contai
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 
     from ckh.ops.grouped_conv.problem import ConvProblem
 
-__all__ = ["describe", "load_problems", "problem_set", "set_names"]
-
-
-@dataclass(frozen=True, slots=True)
-class _ConvSet:
-    about: str
-    problems: Callable[[Direction], Iterable[ConvProblem]]
+__all__ = ["load_problems", "problem_set", "set_names"]
 
 
 def _families(variant: Direction, *, ndims: tuple[int, ...] = (2, 3)) -> Iterator[ConvProblem]:
@@ -39,32 +33,30 @@ def _without_holdout(problems: Iterable[ConvProblem]) -> Iterator[ConvProblem]:
     return (problem for problem in problems if problem not in held_out)
 
 
-def _family_set(name: str) -> _ConvSet:
-    return _ConvSet(f"AMD's training family '{name}'", lambda v: _without_holdout(amd_families.family(name, v)))
+def _without_holdout_of(name: str) -> Callable[[Direction], Iterator[ConvProblem]]:
+    return lambda variant: _without_holdout(amd_families.family(name, variant))
 
 
-def _network_set(name: str) -> _ConvSet:
-    return _ConvSet(NETWORKS[name].about, lambda _: holdout.network(name))
+def _network_of(name: str) -> Callable[[Direction], Iterable[ConvProblem]]:
+    return lambda _: holdout.network(name)
 
 
-_SETS: dict[str, _ConvSet] = {
-    **{f"train-{name}": _family_set(name) for name in amd_families.FAMILIES},
-    "train-2d": _ConvSet("all 2D families of AMD", lambda v: _without_holdout(_families(v, ndims=(2,)))),
-    "train-3d": _ConvSet("all 3D families of AMD", lambda v: _without_holdout(_families(v, ndims=(3,)))),
-    "train": _ConvSet("all families of AMD", lambda v: _without_holdout(_families(v))),
-    "training": _ConvSet(
-        "AMD's training list whole, hold-out layers too; forward with 299 of its 300 MIOpen shapes",
-        amd_families.training,
-    ),
-    "validation": _ConvSet(
-        "AMD's validation list: 300 forward, two of them twice; ten of each backward direction", amd_families.validation
-    ),
-    "wide": _ConvSet("AMD's wide coverage, forward shapes in 2D", lambda _: amd_families.ordered(amd_families.WIDE)),
-    "edge": _ConvSet("AMD's edge cases, forward shapes in 2D", lambda _: amd_families.ordered(amd_families.EDGE)),
-    "host-train": _ConvSet("training at the size of one CPU thread", lambda _: host_train.host_train()),
-    **{name: _network_set(name) for name in NETWORKS},
-    "holdout": _ConvSet("layers of all networks at batch 1 and 8", lambda _: holdout.holdout()),
-    "host-holdout": _ConvSet("hold-out layers at the size of one CPU thread", lambda _: holdout.host_holdout()),
+_SETS: dict[str, Callable[[Direction], Iterable[ConvProblem]]] = {
+    **{f"train-{name}": _without_holdout_of(name) for name in amd_families.FAMILIES},
+    "train-2d": lambda v: _without_holdout(_families(v, ndims=(2,))),
+    "train-3d": lambda v: _without_holdout(_families(v, ndims=(3,))),
+    "train": lambda v: _without_holdout(_families(v)),
+    # AMD's list whole, with hold-out layers; forward with 299 of its 300 MIOpen shapes.
+    "training": amd_families.training,
+    # 300 forward, two of them twice; ten of each backward direction.
+    "validation": amd_families.validation,
+    # AMD's forward shapes in 2D.
+    "wide": lambda _: amd_families.ordered(amd_families.WIDE),
+    "edge": lambda _: amd_families.ordered(amd_families.EDGE),
+    "host-train": lambda _: host_train.host_train(),
+    **{name: _network_of(name) for name in NETWORKS},
+    "holdout": lambda _: holdout.holdout(),
+    "host-holdout": lambda _: holdout.host_holdout(),
 }
 
 
@@ -73,29 +65,21 @@ def set_names() -> tuple[str, ...]:
     return tuple(_SETS)
 
 
-def describe(name: str) -> str:
-    """Describe a set in one line.
-
-    Raises:
-        UsageError: no such set exists.
-    """
-    return _named(name).about
-
-
 def problem_set(name: str, variant: Direction = Direction.FORWARD, dtype: str = "fp32") -> tuple[ConvProblem, ...]:
     """Return the distinct problems of a set, in a fixed order.
 
     Raises:
         UsageError: no such set, direction or dtype exists.
     """
-    _named(name)
+    if name not in _SETS:
+        raise unknown_set(f"unknown problem set {name!r}", name, _SETS)
     return _problem_set(name, variant, dtype)
 
 
 @cache
 def _problem_set(name: str, variant: Direction, dtype: str) -> tuple[ConvProblem, ...]:
     variant = replace(holdout.holdout()[0], variant=variant, dtype=dtype).variant  # rejects unknown ones
-    base = distinct(_SETS[name].problems(variant))
+    base = distinct(_SETS[name](variant))
     return tuple(replace(problem, variant=variant, dtype=dtype) for problem in base)
 
 
@@ -119,9 +103,3 @@ def load_problems(
     if not files.is_problem_file(source):
         raise unknown_set(f"{source!r} is neither a problem set nor a .txt, .csv, .json or .py file", source, _SETS)
     return files.read_problems(source, variant, dtype, default_dtype)
-
-
-def _named(name: str) -> _ConvSet:
-    if name not in _SETS:
-        raise unknown_set(f"unknown problem set {name!r}", name, _SETS)
-    return _SETS[name]

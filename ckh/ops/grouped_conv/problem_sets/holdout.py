@@ -7,7 +7,7 @@ spaced in order of work, including the cheapest and the most expensive.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -23,31 +23,24 @@ BATCHES = (1, 8)
 HOST_MFLOP = (0.5, 300.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
-    """A network's layers in execution order, with duplicates, at batch 1, forward and fp32."""
-
-    about: str
-    layers: Callable[[], list[ConvProblem]]
-
-
-NETWORKS: dict[str, Network] = {
-    "resnet50": Network("ResNet-50 v1.5 at 224x224", networks.resnet50),
-    "resnext50": Network("ResNeXt-50 32x4d at 224x224", networks.resnext50),
-    "mobilenet-v2": Network("MobileNetV2 at 224x224", networks.mobilenet_v2),
-    "mobilenet-v3-large": Network("MobileNetV3-Large at 224x224", networks.mobilenet_v3_large),
-    "efficientnet-b0": Network("EfficientNet-B0 at 224x224", networks.efficientnet_b0),
-    "shufflenet-v2": Network("ShuffleNetV2 1.0x at 224x224", networks.shufflenet_v2),
-    "vgg16": Network("VGG-16 at 224x224", networks.vgg16),
-    "densenet121": Network("DenseNet-121 at 224x224", networks.densenet121),
-    "inception-v3": Network("Inception-v3 at 299x299", networks.inception_v3),
-    "convnext-tiny": Network("ConvNeXt-T at 224x224", networks.convnext_tiny),
-    "unet": Network("U-Net (2015), padded, at 256x256", networks.unet),
-    "r3d18": Network("R3D-18 on clips of 16x112x112", lambda: networks.r3d18((16, 112, 112))),
-    "r3d18-8x56": Network("R3D-18 on clips of 8x56x56", lambda: networks.r3d18((8, 56, 56))),
-    "r3d18-8x32": Network("R3D-18 on clips of 8x32x32", lambda: networks.r3d18((8, 32, 32))),
-    "r2plus1d18": Network("R(2+1)D-18 on clips of 16x112x112", lambda: networks.r2plus1d18((16, 112, 112))),
-    "r2plus1d18-16x32": Network("R(2+1)D-18 on clips of 16x32x32", lambda: networks.r2plus1d18((16, 32, 32))),
+# A network's layers in execution order, with duplicates, at batch 1, forward and fp32.
+NETWORKS: dict[str, Callable[[], list[ConvProblem]]] = {
+    "resnet50": networks.resnet50,  # ResNet-50 v1.5 at 224x224
+    "resnext50": networks.resnext50,  # ResNeXt-50 32x4d at 224x224
+    "mobilenet-v2": networks.mobilenet_v2,  # MobileNetV2 at 224x224
+    "mobilenet-v3-large": networks.mobilenet_v3_large,  # MobileNetV3-Large at 224x224
+    "efficientnet-b0": networks.efficientnet_b0,  # EfficientNet-B0 at 224x224
+    "shufflenet-v2": networks.shufflenet_v2,  # ShuffleNetV2 1.0x at 224x224
+    "vgg16": networks.vgg16,  # VGG-16 at 224x224
+    "densenet121": networks.densenet121,  # DenseNet-121 at 224x224
+    "inception-v3": networks.inception_v3,  # Inception-v3 at 299x299
+    "convnext-tiny": networks.convnext_tiny,  # ConvNeXt-T at 224x224
+    "unet": networks.unet,  # U-Net (2015), padded, at 256x256
+    "r3d18": lambda: networks.r3d18((16, 112, 112)),  # R3D-18 on clips of 16x112x112
+    "r3d18-8x56": lambda: networks.r3d18((8, 56, 56)),  # R3D-18 on clips of 8x56x56
+    "r3d18-8x32": lambda: networks.r3d18((8, 32, 32)),  # R3D-18 on clips of 8x32x32
+    "r2plus1d18": lambda: networks.r2plus1d18((16, 112, 112)),  # R(2+1)D-18 on clips of 16x112x112
+    "r2plus1d18-16x32": lambda: networks.r2plus1d18((16, 32, 32)),  # R(2+1)D-18 on clips of 16x32x32
 }
 
 
@@ -95,7 +88,7 @@ def kind(problem: ConvProblem) -> LayerKind:
 @cache
 def network(name: str) -> tuple[ConvProblem, ...]:
     """Return a network's distinct layers at batch 1."""
-    return distinct(NETWORKS[name].layers())
+    return distinct(NETWORKS[name]())
 
 
 @cache

@@ -59,20 +59,20 @@ LAYERS = {
 @pytest.mark.parametrize("name", GMACS)
 def test_multiply_adds_match_published_ones(name: str) -> None:
     """A network's layers, with duplicates, do the published work within 3 %."""
-    assert sum(layer.flops for layer in NETWORKS[name].layers()) / 2e9 == pytest.approx(GMACS[name], rel=0.03)
+    assert sum(layer.flops for layer in NETWORKS[name]()) / 2e9 == pytest.approx(GMACS[name], rel=0.03)
 
 
 @pytest.mark.parametrize("name", MILLION_WEIGHTS)
 def test_weights_match_published_ones(name: str) -> None:
     """A network's filters hold the published number of weights within 3 %."""
-    weights = sum(p.k * p.c_per_group * p.z * p.y * p.x for p in NETWORKS[name].layers())
+    weights = sum(p.k * p.c_per_group * p.z * p.y * p.x for p in NETWORKS[name]())
     assert weights / 1e6 == pytest.approx(MILLION_WEIGHTS[name], rel=0.03)
 
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_layer_counts(name: str) -> None:
     """A network has its known number of convolutions, and of distinct ones."""
-    assert (len(NETWORKS[name].layers()), len(network(name))) == LAYERS[name]
+    assert (len(NETWORKS[name]()), len(network(name))) == LAYERS[name]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.errors import UsageError
-from ckh.ops.grouped_conv.problem_sets import amd_families, describe, load_problems, problem_set, set_names
+from ckh.ops.grouped_conv.problem_sets import amd_families, load_problems, problem_set, set_names
 from ckh.ops.grouped_conv.problem_sets.holdout import HOST_QUOTAS, NETWORKS, LayerKind, kind, network
 from ckh.problems import Direction
 from tests.refusals import expect_refusal
@@ -94,13 +94,11 @@ def test_host_train_holds_no_layer_at_any_batch() -> None:
 
 
 @pytest.mark.parametrize("name", set_names())
-def test_every_set_is_distinct_described_and_as_requested(name: str) -> None:
-    """A set has no duplicates, a description, and the requested direction and dtype."""
+def test_every_set_is_distinct_and_as_requested(name: str) -> None:
+    """A set has no duplicates, and the requested direction and dtype."""
     problems = problem_set(name, Direction.BWD_WEIGHT, "fp16")
     assert len(set(problems)) == len(problems) > 0
     assert {(p.variant, p.dtype) for p in problems} == {(Direction.BWD_WEIGHT, "fp16")}
-    assert describe(name)
-    assert "\n" not in describe(name)
 
 
 @pytest.mark.parametrize("name", set_names())
@@ -194,7 +192,7 @@ def test_sets_never_change(name: str, digest: str) -> None:
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == digest
 
 
-@pytest.mark.parametrize("call", [problem_set, describe, load_problems])
+@pytest.mark.parametrize("call", [problem_set, load_problems])
 def test_an_unknown_set_is_refused_with_the_names(call: object) -> None:
     """An unknown name is a usage error whose hint lists the sets."""
     assert callable(call)
@@ -203,7 +201,7 @@ def test_an_unknown_set_is_refused_with_the_names(call: object) -> None:
     assert "resnet50, " in caught.value.hint
 
 
-@pytest.mark.parametrize("call", [problem_set, describe, load_problems])
+@pytest.mark.parametrize("call", [problem_set, load_problems])
 def test_an_unshipped_amd_list_is_refused_with_a_remedy(call: object) -> None:
     """The name of an unpublished list is a usage error that states so and asks for the file."""
     assert callable(call)
