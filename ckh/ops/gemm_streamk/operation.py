@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from ckh.ops.base import lazily
 from ckh.ops.gemm_streamk.features import GEMM_STREAMK
 from ckh.ops.gemm_streamk.pool import POOLS
 from ckh.ops.gemm_streamk.problem import GemmStreamKProblem
 from ckh.ops.gemm_universal.derived import derived
 from ckh.schema import Column
 
-OPERATION = derived(
+_DERIVED = derived(
     __name__,
     "matrix products whose blocks share tiles",
     GemmStreamKProblem,
@@ -21,3 +24,4 @@ OPERATION = derived(
     ),
     table_sizes=("m", "n", "k"),
 )
+OPERATION = replace(_DERIVED, kernels=replace(_DERIVED.kernels, lists=lazily("ckh.ops.gemm_streamk.pool:LISTS")))

@@ -1,4 +1,4 @@
-"""Rules and pools of Stream-K kernels.
+"""Rules, pools and lists of Stream-K kernels.
 
 Source of the pools: the configuration of AMD's tile engine for these GEMMs, which has `gemm_universal`'s tiles, waves
 and instructions with one pipeline, compv3; persistent kernels and both reductions included. The number of blocks per
@@ -10,7 +10,9 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
-from ckh.ops.gemm_streamk.kernel import MOST_BLOCKS, REDUCTIONS, GemmStreamKKernel, parse_streamk_kernel
+from ckh.ops.gemm_streamk.kernel import ALL_HELD, MOST_BLOCKS, REDUCTIONS, GemmStreamKKernel, parse_streamk_kernel
+from ckh.ops.gemm_streamk.problem import OP_TYPE
+from ckh.ops.gemm_universal.kernels.amd_lists import ListedKernels, lists_of
 from ckh.ops.gemm_universal.kernels.pool import pools_of
 from ckh.ops.gemm_universal.kernels.problem_rules import BOOK
 from ckh.ops.gemm_universal.kernels.search_space import NarrowedSpaces, searched_in
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
     from ckh.ops.gemm_streamk.problem import GemmStreamKProblem
 
 SPACES = NarrowedSpaces(("compv3",))
-OWN = (("reduction", "blocks_per_cu"), list(product(REDUCTIONS, (1, 2))))
+_FIELDS = ("reduction", "blocks_per_cu")
+OWN = (_FIELDS, list(product(REDUCTIONS, (1, 2))))
+_LISTED = (_FIELDS, list(product(REDUCTIONS, (ALL_HELD,))))  # of a configuration of the tile engine
 _PAIRED_BYTES = 2  # elements of this size are added in pairs
 
 rule = BOOK.rule
@@ -70,3 +74,4 @@ STREAMK_RULES: Rules[GemmStreamKKernel] = rules_with(
 POOLS = pools_of(GemmStreamKKernel, STREAMK_RULES, parse_streamk_kernel, SPACES.pool, OWN)
 BENCH_POOLS = pools_of(GemmStreamKKernel, STREAMK_RULES, parse_streamk_kernel, SPACES.bench, OWN)
 SEARCHED = searched_in(SPACES.search, STREAMK_RULES, GemmStreamKKernel, OWN)
+LISTS = lists_of(ListedKernels(GemmStreamKKernel, STREAMK_RULES, parse_streamk_kernel, OP_TYPE, left_open=_LISTED))

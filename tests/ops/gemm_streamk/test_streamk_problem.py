@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import product
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from ckh.archs import load_arch
-from ckh.errors import DataError, UsageError
+from ckh.cli import run
+from ckh.errors import DataError, ExitCode, UsageError
 from ckh.features.engine import Columns
 from ckh.learn.analytic.estimate import estimated_parts, estimated_us
 from ckh.ops import operation_of
@@ -19,7 +21,7 @@ from ckh.ops.base import Encoding
 from ckh.ops.gemm_streamk.features import GEMM_STREAMK
 from ckh.ops.gemm_streamk.kernel import GemmStreamKKernel, parse_streamk_kernel
 from ckh.ops.gemm_streamk.operation import OPERATION
-from ckh.ops.gemm_streamk.pool import BENCH_POOLS, POOLS, SEARCHED, STREAMK_RULES
+from ckh.ops.gemm_streamk.pool import BENCH_POOLS, LISTS, POOLS, SEARCHED, STREAMK_RULES
 from ckh.ops.gemm_streamk.problem import GemmStreamKProblem
 from ckh.ops.gemm_streamk.problem_sets import SETS
 from ckh.ops.gemm_universal.kernel import GemmKernel
@@ -27,6 +29,9 @@ from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.kernels.pool import POOLS as GEMM_POOLS
 from ckh.ops.gemm_universal.problem_sets import held_out_weights
 from tests.refusals import expect_refusal
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ARCH = load_arch("gfx942")
 SHAPE = "fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x128x64_2x2x1_32x32x16"
@@ -198,3 +203,44 @@ def test_the_estimate_counts_partial_sums() -> None:
     wide = GemmStreamKProblem(128 * 160, 128 * 160, 64, "fp16")
     memory = estimated_parts(wide, OPERATION.problems.tiled(wide), KERNEL, ARCH).memory_us
     assert memory == pytest.approx((wide.bytes + 2 * 2 * wide.m * wide.n) / ARCH.peaks.bandwidth_gb_s / 1e3)
+
+
+def test_the_tile_engines_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It states no reduction, so it lists both, with as many blocks as a unit holds; its lists come back."""
+    values = {"tile": (128, 128, None), "warp": (2, 2, 1), "warp_tile": (32, 32, 16)}
+    tiles = {
+        f"{what}_{axis}": {"values": [32, 64] if one is None else [one]}
+        for what, some in values.items()
+        for axis, one in zip("mnk", some, strict=True)
+    }
+    traits: dict[str, list[object]] = {
+        "pipeline": ["compv3", "compv4"],
+        "scheduler": ["intrawave"],
+        "epilogue": ["cshuffle"],
+        **{name: [True] for name in ("pad_m", "pad_n", "pad_k")},
+        "persistent": [False],
+    }
+    document = {"tile_config": tiles, "trait_config": {name: {"values": some} for name, some in traits.items()}}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(document | {"k_block_per_cu": 1}), encoding="utf-8")
+    sizes = ["--m", "256", "--n", "256", "--k", "4096", "--dtype", "fp16", "--arch", "gfx942"]
+    predict = ["predict", "--op", "gemm_streamk", *sizes, "--kernels", str(path), "--json", "--top", "99"]
+    assert run(predict) == ExitCode.OK
+    answer = json.loads(capsys.readouterr().out)
+    expected = {
+        f"gemm_streamk_{reduction}_0_fp16_rcr_{pipeline}_cshuffle_intrawave_True_True_True_False_128x128x{k}_2x2x1_32x32x16"
+        for reduction in ("atomic", "reduction")
+        for k in (32, 64)
+        for pipeline in ("compv3", "compv4")
+    }
+    assert {one["kernel"] for one in answer["kernels"]} <= expected
+    assert answer["candidates"] == len(expected)
+    kernels = [parse_streamk_kernel(name) for name in sorted(expected)]
+    written = LISTS.write(kernels, ARCH, "own")
+    for name, file in written.items():
+        again = LISTS.read(tmp_path / name, json.loads(file.content))
+        built = [one for one in again.built(ARCH, "fp16") if one.layout == "rcr"]
+        assert set(built) == set(kernels)
+    assert sorted(written) == ["config_fp16_rcr.json", "registry_fp16_rcr.json"]
+    other = [replace(kernel, blocks_per_cu=2) for kernel in kernels]
+    assert sorted(LISTS.write(other, ARCH, "own")) == ["registry_fp16_rcr.json"]

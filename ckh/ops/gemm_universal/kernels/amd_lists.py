@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.kernels.judging import Rules
-    from ckh.kernels.table import KernelTable
+    from ckh.kernels.table import Axis, KernelTable
 
 # AMD's name of a size -> ckh's.
 _SIZES = {
@@ -63,6 +63,7 @@ class ListedKernels:
         space: the class of their spaces.
         flags: fields of a kernel that a configuration states once, as true or false.
         default_scheduler: whether their configurations call the only scheduler `default`.
+        left_open: fields that a configuration does not state, and the combinations of their values that it stands for.
     """
 
     kind: type[GemmKernel]
@@ -72,6 +73,7 @@ class ListedKernels:
     space: type[GemmSpace] = GemmSpace
     flags: tuple[str, ...] = ()
     default_scheduler: bool = False
+    left_open: Axis = ((), [()])
 
     def group(self, kernel: GemmKernel) -> tuple[Any, ...]:
         """Return the group that a kernel belongs to."""
@@ -147,13 +149,15 @@ def _read_configuration(of: ListedKernels, path: Path, document: dict[str, Any])
     said = {name: _values(traits, name, is_one) for name, is_one in is_known.items()}
     tiles.finish()
     traits.finish()
-    count = prod(map(len, (*sizes.values(), *said.values())))
+    count = prod(map(len, (*sizes.values(), *said.values(), of.left_open[1])))
     if count > MOST_COMBINATIONS:
         file.fail("tile_config", f"describes {count} kernels, ckh reads up to {MOST_COMBINATIONS}")
     space = _space(of, sizes, said)
 
     def table(arch: ArchSpec, dtype: str, layout: str, *flags: bool) -> KernelTable[Any]:
         found: KernelTable[Any] = space.narrowed(arch, dtype).table(dtype, layout, of.kind, **own)
+        if of.left_open[0]:
+            found = found.crossed(*of.left_open)
         return found if flags == tuple(own.values()) else found[:0]
 
     def groups(dtype: str) -> list[tuple[Any, ...]]:
@@ -202,7 +206,7 @@ def _write(of: ListedKernels, kernels: Sequence[GemmKernel], arch: ArchSpec, nam
         entries = [_entry(of, kernel, arch.name) for kernel in some]
         registry = {"metadata": {"registry_name": name, "total_kernels": len(some)}, "kernels": entries}
         files[f"registry_{kind}.json"] = WrittenList(_text(registry), len(some), "registry")
-        if all(kernel.vectors == (NATIVE_WIDTH,) * 3 and not kernel.suffix for kernel in some):
+        if all(_is_configured(of, kernel) for kernel in some):
             document = _configuration(some) | dict(zip(of.flags, flags, strict=True))
             described = _read_configuration(of, Path(name), document).product
             assert described is not None
@@ -210,6 +214,13 @@ def _write(of: ListedKernels, kernels: Sequence[GemmKernel], arch: ArchSpec, nam
             count = len(of.rules.judge(table, arch).passed)
             files[f"config_{kind}.json"] = WrittenList(_text(document), count, "configuration")
     return files
+
+
+def _is_configured(of: ListedKernels, kernel: GemmKernel) -> bool:
+    """Return whether a configuration can stand for a kernel."""
+    names, rows = of.left_open
+    is_plain = kernel.vectors == (NATIVE_WIDTH,) * 3 and not kernel.suffix
+    return is_plain and tuple([getattr(kernel, name) for name in names]) in rows
 
 
 def _text(document: object) -> bytes:
