@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,11 +11,16 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.bench.checks import calibrating
-from ckh.bench.checks.calibrating import measured_rates, micro_problems, rate
-from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
+from ckh.bench.checks.calibrating import measured_rates, micro_problems, planned, rate
+from ckh.bench.computation import measured_of
+from ckh.bench.devices.device import EMULATED_KIND, HIP_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
 from ckh.bench.isolated.micro import MicroProblem
+from ckh.bench.supervision.campaign import settle
+from ckh.data.settings import Given
 from ckh.errors import UsageError
+from ckh.learn.models.artifact import wanted_for
+from ckh.ops import operation
 from tests.real import set_kernel_cache
 
 if TYPE_CHECKING:
@@ -70,6 +76,20 @@ def test_other_generations_are_refused() -> None:
     """There are no matrix instructions of these kinds."""
     with pytest.raises(UsageError, match="gfx1100 cannot be calibrated"):
         micro_problems(load_arch("gfx1100"), 96, is_timed=True)
+
+
+@pytest.mark.parametrize("op", ["grouped_conv", "gemm_batched", "gemm_preshuffle"])
+def test_a_dozen_kernels_of_different_tiles_are_planned(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of each of six problems of increasing work, by the defaults of the operation."""
+    monkeypatch.delenv("CK_TILE_INCLUDE", raising=False)
+    settings = settle(Given(op=op), HIP_KIND, "bf16")
+    problems = measured_of(operation(op)).problems(settings)
+    tasks = planned(wanted_for(problems[0], "gfx942"), problems)
+    kernels = {kernel for some in tasks.values() for kernel in some}
+    assert (len(tasks), len(kernels)) == (6, 12)
+    assert len({attrgetter("tile_m", "tile_n", "tile_k", "pipeline")(one) for one in kernels}) == 12
+    flops = [operation(op).problems.parse(text).flops for text in tasks]
+    assert 2e7 <= min(flops) < max(flops) / 100 <= 2e8
 
 
 @pytest.mark.compiles

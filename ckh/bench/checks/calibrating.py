@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from ckh.learn.models.artifact import Wanted
     from ckh.ops.base import Kernel, Problem
 
+T = TypeVar("T")
+_KIND = attrgetter("tile_m", "tile_n", "tile_k", "pipeline")  # of kernels, which should differ
 _TEMPLATES = ck_tile.template_dir().with_name("micro")
 _GENERATIONS = {"cdna2": 2, "cdna3": 3, "cdna4": 4}
 # Depth of the 32x32 matrix instruction of each type, by generation; the fastest of the type.
@@ -49,6 +52,7 @@ _L2_STRIDE = 67  # chunks between successive blocks, more than the L1 cache hold
 _BLOCKS_PER_CU = 8
 _FEW_BLOCKS, _FEW_STEPS, _FEW_CHUNKS = 2, 5, 8  # on the emulated GPU
 _KERNELS_PER_PROBLEM, PROBLEMS = 2, 6
+_MOST_RANKED = 60  # problems to choose from: ranking a GEMM's pool takes milliseconds
 _FLOPS = 2e7, 2e10  # of problems whose reference takes less than some seconds
 _NS_PER_US, _MHZ_PER_GHZ = 1e3, 1e3
 
@@ -176,20 +180,26 @@ def planned(wanted: Wanted, problems: Sequence[Problem]) -> dict[str, list[Kerne
     """
     model = EstimateModel(wanted, uses_calibration=False)
     some = [one for one in dict.fromkeys(problems) if _FLOPS[0] <= one.flops <= _FLOPS[1]]
-    found = [one for one in rankings_of(some or problems, model) if len(one.order)]
+    some = _spread(sorted(some or problems, key=lambda one: one.flops), _MOST_RANKED)
+    found = [one for one in rankings_of(some, model) if len(one.order)]
     found.sort(key=lambda one: -one.score[0])
-    places = np.unique(np.linspace(0, len(found) - 1, PROBLEMS).round()).astype(int).tolist() if found else []
-    chosen = [found[place].buildable_first for place in places]
+    chosen = [one.buildable_first for one in _spread(found, PROBLEMS)]
     kernels: list[Kernel] = []
-    kinds = set[tuple[int, int, int, str]]()
+    kinds = set[tuple[object, ...]]()
     for one in chosen:
         left = _KERNELS_PER_PROBLEM
         for ranked in one.ranked:
             kernel = ranked.kernel
-            kind = kernel.tile_m, kernel.tile_n, kernel.tile_k, kernel.pipeline
+            kind = _KIND(kernel)
             if kind not in kinds and not ranked.not_in_headers and left:
                 kinds.add(kind)
                 kernels.append(kernel)
                 left -= 1
     applying = {one.run.canonical(): {one.pool[index] for index in one.order} for one in chosen}
     return {problem: [one for one in kernels if one in able] for problem, able in applying.items()}
+
+
+def _spread(some: Sequence[T], count: int) -> list[T]:
+    """At most so many elements, evenly spread from the first to the last."""
+    places = np.unique(np.linspace(0, len(some) - 1, count).round()) if some else np.empty(0)
+    return [some[place] for place in places.astype(int).tolist()]

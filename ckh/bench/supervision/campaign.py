@@ -183,7 +183,7 @@ class Campaign:
             self._require_new(given)
         elif cluster is None:
             self._refuse_other_device(self._history, self.device.identity())
-        self.settings = _settle(given, self._history, kind, self.device.arch.default_dtype)
+        self.settings = settle(given, kind, self.device.arch.default_dtype, self._history)
         _check_choice(self.settings)
         stored = None if self._history is None else stored_plan(self._history, operation(self.settings.op))
         self._is_stored = stored is not None
@@ -369,7 +369,8 @@ def _read_run(out: Path, given: Given) -> History:
     return history
 
 
-def _settle(given: Given, history: History | None, device_kind: str, default_dtype: str) -> Settings:
+def settle(given: Given, device_kind: str, default_dtype: str, history: History | None = None) -> Settings:
+    """The given settings with the defaults of the operation and device, or those of a resumed run."""
     if history is not None:
         return history.runs[-1].settings
     op = operation(given["op"] or DEFAULT_OPERATION)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ckh.archs import load_arch
-from ckh.bench.devices.device import EMULATED_KIND, HOST_KIND
+from ckh.bench.devices.device import EMULATED_KIND, HIP_KIND, HOST_KIND
 from ckh.commands._common import print_json, print_table, say
 from ckh.documents import Document
 from ckh.errors import ExitCode, UsageError
@@ -44,7 +44,6 @@ _UNITS = {
     "l2_bytes_per_clock": "B/clock/CU",
     "lds_bytes_per_clock": "B/clock/CU",
 }
-_PROBLEMS, _VARIANT = "train", "forward"
 _NS_PER_MS = 1e6
 
 
@@ -225,20 +224,19 @@ def _take(
 
 def _kinds(device: Device, given: Mapping[str, Any]) -> dict[Wanted, list[Problem]]:
     """The problems to calibrate with, by kind."""
+    from ckh.bench.computation import measured_of
+    from ckh.bench.supervision.campaign import settle
+    from ckh.data.settings import Given
     from ckh.learn.analytic.transfer import has_estimate
     from ckh.learn.models.artifact import wanted_for
-    from ckh.ops import DEFAULT_OPERATION, operation
-    from ckh.shapes.problems import problems_of
+    from ckh.ops import operation
 
-    op = operation(given.get("op") or DEFAULT_OPERATION)
-    variant = str(given.get("variant") or _VARIANT) if op.has_directions else given.get("variant")
-    source = given.get("problems") or _PROBLEMS
-    default = device.arch.default_dtype
+    settings = settle(Given(**given), HIP_KIND, device.arch.default_dtype)
     found: dict[Wanted, list[Problem]] = {}
-    for problem in problems_of(op, source, variant, given.get("dtype"), default):
+    for problem in measured_of(operation(settings.op)).problems(settings):
         found.setdefault(wanted_for(problem, device.arch.name), []).append(problem)
-    if op.measured is None or not all(map(has_estimate, found)):
-        raise UsageError(f"there is no estimate of {op.name}", "calibrate another operation", code="unsupported")
+    if not all(map(has_estimate, found)):
+        raise UsageError(f"there is no estimate of {settings.op}", "calibrate another operation", code="unsupported")
     return found
 
 
