@@ -33,7 +33,7 @@ GEMM: Operation[Any, Any] = OPERATION
 
 
 def sliced_by(field: str, what: str, few: int, many: int) -> dict[str, Callable[[Any], bool]]:
-    """Return slices of problems with less than `few`, up to, and at least `many` of something that a field counts."""
+    """Return three slices of problems by a number: below `few`, from `many` on, and in between."""
     number = attrgetter(field)
     return {
         f"few {what}": lambda problem: bool(number(problem) < few),
@@ -56,7 +56,8 @@ def derived(
     """Return the record of an operation, which may replace parts of it.
 
     The folder of the operation has the modules `requested`, `problem_sets` with `SETS`, `pool` with `SEARCHED` and
-    `measured` with `MEASURED`. Its shapes are its problems; problems and kernels of a group share a pool.
+    `measured` with `MEASURED`. Its shapes are its problems, as other sources of shapes do not state all of their fields.
+    Problems and kernels have the fields of a group, which has one pool.
 
     Args:
         module: name of the record's module.
@@ -64,7 +65,7 @@ def derived(
         kind: the class of its problems.
         pools: its pools.
         engine: its features.
-        meanings: meaning of columns of problems that need more than "problem size"; those of all its texts.
+        meanings: column of problems -> meaning: of each further text, and of sizes that are more than a problem size.
         own: columns of its kernels that `gemm_universal`'s do not have.
         table_sizes: sizes that tables of its measurements must have; empty: it has no tables.
     """

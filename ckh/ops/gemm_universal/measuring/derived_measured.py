@@ -93,15 +93,15 @@ def hip_emission(
     rules: Callable[[GemmHeaders], tuple[Rule, ...]],
     found: Callable[[GemmHeaders], Mapping[str, tuple[str, ...]]],
 ) -> HipEmission[Any]:
-    """Return how kernels are built for AMD GPUs, from functions of what headers have for GEMM kernels.
+    """Return how kernels are built for AMD GPUs, from functions of headers' features for GEMM kernels.
 
     Args:
         module: file of the operation's module, beside the folder `templates`.
-        problems: as of `HipEmission`, like the others.
-        functions: likewise.
-        emit: likewise.
-        rules: likewise.
-        found: likewise.
+        problems: default problem set to measure.
+        functions: substrings of the mangled names of the kernels' GPU functions.
+        emit: C++ source of a kernel.
+        rules: what headers cannot build.
+        found: features of headers for these kernels, described, by name.
     """
     return HipEmission(
         lambda kernel, headers, arch: emit(kernel, gemm.gemm_headers(headers), arch),

@@ -16,27 +16,25 @@ if TYPE_CHECKING:
 class ConvTile:
     """A block tile with its waves, the tile of one matrix instruction and the vector widths.
 
-    Triples are M, N, K and for `vectors` A, B, C. `compv4_compatible` is AMD's list for compv4, which AMD's pool of
-    candidates ignores.
+    Triples are M, N, K and for `vectors` A, B, C.
     """
 
     tile: Triple
     wave: Triple
     warp_tile: Triple
-    compv4_compatible: bool = False
     vectors: Triple = (4, 8, 8)
 
 
 CONV_TILES: tuple[ConvTile, ...] = (
-    ConvTile((16, 64, 64), (1, 4, 1), (16, 16, 16), compv4_compatible=True),
-    ConvTile((32, 64, 64), (2, 2, 1), (16, 16, 16), compv4_compatible=True),
-    ConvTile((64, 64, 64), (4, 1, 1), (16, 16, 16), compv4_compatible=True),
+    ConvTile((16, 64, 64), (1, 4, 1), (16, 16, 16)),
+    ConvTile((32, 64, 64), (2, 2, 1), (16, 16, 16)),
+    ConvTile((64, 64, 64), (4, 1, 1), (16, 16, 16)),
     ConvTile((32, 128, 64), (1, 4, 1), (32, 32, 16)),
     ConvTile((64, 128, 64), (2, 2, 1), (32, 32, 16)),
     ConvTile((128, 128, 64), (4, 4, 1), (32, 32, 16)),
-    ConvTile((16, 64, 128), (1, 4, 1), (16, 16, 32), compv4_compatible=True),
-    ConvTile((32, 64, 128), (2, 2, 1), (16, 16, 32), compv4_compatible=True),
-    ConvTile((64, 64, 128), (4, 1, 1), (16, 16, 32), compv4_compatible=True),
+    ConvTile((16, 64, 128), (1, 4, 1), (16, 16, 32)),
+    ConvTile((32, 64, 128), (2, 2, 1), (16, 16, 32)),
+    ConvTile((64, 64, 128), (4, 1, 1), (16, 16, 32)),
     ConvTile((128, 64, 128), (8, 2, 1), (16, 16, 32)),
 )
 
