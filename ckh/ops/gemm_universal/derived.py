@@ -56,7 +56,7 @@ def derived(
     """Return the record of an operation, which may replace parts of it.
 
     The folder of the operation has the modules `requested`, `problem_sets` with `SETS`, `pool` with `SEARCHED` and
-    `measured` with `MEASURED`. Its shapes are its problems, as other sources of shapes do not state all of their fields.
+    `measured` with `MEASURED`. Its shapes are its problems: other sources of shapes do not state all of their fields.
     Problems and kernels have the fields of a group, which has one pool.
 
     Args:
