@@ -17,6 +17,7 @@ import ckh
 from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.kernels.compiled import shipped, shipped_compiler
+from ckh.learn.analytic.calibrated import DeviceCalibration, TimeFactor
 from ckh.ops import operation
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
@@ -87,6 +88,22 @@ def test_iterations_decide_which_function_runs(
         found["estimated"]["launch_us"]
         + max(found["estimated"]["trips_us"] + found["estimated"]["ends_us"], found["estimated"]["memory_us"])
     )
+
+
+def test_a_calibrated_gpu_has_a_predicted_time(
+    least: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The estimated time times the calibration's factor; a slower memory is used if the calibration says so."""
+    asked = (LEAST, "--code-object", least, "--c", "64", "--k", "64")
+    before = _explained(capsys, *asked)["estimated"]
+    device = DeviceCalibration("a GPU", "gfx950", "2026-11-26", "", 256, 2400, {"bandwidth_gb_s": 4000.0})
+    for uses_rates in (False, True):
+        factor = TimeFactor(1.5, 0.5, 2.0, 6, 72, uses_rates)
+        monkeypatch.setattr("ckh.isa.describe.calibrated_factor", lambda _wanted, factor=factor: (device, factor))
+        found = _explained(capsys, *asked)["estimated"]
+        assert found["memory_us"] == pytest.approx(before["memory_us"] * (2 if uses_rates else 1))
+        assert found["calibrated_us"] == pytest.approx(1.5 * found["us"])
+    assert before["calibrated_us"] is None
 
 
 def test_python_returns_the_same_document(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
