@@ -9,13 +9,13 @@ from ckh.bench.codegen.interfaces import Interface
 from ckh.kernels.judging import RuleBook, given
 from ckh.ops.gemm_preshuffle.kernel import FLATMM_BYTES
 from ckh.ops.gemm_preshuffle.problem import FLATMM, OP_TYPE, PRESHUFFLE
-from ckh.ops.gemm_universal.measuring.hip_rules import RULES_OF_ANY_PIPELINE, racing_reason
+from ckh.ops.gemm_universal.measuring.hip_rules import RULES_OF_ANY_PIPELINE, racing_reason, stored_together
 from ckh.problems import DTYPE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ckh.archs import Triple
+    from ckh.archs import ArchSpec, Triple
     from ckh.kernels.judging import Rule
     from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
 
@@ -65,6 +65,24 @@ def _permuted(permute_n: bool, warp_tile: Triple, *, headers: GemmHeaders) -> It
 
 
 @rule
+def _stored(
+    arch: ArchSpec,
+    dtype: str,
+    epilogue: str | None,
+    tile: Triple,
+    wave: Triple,
+    warp_tile: Triple,
+    vector_c: int,
+    permute_n: bool,
+    *,
+    headers: GemmHeaders,
+) -> Iterator[str]:
+    """What any kernel stores wrongly, but for those that permute N: they do not shuffle C."""
+    if not permute_n:
+        yield from stored_together.function(arch, dtype, epilogue, tile, wave, warp_tile, vector_c, headers=headers)
+
+
+@rule
 def _pieces(pipeline: str, dtype: str, warp_tile: Triple, *, headers: GemmHeaders) -> Iterator[str]:
     """Flatmm of mid-2025 does not cut B into pieces of single loads, as later headers and the order do."""
     if pipeline != FLATMM or headers.common.interface is not Interface.MID_2025:
@@ -76,7 +94,7 @@ def _pieces(pipeline: str, dtype: str, warp_tile: Triple, *, headers: GemmHeader
 
 def preshuffle_rules(headers: GemmHeaders) -> tuple[Rule, ...]:
     """Return the rules for these headers."""
-    return given((*RULES_OF_ANY_PIPELINE, _has_pipeline, _pieces, _persistent, _permuted), headers=headers)
+    return given((*RULES_OF_ANY_PIPELINE, _has_pipeline, _pieces, _stored, _persistent, _permuted), headers=headers)
 
 
 def found_in(headers: GemmHeaders) -> dict[str, tuple[str, ...]]:

@@ -184,6 +184,14 @@ def test_headers_of_mid_2025_have_flatmm_only(tmp_path: Path) -> None:
     assert any(has_values(one, "current") for one in reasons(name, CURRENT))
 
 
+def test_odd_numbers_of_instructions_along_m_are_stored_if_n_is_permuted(tmp_path: Path) -> None:
+    """Permuted kernels do not shuffle C in pairs of instructions, as others do: these are refused."""
+    headers = headers_with(tmp_path, "struct WeightPreshuffle", "TiledMMAPermuteN")
+    three = SMALL.replace("64x64x64_2x2x1", "192x64x64_4x1x1")
+    assert reasons(f"gemm_preshuffle_permute_n_{three}", headers) == []
+    assert [has_values(one, "2", "3") for one in reasons(f"gemm_preshuffle_{three}", headers)] == [True]
+
+
 def test_trials_reach_every_loop_end_in_the_order_of_b() -> None:
     """Of both lengths of the loop's remainder, with and without the loop; K beyond whole tiles is tried too."""
     trials = MEASURED.trials

@@ -194,7 +194,7 @@ def _stores(epilogue: str | None, vector_c: int, *, headers: GemmHeaders) -> Ite
 
 
 @rule
-def _stored_together(
+def stored_together(
     arch: ArchSpec,
     dtype: str,
     epilogue: str | None,
@@ -230,8 +230,8 @@ def _transposition(
         yield f"{headers.common} have no {instruction} whose operands {arch.name} transposes in LDS"
 
 
-RULES_OF_ANY_PIPELINE = (_kernel, _parts, _stores, _stored_together)
-_FURTHER = (_pipeline, _parts, _options, _waves, _layouts, _vectors, _stores, _stored_together, _transposition)
+RULES_OF_ANY_PIPELINE = (_kernel, _parts, _stores)
+_FURTHER = (_pipeline, _parts, _options, _waves, _layouts, _vectors, _stores, stored_together, _transposition)
 
 
 def rules_of(headers: GemmHeaders) -> tuple[Rule, ...]:
