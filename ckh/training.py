@@ -86,10 +86,10 @@ class TrainOptions:
     uses one. A blend is an ensemble of LambdaRanks with one regression, which has the parameters `regression`, or else
     `params`; cross-validation uses a single LambdaRank. A ranking regression weights rows by their efficiency. With 0
     folds there is no cross-validation, and models have all of their trees. `mine` rounds give hard problems more weight
-    (`mining`). A regression of efficiency also gets the trees of a time model fitted to the rows, with weight `prior`
-    relative to 1, if the operation has a time model and each kernel was measured often enough (`learn.prior`). With
-    such a time model it also gets the trees of a LambdaRank, scaled to its own scores, with weight `lambdarank`
-    relative to 1.
+    (`mining`). A regression of efficiency also gets, with weight `prior` relative to 1, the trees of a time model
+    fitted to the rows, if the operation has a time model and each kernel was measured often enough (`learn.prior`), and
+    on GPUs the analytic estimate, which ranks alone with few rows (`learn.analytic.corrected`). With such a time model
+    it also gets the trees of a LambdaRank, scaled to its own scores, with weight `lambdarank` relative to 1.
     """
 
     targets: tuple[str, ...] = (TFLOPS,)
@@ -117,7 +117,7 @@ class TrainOptions:
     speeds: TreeParams | None = None
     mine: int = declared(Declared("Rounds of hard-example mining.", low=0, high=20), default=0)
     prior: float = declared(
-        Declared("Weight of an analytic time model, relative to the regression.  [1 or 0]", low=0.0, high=10.0),
+        Declared("Weight of analytic times, relative to the regression.  [1 or 0]", low=0.0, high=10.0),
         default=0.0,
     )
     lambdarank: float = declared(

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ckh.errors import UsageError
 from ckh.export.folder import model_names
 from ckh.features.reads import describe
 from ckh.learn.models.published import read_forest
@@ -23,12 +24,18 @@ def lgbm_files(models: Sequence[Model]) -> tuple[dict[str, bytes], dict[str, Any
     """Build the files of an export, and a description of them for JSON.
 
     Raises:
-        UsageError: two models have the same name.
+        UsageError: two models have the same name, or scores of one have the analytic estimate.
         ModelError: a model is damaged.
     """
     names = model_names(models)
     files, rows = {}, []
     for name, model in zip(names, models, strict=True):
+        if model.spec.estimate is not None:
+            raise UsageError(
+                f"{model.path} adds the analytic estimate to its trees, which LightGBM's text cannot state",
+                "export it with --to c, or train it with --prior 0",
+                code="unsupported",
+            )
         for target in model.spec.targets:
             path = f"{name}/model_{target}.txt"
             model.packed_forest(target)  # refuses damaged files and other inputs

@@ -202,8 +202,11 @@ class TimeLaw:
             each coefficient is about a sum of these with non-negative factors; a constant is always added.
         varied: samples problems of other sizes around given ones: maps raw columns of problems by name, shape
             (problems,), the range of sizes in octaves up and down, and a random generator to the same columns.
+        sizes: names of columns derived by an engine: M, N and K of the matrix products, their number, and the bytes
+            that are moved at least, in the order of `estimate.PROBLEM_INPUTS`.
     """
 
     terms: tuple[str, ...]
     shared: tuple[str, ...]
     varied: Callable[[Mapping[str, NDArray[Any]], float, np.random.Generator], dict[str, NDArray[Any]]]
+    sizes: tuple[str, ...] = ()

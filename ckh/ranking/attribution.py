@@ -38,6 +38,8 @@ def difference_by_feature(
     feature_of_test = np.repeat(forest.families[:, 0], forest.families[:, 3]).tolist()
     nodes, leaves = forest.nodes.tolist(), forest.to_float(forest.leaves).tolist()
     shares = np.zeros(len(first))
+    if forest.is_input:
+        shares[forest.families[0, 0]] += first[forest.families[0, 0]] - second[forest.families[0, 0]]
     for root in forest.roots.tolist():
         # A node, and the features that the path to it requires from the first row, and from the second.
         waiting: list[tuple[int, frozenset[int], frozenset[int]]] = [(root, frozenset(), frozenset())]

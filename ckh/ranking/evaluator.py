@@ -274,7 +274,8 @@ def scores_by_numpy(forest: PackedForest, matrix: NDArray[np.float64]) -> NDArra
     """
     step = max(_CELLS // max(len(forest.thresholds), len(forest.roots), 1), 1)
     sums = [_sums(forest, matrix[start : start + step].T) for start in range(0, len(matrix), step)]
-    return forest.to_float(np.concatenate([np.zeros((0, 2), np.int64), *sums]))
+    scores = forest.to_float(np.concatenate([np.zeros((0, 2), np.int64), *sums]))
+    return scores + matrix[:, forest.families[0, 0]] if forest.is_input else scores
 
 
 def _sums(forest: PackedForest, columns: NDArray[np.float64]) -> NDArray[np.int64]:

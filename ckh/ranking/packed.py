@@ -11,7 +11,7 @@ are 0 unless a few leaves are so large that the others would lose digits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,7 +49,7 @@ class PackedForest:
         words: 32-bit words of all bit sets.
         high_exponent: binary exponent of the high parts' unit.
         low_exponent: binary exponent of the low parts' unit.
-        is_input: whether the score is the value of the first family's input, regardless of the trees.
+        is_input: whether the value of the first family's input is added to the sum of the trees.
     """
 
     feature_names: tuple[str, ...]
@@ -97,6 +97,31 @@ def input_forest(name: str) -> PackedForest:
         words=np.zeros(0, np.uint32),
         high_exponent=0,
         low_exponent=-low_bits_of(1),
+        is_input=True,
+    )
+
+
+def with_input(forest: PackedForest, name: str, *, is_added: bool) -> PackedForest:
+    """Put another input before a forest's; `is_added`: its value is added to the score."""
+    families = forest.families + np.array([1, 0, 0, 0], np.int32)
+    moved = replace(forest, feature_names=(name, *forest.feature_names), families=families)
+    if not is_added:
+        return moved
+    first = input_forest(name)  # tested by a tree that adds nothing, as the ranking reads inputs that are tested
+    tests, leaves = len(first.thresholds), len(first.leaves)
+    nodes = forest.nodes + np.array([tests, 0, 0], np.int32)
+    for side in (1, 2):
+        nodes[:, side] += np.where(nodes[:, side] < 0, -leaves, len(first.nodes)).astype(np.int32)
+    return replace(
+        moved,
+        roots=np.concatenate(
+            [first.roots, forest.roots + np.where(forest.roots < 0, -leaves, len(first.nodes))]
+        ).astype(np.int32),
+        nodes=np.concatenate([first.nodes, nodes]),
+        leaves=np.concatenate([first.leaves, forest.leaves]),
+        families=np.concatenate([first.families, families + np.array([0, 0, tests, 0], np.int32)]),
+        thresholds=np.concatenate([first.thresholds, forest.thresholds]),
+        sets=np.concatenate([first.sets, forest.sets]),
         is_input=True,
     )
 

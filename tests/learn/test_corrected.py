@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from math import exp, log
@@ -13,17 +14,22 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.data.dataset import Dataset, read_dataset
-from ckh.learn.analytic.corrected import CorrectedEstimate, complete_kernels
+from ckh.errors import UsageError
+from ckh.export.to_lgbm import lgbm_files
+from ckh.learn.analytic.corrected import complete_kernels, estimate_term
 from ckh.learn.analytic.estimate import estimated_us
-from ckh.learn.analytic.prior import has_prior, prior_rows
 from ckh.learn.analytic.transfer import EstimateModel
 from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import load_model, wanted_for
+from ckh.learn.models.spec import EstimateTerm
 from ckh.learn.training.save import save
 from ckh.learn.training.train import train
+from ckh.learn.training.warm_start import continued, read_start
 from ckh.ops.grouped_conv.kernels.names import amd_short_name
-from ckh.ops.grouped_conv.law import LAW_TERMS
+from ckh.training import TrainOptions
+from tests.export.conftest import HERE, ask, compile_program, export, line_of
 from tests.learn.conftest import AMD_KERNELS, measured
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +41,7 @@ if TYPE_CHECKING:
 
 KERNEL = {amd_short_name(one): one for one in reversed(AMD_KERNELS)}
 SECOND = "compv4"
+HARNESS = HERE / "harness.c"
 
 
 @pytest.fixture(autouse=True)
@@ -67,139 +74,150 @@ def alike(one: tuple[int, int, int], other: tuple[int, int, int]) -> float:
     return exp(-sum(log(a / b) ** 2 for a, b in zip(one, other, strict=True)) / 8)
 
 
-def test_the_correction_is_a_gaussian_process_written_out() -> None:
-    """By loops over pairs of twelve rows: the difference of two kernels on another problem."""
-    data = amd()
-    rows = np.random.default_rng(4).choice(len(data), 12, replace=False)
-    taken = data.select(np.sort(rows))
-    where, what = [data.problems()[data.problem_ids[row]] for row in sorted(rows)], taken.frame["kernel"].tolist()
+def test_offsets_are_of_a_gaussian_process_written_out() -> None:
+    """By loops over pairs of rows; an offset is the deviation from the mean of its kind, less two deviations."""
+    data = slower(1.6)
+    rows = np.sort(np.random.default_rng(4).choice(len(data), 60, replace=False))
+    taken = data.select(rows)
+    where, what = [data.problems()[data.problem_ids[row]] for row in rows], taken.frame["kernel"].tolist()
     kernels = [KERNEL[name] for name in what]
-    estimated = estimates(taken)
     names = sorted(set(what))
+    estimated = np.array([estimated_of(one, [kernel])[0] for one, kernel in zip(where, kernels, strict=True)])
 
     def covariance(i: int, j: int) -> float:
         one, other, near = kernels[i], kernels[j], alike(where[i].gemm_sizes, where[j].gemm_sizes)
-        tiles = [(k.tile_m, k.tile_n, k.tile_k) for k in (one, other)]
+        is_tile = (one.tile_m, one.tile_n, one.tile_k) == (other.tile_m, other.tile_n, other.tile_k)
         found = 10.0**2 + 0.25**2 * (where[i] == where[j]) + 0.3**2 * near
         found += (one.pipeline == other.pipeline) * (0.25**2 + 0.15**2 * near)
-        found += (tiles[0] == tiles[1]) * (0.1**2 + 0.1**2 * near) + (one == other) * (0.1**2 + 0.1**2 * near)
+        found += is_tile * (0.1**2 + 0.1**2 * near) + (one == other) * (0.1**2 + 0.1**2 * near)
         if i == j:
-            of_problem = estimated_of(where[i], [KERNEL[name] for name in names])
-            found += 0.1**2 + (1.5 * log(estimated[i] / of_problem.min())) ** 2
+            best = estimated_of(where[i], [KERNEL[name] for name in names]).min()
+            found += 0.1**2 + (1.5 * log(estimated[i] / best)) ** 2
         return float(found)
 
-    error = np.log(taken.frame["latency_ms"].to_numpy() / estimated)
-    matrix = np.array([[covariance(i, j) for j in range(12)] for i in range(12)])
-    weight = np.linalg.inv(matrix) @ error
-    problem = next(one for one in data.problems() if one not in where)
-
-    def of(kernel: ConvKernel) -> float:
-        kernels.append(kernel)
-        where.append(problem)
-        total = sum(weight[j] * covariance(12, j) for j in range(12))
-        del kernels[12:], where[12:]
-        return float(total) + log(estimated_of(problem, [kernel])[0])
-
-    found = CorrectedEstimate.of(taken, np.arange(12), 0)
-    assert found is not None
-    times = found.relative_times([problem])[0]
-    expected = [of(KERNEL[name]) for name in names]
-    assert np.diff(times[: len(names)]) == pytest.approx(np.diff(expected), abs=1e-7)
+    matrix = np.array([[covariance(i, j) for j in range(60)] for i in range(60)])
+    error = np.log(taken.frame["latency_ms"].to_numpy()) - np.log(estimated)
+    shared = np.array([[(one.pipeline == kind) * 0.25**2 for one in kernels] for kind in ("compv3", SECOND)])
+    mean = shared @ np.linalg.inv(matrix) @ error
+    spread = np.eye(2) * 0.25**2 - shared @ np.linalg.inv(matrix) @ shared.T
+    apart = (mean[1] - mean[0]) / 2
+    deviation = ((spread[0, 0] + spread[1, 1] - 2 * spread[0, 1]) / 4) ** 0.5
+    term = term_of(data, rows)
+    assert term.weight == 1.0
+    assert apart - 2 * deviation > 0.02
+    assert term.offsets[SECOND] == pytest.approx(apart - 2 * deviation, abs=1e-7)
+    assert term.offsets["compv3"] == pytest.approx(2 * deviation - apart, abs=1e-7)
 
 
-@pytest.mark.parametrize(("pairs", "least"), [(30, 1.35), (200, 1.5)])
+def slower(factor: float) -> Dataset:
+    """The dataset with estimated times, in which one pipeline takes longer by a factor."""
+    data = amd()
+    is_second = np.array([KERNEL[name].pipeline == SECOND for name in data.frame["kernel"]])
+    return Dataset(data.frame.assign(latency_ms=estimates(data) / 1000 * np.where(is_second, factor, 1.0)))
+
+
+def term_of(data: Dataset, rows: NDArray[np.int64]) -> EstimateTerm:
+    """The estimate's part in a model of these rows alone."""
+    term = estimate_term(data.select(rows), np.arange(len(rows)))
+    assert term is not None
+    return term
+
+
+@pytest.mark.parametrize(("pairs", "least"), [(100, 1.02), (400, 1.15)])
 def test_a_slower_pipeline_is_learned_from_few_measurements(pairs: int, least: float) -> None:
-    """If one pipeline is 1.6 times slower than estimated, pairs determine the factor; tiles keep their order."""
-    data = amd()
-    is_second = np.array([KERNEL[name].pipeline == SECOND for name in data.frame["kernel"]])
-    made = Dataset(data.frame.assign(latency_ms=estimates(data) / 1000 * np.where(is_second, 1.6, 1.0)))
-    rows = np.sort(np.random.default_rng(1).choice(len(data), pairs, replace=False))
-    found = CorrectedEstimate.of(made, rows, 0)
-    assert found is not None
-    seen = set(data.problem_ids[rows])
-    unseen = [one for number, one in enumerate(data.problems()) if number not in seen]
-    kernels = [KERNEL[name] for name in np.unique(data.frame["kernel"].to_numpy(str)[rows])]
-    of_second = np.array([one.pipeline == SECOND for one in kernels])
-    factors = []
-    for problem, times in zip(unseen, found.relative_times(unseen), strict=True):
-        plain = np.log(estimated_of(problem, kernels))
-        change = times[: len(kernels)] - plain
-        factors.append(exp(change[of_second].mean() - change[~of_second].mean()))
-        assert change[of_second].std() < 0.1
-        assert change[~of_second].std() < 0.1
-    assert least < np.median(factors) < 1.65
+    """If one pipeline is 1.6 times slower than estimated, pairs show a part of it with certainty, and no other offset."""
+    rows = np.sort(np.random.default_rng(1).choice(len(amd()), pairs, replace=False))
+    term = term_of(slower(1.6), rows)
+    assert set(term.offsets) == {"compv3", SECOND}
+    assert least < exp(term.offsets[SECOND] - term.offsets["compv3"]) < 1.6
 
 
-def changes(data: Dataset, made: Dataset, pairs: int) -> tuple[float, float]:
-    """Share of problems whose first of AMD's kernels is not the estimate's: corrected, and cautiously."""
-    amds = [KERNEL[name] for name in data.frame["kernel"].unique()]
-    by_kind = {(one.tile_k, one.tile_m, one.tile_n, one.pipeline, 0): one for one in amds}
-    kind = ("block_size", "gemm_m_per_block", "gemm_n_per_block", "pipeline", "has_si")
-    is_changed = []
-    for seed in range(3):
-        rows = np.sort(np.random.default_rng(seed).choice(len(data), pairs, replace=False))
-        found = CorrectedEstimate.of(made, rows, 0, whole_pool=True)
-        assert found is not None
-        kernels = [KERNEL[name] for name in np.unique(data.frame["kernel"].to_numpy(str)[rows])]
-        others = [by_kind.get(one) for one in zip(*(found.others[name].tolist() for name in kind), strict=True)]
-        places = [place for place, one in enumerate([*kernels, *others]) if one is not None]
-        kernels += [one for one in others if one is not None]
-        assert {*amds} == {*kernels}
-        problems = data.problems()[::5]
-        estimated = np.array([estimated_of(one, kernels) for one in problems])
-        for times in (found.relative_times(problems), found.cautious_times(problems)):
-            first = times[:, places].argmin(axis=1)
-            is_changed.append(estimated[np.arange(len(problems)), first] > estimated.min(axis=1) * (1 + 1e-9))
-    return float(np.mean(is_changed[::2])), float(np.mean(is_changed[1::2]))
+def test_measurements_as_estimated_change_nothing() -> None:
+    """Times proportional to the estimates give no offset, with any number of rows."""
+    for pairs in (5, 50, 1000):
+        rows = np.sort(np.random.default_rng(2).choice(len(amd()), pairs, replace=False))
+        assert term_of(slower(1.0), rows) == EstimateTerm(1.0, {})
 
 
-def test_few_pairs_rarely_replace_the_first_choice_of_the_estimate() -> None:
-    """With five pairs the correction changes a tenth of the first choices, to other tiles; cautiously none."""
-    corrected, cautious = changes(amd(), amd(), 5)
-    assert corrected > 0.05
-    assert cautious == 0
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of a hundred pairs with a slower pipeline."""
+    return trained_on(slower(1.6), 100, tmp_path_factory.mktemp("few") / "model")
 
 
-def test_many_pairs_replace_it() -> None:
-    """Where a pipeline takes 0.6 of its estimated time, 200 pairs change nearly as many choices as without caution."""
-    data = amd()
-    is_second = np.array([KERNEL[name].pipeline == SECOND for name in data.frame["kernel"]])
-    made = Dataset(data.frame.assign(latency_ms=estimates(data) / 1000 * np.where(is_second, 0.6, 1.0)))
-    corrected, cautious = changes(data, made, 200)
-    assert cautious > 0.9 * corrected > 0.8
+def trained_on(data: Dataset, pairs: int, folder: Path) -> Path:
+    """A model of random pairs."""
+    from benchmarks.estimate_prior import options_of, random_pairs
+
+    rows = random_pairs(data, pairs, 0)
+    save(train(rows, options_of(rows, 1.0), lambda *_: None), folder)
+    return folder
 
 
-def test_a_model_of_five_pairs_ranks_all_kernels(tmp_path: Path) -> None:
-    """Also those whose tile or pipeline was not measured; the first is the estimate's, or one that it ranks equal."""
-    from benchmarks.estimate_prior import options_of
+def test_the_score_is_the_estimate_less_offsets(few: Path) -> None:
+    """For all kernels of the pool, also of tiles and pipelines without a row, in C, NumPy and for rows of a dataset."""
+    model = load_model(few)
+    term = model.spec.estimate
+    assert term is not None
+    for problem in amd().problems()[:3]:
+        found = ranking_of(problem, model)
+        every = ranking_of(problem, EstimateModel(wanted_for(problem, "gfx950")))
+        assert sorted(map(str, found.pool)) == sorted(map(str, every.pool))
+        offset = np.array([term.offsets.get(one.pipeline, 0.0) for one in found.pool])
+        expected = -np.log(estimated_of(problem, found.pool)) - offset
+        assert model.score_pool([problem], found.pool)[0][0] == pytest.approx(expected, rel=1e-12)
+        assert model.predict(problem, found.pool, "rank") == pytest.approx(expected, rel=1e-12)
+    offset = np.array([term.offsets.get(KERNEL[name].pipeline, 0.0) for name in amd().frame["kernel"]])
+    assert model.scores(amd()) == pytest.approx(-np.log(estimates(amd())) - offset, rel=1e-12)
 
-    data = amd()
-    pairs = data.select(np.sort(np.random.default_rng(0).choice(len(data), 5, replace=False)))
-    save(train(pairs, options_of(pairs, 1.0), lambda *_: None), tmp_path / "model")
-    problem = pairs.problems()[0]
-    found = ranking_of(problem, load_model(tmp_path / "model"))
-    every = ranking_of(problem, EstimateModel(wanted_for(problem, "gfx950")))
-    assert sorted(map(str, found.pool)) == sorted(map(str, every.pool))
-    assert len(found.order) == len(every.order)
-    times = estimated_of(problem, [found.pool[number] for number in found.order])
-    assert times[0] == pytest.approx(times.min(), rel=1e-9)
+
+def test_without_evidence_the_order_is_the_estimates(tmp_path: Path) -> None:
+    """Five pairs of AMD's measurements have no offsets."""
+    model = load_model(trained_on(amd(), 5, tmp_path / "model"))
+    assert model.spec.estimate == EstimateTerm(1.0, {})
 
 
-def test_a_kernel_without_a_row_is_estimated_if_its_features_have_some() -> None:
-    """A kernel without rows, whose tile and pipeline others have, is included once."""
-    data = amd()
-    missing = KERNEL[data.frame["kernel"].iloc[0]]
-    rows = np.flatnonzero((data.frame["kernel"] != data.frame["kernel"].iloc[0]).to_numpy())
-    names = ("block_size", "gemm_m_per_block", "gemm_n_per_block", "pipeline", "wave_mode", "has_dsb", "has_si")
+def test_many_rows_have_trees_beside_the_estimate(tmp_path: Path) -> None:
+    """From 3,000 rows on the score is that of the trees less 0.3 times the log of the estimate."""
+    model = load_model(trained_on(amd(), 3000, tmp_path / "model"))
+    assert model.spec.estimate == EstimateTerm(0.3, {})
+    trees = model.predict_dataset(amd(), "rank")
+    assert np.ptp(trees) > 0.5
+    assert model.scores(amd()) == pytest.approx(trees - 0.3 * np.log(estimates(amd())), rel=1e-12)
 
-    def others(rows: NDArray[np.int64]) -> list[tuple[object, ...]]:
-        found = CorrectedEstimate.of(data, rows, 0)
-        assert found is not None
-        return [*zip(*(found.others[name].tolist() for name in names), strict=True)]
 
-    tile = (missing.tile_k, missing.tile_m, missing.tile_n)
-    wanted = (*tile, missing.pipeline, str(missing.scheduler), missing.double_smem_buffer, missing.split_image)
-    assert sorted(others(rows)) == sorted([*others(np.arange(len(data))), wanted])
+def test_folds_choose_by_the_estimate_corrected_by_the_other_folds() -> None:
+    """Out-of-fold efficiencies of few rows are those of the estimate, whose offsets are from the other rows."""
+    data = slower(1.6).select(np.arange(0, len(amd()), 4))
+    options = replace(data.op.training.defaults(len(data)), targets=(), folds=3)
+    found = train(data, options, lambda *_: None).targets["rank"]
+    assert found.oof_mean_efficiency == pytest.approx(1.0, abs=1e-3)
+    assert [one.rmse for one in found.folds] == [None] * 3
+
+
+def test_c_ranks_as_python_does(few: Path, tmp_path: Path) -> None:
+    """The export of a model of few pairs has the same first kernels."""
+    exported = export(tmp_path / "c", [load_model(few)])
+    program = compile_program(exported, HARNESS, "-O1")
+    problems = amd().problems()[:20]
+    answers = ask(program, exported / "models" / "model.ckhm", [*map(line_of, problems)])
+    for problem, answer in zip(problems, answers, strict=True):
+        found = ranking_of(problem, load_model(few))
+        assert answer.kernels[0] == found.model.spec.op.kernels.name(found.best(1)[0].kernel)
+
+
+def test_lightgbms_text_cannot_state_it(few: Path) -> None:
+    """LightGBM's text would have the trees alone, which have no weight."""
+    with expect_refusal(UsageError, "unsupported", "estimate"):
+        lgbm_files([load_model(few)])
+
+
+def test_a_model_without_trees_is_not_continued(few: Path) -> None:
+    """A warm start adds trees to trees."""
+    start = read_start(few)
+    options = continued(start, TrainOptions())
+    with expect_refusal(UsageError, "not-continuable", "no trees"):
+        train(amd().select(np.arange(40)), options, lambda *_: None, start)
 
 
 def test_without_an_estimate_there_is_no_correction() -> None:
@@ -208,35 +226,7 @@ def test_without_an_estimate_there_is_no_correction() -> None:
     assert complete_kernels(measured(), measured().frame["kernel"].unique().tolist()) is None
     names = data.frame["kernel"].unique().tolist()
     assert complete_kernels(data, [*names, "grouped_conv_forward_bf16_2d_1x1x1_mem"]) is None
-    assert CorrectedEstimate.of(measured(), np.arange(8), 0) is None
-
-
-def test_few_rows_have_the_estimate_as_their_prior_and_many_the_law_too() -> None:
-    """Twenty rows are too few for a time model; the estimate's weight falls as sqrt(rows), to 0 at 3,000.
-
-    The time model's weight rises with the rows until there are as many as coefficients of all twenty kernels.
-    """
-    data = amd()
-    efficiency = np.ones(len(data))
-    few, more, many = (np.random.default_rng(2).choice(len(data), count, replace=False) for count in (20, 100, 1000))
-    assert has_prior(data, few)
-    weights = [prior_rows(data, rows, efficiency, 1) for rows in (few, more, many, np.arange(len(data)))]
-    last = 30 / 3000**0.5
-    law = 100 / (20 * (len(LAW_TERMS) + 1))
-    expected = [30 / 20**0.5 - last, law + 30 / 100**0.5 - last, 1 + 30 / 1000**0.5 - last, 1]
-    assert [one.weight for one in weights if one is not None] == pytest.approx(expected)
-
-
-def test_trees_learn_the_estimate_from_more_problems_than_the_time_model() -> None:
-    """With fifty rows 600 problems are drawn; with all rows, where there is no estimate, eight around each problem."""
-    data = amd()
-    for rows, fewest in ((np.arange(0, len(data), len(data) // 50), 600), (np.arange(len(data)), 8 * 158)):
-        found = prior_rows(data, rows, np.ones(len(data)), 1)
-        assert found is not None
-        problems = len(np.unique(data.problem_ids[rows]))
-        kernels, rest = divmod(len(found.efficiency), problems * (1 + fewest // problems))
-        assert rest == 0
-        assert kernels >= len(np.unique(data.frame["kernel"].to_numpy(str)[rows]))
+    assert estimate_term(measured(), np.arange(8)) is None
 
 
 @pytest.mark.slow

@@ -1,175 +1,144 @@
-"""The analytic estimate of times, corrected by few measurements.
+"""The analytic estimate as the score of models of few measurements, corrected where these contradict it.
 
-The log of measured over estimated time is modelled as a Gaussian process: independent deviations of the problem, the
-kernel's family, its tile and the kernel itself, each with a part common to all sizes and a part correlated between
-similar sizes. So a pipeline that is slower than estimated is corrected after a handful of measurements, while the order
-of tiles follows the estimate until there are enough. Kernels estimated far from the best of their problem are less
-informative about those near it.
+A model of less than `FEWEST_OF_TREES` rows ranks by the estimate itself: the score is minus the logarithm of the
+estimated time, less an offset of the kernel's family, tile, and both. Beside trees of more rows the estimate has the
+weight `_BESIDE_TREES`, without offsets, which trees learn.
 
-A correction by a few measurements may be wrong. So the estimate's first choice is kept unless another kernel is faster
-by more than one standard deviation of their corrected difference (`CorrectedEstimate.cautious_times`).
+Offsets are from a Gaussian process of the log of measured over estimated time: independent deviations of the problem,
+the kernel's family, its tile and both, each with a part common to all sizes and a part correlated between similar
+sizes; kernels estimated far from the best of their problem are less informative. An offset is the deviation common to
+all sizes, relative to the mean of its kind, less two standard deviations: without evidence it is 0, so that the order
+is the estimate's.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.archs import load_arch
-from ckh.errors import CkhError
+from ckh.errors import CkhError, DataError
 from ckh.kernels.compiled import compiled_here
 from ckh.kernels.table import column_of
-from ckh.learn.analytic.estimate import ESTIMATE, KernelShapes, kernel_inputs, minus_us
+from ckh.learn.analytic.estimate import (
+    ESTIMATE,
+    ESTIMATE_FEATURE,
+    KernelShapes,
+    kernel_inputs,
+    minus_us,
+    with_estimate,
+)
 from ckh.learn.analytic.joined import KernelJoin
-from ckh.ops.base import Encoding
+from ckh.learn.models.scoring import ModelInputs
+from ckh.learn.models.spec import EstimateTerm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from ckh.archs import ArchSpec
     from ckh.data.dataset import Dataset
-    from ckh.ops.base import Kernel, Problem
+    from ckh.learn.models.spec import ModelSpec
+    from ckh.ops.base import AnyOperation, Kernel
+    from ckh.schema import Resources
 
-# Standard deviations of logs, and the correlation length in logs of sizes. Tuned on AMD's two files of gfx950's
-# convolutions, in both directions (benchmarks/estimate_prior.py).
+# With fewer rows, trees chose worse than the estimate alone for the sizes of another file, and its weight beside the
+# trees of more is the best on folds of either of AMD's files of gfx950 (benchmarks/estimate_prior.py).
+FEWEST_OF_TREES, _BESIDE_TREES = 3000, 0.3
+_DEVIATIONS = 2.0  # less than which nothing is corrected
+# Standard deviations of logs, and the correlation length in logs of sizes. Chosen on AMD's two files of gfx950.
 _OF_ALL = 10.0  # a common factor, which says nothing of the order
 _OF_PROBLEM = 0.25
-_OF_ALL_SIZES = {"family": 0.25, "tile": 0.1, "kernel": 0.1}
-_OF_LIKE_SIZES = {"family": 0.15, "tile": 0.1, "kernel": 0.1}
+_OF_ALL_SIZES = (0.25, 0.1, 0.1)  # of a family, a tile, and both
+_OF_LIKE_SIZES = (0.15, 0.1, 0.1)
 _OF_SIZES = 0.3  # for any kernel
 _LENGTH = 2.0
 _NOISE = 0.1
 _NOISE_OF_GAP = 1.5  # times the log of the estimated time over the best of the problem
-_MOST_ROWS = 2000  # maximum used: takes a tenth of a second
-_MOST_ROWS_OF_SPREAD = 300  # for standard deviations, which fewer rows only increase
-_MOST_OTHERS = 300  # unmeasured kernels
 _TILE = ("tile_m", "tile_n", "tile_k")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CorrectedEstimate:
-    """Estimated times of some kernels, corrected by measured ones.
+def estimate_term(dataset: Dataset, rows: NDArray[np.int64]) -> EstimateTerm | None:
+    """Return the estimate's part in the scores of a model of rows of a dataset; None if there is no estimate of some.
 
-    The kernels are those of the rows, by name, followed by others of the pool (`_with_others`).
-
-    Attributes:
-        dataset: the measurements.
-        others: raw columns of the kernels without rows, for features.
-        columns: inputs of the estimate for the kernels (`estimate.kernel_inputs`).
-        groups: index of the family, tile and kernel of each kernel, by name, shape (kernels,).
-        kernel: the kernel of each row, shape (rows,).
-        sizes: logs of the sizes of each row's problem, shape (rows, sizes).
-        weight: weight of each row, shape (rows,).
-        of_spread: indices of the rows that standard deviations are computed from.
-        precision: inverse of the covariance of these, shape (of_spread, of_spread).
+    The size of the whole dataset decides whether there are trees, so that folds are of the same kind as the model.
     """
+    if dataset.op.training.law is None:  # tested for convolutions only: there are few complete times of GEMMs
+        return None
+    names, kernel = np.unique(dataset.frame["kernel"].to_numpy(dtype=str)[rows], return_inverse=True)
+    kernels = complete_kernels(dataset, names.tolist())
+    if kernels is None:
+        return None
+    if not ranks_alone(len(dataset)):
+        return EstimateTerm(_BESIDE_TREES, {})
+    problems, problem = np.unique(dataset.problem_ids[rows], return_inverse=True)
+    measured = dataset.select(rows)
+    estimated = _estimated(dataset, kernels, problems)
+    error = np.log(measured.frame["latency_ms"].to_numpy(np.float64)) - estimated[problem, kernel]
+    gap = (estimated - estimated.min(axis=1, keepdims=True))[problem, kernel]
+    groups = kernel_groups(dataset.op, kernels)[:, kernel]
+    return EstimateTerm(1.0, _offsets(groups, problem, _sizes(dataset, problems)[problem], error, gap))
 
-    dataset: Dataset
-    others: dict[str, NDArray[Any]]
-    columns: dict[str, NDArray[np.float64]]
-    groups: dict[str, NDArray[np.intp]]
-    kernel: NDArray[np.intp]
-    sizes: NDArray[np.float64]
-    weight: NDArray[np.float64]
-    of_spread: NDArray[np.intp]
-    precision: NDArray[np.float64]
 
-    @classmethod
-    def of(
-        cls, dataset: Dataset, rows: NDArray[np.int64], seed: int, *, whole_pool: bool = False
-    ) -> CorrectedEstimate | None:
-        """Correct the estimate by rows of a dataset; None if there is no estimate of some of their kernels.
+def ranks_alone(rows: int) -> bool:
+    """True if a model of so many rows ranks by the estimate, without trees."""
+    return rows < FEWEST_OF_TREES
 
-        Args:
-            dataset: the measurements, with times.
-            rows: the rows.
-            seed: random seed for sampling too many rows.
-            whole_pool: whether the other kernels may have tiles and options that were not measured.
-        """
-        names, kernel = np.unique(dataset.frame["kernel"].to_numpy(dtype=str)[rows], return_inverse=True)
-        known = complete_kernels(dataset, names.tolist())
-        if known is None:
-            return None
-        kernels, others = _with_others(dataset, known, seed, whole_pool=whole_pool)
-        if len(rows) > _MOST_ROWS:
-            some = np.sort(np.random.default_rng(seed).choice(len(rows), _MOST_ROWS, replace=False))
-            rows, kernel = rows[some], kernel[some]
-        problems, problem = np.unique(dataset.problem_ids[rows], return_inverse=True)
-        groups = {
-            "family": _numbered(column_of(kernels, dataset.op.kernels.slice_column).astype(str)),
-            "tile": _numbered(np.column_stack([column_of(kernels, name) for name in _TILE])),
-            "kernel": np.arange(len(kernels)),
-        }
-        arch = load_arch(dataset.arch)
-        # Shipped results are of ckh's compiler; these kernels may have been compiled by another.
-        reported = compiled_here(arch.name, dataset.op.name)
-        reports = [reported.get(dataset.op.kernels.name(one)) for one in kernels] if reported else []
-        measured = [dataset.problems()[number] for number in problems]
-        columns = kernel_inputs(KernelShapes.of(kernels), measured[0].dtype, arch, reports)
-        none = np.empty(0)
-        made = cls(dataset, others, columns, groups, kernel, none, none, none.astype(np.intp), none)
-        estimated = made._estimated(measured)
-        error = np.log(dataset.frame["latency_ms"].to_numpy(np.float64)[rows]) - estimated[problem, kernel]
-        gap = (estimated - estimated.min(axis=1, keepdims=True))[problem, kernel]
-        sizes = made._sizes(measured)[problem]
-        covariance = _OF_ALL**2 + _OF_PROBLEM**2 * (problem[:, None] == problem) + _near(sizes, sizes) * _OF_SIZES**2
-        for name, group in groups.items():
-            is_same = group[kernel][:, None] == group[kernel]
-            covariance += is_same * (_OF_ALL_SIZES[name] ** 2 + _OF_LIKE_SIZES[name] ** 2 * _near(sizes, sizes))
-        covariance[np.diag_indices(len(rows))] += _NOISE**2 + (_NOISE_OF_GAP * gap) ** 2
-        weight = np.linalg.solve(covariance, error)
-        some = np.random.default_rng(seed).permutation(len(rows))[:_MOST_ROWS_OF_SPREAD]
-        precision = np.linalg.inv(covariance[np.ix_(some, some)])
-        return cls(dataset, others, columns, groups, kernel, sizes, weight, some, precision)
 
-    def relative_times(self, problems: Sequence[Problem]) -> NDArray[np.float64]:
-        """Logs of times of all kernels, up to a constant per problem, shape (problems, kernels)."""
-        near = _near(self._sizes(problems), self.sizes)
-        found = self._estimated(problems)
-        for name, group in self.groups.items():
-            is_same = (group[:, None] == group[self.kernel]) * self.weight
-            found += _OF_ALL_SIZES[name] ** 2 * is_same.sum(axis=1) + _OF_LIKE_SIZES[name] ** 2 * near @ is_same.T
-        return found
+def row_scores(dataset: Dataset, term: EstimateTerm) -> NDArray[np.float64]:
+    """The estimate's part in the score of every row of a dataset, shape (rows,).
 
-    def cautious_times(self, problems: Sequence[Problem]) -> NDArray[np.float64]:
-        """Add to each `relative_times` its standard deviation relative to the kernel that the estimate ranks first.
+    Raises:
+        DataError: a kernel has no estimate.
+    """
+    names, kernel = np.unique(dataset.frame["kernel"].to_numpy(dtype=str), return_inverse=True)
+    kernels = complete_kernels(dataset, names.tolist())
+    if kernels is None:
+        raise DataError(
+            "the model's scores have an estimate of times, and a kernel of the data has none",
+            "evaluate on kernels of CK Tile on a GPU with known peak rates",
+            code="no-estimate",
+        )
+    estimated = _estimated(dataset, kernels, np.arange(len(dataset.problems())))[dataset.problem_ids, kernel]
+    return -term.weight * (estimated + offsets_of(dataset.op, kernels, term)[kernel])
 
-        Kernels with the same estimate as the first get none: no measurement says which of them is better.
-        """
-        estimated = self._estimated(problems)
-        near = _near(self._sizes(problems), self.sizes[self.of_spread])
-        spread = [self._spread(times.argmin(), one) for times, one in zip(estimated, near, strict=True)]
-        is_first = estimated == estimated.min(axis=1, keepdims=True)
-        return self.relative_times(problems) + np.where(is_first, 0.0, spread)
 
-    def _spread(self, best: np.intp, near: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Standard deviations of corrected log times relative to one kernel's, shape (kernels,)."""
-        kernel = self.kernel[self.of_spread]
-        variance, covariance = np.zeros(len(self.groups["kernel"])), 0.0
-        for name, group in self.groups.items():
-            is_same = (group[:, None] == group[kernel]).astype(np.float64)
-            of_all, of_like = _OF_ALL_SIZES[name] ** 2, _OF_LIKE_SIZES[name] ** 2
-            covariance = covariance + (is_same - is_same[best]) * (of_all + of_like * near)
-            variance += 2 * (of_all + of_like) * (group != group[best])
-        explained = ((covariance @ self.precision) * covariance).sum(axis=1)
-        return np.asarray(np.sqrt(np.maximum(variance - explained, 0.0)))
+def corrected_inputs(spec: ModelSpec) -> ModelInputs:
+    """Inputs of a model whose scores have the estimate: the operation's features, after the estimate's part."""
+    op, arch, term = spec.op, load_arch(spec.arch), spec.estimate
+    assert term is not None
+    assert op.training.law is not None
+    engine = with_estimate(op.training.engine, op.training.law.sizes, arch, term.weight)
 
-    def _estimated(self, problems: Sequence[Problem]) -> NDArray[np.float64]:
-        """Logs of estimated times, shape (problems, kernels)."""
-        tiled = self.dataset.op.problems.tiled
-        assert tiled is not None
-        arch = load_arch(self.dataset.arch)
-        return np.log(-minus_us(problems, [tiled(one) for one in problems], self.columns, arch))
+    def of_kernels(kernels: Sequence[Kernel]) -> dict[str, Any]:
+        offsets = offsets_of(op, kernels, term)
+        inputs = kernel_inputs(KernelShapes.of(kernels), spec.dtype, arch, _reports(op, kernels, arch), offsets)
+        return {**op.kernels.features(kernels, spec.encoding), **inputs}
 
-    def _sizes(self, problems: Sequence[Problem]) -> NDArray[np.float64]:
-        tiled = self.dataset.op.problems.tiled
-        assert tiled is not None
-        return np.log([(one.m, one.n, one.k) for one in map(tiled, problems)])
+    return ModelInputs(
+        engine=engine,
+        names=(ESTIMATE_FEATURE, *spec.feature_names),
+        of_kernels=of_kernels,
+        of_problem=lambda problem: op.problems.features([problem]),
+    )
+
+
+def kernel_groups(op: AnyOperation, kernels: Sequence[Kernel]) -> NDArray[np.str_]:
+    """Names of each kernel's family, tile, and both, shape (3, kernels)."""
+    families = column_of(kernels, op.kernels.slice_column).astype(str)
+    tiles = ["x".join(map(str, tile)) for tile in zip(*(column_of(kernels, name) for name in _TILE), strict=True)]
+    both = [f"{tile} {family}" for tile, family in zip(tiles, families, strict=True)]
+    return np.array([families, tiles, both], dtype=str)
+
+
+def offsets_of(op: AnyOperation, kernels: Sequence[Kernel], term: EstimateTerm) -> NDArray[np.float64]:
+    """Sum of the offsets of each kernel's groups, shape (kernels,)."""
+    if not term.offsets:
+        return np.zeros(len(kernels))
+    return np.array([sum(term.offsets.get(name, 0.0) for name in names) for names in kernel_groups(op, kernels).T])
 
 
 def complete_kernels(dataset: Dataset, names: Sequence[str]) -> list[Kernel] | None:
@@ -193,37 +162,63 @@ def complete_kernels(dataset: Dataset, names: Sequence[str]) -> list[Kernel] | N
     return kernels
 
 
-def _with_others(
-    dataset: Dataset, kernels: Sequence[Kernel], seed: int, *, whole_pool: bool
-) -> tuple[list[Kernel], dict[str, NDArray[Any]]]:
-    """Add other kernels of the default pool that a model of these ranks too; returns also their raw columns.
+def _offsets(
+    groups: NDArray[np.str_],
+    problem: NDArray[np.intp],
+    sizes: NDArray[np.float64],
+    error: NDArray[np.float64],
+    gap: NDArray[np.float64],
+) -> dict[str, float]:
+    """Offsets of groups of kernels whose deviation exceeds its uncertainty, by name.
 
-    Each feature of an added kernel has a value that occurs among the given kernels. Of kernels with equal features one
-    is added, and of too many a random sample. Of the whole pool, also the first kernel of each other family and tile.
+    Args:
+        groups: names of each row's groups, shape (3, rows).
+        problem: each row's problem, shape (rows,).
+        sizes: logs of the sizes of each row's problem, shape (rows, sizes).
+        error: log of measured over estimated time, shape (rows,).
+        gap: log of the estimated time over the best of the problem, shape (rows,).
     """
+    near = _near(sizes)
+    covariance = _OF_ALL**2 + _OF_PROBLEM**2 * (problem[:, None] == problem) + near * _OF_SIZES**2
+    for names, of_all, of_like in zip(groups, _OF_ALL_SIZES, _OF_LIKE_SIZES, strict=True):
+        covariance += (names[:, None] == names) * (of_all**2 + of_like**2 * near)
+    covariance[np.diag_indices(len(error))] += _NOISE**2 + (_NOISE_OF_GAP * gap) ** 2
+    found: dict[str, float] = {}
+    for names, of_all in zip(groups, _OF_ALL_SIZES, strict=True):
+        kinds = np.unique(names)
+        shared = (kinds[:, None] == names) * of_all**2
+        explained = np.linalg.solve(covariance, np.column_stack([error, shared.T]))
+        relative = np.eye(len(kinds)) - 1 / len(kinds)
+        mean = relative @ shared @ explained[:, 0]
+        variance = relative @ (np.eye(len(kinds)) * of_all**2 - shared @ explained[:, 1:]) @ relative
+        bound = _DEVIATIONS * np.sqrt(np.maximum(np.diag(variance), 0.0))
+        offset = np.sign(mean) * np.maximum(np.abs(mean) - bound, 0.0)
+        found |= {str(kind): float(one) for kind, one in zip(kinds, offset, strict=True) if one}
+    return found
+
+
+def _estimated(dataset: Dataset, kernels: Sequence[Kernel], problems: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Logs of estimated times in microseconds of kernels on some problems, shape (problems, kernels)."""
     op, arch = dataset.op, load_arch(dataset.arch)
-    pool = op.kernels.candidates(dataset.problems()[0], arch, Path(ESTIMATE)).pool
-    own, all_of_pool = (op.kernels.features(some, Encoding.on(arch.name)) for some in (kernels, pool))
-    is_like = np.logical_and.reduce([np.isin(all_of_pool[name], values) for name, values in own.items()])
-    some = np.random.default_rng(seed).permutation(np.flatnonzero(is_like))
-    first = dict.fromkeys(zip(*(values.tolist() for values in own.values()), strict=True), -1)
-    for number in some[: _MOST_OTHERS + len(kernels)].tolist():
-        first.setdefault(tuple(values[number].item() for values in all_of_pool.values()), number)
-    added = [number for number in first.values() if number >= 0]
-    if whole_pool:
-        coarse = attrgetter(op.kernels.slice_column, *_TILE)
-        known = {coarse(kernel) for kernel in (*kernels, *(pool[number] for number in added))}
-        kinds = {coarse(pool[number]): number for number in reversed(range(len(pool)))}
-        added += [number for kind, number in kinds.items() if kind not in known]
-    return [*kernels, *(pool[number] for number in added)], {name: one[added] for name, one in all_of_pool.items()}
+    assert op.problems.tiled is not None
+    some = [dataset.problems()[number] for number in problems]
+    inputs = kernel_inputs(KernelShapes.of(kernels), some[0].dtype, arch, _reports(op, kernels, arch))
+    return np.log(-minus_us(some, [op.problems.tiled(one) for one in some], inputs, arch))
 
 
-def _numbered(values: NDArray[Any]) -> NDArray[np.intp]:
-    """Index of each row among the distinct rows, shape (rows,)."""
-    return np.unique(values, axis=0, return_inverse=True)[1].reshape(-1)
+def _reports(op: AnyOperation, kernels: Sequence[Kernel], arch: ArchSpec) -> list[Resources | None]:
+    """Compiler reports of kernels compiled here: measured kernels may be another compiler's than those that ship."""
+    reported = compiled_here(arch.name, op.name)
+    return [reported.get(op.kernels.name(one)) for one in kernels] if reported else []
 
 
-def _near(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Correlation of deviations at sizes, from 0 to 1, shape (ones, others)."""
-    distance = ((one[:, None, :] - other[None, :, :]) / _LENGTH) ** 2
+def _sizes(dataset: Dataset, problems: NDArray[np.intp]) -> NDArray[np.float64]:
+    tiled = dataset.op.problems.tiled
+    assert tiled is not None
+    return np.log([(one.m, one.n, one.k) for one in (tiled(dataset.problems()[number]) for number in problems)])
+
+
+def _near(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Correlation of deviations at sizes, from 0 to 1, shape (rows, rows)."""
+    distance = ((sizes[:, None, :] - sizes[None, :, :]) / _LENGTH) ** 2
     return np.asarray(np.exp(-0.5 * distance.sum(axis=-1)))

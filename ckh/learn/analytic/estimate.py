@@ -10,7 +10,7 @@ registers and LDS are the compiler's for kernels compiled by ckh, shipped or loc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,7 @@ _ISSUE_CLOCKS = 4  # of a matrix instruction, in addition to its own
 _REGISTERS, _REGISTERS_A_LOAD = 60, 3
 _REGISTER_BYTES = 4
 _LESS_LDS = 1e-12  # among ties, kernels with less LDS and shorter iterations come first
+_LESS_WORK = 1e-3  # where memory bounds several kernels' times, the kernel with fewer clocks comes first
 _PARTIAL_BYTES = 8  # of a partial sum, in float32, stored and loaded
 _KB = 1024
 
@@ -48,10 +49,10 @@ ESTIMATE_FEATURE = "estimate"
 _TILED_M = "tiled_m"
 PROBLEM_INPUTS = (_TILED_M, "tiled_n", "tiled_k", "tiled_batches", "moved_bytes")
 _TILE_M, _TILE_N, _LATER = "estimate_tile_m", "estimate_tile_n", "estimate_later"
-_SHARING, _ADDED = "estimate_sharing", "estimate_added"
+_SHARING, _ADDED, _OFFSET = "estimate_sharing", "estimate_added", "estimate_offset"
 # The block's tile, maximum blocks per compute unit, clocks of an iteration and of a block's end, whether loads overlap
 # computation, a tie breaker; blocks per compute unit that share tiles (0: none do), and bytes of an element of the
-# result that every tile is added to (0: none is).
+# result that every tile is added to (0: none is); and the log of the measured over the estimated time, where known.
 _OF_KERNELS = (
     _TILE_M,
     _TILE_N,
@@ -63,6 +64,7 @@ _OF_KERNELS = (
     _LATER,
     _SHARING,
     _ADDED,
+    _OFFSET,
 )
 _NOT_SHARED = -1.0
 
@@ -187,6 +189,29 @@ def estimate_engine(op_type: str, arch: ArchSpec) -> FeatureEngine:
     return FeatureEngine(op_type, (feature,), (), {}, {}, frozenset(_OF_KERNELS))
 
 
+def with_estimate(engine: FeatureEngine, sizes: Sequence[str], arch: ArchSpec, weight: float) -> FeatureEngine:
+    """Add a feature: minus the logarithm of an architecture's estimate and the kernel's offset, times a weight.
+
+    Args:
+        engine: the features of an operation.
+        sizes: its columns in the order of `PROBLEM_INPUTS`.
+        arch: a GPU with known peak rates.
+        weight: the factor.
+    """
+
+    def formula(c: Columns) -> Any:
+        return -weight * (np.log(-_minus_us(arch, c)) + c[_OFFSET])
+
+    features = (Feature(ESTIMATE_FEATURE, "-log us", formula), *engine.features)
+    derived = {name: partial(_column, size) for name, size in zip(PROBLEM_INPUTS, sizes, strict=True)}
+    kernel_columns = engine.kernel_columns | {*_OF_KERNELS}
+    return replace(engine, features=features, derived={**engine.derived, **derived}, kernel_columns=kernel_columns)
+
+
+def _column(name: str, c: Columns) -> Any:
+    return c[name]
+
+
 def problem_inputs(problem: Problem, sizes: TiledSizes) -> dict[str, float]:
     """Inputs of the estimate for a problem, by the names of `PROBLEM_INPUTS`."""
     values = sizes.m, sizes.n, sizes.k, sizes.batches, problem.bytes
@@ -194,9 +219,21 @@ def problem_inputs(problem: Problem, sizes: TiledSizes) -> dict[str, float]:
 
 
 def kernel_inputs(
-    shape: KernelShapes, dtype: str, arch: ArchSpec, compiled: Sequence[Resources | None] = ()
+    shape: KernelShapes,
+    dtype: str,
+    arch: ArchSpec,
+    compiled: Sequence[Resources | None] = (),
+    offsets: NDArray[np.float64] | None = None,
 ) -> dict[str, NDArray[np.float64]]:
-    """Inputs of the estimate for kernels, independent of the problem, as columns; `compiled` as in `estimated_us`."""
+    """Inputs of the estimate for kernels, independent of the problem, as columns.
+
+    Args:
+        shape: the kernels.
+        dtype: element type of the problems.
+        arch: a GPU with known peak rates.
+        compiled: as in `estimated_us`.
+        offsets: log of measured over estimated time of each kernel (`corrected`), by default 0.
+    """
     assert arch.peaks is not None
     width = DTYPE_BYTES[dtype]
     lds = (shape.tile_m + shape.tile_n) * shape.tile_k * width * shape.buffers
@@ -220,6 +257,7 @@ def kernel_inputs(
         later,
         sharing,
         np.where(shape.adds, width, 0.0),
+        np.zeros(len(lds)) if offsets is None else offsets,
     )
     return dict(zip(_OF_KERNELS, columns, strict=True))
 
@@ -248,7 +286,8 @@ def _minus_us(arch: ArchSpec, c: Columns) -> Any:
     """Negative time: a NumPy formula, which is also traced for C."""
     rounds, trips, ends, memory_us, _ = _clocks(arch, c)
     assert arch.peaks is not None
-    us = arch.peaks.launch_us + np.maximum(rounds * (trips + ends) / float(arch.hardware.max_clock_mhz), memory_us)
+    work_us = rounds * (trips + ends) / float(arch.hardware.max_clock_mhz)
+    us = arch.peaks.launch_us + np.maximum(work_us, memory_us + _LESS_WORK * work_us)
     return -(us * (1 + c[_LATER]))
 
 

@@ -1,4 +1,4 @@
-"""Prior knowledge of times at measured and other sizes, as trees: a time model, and the corrected estimate.
+"""Prior knowledge of times at measured and other sizes, as trees of a time model.
 
 For each kernel the coefficients of the time model (`features.law.TimeLaw`) are fitted by non-negative least squares of
 relative errors, with less weight for outliers. They are shrunk towards those of a time model of the kernel's family,
@@ -7,21 +7,18 @@ kernel's time there. The time model is used if it is valid: if, fitted to two th
 if there are few, it predicts the times of the others. It is meant for GPUs: on a CPU it errs by a factor of two and
 more.
 
-With few measurements the analytic estimate, corrected by them (`corrected`), ranks kernels better than any time model
-or tree, so it gets more weight the fewer rows there are. Trees learn the efficiencies that both predict, for the
-measured problems and for others around them; they are added to the trees trained on measurements.
+Trees learn the efficiencies that it predicts, for the measured problems and for others around them; they are added to
+the trees trained on measurements, with equal weight.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.assess.times import times_of
-from ckh.learn.analytic.corrected import CorrectedEstimate, complete_kernels
 from ckh.learn.training.feature_matrix import FeatureMatrix
 from ckh.training import TreeParams
 
@@ -33,10 +30,6 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.features.engine import FeatureEngine
 
-# Weight of the estimate relative to 1 for the time model and 1 for the trees of measurements: times the inverse square
-# root of the number of rows, less that at `_ROWS_WITHOUT_ESTIMATE`, from which on it did not help
-# (benchmarks/estimate_prior.py).
-_ESTIMATE_WEIGHT, _ROWS_WITHOUT_ESTIMATE = 30.0, 3000
 _FEWEST_ROWS = 3  # per kernel on average: not tested with fewer
 _FOLDS = 3
 _FEWEST_PROBLEMS = 2 * _FOLDS
@@ -47,8 +40,6 @@ _MOST_ERROR = 0.35
 _COPIES = 8  # minimum number of problems drawn around each measured one
 _FEWEST_DRAWN = 300  # problems in total: trees also learn the time model of a few measured ones
 _OCTAVES = 2.0  # range of drawn sizes around measured ones, up and down
-# With an estimate, which is valid for all sizes, more problems of a wider range: trees do not extrapolate.
-_FEWEST_DRAWN_BY_ESTIMATE, _OCTAVES_OF_ESTIMATE = 600, 4.0
 _PASSES = 4
 _MOST_STEPS = 30  # of a fit, per coefficient
 _FAR_OFF = 0.15  # relative error above which a row gets less weight
@@ -59,33 +50,16 @@ PRIOR_TREES = TreeParams(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PriorRows:
-    """Analytic estimates for kernels on problems: features of rows, each row's efficiency, and the total weight."""
+    """Predicted efficiencies of kernels on problems: features of rows, and each row's efficiency."""
 
     matrix: FeatureMatrix
     efficiency: NDArray[np.float64]
-    weight: float
-
-
-def has_prior(dataset: Dataset, rows: NDArray[np.int64]) -> bool:
-    """True if rows have a prior: a valid time model, or an estimate of all of their kernels."""
-    if not _can_vary(dataset) or _law_holds(dataset, rows):
-        return _can_vary(dataset)
-    names = np.unique(dataset.frame["kernel"].to_numpy(dtype=str)[rows])
-    return len(rows) < _ROWS_WITHOUT_ESTIMATE and complete_kernels(dataset, names.tolist()) is not None
-
-
-def ranks_whole_pool(dataset: Dataset, rows: NDArray[np.int64]) -> bool:
-    """True if rows are so few that their model ranks kernels of unmeasured tiles and pipelines too.
-
-    So it is if the estimate is the only prior, and has more weight than the trees, which know nothing of such kernels.
-    """
-    return _estimate_weight(len(rows)) > 1.0 and has_prior(dataset, rows) and not _law_holds(dataset, rows)
 
 
 def prior_rows(
     dataset: Dataset, rows: NDArray[np.int64], efficiency: NDArray[np.float64], seed: int
 ) -> PriorRows | None:
-    """Predict the kernels of rows on their problems and on others around them; None without a prior.
+    """Predict the kernels of rows on their problems and on others around them; None without a valid time model.
 
     Args:
         dataset: the measurements.
@@ -93,42 +67,19 @@ def prior_rows(
         efficiency: efficiencies of all rows of the dataset; better rows get more weight.
         seed: random seed of the other problems' sizes.
     """
-    if not _can_vary(dataset):
+    if not has_prior(dataset, rows):
         return None
     law = _Law.of(dataset, rows, efficiency[rows])
-    law_weight = 1.0 if _law_holds(dataset, rows) else 0.0
-    estimate_weight, estimate = _estimate_weight(len(rows)), None
-    if estimate_weight:
-        whole_pool = not law_weight and estimate_weight > 1.0
-        estimate = CorrectedEstimate.of(dataset, rows, seed, whole_pool=whole_pool)
-    if estimate is not None:  # better than a time model with more coefficients than rows
-        law_weight *= min(1.0, len(rows) / law.coefficients)
-    else:
-        estimate_weight = 0.0
-    if not (weight := law_weight + estimate_weight):
-        return None
-    grid = _Grid.around(dataset, rows, law, estimate, seed)
-    time = np.zeros((grid.count, len(grid.kernels[dataset.op.kernels.slice_column])))
-    if law_weight:
-        time += law_weight / weight * law.log_times(dataset, grid)
-    if estimate is not None:
-        time += estimate_weight / weight * estimate.cautious_times(grid.points)
+    grid = _Grid.around(dataset, rows, law, seed)
+    time = law.log_times(dataset, grid)
     found = np.exp(time.min(axis=1, keepdims=True) - time)
-    return PriorRows(FeatureMatrix(dataset.op.training.engine, grid.columns, law.hardware), found.reshape(-1), weight)
+    return PriorRows(FeatureMatrix(dataset.op.training.engine, grid.columns, law.hardware), found.reshape(-1))
 
 
-def _estimate_weight(rows: int) -> float:
-    """Weight of the estimate for a number of rows, 0 from `_ROWS_WITHOUT_ESTIMATE` on."""
-    return _ESTIMATE_WEIGHT * max(0.0, sqrt(1 / rows) - sqrt(1 / _ROWS_WITHOUT_ESTIMATE))
-
-
-def _can_vary(dataset: Dataset) -> bool:
-    """True if other problems can be drawn around measured ones, on a machine with known hardware."""
-    return dataset.op.training.law is not None and all(isinstance(value, int) for value in dataset.hardware().values())
-
-
-def _law_holds(dataset: Dataset, rows: NDArray[np.int64]) -> bool:
-    """True if the operation's time model predicts times of held-out problems."""
+def has_prior(dataset: Dataset, rows: NDArray[np.int64]) -> bool:
+    """True if the operation's time model predicts times of held-out problems of rows."""
+    if dataset.op.training.law is None or not all(isinstance(value, int) for value in dataset.hardware().values()):
+        return False
     kernels = len(np.unique(dataset.frame["kernel"].to_numpy(dtype=str)[rows]))
     problems, problem = np.unique(dataset.problem_ids[rows], return_inverse=True)
     if kernels == 1 or len(rows) < _FEWEST_ROWS * kernels or len(problems) < _FEWEST_PROBLEMS:
@@ -140,22 +91,18 @@ def _law_holds(dataset: Dataset, rows: NDArray[np.int64]) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Grid:
-    """Measured problems and others around them, and all kernels of each.
+    """Measured problems and others around them, and all measured kernels.
 
     Attributes:
         problems: raw columns of problems, shape (problems,).
-        kernels: raw columns of kernels, shape (kernels,); the measured ones come first.
-        points: the problems.
+        kernels: raw columns of kernels, shape (kernels,).
     """
 
     problems: dict[str, NDArray[Any]]
     kernels: dict[str, NDArray[Any]]
-    points: list[Any]
 
     @classmethod
-    def around(
-        cls, dataset: Dataset, rows: NDArray[np.int64], law: _Law, estimate: CorrectedEstimate | None, seed: int
-    ) -> _Grid:
+    def around(cls, dataset: Dataset, rows: NDArray[np.int64], law: _Law, seed: int) -> _Grid:
         """Draw problems around those of rows of a dataset."""
         op = dataset.op
         assert op.training.law is not None
@@ -164,22 +111,16 @@ class _Grid:
             name: values[first] for name, values in law.raw.items() if name not in op.training.engine.kernel_columns
         }
         random = np.random.default_rng(seed)
-        fewest, octaves = _FEWEST_DRAWN, _OCTAVES
-        if estimate is not None:
-            fewest, octaves = _FEWEST_DRAWN_BY_ESTIMATE, _OCTAVES_OF_ESTIMATE
-        copies = max(_COPIES, fewest // len(first))
-        drawn = [measured, *(op.training.law.varied(measured, octaves, random) for _ in range(copies))]
+        copies = max(_COPIES, _FEWEST_DRAWN // len(first))
+        drawn = [measured, *(op.training.law.varied(measured, _OCTAVES, random) for _ in range(copies))]
         problems = {name: np.concatenate([one[name] for one in drawn]) for name in measured}
         kernels = {name: values[law.first_kernel] for name, values in law.raw.items() if name not in measured}
-        if estimate is not None:
-            kernels = {name: np.concatenate([one, estimate.others[name]]) for name, one in kernels.items()}
-        frame = dataset.frame.iloc[np.tile(rows[first], copies + 1)].assign(**problems)
-        return cls(problems, kernels, [op.problems.of_row(row) for row in frame.to_dict("records")])
+        return cls(problems, kernels)
 
     @property
     def count(self) -> int:
         """Number of problems."""
-        return len(self.points)
+        return len(next(iter(self.problems.values())))
 
     @property
     def columns(self) -> dict[str, NDArray[Any]]:
@@ -230,11 +171,6 @@ class _Law:
     shared: NDArray[np.float64]
     families: NDArray[np.str_]
 
-    @property
-    def coefficients(self) -> int:
-        """Number of coefficients of all kernels."""
-        return len(self.first_kernel) * int(self.measured.terms.shape[1])
-
     @classmethod
     def of(cls, dataset: Dataset, rows: NDArray[np.int64], efficiency: NDArray[np.float64]) -> _Law:
         """Read the inputs from rows of a dataset, with efficiencies of shape (rows,)."""
@@ -258,10 +194,10 @@ class _Law:
         op = dataset.op
         assert op.training.law is not None
         shared = _with_constant(op.training.engine, grid.kernels, self.hardware, op.training.law.shared)
-        families = np.concatenate([self.families, grid.kernels[op.kernels.slice_column][len(self.families) :]])
-        coefficients = _coefficients(self.measured, self.kernel, shared, families)
+        coefficients = _coefficients(self.measured, self.kernel, shared, self.families)
         terms = _with_constant(op.training.engine, grid.columns, self.hardware, op.training.law.terms)
-        return np.asarray(np.log(np.einsum("pkt,kt->pk", terms.reshape(grid.count, len(families), -1), coefficients)))
+        terms = terms.reshape(grid.count, len(self.families), -1)
+        return np.asarray(np.log(np.einsum("pkt,kt->pk", terms, coefficients)))
 
 
 def _unseen_error(law: _Law, fold: NDArray[np.int64]) -> float:

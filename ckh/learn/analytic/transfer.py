@@ -9,7 +9,7 @@ not used for GPUs. Such answers are never called measured.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import reduce
+from functools import cached_property, reduce
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -160,7 +160,7 @@ class EstimateModel(Model):
         """True if there is an estimate."""
         return self._tiled is not None
 
-    @property
+    @cached_property
     def inputs(self) -> ModelInputs:
         """The estimate as the only feature of a model."""
         assert self._tiled is not None
@@ -371,7 +371,9 @@ def _first_with_kernels(refs: Sequence[ModelRef], wanted: Wanted, problem: Probl
 
 def as_of(ref: ModelRef, wanted: Wanted) -> Model:
     """A model of another GPU or element type, adapted to the requirements."""
-    spec = replace(ref.spec, arch=wanted.arch, dtype=_dtype(ref.spec, wanted), hardware={}, targets=(RANK,))
+    estimate = ref.spec.estimate if has_estimate(wanted) else None
+    dtype = _dtype(ref.spec, wanted)
+    spec = replace(ref.spec, arch=wanted.arch, dtype=dtype, hardware={}, targets=(RANK,), estimate=estimate)
     return Model(ref.path, spec)
 
 

@@ -28,6 +28,7 @@ _NEAREST = 3  # measured problems to list
 _FEATURES = 5  # features with the largest contributions to list
 # Group -> patterns of feature names; the first match counts.
 _WORDS = {
+    "estimate": (r"^estimate$",),
     "waves": (
         r"wave_fill|last_wave|last_round|cu_utilization|output_tiles|all_tiles|num_tiles|group_tiles|^blocks_",
         r"busy_cus|workgroups|log2_tiles|^waves|tiles_per_cu|row_tiles|n_tiles|by_cu",
@@ -68,7 +69,7 @@ def explain(found: Ranking) -> Explanation | None:
     reasons: tuple[Reason, ...] = ()
     features: tuple[FeatureReason, ...] = ()
     if model.spec.feature_names and not found.estimated:
-        names, values = model.spec.feature_names, model.matrix(found.run, kernels)
+        names, values = model.inputs.names, model.matrix(found.run, kernels)
         more = difference_by_feature(model.packed_forest(model.spec.rank_by), *values)
         difference, reasons = float(more.sum()), _by_word(names, more)
         largest = [i for i in np.argsort(-np.abs(more), kind="stable")[:_FEATURES].tolist() if more[i]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,8 @@ import numpy as np
 from ckh.archs import HOST, load_arch
 from ckh.errors import DataError, ModelError, UsageError
 from ckh.files.paths import MODELS_VARIABLE, data_dir, model_folders, path_of
+from ckh.learn.analytic.corrected import corrected_inputs, row_scores
+from ckh.learn.analytic.estimate import ESTIMATE_FEATURE
 from ckh.learn.answers.ranked import Ranked, in_order
 from ckh.learn.models.calibration import read_calibration
 from ckh.learn.models.frequent import frequent_table
@@ -31,6 +34,7 @@ from ckh.ops import operation_of_problem
 from ckh.ranking.evaluator import best_first, scores_by_numpy
 from ckh.ranking.forest_file import open_forest
 from ckh.ranking.lightgbm_text import Forest, parse_forest
+from ckh.ranking.packed import with_input
 from ckh.training import BANDWIDTH, LATENCY, TFLOPS, Labels
 
 if TYPE_CHECKING:
@@ -231,16 +235,15 @@ class Model(ShownModel):
         self.only: KernelList[Any] | None = None
         self._limited: Remembered[Model] = Remembered(_LISTS)
         self.not_measured: NotMeasured | None = None
-        self._reach: dict[str, float] | None = None
         self.calibration = read_calibration(path) if TFLOPS in spec.targets else None
         self._measured: list[MeasuredSet | None] = []
         self._targets = [spec.rank_by, *([TFLOPS] if TFLOPS in spec.targets and spec.rank_by != TFLOPS else [])]
-        self._scorer = PoolScorer(spec, self.hardware, self._targets, self.packed_forest)
+        self._scorer = PoolScorer(spec, lambda: self.inputs, self.hardware, self._targets, self.packed_forest)
 
-    @property
+    @cached_property
     def inputs(self) -> ModelInputs:
-        """Inputs of the scores: the operation's features used in training."""
-        return ModelInputs.of(self.spec)
+        """Inputs of the scores: the operation's features used in training, and the estimate if they have it."""
+        return ModelInputs.of(self.spec) if self.spec.estimate is None else corrected_inputs(self.spec)
 
     @property
     def measured(self) -> MeasuredSet | None:
@@ -270,13 +273,11 @@ class Model(ShownModel):
         is_fixed = self.spec.arch != HOST and "num_cus" not in self.spec.op.problems.identity
         return self.spec.hardware.get("num_cus") if is_fixed else None
 
-    @property
+    @cached_property
     def reach(self) -> dict[str, float]:
         """Limits of extrapolation by size (`reach.beyond`)."""
-        if self._reach is None:
-            sizes = {name.lower() for name in self.spec.op.problems.sizes}
-            self._reach = reach_of(self.packed_forest(TFLOPS), sizes) if TFLOPS in self.spec.targets else {}
-        return self._reach
+        sizes = {name.lower() for name in self.spec.op.problems.sizes}
+        return reach_of(self.packed_forest(TFLOPS), sizes) if TFLOPS in self.spec.targets else {}
 
     def same(self, found: Candidates[Kernel]) -> Candidates[Kernel]:
         """Earlier candidates if they are the same kernels of the same pool, else the given ones."""
@@ -405,7 +406,8 @@ class Model(ShownModel):
 
     def scores(self, dataset: Dataset) -> NDArray[np.float64]:
         """Score every row of a dataset, shape (rows,): higher is better."""
-        return self.predict_dataset(dataset, self.spec.rank_by)
+        scores = self.predict_dataset(dataset, self.spec.rank_by)
+        return scores if self.spec.estimate is None else scores + row_scores(dataset, self.spec.estimate)
 
     def predict_dataset(self, dataset: Dataset, target: str, trees: int | None = None) -> NDArray[np.float64]:
         """`predict` for every row of a dataset; with the first `trees` only, if given.
@@ -454,9 +456,8 @@ class Model(ShownModel):
 
     def matrix(self, problem: Problem, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
         """Features of kernels on a problem, shape (kernels, features)."""
-        op = self.spec.op
-        columns = {**op.problems.features([problem]), **op.kernels.features(kernels, self.spec.encoding)}
-        return self.spec.engine.matrix(columns, self.hardware, self.spec.feature_names)
+        columns = {**self.inputs.of_problem(problem), **self.inputs.of_kernels(kernels)}
+        return self.inputs.engine.matrix(columns, self.hardware, self.inputs.names)
 
     def _linear(self, raw: NDArray[np.float64], target: str) -> NDArray[np.float64]:
         return np.expm1(raw) if target in self.spec.log_targets else raw
@@ -485,7 +486,8 @@ class Model(ShownModel):
             self._forest(target)  # reports damage of the text, if any
             raise ModelError(f"{self.path}, model of {target}: {error.message}", error.hint, code=error.code) from error
         self._check_inputs(forest.feature_names, target)
-        return forest
+        is_added = target == self.spec.rank_by
+        return forest if self.spec.estimate is None else with_input(forest, ESTIMATE_FEATURE, is_added=is_added)
 
     def _check_inputs(self, names: tuple[str, ...], target: str) -> None:
         expected = self.spec.feature_names

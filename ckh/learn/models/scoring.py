@@ -86,6 +86,7 @@ class PoolScorer:
 
     Args:
         spec: purpose and inputs of the model.
+        inputs: returns the inputs of the model.
         hardware: hardware profile by name.
         targets: targets to predict.
         forest: returns the forest of a target.
@@ -94,11 +95,13 @@ class PoolScorer:
     def __init__(
         self,
         spec: ModelSpec,
+        inputs: Callable[[], ModelInputs],
         hardware: Mapping[str, Any],
         targets: Sequence[str],
         forest: Callable[[str], PackedForest],
     ) -> None:
         self._spec = spec
+        self._inputs = inputs
         self._hardware = hardware
         self._targets = tuple(targets)
         self._forest = forest
@@ -139,15 +142,15 @@ class PoolScorer:
         known = self._rankers.get(id(pool))
         if known is not None:
             return known[1]
-        spec = self._spec
+        inputs = self._inputs()
         made = Ranker(
             [self._forest(target) for target in self._targets],
-            spec.engine,
-            spec.feature_names,
+            inputs.engine,
+            inputs.names,
             self._hardware,
-            spec.op.kernels.features(pool, spec.encoding),
+            inputs.of_kernels(pool),
             {name: column[:1] for name, column in columns.items()},
-            [target in spec.log_targets for target in self._targets],
+            [target in self._spec.log_targets for target in self._targets],
         )
         self._rankers.put(id(pool), (pool, made))
         return made

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ckh.archs import arch_names
+from ckh.archs import arch_names, load_arch
 from ckh.errors import DataError, ModelError, UsageError
 from ckh.files.jsonfields import model_fields
 from ckh.files.untrusted import MOST_MODEL_BYTES, read_bytes, require_name
@@ -22,6 +22,7 @@ from ckh.text.shown import Shown, ShownTable
 from ckh.training import LOG_TARGETS, RANK, TFLOPS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from ckh.data.dataset import Dataset
@@ -33,10 +34,26 @@ SPEC_NAME = "feature_spec.json"
 
 _MOST_OF_HARDWARE = 2**40  # upper bound: features multiply them
 
+_RANK_WITH_ESTIMATE = "rank+estimate"  # versions of ckh without such models refuse it
+_MOST_OF_ESTIMATE = 100.0
+
 ANY = "any"  # element type of models for all types
 BETWEEN_DEVICES = ", "
 
 _DIRECTION_IN_NAME = re.compile("|".join(direction.value for direction in Direction))
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateTerm:
+    """The analytic estimate's part in a model's ranking scores.
+
+    Attributes:
+        weight: factor of minus the log of the estimated time, relative to the trees.
+        offsets: log of measured over estimated time, by family, tile, or both (`corrected.kernel_groups`).
+    """
+
+    weight: float
+    offsets: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +76,7 @@ class ModelSpec:
             architecture.
         legacy_tiles: whether the model was trained by AMD's tools, whose kernel columns have other meanings
             (`Operation.legacy_columns`).
+        estimate: the analytic estimate's part in the scores; None if trees alone rank.
     """
 
     op_type: str
@@ -73,6 +91,7 @@ class ModelSpec:
     rank_by: str
     hardware: dict[str, int]
     legacy_tiles: bool
+    estimate: EstimateTerm | None = None
 
     @property
     def op(self) -> AnyOperation:
@@ -145,12 +164,14 @@ def spec_of(dataset: Dataset, targets: tuple[str, ...]) -> ModelSpec:
 
 def spec_text(spec: ModelSpec, params: dict[str, Any]) -> str:
     """Format the content of a spec file; `params` are LightGBM's."""
-    ours = {
+    ours: dict[str, Any] = {
         "variant": None if spec.variant is None else str(spec.variant),
         "device": spec.device,
-        "rank_by": spec.rank_by,
+        "rank_by": spec.rank_by if spec.estimate is None else _RANK_WITH_ESTIMATE,
         "tile_naming": "true",
     }
+    if spec.estimate is not None:
+        ours["estimate"] = asdict(spec.estimate)
     document = {
         "op_type": spec.op_type,
         "feature_encoding_version": spec.engine.encoding_version,
@@ -221,6 +242,8 @@ def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
         )
     ours = fields.part("ckh") if fields.has("ckh") else None
     names = fields.strings("feature_names")
+    rank_by = TFLOPS if ours is None else ours.scalar("rank_by", str)
+    has_estimate = rank_by == _RANK_WITH_ESTIMATE
     targets = _targets(fields, folder, is_amds=ours is None)
     spec = ModelSpec(
         op_type=op_type,
@@ -232,9 +255,10 @@ def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
         categorical_features=_categorical(fields, names, engine, is_amds=ours is None),
         targets=targets,
         log_targets=_log_targets(fields, folder, targets, is_amds=ours is None),
-        rank_by=TFLOPS if ours is None else ours.scalar("rank_by", str),
+        rank_by=RANK if has_estimate else rank_by,
         hardware=_hardware(fields.part("hardware"), where) if fields.has("hardware") else {},
         legacy_tiles=ours is None,
+        estimate=_estimate(ours, operation(op_type), arch) if ours is not None and has_estimate else None,
     )
     if spec.rank_by not in (RANK, TFLOPS):
         raise ModelError(
@@ -246,6 +270,17 @@ def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
         )
     spec.engine.select(spec.feature_names)
     return spec
+
+
+def _estimate(ours: JsonFields, op: AnyOperation, arch: str) -> EstimateTerm:
+    fields = ours.part("estimate")
+    weight, offsets = fields.number("weight"), fields.part("offsets")
+    term = EstimateTerm(weight, {name: offsets.number(name) for name in offsets.names()})
+    if not all(abs(one) <= _MOST_OF_ESTIMATE for one in (term.weight, *term.offsets.values())):
+        fields.fail("weight", f"and offsets must be numbers up to {_MOST_OF_ESTIMATE}")
+    if op.problems.tiled is None or load_arch(arch).peaks is None:
+        fields.fail("weight", f"is of an estimate, and there is none of {op.name} on {arch}")
+    return term
 
 
 def _dtype(fields: JsonFields) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from ckh.cluster.on_worker import is_withdrawn
 from ckh.errors import CkhError
+from ckh.learn.analytic.corrected import estimate_term, ranks_alone, row_scores
 from ckh.learn.analytic.prior import PRIOR_TREES, prior_rows
 from ckh.learn.training.targets import Fit, make_fit
 from ckh.training import RANK, RankObjective, TreeParams
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ckh.learn.models.spec import EstimateTerm
     from ckh.learn.training.prepared import Prepared
     from ckh.training import TrainOptions
 
@@ -41,7 +44,7 @@ def _go_on(_steps: int, _text: str) -> None:
 
 
 class Prior(NamedTuple):
-    """A `lightgbm.Booster` of analytic estimates, and its weight relative to 1 of the trees of measurements."""
+    """A `lightgbm.Booster` of a time model, and its weight relative to 1 of the trees of measurements."""
 
     model: Any
     weight: float
@@ -115,7 +118,7 @@ class Boosting:
         return self._parameters(fit, self.options.params, self.options.seed)
 
     def prior(self, fit: Fit, rows: NDArray[np.int64]) -> Prior | None:
-        """Train trees on analytic estimates of the rows (`prior_rows`); None if no prior is used."""
+        """Train trees on a time model of the rows (`prior_rows`); None if no prior is used."""
         import lightgbm
 
         dataset, options = self.prepared.dataset, self.options
@@ -129,7 +132,21 @@ class Boosting:
         rows = np.arange(len(known.efficiency))
         arguments = {"label": law.label, "weight": law.weight, "params": parameters}
         data = known.matrix.lightgbm_data(rows, **arguments, **self._features)
-        return Prior(lightgbm.train(parameters, data, PRIOR_TREES.n_estimators), options.prior * known.weight)
+        return Prior(lightgbm.train(parameters, data, PRIOR_TREES.n_estimators), options.prior)
+
+    def estimate(self, rows: NDArray[np.int64]) -> EstimateTerm | None:
+        """Return the analytic estimate's part in the ranking scores of a model of rows; None without one."""
+        if self.prepared.start is not None:
+            return self.prepared.start.spec.estimate
+        term = estimate_term(self.prepared.dataset, rows) if self.options.prior else None
+        if term is None or self.has_few_rows:
+            return term
+        return replace(term, weight=self.options.prior * term.weight)
+
+    @property
+    def has_few_rows(self) -> bool:
+        """True if the estimate, where there is one, ranks without trees."""
+        return self.prepared.start is None and ranks_alone(len(self.prepared.dataset))
 
     def lambdarank(self, rows: NDArray[np.int64]) -> Any:
         """Train the LambdaRank that is combined with a model of efficiency and its prior; None if not requested."""
@@ -149,6 +166,19 @@ class Boosting:
         return own / other if other > 0 else 0.0
 
     def predicted(
+        self, fit: Fit, model: Any, rows: NDArray[np.int64], others: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Predict other rows with a `lightgbm.Booster`, and what is added to it by a model of the same rows.
+
+        That is for a ranking target the estimate, which replaces the trees of few rows, the prior and the LambdaRank.
+        """
+        estimate = self.estimate(rows) if fit.target == RANK else None
+        if estimate is None:
+            return self._by_trees(fit, model, rows, others)
+        own = row_scores(self.prepared.dataset.select(others), estimate)
+        return own if self.has_few_rows else own + self._by_trees(fit, model, rows, others)
+
+    def _by_trees(
         self, fit: Fit, model: Any, rows: NDArray[np.int64], others: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """Predict other rows with a `lightgbm.Booster`, and the prior and LambdaRank fitted to the same rows."""

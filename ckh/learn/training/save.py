@@ -15,7 +15,8 @@ from ckh.errors import DataError
 from ckh.files.jsonfields import read_json
 from ckh.files.outputs import FolderKind, write_folder
 from ckh.kernels.timed import TIMED_NAME
-from ckh.learn.analytic.prior import has_prior, ranks_whole_pool
+from ckh.learn.analytic.corrected import ranks_alone
+from ckh.learn.analytic.prior import has_prior
 from ckh.learn.models.calibration import CALIBRATION_NAME
 from ckh.learn.models.manifest import MANIFEST_NAME, problem_id, trained_layers
 from ckh.learn.models.measured_set import MEASURED_NAME, measured_file
@@ -89,12 +90,12 @@ def _files(trained: Trained) -> Iterable[tuple[str, bytes]]:
 
 
 def _ranks_whole_pool(trained: Trained) -> bool:
-    is_new = trained.start is None and trained.options.prior > 0
-    return is_new and ranks_whole_pool(trained.dataset, np.arange(len(trained.dataset)))
+    is_new, estimate = trained.start is None, trained.targets[trained.rank_by].estimate
+    return is_new and estimate is not None and ranks_alone(len(trained.dataset))
 
 
 def _spec(trained: Trained) -> ModelSpec:
-    spec = spec_of(trained.dataset, tuple(trained.targets))
+    spec = replace(spec_of(trained.dataset, tuple(trained.targets)), estimate=trained.targets[trained.rank_by].estimate)
     if trained.start is None:
         return spec
     devices = {*trained.start.spec.device.split(BETWEEN_DEVICES), *spec.device.split(BETWEEN_DEVICES)} - {""}
@@ -158,7 +159,9 @@ def _how(trained: Trained) -> dict[str, Any]:
     said |= _own_parameters(options)
     if options.labels is not Labels.MEASURED:
         said["labels"] = str(options.labels)
-    if options.prior and has_prior(trained.dataset, np.arange(len(trained.dataset))):
+    if made.estimate is not None and ranks_alone(len(trained.dataset)):
+        said["prior"] = options.prior
+    elif options.prior and has_prior(trained.dataset, np.arange(len(trained.dataset))):
         said["prior"] = options.prior
         if options.lambdarank:
             said["lambdarank"] = options.lambdarank

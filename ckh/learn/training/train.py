@@ -141,13 +141,18 @@ class _Trainer:
         before = 0 if self._prepared.start is None else self._prepared.start.trees[fit.target]
         most = before + boosting.options.params.n_estimators
         trees = round(median(fold.best_iteration for fold in folds)) if folds else most
+        estimate = boosting.estimate(rows) if fit.target == RANK else None
+        if is_alone := estimate is not None and boosting.has_few_rows:
+            trees = 1  # without weight
         final = self._final(boosting, fit, rows, trees - before)
         chosen = validation.efficiency(validated)
         text = _PLACES.sub(lambda one: f"[{one[1]}: {_UNSAID[one[1]]}]", final.model_to_string(num_iteration=trees))
         if fit.target == RANK and (self._options.ensemble > 1 or self._options.rank is RankObjective.BLEND):
             text = self._joined(fit, [text, *self._further(fit, trees)])
-        prior = self._boosting.prior(fit, rows)
-        if prior is not None:
+        prior = None if is_alone else self._boosting.prior(fit, rows)
+        if is_alone:
+            text = scale_leaves(text, 0.0)
+        elif prior is not None:
             text, trees = self._with_prior(text, prior), trees + prior.model.num_trees()
             if (lambdarank := self._boosting.lambdarank(rows)) is not None:
                 scale = self._boosting.lambdarank_scale(rows, final, prior, lambdarank)
@@ -164,6 +169,7 @@ class _Trainer:
             oof_efficiency=None if chosen is None else tuple(chosen.tolist()),
             comparison=validation.against_start(fit.target, chosen),
             mined=validated.mined,
+            estimate=estimate,
         )
 
     def _boosting_of(self, target: str) -> Boosting:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.data.sample import Drawn
     from ckh.learn.models.calibration import Calibration
+    from ckh.learn.models.spec import EstimateTerm
     from ckh.learn.training.halving import Tuning
     from ckh.learn.training.mining import Mined
     from ckh.learn.training.warm_start import Start, StartComparison
@@ -44,7 +45,7 @@ class TrainedTarget:
 
     Out-of-fold efficiencies are given for all problems in order, each by the model that did not see the problem. Trees
     and counts are of the whole model, including a warm start's. The ranking target also has the comparison with its
-    start, if both have folds, and the rounds of mining.
+    start, if both have folds, and the rounds of mining; and the analytic estimate's part in its scores.
     """
 
     text: str
@@ -54,6 +55,7 @@ class TrainedTarget:
     oof_efficiency: tuple[float, ...] | None
     comparison: StartComparison | None = None
     mined: Mined | None = None
+    estimate: EstimateTerm | None = None
 
     @property
     def oof_mean_efficiency(self) -> float | None:

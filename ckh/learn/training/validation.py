@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ckh.learn.analytic.corrected import row_scores
 from ckh.learn.models.manifest import problem_id
 from ckh.learn.training.mining import Mined, mine, row_weights
 from ckh.learn.training.targets import Fit, weighted
@@ -76,6 +77,8 @@ class Validation:
         if start is None or chosen is None or target != self._options.rank_target:
             return None
         scores = self._prepared.matrix.predict(start.booster(target), num_threads=self._options.jobs)
+        if start.spec.estimate is not None:
+            scores += row_scores(dataset, start.spec.estimate)
         before = self._prepared.chosen_efficiency(scores, np.arange(len(scores)))
         return compare(before, chosen, seen(dataset, start.problems) if start.problems else None)
 
@@ -129,11 +132,13 @@ class Validation:
         label, error = fit.label[split.score], predicted[split.score] - fit.label[split.score]
         ranks = fit.target in (TFLOPS, RANK)
         chosen = self._prepared.chosen_efficiency(predicted, split.score) if ranks else None
+        # Scores with an estimate are logarithms of times.
+        has_no_scale = fit.is_grouped or (fit.target == RANK and self._boosting.estimate(split.train) is not None)
         squared, variance = float(np.mean(error**2)), float(label.var())
         return FoldMetrics(
             fold=number,
-            rmse=None if fit.is_grouped else float(np.sqrt(squared)),
-            r2=None if fit.is_grouped or variance == 0 else 1.0 - squared / variance,
+            rmse=None if has_no_scale else float(np.sqrt(squared)),
+            r2=None if has_no_scale or variance == 0 else 1.0 - squared / variance,
             mean_efficiency=None if chosen is None else float(chosen.mean()),
             p10_efficiency=None if chosen is None else float(np.percentile(chosen, 10)),
             train_size=len(split.train),

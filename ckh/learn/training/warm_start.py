@@ -224,6 +224,12 @@ def check_start(start: Start, spec: ModelSpec, options: TrainOptions) -> tuple[s
             "train with --rank lambdarank",
             code="not-continuable",
         )
+    if start.spec.estimate is not None and not parse_forest(start.texts[RANK]).leaf_value.any():
+        raise UsageError(
+            f"{start.path} ranks by the analytic estimate and few measurements: it has no trees to continue",
+            "train on its data and the new, without --warm-start",
+            code="not-continuable",
+        )
     elsewhere = tuple(_elsewhere(start.spec, spec))
     found = list(_differences(start, spec, options))
     if found or (start.spec.arch == HOST) != (spec.arch == HOST):

@@ -100,4 +100,5 @@ def _varied(
     return made
 
 
-CONV_LAW = TimeLaw(tuple(LAW_TERMS), tuple(LAW_TILES), _varied)
+_SIZES = ("group_gemm_m", "group_gemm_n", "group_gemm_k", "groups", "bytes")
+CONV_LAW = TimeLaw(tuple(LAW_TERMS), tuple(LAW_TILES), _varied, _SIZES)

@@ -185,11 +185,12 @@ static int score_forest(const ckh_model *model, const ckh_group *group, workspac
                         size_t problems, double *out, int32_t portable) {
   const ckh_rank_plan *plan = group->plan + index;
   const size_t some = (size_t)plan->candidates, cells = (size_t)plan->rows * (size_t)plan->tiles;
-  if (model->forest[f].exponents->form != CKH_FORM_INPUT)
-    return ckh_rank_scores(w->state[index], (int64_t)problems, w->constants, w->rows, out, (int64_t)some, portable);
+  const int error =
+      ckh_rank_scores(w->state[index], (int64_t)problems, w->constants, w->rows, out, (int64_t)some, portable);
+  if (error || model->forest[f].exponents->form != CKH_FORM_INPUT) return error;
   for (size_t p = 0; p < problems; p++)
     for (size_t i = 0; i < some; i++)
-      out[p * some + i] = input_of(plan, w->constants + p * (size_t)plan->constants, w->rows + p * cells, (int32_t)i);
+      out[p * some + i] += input_of(plan, w->constants + p * (size_t)plan->constants, w->rows + p * cells, (int32_t)i);
   return CKH_RANK_OK;
 }
 
@@ -239,8 +240,10 @@ static size_t together_of(const ckh_group *group, size_t problems) {
 }
 
 /* Scores CKH_RANK_FEW candidates of a block at most, those of `chosen` that are in it, for one problem. */
-static int score_few_of_block(const ckh_group *group, workspace *w, int32_t f, int32_t b, const double *size,
-                              const int32_t *chosen, int32_t count, double *scores) {
+static int score_few_of_block(const ckh_model *model, const ckh_group *group, workspace *w, int32_t f, int32_t b,
+                              const double *size, const int32_t *chosen, int32_t count, double *scores) {
+  const int is_input = model->forest[f].exponents->form == CKH_FORM_INPUT;
+  const int32_t index = f * group->block_count + b;
   int32_t place[CKH_RANK_FEW], of[CKH_RANK_FEW], found = 0;
   double some[CKH_RANK_FEW];
   for (int32_t i = 0; i < count; i++) {
@@ -250,9 +253,11 @@ static int score_few_of_block(const ckh_group *group, workspace *w, int32_t f, i
   }
   if (!found) return CKH_OK;
   compute_features(group, w, b, size, w->constants, w->rows);
-  if (ckh_rank_few(w->state[f * group->block_count + b], w->constants, w->rows, place, found, some))
-    return CKH_ERROR_NO_MEMORY;
-  for (int32_t i = 0; i < found; i++) scores[of[i]] = some[i];
+  if (ckh_rank_few(w->state[index], w->constants, w->rows, place, found, some)) return CKH_ERROR_NO_MEMORY;
+  for (int32_t i = 0; i < found; i++) {
+    scores[of[i]] = some[i];
+    if (is_input) scores[of[i]] += input_of(group->plan + index, w->constants, w->rows, place[i]);
+  }
   return CKH_OK;
 }
 
@@ -262,7 +267,7 @@ static int score_some(const ckh_model *model, const ckh_group *group, workspace 
   for (int32_t at = 0; at < count; at += CKH_RANK_FEW) {
     const int32_t few = count - at < CKH_RANK_FEW ? count - at : CKH_RANK_FEW;
     for (int32_t b = 0; b < group->block_count; b++)
-      if (score_few_of_block(group, w, f, b, size, chosen + at, few, scores + at)) return CKH_ERROR_NO_MEMORY;
+      if (score_few_of_block(model, group, w, f, b, size, chosen + at, few, scores + at)) return CKH_ERROR_NO_MEMORY;
   }
   for (int32_t i = 0; model->forest[f].exponents->form == CKH_FORM_LOG && i < count; i++) scores[i] = expm1(scores[i]);
   return CKH_OK;

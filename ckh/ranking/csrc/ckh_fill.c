@@ -152,7 +152,7 @@ static int are_numbers(const ckh_forest *forest) {
     return 0;
   if (exponents->high < -4096 || exponents->high > 4096) return 0;
   if (exponents->form < 0 || exponents->form >= CKH_FORM_COUNT) return 0;
-  if (exponents->form == CKH_FORM_INPUT && forest->family_count != 1) return 0;
+  if (exponents->form == CKH_FORM_INPUT && forest->family_count < 1) return 0;
   shift = (int64_t)exponents->high - exponents->low;
   if (shift < 1 || shift > 62) return 0;
   for (int32_t i = 0; i < forest->nodes_count; i++)
