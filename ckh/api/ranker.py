@@ -42,7 +42,7 @@ class KernelRanker(BaseEstimator):  # type: ignore[misc]
         folds: folds of the validation that determines the number of trees; 0: all trees.
         ensemble: number of models whose trees are combined.
         mine: rounds of hard-example mining.
-        prior: weight of the analytic time model.
+        prior: weight of analytic times.
         lambdarank: weight of the additional LambdaRank.
         seed: random seed.
         jobs: maximum number of threads; None: one per core.
@@ -107,7 +107,7 @@ class KernelRanker(BaseEstimator):  # type: ignore[misc]
         trained = train(dataset, replace(chosen, targets=targets), lambda _steps, _text: None)
         best = trained.targets[trained.rank_by]
         self.op_type_ = dataset.op_type
-        self.model_text_, self.importances_ = best.text, best.importances
+        self.model_text_, self.importances_, self.estimate_ = best.text, best.importances, best.estimate
         self.feature_names_in_ = np.array(X.columns, dtype=object)
         self.n_features_in_ = len(X.columns)
         return self
@@ -120,6 +120,7 @@ class KernelRanker(BaseEstimator):  # type: ignore[misc]
         """
         import lightgbm
 
+        from ckh.learn.analytic.corrected import row_scores
         from ckh.learn.training.feature_matrix import FeatureMatrix
 
         check_is_fitted(self)
@@ -128,7 +129,8 @@ class KernelRanker(BaseEstimator):  # type: ignore[misc]
             raise DataError(f"the model is for {self.op_type_}, the rows are of {rows.op_type}", code="model-mismatch")
         columns = {name: rows.frame[name].to_numpy() for name in rows.op.training.input_columns}
         matrix = FeatureMatrix(rows.op.training.engine, columns, rows.hardware())
-        return matrix.predict(lightgbm.Booster(model_str=self.model_text_))
+        scores = matrix.predict(lightgbm.Booster(model_str=self.model_text_))
+        return scores if self.estimate_ is None else scores + row_scores(rows, self.estimate_)
 
     def score(self, X: pd.DataFrame, y: ArrayLike) -> float:  # noqa: N803
         """Mean efficiency of the choices: the best time of a problem divided by that of the highest score.

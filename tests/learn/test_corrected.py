@@ -7,20 +7,21 @@ from functools import cache
 from itertools import product
 from math import exp, log
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from ckh.api.ranker import KernelRanker
 from ckh.archs import load_arch
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.errors import UsageError
 from ckh.export.to_lgbm import lgbm_files
-from ckh.learn.analytic.corrected import complete_kernels, estimate_term
+from ckh.learn.analytic.corrected import complete_kernels, estimate_term, row_scores
 from ckh.learn.analytic.estimate import estimated_us
 from ckh.learn.analytic.transfer import EstimateModel
 from ckh.learn.answers.ranking import ranking_of
-from ckh.learn.models.artifact import load_model, wanted_for
+from ckh.learn.models.artifact import Model, load_model, wanted_for
 from ckh.learn.models.spec import EstimateTerm
 from ckh.learn.training.save import save
 from ckh.learn.training.train import train
@@ -125,7 +126,7 @@ def term_of(data: Dataset, rows: NDArray[np.int64]) -> EstimateTerm:
 
 @pytest.mark.parametrize(("pairs", "least"), [(100, 1.02), (400, 1.15)])
 def test_a_slower_pipeline_is_learned_from_few_measurements(pairs: int, least: float) -> None:
-    """If one pipeline is 1.6 times slower than estimated, pairs show a part of it with certainty, and no other offset."""
+    """If a pipeline is 1.6 times slower than estimated, pairs show a part of it with certainty, and nothing else."""
     rows = np.sort(np.random.default_rng(1).choice(len(amd()), pairs, replace=False))
     term = term_of(slower(1.6), rows)
     assert set(term.offsets) == {"compv3", SECOND}
@@ -160,13 +161,13 @@ def test_the_score_is_the_estimate_less_offsets(few: Path) -> None:
     term = model.spec.estimate
     assert term is not None
     for problem in amd().problems()[:3]:
-        found = ranking_of(problem, model)
+        pool: Any = ranking_of(problem, model).pool
         every = ranking_of(problem, EstimateModel(wanted_for(problem, "gfx950")))
-        assert sorted(map(str, found.pool)) == sorted(map(str, every.pool))
-        offset = np.array([term.offsets.get(one.pipeline, 0.0) for one in found.pool])
-        expected = -np.log(estimated_of(problem, found.pool)) - offset
-        assert model.score_pool([problem], found.pool)[0][0] == pytest.approx(expected, rel=1e-12)
-        assert model.predict(problem, found.pool, "rank") == pytest.approx(expected, rel=1e-12)
+        assert sorted(map(str, pool)) == sorted(map(str, every.pool))
+        offset = np.array([term.offsets.get(one.pipeline, 0.0) for one in pool])
+        expected = -np.log(estimated_of(problem, pool)) - offset
+        assert model.score_pool([problem], pool)[0][0] == pytest.approx(expected, rel=1e-12)
+        assert model.predict(problem, pool, "rank") == pytest.approx(expected, rel=1e-12)
     offset = np.array([term.offsets.get(KERNEL[name].pipeline, 0.0) for name in amd().frame["kernel"]])
     assert model.scores(amd()) == pytest.approx(-np.log(estimates(amd())) - offset, rel=1e-12)
 
@@ -181,9 +182,14 @@ def test_many_rows_have_trees_beside_the_estimate(tmp_path: Path) -> None:
     """From 3,000 rows on the score is that of the trees less 0.3 times the log of the estimate."""
     model = load_model(trained_on(amd(), 3000, tmp_path / "model"))
     assert model.spec.estimate == EstimateTerm(0.3, {})
-    trees = model.predict_dataset(amd(), "rank")
+    trees = Model(model.path, replace(model.spec, estimate=None)).predict_dataset(amd(), "rank")
     assert np.ptp(trees) > 0.5
-    assert model.scores(amd()) == pytest.approx(trees - 0.3 * np.log(estimates(amd())), rel=1e-12)
+    scores = model.scores(amd())
+    assert scores == pytest.approx(trees - 0.3 * np.log(estimates(amd())), rel=1e-12)
+    of_first = amd().problem_ids == 0
+    problem, kernels = amd().problems()[0], tuple(KERNEL[name] for name in amd().frame["kernel"][of_first])
+    assert model.predict(problem, kernels, "rank") == pytest.approx(scores[of_first], rel=1e-9)
+    assert model.score_pool([problem], kernels)[0][0] == pytest.approx(scores[of_first], rel=1e-9)
 
 
 def test_folds_choose_by_the_estimate_corrected_by_the_other_folds() -> None:
@@ -193,6 +199,14 @@ def test_folds_choose_by_the_estimate_corrected_by_the_other_folds() -> None:
     found = train(data, options, lambda *_: None).targets["rank"]
     assert found.oof_mean_efficiency == pytest.approx(1.0, abs=1e-3)
     assert [one.rmse for one in found.folds] == [None] * 3
+
+
+def test_the_ranker_of_few_rows_has_the_estimate() -> None:
+    """Scores of `ckh.KernelRanker` are those of a model of the same rows."""
+    rows = slower(1.6).select(np.arange(0, len(amd()), 10))
+    ranker = KernelRanker(folds=0).fit(rows.frame, rows.frame["latency_ms"])
+    term = term_of(slower(1.6), np.arange(0, len(amd()), 10))
+    assert ranker.predict(rows.frame) == pytest.approx(row_scores(rows, term), abs=1e-9)
 
 
 def test_c_ranks_as_python_does(few: Path, tmp_path: Path) -> None:

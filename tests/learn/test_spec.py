@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ckh.errors import ExitCode, ModelError
-from ckh.learn.models.spec import ModelSpec, read_spec, spec_text
+from ckh.learn.models.spec import EstimateTerm, ModelSpec, read_spec, spec_text
 from ckh.problems import Direction
 from tests.learn.conftest import HARDWARE
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,3 +110,18 @@ def test_a_file_that_is_not_a_spec_is_refused(tmp_path: Path, content: bytes, me
     (tmp_path / "feature_spec.json").write_bytes(content)
     with pytest.raises(ModelError, match=message):
         read_spec(tmp_path)
+
+
+def test_the_estimates_part_is_read_back(tmp_path: Path) -> None:
+    """Versions of ckh without such models refuse the ranking target; a part that is no number is refused."""
+    spec = replace(SPEC, estimate=EstimateTerm(0.3, {"compv4": 0.25, "64x64x64 compv3": -0.5}))
+    document = json.loads(spec_text(spec, {}))
+    assert document["ckh"]["rank_by"] == "rank+estimate"
+    path = tmp_path / "feature_spec.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    assert read_spec(tmp_path) == spec
+    for part in ({"weight": "much", "offsets": {}}, {"weight": 1.0, "offsets": {"compv4": 1e9}}, {"weight": 1.0}):
+        document["ckh"]["estimate"] = part
+        path.write_text(json.dumps(document), encoding="utf-8")
+        with expect_refusal(ModelError, "bad-field", "estimate"):
+            read_spec(tmp_path)

@@ -406,8 +406,7 @@ class Model(ShownModel):
 
     def scores(self, dataset: Dataset) -> NDArray[np.float64]:
         """Score every row of a dataset, shape (rows,): higher is better."""
-        scores = self.predict_dataset(dataset, self.spec.rank_by)
-        return scores if self.spec.estimate is None else scores + row_scores(dataset, self.spec.estimate)
+        return self.predict_dataset(dataset, self.spec.rank_by)
 
     def predict_dataset(self, dataset: Dataset, target: str, trees: int | None = None) -> NDArray[np.float64]:
         """`predict` for every row of a dataset; with the first `trees` only, if given.
@@ -424,7 +423,8 @@ class Model(ShownModel):
         except lightgbm.basic.LightGBMError as error:
             text = f"{self.path}: LightGBM cannot read the model of {target}: {error}"
             raise ModelError(text, code="damaged-model") from error
-        return self._linear(raw, target)
+        estimate = self.spec.estimate if target == self.spec.rank_by else None
+        return self._linear(raw, target) + (0.0 if estimate is None else row_scores(dataset, estimate))
 
     def _booster(self, target: str) -> lightgbm.Booster:
         import lightgbm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import arch_names, load_arch
@@ -242,8 +242,6 @@ def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
         )
     ours = fields.part("ckh") if fields.has("ckh") else None
     names = fields.strings("feature_names")
-    rank_by = TFLOPS if ours is None else ours.scalar("rank_by", str)
-    has_estimate = rank_by == _RANK_WITH_ESTIMATE
     targets = _targets(fields, folder, is_amds=ours is None)
     spec = ModelSpec(
         op_type=op_type,
@@ -255,11 +253,12 @@ def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
         categorical_features=_categorical(fields, names, engine, is_amds=ours is None),
         targets=targets,
         log_targets=_log_targets(fields, folder, targets, is_amds=ours is None),
-        rank_by=RANK if has_estimate else rank_by,
+        rank_by=TFLOPS if ours is None else ours.scalar("rank_by", str),
         hardware=_hardware(fields.part("hardware"), where) if fields.has("hardware") else {},
         legacy_tiles=ours is None,
-        estimate=_estimate(ours, operation(op_type), arch) if ours is not None and has_estimate else None,
     )
+    if ours is not None and spec.rank_by == _RANK_WITH_ESTIMATE:
+        spec = replace(spec, rank_by=RANK, estimate=_estimate(ours, spec.op, arch))
     if spec.rank_by not in (RANK, TFLOPS):
         raise ModelError(
             f"{where}: ranks by {spec.rank_by[:80]!r}, and ckh ranks by {RANK} or {TFLOPS}", code="bad-field"
