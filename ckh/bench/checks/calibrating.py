@@ -24,6 +24,7 @@ from ckh.bench.supervision.driver import Driver
 from ckh.bench.supervision.limits import DEFAULT_COMPILE_TIMEOUT_S, BenchLimits
 from ckh.bench.supervision.runner import measure, on_problem
 from ckh.errors import CacheError, DeviceError, UsageError
+from ckh.kernels.compiled import shipped
 from ckh.learn.analytic.transfer import EstimateModel
 from ckh.learn.answers.ranking import rankings_of
 from ckh.schema import Status
@@ -179,6 +180,8 @@ def planned(wanted: Wanted, problems: Sequence[Problem]) -> dict[str, list[Kerne
         problems: problems of that kind to choose from.
     """
     model = EstimateModel(wanted, uses_calibration=False)
+    # Not those of kernels that were compiled for this plan, which would change it when it is continued.
+    model.compiled = {name: one.resources for name, one in shipped(wanted.arch, wanted.op_type).items()}
     some = [one for one in dict.fromkeys(problems) if _FLOPS[0] <= one.flops <= _FLOPS[1]]
     some = _spread(sorted(some or problems, key=lambda one: one.flops), _MOST_RANKED)
     found = [one for one in rankings_of(some, model) if len(one.order)]

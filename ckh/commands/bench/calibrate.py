@@ -130,6 +130,7 @@ def calibrate(
     is_timed = kind != EMULATED_KIND
     problems = micro_problems(device.arch, device.identity().hardware["num_cus"], is_timed=is_timed)
     require_usable(device)
+    kinds = _kinds(device, given) if is_timed else {}
     known = _known(device, force=force) if is_timed else None
     left = {name: one for name, one in problems.items() if known is None or name not in known.rates}
     found: list[MeasuredRate] = []
@@ -145,7 +146,7 @@ def calibrate(
     if known is None:
         _print_verified(device, found, as_json=as_json)
         return
-    known = _with_kernels(known, device, given, limits)
+    known = _with_kernels(known, device, kinds, limits)
     document = _document(known, found)
     print_json(document) if as_json else _print(document)
     if not document.kinds:
@@ -173,14 +174,14 @@ def _saved(known: DeviceCalibration) -> DeviceCalibration:
 
 
 def _with_kernels(
-    known: DeviceCalibration, device: Device, given: Mapping[str, Any], limits: BenchLimits
+    known: DeviceCalibration, device: Device, kinds: Mapping[Wanted, Sequence[Problem]], limits: BenchLimits
 ) -> DeviceCalibration:
     """Measure a dozen kernels of each kind of problems, and fit their factors."""
     from ckh.bench.checks.calibrating import planned
     from ckh.bench.isolated.rounds import compare_kernels
     from ckh.bench.planning.plan import full_name
 
-    for wanted, problems in _kinds(device, given).items():
+    for wanted, problems in kinds.items():
         kind = str(wanted)
         if kind in known.factors:
             note(f"{kind} was calibrated on {known.when[:10]}; --force measures all again")
