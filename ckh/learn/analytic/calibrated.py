@@ -191,7 +191,7 @@ def _order(estimated: NDArray[np.float64], log_us: NDArray[np.float64]) -> tuple
 
     efficiency = exp(log_us.min() - log_us[estimated == estimated.min()].mean())
     is_flat = np.ptp(estimated) == 0 or np.ptp(log_us) == 0
-    return efficiency, 1.0 if is_flat else float(spearmanr(estimated, log_us).statistic)
+    return efficiency, 1.0 if is_flat else float(spearmanr(estimated, log_us)[0])
 
 
 def _estimated_us(pairs: Sequence[MeasuredPair], arch: ArchSpec) -> NDArray[np.float64]:
