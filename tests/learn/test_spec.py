@@ -125,3 +125,8 @@ def test_the_estimates_part_is_read_back(tmp_path: Path) -> None:
         path.write_text(json.dumps(document), encoding="utf-8")
         with expect_refusal(ModelError, "bad-field", "estimate"):
             read_spec(tmp_path)
+    document |= {"arch": "host"}  # without peak rates
+    document["ckh"]["estimate"] = {"weight": 1.0, "offsets": {}}
+    path.write_text(json.dumps(document), encoding="utf-8")
+    with expect_refusal(ModelError, "bad-field", "none of grouped_conv on host"):
+        read_spec(tmp_path)

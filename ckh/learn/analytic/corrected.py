@@ -66,7 +66,8 @@ def estimate_term(dataset: Dataset, rows: NDArray[np.int64]) -> EstimateTerm | N
 
     The size of the whole dataset decides whether there are trees, so that folds are of the same kind as the model.
     """
-    if dataset.op.training.law is None:  # tested for convolutions only: there are few complete times of GEMMs
+    law = dataset.op.training.law
+    if law is None or not law.sizes:  # tested for convolutions only: there are few complete times of GEMMs
         return None
     names, kernel = np.unique(dataset.frame["kernel"].to_numpy(dtype=str)[rows], return_inverse=True)
     kernels = complete_kernels(dataset, names.tolist())

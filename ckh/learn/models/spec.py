@@ -277,7 +277,7 @@ def _estimate(ours: JsonFields, op: AnyOperation, arch: str) -> EstimateTerm:
     term = EstimateTerm(weight, {name: offsets.number(name) for name in offsets.names()})
     if not all(abs(one) <= _MOST_OF_ESTIMATE for one in (term.weight, *term.offsets.values())):
         fields.fail("weight", f"and offsets must be numbers up to {_MOST_OF_ESTIMATE}")
-    if op.problems.tiled is None or load_arch(arch).peaks is None:
+    if op.training.law is None or not op.training.law.sizes or load_arch(arch).peaks is None:
         fields.fail("weight", f"is of an estimate, and there is none of {op.name} on {arch}")
     return term
 
