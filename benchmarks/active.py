@@ -117,13 +117,13 @@ def chosen(
 
 
 def compare(
-    data: Replay, held: NDArray[np.bool_], budgets: list[int], workers: list[int], seed: int, found: Found
+    data: Replay, held: NDArray[np.bool_], budgets: list[int], workers: list[int], seed: int, result: Found
 ) -> None:
     """Add the efficiency on held-out problems of models of selected pairs, and of three times as many random pairs."""
     is_held, problems = held[data.dataset.problem_ids], np.flatnonzero(~held)
 
     def add(label: str, pairs: int, rows: NDArray[np.int64]) -> None:
-        found.setdefault((label, pairs), []).append(judged(data, rows, is_held))
+        result.setdefault((label, pairs), []).append(judged(data, rows, is_held))
 
     for count in workers:
         for pairs, rows in zip(budgets, chosen(data, problems, budgets, count, seed), strict=True):
@@ -145,17 +145,17 @@ def main() -> None:
         make, budgets = SETS[name]
         data = make()
         print(f"{name}: {len(data.rows)} problems, {len(data.dataset)} pairs; mean / P10 efficiency")
-        found: Found = {}
+        result: Found = {}
         for seed in range(arguments.seeds):
             third = np.random.default_rng(seed).permutation(len(data.rows)) % THIRDS
             for held in range(THIRDS):
-                compare(data, third == held, list(budgets), arguments.workers, seed, found)
+                compare(data, third == held, list(budgets), arguments.workers, seed, result)
         for pairs in budgets:
             cells = []
-            for (label, count), values in found.items():
+            for (label, count), values in result.items():
                 if count == pairs:
                     joined = np.concatenate(values)
-                    at_random = np.concatenate(found[f"random, {THIRDS} times", count])
+                    at_random = np.concatenate(result[f"random, {THIRDS} times", count])
                     gained = "" if "random" in label else f" ({difference(joined, at_random)})"
                     cells.append(f"{label} {joined.mean():.1%} / {np.percentile(joined, 10):.1%}{gained}")
             print(f"{pairs:6d} pairs  " + "   ".join(cells), flush=True)

@@ -37,8 +37,8 @@ def thinned(dataset: Dataset) -> Dataset:
     is_inside &= (size[order] & (size[order] - 1)) > 0
     kept = np.ones(len(rows), dtype=bool)
     kept[order[is_inside]] = False
-    for one in np.unique(layer):
-        sizes = order[(layer == one) & ~is_inside]
+    for item in np.unique(layer):
+        sizes = order[(layer == item) & ~is_inside]
         if len(sizes) > MOST_SIZES:
             spread = np.unique(np.linspace(0, len(sizes) - 1, MOST_SIZES).round().astype(int))
             kept[np.delete(sizes, spread)] = False

@@ -53,7 +53,7 @@ def evaluated(rows: pd.DataFrame, arch: str) -> dict[str, list[list[float]]]:
         for m, n, k in rows[["M", "N", "K"]].itertuples(index=False)
     ]
     model = EstimateModel(wanted_for(problems[0], arch))
-    found: dict[str, list[list[float]]] = {"estimate": [], "wins most on other layers": [], "random": []}
+    result: dict[str, list[list[float]]] = {"estimate": [], "wins most on other layers": [], "random": []}
     for problem, winner in zip(problems, winners, strict=True):
         own = [kernel for kernel in pool if problem.n % kernel.tile_n == problem.k % kernel.tile_k == 0]
         if winner not in own:
@@ -64,9 +64,9 @@ def evaluated(rows: pd.DataFrame, arch: str) -> dict[str, list[list[float]]]:
                 weights[won] += float(np.exp(-abs(np.log2(other.m / problem.m))))
         at = own.index(winner)
         scores = (model.predict(problem, own), np.array([*weights.values()]), np.zeros(len(own)))
-        for places, score in zip(found.values(), map(np.asarray, scores), strict=True):
+        for places, score in zip(result.values(), map(np.asarray, scores), strict=True):
             places.append(shares(int((score > score[at]).sum()), int((score == score[at]).sum())))
-    return found
+    return result
 
 
 def main() -> None:

@@ -108,10 +108,10 @@ def main() -> None:
     print(
         f"{'pool':58} problems  first  first 5        95 % | wins most at this M: first  first 5 | bounded  mean  P10"
     )
-    for kind, found in sorted(rows.items()):
-        place, other, least, *layer = (np.array(column) for column in zip(*found, strict=True))
+    for kind, result in sorted(rows.items()):
+        place, other, least, *layer = (np.array(column) for column in zip(*result, strict=True))
         low, high = interval(place < _FEW, np.column_stack(layer))
-        shares = [float(np.mean(one < few)) for one in (place, other) for few in (1, _FEW)]
+        shares = [float(np.mean(item < few)) for item in (place, other) for few in (1, _FEW)]
         known = least[np.isfinite(least)]
         bound = f"{known.mean():5.3f} {np.percentile(known, 10):.3f}" if len(known) else "    -     -"
         name = " ".join(map(str, kind))

@@ -62,22 +62,22 @@ def answered(dataset: Dataset, model: Model) -> tuple[NDArray[np.float64], NDArr
     """
     efficiency, name = times_of(dataset).efficiency(), dataset.frame["kernel"].to_numpy(dtype=object)
     op = dataset.op
-    found, flags = np.full(len(dataset.first_rows), np.nan), np.zeros((len(dataset.first_rows), 3), np.bool_)
+    result, flags = np.full(len(dataset.first_rows), np.nan), np.zeros((len(dataset.first_rows), 3), np.bool_)
     for number, answer in enumerate(rankings_of(dataset.problems(), model)):
         rows = np.flatnonzero(dataset.problem_ids == number)
         of_name = {str(name[row]): float(efficiency[row]) for row in rows.tolist()}
         ranked = [op.kernels.name(answer.pool[index]) for index in answer.order.tolist()]
-        measured = [of_name[one] for one in ranked if one in of_name]
+        measured = [of_name[candidate] for candidate in ranked if candidate in of_name]
         if measured:
-            found[number] = measured[0]
-        best = max(of_name, key=lambda one: of_name[one])
+            result[number] = measured[0]
+        best = max(of_name, key=lambda item: of_name[item])
         flags[number] = bool(ranked) and ranked[0] not in of_name, best not in ranked, not ranked
-    return found, flags
+    return result, flags
 
 
 def judged(dataset: Dataset, options: TrainOptions) -> dict[str, Held]:
     """Results on held-out layers, by stage."""
-    found: dict[str, Held] = {}
+    result: dict[str, Held] = {}
     for arch in dataset.archs:
         part = dataset.select((dataset.frame["arch"] == arch).to_numpy())
         for layer in range(int(part.split_ids.max()) + 1):
@@ -94,20 +94,20 @@ def judged(dataset: Dataset, options: TrainOptions) -> dict[str, Held]:
                 "best average kernel": times.efficiency()[single],
                 "random": random_efficiency(times),
             }
-            for name, is_in in ((one, stage == one) for one in np.unique(stage)):
-                _add(found, str(name), chosen, flags, is_in)
-            _add(found, _EACH, chosen, flags, stage != "both")
-    return found
+            for name, is_in in ((item, stage == item) for item in np.unique(stage)):
+                _add(result, str(name), chosen, flags, is_in)
+            _add(result, _EACH, chosen, flags, stage != "both")
+    return result
 
 
 def _add(
-    found: dict[str, Held],
+    result: dict[str, Held],
     name: str,
     chosen: dict[str, NDArray[np.float64]],
     flags: NDArray[np.bool_],
     is_in: NDArray[np.bool_],
 ) -> None:
-    held = found.setdefault(name, Held())
+    held = result.setdefault(name, Held())
     for what, values in chosen.items():
         held.efficiency.setdefault(what, []).append(values[is_in])
     held.layer.append(np.full(int(is_in.sum()), len(held.layer)))

@@ -72,12 +72,16 @@ def report(package: str, tree: Path, arch: str) -> bool:
     driver = Driver(device, BenchLimits(timeout_s=_TIMEOUT_S, compile_timeout_s=_TIMEOUT_S), lambda: False)
     chosen = [(name, kernel) for name, kernel in classes(device, "*") if name in _SAMPLES]
     built = driver.build([kernel for _, kernel in chosen])
-    found = [run(driver, name, kernel, built[kernel]) for name, kernel in chosen]
+    dones = [run(driver, name, kernel, built[kernel]) for name, kernel in chosen]
     for name in _SAMPLES:
-        one = next((one for one in found if one.kernel_class == name), None)
-        said = "not in these headers" if one is None else f"{one.status} {one.reason} on {one.problems} problems"
+        record = next((item for item in dones if item.kernel_class == name), None)
+        said = (
+            "not in these headers"
+            if record is None
+            else f"{record.status} {record.reason} on {record.problems} problems"
+        )
         print(f"  {name}: {said}", flush=True)
-    return all(one.status == "verified" for one in found)
+    return all(item.status == "verified" for item in dones)
 
 
 def main() -> int:

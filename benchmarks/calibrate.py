@@ -145,7 +145,7 @@ def _show(name: str, prepared: Prepared, score: Floats, told: Floats, tflops: Fl
             errors[what] += [np.abs(1.0 / time - 1.0) for _, time in times]
             if table is made:
                 covered += [_share_within(made, speed, time) for speed, time in times]
-    figures = ", ".join(f"{what} {np.median(np.concatenate(one)):.1%}" for what, one in errors.items())
+    figures = ", ".join(f"{what} {np.median(np.concatenate(error)):.1%}" for what, error in errors.items())
     print(
         f"{name:34} {count} problems: by score {ranked.mean():.4f}, by TFLOPS {by_speed.mean():.4f}, "
         f"difference {difference.mean():+.4f} [{low:+.4f}, {high:+.4f}]; error of times: {figures}; "

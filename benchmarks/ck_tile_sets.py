@@ -36,11 +36,11 @@ TIMEOUT_S = 1800.0  # for a unit of twelve kernels, on a busy machine
 
 def report(name: str, reports: list[BuildReport]) -> None:
     """Print the results of a set's kernels."""
-    made = [one for one in reports if one.status is Status.OK]
-    known = [one.resources for one in made if one.resources is not None]
+    made = [item for item in reports if item.status is Status.OK]
+    known = [item.resources for item in made if item.resources is not None]
     print(f"\n{name}: {len(reports)} kernels, {len(made)} compile and load")
-    print(f"  {sum(one.scratch_bytes > 0 for one in known)} of them use scratch memory")
-    print_reasons(f"{one.status}: {one.message}" for one in reports if one.status is not Status.OK)
+    print(f"  {sum(item.scratch_bytes > 0 for item in known)} of them use scratch memory")
+    print_reasons(f"{item.status}: {item.message}" for item in reports if item.status is not Status.OK)
 
 
 def report_emitted(name: str, kernels: list[ConvKernel], device: Device) -> None:

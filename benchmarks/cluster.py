@@ -62,8 +62,8 @@ def _prepare() -> None:
     name = f"node{os.getpid()}"
     # All of them share one CPU without a lock.
     changed = {"Supervisor": _Waiting, "machine_name": lambda: name, "_device_lock": nullcontext}
-    for one, value in changed.items():
-        setattr(remote, one, value)
+    for item, value in changed.items():
+        setattr(remote, item, value)
 
 
 def pairs_per_second(cluster: Cluster, pair_s: float, problems: int, kernels: int) -> tuple[float, float]:

@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--arch", default="gfx942")
     parser.add_argument("--rule-set", default="tiny")
     parser.add_argument("--dtype", nargs="+", default=["fp16", "bf16", "fp32"])
-    parser.add_argument("--variant", nargs="+", default=[str(one) for one in Direction])
+    parser.add_argument("--variant", nargs="+", default=[str(item) for item in Direction])
     parser.add_argument("--ndim", nargs="+", type=int, default=[2, 3])
     parser.add_argument("--units", type=int)
     parser.add_argument("--alone", type=int)
@@ -113,7 +113,7 @@ def main() -> None:
     done = _read(records)
     units_done = []
     for names in chosen:
-        unit = next((one for one in done if one.kernels == names), None)
+        unit = next((unit for unit in done if unit.kernels == names), None)
         if unit is None:
             unit = _compare(options.arch, [sources[name][0] for name in names], options.alone, options.out / "cache")
             with records.open("a", encoding="utf-8") as file:
@@ -159,7 +159,7 @@ def _compiled(
         os.environ["CKH_CACHE_DIR"] = cache
         built = KernelBuilder(device, _TIMEOUT_S).build(unit, 1, lambda _count, _text: None)
         seconds = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
-        codes = {kernel: _own_code(one) for kernel, one in built.items() if one.status is Status.OK}
+        codes = {kernel: _own_code(built) for kernel, built in built.items() if built.status is Status.OK}
         if keep is not None:
             shutil.copytree(cache, keep, dirs_exist_ok=True)
     return seconds, codes
@@ -191,7 +191,7 @@ def device_code(library: bytes) -> Iterator[tuple[str, bytes]]:
             code = bytearray(content[start : start + size])
             if name.endswith(".kd"):
                 code[_ENTRY_OFFSET] = bytes(8)
-            yield name, _DISTANCE.sub(lambda found: found[1] + bytes(4) + found[2] + bytes(4), bytes(code))
+            yield name, _DISTANCE.sub(lambda result: result[1] + bytes(4) + result[2] + bytes(4), bytes(code))
 
 
 def _print_all(every: Sequence[_Unit]) -> None:

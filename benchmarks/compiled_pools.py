@@ -62,15 +62,15 @@ def sources(device: Device, group: Group) -> tuple[dict[str, list[tuple[Any, str
     emission = measured_of(OP).hip
     assert emission is not None
     folders = (Path(__file__).parents[1] / "ckh/bench/codegen/templates/ck_tile", *emission.templates)
-    found: dict[str, list[tuple[Any, str]]] = {}
+    result: dict[str, list[tuple[Any, str]]] = {}
     refused: Counter[str] = Counter()
     for kernel in SetCandidates().of(variant, ndim, dtype, device.arch)[0]:
         source, reason = emitted(device, kernel)
         if reason:
             refused[reason] += 1
         else:
-            found.setdefault(code_hash(source, folders), []).append((kernel, source))
-    return found, refused
+            result.setdefault(code_hash(source, folders), []).append((kernel, source))
+    return result, refused
 
 
 def emitted(device: Device, kernel: Any) -> tuple[str, str]:
@@ -83,19 +83,19 @@ def emitted(device: Device, kernel: Any) -> tuple[str, str]:
 
 def done(work: Path, arch: str) -> dict[str, dict[str, Any]]:
     """Finished kernels, by source hash; a truncated line is left out."""
-    path, found = work / f"{arch}.jsonl", {}
+    path, result = work / f"{arch}.jsonl", {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         with suppress(ValueError):
-            one = json.loads(line)
-            found[one["code"]] = one
-    return found
+            document = json.loads(line)
+            result[document["code"]] = document
+    return result
 
 
 def compile_group(work: Path, device: Device, group: Group) -> None:
     """Compile the remaining kernels of a group."""
     known, (wanted, _) = done(work, group[0]), sources(device, group)
     left = [(key, *some[0]) for key, some in wanted.items() if key not in known]
-    left.sort(key=lambda one: similarity(one[2]))
+    left.sort(key=lambda item: similarity(item[2]))
     print(*group, f"{len(left)} of {len(wanted)} left", flush=True)
     for at in range(0, len(left), TOGETHER):
         begin = time.monotonic()
@@ -114,8 +114,8 @@ def compile_unit(work: Path, device: Device, arch: str, some: list[tuple[str, An
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     name = f"{arch}-{some[0][0]}.co"
     if run.returncode and len(some) > 1:
-        for one in some:
-            yield from compile_unit(work, device, arch, [one])
+        for item in some:
+            yield from compile_unit(work, device, arch, [item])
         return
     if run.returncode:
         errors = [line for line in run.stderr.splitlines() if "error:" in line]
@@ -136,14 +136,14 @@ def lines_of(work: Path, device: Device, group: Group) -> tuple[list[list[Any]],
         return None
     lines, failed = [], 0
     for key, some in wanted.items():
-        one = known[key]
-        if one["resources"] is None:
+        item = known[key]
+        if item["resources"] is None:
             failed += len(some)
             continue
-        values = one["resources"]
+        values = item["resources"]
         resources = Resources(**values) if isinstance(values, dict) else Resources(*values)
-        code = read_code(work / one["unit"], group[0], (function_part(one["number"]),))
-        functions = functions_of(code, Asked(one["kernel"], one["unit"], some[0][0]))
+        code = read_code(work / item["unit"], group[0], (function_part(item["number"]),))
+        functions = functions_of(code, Asked(item["kernel"], item["unit"], some[0][0]))
         facts = (sum(function.code_bytes for function in functions), *(function.trips for function in functions))
         lines += [[OP.kernels.name(kernel), *astuple(resources), *facts] for kernel, _ in some]
     head = {"group": [str(part) for part in group[1:]], "compiled": len(lines), "failed": failed}
@@ -154,9 +154,9 @@ def write(work: Path, arch: str) -> None:
     """Write an architecture's file of all complete groups."""
     device, lines, heads = open_device(HIP_KIND, DeviceOptions(arch)), [], []
     for group in groups():
-        if group[0] == arch and (found := lines_of(work, device, group)) is not None:
-            lines += found[0]
-            heads.append(found[1])
+        if group[0] == arch and (result := lines_of(work, device, group)) is not None:
+            lines += result[0]
+            heads.append(result[1])
     if lines:
         head = {"arch": arch, "op": OP.name, "compiler": device.identity().compiler, "groups": heads}
         path = shipped_path(arch, OP.name)

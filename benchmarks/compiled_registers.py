@@ -44,14 +44,14 @@ def main() -> None:
                 by_lds = -(-(lds_capacity // max(taken.lds_bytes, 1)) * waves // SIMDS)
                 by_scalars = 8 if taken.sgprs <= MOST_SGPRS else 7
                 as_expected.append(taken.occupancy == min(by_registers, by_lds, by_scalars))
-    terms, found = np.array(rows), np.array(registers, dtype=float)
-    factors = np.linalg.lstsq(terms, found, rcond=None)[0]
-    r2 = 1 - ((terms @ factors - found) ** 2).sum() / ((found - found.mean()) ** 2).sum()
+    terms, result = np.array(rows), np.array(registers, dtype=float)
+    factors = np.linalg.lstsq(terms, result, rcond=None)[0]
+    r2 = 1 - ((terms @ factors - result) ** 2).sum() / ((result - result.mean()) ** 2).sum()
     print(
-        f"{len(found)} kernels: registers = {factors[0]:.1f} + {factors[1]:.2f} sums + {factors[2]:.2f} loads, "
+        f"{len(result)} kernels: registers = {factors[0]:.1f} + {factors[1]:.2f} sums + {factors[2]:.2f} loads, "
         f"R2 {r2:.2f}"
     )
-    print(f"occupancy as AMD's table has it: {sum(as_expected)} of {len(found)}")
+    print(f"occupancy as AMD's table has it: {sum(as_expected)} of {len(result)}")
 
 
 if __name__ == "__main__":

@@ -46,17 +46,17 @@ def main() -> None:
             write_amd_csv(table, options.rows)
         with table.open("rb") as file:
             rows = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b"")) - 1
-        found = []
+        result = []
         for _ in range(options.repeat):
-            found.append(timed(table, options.arch, Path(folder) / "out.parquet"))
-            seconds, processor = (one * 1e6 / rows for one in found[-1])
+            result.append(timed(table, options.arch, Path(folder) / "out.parquet"))
+            seconds, processor = (item * 1e6 / rows for item in result[-1])
             print(
                 f"{rows:,} rows: {seconds:.2f} s for a million ({1e6 / seconds:,.0f} rows/s), "
                 f"{processor:.2f} s of processor time",
                 flush=True,
             )
     for what, place in (("time", 0), ("processor time", 1)):
-        print(f"{_THEIRS_S * rows / 1e6 / min(one[place] for one in found):.1f} times theirs by {what}")
+        print(f"{_THEIRS_S * rows / 1e6 / min(item[place] for item in result):.1f} times theirs by {what}")
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def main() -> None:
         by_seen, by_held_out = seen.estimated(spec), held_out.estimated(spec)
         first = held_out.first(by_held_out)
         error = held_out.log_us - by_held_out
-        found = []
+        result = []
         for seed in range(draws):
             rows = planned(seen, by_seen, seed)
             problem = np.unique(seen.problem[rows], return_inverse=True)[1]
@@ -89,8 +89,8 @@ def main() -> None:
             for some in (error, error[first]):
                 left = some - np.log(factor)
                 covered = float(((left >= np.log(low)) & (left <= np.log(high))).mean())
-                found.append((error_of(some), error_of(left), covered, low, high))
-        shown = np.array(found).reshape(draws, 2, 5)
+                result.append((error_of(some), error_of(left), covered, low, high))
+        shown = np.array(result).reshape(draws, 2, 5)
         for name, of_draws in zip(("all pairs", "first kernels"), shown.swapaxes(0, 1), strict=True):
             before, after, covered, low, high = np.median(of_draws, axis=0)
             print(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
 
-OF_PEAKS = {one.name: one.default for one in fields(Peaks) if one.default is not MISSING}
+OF_PEAKS = {field.name: field.default for field in fields(Peaks) if field.default is not MISSING}
 OF_ESTIMATE = {name: getattr(estimate, name) for name in ("LDS_WRITE_BYTES_PER_CLOCK", "_ISSUE_CLOCKS")}
 CONSTANTS = (*OF_PEAKS, *OF_ESTIMATE)
 DEFAULTS = np.log([*OF_PEAKS.values(), *OF_ESTIMATE.values()])
@@ -55,7 +55,7 @@ class Replayed:
         self.pipeline = column_of(kernels, "pipeline").astype(str)
         self.shapes, self.arch = KernelShapes.of(kernels), load_arch(data.arch)
         self.problems = data.problems()
-        self.sizes = [data.op.problems.tiled(one) for one in self.problems]
+        self.sizes = [data.op.problems.tiled(problem) for problem in self.problems]
         self.problem, self.data = data.problem_ids, data
         self.log_us = np.log(data.frame["latency_ms"].to_numpy(np.float64) * 1e3)
 
@@ -107,10 +107,10 @@ def main() -> None:
         print(f"{judged}-kernel file, default constants: {shown([before])}", flush=True)
         for pairs in arguments.pairs:
             draws = 1 if pairs >= len(data[learned]) else arguments.draws
-            found = [fitted(Replayed(random_pairs(data[learned], pairs, seed))) for seed in range(draws)]
-            after = [held_out.chosen(held_out.by_constants(one)) for one in found]
-            gains = np.array([(one - before).mean() for one in after])
-            values = np.exp(np.median(found, axis=0))
+            result = [fitted(Replayed(random_pairs(data[learned], pairs, seed))) for seed in range(draws)]
+            after = [held_out.chosen(held_out.by_constants(item)) for item in result]
+            gains = np.array([(item - before).mean() for item in after])
+            values = np.exp(np.median(result, axis=0))
             print(f"{pairs:5d} pairs of the {learned}-kernel file: {shown(after)}", end="; ")
             print(f"gain {gains.mean():+.2%}, from {gains.min():+.2%} to {gains.max():+.2%}", end="; medians: ")
             print(*(f"{name} {value:.3g}" for name, value in zip(CONSTANTS, values, strict=True)), flush=True)

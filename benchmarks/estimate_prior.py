@@ -61,10 +61,10 @@ def efficiency(model: Model, held_out: Dataset) -> NDArray[np.float64]:
     return np.asarray(times.efficiency()[ranked.best_ranked(times.problem)])
 
 
-def shown(found: list[NDArray[np.float64]]) -> str:
+def shown(result: list[NDArray[np.float64]]) -> str:
     """Mean and P10 over draws and problems."""
-    one = np.concatenate(found)
-    return f"{one.mean():.2%} / {np.percentile(one, 10):.2%}"
+    item = np.concatenate(result)
+    return f"{item.mean():.2%} / {np.percentile(item, 10):.2%}"
 
 
 def main() -> None:
@@ -82,7 +82,7 @@ def main() -> None:
             draws = 1 if pairs >= len(data[learned]) else arguments.draws
             rows = [random_pairs(data[learned], pairs, seed) for seed in range(draws)]
             cells = [
-                f"{what} {shown([chosen(one, held_out, options_of(one, prior)) for one in rows])}"
+                f"{what} {shown([chosen(row, held_out, options_of(row, prior)) for row in rows])}"
                 for what, prior in (("with its prior", 1.0), ("trees alone", 0.0))
             ]
             print(f"{len(rows[0]):5d} pairs of the {learned}-kernel file: {', '.join(cells)}", flush=True)

@@ -75,7 +75,7 @@ def first_built(device: Device, kernels: list[Any]) -> Any:
 
 def classes(device: Device, pattern: str) -> Wanted:
     """Classes that match and that the headers support."""
-    found: Wanted = []
+    wanted: Wanted = []
     for name in operation_names():
         op = operation(name)
         trials = None if op.measured is None else measured_of(op).trials
@@ -83,8 +83,8 @@ def classes(device: Device, pattern: str) -> Wanted:
             continue
         for kernel_class, kernels in trials().representatives(device.arch).items():
             if fnmatch(kernel_class, pattern) and (kernel := first_built(device, kernels)) is not None:
-                found.append((kernel_class, kernel))
-    return found
+                wanted.append((kernel_class, kernel))
+    return wanted
 
 
 def pools(device: Device, pattern: str) -> Wanted:
@@ -102,18 +102,20 @@ def pools(device: Device, pattern: str) -> Wanted:
             for dtype, permuted in product(_GEMM_DTYPES, (False, True))
         ),
     ]
-    found: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    result: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for kernel in chain.from_iterable(groups):
         if fnmatch(name := _class_of(kernel), pattern) and kernel.dtype in arch.dtypes:
-            found[operation_of_kernel(kernel).name, name].append(kernel)
-    built = ((name, first_built(device, kernels)) for (_, name), kernels in found.items())
+            result[operation_of_kernel(kernel).name, name].append(kernel)
+    built = ((name, first_built(device, kernels)) for (_, name), kernels in result.items())
     return [(name, kernel) for name, kernel in built if kernel is not None]
 
 
 def recorded(device: Device, pattern: str) -> Wanted:
     """Kernels of the record whose class matches."""
-    some = (one for one in executed_classes() if one.arch == device.arch.name and fnmatch(one.kernel_class, pattern))
-    return [(one.kernel_class, operation(one.op).kernels.parse(one.kernel)) for one in some]
+    some = (
+        item for item in executed_classes() if item.arch == device.arch.name and fnmatch(item.kernel_class, pattern)
+    )
+    return [(item.kernel_class, operation(item.op).kernels.parse(item.kernel)) for item in some]
 
 
 def count() -> str:
@@ -122,7 +124,7 @@ def count() -> str:
         "| architecture, operation | classes chosen | right | classes of default pools | right |",
         "|---|---|---|---|---|",
     ]
-    right = {(one.arch, one.op, one.kernel_class) for one in executed_classes() if one.status == Status.VERIFIED}
+    right = {(item.arch, item.op, item.kernel_class) for item in executed_classes() if item.status == Status.VERIFIED}
     for arch in EMULATED_ARCHS:
         device = open_device(EMULATED_KIND, DeviceOptions(arch))
         both = [
@@ -132,20 +134,20 @@ def count() -> str:
             some = [{name for other, name in wanted if other == op} for wanted in both]
             cells = (f"{len(names)} | {sum((arch, op, name) in right for name in names)}" for names in some)
             lines.append(f"| {arch}, {op} | {' | '.join(cells)} |")
-    wrong = [one for one in executed_classes() if one.status != Status.VERIFIED]
-    lines += [f"{one.op}, {one.arch}, {one.kernel_class}: {one.status}: {one.reason}" for one in wrong]
+    wrong = [item for item in executed_classes() if item.status != Status.VERIFIED]
+    lines += [f"{item.op}, {item.arch}, {item.kernel_class}: {item.status}: {item.reason}" for item in wrong]
     return "\n".join([*lines, *largest_errors()])
 
 
 def largest_errors() -> list[str]:
     """Largest error of each dtype, with the number of problems with right results."""
-    found: dict[str, list[Executed]] = defaultdict(list)
-    for one in executed_classes():
-        kernel: Any = operation(one.op).kernels.parse(one.kernel)
-        found[kernel.dtype].append(one)
+    result: dict[str, list[Executed]] = defaultdict(list)
+    for item in executed_classes():
+        kernel: Any = operation(item.op).kernels.parse(item.kernel)
+        result[kernel.dtype].append(item)
     lines = []
-    for dtype, some in sorted(found.items()):
-        error, problems = max(one.largest_error for one in some), sum(one.problems for one in some)
+    for dtype, some in sorted(result.items()):
+        error, problems = max(item.largest_error for item in some), sum(item.problems for item in some)
         lines.append(f"{dtype}: largest error {error:.1e} on {problems} problems")
     return lines
 
@@ -167,8 +169,8 @@ def _class_of(kernel: Any) -> str:
 def build(driver: Driver, wanted: Wanted, *, has_compiler: bool) -> Iterator[tuple[str, Any, Built]]:
     """Classes, kernels and their libraries: first those compiled before, then those compiled now, a unit per job."""
     known = KernelBuilder(driver.device)
-    compiled = [one for one in wanted if not known.missing([one[1]])]
-    left = [one for one in wanted if has_compiler and one not in compiled]
+    compiled = [item for item in wanted if not known.missing([item[1]])]
+    left = [item for item in wanted if has_compiler and item not in compiled]
     step = driver.jobs * driver.device.unit_kernels
     for some in (compiled, *(left[start : start + step] for start in range(0, len(left), step))):
         built = driver.build([kernel for _, kernel in some])
@@ -183,7 +185,7 @@ def run(driver: Driver, kernel_class: str, kernel: Any, built: Built) -> Execute
     if built.status is Status.OK:
         with driver.worker() as worker:
             replies = dict(execute(worker, built.library, loop_ends(device, kernel)))
-    wrong = next(((one, reply) for one, reply in replies.items() if reply.status not in ACCEPTED), None)
+    wrong = next(((item, reply) for item, reply in replies.items() if reply.status not in ACCEPTED), None)
     ran = [reply for reply in replies.values() if reply.status in RIGHT]
     status = str(Status.VERIFIED) if ran else str(built.status)
     reason = "" if ran else built.message or "it refuses every problem"
@@ -197,18 +199,18 @@ def run(driver: Driver, kernel_class: str, kernel: Any, built: Built) -> Execute
     return Executed(*names, status, reason, len(ran), max(errors, default=0.0))
 
 
-def record(found: Executed) -> None:
+def record(executed: Executed) -> None:
     """Add a class to the record, or replace its entry."""
-    key = found.op, found.arch, found.kernel_class
-    others = [one for one in executed_classes() if (one.op, one.arch, one.kernel_class) != key]
-    write_atomic(RECORD, record_text([*others, found]).encode())
+    key = executed.op, executed.arch, executed.kernel_class
+    others = [item for item in executed_classes() if (item.op, item.arch, item.kernel_class) != key]
+    write_atomic(RECORD, record_text([*others, executed]).encode())
     executed_classes.cache_clear()
 
 
-def record_in(path: Path, found: Executed) -> None:
+def record_in(path: Path, executed: Executed) -> None:
     """Add a line to a file of executed kernels."""
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(asdict(found)) + "\n")
+        file.write(json.dumps(asdict(executed)) + "\n")
 
 
 def read(path: Path) -> list[Executed]:
@@ -220,23 +222,23 @@ def read(path: Path) -> list[Executed]:
 def table() -> str:
     """The record as Markdown."""
     lines = ["| operation, architecture | class | status | problems | largest error |", "|---|---|---|---|---|"]
-    for one in executed_classes():
-        error = f"{one.largest_error:.1e}" if one.problems else ""
-        lines.append(f"| {one.op}, {one.arch} | {one.kernel_class} | {one.status} | {one.problems} | {error} |")
+    for item in executed_classes():
+        error = f"{item.largest_error:.1e}" if item.problems else ""
+        lines.append(f"| {item.op}, {item.arch} | {item.kernel_class} | {item.status} | {item.problems} | {error} |")
     return "\n".join(lines)
 
 
-def table_of(found: list[Executed]) -> str:
+def table_of(result: list[Executed]) -> str:
     """Kernels by class as Markdown, with the largest error of all, and the failures."""
     groups: dict[str, list[Executed]] = defaultdict(list)
-    for one in found:
-        groups[one.kernel_class].append(one)
+    for item in result:
+        groups[item.kernel_class].append(item)
     lines = ["| class | kernels | right | runs | largest error |", "|---|---|---|---|---|"]
     for kernel_class, some in sorted(groups.items()):
-        right, runs = sum(one.status == Status.VERIFIED for one in some), sum(one.problems for one in some)
-        error = max(one.largest_error for one in some)
+        right, runs = sum(item.status == Status.VERIFIED for item in some), sum(item.problems for item in some)
+        error = max(item.largest_error for item in some)
         lines.append(f"| {kernel_class} | {len(some)} | {right} | {runs} | {error:.1e} |")
-    wrong = [f"{one.kernel}: {one.status}: {one.reason}" for one in found if one.status != Status.VERIFIED]
+    wrong = [f"{item.kernel}: {item.status}: {item.reason}" for item in result if item.status != Status.VERIFIED]
     return "\n".join([*lines, *wrong])
 
 
@@ -268,26 +270,26 @@ def main() -> None:
     device = open_device(EMULATED_KIND, DeviceOptions(options.arch))
     which = pools if options.pools else recorded if options.recorded else classes
     wanted = of_rule_set(device, options.rule_set, options.every) if options.rule_set else which(device, options.only)
-    wanted = [one for one in wanted if options.op in (None, operation_of_kernel(one[1]).name)]
+    wanted = [item for item in wanted if options.op in (None, operation_of_kernel(item[1]).name)]
     if options.list:
         for kernel_class, kernel in wanted:
             print(f"{operation_of_kernel(kernel).name}: {kernel_class}: {full_name(kernel)}")
         return
     if options.rule_set:
-        done = {(one.arch, one.kernel) for one in read(options.out)}
-        left = [one for one in wanted if (options.arch, full_name(one[1])) not in done]
+        done = {(item.arch, item.kernel) for item in read(options.out)}
+        left = [item for item in wanted if (options.arch, full_name(item[1])) not in done]
     else:
-        known = {(one.op, one.arch, one.kernel_class) for one in executed_classes()} if options.new else set()
-        left = [one for one in wanted if (operation_of_kernel(one[1]).name, options.arch, one[0]) not in known]
+        known = {(item.op, item.arch, item.kernel_class) for item in executed_classes()} if options.new else set()
+        left = [item for item in wanted if (operation_of_kernel(item[1]).name, options.arch, item[0]) not in known]
     limits = BenchLimits(timeout_s=_TIMEOUT_S, compile_timeout_s=_TIMEOUT_S, jobs=options.jobs)
     driver = Driver(device, limits, lambda: False)
     for kernel_class, kernel, built in build(driver, left, has_compiler=not options.compiled):
-        found = run(driver, kernel_class, kernel, built)
+        result = run(driver, kernel_class, kernel, built)
         if options.out:
-            record_in(options.out, found)
+            record_in(options.out, result)
         else:
-            record(found)
-        print(f"{kernel_class}: {found.status} {found.reason} on {found.problems} problems", flush=True)
+            record(result)
+        print(f"{kernel_class}: {result.status} {result.reason} on {result.problems} problems", flush=True)
     if options.out:
         print(table_of(read(options.out)))
 

@@ -90,9 +90,9 @@ def _exported(library: Path, folder: Path, model: Model, problem: Any, flags: in
 
 def _in_python(model: Model, problem: Any, targets: list[str]) -> Callable[[], list[str]]:
     spec, op = model.spec, model.spec.op
-    found = op.kernels.candidates(problem, load_arch(spec.arch), model.path)
-    chosen = found.chosen
-    columns = op.kernels.features(found.pool, spec.encoding)
+    candidates = op.kernels.candidates(problem, load_arch(spec.arch), model.path)
+    chosen = candidates.chosen
+    columns = op.kernels.features(candidates.pool, spec.encoding)
     forests = [model.packed_forest(target) for target in targets]
     ranker = Ranker(forests, spec.engine, spec.feature_names, model.hardware, columns, op.problems.features([problem]))
 
@@ -100,7 +100,7 @@ def _in_python(model: Model, problem: Any, targets: list[str]) -> Callable[[], l
         return chosen[best_first(ranker.scores(op.problems.features([problem]))[0, 0, chosen])]
 
     def ask() -> list[str]:
-        return [op.kernels.name(found.pool[i]) for i in order()]
+        return [op.kernels.name(candidates.pool[i]) for i in order()]
 
     ask.once = order  # type: ignore[attr-defined]
     return ask

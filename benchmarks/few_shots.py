@@ -75,7 +75,7 @@ def replay(dataset: Dataset, before: Callable[[Dataset], NDArray[np.float64]]) -
 def estimate(dataset: Dataset) -> NDArray[np.float64]:
     """Negative estimated times of all rows."""
     arch = load_arch(dataset.arch)
-    known = {amd_short_name(one): one for one in conv_pool(Direction.FORWARD, arch, 2, "bf16")}
+    known = {amd_short_name(kernel): kernel for kernel in conv_pool(Direction.FORWARD, arch, 2, "bf16")}
     kernels = [known[name] for name in dataset.frame["kernel"]]
     scores = np.empty(len(kernels))
     assert dataset.op.problems.tiled is not None
@@ -98,8 +98,8 @@ def gfx950(file: str = "*") -> Callable[[], Replay]:
 def moe() -> Replay:
     """Each product of AITER's mixtures of experts on gfx950."""
     dataset = read_dataset(ROOT / "data" / "aiter-moe-gfx950.parquet")
-    one = dataset.select((dataset.frame["stage"] != "both").to_numpy())
-    return replay(one, of_model("aiter_moe_gfx942"))
+    item = dataset.select((dataset.frame["stage"] != "both").to_numpy())
+    return replay(item, of_model("aiter_moe_gfx942"))
 
 
 def host(direction: str, other: str, layers: str = "holdout") -> Callable[[], Replay]:
@@ -185,21 +185,21 @@ def curve(replay: Replay, way: Way, pairs: int, seeds: int) -> tuple[NDArray[np.
 
     Also returns the average measuring time in seconds.
     """
-    found, seconds = np.zeros(len(replay.rows)), 0.0
+    result, seconds = np.zeros(len(replay.rows)), 0.0
     for seed in range(seeds):
         third = np.random.default_rng(seed).permutation(len(replay.rows)) % THIRDS
         for held in range(THIRDS):
             random = np.random.default_rng((seed, held))
             learned = way(replay, np.flatnonzero(third != held), pairs, random)
-            found[third == held] += judged(replay, learned, third[replay.dataset.problem_ids] == held) / seeds
+            result[third == held] += judged(replay, learned, third[replay.dataset.problem_ids] == held) / seeds
             problems = len(np.unique(replay.dataset.problem_ids[learned]))
             seconds += (PROBLEM_S * problems + PAIR_S * len(learned)) / (THIRDS * seeds)
-    return found, seconds
+    return result, seconds
 
 
-def difference(one: NDArray[np.float64], other: NDArray[np.float64]) -> str:
+def difference(item: NDArray[np.float64], other: NDArray[np.float64]) -> str:
     """Mean difference on the same problems, in points, with its interval."""
-    points = 100 * (one - other)
+    points = 100 * (item - other)
     return f"{points.mean():+.1f} ± {_Z * points.std(ddof=1) / len(points) ** 0.5:.1f}"
 
 
@@ -217,10 +217,10 @@ def main() -> None:
         for pairs in budgets:
             cells, at_random = [], None
             for label, way, times in ways(arguments.designs):
-                found, seconds = curve(data, way, times * pairs, arguments.seeds)
-                at_random = found if at_random is None else at_random
-                cell = f"{label} {found.mean():.1%} / {np.percentile(found, 10):.1%}, {seconds:.0f} s"
-                cells.append(cell if times == THIRDS else f"{cell}, to random pairs {difference(found, at_random)}")
+                result, seconds = curve(data, way, times * pairs, arguments.seeds)
+                at_random = result if at_random is None else at_random
+                cell = f"{label} {result.mean():.1%} / {np.percentile(result, 10):.1%}, {seconds:.0f} s"
+                cells.append(cell if times == THIRDS else f"{cell}, to random pairs {difference(result, at_random)}")
             print(f"{pairs:6d} pairs, at random {THIRDS * pairs}:  " + "   ".join(cells), flush=True)
 
 

@@ -73,7 +73,7 @@ def place(order: NDArray[np.intp], winner: int) -> int | None:
 
 def shares(places: list[int | None]) -> str:
     """Shares of the winners among the first."""
-    known = np.array([np.inf if one is None else one for one in places])
+    known = np.array([np.inf if item is None else item for item in places])
     return " / ".join(f"{(known < most).mean():6.1%}" for most in PLACES)
 
 
@@ -99,17 +99,17 @@ def winners(path: Path, folder: Path | None) -> None:
         problem, arch = _problem(row), str(row.arch)
         if arch not in models:
             models[arch] = EstimateModel(wanted_for(problem, arch)) if folder is None else load_model(folder)
-        found = ranking_of(problem, models[arch])
-        if id(found.pool) not in kinds:
-            large = np.minimum(column_of(found.pool, "tile_m"), column_of(found.pool, "tile_n")) >= SMALLEST
-            kinds[id(found.pool)] = found.pool, geometries(found.pool), large
-        _, geometry, large = kinds[id(found.pool)]
-        winner = next(iter(np.flatnonzero(_is(found.pool, OP.kernels.parse(str(row.best_kernel))))), -1)
+        ranking = ranking_of(problem, models[arch])
+        if id(ranking.pool) not in kinds:
+            large = np.minimum(column_of(ranking.pool, "tile_m"), column_of(ranking.pool, "tile_n")) >= SMALLEST
+            kinds[id(ranking.pool)] = ranking.pool, geometries(ranking.pool), large
+        _, geometry, large = kinds[id(ranking.pool)]
+        winner = next(iter(np.flatnonzero(_is(ranking.pool, OP.kernels.parse(str(row.best_kernel))))), -1)
         own = int(geometry[winner]) if winner >= 0 else -1
-        places["kernel"].append(place(found.order, int(winner)))
-        places["geometry"].append(place(geometry[found.order], own))
-        places["geometry, tiles of 64 x 64 and more"].append(place(geometry[found.order[large[found.order]]], own))
-    candidates = sum(one is not None for one in places["kernel"])
+        places["kernel"].append(place(ranking.order, int(winner)))
+        places["geometry"].append(place(geometry[ranking.order], own))
+        places["geometry, tiles of 64 x 64 and more"].append(place(geometry[ranking.order[large[ranking.order]]], own))
+    candidates = sum(item is not None for item in places["kernel"])
     print(f"{candidates} of {len(rows)} winners are candidates; in the first {', '.join(map(str, PLACES))}:")
     for what, at in places.items():
         print(f"{what:40s} {shares(at)}")
@@ -149,14 +149,14 @@ def with_prior(path: Path, count: int, seed: int, prior: Path) -> None:
     places: dict[float, list[int]] = {weight: [] for weight in PRIOR_WEIGHTS}
     for _, held, model in _folds(path, count, seed):
         for problem, row in zip(held.problems(), held.first_rows.tolist(), strict=True):
-            found = ranking_of(problem, model)
+            ranking = ranking_of(problem, model)
             near = np.exp(-np.abs(np.log2(known["m"] / problem.m)))
             won = near.groupby([known["tile_m"], known["tile_n"]]).sum().to_dict()
             tiles = zip(
-                *(column_of(found.pool, name)[found.order].tolist() for name in ("tile_m", "tile_n")), strict=True
+                *(column_of(ranking.pool, name)[ranking.order].tolist() for name in ("tile_m", "tile_n")), strict=True
             )
             share = np.log([(won.get(tile, 0.0) + 0.5) / (near.sum() + 1) for tile in tiles])
-            winner = _is(found.pool, OP.kernels.parse(str(held.frame["kernel"].iloc[row])))[found.order]
+            winner = _is(ranking.pool, OP.kernels.parse(str(held.frame["kernel"].iloc[row])))[ranking.order]
             rank = np.log(np.arange(len(share)) + 1.0)
             for weight, at in places.items():
                 score = rank - weight * share
@@ -203,7 +203,7 @@ def sweep(path: Path, folder: Path | None) -> None:
         alike = times.to_numpy()[scores == scores.max()]
         efficiency, random = times.min() / alike, times.min() / times
         chosen.append((efficiency.mean(), random.mean()))
-        shape, known = " x ".join(map(str, key)), sum(one in pool for one in kernels)
+        shape, known = " x ".join(map(str, key)), sum(kernel in pool for kernel in kernels)
         print(
             f"{shape:22s} {known} of {len(kernels)} are candidates; the choice "
             f"{efficiency.mean():.1%} ({len(alike)} alike), random {random.mean():.1%}"

@@ -89,17 +89,17 @@ def show(what: str, efficiency: NDArray[np.float64]) -> None:
     print(f"{what:52s} {len(efficiency):4d} problems  {mean:.2%} / {p10:.2%}", flush=True)
 
 
-def show_difference(one: NDArray[np.float64], other: NDArray[np.float64]) -> None:
+def show_difference(item: NDArray[np.float64], other: NDArray[np.float64]) -> None:
     """Print the differences on the same problems, with 95 % intervals."""
-    drawn = np.random.default_rng(0).integers(0, len(one), (RESAMPLES, len(one)))
-    tenths = [np.percentile(efficiency, 10) for efficiency in (one, other)]
-    drawn_tenths = [np.percentile(efficiency[drawn], 10, axis=1) for efficiency in (one, other)]
-    for what, found, resampled in (
-        ("mean", (one - other).mean(), (one - other)[drawn].mean(axis=1)),
+    drawn = np.random.default_rng(0).integers(0, len(item), (RESAMPLES, len(item)))
+    tenths = [np.percentile(efficiency, 10) for efficiency in (item, other)]
+    drawn_tenths = [np.percentile(efficiency[drawn], 10, axis=1) for efficiency in (item, other)]
+    for what, result, resampled in (
+        ("mean", (item - other).mean(), (item - other)[drawn].mean(axis=1)),
         ("P10", tenths[0] - tenths[1], drawn_tenths[0] - drawn_tenths[1]),
     ):
         low, high = np.percentile(resampled, (2.5, 97.5))
-        print(f"  the former's {what} less the latter's: {found:+.2%} ({low:+.2%} to {high:+.2%})", flush=True)
+        print(f"  the former's {what} less the latter's: {result:+.2%} ({low:+.2%} to {high:+.2%})", flush=True)
 
 
 def show_ceiling(measured: Dataset) -> None:
@@ -142,10 +142,10 @@ def show_best(measured: Dataset) -> None:
         if len(apart) <= FEWEST:
             continue
         spread = (apart - np.median(apart)).std() / np.sqrt(2)
-        one, other = time[is_twice] * np.exp(draw.normal(0, spread, (2, DRAWS, int(is_twice.sum()))))
+        item, other = time[is_twice] * np.exp(draw.normal(0, spread, (2, DRAWS, int(is_twice.sum()))))
         of_both = time * np.exp(draw.normal(0, spread, (DRAWS, len(rows))) / np.where(is_twice, np.sqrt(2), 1))
         best.append((of_both.min(axis=1) / of_both[:, time.argmin()]).mean())
-        chosen_by_one = np.take_along_axis(other, one.argmin(axis=1)[:, None], axis=1)[:, 0]
+        chosen_by_one = np.take_along_axis(other, item.argmin(axis=1)[:, None], axis=1)[:, 0]
         repeated.append((other.min(axis=1) / chosen_by_one).mean())
     show("drawn: choosing compv3's kernels by one, scored in another", np.array(repeated))
     show("drawn: choosing the best of all always", np.array(best))

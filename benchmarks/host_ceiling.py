@@ -21,7 +21,7 @@ from ckh.learn.models.artifact import load_model
 
 ROOT = Path(__file__).parents[1]
 HOLDOUTS = {
-    **{f"grouped_conv_{one}_fp32_host": f"host-holdout-{one}" for one in ("forward", "bwd_data", "bwd_weight")},
+    **{f"grouped_conv_{item}_fp32_host": f"host-holdout-{item}" for item in ("forward", "bwd_data", "bwd_weight")},
     "gemm_universal_fp32_host": "host-llm",
 }
 _DRAWS = 40
@@ -32,11 +32,11 @@ def drawn_again(measured: Dataset, seed: int = 0) -> float:
     times, random = times_of(measured), np.random.default_rng(seed)
     efficiency, spread = times.efficiency(), measured.frame["spread"].to_numpy(np.float64)
     errors = np.where(np.isfinite(spread), spread, np.nanmedian(spread))
-    found = []
+    result = []
     for _ in range(_DRAWS):
         noisy = times.latency_ms * np.exp(errors * random.standard_normal(len(errors)))
-        found.append(efficiency[choices(-noisy, times.problem, times.count)].mean())
-    return float(np.mean(found))
+        result.append(efficiency[choices(-noisy, times.problem, times.count)].mean())
+    return float(np.mean(result))
 
 
 def main() -> None:

@@ -47,12 +47,12 @@ def tasks(limit: int | None) -> dict[str, list[ConvKernel]]:
     times = times_of(dataset)
     place = places(-times.latency_ms, times.problem)
     problems = dataset.problems()
-    found: dict[str, list[ConvKernel]] = {}
+    result: dict[str, list[ConvKernel]] = {}
     for row in np.flatnonzero(place < KERNELS):
         problem = problems[times.problem[row]]
         if problem.ndim == 2:  # noqa: PLR2004
-            found.setdefault(problem.canonical(), []).append(parse_kernel_name(dataset.frame["kernel"][row]))
-    return dict(list(found.items())[:limit])
+            result.setdefault(problem.canonical(), []).append(parse_kernel_name(dataset.frame["kernel"][row]))
+    return dict(list(result.items())[:limit])
 
 
 def torch_ns(problem: ConvProblem) -> float:

@@ -70,15 +70,15 @@ def passes(llvm_mca: str, arch: str, name: str, elements: int, bits: int, sums: 
     command = [llvm_mca, "-mtriple=amdgcn", f"-mcpu={arch}", "-iterations=1"]
     text = f"v_mfma_{name} {operands}\n"
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-    found = re.search(rf"^ 1 +[0-9]+ +([0-9.]+) .*v_mfma_{name.split('_', maxsplit=1)[0]}", done.stdout, re.MULTILINE)
-    return float(found[1]) if done.returncode == 0 and found else None
+    matched = re.search(rf"^ 1 +[0-9]+ +([0-9.]+) .*v_mfma_{name.split('_', maxsplit=1)[0]}", done.stdout, re.MULTILINE)
+    return float(matched[1]) if done.returncode == 0 and matched else None
 
 
 def rates(llvm_mca: str, arch: str) -> dict[str, dict[Tile, int]]:
     """Operations per clock of a compute unit, by element type and tile of an architecture's kernels."""
     spec = load_arch(arch)
     assert spec.peaks is not None
-    found: dict[str, dict[Tile, int]] = {}
+    result: dict[str, dict[Tile, int]] = {}
     for dtype, peak in spec.peaks.flops_per_cu_clock.items():
         own = {}
         for m, n, k, name in INSTRUCTIONS.get(dtype, ()):
@@ -87,11 +87,11 @@ def rates(llvm_mca: str, arch: str) -> dict[str, dict[Tile, int]]:
                 own[m, n, k] = round(min(peak, 2 * m * n * k * spec.hardware.simds_per_cu / (count * CLOCKS_OF_PASS)))
         tiles = dict.fromkeys([*spec.warp_tiles_for(dtype), *spec.warp_tiles_for(dtype, preshuffle=True)])
         made = {
-            tile: max((one for one in own if one[:2] == tile[:2] and tile[2] % one[2] == 0), default=None)
+            tile: max((item for item in own if item[:2] == tile[:2] and tile[2] % item[2] == 0), default=None)
             for tile in tiles
         }
-        found[dtype] = {tile: own[one] for tile, one in made.items() if one is not None}
-    return {dtype: tiles for dtype, tiles in found.items() if tiles}
+        result[dtype] = {tile: own[item] for tile, item in made.items() if item is not None}
+    return {dtype: tiles for dtype, tiles in result.items() if tiles}
 
 
 def _elements(m: int, n: int, k: int) -> int:
@@ -103,11 +103,11 @@ def _registers(first: int, count: int) -> str:
     return f"v{first}" if count == 1 else f"v[{first}:{first + count - 1}]"
 
 
-def text_of(found: dict[str, dict[Tile, int]]) -> str:
+def text_of(result: dict[str, dict[Tile, int]]) -> str:
     """The rates in the format of the architecture's file."""
     lines = [
         f'      "{dtype}": ' + json.dumps({"x".join(map(str, tile)): rate for tile, rate in tiles.items()})
-        for dtype, tiles in found.items()
+        for dtype, tiles in result.items()
     ]
     return f'"{KEY}": {{\n' + ",\n".join(lines) + "\n    }"
 

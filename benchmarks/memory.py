@@ -70,7 +70,7 @@ class _Measured:
 
 def _pool() -> tuple[ConvKernel, ...]:
     """Kernels with distinct short names."""
-    by_name = {amd_short_name(one): one for one in conv_pool(Direction.FORWARD, load_arch(_ARCH), 2, "bf16")}
+    by_name = {amd_short_name(kernel): kernel for kernel in conv_pool(Direction.FORWARD, load_arch(_ARCH), 2, "bf16")}
     return tuple(by_name.values())
 
 
@@ -94,11 +94,11 @@ def write_amd_csv(path: Path, rows: int, seed: int = 0) -> None:
     names = list(map(amd_short_name, _pool()))
     with path.open("w", encoding="ascii", newline="") as file:
         file.write(",".join(AMD_COLUMNS) + "\r\n")
-        for number, one in enumerate(_measured(len(names), rows, seed)):
-            size = ",".join(map(str, (number, *one.problem.columns().values())))
+        for number, measured in enumerate(_measured(len(names), rows, seed)):
+            size = ",".join(map(str, (number, *measured.problem.columns().values())))
             lines = [
-                f"{name},{size},{ms:.6g},{one.problem.flops / ms / 1e9:.6g},9\r\n"
-                for name, ms in zip(names, one.ms.tolist(), strict=True)
+                f"{name},{size},{ms:.6g},{measured.problem.flops / ms / 1e9:.6g},9\r\n"
+                for name, ms in zip(names, measured.ms.tolist(), strict=True)
             ]
             file.writelines(lines[: rows - number * len(names)])
 
@@ -128,11 +128,11 @@ def write_journal(path: Path, rows: int, seed: int = 0) -> None:
     again = names[::10]
     with path.open("w", encoding="ascii") as file:
         file.write(record_line(run))
-        for number, one in enumerate(_measured(len(names), rows, seed)):
-            text = one.problem.canonical()
+        for number, measured in enumerate(_measured(len(names), rows, seed)):
+            text = measured.problem.canonical()
             pairs = [
-                *zip(names, one.ms.tolist(), strict=True),
-                *zip(again, (one.ms[::10] * 1.01).tolist(), strict=True),
+                *zip(names, measured.ms.tolist(), strict=True),
+                *zip(again, (measured.ms[::10] * 1.01).tolist(), strict=True),
             ]
             file.writelines(
                 record_line(_row(text, name, ms, is_again=place >= len(names)))
@@ -145,16 +145,16 @@ def write_host_run(folder: Path, rows: int, seed: int = 0) -> None:
     kernels = conv_pool(Direction.FORWARD, load_arch(HOST_KIND), 2, "fp32")
     settings = Settings(variant="forward", problems="made up", kernels="all", dtype="fp32", seed=seed, samples=3)
     measured = list(_measured(len(kernels), rows + 1, seed, "fp32"))
-    tasks = [Task(one.problem, kernels) for one in measured]
+    tasks = [Task(item.problem, kernels) for item in measured]
     tasks[-1] = Task(measured[-1].problem, kernels[: rows + 1 - len(kernels) * (len(tasks) - 1)])
     plan = Plan(tuple(tasks), {})
     run = new_record(open_device(HOST_KIND, DeviceOptions()).identity(), settings, plan.pairs)
     folder.mkdir()
     with (folder / JOURNAL_NAME).open("w", encoding="ascii") as file:
         file.writelines(map(record_line, (run, *plan_records(run.run_id, plan))))
-        for number, one in enumerate(measured):
-            text, left = one.problem.canonical(), rows - number * len(kernels)
-            for kernel, ms in list(zip(map(kernel_name, kernels), one.ms.tolist(), strict=True))[:left]:
+        for number, item in enumerate(measured):
+            text, left = item.problem.canonical(), rows - number * len(kernels)
+            for kernel, ms in list(zip(map(kernel_name, kernels), item.ms.tolist(), strict=True))[:left]:
                 file.write(record_line(replace(_row(text, kernel, ms, is_again=False), run_id=run.run_id)))
 
 
@@ -189,11 +189,11 @@ def measure(
 ) -> dict[str, Cost]:
     """Cost of these commands and their prerequisites for a number of rows; files are made in the folder."""
     table, data, model = folder / f"{rows}.csv", folder / f"{rows}.parquet", folder / f"{rows}.model"
-    found: dict[str, Cost] = {}
+    result: dict[str, Cost] = {}
 
     def note(name: str, *arguments: str | Path) -> None:
-        found[name] = cost(*arguments)
-        print(f"{name}: {found[name].peak_mb:.0f} MB, {found[name].seconds:.1f} s", file=sys.stderr, flush=True)
+        result[name] = cost(*arguments)
+        print(f"{name}: {result[name].peak_mb:.0f} MB, {result[name].seconds:.1f} s", file=sys.stderr, flush=True)
 
     if "journal" in names:
         journal = folder / f"{rows}.jsonl"
@@ -205,7 +205,7 @@ def measure(
         note("resume", "bench", "--resume", "--out", folder / f"{rows}.run", "--device", HOST_KIND, "--dry-run")
         shutil.rmtree(folder / f"{rows}.run")
     if set(names) <= {"journal", "resume"}:
-        return found
+        return result
     write_amd_csv(table, rows)
     note("convert", "convert", table, "--arch", _ARCH, "--out", data, *converting)
     if "csv" in names:
@@ -215,7 +215,7 @@ def measure(
         note("train", "train", "--data", data, "--out", model, *training)
     if "evaluate" in names:
         note("evaluate", "evaluate", "--model", model, "--data", data, "--with-trained")
-    return found
+    return result
 
 
 def main() -> None:
@@ -232,8 +232,8 @@ def main() -> None:
     print("rows        " + "".join(f"{name:>18}" for name in COMMANDS) + "   (MB, largest resident set; s of CPU)")
     with tempfile.TemporaryDirectory(prefix="ckh-memory-") as folder:
         for rows in options.rows:
-            found = measure(Path(folder), rows, options.only, training, converting)
-            texts = {name: f"{one.peak_mb:.0f} MB {one.seconds:.1f} s" for name, one in found.items()}
+            result = measure(Path(folder), rows, options.only, training, converting)
+            texts = {name: f"{item.peak_mb:.0f} MB {item.seconds:.1f} s" for name, item in result.items()}
             print(f"{rows:<12,d}" + "".join(f"{texts.get(name, ''):>18}" for name in COMMANDS), flush=True)
 
 

@@ -81,16 +81,16 @@ def _by_key(
     """Mean of a value over the training rows of the same key and solver; below all of them if there are none."""
     names = [*names, "kernel"]
     means = known.frame[names].assign(value=values).groupby(names)["value"].mean()
-    found = means.reindex(list(asked.frame[names].itertuples(index=False, name=None)))
-    return np.asarray(found.fillna(-1.0), dtype=np.float64)
+    result = means.reindex(list(asked.frame[names].itertuples(index=False, name=None)))
+    return np.asarray(result.fillna(-1.0), dtype=np.float64)
 
 
 def _wins(known: SolverTable, asked: SolverTable) -> NDArray[np.float64]:
     is_best = times_of(known).efficiency() >= 1
     names = ["variant", "kernel"]
     wins = known.frame[names].assign(value=is_best).groupby(names)["value"].sum()
-    found = wins.reindex(list(asked.frame[names].itertuples(index=False, name=None)))
-    return np.asarray(found.fillna(-1.0), dtype=np.float64)
+    result = wins.reindex(list(asked.frame[names].itertuples(index=False, name=None)))
+    return np.asarray(result.fillna(-1.0), dtype=np.float64)
 
 
 def _averages(known: SolverTable, asked: SolverTable) -> NDArray[np.float64]:
@@ -154,14 +154,14 @@ def parts(models: Models, name: str, table: SolverTable, options: TrainOptions, 
 def every_fifth(models: Models, name: str, table: SolverTable, options: TrainOptions) -> None:
     """The recipe on each fifth of the sizes in turn, and on all."""
     head(f"{name}, each fifth held out in turn")
-    found = []
+    result = []
     for fold in range(FOLDS):
         is_held = held_out(table, fold)
         kept = f"{name}-fold{fold}" if fold else name
         asked = table.select(is_held)
-        found.append(efficiency_of(asked, predict(models.blend(kept, table.select(~is_held), options), asked)))
-        line(f"fifth {fold + 1}", asked, found[-1])
-    everything = summarize(np.concatenate(found))
+        result.append(efficiency_of(asked, predict(models.blend(kept, table.select(~is_held), options), asked)))
+        line(f"fifth {fold + 1}", asked, result[-1])
+    everything = summarize(np.concatenate(result))
     mean = everything.mean
     print(f"all problems: {mean.value:.4f}, 95 % {mean.low:.4f}-{mean.high:.4f}, P10 {everything.p10.value:.4f}")
 
@@ -184,18 +184,18 @@ def among_candidates(known: SolverTable, asked: SolverTable, model: str) -> None
     """Evaluate choices among all candidates, as in predicting, not among the four finalists listed by the database."""
     table = make_table(known.frame)
     problems = asked.problems()
-    found = [candidates(problem, table).solvers for problem in problems]
+    result = [candidates(problem, table).solvers for problem in problems]
     ids, names = asked.problem_ids(), asked.frame["kernel"].to_numpy()
-    is_candidate = [name in found[i] for i, name in zip(ids, names, strict=True)]
-    counts = [len(solvers) for solvers in found]
+    is_candidate = [name in result[i] for i, name in zip(ids, names, strict=True)]
+    counts = [len(solvers) for solvers in result]
     first = np.unique(ids, return_index=True)[1]
     pairs = asked.select(np.repeat(first, counts))
-    pairs.frame["kernel"] = [name for solvers in found for name in solvers]
+    pairs.frame["kernel"] = [name for solvers in result for name in solvers]
     scores = predict(model, pairs)
     times = dict(zip(zip(ids.tolist(), names, strict=True), times_of(asked).efficiency().tolist(), strict=True))
     start = np.concatenate([[0], np.cumsum(counts)])
     best = [int(np.argmax(scores[a:b])) if b > a else -1 for a, b in itertools.pairwise(start)]
-    chosen = [times.get((i, found[i][best[i]])) if found[i] else None for i in range(len(problems))]
+    chosen = [times.get((i, result[i][best[i]])) if result[i] else None for i in range(len(problems))]
     listed = np.array([value for value in chosen if value is not None])
     print(
         f"candidates by rule: {np.mean(counts):.1f} a problem against {len(names) / len(problems):.1f} listed; "

@@ -98,17 +98,17 @@ def numbered(parts: list[HeldOut]) -> list[HeldOut]:
 def judge(name: str, held: HeldOut) -> None:
     """Print the errors of times, and the share within the interval determined on the other half of the sizes."""
     half = np.random.default_rng(SEED).integers(0, 2, int(held.size.max()) + 1)[held.size]
-    found: dict[str, list[tuple[Floats, float]]] = {"shares of the best by score": [], "as predicted": []}
+    result: dict[str, list[tuple[Floats, float]]] = {"shares of the best by score": [], "as predicted": []}
     for part in (0, 1):
         known, others = half != part, half == part
-        for way, timed in zip(found, (0, OPERATION.training.timed), strict=True):
+        for way, timed in zip(result, (0, OPERATION.training.timed), strict=True):
             given = (held.score[known], held.told[known], held.tflops[known], held.problem[known])
             table = calibrate(*given, timed)
             assert table is not None
-            found[way] += errors(table, HeldOut(*(column[others] for column in held)))
-    for way, problems in found.items():
-        every = np.concatenate([one for one, _ in problems])
-        first = [one[0] for one, _ in problems]
+            result[way] += errors(table, HeldOut(*(column[others] for column in held)))
+    for way, problems in result.items():
+        every = np.concatenate([item for item, _ in problems])
+        first = [item[0] for item, _ in problems]
         print(
             f"{name}, {way}: {len(problems)} problems, error of times {np.median(every):.1%}, of the first's "
             f"{np.median(first):.1%}; within the interval {np.mean([within for _, within in problems]):.1%}",
@@ -118,13 +118,13 @@ def judge(name: str, held: HeldOut) -> None:
 
 def errors(table: Calibration, held: HeldOut) -> list[tuple[Floats, float]]:
     """For each problem, the errors of its solvers' times, and whether the first is within the interval."""
-    found = []
+    result = []
     for rows in in_order(held.score, held.problem):
         speeds = table.speeds(held.score[rows], held.told[rows])
         times = speeds / held.tflops[rows]
         low, high = interval_at(table.bands, float(speeds[0]))
-        found.append((np.abs(1.0 / times - 1.0), float(low <= times[0] <= high)))
-    return found
+        result.append((np.abs(1.0 / times - 1.0), float(low <= times[0] <= high)))
+    return result
 
 
 def places(known: SolverTable, asked: SolverTable, order: str) -> None:
@@ -135,17 +135,17 @@ def places(known: SolverTable, asked: SolverTable, order: str) -> None:
     for number, name in zip(ids.tolist(), names, strict=True):
         listed.setdefault(number, set()).add(name)
     some = np.random.default_rng(SEED).permutation(len(problems))[:MOST].tolist()
-    found = {number: candidates(problems[number], rules).solvers for number in some}
-    some = [number for number in some if found[number]]
+    result = {number: candidates(problems[number], rules).solvers for number in some}
+    some = [number for number in some if result[number]]
     first = np.unique(ids, return_index=True)[1]
-    pairs = asked.select(np.repeat(first[some], [len(found[number]) for number in some]))
-    pairs.frame["kernel"] = [name for number in some for name in found[number]]
+    pairs = asked.select(np.repeat(first[some], [len(result[number]) for number in some]))
+    pairs.frame["kernel"] = [name for number in some for name in result[number]]
     score = predict(order, pairs)
-    starts = [0, *accumulate(len(found[number]) for number in some)]
+    starts = [0, *accumulate(len(result[number]) for number in some)]
     hits = np.zeros((PLACES, 2))
     for number, (start, end) in zip(some, pairwise(starts), strict=True):
         for place, index in enumerate(np.argsort(-score[start:end], kind="stable")[:PLACES].tolist()):
-            hits[place] += (found[number][index] in listed[number], 1)
+            hits[place] += (result[number][index] in listed[number], 1)
     shares = ", ".join(f"{share:.1%}" for share in hits[:, 0] / np.maximum(hits[:, 1], 1))
     print(f"of {len(some)} problems the candidate in place 1 to {PLACES} is listed: {shares}", flush=True)
 

@@ -159,7 +159,7 @@ def main() -> None:
     """Run all trials on the given directions, or all."""
     print(f"{'':44s}{'held-out folds':>20s}{'real layers':>20s}")
     print(f"{'':44s}" + f"{'mean':>10s}{'P10':>10s}" * 2)
-    for direction in sys.argv[1:] or [str(one) for one in Direction]:
+    for direction in sys.argv[1:] or [str(item) for item in Direction]:
         train, holdout = load(f"host-train-{direction}"), load(f"host-holdout-{direction}")
         print(direction)
         for trial in TRIALS:

@@ -38,17 +38,19 @@ def replay(model: str, data: str) -> list[float]:
     for problem, name, ms in zip(dataset.problem_ids.tolist(), names, times.latency_ms.tolist(), strict=True):
         ns[texts[problem]][name] = ms * 1e6
     # The best kernel of another day is unknown here: the model's first choice is used instead.
-    plain = [replace(one, kernels=(one.kernels[1], *one.kernels[1:])) for one in contests(dataset, first)]
+    plain = [
+        replace(contest, kernels=(contest.kernels[1], *contest.kernels[1:])) for contest in contests(dataset, first)
+    ]
     told = []
     for seed in range(SEEDS):
         drawn = with_sample(plain, lambda problem: list(ns[problem]), SAMPLE, seed)
         for some in (plain, drawn):
-            again = [_timed(one, ns[one.problem]) for one in some]
-            told.append([np.mean([one.first_efficiency for one in again])])
-        told[-1].append(np.mean([one.estimated_efficiency for one in again]))
+            again = [_timed(contest, ns[contest.problem]) for contest in some]
+            told.append([np.mean([remeasured.first_efficiency for remeasured in again])])
+        told[-1].append(np.mean([remeasured.estimated_efficiency for remeasured in again]))
     assert ranked.is_measured(times.problem).all()
     true = float(times.efficiency()[ranked.best_ranked(times.problem)].mean())
-    without, (with_it, estimated) = told[0][0], np.mean([one for one in told if len(one) > 1], axis=0)
+    without, (with_it, estimated) = told[0][0], np.mean([item for item in told if len(item) > 1], axis=0)
     return [float(without), float(with_it), float(estimated), true]
 
 
@@ -61,7 +63,7 @@ def main() -> None:
     """Print a row for each hold-out."""
     print(f"{'':36s} {'first 5':>8s} {'+ sample':>8s} {'estimate':>8s} {'truth':>8s}")
     for model, data in PAIRS.items():
-        print(f"{model:36s} " + " ".join(f"{one:8.2%}" for one in replay(model, data)), flush=True)
+        print(f"{model:36s} " + " ".join(f"{item:8.2%}" for item in replay(model, data)), flush=True)
 
 
 if __name__ == "__main__":

@@ -54,19 +54,19 @@ def by_estimate(problem: AiterGemm, kernels: list[AiterKernel], arch: ArchSpec) 
     """Estimated times of kernels, each with the best split of K."""
     shapes = [
         SimpleNamespace(
-            tile_m=one.tile_m,
-            tile_n=one.tile_n,
-            tile_k=one.tile_k,
-            wave_m=one.wave_m,
-            wave_n=one.wave_n,
+            tile_m=kernel.tile_m,
+            tile_n=kernel.tile_n,
+            tile_k=kernel.tile_k,
+            wave_m=kernel.wave_m,
+            wave_n=kernel.wave_n,
             wave_k=1,
-            warp_tile_m=one.mfma_m,
-            warp_tile_n=one.mfma_n,
-            warp_tile_k=MFMA_K[arch.name, problem.dtype] * 16 // max(one.mfma_m, 1),
+            warp_tile_m=kernel.mfma_m,
+            warp_tile_n=kernel.mfma_n,
+            warp_tile_k=MFMA_K[arch.name, problem.dtype] * 16 // max(kernel.mfma_m, 1),
             pipeline="",
             double_smem_buffer=False,
         )
-        for one in kernels
+        for kernel in kernels
     ]
     splits = [
         estimated_us(problem, TiledSizes(problem.m, problem.n, math.ceil(problem.k / parts), parts), shapes, arch)
@@ -93,7 +93,10 @@ def by_origami(problem: AiterGemm, kernels: list[AiterKernel], arch: ArchSpec) -
     asked.a_dtype = asked.b_dtype = asked.mi_dtype = dtype
     asked.c_dtype = asked.d_dtype = types.BFloat16
     k = MFMA_K[arch.name, problem.dtype]
-    tiles = [(one.tile_m, one.tile_n, one.tile_k, one.mfma_m, one.mfma_n, k * 16 // one.mfma_m) for one in kernels]
+    tiles = [
+        (kernel.tile_m, kernel.tile_n, kernel.tile_k, kernel.mfma_m, kernel.mfma_n, k * 16 // kernel.mfma_m)
+        for kernel in kernels
+    ]
     configs = []
     for tile in sorted(set(tiles)):
         config = origami.config_t()
@@ -104,8 +107,10 @@ def by_origami(problem: AiterGemm, kernels: list[AiterKernel], arch: ArchSpec) -
     except RuntimeError:  # no tile fits
         return np.zeros(len(kernels))
     latency = {
-        tuple(int(size) for dim in (one.config.mt, one.config.mi) for size in (dim.m, dim.n, dim.k)): one.latency
-        for one in ranked
+        tuple(
+            int(size) for dim in (candidate.config.mt, candidate.config.mi) for size in (dim.m, dim.n, dim.k)
+        ): candidate.latency
+        for candidate in ranked
     }
     return np.array([latency.get(tile, math.inf) for tile in tiles])
 
@@ -132,15 +137,15 @@ def main() -> None:
         for number, problem in enumerate(problems):
             pools.setdefault((problem.family, problem.library, problem.num_cus), []).append(number)
         for (family, library, cus), numbers in sorted(pools.items()):
-            bases = {one.base: one for one in kernel_pool(family, library, name)}
+            bases = {kernel.base: kernel for kernel in kernel_pool(family, library, name)}
             drawn = np.random.default_rng(0).permutation(numbers)[:most]
-            found: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
+            result: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
             for number in drawn:
                 winner = list(bases).index(parse_kernel(winners[number]).base)
                 for way, times_of in ways.items():
-                    found[way].append(hits(times_of(problems[number], list(bases.values()), arch), winner))
+                    result[way].append(hits(times_of(problems[number], list(bases.values()), arch), winner))
             chance = [min(few / len(bases), 1.0) for few in (1, FEW)]
-            shares = [chance, *(np.mean(found[way], axis=0) for way in ways)]
+            shares = [chance, *(np.mean(result[way], axis=0) for way in ways)]
             cells = " | ".join(f"{first:14.1%} {few:8.1%}" for first, few in shares)
             print(f"{f'{name} {cus} {family} {library}':48} {len(drawn):8} {len(bases):7} {cells}", flush=True)
 

@@ -79,11 +79,11 @@ def _problems(model: Model) -> list[Any]:
     spec, op, draw = model.spec, model.spec.op, random.Random(1)
     variant, dtype = None if spec.variant is None else str(spec.variant), None if spec.dtype == ANY else spec.dtype
     if op.problems.set_names():
-        known = [one for name in op.problems.set_names() for one in op.problems.load(name, variant, dtype)]
+        known = [item for name in op.problems.set_names() for item in op.problems.load(name, variant, dtype)]
     else:
         known = read_dataset(_DATA / f"{op.name.replace('_', '-')}-{spec.arch}.parquet").problems()
-    found: dict[Any, None] = {}
-    while len(found) < _COUNT:
+    result: dict[Any, None] = {}
+    while len(result) < _COUNT:
         base: Any = draw.choice(known)
         first, *others = _DRAWN[op.name]
         sizes = {first: draw.randint(1, 2 * getattr(base, first))}
@@ -92,8 +92,8 @@ def _problems(model: Model) -> list[Any]:
             problem = replace(base, **sizes)
         except CkhError:
             continue
-        found[problem] = None
-    return list(found)
+        result[problem] = None
+    return list(result)
 
 
 if __name__ == "__main__":

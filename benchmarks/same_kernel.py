@@ -140,7 +140,7 @@ def conv_source(kernel: ConvKernel, ck: Path) -> Source:
     }
     body = "".join(f"    static constexpr {name} = {value};\n" for name, value in constants.items())
     dtype = _TYPES[kernel.dtype]
-    layouts = ", ".join(f"ck_tile::tensor_layout::convolution::{one}" for one in ("NHWGC", "GKYXC", "NHWGK"))
+    layouts = ", ".join(f"ck_tile::tensor_layout::convolution::{item}" for item in ("NHWGC", "GKYXC", "NHWGK"))
     # Only the kernels that store, or only those that add: other kernels in a translation unit may change register
     # counts.
     kept, left_out = ("AtomicAdd", "Set") if kernel.split_k > 1 else ("Set", "AtomicAdd")
@@ -205,7 +205,7 @@ def compiled(device: Device, kernel: Kernel, source: Source, folder: Path) -> di
     path = folder / "kernel.cpp"
     path.write_text(source.text, encoding="utf-8")
     command = device.compile_command(kernel, path, folder / "kernel.s")
-    command += [*(f"-I{one}" for one in source.folders), *_GPU_ALONE]
+    command += [*(f"-I{folder}" for folder in source.folders), *_GPU_ALONE]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if "error:" in line]
@@ -215,12 +215,12 @@ def compiled(device: Device, kernel: Kernel, source: Source, folder: Path) -> di
 
 def taken(remarks: str) -> dict[Case, Taken]:
     """Resource usage of kernels, by case, from the compiler's remarks."""
-    found = {}
+    result = {}
     for name in dict.fromkeys(_FUNCTION.findall(remarks)):
         resources = parse_resources(remarks, name)
         if resources is not None:
-            found[case_of(name)] = Taken(*(getattr(resources, field) for field in Taken.__dataclass_fields__))
-    return found
+            result[case_of(name)] = Taken(*(getattr(resources, field) for field in Taken.__dataclass_fields__))
+    return result
 
 
 def case_of(function: str) -> Case:
@@ -245,12 +245,14 @@ def compare(names: Sequence[str], arch: str, ck: Path, keep: Path | None = None)
     device = open_device("hip", DeviceOptions(arch))
     for name in names:
         kernel = parse_name(name)
-        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-            its = compiled(device, kernel, theirs(kernel, ck, arch, Path(one)), Path(one))
+        with tempfile.TemporaryDirectory() as temporary_directory, tempfile.TemporaryDirectory() as other:
+            its = compiled(
+                device, kernel, theirs(kernel, ck, arch, Path(temporary_directory)), Path(temporary_directory)
+            )
             ours = compiled(device, kernel, Source(device.emit(kernel), ()), Path(other))
             if keep is not None:
                 keep.mkdir(parents=True, exist_ok=True)
-                shutil.copy(Path(one, "kernel.s"), keep / f"{name}.ck.s")
+                shutil.copy(Path(temporary_directory, "kernel.s"), keep / f"{name}.ck.s")
                 shutil.copy(Path(other, "kernel.s"), keep / f"{name}.ckh.s")
         cells, is_same = row(name, its, ours)
         yield cells, is_same or name in EXPLAINED

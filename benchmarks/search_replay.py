@@ -152,8 +152,8 @@ def main() -> None:
         recording = read_recording(path)
         budget = min(max(CHECKPOINTS), len(recording.space))
         start = time.perf_counter()
-        found = replay(recording, budget, range(options.seeds), options.strategy, jobs=options.jobs)
-        rows.append(found.summary([min(count, budget) for count in CHECKPOINTS]))
+        result = replay(recording, budget, range(options.seeds), options.strategy, jobs=options.jobs)
+        rows.append(result.summary([min(count, budget) for count in CHECKPOINTS]))
         _print(path.stem.removeprefix("kernel_tuner_"), rows[-1], (time.perf_counter() - start) / options.seeds)
     _print("average", tuple(np.mean(rows, axis=0)))
 

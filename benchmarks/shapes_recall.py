@@ -45,11 +45,11 @@ def shapes_of(model: str) -> frozenset[Sizes]:
     for tp in RANKS:
         for fuse_shared in (False, True):
             try:
-                found = ckh.shapes.read(model, tp=tp, tokens=(1,), fuse_shared=fuse_shared)
+                result = ckh.shapes.read(model, tp=tp, tokens=(1,), fuse_shared=fuse_shared)
             except UsageError:  # sizes cannot be divided among the ranks
                 continue
-            for one in found:
-                fields = one.problem.to_dict()
+            for item in result:
+                fields = item.problem.to_dict()
                 names = ("n", "k") if "k" in fields else ("model_dim", "inter_dim", "experts", "topk")
                 sizes.add(tuple(fields[name] for name in names))
     return frozenset(sizes)
@@ -58,23 +58,25 @@ def shapes_of(model: str) -> frozenset[Sizes]:
 def recalls() -> list[Recall]:
     """Recall of each list."""
     lists = json.loads(LISTS.read_text(encoding="utf-8"))
-    found = []
-    for name, one in lists.items():
-        wanted = frozenset(tuple(sizes) for sizes in one["shapes"])
-        found.append(Recall(name, one["model"], wanted, wanted & shapes_of(one["model"])))
-    return found
+    result = []
+    for name, item in lists.items():
+        wanted = frozenset(tuple(sizes) for sizes in item["shapes"])
+        result.append(Recall(name, item["model"], wanted, wanted & shapes_of(item["model"])))
+    return result
 
 
 def main() -> None:
     """Print the table."""
     print("| list | model | found | missing |\n|---|---|---|---|")
     every = recalls()
-    for one in every:
-        missing = ", ".join("x".join(map(str, sizes)) for sizes in one.missing)
-        print(f"| {one.name} | {one.model} | {len(one.found)} of {len(one.wanted)} | {missing} |")
-    found, wanted = (sum(map(len, sizes)) for sizes in zip(*((one.found, one.wanted) for one in every), strict=True))
-    whole = sum(not one.missing for one in every)
-    print(f"\n{found} of {wanted} shapes; {whole} of {len(every)} lists whole")
+    for recall in every:
+        missing = ", ".join("x".join(map(str, sizes)) for sizes in recall.missing)
+        print(f"| {recall.name} | {recall.model} | {len(recall.found)} of {len(recall.wanted)} | {missing} |")
+    result, wanted = (
+        sum(map(len, sizes)) for sizes in zip(*((recall.found, recall.wanted) for recall in every), strict=True)
+    )
+    whole = sum(not recall.missing for recall in every)
+    print(f"\n{result} of {wanted} shapes; {whole} of {len(every)} lists whole")
 
 
 if __name__ == "__main__":

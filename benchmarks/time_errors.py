@@ -25,7 +25,7 @@ from ckh.learn.models.artifact import load_model
 
 ROOT = Path(__file__).parents[1]
 HOLDOUTS = {
-    **{f"grouped_conv_{one}_fp32_host": f"host-holdout-{one}" for one in ("forward", "bwd_data", "bwd_weight")},
+    **{f"grouped_conv_{item}_fp32_host": f"host-holdout-{item}" for item in ("forward", "bwd_data", "bwd_weight")},
     "gemm_universal_fp32_host": "host-llm",
 }
 
@@ -44,10 +44,10 @@ def main() -> None:
         starts = np.unique(dataset.problem_ids[rows], return_index=True)[1]
         # Logarithm of the ratio of predicted to measured time.
         off = np.split(np.log(measured[rows] / ranked.tflops[rows]), starts[1:])
-        of_problem = np.array([np.median(one) for one in off])
+        of_problem = np.array([np.median(item) for item in off])
         common = estimates({"": mean_of(of_problem)}, len(of_problem))[""]
         every = np.concatenate(off)
-        within = np.concatenate([one - np.median(one) for one in off])
+        within = np.concatenate([item - np.median(item) for item in off])
         print(
             f"{name}: error {_error(every):.2%}; predicted over measured {np.exp(np.median(every)):.3f}, mean over "
             f"problems {np.exp(common.value):.3f} [{np.exp(common.low):.3f}, {np.exp(common.high):.3f}]; error without "

@@ -86,7 +86,7 @@ def interval(values: NDArray[np.float64], group: NDArray[np.int64]) -> tuple[flo
     count, total = np.bincount(group), np.bincount(group, values)
     random = np.random.default_rng(0)
     drawn = [random.integers(0, len(count), len(count)) for _ in range(DRAWS)]
-    low, high = np.percentile([total[one].sum() / count[one].sum() for one in drawn], (2.5, 97.5))
+    low, high = np.percentile([total[item].sum() / count[item].sum() for item in drawn], (2.5, 97.5))
     return float(low), float(high)
 
 

@@ -92,7 +92,7 @@ def judge_winners(family: str, work: Path) -> None:
     data = read_dataset(DATA / "aiter-gemm-gfx950.parquet").valid()
     data = data.select((data.frame["family"] == family).to_numpy() & (data.frame["library"] == "ck").to_numpy())
     source = MODELS / "aiter_gemm_gfx942"
-    found: dict[tuple[str, int], list[NDArray[np.int64]]] = {}
+    result: dict[tuple[str, int], list[NDArray[np.int64]]] = {}
     for seed in SEEDS:
         layer = np.unique(data.frame[list(data.op.problems.split_by)].to_numpy(), axis=0, return_inverse=True)[
             1
@@ -100,14 +100,14 @@ def judge_winners(family: str, work: Path) -> None:
         random = np.random.default_rng(seed)
         is_held = np.isin(layer, random.permutation(layer.max() + 1)[: (layer.max() + 1) // 3])
         held, others = data.select(is_held), data.select(~is_held)
-        found.setdefault(("source", 0), []).append(ranked_winners(held, on(data.arch, load_model(source))).place)
+        result.setdefault(("source", 0), []).append(ranked_winners(held, on(data.arch, load_model(source))).place)
         order = random.permutation(others.problem_ids.max() + 1)
         for count in SHAPES:
             rows = others.select(np.isin(others.problem_ids, order[:count]))
             for how, start in (("anew", None), ("continued", source)):
                 model = learned(rows, work / f"{family}-{how}-{seed}-{count}", start)
-                found.setdefault((how, count), []).append(ranked_winners(held, model).place)
-    for (how, count), some in found.items():
+                result.setdefault((how, count), []).append(ranked_winners(held, model).place)
+    for (how, count), some in result.items():
         place = np.concatenate(some)
         print(
             f"{family:34s} {how:10s} {count:3d} shapes    winner first {np.mean(place < 1):.1%}, "
@@ -124,20 +124,20 @@ def main() -> None:
     for pair in PAIRS:
         source, target = (read_dataset(DATA / f"{name}.parquet").valid() for name in (pair.source, pair.target))
         target = target.select(np.bincount(target.problem_ids)[target.problem_ids] > 1)
-        found: dict[tuple[str, int], list[NDArray[np.float64]]] = {}
+        result: dict[tuple[str, int], list[NDArray[np.float64]]] = {}
         with tempfile.TemporaryDirectory() as work:
             first = Path(work) / "source"
             learned(source, first)
             for seed in SEEDS:
                 order = np.random.default_rng(seed).permutation(target.problem_ids.max() + 1)
                 held = target.select(np.isin(target.problem_ids, order[: len(order) // 3]))
-                found.setdefault(("source", 0), []).append(efficiency(load_model(first), held))
+                result.setdefault(("source", 0), []).append(efficiency(load_model(first), held))
                 for count in pair.counts:
                     rows = target.select(np.isin(target.problem_ids, order[len(order) // 3 :][:count]))
                     for how, start in (("anew", None), ("continued", first)):
                         model = learned(rows, Path(work) / f"{how}-{seed}-{count}", start)
-                        found.setdefault((how, count), []).append(efficiency(model, held))
-        for (how, count), some in found.items():
+                        result.setdefault((how, count), []).append(efficiency(model, held))
+        for (how, count), some in result.items():
             values = np.concatenate(some)
             print(
                 f"{pair.name:34s} {how:10s} {count:3d} problems  {values.mean():.1%} / {np.percentile(values, 10):.1%}"

@@ -83,8 +83,8 @@ def _plain(name: str) -> str:
 
 def default_arch() -> str:
     """Return the architecture of this machine's GPU if there is a spec for it, else the host."""
-    found = detect_gpu_arch()
-    return found if found in arch_names() else HOST
+    result = detect_gpu_arch()
+    return result if result in arch_names() else HOST
 
 
 @cache
@@ -177,9 +177,9 @@ def read_arch(path: Path, common: CommonRules) -> ArchSpec:
 
 
 def _compute_units(part: JsonFields) -> dict[str, int]:
-    found = {name: part.scalar(name, int) for name in part.names()}
+    result = {name: part.scalar(name, int) for name in part.names()}
     part.finish()
-    return found
+    return result
 
 
 def _tile_table(part: JsonFields) -> dict[str, tuple[Triple, ...]]:
@@ -211,13 +211,13 @@ def _peaks(part: JsonFields) -> Peaks:
 
 def _rates(part: JsonFields) -> dict[Triple, int]:
     """Rates by tile sizes, such as "32x32x8"."""
-    found: dict[Triple, int] = {}
+    result: dict[Triple, int] = {}
     for name in part.names():
         match = _TILE.fullmatch(name)
         if match is None:
             part.fail(name, "must be the sizes of a tile, such as 32x32x8")
-        found[int(match[1]), int(match[2]), int(match[3])] = part.scalar(name, int)
-    return found
+        result[int(match[1]), int(match[2]), int(match[3])] = part.scalar(name, int)
+    return result
 
 
 def _host_profile(file: JsonFields, machine: Machine) -> HardwareProfile:

@@ -120,7 +120,7 @@ def _misplaced(error: Any) -> UsageError | None:
         return None
     place, said = error.ctx.command_path, f"{error.ctx.command_path} has no {option}"
     for name, command in getattr(error.ctx.command, "commands", {}).items():
-        if option == f"--{name}" or any(option in (*one.opts, *one.secondary_opts) for one in command.params):
+        if option == f"--{name}" or any(option in (*param.opts, *param.secondary_opts) for param in command.params):
             return UsageError(said, f"use {place} {name}, see {place} {name} --help", code="inapplicable-option")
     return None
 
@@ -163,9 +163,9 @@ def _complete_commands(app: typer.Typer) -> None:
             own = group.typer_instance.registered_callback
             if own is not None and own.callback is not None:
                 own.callback = _with_wide(own.callback)
-    for one in app.registered_commands:
-        if one.callback is not None and one.callback is not _not_loaded:
-            one.cls, one.callback = HelpCommand, _with_wide(one.callback)
+    for registered_command in app.registered_commands:
+        if registered_command.callback is not None and registered_command.callback is not _not_loaded:
+            registered_command.cls, registered_command.callback = HelpCommand, _with_wide(registered_command.callback)
 
 
 def _with_wide(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -180,13 +180,13 @@ def _with_wide(command: Callable[..., Any]) -> Callable[..., Any]:
         return command
     types = get_type_hints(command)
     own = [
-        one.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[one.name])
-        for one in inspect.signature(command).parameters.values()
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[parameter.name])
+        for parameter in inspect.signature(command).parameters.values()
     ]
     option = typer.Option(False, "--wide", help="Do not shorten names and tables to the terminal's width.")
     all_of_them = [*own, inspect.Parameter("wide", inspect.Parameter.KEYWORD_ONLY, default=option, annotation=bool)]
     widened.__signature__ = inspect.Signature(all_of_them)  # type: ignore[attr-defined]
-    widened.__annotations__ = {one.name: one.annotation for one in all_of_them}
+    widened.__annotations__ = {item.name: item.annotation for item in all_of_them}
     widened.__doc__ = command.__doc__
     return widened
 

@@ -46,4 +46,4 @@ def declared(declaration: Declared, *, default: Any = MISSING) -> Any:
 
 def declarations(values: type) -> dict[str, Declared]:
     """Options declared by a dataclass, by field name."""
-    return {one.name: one.metadata[_KEY] for one in fields(values) if _KEY in one.metadata}
+    return {item.name: item.metadata[_KEY] for item in fields(values) if _KEY in item.metadata}

@@ -78,8 +78,8 @@ def plain(value: Any) -> Any:
                 del held[name]
         return held.pop(inline, {}) | held
     if isinstance(value, Mapping):
-        return {name: plain(one) for name, one in value.items()}
-    return [plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+        return {name: plain(item) for name, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 @cache
@@ -101,4 +101,4 @@ def _field_names(kind: Any) -> tuple[str, ...]:
         return names
     from dataclasses import fields
 
-    return tuple(one.name for one in fields(kind))
+    return tuple(field.name for field in fields(kind))

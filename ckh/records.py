@@ -36,12 +36,12 @@ def _dataclass_fields(kind: type[Record]) -> dict[str, Field[Any]]:
     from dataclasses import MISSING, field, make_dataclass
 
     types = {
-        name: text for one in reversed(kind.__mro__) for name, text in vars(one).get("__annotations__", {}).items()
+        name: text for item in reversed(kind.__mro__) for name, text in vars(item).get("__annotations__", {}).items()
     }
     specs = [(name, types[name], field(default=kind.field_defaults.get(name, MISSING))) for name in kind.field_names]
     made: Any = make_dataclass(kind.__name__, specs, kw_only=True)
-    found: dict[str, Field[Any]] = made.__dataclass_fields__
-    return found
+    dataclass_fields__: dict[str, Field[Any]] = made.__dataclass_fields__
+    return dataclass_fields__
 
 
 class _Kind(type):
@@ -50,12 +50,12 @@ class _Kind(type):
     def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], *, kw_only: bool = False) -> Any:
         del kw_only  # for type checkers
         known = [base for base in bases if isinstance(base, _Kind)]
-        inherited = [one for base in known for one in base.field_names]
-        own = [one for one, kind in body.get("__annotations__", {}).items() if not kind.startswith("ClassVar")]
-        defaults = {one: value for base in known for one, value in base.field_defaults.items()}
-        defaults |= {one: body.pop(one) for one in own if one in body}
+        inherited = [field_name for base in known for field_name in base.field_names]
+        own = [item for item, kind in body.get("__annotations__", {}).items() if not kind.startswith("ClassVar")]
+        defaults = {item: value for base in known for item, value in base.field_defaults.items()}
+        defaults |= {item: body.pop(item) for item in own if item in body}
         names = tuple(dict.fromkeys((*inherited, *own)))
-        values = attrgetter(*names) if len(names) > 1 else lambda of: tuple(getattr(of, one) for one in names)
+        values = attrgetter(*names) if len(names) > 1 else lambda of: tuple(getattr(of, name) for name in names)
         body |= {
             "__slots__": names[len(inherited) :],
             "field_names": names,

@@ -29,7 +29,7 @@ class Resources:
     occupancy: int = _count("waves/SIMD", "waves that fit on a SIMD, by the compiler")
 
 
-RESOURCE_NAMES = tuple(one.name for one in fields(Resources))
+RESOURCE_NAMES = tuple(column.name for column in fields(Resources))
 
 
 SCHEMA_VERSION = 1
@@ -141,7 +141,8 @@ HARDWARE = (
 )
 _HARDWARE = tuple(Column(f"hw_{name}", "int64", "", f"hardware profile: {name}", nullable=True) for name in HARDWARE)
 _RESOURCES = tuple(
-    Column(one.name, "int64", one.metadata["unit"], one.metadata["meaning"], nullable=True) for one in fields(Resources)
+    Column(item.name, "int64", item.metadata["unit"], item.metadata["meaning"], nullable=True)
+    for item in fields(Resources)
 )
 _CARD = (
     Column("card_clock_mhz", "float64", "MHz", "clock of the GPU right after the last sample", nullable=True),

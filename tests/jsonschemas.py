@@ -87,19 +87,25 @@ def _generated(kind: Any) -> dict[str, Any]:
     config = ConfigDict(use_attribute_docstrings=True, defer_build=True)
     adapter: TypeAdapter[Any] = TypeAdapter(dict[str, kind], config=config)
     adapter.rebuild(_types_namespace=_classes())
-    found: dict[str, Any] = {"$defs": {}, **adapter.json_schema(mode="serialization")}
-    return found
+    result: dict[str, Any] = {"$defs": {}, **adapter.json_schema(mode="serialization")}
+    return result
 
 
 def _object(node: dict[str, Any], kind: Any) -> dict[str, Any]:
     """Schema of a dataclass: all fields are required except those that documents may omit, including properties."""
-    absent = {one.name for one in dataclass_fields(kind) if one.default is None and issubclass(kind, Document)}
-    properties = {name.rstrip("_"): _field(one, is_null=name not in absent) for name, one in node["properties"].items()}
+    absent = {
+        dataclass_field.name
+        for dataclass_field in dataclass_fields(kind)
+        if dataclass_field.default is None and issubclass(kind, Document)
+    }
+    properties = {
+        name.rstrip("_"): _field(item, is_null=name not in absent) for name, item in node["properties"].items()
+    }
     for name in getattr(kind, "json_properties", ()):
         getter = getattr(kind, name).fget
         hint = typing.get_type_hints(getter, {**vars(sys.modules[kind.__module__]), **_classes()})["return"]
-        one = _generated(hint)["additionalProperties"]
-        properties[name] = _field({**one, "description": _first(getter.__doc__)}, is_null=True)
+        item = _generated(hint)["additionalProperties"]
+        properties[name] = _field({**item, "description": _first(getter.__doc__)}, is_null=True)
     properties.pop(inline := getattr(kind, "json_inline", ""), None)
     return {
         "type": "object",
@@ -113,25 +119,25 @@ def _object(node: dict[str, Any], kind: Any) -> dict[str, Any]:
 def _field(node: dict[str, Any], *, is_null: bool) -> dict[str, Any]:
     made = {name: value for name, value in _tidy(node).items() if name != "default"}
     if not is_null and isinstance(made.get("anyOf"), list):
-        (made["anyOf"],) = [[one for one in made["anyOf"] if one != {"type": "null"}]]
+        (made["anyOf"],) = [[item for item in made["anyOf"] if item != {"type": "null"}]]
         if len(made["anyOf"]) == 1:
             made |= made.pop("anyOf")[0]
     elif not is_null and isinstance(made.get("type"), list):
-        made["type"] = next(one for one in made["type"] if one != "null")
+        made["type"] = next(item for item in made["type"] if item != "null")
     return made
 
 
 def _tidy(node: Any) -> Any:
     """A node without titles that repeat names, and with unions of plain types as a list."""
     if isinstance(node, list):
-        return [_tidy(one) for one in node]
+        return [_tidy(item) for item in node]
     if not isinstance(node, dict):
         return node
-    made = {name: _tidy(one) for name, one in node.items() if name != "title" or not isinstance(one, str)}
+    made = {name: _tidy(item) for name, item in node.items() if name != "title" or not isinstance(item, str)}
     options = made.get("anyOf", ())
-    if options and all(set(one) == {"type"} for one in options):
+    if options and all(set(option) == {"type"} for option in options):
         del made["anyOf"]
-        made = {"type": [one["type"] for one in options], **made}
+        made = {"type": [option["type"] for option in options], **made}
     return made
 
 
@@ -151,9 +157,9 @@ def _text(node: Any, indent: int) -> str:
     if (indent and len(inner + line) <= _COLUMNS) or not isinstance(node, (dict, list)):
         return line
     parts = (
-        [f"{json.dumps(name)}: {_text(one, indent + 1)}" for name, one in node.items()]
+        [f"{json.dumps(name)}: {_text(item, indent + 1)}" for name, item in node.items()]
         if isinstance(node, dict)
-        else [_text(one, indent + 1) for one in node]
+        else [_text(item, indent + 1) for item in node]
     )
     first, last = "{}" if isinstance(node, dict) else "[]"
     return f"{first}\n" + ",\n".join(inner + part for part in parts) + f"\n{' ' * indent}{last}"
@@ -161,7 +167,10 @@ def _text(node: Any, indent: int) -> str:
 
 def require_described(schema: str, document: dict[str, Any]) -> None:
     """Refuse a document with a field that its schema lacks, or that contradicts it."""
-    errors = [f"{'.'.join(map(str, one.path))}: {one.message}" for one in _strict(schema).iter_errors(_plain(document))]
+    errors = [
+        f"{'.'.join(map(str, iter_error.path))}: {iter_error.message}"
+        for iter_error in _strict(schema).iter_errors(_plain(document))
+    ]
     assert not errors, f"ckh/jsonschemas/{schema}.json: {errors[0][:500]}"
 
 
@@ -179,17 +188,17 @@ def _strict(schema: str) -> Draft202012Validator:
 
 def read_schema(schema: str) -> dict[str, Any]:
     """A shipped schema."""
-    found: dict[str, Any] = json.loads((FOLDER / f"{schema}.json").read_text(encoding="utf-8"))
-    return found
+    document: dict[str, Any] = json.loads((FOLDER / f"{schema}.json").read_text(encoding="utf-8"))
+    return document
 
 
 def _closed(node: Any) -> Any:
     """The schema without additional fields in objects whose fields it describes."""
     if isinstance(node, list):
-        return [_closed(one) for one in node]
+        return [_closed(item) for item in node]
     if not isinstance(node, dict):
         return node
-    made = {name: _closed(one) for name, one in node.items()}
+    made = {name: _closed(item) for name, item in node.items()}
     return {"additionalProperties": False, **made} if "properties" in made and made.get("type") == "object" else made
 
 
@@ -202,12 +211,12 @@ def fields(schema: str) -> Iterator[str]:
 def _fields(node: Any, defs: dict[str, Any], path: str) -> Iterator[str]:
     if "$ref" in node:
         yield from _fields(_named(node, defs), defs, path)
-    for one in node.get("anyOf", ()):
-        yield from _fields(one, defs, path)
+    for item in node.get("anyOf", ()):
+        yield from _fields(item, defs, path)
     for name in node.get("required", ()):
-        one = node["properties"][name]
-        yield f"{path}{name} {'|'.join(_types(one, defs))}".rstrip()
-        yield from _fields(one, defs, f"{path}{name}.")
+        item = node["properties"][name]
+        yield f"{path}{name} {'|'.join(_types(item, defs))}".rstrip()
+        yield from _fields(item, defs, f"{path}{name}.")
     if isinstance(node.get("items"), dict):
         yield from _fields(node["items"], defs, f"{path}[].")
     if isinstance(node.get("additionalProperties"), dict):
@@ -219,7 +228,7 @@ def _types(node: Any, defs: dict[str, Any]) -> list[str]:
         return _types(_named(node, defs), defs)
     kind = node.get("type", [])
     own = kind if isinstance(kind, list) else [kind]
-    return list(dict.fromkeys([*own, *(kind for one in node.get("anyOf", ()) for kind in _types(one, defs))]))
+    return list(dict.fromkeys([*own, *(kind for item in node.get("anyOf", ()) for kind in _types(item, defs))]))
 
 
 def _named(node: Any, defs: dict[str, Any]) -> Any:

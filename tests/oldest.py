@@ -10,4 +10,4 @@ OF_USERS = re.compile(r"([\w-]+).*?>=([\d.]+)[^;]*(?:; extra == [\"'](?:cluster|
 
 if __name__ == "__main__":
     found = filter(None, map(OF_USERS.fullmatch, requires("ckh") or ()))
-    sys.stdout.write("".join(f"{one[1]}=={one[2]}\n" for one in found))
+    sys.stdout.write("".join(f"{item[1]}=={item[2]}\n" for item in found))

@@ -79,20 +79,20 @@ def set_kernel_cache(patch: pytest.MonkeyPatch) -> None:
 
 def wanted_by(items: Iterable[pytest.Item]) -> Mapping[str, list[Wanted]]:
     """Kernels needed by these tests, by architecture."""
-    found: dict[Wanted, None] = {}
+    result: dict[Wanted, None] = {}
     for item in items:
-        found |= dict.fromkeys(wanted for mark in item.iter_markers(_MARK) for wanted in mark.args)
-    return {arch: [one for one in found if one[0] == arch] for arch in sorted({one[0] for one in found})}
+        result |= dict.fromkeys(wanted for mark in item.iter_markers(_MARK) for wanted in mark.args)
+    return {arch: [item for item in result if item[0] == arch] for arch in sorted({item[0] for item in result})}
 
 
 def build_real(wanted: Mapping[str, list[Wanted]]) -> Real:
     """Compile kernels and load each in a separate process; kernels beyond the time limit are left out."""
     until = _STARTED + _LIMIT_S
-    found = Real()
+    real = Real()
     for arch, some in wanted.items():
         kernels = [operation(op).kernels.parse(name) for _, op, name in some]
-        found |= {(arch, kernel): report for kernel, report in built_with(DeviceOptions(arch), kernels, until).items()}
-    return found
+        real |= {(arch, kernel): report for kernel, report in built_with(DeviceOptions(arch), kernels, until).items()}
+    return real
 
 
 def built_with(options: DeviceOptions, kernels: Sequence[Any], until: float = math.inf) -> Mapping[Any, BuildReport]:

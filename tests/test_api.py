@@ -40,9 +40,9 @@ def only_what_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_examples_of_the_guide_return_what_they_show() -> None:
     """Every example in docs/python.md runs as written."""
-    found = doctest.testfile(str(GUIDE), module_relative=False, optionflags=doctest.ELLIPSIS)
-    assert found.attempted >= 15
-    assert found.failed == 0
+    result = doctest.testfile(str(GUIDE), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert result.attempted >= 15
+    assert result.failed == 0
 
 
 def test_the_guide_names_every_public_name() -> None:
@@ -146,16 +146,16 @@ def test_an_answer_has_the_caveats_of_predict(
     problem: ConvProblem | GemmProblem, arch: str, kinds: set[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Python, text and JSON give the same kernels and caveats."""
-    found = ckh.answer(problem, arch=arch)
-    assert {one.kind for one in found.caveats} == kinds
+    result = ckh.answer(problem, arch=arch)
+    assert {caveat.kind for caveat in result.caveats} == kinds
     sizes = [f"--{name}={value}" for name, value in problem.to_dict().items() if name in {"n", "c", "k", "m"}]
     assert run(["predict", *sizes, "--arch", arch, "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
-    assert [one["kernel"] for one in document["kernels"]] == [one.kernel for one in found.kernels]
-    assert [one["kind"] for one in document["caveats"]] == [one.kind for one in found.caveats]
+    assert [item["kernel"] for item in document["kernels"]] == [kernel.kernel for kernel in result.kernels]
+    assert [item["kind"] for item in document["caveats"]] == [caveat.kind for caveat in result.caveats]
     assert run(["predict", *sizes, "--arch", arch, "--why"]) == ExitCode.OK
     text = " ".join(capsys.readouterr().out.split())
-    assert all(" ".join(one.message.split()) in text for one in found.caveats if one.kind != "not-measured")
+    assert all(" ".join(caveat.message.split()) in text for caveat in result.caveats if caveat.kind != "not-measured")
 
 
 def test_the_api_is_typed() -> None:

@@ -269,9 +269,9 @@ def test_nodes_are_sorted_numerically(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("found", "expected"), [("gfx950", "gfx950"), ("gfx1030", "host"), (None, "host")])
-def test_default_architecture(monkeypatch: pytest.MonkeyPatch, found: str | None, expected: str) -> None:
+def test_default_architecture(monkeypatch: pytest.MonkeyPatch, result: str | None, expected: str) -> None:
     """It is the GPU's if it has a spec, else the host's."""
-    monkeypatch.setattr(archs, "detect_gpu_arch", lambda: found)
+    monkeypatch.setattr(archs, "detect_gpu_arch", lambda: result)
     assert default_arch() == expected
 
 
@@ -369,5 +369,5 @@ def test_rates_match_llvm(name: str) -> None:
 
 def _major_of_llvm(program: str) -> int:
     told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"LLVM version ([0-9]+)", told)
-    return int(found[1]) if found else 0
+    matched = re.search(r"LLVM version ([0-9]+)", told)
+    return int(matched[1]) if matched else 0

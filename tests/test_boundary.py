@@ -83,7 +83,7 @@ def test_a_closed_stdin_or_stderr_does_no_harm() -> None:
 def test_an_ascii_stream_gets_every_line(encoding: str) -> None:
     """Tables have the same width, and shortened names differ from dots; only the ellipsis is replaced."""
     many = ("predict", "--op", "miopen_conv", "--arch", "gfx90a", "--problems", "resnet50", "--top", "2")
-    expected, done = (shell("", *many, PYTHONIOENCODING=one, COLUMNS="50") for one in ("utf-8", encoding))
+    expected, done = (shell("", *many, PYTHONIOENCODING=item, COLUMNS="50") for item in ("utf-8", encoding))
     assert "…" in expected.stdout
     assert (done.returncode, done.stdout, done.stderr) == (
         0,
@@ -185,5 +185,5 @@ def test_ctrl_c_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_guide_lists_every_code() -> None:
     """No code is missing, and none is only in the guide."""
     table = GUIDE.read_text(encoding="utf-8").partition("## Exit codes")[2].partition("\n## ")[0]
-    assert [int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)] == [int(one) for one in ExitCode]
+    assert [int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)] == [int(item) for item in ExitCode]
     assert list(EXIT_CODE_MEANING) == list(ExitCode)

@@ -54,8 +54,8 @@ def local() -> Iterator[Cluster]:
 
 def test_every_call_returns_its_result(local: Cluster) -> None:
     """Every call returns its result, once."""
-    found = {call.args: result for call, result in local.results(Call(pow, (base, 2)) for base in range(100))}
-    assert found == {(base, 2): base**2 for base in range(100)}
+    outcome = {call.args: result for call, result in local.results(Call(pow, (base, 2)) for base in range(100))}
+    assert outcome == {(base, 2): base**2 for base in range(100)}
 
 
 def test_a_failed_call_raises_its_error_in_the_client(local: Cluster) -> None:
@@ -69,8 +69,8 @@ def test_a_call_runs_on_the_requested_worker(local: Cluster) -> None:
     """Calls bound to one worker run in its process."""
     pids = local.everywhere(os.getpid)
     node = local.nodes()[1]
-    found = {result for _, result in local.results(Call(os.getpid, (), on=node.address) for _ in range(5))}
-    assert found == {pids[node.address]}
+    results = {result for _, result in local.results(Call(os.getpid, (), on=node.address) for _ in range(5))}
+    assert results == {pids[node.address]}
 
 
 def test_present_workers_are_never_reported_missing(local: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,13 +98,13 @@ def test_a_call_waits_for_the_result_of_another_client(local: Cluster, tmp_path:
     with connected(local.client.scheduler.address) as other:
         assert local.claim(["a", "b"], "first") == {}
         calls = local.results([slow])
-        waiting = threading.Thread(target=lambda: found.append(next(calls)[1]))
-        found: list[str] = []
+        waiting = threading.Thread(target=lambda: outcome.append(next(calls)[1]))
+        outcome: list[str] = []
         waiting.start()
         assert other.claim(["b", "c"], "second") == {"b": "first"}
         joined = [result for _, result in other.results([Call(_write_slowly, (), key="first", joins=True)])]
         waiting.join()
-        assert found == joined == ["ab"]
+        assert outcome == joined == ["ab"]
         assert (tmp_path / "runs").read_text(encoding="utf-8") == "ab"
         list(calls)
         deadline = time.monotonic() + 20
@@ -144,12 +144,12 @@ def test_only_the_needed_calls_are_submitted(local: Cluster) -> None:
 def test_no_call_is_lost_when_a_worker_dies(local: Cluster) -> None:
     """A call whose worker is killed runs again on another."""
     pids = set(local.everywhere(os.getpid).values())
-    found = []
+    result = []
     for number, (call, _) in enumerate(local.results(Call(time.sleep, (0.05 + i * 1e-6,)) for i in range(60))):
-        found.append(call.args)
+        result.append(call.args)
         if number == 5:
             os.kill(next(iter(pids)), signal.SIGKILL)
-    assert sorted(found) == [(0.05 + i * 1e-6,) for i in range(60)]
+    assert sorted(result) == [(0.05 + i * 1e-6,) for i in range(60)]
 
 
 @pytest.mark.slow

@@ -245,10 +245,10 @@ def _certificate(folder: Path) -> dict[str, str]:
     pair, key = str(folder / "cert.pem"), str(folder / "key.pem")
     new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=ckh"]
     subprocess.run([*new, "-keyout", key, "-out", pair], check=True, capture_output=True)
-    found = {"tls_ca_file": pair}
+    result = {"tls_ca_file": pair}
     for who in ("scheduler", "worker", "client"):
-        found |= {f"tls_{who}_cert": pair, f"tls_{who}_key": key}
-    return found
+        result |= {f"tls_{who}_cert": pair, f"tls_{who}_key": key}
+    return result
 
 
 def _as_configured(certificate: dict[str, str]) -> dict[str, Any]:

@@ -125,13 +125,13 @@ def unknown_in(call: list[str]) -> list[str]:
 
 def shown_answers() -> list[Shown]:
     """Each call of `ckh predict` and `ckh evaluate` that is shown with its output."""
-    found = []
+    result = []
     for page in PAGES:
         for block in blocks(page):
             command, _, output = block.removeprefix(PROMPT).partition("\n")
             if block.startswith((f"{PROMPT}ckh predict ", f"{PROMPT}ckh evaluate ")):
-                found.append(Shown(name_of(page), command, output))
-    return found
+                result.append(Shown(name_of(page), command, output))
+    return result
 
 
 def anchors(page: Path) -> set[str]:
@@ -185,7 +185,10 @@ def test_mentioned_commands_and_options_exist(page: Path) -> None:
 
 @pytest.mark.parametrize(
     "shown",
-    [pytest.param(one, marks=[pytest.mark.slow] if one.judges else []) for one in shown_answers()],
+    [
+        pytest.param(shown_answer, marks=[pytest.mark.slow] if shown_answer.judges else [])
+        for shown_answer in shown_answers()
+    ],
     ids=lambda shown: f"{shown.page}: {shown.command}",
 )
 @pytest.mark.usefixtures("narrow")

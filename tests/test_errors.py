@@ -18,16 +18,16 @@ ROOT = Path(__file__).parents[1]
 
 def codes_in_source() -> set[str]:
     """Codes of raised errors and of their classes."""
-    found = set()
+    result = set()
     for path in (ROOT / "ckh").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.keyword) and node.arg == "code" and isinstance(node.value, ast.Constant):
-                found.add(node.value.value)
+                result.add(node.value.value)
             if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 if any(isinstance(target, ast.Name) and target.id == "default_code" for target in targets):
-                    found.add(node.value.value)
-    return {code for code in found if isinstance(code, str)} - {""}
+                    result.add(node.value.value)
+    return {code for code in result if isinstance(code, str)} - {""}
 
 
 def warning_codes_in_source() -> set[str]:

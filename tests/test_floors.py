@@ -61,16 +61,16 @@ def _room(module: str) -> str:
 
 def _imports(path: Path) -> set[tuple[str, str]]:
     """Modules of ckh that a file imports anywhere, each with the imported name."""
-    found = set()
+    result = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "ckh":
             inside = (node.module or "").removeprefix("ckh").lstrip(".")
             for alias in node.names:
                 longer = f"{inside}.{alias.name}".lstrip(".")
-                found.add((longer, "") if longer in MODULES else (inside, alias.name))
+                result.add((longer, "") if longer in MODULES else (inside, alias.name))
         elif isinstance(node, ast.Import):
-            found |= {(alias.name.removeprefix("ckh."), "") for alias in node.names if alias.name.startswith("ckh.")}
-    return found
+            result |= {(alias.name.removeprefix("ckh."), "") for alias in node.names if alias.name.startswith("ckh.")}
+    return result
 
 
 ARROWS = [(module, *taken) for module, path in MODULES.items() for taken in sorted(_imports(path))]
@@ -85,12 +85,12 @@ def test_imports_point_to_lower_layers_only() -> None:
 
 def _reached(module: str) -> set[str]:
     """Modules imported by a module, directly or indirectly."""
-    found: set[str] = set()
+    result: set[str] = set()
     waiting = {module}
     while waiting:
-        waiting = {imported for importer, imported, _ in ARROWS if importer in waiting} - found
-        found |= waiting
-    return found
+        waiting = {imported for importer, imported, _ in ARROWS if importer in waiting} - result
+        result |= waiting
+    return result
 
 
 def test_imports_have_no_cycles() -> None:
@@ -173,9 +173,9 @@ def test_operations_import_only_what_a_plugin_may() -> None:
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`ckh\.([\w.]+)`", row)}
     imported = {taken for importer, taken, _ in ARROWS if _room(importer) == "ops.*" and _room(taken) != "ops.*"}
-    of_name = {name: {one for one in imported if f"{one}.".startswith(f"{name}.")} for name in named}
+    of_name = {name: {item for item in imported if f"{item}.".startswith(f"{name}.")} for name in named}
     assert imported - set().union(*of_name.values()) == set()
-    assert {name for name, found in of_name.items() if not found} == set()
+    assert {name for name, result in of_name.items() if not result} == set()
 
 
 def test_the_architecture_page_shows_the_layers() -> None:

@@ -81,7 +81,7 @@ class _Longer(RegistryDocument):
 
 @pytest.mark.parametrize(
     "document",
-    [_Longer("a.json", "host", 3), *(RegistryDocument("a.json", "host", one) for one in ("3", None))],  # type: ignore[arg-type] # on purpose
+    [_Longer("a.json", "host", 3), *(RegistryDocument("a.json", "host", item) for item in ("3", None))],  # type: ignore[arg-type] # on purpose
 )
 def test_undescribed_fields_are_detected(document: Document) -> None:
     """A field that the schema lacks, one of another type, and one that is null but must not be."""
@@ -118,7 +118,7 @@ def test_documents_serialize_to_json() -> None:
 
 def test_quick_answers_name_their_kind_too() -> None:
     """Answers given by C from a prepared file in a separate process have the same schema as the full command's."""
-    found = {}
+    outcome = {}
     for quick in ("1", "0"):
         result = subprocess.run(
             [sys.executable, "-m", "ckh", "predict", "--n", "16", "--c", "256", "--json"],
@@ -126,10 +126,10 @@ def test_quick_answers_name_their_kind_too() -> None:
             capture_output=True,
             check=True,
         )
-        found[quick] = json.loads(result.stdout)
-        require_described("predict", found[quick])
-    assert list(found["1"]) == list(found["0"])
-    assert found["1"]["schema"] == "ckh.predict"
+        outcome[quick] = json.loads(result.stdout)
+        require_described("predict", outcome[quick])
+    assert list(outcome["1"]) == list(outcome["0"])
+    assert outcome["1"]["schema"] == "ckh.predict"
 
 
 def test_doctor_names_its_kind(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,8 +16,8 @@ NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
 
 def _cells(path: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return found
+    load: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return load
 
 
 def _run(source: str, space: dict[str, Any], where: str) -> Any:

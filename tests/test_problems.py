@@ -77,8 +77,8 @@ def test_blas_letters_are_layouts_of_row_major_operands(letters: str) -> None:
     """A letter T is an operand that is stored transposed; NumPy's strides determine which is contiguous."""
     stored = {"N": np.zeros((5, 3)), "T": np.zeros((3, 5)).T}
     axes = ["r" if stored[letter].strides[1] < stored[letter].strides[0] else "c" for letter in letters]
-    found = canonical_options({"m": 1, "layout": letters})["layout"]
-    assert found == "".join(axes) + "r"
+    canonical_option = canonical_options({"m": 1, "layout": letters})["layout"]
+    assert canonical_option == "".join(axes) + "r"
 
 
 @pytest.mark.parametrize(

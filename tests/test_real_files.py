@@ -68,11 +68,11 @@ def test_amd_csv_with_problems_measured_twice(tmp_path: Path, capsys: pytest.Cap
     assert len(dataset) == len(frame) - again
     # The geometric mean of a pair that was measured twice, as published.
     twice = frame[frame.duplicated([*sizes, "tile", "pipeline"], keep=False)]
-    one = twice.iloc[0]
-    times = twice.loc[(twice[[*sizes, "tile", "pipeline"]] == one[[*sizes, "tile", "pipeline"]]).all(axis=1)]
-    found = dataset.frame
-    is_one = np.logical_and.reduce([found[name].to_numpy() == one[name] for name in sizes])
-    names = found["kernel"].astype(str).to_numpy()
-    is_one &= np.array([f"_{one['tile']}_{one['pipeline']}" in name for name in names])
+    item = twice.iloc[0]
+    times = twice.loc[(twice[[*sizes, "tile", "pipeline"]] == item[[*sizes, "tile", "pipeline"]]).all(axis=1)]
+    result = dataset.frame
+    is_one = np.logical_and.reduce([result[name].to_numpy() == item[name] for name in sizes])
+    names = result["kernel"].astype(str).to_numpy()
+    is_one &= np.array([f"_{item['tile']}_{item['pipeline']}" in name for name in names])
     expected = float(np.exp(np.log(times["latency_us"] / 1000).mean()))
-    assert found.loc[is_one, "latency_ms"].to_list() == pytest.approx([expected])
+    assert result.loc[is_one, "latency_ms"].to_list() == pytest.approx([expected])

@@ -35,20 +35,25 @@ class _Dataclass:
 
 def test_a_record_behaves_like_a_frozen_dataclass() -> None:
     """Equality, hash, order, representation and the functions of `dataclasses` agree with those of a dataclass."""
-    one, other = _Point(1), _Point(x=1, y=3)
+    item, other = _Point(1), _Point(x=1, y=3)
     as_dataclass = _Dataclass(1), _Dataclass(x=1, y=3)
-    assert (one == other, one == _Point(1, 2), hash(one) == hash(_Point(1)), one < other) == (False, True, True, True)
-    assert one != as_dataclass[0]
-    assert sorted([other, one]) == [one, other]
-    assert [repr(point).partition("(")[2] for point in (one, other)] == [
+    assert (item == other, item == _Point(1, 2), hash(item) == hash(_Point(1)), item < other) == (
+        False,
+        True,
+        True,
+        True,
+    )
+    assert item != as_dataclass[0]
+    assert sorted([other, item]) == [item, other]
+    assert [repr(point).partition("(")[2] for point in (item, other)] == [
         repr(point).partition("(")[2] for point in as_dataclass
     ]
-    assert is_dataclass(one)
+    assert is_dataclass(item)
     assert asdict(other) == asdict(as_dataclass[1])
     assert [(of.name, of.type, of.default) for of in fields(_Point)] == [
         (of.name, of.type, of.default) for of in fields(_Dataclass)
     ]
-    assert replace(one, y=3) == one.replaced(y=3) == other
+    assert replace(item, y=3) == item.replaced(y=3) == other
     assert deepcopy(other) == other
     assert _Point.unit == "m"
 
@@ -57,7 +62,7 @@ def test_a_redeclared_field_keeps_its_position() -> None:
     """Inherited fields come first, in their order."""
     named = _Named(1, 4, "q")
     assert (named.x, named.y, named.name) == (1, 4, "q")
-    assert [one.name for one in fields(named)] == ["x", "y", "name"]
+    assert [field.name for field in fields(named)] == ["x", "y", "name"]
     with pytest.raises(ValueError, match="negative"):
         _Named(-1)
 

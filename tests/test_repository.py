@@ -24,7 +24,7 @@ def test_issue_forms_ask_for_the_archive_of_the_check(path: Path) -> None:
     """Each is valid YAML, requires the archive, and has unique field names."""
     yaml = pytest.importorskip("yaml")
     form = yaml.safe_load(path.read_text(encoding="utf-8"))
-    fields = {one["id"]: one for one in form["body"]}
+    fields = {item["id"]: item for item in form["body"]}
     assert len(fields) == len(form["body"]) >= 3
     assert "ckh doctor --check" in fields["check"]["attributes"]["label"]
     assert fields["check"]["validations"]["required"] is True

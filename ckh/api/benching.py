@@ -132,16 +132,16 @@ def _problem_settings(problems: object, folder: Path | None, *, is_written: bool
         return {"problems": str(problems)}
     is_one = hasattr(problems, "canonical") or not isinstance(problems, Iterable)
     listed: list[Any] = [problems] if is_one else list(problems)  # type: ignore[call-overload]
-    found = list(map(as_problem, listed))
-    if not found:
+    result = list(map(as_problem, listed))
+    if not result:
         raise UsageError("no problems given", code="no-problems")
-    ops, dtypes = {operation_of_problem(one).name for one in found}, {one.dtype for one in found}
+    ops, dtypes = {operation_of_problem(item).name for item in result}, {item.dtype for item in result}
     for what, names in (("operations", ops), ("element types", dtypes)):
         if len(names) > 1:
             raise UsageError(f"the problems have {len(names)} {what}: {', '.join(sorted(names))}", code="mixed-data")
-    path = _written(folder, _PROBLEMS, [one.canonical() for one in found], is_written=is_written)
+    path = _written(folder, _PROBLEMS, [problem.canonical() for problem in result], is_written=is_written)
     settings: dict[str, Any] = {"problems": path, "op": ops.pop(), "dtype": dtypes.pop()}
-    return settings | ({"variant": _ALL_DIRECTIONS} if operation_of_problem(found[0]).has_directions else {})
+    return settings | ({"variant": _ALL_DIRECTIONS} if operation_of_problem(result[0]).has_directions else {})
 
 
 def _kernel_settings(kernels: object, folder: Path | None, *, is_written: bool) -> dict[str, Any]:
@@ -150,7 +150,9 @@ def _kernel_settings(kernels: object, folder: Path | None, *, is_written: bool) 
         return {} if kernels is None else {"kernels": kernels}
     if not isinstance(kernels, Iterable):
         raise WrongTypeError("kernels", "a text or a list", kernels)
-    names = [one if isinstance(one, str) else operation_of_kernel(one).kernels.name(one) for one in kernels]
+    names = [
+        kernel if isinstance(kernel, str) else operation_of_kernel(kernel).kernels.name(kernel) for kernel in kernels
+    ]
     return {"kernels": _written(folder, _KERNELS, names, is_written=is_written)}
 
 

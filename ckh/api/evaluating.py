@@ -97,11 +97,11 @@ class Evaluated(Shown):
         """A row for the model and each baseline: efficiencies, or of winners hit rates."""
         title = str(self.model.path)
         if isinstance(self.result, WinnerReport):
-            hits = [one for one in (self.result.model, self.result.baseline) if one is not None]
+            hits = [item for item in (self.result.model, self.result.baseline) if item is not None]
             columns = ("choice", "problems", *(f"top{k}" for k in self.result.model.first))
-            return ShownTable(title, columns, [(one.name, one.problems, *one.first.values()) for one in hits])
+            return ShownTable(title, columns, [(hit.name, hit.problems, *hit.first.values()) for hit in hits])
         own = {"model": self.result.efficiency, **self.result.baselines}
-        rows = [(name, *_figures(one)) for name, one in own.items() if one is not None]
+        rows = [(name, *_figures(item)) for name, item in own.items() if item is not None]
         columns = ("choice", "problems", "mean", "low", "high", "geomean", "p50", "p10", "p5", "min")
         return ShownTable(title, columns, rows, tuple(self.result.coverage.lines()))
 
@@ -109,14 +109,14 @@ class Evaluated(Shown):
         """One row for each problem: the choice, and how good it is."""
         import pandas as pd
 
-        made: pd.DataFrame = pd.DataFrame([fields_of(one) for one in self.result.choices])
+        made: pd.DataFrame = pd.DataFrame([fields_of(choice) for choice in self.result.choices])
         return made
 
 
-def _figures(one: Efficiency) -> tuple[float, ...]:
-    mean = one.mean
-    others = (one.geomean, one.p50, one.p10, one.p5)
-    return one.problems, mean.value, mean.low, mean.high, *(other.value for other in others), one.min
+def _figures(efficiency: Efficiency) -> tuple[float, ...]:
+    mean = efficiency.mean
+    others = (efficiency.geomean, efficiency.p50, efficiency.p10, efficiency.p5)
+    return efficiency.problems, mean.value, mean.low, mean.high, *(other.value for other in others), efficiency.min
 
 
 def is_of_winners(model: Model, labels: Labels | None) -> bool:

@@ -34,15 +34,15 @@ def files_of(data: Data) -> Iterator[list[Path]]:
     """
     several = [data] if isinstance(data, (Dataset, Path, str)) or not isinstance(data, Iterable) else list(data)
     with TemporaryDirectory(prefix="ckh-data-") as folder:
-        yield [_file_of(one, Path(folder, f"data-{number}.parquet")) for number, one in enumerate(several)]
+        yield [_file_of(item, Path(folder, f"data-{number}.parquet")) for number, item in enumerate(several)]
 
 
-def _file_of(one: object, path: Path) -> Path:
-    if isinstance(one, (Path, str)):
-        return Path(one)
-    if not isinstance(one, Dataset):
-        raise WrongTypeError("data", "a ckh.Dataset or a path, or several", one)
-    write_dataset(one, path)
+def _file_of(item: object, path: Path) -> Path:
+    if isinstance(item, (Path, str)):
+        return Path(item)
+    if not isinstance(item, Dataset):
+        raise WrongTypeError("data", "a ckh.Dataset or a path, or several", item)
+    write_dataset(item, path)
     return path
 
 
@@ -59,7 +59,7 @@ def options_of(given: Mapping[str, Any], *groups: type) -> list[dict[str, Any]]:
 
 
 def _names(group: type) -> tuple[str, ...]:
-    return tuple(one.name for one in fields(group))
+    return tuple(field.name for field in fields(group))
 
 
 def _value(group: type, name: str, value: Any) -> Any:
@@ -81,9 +81,11 @@ def _value(group: type, name: str, value: Any) -> Any:
 
 def _is_of(kind: Any, value: object) -> bool:
     """True if a value has the type of a field; numbers of NumPy count as Python's."""
-    kinds = [get_origin(one) or one for one in get_args(kind) or (kind,)] if get_origin(kind) is not tuple else [tuple]
+    kinds = (
+        [get_origin(item) or item for item in get_args(kind) or (kind,)] if get_origin(kind) is not tuple else [tuple]
+    )
     numbers: dict[Any, Any] = {int: Integral, float: Real, Path: (str, Path), str: (str, Path)}
-    return any(isinstance(value, numbers.get(one, one)) for one in kinds)
+    return any(isinstance(value, numbers.get(kind, kind)) for kind in kinds)
 
 
 def direction_of(variant: Direction | str | None) -> Direction | None:

@@ -88,7 +88,7 @@ def read_rows(
     from ckh.data.sample import read_sample
 
     only = {} if variant is None else {"variant": str(variant)}
-    read, drawn = read_sample(paths, sample, request.seed, lambda one: one.column_names(), only)
+    read, drawn = read_sample(paths, sample, request.seed, lambda item: item.column_names(), only)
     if drawn is not None:
         note(f"{drawn}: --sample {sample}, --seed {request.seed}")
     return _selected(read, op, variant), drawn
@@ -220,8 +220,8 @@ def _warn_if_worse(trained: Trained) -> None:
     today = trained.today
     if today is not None and today.comparison.worse:
         fell = " and ".join(today.comparison.worse)
-        found = f"{today.source}, the model used until now, has better choices by {fell}"
-        warn(f"{found}: {against_start(today.comparison)}", "worse-than-current")
+        result = f"{today.source}, the model used until now, has better choices by {fell}"
+        warn(f"{result}: {against_start(today.comparison)}", "worse-than-current")
         # By now "nearest" may be the new model itself.
         instead = f"; --warm-start {shell_word(today.source)} extends it" if Path(today.source).is_dir() else ""
         warn(f"ckh predict prefers your own models{instead}", "shadows-model")

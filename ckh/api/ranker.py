@@ -159,7 +159,7 @@ def _dataset(rows: pd.DataFrame, latency_ms: ArrayLike | None = None, groups: Ar
         status=rows.get("status", str(Status.OK)),
     )
     dataset = make_dataset(frame.reset_index(drop=True), where="X")
-    flops = np.array([float(one.flops) for one in dataset.problems()])[dataset.problem_ids]
+    flops = np.array([float(problem.flops) for problem in dataset.problems()])[dataset.problem_ids]
     dataset.frame["tflops"] = flops / dataset.frame["latency_ms"] / _FLOPS_PER_TFLOPS_MS
     return dataset if groups is None else _grouped(dataset, np.asarray(groups))
 

@@ -83,9 +83,9 @@ class Learned:
         for rows in np.split(order, np.flatnonzero(np.diff(problem[order])) + 1):
             start, stop = self._start[nearest[problem[rows[0]]] : nearest[problem[rows[0]]] + 2]
             there = self._kernel[start:stop]
-            found = np.minimum(np.searchsorted(there, kernel[rows]), stop - start - 1)
-            is_known = there[found] == kernel[rows]
-            scores[rows[is_known]] = self._efficiency[start:stop][found[is_known]]
+            result = np.minimum(np.searchsorted(there, kernel[rows]), stop - start - 1)
+            is_known = there[result] == kernel[rows]
+            scores[rows[is_known]] = self._efficiency[start:stop][result[is_known]]
         return scores
 
     def _numbered(self, dataset: Dataset) -> NDArray[np.int32]:
@@ -116,19 +116,19 @@ def hindsight_efficiency(parts: Iterable[Dataset]) -> NDArray[np.float64] | None
     """
     totals: dict[Kind, _Totals] = {}
     for part in parts:
-        for one in _of_kinds(part):
-            totals.setdefault(one.kind, _Totals()).add(one)
+        for of_kind in _of_kinds(part):
+            totals.setdefault(of_kind.kind, _Totals()).add(of_kind)
     best = {kind: total.best() for kind, total in totals.items()}
     if not all(best.values()):
         return None
-    found = []
+    result = []
     for part in parts:
         efficiency = np.empty(len(part.first_rows))
-        for one in _of_kinds(part):
-            chosen = one.codes == one.names.index(best[one.kind])
-            efficiency[one.problem[chosen]] = one.efficiency[chosen]
-        found.append(efficiency)
-    return np.concatenate(found)
+        for of_kind in _of_kinds(part):
+            chosen = of_kind.codes == of_kind.names.index(best[of_kind.kind])
+            efficiency[of_kind.problem[chosen]] = of_kind.efficiency[chosen]
+        result.append(efficiency)
+    return np.concatenate(result)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,14 +150,14 @@ class _Totals:
         self._sums: dict[str, float] = {}
         self._problems = 0
 
-    def add(self, one: _OfKind) -> None:
+    def add(self, of_kind: _OfKind) -> None:
         """Add the rows of a part."""
-        sums = np.array([self._sums.get(name, 0.0) for name in one.names])
+        sums = np.array([self._sums.get(name, 0.0) for name in of_kind.names])
         # Added sequentially, so that rounding does not depend on the parts.
-        np.add.at(sums, one.codes, one.efficiency)
-        self._sums.update(zip(one.names, sums.tolist(), strict=True))
-        self._rows.update(dict(zip(one.names, np.bincount(one.codes).tolist(), strict=True)))
-        self._problems += len(np.unique(one.problem))
+        np.add.at(sums, of_kind.codes, of_kind.efficiency)
+        self._sums.update(zip(of_kind.names, sums.tolist(), strict=True))
+        self._rows.update(dict(zip(of_kind.names, np.bincount(of_kind.codes).tolist(), strict=True)))
+        self._problems += len(np.unique(of_kind.problem))
 
     def best(self) -> str:
         """Return the best kernel among those measured on every problem, the first of ties; empty if there is none."""
@@ -173,9 +173,9 @@ def _of_kinds(dataset: Dataset) -> Iterator[_OfKind]:
     kinds, efficiency, names = group_numbers(dataset.frame, columns), times.efficiency(), dataset.frame["kernel"]
     for number in range(int(kinds.max()) + 1):
         rows = np.flatnonzero(kinds == number)
-        codes, found = pd.factorize(names.to_numpy(dtype=object)[rows])
+        codes, result = pd.factorize(names.to_numpy(dtype=object)[rows])
         kind = tuple(map(str, dataset.frame[columns].iloc[rows[0]]))
-        yield _OfKind(kind, codes, [str(name) for name in found], times.problem[rows], efficiency[rows])
+        yield _OfKind(kind, codes, [str(name) for name in result], times.problem[rows], efficiency[rows])
 
 
 def _kernels(dataset: Dataset) -> tuple[NDArray[np.int64], list[str]]:

@@ -131,8 +131,8 @@ def compare(parts: Iterable[Dataset], old: Ranker, new: Ranker, thresholds: Thre
     Raises:
         DataError: there are fewer such problems.
     """
-    found = [_choices(part, old(part), new(part)) for part in parts]
-    efficiency = np.concatenate([one.efficiency for one in found], axis=1)
+    result = [_choices(part, old(part), new(part)) for part in parts]
+    efficiency = np.concatenate([choices.efficiency for choices in result], axis=1)
     is_judged = np.isfinite(efficiency).all(axis=0)
     if int(is_judged.sum()) < least:
         raise too_few_choices(int(is_judged.sum()), is_judged.size, least, "both choices were")
@@ -140,21 +140,21 @@ def compare(parts: Iterable[Dataset], old: Ranker, new: Ranker, thresholds: Thre
     allowed = (thresholds.mean, thresholds.median, thresholds.p10)
     wanted = {name: (of(before), of(after), difference(of(after), of(before))) for name, of in _FIGURES.items()}
     figures = estimates(
-        {f"{name} {i}": one for name, some in wanted.items() for i, one in enumerate(some)}, len(before)
+        {f"{name} {i}": item for name, some in wanted.items() for i, item in enumerate(some)}, len(before)
     )
     differences = []
     for name, most in zip(_FIGURES, allowed, strict=True):
         first, second, apart = (figures[f"{name} {i}"] for i in range(3))
         differences.append(Difference(name, first.value, second.value, apart.low, apart.high, most))
-    worse = [one for part in found for one in part.degraded]
-    worse.sort(key=lambda one: -one.loss)
-    refused = np.concatenate([one.newly_refused for one in found]).tolist()
-    agrees = np.concatenate([one.agrees for one in found])
+    worse = [item for part in result for item in part.degraded]
+    worse.sort(key=lambda degraded: -degraded.loss)
+    refused = np.concatenate([choices.newly_refused for choices in result]).tolist()
+    agrees = np.concatenate([choices.agrees for choices in result])
     return Comparison(
         problems=len(before),
         agreement=float(np.mean(agrees)) if len(agrees) else 0.0,
-        old_coverage=coverage([one.coverage[0] for one in found]),
-        new_coverage=coverage([one.coverage[1] for one in found]),
+        old_coverage=coverage([item.coverage[0] for item in result]),
+        new_coverage=coverage([item.coverage[1] for item in result]),
         differences=tuple(differences),
         improved=int(np.count_nonzero(after > before)),
         same=int(np.count_nonzero(after == before)),
@@ -200,8 +200,12 @@ def _choices(part: Dataset, old: RankedRows, new: RankedRows) -> _Choices:
     times = times_of(part)
     efficiency = np.array(
         [
-            np.where(one.is_measured(times.problem), times.efficiency()[one.best_ranked(times.problem)], np.nan)
-            for one in (old, new)
+            np.where(
+                ranked_rows.is_measured(times.problem),
+                times.efficiency()[ranked_rows.best_ranked(times.problem)],
+                np.nan,
+            )
+            for ranked_rows in (old, new)
         ]
     )
     before, after = efficiency
@@ -220,18 +224,20 @@ def _choices(part: Dataset, old: RankedRows, new: RankedRows) -> _Choices:
     )
 
 
-def _check_of(one: Difference) -> Check:
-    detail = f"{one.old:.2%} -> {one.new:.2%}, by {one.low:+.2%} to {one.high:+.2%} (95 %)"
-    fall = f"{one.name} efficiency falls from {one.old:.2%} to {one.new:.2%}, by more than {one.allowed_loss:.1%}"
-    return Check(f"{one.name} efficiency", "" if one.passes else fall, detail)
+def _check_of(item: Difference) -> Check:
+    detail = f"{item.old:.2%} -> {item.new:.2%}, by {item.low:+.2%} to {item.high:+.2%} (95 %)"
+    fall = f"{item.name} efficiency falls from {item.old:.2%} to {item.new:.2%}, by more than {item.allowed_loss:.1%}"
+    return Check(f"{item.name} efficiency", "" if item.passes else fall, detail)
 
 
 def _check_of_worst(worse: Sequence[Degraded], most: float) -> Check:
     name = f"no problem loses more than {most:.0%}"
-    lost = [one for one in worse if one.loss > most]
+    lost = [degraded for degraded in worse if degraded.loss > most]
     if not lost:
         return Check(name)
-    detail = "\n".join(f"{one.problem}: {one.old_efficiency:.2%} -> {one.new_efficiency:.2%}" for one in lost)
+    detail = "\n".join(
+        f"{degraded.problem}: {degraded.old_efficiency:.2%} -> {degraded.new_efficiency:.2%}" for degraded in lost
+    )
     return Check(name, f"{len(lost)} problems lose more than {most:.0%}, the worst {lost[0].loss:.1%}", detail)
 
 

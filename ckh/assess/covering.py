@@ -199,13 +199,13 @@ def _exact(workload: Workload, keep: float) -> tuple[NDArray[np.int64] | None, i
     from scipy.sparse import coo_array, hstack
 
     pairs, kernels, problems = len(workload.problem), workload.kernels, len(workload.weight)
-    number, one = np.arange(pairs), np.ones(pairs)
-    serves = coo_array((one, (workload.problem, number)), shape=(problems, pairs))
+    number, item = np.arange(pairs), np.ones(pairs)
+    serves = coo_array((item, (workload.problem, number)), shape=(problems, pairs))
     needs = hstack(
-        [coo_array((-one, (number, workload.kernel)), shape=(pairs, kernels)), coo_array((one, (number, number)))]
+        [coo_array((-item, (number, workload.kernel)), shape=(pairs, kernels)), coo_array((item, (number, number)))]
     )
     gains = workload.efficiency * workload.weight[workload.problem]
-    found = milp(
+    result = milp(
         np.concatenate([np.ones(kernels), np.zeros(pairs)]),
         integrality=np.concatenate([np.ones(kernels), np.zeros(pairs)]),
         bounds=Bounds(0, 1),
@@ -216,6 +216,6 @@ def _exact(workload: Workload, keep: float) -> tuple[NDArray[np.int64] | None, i
         ],
         options={"time_limit": SOLVER_SECONDS},
     )
-    bound = found.mip_dual_bound
+    bound = result.mip_dual_bound
     proved = 1 if bound is None or not math.isfinite(bound) else math.ceil(bound - 1e-6)
-    return (None if found.x is None else np.flatnonzero(np.round(found.x[:kernels]))), proved
+    return (None if result.x is None else np.flatnonzero(np.round(result.x[:kernels]))), proved

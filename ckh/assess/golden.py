@@ -120,9 +120,9 @@ def changes(golden: Golden, now: Mapping[str, str]) -> list[Change]:
     ]
 
 
-def checks(golden: Golden, found: list[Change], most: float, *, allows_unmeasured: bool) -> tuple[Check, ...]:
+def checks(golden: Golden, result: list[Change], most: float, *, allows_unmeasured: bool) -> tuple[Check, ...]:
     """Return a check for each problem of the golden choices."""
-    changed = {one.problem: one for one in found}
+    changed = {change.problem: change for change in result}
     return tuple(
         Check(problem)
         if problem not in changed

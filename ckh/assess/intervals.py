@@ -59,12 +59,12 @@ def estimates(figures: Mapping[str, Figure], problems: int, seed: int = 0) -> di
         seed: random seed of the draws.
     """
     columns = np.stack([column for figure in figures.values() for column in figure.columns], axis=1)
-    values = {name: float(found[0]) for name, found in _of_draws(figures, columns, np.ones((1, problems)))}
+    values = {name: float(result[0]) for name, result in _of_draws(figures, columns, np.ones((1, problems)))}
     resampled: dict[str, list[NDArray[np.float64]]] = {name: [] for name in figures}
     for counts in _draws(problems, seed):
-        for name, found in _of_draws(figures, columns, counts):
-            resampled[name].append(found)
-    return {name: Estimate(values[name], *_ends(np.concatenate(found))) for name, found in resampled.items()}
+        for name, result in _of_draws(figures, columns, counts):
+            resampled[name].append(result)
+    return {name: Estimate(values[name], *_ends(np.concatenate(result))) for name, result in resampled.items()}
 
 
 def mean_of(values: NDArray[np.float64], inside: NDArray[np.bool_] | None = None) -> Figure:
@@ -111,12 +111,14 @@ def ratio(over: Figure, under: Figure) -> Figure:
 
 
 def _of_two(
-    one: Figure, other: Figure, combined: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
+    figure: Figure, other: Figure, combined: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
 ) -> Figure:
-    split = len(one.columns)
+    split = len(figure.columns)
     return Figure(
-        (*one.columns, *other.columns),
-        lambda sums, counts: combined(one.of_draws(sums[:, :split], counts), other.of_draws(sums[:, split:], counts)),
+        (*figure.columns, *other.columns),
+        lambda sums, counts: combined(
+            figure.of_draws(sums[:, :split], counts), other.of_draws(sums[:, split:], counts)
+        ),
     )
 
 

@@ -139,11 +139,11 @@ def summaries(efficiency: Mapping[str, NDArray[np.float64]], seed: int = 0) -> d
         parts = {"mean": mean_of(values), "geomean": geomean_of(values)}
         parts |= {f"p{percent}": percentile_of(values, percent) for percent in (50, 10, 5)}
         figures |= {f"{part} {name}": figure for part, figure in parts.items()}
-    found = estimates(figures, len(next(iter(efficiency.values()))), seed)
+    result = estimates(figures, len(next(iter(efficiency.values()))), seed)
     return {
         name: Efficiency(
             problems=len(values),
-            **{part: found[f"{part} {name}"] for part in ("mean", "geomean", "p50", "p10", "p5")},
+            **{part: result[f"{part} {name}"] for part in ("mean", "geomean", "p50", "p10", "p5")},
             min=float(values.min()),
         )
         for name, values in efficiency.items()
@@ -178,14 +178,14 @@ def top_k(best: NDArray[np.float64], tolerance: NDArray[np.float64], ks: Sequenc
         tolerance: relative tolerance of ties with the oracle, shape (problems,).
         ks: numbers of choices.
     """
-    found = []
+    result = []
     for k, row in zip(ks, best, strict=True):
         known = np.isfinite(row)
         if known.any():
             hit = as_good(row[known], tolerance[known]).mean()
             figures = float(hit), float(row[known].mean()), float(np.percentile(row[known], 10))
-            found.append(TopK(k, int(known.sum()), *figures))
-    return found
+            result.append(TopK(k, int(known.sum()), *figures))
+    return result
 
 
 def figures(efficiency: Efficiency) -> dict[str, float]:

@@ -99,9 +99,9 @@ def has_repeats(dataset: Dataset) -> bool:
 
 def repeat_noise(dataset: Dataset) -> RepeatNoise | None:
     """Compute the repeat noise of a dataset; None without repeated pairs."""
-    found = RepeatNoiseOfParts()
-    found.add(dataset, times_of(dataset))
-    return found.result()
+    repeat_noise_of_parts = RepeatNoiseOfParts()
+    repeat_noise_of_parts.add(dataset, times_of(dataset))
+    return repeat_noise_of_parts.result()
 
 
 class RepeatNoiseOfParts:
@@ -142,7 +142,7 @@ class RepeatNoiseOfParts:
 
     def result(self) -> RepeatNoise | None:
         """Return the noise; None without repeated pairs."""
-        found = {name: np.concatenate([np.zeros(0), *parts]) for name, parts in self._apart.items()}
+        result = {name: np.concatenate([np.zeros(0), *parts]) for name, parts in self._apart.items()}
         devices = tuple(
             DeviceNoise(
                 name,
@@ -152,12 +152,12 @@ class RepeatNoiseOfParts:
                 float(np.percentile(apart, 90)),
                 _NORMAL * float(np.median(apart)),
             )
-            for name, apart in found.items()
+            for name, apart in result.items()
             if len(apart) >= _LEAST_PAIRS
         )
         if not devices:
             return None
-        of_device = {one.device: one.tolerance for one in devices}
+        of_device = {device.device: device.tolerance for device in devices}
         own = np.concatenate(self._own)
         others = np.array([of_device.get(name, np.nan) for name in self._devices])
         return RepeatNoise(devices, np.where(np.isfinite(own), own, others), int(np.isfinite(own).sum()))
@@ -200,14 +200,14 @@ def scored_again(dataset: Dataset, chosen: NDArray[np.int64], without: NDArray[n
     latency = np.where(frame["is_valid"], frame["latency_ms"], np.inf).astype(np.float64)
     both = _both(dataset)
     is_twice = _twice(*both) & np.isfinite(latency)
-    earlier, later = (np.where(is_twice, one, latency) for one in both)
+    earlier, later = (np.where(is_twice, item, latency) for item in both)
     twice = np.bincount(problem[is_twice], minlength=count)
     contends = Times(problem, latency, latency).efficiency() >= 1 / _CONTENDER
     is_known = twice >= 2  # noqa: PLR2004 - of one there is no choice
     is_known[problem[contends & ~is_twice]] = False
     is_full = is_known & (twice == np.bincount(problem[np.isfinite(latency)], minlength=count))
-    scored = [Times(problem, one, np.full(len(one), np.nan)).efficiency() for one in (later, earlier)]
-    again = [choices(-one, problem, count) for one in (earlier, later)]
+    scored = [Times(problem, item, np.full(len(item), np.nan)).efficiency() for item in (later, earlier)]
+    again = [choices(-item, problem, count) for item in (earlier, later)]
 
     def averaged(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.where(is_full, (first + second) / 2, first)
@@ -236,7 +236,7 @@ def ceiling(parts: Sequence[ScoredAgain], baseline: str) -> Ceiling | None:
         mean_of(np.concatenate([getattr(part, name) for part in parts]), is_known)
         for name in ("repeated", "model", "base")
     )
-    found = estimates(
+    result = estimates(
         {
             "repeated": repeated,
             "model": model,
@@ -245,8 +245,8 @@ def ceiling(parts: Sequence[ScoredAgain], baseline: str) -> Ceiling | None:
         },
         len(is_known),
     )
-    gap = found.pop("gap")
-    return Ceiling(int(is_known.sum()), baseline=baseline, gap=gap if np.isfinite(gap.value) else None, **found)
+    gap = result.pop("gap")
+    return Ceiling(int(is_known.sum()), baseline=baseline, gap=gap if np.isfinite(gap.value) else None, **result)
 
 
 def _both(dataset: Dataset) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -144,11 +144,11 @@ def first_measured(dataset: Dataset, scores: NDArray[np.float64], k: int) -> lis
     chosen: list[list[str]] = [[] for _ in dataset.problems()]
     for row in rows:
         chosen[problem[row]].append(str(names[row]))
-    return [tuple(one) for one in chosen]
+    return [tuple(item) for item in chosen]
 
 
 def with_sample(
-    found: Sequence[Contest], candidates: Callable[[str], Sequence[str]], size: int, seed: int
+    result: Sequence[Contest], candidates: Callable[[str], Sequence[str]], size: int, seed: int
 ) -> list[Contest]:
     """Add random candidates of each problem to the contests.
 
@@ -156,7 +156,7 @@ def with_sample(
     compiling, and for each problem they are still a random sample.
 
     Args:
-        found: the contests.
+        result: the contests.
         candidates: names of the kernels that apply to a problem.
         size: number of random kernels per problem.
         seed: random seed of the order.
@@ -164,20 +164,20 @@ def with_sample(
     random = np.random.default_rng(seed)
     order: dict[str, float] = {}
     more = []
-    for one in found:
-        names = sorted(candidates(one.problem))
+    for contest in result:
+        names = sorted(candidates(contest.problem))
         for name in names:
             if name not in order:
                 order[name] = float(random.random())
         sample = tuple(sorted(names, key=order.__getitem__)[:size])
-        others = tuple(name for name in sample if name not in one.kernels)
-        more.append(Contest(one.problem, (*one.kernels, *others), one.first, sample, len(names)))
+        others = tuple(name for name in sample if name not in contest.kernels)
+        more.append(Contest(contest.problem, (*contest.kernels, *others), contest.first, sample, len(names)))
     return more
 
 
 def measured_again(contest: Contest, samples_ns: Sequence[Sequence[float]]) -> Remeasured:
     """Medians of the samples of each kernel; None without samples."""
-    return Remeasured(contest, tuple(float(np.median(one)) if len(one) else None for one in samples_ns))
+    return Remeasured(contest, tuple(float(np.median(item)) if len(item) else None for item in samples_ns))
 
 
 def _ratio(best_ns: float, time_ns: float | None) -> float:

@@ -68,9 +68,9 @@ class RankedRows:
 
     def ranks_best(self, times: Times) -> NDArray[np.bool_]:
         """Mask of problems where the fastest measured kernel is a candidate, shape (problems,)."""
-        found = np.zeros(times.count, dtype=bool)
-        found[times.problem[(times.efficiency() >= 1.0) & np.isfinite(self.place)]] = True
-        return found
+        values = np.zeros(times.count, dtype=bool)
+        values[times.problem[(times.efficiency() >= 1.0) & np.isfinite(self.place)]] = True
+        return values
 
 
 @dataclass(frozen=True, slots=True)

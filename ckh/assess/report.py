@@ -124,30 +124,30 @@ def slices(
             unknown.
     """
     efficiency = np.concatenate([part.efficiency for part in parts])
-    found = [*_of_problems(parts, efficiency), *_joined_kernels(parts, kernel_slice)]
+    result = [*_of_problems(parts, efficiency), *_joined_kernels(parts, kernel_slice)]
     if is_copy is not None and is_copy.any():
         halves = ((COPY, is_copy), (NEW, ~is_copy))
-        found = [_Slice(SEEN_LAYERS, name, inside, efficiency) for name, inside in halves] + found
-    found = [
-        _Slice(one.kind, one.name, judged, one.efficiency)
-        for one in found
-        if (judged := one.inside & np.isfinite(one.efficiency)).any()
+        result = [_Slice(SEEN_LAYERS, name, inside, efficiency) for name, inside in halves] + result
+    result = [
+        _Slice(item.kind, item.name, judged, item.efficiency)
+        for item in result
+        if (judged := item.inside & np.isfinite(item.efficiency)).any()
     ]
-    if not found:
+    if not result:
         return []
-    means = estimates({str(i): mean_of(one.efficiency, one.inside) for i, one in enumerate(found)}, len(efficiency))
+    means = estimates({str(i): mean_of(item.efficiency, item.inside) for i, item in enumerate(result)}, len(efficiency))
     return [
         SliceReport(
-            one.kind,
-            one.name,
-            int(one.inside.sum()),
-            float(one.efficiency[one.inside].mean()),
-            float(np.percentile(one.efficiency[one.inside], 10)),
-            float(one.efficiency[one.inside].min()),
+            item.kind,
+            item.name,
+            int(item.inside.sum()),
+            float(item.efficiency[item.inside].mean()),
+            float(np.percentile(item.efficiency[item.inside], 10)),
+            float(item.efficiency[item.inside].min()),
             means[str(i)].low,
             means[str(i)].high,
         )
-        for i, one in enumerate(found)
+        for i, item in enumerate(result)
     ]
 
 
@@ -163,8 +163,8 @@ def _of_problems(parts: Sequence[SlicesOfPart], efficiency: NDArray[np.float64])
 
 def _joined_kernels(parts: Sequence[SlicesOfPart], kernel_slice: str) -> Iterator[_Slice]:
     for name in sorted({name for part in parts for name in part.kernels}):
-        found = np.concatenate([part.kernels.get(name, np.full(len(part.efficiency), np.nan)) for part in parts])
-        yield _Slice(kernel_slice, name, np.isfinite(found), found)
+        result = np.concatenate([part.kernels.get(name, np.full(len(part.efficiency), np.nan)) for part in parts])
+        yield _Slice(kernel_slice, name, np.isfinite(result), result)
 
 
 def _of_kernels(
@@ -262,15 +262,19 @@ def evaluate(
             unknown.
     """
     scorers = {**(others or {}), **_learned_baselines(learned)}
-    repeats, found = RepeatNoiseOfParts(), []
+    repeats, result = RepeatNoiseOfParts(), []
     for part in parts:
         times = times_of(part)
         repeats.add(part, times)
-        found.append(_judged(part, times, rank(part), {name: one(part) for name, one in scorers.items()}))
+        result.append(_judged(part, times, rank(part), {name: scorer(part) for name, scorer in scorers.items()}))
     noise = repeats.result()
-    tolerance = known_or(None if noise is None else noise.tolerance, np.concatenate([one.tolerance for one in found]))
-    made = [choice for one in found for choice in one.choices]
-    others_found = {name: np.concatenate([one.others[name] for one in found]) for name in found[0].others}
+    tolerance = known_or(
+        None if noise is None else noise.tolerance, np.concatenate([item.tolerance for item in result])
+    )
+    made = [choice for item in result for choice in item.choices]
+    others_found = {
+        name: np.concatenate([judged_part.others[name] for judged_part in result]) for name in result[0].others
+    }
     random, hindsight = others_found.pop(RANDOM), baselines.hindsight_efficiency(parts)
     others_found |= {} if hindsight is None else {HINDSIGHT: hindsight}
     efficiency = np.array([np.nan if choice.efficiency is None else choice.efficiency for choice in made])
@@ -282,20 +286,20 @@ def evaluate(
             if name != "model" or is_judged.any()
         }
     )
-    best_ranked = np.concatenate([one.best_ranked for one in found])
+    best_ranked = np.concatenate([item.best_ranked for item in result])
     ranks_any = np.isfinite(best_ranked)
-    unstable, measured = np.sum([one.unstable for one in found], axis=0).tolist()
+    unstable, measured = np.sum([item.unstable for item in result], axis=0).tolist()
     return Evaluation(
-        rows=sum(one.rows for one in found),
-        coverage=coverage([one.coverage for one in found]),
+        rows=sum(item.rows for item in result),
+        coverage=coverage([item.coverage for item in result]),
         efficiency=whole.pop("model", None),
         best_ranked_measured=summarize(best_ranked[ranks_any]) if ranks_any.any() else None,
-        top=top_k(np.concatenate([one.best_of_first for one in found], axis=1), tolerance),
+        top=top_k(np.concatenate([judged_part.best_of_first for judged_part in result], axis=1), tolerance),
         baselines=whole,
-        slices=slices([one.slices for one in found], parts.op.kernels.slice_column, is_copy),
+        slices=slices([item.slices for item in result], parts.op.kernels.slice_column, is_copy),
         choices=_judged_best(made, efficiency, tolerance),
         noise=() if noise is None else noise.devices,
-        ceiling=ceiling([one.again for one in found], RANDOM if learned is None else FIXED),
+        ceiling=ceiling([judged_part.again for judged_part in result], RANDOM if learned is None else FIXED),
         unstable=unstable / measured if measured else 0.0,
     )
 
@@ -330,7 +334,7 @@ class _JudgedPart:
 
 
 def _judged(part: Dataset, times: Times, ranked: RankedRows, others: Mapping[str, NDArray[np.float64]]) -> _JudgedPart:
-    rows = {name: choices(one, times.problem, times.count) for name, one in others.items()}
+    rows = {name: choices(other, times.problem, times.count) for name, other in others.items()}
     efficiency, best_ranked = times.efficiency(), ranked.best_ranked(times.problem)
     again = scored_again(part, best_ranked, rows.get(FIXED))
     return _JudgedPart(
@@ -338,7 +342,7 @@ def _judged(part: Dataset, times: Times, ranked: RankedRows, others: Mapping[str
         coverage=coverage_of(ranked, times),
         choices=choices_made(part, times, ranked),
         best_ranked=np.where(ranked.ranks_any(times.problem), efficiency[best_ranked], np.nan),
-        others={name: efficiency[one] for name, one in rows.items()} | {RANDOM: baselines.random_efficiency(times)},
+        others={name: efficiency[row] for name, row in rows.items()} | {RANDOM: baselines.random_efficiency(times)},
         best_of_first=best_of_first(times, ranked.place),
         tolerance=times.own_tolerance(),
         slices=slices_of(part, times, ranked),
@@ -358,8 +362,8 @@ def _judged_best(made: list[Choice], efficiency: NDArray[np.float64], tolerance:
     """Mark which choices are best within the tolerance; unmeasured choices are not."""
     is_best = as_good(efficiency, tolerance).tolist()
     return [
-        choice if choice.is_best == found else replace(choice, is_best=found)
-        for choice, found in zip(made, is_best, strict=True)
+        choice if choice.is_best == result else replace(choice, is_best=result)
+        for choice, result in zip(made, is_best, strict=True)
     ]
 
 

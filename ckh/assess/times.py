@@ -77,10 +77,10 @@ def judged(dataset: Dataset) -> Dataset:
     Raises:
         DataError: no problem has one.
     """
-    found = has_oracle(dataset)
-    if not found.any():
+    result = has_oracle(dataset)
+    if not result.any():
         raise no_oracle()
-    return dataset if found.all() else dataset.select(found[dataset.problem_ids])
+    return dataset if result.all() else dataset.select(result[dataset.problem_ids])
 
 
 def no_oracle() -> DataError:

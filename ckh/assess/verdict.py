@@ -80,7 +80,7 @@ class Verdict:
         parts = [
             f"{SUMMARY_START} {__version__} {self.command} -->",
             f"## {verdict}: {_escaped(self.title)}",
-            "\n".join(f"- {_escaped(one)}" for one in self.failures),
+            "\n".join(f"- {_escaped(failure)}" for failure in self.failures),
             *map(_escaped, self.lines),
             *map(_markdown_table, self.tables),
         ]

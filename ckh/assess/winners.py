@@ -142,13 +142,13 @@ def bounds(dataset: Dataset, chosen: NDArray[np.object_]) -> NDArray[np.float64]
         if latency < np.inf:
             measured.setdefault(key, []).append((int(rows), float(latency)))
     best = times.oracle_ms()
-    found = np.full(times.count, np.nan)
+    result = np.full(times.count, np.nan)
     for problem, row in enumerate(dataset.first_rows.tolist()):
         known = measured.get((layer[row], chosen[problem]), ())
         enough = [latency for rows, latency in known if rows >= size[row]]
         if enough:
-            found[problem] = min(1.0, best[problem] / min(enough))
-    return found
+            result[problem] = min(1.0, best[problem] / min(enough))
+    return result
 
 
 def most_frequent(dataset: Dataset, learned_from: Dataset) -> NDArray[np.int64]:
@@ -165,7 +165,7 @@ def most_frequent(dataset: Dataset, learned_from: Dataset) -> NDArray[np.int64]:
         at = known.get(kind)
         if at is None:
             continue
-        nearest = min(at, key=lambda one: abs(np.log(one) - np.log(size)))
+        nearest = min(at, key=lambda item: abs(np.log(item) - np.log(size)))
         overall = sum(at.values(), Counter[str]())
         order = list(dict.fromkeys([*_by_count(at[nearest]), *_by_count(overall)]))
         place[problem] = order.index(winner) if winner in order else MISSING
@@ -175,10 +175,10 @@ def most_frequent(dataset: Dataset, learned_from: Dataset) -> NDArray[np.int64]:
 def _wins(dataset: Dataset) -> dict[tuple[object, ...], dict[float, Counter[str]]]:
     """Kind -> size -> number of wins of each kernel."""
     names = dataset.frame["kernel"].to_numpy(dtype=object)[winner_rows(dataset)]
-    found: dict[tuple[object, ...], dict[float, Counter[str]]] = {}
+    result: dict[tuple[object, ...], dict[float, Counter[str]]] = {}
     for kind, size, name in zip(_kinds(dataset), _sizes(dataset), names, strict=True):
-        found.setdefault(kind, {}).setdefault(size, Counter())[name] += 1
-    return found
+        result.setdefault(kind, {}).setdefault(size, Counter())[name] += 1
+    return result
 
 
 def _kinds(dataset: Dataset) -> list[tuple[object, ...]]:
@@ -198,7 +198,7 @@ def _sizes(dataset: Dataset) -> list[float]:
 
 
 def _by_count(wins: Counter[str]) -> list[str]:
-    return [name for name, _ in sorted(wins.items(), key=lambda one: (-one[1], one[0]))]
+    return [name for name, _ in sorted(wins.items(), key=lambda win: (-win[1], win[0]))]
 
 
 def _hits(name: str, place: NDArray[np.int64]) -> Hits:

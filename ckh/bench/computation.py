@@ -155,7 +155,9 @@ class Computation(Generic[P]):
         """Layouts of users' arrays for a problem's inputs and result; by default those of the kernels."""
         if self.arrays is not None:
             return self.arrays(problem)
-        return tuple(ArrayForm(one.name, place, one.shape, "") for place, one in enumerate(self.operands(problem)))
+        return tuple(
+            ArrayForm(operand.name, place, operand.shape, "") for place, operand in enumerate(self.operands(problem))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,12 +297,12 @@ def measured_of(op: AnyOperation) -> Measured[Any, Any]:
     Raises:
         UsageError: ckh builds no kernels of it.
     """
-    found = part_of(op, op.measured, Measured)
-    if found is None:
+    part = part_of(op, op.measured, Measured)
+    if part is None:
         raise UsageError(
             f"ckh builds no kernels of {op.name}", "its times are converted: see ckh convert --help", code="unsupported"
         )
-    return found
+    return part
 
 
 def computation_of(problem: Problem) -> Computation[Any]:

@@ -95,7 +95,7 @@ class Cluster:
             now = time.monotonic()
             if now >= self._looked_at + _LOOK_S:
                 # Not `client.scheduler_info`, which sometimes returns the data of Dask's own timer, without workers.
-                self._nodes = tuple(ClusterNode(*one) for one in self.on_scheduler(workers_of))
+                self._nodes = tuple(ClusterNode(*item) for item in self.on_scheduler(workers_of))
                 self._looked_at = time.monotonic()
                 self._alone_since = None if self._nodes else self._alone_since or now
             if self._alone_since is not None and now > self._alone_since + _ALONE_S:
@@ -124,11 +124,11 @@ class Cluster:
         """
         workers = None if on is None else list(on)
         with _asked():
-            found: dict[str, Any] = self.client.run(function, *args, workers=workers, on_error="return", **named)
-        for one in found.values():
-            if isinstance(one, Exception) and not isinstance(one, OSError):
-                raise one
-        return {address: one for address, one in sorted(found.items()) if not isinstance(one, Exception)}
+            done: dict[str, Any] = self.client.run(function, *args, workers=workers, on_error="return", **named)
+        for item in done.values():
+            if isinstance(item, Exception) and not isinstance(item, OSError):
+                raise item
+        return {address: item for address, item in sorted(done.items()) if not isinstance(item, Exception)}
 
     def on_scheduler(self, function: Callable[..., Any], *args: Any) -> Any:
         """Run a function in the scheduler's process, passed as `dask_scheduler`; returns its result.
@@ -159,9 +159,9 @@ class Cluster:
             DeviceError: the scheduler is gone.
         """
         while True:
-            found: dict[str, str] = self.on_scheduler(claim, list(names), key, self.client.id)
-            if self.on_scheduler(are_called, list(set(found.values()))):
-                return found
+            result: dict[str, str] = self.on_scheduler(claim, list(names), key, self.client.id)
+            if self.on_scheduler(are_called, list(set(result.values()))):
+                return result
             time.sleep(_POLL_S)  # claimed and about to be called, or just finished
 
     def result(self, call: Call, should_stop: Callable[[], bool] = lambda: False) -> Any:
@@ -172,8 +172,8 @@ class Cluster:
             NodeLostError: its worker is gone.
             DeviceError: the scheduler is gone.
         """
-        with closing(self.results([call], should_stop)) as found:
-            return next((result for _, result in found), None)
+        with closing(self.results([call], should_stop)) as outcome:
+            return next((result for _, result in outcome), None)
 
     def results(
         self, calls: Iterable[Call], should_stop: Callable[[], bool] = lambda: False

@@ -210,16 +210,16 @@ def _await_workers(cluster: Cluster) -> None:
 
 def _require_same(cluster: Cluster) -> None:
     """Refuse a scheduler and workers without ckh, or with another version."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     try:
         for address, version in cluster.client.run(own_version, on_error="return").items():
-            found[f"the worker {address}"] = version
-        found["the scheduler"] = cluster.client.run_on_scheduler(own_version)
+            result[f"the worker {address}"] = version
+        result["the scheduler"] = cluster.client.run_on_scheduler(own_version)
     except LOST as error:
         raise gone(error) from error
     except Exception as error:  # noqa: BLE001 - whatever went wrong there
-        found["the scheduler"] = error
-    for who, version in found.items():
+        result["the scheduler"] = error
+    for who, version in result.items():
         if isinstance(version, Exception) and not isinstance(version, OSError):
             raise DeviceError(
                 f"{who} cannot load ckh: {version}", "install the same ckh there", code="node-without-ckh"

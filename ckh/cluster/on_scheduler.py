@@ -15,16 +15,16 @@ def claim(names: Sequence[str], key: str, client: str, dask_scheduler: Any) -> d
     """See `Cluster.claim`. The named calls are kept for the client."""
     claims: dict[str, tuple[str, float]] = dask_scheduler.__dict__.setdefault("ckh_claims", {})
     tasks, now = dask_scheduler.tasks, time.monotonic()
-    found = {}
+    result = {}
     for name in names:
         other, since = claims.get(name, ("", 0.0))
         is_running = other in tasks and tasks[other].state != "erred"
         if other != key and (is_running or now < since + _CLAIM_S):
-            found[name] = other
+            result[name] = other
         else:
             claims[name] = key, now
-    dask_scheduler.client_desires_keys([other for other in set(found.values()) if other in tasks], client)
-    return found
+    dask_scheduler.client_desires_keys([other for other in set(result.values()) if other in tasks], client)
+    return result
 
 
 def join(key: str, client: str, dask_scheduler: Any) -> None:
@@ -39,7 +39,7 @@ def are_called(keys: Sequence[str], dask_scheduler: Any) -> bool:
 
 def workers_of(dask_scheduler: Any) -> list[tuple[str, str, int]]:
     """Workers by address, each with the name of its machine and its number of parallel calls."""
-    return sorted((one.address, one.host, one.nthreads) for one in dask_scheduler.workers.values())
+    return sorted((worker.address, worker.host, worker.nthreads) for worker in dask_scheduler.workers.values())
 
 
 def is_there(client: str, moment: str, dask_scheduler: Any) -> bool:
@@ -55,7 +55,7 @@ def has_pages(dask_scheduler: Any) -> bool:
 
     Without Bokeh, or with --no-dashboard, its port answers too, and is among its services, but has no such pages.
     """
-    return any(hasattr(one, "app_paths") for one in dask_scheduler.http_application.applications)
+    return any(hasattr(application, "app_paths") for application in dask_scheduler.http_application.applications)
 
 
 def offer(address: str, dask_scheduler: Any) -> None:

@@ -27,8 +27,8 @@ def is_awaited(client: str, moment: str) -> bool:
     """
     from distributed import get_client
 
-    found: bool = get_client().run_on_scheduler(is_there, client, moment)
-    return found
+    result: bool = get_client().run_on_scheduler(is_there, client, moment)
+    return result
 
 
 def own_version() -> str:

@@ -25,16 +25,18 @@ _SECONDS = "_s"
 
 def option_of(values: type, name: str) -> Any:
     """Typer option of a single field, for commands with a subset of the declared options."""
-    found = declarations(values)[name]
+    declaration = declarations(values)[name]
     is_number = _kind(values, name) in (int, float)
     return typer.Option(
         None,
-        *(found.typed or (typed_as(name),)),
-        help=found.help if found.choices is None else found.help.format(", ".join(found.choices())),
-        metavar=found.metavar,
-        min=found.low if is_number else None,
-        max=found.high if is_number else None,
-        autocompletion=getattr(_completion, found.completion) if found.completion else None,
+        *(declaration.typed or (typed_as(name),)),
+        help=declaration.help
+        if declaration.choices is None
+        else declaration.help.format(", ".join(declaration.choices())),
+        metavar=declaration.metavar,
+        min=declaration.low if is_number else None,
+        max=declaration.high if is_number else None,
+        autocompletion=getattr(_completion, declaration.completion) if declaration.completion else None,
         show_default=False,
     )
 
@@ -55,13 +57,13 @@ def has_options_of(**groups: type) -> Callable[[Callable[..., None]], Callable[.
 
         keyword = inspect.Parameter.KEYWORD_ONLY
         parameters: list[inspect.Parameter] = []
-        for one in inspect.signature(command).parameters.values():
-            if one.name in groups:
-                parameters += _parameters(groups[one.name])
+        for parameter in inspect.signature(command).parameters.values():
+            if parameter.name in groups:
+                parameters += _parameters(groups[parameter.name])
             else:
-                parameters.append(one.replace(kind=keyword, annotation=types[one.name]))
+                parameters.append(parameter.replace(kind=keyword, annotation=types[parameter.name]))
         with_groups.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        with_groups.__annotations__ = {one.name: one.annotation for one in parameters}
+        with_groups.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return with_groups
 
     return decorate
@@ -82,8 +84,8 @@ def _parameters(values: type) -> list[inspect.Parameter]:
 
 def _given(values: type, typed: dict[str, Any]) -> dict[str, Any]:
     """Pop the values of the fields of a dataclass that were given."""
-    found = {name: _value(values, name, typed.pop(name)) for name in declarations(values)}
-    return {name: value for name, value in found.items() if value is not None}
+    result = {name: _value(values, name, typed.pop(name)) for name in declarations(values)}
+    return {name: value for name, value in result.items() if value is not None}
 
 
 def _kind(values: type, name: str) -> Any:
@@ -91,7 +93,9 @@ def _kind(values: type, name: str) -> Any:
     if kind := declarations(values)[name].kind:
         return kind
     hint = get_type_hints(values)[name]
-    inner = next((one for one in get_args(hint) if one is not NoneType), hint) if NoneType in get_args(hint) else hint
+    inner = (
+        next((item for item in get_args(hint) if item is not NoneType), hint) if NoneType in get_args(hint) else hint
+    )
     is_plain = inner in (int, bool, float) or (isinstance(inner, type) and issubclass(inner, StrEnum))
     return inner if is_plain and not name.endswith(_SECONDS) else str
 

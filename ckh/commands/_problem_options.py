@@ -126,7 +126,7 @@ def says_a_problem(command: Callable[..., None]) -> Callable[..., None]:
     """Decorate a command: prepend the options of a problem, which it receives as a `Typed` in its first argument."""
     types = get_type_hints(command)
     _, *own = inspect.signature(command).parameters.values()
-    size_options = _size_options({*_BEFORE, *_AFTER, *(one.name for one in own)})
+    size_options = _size_options({*_BEFORE, *_AFTER, *(size_option.name for size_option in own)})
 
     @wraps(command)
     def with_problem(**values: Any) -> None:
@@ -138,10 +138,10 @@ def says_a_problem(command: Callable[..., None]) -> Callable[..., None]:
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None)
         for name, (kind, option) in (_BEFORE | size_options | _AFTER).items()
     ]
-    mine = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[one.name]) for one in own]
+    mine = [item.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[item.name]) for item in own]
     parameters = [*shared, *mine]
     with_problem.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    with_problem.__annotations__ = {one.name: one.annotation for one in parameters}
+    with_problem.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_problem
 
 
@@ -151,15 +151,15 @@ def _size_options(others: set[str]) -> dict[str, tuple[Any, Any]]:
     Args:
         others: names of the command's other options, which operations must not use.
     """
-    found: dict[str, list[SizeOption]] = {}
+    result: dict[str, list[SizeOption]] = {}
     for name, part in _PARTS.items():
         for option in part.options:
-            same = found.setdefault(option.name, [])
+            same = result.setdefault(option.name, [])
             if option.name in others or (same and same[0].kind is not option.kind):
                 warn(f"{as_option(option.name)} of {name} is left out: another option has this name", "duplicate-name")
             elif option not in same:
                 same.append(option)
-    return {name: (same[0].kind, _option(same[0])) for name, same in found.items() if same}
+    return {name: (same[0].kind, _option(same[0])) for name, same in result.items() if same}
 
 
 def _option(first: SizeOption) -> Any:

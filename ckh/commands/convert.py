@@ -37,7 +37,7 @@ A bad row aborts the conversion without output, unless --skip-bad leaves such ro
 _FROM_HELP = f"Format of all inputs, instead of detection: {', '.join(readers())}."
 _OTHERS = conversion.output_formats()
 _TO = "[" + "|".join((PARQUET, *_OTHERS)) + "]"
-_TO_HELP = "; ".join(f"{one.name}: {one.summary}" for one in _OTHERS.values()) + "."
+_TO_HELP = "; ".join(f"{problems_format.name}: {problems_format.summary}" for problems_format in _OTHERS.values()) + "."
 
 
 def register(app: typer.Typer) -> None:

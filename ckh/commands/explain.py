@@ -60,13 +60,13 @@ def explain(
     from ckh.isa.source import described
     from ckh.isa.text import anatomy_text
 
-    found = described(kernel, _problem(typed, kernel), typed.arch, code_object)
+    result = described(kernel, _problem(typed, kernel), typed.arch, code_object)
     if svg is not None:
-        _draw(found, svg)
+        _draw(result, svg)
     if as_json:
-        print_json(found.anatomy)
+        print_json(result.anatomy)
     else:
-        emit(anatomy_text(found.anatomy))
+        emit(anatomy_text(result.anatomy))
 
 
 def _problem(typed: Typed, name: str) -> Problem | None:
@@ -84,10 +84,10 @@ def _problem(typed: Typed, name: str) -> Problem | None:
     return whole.problem(whole.chooser(typed.arch), "explain")
 
 
-def _draw(found: Described, path: Path) -> None:
+def _draw(described: Described, path: Path) -> None:
     from ckh.files.outputs import write_output
     from ckh.isa.svg import timeline_svg
 
-    if found.timeline is None:
+    if described.timeline is None:
         raise UsageError("the kernel has no loop to draw", "omit --svg", code="inapplicable-option")
-    write_output(path, timeline_svg(found.anatomy, found.timeline).encode())
+    write_output(path, timeline_svg(described.anatomy, described.timeline).encode())

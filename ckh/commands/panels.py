@@ -57,9 +57,11 @@ class _Panels:
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Format arguments, the panels of options, and the subcommands of a group."""
         panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], **{name: [] for name in PANELS}}
-        for one in self.get_params(ctx):  # type: ignore[attr-defined]
-            if (row := one.get_help_record(ctx)) is not None:
-                panels[panel_of(one)].append((row[0].replace(" range>", ">").replace("<list[Path]>", "<path>"), row[1]))
+        for get_param in self.get_params(ctx):  # type: ignore[attr-defined]
+            if (row := get_param.get_help_record(ctx)) is not None:
+                panels[panel_of(get_param)].append(
+                    (row[0].replace(" range>", ">").replace("<list[Path]>", "<path>"), row[1])
+                )
         for name, rows in panels.items():
             if rows:
                 with formatter.section(name):
@@ -90,21 +92,21 @@ def _show_operation(params: list[Any], args: Sequence[str]) -> None:
     if (part := parts.get(op or DEFAULT_OPERATION)) is None:
         return
     sizes: dict[str, SizeOption] = {}
-    for option in (option for one in parts.values() for option in one.options):
+    for option in (option for part in parts.values() for option in part.options):
         sizes.setdefault(option.name, option)
     own = {option.name: option for option in part.options if option.kind is sizes[option.name].kind}
-    for one in params:
-        is_of_problem = one.rich_help_panel == PROBLEM
-        if is_of_problem and one.name in own:
-            one.help = own[one.name].sentence
-        elif is_of_problem and one.name == "dtype" and part.default_dtype:
-            one.help = f"Element type.  [{part.default_dtype}]"
-        elif is_of_problem and one.name in sizes:
-            one.hidden = True
-        elif one.name in _OF_CONVOLUTIONS:
-            one.hidden = not part.has_directions
+    for param in params:
+        is_of_problem = param.rich_help_panel == PROBLEM
+        if is_of_problem and param.name in own:
+            param.help = own[param.name].sentence
+        elif is_of_problem and param.name == "dtype" and part.default_dtype:
+            param.help = f"Element type.  [{part.default_dtype}]"
+        elif is_of_problem and param.name in sizes:
+            param.hidden = True
+        elif param.name in _OF_CONVOLUTIONS:
+            param.hidden = not part.has_directions
     places = {name: place for place, name in enumerate(["op", *own])}
-    params.sort(key=lambda one: places.get(one.name, len(places)) if one.rich_help_panel == PROBLEM else len(places))
+    params.sort(key=lambda item: places.get(item.name, len(places)) if item.rich_help_panel == PROBLEM else len(places))
 
 
 def _named(args: Sequence[str]) -> str:

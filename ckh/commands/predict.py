@@ -151,12 +151,12 @@ def predict(
             raise UsageError(
                 "--skip-unsupported needs --problems", "name them with --problems", code="inapplicable-option"
             )
-        found = _answered(chooser, [typed.problem(chooser, "predict")], wanted)[0]
-        if found.failure is not None:
-            raise found.failure
+        ranking = _answered(chooser, [typed.problem(chooser, "predict")], wanted)[0]
+        if ranking.failure is not None:
+            raise ranking.failure
         if require is Required.KNOWN:
-            _refuse_unknown([found], top)
-        _print_one(found, top, again, as_json=as_json, why=why, explain=explain)
+            _refuse_unknown([ranking], top)
+        _print_one(ranking, top, again, as_json=as_json, why=why, explain=explain)
         return
     if explain:
         raise UsageError("--explain and --problems exclude each other", "omit one of them", code="conflicting-options")
@@ -167,7 +167,7 @@ def predict(
     if require is Required.KNOWN:
         _refuse_unknown(answers, top)
     _print_many(answers, top, again, as_json=as_json)
-    failures = [failure for one in answers if (failure := one.failure)]
+    failures = [failure for answer in answers if (failure := answer.failure)]
     if failures and not (skip_unsupported and len(failures) < len(answers)):
         hint = "" if len(failures) == len(answers) else "--skip-unsupported accepts that"
         raise NoKernelError(f"{len(failures)} of {len(answers)} problems have no kernel; {failures[0].message}", hint)
@@ -179,7 +179,7 @@ def _refuse_unknown(answers: Sequence[Ranking], top: int) -> None:
     Raises:
         ModelError: an answer is out of distribution.
     """
-    lines = [(one, line) for one in answers if (line := one.known(top).line)]
+    lines = [(answer, line) for answer in answers if (line := answer.known(top).line)]
     if lines:
         first, line = lines[0]
         count = f"{len(lines)} of {len(answers)} problems, e.g. " if len(answers) > 1 else ""
@@ -237,35 +237,41 @@ def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring)
         models = dict(zip(models, limited_models(wanted.kernels, list(models.values())), strict=True))
     known: dict[Problem, Ranking] = {}
     for key, some in of_model.items():
-        found = [(one if wanted.pads else one.unpadded).buildable_first for one in rankings_of(some, models[key])]
+        buildable_firsts = [
+            (ranking if wanted.pads else ranking.unpadded).buildable_first for ranking in rankings_of(some, models[key])
+        ]
         if wanted.probe:
-            new = [one for one in found if len(one.order) and not (wanted.uses_old and is_known(one, wanted.probe))]
+            new = [
+                ranking
+                for ranking in buildable_firsts
+                if len(ranking.order) and not (wanted.uses_old and is_known(ranking, wanted.probe))
+            ]
             if new:
                 probe_all(new, wanted.probe, wanted.timeout_s)
         if wanted.probe or wanted.uses_old:
-            found = [measured_before(one) for one in found]
-        known |= dict(zip(some, found, strict=True))
+            buildable_firsts = [measured_before(item) for item in buildable_firsts]
+        known |= dict(zip(some, buildable_firsts, strict=True))
     return [known[problem] for problem in problems]
 
 
-def _print_one(found: Ranking, top: int, again: str, *, as_json: bool, why: bool, explain: bool) -> None:
+def _print_one(ranking: Ranking, top: int, again: str, *, as_json: bool, why: bool, explain: bool) -> None:
     from ckh.learn.answers.answer_document import answer_json
     from ckh.learn.answers.answer_text import answer_text
 
-    answer, spec = found.answer(top, again), found.model.spec
+    answer, spec = ranking.answer(top, again), ranking.model.spec
     if explain:
         from ckh.learn.answers import explain as explaining
 
-        explanation = explaining.explain(found)
-        if explanation is not None and found.padded is None:
-            explanation = replace(explanation, code=_code_lines(explanation.first, found))
+        explanation = explaining.explain(ranking)
+        if explanation is not None and ranking.padded is None:
+            explanation = replace(explanation, code=_code_lines(explanation.first, ranking))
         answer = replace(answer, explanation=explanation)
-    if found.model.not_measured is None:
-        offer_once(found.problem, spec.op_type, spec.arch, spec.device, found.model.path)
+    if ranking.model.not_measured is None:
+        offer_once(ranking.problem, spec.op_type, spec.arch, spec.device, ranking.model.path)
     emit(answer_json(answer) if as_json else answer_text(answer, why=why))
 
 
-def _code_lines(kernel: str, found: Ranking) -> tuple[str, ...]:
+def _code_lines(kernel: str, ranking: Ranking) -> tuple[str, ...]:
     """Lines on a kernel's machine code: of one compiled here, else its shipped registers; empty otherwise."""
     from ckh.archs import load_arch
     from ckh.isa.describe import shipped_occupancy
@@ -273,8 +279,8 @@ def _code_lines(kernel: str, found: Ranking) -> tuple[str, ...]:
     from ckh.isa.text import brief_lines, shipped_lines
     from ckh.kernels.compiled import shipped, shipped_compiler
 
-    spec = found.model.spec
-    if (anatomy := of_compiled(kernel, found.problem, spec.arch)) is not None:
+    spec = ranking.model.spec
+    if (anatomy := of_compiled(kernel, ranking.problem, spec.arch)) is not None:
         return tuple(brief_lines(anatomy))
     ships = shipped(spec.arch, spec.op_type).get(kernel)
     if ships is None:
@@ -287,8 +293,8 @@ def _print_many(rankings: Sequence[Ranking], top: int, again: str, *, as_json: b
     from ckh.learn.answers.answer_document import many_document
     from ckh.learn.answers.answer_text import answers_text
 
-    answers = [one.answer(top, again) for one in rankings if len(one.order)]
-    failures = {one.problem.canonical(): failure.message for one in rankings if (failure := one.failure)}
+    answers = [ranking.answer(top, again) for ranking in rankings if len(ranking.order)]
+    failures = {ranking.problem.canonical(): failure.message for ranking in rankings if (failure := ranking.failure)}
     if as_json:
         print_json(many_document(answers, failures))
         return

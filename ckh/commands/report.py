@@ -141,16 +141,16 @@ def _is_run(path: Path) -> bool:
 def _are_models(paths: Sequence[Path]) -> bool:
     from ckh.learn.models.spec import SPEC_NAME
 
-    found = [(path / SPEC_NAME).is_file() for path in paths]
-    if any(found) and not all(found):
+    result = [(path / SPEC_NAME).is_file() for path in paths]
+    if any(result) and not all(result):
         raise UsageError(
             "a model can be compared with a model only", "report on one thing at a time", code="mixed-data"
         )
-    if len(paths) > 2 and all(found):  # noqa: PLR2004 - a pair is compared
+    if len(paths) > 2 and all(result):  # noqa: PLR2004 - a pair is compared
         raise UsageError(
             f"{len(paths)} models: expected one or two", "name an old one and a new one", code="several-models"
         )
-    return all(found)
+    return all(result)
 
 
 def _refuse_for_models(data: Sequence[Path], train_data: Sequence[Path], over: str | None, what: str) -> None:
@@ -244,25 +244,25 @@ def _machine_code(worst: Sequence[Choice], spec: ModelSpec) -> PageTable | None:
     from ckh.isa.brief import brief
     from ckh.report.drawing import PageTable
 
-    problems = {name: one.problem for one in worst for name in (one.kernel, one.best_kernel) if name}
-    found = {name: brief(spec.op, name, spec.op.problems.parse(text), spec.arch) for name, text in problems.items()}
-    known = {name: one for name, one in found.items() if one is not None}
+    problems = {name: choice.problem for choice in worst for name in (choice.kernel, choice.best_kernel) if name}
+    result = {name: brief(spec.op, name, spec.op.problems.parse(text), spec.arch) for name, text in problems.items()}
+    known = {name: item for name, item in result.items() if item is not None}
     if not known:
         return None
-    chosen = Counter(known[one.kernel].kernel for one in worst if one.kernel in known)
-    best = Counter(known[one.best_kernel].kernel for one in worst if one.best_kernel in known)
-    pipes = list(dict.fromkeys(pipe for one in known.values() for pipe in one.clocks))
+    chosen = Counter(known[choice.kernel].kernel for choice in worst if choice.kernel in known)
+    best = Counter(known[choice.best_kernel].kernel for choice in worst if choice.best_kernel in known)
+    pipes = list(dict.fromkeys(pipe for item in known.values() for pipe in item.clocks))
     rows = [
         [
-            one.kernel,
-            *(str(counts[one.kernel]) if counts[one.kernel] else "" for counts in (chosen, best)),
-            *(str(count) for count in (one.resources.vgprs, one.resources.agprs, one.resources.sgprs)),
-            f"{one.resources.lds_bytes / 1024:g}",
-            str(one.blocks_per_cu),
-            one.bound_by,
-            *(f"{one.clocks[pipe]:,.0f}" if pipe in one.clocks else "" for pipe in pipes),
+            brief.kernel,
+            *(str(counts[brief.kernel]) if counts[brief.kernel] else "" for counts in (chosen, best)),
+            *(str(count) for count in (brief.resources.vgprs, brief.resources.agprs, brief.resources.sgprs)),
+            f"{brief.resources.lds_bytes / 1024:g}",
+            str(brief.blocks_per_cu),
+            brief.bound_by,
+            *(f"{brief.clocks[pipe]:,.0f}" if pipe in brief.clocks else "" for pipe in pipes),
         ]
-        for one in {one.kernel: one for one in known.values()}.values()
+        for brief in {choice.kernel: choice for choice in known.values()}.values()
     ]
     columns = ["kernel", "chosen", "best", "VGPRs", "AGPRs", "SGPRs", "LDS KB", "blocks per CU", "bound by"]
     return PageTable(
@@ -323,14 +323,16 @@ def _write(made: Report, out: Path, plots: Path | None, *, force: bool) -> list[
     from ckh.report.html_page import page
 
     files = (
-        {} if plots is None else {plots / f"{one.name}.{kind}": one for one in made.figures for kind in ("svg", "png")}
+        {}
+        if plots is None
+        else {plots / f"{figure.name}.{kind}": figure for figure in made.figures for kind in ("svg", "png")}
     )
     for path in files:
         check_output(path, _SVG if path.suffix == ".svg" else _PNG, force=force)
     for path, figure in files.items():
         write_output(path, file_svg(figure) if path.suffix == ".svg" else file_png(figure))
     write_output(out, page(made, time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())))
-    return [one.name for one in made.figures]
+    return [figure.name for figure in made.figures]
 
 
 _SVG = FileKind("picture in SVG", lambda path: b"<svg" in head_of(path))

@@ -194,20 +194,20 @@ def shapes(
         skip_bad=skip_bad,
         variant=None if variant is None else str(variant),
     )
-    found = _found(names, torch, wanted, None if op is None else operation(op).name)
-    _warn(found)
-    misses = _misses(found.problems, table, arch, num_cus) if table else None
+    result = _found(names, torch, wanted, None if op is None else operation(op).name)
+    _warn(result)
+    misses = _misses(result.problems, table, arch, num_cus) if table else None
     if out is not None:
         from ckh.files.outputs import write_output
         from ckh.shapes.tables import table_text
 
-        write_output(out, table_text(found.problems).encode())
+        write_output(out, table_text(result.problems).encode())
     if as_json:
         document = ShapesDocument(
             sources=(*names, *([torch] if torch else [])),
-            problems=_entries(found.problems),
-            bad=found.bad,
-            left_out=found.left_out,
+            problems=_entries(result.problems),
+            bad=result.bad,
+            left_out=result.left_out,
             out=None if out is None else str(out),
             misses=misses,
         )
@@ -215,7 +215,7 @@ def shapes(
     elif misses is not None:
         _print_misses(misses)
     else:
-        _print(found.problems, out)
+        _print(result.problems, out)
 
 
 def _sizes(option: str, text: str) -> tuple[int, ...]:
@@ -243,16 +243,19 @@ def _found(names: Sequence[str], torch: str | None, wanted: RunOptions, op: str 
     return weighted([*found_in_all(names, wanted, op), module], wanted, op)
 
 
-def _warn(found: ShapesFound) -> None:
-    for message, count in found.bad.items():
+def _warn(shapes_found: ShapesFound) -> None:
+    for message, count in shapes_found.bad.items():
         warn(f"left out {count} bad: {message}", "left-out")
-    for what, count in found.left_out.items():
+    for what, count in shapes_found.left_out.items():
         warn(f"left out {count}: {what}", "left-out")
 
 
 def _entries(problems: Sequence[WeightedProblem]) -> list[ShapeEntry]:
-    whole = sum(one.flops for one in problems)
-    return [ShapeEntry(one.op, one.problem.canonical(), one.count, one.layers, one.flops / whole) for one in problems]
+    whole = sum(problem.flops for problem in problems)
+    return [
+        ShapeEntry(problem.op, problem.problem.canonical(), problem.count, problem.layers, problem.flops / whole)
+        for problem in problems
+    ]
 
 
 def _print(problems: Sequence[WeightedProblem], out: Path | None) -> None:
@@ -262,13 +265,14 @@ def _print(problems: Sequence[WeightedProblem], out: Path | None) -> None:
         emit(table_text(problems))
         return
     rows = [
-        [one.problem, " ".join(one.layers), str(one.count), f"{100 * one.share:.1f} %"] for one in _entries(problems)
+        [entry.problem, " ".join(entry.layers), str(entry.count), f"{100 * entry.share:.1f} %"]
+        for entry in _entries(problems)
     ]
     print_table("" if out is None else str(out), ("problem", "layers", "count", "work"), rows)
     if out is not None:
         from ckh.text.prose import shell_word
 
-        names = dict.fromkeys(one.op for one in problems)
+        names = dict.fromkeys(problem.op for problem in problems)
         say("\n" + "\n".join(f"next: ckh predict --op {name} --problems {shell_word(out)} --top 1" for name in names))
 
 
@@ -281,28 +285,30 @@ def _misses(
     from ckh.shapes.shaped import MissedLookup, shaped_part
 
     name, rows = load_arch(arch).name, read_tables(tables)
-    found: list[MissEntry] = []
-    for one in problems:
-        part = shaped_part(one.op)
+    miss_entries: list[MissEntry] = []
+    for problem in problems:
+        part = shaped_part(problem.op)
         if part is None or part.nearest is None:
             continue
-        for stated in one.stated or ((),):
-            near = part.nearest(MissedLookup(one.problem, dict(stated), name, num_cus or 0), rows)
-            found.append(MissEntry(one.problem.canonical(), one.count, near.key or None, near.differs, near.why))
-    if not found:
+        for stated in problem.stated or ((),):
+            near = part.nearest(MissedLookup(problem.problem, dict(stated), name, num_cus or 0), rows)
+            miss_entries.append(
+                MissEntry(problem.problem.canonical(), problem.count, near.key or None, near.differs, near.why)
+            )
+    if not miss_entries:
         raise UsageError(
             "--table needs AITER's GEMMs or mixtures of experts, and the sources have none",
             "omit it",
             code="inapplicable-option",
         )
-    return found
+    return miss_entries
 
 
 def _print_misses(misses: Sequence[MissEntry]) -> None:
-    for one in misses:
-        say(f"{one.problem} ({one.count} times): {one.why}")
-        if one.key is not None:
-            say("  nearest key: " + " ".join(f"{name}={value}" for name, value in one.key.items()))
+    for miss in misses:
+        say(f"{miss.problem} ({miss.count} times): {miss.why}")
+        if miss.key is not None:
+            say("  nearest key: " + " ".join(f"{name}={value}" for name, value in miss.key.items()))
 
 
 def _print_ready(*, as_json: bool) -> None:
@@ -322,5 +328,9 @@ def _print_ready(*, as_json: bool) -> None:
     if as_json:
         print_json(ReadyDocument(ready=ready))
         return
-    print_table("", ("name", "of", "options"), [[one.name, one.of, " ".join(one.options)] for one in ready])
+    print_table(
+        "",
+        ("name", "of", "options"),
+        [[ready_entry.name, ready_entry.of, " ".join(ready_entry.options)] for ready_entry in ready],
+    )
     note("e.g. ckh shapes llama3-70b --tp 8 --tokens 1,64,4096")

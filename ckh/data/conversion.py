@@ -97,11 +97,11 @@ PARQUET = "parquet"  # the name of the dataset's own format
 @cache
 def output_formats() -> dict[str, RowsFormat | ProblemsFormat]:
     """Output formats of the operations, other than Parquet, by name."""
-    found: dict[str, RowsFormat | ProblemsFormat] = {}
+    result: dict[str, RowsFormat | ProblemsFormat] = {}
     for name in operation_names():
-        for one in formats_of(operation(name)).written:
-            found.setdefault(one.name, one)
-    return found
+        for item in formats_of(operation(name)).written:
+            result.setdefault(item.name, item)
+    return result
 
 
 def output_kind(name: str, *, is_partitioned: bool = False) -> FileKind | FolderKind:
@@ -238,7 +238,7 @@ def convert_problems(
 
 
 def _row_format(op: AnyOperation, name: str) -> RowsFormat:
-    for one in formats_of(op).rows:
-        if one.name == name:
-            return one
+    for row in formats_of(op).rows:
+        if row.name == name:
+            return row
     raise DataError(f"{op.name} has no format {name}", "write Parquet", code="unsupported")

@@ -132,7 +132,7 @@ class Dataset(Shown):
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle without cached values; the receiving machine looks the operation up by name."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return {file_kind.name: getattr(self, file_kind.name) for file_kind in fields(self)}
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -312,11 +312,11 @@ def open_files(paths: Sequence[Path | str], *, predictions: bool = False) -> lis
 
 def merged_metadata(files: Sequence[tables.DatasetFile]) -> dict[str, Any]:
     """Merge the provenance of files, without duplicates."""
-    found: dict[str, list[Any]] = {key: [] for key in tables.METADATA_KEYS}
-    for key, items in found.items():
+    result: dict[str, list[Any]] = {key: [] for key in tables.METADATA_KEYS}
+    for key, items in result.items():
         for file in files:
             items += [item for item in file.metadata[key] if item not in items]
-    return found
+    return result
 
 
 def names_read(op: AnyOperation, columns: ColumnsOf | None) -> frozenset[str]:
@@ -355,10 +355,10 @@ def save_blocks(
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    found = sorted(path.glob("*.parquet"))
-    if not found:
+    result = sorted(path.glob("*.parquet"))
+    if not result:
         raise DataError(f"no *.parquet file in {path}", "make one with ckh convert", code="no-file")
-    return found
+    return result
 
 
 def _frame(
@@ -368,14 +368,14 @@ def _frame(
     import pandas as pd
     import pyarrow as pa
 
-    names, found = names_read(op, columns), {}
+    names, result = names_read(op, columns), {}
     for column in op.training.columns:
         if column.name in names:
             chunks = [chunk for file in files for chunk in file.column(column)]
-            found[column.name] = tables.series_of(
+            result[column.name] = tables.series_of(
                 pa.chunked_array(chunks), is_category=columns is not None, narrow=narrow
             )
-    frame: pd.DataFrame = pd.DataFrame(found, copy=False)
+    frame: pd.DataFrame = pd.DataFrame(result, copy=False)
     return frame
 
 

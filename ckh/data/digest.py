@@ -105,8 +105,8 @@ def _is_empty(chunk: pa.Array) -> NDArray[np.bool_]:
     distinct = chunk.dictionary if hasattr(chunk, "dictionary") else chunk
     if not chunk.null_count and not distinct.null_count and str(distinct.type) not in {"double", "float", "halffloat"}:
         return np.zeros(len(chunk), dtype=bool)
-    found: NDArray[np.bool_] = _plain(chunk).is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
-    return found
+    numpy: NDArray[np.bool_] = _plain(chunk).is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
+    return numpy
 
 
 def _plain(chunk: pa.Array) -> pa.Array:

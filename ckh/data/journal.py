@@ -118,17 +118,17 @@ def iter_records(file: BinaryIO, path: Path, *, skip_damaged: bool = False) -> I
         OSError: the file cannot be read.
     """
     is_begun = False
-    for found in _located(file):
-        if isinstance(found.record, Damage) and not skip_damaged:
+    for located in _located(file):
+        if isinstance(located.record, Damage) and not skip_damaged:
             raise DataError(
-                f"{path}:{found.line}: damaged line ({found.record.reason})",
+                f"{path}:{located.line}: damaged line ({located.record.reason})",
                 "the file was changed or its disk failed; ckh convert --skip-bad takes the other lines",
                 code="damaged",
             )
-        is_begun = is_begun or isinstance(found.record, (RunRecord, Damage))
+        is_begun = is_begun or isinstance(located.record, (RunRecord, Damage))
         if not is_begun:
-            raise DataError(f"{path}:{found.line}: the journal does not begin with a run", code="damaged")
-        yield found
+            raise DataError(f"{path}:{located.line}: the journal does not begin with a run", code="damaged")
+        yield located
 
 
 def row_at(file: BinaryIO, start: int) -> ResultRow:
@@ -158,9 +158,9 @@ def records_of(path: Path) -> Iterator[Record]:
     """
     try:
         with path.open("rb") as file:
-            for found in iter_records(file, path):
-                assert not isinstance(found.record, Damage)
-                yield found.record
+            for located in iter_records(file, path):
+                assert not isinstance(located.record, Damage)
+                yield located.record
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}", code="unreadable") from error
 
@@ -172,10 +172,10 @@ def read_journal(path: Path) -> Journal:
         DataError: the file cannot be read, or as for `iter_records`.
     """
     path = journal_path(path)
-    found: dict[type[Record], list[Record]] = {kind: [] for kind in _RECORDS}
+    result: dict[type[Record], list[Record]] = {kind: [] for kind in _RECORDS}
     for record in records_of(path):
-        found[type(record)].append(record)
-    parts = {kind: tuple(records) for kind, records in found.items()}
+        result[type(record)].append(record)
+    parts = {kind: tuple(records) for kind, records in result.items()}
     return Journal(
         path,
         parts[RunRecord],  # type: ignore[arg-type]
@@ -368,9 +368,9 @@ def _start_of_last_line(file: int, size: int) -> int:
     end = size
     while end > 0:
         start = max(0, end - _BLOCK)
-        found = _read_at(file, start, end - start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        result = _read_at(file, start, end - start).rfind(b"\n")
+        if result >= 0:
+            return start + result + 1
         end = start
     return 0
 
@@ -398,7 +398,7 @@ def _is_journal(path: Path) -> bool:
     if not is_started(path):
         return True
     with path.open("rb") as file:
-        return any(isinstance(found.record, RunRecord) for found in islice(_located(file), 1))
+        return any(isinstance(located.record, RunRecord) for located in islice(_located(file), 1))
 
 
 def _located(file: BinaryIO) -> Iterator[Located]:

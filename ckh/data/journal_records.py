@@ -172,7 +172,7 @@ def record_line(record: Record) -> str:
         ValueError: a number is NaN or infinite.
     """
     if isinstance(record, ResultRow):
-        values = {one.name: getattr(record, one.name) for one in fields(record)}
+        values = {item.name: getattr(record, item.name) for item in fields(record)}
         values |= {"status": str(record.status), "samples_ns": [round(sample, 1) for sample in record.samples_ns]}
     else:
         values = asdict(record)
@@ -248,7 +248,7 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "Status": _is_text,
     "Resources | None": _or_none(_object_of(_is_integer)),
 }
-_TYPES = {kind: {one.name: _CHECKS[str(one.type)] for one in fields(record)} for record, kind in _KINDS.items()}
+_TYPES = {kind: {item.name: _CHECKS[str(item.type)] for item in fields(record)} for record, kind in _KINDS.items()}
 
 
 def _run_record(values: dict[str, Any]) -> RunRecord:

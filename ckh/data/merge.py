@@ -123,13 +123,13 @@ class Merged:
         """Number of rows of each status, most frequent first."""
         counts: Counter[str] = Counter()
         for block in self.blocks(["status"]):
-            counts.update({one["values"]: one["counts"] for one in block["status"].value_counts().to_pylist()})
+            counts.update({item["values"]: item["counts"] for item in block["status"].value_counts().to_pylist()})
         return {str(status): count for status, count in counts.most_common()}
 
     def distinct(self, name: str) -> tuple[str, ...]:
         """Distinct values of a string column, sorted."""
-        found = {text for block in self.blocks([name]) for text in block[name].unique().to_pylist()}
-        return tuple(sorted(found))
+        texts = {text for block in self.blocks([name]) for text in block[name].unique().to_pylist()}
+        return tuple(sorted(texts))
 
 
 class _ColumnChunks:
@@ -234,8 +234,8 @@ def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path |
 def _noise(spreads: Sequence[NDArray[np.float64]], rows: int) -> Noise | None:
     import numpy as np
 
-    found = np.concatenate([np.zeros(0), *spreads])
-    return Noise(len(found), rows, *np.percentile(found, (50, 90)).tolist()) if len(found) else None
+    result = np.concatenate([np.zeros(0), *spreads])
+    return Noise(len(result), rows, *np.percentile(result, (50, 90)).tolist()) if len(result) else None
 
 
 class _PairKeys:
@@ -298,10 +298,10 @@ class _PairKeys:
         """
         if _DEVICE_SIZE in self.op.problems.identity:
             return
-        found: dict[str, set[str]] = {}
+        result: dict[str, set[str]] = {}
         for arch, device in self._devices:
-            found.setdefault(arch, set()).update({device} - {None})
-        for arch, devices in found.items():
+            result.setdefault(arch, set()).update({device} - {None})
+        for arch, devices in result.items():
             if len(devices) > 1:
                 raise DataError(
                     f"the inputs measured {arch} on different devices: {', '.join(sorted(devices))}",
@@ -350,7 +350,7 @@ def _last_of_each(records: NDArray[Any], group: tuple[str, ...], by: tuple[str, 
     order = np.lexsort((records["row"], *keys))
     is_last = np.ones(len(order), dtype=bool)
     ordered = [records[name][order] for name in group]
-    is_last[:-1] = np.any([one[1:] != one[:-1] for one in ordered], axis=0)
+    is_last[:-1] = np.any([item[1:] != item[:-1] for item in ordered], axis=0)
     return records[np.sort(order[is_last])]
 
 
@@ -379,8 +379,8 @@ def _joined(records: NDArray[Any], repeating: NDArray[np.bool_]) -> tuple[NDArra
         times["latency_min_ms"] = np.fmin(times["latency_min_ms"], times["latency_ms"])
         joined.append(_averaged(chosen, times))
         single += [chosen[~np.isin(chosen["row"], joined[-1]["row"])], joined[-1]]
-    found = np.concatenate(single)
-    return found[np.argsort(found["row"])], np.concatenate(joined)
+    result = np.concatenate(single)
+    return result[np.argsort(result["row"])], np.concatenate(joined)
 
 
 def _is_repeated(pair: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -389,10 +389,10 @@ def _is_repeated(pair: NDArray[np.int64]) -> NDArray[np.bool_]:
 
     order = np.argsort(pair)
     is_next = pair[order[1:]] == pair[order[:-1]]
-    found = np.zeros(len(pair), dtype=bool)
-    found[order[1:]] |= is_next
-    found[order[:-1]] |= is_next
-    return found
+    values = np.zeros(len(pair), dtype=bool)
+    values[order[1:]] |= is_next
+    values[order[:-1]] |= is_next
+    return values
 
 
 def _spread_of_each(times: NDArray[Any]) -> NDArray[np.float64]:
@@ -428,18 +428,18 @@ def _averaged(chosen: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
     for name, inside in zip(REPEATED, (is_earlier, ~is_earlier), strict=True):
         known[name] = known["latency_ms"].where(inside)
     groups = known.groupby(times["pair"])
-    found = groups.agg({"latency_ms": "mean", "latency_min_ms": "min", "spread": "max"})
-    found["samples"] = groups["samples"].sum(min_count=1)
-    found[list(REPEATED)] = groups[list(REPEATED)].mean()
-    found = found[groups.size() > 1]
-    averaged = chosen[((chosen["rank"] & _IS_MEASURED) > 0) & np.isin(chosen["pair"], found.index)]
-    found = found.loc[averaged["pair"]]
+    result = groups.agg({"latency_ms": "mean", "latency_min_ms": "min", "spread": "max"})
+    result["samples"] = groups["samples"].sum(min_count=1)
+    result[list(REPEATED)] = groups[list(REPEATED)].mean()
+    result = result[groups.size() > 1]
+    averaged = chosen[((chosen["rank"] & _IS_MEASURED) > 0) & np.isin(chosen["pair"], result.index)]
+    result = result.loc[averaged["pair"]]
     for name in ("latency_ms", *REPEATED):
-        found[name] = np.char.mod("%.12g", np.exp(found[name])).astype(np.float64)
-    slower = found["latency_ms"].to_numpy() / averaged["latency_ms"]
+        result[name] = np.char.mod("%.12g", np.exp(result[name])).astype(np.float64)
+    slower = result["latency_ms"].to_numpy() / averaged["latency_ms"]
     for name in _RATES:
         averaged[name] = averaged[name] / slower
-    for name, values in found.items():
+    for name, values in result.items():
         averaged[name] = values.to_numpy()
     return averaged
 

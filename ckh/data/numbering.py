@@ -96,8 +96,8 @@ class Numbering:
         first = first_rows(here)
         combinations = zip(*(_values(array, codes[_address(array.indices)][0][first]) for array in arrays), strict=True)
         numbers = [self._numbers.setdefault(values, len(self._numbers)) for values in combinations]
-        found: NDArray[np.int64] = np.array(numbers, dtype=np.int64)[here]
-        return found
+        result: NDArray[np.int64] = np.array(numbers, dtype=np.int64)[here]
+        return result
 
 
 def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:

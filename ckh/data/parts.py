@@ -108,8 +108,8 @@ def read_parts(*paths: Path | str, columns: ColumnsOf) -> DatasetParts:
         part = part_of[problems.of(block)]
         for number in range(int(part.min()), int(part.max()) + 1):
             parts[number].add(block.filter(part == number))
-    for one in parts:
-        one.close()
+    for stored_part in parts:
+        stored_part.close()
 
     def read(part: _StoredPart) -> Dataset:
         dataset = Dataset(part.frame(), merged_metadata(files), op.name)
@@ -135,9 +135,9 @@ def rows_of_each(problems: Numbering, files: Sequence[tables.DatasetFile]) -> ND
 
     counts = np.zeros(0, np.int64)
     for block in blocks_of(files, frozenset(problems.columns)):
-        found = problems.of(block)
+        result = problems.of(block)
         counts = np.concatenate([counts, np.zeros(len(problems) - len(counts), np.int64)])
-        counts += np.bincount(found, minlength=len(counts))
+        counts += np.bincount(result, minlength=len(counts))
     return counts
 
 
@@ -186,7 +186,7 @@ def texts_numbered(table: pa.Table) -> pa.Table:
     """Dictionary-encode the string columns of a table and combine its chunks."""
     import pyarrow as pa
 
-    arrays = [one.dictionary_encode() if pa.types.is_string(one.type) else one for one in table.columns]
+    arrays = [column.dictionary_encode() if pa.types.is_string(column.type) else column for column in table.columns]
     return pa.table(arrays, names=table.column_names).combine_chunks()
 
 
@@ -194,10 +194,10 @@ def frame_of(table: pa.Table, *, narrow: bool) -> pd.DataFrame:
     """Convert a dictionary-encoded table to a frame; `narrow` as for `read_dataset`."""
     import pandas as pd
 
-    one = table.unify_dictionaries()
-    columns = {name: tables.series_of(one[name], is_category=True, narrow=narrow) for name in one.column_names}
-    found: pd.DataFrame = pd.DataFrame(columns)
-    return found
+    item = table.unify_dictionaries()
+    columns = {name: tables.series_of(item[name], is_category=True, narrow=narrow) for name in item.column_names}
+    frame: pd.DataFrame = pd.DataFrame(columns)
+    return frame
 
 
 @contextmanager
@@ -228,5 +228,5 @@ def _concatenated(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
         parts = [frame[name] for frame in frames]
         is_category = isinstance(kind, pd.CategoricalDtype)
         columns[str(name)] = union_categoricals(parts) if is_category else pd.concat(parts, ignore_index=True)
-    found: pd.DataFrame = pd.DataFrame(columns)
-    return found
+    result: pd.DataFrame = pd.DataFrame(columns)
+    return result

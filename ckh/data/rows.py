@@ -124,11 +124,11 @@ def _array(values: Any, wanted: pa.DataType) -> pa.Array:
         if None in distinct:
             return pa.array(distinct, wanted.value_type).take(indices).dictionary_encode()
         return pa.DictionaryArray.from_arrays(indices, pa.array(distinct, wanted.value_type))
-    found = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values, from_pandas=True)
-    if found.type == wanted:
-        return found
+    result = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values, from_pandas=True)
+    if result.type == wanted:
+        return result
     if pa.types.is_dictionary(wanted):
-        return found.cast(wanted.value_type).dictionary_encode()
-    if pa.types.is_int64(found.type) and pa.types.is_float64(wanted) and found.null_count == len(found):
-        return found.view(wanted)
-    return found.cast(wanted)
+        return result.cast(wanted.value_type).dictionary_encode()
+    if pa.types.is_int64(result.type) and pa.types.is_float64(wanted) and result.null_count == len(result):
+        return result.view(wanted)
+    return result.cast(wanted)

@@ -64,8 +64,8 @@ def read_sample(
     is_wanted = _is_wanted(problems, only)
     is_drawn = _draw(rows, is_wanted, most_rows, seed)
     blocks = blocks_of(files, names_read(op, columns))
-    found = [texts_numbered(block.filter(pa.array(is_drawn[problems.of(block)]))) for block in blocks]
-    dataset = Dataset(frame_of(pa.concat_tables(found), narrow=False), merged_metadata(files), op.name)
+    tables = [texts_numbered(block.filter(pa.array(is_drawn[problems.of(block)]))) for block in blocks]
+    dataset = Dataset(frame_of(pa.concat_tables(tables), narrow=False), merged_metadata(files), op.name)
     refuse_duplicates(dataset, files)
     return dataset, Drawn(len(dataset), int(is_drawn.sum()), int(rows[is_wanted].sum()), int(is_wanted.sum()))
 
@@ -75,8 +75,8 @@ def _is_wanted(problems: Numbering, only: Mapping[str, object]) -> NDArray[np.bo
     import numpy as np
 
     places = [(problems.columns.index(name), value) for name, value in only.items() if name in problems.columns]
-    found = np.array([all(one[place] == value for place, value in places) for one in problems], dtype=bool)
-    return found if found.any() else ~found
+    values = np.array([all(problem[place] == value for place, value in places) for problem in problems], dtype=bool)
+    return values if values.any() else ~values
 
 
 def _draw(rows: NDArray[np.int64], is_wanted: NDArray[np.bool_], most: int, seed: int) -> NDArray[np.bool_]:
@@ -85,6 +85,6 @@ def _draw(rows: NDArray[np.int64], is_wanted: NDArray[np.bool_], most: int, seed
 
     order = np.random.default_rng(seed).permutation(np.flatnonzero(is_wanted))
     count = int(np.searchsorted(np.cumsum(rows[order]), most, side="right"))
-    found = np.zeros(len(rows), dtype=bool)
-    found[order[: max(1, count)]] = True
-    return found
+    values = np.zeros(len(rows), dtype=bool)
+    values[order[: max(1, count)]] = True
+    return values

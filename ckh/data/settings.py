@@ -115,7 +115,7 @@ class Settings:
         return next((as_option(name) for name in names if getattr(self, name) != defaults[name]), "")
 
 
-SETTINGS = tuple(one.name for one in fields(Settings))
+SETTINGS = tuple(field.name for field in fields(Settings))
 
 
 class Given:

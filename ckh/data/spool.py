@@ -176,14 +176,14 @@ class StoredRows:
         return known[piece]
 
 
-def store(found: Iterable[pa.Table], output: Path | None = None) -> StoredRows:
+def store(result: Iterable[pa.Table], output: Path | None = None) -> StoredRows:
     """Store the rows of tables, consumed one by one.
 
     Raises:
         OutputError: rows cannot be written there.
     """
     rows = StoredRows(output)
-    for table in found:
+    for table in result:
         rows.add(table)
     return rows
 
@@ -256,9 +256,9 @@ class Marks:
             return np.zeros(count, dtype=bool)
         first = start // 8
         bits = np.unpackbits(self._bits[first : (start + count) // 8 + 1], bitorder="little")[start - 8 * first :]
-        found = np.zeros(count, dtype=bool)
-        found[: len(bits)] = bits[:count]
-        return found
+        values = np.zeros(count, dtype=bool)
+        values[: len(bits)] = bits[:count]
+        return values
 
 
 def _parts(column: pa.Array) -> tuple[pa.Array, ...]:

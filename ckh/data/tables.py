@@ -121,16 +121,16 @@ def operation_in(table: pa.Table, where: str) -> AnyOperation:
         raise DataError(
             f"{where}: column {_OP_TYPE} must be string, not {table.column(_OP_TYPE).type}", code="column-type"
         )
-    found = [str(name) for name in pc.unique(table.column(_OP_TYPE)).to_pylist()]
-    if not found:
+    result = [str(name) for name in pc.unique(table.column(_OP_TYPE)).to_pylist()]
+    if not result:
         raise DataError(f"{where}: no rows", code="empty")
-    if len(found) > 1:
-        raise DataError(f"{where}: several operations: {', '.join(found)}", "convert each alone", code="mixed-data")
-    if not is_operation(found[0]):
+    if len(result) > 1:
+        raise DataError(f"{where}: several operations: {', '.join(result)}", "convert each alone", code="mixed-data")
+    if not is_operation(result[0]):
         raise DataError(
-            f"{where}: unknown operation {found[0]!r}", "it has " + ", ".join(operation_names()), code="unknown-op"
+            f"{where}: unknown operation {result[0]!r}", "it has " + ", ".join(operation_names()), code="unknown-op"
         )
-    return operation(found[0])
+    return operation(result[0])
 
 
 def conform_column(table: pa.Table, column: Column, where: str, *, encoded: bool = False) -> pa.ChunkedArray:
@@ -154,8 +154,8 @@ def conform_column(table: pa.Table, column: Column, where: str, *, encoded: bool
         return pa.chunked_array([pa.nulls(table.num_rows, wanted)])
     values = table.column(column.name)
     if not _fits(values.type, wanted):
-        found = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-        raise DataError(f"{where}: column {column.name} must be {column.type}, not {found}", code="column-type")
+        value_type = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+        raise DataError(f"{where}: column {column.name} must be {column.type}, not {value_type}", code="column-type")
     wanted = numbered_text(wanted) if encoded else wanted
     try:
         values = values if values.type == wanted else values.cast(wanted)
@@ -175,14 +175,16 @@ def numbered_text(kind: pa.DataType) -> pa.DataType:
     return pa.dictionary(pa.int32(), kind) if pa.types.is_string(kind) else kind
 
 
-def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+def _fits(data_type: pa.DataType, wanted: pa.DataType) -> bool:
     from pyarrow import types
 
-    if types.is_dictionary(found):
-        return _fits(found.value_type, wanted)
+    if types.is_dictionary(data_type):
+        return _fits(data_type.value_type, wanted)
     kinds = (types.is_string, types.is_integer, types.is_boolean, types.is_floating)
-    of_found = types.is_string if types.is_large_string(found) else next((kind for kind in kinds if kind(found)), None)
-    return found == wanted or types.is_null(found) or (of_found is not None and bool(of_found(wanted)))
+    of_found = (
+        types.is_string if types.is_large_string(data_type) else next((kind for kind in kinds if kind(data_type)), None)
+    )
+    return data_type == wanted or types.is_null(data_type) or (of_found is not None and bool(of_found(wanted)))
 
 
 def check_values(table: pa.Table, where: str) -> None:
@@ -270,12 +272,12 @@ def chunks_of(frame: pd.DataFrame, column: Column, where: str) -> list[pa.Array]
     values = frame[column.name]
     wanted = pa.int64() if column.type == "int64" and values.dtype.kind == "f" else None
     try:
-        found = pa.array(values, type=wanted, from_pandas=True)
+        result = pa.array(values, type=wanted, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise DataError(
             f"{where}: column {column.name} must be {column.type}: {_first_line(error)}", code="column-type"
         ) from error
-    return list(found.chunks) if isinstance(found, pa.ChunkedArray) else [found]
+    return list(result.chunks) if isinstance(result, pa.ChunkedArray) else [result]
 
 
 def series_of(values: pa.ChunkedArray, *, is_category: bool, narrow: bool = False) -> pd.Series:
@@ -388,12 +390,12 @@ class DatasetFile:
             digest.add(column, chunks)
         for block in self.blocks({"is_valid", "latency_ms"}):
             check_times(block["is_valid"], block["latency_ms"], str(self.path))
-        found = digest.hexdigest()
+        result = digest.hexdigest()
         if self.sha256 is None:
             warn_unverified(self.path)
-        elif self.sha256 != found:
+        elif self.sha256 != result:
             raise DataError(
-                f"{self.path}: checksum mismatch: content_sha256 is {self.sha256!s:.12}…, the rows have {found:.12}…",
+                f"{self.path}: checksum mismatch: content_sha256 is {self.sha256!s:.12}…, the rows have {result:.12}…",
                 "the file is damaged or was edited: copy it again, or make it again with ckh convert",
                 code="damaged",
             )
@@ -456,12 +458,12 @@ def is_dataset(path: Path) -> bool:
         return False
 
 
-def _file_metadata(found: dict[bytes, bytes], path: Path) -> dict[str, Any]:
+def _file_metadata(result: dict[bytes, bytes], path: Path) -> dict[str, Any]:
     """Parse the metadata of a file."""
-    if KEY not in found:
+    if KEY not in result:
         raise DataError(f"{path} is not a dataset of ckh", "make one with ckh convert", code="not-a-dataset")
     try:
-        document: dict[str, Any] = json.loads(found[KEY])
+        document: dict[str, Any] = json.loads(result[KEY])
         version = document["schema_version"]
         missing = [key for key in METADATA_KEYS if not isinstance(document.get(key), list)]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:

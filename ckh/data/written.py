@@ -42,12 +42,12 @@ def write_parquet(
     numbered = [column.name for column in op.training.columns if column.type != "float64"]
     compression = {column.name: "snappy" if column.name in numbered else "zstd" for column in op.training.columns}
     # Strings are written as dictionary indices, which is faster; the schema that readers see says string.
-    found = {tables.KEY: json.dumps(document, allow_nan=False).encode()}
-    schema = tables.arrow_schema(op).with_metadata(found)
+    result = {tables.KEY: json.dumps(document, allow_nan=False).encode()}
+    schema = tables.arrow_schema(op).with_metadata(result)
     written = pa.schema(field.with_type(tables.numbered_text(field.type)) for field in schema)
     options = {"compression": compression, "use_dictionary": numbered, "store_schema": False}
     with pq.ParquetWriter(file, written, **options) as writer:
-        writer.add_key_value_metadata({**found, b"ARROW:schema": base64.b64encode(schema.serialize())})
+        writer.add_key_value_metadata({**result, b"ARROW:schema": base64.b64encode(schema.serialize())})
         for table in ahead(_as_written(block, op, written) for block in blocks):
             writer.write_table(table)
 

@@ -36,8 +36,8 @@ def find_c_compiler() -> tuple[str, ...]:
     wanted = [os.environ["CC"]] if os.environ.get("CC") else list(_COMPILERS)
     for text in wanted:
         program, *arguments = shlex.split(text) or [""]
-        if found := shutil.which(program):
-            return found, *arguments
+        if path := shutil.which(program):
+            return path, *arguments
     raise DeviceError(
         f"no C compiler: {', '.join(wanted)} cannot be run",
         "install gcc 12 or newer, or set CC",

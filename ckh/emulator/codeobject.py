@@ -113,10 +113,12 @@ class CompiledKernel:
 
     def pack(self, addresses: Any) -> bytes:
         """Lay out explicit arguments, given as an array of pointers to them, as in the segment."""
-        given = [one for one in self.arguments if not one.kind.startswith("hidden")]
-        packed = bytearray(max((one.offset + one.size for one in given), default=0))
-        for number, one in enumerate(given):
-            packed[one.offset : one.offset + one.size] = ctypes.string_at(addresses[number], one.size)
+        given = [argument for argument in self.arguments if not argument.kind.startswith("hidden")]
+        packed = bytearray(max((argument.offset + argument.size for argument in given), default=0))
+        for number, argument in enumerate(given):
+            packed[argument.offset : argument.offset + argument.size] = ctypes.string_at(
+                addresses[number], argument.size
+            )
         return bytes(packed)
 
     def kernarg(self, explicit: bytes, grid: tuple[int, ...], block: tuple[int, ...], shared: int) -> bytes:
@@ -126,10 +128,10 @@ class CompiledKernel:
         hidden = {"hidden_grid_dims": 3, "hidden_dynamic_lds_size": shared}
         for axis, blocks, threads in zip("xyz", grid, block, strict=True):
             hidden |= {f"hidden_block_count_{axis}": blocks, f"hidden_group_size_{axis}": threads}
-        for one in self.arguments:
-            if one.kind in hidden:
-                value = hidden[one.kind] % (1 << 8 * one.size)
-                segment[one.offset : one.offset + one.size] = value.to_bytes(one.size, "little")
+        for argument in self.arguments:
+            if argument.kind in hidden:
+                value = hidden[argument.kind] % (1 << 8 * argument.size)
+                segment[argument.offset : argument.offset + argument.size] = value.to_bytes(argument.size, "little")
         return bytes(segment)
 
     def user_sgprs(self, address: int, kernarg: bytes, packet: int) -> list[int]:
@@ -246,7 +248,7 @@ class CodeObject:
                 raise ValueError("a code object with relocations")
             elif kind == _NOTE:
                 metadata = self._note(offset) or metadata
-        kernels = [self._kernel(one, symbols) for one in _field(metadata, "amdhsa.kernels", list)]
+        kernels = [self._kernel(item, symbols) for item in _field(metadata, "amdhsa.kernels", list)]
         self.kernels = {kernel.name: kernel for kernel in kernels}
 
     def _load(self, segments: list[tuple[int, ...]]) -> None:
@@ -279,26 +281,26 @@ class CodeObject:
         return self._data[at : self._data.index(b"\0", at)].decode()
 
     def _symbols(self, at: int, size: int, strings: int) -> dict[str, tuple[int, int]]:
-        found = {}
+        result = {}
         for place in range(at, at + size, _SYMBOL.size):
             name, _, _, section, value, length = _read(_SYMBOL, self._data, place)
             if section:
-                found[self._text_at(strings + name)] = value, length
-        return found
+                result[self._text_at(strings + name)] = value, length
+        return result
 
     def _note(self, at: int) -> Any:
         name_size, length, kind = _read(_NOTE_HEADER, self._data, at)
         start = at + _NOTE_HEADER.size + ((name_size + 3) & ~3)
         return unpack(self._data[start : start + length]) if kind == _AMDGPU_METADATA else None
 
-    def _kernel(self, one: Any, symbols: dict[str, tuple[int, int]]) -> CompiledKernel:
-        name, symbol = _field(one, ".name", str), _field(one, ".symbol", str)
+    def _kernel(self, item: Any, symbols: dict[str, tuple[int, int]]) -> CompiledKernel:
+        name, symbol = _field(item, ".name", str), _field(item, ".symbol", str)
         if name not in symbols or symbol not in symbols:
             raise ValueError(f"a code object without kernel {name}")
         at = symbols[symbol][0]
         lds, scratch, entry, _, rsrc1, rsrc2, properties, preload = _read(_DESCRIPTOR, self._memory, at)
-        kernarg_size = _at_most("arguments", _field(one, ".kernarg_segment_size", int), MAX_KERNARG_BYTES)
-        arguments = _field(one, ".args", list) if ".args" in one else []
+        kernarg_size = _at_most("arguments", _field(item, ".kernarg_segment_size", int), MAX_KERNARG_BYTES)
+        arguments = _field(item, ".args", list) if ".args" in item else []
         return CompiledKernel(
             name=name,
             entry=at + entry,
@@ -312,7 +314,7 @@ class CodeObject:
             keeps_denormals=bool(rsrc1 >> _FLOAT_DENORM_32 & 3),
             properties=properties,
             preload=preload,
-            registers=RegisterCounts(*(_count(one, key) for key in _COUNTS)),
+            registers=RegisterCounts(*(_count(item, key) for key in _COUNTS)),
         )
 
 

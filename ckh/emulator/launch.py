@@ -226,8 +226,8 @@ class LoadedProgram:
     def reached(self, library: EmulatorLibrary) -> dict[int, tuple[int, bool]]:
         """Results of `EmulatorLibrary.taken` by offset of the executed instructions from the beginning of the code."""
         room, size, first = ctypes.addressof(self.room), library.instruction_bytes, self.base - self.code.base
-        found = ((first + 4 * number, library.taken(room + size * number)) for number in range(self.dwords))
-        return {at: taken for at, taken in found if taken[0]}
+        result = ((first + 4 * number, library.taken(room + size * number)) for number in range(self.dwords))
+        return {at: taken for at, taken in result if taken[0]}
 
 
 class EmulatedGpu:

@@ -81,11 +81,11 @@ class CheckedTable:
     @property
     def problems(self) -> list[str]:
         """Description of the faults; empty if there are none."""
-        found = [self.failure] if self.failure else []
-        found += [f"{self.lost} of {self.rows_before} rows are lost"] if self.lost else []
-        found += [] if self.is_unchanged else ["the exported file was rewritten"]
-        found += [f"{one['problem']}: {one['wrong']}" for one in self.shapes if one["wrong"]]
-        return found
+        result = [self.failure] if self.failure else []
+        result += [f"{self.lost} of {self.rows_before} rows are lost"] if self.lost else []
+        result += [] if self.is_unchanged else ["the exported file was rewritten"]
+        result += [f"{shape['problem']}: {shape['wrong']}" for shape in self.shapes if shape["wrong"]]
+        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +173,13 @@ def consumers_of(op: AnyOperation) -> Consumers:
 def all_of(kind: str) -> Iterator[tuple[AnyOperation, Any]]:
     """Yield each operation with each of its consumers of a kind, such as `tables`."""
     for name in operation_names():
-        for one in getattr(consumers_of(operation(name)), kind):
-            yield operation(name), one
+        for item in getattr(consumers_of(operation(name)), kind):
+            yield operation(name), item
 
 
 def named(kind: str, name: str) -> dict[str, Any]:
     """Operation -> its consumer of a kind with a program's name."""
-    return {op.name: one for op, one in all_of(kind) if one.name == name}
+    return {op.name: item for op, item in all_of(kind) if item.name == name}
 
 
 def the_table(name: str, op: str | None, problems: str) -> tuple[AnyOperation, ChoiceTable]:
@@ -188,10 +188,10 @@ def the_table(name: str, op: str | None, problems: str) -> tuple[AnyOperation, C
     Raises:
         UsageError: as for `the_one`.
     """
-    found = named("tables", name)
-    if op is None and len(found) > 1:
-        mine = [one for one, table in found.items() if table.reads is not None and table.reads(problems)]
-        op = next(iter(mine or [one for one, table in found.items() if table.reads is None]), None)
+    result = named("tables", name)
+    if op is None and len(result) > 1:
+        mine = [item for item, table in result.items() if table.reads is not None and table.reads(problems)]
+        op = next(iter(mine or [item for item, table in result.items() if table.reads is None]), None)
     return the_one("tables", name, op)
 
 
@@ -201,12 +201,14 @@ def the_one(kind: str, name: str, op: str | None) -> tuple[AnyOperation, Any]:
     Raises:
         UsageError: it has none, or several operations have one.
     """
-    found = named(kind, name)
-    if op is not None and op not in found:
-        raise UsageError(f"nothing of {op} is written for {name}", "for it are " + ", ".join(found), code="unsupported")
-    if op is None and len(found) > 1:
+    result = named(kind, name)
+    if op is not None and op not in result:
         raise UsageError(
-            f"several operations write for {name}", "name one with --op: " + ", ".join(found), code="unsupported"
+            f"nothing of {op} is written for {name}", "for it are " + ", ".join(result), code="unsupported"
         )
-    chosen = op or next(iter(found))
-    return operation(chosen), found[chosen]
+    if op is None and len(result) > 1:
+        raise UsageError(
+            f"several operations write for {name}", "name one with --op: " + ", ".join(result), code="unsupported"
+        )
+    chosen = op or next(iter(result))
+    return operation(chosen), result[chosen]

@@ -134,10 +134,10 @@ def value_of(compute: Callable[[Callable[[int], Symbol]], Any]) -> Expression:
         FormulaError: it depends on a decision, or needs the value of a size.
     """
     path = _Path(())
-    found = _expression(compute(path.size))
+    expression = _expression(compute(path.size))
     if path.decided:
         raise FormulaError("a quantity that depends on a decision cannot be compiled")
-    return found
+    return expression
 
 
 def decisions(compute: Callable[[Callable[[int], Symbol]], bool | str], answers: tuple[bool, ...] = ()) -> Tree:
@@ -151,8 +151,8 @@ def decisions(compute: Callable[[Callable[[int], Symbol]], bool | str], answers:
         FormulaError: the result needs the value of a size.
     """
     path = _Path(answers)
-    found = compute(path.size)
-    tree: Tree = path.parsed(found) if isinstance(found, str) else bool(found)
+    result = compute(path.size)
+    tree: Tree = path.parsed(result) if isinstance(result, str) else bool(result)
     for at in range(len(path.decided) - 1, len(answers) - 1, -1):
         other = decisions(compute, (*path.answers[:at], False))
         if tree != other:

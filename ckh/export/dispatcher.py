@@ -110,7 +110,7 @@ def _names(name: str) -> dict[str, str]:
 
 def _header(name: str, model: Model, part: DispatcherPart) -> str:
     spec = model.spec
-    found = _names(name) | {
+    result = _names(name) | {
         "VERSION": __version__,
         "PATH": _path(name),
         "PURPOSE": spec.purpose,
@@ -131,7 +131,7 @@ def _header(name: str, model: Model, part: DispatcherPart) -> str:
         "NAMED": part.named,
         "METHODS": part.methods,
     }
-    return _filled("dispatcher.hpp.in", found)
+    return _filled("dispatcher.hpp.in", result)
 
 
 def _filled(file: str, texts: dict[str, str]) -> str:

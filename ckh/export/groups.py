@@ -103,9 +103,10 @@ class Group:
     def refused(self, problem: Problem) -> Counter[str]:
         """Number of kernels refused for a problem of the group, by reason."""
         words = [
-            next((found for reason in one if (found := reason(problem)) is not None), "") for one in self.judgements
+            next((word for reason in judgement if (word := reason(problem)) is not None), "")
+            for judgement in self.judgements
         ]
-        return Counter(found for by in self.judged_by if (found := words[by]))
+        return Counter(word for by in self.judged_by if (word := words[by]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,9 +133,9 @@ class ProblemKind:
 
     def defaults(self) -> dict[str, Any]:
         """Default values of the fields of problems; the first code, or 0, without a default."""
-        found = {code.field: code.values[0] for code in self.codes} | dict.fromkeys(self.sizes.values(), 0)
-        stated = {one.name: one.default for one in fields(self.problem) if one.default is not MISSING}
-        return found | {name: stated[name] for name in found if stated.get(name, "") != ""}
+        result = {code.field: code.values[0] for code in self.codes} | dict.fromkeys(self.sizes.values(), 0)
+        stated = {field.name: field.default for field in fields(self.problem) if field.default is not MISSING}
+        return result | {name: stated[name] for name in result if stated.get(name, "") != ""}
 
     def has(self, problem: Problem) -> bool:
         """True if C can state the problem."""
@@ -147,8 +148,8 @@ class ProblemKind:
 
     def key(self, problem: Problem) -> tuple[int, int, int, int]:
         """Return the key of a problem's group; 0 where the kind has no code."""
-        found = {code.place: code.number(getattr(problem, code.field)) + code.added for code in self.codes}
-        return found.get(0, 0), found.get(1, 0), found.get(2, 0), found.get(3, 0)
+        result = {code.place: code.number(getattr(problem, code.field)) + code.added for code in self.codes}
+        return result.get(0, 0), result.get(1, 0), result.get(2, 0), result.get(3, 0)
 
     def check(self, example: Problem) -> Tree:
         """Trace whether sizes are valid for the example's kind: what the problem's constructor checks."""
@@ -166,8 +167,8 @@ class ProblemKind:
         """Trace a rule on a problem of the example's kind: true, or why a kernel does not apply."""
 
         def judged(size: Callable[[int], Symbol]) -> bool | str:
-            found = reason(self._stand_in(example, size))
-            return True if found is None else found
+            result = reason(self._stand_in(example, size))
+            return True if result is None else result
 
         return decisions(judged)
 
@@ -209,14 +210,14 @@ def exported(op_type: str) -> Exported:
         UsageError: they cannot be exported.
     """
     op = operation(op_type)
-    found = part_of(op, op.exported, Exported)
-    if found is None:
+    part = part_of(op, op.exported, Exported)
+    if part is None:
         raise UsageError(
             f"models of {op_type} cannot be exported to C",
             "those of " + ", ".join(_exportable()) + " can",
             code="unsupported",
         )
-    return found
+    return part
 
 
 def _exportable() -> list[str]:
@@ -269,8 +270,8 @@ def ruled_group(
     if not rules or not len(pool):
         return Group(key, example, pool, ((),), [0] * len(pool))
     table = pool if isinstance(pool, KernelTable) else KernelTable.of(type(pool[0]), pool)
-    found = [combinations(rule, table, arch) for rule in rules]
-    reasons = [[made(rule, one) for one in values] for rule, (values, _) in zip(rules, found, strict=True)]
-    parts, judged_by = distinct([(code, len(values)) for values, code in found], len(table))
-    judgements = [tuple(of[at] for of, at in zip(reasons, one, strict=True)) for one in zip(*parts, strict=True)]
+    result = [combinations(rule, table, arch) for rule in rules]
+    reasons = [[made(rule, value) for value in values] for rule, (values, _) in zip(rules, result, strict=True)]
+    parts, judged_by = distinct([(code, len(values)) for values, code in result], len(table))
+    judgements = [tuple(of[at] for of, at in zip(reasons, item, strict=True)) for item in zip(*parts, strict=True)]
     return Group(key, example, pool, judgements, judged_by.tolist())

@@ -50,10 +50,10 @@ def ordered_list(efficiency: NDArray[np.float64], applies: NDArray[np.bool_], mo
             break
         kernels.insert(place, kernel)
         taken = set(_first(applies, kernels).tolist())
-        kernels = [one for number, one in enumerate(kernels) if number in taken]
-    found = _speeds(reached, applies, kernels)
+        kernels = [kernel for number, kernel in enumerate(kernels) if number in taken]
+    result = _speeds(reached, applies, kernels)
     covered = int((_first(applies, kernels) >= 0).sum())
-    return OrderedList(tuple(kernels), float(found.mean()), covered, single, float(means[single]))
+    return OrderedList(tuple(kernels), float(result.mean()), covered, single, float(means[single]))
 
 
 def _first(applies: NDArray[np.bool_], kernels: list[int]) -> NDArray[np.intp]:

@@ -70,9 +70,9 @@ def c_picks(
     command = [*find_c_compiler(), *_C_FLAGS, source.name, *(path.name for path in objects), "-lm", "-o", program.name]
     _compile(command, folder)
     model = f"models/{name}.ckhm"
-    found = _printed([str(program), model, *([name] if is_embedded else [])], folder, answers)
-    firsts = (one.best(1)[0].name for one in answers)
-    return _picks(answers, firsts, found)
+    result = _printed([str(program), model, *([name] if is_embedded else [])], folder, answers)
+    firsts = (answer.best(1)[0].name for answer in answers)
+    return _picks(answers, firsts, result)
 
 
 def dispatcher_picks(
@@ -92,15 +92,15 @@ def dispatcher_picks(
         DeviceError: there is no compiler, or the program does not compile or run.
     """
     source, program = folder / "parity.cpp", folder / "parity_cpp"
-    pools = {id(one.pool): one.pool for one in answers}.values()
+    pools = {id(answer.pool): answer.pool for answer in answers}.values()
     kernels = list(dict.fromkeys(kernel for pool in pools for kernel in pool))
     source.write_text(part.program(name, answers[0].model, kernels), encoding="utf-8")
     flags = ["-std=c++17", "-O1", f"-I{include.resolve()}", "-I."]
     files = [source.name, *(path.name for path in objects)]
     _compile([*find_compiler().command, *flags, *files, "-lm", "-o", program.name], folder)
-    found = _printed([str(program)], folder, answers)
-    firsts = (part.called(one.best(1)[0].kernel) for one in answers)
-    return _picks(answers, firsts, found)
+    result = _printed([str(program)], folder, answers)
+    firsts = (part.called(answer.best(1)[0].kernel) for answer in answers)
+    return _picks(answers, firsts, result)
 
 
 def table_picks(
@@ -120,23 +120,23 @@ def table_picks(
     """
     if table.picked is None:
         raise UsageError("its lookup is not known", code="unsupported")
-    found = table.picked(folder, answers[0].model.spec.arch, [one.problem for one in answers])
+    result = table.picked(folder, answers[0].model.spec.arch, [answer.problem for answer in answers])
     known = measured or {}
-    firsts = (known.get(one.problem.canonical()) or one.best(1)[0].name for one in answers)
-    return _picks(answers, firsts, [pick or "no row" for pick in found])
+    firsts = (known.get(answer.problem.canonical()) or answer.best(1)[0].name for answer in answers)
+    return _picks(answers, firsts, [pick or "no row" for pick in result])
 
 
-def _picks(answers: Sequence[Ranking], firsts: Iterable[str], found: Iterable[str]) -> list[Pick]:
-    return [Pick(one.problem.canonical(), *names) for one, *names in zip(answers, firsts, found, strict=True)]
+def _picks(answers: Sequence[Ranking], firsts: Iterable[str], result: Iterable[str]) -> list[Pick]:
+    return [Pick(item.problem.canonical(), *names) for item, *names in zip(answers, firsts, result, strict=True)]
 
 
 def by_model(answers: Sequence[Ranking]) -> dict[str, list[Ranking]]:
     """Answers by models of their own GPU, by name of the model's folder; estimates cannot be exported."""
-    found: dict[str, list[Ranking]] = defaultdict(list)
-    for one in answers:
-        if one.model.not_measured is None:
-            found[one.model.path.resolve().name].append(one)
-    return dict(found)
+    result: dict[str, list[Ranking]] = defaultdict(list)
+    for answer in answers:
+        if answer.model.not_measured is None:
+            result[answer.model.path.resolve().name].append(answer)
+    return dict(result)
 
 
 def _printed(command: list[str], folder: Path, answers: Sequence[Ranking]) -> list[str]:
@@ -146,7 +146,7 @@ def _printed(command: list[str], folder: Path, answers: Sequence[Ranking]) -> li
         DeviceError: it fails, or prints another number of lines.
     """
     kind = exported(answers[0].model.spec.op_type).kind
-    text = "".join(" ".join(map(str, kind.numbers(one.run))) + "\n" for one in answers)
+    text = "".join(" ".join(map(str, kind.numbers(answer.run))) + "\n" for answer in answers)
     done = _run(command, folder, text)
     lines = done.stdout.splitlines()
     if done.returncode or len(lines) != len(answers):

@@ -118,8 +118,8 @@ def _empty_names(groups: Sequence[Group]) -> tuple[list[str], tuple[Sequence[int
 
 
 def _rules_of(kind: ProblemKind, group: Group) -> RulePrograms:
-    trees = {one: kind.rule(group.example, one) for one in dict.fromkeys(chain(*group.judgements))}
-    made = make_rules([[trees[one] for one in judgement] for judgement in group.judgements])
+    trees = {item: kind.rule(group.example, item) for item in dict.fromkeys(chain(*group.judgements))}
+    made = make_rules([[trees[item] for item in judgement] for judgement in group.judgements])
     return replace(made, begins=tuple(made.begins[by] for by in group.judged_by))
 
 
@@ -140,22 +140,26 @@ def make_rules(judgements: Sequence[Sequence[Tree]]) -> RulePrograms:
             known[key] = steps.setdefault(step, len(steps))
         return known[key]
 
-    begins = tuple(reduce(lambda then, tree: begin(tree, then), reversed(one), APPLIES) for one in judgements)
+    begins = tuple(
+        reduce(lambda then, tree: begin(tree, then), reversed(judgement), APPLIES) for judgement in judgements
+    )
     return RulePrograms(tuple(conditions), tuple(steps), begins, tuple(reasons))
 
 
 def make_checks(kind: ProblemKind, group: Group, rules: RulePrograms) -> Checks:
     """Build the calculations with the sizes of a group's problems."""
-    found = _Calculations()
+    calculations = _Calculations()
     for condition in rules.conditions:
-        found.compare(condition)
+        calculations.compare(condition)
     check = make_rules([[kind.check(group.example)]])
     first = len(rules.conditions)
     for condition in check.conditions:
-        found.compare(condition)
+        calculations.compare(condition)
     steps = [record("STEP", condition=first + condition, yes=yes, no=no) for condition, yes, no in check.steps]
-    flops = found.number_of(kind.flops(group.example))
-    return Checks(found.integers, found.rows, found.comparisons, steps, first, check.begins[0], flops)
+    flops = calculations.number_of(kind.flops(group.example))
+    return Checks(
+        calculations.integers, calculations.rows, calculations.comparisons, steps, first, check.begins[0], flops
+    )
 
 
 def _file_group(

@@ -92,13 +92,13 @@ def c_files(models: Sequence[Model], *, embed: bool) -> tuple[dict[str, bytes], 
         UsageError: two models have the same name, or an operation cannot be exported.
         ModelError: a model is damaged, or a feature or rule cannot be exported.
     """
-    prepared = [_prepare(*one) for one in zip(model_names(models), models, strict=True)]
-    contents = {one.name: one.file.content for one in prepared}
+    prepared = [_prepare(*item) for item in zip(model_names(models), models, strict=True)]
+    contents = {item.name: item.file.content for item in prepared}
     report = {
         "ckh": __version__,
         "to": "c",
         "embedded": embed,
-        "models": [_facts(one) for one in prepared],
+        "models": [_facts(item) for item in prepared],
     }
     texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(CSRC.glob("*.[ch]"))}
     texts |= {
@@ -146,43 +146,41 @@ def _embedded_text(contents: dict[str, bytes]) -> str:
     return "\n".join(parts)
 
 
-def _example(one: _Exported, *, embed: bool) -> str:
-    kind, example = one.kind, one.groups[0].example
+def _example(item: _Exported, *, embed: bool) -> str:
+    kind, example = item.kind, item.groups[0].example
     settings = {code.name: code.in_c(getattr(example, code.field)) for code in kind.codes}
     assigned = [f"p.{name} = {value};" for name, value in {**settings, **kind.example}.items()]
-    opened = f'ckh_open_embedded("{one.name}", &model)' if embed else f'ckh_open_file("{_path(one.name)}", &model)'
+    opened = f'ckh_open_embedded("{item.name}", &model)' if embed else f'ckh_open_file("{_path(item.name)}", &model)'
     text = _template("example.c").replace("@KIND@", kind.name).replace("@OPEN@", opened)
     return text.replace("@SETTINGS@", "\n  ".join(textwrap.wrap(" ".join(assigned), _LINE - 2, break_long_words=False)))
 
 
-def _facts(one: _Exported) -> dict[str, Any]:
-    spec = one.model.spec
+def _facts(item: _Exported) -> dict[str, Any]:
+    spec = item.model.spec
     return {
-        "name": one.name,
+        "name": item.name,
         "op_type": spec.op_type,
         "variant": None if spec.variant is None else str(spec.variant),
         "dtype": spec.dtype,
         "arch": spec.arch,
         "device": spec.device,
         "rank_by": spec.rank_by,
-        "targets": list(one.file.trees),
-        "trees": one.file.trees,
-        "kernels": one.file.kernels,
-        "kinds_of_problems": len(one.groups),
-        "bytes": len(one.file.content),
+        "targets": list(item.file.trees),
+        "trees": item.file.trees,
+        "kernels": item.file.kernels,
+        "kinds_of_problems": len(item.groups),
+        "bytes": len(item.file.content),
     }
 
 
 def _markdown_cell(text: str) -> str:
     """Escape foreign text for a table cell: no HTML, no Markdown, no control characters."""
-    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", html.escape(printable(text)))
+    return _MARKUP.sub(lambda match: f"&#{ord(match[0])};", html.escape(printable(text)))
 
 
 def _readme(prepared: Sequence[_Exported], *, embed: bool) -> str:
-    rows = [
-        f"| `{one.name}` | {one.model.spec.purpose} | {_markdown_cell(one.model.spec.device or one.model.spec.arch)} |"
-        for one in prepared
-    ]
+    specs = [(item.name, item.model.spec) for item in prepared]
+    rows = [f"| `{name}` | {spec.purpose} | {_markdown_cell(spec.device or spec.arch)} |" for name, spec in specs]
     where = "`ckh_open_embedded` opens them by name." if embed else "They are in `models/`."
     table = "\n".join(["| model | for | measured on |", "|---|---|---|", *rows, "", where])
     return _template("README.md").replace("@VERSION@", __version__).replace("@MODELS@", table)

@@ -157,7 +157,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
         names = [name for name, _ in pairs]
-        raise JsonError(f"duplicate field: {next(one for one in names if names.count(one) > 1)[:_SHOWN]!r}")
+        raise JsonError(f"duplicate field: {next(name for name in names if names.count(name) > 1)[:_SHOWN]!r}")
     return values
 
 

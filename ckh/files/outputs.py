@@ -264,12 +264,12 @@ def _put_in_place(part: Path, target: Path) -> None:
         old.rename(part)
 
 
-def _exchange(one: Path, other: Path) -> bool:
+def _exchange(path: Path, other: Path) -> bool:
     """Exchange two names atomically; False if unsupported."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False
-    if not rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
+    if not rename(_AT_FDCWD, os.fsencode(path), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
         return True
     number = ctypes.get_errno()
     if number in _NO_EXCHANGE:

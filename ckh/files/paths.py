@@ -117,18 +117,18 @@ def files_of_models(*more: str) -> list[tuple[str, os.stat_result]]:
     Raises:
         UsageError: $CKH_MODELS names a path that is not a folder.
     """
-    found = files(str(data_dir("archspecs")))
+    result = files(str(data_dir("archspecs")))
     for place in (*map(str, model_folders()), *more):
         for folder in (place, *folders(place)):
-            found += files(folder)
-    return found
+            result += files(folder)
+    return result
 
 
 def files(folder: str) -> list[tuple[str, os.stat_result]]:
     """Files of a folder with their paths; empty if it does not exist."""
     try:
         with os.scandir(folder) as entries:
-            return sorted((one.path, one.stat()) for one in entries if one.is_file())
+            return sorted((entry.path, entry.stat()) for entry in entries if entry.is_file())
     except OSError:
         return []
 
@@ -137,7 +137,7 @@ def folders(folder: str) -> list[str]:
     """Paths of the subfolders of a folder; empty if it does not exist."""
     try:
         with os.scandir(folder) as entries:
-            return sorted(one.path for one in entries if one.is_dir())
+            return sorted(entry.path for entry in entries if entry.is_dir())
     except OSError:
         return []
 

@@ -98,7 +98,7 @@ def _nodes(tree: ast.Module, form: WrittenForm) -> Iterator[ast.expr]:
         elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.List):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if any(form.is_list(_name(target)) for target in targets):
-                yield from (one for one in node.value.elts if isinstance(one, ast.Tuple | ast.List))
+                yield from (elt for elt in node.value.elts if isinstance(elt, ast.Tuple | ast.List))
 
 
 def _name(node: ast.expr) -> str:
@@ -108,7 +108,7 @@ def _name(node: ast.expr) -> str:
 def _values(node: ast.expr, form: WrittenForm) -> dict[str, Any] | None:
     """Values of a problem by name; None if a value has no name or is not a literal."""
     if isinstance(node, ast.Call):
-        unnamed, named = node.args, [(one.arg, one.value) for one in node.keywords]
+        unnamed, named = node.args, [(keyword.arg, keyword.value) for keyword in node.keywords]
     else:
         assert isinstance(node, ast.Tuple | ast.List)
         unnamed, named = node.elts, []

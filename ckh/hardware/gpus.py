@@ -75,8 +75,8 @@ class Gpu:
     @property
     def memory_parts(self) -> int:
         """Number of partitions of the memory and the memory-side cache."""
-        found = re.search(r"NPS(\d+)$", self.partition)
-        return max(1, int(found[1])) if found else 1
+        matched = re.search(r"NPS(\d+)$", self.partition)
+        return max(1, int(matched[1])) if matched else 1
 
 
 def detect_gpu_arch(nodes: Path = KFD_NODES) -> str | None:
@@ -95,14 +95,14 @@ def visible_gpus(
     differ (rvd_filter of ROCr, Device::init of clr): an empty list selects no GPU in ROCr, and is ignored in HIP.
     """
     every = sorted(nodes.glob("*"), key=trailing_number)
-    found = [gpu for node in every if (gpu := _gpu_of(node, cards)) is not None]
+    gpus = [gpu for node in every if (gpu := _gpu_of(node, cards)) is not None]
     rocr = environ.get(_ROCR)
     if rocr is not None:
-        found = _chosen(found, [word.strip() for word in rocr.split(",")], ends_when_repeated=True)
+        gpus = _chosen(gpus, [word.strip() for word in rocr.split(",")], ends_when_repeated=True)
     hip = environ.get(_HIP) or environ.get(_CUDA)
     if hip:
-        found = _chosen(found, hip.split(","), ends_when_repeated=False)
-    return tuple(replace(gpu, number=number) for number, (gpu, _) in enumerate(found))
+        gpus = _chosen(gpus, hip.split(","), ends_when_repeated=False)
+    return tuple(replace(gpu, number=number) for number, (gpu, _) in enumerate(gpus))
 
 
 def remedy(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> str:
@@ -170,6 +170,6 @@ def _chosen(gpus: list[tuple[Gpu, str]], words: Sequence[str], *, ends_when_repe
 def _number_of(word: str, unique_ids: Sequence[str]) -> int | None:
     """Index of the GPU given by an index or a unique prefix of its id."""
     if word.startswith("gpu-"):
-        found = [number for number, unique_id in enumerate(unique_ids) if unique_id.startswith(word)]
-        return found[0] if len(found) == 1 else None
+        numbers = [number for number, unique_id in enumerate(unique_ids) if unique_id.startswith(word)]
+        return numbers[0] if len(numbers) == 1 else None
     return int(word) if word.isdecimal() and int(word) < len(unique_ids) else None

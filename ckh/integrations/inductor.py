@@ -75,8 +75,8 @@ def choose(
         UsageError: there is no GPU on this machine and none was named, or Inductor has no such kernels for it.
         ModelError: the model is damaged.
     """
-    found = _ranked(template, list(instances), _architecture(arch), model)
-    return found[:top]
+    result = _ranked(template, list(instances), _architecture(arch), model)
+    return result[:top]
 
 
 def install(*, top: int | None = None, arch: str | None = None, model: Path | str | None = None) -> Callable[[], None]:
@@ -116,8 +116,8 @@ def setting_of(template: Any) -> str:
 
 
 def _all(functions: Sequence[Callable[[], None]]) -> None:
-    for one in functions:
-        one()
+    for function in functions:
+        function()
 
 
 def _replace(template: Any, setting: str, top: int | None, arch: str, model: Path | str | None) -> Callable[[], None]:
@@ -147,11 +147,11 @@ def _replace(template: Any, setting: str, top: int | None, arch: str, model: Pat
 
 
 def _architecture(arch: str | None) -> str:
-    found = arch or default_arch()
-    if found == HOST:
+    result = arch or default_arch()
+    if result == HOST:
         raise UsageError("no GPU on this machine", "name an architecture, e.g. arch='gfx942'", code="no-gpu")
-    require_use(PROGRAM, found, None)
-    return load_arch(found).name
+    require_use(PROGRAM, result, None)
+    return load_arch(result).name
 
 
 def _ranked(template: Any, instances: Sequence[Any], arch: str, model: Path | str | None) -> list[Any]:
@@ -180,8 +180,8 @@ def _placed(template: Any, instance: Any) -> tuple[str, Any, Any] | None:
     for op, part in all_of("instances"):
         if part.name != PROGRAM:
             continue
-        if (found := _understood(part, template, instance)) is not None:
-            return op.name, *found
+        if (result := _understood(part, template, instance)) is not None:
+            return op.name, *result
     return None
 
 

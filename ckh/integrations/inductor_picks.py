@@ -41,7 +41,7 @@ def inductor_picks(
     part: Instances = named("instances", PROGRAM)[chooser.op.name]
     undo = install(top=1, arch=chooser.arch, model=model)
     undo()
-    found: list[Pick] = []
+    picks: list[Pick] = []
     reasons: Counter[str] = Counter()
     for problem in problems:
         try:
@@ -57,8 +57,8 @@ def inductor_picks(
             undo()
         kernel = None if first is None else part.kernel(template, first)
         theirs = "no instance" if kernel is None else chooser.op.kernels.name(unpadded(kernel))
-        found.append(Pick(problem.canonical(), theirs if theirs in ours else ours[0], theirs))
-    return found, reasons
+        picks.append(Pick(problem.canonical(), theirs if theirs in ours else ours[0], theirs))
+    return picks, reasons
 
 
 def _ours(op: AnyOperation, part: Instances, template: Any, model: Model, problem: Problem) -> list[str]:
@@ -71,7 +71,7 @@ def _ours(op: AnyOperation, part: Instances, template: Any, model: Model, proble
     config: Any = import_module("torch._inductor.config")
     with config.patch({f"rocm.{setting_of(template)}": None}):
         instances = template.gen_ops()
-    kernels = dict.fromkeys(kernel for one in instances if (kernel := part.kernel(template, one)) is not None)
+    kernels = dict.fromkeys(kernel for instance in instances if (kernel := part.kernel(template, instance)) is not None)
     if not kernels:
         raise UsageError("Inductor has no instance for it", code="unsupported")
     listed = kernel_list(list(kernels), op, f"{PROGRAM}'s instances")

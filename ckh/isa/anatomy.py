@@ -136,7 +136,12 @@ class Anatomy(Document, Shown):
         """A row for each GPU function, with the advice below."""
         columns = ("function", "runs", "trips", "instructions", "loop_instructions", "code_bytes", "vgprs", "agprs")
         rows = [
-            (one.name, *(getattr(one, name) for name in columns[1:6]), one.resources.vgprs, one.resources.agprs)
-            for one in self.functions
+            (
+                function.name,
+                *(getattr(function, name) for name in columns[1:6]),
+                function.resources.vgprs,
+                function.resources.agprs,
+            )
+            for function in self.functions
         ]
         return ShownTable(f"{self.kernel}, {self.arch}", columns, rows, (self.advice,))

@@ -47,7 +47,7 @@ def brief(op: AnyOperation, name: str, problem: Problem, arch: str) -> Brief | N
     A name that omits fields, as AMD's do, matches the only shipped kernel that agrees in all others.
     """
     known = _shipped(op, arch)
-    agree = [one for one in known if _agrees(one, op.kernels.parse(name))]
+    agree = [item for item in known if _agrees(item, op.kernels.parse(name))]
     complete = op.kernels.name(agree[0]) if len(agree) == 1 else name
     if (anatomy := of_compiled(complete, problem, arch)) is not None:
         return _of_anatomy(anatomy)
@@ -56,19 +56,19 @@ def brief(op: AnyOperation, name: str, problem: Problem, arch: str) -> Brief | N
 
 @cache
 def _shipped(op: AnyOperation, arch: str) -> dict[Any, ShippedKernel]:
-    return {op.kernels.parse(name): one for name, one in shipped(arch, op.name).items()}
+    return {op.kernels.parse(name): item for name, item in shipped(arch, op.name).items()}
 
 
 def _agrees(complete: Any, kernel: Any) -> bool:
     """True if a complete kernel has every field value that is set in another one."""
-    stated = ((one.name, getattr(kernel, one.name)) for one in fields(kernel))
+    stated = ((field.name, getattr(kernel, field.name)) for field in fields(kernel))
     return all(getattr(complete, name) == value for name, value in stated if value is not None)
 
 
-def _of_anatomy(found: Anatomy) -> Brief:
-    main = next(one for one in found.functions if one.runs)
-    clocks = {} if found.trip is None else found.trip.clocks
-    return Brief(found.kernel, main.resources, main.blocks_per_cu, main.bound_by, clocks)
+def _of_anatomy(anatomy: Anatomy) -> Brief:
+    main = next(function for function in anatomy.functions if function.runs)
+    clocks = {} if anatomy.trip is None else anatomy.trip.clocks
+    return Brief(anatomy.kernel, main.resources, main.blocks_per_cu, main.bound_by, clocks)
 
 
 def _of_shipped(name: str, taken: Resources, kernel: Any, arch_name: str) -> Brief:

@@ -89,18 +89,18 @@ def read_code(path: Path, arch: str | None, parts: Sequence[str] = ()) -> CodeFi
     number = chosen_number(data)
     try:
         code = _code_object(data, arch)
-        found = _machine(code, arch)
+        result = _machine(code, arch)
         loaded = CodeObject(code)
-        functions = [_function(one, loaded, load_arch(found)) for one in loaded.kernels.values()]
+        functions = [_function(kernel, loaded, load_arch(result)) for kernel in loaded.kernels.values()]
     except (ValueError, struct.error) as error:  # ValueError: a code object that cannot be loaded
         hint = "name a code object, or a library of kernels"
         raise DataError(f"{path}: {error}", hint, code="damaged") from error
     if number is not None:
-        functions = [one for one in functions if function_part(number) in one.name]
-    some = [one for one in functions if any(part in one.name for part in parts)] or functions
+        functions = [function for function in functions if function_part(number) in function.name]
+    some = [function for function in functions if any(part in function.name for part in parts)] or functions
     if not some:
         raise DataError(f"{path}: a code object without kernels", "it may be stripped", code="damaged")
-    return CodeFile(found, tuple(some))
+    return CodeFile(result, tuple(some))
 
 
 def _loadable(path: Path) -> Path:
@@ -134,12 +134,12 @@ def _machine(code: bytes, arch: str | None) -> str:
     if not code.startswith(_ELF_MAGIC):
         raise ValueError("a code object that is not an ELF file")
     _, machine, *_, flags = _ELF.unpack_from(code)
-    found = _MACHINES.get(flags & _MACHINE_BITS) if machine == _AMDGPU else None
-    if found is None:
+    result = _MACHINES.get(flags & _MACHINE_BITS) if machine == _AMDGPU else None
+    if result is None:
         raise ValueError(f"it is code for another processor: machine {machine}, flags {flags:#x}")
-    if arch not in (None, found):
-        raise ValueError(f"it is code for {found}, not {arch}")
-    return found
+    if arch not in (None, result):
+        raise ValueError(f"it is code for {result}, not {arch}")
+    return result
 
 
 def _function(kernel: CompiledKernel, code: CodeObject, arch: ArchSpec) -> Function:
@@ -174,12 +174,12 @@ def waves_by(vgprs: int, sgprs: int, lds: int, waves: int, arch: ArchSpec) -> di
     """
     hardware = arch.hardware
     most = hardware.max_waves_per_cu // hardware.simds_per_cu
-    found = {"vector registers": min(most, _REGISTERS // _rounded(max(vgprs, 1), _REGISTER_GRANULE)), "waves": most}
-    found["scalar registers"] = min(most, _SCALARS // _rounded(max(sgprs, 1), _SCALAR_GRANULE))
+    result = {"vector registers": min(most, _REGISTERS // _rounded(max(vgprs, 1), _REGISTER_GRANULE)), "waves": most}
+    result["scalar registers"] = min(most, _SCALARS // _rounded(max(sgprs, 1), _SCALAR_GRANULE))
     if lds and waves:
         blocks = arch.lds_capacity // _rounded(lds, _LDS_GRANULE)
-        found["LDS"] = min(most, -(-blocks * waves // hardware.simds_per_cu))
-    return found
+        result["LDS"] = min(most, -(-blocks * waves // hardware.simds_per_cu))
+    return result
 
 
 def _rounded(count: int, granule: int) -> int:

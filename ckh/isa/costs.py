@@ -56,26 +56,26 @@ class Costs:
 
     arch: ArchSpec
 
-    def clocks(self, one: Instruction) -> float:
+    def clocks(self, instruction: Instruction) -> float:
         """Clocks for which an instruction of one wave occupies its pipe."""
-        if one.kind is InstructionKind.MATRIX:
-            return self._matrix(one.name)
-        if one.kind in VECTOR_KINDS:
-            return vector_clocks(one.name)
-        if one.kind in LDS_KINDS:
-            return max(ISSUE_CLOCKS, one.bytes / self._lds_bytes_per_clock(one))
-        if one.kind not in MEMORY_KINDS:
+        if instruction.kind is InstructionKind.MATRIX:
+            return self._matrix(instruction.name)
+        if instruction.kind in VECTOR_KINDS:
+            return vector_clocks(instruction.name)
+        if instruction.kind in LDS_KINDS:
+            return max(ISSUE_CLOCKS, instruction.bytes / self._lds_bytes_per_clock(instruction))
+        if instruction.kind not in MEMORY_KINDS:
             return ISSUE_CLOCKS
         assert self.arch.peaks is not None
-        return max(ISSUE_CLOCKS, one.bytes / self.arch.peaks.l2_bytes_per_clock)
+        return max(ISSUE_CLOCKS, instruction.bytes / self.arch.peaks.l2_bytes_per_clock)
 
     def pipes(self, instructions: Iterable[Instruction], waves: int) -> Pipes:
         """Clocks of one pass, for a block of `waves` waves."""
         simds = self.arch.hardware.simds_per_cu
         per_simd = -(-waves // simds)
         clocks = dict.fromkeys(InstructionKind, 0.0)
-        for one in instructions:
-            clocks[one.kind] += self.clocks(one)
+        for instruction in instructions:
+            clocks[instruction.kind] += self.clocks(instruction)
         return Pipes(
             vector=per_simd * sum(clocks[kind] for kind in VECTOR_KINDS),
             address=per_simd * clocks[InstructionKind.INTEGER],
@@ -84,10 +84,12 @@ class Costs:
             memory=waves * sum(clocks[kind] for kind in MEMORY_KINDS),
         )
 
-    def _lds_bytes_per_clock(self, one: Instruction) -> float:
+    def _lds_bytes_per_clock(self, instruction: Instruction) -> float:
         assert self.arch.peaks is not None
         return (
-            LDS_WRITE_BYTES_PER_CLOCK if one.kind is InstructionKind.LDS_WRITE else self.arch.peaks.lds_bytes_per_clock
+            LDS_WRITE_BYTES_PER_CLOCK
+            if instruction.kind is InstructionKind.LDS_WRITE
+            else self.arch.peaks.lds_bytes_per_clock
         )
 
     def _matrix(self, name: str) -> float:

@@ -137,7 +137,7 @@ def anatomy_of(code: CodeFile, asked: Asked) -> Described:
     timeline = timeline_of(main.parts, costs, waves, at_once)
     trip = _trip(main, costs, waves) if main.parts.loop else None
     simulated = None if timeline is None else _simulated(timeline, main, trip, at_once, asked.trips)
-    functions = tuple(_function(one, arch, asked.kernel, is_main=one is main) for one in own)
+    functions = tuple(_function(item, arch, asked.kernel, is_main=item is main) for item in own)
     anatomy = Anatomy(
         kernel=asked.name,
         arch=code.arch,
@@ -167,26 +167,26 @@ def occupancy_of(taken: Resources, waves: int, arch: ArchSpec) -> Occupancy:
     return Occupancy(compiled_blocks_per_cu(taken, waves, arch), min(allowed, key=allowed.__getitem__))
 
 
-def shipped_occupancy(kernel: Any, one: ShippedKernel, arch: ArchSpec) -> Occupancy:
+def shipped_occupancy(kernel: Any, item: ShippedKernel, arch: ArchSpec) -> Occupancy:
     """The occupancy of a kernel whose resources ship."""
-    return occupancy_of(one.resources, _product(kernel, "wave"), arch)
+    return occupancy_of(item.resources, _product(kernel, "wave"), arch)
 
 
 def functions_of(code: CodeFile, asked: Asked) -> tuple[FunctionDocument, ...]:
     """GPU functions of a kernel; raises the errors of `anatomy_of`."""
     arch, own = load_arch(code.arch), _codes(code, asked)
     main = _described(own, asked.trips)
-    return tuple(_function(one, arch, asked.kernel, is_main=one is main) for one in own)
+    return tuple(_function(item, arch, asked.kernel, is_main=item is main) for item in own)
 
 
 def _codes(code: CodeFile, asked: Asked) -> list[_Code]:
     """Functions with matrix instructions, or all if there are none."""
-    texts = decoded(code.arch, [one.code for one in code.functions])
-    found = [
-        _parsed(one, parts_of(instructions), len(instructions), asked)
-        for one, instructions in zip(code.functions, texts, strict=True)
+    texts = decoded(code.arch, [function.code for function in code.functions])
+    result = [
+        _parsed(function, parts_of(instructions), len(instructions), asked)
+        for function, instructions in zip(code.functions, texts, strict=True)
     ]
-    return [one for one in found if one.has_matrix] or found
+    return [code for code in result if code.has_matrix] or result
 
 
 def _parsed(function: Function, parts: Parts, count: int, asked: Asked) -> _Code:
@@ -201,7 +201,9 @@ def _parsed(function: Function, parts: Parts, count: int, asked: Asked) -> _Code
 
 def _products(instructions: Sequence[Instruction]) -> int:
     """Number of products computed by a wave's matrix instructions."""
-    shapes = (matrix_shape(one.name) for one in instructions if one.kind is InstructionKind.MATRIX)
+    shapes = (
+        matrix_shape(instruction.name) for instruction in instructions if instruction.kind is InstructionKind.MATRIX
+    )
     return sum(prod(tile) * blocks for tile, blocks, _ in filter(None, shapes))
 
 
@@ -214,11 +216,12 @@ def _described(codes: Sequence[_Code], trips: int | None) -> _Code:
     """The function that executes this number of iterations; if unknown, the one with the longest loop."""
     if trips is not None:
         # A function without a loop comes first, as it is for exactly this number.
-        exact = sorted((one for one in codes if one.runs(trips)), key=lambda one: len(one.parts.loop) > 0)
+        exact = sorted((code for code in codes if code.runs(trips)), key=lambda code: len(code.parts.loop) > 0)
         if exact:
             return exact[0]
     return max(
-        codes, key=lambda one: (count_of(one.parts.loop, InstructionKind.MATRIX), len(one.parts.loop), one.instructions)
+        codes,
+        key=lambda code: (count_of(code.parts.loop, InstructionKind.MATRIX), len(code.parts.loop), code.instructions),
     )
 
 
@@ -245,8 +248,11 @@ def _function(code: _Code, arch: ArchSpec, kernel: Any, *, is_main: bool) -> Fun
 
 def _trip(code: _Code, costs: Costs, waves: int) -> TripDocument:
     loop, trips = code.parts.loop, code.of_loop
-    counts = Counter(one.kind for one in loop)
-    moved = {kind: waves * sum(one.bytes for one in loop if one.kind is kind) / trips for kind in InstructionKind}
+    counts = Counter(instruction.kind for instruction in loop)
+    moved = {
+        kind: waves * sum(instruction.bytes for instruction in loop if instruction.kind is kind) / trips
+        for kind in InstructionKind
+    }
     pipes: Pipes = costs.pipes(loop, waves)
     return TripDocument(
         instructions={str(kind): counts[kind] / trips for kind in InstructionKind if counts[kind]},
@@ -327,7 +333,7 @@ def _of_pipes(trip: TripDocument, simulated: SimulatedDocument | None) -> str:
 
 
 def _of_waits(trip: TripDocument) -> str:
-    if not any(one.counter == "vmcnt" and one.most == 0 and one.in_trip for one in trip.waits):
+    if not any(wait.counter == "vmcnt" and wait.most == 0 and wait.in_trip for wait in trip.waits):
         return ""
     return (
         "vmcnt(0) waits for loads of the same iteration, whose latency only other blocks hide: prefetch one tile more"

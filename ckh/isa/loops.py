@@ -27,7 +27,9 @@ class Parts:
     @property
     def can_skip(self) -> bool:
         """True if the loop can be skipped by a branch before it."""
-        return bool(self.loop) and any((one.target or 0) > max(own.at for own in self.loop) for one in self.before)
+        return bool(self.loop) and any(
+            (instruction.target or 0) > max(own.at for own in self.loop) for instruction in self.before
+        )
 
     @property
     def outside(self) -> tuple[Instruction, ...]:
@@ -77,7 +79,10 @@ def parts_of(function: Sequence[Instruction]) -> Parts:
 
 def _goes_over_tiles(loop: Sequence[Instruction]) -> bool:
     """True if a loop has matrix instructions, and stores to memory other than register spills."""
-    stores = any(one.kind is InstructionKind.STORE and not one.name.startswith("scratch_") for one in loop)
+    stores = any(
+        instruction.kind is InstructionKind.STORE and not instruction.name.startswith("scratch_")
+        for instruction in loop
+    )
     return stores and count_of(loop, InstructionKind.MATRIX) > 0
 
 
@@ -88,28 +93,28 @@ def _is_within(inner: tuple[int, int], outer: tuple[int, int]) -> bool:
 
 def count_of(instructions: Sequence[Instruction], *kinds: InstructionKind) -> int:
     """Number of instructions of the given kinds."""
-    return sum(one.kind in kinds for one in instructions)
+    return sum(instruction.kind in kinds for instruction in instructions)
 
 
 def waits_of(loop: Sequence[Instruction]) -> list[Wait]:
     """Waits of a loop that wait for any access in its steady state."""
     under_way: dict[str, list[int]] = {counter: [] for counter in _COUNTERS}
-    found: list[Wait] = []
+    waits: list[Wait] = []
     for number in range(2 * len(loop)):  # the second pass is the steady state
-        one = loop[number % len(loop)]
-        if one.kind in MEMORY_KINDS:
+        instruction = loop[number % len(loop)]
+        if instruction.kind in MEMORY_KINDS:
             under_way["vmcnt"].append(number)
-        elif one.kind in LDS_KINDS or one.kind is InstructionKind.SCALAR_LOAD:
+        elif instruction.kind in LDS_KINDS or instruction.kind is InstructionKind.SCALAR_LOAD:
             under_way["lgkmcnt"].append(number)
-        for counter, most in zip(_COUNTERS, (one.most_vm, one.most_lgkm), strict=True):
+        for counter, most in zip(_COUNTERS, (instruction.most_vm, instruction.most_lgkm), strict=True):
             waiting = under_way[counter]
             if most is None or len(waiting) <= most:
                 continue
             ended, under_way[counter] = waiting[: len(waiting) - most], waiting[len(waiting) - most :]
             if number >= len(loop):
                 in_trip = sum(access >= len(loop) for access in ended)
-                found.append(Wait(one.at, counter, most, len(ended), in_trip, number - ended[-1] - 1))
-    return found
+                waits.append(Wait(instruction.at, counter, most, len(ended), in_trip, number - ended[-1] - 1))
+    return waits
 
 
 @dataclass(slots=True)
@@ -136,7 +141,9 @@ def _walk_to_matrix(function: Sequence[Instruction]) -> _Walk:
         walk = _walked(function, taken)
         if not has_matrix or count_of(walk.path, InstructionKind.MATRIX):
             return walk
-        left = [one.at for one in walk.path if one.is_forward_branch and one.at not in taken]
+        left = [
+            instruction.at for instruction in walk.path if instruction.is_forward_branch and instruction.at not in taken
+        ]
         if not left:
             return walk
         taken.add(left[-1])
@@ -148,7 +155,7 @@ def _walked(function: Sequence[Instruction], taken: Container[int]) -> _Walk:
     A loop ends with a backward branch, which is not taken, or where the path reaches an instruction again: it then
     continues after the last branch that leaves the loop.
     """
-    places = {one.at: place for place, one in enumerate(function)}
+    places = {item.at: place for place, item in enumerate(function)}
     walk, seen = _Walk(), dict[int, int]()  # positions in the path by position in the function
     place: int | None = 0
     while place is not None and place < len(function):
@@ -156,13 +163,13 @@ def _walked(function: Sequence[Instruction], taken: Container[int]) -> _Walk:
             walk.loops.append((seen[place], len(walk.path)))
             place = _exit_of(walk.path[seen[place] :], places, seen)
             continue
-        one = function[place]
+        instruction = function[place]
         seen[place] = len(walk.path)
-        walk.path.append(one)
-        if one.name == "s_endpgm":
+        walk.path.append(instruction)
+        if instruction.name == "s_endpgm":
             break
-        target = None if one.target is None else places.get(one.target, len(function))
-        if target is not None and (one.name == "s_branch" or one.at in taken):
+        target = None if instruction.target is None else places.get(instruction.target, len(function))
+        if target is not None and (instruction.name == "s_branch" or instruction.at in taken):
             place = target
             continue
         if target in seen:
@@ -173,5 +180,5 @@ def _walked(function: Sequence[Instruction], taken: Container[int]) -> _Walk:
 
 def _exit_of(loop: Sequence[Instruction], places: Mapping[int, int], seen: Container[int]) -> int | None:
     """Target of the last branch out of a loop; None if there is none."""
-    targets = (places.get(one.target) for one in reversed(loop) if one.target is not None)
+    targets = (places.get(instruction.target) for instruction in reversed(loop) if instruction.target is not None)
     return next((target for target in targets if target is not None and target not in seen), None)

@@ -52,22 +52,22 @@ def _flat_address(name: str, second: int) -> Registers:
 
 def dwords(name: str) -> int:
     """Registers of a lane's data."""
-    found = _DWORDS.search(name)
-    if found is None:
+    matched = _DWORDS.search(name)
+    if matched is None:
         return 1
-    return int(found[1]) if found[1] else int(found[2] or found[3]) // _WORD_BITS
+    return int(matched[1]) if matched[1] else int(matched[2] or matched[3]) // _WORD_BITS
 
 
 def matrix_shape(name: str) -> tuple[tuple[int, int, int], int, str] | None:
     """Tile, blocks and element type of a matrix instruction; None if its name does not state them."""
-    found = _SHAPE.search(name)
-    if found is None:
+    matched = _SHAPE.search(name)
+    if matched is None:
         return None
-    m, n, k = (int(found[part]) for part in (1, 2, 3))
-    kind, _, rest = found[5].partition("_")
+    m, n, k = (int(matched[part]) for part in (1, 2, 3))
+    kind, _, rest = matched[5].partition("_")
     # Names on gfx90a omit the blocks: lanes that one block does not use belong to others.
     of_lane = _OF_LANE.get(f"{kind}_{rest}", _OF_LANE.get(kind, 1))
-    return (m, n, k), int(found[4] or max(1, _LANES * of_lane // (m * k))), kind
+    return (m, n, k), int(matched[4] or max(1, _LANES * of_lane // (m * k))), kind
 
 
 def _vector(number: int, count: int = 1, is_accumulator: int = 0) -> tuple[int, int]:
@@ -128,6 +128,6 @@ def _vector_operands(name: str, first: int, second: int) -> tuple[Registers, Reg
         if first >> 25 != _VOP1:
             sources.append((first >> 9 & 0xFF) + _FIRST_VECTOR)
         result = _vector(first >> 17, count)
-    reads = tuple(_vector(one, count) for one in sources if one >= _FIRST_VECTOR)
+    reads = tuple(_vector(source, count) for source in sources if source >= _FIRST_VECTOR)
     has_no_result = name.startswith(("v_cmp", "v_readfirstlane", "v_readlane", "v_nop"))
     return reads, (() if has_no_result else (result,))

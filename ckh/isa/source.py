@@ -56,15 +56,15 @@ def explain(
 
 def described(name: str, problem: Problem | None, arch: str | None, file: Path | None) -> Described:
     """Same as `explain`, with the timeline of an iteration."""
-    found = kernel_named(name)
-    if found is None and (problem is not None or file is None):
+    result = kernel_named(name)
+    if result is None and (problem is not None or file is None):
         raise UsageError(
             f"{name!r} is not a complete name of a kernel", "as ckh predict prints it", code="incomplete-kernel"
         )
-    if found is None:
+    if result is None:
         assert file is not None
         return anatomy_of(read_code(file, arch, (name,)), Asked(name, str(file)))
-    op, kernel = found
+    op, kernel = result
     if getattr(kernel, "chooses_loop", False):
         raise UsageError(
             f"{name} has all its loops in one GPU function, which cannot be told apart",
@@ -120,10 +120,10 @@ def _require_applies(op: AnyOperation, kernel: Any, problem: Problem, arch: str)
 
 def of_compiled(name: str, problem: Problem, arch: str) -> Anatomy | None:
     """Anatomy of a kernel compiled here before; None if it was not compiled, or cannot be described."""
-    found = kernel_named(name)
-    if found is None or arch not in EMULATED_ARCHS:
+    result = kernel_named(name)
+    if result is None or arch not in EMULATED_ARCHS:
         return None
-    _, kernel = found
+    _, kernel = result
     try:
         builder = _builder(arch)
         if builder.missing([kernel]):

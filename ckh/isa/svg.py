@@ -25,20 +25,20 @@ _MOST_WAVES = 32
 _TICKS = 5
 
 
-def timeline_svg(found: Anatomy, timeline: Timeline) -> str:
+def timeline_svg(anatomy: Anatomy, timeline: Timeline) -> str:
     """The picture: a row for each wave, with its instructions by pipe, and its waiting times."""
-    waves = min(_MOST_WAVES, 1 + max(one.wave for one in timeline.spans))
+    waves = min(_MOST_WAVES, 1 + max(span.wave for span in timeline.spans))
     height = _TOP + waves * (_ROW + _GAP) + 30
     size = f'width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}"'
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="10">',
-            f"<title>{escape(found.kernel)}, {escape(found.arch)}: one iteration</title>",
+            f"<title>{escape(anatomy.kernel)}, {escape(anatomy.arch)}: one iteration</title>",
             f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
-            f'<text x="{_LEFT}" y="14">{escape(found.kernel)}</text>',
+            f'<text x="{_LEFT}" y="14">{escape(anatomy.kernel)}</text>',
             *_legend(),
             *(f'<text x="4" y="{_y(wave) + _ROW - 3}">wave {wave}</text>' for wave in range(waves)),
-            *(_bar(one, timeline.loop) for one in timeline.spans if one.wave < waves and one.end > one.start),
+            *(_bar(span, timeline.loop) for span in timeline.spans if span.wave < waves and span.end > span.start),
             *_axis(timeline.loop, _y(waves) + 10),
             "</svg>\n",
         ]
@@ -59,10 +59,10 @@ def _axis(clocks: float, y: int) -> Iterator[str]:
         yield f'<text x="{_x(at, clocks):.1f}" y="{y}" text-anchor="{anchor}">{text}</text>'
 
 
-def _bar(one: Span, clocks: float) -> str:
-    x, width = _x(one.start, clocks), _x(one.end, clocks) - _x(one.start, clocks)
-    y, height = (_y(one.wave) + _ROW // 2 - 1, 2) if one.what == WAITING else (_y(one.wave), _ROW)
-    return f'<rect x="{x:.1f}" y="{y}" width="{max(width, 0.4):.1f}" height="{height}" fill="{_COLOURS[one.what]}"/>'
+def _bar(span: Span, clocks: float) -> str:
+    x, width = _x(span.start, clocks), _x(span.end, clocks) - _x(span.start, clocks)
+    y, height = (_y(span.wave) + _ROW // 2 - 1, 2) if span.what == WAITING else (_y(span.wave), _ROW)
+    return f'<rect x="{x:.1f}" y="{y}" width="{max(width, 0.4):.1f}" height="{height}" fill="{_COLOURS[span.what]}"/>'
 
 
 def _x(clock: float, clocks: float) -> float:

@@ -84,34 +84,34 @@ class _Unit:
         self._at_barrier: dict[int, list[_Wave]] = {}
         self._per_block = waves
 
-    def ready(self, wave: _Wave, one: Instruction, now: float) -> float:
+    def ready(self, wave: _Wave, instruction: Instruction, now: float) -> float:
         """Time at which a wave can issue its next instruction."""
-        found = now
-        for first, end in (*one.reads, *one.writes):
+        result = now
+        for first, end in (*instruction.reads, *instruction.writes):
             for register in range(first, end):
-                found = max(found, wave.registers.get(register, 0.0))
-        for waiting, most in ((wave.memory, one.most_vm), (wave.lds, one.most_lgkm)):
+                result = max(result, wave.registers.get(register, 0.0))
+        for waiting, most in ((wave.memory, instruction.most_vm), (wave.lds, instruction.most_lgkm)):
             if most is not None and len(waiting) > most:
-                found = max(found, waiting[len(waiting) - most - 1])
-        return max(found, self._free.get(_pipe(wave, one), 0.0))
+                result = max(result, waiting[len(waiting) - most - 1])
+        return max(result, self._free.get(_pipe(wave, instruction), 0.0))
 
-    def issue(self, wave: _Wave, one: Instruction, now: float) -> tuple[float, float]:
+    def issue(self, wave: _Wave, instruction: Instruction, now: float) -> tuple[float, float]:
         """Issue an instruction; returns when its pipe is free again, and when the wave continues."""
-        clocks = self._costs.clocks(one)
-        pipe, busy_until = _pipe(wave, one), now + clocks
+        clocks = self._costs.clocks(instruction)
+        pipe, busy_until = _pipe(wave, instruction), now + clocks
         self._free[pipe] = busy_until
-        if one.kind in _SIMD_PIPES:
-            for first, end in one.writes:
+        if instruction.kind in _SIMD_PIPES:
+            for first, end in instruction.writes:
                 wave.registers.update(dict.fromkeys(range(first, end), busy_until))
-        elif (name := _SHARED_PIPES.get(one.kind)) is not None:
+        elif (name := _SHARED_PIPES.get(instruction.kind)) is not None:
             waiting = wave.memory if name == "memory" else wave.lds
             waiting.append(max(busy_until + _LATENCIES[name], waiting[-1] if waiting else 0.0))
-        elif one.kind is InstructionKind.SCALAR_LOAD:
+        elif instruction.kind is InstructionKind.SCALAR_LOAD:
             wave.lds.append(max(now + SCALAR_LOAD_CLOCKS, wave.lds[-1] if wave.lds else 0.0))
-        if one.kind is InstructionKind.WAIT:
-            _drop(wave.memory, one.most_vm)
-            _drop(wave.lds, one.most_lgkm)
-        after = _BRANCH_CLOCKS if one.kind is InstructionKind.BRANCH else ISSUE_CLOCKS * (1 + one.idle)
+        if instruction.kind is InstructionKind.WAIT:
+            _drop(wave.memory, instruction.most_vm)
+            _drop(wave.lds, instruction.most_lgkm)
+        after = _BRANCH_CLOCKS if instruction.kind is InstructionKind.BRANCH else ISSUE_CLOCKS * (1 + instruction.idle)
         return busy_until, now + after
 
     def arrive(self, wave: _Wave) -> list[_Wave]:
@@ -132,11 +132,11 @@ def timeline_of(parts: Parts, costs: Costs, waves: int, blocks: int) -> Timeline
     loop = (reached[3] - reached[1]) / (_PASSES - _PASSES // 2)
     start = reached[2]
     shown = tuple(
-        Span(one.wave, max(one.start - start, 0.0), min(one.end - start, loop), one.what)
-        for one in spans
-        if one.end > start and one.start < start + loop
+        Span(span.wave, max(span.start - start, 0.0), min(span.end - start, loop), span.what)
+        for span in spans
+        if span.end > start and span.start < start + loop
     )
-    waited = sum(one.end - one.start for one in shown if one.what == WAITING)
+    waited = sum(span.end - span.start for span in shown if span.what == WAITING)
     waiting = waited / (loop * waves * blocks) if loop else 0.0
     return Timeline(reached[0], loop, end - reached[3], shown, min(waiting, 1.0))
 
@@ -149,22 +149,22 @@ def _run(trace: Sequence[Instruction], unit: _Unit, marks: Sequence[int]) -> tup
     while queue:
         now, _, number = heapq.heappop(queue)
         wave = unit.waves[number]
-        one = trace[wave.place]
-        ready = unit.ready(wave, one, now)
+        instruction = trace[wave.place]
+        ready = unit.ready(wave, instruction, now)
         if ready > now:
             heapq.heappush(queue, (ready, wave.place, number))
             continue
         if now - wave.since >= ISSUE_CLOCKS:
             spans.append(Span(number, wave.since, now, WAITING))
-        busy_until, later = unit.issue(wave, one, now)
-        if (what := _SIMD_PIPES.get(one.kind) or _SHARED_PIPES.get(one.kind)) is not None:
+        busy_until, later = unit.issue(wave, instruction, now)
+        if (what := _SIMD_PIPES.get(instruction.kind) or _SHARED_PIPES.get(instruction.kind)) is not None:
             spans.append(Span(number, now, busy_until, what))
         wave.since, wave.place = later, wave.place + 1
         for place, mark in wanted.items():
             if wave.place == place:
                 reached[mark] = max(reached[mark], now)
         end = max(end, busy_until)
-        if one.kind is not InstructionKind.BARRIER:
+        if instruction.kind is not InstructionKind.BARRIER:
             going = [wave]
         else:
             going, later = unit.arrive(wave), later + _BARRIER_CLOCKS
@@ -174,11 +174,11 @@ def _run(trace: Sequence[Instruction], unit: _Unit, marks: Sequence[int]) -> tup
     return reached, spans, end
 
 
-def _pipe(wave: _Wave, one: Instruction) -> tuple[str, int]:
+def _pipe(wave: _Wave, instruction: Instruction) -> tuple[str, int]:
     """Pipe of an instruction: the compute unit's, its SIMD's, or the wave's own."""
-    if (shared := _SHARED_PIPES.get(one.kind)) is not None:
+    if (shared := _SHARED_PIPES.get(instruction.kind)) is not None:
         return shared, -1
-    if (own := _SIMD_PIPES.get(one.kind)) is not None:
+    if (own := _SIMD_PIPES.get(instruction.kind)) is not None:
         return own, wave.simd
     return "scalar", wave.simd
 

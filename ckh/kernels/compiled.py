@@ -57,7 +57,7 @@ def add_compiled(arch: str, op: str, kernel: str, resources: Resources) -> None:
 
 def compiled(arch: str, op: str) -> dict[str, Resources]:
     """Resources of kernels by name; results from this machine replace shipped ones."""
-    return {name: one.resources for name, one in shipped(arch, op).items()} | compiled_here(arch, op)
+    return {name: kernel.resources for name, kernel in shipped(arch, op).items()} | compiled_here(arch, op)
 
 
 def compiled_here(arch: str, op: str) -> dict[str, Resources]:

@@ -185,9 +185,9 @@ class Verdicts:
 
     def counts(self) -> Counter[str]:
         """Number of kernels refused by each sentence, in the order of their first kernel."""
-        found, first, count = np.unique(self.number, return_index=True, return_counts=True)
+        result, first, count = np.unique(self.number, return_index=True, return_counts=True)
         order = np.argsort(first)
-        numbers, sizes = found[order].tolist(), count[order].tolist()
+        numbers, sizes = result[order].tolist(), count[order].tolist()
         return Counter({self.sentences[n]: size for n, size in zip(numbers, sizes, strict=True) if n >= 0})
 
 
@@ -198,10 +198,12 @@ def judge_table(rules: Sequence[Rule], table: KernelTable[Any], arch: ArchSpec, 
     left = np.arange(len(table))
     for rule in rules:
         values, kind_of = combinations(rule, table, arch, left)
-        first = [next(rule.of(one, arch, problem), None) for one in values]
+        first = [next(rule.of(value, arch, problem), None) for value in values]
         if not any(first):
             continue
-        numbers = np.array([-1 if one is None else sentences.setdefault(one, len(sentences)) for one in first], np.intp)
+        numbers = np.array(
+            [-1 if item is None else sentences.setdefault(item, len(sentences)) for item in first], np.intp
+        )
         of_left = numbers[kind_of]
         number[left] = of_left
         left = left[of_left < 0]
@@ -226,7 +228,7 @@ def _coded(rule: Rule, name: str, table: KernelTable[Any], arch: ArchSpec) -> tu
     if key not in table.quantities:
         values, kind_of = combinations(rule.derived[name], table, arch)
         numbers: dict[Any, int] = {}
-        made = [numbers.setdefault(rule.derived[name].of(one, arch), len(numbers)) for one in values]
+        made = [numbers.setdefault(rule.derived[name].of(value, arch), len(numbers)) for value in values]
         # The architecture is stored with the values derived for it, so that its id is not reused.
         table.quantities[key] = arch, tuple(numbers), np.array(made, np.intp)[kind_of] if len(numbers) > 1 else None
     _, known, codes = table.quantities[key]
@@ -246,8 +248,8 @@ class ProblemRules:
 
     def __init__(self, rules: Sequence[Rule], table: KernelTable[Any], arch: ArchSpec) -> None:
         self._arch = arch
-        found = [combinations(rule, table, arch) for rule in rules]
-        parts, kind = distinct([(code, len(values)) for values, code in found], len(table))
+        result = [combinations(rule, table, arch) for rule in rules]
+        parts, kind = distinct([(code, len(values)) for values, code in result], len(table))
         _, first, self._kind_of, count = np.unique(kind, return_index=True, return_inverse=True, return_counts=True)
         # Ordered by each kind's first kernel.
         order = np.argsort(first)
@@ -257,14 +259,14 @@ class ProblemRules:
         self._count = count[order].tolist()
         self._rules = [
             (rule, values, [part[kind] for kind in order.tolist()])
-            for rule, (values, _), part in zip(rules, found, parts, strict=True)
+            for rule, (values, _), part in zip(rules, result, parts, strict=True)
         ]
 
     def judge(self, problem: Any) -> tuple[NDArray[np.intp], Counter[str]]:
         """Return indices of applicable kernels, ascending, and the number of others refused by each sentence."""
         reasons: list[str | None] = [None] * len(self._count)
         for rule, values, value_of in self._rules:
-            first = [next(rule.of(one, self._arch, problem), None) for one in values]
+            first = [next(rule.of(value, self._arch, problem), None) for value in values]
             if any(first):
                 reasons = [known or first[value] for known, value in zip(reasons, value_of, strict=True)]
         counts: Counter[str] = Counter()

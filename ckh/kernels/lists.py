@@ -39,7 +39,7 @@ class KernelProduct(Generic[K]):
     def built(self, arch: ArchSpec, dtype: str) -> tuple[K, ...]:
         """Return the kernels of an element type that the architecture builds."""
         tables = [self.table(arch, *group) for group in self.groups(dtype)]
-        return tuple(kernel for one in tables for kernel in one.take(self.rules.judge(one, arch).passed))
+        return tuple(kernel for table in tables for kernel in table.take(self.rules.judge(table, arch).passed))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -181,11 +181,11 @@ class Pools(Generic[K]):
             ModelError: a file of the model is damaged.
             DataError: a listed kernel violates a rule of the architecture.
         """
-        found = self._find(model, only, arch, group)
-        chosen, reasons = self._problem_rules(found, arch).judge(problem)
-        refused, by_problem = dict((found.refused + reasons).most_common()), dict(reasons.most_common())
+        result = self._find(model, only, arch, group)
+        chosen, reasons = self._problem_rules(result, arch).judge(problem)
+        refused, by_problem = dict((result.refused + reasons).most_common()), dict(reasons.most_common())
         return Candidates(
-            found.pool, chosen, refused, left_out=found.left_out, by_problem=by_problem, timed=found.timed
+            result.pool, chosen, refused, left_out=result.left_out, by_problem=by_problem, timed=result.timed
         )
 
     def timed_file(self, frame: pd.DataFrame, before: Path | None) -> bytes | None:
@@ -300,8 +300,8 @@ class Pools(Generic[K]):
         count = None if timed is None else sum(kernel in were_timed for kernel in own)
         return _judged(KernelTable.of(self.kind, own), refused, {}, count)
 
-    def _prepare(self, found: _JudgedPool[K], arch: ArchSpec) -> ProblemRules:
-        return ProblemRules(self.rules.problem, found.table, arch)
+    def _prepare(self, result: _JudgedPool[K], arch: ArchSpec) -> ProblemRules:
+        return ProblemRules(self.rules.problem, result.table, arch)
 
 
 def _judged(

@@ -128,10 +128,10 @@ class KernelTable(Sequence[K], Generic[K]):
         for name in names:
             values, codes = self._columns[name]
             code_of = {value: code for code, value in enumerate(values)}
-            found = np.array([code_of.get(getattr(kernel, name), -1) for kernel in kernels], np.intp)
-            is_known &= found >= 0
+            result = np.array([code_of.get(getattr(kernel, name), -1) for kernel in kernels], np.intp)
+            is_known &= result >= 0
             keys = keys * len(values) + (0 if codes is None else codes)
-            sought = sought * len(values) + found
+            sought = sought * len(values) + result
         order = np.argsort(keys, kind="stable")
         place = np.searchsorted(keys[order], sought)
         number = order[np.minimum(place, max(self._length - 1, 0))] if self._length else np.zeros(len(kernels), np.intp)
@@ -215,17 +215,17 @@ def distinct(
     if possible <= _DENSE * count:
         is_there = np.zeros(possible, np.bool_)
         is_there[key] = True
-        found = np.flatnonzero(is_there)
+        result = np.flatnonzero(is_there)
         position = np.empty(possible, np.intp)
-        position[found] = np.arange(len(found))
+        position[result] = np.arange(len(result))
         code = position[key]
     else:
-        found, code = np.unique(key, return_inverse=True)
+        result, code = np.unique(key, return_inverse=True)
         code = code.reshape(-1)
     parts = []
     for size in reversed(sizes):
-        parts.append((found % size).tolist())
-        found = found // size
+        parts.append((result % size).tolist())
+        result = result // size
     return parts[::-1], code
 
 

@@ -209,7 +209,7 @@ class PairChooser:
         self._shots = shots or Shots()
         self._random = np.random.default_rng(seed)
         self._counts: Counter[int] = Counter()
-        self._of = [_Of(one) for one in kernels]
+        self._of = [_Of(kernel) for kernel in kernels]
         self._first: deque[int] = deque(order)
         self._drawn = list(self._first)[:ordered]
         self.useful: set[int] = set()

@@ -64,7 +64,9 @@ _of_class: dict[type, AnyOperation] = {}  # types of problems and kernels looked
 def _plug_ins() -> dict[str, EntryPoint]:
     from importlib.metadata import entry_points
 
-    return {found.name: found for found in entry_points(group=GROUP) if found.name not in _BUILT_IN}
+    return {
+        entry_point.name: entry_point for entry_point in entry_points(group=GROUP) if entry_point.name not in _BUILT_IN
+    }
 
 
 def operation_names() -> tuple[str, ...]:
@@ -98,26 +100,26 @@ def canonical_options(given: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         given: option name -> value, None if the option was not given.
     """
-    found = dict(given)
-    if op := found.get("op"):
-        found["op"] = operation_name(str(op))
-    if dtype := found.get("dtype"):
-        found["dtype"] = dtype_name(str(dtype))
-    present = {name for name, value in found.items() if value is not None}
-    op = found.get("op") or meant_operation(present, built_in_requested())
+    result = dict(given)
+    if op := result.get("op"):
+        result["op"] = operation_name(str(op))
+    if dtype := result.get("dtype"):
+        result["dtype"] = dtype_name(str(dtype))
+    present = {name for name, value in result.items() if value is not None}
+    op = result.get("op") or meant_operation(present, built_in_requested())
     part = requested(op or DEFAULT_OPERATION) if op is None or is_operation(op) else None
     own = {option.name: option for option in part.options} if part is not None else {}
-    found |= {name: own[name].meant(found[name]) for name in own if name in found}
-    arch = found.get("arch")
+    result |= {name: own[name].meant(result[name]) for name in own if name in result}
+    arch = result.get("arch")
     # Importing the aliases takes longer than a quick answer may.
     if arch and not (data_dir("archspecs") / f"{arch}.json").is_file():
         from ckh.archs import arch_of_gpu
 
-        found["arch"], num_cus = arch_of_gpu(str(arch))
-        sizes = {option.name for one in built_in_requested().values() for option in one.options}
-        if num_cus and "num_cus" in found and ("num_cus" in own or not sizes <= found.keys()):
-            found["num_cus"] = found["num_cus"] or num_cus
-    return found
+        result["arch"], num_cus = arch_of_gpu(str(arch))
+        sizes = {option.name for item in built_in_requested().values() for option in item.options}
+        if num_cus and "num_cus" in result and ("num_cus" in own or not sizes <= result.keys()):
+            result["num_cus"] = result["num_cus"] or num_cus
+    return result
 
 
 @cache
@@ -134,8 +136,8 @@ def operation(name: str) -> AnyOperation:
         hint = one_of(name, operation_names(), also=others)
         raise UsageError(f"unknown operation {name!r}", hint, code="unknown-op")
     if name in _BUILT_IN:
-        found: AnyOperation = import_module(f"{__name__}.{name}.operation").OPERATION
-        return found
+        result: AnyOperation = import_module(f"{__name__}.{name}.operation").OPERATION
+        return result
     return _loaded(_plug_ins()[name])
 
 
@@ -147,19 +149,21 @@ def _loaded(entry: EntryPoint) -> AnyOperation:
             cannot be distinguished from another operation's.
     """
     try:
-        found = entry.load()
+        result = entry.load()
     except Exception as error:
         raise _broken(entry.name, f"{type(error).__name__}: {error}") from error
     from ckh.ops.base import Operation
 
-    if not isinstance(found, Operation) or found.name != entry.name:
-        raise _broken(entry.name, f"a record of the name {entry.name!r} was expected, not {found!r:.80}")
-    if unknown := found.unknown_columns():
+    if not isinstance(result, Operation) or result.name != entry.name:
+        raise _broken(entry.name, f"a record of the name {entry.name!r} was expected, not {result!r:.80}")
+    if unknown := result.unknown_columns():
         raise _broken(entry.name, "it has no columns " + ", ".join(unknown))
     for name, own in _BUILT_IN.items():
-        if entry.name not in _BUILT_IN and (found.prefix.startswith(own.prefix) or own.prefix.startswith(found.prefix)):
-            raise _broken(entry.name, f"its problem prefix {found.prefix!r} conflicts with that of {name}")
-    return found
+        if entry.name not in _BUILT_IN and (
+            result.prefix.startswith(own.prefix) or own.prefix.startswith(result.prefix)
+        ):
+            raise _broken(entry.name, f"its problem prefix {result.prefix!r} conflicts with that of {name}")
+    return result
 
 
 def _broken(name: str, what: str) -> UsageError:
@@ -178,14 +182,14 @@ def part_of(op: AnyOperation, make: Part | None, kind: type[T]) -> T | None:
     if make is None:
         return None
     try:
-        found = make()
+        result = make()
     except Exception as error:
         if op.name in _BUILT_IN:
             raise
         raise _broken(op.name, f"its {kind.__name__} raises {type(error).__name__}: {error}") from error
-    if not isinstance(found, kind):
-        raise _broken(op.name, f"its {kind.__name__} is {found!r:.80}")
-    return found
+    if not isinstance(result, kind):
+        raise _broken(op.name, f"its {kind.__name__} is {result!r:.80}")
+    return result
 
 
 def operation_of(problem: str) -> AnyOperation:
@@ -198,7 +202,7 @@ def operation_of(problem: str) -> AnyOperation:
 
 
 def _name_of(problem: str) -> str:
-    if own := [name for name, one in _BUILT_IN.items() if problem.startswith(one.prefix)]:
+    if own := [name for name, item in _BUILT_IN.items() if problem.startswith(item.prefix)]:
         return max(own, key=lambda name: len(_BUILT_IN[name].prefix))
     for name in _plug_ins():
         if problem.startswith(operation(name).prefix):
@@ -242,9 +246,9 @@ def operation_of_kernel(kernel: object) -> AnyOperation:
     """
     kind = type(kernel)
     if kind not in _of_class:
-        own = [name for name, one in _BUILT_IN.items() if one.kernel_type == kind.__name__]
-        found = (operation(name) for names in (own, _plug_ins()) for name in names)
-        op = next((op for op in found if op.kernels.type is kind), None)
+        own = [name for name, built_in in _BUILT_IN.items() if built_in.kernel_type == kind.__name__]
+        ops = (operation(name) for names in (own, _plug_ins()) for name in names)
+        op = next((op for op in ops if op.kernels.type is kind), None)
         if op is None:
             raise WrongTypeError("a kernel", "a kernel of an operation", kernel)
         _of_class[kind] = op
@@ -260,8 +264,8 @@ def requested(name: str) -> Requested[Any] | None:
         UsageError: no such operation exists, or its package is broken.
     """
     if name in _BUILT_IN:
-        found: Requested[Any] = import_module(f"{__name__}.{name}.requested").REQUESTED
-        return found
+        result: Requested[Any] = import_module(f"{__name__}.{name}.requested").REQUESTED
+        return result
     return part_of(operation(name), operation(name).problems.requested, Requested)
 
 
@@ -273,7 +277,7 @@ def built_in_requested() -> dict[str, Requested[Any]]:
 @cache
 def all_requested() -> dict[str, Requested[Any]]:
     """Operation name -> how its problems are requested; broken packages are skipped with a warning."""
-    found = built_in_requested()
+    result = built_in_requested()
     for name in _plug_ins():
         try:
             part = requested(name)
@@ -281,18 +285,18 @@ def all_requested() -> dict[str, Requested[Any]]:
             warn(error.message, error.code)
             continue
         if part is not None:
-            found[name] = part
-    return found
+            result[name] = part
+    return result
 
 
 def own_options(parts: Mapping[str, Requested[Any]]) -> dict[str, str]:
     """Option -> the operation that it implies without --op: the first operation that has it as an own option."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     taken: set[str] = set()
     for name, part in parts.items():
-        found |= {option: name for option in part.own if option not in taken}
+        result |= {option: name for option in part.own if option not in taken}
         taken.update(option.name for option in part.options)
-    return found
+    return result
 
 
 def meant_operation(given: Collection[str], parts: Mapping[str, Requested[Any]]) -> str | None:

@@ -113,8 +113,8 @@ class Worth:
     source: str = ""
 
     def __str__(self) -> str:
-        low, high = (100 * one for one in self.interval)
-        first, second = (100 * one for one in self.figures)
+        low, high = (100 * item for item in self.interval)
+        first, second = (100 * figure for figure in self.figures)
         chance = "" if self.random is None else f"; random choice {100 * self.random:.1f} %"
         gpus = f"{self.source} → {self.target}" if self.source else self.target
         data = f"from {self.on}, {gpus} (95 % CI {low:.1f}–{high:.1f} %{chance})"

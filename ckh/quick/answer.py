@@ -78,10 +78,10 @@ def _prepared(request: Request, *, warns: bool) -> str | None:
     from ckh.learn.answers.known import offer_once
 
     try:
-        found = shipped.find(request) or _in_cache(request)
-        if found is None:
+        result = shipped.find(request) or _in_cache(request)
+        if result is None:
             return None
-        facts, model_path = found
+        facts, model_path = result
         answer = _answer(problem_of(request, facts), facts, model_path, request)
         of_model = answer.facts
         if answer.not_measured is None:
@@ -116,8 +116,8 @@ def problem_of(request: Request, facts: dict[str, Any]) -> Problem:
     part = requested(op)
     if part is None:
         raise UsageError(f"no options for problems of {op}", code="missing-option")
-    found = requested_problem(op, part, request.sizes, request.kind["variant"], facts["dtype"])
-    problem: Problem = part.completed(found, arch)
+    result = requested_problem(op, part, request.sizes, request.kind["variant"], facts["dtype"])
+    problem: Problem = part.completed(result, arch)
     return problem
 
 
@@ -137,7 +137,7 @@ def _answer(problem: Problem, facts: dict[str, Any], path: Path, request: Reques
     run, sizes, count, choices = _ranked(problem, facts, pool, request.top if probe is None else 0)
     headers = read_headers(facts)
     made = _KernelRows(pool, headers, has_speeds=of_model.has_speeds and not beyond(run, of_model.reach))
-    kernels = made.first(choices, request.top) if probe is None else [made.row(one) for one in choices]
+    kernels = made.first(choices, request.top) if probe is None else [made.row(choice) for choice in choices]
     applying, refused = pool.count(pool.reasons(sizes))
     if probe is not None:
         probe, kernels = _in_front(probe, kernels)
@@ -153,7 +153,7 @@ def _answer(problem: Problem, facts: dict[str, Any], path: Path, request: Reques
         estimated=_applying(applying, "is_estimated"),
         compiled=_applying(applying, "is_compiled") if of_model.has_estimate else None,
         headers=None if headers is None else headers.note(applying),
-        families=[made.family_of[one.kernel] for one in shown],
+        families=[made.family_of[kernel_row.kernel] for kernel_row in shown],
         probe=probe,
     )
     return answer_of(problem, of_model, rows, f"ckh predict {request.as_typed()}", lambda: _measured_set(of_model))
@@ -200,14 +200,14 @@ class _KernelRows:
         """Return the first rows: ties share a row, if the headers can build all of them or none."""
         from ckh.learn.answers.answer import MAX_TIED
 
-        found: list[KernelRow] = []
-        for _, same in groupby(choices, lambda one: (one.score, self._pool.kind(one.kernel).lack >= 0)):
-            if len(found) == top:
+        kernel_rows: list[KernelRow] = []
+        for _, same in groupby(choices, lambda choice: (choice.score, self._pool.kind(choice.kernel).lack >= 0)):
+            if len(kernel_rows) == top:
                 break
             first, *others = same
-            tied = tuple(self._pool.name(one.kernel) for one in others[:MAX_TIED])
-            found.append(self.row(first)._replace(ties=1 + len(others), tied=tied))
-        return found
+            tied = tuple(self._pool.name(other.kernel) for other in others[:MAX_TIED])
+            kernel_rows.append(self.row(first)._replace(ties=1 + len(others), tied=tied))
+        return kernel_rows
 
     def row(self, choice: RankedCandidate) -> KernelRow:
         """Return a row for one kernel."""
@@ -228,9 +228,9 @@ def _tied(probe: Probe, kernels: Sequence[KernelRow]) -> list[KernelRow]:
     timed = len(probe.fastest_first())
     end = len(kernels) - (len(probe.kernels) - timed)
     rows = list(kernels[:timed])
-    for _, same in groupby(kernels[timed:end], lambda one: (one.score, bool(one.not_in_headers))):
+    for _, same in groupby(kernels[timed:end], lambda kernel: (kernel.score, bool(kernel.not_in_headers))):
         first, *others = same
-        tied = tuple(one.kernel for one in others[:MAX_TIED])
+        tied = tuple(other.kernel for other in others[:MAX_TIED])
         rows.append(first._replace(ties=1 + len(others), tied=tied))
     return rows + list(kernels[end:])
 
@@ -247,8 +247,8 @@ def _measured(problem: Problem, arch: str) -> Probe | None:
 def _in_front(probe: Probe, kernels: list[KernelRow]) -> tuple[Probe, list[KernelRow]]:
     from ckh.learn.answers.probes import in_front
 
-    known, order = in_front(probe, [one.kernel for one in kernels])
-    times = [one.latency_ms for one in known.fastest_first()]
+    known, order = in_front(probe, [kernel.kernel for kernel in kernels])
+    times = [timed.latency_ms for timed in known.fastest_first()]
     rows = [kernels[place]._replace(measured_latency_ms=ms) for place, ms in zip(order, times, strict=False)]
     return known, rows + [kernels[place] for place in order[len(rows) :]]
 

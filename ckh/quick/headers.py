@@ -63,11 +63,11 @@ def headers_of(
     from ckh.learn.answers.buildable import is_built_by_ckh, lacking
 
     op, arch = model.spec.op, load_arch(model.spec.arch)
-    found = None if are_shipped else lacking(op, arch, pool)
-    if found is None:
+    result = None if are_shipped else lacking(op, arch, pool)
+    if result is None:
         return NONE if is_built_by_ckh(op, arch) else None, [-1] * len(pool)
-    headers = PreparedHeaders(found.include, found.interface, found.verdicts.sentences)
-    return headers, found.verdicts.number.tolist()
+    headers = PreparedHeaders(result.include, result.interface, result.verdicts.sentences)
+    return headers, result.verdicts.number.tolist()
 
 
 def are_known() -> bool:

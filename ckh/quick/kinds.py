@@ -48,7 +48,7 @@ def kind_facts(kind_of: Sequence[KernelKind], judged_by: Sequence[int]) -> dict[
         raise ModelError(f"there are kernels of {len(numbers)} kinds")
     of_kernel = list(zip(judged_by, kinds, strict=True))
     first = dict(zip(reversed(of_kernel), range(len(of_kernel) - 1, -1, -1), strict=True))
-    alike = sorted((first[one], one[1], count) for one, count in Counter(of_kernel).items())
+    alike = sorted((first[item], item[1], count) for item, count in Counter(of_kernel).items())
     return {
         "kinds": list(numbers),
         "kind_of": packed(bytes(kinds)),
@@ -75,11 +75,11 @@ def encode_names(names: Sequence[str]) -> tuple[list[str], list[bytes]]:
     parts = [name.split("_") for name in names]
     number_of = {word: number for number, word in enumerate(dict.fromkeys(chain(*parts)), _FIRST_WORD)}
     if is_short := len(number_of) <= _LAST_WORD:
-        found = [bytes([number_of[word] for word in part]) for part in parts]
+        result = [bytes([number_of[word] for word in part]) for part in parts]
     else:
-        found = [name.encode() for name in names]
-    length = max(map(len, found), default=0)
-    return list(number_of) if is_short else [], [one.ljust(length, b"\0") for one in found]
+        result = [name.encode() for name in names]
+    length = max(map(len, result), default=0)
+    return list(number_of) if is_short else [], [item.ljust(length, b"\0") for item in result]
 
 
 def decode_name(record: bytes, words: Sequence[str]) -> str:

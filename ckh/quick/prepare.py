@@ -60,10 +60,10 @@ def _prepare(request: Request) -> bool:
     problem = chooser.problem(request.sizes, request.kind["variant"], "predict")
     model = chooser.model(problem, stands_in=True)
     run, _ = runnable(problem, model)
-    found = own_candidates(run, model)
-    if len(found.pool) > MOST_KERNELS or not len(found.chosen) or not _can_prepare(model, problem):
+    candidates = own_candidates(run, model)
+    if len(candidates.pool) > MOST_KERNELS or not len(candidates.chosen) or not _can_prepare(model, problem):
         return False
-    facts, contents = _prepared(model, found, run)
+    facts, contents = _prepared(model, candidates, run)
     facts["unusable"] = unusable_models()
     facts |= {"stamp": now}
     facts_path.unlink(missing_ok=True)  # while the two files do not match
@@ -85,7 +85,7 @@ def _can_prepare(model: Model, problem: Problem) -> bool:
     return model.not_measured is None or is_for_all_sizes(problem, model)
 
 
-def _prepared(model: Model, found: Candidates[Kernel], problem: Problem) -> tuple[dict[str, Any], list[bytes]]:
+def _prepared(model: Model, candidates: Candidates[Kernel], problem: Problem) -> tuple[dict[str, Any], list[bytes]]:
     """Build the facts, and the files: the names, the model and, if it is completed by one, the estimate."""
     from ckh.export.groups import exported, group_of
     from ckh.export.programs import model_content
@@ -95,7 +95,10 @@ def _prepared(model: Model, found: Candidates[Kernel], problem: Problem) -> tupl
     kind, group = exported(model.spec.op_type).kind, group_of(model, problem)
     words, names = encode_names([model.spec.op.kernels.name(kernel) for kernel in group.kernels])
     made = model_content(model, model.path.name, kind, [group], are_named=False)
-    facts = facts_of(model, kind, group, made.rules[0], found, problem) | {"words": words, "name_bytes": len(names[0])}
+    facts = facts_of(model, kind, group, made.rules[0], candidates, problem) | {
+        "words": words,
+        "name_bytes": len(names[0]),
+    }
     contents = [b"".join(names), made.content]
     facts["names_checksum"] = zlib.crc32(contents[0])
     if isinstance(model, CompletedModel):
@@ -114,7 +117,7 @@ def facts_of(
     kind: ProblemKind,
     group: Group,
     rules: RulePrograms,
-    found: Candidates[Kernel],
+    candidates: Candidates[Kernel],
     problem: Problem | None = None,
     *,
     are_shipped: bool = False,
@@ -126,34 +129,34 @@ def facts_of(
         kind: the kind of its problems.
         group: the group of a problem.
         rules: rules that decide which of the group's kernels apply.
-        found: the candidates of the problem, and the number of refused kernels by reason.
+        candidates: the candidates of the problem, and the number of refused kernels by reason.
         problem: the problem, by default the group's example.
         are_shipped: whether the facts are for another machine.
     """
     from ckh.learn.analytic.filled import CompletedModel
     from ckh.learn.answers.ranking import facts_of as facts_of_model
 
-    one = problem or group.example
+    item = problem or group.example
     headers, lacks = headers_of(model, group.kernels, are_shipped=are_shipped)
-    own = group.refused(one)
+    own = group.refused(item)
     return {
-        "answer": facts_of_model(model, one).as_json(),
-        "dtype": one.dtype,
+        "answer": facts_of_model(model, item).as_json(),
+        "dtype": item.dtype,
         "unusable": [],
         "sizes": list(kind.sizes.values()),
         "key": list(group.key),
-        "tiled": _tiled_facts(model, kind, one),
+        "tiled": _tiled_facts(model, kind, item),
         "pool": len(group.kernels),
         "words": [],
         "name_bytes": 0,
         "names_checksum": 0,
         "numbers": [],
         "headers": headers,
-        "is_timed_known": found.timed is not None,
-        "refused": {words: count - own[words] for words, count in found.refused.items() if count > own[words]},
+        "is_timed_known": candidates.timed is not None,
+        "refused": {words: count - own[words] for words, count in candidates.refused.items() if count > own[words]},
         "reasons": [[_listed(part) for part in text] for text in rules.reasons],
         "completion": model.completion if isinstance(model, CompletedModel) else "",
-        **kind_facts(_kinds_of(model, group.kernels, lacks, found.timed or 0), group.judged_by),
+        **kind_facts(_kinds_of(model, group.kernels, lacks, candidates.timed or 0), group.judged_by),
     }
 
 
@@ -184,7 +187,7 @@ def _tiled_facts(model: Model, kind: ProblemKind, problem: Problem) -> list[Any]
         return []
 
     def number(name: str) -> Expression:
-        return kind.value(problem, lambda one: getattr(tiled(one), name))
+        return kind.value(problem, lambda item: getattr(tiled(item), name))
 
     return [_listed(number(field.name)) for field in fields(TiledSizes)]
 
@@ -193,4 +196,4 @@ def _listed(part: str | Expression) -> Any:
     """Convert an expression to lists; text is unchanged."""
     if isinstance(part, str):
         return part
-    return [part.op, *(_listed(one) if isinstance(one, Expression) else one for one in part.operands)]
+    return [part.op, *(_listed(operand) if isinstance(operand, Expression) else operand for operand in part.operands)]

@@ -74,7 +74,7 @@ class ScoredPool:
         applying: Counter[KernelKind] = Counter()
         refused: Counter[int] = Counter()
         for first, kind, count in zip(
-            *(memoryview(unpacked(one)).cast("i") for one in self._facts["alike"]), strict=True
+            *(memoryview(unpacked(fact)).cast("i") for fact in self._facts["alike"]), strict=True
         ):
             if reasons[first] < 0:
                 applying[self._kinds[kind]] += count
@@ -84,10 +84,10 @@ class ScoredPool:
 
     def sizes(self, problem: Problem) -> list[int]:
         """Return the numbers of a problem, in C's order."""
-        found = [getattr(problem, name) for name in self._facts["sizes"]]
+        result = [getattr(problem, name) for name in self._facts["sizes"]]
         if not self._facts["tiled"]:
-            return found
-        return [*found, *(value_of(part, found) for part in self._facts["tiled"]), problem.bytes]
+            return result
+        return [*result, *(value_of(part, result) for part in self._facts["tiled"]), problem.bytes]
 
     def reasons(self, sizes: Sequence[int]) -> Sequence[int]:
         """For each kernel, index of the reason why it does not apply to a problem of these sizes; -1 if it does.
@@ -115,9 +115,9 @@ class ScoredPool:
             count, first = self._filled(sizes) if self._completion == Completion.FILLED else self._own(sizes, most)
             others = first[-1].score + (MOST_TIE_BREAK if tie_break else 0)  # upper bound of the other kernels' scores
             if tie_break:
-                for one in first:
-                    one.score += tie_break(one.kernel)
-            first.sort(key=lambda one: (self._is_lacking(one), -one.score, one.kernel))
+                for item in first:
+                    item.score += tie_break(item.kernel)
+            first.sort(key=lambda item: (self._is_lacking(item), -item.score, item.kernel))
             if len(first) == count or self._are_whole(first, rows, others):
                 return count, first
             most *= _TIMES_MORE
@@ -125,16 +125,25 @@ class ScoredPool:
     def _own(self, sizes: Sequence[int], most: int) -> tuple[int, list[RankedCandidate]]:
         """Return the number of applicable kernels, and the first ones by the model's own scores."""
         count, first = self._model.rank(self._facts["key"], sizes, min(most, self._facts["pool"]))
-        for one in first if self._place_of else ():
-            one.kernel = self._place_of[one.kernel]
+        for item in first if self._place_of else ():
+            item.kernel = self._place_of[item.kernel]
         return count, first
 
     def _are_whole(self, first: Sequence[RankedCandidate], rows: int, others: float) -> bool:
         """True if the first rows include all of their ties, given the highest score of the kernels left out."""
-        return len({one.score for one in first if one.score > others and not self._is_lacking(one)}) >= rows
+        return (
+            len(
+                {
+                    open_model.score
+                    for open_model in first
+                    if open_model.score > others and not self._is_lacking(open_model)
+                }
+            )
+            >= rows
+        )
 
-    def _is_lacking(self, one: RankedCandidate) -> bool:
-        return self.kind(one.kernel).lack >= 0
+    def _is_lacking(self, ranked_candidate: RankedCandidate) -> bool:
+        return self.kind(ranked_candidate.kernel).lack >= 0
 
     def _tie_breaks(self, sizes: Sequence[int]) -> Callable[[int], float] | None:
         """Return a function from a kernel to the estimate's tie breaker; None if the estimate breaks no ties."""
@@ -156,9 +165,9 @@ class ScoredPool:
 
     def _scores(self, model: OpenModel, sizes: Sequence[int]) -> Sequence[float]:
         """Scores of all kernels, applicable or not."""
-        given, found = (c_double * len(sizes))(*sizes), (c_double * self._facts["pool"])()
-        model.score(1, addressof(given), 1, addressof(found))
-        scores: Sequence[float] = memoryview(found).cast("B").cast("d")
+        given, result = (c_double * len(sizes))(*sizes), (c_double * self._facts["pool"])()
+        model.score(1, addressof(given), 1, addressof(result))
+        scores: Sequence[float] = memoryview(result).cast("B").cast("d")
         return scores
 
 

@@ -20,8 +20,8 @@ def text_of(request: Request) -> str | None:
         chooser = request.chooser()
         problem = chooser.problem(request.sizes, request.kind["variant"], "search")
         model = chooser.model(problem)
-        found = search_model(problem, model, load_arch(model.spec.arch), request.top)
+        model_search = search_model(problem, model, load_arch(model.spec.arch), request.top)
     except CkhError:
         return None
     with whole_names(is_whole="wide" in request.flags):
-        return (search_json if "json" in request.flags else search_text)(problem, model, found)
+        return (search_json if "json" in request.flags else search_text)(problem, model, model_search)

@@ -114,8 +114,8 @@ def write(folder: Path) -> None:
         file, content = (_PACKED, zlib.compress(made.content, 9)) if is_large else ("", made.content)
         (folder / f"{ref.path.name}.ckhm{file}").write_bytes(content)
         for group, rules, numbers in zip(groups, made.rules, made.numbers, strict=True):
-            found = spec.op.kernels.candidates(group.example, arch, ref.path)
-            facts = facts_of(model, part.kind, group, rules, found, are_shipped=True) | {"numbers": numbers}
+            result = spec.op.kernels.candidates(group.example, arch, ref.path)
+            facts = facts_of(model, part.kind, group, rules, result, are_shipped=True) | {"numbers": numbers}
             others = [ref.path.name for ref in fitting_models(wanted_for(group.example, spec.arch))[1:]]
             name = f"{len(names)}.json"
             facts["stamp"] = stamp
@@ -128,13 +128,13 @@ def write(folder: Path) -> None:
 
 def _quick_groups(model: Model, groups: Iterable[Group]) -> list[Group]:
     """Groups of problems that a model answers; empty if a pool is too large to prepare."""
-    found = []
+    result = []
     for group in groups:
         if len(group.kernels) > _MOST_KERNELS:
             return []
         if len(group.kernels) and _is_chosen(model, group.example):
-            found.append(group)
-    return found
+            result.append(group)
+    return result
 
 
 def _is_chosen(model: Model, problem: Problem) -> bool:

@@ -83,22 +83,22 @@ def stamp(request: Request) -> str:
     calibrations of GPUs.
     """
     calibrations = files(str(user_data_dir() / CALIBRATIONS))
-    found = [*calibrations, *files_of_models(*filter(None, [request.kind["model"]])), *_compiled(request)]
-    state = (f"{path} {one.st_mtime_ns} {one.st_size}" for path, one in found)
+    result = [*calibrations, *files_of_models(*filter(None, [request.kind["model"]])), *_compiled(request)]
+    state = (f"{path} {item.st_mtime_ns} {item.st_size}" for path, item in result)
     return "\n".join((__version__, json.dumps(request.kind), *os.uname(), *state, detected_arch(), *headers_state()))
 
 
 def _compiled(request: Request) -> Iterable[tuple[str, os.stat_result]]:
     """Files of compiler reports on the operation's kernels for the architecture, shipped and local."""
     arch, op = request.kind["arch"] or detected_arch(), request.kind["op"] or DEFAULT_OPERATION
-    found = [*files(str(cache_dir(RESOURCES))), *files(str(data_dir("archspecs") / COMPILED))]
-    return (one for one in found if Path(one[0]).stem == f"{arch}-{op}")
+    result = [*files(str(cache_dir(RESOURCES))), *files(str(data_dir("archspecs") / COMPILED))]
+    return (item for item in result if Path(item[0]).stem == f"{arch}-{op}")
 
 
 def read_printed(request: Request) -> str | None:
     """Return the cached output for the same options; None if there is none, or what determines it has changed."""
-    found = read_facts(cache_dir(_PRINTED) / f"{_name(_options(request))}.json", _printed_stamp(request))
-    return None if found is None or found["options"] != _options(request) else str(found["text"])
+    facts = read_facts(cache_dir(_PRINTED) / f"{_name(_options(request))}.json", _printed_stamp(request))
+    return None if facts is None or facts["options"] != _options(request) else str(facts["text"])
 
 
 def keep_printed(request: Request, text: str) -> None:
@@ -113,7 +113,7 @@ def keep_printed(request: Request, text: str) -> None:
     folder, options = cache_dir(_PRINTED), _options(request)
     facts = {"stamp": _printed_stamp(request), "options": options, "text": text}
     write_atomic(folder / f"{_name(options)}.json", encode_facts(facts))
-    by_age = sorted(files(str(folder)), key=lambda found: found[1].st_mtime_ns)
+    by_age = sorted(files(str(folder)), key=lambda file: file[1].st_mtime_ns)
     for path, _ in by_age[:-MAX_PRINTED]:
         Path(path).unlink(missing_ok=True)
 
@@ -136,8 +136,8 @@ def _printed_stamp(request: Request) -> str:
         f"ops/{request.kind['op'] or DEFAULT_OPERATION}",
     )
     folders = [user_data_dir() / PROBES, *(_PACKAGE / part for part in parts)]
-    found = [one for folder in folders for one in files(str(folder))]
-    return "\n".join((stamp(request), *(f"{path} {one.st_mtime_ns} {one.st_size}" for path, one in found)))
+    result = [file for folder in folders for file in files(str(folder))]
+    return "\n".join((stamp(request), *(f"{path} {item.st_mtime_ns} {item.st_size}" for path, item in result)))
 
 
 def read_facts(path: Path, expected: str) -> dict[str, Any] | None:

@@ -50,7 +50,7 @@ def difference_by_feature(
                 continue
             test, left, right = nodes[at]
             feature = feature_of_test[test]
-            here, there = (left if one else right for one in outcome[test])
+            here, there = (left if item else right for item in outcome[test])
             if here == there or feature in ours:
                 waiting.append((here, ours, theirs))
             elif feature in theirs:

@@ -145,20 +145,20 @@ class Ranker:
 
     def _score(self, columns: Columns, out: NDArray[np.float64]) -> None:
         """Score problems with equal strings."""
-        if (found := self._in_c(columns)) is None:
+        if (result := self._in_c(columns)) is None:
             self._in_numpy(columns, out)
             return
-        sizes = _sizes(found[0], columns, out.shape[1])
-        found[1].score(out.shape[1], sizes.ctypes.data, len(out), out.ctypes.data)
+        sizes = _sizes(result[0], columns, out.shape[1])
+        result[1].score(out.shape[1], sizes.ctypes.data, len(out), out.ctypes.data)
 
     def _score_some(self, columns: Columns, candidates: NDArray[np.int32], forest: int) -> NDArray[np.float64]:
         count, some = candidates.shape
-        if (found := self._in_c(columns)) is None:
+        if (result := self._in_c(columns)) is None:
             every = np.empty((len(self._forests[: forest + 1]), count, self.candidates))
             self._in_numpy(columns, every)
             return np.asarray(np.take_along_axis(every[forest], candidates.astype(np.intp), axis=1))
-        sizes, out = _sizes(found[0], columns, count), np.empty((count, some))
-        found[1].score_some(forest, count, sizes.ctypes.data, candidates.ctypes.data, some, out.ctypes.data)
+        sizes, out = _sizes(result[0], columns, count), np.empty((count, some))
+        result[1].score_some(forest, count, sizes.ctypes.data, candidates.ctypes.data, some, out.ctypes.data)
         return out
 
     def _in_c(self, columns: Columns) -> tuple[Pool, OpenModel] | None:
@@ -183,8 +183,8 @@ class Ranker:
 
     def _in_numpy(self, columns: Columns, out: NDArray[np.float64]) -> None:
         for problem in range(out.shape[1]):
-            one = {name: column[:1] if len(column) == 1 else column[[problem]] for name, column in columns.items()}
-            matrix = self._engine.matrix({**one, **self._kernels}, self._hardware, self._names)
+            item = {name: column[:1] if len(column) == 1 else column[[problem]] for name, column in columns.items()}
+            matrix = self._engine.matrix({**item, **self._kernels}, self._hardware, self._names)
             for forest, is_log, rows in zip(self._forests, self._logs, out, strict=False):
                 raw = scores_by_numpy(forest, matrix)
                 rows[problem] = np.expm1(raw) if is_log else raw

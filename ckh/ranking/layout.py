@@ -107,9 +107,9 @@ def operations() -> dict[tuple[str, Kinds], tuple[int, Number]]:
     """NumPy's name and the kinds of the operands -> number of the operation, and kind of its result."""
     first = len(lists()["LEAVES"])
     text = (CSRC / "ckh_operations.h").read_text(encoding="utf-8")
-    found: dict[tuple[str, Kinds], tuple[int, Number]] = {}
+    outcome: dict[tuple[str, Kinds], tuple[int, Number]] = {}
     for number, (count, name, letters) in enumerate(_LINE.findall(text), first):
         *operands, result = (_KINDS[letter] for letter in letters.split(", ")[:-1])
         assert len(operands) == int(count), name
-        found[name, tuple(operands)] = number, result
-    return found
+        outcome[name, tuple(operands)] = number, result
+    return outcome

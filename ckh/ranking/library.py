@@ -115,8 +115,8 @@ class OpenModel:
         """
         reasons, count = (c_int32 * candidates)(), c_size_t()
         self._check(self._library.ckh_reasons(*self._problem(key, sizes), reasons, candidates, byref(count)))
-        found: Sequence[int] = memoryview(reasons).cast("B").cast("i")[: count.value]
-        return found
+        result: Sequence[int] = memoryview(reasons).cast("B").cast("i")[: count.value]
+        return result
 
     def score(self, problems: int, sizes: int, forests: int, scores: int, *, is_portable: bool = False) -> None:
         """Score all candidates of the first group for problems.

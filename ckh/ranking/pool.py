@@ -59,18 +59,18 @@ class _GridColumns(SymbolicColumns):
         self._reads = reads
 
     def _find(self, name: str) -> Array:
-        found = self._along(self._reads[name], lambda columns: columns[name])
-        return super()._find(name) if found is None else found
+        array = self._along(self._reads[name], lambda columns: columns[name])
+        return super()._find(name) if array is None else array
 
     def raw(self, name: str) -> Array:
         """Return a raw column along its axis."""
-        found = self._along(frozenset((name,)), lambda columns: columns.raw(name))
-        return super().raw(name) if found is None else found
+        array = self._along(frozenset((name,)), lambda columns: columns.raw(name))
+        return super().raw(name) if array is None else array
 
     def codes(self, name: str, table: Mapping[str, float], otherwise: float) -> Array:
         """Encode a string column as numbers, along its axis."""
-        found = self._along(frozenset((name,)), lambda columns: columns.codes(name, table, otherwise))
-        return super().codes(name, table, otherwise) if found is None else found
+        array = self._along(frozenset((name,)), lambda columns: columns.codes(name, table, otherwise))
+        return super().codes(name, table, otherwise) if array is None else array
 
     def _along(self, reads: frozenset[str], compute: Callable[[Columns], Array]) -> Array | None:
         """Compute a value along the axis that has all its columns; None if there is none."""
@@ -155,8 +155,8 @@ class Pool:
         if not candidates:
             raise DataError("a pool needs candidates", code="empty")
         columns = {name: np.broadcast_to(np.atleast_1d(column), candidates) for name, column in kernels.items()}
-        one = {**example, **{name: column[:1] for name, column in columns.items()}, **self._hardware}
-        every, self._reads = columns_read(engine, self.features, one)
+        item = {**example, **{name: column[:1] for name, column in columns.items()}, **self._hardware}
+        every, self._reads = columns_read(engine, self.features, item)
         self._needed = frozenset(example) - frozenset(kernels)
         self.numbers = sorted(self._needed & frozenset[str]().union(*every))
         uses = [

@@ -157,7 +157,7 @@ class _Several(tuple):  # type: ignore[type-arg]
 
 def _where(condition: Any, yes: Any, no: Any) -> Any:
     """`np.where`; a constant condition selects immediately."""
-    symbols = [one for one in (condition, yes, no) if isinstance(one, Symbol)]
+    symbols = [item for item in (condition, yes, no) if isinstance(item, Symbol)]
     if not symbols:
         return np.where(condition, yes, no)
     if not isinstance(condition, Symbol):

@@ -40,9 +40,9 @@ class Tips:
     def put_into(self, svg: str) -> str:
         """Insert all texts into the figure's SVG."""
         for number, texts in enumerate(self._texts):
-            before, found, group = svg.partition(f'<g id="tips-{number}">')
+            before, result, group = svg.partition(f'<g id="tips-{number}">')
             left = iter(texts)
-            svg = before + found + _MARK.sub(lambda mark, left=left: _titled(mark, left), group)  # type: ignore[misc]
+            svg = before + result + _MARK.sub(lambda mark, left=left: _titled(mark, left), group)  # type: ignore[misc]
         return svg
 
 
@@ -78,7 +78,7 @@ def draw_lines(axes: Any, body: Lines, tips: Tips, *, narrow: bool) -> float:
     axes.set_ylabel(body.y_label)
     axes.grid(visible=False, axis="x", which="both")
     axes.margins(x=0.01)
-    labelled = [(one, colour) for one, colour in zip(body.lines, _colours(body.lines), strict=True) if one.label]
+    labelled = [(line, colour) for line, colour in zip(body.lines, _colours(body.lines), strict=True) if line.label]
     if narrow or body.labels_above:
         _label_above(axes, labelled)
     else:
@@ -110,7 +110,7 @@ def _log_scale(values: Iterable[float], base: int = 10) -> dict[str, Any]:
     known = [value for value in values if value >= 0]
     if all(value > 0 for value in known):
         return {"value": "log", "base": base}
-    return {"value": "symlog", "base": base, "linthresh": min((one for one in known if one > 0), default=1.0)}
+    return {"value": "symlog", "base": base, "linthresh": min((item for item in known if item > 0), default=1.0)}
 
 
 def _plain(value: float, _place: int) -> str:
@@ -123,14 +123,14 @@ def _percent(value: float, _place: int) -> str:
 
 def _colours(lines: Sequence[Line]) -> list[str]:
     """A colour for each line; a line without a label has the colour of the previous one."""
-    found: list[str] = []
+    result: list[str] = []
     for line in lines:
         if line.is_quiet:
-            found.append(style.QUIET.light)
+            result.append(style.QUIET.light)
             continue
-        number = len(set(found) - {style.QUIET.light})
-        found.append(found[-1] if found and not line.label else style.LINES[number % len(style.LINES)].light)
-    return found
+        number = len(set(result) - {style.QUIET.light})
+        result.append(result[-1] if result and not line.label else style.LINES[number % len(style.LINES)].light)
+    return result
 
 
 def _draw_line(axes: Any, line: Line, colour: str, y_range: tuple[float, float] | None, tips: Tips) -> None:
@@ -169,7 +169,7 @@ def _label_ends(axes: Any, lines: Sequence[tuple[Line, str]]) -> None:
     axes.autoscale_view()  # as the limits have not been computed yet
     to_axes = axes.transData + axes.transAxes.inverted()
     at = sorted(
-        (to_axes.transform((one.x[-1], one.y[-1]))[1], one.label, colour) for one, colour in lines if len(one.y)
+        (to_axes.transform((line.x[-1], line.y[-1]))[1], line.label, colour) for line, colour in lines if len(line.y)
     )
     place = 0.0
     for share, label, colour in at:
@@ -242,7 +242,7 @@ def _name_rows(axes: Any, names: Sequence[str], *, narrow: bool) -> None:
     from ckh.text.tabletext import shortened
 
     short = (
-        ["\n".join(wrap(one, _SHORT)) for one in shortened(names, 2 * _SHORT)] if narrow else shortened(names, _LONG)
+        ["\n".join(wrap(item, _SHORT)) for item in shortened(names, 2 * _SHORT)] if narrow else shortened(names, _LONG)
     )
     axes.set_yticks(range(len(names)), short, color=style.INK.light)
     axes.set_ylim(len(names) - 0.4, -0.6)
@@ -252,15 +252,15 @@ def draw_spreads(axes: Any, body: Spreads, tips: Tips, *, narrow: bool) -> float
     """A row for each distribution: a thin line from P5 to P95, a thick one from P25 to P75, a dot at the median."""
     from matplotlib.ticker import FuncFormatter
 
-    for place, one in enumerate(body.rows):
+    for place, row in enumerate(body.rows):
         colour = style.LINES[0].light if place == 0 else style.QUIET.light
-        axes.plot([one.p5, one.p95], [place, place], color=colour, linewidth=1.6, solid_capstyle="round")
-        (half,) = axes.plot([one.p25, one.p75], [place, place], color=colour, linewidth=7, solid_capstyle="butt")
-        tips.add(half, [f"{one.label}: mean {one.mean:.1%}, P25 {one.p25:.1%}, P75 {one.p75:.1%}"])
-        axes.plot([one.p50], [place], "o", color=style.PAPER.light, markeredgecolor=colour, markersize=6.5, mew=1.8)
-        axes.plot([one.mean], [place], "|", color=style.INK.light, markersize=13, mew=1.6)
+        axes.plot([row.p5, row.p95], [place, place], color=colour, linewidth=1.6, solid_capstyle="round")
+        (half,) = axes.plot([row.p25, row.p75], [place, place], color=colour, linewidth=7, solid_capstyle="butt")
+        tips.add(half, [f"{row.label}: mean {row.mean:.1%}, P25 {row.p25:.1%}, P75 {row.p75:.1%}"])
+        axes.plot([row.p50], [place], "o", color=style.PAPER.light, markeredgecolor=colour, markersize=6.5, mew=1.8)
+        axes.plot([row.mean], [place], "|", color=style.INK.light, markersize=13, mew=1.6)
         axes.annotate(
-            f"{one.mean:.1%}",
+            f"{row.mean:.1%}",
             (1, place),
             xycoords=("axes fraction", "data"),
             xytext=(6, 0),
@@ -283,7 +283,7 @@ def draw_spreads(axes: Any, body: Spreads, tips: Tips, *, narrow: bool) -> float
     axes.xaxis.set_major_formatter(FuncFormatter(_percent))
     axes.set_xlabel(body.x_label)
     axes.grid(visible=False, axis="y")
-    _name_rows(axes, [one.label for one in body.rows], narrow=narrow)
+    _name_rows(axes, [row.label for row in body.rows], narrow=narrow)
     axes.set_ylim(len(body.rows) - 0.4, -1.0)
     return 0.75 + 0.38 * len(body.rows)
 
@@ -338,7 +338,7 @@ def draw_dots(axes: Any, body: Dots, tips: Tips, *, narrow: bool) -> float:
     largest = 90 if narrow else 170
     for place, (values, counts) in enumerate(zip(body.values, body.counts, strict=True)):
         for count in sorted(set(counts)):
-            x = [value for value, one in zip(values, counts, strict=True) if one == count]
+            x = [value for value, item in zip(values, counts, strict=True) if item == count]
             size = sqrt(6 + largest * count / most)
             look = {"color": style.LINES[0].light, "markersize": size, "alpha": 0.65, "markeredgewidth": 0}
             (dots,) = axes.plot(x, [place] * len(x), "o", **look)

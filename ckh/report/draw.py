@@ -80,7 +80,7 @@ def page_svg(figure: Drawing, *, narrow: bool) -> str:
     for colour in style.ALL:
         svg = svg.replace(colour.light, f"var(--{colour.name})")
     prefix = f"{figure.name}-{'n' if narrow else 'w'}-"
-    svg = _ID.sub(lambda found: found[1] + prefix, svg)
+    svg = _ID.sub(lambda result: result[1] + prefix, svg)
     return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(_said(figure))}" ', 1)
 
 
@@ -105,7 +105,7 @@ def _svg(figure: Drawing, tips: bodies.Tips, *, narrow: bool, with_title: bool) 
     text = _saved(figure, "svg", tips, narrow=narrow, with_title=with_title, dpi=style.PIXELS).decode()
     text = _METADATA.sub("", _HEAD.sub("", text, count=1))
     if not with_title:
-        text = _SIZE.sub(lambda found: found[1] or found[2], text, count=2)
+        text = _SIZE.sub(lambda result: result[1] or result[2], text, count=2)
     return _FONT.sub(r"\1system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif", text)
 
 

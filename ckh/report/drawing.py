@@ -209,8 +209,8 @@ def _of_bars(body: Bars) -> tuple[list[str], list[list[str]]]:
 
 def _of_spreads(body: Spreads) -> tuple[list[str], list[list[str]]]:
     rows = [
-        [one.label, *(f"{value:.1%}" for value in (one.mean, one.p5, one.p25, one.p50, one.p75, one.p95))]
-        for one in body.rows
+        [row.label, *(f"{value:.1%}" for value in (row.mean, row.p5, row.p25, row.p50, row.p75, row.p95))]
+        for row in body.rows
     ]
     return [body.x_label, "mean", "P5", "P25", "P50", "P75", "P95"], rows
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 PAGE_START = b'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta name="generator" content="ckh'
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _SCRIPT = Path(__file__).with_name("page.js")
-_LIGHT = "".join(f"--{one.name}:{one.light};" for one in style.ALL)
-_DARK = "".join(f"--{one.name}:{one.dark};" for one in style.ALL)
+_LIGHT = "".join(f"--{colour.name}:{colour.light};" for colour in style.ALL)
+_DARK = "".join(f"--{colour.name}:{colour.dark};" for colour in style.ALL)
 _CSS = f"""
 :root{{color-scheme:light dark;{_LIGHT}}}
 @media (prefers-color-scheme:dark){{:root{{{_DARK}}}}}

@@ -60,8 +60,8 @@ class Judged:
     @property
     def efficiency(self) -> NDArray[np.float64]:
         """Efficiency of the measured choices, shape (measured choices,)."""
-        found = self.all_efficiency
-        return found[np.isfinite(found)]
+        all_efficiency = self.all_efficiency
+        return all_efficiency[np.isfinite(all_efficiency)]
 
     @property
     def judged_weights(self) -> NDArray[np.float64]:
@@ -120,16 +120,18 @@ def judge(
 def baseline_efficiencies(judged: Judged, learned_from: Dataset | None) -> dict[str, NDArray[np.float64]]:
     """Efficiency of baselines without a model, by name, on the problems of `Judged.efficiency`."""
     times, dataset = judged.times, judged.dataset
-    found: dict[str, NDArray[np.float64]] = {}
+    result: dict[str, NDArray[np.float64]] = {}
     if learned_from is not None:
         learned = baselines.Learned([learned_from])
         scores = {
             NEAREST: learned.nearest_problem_scores(dataset),
             FIXED: learned.single_kernel_scores(dataset),
         }
-        found |= {name: times.efficiency()[choices(one, times.problem, times.count)] for name, one in scores.items()}
+        result |= {
+            name: times.efficiency()[choices(score, times.problem, times.count)] for name, score in scores.items()
+        }
     if (hindsight := baselines.hindsight_efficiency([dataset])) is not None:
-        found[HINDSIGHT] = hindsight
-    found["random kernel"] = baselines.random_efficiency(times)
+        result[HINDSIGHT] = hindsight
+    result["random kernel"] = baselines.random_efficiency(times)
     is_judged = np.isfinite(judged.all_efficiency)
-    return {name: values[is_judged] for name, values in found.items()}
+    return {name: values[is_judged] for name, values in result.items()}

@@ -33,14 +33,14 @@ def learning_curve(judged: Judged) -> Drawing | None:
     trees = np.unique(np.geomspace(1, model.tree_count(target), _POINTS).round().astype(int)).tolist()
     if len(trees) < 2:  # noqa: PLR2004 - one point is not a curve
         return None
-    found = [judged.mean_and_low(model.predict_dataset(judged.dataset, target, count)) for count in trees]
-    half = next(count for count, (mean, _) in zip(trees, found, strict=True) if mean >= found[-1][0] - 0.005)
+    result = [judged.mean_and_low(model.predict_dataset(judged.dataset, target, count)) for count in trees]
+    half = next(count for count, (mean, _) in zip(trees, result, strict=True) if mean >= result[-1][0] - 0.005)
     return Drawing(
         "learning",
         f"{half} of {trees[-1]} trees are within half a point of the full model",
         "Efficiency on the evaluated problems with the first trees only, among the measured kernels. A rising curve "
         "needs more trees; a flat one, more data or other features.",
-        efficiency_lines("trees", trees, found),
+        efficiency_lines("trees", trees, result),
     )
 
 
@@ -79,7 +79,7 @@ def learning_by_data(judged: Judged, learned_from: Dataset, jobs: int, advance: 
     target = options.rank_target
     trees = min(start.trees[judged.model.spec.rank_by], start.params.n_estimators)
     matrix = _matrix(judged)
-    counts, found = [], []
+    counts, result = [], []
     for count, rows in _parts(learned_from.valid()):
         advance(0, f"{count} problems")
         prepared = prepare(rows, options)
@@ -88,16 +88,16 @@ def learning_by_data(judged: Judged, learned_from: Dataset, jobs: int, advance: 
             fit, np.arange(len(prepared.dataset)), None, target, trees
         )
         counts.append(count)
-        found.append(judged.mean_and_low(matrix.predict(model, np.arange(len(judged.dataset)))))
+        result.append(judged.mean_and_low(matrix.predict(model, np.arange(len(judged.dataset)))))
         advance(1, f"{count} problems")
-    gained = 100 * (found[-1][0] - found[-2][0]) if len(found) > 1 else 0.0
+    gained = 100 * (result[-1][0] - result[-2][0]) if len(result) > 1 else 0.0
     return Drawing(
         "learning-by-data",
         f"The last doubling of the data, to {counts[-1]:,} problems, gained {gained:+.1f} points of mean efficiency",
         "Efficiency on the evaluated problems, among the measured kernels, of models with these settings trained on "
         "a part of the training problems. A rising curve needs more measurements. Each is a single ranking model, "
         "without a blend's regression and time model, so the last may be slightly worse than the model itself.",
-        efficiency_lines("training problems", counts, found),
+        efficiency_lines("training problems", counts, result),
     )
 
 

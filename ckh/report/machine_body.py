@@ -42,13 +42,13 @@ def unit_of_time(hours: NDArray[np.float64]) -> tuple[NDArray[np.float64], str]:
 
 def looks_of_runs(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Look]]:
     """Complete reference measurements of runs, from a dataset's metadata."""
-    found: dict[str, list[Look]] = {}
+    result: dict[str, list[Look]] = {}
     for run in runs:
         rows = run.get("looks")
         for row in rows if isinstance(rows, list) else ():
             if isinstance(row, list) and len(row) == len(Look._fields) and all(map(_is_number, row)) and row[1]:
-                found.setdefault(str(run.get("run_id")), []).append(Look(*row))
-    return found
+                result.setdefault(str(run.get("run_id")), []).append(Look(*row))
+    return result
 
 
 def _is_number(value: object) -> bool:
@@ -57,11 +57,11 @@ def _is_number(value: object) -> bool:
 
 def machine(looks: Mapping[str, Sequence[Look]]) -> list[Drawing]:
     """Time of the reference kernel, clock and temperature, over the time since each run's start, as far as known."""
-    usable = {run: [one for one in some if one.latency_ms > 0] for run, some in looks.items()}
+    usable = {run: [look for look in some if look.latency_ms > 0] for run, some in looks.items()}
     longest = sorted((run for run in usable if len(usable[run]) > 1), key=lambda run: -len(usable[run]))[:_MOST_RUNS]
     if not longest:
         return []
-    drift = {run: _against_median([one.latency_ms for one in usable[run]]) for run in longest}
+    drift = {run: _against_median([look.latency_ms for look in usable[run]]) for run in longest}
     every = np.concatenate(list(drift.values()))
     far = max(float(np.abs(every).max()) * 1.1, LEAST_FAR)
     figures = [
@@ -75,8 +75,8 @@ def machine(looks: Mapping[str, Sequence[Look]]) -> list[Drawing]:
         )
     ]
     for name, what, unit in (("clock", "clock_mhz", "MHz"), ("temperature", "temperature_c", "°C")):
-        shown = {run: [one for one in usable[run] if getattr(one, what) is not None] for run in longest}
-        values = {run: (some, [float(getattr(one, what)) for one in some]) for run, some in shown.items() if some}
+        shown = {run: [item for item in usable[run] if getattr(item, what) is not None] for run in longest}
+        values = {run: (some, [float(getattr(item, what)) for item in some]) for run, some in shown.items() if some}
         flat = [value for _, some in values.values() for value in some]
         if len(flat) > 1:
             title = f"The {name} was {min(flat):.0f} to {max(flat):.0f} {unit}"
@@ -93,7 +93,7 @@ def _against_median(ms: Sequence[float]) -> NDArray[np.float64]:
 def _over_time(
     name: str, title: str, note: str, values: Mapping[str, tuple[Sequence[Look], list[float]]], axes: Lines
 ) -> Drawing:
-    hours = {run: np.array([one.time - some[0].time for one in some]) / HOUR_S for run, (some, _) in values.items()}
+    hours = {run: np.array([look.time - some[0].time for look in some]) / HOUR_S for run, (some, _) in values.items()}
     _, unit = unit_of_time(np.concatenate(list(hours.values())))
     scale = {"hours": 1.0, "minutes": 60.0, "seconds": HOUR_S}[unit]
     lines = [
@@ -120,7 +120,7 @@ def repeats(earlier: NDArray[np.float64], later: NDArray[np.float64], problem: N
     """
     twice = np.flatnonzero((earlier > 0) & (later > 0))
     numbers, counts = np.unique(problem[twice], return_counts=True)
-    ratio: dict[int, list[float]] = {int(one): [] for one in numbers[counts >= _LEAST_PAIRS]}
+    ratio: dict[int, list[float]] = {int(number): [] for number in numbers[counts >= _LEAST_PAIRS]}
     for row in twice.tolist():
         if int(problem[row]) in ratio:
             ratio[int(problem[row])].append(float(later[row] / earlier[row]))

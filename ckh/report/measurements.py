@@ -26,8 +26,8 @@ def coverage(sizes: Mapping[str, NDArray[np.float64]], weights: NDArray[np.float
         sizes: values of the problems, shape (problems,) each.
         weights: number of executions of each problem, shape (problems,).
     """
-    found = {name: _counted(values, weights) for name, values in sizes.items()}
-    varying = {name: pair for name, pair in found.items() if len(pair[0]) > 1}
+    result = {name: _counted(values, weights) for name, values in sizes.items()}
+    varying = {name: pair for name, pair in result.items() if len(pair[0]) > 1}
     if not varying:
         return None
     widest = max(varying, key=lambda name: float(varying[name][0][-1] / max(varying[name][0][0], 1)))

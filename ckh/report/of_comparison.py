@@ -24,30 +24,30 @@ _SLICES = 14
 
 def report_comparison(old: Judged, new: Judged) -> Report:
     """Compare both models on the same rows."""
-    found = compare([new.dataset], lambda _: old.ranked, lambda _: new.ranked, Thresholds())
-    mean = found.differences[0]
+    comparison = compare([new.dataset], lambda _: old.ranked, lambda _: new.ranked, Thresholds())
+    mean = comparison.differences[0]
     names = _names(old, new)
-    figures = [_change(old, new, found), _distributions(old, new, names), _regret(old, new), _slices(old, new)]
+    figures = [_change(old, new, comparison), _distributions(old, new, names), _regret(old, new), _slices(old, new)]
     return Report(
         title=" → ".join(names),
-        subtitle=f"{new.model.spec.purpose}, the same {found.problems:,} measured problems",
+        subtitle=f"{new.model.spec.purpose}, the same {comparison.problems:,} measured problems",
         facts=[
             ("mean efficiency", f"{mean.old:.1%} → {mean.new:.1%}"),
             ("difference (95 %)", f"{mean.low:+.2%} to {mean.high:+.2%}"),
-            ("improved", f"{found.improved:,}"),
-            ("same", f"{found.same:,}"),
-            ("degraded", f"{len(found.degraded):,}"),
+            ("improved", f"{comparison.improved:,}"),
+            ("same", f"{comparison.same:,}"),
+            ("degraded", f"{len(comparison.degraded):,}"),
             *((f"{names[0]}: {words}", value) for words, value in old.coverage_facts),
             *((f"{names[1]}: {words}", value) for words, value in new.coverage_facts),
         ],
         figures=[figure for figure in figures if figure is not None],
-        tables=[_degraded(found)] if found.degraded else [],
+        tables=[_degraded(comparison)] if comparison.degraded else [],
     )
 
 
 def _names(old: Judged, new: Judged) -> tuple[str, str]:
     """Names of both models, with as much of their folders as distinguishes them."""
-    paths = [one.model.path.resolve().parts[::-1] for one in (old, new)]
+    paths = [judged.model.path.resolve().parts[::-1] for judged in (old, new)]
     differ = next((place for place, (a, b) in enumerate(zip(*paths, strict=False)) if a != b), 0)
     first, second = ("/".join(reversed(path[: differ + 1])) for path in paths)
     return first, second
@@ -62,12 +62,12 @@ def _in_words(low: float, high: float) -> str:
 
 def _both(old: Judged, new: Judged) -> NDArray[np.float64]:
     """Efficiencies of both models' choices where both were measured, shape (2, problems)."""
-    found = np.array([old.all_efficiency, new.all_efficiency])
-    return found[:, np.isfinite(found).all(axis=0)]
+    values = np.array([old.all_efficiency, new.all_efficiency])
+    return values[:, np.isfinite(values).all(axis=0)]
 
 
-def _change(old: Judged, new: Judged, found: Comparison) -> Drawing:
-    mean = found.differences[0]
+def _change(old: Judged, new: Judged, comparison: Comparison) -> Drawing:
+    mean = comparison.differences[0]
     before, after = _both(old, new)
     change = np.sort(after - before)
     at = np.linspace(0, 1, min(_POINTS, len(change)))
@@ -117,9 +117,10 @@ def _regret(old: Judged, new: Judged) -> Drawing:
     k = list(range(1, most + 1))
     is_judged = np.isfinite(old.all_efficiency) & np.isfinite(new.all_efficiency)
     best = {
-        name: best_of_first(one.times, one.ranked.place, k)[:, is_judged] for name, one in (("new", new), ("old", old))
+        name: best_of_first(judged.times, judged.ranked.place, k)[:, is_judged]
+        for name, judged in (("new", new), ("old", old))
     }
-    lines = {name: 1.0 - one.mean(axis=1) for name, one in best.items()}
+    lines = {name: 1.0 - thresholds.mean(axis=1) for name, thresholds in best.items()}
     at = min(5, most)
     return Drawing(
         "regret",
@@ -138,16 +139,16 @@ def _regret(old: Judged, new: Judged) -> Drawing:
 
 def _slices(old: Judged, new: Judged) -> Drawing | None:
     problems, change = new.dataset.problems(), new.all_efficiency - old.all_efficiency
-    found = []
+    result = []
     for kind, tests in new.dataset.op.problems.slices.items():
         for name, test in tests.items():
             inside = np.array([test(problem) for problem in problems]) & np.isfinite(change)
             if inside.any() and not inside.all():
-                found.append((float(change[inside].mean()), f"{kind}: {name}", int(inside.sum())))
-    if not found:
+                result.append((float(change[inside].mean()), f"{kind}: {name}", int(inside.sum())))
+    if not result:
         return None
-    found.sort(key=lambda one: -abs(one[0]))
-    shown = sorted(found[:_SLICES])
+    result.sort(key=lambda item: -abs(item[0]))
+    shown = sorted(result[:_SLICES])
     worst, name, _ = shown[0]
     return Drawing(
         "slices",
@@ -163,6 +164,9 @@ def _slices(old: Judged, new: Judged) -> Drawing | None:
     )
 
 
-def _degraded(found: Comparison) -> PageTable:
-    rows = [[f"{one.old_efficiency:.1%}", f"{one.new_efficiency:.1%}", one.problem] for one in found.degraded[:_WORST]]
+def _degraded(comparison: Comparison) -> PageTable:
+    rows = [
+        [f"{degraded.old_efficiency:.1%}", f"{degraded.new_efficiency:.1%}", degraded.problem]
+        for degraded in comparison.degraded[:_WORST]
+    ]
     return PageTable(f"The {len(rows)} largest losses", ["old", "new", "problem"], rows, code=frozenset({2}))

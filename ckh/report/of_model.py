@@ -68,7 +68,7 @@ def report_model(
         *further,
     ]
     below = _below_best(judged)
-    worst = [one for _, one in below[:_WORST]]
+    worst = [item for _, item in below[:_WORST]]
     tables = (
         [_worst(judged, below, again), machine_code(worst), problem_table(speeds)] if worst else [problem_table(speeds)]
     )
@@ -105,7 +105,7 @@ def _distribution(judged: Judged, learned_from: Dataset | None) -> Drawing:
         "Efficiency is the shortest measured time over the chosen kernel's. Thin lines go from the 5th to the 95th "
         "percentile of the problems, thick lines from the 25th to the 75th; the ring is the median, the bar the mean.",
         Spreads(
-            [spread_of(name, one, weight) for name, one in {"the model": judged.efficiency, **others}.items()],
+            [spread_of(name, item, weight) for name, item in {"the model": judged.efficiency, **others}.items()],
             "efficiency",
         ),
     )
@@ -117,8 +117,8 @@ def _regret(judged: Judged) -> Drawing:
     regret = 1.0 - best[:, np.isfinite(best[0])]  # of problems whose first choice was measured
     k = list(range(1, most + 1))
     weight = judged.judged_weights
-    mean = np.array([weights.mean(one, weight) for one in regret])
-    far = np.array([weights.quantiles(one, [0.9], weight)[0] for one in regret])
+    mean = np.array([weights.mean(item, weight) for item in regret])
+    far = np.array([weights.quantiles(item, [0.9], weight)[0] for item in regret])
     at = min(5, most)
     return Drawing(
         "regret",
@@ -184,11 +184,11 @@ def _bins(values: NDArray[np.float64]) -> tuple[NDArray[np.intp], list[str]]:
     """Bin of each value, and the names of the bins: the values if there are few, else ranges."""
     distinct = np.unique(values)
     if len(distinct) <= _CELLS:
-        return np.searchsorted(distinct, values), [f"{one:g}" for one in distinct]
+        return np.searchsorted(distinct, values), [f"{item:g}" for item in distinct]
     edges = np.unique(np.quantile(values, np.linspace(0, 1, _CELLS + 1), method="nearest"))
     bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
     inside = [values[bins == i] for i in range(len(edges) - 1)]
-    names = [f"{one.min():g}" if one.min() == one.max() else f"{one.min():g}-{one.max():g}" for one in inside]
+    names = [f"{item.min():g}" if item.min() == item.max() else f"{item.min():g}-{item.max():g}" for item in inside]
     return bins, names
 
 
@@ -223,15 +223,18 @@ def _calibration(judged: Judged) -> Drawing | None:
 def _below_best(judged: Judged) -> list[tuple[float, Choice]]:
     """Choices that are slower than the best by more than repeatability, with their efficiency, the worst first."""
     made = choices_made(judged.dataset, judged.times, judged.ranked)
-    below = [(one.efficiency, one) for one in made if one.efficiency is not None and not one.is_best]
-    return sorted(below, key=lambda one: one[0])
+    below = [(choice.efficiency, choice) for choice in made if choice.efficiency is not None and not choice.is_best]
+    return sorted(below, key=lambda item: item[0])
 
 
 def _worst(
     judged: Judged, below: Sequence[tuple[float, Choice]], again: Callable[[Sequence[Choice]], str]
 ) -> PageTable:
     worst = below[:_WORST]
-    rows = [[f"{value:.1%}", one.problem, one.kernel or "", one.best_kernel, again([one])] for value, one in worst]
+    rows = [
+        [f"{value:.1%}", choice.problem, choice.kernel or "", choice.best_kernel, again([choice])]
+        for value, choice in worst
+    ]
     judgements = len(judged.efficiency)
     return PageTable(
         f"The {len(rows)} worst choices" + (f" of {len(below)} below the best" if len(below) > len(rows) else ""),

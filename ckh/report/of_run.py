@@ -30,7 +30,7 @@ def report_run(journal: Journal, refresh_s: int | None) -> Report:
     rows = [row for row in journal.rows if not row.remeasured]
     ended = is_ended(journal)
     state = journal.ends[-1].reason if ended else "still measuring"
-    pairs = next((one.pairs for one in reversed(journal.runs) if one.pairs is not None), None)
+    pairs = next((run.pairs for run in reversed(journal.runs) if run.pairs is not None), None)
     done = len({(row.problem, row.kernel) for row in rows})
     facts = [
         ("state", state),
@@ -41,8 +41,10 @@ def report_run(journal: Journal, refresh_s: int | None) -> Report:
     ]
     figures = [_search(rows)] if is_search else [_progress(rows, pairs), *_of_rows(journal)]
     looks: dict[str, list[Look]] = {}
-    for one in journal.references:
-        looks.setdefault(one.run_id, []).append(Look(one.time, one.latency_ms, one.clock_mhz, one.temperature_c))
+    for reference in journal.references:
+        looks.setdefault(reference.run_id, []).append(
+            Look(reference.time, reference.latency_ms, reference.clock_mhz, reference.temperature_c)
+        )
     figures += [_drift(journal.rows), *machine(looks)]
     return Report(
         title=f"{'Search' if is_search else 'Run'}: {journal.path.resolve().parent.name}",
@@ -84,7 +86,9 @@ def _of_rows(journal: Journal) -> list[Drawing | None]:
         return []
     op = operation_of(final[0].problem)
     problems = [op.problems.parse(text) for text in dict.fromkeys(row.problem for row in final)]
-    sizes = {name: np.array([float(getattr(one, name.lower())) for one in problems]) for name in op.problems.sizes}
+    sizes = {
+        name: np.array([float(getattr(problem, name.lower())) for problem in problems]) for name in op.problems.sizes
+    }
     best: dict[str, ResultRow] = {}
     for row in final:
         if row.latency_ms is not None and row.latency_ms < (_ms(best.get(row.problem))):

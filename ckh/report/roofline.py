@@ -172,14 +172,14 @@ def _peaks_in_words(speeds: Speeds) -> str:
     roofs = _distinct_roofs(speeds)
     if not roofs:
         return "The host's peak rates are unknown." if speeds.is_host else "Peak rates are unknown."
-    said = "; ".join(f"{one.name}: {one.tflops:,.0f} TFLOPS, {one.terabytes:g} TB/s" for one in roofs)
+    said = "; ".join(f"{roof.name}: {roof.tflops:,.0f} TFLOPS, {roof.terabytes:g} TB/s" for roof in roofs)
     return f"The vendor's peak rates: {said}; above the slope, operands come from caches."
 
 
 def _distinct_roofs(speeds: Speeds) -> list[Roof]:
     """The roofs of most problems."""
-    found = [roof for roof in speeds.roofs if roof is not None]
-    return sorted(dict.fromkeys(found), key=lambda roof: -found.count(roof))[:_MOST_ROOFS]
+    roofs = [roof for roof in speeds.roofs if roof is not None]
+    return sorted(dict.fromkeys(roofs), key=lambda roof: -roofs.count(roof))[:_MOST_ROOFS]
 
 
 def _roof_lines(speeds: Speeds) -> list[Line]:
@@ -212,11 +212,11 @@ def _others(speeds: Speeds, problems: NDArray[np.int64], marked: NDArray[np.int6
     rows = np.flatnonzero(is_other)
     rows = rows[np.lexsort((speeds.times.latency_ms[rows], speeds.times.problem[rows]))]
     _, start, count = np.unique(speeds.times.problem[rows], return_index=True, return_counts=True)
-    found = [
+    result = [
         rows[first + np.unique(np.linspace(0, many - 1, min(_OTHERS, many)).astype(int))]
         for first, many in zip(start, count, strict=True)
     ]
-    return np.concatenate([*found, np.zeros(0, dtype=np.int64)])
+    return np.concatenate([*result, np.zeros(0, dtype=np.int64)])
 
 
 def problem_table(speeds: Speeds) -> PageTable:

@@ -111,8 +111,8 @@ def _of_tensor(tensor: Any, dtype: str) -> Array:
     tensor = tensor.detach().cpu()
     if codes := _TORCH_CODES.get(dtype):
         tensor = tensor.contiguous().view(getattr(sys.modules[_TORCH], codes))
-    found: Array = tensor.numpy()
-    return found
+    array: Array = tensor.numpy()
+    return array
 
 
 def enlarged(values: Array, shape: Shape) -> Array:

@@ -20,42 +20,42 @@ if TYPE_CHECKING:
 _NS_PER_MS = 1e6
 
 
-def measured_before(found: Ranking) -> Ranking:
+def measured_before(ranking: Ranking) -> Ranking:
     """The answer with what was probed on this machine before in front, if anything was.
 
     Raises:
         DataError: what was measured cannot be read.
     """
-    probe = recall(found.problem.canonical(), found.model.spec.arch)
-    return found if probe is None else found.by_times(probe)
+    probe = recall(ranking.problem.canonical(), ranking.model.spec.arch)
+    return ranking if probe is None else ranking.by_times(probe)
 
 
-def is_known(found: Ranking, count: int) -> bool:
+def is_known(ranking: Ranking, count: int) -> bool:
     """True if the first choices were all probed earlier."""
-    probe = measured_before(found).probe
-    names = set() if probe is None else {one.kernel for one in probe.kernels}
-    return all(found.model.spec.op.kernels.name(one.kernel) in names for one in found.best(count))
+    probe = measured_before(ranking).probe
+    names = set() if probe is None else {kernel.kernel for kernel in probe.kernels}
+    return all(ranking.model.spec.op.kernels.name(item.kernel) in names for item in ranking.best(count))
 
 
-def measured_first(found: Ranking, count: int, timeout_s: float, device: Device) -> Ranking:
+def measured_first(ranking: Ranking, count: int, timeout_s: float, device: Device) -> Ranking:
     """The answer with its first choices by their times on a device, measured now where they were not before.
 
     Raises:
         CkhError: as `probe_all`.
     """
-    if not is_known(found, count):
-        probe_all([found], count, timeout_s, device)
-    return measured_before(found)
+    if not is_known(ranking, count):
+        probe_all([ranking], count, timeout_s, device)
+    return measured_before(ranking)
 
 
-def probe_all(found: Sequence[Ranking], count: int, timeout_s: float, device: Device | None = None) -> None:
+def probe_all(rankings: Sequence[Ranking], count: int, timeout_s: float, device: Device | None = None) -> None:
     """Time the first choices of each answer against each other on this machine, and remember the times.
 
     Kernels run the padded problem where there is one; its times are remembered as those of the requested one.
     Each problem's times are on the disk before the next problem starts.
 
     Args:
-        found: answers of one model.
+        rankings: answers of one model.
         count: how many choices of each.
         timeout_s: longest time for one kernel on one problem, in seconds.
         device: where; None: this machine's device of the model's architecture.
@@ -69,15 +69,15 @@ def probe_all(found: Sequence[Ranking], count: int, timeout_s: float, device: De
     from ckh.bench.devices.device_choice import device_of
     from ckh.bench.isolated.rounds import compare_kernels
 
-    spec = found[0].model.spec
+    spec = rankings[0].model.spec
     if spec.op.measured is None:
         raise UsageError(f"ckh builds no kernels of {spec.op_type}", "omit --probe", code="unsupported")
     device = device or device_of(spec.arch)
     compiler = device.identity().compiler
-    tasks = {one.run.canonical(): [choice.kernel for choice in _to_build(one, count)] for one in found}
+    tasks = {ranking.run.canonical(): [choice.kernel for choice in _to_build(ranking, count)] for ranking in rankings}
     requested: dict[str, list[str]] = {problem: [] for problem in tasks}
-    for one in found:
-        requested[one.run.canonical()].append(one.problem.canonical())
+    for ranking in rankings:
+        requested[ranking.run.canonical()].append(ranking.problem.canonical())
 
     def take(problem: str, replies: Sequence[Reply]) -> None:
         names = [spec.op.kernels.name(kernel) for kernel in tasks[problem]]
@@ -89,10 +89,10 @@ def probe_all(found: Sequence[Ranking], count: int, timeout_s: float, device: De
     compare_kernels(device, tasks, timeout_s, "probing", take)
 
 
-def _to_build(found: Ranking, count: int) -> list[Ranked]:
+def _to_build(ranking: Ranking, count: int) -> list[Ranked]:
     """The first choices that the headers can build; those that they cannot where there are no others."""
-    best = found.best(count)
-    return [one for one in best if not one.not_in_headers] or best
+    best = ranking.best(count)
+    return [ranked for ranked in best if not ranked.not_in_headers] or best
 
 
 def _timed(name: str, reply: Reply) -> Timed:

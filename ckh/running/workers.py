@@ -134,7 +134,7 @@ def folder_of(operands: Sequence[Array], result_bytes: int) -> Iterator[Path]:
     Raises:
         OutputError: they cannot be written.
     """
-    needed = _ROOM * (sum(one.nbytes for one in operands) + result_bytes)
+    needed = _ROOM * (sum(operand.nbytes for operand in operands) + result_bytes)
     has_room = os.access(_SHARED_MEMORY, os.W_OK) and shutil.disk_usage(_SHARED_MEMORY).free > needed
     with tempfile.TemporaryDirectory(prefix="ckh-run-", dir=_SHARED_MEMORY if has_room else None) as name:
         folder = Path(name)
@@ -155,5 +155,5 @@ def on_operands(problem: str, folder: Path, *, is_checked: bool) -> Job:
 
 def result_in(folder: Path, shape: Sequence[int], storage: np.dtype[np.generic]) -> Array:
     """The result that a worker wrote."""
-    found: Array = np.fromfile(folder / RESULT, storage).reshape(tuple(shape))
-    return found
+    array: Array = np.fromfile(folder / RESULT, storage).reshape(tuple(shape))
+    return array

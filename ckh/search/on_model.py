@@ -127,14 +127,14 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
         base, group = divmod(number, count)
         row = int(own[number]) if own[number] >= 0 else _first_row(legal[base] & (space.groups == group), product.own)
         kernels.append(product.kernel(base, row))
-    found = _ranked(problem, kernels, best, score, tflops)
+    result = _ranked(problem, kernels, best, score, tflops)
     first = choices[:1]
     choice = _ranked(problem, [candidates[of_pool.tolist().index(n)] for n in first.tolist()], first, score, tflops)
     return ModelSearch(
         int(np.count_nonzero(legal)),
         len(candidates),
         len(numbers),
-        tuple(found),
+        tuple(result),
         tuple((own[best] >= 0).tolist()),
         choice[0] if choice else None,
         far,
@@ -158,9 +158,9 @@ def _ranked(
 def _scorable(product: Product, model: Model) -> _Scorable:
     spec = model.spec
     names, rows = product.options.names, product.options.rows
-    one = product.bases.take(np.arange(min(1, len(product.bases)))).crossed(names, rows)
-    spec.op.kernels.features(one, spec.encoding)
-    read = [place for place, name in enumerate(names) if name in one.read]
+    kernel_table = product.bases.take(np.arange(min(1, len(product.bases)))).crossed(names, rows)
+    spec.op.kernels.features(kernel_table, spec.encoding)
+    read = [place for place, name in enumerate(names) if name in kernel_table.read]
     numbers: dict[tuple[Any, ...], int] = {}
     groups = np.array([numbers.setdefault(tuple(row[i] for i in read), len(numbers)) for row in rows], np.intp)
     _, first = np.unique(groups, return_index=True)

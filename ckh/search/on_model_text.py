@@ -88,7 +88,7 @@ def search_text(problem: Problem, model: Model, search: ModelSearch) -> str:
     """Text of the kernels predicted to be the fastest."""
     op, first = model.spec.op, search.first_choice
     shown = enumerate(zip(search.found, search.in_pool, strict=True), 1)
-    rows = [[str(place), *_cells(op, one), yes(is_so=is_candidate)] for place, (one, is_candidate) in shown]
+    rows = [[str(place), *_cells(op, item), yes(is_so=is_candidate)] for place, (item, is_candidate) in shown]
     head = [
         f"space    {search.legal} kernels, {search.candidates} of them candidates of ckh predict",
         f"         all {search.distinct} without ties scored",
@@ -103,7 +103,7 @@ def search_text(problem: Problem, model: Model, search: ModelSearch) -> str:
     bases = {} if model.not_measured is None else dict.fromkeys(_PREDICTED, model.not_measured.colour)
     table = table_text("", ("", *_PREDICTED, "kernel", "candidate"), rows, bases=bases)
     notes = [f"no speed predicted: {search.beyond}"] if search.beyond else []
-    notes += [] if is_falling(one.tflops for one in search.found) else [OUT_OF_ORDER]
+    notes += [] if is_falling(item.tflops for item in search.found) else [OUT_OF_ORDER]
     "".join(f"\n{prose(note)}\n" for note in notes)
     doubts = f"\n{prose(search.known.line)}\n" if search.known.line and model.not_measured is None else ""
     return (
@@ -129,9 +129,9 @@ def search_json(problem: Problem, model: Model, search: ModelSearch) -> str:
             space=RankedSpace(search.legal, search.candidates, search.distinct),
             known=KnownDocument(**search.known.document()),
             beyond_training=search.beyond or None,
-            predictions_in_order=is_falling(one.tflops for one in search.found),
+            predictions_in_order=is_falling(item.tflops for item in search.found),
             first_choice=None if first is None else PredictedKernel(*_figures(op, first)),
-            kernels=tuple(FoundKernel(*_figures(op, one), is_candidate) for one, is_candidate in kernels),
+            kernels=tuple(FoundKernel(*_figures(op, item), is_candidate) for item, is_candidate in kernels),
         )
     )
 
@@ -157,11 +157,11 @@ def yes(*, is_so: bool) -> str:
     return "yes" if is_so else ""
 
 
-def _figures(op: AnyOperation, one: Ranked) -> tuple[str, float, float | None, float | None]:
-    return op.kernels.name(one.kernel), one.score, one.tflops, one.latency_ms
+def _figures(op: AnyOperation, ranked: Ranked) -> tuple[str, float, float | None, float | None]:
+    return op.kernels.name(ranked.kernel), ranked.score, ranked.tflops, ranked.latency_ms
 
 
-def _cells(op: AnyOperation, one: Ranked) -> list[str]:
-    figures = ["-" if value is None else f"{value:.4g}" for value in (one.tflops, one.latency_ms)]
+def _cells(op: AnyOperation, ranked: Ranked) -> list[str]:
+    figures = ["-" if value is None else f"{value:.4g}" for value in (ranked.tflops, ranked.latency_ms)]
     # A short name omits many fields in which these kernels differ.
-    return [*figures, op.kernels.name(one.kernel)]
+    return [*figures, op.kernels.name(ranked.kernel)]

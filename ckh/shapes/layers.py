@@ -78,7 +78,7 @@ class BatchedMatmul:
     layout: str = "rcr"
 
     def __post_init__(self) -> None:
-        require_sizes((one.name, getattr(self, one.name)) for one in fields(self)[:4])
+        require_sizes((field.name, getattr(self, field.name)) for field in fields(self)[:4])
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,8 @@ class Convolution:
 
     def __post_init__(self) -> None:
         lists = (self.spatial, self.taps, self.stride, self.pad, self.dilation)
-        if len(self.spatial) not in _DIMENSIONS or {len(one) for one in lists} != {len(self.spatial)}:
-            values = " ".join("x".join(map(str, one)) for one in lists)
+        if len(self.spatial) not in _DIMENSIONS or {len(item) for item in lists} != {len(self.spatial)}:
+            values = " ".join("x".join(map(str, item)) for item in lists)
             raise UsageError(f"not a convolution in two or three dimensions: {values:.80}", code="impossible-problem")
         require_sizes((name, getattr(self, name)) for name in "nckg")
         for name in ("spatial", "taps", "stride", "dilation"):
@@ -155,7 +155,7 @@ class ExpertProducts:
     activation: str = "silu"
 
     def __post_init__(self) -> None:
-        require_sizes((one.name, getattr(self, one.name)) for one in fields(self)[:5])
+        require_sizes((field.name, getattr(self, field.name)) for field in fields(self)[:5])
 
 
 Stated: TypeAlias = tuple[tuple[str, str], ...]
@@ -217,11 +217,11 @@ class Shapes(list[WeightedProblem], Shown):
     """Weighted problems."""
 
     def __repr__(self) -> str:
-        return f"<ckh.shapes.Shapes of {len(self)} problems, {sum(one.count for one in self)} with their counts>"
+        return f"<ckh.shapes.Shapes of {len(self)} problems, {sum(item.count for item in self)} with their counts>"
 
     def table(self) -> ShownTable:
         """A row for each problem."""
-        rows = [(one.problem.canonical(), one.op, one.count, one.layers, one.flops) for one in self]
+        rows = [(shape.problem.canonical(), shape.op, shape.count, shape.layers, shape.flops) for shape in self]
         return ShownTable(f"{len(self)} problems", ("problem", "op", "count", "layers", "flops"), rows)
 
 

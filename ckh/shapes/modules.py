@@ -39,10 +39,10 @@ def traced(
     """
     torch = _torch()
     recorder = _recorder(torch)
-    names = {id(one): name for name, one in module.named_modules()}
-    state = {name: _to_meta(torch, one) for name, one in (*module.named_parameters(), *module.named_buffers())}
-    given = [_to_meta(torch, one) for one in inputs]
-    by_name = {name: _to_meta(torch, one) for name, one in (keywords or {}).items()}
+    names = {id(item): name for name, item in module.named_modules()}
+    state = {name: _to_meta(torch, item) for name, item in (*module.named_parameters(), *module.named_buffers())}
+    given = [_to_meta(torch, item) for item in inputs]
+    by_name = {name: _to_meta(torch, keyword) for name, keyword in (keywords or {}).items()}
     what = f"{type(module).__name__} fails on the meta device"
     with ExitStack() as stack:
         stack.enter_context(_in_module(torch, names, recorder.path))
@@ -126,9 +126,9 @@ def _to_meta(torch: Any, value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=_META)
     if isinstance(value, (list, tuple)):
-        return type(value)(_to_meta(torch, one) for one in value)
+        return type(value)(_to_meta(torch, item) for item in value)
     if isinstance(value, dict):
-        return {name: _to_meta(torch, one) for name, one in value.items()}
+        return {name: _to_meta(torch, item) for name, item in value.items()}
     return value
 
 
@@ -205,7 +205,7 @@ def _recorder(torch: Any) -> Any:
 
 def _convolution(torch: Any, x: Any, w: Any, lists: Sequence[Sequence[int]], groups: int) -> Convolution:
     ndim = x.dim() - 2
-    stride, pad, dilation = (tuple(one) * (ndim if len(one) == 1 else 1) for one in lists)
+    stride, pad, dilation = (tuple(item) * (ndim if len(item) == 1 else 1) for item in lists)
     more = (1,) if ndim == 1 else ()  # of one dimension: an image of height 1
     formats = {2: torch.channels_last, 3: torch.channels_last_3d}
     is_last = ndim in formats and x.is_contiguous(memory_format=formats[ndim])
@@ -235,7 +235,7 @@ def _left_out(operands: Sequence[Any], *, is_transposed: bool) -> str | None:
     """Reason why a product or convolution has no problem, or None."""
     if is_transposed:
         return "transposed convolutions"
-    if not all(one.numel() for one in operands):
+    if not all(operand.numel() for operand in operands):
         return "operands without elements"
-    strange = next((one.dtype for one in operands if dtype_name(str(one.dtype)) not in DTYPE_BYTES), None)
+    strange = next((operand.dtype for operand in operands if dtype_name(str(operand.dtype)) not in DTYPE_BYTES), None)
     return None if strange is None else str(strange)

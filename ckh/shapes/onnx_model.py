@@ -99,8 +99,8 @@ def _loaded(path: Path, name: str) -> Any:
 def _open_sizes(model: Any, wanted: RunOptions) -> Iterator[dict[str, int]]:
     """Values of symbolic input sizes: each number of images, and for other inputs each number of tokens."""
     names: dict[str, bool] = {}
-    for number, one in enumerate(_inputs(model)):
-        for place, size in enumerate(one.type.tensor_type.shape.dim):
+    for number, item in enumerate(_inputs(model)):
+        for place, size in enumerate(item.type.tensor_type.shape.dim):
             if not size.HasField("dim_value"):
                 name = size.dim_param or f"{number}.{place}"
                 names.setdefault(name, place == 0 or name.lower().split("_")[0] in _BATCH_WORDS)
@@ -111,8 +111,8 @@ def _open_sizes(model: Any, wanted: RunOptions) -> Iterator[dict[str, int]]:
 
 
 def _inputs(model: Any) -> list[Any]:
-    weights = {one.name for one in model.graph.initializer}
-    return [one for one in model.graph.input if one.name not in weights]
+    weights = {layer.name for layer in model.graph.initializer}
+    return [layer for layer in model.graph.input if layer.name not in weights]
 
 
 def _inferred(model: Any, name: str, sizes: Mapping[str, int]) -> dict[str, _Tensor]:
@@ -121,8 +121,8 @@ def _inferred(model: Any, name: str, sizes: Mapping[str, int]) -> dict[str, _Ten
 
     whole = onnx.ModelProto()
     whole.CopyFrom(model)
-    for number, one in enumerate(_inputs(whole)):
-        for place, size in enumerate(one.type.tensor_type.shape.dim):
+    for number, item in enumerate(_inputs(whole)):
+        for place, size in enumerate(item.type.tensor_type.shape.dim):
             if not size.HasField("dim_value"):
                 size.dim_value = sizes[size.dim_param or f"{number}.{place}"]
     del whole.graph.value_info[:]
@@ -134,9 +134,9 @@ def _inferred(model: Any, name: str, sizes: Mapping[str, int]) -> dict[str, _Ten
         text = " ".join(str(error).split())[:200]
         raise DataError(f"{name}: ONNX cannot infer shapes: {text}", code="bad-data") from error
     graph = inferred.graph
-    found = {one.name: _tensor(one) for one in (*graph.input, *graph.value_info, *graph.output)}
-    weights = {one.name: _Tensor(_DTYPES.get(one.data_type, ""), tuple(one.dims)) for one in graph.initializer}
-    return found | weights
+    result = {layer.name: _tensor(layer) for layer in (*graph.input, *graph.value_info, *graph.output)}
+    weights = {item.name: _Tensor(_DTYPES.get(item.data_type, ""), tuple(item.dims)) for item in graph.initializer}
+    return result | weights
 
 
 def _tensor(value: Any) -> _Tensor:
@@ -160,27 +160,27 @@ def _layers(node: Any, tensors: Mapping[str, _Tensor], where: str) -> Iterator[L
 
 
 def _known(tensors: Mapping[str, _Tensor], name: str) -> _Tensor:
-    found = tensors.get(name)
-    if found is None or not found.shape or None in found.shape:
+    tensor = tensors.get(name)
+    if tensor is None or not tensor.shape or None in tensor.shape:
         raise UsageError(
             f"the shape of {name[:60]!r} cannot be inferred", "export the model with fixed sizes", code="missing-field"
         )
-    if not found.dtype:
+    if not tensor.dtype:
         raise UsageError("nodes of other element types", code=_UNSUPPORTED)
-    return found
+    return tensor
 
 
 def _attributes(node: Any) -> dict[str, Any]:
     import onnx
 
-    return {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    return {layer.name: onnx.helper.get_attribute_value(layer) for layer in node.attribute}
 
 
 def _convolution(node: Any, x: _Tensor, w: _Tensor) -> Convolution:
     given, ndim = _attributes(node), len(x.shape) - 2
     if ndim not in _DIMENSIONS or len(w.shape) != len(x.shape):
         raise UsageError(f"convolutions of {ndim} dimensions", code=_UNSUPPORTED)
-    spatial, taps = (tuple(size or 0 for size in one.shape[2:]) for one in (x, w))
+    spatial, taps = (tuple(size or 0 for size in item.shape[2:]) for item in (x, w))
     stride, dilation = (_sizes(given, name, ndim, 1) for name in ("strides", "dilations"))
     pads = _sizes(given, "pads", 2 * ndim, 0)
     if given.get("auto_pad", b"").startswith(b"SAME"):
@@ -188,7 +188,7 @@ def _convolution(node: Any, x: _Tensor, w: _Tensor) -> Convolution:
             max(0, (-(-size // step) - 1) * step + (tap - 1) * gap + 1 - size)
             for size, step, tap, gap in zip(spatial, stride, taps, dilation, strict=True)
         ]
-        pads = (*(one // 2 for one in needed), *(one - one // 2 for one in needed))
+        pads = (*(item // 2 for item in needed), *(item - item // 2 for item in needed))
     # Asymmetric padding by one row costs as much as padding both sides: use the larger one.
     pad = tuple(max(pair) for pair in zip(pads[:ndim], pads[ndim:], strict=True))
     more = (1,) if ndim == 1 else ()  # of one dimension: an image of height 1
@@ -213,10 +213,10 @@ def _sizes(given: Mapping[str, Any], name: str, count: int, default: int) -> tup
         UsageError: it has other values, or another number of them.
     """
     value = given.get(name, [default] * count)
-    if not isinstance(value, list) or len(value) != count or not all(isinstance(one, int) for one in value):
+    if not isinstance(value, list) or len(value) != count or not all(isinstance(item, int) for item in value):
         raise UsageError(f"{name} must be {count} integers, not {value!r:.60}", code="bad-field")
     least = min(1, default)
-    if not all(least <= one <= MAX_SIZE for one in value):
+    if not all(least <= item <= MAX_SIZE for item in value):
         raise UsageError(f"{name} has a value out of range: {value!r:.60}", code="out-of-range")
     return tuple(value)
 

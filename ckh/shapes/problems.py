@@ -73,18 +73,18 @@ def _found_in(name: str, wanted: RunOptions, op: str, *, skips: bool) -> SourceL
         return SourceLayers(Source(SourceKind.LOG, name), [], {error.message: 1})
 
 
-def weighted(found: Sequence[SourceLayers], wanted: RunOptions, op: str | None) -> ShapesFound:
+def weighted(result: Sequence[SourceLayers], wanted: RunOptions, op: str | None) -> ShapesFound:
     """Problems of the layers of sources; equal problems are merged.
 
     Raises:
         CkhError: as `shapes_of`.
     """
-    bad, left_out = _Counted(one.bad for one in found), _Counted(one.left_out for one in found)
+    bad, left_out = _Counted(item.bad for item in result), _Counted(item.left_out for item in result)
     counts: dict[tuple[str, Any], list[Layer]] = {}
-    for one in found:
-        for layer in one.layers:
+    for source_layers in result:
+        for layer in source_layers.layers:
             try:
-                problem = _problem(layer, wanted, op, is_model=one.source.is_model)
+                problem = _problem(layer, wanted, op, is_model=source_layers.source.is_model)
             except CkhError as error:
                 if error.code == UNSUPPORTED:
                     left_out[error.message] += layer.count
@@ -100,13 +100,13 @@ def weighted(found: Sequence[SourceLayers], wanted: RunOptions, op: str | None) 
                 counts.setdefault(problem, []).append(layer)
     problems = [_merged(name, problem, layers) for (name, problem), layers in counts.items()]
     if not problems:
-        raise _nothing(found, bad, left_out, op)
+        raise _nothing(result, bad, left_out, op)
     return ShapesFound(problems, dict(bad), dict(left_out))
 
 
-def _nothing(found: Sequence[SourceLayers], bad: Counter[str], left_out: Counter[str], op: str | None) -> DataError:
+def _nothing(result: Sequence[SourceLayers], bad: Counter[str], left_out: Counter[str], op: str | None) -> DataError:
     """The error of sources without a shape."""
-    names = ", ".join(one.source.name for one in found)
+    names = ", ".join(source_layers.source.name for source_layers in result)
     what = [f"only {_in_words(left_out)}"] if left_out else []
     what += [f"{bad.total()} bad, the first: {next(iter(bad))}"] if bad else []
     text = "; ".join([f"no shape{f' of {op}' if op else ''} in {names}", *what])
@@ -118,14 +118,14 @@ class _Counted(Counter[str]):
 
     def __init__(self, counts: Iterable[Any]) -> None:
         super().__init__()
-        for one in counts:
-            self.update(one)
+        for count in counts:
+            self.update(count)
 
 
 def _merged(op: str, problem: Any, layers: Sequence[Layer]) -> WeightedProblem:
-    names = tuple(dict.fromkeys(name for one in layers for name in one.name.split()))[:MAX_LAYERS]
-    stated = tuple(dict.fromkeys(one.stated for one in layers if one.stated))
-    return WeightedProblem(op, problem, sum(one.count for one in layers), names, layers[0].where, stated)
+    names = tuple(dict.fromkeys(name for layer in layers for name in layer.name.split()))[:MAX_LAYERS]
+    stated = tuple(dict.fromkeys(layer.stated for layer in layers if layer.stated))
+    return WeightedProblem(op, problem, sum(layer.count for layer in layers), names, layers[0].where, stated)
 
 
 def _in_words(counts: Counter[str]) -> str:
@@ -192,11 +192,11 @@ def reads(source: str, op: Operation[Any, Any]) -> bool:
     if source == STDIN:
         return True
     try:
-        found = source_of(source)
+        result = source_of(source)
     except CkhError:
         return False
-    is_file_of_texts = found.kind is SourceKind.TEXTS and found.path != Path()
-    return not is_file_of_texts and found.kind not in _OWN_READERS
+    is_file_of_texts = result.kind is SourceKind.TEXTS and result.path != Path()
+    return not is_file_of_texts and result.kind not in _OWN_READERS
 
 
 def counts_of(op: Operation[P, Any], source: str, problems: Iterable[P]) -> dict[P, int] | None:
@@ -209,7 +209,7 @@ def counts_of(op: Operation[P, Any], source: str, problems: Iterable[P]) -> dict
         return None
     kinds = {(problem.dtype, getattr(problem, "variant", None)) for problem in problems}
     lists = [shapes_of([source], replace(DEFAULT, dtype=dtype, variant=variant), op.name) for dtype, variant in kinds]
-    return {one.problem: one.count for found in lists for one in found.problems}
+    return {problem.problem: problem.count for result in lists for problem in result.problems}
 
 
 def problems_of(
@@ -225,10 +225,10 @@ def problems_of(
     if variant is not None and not op.has_directions:
         raise UsageError(f"{op.name} has no directions", "omit --variant", code="inapplicable-option")
     wanted = replace(DEFAULT, dtype=dtype, variant=variant, default_dtype=default_dtype)
-    found = shapes_of([source], wanted, op.name)
-    if found.left_out:
-        warn(f"{source}: left out {_in_words(Counter(found.left_out))}", "left-out")
-    return tuple(one.problem for one in found.problems)
+    shapes = shapes_of([source], wanted, op.name)
+    if shapes.left_out:
+        warn(f"{source}: left out {_in_words(Counter(shapes.left_out))}", "left-out")
+    return tuple(problem.problem for problem in shapes.problems)
 
 
 def stated_operation(source: str | None) -> str | None:
@@ -236,12 +236,12 @@ def stated_operation(source: str | None) -> str | None:
     if source is None:
         return None
     try:
-        found = source_of(source)
-        if found.kind in _OWN_READERS:
-            return found.op or None
+        result = source_of(source)
+        if result.kind in _OWN_READERS:
+            return result.op or None
         work: Counter[str] = Counter()
-        for one in shapes_of([source], replace(DEFAULT, skip_bad=True)).problems:
-            work[one.op] += one.flops
+        for problem in shapes_of([source], replace(DEFAULT, skip_bad=True)).problems:
+            work[problem.op] += problem.flops
     except CkhError:
         return None
     return work.most_common(1)[0][0]

@@ -311,8 +311,8 @@ def _good_rows(path: Path, load: Callable[[Path], Sequence[Any]], bad: Counter[s
 def _tallied(source: Source, wanted: RunOptions) -> SourceLayers:
     tally = ShapeCounts(wanted)
     if source.kind is SourceKind.TABLE:
-        for one in table_layers(source.path, source.name, tally.refuse):
-            tally.add(one.name, one.shape, one.count, one.where, one.op)
+        for table_layer in table_layers(source.path, source.name, tally.refuse):
+            tally.add(table_layer.name, table_layer.shape, table_layer.count, table_layer.where, table_layer.op)
     elif source.kind is SourceKind.UNTUNED:
         part = shaped_part(source.op)
         assert part is not None, "it recognised the file"

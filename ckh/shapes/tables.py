@@ -34,12 +34,12 @@ def table_text(problems: Sequence[WeightedProblem]) -> str:
     """The list as CSV."""
     names: dict[str, None] = {}
     rows = []
-    for one in problems:
-        op = operation(one.op)
-        columns = op.problems.columns([one.problem])
+    for problem in problems:
+        op = operation(problem.op)
+        columns = op.problems.columns([problem.problem])
         own = {name: columns[name][0] for name in op.problems.identity}
         names |= dict.fromkeys(own)
-        rows.append({"op": one.op, "count": one.count, "layers": _BETWEEN.join(one.layers), **own})
+        rows.append({"op": problem.op, "count": problem.count, "layers": _BETWEEN.join(problem.layers), **own})
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, [*_FIRST, *names], restval="", lineterminator="\n")
     writer.writeheader()

@@ -47,8 +47,8 @@ class Anonymizer:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list | tuple):
-            return [self.value(one) for one in value]
-        return {key: self.value(one) for key, one in value.items()} if isinstance(value, dict) else value
+            return [self.value(item) for item in value]
+        return {key: self.value(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _words(names: set[str]) -> re.Pattern[str]:

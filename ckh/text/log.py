@@ -103,8 +103,8 @@ def painted(text: str, basis: str) -> str:
     return "\n".join(f"{_BEGIN}{basis[0]}{line}{_END}" for line in text.split("\n"))
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode()
+def _escaped(matched: re.Match[str]) -> str:
+    return matched[0].encode("unicode_escape").decode()
 
 
 def use_colour(stream: TextIO | None = None) -> bool:

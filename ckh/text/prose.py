@@ -85,7 +85,7 @@ def prose(text: str, indent: int = 0, stream: TextIO | None = None) -> str:
         words = _SHELL_WORD.findall(rest[command.start() :])
         begun = lines.pop() + " " if lines else ""
         first, *others = filled([begun + words[0], *words[1:]], width - len(_GOES_ON))
-        lines += [*(f"{one}{_GOES_ON}" for one in (first, *others[:-1])), *others[-1:]] if others else [first]
+        lines += [*(f"{item}{_GOES_ON}" for item in (first, *others[:-1])), *others[-1:]] if others else [first]
     return head + ("\n" + " " * indent).join(lines)
 
 
@@ -96,13 +96,13 @@ def shell_word(text: object) -> str:
     word = str(text)
     if word.isprintable() and "'" not in word:
         return shlex.quote(word)
-    escaped = re.sub(rb"[^\w/.+-]", lambda found: b"\\x%02x" % ord(found[0]), os.fsencode(word))
+    escaped = re.sub(rb"[^\w/.+-]", lambda result: b"\\x%02x" % ord(result[0]), os.fsencode(word))
     return f"$'{escaped.decode()}'"
 
 
 def paragraphs(text: str) -> str:
     """Wrap lines as `prose`, with continuation lines indented to the second column of each, or its beginning."""
-    return "\n".join(prose(line, len(found[0]) if (found := _LEAD.match(line)) else 0) for line in text.split("\n"))
+    return "\n".join(prose(line, len(matched[0]) if (matched := _LEAD.match(line)) else 0) for line in text.split("\n"))
 
 
 def filled(words: Sequence[str], width: int) -> list[str]:

@@ -101,7 +101,7 @@ class TuneDocument(Document, Shown):
     def table(self) -> ShownTable:
         """A row for each shape."""
         columns = TunedShape.field_names
-        rows = [tuple(getattr(one, name) for name in columns) for one in self.shapes]
+        rows = [tuple(getattr(shape, name) for name in columns) for shape in self.shapes]
         return ShownTable(f"{self.folder}: {self.op} on {self.device or 'no device'}", columns, rows)
 
 
@@ -134,14 +134,14 @@ def measured_times(dataset: Dataset) -> dict[str, dict[str, MeasuredTime]]:
     times, frame = times_of(dataset), dataset.frame
     names, samples = frame["kernel"], frame["samples"].fillna(1).clip(lower=1)
     error = times.latency_ms * times.spread * _DEVIATION / samples.to_numpy() ** 0.5
-    found: dict[str, dict[str, MeasuredTime]] = {}
+    result: dict[str, dict[str, MeasuredTime]] = {}
     texts = [problem.canonical() for problem in dataset.problems()]
     for number, name, ms, deviation in zip(
         times.problem.tolist(), names, times.latency_ms.tolist(), error.tolist(), strict=True
     ):
         if math.isfinite(ms):
-            found.setdefault(texts[number], {})[name] = MeasuredTime(ms, 0.0 if math.isnan(deviation) else deviation)
-    return found
+            result.setdefault(texts[number], {})[name] = MeasuredTime(ms, 0.0 if math.isnan(deviation) else deviation)
+    return result
 
 
 def ratio(today: Sequence[MeasuredTime], tuned: Sequence[MeasuredTime], counts: Sequence[int]) -> Ratio:
@@ -151,9 +151,9 @@ def ratio(today: Sequence[MeasuredTime], tuned: Sequence[MeasuredTime], counts: 
     """
     before, after = _sum(today, counts), _sum(tuned, counts)
     variance = sum(
-        (n * one.error_ms / before) ** 2 + (n * other.error_ms / after) ** 2
-        for n, one, other in zip(counts, today, tuned, strict=True)
-        if one is not other
+        (n * measured_time.error_ms / before) ** 2 + (n * other.error_ms / after) ** 2
+        for n, measured_time, other in zip(counts, today, tuned, strict=True)
+        if measured_time is not other
     )
     value, error = before / after, _CONFIDENCE * math.sqrt(variance)
     return Ratio(value, (value * math.exp(-error), value * math.exp(error)))
@@ -191,7 +191,7 @@ class Compared:
 
     def row(self, whole_ms: float) -> TunedShape:
         """Row of the shape in JSON, given the total time."""
-        one = None if self.before is None or self.best is None else ratio([self.before], [self.best], [1])
+        item = None if self.before is None or self.best is None else ratio([self.before], [self.best], [1])
         expected = None if self.predicted is None else self.predicted.gain
         today_ms = self.table_ms if self.before is None else self.before.ms
         return TunedShape(
@@ -203,8 +203,8 @@ class Compared:
             table_ms=self.table_ms,
             kernel=self.kernel,
             latency_ms=None if self.best is None else self.best.ms,
-            gain=None if one is None else one.value,
-            gain_interval=None if one is None else one.interval,
+            gain=None if item is None else item.value,
+            gain_interval=None if item is None else item.interval,
             predicted_kernel=None if self.predicted is None else self.predicted.kernel,
             predicted_gain=None if expected is None else expected.value,
             predicted_gain_interval=None if expected is None else expected.interval,
@@ -229,7 +229,7 @@ def compared(
 
 def whole(shapes: Sequence[Compared]) -> tuple[float, float, Ratio] | None:
     """Total times in ms with today's and with the fastest kernels, and their ratio; None if no shape has both."""
-    pairs = [(one.before, one.best, one.shape.count) for one in shapes if one.before and one.best]
+    pairs = [(shape.before, shape.best, shape.shape.count) for shape in shapes if shape.before and shape.best]
     if not pairs:
         return None
     before, after, counts = (list(some) for some in zip(*pairs, strict=True))
@@ -237,7 +237,7 @@ def whole(shapes: Sequence[Compared]) -> tuple[float, float, Ratio] | None:
 
 
 def _sum(times: Sequence[MeasuredTime], counts: Sequence[int]) -> float:
-    return sum(n * one.ms for n, one in zip(counts, times, strict=True))
+    return sum(n * time.ms for n, time in zip(counts, times, strict=True))
 
 
 def is_worth_it(gain: Ratio) -> bool:

@@ -29,7 +29,7 @@ def summary(document: TuneDocument, budget: str) -> str:
     """Summary for a terminal: the first shapes, and the totals."""
     rows = document.shapes[:_SHOWN] if document.device or _in_tables(document) else ()
     columns = _columns(document)
-    cells = [_cells(one, columns, _around) for one in rows]
+    cells = [_cells(row, columns, _around) for row in rows]
     table = table_text(document.folder, columns, cells, bases=_BASES) if rows else ""
     more = len(document.shapes) - len(rows) if rows else 0
     left = [f"and {more} more shapes in summary.md"] if more else []
@@ -43,9 +43,9 @@ def page(document: TuneDocument, budget: str, commands: Sequence[str]) -> str:
     columns = _columns(document)
     lines += ["", "| " + " | ".join((*columns, *_KERNELS)) + " |"]
     lines += ["|" + "---|" * (len(columns) + len(_KERNELS))]
-    for one in document.shapes:
-        kernels = (one.today or "none known", one.kernel or "not measured", one.predicted_kernel or "")
-        cells = (*_cells(one, columns, _ratio), " ".join(one.layers), *kernels)
+    for shape in document.shapes:
+        kernels = (shape.today or "none known", shape.kernel or "not measured", shape.predicted_kernel or "")
+        cells = (*_cells(shape, columns, _ratio), " ".join(shape.layers), *kernels)
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join([*lines, "", "```console", *commands, "```"]) + "\n"
 
@@ -57,11 +57,13 @@ def _sentences(document: TuneDocument, budget: str) -> Iterator[str]:
     if document.predicted_gain is not None:
         yield _prediction(document, document.predicted_gain)
     if known := _in_tables(document):
-        total = sum(one.count * one.table_ms for one in known if one.table_ms is not None)
+        total = sum(
+            tuned_shape.count * tuned_shape.table_ms for tuned_shape in known if tuned_shape.table_ms is not None
+        )
         of = f"{len(known)} of {len(document.shapes)} shapes"
         yield f"today by AITER's own tables: {total:.4g} ms for {of}, measured by AITER, not by ckh"
     if document.another_hour is not None:
-        gain, low, high = (100 * one for one in document.another_hour)
+        gain, low, high = (100 * item for item in document.another_hour)
         more = f"{gain:+.1f} points of mean efficiency ({low:+.1f} to {high:+.1f})"
         yield f"after {budget}, another hour would bring {more}"
     for name, path in (("model", document.model), ("export", document.export)):
@@ -72,17 +74,17 @@ def _sentences(document: TuneDocument, budget: str) -> Iterator[str]:
 def _verdict(document: TuneDocument) -> str:
     if document.gain is None or document.gain_interval is None:
         return "gain: not measured" + ("" if document.device else ", as nothing was timed")
-    of = f"{sum(one.gain is not None for one in document.shapes)} of {len(document.shapes)} shapes"
+    of = f"{sum(shape.gain is not None for shape in document.shapes)} of {len(document.shapes)} shapes"
     gain = f"{_ratio(document.gain, document.gain_interval, 3)} on {of}, {document.device}"
     return f"gain: {gain}" if document.is_worth_it else f"not worth it: {gain}; today's kernels are as fast"
 
 
 def _prediction(document: TuneDocument, gain: float) -> str:
-    some = [one for one in document.shapes if one.predicted_gain is not None]
+    some = [shape for shape in document.shapes if shape.predicted_gain is not None]
     text = f"predicted gain: {_ratio(gain, document.predicted_gain_interval, 3)}"
     if document.gain is None and gain < WORTH_IT:
         text = f"not worth it by prediction, {text}"
-    unknown = sum(one.gain is None for one in some)
+    unknown = sum(item.gain is None for item in some)
     of = f"on {len(some)} of {len(document.shapes)} shapes, {unknown} of them not measured"
     return f"{text} {of}, " + (
         "over AITER's own tables" if _in_tables(document) else "without each shape's measurements"
@@ -91,7 +93,7 @@ def _prediction(document: TuneDocument, gain: float) -> str:
 
 def _in_tables(document: TuneDocument) -> list[TunedShape]:
     """Shapes with a time in the consumer's own tables."""
-    return [one for one in document.shapes if one.table_ms is not None]
+    return [shape for shape in document.shapes if shape.table_ms is not None]
 
 
 def _columns(document: TuneDocument) -> tuple[str, ...]:
@@ -100,16 +102,16 @@ def _columns(document: TuneDocument) -> tuple[str, ...]:
     return (_SHAPE, _COUNT, _SHARE, *tables, _TODAY, _TUNED, _GAIN, *predicted)
 
 
-def _cells(one: TunedShape, columns: Sequence[str], gain: _Formatter) -> tuple[str, ...]:
+def _cells(tuned_shape: TunedShape, columns: Sequence[str], gain: _Formatter) -> tuple[str, ...]:
     cells = {
-        _SHAPE: one.problem,
-        _COUNT: str(one.count),
-        _SHARE: "" if one.share is None else f"{one.share:.1%}",
-        _TABLE: _time(one.table_ms),
-        _TODAY: _time(one.today_ms),
-        _TUNED: _time(one.latency_ms),
-        _GAIN: gain(one.gain, one.gain_interval),
-        _PREDICTED: gain(one.predicted_gain, one.predicted_gain_interval),
+        _SHAPE: tuned_shape.problem,
+        _COUNT: str(tuned_shape.count),
+        _SHARE: "" if tuned_shape.share is None else f"{tuned_shape.share:.1%}",
+        _TABLE: _time(tuned_shape.table_ms),
+        _TODAY: _time(tuned_shape.today_ms),
+        _TUNED: _time(tuned_shape.latency_ms),
+        _GAIN: gain(tuned_shape.gain, tuned_shape.gain_interval),
+        _PREDICTED: gain(tuned_shape.predicted_gain, tuned_shape.predicted_gain_interval),
     }
     return tuple(cells[name] for name in columns)
 

@@ -78,13 +78,13 @@ def by_model(
     tflops = rows.dataset.frame["tflops"].to_numpy(dtype=np.float64)
     speeds = relative_speeds(rows.score, tflops, rows.dataset.problem_ids)
     chosen = list(held_out_choices(rows, speeds, names))
-    errors = {one.problem: one.error for one in chosen if one.error is not None}
-    found = {}
-    for one in chosen:
-        others = [error for problem, error in errors.items() if problem != one.problem]
-        gain = _SAME_KERNEL if one.error is None else predicted_ratio(one.log_gain, others)
+    errors = {choice.problem: choice.error for choice in chosen if choice.error is not None}
+    result = {}
+    for choice in chosen:
+        others = [error for problem, error in errors.items() if problem != choice.problem]
+        gain = _SAME_KERNEL if choice.error is None else predicted_ratio(choice.log_gain, others)
         if gain is not None:
-            found[one.problem] = PredictedGain(one.kernel, one.today_ms, gain)
+            result[choice.problem] = PredictedGain(choice.kernel, choice.today_ms, gain)
     known = {problem.canonical() for problem in measured.problems()}
     kinds = {wanted_for(problem, measured.arch) for problem in measured.problems()}  # what the model is for
     left = {
@@ -92,7 +92,7 @@ def by_model(
         for problem, name in today.items()
         if problem.canonical() not in known and wanted_for(problem, measured.arch) in kinds
     }
-    return found | dict(_not_measured(load_model(folder), left, speeds, list(errors.values())))
+    return result | dict(_not_measured(load_model(folder), left, speeds, list(errors.values())))
 
 
 def held_out_choices(rows: HeldOut, speeds: Calibration, today: Mapping[str, str]) -> Iterator[HeldOutChoice]:
@@ -164,22 +164,22 @@ def over_tables(answers: Sequence[Mapping[str, Any]], tables: Mapping[str, OwnTi
         answers: `results` of `ckh predict --json`.
         tables: row of each shape, if any.
     """
-    found = {}
-    for one in answers:
-        table, best = tables.get(one["problem"]), next(iter(one["kernels"]), None)
+    result = {}
+    for answer in answers:
+        table, best = tables.get(answer["problem"]), next(iter(answer["kernels"]), None)
         if best is None:
             continue
-        name, interval = best["kernel"], one["predicted_interval"]
+        name, interval = best["kernel"], answer["predicted_interval"]
         if table is None or not table.ms:
-            found[one["problem"]] = PredictedGain(name)
+            result[answer["problem"]] = PredictedGain(name)
         elif name == table.kernel:
-            found[one["problem"]] = PredictedGain(name, table.ms, _SAME_KERNEL)
+            result[answer["problem"]] = PredictedGain(name, table.ms, _SAME_KERNEL)
         elif not best["latency_ms"] or not interval:
-            found[one["problem"]] = PredictedGain(name)
+            result[answer["problem"]] = PredictedGain(name)
         else:
             gain, (low, high) = table.ms / best["latency_ms"], interval
-            found[one["problem"]] = PredictedGain(name, table.ms, Ratio(gain, (gain / high, gain / low)))
-    return found
+            result[answer["problem"]] = PredictedGain(name, table.ms, Ratio(gain, (gain / high, gain / low)))
+    return result
 
 
 def predicted_total(shapes: Sequence[Compared]) -> Ratio | None:
@@ -188,9 +188,9 @@ def predicted_total(shapes: Sequence[Compared]) -> Ratio | None:
     The interval also holds if the errors of all shapes are equal.
     """
     gains = [
-        (one.shape.count * one.predicted.today_ms, one.predicted.gain)
-        for one in shapes
-        if one.predicted is not None and one.predicted.gain is not None
+        (shape.shape.count * shape.predicted.today_ms, shape.predicted.gain)
+        for shape in shapes
+        if shape.predicted is not None and shape.predicted.gain is not None
     ]
     if not gains:
         return None

@@ -246,9 +246,9 @@ def progress_of(folder: Path, settings: TuneSettings) -> Progress:
     path = folder / FILE
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        found = Progress(folder, settings)
-        found.write()
-        return found
+        progress = Progress(folder, settings)
+        progress.write()
+        return progress
     values = JsonFields.read(path)
     before, done = values.value("settings"), values.value("done")
     if not isinstance(before, dict) or not isinstance(done, list):
@@ -263,11 +263,11 @@ def progress_of(folder: Path, settings: TuneSettings) -> Progress:
             "give the same options to continue, another --out, or --force to start over",
             code="run-mismatch",
         )
-    found = Progress(folder, settings, [name for name in done if isinstance(name, str)])
+    progress = Progress(folder, settings, [name for name in done if isinstance(name, str)])
     for name, step in _REPEATS.items():
         if before.get(name) != now[name]:
-            found.repeat_from(step)
-    return found
+            progress.repeat_from(step)
+    return progress
 
 
 def _changed(before: dict[str, object], now: dict[str, object]) -> Iterator[str]:

@@ -92,9 +92,9 @@ class ModelTuning:
         op = self.settings.op or _heaviest(shapes)
         if self.settings.today is not None and operation(op).measured is None:
             raise UsageError(f"ckh does not measure kernels of {op}", "omit --today", code="inapplicable-option")
-        own = [one for one in shapes if one.op == op]
+        own = [shape for shape in shapes if shape.op == op]
         steps.require_model(self.settings, len(own), has_model=len(own) >= steps.FEWEST_PROBLEMS)
-        dtypes = {one.problem.dtype for one in own}
+        dtypes = {item.problem.dtype for item in own}
         # A run measures one element type: without --dtype the shapes' own, not the architecture's default.
         settings = replace(self.settings, dtype=self.settings.dtype or (dtypes.pop() if len(dtypes) == 1 else None))
         is_begun = (self.out / steps.RUN / "journal.jsonl").exists()
@@ -114,7 +114,7 @@ class ModelTuning:
         if measured is not None and (count := remember_all(measured)):
             note(f"ckh predict puts the kernels measured for {count} problems first on this device")
         problems = [] if measured is None else measured.problems()
-        directions = tuple(dict.fromkeys(str(one.variant) for one in problems if hasattr(one, "variant")))
+        directions = tuple(dict.fromkeys(str(problem.variant) for problem in problems if hasattr(problem, "variant")))
         self._run(steps.learning(self.out, op, len(problems), directions=directions))
         is_trained = "train" in self._progress.done
         self._run(steps.exporting(self.settings, self.out, op, is_trained=is_trained, problems=len(problems)))
@@ -159,28 +159,30 @@ class ModelTuning:
         """Each shape with its kernels, times and predictions."""
         times, tables = {} if measured is None else measured_times(measured), self._in_tables()
         ranked = read_json(self.out / steps.BEFORE)["results"]
-        today: dict[str, str] = {one["problem"]: one["kernels"][0]["kernel"] for one in ranked if one["kernels"]}
-        part, arch = requested(op), next((one["arch"] for one in ranked), "")
+        today: dict[str, str] = {
+            candidate["problem"]: candidate["kernels"][0]["kernel"] for candidate in ranked if candidate["kernels"]
+        }
+        part, arch = requested(op), next((candidate["arch"] for candidate in ranked), "")
         if part is not None and arch:
-            shapes = [replace(one, problem=part.completed(one.problem, arch)) for one in shapes]
-        texts = [one.problem.canonical() for one in shapes]
+            shapes = [replace(shape, problem=part.completed(shape.problem, arch)) for shape in shapes]
+        texts = [shape.problem.canonical() for shape in shapes]
         if self.settings.today is not None:
-            today = self._in_use(op, arch, [one.problem for one in shapes])
-        chosen = {one.problem: today[text] for one, text in zip(shapes, texts, strict=True) if text in today}
+            today = self._in_use(op, arch, [shape.problem for shape in shapes])
+        chosen = {shape.problem: today[text] for shape, text in zip(shapes, texts, strict=True) if text in today}
         if self.settings.to == OWN_TABLES:  # what ckh chooses is new there
             predicted, today = over_tables(ranked, tables), {}
         else:
             predicted = self._predicted(measured, chosen)
         return [
-            compared(one, today.get(text), times.get(text, {}), tables.get(text), predicted.get(text))
-            for one, text in zip(shapes, texts, strict=True)
+            compared(shape, today.get(text), times.get(text, {}), tables.get(text), predicted.get(text))
+            for shape, text in zip(shapes, texts, strict=True)
         ]
 
     def _document(self, op: str, shapes: Sequence[WeightedProblem], measured: Dataset | None) -> TuneDocument:
-        found = self._compared(op, shapes, measured)
-        total, expected = whole(found), predicted_total(found)
+        result = self._compared(op, shapes, measured)
+        total, expected = whole(result), predicted_total(result)
         today_ms, tuned_ms, gain = (None, None, None) if total is None else total
-        rows = [one.row(today_ms or _in_tables_ms(found)) for one in found]
+        rows = [item.row(today_ms or _in_tables_ms(result)) for item in result]
         made = {name: str(self.out / name) for name in (steps.MODEL, steps.EXPORT) if (self.out / name).exists()}
         devices = () if measured is None else tuple(dict.fromkeys(measured.frame["device"].dropna()))
         return TuneDocument(
@@ -205,11 +207,11 @@ class ModelTuning:
         """Names of the kernels in use today, by problem."""
         assert self.settings.today is not None
         path, name = Path(self.settings.today), operation(op).kernels.name
-        found: dict[str, Kernel | None] = {}
-        for dtype in {one.dtype for one in problems}:
+        result: dict[str, Kernel | None] = {}
+        for dtype in {problem.dtype for problem in problems}:
             first = first_fits(path, operation(op), arch, dtype)
-            found |= {one.canonical(): first(one) for one in problems if one.dtype == dtype}
-        return {text: name(kernel) for text, kernel in found.items() if kernel is not None}
+            result |= {problem.canonical(): first(problem) for problem in problems if problem.dtype == dtype}
+        return {text: name(kernel) for text, kernel in result.items() if kernel is not None}
 
     def _predicted(self, measured: Dataset | None, today: Mapping[Problem, str]) -> dict[str, PredictedGain]:
         """Predicted gains by the folder's model; empty without one."""
@@ -226,8 +228,8 @@ class ModelTuning:
         path = self.out / steps.EXPORTED
         if not path.exists() or not self.settings.installed:
             return {}
-        kept = (one for one in read_json(path)["choices"] if not one["written"])
-        return {one["problem"]: OwnTime(one["kernel"], one["us"] and one["us"] / _US_PER_MS) for one in kept}
+        kept = (item for item in read_json(path)["choices"] if not item["written"])
+        return {item["problem"]: OwnTime(item["kernel"], item["us"] and item["us"] / _US_PER_MS) for item in kept}
 
 
 def dry(step: TuneStep) -> TuneStep:
@@ -237,14 +239,14 @@ def dry(step: TuneStep) -> TuneStep:
 
 def _in_tables_ms(shapes: Sequence[Compared]) -> float:
     """Total time of shapes in the consumer's own tables."""
-    return sum(one.shape.count * one.table_ms for one in shapes if one.table_ms is not None)
+    return sum(shape.shape.count * shape.table_ms for shape in shapes if shape.table_ms is not None)
 
 
 def _heaviest(shapes: Sequence[WeightedProblem]) -> str:
     """The operation with the most work, of those that ckh measures if there are any; others are noted."""
     work: dict[str, int] = {}
-    for one in shapes:
-        work[one.op] = work.get(one.op, 0) + one.count * one.problem.flops
+    for shape in shapes:
+        work[shape.op] = work.get(shape.op, 0) + shape.count * shape.problem.flops
     chosen = max(work, key=lambda name: (operation(name).measured is not None, work[name]))
     total = sum(work.values())
     for name in sorted(work.keys() - {chosen}):
@@ -262,5 +264,5 @@ def _another_hour(measured: Dataset, budget_s: float) -> tuple[float, float, flo
         curve = learning_curve(measured, measured.op.training.defaults(len(measured)))
     except CkhError:  # too few usable times
         return None
-    found = curve.gain(_HOUR_S / budget_s)
-    return found.value, found.low, found.high
+    estimate = curve.gain(_HOUR_S / budget_s)
+    return estimate.value, estimate.low, estimate.high

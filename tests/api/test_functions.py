@@ -138,12 +138,12 @@ def test_evaluate_returns_the_figures_of_the_command(tmp_path: Path, capsys: pyt
     folder, data = saved(tmp_path / "model"), measured()
     data.write(tmp_path / "data.parquet")
     options: dict[str, Any] = {"among": "measured", "with_trained": True}
-    found = ckh.evaluate(data, folder, **options)
+    result = ckh.evaluate(data, folder, **options)
     typed = ["--model", "model", "--data", "data.parquet", "--among", "measured", "--with-trained", "--json"]
     assert run(["evaluate", *typed]) == ExitCode.OK
-    assert found.figures == json.loads(capsys.readouterr().out)["figures"]
-    assert found.figures["mean_efficiency"] == pytest.approx(efficiencies(folder).mean())
-    assert ckh.evaluate([data], ckh.load_model(folder), **options).figures == found.figures
+    assert result.figures == json.loads(capsys.readouterr().out)["figures"]
+    assert result.figures["mean_efficiency"] == pytest.approx(efficiencies(folder).mean())
+    assert ckh.evaluate([data], ckh.load_model(folder), **options).figures == result.figures
     with expect_refusal(ckh.DataError, "trained-on-all"):
         ckh.evaluate(data, folder, among="measured")
     with expect_refusal(ckh.UsageError, "unknown-name"):
@@ -152,11 +152,11 @@ def test_evaluate_returns_the_figures_of_the_command(tmp_path: Path, capsys: pyt
 
 def test_measurements(tmp_path: Path) -> None:
     """Listed problems and kernels are measured into a dataset; the run can be resumed and is not replaced."""
-    names = [one.name for one in ckh.rank(GEMM, 2, arch="host")]
+    names = [item.name for item in ckh.rank(GEMM, 2, arch="host")]
     problems: list[Any] = [GEMM, GEMM.replaced(m=16).canonical()]
     done = ckh.bench(problems, tmp_path / "run", kernels=names, device="host", samples=3)
     data = done.dataset()
-    assert {one.canonical() for one in data.problems()} == {GEMM.canonical(), problems[1]}
+    assert {problem.canonical() for problem in data.problems()} == {GEMM.canonical(), problems[1]}
     assert set(data.frame["kernel"]) == set(names)
     assert len(done.to_frame()) == 4
     assert (data.frame["latency_ms"] > 0).all()
@@ -211,8 +211,10 @@ def test_tuning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two GEMMs on the host: measured, exported, and a document with their gains."""
     monkeypatch.setattr("ckh.tune.steps.PLAN", ("--kernels", "best:3"))  # which are soon compiled
     (tmp_path / "shapes.txt").write_text(f"{GEMM.canonical()}\n{GEMM.replaced(m=16).canonical()}\n", encoding="utf-8")
-    found = ckh.tune(tmp_path / "shapes.txt", out=tmp_path / "tuned", budget="10m", device="host", to="amd-registry")
-    assert {one.problem for one in found.shapes} == {GEMM.canonical(), GEMM.replaced(m=16).canonical()}
-    assert all(one.latency_ms is not None and one.latency_ms > 0 for one in found.shapes)
-    assert found.export is not None
-    assert Path(found.export).exists()
+    tune_document = ckh.tune(
+        tmp_path / "shapes.txt", out=tmp_path / "tuned", budget="10m", device="host", to="amd-registry"
+    )
+    assert {shape.problem for shape in tune_document.shapes} == {GEMM.canonical(), GEMM.replaced(m=16).canonical()}
+    assert all(shape.latency_ms is not None and shape.latency_ms > 0 for shape in tune_document.shapes)
+    assert tune_document.export is not None
+    assert Path(tune_document.export).exists()

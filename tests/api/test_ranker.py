@@ -37,12 +37,12 @@ X, Y = DATA.frame.drop(columns=["latency_ms", "tflops", "bandwidth_gb_s"]), DATA
 
 def efficiency(scores: NDArray[np.float64], rows: NDArray[Any]) -> float:
     """Mean of the best time / the chosen kernel's, problem by problem; a failed choice counts 0."""
-    found = []
+    result = []
     for problem in np.unique(DATA.problem_ids[rows]):
         times, own = Y.to_numpy()[rows], DATA.problem_ids[rows] == problem
         chosen = times[own][np.argmax(scores[own])]
-        found.append(0.0 if np.isnan(chosen) else np.nanmin(times[own]) / chosen)
-    return float(np.mean(found))
+        result.append(0.0 if np.isnan(chosen) else np.nanmin(times[own]) / chosen)
+    return float(np.mean(result))
 
 
 def test_model_equals_that_of_train(tmp_path: Path) -> None:
@@ -62,9 +62,9 @@ def test_cross_validation_by_problem() -> None:
     rows = np.arange(len(X))
     folds = GroupKFold(4)
     scores = cross_val_score(RANKER, X, Y, groups=DATA.problem_ids, cv=folds)
-    for found, (train, test) in zip(scores, folds.split(rows, groups=DATA.problem_ids), strict=True):
+    for score, (train, test) in zip(scores, folds.split(rows, groups=DATA.problem_ids), strict=True):
         own = clone(RANKER).fit(X.iloc[train], Y.iloc[train])
-        assert found == pytest.approx(efficiency(own.predict(X.iloc[test]), test))
+        assert score == pytest.approx(efficiency(own.predict(X.iloc[test]), test))
     search = GridSearchCV(RANKER, {"num_leaves": [3, 7]}, cv=folds).fit(X, Y, groups=DATA.problem_ids)
     assert search.best_params_["num_leaves"] in (3, 7)
 

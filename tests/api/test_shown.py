@@ -85,12 +85,12 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
 
 
 FIRST: dict[str, Callable[[Any], str]] = {
-    "ranked": lambda found: found[0].name,
-    "ranked for many": lambda found: found[0].name,
-    "answer": lambda found: found.kernels[0].kernel,
-    "shapes": lambda found: found[0].problem.canonical(),
-    "dataset": lambda found: found.problem(0).canonical(),
-    "model": lambda found: str(found.path),
+    "ranked": lambda result: result[0].name,
+    "ranked for many": lambda result: result[0].name,
+    "answer": lambda result: result.kernels[0].kernel,
+    "shapes": lambda result: result[0].problem.canonical(),
+    "dataset": lambda result: result.problem(0).canonical(),
+    "model": lambda result: str(result.path),
     "evaluated": lambda _: "model",
     "tuned": lambda _: "p",
 }
@@ -123,7 +123,7 @@ def test_values_show_themselves(kind: str, values: Mapping[str, Any]) -> None:
         ckh.problem(AITER_GEMM),
         ckh.problem(AITER_MOE),
     ],
-    ids=lambda one: type(one).__name__,
+    ids=lambda item: type(item).__name__,
 )
 def test_repr_of_problems_can_be_pasted(problem: Any) -> None:
     """Evaluated, the representation gives an equal problem."""
@@ -145,8 +145,8 @@ def test_frames_have_the_column_names_of_datasets(values: Mapping[str, Any]) -> 
     """Kernel, speed and time have the names of measured data; all rows are included."""
     ranked = values["ranked"]
     frame = ranked.to_frame()
-    assert frame["kernel"].tolist() == [one.name for one in ranked]
-    assert frame["latency_ms"].tolist() == [one.latency_ms for one in ranked]
+    assert frame["kernel"].tolist() == [candidate.name for candidate in ranked]
+    assert frame["latency_ms"].tolist() == [candidate.latency_ms for candidate in ranked]
     known = {column.name for column in measured().op.training.columns}
     for kind in ("ranked", "answer", "evaluated"):
         assert {"kernel", "latency_ms"} <= set(values[kind].to_frame().columns) & known

@@ -95,9 +95,9 @@ def test_kernels_unmeasured_on_the_nearest_problem_come_last() -> None:
 def test_hindsight_needs_a_kernel_that_was_measured_everywhere() -> None:
     """The best mean among kernels measured on every problem; the result is None, not 100 %, if there are none."""
     both = build([(SMALL, A, 2), (SMALL, B, 4), (SMALL, C, 1), (LARGE, A, 6), (LARGE, B, 3)])
-    found = hindsight_efficiency([both])
-    assert found is not None
-    assert found.tolist() == pytest.approx([1 / 4, 1.0])
+    result = hindsight_efficiency([both])
+    assert result is not None
+    assert result.tolist() == pytest.approx([1 / 4, 1.0])
     assert hindsight_efficiency([build([(SMALL, A, 2), (LARGE, B, 3)])]) is None
 
 
@@ -107,6 +107,6 @@ def test_hindsight_chooses_for_each_kind_of_problems() -> None:
     flat = {A: 2.0, B: 3.0}
     rows = [(SMALL, kernel, ms) for kernel, ms in flat.items()]
     rows += [(deep, replace(kernel, ndim_spatial=3, layout="ndhwgc"), 5.0 - ms) for kernel, ms in flat.items()]
-    found = hindsight_efficiency([build(rows)])
-    assert found is not None
-    assert found.tolist() == [1.0, 1.0]
+    result = hindsight_efficiency([build(rows)])
+    assert result is not None
+    assert result.tolist() == [1.0, 1.0]

@@ -50,41 +50,41 @@ def choosing(*columns: int) -> np.ndarray:
 def test_counts_by_hand() -> None:
     """One problem improves, one has the same choice, one is equally fast, one is worse; equal choices are agreement."""
     four = data((2, 1, 4), (1, 2, 4), (1, 1, 4), (1, 1.25, 4))
-    found = compare(four, OLD, choosing(1, 0, 1, 1), LOOSE)
-    assert (found.problems, found.agreement) == (4, 0.25)
-    assert (found.improved, found.same) == (1, 2)
-    assert found.degraded == (Degraded(PROBLEMS[3].canonical(), 1.0, 0.8),)
-    assert found.degraded[0].loss == pytest.approx(0.2)
-    mean, median, p10 = found.differences
+    comparison = compare(four, OLD, choosing(1, 0, 1, 1), LOOSE)
+    assert (comparison.problems, comparison.agreement) == (4, 0.25)
+    assert (comparison.improved, comparison.same) == (1, 2)
+    assert comparison.degraded == (Degraded(PROBLEMS[3].canonical(), 1.0, 0.8),)
+    assert comparison.degraded[0].loss == pytest.approx(0.2)
+    mean, median, p10 = comparison.differences
     assert (mean.old, mean.new) == pytest.approx((3.5 / 4, 3.8 / 4))
     assert (median.old, median.new) == pytest.approx((1.0, 1.0))
     assert (p10.old, p10.new) == pytest.approx((0.5 + 0.3 * 0.5, 0.8 + 0.3 * 0.2))
-    assert found.passes
+    assert comparison.passes
 
 
 def test_the_same_scores_pass_with_nothing_allowed() -> None:
     """A model compared with itself agrees everywhere and loses nothing."""
     four = data((2, 1, 4), (1, 2, 4), (3, 2, 1), (1, 1, 4), failed=(0,))
-    found = compare(four, OLD, OLD, Thresholds(0, 0, 0, 0))
-    assert (found.agreement, found.improved, found.same, found.degraded) == (1.0, 0, 4, ())
-    assert found.passes
+    comparison = compare(four, OLD, OLD, Thresholds(0, 0, 0, 0))
+    assert (comparison.agreement, comparison.improved, comparison.same, comparison.degraded) == (1.0, 0, 4, ())
+    assert comparison.passes
 
 
 def test_the_worst_loss_comes_first() -> None:
     """Degraded problems are ordered by relative loss."""
     three = data((1, 1.25, 9), (2, 4, 1), (1, 4, 9))
-    found = compare(three, OLD[:9], choosing(1, 1, 1), LOOSE)
-    assert [one.problem for one in found.degraded] == [PROBLEMS[i].canonical() for i in (2, 1, 0)]
-    assert [one.loss for one in found.degraded] == pytest.approx([0.75, 0.5, 0.2])
+    comparison = compare(three, OLD[:9], choosing(1, 1, 1), LOOSE)
+    assert [item.problem for item in comparison.degraded] == [PROBLEMS[i].canonical() for i in (2, 1, 0)]
+    assert [degraded.loss for degraded in comparison.degraded] == pytest.approx([0.75, 0.5, 0.2])
 
 
 @pytest.mark.parametrize(("name", "figure"), [("mean", "mean"), ("median", "median"), ("p10", "P10")])
 def test_a_figure_may_lose_what_is_allowed_and_no_more(name: str, figure: str) -> None:
     """All figures fall from 1 to 0.75: a loss of exactly 0.25 passes, any larger loss fails."""
-    one = data((3, 4, 9))
-    allowed = compare(one, OLD[:3], choosing(1), replace(LOOSE, **{name: 0.25}))
+    item = data((3, 4, 9))
+    allowed = compare(item, OLD[:3], choosing(1), replace(LOOSE, **{name: 0.25}))
     assert allowed.failures == ()
-    failed = compare(one, OLD[:3], choosing(1), replace(LOOSE, **{name: 0.25 - 1e-9}))
+    failed = compare(item, OLD[:3], choosing(1), replace(LOOSE, **{name: 0.25 - 1e-9}))
     (failure,) = failed.failures
     expect_values(failure, figure, "100.00%", "75.00%", "25.0%")
     assert not failed.passes
@@ -94,31 +94,31 @@ def test_a_problem_may_lose_what_is_allowed_and_no_more() -> None:
     """A relative loss of exactly a quarter passes; otherwise the failing problems are counted, with the worst."""
     three = data((3, 4, 9), (3, 4, 9), (3, 6, 9))
     assert compare(three, OLD[:9], choosing(1, 1, 0), replace(LOOSE, problem=0.25)).passes
-    found = compare(three, OLD[:9], choosing(1, 1, 1), replace(LOOSE, problem=0.2))
-    (failure,) = found.failures
+    comparison = compare(three, OLD[:9], choosing(1, 1, 1), replace(LOOSE, problem=0.2))
+    (failure,) = comparison.failures
     expect_values(failure, 3, "20%", "50.0%")
 
 
 def test_the_loss_of_a_problem_is_relative_to_the_old_model() -> None:
     """From 0.5 to 0.4 the relative loss is a fifth, although only a tenth of the oracle."""
-    one = data((2, 2.5, 1))
-    assert compare(one, OLD[:3], choosing(1), replace(LOOSE, problem=0.21)).passes
-    assert not compare(one, OLD[:3], choosing(1), replace(LOOSE, problem=0.19)).passes
+    item = data((2, 2.5, 1))
+    assert compare(item, OLD[:3], choosing(1), replace(LOOSE, problem=0.21)).passes
+    assert not compare(item, OLD[:3], choosing(1), replace(LOOSE, problem=0.19)).passes
 
 
 def test_choosing_a_failure_has_efficiency_0() -> None:
     """A new choice without a time has efficiency 0; an old choice that failed cannot be degraded."""
     two = data((1, 2, 4), (1, 2, 4), failed=(1, 3))
-    found = compare(two, OLD[:6], choosing(1, 1), LOOSE)
-    assert [(one.new_efficiency, one.loss) for one in found.degraded] == [(0.0, 1.0)]
-    assert (found.improved, found.same) == (1, 0)
+    comparison = compare(two, OLD[:6], choosing(1, 1), LOOSE)
+    assert [(degraded.new_efficiency, degraded.loss) for degraded in comparison.degraded] == [(0.0, 1.0)]
+    assert (comparison.improved, comparison.same) == (1, 0)
     assert not compare(two, OLD[:6], choosing(1, 1), replace(LOOSE, problem=0.99)).passes
 
 
 def test_differences_have_paired_intervals() -> None:
     """A uniform loss has no uncertainty; a loss on half of the problems has about 1.96 standard errors."""
     problems = [replace(FIRST, n=n) for n in range(1, 401)]
-    many = build([(one, *pair) for one in problems for pair in zip((A, B, C), (1.0, 2.0, 4.0), strict=True)])
+    many = build([(problem, *pair) for problem in problems for pair in zip((A, B, C), (1.0, 2.0, 4.0), strict=True)])
     first = choosing(*[0] * 400)
     mean = compare(many, first, choosing(*[1] * 400), LOOSE).differences[0]
     assert (mean.old, mean.new, mean.low, mean.high) == pytest.approx((1.0, 0.5, -0.5, -0.5))

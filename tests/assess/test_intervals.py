@@ -22,7 +22,7 @@ def draws(problems: int, seed: int) -> np.ndarray:
 
 def ends(values: np.ndarray) -> list[float]:
     """Central 95 % interval of the values."""
-    return [float(one) for one in np.percentile(values, [2.5, 97.5])]
+    return [float(item) for item in np.percentile(values, [2.5, 97.5])]
 
 
 def test_figures_equal_a_plain_bootstrap() -> None:
@@ -30,28 +30,28 @@ def test_figures_equal_a_plain_bootstrap() -> None:
     drawn = FIRST[draws(137, 5)]
     figures = {"mean": mean_of(FIRST), "geomean": geomean_of(FIRST)}
     figures |= {f"p{percent}": percentile_of(FIRST, percent) for percent in (0, 5, 10, 50, 100)}
-    found = estimates(figures, 137, seed=5)
+    result = estimates(figures, 137, seed=5)
     expected = {"mean": drawn.mean(axis=1), "geomean": np.exp(np.log(drawn).mean(axis=1))}
     expected |= {f"p{percent}": np.percentile(drawn, percent, axis=1) for percent in (0, 5, 10, 50, 100)}
     for name, values in expected.items():
-        assert [found[name].low, found[name].high] == pytest.approx(ends(values), rel=1e-12), name
-    assert found["p10"].value == pytest.approx(np.percentile(FIRST, 10), rel=1e-14)
+        assert [result[name].low, result[name].high] == pytest.approx(ends(values), rel=1e-12), name
+    assert result["p10"].value == pytest.approx(np.percentile(FIRST, 10), rel=1e-14)
 
 
 def test_percentiles_of_many_problems_are_found_near_their_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counting individual draws only near the rank gives the same intervals."""
     many = np.random.default_rng(2).beta(8, 2, 5000)
     monkeypatch.setattr(intervals, "_RESAMPLES", 200)
-    found = estimates({"p10": percentile_of(many, 10)}, 5000, seed=3)["p10"]
+    estimate = estimates({"p10": percentile_of(many, 10)}, 5000, seed=3)["p10"]
     random = np.random.default_rng(3)
     expected = np.percentile(many[random.integers(0, 5000, (200, 5000))], 10, axis=1)
-    assert [found.low, found.high] == pytest.approx(ends(expected), rel=1e-12)
+    assert [estimate.low, estimate.high] == pytest.approx(ends(expected), rel=1e-12)
 
 
 def test_differences_are_paired() -> None:
     """The interval of a difference uses the same draws, and is far narrower than that of independent draws."""
     drawn = draws(137, 0)
-    found = estimates(
+    result = estimates(
         {
             "mean": difference(mean_of(SECOND), mean_of(FIRST)),
             "p10": difference(percentile_of(SECOND, 10), percentile_of(FIRST, 10)),
@@ -61,12 +61,12 @@ def test_differences_are_paired() -> None:
         137,
     )
     apart = SECOND[drawn].mean(axis=1) - FIRST[drawn].mean(axis=1)
-    assert [found["mean"].low, found["mean"].high] == pytest.approx(ends(apart), rel=1e-10)
+    assert [result["mean"].low, result["mean"].high] == pytest.approx(ends(apart), rel=1e-10)
     tenth = np.percentile(SECOND[drawn], 10, axis=1) - np.percentile(FIRST[drawn], 10, axis=1)
-    assert [found["p10"].low, found["p10"].high] == pytest.approx(ends(tenth), rel=1e-10)
+    assert [result["p10"].low, result["p10"].high] == pytest.approx(ends(tenth), rel=1e-10)
     over = SECOND[drawn].mean(axis=1) / FIRST[drawn].mean(axis=1)
-    assert [found["ratio"].low, found["ratio"].high] == pytest.approx(ends(over), rel=1e-10)
-    width = {name: one.high - one.low for name, one in found.items()}
+    assert [result["ratio"].low, result["ratio"].high] == pytest.approx(ends(over), rel=1e-10)
+    width = {name: item.high - item.low for name, item in result.items()}
     assert width["mean"] < width["alone"] / 3
 
 
@@ -74,10 +74,10 @@ def test_parts_of_the_problems() -> None:
     """The mean over a subset uses its drawn problems; resamples without any are ignored."""
     inside = np.zeros(137, dtype=bool)
     inside[:2] = True
-    found = estimates({"part": mean_of(np.where(inside, FIRST, np.nan), inside)}, 137)["part"]
+    estimate = estimates({"part": mean_of(np.where(inside, FIRST, np.nan), inside)}, 137)["part"]
     drawn = draws(137, 0)
-    counts = np.array([[np.sum(one == number) for number in (0, 1)] for one in drawn])
+    counts = np.array([[np.sum(item == number) for number in (0, 1)] for item in drawn])
     some = counts[counts.sum(axis=1) > 0]
-    assert [found.low, found.high] == pytest.approx(ends(some @ FIRST[:2] / some.sum(axis=1)), rel=1e-12)
-    assert found.value == pytest.approx(FIRST[:2].mean(), rel=1e-14)
+    assert [estimate.low, estimate.high] == pytest.approx(ends(some @ FIRST[:2] / some.sum(axis=1)), rel=1e-12)
+    assert estimate.value == pytest.approx(FIRST[:2].mean(), rel=1e-14)
     assert len(some) < len(drawn)

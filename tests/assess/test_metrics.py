@@ -83,24 +83,24 @@ def first_k(times: Times, scores: np.ndarray, ks: tuple[int, ...]) -> list[TopK]
 def test_top_k_equals_looking_at_the_first_k(seed: int) -> None:
     """Hit rates and best efficiencies of the first k equal those of a plain loop."""
     times, scores = random_case(seed)
-    for found in first_k(times, scores, (1, 3, 10)):
+    for result in first_k(times, scores, (1, 3, 10)):
         hits, best = [], []
         for number in range(17):
             rows = [row for row in range(200) if times.problem[row] == number]
             oracle = min(rows, key=lambda row: times.latency_ms[row])
-            first = sorted(rows, key=lambda row: -scores[row])[: found.k]
+            first = sorted(rows, key=lambda row: -scores[row])[: result.k]
             least = min(float(times.latency_ms[row]) for row in first)
             hits.append(least <= times.latency_ms[oracle] * (1 + max(0.01, times.spread[oracle])))
             best.append(float(times.latency_ms[oracle]) / least)
-        assert found.hit == pytest.approx(fmean(hits), rel=1e-12)
-        assert found.efficiency_mean == pytest.approx(fmean(best), rel=1e-12)
-        assert found.efficiency_p10 == pytest.approx(percentile(best, 10), rel=1e-12)
+        assert result.hit == pytest.approx(fmean(hits), rel=1e-12)
+        assert result.efficiency_mean == pytest.approx(fmean(best), rel=1e-12)
+        assert result.efficiency_p10 == pytest.approx(percentile(best, 10), rel=1e-12)
 
 
 def test_k_beyond_the_number_of_kernels_is_all() -> None:
     """With k beyond the number of kernels the best is always included."""
-    (found,) = first_k(TIMES, SCORES, (99,))
-    assert (found.hit, found.efficiency_mean, found.efficiency_p10) == (1.0, 1.0, 1.0)
+    (result,) = first_k(TIMES, SCORES, (99,))
+    assert (result.hit, result.efficiency_mean, result.efficiency_p10) == (1.0, 1.0, 1.0)
 
 
 def test_a_failed_choice_has_efficiency_0() -> None:
@@ -116,39 +116,39 @@ def test_a_failed_choice_has_efficiency_0() -> None:
 def test_the_summary_by_hand() -> None:
     """Mean, geometric mean, percentiles and minimum equal their textbook definitions."""
     values = [0.5, 1.0, 0.8, 0.9, 0.25, 0.95, 0.7]
-    found = summarize(np.array(values))
-    assert found.problems == 7
-    assert found.mean.value == pytest.approx(sum(values) / 7, rel=1e-14)
-    assert found.geomean.value == pytest.approx(math.prod(values) ** (1 / 7), rel=1e-12)
-    for part, q in ((found.p50, 50), (found.p10, 10), (found.p5, 5)):
+    efficiency = summarize(np.array(values))
+    assert efficiency.problems == 7
+    assert efficiency.mean.value == pytest.approx(sum(values) / 7, rel=1e-14)
+    assert efficiency.geomean.value == pytest.approx(math.prod(values) ** (1 / 7), rel=1e-12)
+    for part, q in ((efficiency.p50, 50), (efficiency.p10, 10), (efficiency.p5, 5)):
         assert part.value == pytest.approx(percentile(values, q), rel=1e-14)
-    assert found.min == 0.25
+    assert efficiency.min == 0.25
 
 
 def test_intervals_hold_the_value_and_are_reproducible() -> None:
     """Bootstrap intervals contain the value, have the theoretical width for a mean, and depend on the seed."""
     values = np.random.default_rng(3).beta(8, 2, 400)
-    found = summarize(values)
-    for part in (found.mean, found.geomean, found.p50, found.p10, found.p5):
+    efficiency = summarize(values)
+    for part in (efficiency.mean, efficiency.geomean, efficiency.p50, efficiency.p10, efficiency.p5):
         assert part.low <= part.value <= part.high
     half = 1.96 * float(values.std()) / 20
-    assert found.mean.low == pytest.approx(found.mean.value - half, abs=0.1 * half)
-    assert found.mean.high == pytest.approx(found.mean.value + half, abs=0.1 * half)
-    assert found == summarize(values)
-    assert found.mean != summarize(values, seed=1).mean
+    assert efficiency.mean.low == pytest.approx(efficiency.mean.value - half, abs=0.1 * half)
+    assert efficiency.mean.high == pytest.approx(efficiency.mean.value + half, abs=0.1 * half)
+    assert efficiency == summarize(values)
+    assert efficiency.mean != summarize(values, seed=1).mean
 
 
 def test_one_problem_has_no_width() -> None:
     """For a single problem every figure and interval end is its efficiency."""
-    found = summarize(np.array([0.75]))
-    assert (found.mean.low, found.mean.value, found.mean.high) == (0.75, 0.75, 0.75)
-    assert figures(found) == pytest.approx(dict.fromkeys(FIGURES, 0.75), rel=1e-14)
+    result = summarize(np.array([0.75]))
+    assert (result.mean.low, result.mean.value, result.mean.high) == (0.75, 0.75, 0.75)
+    assert figures(result) == pytest.approx(dict.fromkeys(FIGURES, 0.75), rel=1e-14)
 
 
 def test_figures_are_named_for_gates() -> None:
     """Every figure of the summary except the count has a name for gates."""
     names = [f"{name}_efficiency" for name in ("mean", "geomean", "p50", "p10", "p5", "min")]
     assert list(FIGURES) == names
-    found = summarize(np.array([0.5, 1.0]))
+    result = summarize(np.array([0.5, 1.0]))
     expected = [0.75, math.sqrt(0.5), 0.75, 0.55, 0.525, 0.5]
-    assert figures(found) == pytest.approx(dict(zip(names, expected, strict=True)), rel=1e-12)
+    assert figures(result) == pytest.approx(dict(zip(names, expected, strict=True)), rel=1e-12)

@@ -40,14 +40,14 @@ def twice(drift: float = 0.0, seed: int = 0) -> Dataset:
 
 def near_ratios(data: Dataset) -> list[np.ndarray]:
     """For each problem the deviations of the log ratios of kernels near the best from their median."""
-    found = []
+    result = []
     for number in range(6):
         part = data.frame[data.problem_ids == number]
         part = part[part["latency_ms"] <= 1.5 * part["latency_ms"].min()]
         ratios = np.log(part["earlier_ms"] / part["later_ms"]).to_numpy()
         if len(ratios) >= 3:
-            found.append(np.abs(ratios - np.median(ratios)))
-    return found
+            result.append(np.abs(ratios - np.median(ratios)))
+    return result
 
 
 @pytest.mark.parametrize("drift", [0.0, 0.5])
@@ -63,7 +63,7 @@ def test_noise_excludes_drift(drift: float) -> None:
     assert device.p90 == pytest.approx(np.percentile(every, 90), rel=1e-9)
     # Two times with 15 % noise each differ by 15 % times sqrt(2).
     assert device.tolerance == pytest.approx(NOISE * np.sqrt(2), rel=0.5)
-    own = [1.4826 * np.median(one) for one in near_ratios(data) if len(one) >= 8]
+    own = [1.4826 * np.median(near_ratio) for near_ratio in near_ratios(data) if len(near_ratio) >= 8]
     assert noise.problems_of_their_own == len(own)
     assert sorted(set(noise.tolerance.tolist()) - {device.tolerance}) == pytest.approx(sorted(own), rel=1e-9)
 
@@ -89,8 +89,8 @@ def test_the_ceiling_chooses_by_one_run_and_scores_in_the_other() -> None:
     model = np.random.default_rng(3).random(len(data))
     chosen = choices(model, data.problem_ids, 6)
     fixed = choices(np.tile(np.arange(12.0), 6), data.problem_ids, 6)
-    found = ceiling([scored_again(data, chosen, fixed)], "fixed")
-    assert found is not None
+    result = ceiling([scored_again(data, chosen, fixed)], "fixed")
+    assert result is not None
     frame = data.frame.assign(problem=data.problem_ids)
     repeated, of_model, base = [], [], []
     for number, part in frame.groupby("problem"):
@@ -100,12 +100,12 @@ def test_the_ceiling_chooses_by_one_run_and_scores_in_the_other() -> None:
             of_model.append(least / part[scored].loc[chosen[number]])
             base.append(least / part[scored].loc[fixed[number]])
     ceil, mean, low = np.mean(repeated), np.mean(of_model), np.mean(base)
-    assert (found.problems, found.baseline) == (6, "fixed")
-    assert (found.repeated.value, found.model.value) == pytest.approx((ceil, mean), rel=1e-12)
-    assert found.share.value == pytest.approx(mean / ceil, rel=1e-12)
-    assert found.gap is not None
-    assert found.gap.value == pytest.approx((mean - low) / (ceil - low), rel=1e-9)
-    assert found.repeated.low <= ceil <= found.repeated.high <= 1
+    assert (result.problems, result.baseline) == (6, "fixed")
+    assert (result.repeated.value, result.model.value) == pytest.approx((ceil, mean), rel=1e-12)
+    assert result.share.value == pytest.approx(mean / ceil, rel=1e-12)
+    assert result.gap is not None
+    assert result.gap.value == pytest.approx((mean - low) / (ceil - low), rel=1e-9)
+    assert result.repeated.low <= ceil <= result.repeated.high <= 1
 
 
 def test_partial_repeats_are_scored_by_the_later_times() -> None:
@@ -118,15 +118,15 @@ def test_partial_repeats_are_scored_by_the_later_times() -> None:
     some = replace(data, frame=frame)
     counts = (~is_slow).groupby(data.problem_ids).sum()
     known = np.flatnonzero(counts >= 2)
-    found = ceiling([scored_again(some, np.zeros(6, dtype=np.int64), None)], "random")
-    assert found is not None
-    assert found.problems == len(known) < 7
+    result = ceiling([scored_again(some, np.zeros(6, dtype=np.int64), None)], "random")
+    assert result is not None
+    assert result.problems == len(known) < 7
     expected = []
     for number in known:
         part = frame[data.problem_ids == number]
         leader = part["earlier_ms"].idxmin()
         expected.append(part["latency_ms"].min() / part["later_ms"].loc[leader])
-    assert found.repeated.value == pytest.approx(np.mean(expected), rel=1e-12)
+    assert result.repeated.value == pytest.approx(np.mean(expected), rel=1e-12)
 
 
 def test_a_contender_measured_once_excludes_its_problem() -> None:
@@ -136,17 +136,19 @@ def test_a_contender_measured_once_excludes_its_problem() -> None:
     rows = np.flatnonzero(data.problem_ids == 0)
     fastest = rows[np.argmin(frame["latency_ms"].to_numpy()[rows])]
     frame.loc[fastest, ["earlier_ms", "later_ms"]] = np.nan
-    found = ceiling([scored_again(replace(data, frame=frame), np.arange(0, 72, 12), None)], "random")
-    assert found is not None
-    assert found.problems == 5
+    dataset = ceiling([scored_again(replace(data, frame=frame), np.arange(0, 72, 12), None)], "random")
+    assert dataset is not None
+    assert dataset.problems == 5
 
 
 def test_the_report_has_both() -> None:
     """An evaluation reports the device's noise, uses it for hits, and starts the gap at random without learning."""
     data = twice()
-    found = evaluate(in_memory(data), lambda part: RankedRows.by_scores(part, -part.frame["latency_ms"].to_numpy()))
-    assert [one.device for one in found.noise] == ["a test"]
-    assert found.ceiling is not None
-    assert found.ceiling.baseline == "random kernel (expected)"
-    assert found.ceiling.model.value > found.ceiling.repeated.value  # it saw both measurements
-    assert all(one.is_best for one in found.choices)
+    evaluation = evaluate(
+        in_memory(data), lambda part: RankedRows.by_scores(part, -part.frame["latency_ms"].to_numpy())
+    )
+    assert [item.device for item in evaluation.noise] == ["a test"]
+    assert evaluation.ceiling is not None
+    assert evaluation.ceiling.baseline == "random kernel (expected)"
+    assert evaluation.ceiling.model.value > evaluation.ceiling.repeated.value  # it saw both measurements
+    assert all(choice.is_best for choice in evaluation.choices)

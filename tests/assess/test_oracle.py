@@ -24,8 +24,8 @@ def test_the_oracle_comes_first_then_the_choices() -> None:
     """Rows may be interleaved; the oracle's kernel is repeated as a choice, and a failure is never the oracle."""
     data = build([(ONE, A, 3), (TWO, A, 1), (ONE, B, 1), (TWO, B, 2), (ONE, C, 2), (TWO, C, 3)], failed=[2])
     scores = np.array([1.0, 5.0, 3.0, 9.0, 2.0, 4.0])
-    found = contests(data, first_measured(data, scores, 2))
-    assert found == [
+    result = contests(data, first_measured(data, scores, 2))
+    assert result == [
         Contest(ONE.canonical(), (NAME_C, NAME_B, NAME_C), 2),
         Contest(TWO.canonical(), (NAME_A, NAME_B, NAME_A), 2),
     ]
@@ -34,8 +34,8 @@ def test_the_oracle_comes_first_then_the_choices() -> None:
 def test_more_choices_than_kernels_are_all() -> None:
     """A problem with two kernels has two choices."""
     data = build([(ONE, A, 3), (ONE, B, 1)])
-    found = contests(data, first_measured(data, np.array([1.0, 0.0]), 10))
-    assert found == [Contest(ONE.canonical(), (NAME_B, NAME_A, NAME_B), 2)]
+    result = contests(data, first_measured(data, np.array([1.0, 0.0]), 10))
+    assert result == [Contest(ONE.canonical(), (NAME_B, NAME_A, NAME_B), 2)]
 
 
 def test_efficiencies_of_remeasured_kernels() -> None:
@@ -60,22 +60,22 @@ def test_a_failed_remeasurement_has_efficiency_0() -> None:
 def test_a_sample_is_random_and_shared_by_problems() -> None:
     """Each problem gets that many of its own candidates; shared kernels are drawn for both problems or for neither."""
     of = {"p": [f"k{i}" for i in range(40)], "q": [f"k{i}" for i in range(20, 60)]}
-    found = with_sample([Contest(name, ("k20", "k21"), 1) for name in of], of.__getitem__, 10, seed=3)
-    for one in found:
-        assert len(set(one.sample)) == 10
-        assert set(one.sample) <= set(of[one.problem])
-        assert one.candidates == 40
-        assert one.kernels[:2] == ("k20", "k21")
-        assert set(one.kernels[2:]) == set(one.sample) - {"k20", "k21"}
+    result = with_sample([Contest(name, ("k20", "k21"), 1) for name in of], of.__getitem__, 10, seed=3)
+    for contest in result:
+        assert len(set(contest.sample)) == 10
+        assert set(contest.sample) <= set(of[contest.problem])
+        assert contest.candidates == 40
+        assert contest.kernels[:2] == ("k20", "k21")
+        assert set(contest.kernels[2:]) == set(contest.sample) - {"k20", "k21"}
     both = {f"k{i}" for i in range(20, 40)}
-    first, second = (set(one.sample) & both for one in found)
+    first, second = (set(contest.sample) & both for contest in result)
     assert first <= second or second <= first
     again = with_sample([Contest("p", ("k20", "k21"), 1)], of.__getitem__, 10, seed=4)
-    assert set(again[0].sample) != set(found[0].sample)
+    assert set(again[0].sample) != set(result[0].sample)
     counts = np.zeros(40)
     for seed in range(400):
-        (one,) = with_sample([Contest("p", ("k0",), 0)], of.__getitem__, 10, seed)
-        counts[[int(name[1:]) for name in one.sample]] += 1
+        (contest,) = with_sample([Contest("p", ("k0",), 0)], of.__getitem__, 10, seed)
+        counts[[int(name[1:]) for name in contest.sample]] += 1
     assert counts.min() > 60  # of 100 expected: all kernels are drawn
     assert counts.max() < 140
 
@@ -83,8 +83,8 @@ def test_a_sample_is_random_and_shared_by_problems() -> None:
 @pytest.mark.parametrize(("drawn", "of"), [(59, 300), (10, 40), (40, 40), (1, 5)])
 def test_missed_share_equals_sampling_probability(drawn: int, of: int) -> None:
     """With one more faster kernel a sample includes one in 95 % of cases; without it, it does not."""
-    one = Contest("p", ("k",), 1, tuple(map(str, range(drawn))), of)
-    faster = round(one.missed_share * of)
+    contest = Contest("p", ("k",), 1, tuple(map(str, range(drawn))), of)
+    faster = round(contest.missed_share * of)
 
     def missing(count: int) -> float:
         """Probability that a sample includes none of `count` kernels, as a product of draws."""

@@ -115,8 +115,8 @@ class Fault:
 def claims(first_ms: float, alone_ms: float | None = None) -> Fault:
     """A right kernel that states a time of `first_ms`, and `alone_ms` if a single sample is requested."""
     alone = first_ms if alone_ms is None else alone_ms
-    one = f"(samples == 1 ? {alone!r} : {first_ms!r}) * 1e6"
-    return Fault(time=f"for (int i = 0; i < samples; ++i) ns[i] = {one}; return 0;")
+    item = f"(samples == 1 ? {alone!r} : {first_ms!r}) * 1e6"
+    return Fault(time=f"for (int i = 0; i < samples; ++i) ns[i] = {item}; return 0;")
 
 
 GOOD = Fault()

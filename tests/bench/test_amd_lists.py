@@ -81,9 +81,9 @@ def written(path: Path, document: object) -> Path:
 
 def test_a_dispatcher_registry_is_read(tmp_path: Path) -> None:
     """Fields are the kernel's, and its name has those that they omit: here the double buffer."""
-    found = read_registry(written(tmp_path / "a.json", registry()), CONV)
-    assert found.arch == "gfx950"
-    assert [kernel_name(kernel) for kernel in found.kernels] == [
+    result = read_registry(written(tmp_path / "a.json", registry()), CONV)
+    assert result.arch == "gfx950"
+    assert [kernel_name(kernel) for kernel in result.kernels] == [
         f"grouped_conv_fwd_bf16_nhwgc_2d_compv4_cshuffle_intrawave_{tile}x64x64_2x2x1_16x16x16_dsb" for tile in (32, 64)
     ]
 
@@ -91,31 +91,39 @@ def test_a_dispatcher_registry_is_read(tmp_path: Path) -> None:
 def test_a_dispatcher_registry_in_cpp_is_read(tmp_path: Path) -> None:
     """Its signature has the element type of each tensor and the direction as `op`."""
     document = registry()
-    for one in document["kernels"]:
-        one["signature"] = {
+    for item in document["kernels"]:
+        item["signature"] = {
             **{f"dtype_{tensor}": "bf16" for tensor in ("in", "wei", "out")},
             "layout": "nhwgc",
             "ndim_spatial": 2,
             "op": "bwd_data",
         }
-    found = read_registry(written(tmp_path / "a.json", {"metadata": {}, **document}), CONV)
-    assert {kernel.variant for kernel in found.kernels} == {Direction.BWD_DATA}
+    result = read_registry(written(tmp_path / "a.json", {"metadata": {}, **document}), CONV)
+    assert {kernel.variant for kernel in result.kernels} == {Direction.BWD_DATA}
 
 
 def test_instances_of_the_code_generator_are_read() -> None:
     """All six kernels of AMD's file, field by field, for any GPU."""
     path = AMD / "forward_nhwgc_bf16.json"
-    found = read_registry(path, CONV)
-    assert found.arch == ""
+    result = read_registry(path, CONV)
+    assert result.arch == ""
     instances = json.loads(path.read_text())["instances"]
-    assert len(found.kernels) == len(instances) == 6
-    for kernel, one in zip(found.kernels, instances, strict=True):
-        assert (kernel.tile_m, kernel.tile_n, kernel.tile_k) == (one["tile_m"], one["tile_n"], one["tile_k"])
-        assert (kernel.wave_m, kernel.wave_n, kernel.wave_k) == (one["warp_m"], one["warp_n"], one["warp_k"])
-        assert (kernel.vector_a, kernel.vector_b, kernel.vector_c) == tuple(one[f"vector_size_{x}"] for x in "abc")
-        assert (kernel.specialization, kernel.split_image) == (one["specialization"], one["split_image"])
-        assert kernel.num_groups_to_merge == one["num_groups_to_merge"]
-        assert str(kernel.scheduler) == one["scheduler"]
+    assert len(result.kernels) == len(instances) == 6
+    for kernel, instance in zip(result.kernels, instances, strict=True):
+        assert (kernel.tile_m, kernel.tile_n, kernel.tile_k) == (
+            instance["tile_m"],
+            instance["tile_n"],
+            instance["tile_k"],
+        )
+        assert (kernel.wave_m, kernel.wave_n, kernel.wave_k) == (
+            instance["warp_m"],
+            instance["warp_n"],
+            instance["warp_k"],
+        )
+        assert (kernel.vector_a, kernel.vector_b, kernel.vector_c) == tuple(instance[f"vector_size_{x}"] for x in "abc")
+        assert (kernel.specialization, kernel.split_image) == (instance["specialization"], instance["split_image"])
+        assert kernel.num_groups_to_merge == instance["num_groups_to_merge"]
+        assert str(kernel.scheduler) == instance["scheduler"]
 
 
 @pytest.mark.parametrize(("arch", "dtype"), [("gfx942", "fp16"), ("gfx950", "fp8")])
@@ -156,15 +164,15 @@ def test_the_default_configuration_of_gemms_is_its_product(arch: str, dtype: str
 def test_a_configuration_of_convolutions_is_part_of_the_pool(tmp_path: Path) -> None:
     """Without merged groups these are the pool's kernels with such pipelines and without split images."""
     arch = load_arch("gfx950")
-    found = read_registry(written(tmp_path / "a.json", FORWARD), CONV)
-    assert found.product is not None
-    assert found.product.count == 10 * 3 * 2 * 2 * 2
-    built = found.product.built(arch, "bf16")
+    result = read_registry(written(tmp_path / "a.json", FORWARD), CONV)
+    assert result.product is not None
+    assert result.product.count == 10 * 3 * 2 * 2 * 2
+    built = result.product.built(arch, "bf16")
     pool = conv_pool(Direction.FORWARD, arch, 2, "bf16")
-    wanted = {one for one in pool if one.pipeline in ("compv3", "compv4", "mem") and not one.split_image}
-    assert {one for one in built if one.num_groups_to_merge == 1} == wanted
-    assert {one.num_groups_to_merge for one in built} == {1, 2}
-    assert found.product.built(arch, "fp16") == ()
+    wanted = {kernel for kernel in pool if kernel.pipeline in ("compv3", "compv4", "mem") and not kernel.split_image}
+    assert {kernel for kernel in built if kernel.num_groups_to_merge == 1} == wanted
+    assert {kernel.num_groups_to_merge for kernel in built} == {1, 2}
+    assert result.product.built(arch, "fp16") == ()
 
 
 @pytest.mark.parametrize("kind", ["list", "configuration"])
@@ -172,10 +180,10 @@ def test_predict_ranks_such_lists(kind: str, tmp_path: Path, capsys: pytest.Capt
     """All ranked kernels are from the file."""
     document = registry() if kind == "list" else FORWARD
     path = written(tmp_path / "a.json", document)
-    known = {kernel_name(one) for one in read_registry(path, CONV).built(load_arch("gfx950"), "bf16")}
+    known = {kernel_name(item) for item in read_registry(path, CONV).built(load_arch("gfx950"), "bf16")}
     sizes = ["--n", "16", "--c", "256", "--hi", "14", "--arch", "gfx950", "--dtype", "bf16"]
     assert run(["predict", *sizes, "--registry", str(path), "--json", "--top", "500"]) == ExitCode.OK
-    ranked = {one["kernel"] for one in json.loads(capsys.readouterr().out)["kernels"]}
+    ranked = {load["kernel"] for load in json.loads(capsys.readouterr().out)["kernels"]}
     assert ranked
     assert ranked <= known
 
@@ -188,7 +196,7 @@ def test_bench_plans_the_kernels_of_a_configuration(tmp_path: Path, capsys: pyte
     assert run([*command, "--problems", str(tmp_path / "p.csv"), "--registry", str(path), "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     assert document["kernels"] == document["pairs"] == 1
-    assert [(one["kernels"], one["refused"]) for one in document["groups"]] == [(1, 0)]
+    assert [(item["kernels"], item["refused"]) for item in document["groups"]] == [(1, 0)]
 
 
 def change(document: dict[str, Any], **values: Any) -> dict[str, Any]:
@@ -264,7 +272,7 @@ def test_written_gemm_kernels_are_read_back(tmp_path: Path) -> None:
     assert read_registry(tmp_path / "registry_fp16_rcr.json", GEMM).kernels == chosen
     again = read_registry(tmp_path / "config_fp16_rcr.json", GEMM).product
     assert again is not None
-    found = again.table(arch, "fp16", "rcr")
-    passed = found.take(GEMM_RULES.judge(found, arch).passed)
+    result = again.table(arch, "fp16", "rcr")
+    passed = result.take(GEMM_RULES.judge(result, arch).passed)
     assert set(chosen) <= set(passed)
     assert files["config_fp16_rcr.json"].kernels == len(passed) < len(built)

@@ -101,8 +101,8 @@ def planned(headers: Path | None, **settings: Any) -> Plan:
 )
 def test_runs_select_among_buildable_kernels(headers: Path, settings: dict[str, Any]) -> None:
     """With headers each kernel of a plan is accepted by `emit`; without, some are not."""
-    found = known_ck_tile(str(headers))
-    assert found is not None
+    result = known_ck_tile(str(headers))
+    assert result is not None
     judge = HipDevice(DeviceOptions("gfx950", ck_include=str(headers))).refusals
     with_headers, without = planned(headers, **settings), planned(None, **settings)
     refused = [judge(plan.kernels).number >= 0 for plan in (with_headers, without)]  # type: ignore[union-attr]

@@ -168,11 +168,11 @@ def test_kernels_compiled_together_equal_those_compiled_alone(
     builder = KernelBuilder(device)
     built = builder.build(KERNELS, 2, ignore)
     assert [len(line.split()) for line in log_of(device)] in ([3, 2], [2, 3])
-    assert [one.status for one in built.values()] == [Status.OK] * 5
+    assert [report.status for report in built.values()] == [Status.OK] * 5
     assert compiled_here("gfx942", "grouped_conv") == {kernel_name(kernel): RESOURCES for kernel in KERNELS}
     names = []
-    for one in built.values():
-        library: Any = ctypes.CDLL(loadable(one.library))
+    for item in built.values():
+        library: Any = ctypes.CDLL(loadable(item.library))
         library.ckh_name.restype = ctypes.c_char_p
         names.append(library.ckh_name().decode())
     assert names == [kernel_name(kernel) for kernel in KERNELS]
@@ -192,4 +192,8 @@ def log_of(device: HipDevice) -> list[str]:
 def test_kernels_with_other_parameters_have_other_code(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
     """This also holds for the fake compiler's kernels, which all do the same."""
     built = KernelBuilder(device_of(FakeHipcc())).build(KERNELS, 2, ignore)
-    assert len({one.source_hash for one in built.values()}) == len({one.code_hash for one in built.values()}) == 5
+    assert (
+        len({kernel_builder.source_hash for kernel_builder in built.values()})
+        == len({item.code_hash for item in built.values()})
+        == 5
+    )

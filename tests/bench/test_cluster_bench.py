@@ -236,10 +236,10 @@ def _allow_compilers() -> None:
 def _empty_cache() -> int:
     from ckh.bench.compilation.kernel_cache import KernelCache as Cache
 
-    found = list(Cache().folder.glob("??/*.so"))
-    for path in found:
+    result = list(Cache().folder.glob("??/*.so"))
+    for path in result:
         path.unlink(missing_ok=True)
-    return len(found)
+    return len(result)
 
 
 def _fails(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> str:
@@ -270,12 +270,12 @@ def test_devices_of_another_kind_are_refused(
     everywhere = nodes.everywhere
 
     def with_another(function: Any, *args: Any, **named: Any) -> dict[str, Any]:
-        found = everywhere(function, *args, **named)
+        result = everywhere(function, *args, **named)
         if function is describe:
-            last = list(found)[-1]
-            identity = found[last].identity
-            found[last] = replace(found[last], identity=replace(identity, hardware={**identity.hardware, **changed}))
-        return found
+            last = list(result)[-1]
+            identity = result[last].identity
+            result[last] = replace(result[last], identity=replace(identity, hardware={**identity.hardware, **changed}))
+        return result
 
     monkeypatch.setattr(nodes, "everywhere", with_another)
     make = partial(ClusterDriver, nodes, DeviceRequest("host", DeviceOptions()), HostDevice(), BenchLimits())
@@ -307,7 +307,7 @@ def test_a_different_device_that_joins_later_is_excluded(
     device = HostDevice()
     with ClusterDriver(nodes, request, device, BenchLimits(), lambda: False) as driver:
         built = list(driver.build(conv_pool(Direction.FORWARD, load_arch("host"))[:1]).values())
-        first, second = (one.name for one in driver.devices())
+        first, second = (device.name for device in driver.devices())
         times: dict[str, float] = {}
         alike = Alike("host", Reference(on_problem(PROBLEMS[0]), built[0], {}, times.__setitem__))
         driver.require_alike(alike)
@@ -328,13 +328,13 @@ def test_matrices_of_kernels_are_tried_by_nodes(nodes: Cluster, capsys: pytest.C
     assert run([*args, "--json", "--cluster", nodes.client.scheduler.address]) == ExitCode.OK
     far = json.loads(capsys.readouterr().out)["findings"]
     steady = {"ok", "unstable"}  # the same kernel may be either
-    assert [(one["case"], one["built"], one["executed"]) for one in far] == [
-        (one["case"], one["built"], one["executed"]) for one in here
+    assert [(item["case"], item["built"], item["executed"]) for item in far] == [
+        (item["case"], item["built"], item["executed"]) for item in here
     ]
     assert all(
         a["status"] == b["status"] or {a["status"], b["status"]} <= steady for a, b in zip(far, here, strict=True)
     )
-    assert sum(one["executed"] for one in far) > 0
+    assert sum(item["executed"] for item in far) > 0
 
 
 def test_a_search_measures_on_one_device_of_a_cluster(nodes: Cluster, capsys: pytest.CaptureFixture[str]) -> None:

@@ -171,11 +171,11 @@ def test_calls_for_a_lost_worker_end() -> None:
     with shared_cluster(2) as cluster:
         node, pids = cluster.nodes()[0], cluster.everywhere(os.getpid)
         calls = (Call(time.sleep, (number / 10,), on=node.address) for number in range(100))
-        found = cluster.results(calls)
-        next(found)
+        generator = cluster.results(calls)
+        next(generator)
         os.kill(pids[node.address], signal.SIGKILL)
         with expect_refusal(NodeLostError, "node-lost"):
-            list(found)
+            list(generator)
 
 
 @pytest.mark.slow
@@ -188,11 +188,11 @@ def test_a_cluster_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) 
         LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as made,
         connected(made.scheduler_address) as cluster,
     ):
-        found = cluster.results(Call(time.sleep, (0.2 + number / 1000,)) for number in range(100))
-        next(found)
+        generator = cluster.results(Call(time.sleep, (0.2 + number / 1000,)) for number in range(100))
+        next(generator)
         made.scale(0)
         with expect_refusal(DeviceError, "no-nodes"):
-            list(found)
+            list(generator)
 
 
 def test_a_fit_without_client_ends(tmp_path: Path) -> None:

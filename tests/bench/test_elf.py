@@ -95,7 +95,7 @@ def test_another_machine_is_reported(library: bytes) -> None:
     machine = AARCH64 if struct.unpack_from("<H", library, 18)[0] == X86_64 else X86_64
     other = library[:18] + struct.pack("<H", machine) + library[20:]
     narrow = library[:4] + b"\1" + library[5:]
-    assert {fault_of_library(one, ENTRY_POINTS) for one in (other, narrow)} == {ElfFault.OTHER_MACHINE}
+    assert {fault_of_library(item, ENTRY_POINTS) for item in (other, narrow)} == {ElfFault.OTHER_MACHINE}
     assert fault_of_library(b"int main;\n", ENTRY_POINTS) == ElfFault.NOT_ELF
 
 
@@ -107,5 +107,5 @@ def test_damage_is_reported_without_side_effects(library: bytes, reliability: st
         damaged = bytearray(library)
         for _ in range(rng.randint(1, 8)):
             damaged[rng.choice(ends) if rng.random() < 0.7 else rng.randrange(len(library))] = rng.randrange(256)
-        found = fault_of_library(bytes(damaged), ENTRY_POINTS)
-        assert found in FAILURES or any(name in found for name in ENTRY_POINTS)
+        result = fault_of_library(bytes(damaged), ENTRY_POINTS)
+        assert result in FAILURES or any(name in result for name in ENTRY_POINTS)

@@ -238,7 +238,7 @@ def test_a_compiler_killed_once_is_retried_immediately(tmp_path: Path, monkeypat
 
     device, advanced = Crowded(*[GOOD] * 3), []
     built = KernelBuilder(device).build(device.kernels, 2, lambda count, _text: advanced.append(count))
-    assert [one.status for one in built.values()] == [Status.OK] * 3
+    assert [item.status for item in built.values()] == [Status.OK] * 3
     assert log.read_text(encoding="utf-8").split() in (["first", "other", "other", "first"], ["other", "first"] * 2)
     assert [count for count in advanced if count] == [1, 1, 1]  # 0: a kernel was begun
 

@@ -32,7 +32,7 @@ PACE = Pace(CompileCosts({"": 1.0}))
 def whole() -> Plan:
     """All kernels of 40 layers in 2D on the host."""
     layers = load_problems("host-holdout", Direction.FORWARD, "fp32")
-    problems = [one for one in layers if one.ndim == 2][:40]
+    problems = [layer for layer in layers if layer.ndim == 2][:40]
     return make_plan(problems, ALL, load_arch("host"), 0, SetCandidates())
 
 

@@ -142,13 +142,13 @@ def test_products_and_partitions_are_identities(monkeypatch: pytest.MonkeyPatch,
     ):
         monkeypatch.setattr(module, "visible_gpus", lambda gpu=gpu: (gpu,))
         identities.append(HipDevice(tools).identity())
-    assert [one.name for one in identities] == [
+    assert [identity.name for identity in identities] == [
         "gfx942 MI300X SPX/NPS1, 304 CUs at 2100 MHz",
         "gfx942 MI325X SPX/NPS1, 304 CUs at 2100 MHz",
         "gfx942 MI300X CPX/NPS4, 38 CUs at 2100 MHz",
     ]
     names = ("num_xcd", "l3_cache_kb", "bandwidth_gb_s")
-    assert [tuple(one.hardware[name] for name in names) for one in identities] == [
+    assert [tuple(identity.hardware[name] for name in names) for identity in identities] == [
         (8, 262_144, 5300),
         (8, 262_144, 6000),
         (1, 65_536, 1325),
@@ -169,7 +169,10 @@ def test_sensors_belong_to_the_workers_card(monkeypatch: pytest.MonkeyPatch) -> 
     gpus = tuple(Gpu(n, "gfx942", 304, 2100, pci=f"0000:0{n}:00.0", kfd_id=40 + n) for n in range(2))
     monkeypatch.setattr(module, "visible_gpus", lambda: gpus)
     configs = HipDevice(DeviceOptions(gpus=(1, 0))).worker_configs()
-    assert [(one.gpu, one.pci, one.kfd_id) for one in configs] == [(1, "0000:01:00.0", 41), (0, "0000:00:00.0", 40)]
+    assert [(config.gpu, config.pci, config.kfd_id) for config in configs] == [
+        (1, "0000:01:00.0", 41),
+        (0, "0000:00:00.0", 40),
+    ]
 
 
 def test_a_sparse_gpu_has_the_profile_of_its_architecture(

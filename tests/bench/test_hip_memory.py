@@ -59,9 +59,9 @@ def test_a_reset_fills_output_and_workspace_with_nan(memory: HipMemory, runtime:
     runtime.fill(workspace, 0, 64)
     memory.reset(48)
     assert np.isnan(memory.result()).all()
-    found = np.empty(64, np.uint8)
-    runtime.download(found.ctypes.data, workspace, 64)
-    assert found.tolist() == [0xFF] * 48 + [0] * 16
+    result = np.empty(64, np.uint8)
+    runtime.download(result.ctypes.data, workspace, 64)
+    assert result.tolist() == [0xFF] * 48 + [0] * 16
 
 
 def test_an_out_of_bounds_write_is_named_once(memory: HipMemory, runtime: HipRuntime) -> None:
@@ -90,9 +90,9 @@ def test_inputs_are_restored_if_they_changed(memory: HipMemory, runtime: HipRunt
     _, b, _, _ = memory.pointers()
     runtime.fill(b + 39, 1, 1)
     assert memory.repair_inputs()
-    found = np.empty_like(B)
-    runtime.download(found.ctypes.data, b, B.nbytes)
-    assert found.tolist() == B.tolist()
+    result = np.empty_like(B)
+    runtime.download(result.ctypes.data, b, B.nbytes)
+    assert result.tolist() == B.tolist()
     assert not memory.repair_inputs()
 
 
@@ -166,14 +166,14 @@ def test_operands_are_copied_for_rotation(runtime: HipRuntime, rotating: int, ro
         memory.add_input(values)
     memory.set_output((5,), element_type("fp16"))
     memory.provide_workspace(64)
-    found = memory.operand_sets()
-    assert len(found) == sets
-    assert found[0] == memory.pointers()
-    assert memory.operand_sets() == found
-    addresses = [address for a, b, out, _ in found for address in (a, b, out)]
+    result = memory.operand_sets()
+    assert len(result) == sets
+    assert result[0] == memory.pointers()
+    assert memory.operand_sets() == result
+    addresses = [address for a, b, out, _ in result for address in (a, b, out)]
     assert len(set(addresses)) == 3 * sets
-    assert {workspace for *_, workspace in found} == {memory.pointers()[3]}
-    for a, b, out, _ in found:
+    assert {workspace for *_, workspace in result} == {memory.pointers()[3]}
+    for a, b, out, _ in result:
         for address, values in ((a, A), (b, B)):
             copy = np.empty_like(values)
             runtime.download(copy.ctypes.data, address, copy.nbytes)

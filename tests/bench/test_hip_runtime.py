@@ -26,9 +26,9 @@ def test_bytes_round_trip_through_the_gpu() -> None:
     runtime.upload(address, sent.ctypes.data, 200)
     runtime.fill(address + 200, 7, 100)
     runtime.synchronize()
-    found = np.zeros(300, np.uint8)
-    runtime.download(found.ctypes.data, address, 300)
-    assert found.tobytes() == sent.tobytes() + bytes([7] * 100)
+    values = np.zeros(300, np.uint8)
+    runtime.download(values.ctypes.data, address, 300)
+    assert values.tobytes() == sent.tobytes() + bytes([7] * 100)
     runtime.free(address)
 
 

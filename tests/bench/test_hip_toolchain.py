@@ -29,24 +29,24 @@ def opt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_first_place_that_has_a_compiler_wins(tmp_path: Path, opt: Path) -> None:
     """The flag precedes HIPCC, ROCM_PATH, PATH and /opt/rocm; if ROCM_PATH has none, the next is used."""
-    found = {place: FakeHipcc(version=place).write(tmp_path / place / "bin/hipcc") for place in PLACES}
+    result = {place: FakeHipcc(version=place).write(tmp_path / place / "bin/hipcc") for place in PLACES}
     environ = {
-        "HIPCC": str(found["HIPCC"]),
+        "HIPCC": str(result["HIPCC"]),
         "ROCM_PATH": str(tmp_path / "ROCM_PATH"),
         "PATH": f"/usr/bin:/bin:{tmp_path}/PATH/bin",
     }
-    flag: str | None = str(found["flag"])
+    flag: str | None = str(result["flag"])
     for place in PLACES:
-        assert find_hipcc(flag, environ) == Compiler((str(found[place]),), place)
+        assert find_hipcc(flag, environ) == Compiler((str(result[place]),), place)
         flag = None
         match place:
             case "HIPCC":
                 environ["HIPCC"] = ""
             case "ROCM_PATH":
-                found["ROCM_PATH"].unlink()
+                result["ROCM_PATH"].unlink()
             case "PATH":
                 environ["PATH"] = "/usr/bin:/bin"
-    found["opt"].unlink()
+    result["opt"].unlink()
     with pytest.raises(DeviceError) as caught:
         find_hipcc(None, environ)
     assert caught.value.code == "no-compiler"

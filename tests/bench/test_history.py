@@ -65,8 +65,8 @@ def test_final_rows_are_the_journals(tmp_path: Path, seed: int) -> None:
         leaders = results.leaders(problem, 3)
         is_done = sum(row.remeasured for row in known.values()) >= min(3, len(times))
         assert len(leaders) == (0 if is_done or len(times) < 2 else min(3, len(times)))
-        assert [one.ms for one in leaders] == sorted(times.values())[: len(leaders)]
-        assert all(one.loops == known[one.kernel].loops for one in leaders)
+        assert [leader.ms for leader in leaders] == sorted(times.values())[: len(leaders)]
+        assert all(leader.loops == known[leader.kernel].loops for leader in leaders)
     assert {(problem, name) for problem, _, names in results.by_problem() for name in names} == {
         (row.problem, row.kernel) for row in final if row.status is not _TRIED_AGAIN
     }

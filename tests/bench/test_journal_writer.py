@@ -246,9 +246,9 @@ def test_overlong_lines_are_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for length in (limit, limit + 1, 3 * limit - 1, 3 * limit, 3 * limit + 1):
         path.write_bytes(first + b"x" * (length - 1) + b"\n" + second + third)
         with path.open("rb") as file:
-            found = list(iter_records(file, path, skip_damaged=True))
-            assert [row_at(file, one.start) for one in found[2:]] == [one.record for one in found[2:]]
-        numbers = [(one.line, type(one.record).__name__) for one in found]
+            result = list(iter_records(file, path, skip_damaged=True))
+            assert [row_at(file, item.start) for item in result[2:]] == [item.record for item in result[2:]]
+        numbers = [(located.line, type(located.record).__name__) for located in result]
         assert numbers == [(1, "RunRecord"), (2, "Damage"), (3, "ResultRow"), (4, "ResultRow")], length
         path.write_bytes(first + second + b"x" * length)
         assert len(read_journal(path).rows) == 1
@@ -319,7 +319,9 @@ def test_json_of_the_wrong_type_is_a_damaged_line(tmp_path: Path, text: str) -> 
     with expect_refusal(DataError, "damaged", "journal.jsonl:3"):
         read_journal(path)
     with path.open("rb") as file:
-        found = list(iter_records(file, path, skip_damaged=True))
-        rows = [(one.line, row_at(file, one.start)) for one in found if isinstance(one.record, ResultRow)]
+        result = list(iter_records(file, path, skip_damaged=True))
+        rows = [
+            (located.line, row_at(file, located.start)) for located in result if isinstance(located.record, ResultRow)
+        ]
     assert rows == list(zip((2, 4, 5), ROWS, strict=True))
-    assert [one.line for one in found if isinstance(one.record, Damage)] == [3]
+    assert [located.line for located in result if isinstance(located.record, Damage)] == [3]

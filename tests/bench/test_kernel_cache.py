@@ -55,9 +55,9 @@ def test_stored_libraries_are_returned(
     """The library is at the beginning of its file, and its metadata is read back."""
     path = put(cache, tmp_path, content, binary)
     assert path.read_bytes().startswith(content)
-    found = cache.find(KEY)
-    assert found is not None
-    assert (found.path, found.binary) == (path, binary)
+    cached_library = cache.find(KEY)
+    assert cached_library is not None
+    assert (cached_library.path, cached_library.binary) == (path, binary)
     assert cache.find(KEY[::-1]) is None
 
 
@@ -84,7 +84,7 @@ def test_damaged_entries_are_not_found(cache: KernelCache, tmp_path: Path, relia
 def test_a_damaged_library_is_built_again(cache: KernelCache) -> None:
     """A kernel whose file was truncated is compiled again, and the others are not."""
     first = build(2)
-    libraries = [cache.folder / one.library for one in first]
+    libraries = [cache.folder / item.library for item in first]
     contents = [library.read_bytes() for library in libraries]
     times = [library.stat().st_mtime_ns for library in libraries]
     libraries[0].write_bytes(contents[0][:-100])

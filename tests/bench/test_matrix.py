@@ -90,12 +90,12 @@ def test_findings_report_the_outcome() -> None:
     some = matrix("pipelines", load_arch("host"), (Direction.FORWARD,), (2,), "fp32")[0]
     cases = [replace(some, kernel=kernel, label=str(i)) for i, kernel in enumerate(device.kernels)]
     cases.append(replace(some, kernel=replace(device.kernels[0], two_stage=True)))
-    found = findings(device, cases)
+    result = findings(device, cases)
     statuses = [Status.OK, Status.WRONG_RESULT, Status.CRASH, Status.TIMEOUT, Status.OK, Status.INVALID]
-    assert [one.status for one in found] == statuses
-    assert [one.is_accepted for one in found] == [True, False, False, False, True, True]
-    expect_values(found[-1].reason, "host", "bwd_weight", "forward")
-    assert [bool(one.built) for one in found] == [True, True, True, True, True, False]
+    assert [item.status for item in result] == statuses
+    assert [finding.is_accepted for finding in result] == [True, False, False, False, True, True]
+    expect_values(result[-1].reason, "host", "bwd_weight", "forward")
+    assert [bool(finding.built) for finding in result] == [True, True, True, True, True, False]
 
 
 def test_a_library_of_another_kernel_is_detected() -> None:
@@ -108,18 +108,18 @@ def test_a_library_of_another_kernel_is_detected() -> None:
 
     device = Swapped(GOOD)
     some = matrix("pipelines", load_arch("host"), (Direction.FORWARD,), (2,), "fp32")[0]
-    (found,) = findings(device, [replace(some, kernel=device.kernels[0])])
-    assert (found.status, found.built, found.is_accepted) == (Status.WRONG_RESULT, "compv3", False)
-    assert "another kernel" in found.reason
+    (finding,) = findings(device, [replace(some, kernel=device.kernels[0])])
+    assert (finding.status, finding.built, finding.is_accepted) == (Status.WRONG_RESULT, "compv3", False)
+    assert "another kernel" in finding.reason
 
 
 def test_without_running_kernels_are_only_loaded() -> None:
     """A kernel that would crash is ok if it is not run."""
     device = FaultyDevice(SEGFAULT)
     some = matrix("pipelines", load_arch("host"), (Direction.FORWARD,), (2,), "fp32")[0]
-    (found,) = findings(device, [replace(some, kernel=device.kernels[0])], run=False)
-    assert found.status == Status.OK
-    assert found.reason
+    (finding,) = findings(device, [replace(some, kernel=device.kernels[0])], run=False)
+    assert finding.status == Status.OK
+    assert finding.reason
 
 
 def test_a_gemm_matrix_has_each_layout() -> None:
@@ -127,9 +127,9 @@ def test_a_gemm_matrix_has_each_layout() -> None:
     settings = MatrixSettings(load_arch("gfx942"), "fp16")
     cases = gemm_matrix("schedulers", settings)
     expected = set(product(GEMM_LAYOUTS, PIPELINE_CODES, Scheduler))
-    assert {(one.of["layout"], one.kernel.pipeline, one.kernel.scheduler) for one in cases} == expected
+    assert {(item.of["layout"], item.kernel.pipeline, item.kernel.scheduler) for item in cases} == expected
     assert len(cases) == len(expected)
-    assert all((one.problem.m % one.kernel.tile_m, one.problem.k % one.kernel.tile_k) == (0, 0) for one in cases)
+    assert all((item.problem.m % item.kernel.tile_m, item.problem.k % item.kernel.tile_k) == (0, 0) for item in cases)
     with expect_refusal(UsageError, "unknown-name", "options"):
         gemm_matrix("options", settings)
     with expect_refusal(UsageError, "inapplicable-option"):

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 def test_texts_are_read_back() -> None:
     """Problems of workers are texts; those of operations are not micro-problems."""
-    for one in micro_problems(load_arch("gfx950"), 256, is_timed=True).values():
-        assert MicroProblem.parse(one.canonical()) == one
+    for problem in micro_problems(load_arch("gfx950"), 256, is_timed=True).values():
+        assert MicroProblem.parse(problem.canonical()) == problem
     assert MicroProblem.parse("micro_none_1_1_1_1_1_1") is None
     assert MicroProblem.parse("gemm_rcr_fp16_m1_n1_k1") is None
 
@@ -87,7 +87,7 @@ def test_a_dozen_kernels_of_different_tiles_are_planned(op: str, monkeypatch: py
     tasks = planned(wanted_for(problems[0], "gfx942"), problems)
     kernels = {kernel for some in tasks.values() for kernel in some}
     assert (len(tasks), len(kernels)) == (6, 12)
-    assert len({attrgetter("tile_m", "tile_n", "tile_k", "pipeline")(one) for one in kernels}) == 12
+    assert len({attrgetter("tile_m", "tile_n", "tile_k", "pipeline")(kernel) for kernel in kernels}) == 12
     flops = [operation(op).problems.parse(text).flops for text in tasks]
     assert 2e7 <= min(flops) < max(flops) / 100 <= 2e8
 
@@ -102,8 +102,10 @@ def test_micro_kernels_are_right_on_emulated_gpus(arch: str, monkeypatch: pytest
     assert list(problems)[5:] == [
         dtype for dtype in ("fp32", "fp16", "bf16", "fp8", "int8") if _has(device.arch, dtype)
     ]
-    found = list(measured_rates(device, problems, 60.0, lambda: False))
-    assert {one.name: (one.status, one.value) for one in found} == dict.fromkeys(problems, ("verified", None))
+    result = list(measured_rates(device, problems, 60.0, lambda: False))
+    assert {
+        measured_rate.name: (measured_rate.status, measured_rate.value) for measured_rate in result
+    } == dict.fromkeys(problems, ("verified", None))
     other = replace(problems["fp16"], depth=problems["fp16"].depth * 2)
     monkeypatch.setattr(calibrating, "DEFAULT_SAMPLES", 1)
     (wrong,) = measured_rates(device, {"fp16": other}, 60.0, lambda: False)

@@ -115,18 +115,18 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> tuple[Limits, np.ndarray]:
 
 def test_limits_include_scales_biases_and_the_epilogue(limits: tuple[Limits, np.ndarray]) -> None:
     """The right result passes; about half of its elements are exactly zero."""
-    found, right = limits
+    result, right = limits
     assert 8 < np.count_nonzero(right == 0) < 27
-    assert found.complaint(right.astype(np.float16)) == ""
+    assert result.complaint(right.astype(np.float16)) == ""
 
 
 @pytest.mark.parametrize("wrong", ["bias", "negative", "scale"])
 def test_a_wrong_epilogue_is_found(limits: tuple[Limits, np.ndarray], wrong: str) -> None:
     """A missing bias of one element, a negative element that ReLU forgot, a scale that is off by one in a hundred."""
-    found, right = limits
+    result, right = limits
     off = right.copy()
     place = np.unravel_index(np.argmax(right), right.shape)
     if wrong == "negative":
         place = np.unravel_index(np.argmin(right), right.shape)
     off[place] = {"bias": off[place] - 0.1, "negative": -0.01, "scale": off[place] * 1.01}[wrong]
-    expect_values(found.complaint(off.astype(np.float16)), "1 of 35")
+    expect_values(result.complaint(off.astype(np.float16)), "1 of 35")

@@ -350,5 +350,5 @@ def test_a_further_kernel_comes_first() -> None:
     """It is not repeated if the problem has it already; a problem without such a kernel is unchanged."""
     kernels: dict[str, Any] = {"a": ("k1", "k2"), "b": ("k1", "k2"), "c": ("k2",)}
     further: dict[str, Any] = {"a": "k2", "b": "k3"}
-    plan = Plan(tuple(Task(*one) for one in kernels.items()), {}).with_first(further.get)
+    plan = Plan(tuple(Task(*kernel) for kernel in kernels.items()), {}).with_first(further.get)
     assert [",".join(map(str, task.kernels)) for task in plan.tasks] == ["k2,k1", "k3,k1,k2", "k2"]

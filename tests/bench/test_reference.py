@@ -56,8 +56,8 @@ def test_pairs_measured_during_drift_are_remeasured(
     runs = make_runs(GOOD, GOOD, problems=(PROBLEM, OTHER_PROBLEM))
     outcome = runs.run()
     journal = read_journal(runs.out)
-    assert [one.ratio for one in journal.references][:2] == pytest.approx([1.0, 1.2])
-    assert {one.kernel for one in journal.references} <= set(runs.device.names)
+    assert [item.ratio for item in journal.references][:2] == pytest.approx([1.0, 1.2])
+    assert {item.kernel for item in journal.references} <= set(runs.device.names)
     first = journal.rows[0].problem
     rows = Counter(row.problem for row in journal.rows if not row.remeasured)
     assert rows == {first: 4, ({PROBLEM.canonical(), OTHER_PROBLEM.canonical()} - {first}).pop(): 2}
@@ -91,7 +91,7 @@ def test_the_last_reference_time_follows_the_last_problem(
     runs = make_runs(GOOD, GOOD, problems=(PROBLEM, OTHER_PROBLEM))
     totals = runs.run().totals
     journal = read_journal(runs.out)
-    assert [one.ratio for one in journal.references] == pytest.approx([1.0, 1.2])
+    assert [item.ratio for item in journal.references] == pytest.approx([1.0, 1.2])
     first_pass = [row for row in journal.rows if not row.remeasured][:4]
     assert journal.references[0].time <= first_pass[0].time
     assert journal.references[1].time >= first_pass[-1].time

@@ -73,9 +73,9 @@ def test_round_trip_loses_nothing(path: Path) -> None:
 def test_kernels_of_any_operation_have_a_registry(path: Path) -> None:
     """GEMM kernels are written and read field by field too, and are not convolutions."""
     gemm = operation("gemm_universal")
-    found = gemm_pool(load_arch("host"), "fp32", "ccr")[::40]
-    write_registry(path, found, arch="host")
-    assert read_registry(path, gemm) == Registry("host", found)
+    kernel = gemm_pool(load_arch("host"), "fp32", "ccr")[::40]
+    write_registry(path, kernel, arch="host")
+    assert read_registry(path, gemm) == Registry("host", kernel)
     with expect_refusal(DataError, "bad-field", "kernel"):
         read_registry(path, CONVOLUTION)
 

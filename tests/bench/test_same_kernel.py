@@ -52,7 +52,7 @@ def test_resources_of_each_case_are_parsed_from_remarks(script: ModuleType) -> N
     """By whether the main loop runs, how it ends, and whether results are stored or added."""
     names = [_NAME.format(loop=loop, tail=tail, operation=op) for loop, tail, op in ((1, 10, 0), (0, 2, 1))]
     remarks = "".join(_REMARKS.format(name=name, sgprs=30 + i) for i, name in enumerate(names))
-    assert {case: str(one) for case, one in script.taken(remarks).items()} == {
+    assert {case: str(item) for case, item in script.taken(remarks).items()} == {
         ("1", "10", "0"): "30, 96, 16, 16384, 8",
         ("0", "2", "1"): "31, 96, 16, 16384, 8",
     }
@@ -60,17 +60,17 @@ def test_resources_of_each_case_are_parsed_from_remarks(script: ModuleType) -> N
 
 def test_kernels_are_equal_if_all_common_cases_are(script: ModuleType) -> None:
     """The case with a main loop is shown, or the first that differs; without a common case they are not the same."""
-    one, other = script.Taken(30, 96, 16, 16384, 0), script.Taken(31, 96, 16, 16384, 0)
+    item, other = script.Taken(30, 96, 16, 16384, 0), script.Taken(31, 96, 16, 16384, 0)
     loop, short, added = ("1", "10", "0"), ("0", "2", "0"), ("1", "10", "1")
-    assert script.row("k", {loop: one, short: other}, {loop: one, short: other, added: one}) == (
-        ["k", str(one), str(one), "2 of 2"],
+    assert script.row("k", {loop: item, short: other}, {loop: item, short: other, added: item}) == (
+        ["k", str(item), str(item), "2 of 2"],
         True,
     )
-    assert script.row("k", {loop: one, short: one}, {loop: one, short: other}) == (
-        ["k", str(one), str(other), "1 of 2"],
+    assert script.row("k", {loop: item, short: item}, {loop: item, short: other}) == (
+        ["k", str(item), str(other), "1 of 2"],
         False,
     )
-    assert script.row("k", {loop: one}, {short: one})[1] is False
+    assert script.row("k", {loop: item}, {short: item})[1] is False
 
 
 def test_twelve_configurations_and_more_are_compared(script: ModuleType) -> None:

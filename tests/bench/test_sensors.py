@@ -54,15 +54,15 @@ def root(tmp_path: Path) -> Path:
 
 def test_a_card_shows_its_own_sensors(root: Path) -> None:
     """Clock, junction temperature, power and its cap; and the number of other processes with memory on it."""
-    found = read_card(PCI, 4711, root)
-    assert found == {
+    card = read_card(PCI, 4711, root)
+    assert card == {
         "clock_mhz": 1200.0,
         "temperature_c": 41.0,
         "power_w": 350.0,
         "power_cap_w": 750.0,
         "other_processes": 1.0,
     }
-    assert found.keys() == set(CARD)
+    assert card.keys() == set(CARD)
     assert read_card(OTHER, 4712, root)["power_w"] == 700.0
     assert read_card(OTHER, 4712, root)["other_processes"] == 0.0
 
@@ -104,6 +104,6 @@ def test_amd_smi_takes_precedence(root: Path, monkeypatch: pytest.MonkeyPatch, i
         amdsmi_get_gpu_metrics_info=metrics,
     )
     monkeypatch.setitem(sys.modules, "amdsmi", package)
-    found = read_card(PCI, 4711, root)
-    assert (found["clock_mhz"], found["power_w"]) == ((1200.0, 350.0) if is_broken else (1510.0, 360.0))
-    assert (found["temperature_c"], found["power_cap_w"]) == (41.0, 750.0)
+    card = read_card(PCI, 4711, root)
+    assert (card["clock_mhz"], card["power_w"]) == ((1200.0, 350.0) if is_broken else (1510.0, 360.0))
+    assert (card["temperature_c"], card["power_cap_w"]) == (41.0, 750.0)

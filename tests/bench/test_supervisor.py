@@ -154,12 +154,12 @@ def on_problems(faults: Sequence[Fault], problems: Sequence[ConvProblem]) -> tup
 @pytest.mark.parametrize(("fault", "status"), [(SEGFAULT, Status.CRASH), (HANG, Status.TIMEOUT)])
 def test_a_kernel_that_fails_on_two_problems_is_not_run_again(fault: Fault, status: Status) -> None:
     """From the third problem on it is answered at once, in order, without a restart; the others are measured."""
-    found, restarts = on_problems([GOOD, fault, GOOD], [PROBLEM, PROBLEM, OTHER_PROBLEM, PROBLEM, THIRD_PROBLEM])
-    assert [statuses(replies) for replies in found[:3]] == [[Status.OK, status, Status.OK]] * 3
-    assert [statuses(replies) for replies in found[3:]] == [[Status.OK, Status.CRASH, Status.OK]] * 2
+    result, restarts = on_problems([GOOD, fault, GOOD], [PROBLEM, PROBLEM, OTHER_PROBLEM, PROBLEM, THIRD_PROBLEM])
+    assert [statuses(replies) for replies in result[:3]] == [[Status.OK, status, Status.OK]] * 3
+    assert [statuses(replies) for replies in result[3:]] == [[Status.OK, Status.CRASH, Status.OK]] * 2
     expected = f"quarantined: crashed on {PROBLEM.canonical()} and {OTHER_PROBLEM.canonical()}"
-    assert [replies[1].message for replies in found[3:]] == [expected] * 2
-    assert [[reply.id for reply in replies] for replies in found] == [[0, 1, 2]] * 5
+    assert [replies[1].message for replies in result[3:]] == [expected] * 2
+    assert [[reply.id for reply in replies] for replies in result] == [[0, 1, 2]] * 5
     # Every failure is confirmed in a new worker, which then ends too.
     assert restarts == 3 * 2
 
@@ -167,26 +167,26 @@ def test_a_kernel_that_fails_on_two_problems_is_not_run_again(fault: Fault, stat
 def test_a_kernel_that_races_on_two_problems_is_not_run_again() -> None:
     """It might be right by chance on the next problem, or in a new worker, so it is not retried."""
     problems = [PROBLEM, OTHER_PROBLEM, THIRD_PROBLEM]
-    found, restarts = on_problems([GOOD, FAULTS["another bit when timed"][0]], problems)
-    assert [statuses(replies) for replies in found] == [[Status.OK, Status.NONDETERMINISTIC]] * 3
-    assert "differ" in found[1][1].message
+    result, restarts = on_problems([GOOD, FAULTS["another bit when timed"][0]], problems)
+    assert [statuses(replies) for replies in result] == [[Status.OK, Status.NONDETERMINISTIC]] * 3
+    assert "differ" in result[1][1].message
     expected = f"quarantined: nondeterministic on {PROBLEM.canonical()} and {OTHER_PROBLEM.canonical()}"
-    assert (found[2][1].message, restarts) == (expected, 0)
+    assert (result[2][1].message, restarts) == (expected, 0)
 
 
 def test_a_problem_with_only_quarantined_kernels_is_not_set_up() -> None:
     """No worker is started for it."""
-    found, restarts = on_problems([SEGFAULT], [PROBLEM, OTHER_PROBLEM, THIRD_PROBLEM])
-    assert [statuses(replies) for replies in found] == [[Status.CRASH]] * 3
+    result, restarts = on_problems([SEGFAULT], [PROBLEM, OTHER_PROBLEM, THIRD_PROBLEM])
+    assert [statuses(replies) for replies in result] == [[Status.CRASH]] * 3
     assert restarts == 1
 
 
 def test_other_failures_cause_no_quarantine() -> None:
     """Wrong results and error codes are determined again on every problem."""
     faults = [FAULTS["zeros"][0], FAULTS["error code"][0]]
-    found, _ = on_problems(faults, [PROBLEM, OTHER_PROBLEM, THIRD_PROBLEM])
-    assert [statuses(replies) for replies in found] == [[Status.WRONG_RESULT, Status.LAUNCH_ERROR]] * 3
-    assert "returned 7" in found[2][1].message
+    result, _ = on_problems(faults, [PROBLEM, OTHER_PROBLEM, THIRD_PROBLEM])
+    assert [statuses(replies) for replies in result] == [[Status.WRONG_RESULT, Status.LAUNCH_ERROR]] * 3
+    assert "returned 7" in result[2][1].message
 
 
 def test_libraries_are_loaded_without_a_problem() -> None:

@@ -94,9 +94,11 @@ def test_every_fault_becomes_a_row(make_runs: Callable[..., Runs]) -> None:
     runs = make_runs(*(FAULTS[name][0] for name in names), GOOD, HANG, GOOD)
     outcome = runs.run()
     expected = [*(FAULTS[name][1] for name in names), Status.OK, Status.TIMEOUT, Status.OK]
-    found = {row.kernel: row for row in runs.rows if not row.remeasured}
-    assert [found[kernel].status for kernel in runs.device.names] == expected
-    assert all(FAULTS[name][2] in found[kernel].message for name, kernel in zip(names, runs.device.names, strict=False))
+    result = {row.kernel: row for row in runs.rows if not row.remeasured}
+    assert [result[kernel].status for kernel in runs.device.names] == expected
+    assert all(
+        FAULTS[name][2] in result[kernel].message for name, kernel in zip(names, runs.device.names, strict=False)
+    )
     assert runs.first_pass == runs.all_pairs
     assert (outcome.reason, outcome.pairs_left) == (StopReason.COMPLETE, 0)
     assert outcome.totals.statuses == Counter(str(status) for status in expected)
@@ -215,13 +217,13 @@ def test_a_budget_stops_the_run_early(make_runs: Callable[..., Runs]) -> None:
 def test_samples_follow_from_the_seed(make_runs: Callable[..., Runs]) -> None:
     """sample:N takes N kernels of each problem: always the same with one seed, others with another."""
     runs = make_runs(GOOD, problems=(PROBLEM, OTHER_PROBLEM))
-    one, same, other = (runs.campaign(kernels="sample:7", seed=seed).plan for seed in (3, 3, 4))
-    assert [len(task.kernels) for task in one.tasks] == [7, 7]
-    assert one == same
-    assert set(one.kernels) != set(other.kernels)
-    assert one.tasks[0].kernels != one.tasks[1].kernels
+    item, same, other = (runs.campaign(kernels="sample:7", seed=seed).plan for seed in (3, 3, 4))
+    assert [len(task.kernels) for task in item.tasks] == [7, 7]
+    assert item == same
+    assert set(item.kernels) != set(other.kernels)
+    assert item.tasks[0].kernels != item.tasks[1].kernels
     longer = {task.problem: task.kernels for task in runs.campaign(kernels="sample:9", seed=3).plan.tasks}
-    assert all(longer[task.problem][:7] == task.kernels for task in one.tasks)
+    assert all(longer[task.problem][:7] == task.kernels for task in item.tasks)
 
 
 @pytest.mark.parametrize(

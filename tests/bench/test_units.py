@@ -62,7 +62,7 @@ class Together(HostDevice):
 
     def emit_unit(self, kernel: Any, sources: Sequence[str]) -> str:
         assert kernel in KERNELS
-        bodies = [one.partition("int answer() {")[2].partition("}")[0] for one in sources]
+        bodies = [source.partition("int answer() {")[2].partition("}")[0] for source in sources]
         cases = "".join(f"case {number}: {body}" for number, body in enumerate(bodies))
         chosen = 'extern "C" const volatile struct { char mark[12]; int number; } chosen = {"ckh-chosen:", 0};'
         answer = f"int answer() {{ switch (chosen.number) {{ {cases} }} return -1; }}"
@@ -104,7 +104,7 @@ def test_one_compilation_gives_all_libraries(cache: Path) -> None:
     device, advanced = Together(), []
     builder = KernelBuilder(device)
     built = builder.build(KERNELS[:4], 1, lambda count, _text: advanced.append(count))
-    assert [one.status for one in built.values()] == [Status.OK] * 4
+    assert [item.status for item in built.values()] == [Status.OK] * 4
     assert device.compiled == [4]
     assert sum(advanced) == 4
     (unit,) = cache.rglob("*.unit")
@@ -285,10 +285,10 @@ def test_compile_times_are_recorded(tmp_path: Path) -> None:
     assert KernelCache().seconds_by_kind(HOST, GROUPED_CONV) == {}
     KernelBuilder(Together()).build(KERNELS[:4], 1, ignore)
     cache = KernelCache()
-    found = cache.seconds_by_kind(HOST, GROUPED_CONV)
-    assert sum(count for _, count in found.values()) == 4
-    assert found.keys() == {kernel.pipeline for kernel in KERNELS[:4]}
-    assert all(0 < seconds < 60 for seconds, _ in found.values())
+    result = cache.seconds_by_kind(HOST, GROUPED_CONV)
+    assert sum(count for _, count in result.values()) == 4
+    assert result.keys() == {kernel.pipeline for kernel in KERNELS[:4]}
+    assert all(0 < seconds < 60 for seconds, _ in result.values())
     assert cache.seconds_by_kind("gfx942", GROUPED_CONV) == cache.seconds_by_kind(HOST, "gemm_universal") == {}
     for number, (arch, kind, each) in enumerate(
         [("gfx942", "mem", 4.0), ("gfx942", "mem", 8.0), ("gfx950", "v1", 30.0), ("gfx950", "v1", float("nan"))]

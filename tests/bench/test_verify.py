@@ -185,9 +185,9 @@ def test_narrow_results_of_sums_in_any_order_are_accepted(dtype: str, channels: 
     limits = limits_of(p, *stored)
     order = np.arange(channels)
     sums = [one_by_one(x, w, order), one_by_one(x, w, order[::-1]), x @ w.T]
-    assert [limits.complaint(element.rounded(one)) for one in sums] == [""] * 3
+    assert [limits.complaint(element.rounded(item)) for item in sums] == [""] * 3
     if element.truncated is not None:
-        assert [limits.complaint(element.truncated(one)) for one in sums] == [""] * 3
+        assert [limits.complaint(element.truncated(item)) for item in sums] == [""] * 3
 
 
 @pytest.mark.parametrize(("dtype", "channels"), [("fp16", 2), ("fp16", 37), ("fp16", 1000), ("bf16", 2), ("bf16", 37)])

@@ -50,7 +50,7 @@ class Product:
         self.store: Callable[[Array], Array] = getattr(self.element, how)
         self.random = np.random.default_rng(k + parts)
         stored = [self.element.operand(self.random.uniform(-1, 1, (SIDE, k)).astype(np.float32)) for _ in "ab"]
-        a, b = (self.element.widened(one) for one in stored)
+        a, b = (self.element.widened(item) for item in stored)
         # Each part is summed in float32, by BLAS.
         self.parts = np.stack([x @ y.T for x, y in zip(np.split(a, parts, 1), np.split(b, parts, 1), strict=True)])
         self.limits = Limits(self.problem, *stored)
@@ -60,8 +60,8 @@ class Product:
         numbers = self.element.widened(self.store(parts))
         order = self.random.random(numbers.shape).argsort(axis=0)
         total = np.zeros(numbers.shape[1:], np.float32)
-        for one in np.take_along_axis(numbers, order, 0):
-            total = self.element.widened(self.store(total + one))
+        for item in np.take_along_axis(numbers, order, 0):
+            total = self.element.widened(self.store(total + item))
         return self.store(total)
 
     def with_tile(self, change: Callable[[Array], Array]) -> Array:

@@ -360,5 +360,5 @@ def test_a_run_on_two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hip_
     assert len(journal.kernels) == len(names - unsupported) == 2
     assert {row.kernel for row in journal.rows if row.status is Status.UNSUPPORTED} == unsupported
     assert {row.latency_ms for row in journal.rows if row.status is Status.OK} == {30.0}
-    assert {one.resources.scratch_bytes for one in journal.kernels if one.resources} == {8}
+    assert {kernel.resources.scratch_bytes for kernel in journal.kernels if kernel.resources} == {8}
     assert (journal.runs[0].device, journal.runs[0].device_kind) == ("gfx942, 304 CUs at 2100 MHz", "hip")

@@ -181,7 +181,7 @@ def test_the_best_kernels_are_the_models(args: list[str], capsys: pytest.Capture
     assert len(pairs) == 15
     for text in PROBLEMS:
         problem = parse_conv_problem(text)
-        assert {full_name(one.kernel) for one in rank(problem, 3, load_model(best))} < {
+        assert {full_name(item.kernel) for item in rank(problem, 3, load_model(best))} < {
             k for p, k in pairs if p == text
         }
     assert run(["bench", "--resume", "--out", "run", "--dry-run", "--json"]) == ExitCode.OK

@@ -47,7 +47,7 @@ def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 def pairs_of(journal: Journal) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
     """The chosen pairs, and the measured pairs, by name."""
     (plan,) = journal.plans
-    chosen = {(one.problem, plan.kernels[number]) for one in journal.chosen for number in one.kernels}
+    chosen = {(item.problem, plan.kernels[number]) for item in journal.chosen for number in item.kernels}
     return chosen, {(row.problem, row.kernel) for row in journal.rows}
 
 
@@ -86,8 +86,8 @@ def test_a_run_stops_when_the_expected_gain_is_small(
 def check_models(models: int) -> None:
     """Check that models have six problems or more, each 1.3 times as many pairs, and none chose for twelve."""
     chosen = read_journal(Path("run")).chosen
-    pairs = list(accumulate(len(one.kernels) for one in chosen))
-    learned = dict.fromkeys(int(one.chosen_by.split()[3]) for one in chosen if one.chosen_by.startswith("a model"))
+    pairs = list(accumulate(len(journal.kernels) for journal in chosen))
+    learned = dict.fromkeys(int(item.chosen_by.split()[3]) for item in chosen if item.chosen_by.startswith("a model"))
     of_problems = [1 + pairs.index(of_pairs) for of_pairs in learned]
     assert all(6 <= problems < 12 for problems in of_problems)
     assert all(later >= 1.3 * earlier for earlier, later in pairwise(learned))

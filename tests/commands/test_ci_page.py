@@ -25,10 +25,10 @@ STEP = re.compile(r"^ +- name: (.+)\n((?: +if: .+\n)?)( +)run: (\|\n(?:\3  .+\n)
 
 def steps() -> dict[str, str]:
     """Commands of the workflow's steps by name."""
-    found = {}
+    result = {}
     for name, _, _, text in STEP.findall(PAGE.read_text(encoding="utf-8")):
-        found[name] = textwrap.dedent(text.removeprefix("|\n"))
-    return found
+        result[name] = textwrap.dedent(text.removeprefix("|\n"))
+    return result
 
 
 def shell(text: str, folder: Path) -> int:
@@ -47,7 +47,9 @@ def repository(tmp_path: Path) -> Path:
     for name in ("current", "candidate"):
         silent(saved(tmp_path / "models" / name))
     write_dataset(measured(), tmp_path / "holdout.parquet")
-    (tmp_path / "layers.txt").write_text("".join(f"{one.canonical()}\n" for one in problems()), encoding="utf-8")
+    (tmp_path / "layers.txt").write_text(
+        "".join(f"{problem.canonical()}\n" for problem in problems()), encoding="utf-8"
+    )
     create = "ckh validate selection golden.json --create --problems layers.txt --model models/current"
     assert shell(create, tmp_path) == 0
     return tmp_path

@@ -88,10 +88,10 @@ def test_journals_and_csv_are_merged(csv: Path, tmp_path: Path, capsys: pytest.C
     again = ResultRow("run1", PROBLEM, kernels[0], Status.OK, "", 2.0, 2.0, 0.0, (2e6,), 1)
     other = ResultRow("run1", PROBLEM, kernels[1], Status.CRASH, "signal 6")
     strong = ResultRow("run2", PROBLEM, kernels[0], Status.OK, "", 3.0, 3.0, 0.0, (3e6, 3e6), 1)
-    one = journal(tmp_path / "one", weak, again, other)
+    item = journal(tmp_path / "one", weak, again, other)
     two = journal(tmp_path / "two", strong, run_id="run2") / "journal.jsonl"
     out = tmp_path / "data.parquet"
-    args = ["convert", str(one), str(two), str(csv), "--arch", "gfx942", "--out", str(out), "--json"]
+    args = ["convert", str(item), str(two), str(csv), "--arch", "gfx942", "--out", str(out), "--json"]
     assert run(args) == ExitCode.OK
     summary = document(capsys)
     assert (summary["rows"], summary["superseded"], summary["repeated"], summary["kernels"]) == (8, 1, 1, 5)

@@ -23,25 +23,25 @@ STUB = Path(__file__).parent.parent / "bench/codegen/current_stub/include"
 def report(include: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
     """JSON report on headers."""
     assert run(["doctor", "--json", "--ck-include", str(include)]) == ExitCode.OK
-    found = json.loads(capsys.readouterr().out)["ck_tile"]
-    assert isinstance(found, dict)
-    return found
+    load = json.loads(capsys.readouterr().out)["ck_tile"]
+    assert isinstance(load, dict)
+    return load
 
 
 def test_headers_are_listed_with_their_features(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Interface, version, pipelines and directions, also without a HIP compiler."""
     include = write_templates(tmp_path / "include", Interface.LATE_2025)
     (tmp_path / "CMakeLists.txt").write_text("set(version 1.2.0)\n", encoding="utf-8")
-    found = report(include, capsys)
-    assert {key: found[key] for key in ("include", "version", "interface", "is_verified", "differs")} == {
+    result = report(include, capsys)
+    assert {key: result[key] for key in ("include", "version", "interface", "is_verified", "differs")} == {
         "include": str(include),
         "version": "1.2.0",
         "interface": "late2025",
         "is_verified": True,
         "differs": [],
     }
-    assert found["pipelines"] == ["basic_v1", "compv3", "compv4", "mem"]
-    operations = found["operations"]
+    assert result["pipelines"] == ["basic_v1", "compv3", "compv4", "mem"]
+    operations = result["operations"]
     assert isinstance(operations, dict)
     assert "forward" in operations["grouped_conv"]
     assert "bwd_data" not in operations["grouped_conv"]
@@ -64,9 +64,9 @@ def test_a_template_that_differs_is_named(tmp_path: Path, capsys: pytest.Capture
     include = write_templates(tmp_path, Interface.LATE_2025)
     launch = include / "ck_tile/host/kernel_launch.hpp"
     launch.write_text("template <int MaxThreadPerBlock> CK_TILE_HOST auto make_kernel", encoding="utf-8")
-    found = report(include, capsys)
-    assert (found["interface"], found["is_verified"]) == ("late2025", False)
-    expect_values(str(found["differs"]), "make_kernel", "ck_tile/host/kernel_launch.hpp")
+    result = report(include, capsys)
+    assert (result["interface"], result["is_verified"]) == ("late2025", False)
+    expect_values(str(result["differs"]), "make_kernel", "ck_tile/host/kernel_launch.hpp")
 
 
 def test_the_unified_framework_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,7 +84,7 @@ def test_an_untested_architecture_is_reported(arch: str, count: int, capsys: pyt
     """A warning of the report, and a line of each answer, also of the second call for a kind of problem."""
     assert run(["doctor", "--arch", arch, "--json"]) == ExitCode.OK
     warnings = json.loads(capsys.readouterr().out)["warnings"]
-    assert sum(one.startswith("gfx1250: ") for one in warnings) == count
+    assert sum(warning.startswith("gfx1250: ") for warning in warnings) == count
     for k in ("4096", "8192"):
         call = ["predict", "--op", "gemm_universal", "--arch", arch, "--m", "64", "--n", "4096", "--k", k, "--top", "1"]
         assert run(call) == ExitCode.OK
@@ -108,7 +108,7 @@ def test_every_model_names_its_device(capsys: pytest.CaptureFixture[str]) -> Non
 def checks(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, dict[str, Any]]:
     """Results of the checks by name."""
     assert run(["doctor", "--json", *options]) == ExitCode.OK
-    return {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
+    return {load["name"]: load for load in json.loads(capsys.readouterr().out)["checks"]}
 
 
 def test_detected_tools_are_tried(
@@ -119,15 +119,15 @@ def test_detected_tools_are_tried(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("CKH_HIP_LIBRARY", "/nonexistent/libamdhip64.so")
-    found = checks(capsys, "--hipcc", "/nonexistent/hipcc", "--ck-include", str(STUB))
-    assert {name: one["exit_code"] for name, one in found.items()} == {
+    result = checks(capsys, "--hipcc", "/nonexistent/hipcc", "--ck-include", str(STUB))
+    assert {name: item["exit_code"] for name, item in result.items()} == {
         "GPU": 3,
         "HIP compiler": 3,
         "CK Tile headers": 0,
         "C++ compiler": 0,
     }
-    assert [one["ok"] for one in found.values()] == [one["exit_code"] == 0 for one in found.values()]
-    assert all(bool(one["remedy"]) is not one["ok"] for one in found.values())
+    assert [item["ok"] for item in result.values()] == [item["exit_code"] == 0 for item in result.values()]
+    assert all(bool(item["remedy"]) is not item["ok"] for item in result.values())
 
 
 def test_a_full_disk_is_not_blamed_on_the_compiler(
@@ -140,8 +140,8 @@ def test_a_full_disk_is_not_blamed_on_the_compiler(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(KernelCache, "workshop", full)
-    found = checks(capsys)["C++ compiler"]
-    assert (found["exit_code"], "No space left" in found["found"]) == (ExitCode.INPUT_OUTPUT, True)
+    check = checks(capsys)["C++ compiler"]
+    assert (check["exit_code"], "No space left" in check["found"]) == (ExitCode.INPUT_OUTPUT, True)
 
 
 def test_a_calibration_is_named_or_how_to_make_one(

@@ -76,12 +76,12 @@ def check(options: Sequence[str], capsys: pytest.CaptureFixture[str]) -> Checked
     code = run(["doctor", "--check", *options, "--json", "--out", "check.tar.gz"])
     with tarfile.open("check.tar.gz") as archive:
         members = archive.getmembers()
-        assert {(one.uid, one.uname, one.gname, one.mtime) for one in members} == {(0, "", "", 0)}
+        assert {(member.uid, member.uname, member.gname, member.mtime) for member in members} == {(0, "", "", 0)}
         files = {}
-        for one in members:
-            content = archive.extractfile(one)
+        for member in members:
+            content = archive.extractfile(member)
             assert content is not None
-            files[one.name] = content.read().decode()
+            files[member.name] = content.read().decode()
     return Checked(code, json.loads(capsys.readouterr().out), files)
 
 
@@ -110,21 +110,21 @@ def test_a_gpu_is_checked_from_the_compiler_to_the_clock(
 ) -> None:
     """On the HIP stub all steps are ok, three kernels have the stub's time twice on two problems, nothing leaks."""
     stub_with(home, monkeypatch)
-    found = check(["--device", "hip", "--arch", "gfx942"], capsys)
-    assert found.steps() == [(step, True) for step in STEPS]
-    assert found.code == ExitCode.OK
-    pairs = found.document["pairs"]
+    checked = check(["--device", "hip", "--arch", "gfx942"], capsys)
+    assert checked.steps() == [(step, True) for step in STEPS]
+    assert checked.code == ExitCode.OK
+    pairs = checked.document["pairs"]
     assert len({pair["kernel"] for pair in pairs}) == 3
     assert len({pair["problem"] for pair in pairs}) == 2
     assert [(pair["statuses"], pair["times_ms"], pair["ratio"]) for pair in pairs] == [
         (["ok", "ok"], [STUB_MS, STUB_MS], 1.0)
     ] * 6
-    assert len(found.document["sensors"]) == 4
-    assert list(found.files) == ["check.json", "doctor.json", "run-1/journal.jsonl", "run-2/journal.jsonl"]
-    rows = [json.loads(line) for line in found.files["run-2/journal.jsonl"].splitlines()]
+    assert len(checked.document["sensors"]) == 4
+    assert list(checked.files) == ["check.json", "doctor.json", "run-1/journal.jsonl", "run-2/journal.jsonl"]
+    rows = [json.loads(line) for line in checked.files["run-2/journal.jsonl"].splitlines()]
     assert sum(row.get("latency_ms") == STUB_MS for row in rows) >= 6
-    require_no_secrets(found.files, home)
-    assert "~/hipcc" in found.files["doctor.json"]
+    require_no_secrets(checked.files, home)
+    assert "~/hipcc" in checked.files["doctor.json"]
 
 
 def test_a_gpu_that_computes_wrongly_fails_the_check(
@@ -132,12 +132,12 @@ def test_a_gpu_that_computes_wrongly_fails_the_check(
 ) -> None:
     """No kernel is right: exit code 5, the first run is the failed step, and the archive has its rows."""
     stub_with(home, monkeypatch, before="return 0")
-    found = check(["--device", "hip", "--arch", "gfx942"], capsys)
-    assert found.code == ExitCode.NO_KERNEL
-    assert found.steps() == [(step, step != "run-1") for step in STEPS[:4]]
-    assert {tuple(pair["statuses"]) for pair in found.document["pairs"]} == {("wrong_result",)}
-    assert list(found.files) == ["check.json", "doctor.json", "run-1/journal.jsonl"]
-    require_no_secrets(found.files, home)
+    checked = check(["--device", "hip", "--arch", "gfx942"], capsys)
+    assert checked.code == ExitCode.NO_KERNEL
+    assert checked.steps() == [(step, step != "run-1") for step in STEPS[:4]]
+    assert {tuple(pair["statuses"]) for pair in checked.document["pairs"]} == {("wrong_result",)}
+    assert list(checked.files) == ["check.json", "doctor.json", "run-1/journal.jsonl"]
+    require_no_secrets(checked.files, home)
 
 
 def test_the_archive_reports_a_missing_gpu(
@@ -146,24 +146,24 @@ def test_the_archive_reports_a_missing_gpu(
     """Exit code 3 with the remedy, nothing is compiled, and the archive is written nevertheless."""
     stub_with(home, monkeypatch)
     monkeypatch.setenv("CKH_STUB_GPUS", "0")
-    found = check(["--device", "hip", "--arch", "gfx942"], capsys)
-    assert found.code == ExitCode.NO_DEVICE
-    assert found.steps() == [("device", False)]
-    assert found.document["steps"][0]["remedy"]
-    assert list(found.files) == ["check.json", "doctor.json"]
-    require_no_secrets(found.files, home)
+    checked = check(["--device", "hip", "--arch", "gfx942"], capsys)
+    assert checked.code == ExitCode.NO_DEVICE
+    assert checked.steps() == [("device", False)]
+    assert checked.document["steps"][0]["remedy"]
+    assert list(checked.files) == ["check.json", "doctor.json"]
+    require_no_secrets(checked.files, home)
 
 
 @pytest.mark.slow
 def test_the_cpu_is_checked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Three kernels are right on two problems in both runs; the stability of times depends on the machine."""
-    found = check(["--device", "host"], capsys)
-    assert found.steps()[:5] == [(step, True) for step in STEPS[:5]]
-    assert found.code in (ExitCode.OK, ExitCode.GATE_FAILED)
-    assert found.document["ok"] is (found.code == ExitCode.OK)
-    assert len(found.document["pairs"]) == 6
-    assert {status for pair in found.document["pairs"] for status in pair["statuses"]} <= {"ok", "unstable"}
-    require_no_secrets(found.files, home)
+    checked = check(["--device", "host"], capsys)
+    assert checked.steps()[:5] == [(step, True) for step in STEPS[:5]]
+    assert checked.code in (ExitCode.OK, ExitCode.GATE_FAILED)
+    assert checked.document["ok"] is (checked.code == ExitCode.OK)
+    assert len(checked.document["pairs"]) == 6
+    assert {status for pair in checked.document["pairs"] for status in pair["statuses"]} <= {"ok", "unstable"}
+    require_no_secrets(checked.files, home)
     assert run(["doctor", "--check", "--device", "host", "--out", "check.tar.gz"]) == ExitCode.USAGE
     Path("other.tar.gz").write_bytes(b"other")
     assert run(["doctor", "--check", "--device", "host", "--out", "other.tar.gz", "--force"]) == ExitCode.USAGE
@@ -178,11 +178,11 @@ def test_an_emulated_gpu_is_checked(
     """Real kernels are compiled, and right in both runs; there are no times."""
     assert all(real_kernels["gfx942", operation("grouped_conv").kernels.parse(name)].library for name in EMULATED)
     set_kernel_cache(monkeypatch)
-    found = check(["--device", "emulated", "--arch", "gfx942"], capsys)
-    assert (found.code, found.steps()) == (ExitCode.OK, [(step, True) for step in STEPS])
-    assert sorted(pair["kernel"] for pair in found.document["pairs"]) == sorted(EMULATED)
-    assert {tuple(pair["statuses"]) for pair in found.document["pairs"]} == {("verified", "verified")}
-    assert {tuple(pair["times_ms"]) for pair in found.document["pairs"]} == {(None, None)}
+    checked = check(["--device", "emulated", "--arch", "gfx942"], capsys)
+    assert (checked.code, checked.steps()) == (ExitCode.OK, [(step, True) for step in STEPS])
+    assert sorted(pair["kernel"] for pair in checked.document["pairs"]) == sorted(EMULATED)
+    assert {tuple(pair["statuses"]) for pair in checked.document["pairs"]} == {("verified", "verified")}
+    assert {tuple(pair["times_ms"]) for pair in checked.document["pairs"]} == {(None, None)}
 
 
 def test_check_options_require_check() -> None:

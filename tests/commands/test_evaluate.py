@@ -131,7 +131,7 @@ def test_json_has_every_figure(model: Path, data: Path, capsys: pytest.CaptureFi
     expected = efficiencies(model)
     assert document["figures"]["mean_efficiency"] == pytest.approx(expected.mean(), rel=1e-12)
     assert document["figures"]["min_efficiency"] == expected.min()
-    assert [one["efficiency"] for one in document["choices"]] == pytest.approx(sorted(expected))
+    assert [item["efficiency"] for item in document["choices"]] == pytest.approx(sorted(expected))
     # The nearest problem of the same data is the problem itself.
     assert document["baselines"]["nearest training problem"]["mean"]["value"] == 1.0
     assert document["baselines"]["random kernel (expected)"]["mean"]["value"] < expected.mean()
@@ -164,7 +164,7 @@ def test_the_worst_choices_are_listed(model: Path, data: Path, capsys: pytest.Ca
     args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--with-trained", "--worst", "3"]
     assert run(args) == ExitCode.OK
     listed = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("conv_forward_")]
-    assert [line[1] for line in listed] == [f"{one:.2%}" for one in sorted(efficiencies(model))[:3]]
+    assert [line[1] for line in listed] == [f"{efficiency:.2%}" for efficiency in sorted(efficiencies(model))[:3]]
     assert run([*args, "--json"]) == ExitCode.OK
     assert len(json.loads(capsys.readouterr().out)["choices"]) == 3
 
@@ -220,7 +220,7 @@ def test_a_holdout_in_the_training_data_is_refused(model: Path, data: Path, caps
     assert json.loads(stdout)["code"] == "trained-on-all"
     expect_error(stderr, "trained-on-all", model, 14)
     new = [replace(problem, n=problem.n + 100, c=2 * problem.c, k=2 * problem.k) for problem in problems()[:3]]
-    rows = [(one, kernel, time_ms(one, kernel)) for one in new for kernel in kernels(ndim=2)]
+    rows = [(item, kernel, time_ms(item, kernel)) for item in new for kernel in kernels(ndim=2)]
     write_dataset(build(rows), data.with_name("new.parquet"))
     assert run([*args, "--data", str(data.with_name("new.parquet"))]) == ExitCode.OK
     assert json.loads(capsys.readouterr().out)["efficiency"]["problems"] == 3
@@ -232,12 +232,12 @@ def test_the_same_layer_at_another_batch_is_held_out(
     """Problems that differ from training ones only in the batch are a slice, those of other layers another."""
     copies = [replace(problem, n=problem.n + 100) for problem in problems()[:3]]
     others = [replace(copies[0], c=40), replace(copies[1], k=24)]
-    rows = [(one, kernel, time_ms(one, kernel)) for one in (*copies, *others) for kernel in kernels()]
+    rows = [(copy, kernel, time_ms(copy, kernel)) for copy in (*copies, *others) for kernel in kernels()]
     write_dataset(build(rows), tmp_path / "new.parquet")
     args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(tmp_path / "new.parquet"), "--json"]
     assert run(args) == ExitCode.OK
-    found = {one["name"]: one["problems"] for one in json.loads(capsys.readouterr().out)["slices"]}
-    assert (found[COPY], found[NEW]) == (3, 2)
+    result = {load["name"]: load["problems"] for load in json.loads(capsys.readouterr().out)["slices"]}
+    assert (result[COPY], result[NEW]) == (3, 2)
 
 
 def test_unstable_data_are_refused(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -262,12 +262,12 @@ def test_the_worst_choices_have_a_command_to_remeasure_them(
     """The printed command, run by a shell, writes the problems and plans a bench of them with all kernels."""
     args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--with-trained", "--worst", "2"]
     assert run(args) == ExitCode.OK
-    (line,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("measure them again: ")]
+    (line,) = [text for text in capsys.readouterr().out.splitlines() if text.startswith("measure them again: ")]
     write, bench = line.removeprefix("measure them again: ").split(" && ")
     subprocess.run(["/bin/sh", "-c", write], cwd=data.parent, check=True)
     (listed,) = data.parent.glob("worst-*.txt")
     problems = listed.read_text(encoding="utf-8").split()
-    ranked = sorted(zip(efficiencies(model), measured().problems(), strict=True), key=lambda one: one[0])
+    ranked = sorted(zip(efficiencies(model), measured().problems(), strict=True), key=lambda item: item[0])
     assert problems == [problem.canonical() for _, problem in ranked[:2]]
     words = [str(listed) if word == listed.name else word for word in shlex.split(bench)[1:]]
     assert words[-1] == f"runs/{listed.stem}"
@@ -316,7 +316,7 @@ def test_rows_of_other_directions_are_skipped(model: Path, data: Path, capsys: p
     """Mixed data are evaluated on the model's direction, with a note; data without it are an error."""
     other = data.with_name("other.parquet")
     rows = [(problem, kernel, time_ms(problem, kernel)) for problem in problems()[:2] for kernel in kernels()[:4]]
-    turned = [(one.with_direction(Direction.BWD_DATA), kernel, ms) for one, kernel, ms in rows]
+    turned = [(item.with_direction(Direction.BWD_DATA), kernel, ms) for item, kernel, ms in rows]
     write_dataset(build(turned), other)
     args = ["evaluate", *MEASURED, "--model", str(model), "--json", "--with-trained"]
     assert run([*args, "--data", str(data), "--data", str(other)]) == ExitCode.OK
@@ -373,7 +373,7 @@ def test_amds_baseline_is_shown(
     assert run(args) == ExitCode.USAGE
     capsys.readouterr()
     assert run([*args, "--train-data", str(tmp_path / "old.parquet")]) == ExitCode.OK
-    found = json.loads(capsys.readouterr().out)["baselines"]["AMD's recipe, same data"]["mean"]["value"]
+    load = json.loads(capsys.readouterr().out)["baselines"]["AMD's recipe, same data"]["mean"]["value"]
     hardware, known = load_model(model).hardware, measured().valid()
 
     def matrix(dataset: Dataset) -> np.ndarray:
@@ -387,4 +387,4 @@ def test_amds_baseline_is_shown(
     rows = [np.flatnonzero(new.problem_ids == number) for number in range(14)]
     expected = np.mean([ms[of].min() / ms[of[np.argmax(scores[of])]] for of in rows])
     assert len(CORE_NAMES) == 97
-    assert found == pytest.approx(expected, rel=1e-9)
+    assert load == pytest.approx(expected, rel=1e-9)

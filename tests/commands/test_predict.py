@@ -54,8 +54,8 @@ def rows(model: Path, **sizes: Any) -> list[list[Ranked]]:
     problem = ConvProblem(Direction.FORWARD, **(defaults | {"pad_h": 1, "pad_w": 1} | sizes))
     pool, measured = conv_pool(Direction.FORWARD, HOST, problem.ndim), set(kernels())
     in_order = sorted(pool, key=lambda kernel: kernel not in measured)
-    found = load_model(model).rank(problem, in_order)
-    return [list(alike) for _, alike in groupby(found, lambda one: one.score)]
+    result = load_model(model).rank(problem, in_order)
+    return [list(alike) for _, alike in groupby(result, lambda item: item.score)]
 
 
 def ranked(model: Path, **sizes: Any) -> list[Ranked]:
@@ -85,8 +85,8 @@ def test_the_table_has_the_best_kernels(model: Path, capsys: pytest.CaptureFixtu
     expect_values(lines[2], "model    mine", "a test")
     expect_values(lines[3], "kernels  300", 24, 0)
     expected = [
-        [str(place), f"{one.tflops:.4g}", f"{one.latency_ms:.4g}", full_name(one.kernel)]
-        for place, one in enumerate(ranked(model)[:5], 1)
+        [str(place), f"{candidate.tflops:.4g}", f"{candidate.latency_ms:.4g}", full_name(candidate.kernel)]
+        for place, candidate in enumerate(ranked(model)[:5], 1)
     ]
     assert [line.split() for line in lines[7:12]] == expected
 
@@ -99,26 +99,26 @@ def test_json_has_the_complete_kernels(model: Path, capsys: pytest.CaptureFixtur
     assert (document["candidates"], document["refused"], document["sizes"]["k"]) == (300, {}, 128)
     assert document["kernels"] == [
         {
-            "kernel": full_name(one.kernel),
-            "score": one.score,
-            "tflops": one.tflops,
-            "latency_ms": one.latency_ms,
+            "kernel": full_name(item.kernel),
+            "score": item.score,
+            "tflops": item.tflops,
+            "latency_ms": item.latency_ms,
             "bandwidth_gb_s": None,
             "measured_latency_ms": None,
             "ties": 1 + len(others),
             "tied": [full_name(other.kernel) for other in others],
             "not_in_headers": None,
         }
-        for one, *others in rows(model, n=4, c=128, k=128)
+        for item, *others in rows(model, n=4, c=128, k=128)
     ]
-    named = [name for one in document["kernels"] for name in (one["kernel"], *one["tied"])]
+    named = [name for item in document["kernels"] for name in (item["kernel"], *item["tied"])]
     assert sorted(named) == sorted(map(kernel_name, POOL))
-    assert any(one["ties"] > 1 for one in document["kernels"])
+    assert any(item["ties"] > 1 for item in document["kernels"])
 
 
 def test_non_monotonic_speeds_are_explained(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """If the predicted TFLOPS are not in the order of the ranking a line and a JSON field explain it."""
-    speeds = [one.tflops or 0 for one in ranked(model)]
+    speeds = [candidate.tflops or 0 for candidate in ranked(model)]
     assert speeds != sorted(speeds, reverse=True)
     fall = next(count for count in range(1, len(speeds)) if speeds[count] > speeds[count - 1]) + 1
     for top, in_order in ((fall, False), (fall - 1, True)):
@@ -149,8 +149,8 @@ def test_no_speed_is_predicted_far_out_of_distribution(model: Path, capsys: pyte
         assert run(["predict", "--c", str(c), "--k", "8", "--json"]) == ExitCode.OK
         document = json.loads(capsys.readouterr().out)
         assert (document["beyond_training"] is None) is is_told
-        assert all((one["tflops"] is not None) is is_told for one in document["kernels"])
-        assert all((one["latency_ms"] is not None) is is_told for one in document["kernels"])
+        assert all((item["tflops"] is not None) is is_told for item in document["kernels"])
+        assert all((item["latency_ms"] is not None) is is_told for item in document["kernels"])
     why = document["beyond_training"]
     expect_values(why, f"c = {outside}", 8, f"{largest:.4g}")
     assert run(["predict", "--c", str(outside), "--k", "8", "--top", "1"]) == ExitCode.OK
@@ -200,7 +200,7 @@ def test_many_problems_have_one_ranking_each(
     path.write_text("\n".join(texts) + "\n", encoding="utf-8")
     assert run(["predict", "--problems", str(path), "--json", "--top", "2"]) == ExitCode.OK
     results = json.loads(capsys.readouterr().out)["results"]
-    assert [one["problem"] for one in results] == texts
+    assert [result["problem"] for result in results] == texts
     assert results[0]["kernels"][1]["tflops"] == ranked(model)[1].tflops
     assert run(["predict", "--problems", str(path), "--top", "2"]) == ExitCode.OK
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:6]]
@@ -318,7 +318,7 @@ def test_some_of_many_problems_have_no_kernel(tmp_path: Path, capsys: pytest.Cap
     args = ["predict", "--model", str(tmp_path / "forward"), "--problems", str(path), "--no-pad-channels", "--json"]
     assert run(args) == ExitCode.NO_KERNEL
     stdout, stderr = capsys.readouterr()
-    assert [one["problem"] for one in json.loads(stdout)["results"]] == [good]
+    assert [load["problem"] for load in json.loads(stdout)["results"]] == [good]
     expect_error(stderr, "no-kernel", 1, 2)
 
 
@@ -361,7 +361,7 @@ def test_some_of_many_problems_may_be_skipped(tmp_path: Path, capsys: pytest.Cap
     capsys.readouterr()
     assert run([*args, "--no-pad-channels", "--skip-unsupported", "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
-    assert [one["problem"] for one in document["results"]] == [good]
+    assert [item["problem"] for item in document["results"]] == [good]
     (failure,) = document["failures"]
     assert failure["problem"] == bad
     expect_values(failure["reason"], "C/G = 4", "vector_b = 8")
@@ -369,7 +369,7 @@ def test_some_of_many_problems_may_be_skipped(tmp_path: Path, capsys: pytest.Cap
     expect_values(capsys.readouterr().out, "1 of 2")
     assert run([*args, "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
-    assert [one["padded"] for one in document["results"]] == [None, {"c": 8}]
+    assert [item["padded"] for item in document["results"]] == [None, {"c": 8}]
     assert document["failures"] == []
     path.write_text(bad + "\n", encoding="utf-8")
     assert run([*args, "--no-pad-channels", "--skip-unsupported"]) == ExitCode.NO_KERNEL
@@ -385,8 +385,8 @@ def test_models_of_times_and_bandwidths_are_shown(tmp_path: Path, capsys: pytest
     for _ in range(2):
         assert run([*args, "--json"]) == ExitCode.OK
         kernels = json.loads(capsys.readouterr().out)["kernels"]
-        expected = pytest.approx([math.log1p(one["tflops"]) for one in kernels], rel=1e-9)
-        assert [one["latency_ms"] for one in kernels] == expected
-        assert [one["bandwidth_gb_s"] for one in kernels] == expected
+        expected = pytest.approx([math.log1p(kernel["tflops"]) for kernel in kernels], rel=1e-9)
+        assert [kernel["latency_ms"] for kernel in kernels] == expected
+        assert [kernel["bandwidth_gb_s"] for kernel in kernels] == expected
     assert run(args) == ExitCode.OK
     assert "GB/s" in capsys.readouterr().out

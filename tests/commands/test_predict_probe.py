@@ -42,16 +42,16 @@ def test_probe_measures_the_top_candidates_and_stores_them(
     """Two kernels are compiled and timed here; later they come first, by their times, and nothing is measured."""
     before = predict(capsys, *SMALL, "--top", "300")
     assert before["measured"] is None
-    names = [one["kernel"] for one in before["kernels"]]
-    alike = [name for one in before["kernels"][:2] for name in one["tied"]]
+    names = [item["kernel"] for item in before["kernels"]]
+    alike = [name for item in before["kernels"][:2] for name in item["tied"]]
     probed = predict(capsys, *SMALL, "--top", "300", "--probe", "2")
-    times = {one["kernel"]: one["latency_ms"] for one in probed["measured"]["kernels"]}
+    times = {item["kernel"]: item["latency_ms"] for item in probed["measured"]["kernels"]}
     assert list(times) == names[:2]
     assert all(0 < time < 1000 for time in times.values())
-    rest = [one["kernel"] for one in probed["kernels"][2:]]
-    assert [one["kernel"] for one in probed["kernels"][:2]] == sorted(names[:2], key=times.__getitem__)
+    rest = [item["kernel"] for item in probed["kernels"][2:]]
+    assert [item["kernel"] for item in probed["kernels"][:2]] == sorted(names[:2], key=times.__getitem__)
     assert [name for name in rest if name not in alike] == names[2:]  # unmeasured kernels of a tie are rows again
-    assert [one["measured_latency_ms"] for one in probed["kernels"][:3]] == [*sorted(times.values()), None]
+    assert [item["measured_latency_ms"] for item in probed["kernels"][:3]] == [*sorted(times.values()), None]
 
     def no_measuring(*_: object) -> None:
         raise AssertionError("measured again")

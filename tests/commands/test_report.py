@@ -66,23 +66,23 @@ def rows(count: int) -> list[ResultRow]:
         values: dict[str, Any] = {"latency_ms": ms, "latency_min_ms": ms, "spread": 0.01} if i % 7 else {}
         status = Status.OK if i % 7 else Status.WRONG_RESULT
         made.append(ResultRow("r", problem.canonical(), kernel_name(kernel), status, time=60.0 * i, **values))
-    again = [one for one in made if one.latency_ms is not None][:12]
+    again = [item for item in made if item.latency_ms is not None][:12]
     return [
         *made,
         *(
             ResultRow(
-                one.run_id,
-                one.problem,
-                one.kernel,
-                one.status,
+                result_row.run_id,
+                result_row.problem,
+                result_row.kernel,
+                result_row.status,
                 "",
-                one.latency_ms,
-                one.latency_min_ms,
+                result_row.latency_ms,
+                result_row.latency_min_ms,
                 0.01,
                 remeasured=True,
                 time=60.0 * count,
             )
-            for one in again
+            for result_row in again
         ),
     ]
 
@@ -134,15 +134,15 @@ def test_a_run(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_search(capsys: pytest.CaptureFixture[str]) -> None:
     """The best time by number of measurements; the position of the best is that of the minimum time."""
     writer = start("search", "search:anneal")
-    found = [one for one in rows(60) if one.problem == problems()[2].canonical() and not one.remeasured]
-    writer.add(*found)
+    result = [row for row in rows(60) if row.problem == problems()[2].canonical() and not row.remeasured]
+    writer.add(*result)
     writer.end_run(EndRecord("r", "complete", 1.0, {}))
     writer.close()
     assert run(["report", "search", "--json"]) == ExitCode.OK
     assert figures(capsys.readouterr().out) == ["search"]
-    best = min(range(len(found)), key=lambda i: found[i].latency_ms or 1e9) + 1
+    best = min(range(len(result)), key=lambda i: result[i].latency_ms or 1e9) + 1
     text = Path("report.html").read_text(encoding="utf-8")
-    assert re.search(rf"of {len(found)}\D*{best}\D", text)
+    assert re.search(rf"of {len(result)}\D*{best}\D", text)
 
 
 def test_a_run_is_watched_until_its_end(capsys: pytest.CaptureFixture[str]) -> None:

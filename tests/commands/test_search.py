@@ -90,45 +90,45 @@ def measured(out: str = "run") -> list[ResultRow]:
 
 def test_a_model_search_finds_the_best_kernel(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The best is at least as good as predict's; all listed kernels are legal; nothing is written."""
-    found = document(capsys, *SMALL, "--top", "60")
+    result = document(capsys, *SMALL, "--top", "60")
     assert run(["predict", *SMALL, "--top", "1", "--json"]) == ExitCode.OK
     predicted = json.loads(capsys.readouterr().out)["kernels"][0]
-    assert found["first_choice"] == {name: predicted[name] for name in found["first_choice"]}
-    assert found["kernels"][0]["score"] >= predicted["score"]
-    assert len(found["kernels"]) == 60
-    space = found["space"]
+    assert result["first_choice"] == {name: predicted[name] for name in result["first_choice"]}
+    assert result["kernels"][0]["score"] >= predicted["score"]
+    assert len(result["kernels"]) == 60
+    space = result["space"]
     assert space["pool"] == 300 < space["distinct"] < space["kernels"]
-    problem = parse_conv_problem(found["problem"])
-    assert all(CONV_RULES.check(parse_kernel_name(one["kernel"]), HOST, problem) == [] for one in found["kernels"])
-    assert {one["candidate"] for one in found["kernels"]} == {True, False}
+    problem = parse_conv_problem(result["problem"])
+    assert all(CONV_RULES.check(parse_kernel_name(item["kernel"]), HOST, problem) == [] for item in result["kernels"])
+    assert {item["candidate"] for item in result["kernels"]} == {True, False}
     assert list(Path().iterdir()) == []
 
 
 def test_the_table_has_the_best_kernels(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without --json the best kernels are a table with complete names, below the searched space."""
     args = [*SMALL, "--top", "3"]
-    found = document(capsys, *args)
+    result = document(capsys, *args)
     assert run(["search", *args]) == ExitCode.OK
     out, err = capsys.readouterr()
     assert err == ""
     names = [line.split()[3] for line in out.splitlines() if line[:2] in {"1 ", "2 ", "3 "}]
-    assert names == [one["kernel"] for one in found["kernels"]]
-    expect_values(out, f"{found['space']['kernels']} kernels", 300)
-    expect_values(out, found["space"]["distinct"])
+    assert names == [item["kernel"] for item in result["kernels"]]
+    expect_values(out, f"{result['space']['kernels']} kernels", 300)
+    expect_values(out, result["space"]["distinct"])
 
 
 def test_a_search_describes_its_speeds(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As in predict: speeds that do not fall with the ranking, and none far outside of the training data."""
     for args, is_far in ((SMALL, False), (["--c", "8000000", "--k", "8"], True)):
-        found = document(capsys, *args, "--top", "60")
-        speeds = [one["tflops"] for one in found["kernels"]]
+        result = document(capsys, *args, "--top", "60")
+        speeds = [item["tflops"] for item in result["kernels"]]
         assert all((speed is None) is is_far for speed in speeds)
-        assert (found["beyond_training"] is not None) is is_far
-        assert found["predictions_in_order"] is (is_far or speeds == sorted(speeds, reverse=True))
+        assert (result["beyond_training"] is not None) is is_far
+        assert result["predictions_in_order"] is (is_far or speeds == sorted(speeds, reverse=True))
         assert run(["search", *args, "--top", "60"]) == ExitCode.OK
         out = capsys.readouterr().out
         assert ("c = 8000000" in out) is is_far
-        assert ("ranking model" in out) is not found["predictions_in_order"]
+        assert ("ranking model" in out) is not result["predictions_in_order"]
     assert not document(capsys, *SMALL, "--top", "60")["predictions_in_order"]
 
 
@@ -170,19 +170,19 @@ def test_without_a_model_search_measures(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.slow
 def test_measured_journals_are_convertible(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Five proposals are five rows of legal kernels, the best are remeasured, and convert reads the journal."""
-    found = document(capsys, "measure", *SMALL, "--evaluations", "5", "--top", "2", "--out", "run")
+    result = document(capsys, "measure", *SMALL, "--evaluations", "5", "--top", "2", "--out", "run")
     rows = measured()
-    assert (found["evaluations"], len(rows), found["ended"]) == (5, 5, "complete")
+    assert (result["evaluations"], len(rows), result["ended"]) == (5, 5, "complete")
     assert {row.status for row in rows} <= {Status.OK, Status.UNSTABLE}
-    problem = parse_conv_problem(found["problem"])
+    problem = parse_conv_problem(result["problem"])
     assert all(CONV_RULES.check(parse_kernel_name(row.kernel), HOST, problem) == [] for row in rows)
     journal = read_journal(Path("run"))
     assert journal.runs[0].kernels == "search:surrogate"
     assert [end.reason for end in journal.ends] == ["complete"]
     again = {row.kernel: row.latency_ms for row in journal.rows if row.remeasured}
-    assert len(found["kernels"]) == 2
-    assert all(again[one["kernel"]] == one["latency_ms"] for one in found["kernels"])
-    assert run(found["next"].split()[1:]) == ExitCode.OK
+    assert len(result["kernels"]) == 2
+    assert all(again[item["kernel"]] == item["latency_ms"] for item in result["kernels"])
+    assert run(result["next"].split()[1:]) == ExitCode.OK
     frame = read_dataset(Path("run.parquet")).frame
     assert sorted(frame["kernel"]) == sorted(row.kernel for row in rows)
 
@@ -190,17 +190,17 @@ def test_measured_journals_are_convertible(model: Path, capsys: pytest.CaptureFi
 @pytest.mark.slow
 def test_the_first_choice_is_measured_first_and_compared(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With a model the search begins with predict's first choice, and prints its time relative to the best."""
-    found = document(capsys, "measure", *SMALL, "--evaluations", "3", "--top", "1", "--out", "run")
+    result = document(capsys, "measure", *SMALL, "--evaluations", "3", "--top", "1", "--out", "run")
     assert run(["predict", *SMALL, "--top", "1", "--json"]) == ExitCode.OK
     first = json.loads(capsys.readouterr().out)["kernels"][0]
-    assert measured()[0].kernel == found["first_choice"]["kernel"]
+    assert measured()[0].kernel == result["first_choice"]["kernel"]
     assert measured()[0].kernel in (first["kernel"], *first["tied"])
     times = {row.kernel: row.latency_ms for row in read_journal(Path("run")).rows if row.remeasured}
-    best = found["kernels"][0]
-    assert found["first_choice"]["latency_ms"] == times[measured()[0].kernel]
+    best = result["kernels"][0]
+    assert result["first_choice"]["latency_ms"] == times[measured()[0].kernel]
     assert best["latency_ms"] == min(filter(None, times.values()))
-    assert found["ratio"] == pytest.approx((times[measured()[0].kernel] or 0) / best["latency_ms"])
-    assert found["ratio"] >= 1
+    assert result["ratio"] == pytest.approx((times[measured()[0].kernel] or 0) / best["latency_ms"])
+    assert result["ratio"] >= 1
 
 
 def test_a_gemm_is_measured_without_a_model(capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,9 +224,9 @@ def test_failures_count_against_the_budget(capsys: pytest.CaptureFixture[str], m
     monkeypatch.setenv("CXX", str(failing.resolve()))
     assert run(["search", "measure", *SMALL, "--evaluations", "3", "--out", "run", "--json"]) == ExitCode.NO_KERNEL
     out, err = capsys.readouterr()
-    found = json.loads(out)
-    assert found["statuses"] == {"compile_error": 3}
-    assert (found["kernels"], found["first_choice"], found["ratio"]) == ([], None, None)
+    result = json.loads(out)
+    assert result["statuses"] == {"compile_error": 3}
+    assert (result["kernels"], result["first_choice"], result["ratio"]) == ([], None, None)
     expect_error(err, "no-working-kernel", 3)
     assert len(measured()) == 3
 
@@ -257,11 +257,11 @@ def test_an_interrupted_search_keeps_its_rows(
 
     monkeypatch.setattr(Measurer, "measure", interrupted)
     args = ["measure", *SMALL, "--evaluations", "50", "--out", "run"]
-    found = document(capsys, *args, code=ExitCode.INTERRUPTED)
-    assert (found["ended"], found["evaluations"]) == ("interrupted", 2)
+    result = document(capsys, *args, code=ExitCode.INTERRUPTED)
+    assert (result["ended"], result["evaluations"]) == ("interrupted", 2)
     assert [(row.kernel, row.latency_ms) for row in measured()] == [(row.kernel, row.latency_ms) for row in done]
     assert read_journal(Path("run")).ends[-1].reason == "interrupted"
-    assert [one["remeasured"] for one in found["kernels"]] == [False, False]
+    assert [item["remeasured"] for item in result["kernels"]] == [False, False]
     assert run(["convert", "run", "--out", "run.parquet"]) == ExitCode.OK
 
 
@@ -309,9 +309,9 @@ def test_a_time_budget_ends_a_search(capsys: pytest.CaptureFixture[str], monkeyp
 
     monkeypatch.setattr(Measurer, "measure", counted)
     monkeypatch.setattr("ckh.search.measuring.Stop", AfterOne)
-    found = document(capsys, "measure", *SMALL, "--evaluations", "50", "--budget", "1h", "--out", "run")
-    assert (found["ended"], found["evaluations"]) == ("budget", 1)
-    assert [one["remeasured"] for one in found["kernels"]] == [True]
+    result = document(capsys, "measure", *SMALL, "--evaluations", "50", "--budget", "1h", "--out", "run")
+    assert (result["ended"], result["evaluations"]) == ("budget", 1)
+    assert [item["remeasured"] for item in result["kernels"]] == [True]
     assert read_journal(Path("run")).ends[-1].reason == "budget"
 
 
@@ -383,7 +383,7 @@ def test_search_without_a_model_is_scored_by_the_estimate(capsys: pytest.Capture
     assert run([*words, "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     assert document["not_measured"]["basis"] == "estimate"
-    scores = [one["score"] for one in document["kernels"]]
+    scores = [item["score"] for item in document["kernels"]]
     assert scores == sorted(scores, reverse=True)
     assert scores[0] >= document["first_choice"]["score"]
     assert run([*words, "--require", "measured"]) == ExitCode.BAD_DATA

@@ -39,16 +39,16 @@ def document(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
 
 def test_a_set_reaches_its_stated_figures(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Mean and worst efficiency are those of the best of its kernels on each measured problem."""
-    found = document(capsys, "search", "set", "--size", "50", "--keep", "0.97", "--data", str(data))
+    result = document(capsys, "search", "set", "--size", "50", "--keep", "0.97", "--data", str(data))
     frame = measured().frame
     times = frame.assign(ms=np.where(frame["is_valid"], frame["latency_ms"], np.inf), problem=measured().problem_ids)
     best = times.groupby("problem")["ms"].min()
-    of_set = times[times["kernel"].isin(found["kernels"])].groupby("problem")["ms"].min()
-    assert found["efficiency_mean"] == pytest.approx((best / of_set).mean())
-    assert found["efficiency_mean"] >= 0.97 - 1e-9
-    assert found["efficiency_min"] == pytest.approx((best / of_set).min())
-    assert found["keeps"]
-    assert [step["kernels"] for step in found["curve"]] == [*range(1, len(found["curve"]) + 1)]
+    of_set = times[times["kernel"].isin(result["kernels"])].groupby("problem")["ms"].min()
+    assert result["efficiency_mean"] == pytest.approx((best / of_set).mean())
+    assert result["efficiency_mean"] >= 0.97 - 1e-9
+    assert result["efficiency_min"] == pytest.approx((best / of_set).min())
+    assert result["keeps"]
+    assert [step["kernels"] for step in result["curve"]] == [*range(1, len(result["curve"]) + 1)]
 
 
 def test_the_registry_of_a_set_limits_later_commands(
@@ -56,19 +56,19 @@ def test_the_registry_of_a_set_limits_later_commands(
 ) -> None:
     """`predict` ranks only those kernels, in the order among all; `export` and `bench` use no others."""
     registry, exported = tmp_path / "set.json", tmp_path / "c"
-    found = document(capsys, "search", "set", "--size", "4", "--data", str(data), "--write-registry", str(registry))
+    result = document(capsys, "search", "set", "--size", "4", "--data", str(data), "--write-registry", str(registry))
     asked = ["predict", "--c", "16", "--hi", "7", "--top", "400"]
-    all_kernels = [one["kernel"] for one in document(capsys, *asked)["kernels"]]
-    limited = [one["kernel"] for one in document(capsys, *asked, "--registry", str(registry))["kernels"]]
-    assert limited == [name for name in all_kernels if name in found["kernels"]]
+    all_kernels = [item["kernel"] for item in document(capsys, *asked)["kernels"]]
+    limited = [item["kernel"] for item in document(capsys, *asked, "--registry", str(registry))["kernels"]]
+    assert limited == [name for name in all_kernels if name in result["kernels"]]
     assert 0 < len(limited) <= 4
     model = str(tmp_path / "models" / "mine")
     args = ["export", "--model", model, "--to", "c", "--out", str(exported), "--registry", str(registry)]
-    assert document(capsys, *args)["models"][0]["kernels"] == len(found["kernels"])
+    assert document(capsys, *args)["models"][0]["kernels"] == len(result["kernels"])
     plan = document(
         capsys, "bench", "--device", "host", "--registry", str(registry), "--dry-run", "--problems", "host-train"
     )
-    assert plan["kernels"] <= len(found["kernels"])
+    assert plan["kernels"] <= len(result["kernels"])
 
 
 @pytest.mark.parametrize(

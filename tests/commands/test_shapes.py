@@ -25,9 +25,9 @@ LLAMA = ["llama3-70b", "--tp", "8", "--tokens", "16"]
 def document(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
     """The document of a call with --json, checked with its schema."""
     assert run([*args, "--json"]) == ExitCode.OK
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    require_described(found["schema"].removeprefix("ckh."), found)
-    return found
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    require_described(result["schema"].removeprefix("ckh."), result)
+    return result
 
 
 def test_piped_output_is_csv(capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,11 +40,11 @@ def test_piped_output_is_csv(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_document(capsys: pytest.CaptureFixture[str]) -> None:
     """The document has each problem's share of the operations; shares sum to one."""
-    found = document(capsys, "shapes", *LLAMA)
-    assert [one["layers"] for one in found["problems"]] == [["qkv"], ["o"], ["gate_up"], ["down"], ["lm_head"]]
-    assert sum(one["share"] for one in found["problems"]) == pytest.approx(1)
+    result = document(capsys, "shapes", *LLAMA)
+    assert [item["layers"] for item in result["problems"]] == [["qkv"], ["o"], ["gate_up"], ["down"], ["lm_head"]]
+    assert sum(item["share"] for item in result["problems"]) == pytest.approx(1)
     weights = 80 * (1280 * 8 + 1024 * 8 + 7168 * 8 + 3584 * 8) + 16032 * 8
-    assert found["problems"][2]["share"] == pytest.approx(80 * 7168 * 8 / weights)
+    assert result["problems"][2]["share"] == pytest.approx(80 * 7168 * 8 / weights)
 
 
 def test_a_written_list_is_read_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,7 +55,7 @@ def test_a_written_list_is_read_back(tmp_path: Path, capsys: pytest.CaptureFixtu
     first = document(capsys, "shapes", "deepseek-v3", "--tp", "8", "--tokens", "1,64")
     again = document(capsys, "shapes", str(out))
     assert again["problems"] == first["problems"]
-    assert {one["op"] for one in first["problems"]} == {"gemm_universal", "aiter_gemm", "aiter_moe"}
+    assert {item["op"] for item in first["problems"]} == {"gemm_universal", "aiter_gemm", "aiter_moe"}
     assert run(["shapes", "llama3-8b", "--out", str(out)]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, "output-exists", out)
     assert run(["shapes", str(out), "--out", str(out), "--force"]) == ExitCode.USAGE
@@ -65,12 +65,12 @@ def test_a_written_list_is_read_back(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_predict_reads_lists_and_sources(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`--problems` accepts the list, the ready model and a problem, and detects the operation."""
     out = tmp_path / "shapes.csv"
-    listed = [one["problem"] for one in document(capsys, "shapes", *LLAMA, "--out", str(out))["problems"]]
-    found = document(capsys, "predict", "--problems", str(out), "--arch", "gfx942", "--top", "1")
-    assert [one["problem"] for one in found["results"]] == listed
+    listed = [item["problem"] for item in document(capsys, "shapes", *LLAMA, "--out", str(out))["problems"]]
+    result = document(capsys, "predict", "--problems", str(out), "--arch", "gfx942", "--top", "1")
+    assert [item["problem"] for item in result["results"]] == listed
     for text in (listed[0], "conv_forward_fp32_nhwgc_2d_n1_c16_k16_g1_i5x6_f3x3_s1x1_p1x1_d1x1"):
-        found = document(capsys, "predict", "--problems", text, "--arch", "gfx942", "--top", "1")
-        assert [one["problem"] for one in found["results"]] == [text]
+        result = document(capsys, "predict", "--problems", text, "--arch", "gfx942", "--top", "1")
+        assert [item["problem"] for item in result["results"]] == [text]
 
 
 def test_predict_reads_stdin(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,10 +79,10 @@ def test_predict_reads_stdin(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     text = capsys.readouterr().out
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     sources._kept.cache_clear()
-    found = document(capsys, "predict", "--problems", "-", "--arch", "gfx942", "--top", "1")
+    result = document(capsys, "predict", "--problems", "-", "--arch", "gfx942", "--top", "1")
     sources._kept("-").close()
     sources._kept.cache_clear()
-    assert len(found["results"]) == 5
+    assert len(result["results"]) == 5
 
 
 def test_pipes_are_read_once(
@@ -136,8 +136,8 @@ def test_bench_reads_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     log.write_text("".join(line.format(m=m) for m in (16, 32, 16)), encoding="utf-8")
     out = tmp_path / "run"
     options = ["--device", "host", "--kernels", "sample:2", "--dry-run", "--out", str(out)]
-    found = document(capsys, "bench", "--problems", str(log), *options)
-    assert found["problems"] == 2
+    result = document(capsys, "bench", "--problems", str(log), *options)
+    assert result["problems"] == 2
     assert not out.exists()
 
 
@@ -152,8 +152,8 @@ def test_plans_begin_with_the_most_time(
     path = tmp_path / "shapes.csv"
     path.write_text("op,count,layers,dtype,layout,m,n,k,split_k\n" + rows, encoding="utf-8")
     options = ["--plan", "1", "--dtype", dtype, "--dry-run", "--out", str(tmp_path / "run"), *device]
-    found = document(capsys, "bench", "--problems", str(path), *options)
-    assert [one["problem"] for one in found["plan"]] == [f"gemm_{dtype}_rcr_{first}_splitk1"]
+    result = document(capsys, "bench", "--problems", str(path), *options)
+    assert [item["problem"] for item in result["plan"]] == [f"gemm_{dtype}_rcr_{first}_splitk1"]
 
 
 def test_export_reads_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,10 +178,10 @@ def test_golden_choices_from_a_log(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_ready_models_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """--list shows models and networks with the options that their shapes depend on."""
-    found = {one["name"]: one["options"] for one in document(capsys, "shapes", "--list")["ready"]}
-    assert found["llama3-70b"] == ["--tp", "--tokens"]
-    assert found["resnet50"] == ["--batch"]
-    assert found["vit-b16"] == ["--tp", "--batch"]
+    result = {item["name"]: item["options"] for item in document(capsys, "shapes", "--list")["ready"]}
+    assert result["llama3-70b"] == ["--tp", "--tokens"]
+    assert result["resnet50"] == ["--batch"]
+    assert result["vit-b16"] == ["--tp", "--batch"]
     assert run(["shapes", "--list"]) == ExitCode.OK
 
 
@@ -230,9 +230,9 @@ def test_bad_rows_of_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         path.write_text(good + row + "\n", encoding="utf-8")
         assert run(["shapes", str(path)]) == ExitCode.BAD_DATA
         expect_error(capsys.readouterr().err, code, f"{path}:3")
-        found = document(capsys, "shapes", str(path), "--skip-bad")
-        assert [(one["count"], one["layers"]) for one in found["problems"]] == [(2, ["a", "b"])]
-        assert sum(found["bad"].values()) == 1
+        result = document(capsys, "shapes", str(path), "--skip-bad")
+        assert [(item["count"], item["layers"]) for item in result["problems"]] == [(2, ["a", "b"])]
+        assert sum(result["bad"].values()) == 1
 
 
 def test_an_operation_without_shapes(capsys: pytest.CaptureFixture[str]) -> None:

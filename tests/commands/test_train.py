@@ -315,24 +315,24 @@ def test_a_model_is_compared_with_the_current_one(
     capsys.readouterr()
     assert run(["train", str(data), "--out", str(out), *SMALL, "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
-    found = document["today"]["validation"]
+    load = document["today"]["validation"]
     assert document["today"]["model"] == str(models / "mine")
-    assert (found["problems"], found["seen"]) == (10, 0)
+    assert (load["problems"], load["seen"]) == (10, 0)
     rows = measured().valid()
     frame = rows.frame.assign(score=load_model(models / "mine").scores(rows), problem=rows.problem_ids)
     best = frame.groupby("problem")["latency_ms"].min()
     chosen = frame.loc[frame.groupby("problem")["score"].idxmax()].set_index("problem")["latency_ms"]
-    assert found["start_mean_efficiency"] == pytest.approx((best / chosen)[4:].mean())
+    assert load["start_mean_efficiency"] == pytest.approx((best / chosen)[4:].mean())
     for options in (SMALL, [*SMALL, "--trees", "1", "--leaves", "2"]):
         assert run(["train", str(data), "--out", str(out), *options, "--force", "--json"]) == ExitCode.OK
         stdout, stderr = capsys.readouterr()
-        found = json.loads(stdout)["today"]["validation"]
+        load = json.loads(stdout)["today"]["validation"]
         is_said = "[worse-than-current]" in stderr
         assert (
-            is_said == ("[shadows-model]" in stderr) == (f"--warm-start {models / 'mine'}" in stderr) == found["worse"]
+            is_said == ("[shadows-model]" in stderr) == (f"--warm-start {models / 'mine'}" in stderr) == load["worse"]
         )
-    assert found["worse"]
-    assert f"{found['start_mean_efficiency']:.2%} -> {found['mean_efficiency']:.2%}" in stderr
+    assert load["worse"]
+    assert f"{load['start_mean_efficiency']:.2%} -> {load['mean_efficiency']:.2%}" in stderr
     poor = [*SMALL, "--trees", "1", "--leaves", "2", "--force"]
     assert run(["train", str(few), "--out", str(models / "mine"), *poor]) == ExitCode.OK
     capsys.readouterr()
@@ -374,10 +374,10 @@ def test_a_worse_model_gives_a_warning(data: Path, capsys: pytest.CaptureFixture
     args = ["train", str(bad), "--warm-start", str(start), "--out", str(data.with_name("model")), "--trees", "5"]
     assert run([*args, "--learning-rate", "1", "--jobs", "1", "--folds", "3", "--json"]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
-    found = json.loads(stdout)["warm_start"]["validation"]
-    assert found["worse"]
-    assert (found["problems"], found["seen"]) == (14, 14)
-    mean = f"{found['start_mean_efficiency']:.2%} -> {found['mean_efficiency']:.2%}"
+    load = json.loads(stdout)["warm_start"]["validation"]
+    assert load["worse"]
+    assert (load["problems"], load["seen"]) == (14, 14)
+    mean = f"{load['start_mean_efficiency']:.2%} -> {load['mean_efficiency']:.2%}"
     expect_warning(stderr, "worse-than-start", mean, "P10", 14, 14)
     assert run([*args, "--jobs", "1", "--folds", "0", "--force"]) == ExitCode.OK
     expect_warning(capsys.readouterr().err, "not-compared")
@@ -407,7 +407,7 @@ def test_settings_are_tuned(data: Path, capsys: pytest.CaptureFixture[str]) -> N
     chosen = document["tuning"]["settings"][document["tuning"]["chosen"]]
     spec = json.loads((out / "feature_spec.json").read_text(encoding="utf-8"))
     assert {name: spec["params"][name] for name in chosen["params"]} == chosen["params"]
-    assert all(one["params"]["num_leaves"] == 5 for one in document["tuning"]["settings"])
+    assert all(item["params"]["num_leaves"] == 5 for item in document["tuning"]["settings"])
     assert document["mining"]["rounds"][0]["mean_efficiency"] == pytest.approx(chosen["mean_efficiency"])
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     assert run([*args, "--force"]) == ExitCode.OK

@@ -55,26 +55,28 @@ def test_a_list_of_shapes_is_tuned(
     require_described("tune", document)
     assert "ckh bench --resume" in printed.err
     assert "ckh shapes" not in printed.err
-    assert [one["count"] for one in document["shapes"]] == [80, 2]
-    assert sum(one["share"] for one in document["shapes"]) == pytest.approx(1)
-    today, tuned = (sum(one["count"] * one[name] for one in document["shapes"]) for name in ("today_ms", "latency_ms"))
+    assert [item["count"] for item in document["shapes"]] == [80, 2]
+    assert sum(item["share"] for item in document["shapes"]) == pytest.approx(1)
+    today, tuned = (
+        sum(item["count"] * item[name] for item in document["shapes"]) for name in ("today_ms", "latency_ms")
+    )
     assert (document["today_ms"], document["tuned_ms"]) == pytest.approx((today, tuned))
     assert document["gain"] == pytest.approx(today / tuned)
     assert document["gain"] >= 1
     assert document["model"] is None
     assert (out / "export" / "README.md").is_file()
-    assert [one["predicted_gain"] for one in document["shapes"]] == [None, None]  # no model of two problems
+    assert [item["predicted_gain"] for item in document["shapes"]] == [None, None]  # no model of two problems
     summary = (out / "summary.md").read_text(encoding="utf-8")
     assert f"{document['gain']:.3f}x" in summary
     assert f"ckh convert {out}/run" in summary
     assert run([*line, "--budget", "11m"]) == ExitCode.OK
     assert "$ ckh" not in capfd.readouterr().err
-    for one in document["shapes"]:
-        assert run(["predict", "--problems", one["problem"], "--arch", "host", "--json"]) == ExitCode.OK
+    for item in document["shapes"]:
+        assert run(["predict", "--problems", item["problem"], "--arch", "host", "--json"]) == ExitCode.OK
         (answer,) = json.loads(capfd.readouterr().out)["results"]
         assert (answer["kernels"][0]["kernel"], answer["kernels"][0]["measured_latency_ms"]) == (
-            one["kernel"],
-            one["latency_ms"],
+            item["kernel"],
+            item["latency_ms"],
         )
 
 
@@ -94,18 +96,18 @@ def test_the_kernels_in_use_are_compared(
     document = json.loads(capfd.readouterr().out)
     require_described("tune", document)
     assert document["today_from"] == str(listed)
-    by_problem = {one["problem"]: one for one in document["shapes"]}
-    assert {text: one["today"] for text, one in by_problem.items()} == {
+    by_problem = {item["problem"]: item for item in document["shapes"]}
+    assert {text: item["today"] for text, item in by_problem.items()} == {
         "gemm_fp32_rcr_m64_n96_k64_splitk1": unpadded,
         "gemm_fp32_rcr_m33_n65_k64_splitk1": padded,
     }
     dataset = read_dataset(tmp_path / "tuned" / "measured.parquet")
-    for text, one in by_problem.items():
+    for text, item in by_problem.items():
         rows = dataset.frame[[dataset.problem(i).canonical() == text for i in range(len(dataset))]]
         times = dict(zip(rows["kernel"], rows["latency_ms"], strict=True))
         assert len(times) > 1
-        assert one["today_ms"] == times[one["today"]]
-        assert one["latency_ms"] == min(times.values())
+        assert item["today_ms"] == times[item["today"]]
+        assert item["latency_ms"] == min(times.values())
 
 
 def test_a_dry_run_prints_the_steps(shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -145,8 +147,8 @@ def test_a_measured_operation_comes_first(tmp_path: Path, capfd: pytest.CaptureF
     assert "$ ckh bench --op gemm_universal" in printed.out
     assert run(["shapes", *line[1:6], "--json"]) == ExitCode.OK
     shares: dict[str, float] = {}
-    for one in json.loads(capfd.readouterr().out)["problems"]:
-        shares[one["op"]] = shares.get(one["op"], 0) + one["share"]
+    for load in json.loads(capfd.readouterr().out)["problems"]:
+        shares[load["op"]] = shares.get(load["op"], 0) + load["share"]
     assert shares.pop("gemm_universal") < 0.2
     for name, share in shares.items():
         expect_values(printed.err, name, f"{share:.0%}")
@@ -164,7 +166,7 @@ def test_convolutions_of_some_directions(
     directions: tuple[str, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A list without problems of the other directions is measured."""
-    texts = [f"conv_{one}_fp32_nhwgc_2d_n1_c16_k16_g1_i5x6_f3x3_s1x1_p1x1_d1x1" for one in directions]
+    texts = [f"conv_{direction}_fp32_nhwgc_2d_n1_c16_k16_g1_i5x6_f3x3_s1x1_p1x1_d1x1" for direction in directions]
     (tmp_path / "texts.txt").write_text("\n".join(texts), encoding="utf-8")
     shapes = str(tmp_path / "shapes.csv")
     assert run(["shapes", str(tmp_path / "texts.txt"), "--out", shapes]) == ExitCode.OK
@@ -188,7 +190,7 @@ def test_times_of_the_consumers_own_tables(tmp_path: Path, capfd: pytest.Capture
     assert (first["problem"], first["today"], first["table_ms"]) == (of_gpu[0], KERNEL, 0.0125)
     assert (second["problem"], second["table_ms"], first["today_ms"]) == (of_gpu[1], None, None)
     assert (second["today"], first["share"], second["share"]) == (None, 1.0, None)
-    assert all(one["predicted_kernel"].startswith("a8w8_bpreshuffle_") for one in (first, second))
+    assert all(item["predicted_kernel"].startswith("a8w8_bpreshuffle_") for item in (first, second))
     assert run(line) == ExitCode.OK
     expect_values(capfd.readouterr().out, "today by AITER", "0.0125", "1 of 2")
 

@@ -69,7 +69,7 @@ def opposite(tmp_path: Path) -> Path:
 
 def test_the_oracle_gives_the_verdict(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The figures are those of a plain loop; a gate just below them passes, one just above fails."""
-    found = efficiencies(model)
+    result = efficiencies(model)
     args = [
         "validate",
         "oracle",
@@ -83,21 +83,21 @@ def test_the_oracle_gives_the_verdict(model: Path, data: Path, capsys: pytest.Ca
         "0",
         "--min-mean",
     ]
-    assert run([*args, repr(float(found.mean()) - 1e-9)]) == ExitCode.OK
+    assert run([*args, repr(float(result.mean()) - 1e-9)]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     document = json.loads(stdout)
     assert stderr.splitlines()[-1] == "PASS"
     assert (document["problems"], document["passes"], document["on_device"]) == (14, True, False)
     figures = document["figures"]
-    expected = [found.mean(), np.median(found), np.percentile(found, 10), found.min()]
+    expected = [result.mean(), np.median(result), np.percentile(result, 10), result.min()]
     names = [f"{name} efficiency" for name in ("mean", "median", "P10", "least")]
     assert [figures[name] for name in names] == pytest.approx(expected, rel=1e-12)
     assert figures["mean efficiency of the best of 5"] >= figures["mean efficiency"]
-    assert run([*args, repr(float(found.mean()) + 1e-9)]) == ExitCode.GATE_FAILED
+    assert run([*args, repr(float(result.mean()) + 1e-9)]) == ExitCode.GATE_FAILED
     stdout, stderr = capsys.readouterr()
     assert not json.loads(stdout)["passes"]
     assert stderr.splitlines()[-1] == "FAIL"
-    expect_warning(stderr, "gate", f"{found.mean():.2%}")
+    expect_warning(stderr, "gate", f"{result.mean():.2%}")
 
 
 @pytest.mark.parametrize("command", ["oracle", "compare"])
@@ -135,17 +135,17 @@ def test_held_out_problems_give_the_verdict(data: Path, tmp_path: Path, capsys: 
     ]
     assert run([*args, "11", "--min-mean", "0", "--min-p10", "0"]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
-    found = json.loads(stdout)
-    assert (found["problems"], found["passes"]) == (11, True)
+    result = json.loads(stdout)
+    assert (result["problems"], result["passes"]) == (11, True)
     expect_warning(stderr, "trained-on", 3, 14)
-    assert found["figures"]["mean efficiency"] == pytest.approx(efficiencies(path.parent)[3:].mean(), rel=1e-12)
+    assert result["figures"]["mean efficiency"] == pytest.approx(efficiencies(path.parent)[3:].mean(), rel=1e-12)
     assert run([*args, "12"]) == ExitCode.BAD_DATA
 
 
 def test_a_single_row_gives_no_verdict(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every model is right on a problem with a single measured kernel."""
-    one = measured().select(np.array([0]))
-    write_dataset(one, tmp_path / "one.parquet")
+    item = measured().select(np.array([0]))
+    write_dataset(item, tmp_path / "one.parquet")
     args = ["validate", "oracle", *MEASURED, "--model", str(model), "--data", str(tmp_path / "one.parquet")]
     assert run([*args, "--min-problems", "1"]) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
@@ -220,7 +220,7 @@ def test_a_model_compared_with_itself_passes(
     assert run([*args, "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     assert (document["agreement"], document["passes"], document["degraded"]) == (1.0, True, [])
-    old, new = ([one[which] for one in document["differences"]] for which in ("old", "new"))
+    old, new = ([item[which] for item in document["differences"]] for which in ("old", "new"))
     assert old == new == pytest.approx([f(efficiencies(model)) for f in (np.mean, np.median, _p10)], rel=1e-12)
 
 
@@ -237,8 +237,8 @@ def test_a_worse_model_fails(model: Path, opposite: Path, data: Path, capsys: py
     pairs = zip(efficiencies(model), efficiencies(opposite), strict=True)
     losses = sorted((1 - after / before for before, after in pairs if after < before), reverse=True)
     assert len(losses) > 7
-    found = [1 - one["new_efficiency"] / one["old_efficiency"] for one in document["degraded"]]
-    assert found == pytest.approx(losses, rel=1e-9)
+    result = [1 - item["new_efficiency"] / item["old_efficiency"] for item in document["degraded"]]
+    assert result == pytest.approx(losses, rel=1e-9)
     assert (document["passes"], len(document["failures"])) == (False, 4)
     assert [line for line in stderr.splitlines() if "efficiency falls from" in line]
     assert stderr.splitlines()[-1] == "FAIL"
@@ -295,7 +295,7 @@ def test_choices_are_remeasured_on_the_device(
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     first = ConvProblem(Direction.FORWARD, 1, 16, 16, 1, 8, 8, 3, 3, pad_h=1, pad_w=1)
     of = kernels()[:3]
-    rows = [(one, kernel, time_ms(one, kernel)) for one in (first, replace(first, n=2)) for kernel in of]
+    rows = [(item, kernel, time_ms(item, kernel)) for item in (first, replace(first, n=2)) for kernel in of]
     write_dataset(build(rows), tmp_path / "tiny.parquet")
     args = [
         "validate",

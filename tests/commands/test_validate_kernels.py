@@ -25,10 +25,10 @@ def test_the_pipelines_of_the_host_work(tmp_path: Path, capsys: pytest.CaptureFi
     assert document == json.loads(out.read_text(encoding="utf-8"))
     assert (document["matrix"], document["arch"], document["ok"]) == ("pipelines", "host", True)
     assert document["statuses"] == {"ok": 6, "invalid": 2}
-    refused = {one["case"]: one["reason"] for one in document["findings"] if one["status"] == "invalid"}
+    refused = {item["case"]: item["reason"] for item in document["findings"] if item["status"] == "invalid"}
     assert set(refused) == {"comp_async", "basic_async_v1"}
     assert all(has_values(reason, "host", name) for name, reason in refused.items())
-    assert all(one["case"] in one["built"] for one in document["findings"] if one["status"] == "ok")
+    assert all(item["case"] in item["built"] for item in document["findings"] if item["status"] == "ok")
 
 
 def test_a_wrong_direction_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

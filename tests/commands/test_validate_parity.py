@@ -40,8 +40,8 @@ def compared(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int
 
 def only(document: dict[str, Any]) -> dict[str, Any]:
     """The only consumer of a document."""
-    (found,) = document["consumers"]
-    return dict(found)
+    (result,) = document["consumers"]
+    return dict(result)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     saved(tmp_path / "model")
     path = tmp_path / "list.txt"
-    path.write_text("".join(f"{one.canonical()}\n" for one in problems()[2:5]), encoding="utf-8")
+    path.write_text("".join(f"{problem.canonical()}\n" for problem in problems()[2:5]), encoding="utf-8")
     return path
 
 
@@ -202,7 +202,7 @@ class FakeTemplate:
     def gen_ops(self) -> list[CkOp]:
         """Instances of a few tiles, smallest first."""
         sizes = ((64, 64, 1, 1), (128, 128, 2, 2), (256, 256, 4, 4))
-        return [tiled(*one, a_element_dtype="BF16") for one in sizes]
+        return [tiled(*size, a_element_dtype="BF16") for size in sizes]
 
 
 @pytest.fixture
@@ -268,7 +268,7 @@ def test_a_broken_hook_is_detected(
     monkeypatch.setattr(inductor, "_ranked", lambda *args: order(*args)[::-1])
     code, document = compared(capsys, *call)
     assert code == ExitCode.GATE_FAILED
-    assert [one["problem"] for one in only(document)["differences"]] == [
+    assert [item["problem"] for item in only(document)["differences"]] == [
         GemmProblem(*sizes, "bf16").canonical() for sizes in ((4096, 4096, 4096), (16, 1024, 4096))
     ]
 
@@ -291,7 +291,10 @@ def test_estimates_are_not_exported_to_c(tmp_path: Path, capsys: pytest.CaptureF
     call = ("--problems", path, "--op", "gemm_universal", "--dtype", "bf16", "--arch", "gfx90a")
     code, document = compared(capsys, *call)
     assert (code, document["passes"]) == (ExitCode.NO_DEVICE, False)
-    assert [(one["consumer"], one["compared"]) for one in document["consumers"]][:2] == [("c", 0), ("ck-dispatcher", 0)]
+    assert [(item["consumer"], item["compared"]) for item in document["consumers"]][:2] == [
+        ("c", 0),
+        ("ck-dispatcher", 0),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -308,6 +311,6 @@ def test_bad_input_is_one_line(
     layers: Path, args: list[str], code: str, values: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Unknown consumers, invalid folders, and consumers that cannot be compared."""
-    found = run(["validate", "parity", "--problems", str(layers), "--model", "model", *args])
-    assert found not in (ExitCode.OK, ExitCode.GATE_FAILED)
+    done = run(["validate", "parity", "--problems", str(layers), "--model", "model", *args])
+    assert done not in (ExitCode.OK, ExitCode.GATE_FAILED)
     expect_error(capsys.readouterr().err, code, *values)

@@ -29,7 +29,7 @@ def golden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The choices of a small model for three problems."""
     monkeypatch.chdir(tmp_path)
     saved(tmp_path / "model")
-    (tmp_path / "list.txt").write_text("".join(f"{one.canonical()}\n" for one in LIST), encoding="utf-8")
+    (tmp_path / "list.txt").write_text("".join(f"{problem.canonical()}\n" for problem in LIST), encoding="utf-8")
     args = ["validate", "selection", "golden.json", "--create", "--problems", "list.txt", "--model", "model"]
     assert run(args) == ExitCode.OK
     return tmp_path / "golden.json"
@@ -50,7 +50,7 @@ def measured(problem: ConvProblem, times: dict[str, float], *, failed: bool = Fa
 
 def other_kernel(but: str) -> str:
     """A kernel of the pool with another name."""
-    return next(name for one in kernels() if (name := kernel_name(one)) != but)
+    return next(name for kernel in kernels() if (name := kernel_name(kernel)) != but)
 
 
 def test_golden_choices_match_predict(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,7 +60,7 @@ def test_golden_choices_match_predict(golden: Path, capsys: pytest.CaptureFixtur
     capsys.readouterr()
     assert run(["predict", "--problems", "list.txt", "--model", "model", "--top", "1", "--json"]) == ExitCode.OK
     results = json.loads(capsys.readouterr().out)["results"]
-    assert kept["kernels"] == {one["problem"]: one["kernels"][0]["kernel"] for one in results}
+    assert kept["kernels"] == {result["problem"]: result["kernels"][0]["kernel"] for result in results}
     assert run(["validate", "selection", "golden.json", "--model", "model"]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     assert "3 problems, 0 changed" in stdout

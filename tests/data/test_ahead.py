@@ -22,13 +22,13 @@ def test_items_come_in_order_and_one_is_computed_ahead() -> None:
             event.set()
             yield number
 
-    found = []
+    result = []
     for number in ahead(numbers()):
-        found.append(number)
+        result.append(number)
         if number + 1 < len(begun):
             assert begun[number + 1].wait(30)
         assert not any(event.is_set() for event in begun[number + 2 :])
-    assert found == [0, 1, 2, 3]
+    assert result == [0, 1, 2, 3]
 
 
 def test_an_error_comes_after_the_items_before_it() -> None:
@@ -38,7 +38,7 @@ def test_an_error_comes_after_the_items_before_it() -> None:
         yield 1
         raise ValueError("no more")
 
-    found = ahead(numbers())
-    assert next(found) == 1
+    result = ahead(numbers())
+    assert next(result) == 1
     with pytest.raises(ValueError, match="no more"):
-        next(found)
+        next(result)

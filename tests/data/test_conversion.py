@@ -69,11 +69,15 @@ def test_rows_do_not_depend_on_blocks(
     """Rows, their order, counts and messages do not depend on the block size, and equal the recorded ones."""
     monkeypatch.setattr(cells, "_BLOCK_BYTES", block_bytes)
     inputs, out = write_inputs(tmp_path)[:count], tmp_path / "out.parquet"
-    found = conversion.convert(inputs, out, ReadOptions(arch="gfx942", skip_bad=True))
-    assert (found.rows, found.repeated, found.sha256[:16]) == (rows, repeated, digest)
-    assert read_dataset(out).content_hash == found.sha256
-    assert sorted(found.dropped.values()) == [count, count, count]
-    expect_values(found.warnings[0], 75, "line 3", 2.57037, 1.28519)
+    conversion_summary = conversion.convert(inputs, out, ReadOptions(arch="gfx942", skip_bad=True))
+    assert (conversion_summary.rows, conversion_summary.repeated, conversion_summary.sha256[:16]) == (
+        rows,
+        repeated,
+        digest,
+    )
+    assert read_dataset(out).content_hash == conversion_summary.sha256
+    assert sorted(conversion_summary.dropped.values()) == [count, count, count]
+    expect_values(conversion_summary.warnings[0], 75, "line 3", 2.57037, 1.28519)
     with expect_refusal(DataError, "bad-row", "22", "x"):
         conversion.convert(inputs, tmp_path / "none.parquet", ReadOptions(arch="gfx942"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "b.csv", "c.csv", "out.parquet"]
@@ -83,12 +87,12 @@ def test_a_folder_of_parts_is_the_same_dataset(tmp_path: Path) -> None:
     """Rows, their order, sources and checksum equal those of one file; all parts but the last have the same size."""
     inputs, out, folder = write_inputs(tmp_path), tmp_path / "out.parquet", tmp_path / "parts"
     options = ReadOptions(arch="gfx942", skip_bad=True)
-    one = conversion.convert(inputs, out, options)
-    found = conversion.convert(inputs, folder, options, partition_rows=100)
-    assert found == one
+    item = conversion.convert(inputs, out, options)
+    result = conversion.convert(inputs, folder, options, partition_rows=100)
+    assert result == item
     whole, parts = read_dataset(out), read_dataset(folder)
     pd.testing.assert_frame_equal(parts.frame, whole.frame)
-    assert (parts.metadata, parts.content_hash) == (whole.metadata, one.sha256)
+    assert (parts.metadata, parts.content_hash) == (whole.metadata, item.sha256)
     assert [len(read_dataset(path)) for path in sorted(folder.iterdir())] == [100, 100, 100, 35]
     streamed = read_parts(folder, columns=lambda op: op.column_names())
     assert streamed.whole().problems() == whole.problems()

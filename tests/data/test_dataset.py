@@ -90,8 +90,8 @@ def test_metadata_of_the_file(dataset: Dataset, path: Path) -> None:
     assert [source["name"] for source in document["sources"]] == ["amd.csv"]
     assert len(document["sources"][0]["sha256"]) == 64
     of_columns = pq.ParquetFile(path).metadata.row_group(0).to_dict()["columns"]
-    found = {one["path_in_schema"]: one["compression"] for one in of_columns}
-    assert (found["variant"], found["latency_ms"]) == ("SNAPPY", "ZSTD")
+    result = {of_column["path_in_schema"]: of_column["compression"] for of_column in of_columns}
+    assert (result["variant"], result["latency_ms"]) == ("SNAPPY", "ZSTD")
 
 
 def test_problems_are_distinguished_by_their_complete_identity(dataset: Dataset) -> None:
@@ -275,16 +275,16 @@ def test_a_changed_value_is_refused(dataset: Dataset, path: Path) -> None:
 def test_flipped_bytes_are_found(dataset: Dataset, path: Path) -> None:
     """A file with a flipped bit is refused, or has the same rows; never different ones."""
     sound, random = path.read_bytes(), np.random.default_rng(0)
-    found = 0
+    result = 0
     for place in random.integers(0, len(sound), 300).tolist():
         path.write_bytes(sound[:place] + bytes([sound[place] ^ (1 << int(random.integers(8)))]) + sound[place + 1 :])
         try:
             again = read_dataset(path)
         except DataError:
-            found += 1
+            result += 1
         else:
             pd.testing.assert_frame_equal(again.frame, dataset.frame)
-    assert found > 0
+    assert result > 0
 
 
 def test_the_checksum_is_independent_of_the_encoding(dataset: Dataset, path: Path) -> None:
@@ -299,15 +299,15 @@ def test_dictionary_encoding_does_not_matter(dataset: Dataset, path: Path) -> No
     def renumbered(values: pa.DictionaryArray) -> pa.DictionaryArray:
         count, kind = len(values.dictionary), values.dictionary.type
         indices = values.indices.to_pylist()
-        odd = [one if one is None else one + count * (row % 2) for row, one in enumerate(indices)]
+        odd = [index if index is None else index + count * (row % 2) for row, index in enumerate(indices)]
         twice = pa.array([*values.dictionary.to_pylist()] * 2, kind)
         return pa.DictionaryArray.from_arrays(pa.array(odd, pa.int32()), twice)
 
     def numbered_oddly(column: pa.ChunkedArray) -> pa.ChunkedArray:
         if not pa.types.is_dictionary(column.type):
             return column
-        one = column.combine_chunks()
-        return pa.chunked_array([one.slice(0, 3), renumbered(one.slice(3))])
+        item = column.combine_chunks()
+        return pa.chunked_array([item.slice(0, 3), renumbered(item.slice(3))])
 
     table = tables.compact(tables.from_pandas(dataset.frame, "test"), "test")
     odd = pa.table({name: numbered_oddly(table[name]) for name in table.column_names})
@@ -315,7 +315,7 @@ def test_dictionary_encoding_does_not_matter(dataset: Dataset, path: Path) -> No
     for column in dataset.op.training.columns:
         digest.add(column, odd[column.name].chunks)
     assert digest.hexdigest() == dataset.content_hash
-    assert any(one.null_count for one in odd["message"].chunks)
+    assert any(chunk.null_count for chunk in odd["message"].chunks)
     other = path.with_name("other.parquet")
     save_blocks(other, dataset.op, [odd], dataset.metadata, dataset.content_hash)
     assert pq.read_table(other).equals(pq.read_table(path), check_metadata=True)

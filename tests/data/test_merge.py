@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ckh.data.spool import StoredRows
 
 
-def rows_of(*found: pa.Table) -> StoredRows:
+def rows_of(*table: pa.Table) -> StoredRows:
     """Store the rows of tables, like a reader."""
-    return store(found)
+    return store(table)
 
 
 def measured(dataset: Dataset, run_id: str, **changes: Any) -> Reading:

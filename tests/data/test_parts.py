@@ -26,54 +26,54 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Rows of fourteen problems in random order, spread over two files; parts are small."""
     monkeypatch.setattr(parts, "PART_ROWS", 50)
     order = np.random.default_rng(1).permutation(len(measured()))
-    found = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
-    for path, rows in zip(found, np.array_split(order, 2), strict=True):
+    result = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
+    for path, rows in zip(result, np.array_split(order, 2), strict=True):
         write_dataset(measured().select(rows), path)
-    return found
+    return result
 
 
 def sorted_rows(dataset: Dataset) -> pd.DataFrame:
     """The rows with plain strings, sorted."""
     frame = dataset.frame.astype({name: "object" for name in dataset.frame if dataset.frame[name].dtype == "category"})
-    found: pd.DataFrame = frame.sort_values([*dataset.op.problems.identity, "kernel"]).reset_index(drop=True)
-    return found
+    result: pd.DataFrame = frame.sort_values([*dataset.op.problems.identity, "kernel"]).reset_index(drop=True)
+    return result
 
 
 def test_parts_hold_whole_problems_in_the_order_of_the_rows(files: list[Path]) -> None:
     """Parts together have the rows of the files; each problem is in one part, in order of appearance."""
     whole = read_dataset(*files, columns=needed_columns, narrow=True)
-    found = read_parts(*files, columns=needed_columns)
-    assert len(list(found)) > 5
-    assert [problem for part in found for problem in part.problems()] == whole.problems()
-    assert all(len(part) >= 24 for part in found)
-    pd.testing.assert_frame_equal(sorted_rows(found.whole()), sorted_rows(whole))
-    assert found.whole().metadata == whole.metadata
-    assert found.op is whole.op
+    dataset_parts = read_parts(*files, columns=needed_columns)
+    assert len(list(dataset_parts)) > 5
+    assert [problem for part in dataset_parts for problem in part.problems()] == whole.problems()
+    assert all(len(part) >= 24 for part in dataset_parts)
+    pd.testing.assert_frame_equal(sorted_rows(dataset_parts.whole()), sorted_rows(whole))
+    assert dataset_parts.whole().metadata == whole.metadata
+    assert dataset_parts.op is whole.op
 
 
 def test_few_rows_are_one_part(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """They are in memory, in their order."""
     monkeypatch.setattr(parts, "PART_ROWS", len(measured()))
-    (found,) = read_parts(*files, columns=needed_columns)
-    pd.testing.assert_frame_equal(found.frame, read_dataset(*files, columns=needed_columns, narrow=True).frame)
+    (dataset,) = read_parts(*files, columns=needed_columns)
+    pd.testing.assert_frame_equal(dataset.frame, read_dataset(*files, columns=needed_columns, narrow=True).frame)
 
 
 def test_rows_are_selected_part_by_part(files: list[Path]) -> None:
     """Masks are applied part by part; empty parts are removed."""
-    found = read_parts(*files, columns=needed_columns)
-    masks = [np.full(len(part), number % 2 == 0) for number, part in enumerate(found)]
+    dataset_parts = read_parts(*files, columns=needed_columns)
+    masks = [np.full(len(part), number % 2 == 0) for number, part in enumerate(dataset_parts)]
     masks[0][0] = False
-    left = found.select(masks)
+    left = dataset_parts.select(masks)
     assert [len(part) for part in left] == [int(mask.sum()) for mask in masks if mask.any()]
     first = next(iter(left))
-    pd.testing.assert_frame_equal(first.frame, next(iter(found)).frame.iloc[1:].reset_index(drop=True))
+    pd.testing.assert_frame_equal(first.frame, next(iter(dataset_parts)).frame.iloc[1:].reset_index(drop=True))
 
 
 def test_a_pair_that_occurs_twice_is_refused(files: list[Path]) -> None:
     """Also if its rows are far apart, in two files."""
-    found = read_parts(files[0], files[0], columns=needed_columns)
+    dataset_parts = read_parts(files[0], files[0], columns=needed_columns)
     with expect_refusal(DataError, "duplicate-rows", "conv_forward"):
-        list(found)
+        list(dataset_parts)
 
 
 def test_a_full_temporary_folder_is_one_error_line(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 def files(tmp_path: Path) -> list[Path]:
     """Rows of fourteen problems with 24 kernels in random order, spread over two files."""
     order = np.random.default_rng(1).permutation(len(measured()))
-    found = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
-    for path, rows in zip(found, np.array_split(order, 2), strict=True):
+    result = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
+    for path, rows in zip(result, np.array_split(order, 2), strict=True):
         write_dataset(measured().select(rows), path)
-    return found
+    return result
 
 
 def every(op: AnyOperation) -> tuple[str, ...]:
@@ -37,8 +37,8 @@ def every(op: AnyOperation) -> tuple[str, ...]:
 def plain(dataset: Dataset) -> pd.DataFrame:
     """The rows without categorical columns."""
     names = [name for name, kind in dataset.frame.dtypes.items() if kind == "category"]
-    found: pd.DataFrame = dataset.frame.astype(dict.fromkeys(names, "object"))
-    return found
+    symbol: pd.DataFrame = dataset.frame.astype(dict.fromkeys(names, "object"))
+    return symbol
 
 
 def test_whole_problems_are_drawn(files: list[Path]) -> None:

@@ -16,11 +16,11 @@ from tests.runs import host_run
 
 def test_each_setting_is_an_option_and_recorded() -> None:
     """Every field of `Settings` is an option of its name, with help, and a field of a run's record."""
-    options = {name: one.default for name, one in inspect.signature(bench).parameters.items()}
+    options = {name: parameter.default for name, parameter in inspect.signature(bench).parameters.items()}
     for name in SETTINGS:
         assert options[name].param_decls[0].partition("/")[0] == as_option(name)
         assert options[name].help
-    assert set(SETTINGS) < {one.name for one in fields(RunRecord)}
+    assert set(SETTINGS) < {field.name for field in fields(RunRecord)}
 
 
 def test_none_means_not_given() -> None:

@@ -40,7 +40,7 @@ def test_records_by_bucket() -> None:
     buckets = Buckets(kind)
     for part in (records[:7], records[7:7], records[7:]):
         buckets.add(part, part["row"] * 5 % 3)
-    assert [one["row"].tolist() for one in buckets] == [
+    assert [bucket["row"].tolist() for bucket in buckets] == [
         [number for number in range(20) if number * 5 % 3 == bucket] for bucket in range(3)
     ]
     assert len(buckets.read(9)) == 0

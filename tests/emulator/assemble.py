@@ -40,13 +40,13 @@ def assemble(arch: str, texts: list[str]) -> list[list[int]]:
         subprocess.run([*shlex.split(os.environ["HIPCC"]), *target, "-c", str(source), "-o", str(made)], check=True)
         code = _text(made.read_bytes())
     words = struct.unpack(f"<{len(code) // 4}I", code)
-    found: list[list[int]] = [[]]
+    result: list[list[int]] = [[]]
     for word in words:
         if word == _MARK:
-            found.append([])
+            result.append([])
         else:
-            found[-1].append(word)
-    return found[: len(texts)]
+            result[-1].append(word)
+    return result[: len(texts)]
 
 
 def main() -> None:

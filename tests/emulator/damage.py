@@ -32,8 +32,8 @@ def damaged(library: bytes, kind: Damage, arch: str, emulator: EmulatorLibrary) 
     code, changed = CodeObject(code_of(library, arch)[0]), bytearray(library)
     first = place_of_code(library, arch, code)
     for kernel in code.kernels.values():
-        found = [(at, length) for at, name, length in instructions_of(kernel, code, emulator) if name.startswith(kind)]
-        for at, length in found if kind is Damage.BARRIERS else found[:1]:
+        result = [(at, length) for at, name, length in instructions_of(kernel, code, emulator) if name.startswith(kind)]
+        for at, length in result if kind is Damage.BARRIERS else result[:1]:
             changed[first + at : first + at + length] = _NOP * (length // 4)
     return bytes(changed)
 

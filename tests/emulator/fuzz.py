@@ -80,8 +80,8 @@ def sanitizer() -> Path | None:
     gcc = shutil.which("gcc")
     if gcc is None:
         return None
-    found = subprocess.run([gcc, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
-    path = Path(found.stdout.strip())
+    done = subprocess.run([gcc, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    path = Path(done.stdout.strip())
     return path if path.is_absolute() else None
 
 

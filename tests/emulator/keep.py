@@ -51,9 +51,9 @@ class Kept:
         measured, device = measured_of(operation(self.op)), open_device(HIP_KIND, DeviceOptions(self.arch))
         assert measured.trials is not None
         return [
-            one
-            for one in measured.trials().loop_ends(self.kernel)
-            if not measured.reasons(self.kernel, device.arch, one)
+            loop_end
+            for loop_end in measured.trials().loop_ends(self.kernel)
+            if not measured.reasons(self.kernel, device.arch, loop_end)
         ]
 
 
@@ -139,12 +139,12 @@ def main() -> None:
     from ckh.bench.compilation.compile import KernelBuilder
 
     FOLDER.mkdir(exist_ok=True)
-    for one in (one for one in KEPT if one.file in sys.argv[1:] or not sys.argv[1:]):
-        builder = KernelBuilder(open_device(HIP_KIND, DeviceOptions(one.arch)), 1800.0)
-        built = builder.build([one.kernel], 1, lambda _count, _text: None)[one.kernel]
+    for kept in (kept for kept in KEPT if kept.file in sys.argv[1:] or not sys.argv[1:]):
+        builder = KernelBuilder(open_device(HIP_KIND, DeviceOptions(kept.arch)), 1800.0)
+        built = builder.build([kept.kernel], 1, lambda _count, _text: None)[kept.kernel]
         assert built.library, built.message
-        one.path.write_bytes(lzma.compress(Path(built.library).read_bytes(), preset=9 | lzma.PRESET_EXTREME))
-        print(f"{one.file}: {one.path.stat().st_size} bytes")  # noqa: T201
+        kept.path.write_bytes(lzma.compress(Path(built.library).read_bytes(), preset=9 | lzma.PRESET_EXTREME))
+        print(f"{kept.file}: {kept.path.stat().st_size} bytes")  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -121,10 +121,14 @@ def evenly(some: Sequence[_One], count: int) -> list[_One]:
     return [some[(2 * number + 1) * len(some) // (2 * count)] for number in range(count)]
 
 
-def samples(found: Sequence[Instruction], each: int, spaced: int) -> dict[str, list[Instruction]]:
+def samples(result: Sequence[Instruction], each: int, spaced: int) -> dict[str, list[Instruction]]:
     """A number of each kind, and a number of all."""
-    by_kind = [one for kind in Kind for one in evenly([one for one in found if one.kind is kind], each)]
-    return {_BY_KIND: by_kind, _SPACED: evenly(found, spaced)}
+    by_kind = [
+        item
+        for kind in Kind
+        for item in evenly([instruction for instruction in result if instruction.kind is kind], each)
+    ]
+    return {_BY_KIND: by_kind, _SPACED: evenly(result, spaced)}
 
 
 def replaced(content: bytes, instruction: Instruction, words: Sequence[int] = ()) -> bytes:
@@ -174,16 +178,16 @@ def instructions(kept: Kept, bench: Bench, folder: Path, emulator: EmulatorLibra
 def damage(kept: Kept, folder: Path, each: int, spaced: int) -> Counts:
     """Damage a kernel, and print the outcome."""
     content, bench = kept.library(), Bench(kept, folder)
-    found = instructions(kept, bench, folder, EmulatorLibrary(emulated_runtime()))
-    print(f"{kept.file}: {len(found)} instructions do something", flush=True)  # noqa: T201
+    result = instructions(kept, bench, folder, EmulatorLibrary(emulated_runtime()))
+    print(f"{kept.file}: {len(result)} instructions do something", flush=True)  # noqa: T201
     counts: Counts = Counter()
-    for name, chosen in samples(found, each, spaced).items():
-        for one in chosen:
-            reply = bench.is_found(replaced(content, one))
-            reason = None if reply else why(one, content, bench)
-            counts[name, one.kind, reason] += 1
+    for name, chosen in samples(result, each, spaced).items():
+        for instruction in chosen:
+            reply = bench.is_found(replaced(content, instruction))
+            reason = None if reply else why(instruction, content, bench)
+            counts[name, instruction.kind, reason] += 1
             said = f"found: {reply.message[:90]}" if reply else f"SURVIVES: {reason}"
-            print(f"  {one.kind}, {one.name} at +{one.offset:#x}: {said}", flush=True)  # noqa: T201
+            print(f"  {instruction.kind}, {instruction.name} at +{instruction.offset:#x}: {said}", flush=True)  # noqa: T201
     return counts
 
 
@@ -191,22 +195,22 @@ _JUNK = 208  # the inline constant -16
 _S_MOV_B32, _S_MOV_B64, _V_MOV_B32, _S_CMP_EQ, _S_CMP_LG = 0xBE800000, 0xBE800100, 0x7E000200, 0xBF068080, 0xBF078080
 
 
-def others(one: Instruction) -> list[int]:
+def others(instruction: Instruction) -> list[int]:
     """Instructions that give the same register another value, conditions both values; none without a result."""
-    word, is_scalar = one.words[0], one.name.startswith("s_")
+    word, is_scalar = instruction.words[0], instruction.name.startswith("s_")
     vector = word & 0xFF if word >> 31 else word >> 17 & 0xFF
-    if one.kind is Kind.COMPARE:
+    if instruction.kind is Kind.COMPARE:
         register = word & 0x7F if word >> 31 else _VCC
         return [_S_CMP_EQ, _S_CMP_LG] if is_scalar else [_S_MOV_B64 | register << 16 | x for x in (_ZERO, _ALL)]
     if is_scalar:
-        to = {Kind.LOAD: word >> 6, Kind.SCALAR: word >> 16}.get(one.kind)
+        to = {Kind.LOAD: word >> 6, Kind.SCALAR: word >> 16}.get(instruction.kind)
         return [] if to is None else [_S_MOV_B32 | (to & 0x7F) << 16 | _JUNK]
     to = {
         Kind.VECTOR: vector,
         Kind.MATRIX: vector,
-        Kind.LDS_READ: one.words[-1] >> 24,
-        Kind.LOAD: one.words[-1] >> 8 & 0xFF,
-    }.get(one.kind)
+        Kind.LDS_READ: instruction.words[-1] >> 24,
+        Kind.LOAD: instruction.words[-1] >> 8 & 0xFF,
+    }.get(instruction.kind)
     return [] if to is None else [_V_MOV_B32 | to << 17 | _JUNK]
 
 
@@ -223,15 +227,15 @@ class Why(StrEnum):
 _WITHOUT_INFLUENCE = (Why.BARRIER, Why.WAIT, Why.WAYS, Why.UNUSED)
 
 
-def why(one: Instruction, content: bytes, bench: Bench) -> Why:
+def why(instruction: Instruction, content: bytes, bench: Bench) -> Why:
     """The reason why damage was not detected."""
-    if one.kind is Kind.BARRIER:
+    if instruction.kind is Kind.BARRIER:
         return Why.BARRIER
-    if one.kind is Kind.WAIT:
+    if instruction.kind is Kind.WAIT:
         return Why.WAIT
-    if one.kind is Kind.BRANCH:  # which is taken, as it does something
+    if instruction.kind is Kind.BRANCH:  # which is taken, as it does something
         return Why.WAYS
-    is_used = any(bench.is_found(replaced(content, one, [word])) for word in others(one))
+    is_used = any(bench.is_found(replaced(content, instruction, [word])) for word in others(instruction))
     return Why.SAME if is_used else Why.UNUSED
 
 
@@ -242,11 +246,11 @@ def table(counts: Counts) -> str:
     for kinds, text in (*(((kind,), str(kind)) for kind in Kind), (tuple(Kind), "all")):
         cells = []
         for name in (_BY_KIND, _SPACED):
-            all_, found, idle = (
+            all_, result, idle = (
                 sum(counts[name, kind, reason] for kind in kinds for reason in reasons)
                 for reasons in ((None, *Why), (None,), _WITHOUT_INFLUENCE)
             )
-            cells.append(f"{all_} | {found} | {idle}")
+            cells.append(f"{all_} | {result} | {idle}")
         lines.append(f"| {text} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -57,11 +57,11 @@ OCP = {
 
 def nearest(values: Array, table: Array) -> Array:
     """The pattern of the nearest finite value of each number in range, ties to even."""
-    found = []
+    result = []
     for value in values.tolist():
         distance = np.abs(table - value)
         distance[~np.isfinite(distance)] = np.inf
         ties = np.flatnonzero(distance == distance.min())
-        same_sign = [int(one) for one in ties if (one >= len(table) // 2) == np.signbit(value)] or [int(ties[0])]
-        found.append(next((one for one in same_sign if not one & 1), same_sign[0]))
-    return np.array(found)
+        same_sign = [int(tie) for tie in ties if (tie >= len(table) // 2) == np.signbit(value)] or [int(ties[0])]
+        result.append(next((item for item in same_sign if not item & 1), same_sign[0]))
+    return np.array(result)

@@ -21,27 +21,33 @@ from ckh.schema import Status
 from tests.real import Real, compiles, interface_here, set_kernel_cache
 
 _TIMEOUT_S = 600.0
-VERIFIED = [one for one in executed_classes() if one.status == Status.VERIFIED]
+VERIFIED = [record for record in executed_classes() if record.status == Status.VERIFIED]
 
 
-def kind(one: Executed) -> tuple[str, str, str, str]:
+def kind(executed: Executed) -> tuple[str, str, str, str]:
     """Operation, architecture, direction if there is one, and pipeline of a class."""
-    kernel: Any = operation(one.op).kernels.parse(one.kernel)
-    return one.op, one.arch, str(getattr(kernel, "variant", "")), str(kernel.pipeline)
+    kernel: Any = operation(executed.op).kernels.parse(executed.kernel)
+    return executed.op, executed.arch, str(getattr(kernel, "variant", "")), str(kernel.pipeline)
 
 
-def sample(found: list[Executed]) -> list[Executed]:
+def sample(result: list[Executed]) -> list[Executed]:
     """One class for each operation, architecture, direction and pipeline."""
     chosen: dict[tuple[str, ...], Executed] = {}
-    for one in sorted(found, key=lambda one: (-one.kernel_class.count(","), "fp16" not in one.kernel_class, one)):
-        chosen.setdefault(kind(one), one)
+    for item in sorted(
+        result, key=lambda record: (-record.kernel_class.count(","), "fp16" not in record.kernel_class, record)
+    ):
+        chosen.setdefault(kind(item), item)
     return sorted(chosen.values())
 
 
 EACH = [
-    pytest.param(one, marks=compiles((one.arch, one.op, one.kernel)), id=f"{one.arch} {one.op} {one.kernel_class}")
-    for one in (VERIFIED if os.environ.get("CKH_TEST_CLASSES") == "all" else sample(VERIFIED))
-    if one.interface == interface_here()
+    pytest.param(
+        record,
+        marks=compiles((record.arch, record.op, record.kernel)),
+        id=f"{record.arch} {record.op} {record.kernel_class}",
+    )
+    for record in (VERIFIED if os.environ.get("CKH_TEST_CLASSES") == "all" else sample(VERIFIED))
+    if record.interface == interface_here()
 ]
 
 
@@ -52,10 +58,13 @@ def _cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("one", EACH)
-def test_kernels_of_the_record(one: Executed, real_kernels: Real) -> None:
+def test_kernels_of_the_record(executed: Executed, real_kernels: Real) -> None:
     """The kernel is right on every problem."""
-    device, kernel = open_device(EMULATED_KIND, DeviceOptions(one.arch)), operation(one.op).kernels.parse(one.kernel)
-    built = real_kernels[one.arch, kernel]
+    device, kernel = (
+        open_device(EMULATED_KIND, DeviceOptions(executed.arch)),
+        operation(executed.op).kernels.parse(executed.kernel),
+    )
+    built = real_kernels[executed.arch, kernel]
     assert built.status is Status.OK, built.message
     options = SupervisorOptions(_TIMEOUT_S, device.worker_configs()[0])
     with Supervisor(device, options, lambda: False) as supervisor:
@@ -63,36 +72,36 @@ def test_kernels_of_the_record(one: Executed, real_kernels: Real) -> None:
     accepted = {Status.VERIFIED, Status.UNSUPPORTED}
     wrong = {problem.canonical(): reply.message for problem, reply in replies.items() if reply.status not in accepted}
     assert wrong == {}
-    assert sum(reply.status is Status.VERIFIED for reply in replies.values()) == one.problems
+    assert sum(reply.status is Status.VERIFIED for reply in replies.values()) == executed.problems
 
 
 def test_the_sample() -> None:
     """It has every pipeline of each operation and direction on each architecture once, and kernels with options."""
     chosen = sample(VERIFIED)
-    kinds = [kind(one) for one in chosen]
+    kinds = [kind(item) for item in chosen]
     assert len(set(kinds)) == len(kinds)
     assert {("grouped_conv", "gfx942", "bwd_weight", "mem"), ("gemm_universal", "gfx942", "", "compv6")} <= set(kinds)
-    assert set(kinds) == {kind(one) for one in VERIFIED}
-    assert sum("," in one.kernel_class for one in chosen) > len(chosen) // 3
+    assert set(kinds) == {kind(item) for item in VERIFIED}
+    assert sum("," in record.kernel_class for record in chosen) > len(chosen) // 3
 
 
 def test_the_record_names_its_kernels() -> None:
     """Each kernel of the record parses, belongs to its class, and occurs once."""
-    found = executed_classes()
-    assert len({(one.op, one.arch, one.kernel_class) for one in found}) == len(found)
-    for one in found:
-        op = operation(one.op)
+    result = executed_classes()
+    assert len({(record.op, record.arch, record.kernel_class) for record in result}) == len(result)
+    for record in result:
+        op = operation(record.op)
         trials = measured_of(op).trials
         assert trials is not None
-        assert trials().kernel_class(op.kernels.parse(one.kernel)) == one.kernel_class
-        assert one.status in set(Status)
-        assert (one.status == Status.VERIFIED) is (not one.reason)
-    assert record_text(list(found)) == record_text(sorted(found))
+        assert trials().kernel_class(op.kernels.parse(record.kernel)) == record.kernel_class
+        assert record.status in set(Status)
+        assert (record.status == Status.VERIFIED) is (not record.reason)
+    assert record_text(list(result)) == record_text(sorted(result))
 
 
 def test_never_executed_classes_are_reported() -> None:
     """A kernel of a recorded class was executed on its architecture, and on no other."""
-    one = VERIFIED[0]
-    kernel = operation(one.op).kernels.parse(one.kernel)
-    assert was_executed(kernel, one.arch)
+    record = VERIFIED[0]
+    kernel = operation(record.op).kernels.parse(record.kernel)
+    assert was_executed(kernel, record.arch)
     assert not was_executed(kernel, "gfx908")

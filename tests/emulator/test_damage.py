@@ -35,4 +35,4 @@ def test_each_damaged_kernel_is_detected(kept: Kept, library: EmulatorLibrary) -
     assert after == [without_first(kernel, Damage.MATRIX) for kernel in before]
     # The kernels that flush caches or do nothing, and second stages, have none.
     have = sum(any(name.startswith("v_mfma") for name in kernel) for kernel in before)
-    assert sum(one != other for one, other in zip(before, after, strict=True)) == have >= 1
+    assert sum(item != other for item, other in zip(before, after, strict=True)) == have >= 1

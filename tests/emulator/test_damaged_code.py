@@ -108,8 +108,8 @@ def _descriptor() -> int:
     """The offset of the kernel descriptor in the first kept library's code object."""
     elf = _elf()
     entry = max(kernel.entry for kernel in CodeObject(bytes(elf)).kernels.values())
-    (found,) = (at for at in range(0, 8192, 64) if at + struct.unpack_from("<q", elf, at + 16)[0] == entry)
-    return found
+    (result,) = (at for at in range(0, 8192, 64) if at + struct.unpack_from("<q", elf, at + 16)[0] == entry)
+    return result
 
 
 def test_a_kernel_with_too_much_scratch_memory_is_refused() -> None:

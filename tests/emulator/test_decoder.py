@@ -34,9 +34,9 @@ def disassembler() -> list[str]:
     if (own := rocm / "llvm/bin/llvm-objdump").exists():
         return [str(own)]
     root = rocm / "root"
-    for found in sorted(root.glob("usr/lib/llvm-*/bin/llvm-objdump")):
-        folders = f"{root}/usr/lib/x86_64-linux-gnu:{found.parents[1]}/lib"
-        return [str(root / "lib64/ld-linux-x86-64.so.2"), "--library-path", folders, str(found)]
+    for result in sorted(root.glob("usr/lib/llvm-*/bin/llvm-objdump")):
+        folders = f"{root}/usr/lib/x86_64-linux-gnu:{result.parents[1]}/lib"
+        return [str(root / "lib64/ld-linux-x86-64.so.2"), "--library-path", folders, str(result)]
     return [path] if (path := shutil.which("llvm-objdump")) else []
 
 
@@ -48,10 +48,10 @@ def disassembled(elf: Path, arch: str) -> dict[int, tuple[str, int]]:
     done = subprocess.run([*command, "-d", f"--mcpu={arch}", str(elf)], capture_output=True, text=True, check=False)
     if done.returncode or "not a recognized processor" in done.stderr:
         pytest.skip(f"llvm-objdump does not know {arch}: {done.stderr[:100]}")
-    found = {}
+    result = {}
     for name, address, words in _LINE.findall(done.stdout):
-        found[int(address, 16)] = _MATRIX_GFX90A.sub(r"\1_\2", _SUFFIX.sub("", name)), 4 * len(words.split())
-    return found
+        result[int(address, 16)] = _MATRIX_GFX90A.sub(r"\1_\2", _SUFFIX.sub("", name)), 4 * len(words.split())
+    return result
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])

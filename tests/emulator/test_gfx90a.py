@@ -47,14 +47,14 @@ def test_scratch_memory(wave90a: Wave) -> None:
     inputs = {0: DATA, 4: LANE % 2 * 8}
     got = wave90a.run(STORE, LOAD, vgprs=inputs, sgprs=SCRATCH, scratch=24)
     np.testing.assert_array_equal(got.vgprs[6:8].T, DATA)
-    one = wave90a.run(
+    done = wave90a.run(
         STORE,
         "buffer_load_dword v6, off, s[0:3], s8 offset:8",
         vgprs={**inputs, 4: LANE * 0},
         sgprs=SCRATCH | {8: 256},
         scratch=24,
     )
-    np.testing.assert_array_equal(one.vgprs[6], DATA[:, 1])
+    np.testing.assert_array_equal(done.vgprs[6], DATA[:, 1])
     with pytest.raises(WaveError, match=r"scratch .*byte 16"):
         wave90a.run(STORE, vgprs=inputs, sgprs=SCRATCH, scratch=16)
 

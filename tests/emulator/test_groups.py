@@ -60,15 +60,15 @@ class Waiting:
 def test_workgroups_wait_side_by_side(library: EmulatorLibrary) -> None:
     """Each keeps its registers, and goes on where it waited when its word is there."""
     flags = np.zeros(2, np.uint32)
-    one, other = Waiting(library, flags[:1]), Waiting(library, flags[1:])
-    assert (one.start(0), other.start(1)) == (WAITS, WAITS)
-    assert one.go_on(0) == WAITS
+    waiting, other = Waiting(library, flags[:1]), Waiting(library, flags[1:])
+    assert (waiting.start(0), other.start(1)) == (WAITS, WAITS)
+    assert waiting.go_on(0) == WAITS
     flags[1] = 7
-    assert (other.go_on(1), one.go_on(0)) == (ENDED, WAITS)
+    assert (other.go_on(1), waiting.go_on(0)) == (ENDED, WAITS)
     assert other.found(1) == [7, 7]
     flags[0] = 5
-    assert one.go_on(0) == ENDED
-    assert (one.found(0), other.found(1)) == ([5, 5], [7, 7])
+    assert waiting.go_on(0) == ENDED
+    assert (waiting.found(0), other.found(1)) == ([5, 5], [7, 7])
     library.select_group(0)
 
 

@@ -50,7 +50,7 @@ def executed(content: bytes, kept: Kept, folder: Path, problems: Sequence[str]) 
 def test_workgroups_wait_for_partial_sums(units: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Stream-K kernel whose blocks, one for each compute unit, share three tiles of a hundred steps."""
     monkeypatch.setenv("CKH_EMU_CUS", units)
-    (kept,) = (one for one in KEPT if one.op == "gemm_streamk")
+    (kept,) = (item for item in KEPT if item.op == "gemm_streamk")
     (reply,) = executed(kept.library(), kept, tmp_path, ["gemm_streamk_fp16_rcr_m32_n96_k3200"])
     assert reply.status is Status.VERIFIED, reply.message
 
@@ -58,7 +58,7 @@ def test_workgroups_wait_for_partial_sums(units: str, tmp_path: Path, monkeypatc
 @pytest.mark.usefixtures("runtime")
 def test_a_kernel_reads_the_packet_of_its_launch(tmp_path: Path) -> None:
     """A kernel that keeps an array of each lane in LDS, whose place follows from the sizes of the workgroup."""
-    (kept,) = (one for one in KEPT if one.file == "gemm_mid2025_default")
+    (kept,) = (kept for kept in KEPT if kept.file == "gemm_mid2025_default")
     assert any(kernel.properties & 2 for kernel in CodeObject(code_of(kept.library(), kept.arch)[0]).kernels.values())
     (reply,) = executed(kept.library(), kept, tmp_path, ["gemm_fp16_rcr_m48_n48_k112_splitk1"])
     assert reply.status is Status.VERIFIED, reply.message
@@ -73,8 +73,8 @@ def test_kernels_are_right(kept: Kept, tmp_path: Path) -> None:
     replies = executed(kept.library(), kept, tmp_path, problems)
     assert len(problems) >= 6
     right = [reply for reply in replies if reply.status is Status.VERIFIED]
-    found = Counter(reply.status for reply in replies)
-    assert found == Counter({Status.VERIFIED: len(right), Status.UNSUPPORTED: REFUSED.get(kept.file, 0)})
+    counter = Counter(reply.status for reply in replies)
+    assert counter == Counter({Status.VERIFIED: len(right), Status.UNSUPPORTED: REFUSED.get(kept.file, 0)})
     error = rf"largest error \d\.\de-0[{EXPONENTS.get(kept.kernel.dtype, '45')}] of the largest output"
     assert all(re.fullmatch(error, reply.message) for reply in right)
     assert not any(reply.samples_ns for reply in replies)
@@ -84,7 +84,7 @@ def test_kernels_are_right(kept: Kept, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("runtime")
 def test_the_race_of_comp_async_is_detected(tmp_path: Path) -> None:
     """Its last loads to LDS are pending when the epilogue writes there, unless the loop ends with a third tile."""
-    (kept,) = (one for one in KEPT if one.races)
+    (kept,) = (kept for kept in KEPT if kept.races)
     problems = [f"gemm_fp16_rcr_m128_n128_k{64 * tiles}_splitk1" for tiles in (1, 2, 3, 4)]
     replies = executed(kept.library(), kept, tmp_path, problems)
     assert [reply.status for reply in replies] == [*[Status.LAUNCH_ERROR] * 2, Status.VERIFIED, Status.LAUNCH_ERROR]

@@ -111,8 +111,8 @@ def test_atomics(wave: Wave) -> None:
     floats = RANDOM.standard_normal(64).astype(np.float32)
     state = wave.run("ds_add_f32 v4, v0", vgprs={0: floats, 4: LANE * 0}, lds=bytes(4))
     total = np.float32(0)
-    for one in floats:
-        total += one
+    for item in floats:
+        total += item
     assert state.lds[:4].copy().view(np.float32)[0] == total
     wide = wave.run("ds_add_u64 v4, v[0:1]", vgprs={0: DATA[:, :2], 4: LANE * 0}, lds=bytes(8))
     assert int(wide.lds[:8].copy().view(np.uint64)[0]) == int(DATA[:, :2].copy().view(np.uint64).sum(dtype=np.uint64))

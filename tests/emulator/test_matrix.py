@@ -79,9 +79,9 @@ def check_matrix(wave: Wave, text: str, shape: tuple[int, int, int, str, str], f
     files = {"v": {0: a_bits.reshape(64, -1), 16: b_bits.reshape(64, -1)}, "a": {}}
     files[file][32] = np.ascontiguousarray(c.T)
     state = wave.run(text, vgprs=files["v"], accvgprs=files["a"])
-    found = (state.vgprs if file == "v" else state.accvgprs)[64 : 64 + len(c)].view(number)
+    result = (state.vgprs if file == "v" else state.accvgprs)[64 : 64 + len(c)].view(number)
     d, sums = expected(a.reshape(64, -1), b.reshape(64, -1), c, (size, blocks, depth))
-    error = np.abs(found - d)
+    error = np.abs(result - d)
     assert (error <= (0 if type_a == "int8" else 1e-6 * sums)).all()
 
 
@@ -95,6 +95,6 @@ def test_matrix(wave: Wave, name: str, file: str) -> None:
 def test_rows_of_registers() -> None:
     """The helper puts a lane's values into consecutive registers."""
     halves = np.arange(256, dtype=np.uint16).reshape(64, 4)
-    found = rows(halves)
-    assert found.shape == (2, 64)
-    assert int(found[1, 3]) == 14 | 15 << 16
+    result = rows(halves)
+    assert result.shape == (2, 64)
+    assert int(result[1, 3]) == 14 | 15 << 16

@@ -186,8 +186,8 @@ def test_global_atomics(wave: Wave) -> None:
     )
     assert single[0] == 2016
     pairs = np.zeros(2, np.uint16)
-    one = np.full((64, 2), 0x3F80, np.uint16)  # 1.0 in bf16
-    wave.run("global_atomic_pk_add_bf16 v4, v0, s[4:5]", vgprs={0: one, 4: LANE * 0}, sgprs=address(pairs))
+    item = np.full((64, 2), 0x3F80, np.uint16)  # 1.0 in bf16
+    wave.run("global_atomic_pk_add_bf16 v4, v0, s[4:5]", vgprs={0: item, 4: LANE * 0}, sgprs=address(pairs))
     assert (pairs.astype(np.uint32) << 16).view(np.float32).tolist() == [64, 64]
     count = np.zeros(1, np.uint32)
     old = wave.run(

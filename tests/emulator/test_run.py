@@ -81,14 +81,14 @@ def test_results_are_right(file: str, compiled: Callable[[Kept], int]) -> None:
     fnuz = kept.arch == "gfx942"
     element = element_type(problem.dtype, fnuz_floats=fnuz)
     given = operands(problem, np.float32, 0.25)
-    found = _run(kept, problem, *(element.rounded(one) for one in given))
+    outcome = _run(kept, problem, *(element.rounded(item) for item in given))
     is_gemm = isinstance(problem, GemmProblem)
     result = element_type(output_dtype(problem.dtype) if is_gemm else problem.dtype)
     right = expected(problem, *given)
-    assert found.dtype == result.storage
+    assert outcome.dtype == result.storage
     # A result of bf16 may be cut off instead of rounded: one unit in the last place.
     allowed = 2.0**-7 if problem.dtype == "bf16" else 0.0
-    np.testing.assert_allclose(result.widened(found), result.widened(result.rounded(right)), rtol=allowed, atol=0)
+    np.testing.assert_allclose(result.widened(outcome), result.widened(result.rounded(right)), rtol=allowed, atol=0)
 
 
 def test_channels_are_padded(compiled: Callable[[Kept], int]) -> None:
@@ -99,9 +99,9 @@ def test_channels_are_padded(compiled: Callable[[Kept], int]) -> None:
     x, w = operands(problem, np.float16, 0.25)
     chosen = _kernel(kept, problem)
     assert (chosen.runs.c, chosen.runs.k) == (8, 8)
-    found = chosen(x.reshape(1, 5, 6, 3), w.reshape(5, 3, 3, 3), verify=True)
-    assert found.shape == (1, 5, 6, 5)
-    np.testing.assert_array_equal(found.reshape(problem.output_shape), expected(problem, x, w).astype(np.float16))
+    result = chosen(x.reshape(1, 5, 6, 3), w.reshape(5, 3, 3, 3), verify=True)
+    assert result.shape == (1, 5, 6, 5)
+    np.testing.assert_array_equal(result.reshape(problem.output_shape), expected(problem, x, w).astype(np.float16))
 
 
 @pytest.mark.slow
@@ -110,13 +110,13 @@ def test_bfloat16_by_name(compiled: Callable[[Kept], int]) -> None:
     kept, problem = _BY_FILE["forward_gfx950_compv4"], _PROBLEMS["forward_gfx950_compv4"]
     compiled(kept)
     given = operands(problem, np.float32, 0.25)
-    bits = _run(kept, problem, *(element_type("bf16").rounded(one) for one in given))
+    bits = _run(kept, problem, *(element_type("bf16").rounded(item) for item in given))
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is absent: pip install ml_dtypes")
-    named = _run(kept, problem, *(one.astype(ml_dtypes.bfloat16) for one in given))
+    named = _run(kept, problem, *(item.astype(ml_dtypes.bfloat16) for item in given))
     assert named.dtype == ml_dtypes.bfloat16
     np.testing.assert_array_equal(named.view(np.uint16), bits)
     torch = pytest.importorskip("torch", reason="PyTorch is absent: pip install torch")
-    tensor = _run(kept, problem, *(torch.from_numpy(one).to(torch.bfloat16) for one in given))
+    tensor = _run(kept, problem, *(torch.from_numpy(item).to(torch.bfloat16) for item in given))
     assert tensor.dtype == torch.bfloat16
     np.testing.assert_array_equal(tensor.view(torch.int16).numpy().view(np.uint16), bits)
 

@@ -23,11 +23,11 @@ def test_a_missing_barrier_or_wait_is_detected(tmp_path: Path, library: Emulator
     """Without a barrier of a kernel its waves race, without a wait for a load from memory it uses data too early."""
     kept = RIGHT[0]
     bench = Bench(kept, tmp_path)
-    found = instructions(kept, bench, tmp_path, library)
+    result = instructions(kept, bench, tmp_path, library)
     for kind, message in ((Kind.BARRIER, "LDS race"), (Kind.WAIT, "which the load at")):
-        of_kind = [one for one in found if one.kind is kind]
+        of_kind = [item for item in result if item.kind is kind]
         if kind is Kind.WAIT:
-            of_kind = [one for one in of_kind if one.words[0] & _ANY_LDS == _ANY_LDS]
+            of_kind = [item for item in of_kind if item.words[0] & _ANY_LDS == _ANY_LDS]
         (chosen,) = evenly(of_kind, 1)
         reply = bench.is_found(replaced(kept.library(), chosen))
         assert reply is not None

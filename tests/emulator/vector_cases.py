@@ -68,8 +68,8 @@ def _joined(low: Array, high: Array) -> Array:
 
 def _packed(kind: Any, do: Callable[..., Array]) -> Callable[..., Array]:
     def whole(*sources: Array) -> Array:
-        lows, highs = zip(*(_halves(one) for one in sources), strict=True)
-        parts = [do(*(np.ascontiguousarray(one).view(kind) for one in half)) for half in (lows, highs)]
+        lows, highs = zip(*(_halves(source) for source in sources), strict=True)
+        parts = [do(*(np.ascontiguousarray(item).view(kind) for item in half)) for half in (lows, highs)]
         return _joined(*(part.astype(kind) for part in parts))
 
     return whole
@@ -87,7 +87,7 @@ def _pairs(do: Callable[..., Array]) -> Callable[..., Array]:
     """Operations on two fp32 in 64 bits."""
 
     def whole(*sources: Array) -> Array:
-        parts = [np.ascontiguousarray(one).view(f32).reshape(-1, 2) for one in sources]
+        parts = [np.ascontiguousarray(source).view(f32).reshape(-1, 2) for source in sources]
         return np.ascontiguousarray(do(*parts).astype(f32)).view(u64)[:, 0]
 
     return whole
@@ -95,31 +95,31 @@ def _pairs(do: Callable[..., Array]) -> Callable[..., Array]:
 
 def _perm(a: Array, b: Array, select: Array) -> Array:
     """Byte by byte: 0 to 3 from b, 4 to 7 from a, 8 to 11 signs of words, 12 is 0, above 0xff."""
-    found = []
+    result = []
     for high, low, chosen in zip(a.tolist(), b.tolist(), select.tolist(), strict=True):
         both, out = high << 32 | low, 0
         for place in range(4):
-            one = chosen >> 8 * place & 0xFF
-            if one < 8:
-                byte = both >> 8 * one & 0xFF
-            elif one < 12:
-                byte = 0xFF if both >> (16 * (one - 8) + 15) & 1 else 0
+            item = chosen >> 8 * place & 0xFF
+            if item < 8:
+                byte = both >> 8 * item & 0xFF
+            elif item < 12:
+                byte = 0xFF if both >> (16 * (item - 8) + 15) & 1 else 0
             else:
-                byte = 0 if one == 12 else 0xFF
+                byte = 0 if item == 12 else 0xFF
             out |= byte << 8 * place
-        found.append(out)
-    return np.array(found, u32)
+        result.append(out)
+    return np.array(result, u32)
 
 
 def _minimum(a: Array, b: Array) -> Array:
     """The number if the other is a quiet NaN; -0 is less than 0."""
-    found = np.fmin(a, b)
-    return np.where((a == 0) & (b == 0) & (np.signbit(a) | np.signbit(b)), -np.zeros_like(a), found)
+    result = np.fmin(a, b)
+    return np.where((a == 0) & (b == 0) & (np.signbit(a) | np.signbit(b)), -np.zeros_like(a), result)
 
 
 def _maximum(a: Array, b: Array) -> Array:
-    found = np.fmax(a, b)
-    return np.where((a == 0) & (b == 0) & ~(np.signbit(a) & np.signbit(b)), np.zeros_like(a), found)
+    result = np.fmax(a, b)
+    return np.where((a == 0) & (b == 0) & ~(np.signbit(a) & np.signbit(b)), np.zeros_like(a), result)
 
 
 def _bits(a: Array, at: Array, width: Array) -> Array:
@@ -421,7 +421,7 @@ TEXTS = [case.text for case in (*INTEGERS, *FLOATS, *CONVERSIONS, *COMPARES)]
 
 def sources_of(case: VectorCase, random: np.random.Generator) -> list[Array]:
     """64 values of each source: special values of the type first, then random bits or numbers."""
-    found = []
+    result = []
     for kind in case.sources:
         info = np.dtype(kind)
         if info.kind == "f":
@@ -447,5 +447,5 @@ def sources_of(case: VectorCase, random: np.random.Generator) -> list[Array]:
             top = np.iinfo(kind)
             values = np.array([0, 1, top.max, top.min, 7, 31], kind)
             rest = random.integers(top.min, top.max, 64 - len(values), kind, endpoint=True)
-        found.append(random.permutation(np.concatenate([values, rest]).astype(kind)))
-    return found
+        result.append(random.permutation(np.concatenate([values, rest]).astype(kind)))
+    return result

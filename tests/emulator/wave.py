@@ -35,12 +35,12 @@ class WaveError(Exception):
 
 def assembled(arch: str) -> dict[str, list[int]]:
     """The instructions of instructions.txt (made by assemble.py) for an architecture, each with its words."""
-    found = {}
+    result = {}
     for line in _TEXTS.read_text(encoding="utf-8").splitlines():
         name, text, words = line.split(" | ")
         if name == arch:
-            found[text] = [int(word, 16) for word in words.split()]
-    return found
+            result[text] = [int(word, 16) for word in words.split()]
+    return result
 
 
 @dataclass(frozen=True)

@@ -67,8 +67,8 @@ def gemm_model(folder: Path, arch: str = "host", dtype: str = "fp32") -> Model:
     sizes = 2 ** random.integers(2, 13, (12, 3))
     problems = [GemmProblem(m, n, k, dtype) for m, n, k in sizes.tolist()]
     matrices = [
-        GEMM_UNIVERSAL.matrix({**OPERATION.problems.features([one]), **columns}, spec.hardware.to_dict(), names)
-        for one in problems
+        GEMM_UNIVERSAL.matrix({**OPERATION.problems.features([problem]), **columns}, spec.hardware.to_dict(), names)
+        for problem in problems
     ]
     x = np.concatenate(matrices)
     y = np.sin(np.log1p(np.abs(x)) @ random.normal(size=(x.shape[1], 6))).sum(axis=1) + 3
@@ -140,14 +140,14 @@ def ask(program: Path, model: str | Path, lines: Sequence[str], cwd: Path | None
     out = run([program, model], input="\n".join(lines), cwd=cwd).splitlines()
     assert out[0].startswith("open 0 "), out[0]
     names = error_names(program.parents[1] / "ckh.h")
-    found, at = [], 2
+    result, at = [], 2
     while at < len(out):
         _, error, count = out[at].split()
         rows = [row.split() for row in out[at + 1 : at + 1 + int(count)]]
         numbers = [tuple(map(float.fromhex, row[1:])) for row in rows]
-        found.append(Found(names[int(error)], [row[0] for row in rows], numbers))  # type: ignore[arg-type]
+        result.append(Found(names[int(error)], [row[0] for row in rows], numbers))  # type: ignore[arg-type]
         at += 1 + int(count)
-    return found
+    return result
 
 
 def error_names(header: Path) -> dict[int, str]:

@@ -37,8 +37,8 @@ def gemm_problems(random: Random, count: int, dtype: str, *, most_split: int = 1
 
 def any_conv(random: Random) -> dict[str, Any]:
     """Fields of an often invalid convolution: a few fields of a valid one are changed."""
-    one = _drawn(lambda: _conv(random, Direction.FORWARD, "fp32"), 1)[0]
-    sizes: dict[str, Any] = {field.name: getattr(one, field.name) for field in fields(one)}
+    item = _drawn(lambda: _conv(random, Direction.FORWARD, "fp32"), 1)[0]
+    sizes: dict[str, Any] = {field.name: getattr(item, field.name) for field in fields(item)}
     names = [name for name, value in sizes.items() if isinstance(value, int) and name != "ndim"]
     for name in random.sample(names, random.choice([0, 1, 2])):
         sizes[name] = random.choice([-1, 0, 1, 2, 3, 9, 2**31 - 1, 2**31, 2**40, -(2**62), sizes[name] + 1])
@@ -65,8 +65,8 @@ def _conv(random: Random, direction: Direction, dtype: str) -> ConvProblem:
 
 
 def _drawn(draw: Callable[[], Any], count: int) -> list[Any]:
-    found: list[Any] = []
-    while len(found) < count:
+    result: list[Any] = []
+    while len(result) < count:
         with suppress(UsageError):
-            found.append(draw())
-    return found
+            result.append(draw())
+    return result

@@ -123,9 +123,9 @@ def test_constant_conditions_need_no_decision() -> None:
 
 def test_traced_values_equal_the_function() -> None:
     """An expression of sums, products, quotients and remainders."""
-    found = value_of(lambda size: (2 * size(0) - 3) // size(1) + (7 - size(0)) % 5 * -size(1))
+    value = value_of(lambda size: (2 * size(0) - 3) // size(1) + (7 - size(0)) % 5 * -size(1))
     for a, b in itertools.product(range(-4, 9), range(1, 6)):
-        assert evaluate(found, (a, b)) == (2 * a - 3) // b + (7 - a) % 5 * -b
+        assert evaluate(value, (a, b)) == (2 * a - 3) // b + (7 - a) % 5 * -b
 
 
 @pytest.mark.parametrize(

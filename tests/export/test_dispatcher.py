@@ -109,8 +109,8 @@ def test_convolutions_are_ranked_as_in_python(exported: Path, older: bool) -> No
     )
     flags = ["-DOLDER"] if older else []
     *names, split, error = ran(exported, CONV, "GroupedConvDispatcher", CONV_SETTINGS + padding, *flags)
-    found = ranking_of(PROBLEM, load_model(ROOT / "models" / CONV))
-    wanted = dict.fromkeys(amd_full_name(one.kernel) for one in found.ranked)  # type: ignore[arg-type]
+    ranking = ranking_of(PROBLEM, load_model(ROOT / "models" / CONV))
+    wanted = dict.fromkeys(amd_full_name(candidate.kernel) for candidate in ranking.ranked)  # type: ignore[arg-type]
     assert names == list(wanted)
     assert len(names) > 10
     assert split == "split 1"
@@ -125,17 +125,17 @@ def test_the_example_in_docs_compiles_and_ranks(exported: Path) -> None:
     problem = f"ckh::{CONV}::Heuristic::Problem p; {CONV_SETTINGS} p.padding_left = p.padding_right = {{0, 1, 1}};"
     (exported / "ckh_cpp").symlink_to(exported)
     first = "std::puts(dispatcher.select_kernel(p)->name().c_str());"
-    found = best_first()
-    made = "".join(declared(kernel) for kernel in found if is_declarable(kernel))
+    result = best_first()
+    made = "".join(declared(kernel) for kernel in result if is_declarable(kernel))
     text = f"{include}\n#include <cstdio>\nint main() {{\n{lines}{problem}\n{SET}{made}{REGISTER}{first}\n}}\n"
-    best = next(kernel for kernel in found if is_declarable(kernel))
+    best = next(kernel for kernel in result if is_declarable(kernel))
     assert run_program(exported, text) == [stem(best)]
 
 
 def best_first() -> list[ConvKernel]:
     """The kernels for the problem, in Python's order."""
     ranked = ranking_of(PROBLEM, load_model(ROOT / "models" / CONV)).ranked
-    return [one.kernel for one in ranked]  # type: ignore[misc]
+    return [candidate.kernel for candidate in ranked]  # type: ignore[misc]
 
 
 SET = "GroupedConvKernelSet set;"
@@ -192,9 +192,9 @@ int main()
 @pytest.mark.parametrize("pipeline", ["compv3", "compv4", "mem"])
 def test_each_kernel_declaration_is_matched(exported: Path, pipeline: str) -> None:
     """Including kernels of compv4, whose full names end in _dsb, which declarations omit; in Python's order."""
-    found = best_first()
-    some = [kernel for kernel in found if is_declarable(kernel) and kernel.pipeline == pipeline]
-    assert bool(some) == (pipeline in {kernel.pipeline for kernel in found})
+    result = best_first()
+    some = [kernel for kernel in result if is_declarable(kernel) and kernel.pipeline == pipeline]
+    assert bool(some) == (pipeline in {kernel.pipeline for kernel in result})
     if some:
         lines = selected(exported, "".join(map(declared, some)) + REGISTER)
         assert lines == [stem(some[0]), *map(stem, some)]
@@ -202,8 +202,8 @@ def test_each_kernel_declaration_is_matched(exported: Path, pipeline: str) -> No
 
 def test_a_name_never_matches_a_longer_one(exported: Path) -> None:
     """If _large_tensor of the best kernel is registered too, the next kernel is selected instead."""
-    found = best_first()
-    first, second = [kernel for kernel in found if is_declarable(kernel) and kernel.pipeline == "compv3"][:2]
+    result = best_first()
+    first, second = [kernel for kernel in result if is_declarable(kernel) and kernel.pipeline == "compv3"][:2]
     key = "GroupedConvKernelKey key; key.large_tensor = true; "
     name = f'"{stem(first)}_large_tensor"'
     made = f"std::make_shared<GroupedConvKernelInstance>(key, {name}, nullptr)"
@@ -235,8 +235,8 @@ def test_problems_outside_the_model_get_no_names(exported: Path, settings: str) 
 def test_gemms_are_ranked_as_in_python(exported: Path, gemm_model: Path) -> None:
     """Names are the dispatcher's identifiers: without the operation, beginning with the element type."""
     *names, split, _ = ran(exported, GEMM, "Dispatcher", "p = Problem(64, 256, 512);")
-    found = ranking_of(GemmProblem(64, 256, 512, "bf16"), load_model(gemm_model))
-    assert names == [one.name.removeprefix("gemm_universal_") for one in found.ranked]
+    ranking = ranking_of(GemmProblem(64, 256, 512, "bf16"), load_model(gemm_model))
+    assert names == [candidate.name.removeprefix("gemm_universal_") for candidate in ranking.ranked]
     assert names[0].startswith("bf16_rcr_")
     assert split == "split 1"
 

@@ -37,23 +37,23 @@ def test_the_greedy_order_is_nearly_optimal(seed: int) -> None:
     draw = np.random.default_rng(seed)
     efficiency = draw.uniform(0.2, 1.0, (12, 5))
     applies = draw.random((12, 5)) < np.array([1.0, 0.7, 0.5, 0.3, 0.2])
-    found = ordered_list(efficiency, applies, 4)
-    assert found.efficiency == pytest.approx(worth(found.kernels, efficiency, applies))
+    result = ordered_list(efficiency, applies, 4)
+    assert result.efficiency == pytest.approx(worth(result.kernels, efficiency, applies))
     best = max(worth(o, efficiency, applies) for count in range(1, 5) for o in permutations(range(5), count))
-    assert best * 0.98 <= found.efficiency <= best + 1e-12
+    assert best * 0.98 <= result.efficiency <= best + 1e-12
     alone = [worth((kernel,), efficiency, applies) for kernel in range(5)]
-    assert found.single == int(np.argmax(alone))
-    assert found.single_efficiency == pytest.approx(max(alone))
+    assert result.single == int(np.argmax(alone))
+    assert result.single_efficiency == pytest.approx(max(alone))
 
 
 def test_a_specialized_kernel_precedes_a_general_one() -> None:
     """A faster kernel that supports few problems comes first; a kernel without remaining problems is omitted."""
     efficiency = np.array([[0.5, 1.0, 0.4], [0.9, 0.1, 0.4]])
     applies = np.array([[True, True, True], [True, False, True]])
-    found = ordered_list(efficiency, applies, 9)
-    assert found.kernels == (1, 0)
-    assert found.efficiency == pytest.approx(0.95)
-    assert found.covered == 2
+    result = ordered_list(efficiency, applies, 9)
+    assert result.kernels == (1, 0)
+    assert result.efficiency == pytest.approx(0.95)
+    assert result.covered == 2
     assert ordered_list(efficiency, applies, 1).kernels == (0,)
 
 
@@ -68,16 +68,16 @@ def test_a_list_of_predictions_is_written(tmp_path: Path, capsys: pytest.Capture
     assert run(command) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     registry = read_registry(tmp_path / "out" / "registry_forward_2d_bf16.json", operation("grouped_conv"))
-    assert [operation("grouped_conv").kernels.name(one) for one in registry.kernels] == document["kernels"]
+    assert [operation("grouped_conv").kernels.name(kernel) for kernel in registry.kernels] == document["kernels"]
     model, total = load_model(ROOT / "models" / MODEL), 0.0
     for problem in problems:
-        speeds = {one.kernel: one.tflops for one in ranking_of(problem, model).ranked}
+        speeds = {candidate.kernel: candidate.tflops for candidate in ranking_of(problem, model).ranked}
         first = next(kernel for kernel in registry.kernels if kernel in speeds)
         total += speeds[first] / max(speeds.values())  # type: ignore[operator,type-var]
-    found = document["ordered"]
-    assert found["efficiency"] == pytest.approx(total / len(problems))
-    assert found["single_efficiency"] <= found["efficiency"] + 1e-12 <= found["oracle"] + 2e-12 == pytest.approx(1)
-    assert (found["problems"], found["covered"], found["basis"]) == (3, 3, "predicted, not measured")
+    result = document["ordered"]
+    assert result["efficiency"] == pytest.approx(total / len(problems))
+    assert result["single_efficiency"] <= result["efficiency"] + 1e-12 <= result["oracle"] + 2e-12 == pytest.approx(1)
+    assert (result["problems"], result["covered"], result["basis"]) == (3, 3, "predicted, not measured")
 
 
 def test_the_best_kernels_are_written_with_the_smallest_configuration(
@@ -91,7 +91,7 @@ def test_the_best_kernels_are_written_with_the_smallest_configuration(
     assert run([*command, "--model", model, "--out", str(tmp_path / "out"), "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     problem = operation("grouped_conv").problems.parse(text)
-    best = [one.name for one in ranking_of(problem, load_model(Path(model))).best(2)]
+    best = [item.name for item in ranking_of(problem, load_model(Path(model))).best(2)]
     assert document["kernels"] == best
     path = tmp_path / "out" / "config_forward_2d_bf16.json"
     built = read_registry(path, operation("grouped_conv")).built(load_arch("gfx950"), "bf16")

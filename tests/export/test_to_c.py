@@ -87,22 +87,25 @@ def expected(problem: Any, model: Model) -> Found:
         ranked = []
     if not ranked:
         return Found("CKH_ERROR_NO_KERNEL", [], [])
-    names = [_name(model.spec.op.name, one.kernel) for one in ranked]
+    names = [_name(model.spec.op.name, candidate.kernel) for candidate in ranked]
     nan = float("nan")
-    told = [(one.score, nan if one.tflops is None else one.tflops, one.latency_ms or nan) for one in ranked]
+    told = [
+        (candidate.score, nan if candidate.tflops is None else candidate.tflops, candidate.latency_ms or nan)
+        for candidate in ranked
+    ]
     return Found("CKH_OK", names, told)
 
 
-def assert_same(found: list[Found], problems: list[Any], model: Model) -> int:
+def assert_same(founds: list[Found], problems: list[Any], model: Model) -> int:
     """Compare with Python, and return the number of compared kernels."""
-    assert len(found) == len(problems)
+    assert len(founds) == len(problems)
     pairs = 0
-    for one, problem in zip(found, problems, strict=True):
+    for item, problem in zip(founds, problems, strict=True):
         wanted = expected(problem, model)
-        assert one.error == wanted.error, problem
-        assert one.kernels == wanted.kernels, problem
+        assert item.error == wanted.error, problem
+        assert item.kernels == wanted.kernels, problem
         if wanted.kernels:
-            np.testing.assert_allclose(one.numbers, wanted.numbers, rtol=1e-12, atol=0)
+            np.testing.assert_allclose(item.numbers, wanted.numbers, rtol=1e-12, atol=0)
         pairs += len(wanted.kernels)
     return pairs
 
@@ -120,8 +123,8 @@ def test_ranks_like_python(shipped: Path, pair: tuple[str, str], is_cpp: bool, n
     else:
         problems = gemm_problems(random, 60, "fp32")
     program = compile_program(shipped, HARNESS, "-O1", *STRICT, pair=pair, is_cpp=is_cpp)
-    found = ask(program, shipped / "models" / f"{name}.ckhm", [line_of(problem) for problem in problems])
-    assert assert_same(found, problems, model) >= PAIRS
+    result = ask(program, shipped / "models" / f"{name}.ckhm", [line_of(problem) for problem in problems])
+    assert assert_same(result, problems, model) >= PAIRS
 
 
 @pytest.mark.slow
@@ -131,11 +134,11 @@ def test_other_models_rank_like_python(tmp_path: Path) -> None:
     model = load_model(tmp_path / "any")
     program = compile_program(export(tmp_path / "c", [model]), HARNESS, "-O1")
     problems = conv_problems(Random(1), 150, tuple(Direction), "bf16")
-    found = ask(program, tmp_path / "c" / "models" / "any.ckhm", list(map(line_of, problems)))
-    assert_same(found, problems, model)
-    refused = sum(one.error == "CKH_ERROR_NO_KERNEL" for one in found)
-    assert 0 < refused < len(found)
-    assert {len(one.kernels) for one in found} == {0, 176, 196, 208}
+    result = ask(program, tmp_path / "c" / "models" / "any.ckhm", list(map(line_of, problems)))
+    assert_same(result, problems, model)
+    refused = sum(item.error == "CKH_ERROR_NO_KERNEL" for item in result)
+    assert 0 < refused < len(result)
+    assert {len(item.kernels) for item in result} == {0, 176, 196, 208}
 
 
 @pytest.mark.slow
@@ -149,9 +152,9 @@ def test_pools_factored_differently(tmp_path: Path, tile: set[str], monkeypatch:
     monkeypatch.setattr("ckh.ranking.model_file.BLOCK", 3)
     folder = export(tmp_path / "c", [model])
     program = compile_program(folder, HARNESS, "-O1", *STRICT)
-    found = ask(program, folder / "models" / "small.ckhm", list(map(line_of, problems)))
-    assert [one.kernels for one in found] == [one.kernels for one in wanted]
-    for ours, python in zip(found, wanted, strict=True):
+    result = ask(program, folder / "models" / "small.ckhm", list(map(line_of, problems)))
+    assert [item.kernels for item in result] == [item.kernels for item in wanted]
+    for ours, python in zip(result, wanted, strict=True):
         np.testing.assert_allclose(ours.numbers, python.numbers, rtol=1e-12, atol=0)
 
 
@@ -162,15 +165,17 @@ def test_gemms_of_a_gpu_rank_like_python(tmp_path: Path, monkeypatch: pytest.Mon
     def every_61st(*group: Any) -> KernelTable[GemmKernel]:
         return KernelTable.of(GemmKernel, POOLS.of(*group)[::61])
 
-    thin = Pools(GemmKernel, GEMM_RULES, every_61st, lambda one: (one.dtype, one.layout), parse_gemm, gemm_name)
+    thin = Pools(GemmKernel, GEMM_RULES, every_61st, lambda item: (item.dtype, item.layout), parse_gemm, gemm_name)
     monkeypatch.setattr(gemm_operation, "POOLS", thin)
     monkeypatch.setattr("ckh.ops.gemm_universal.consumers.POOLS", thin)
     model = gemm_model(tmp_path / "small", "gfx942", "fp16")
     folder = export(tmp_path / "c", [model])
     problems = gemm_problems(Random(10), 60, "fp16", most_split=8)
-    found = ask(compile_program(folder, HARNESS, "-O1"), folder / "models" / "small.ckhm", list(map(line_of, problems)))
-    assert assert_same(found, problems, model) >= PAIRS
-    assert len({len(one.kernels) for one in found}) >= 3
+    result = ask(
+        compile_program(folder, HARNESS, "-O1"), folder / "models" / "small.ckhm", list(map(line_of, problems))
+    )
+    assert assert_same(result, problems, model) >= PAIRS
+    assert len({len(item.kernels) for item in result}) >= 3
 
 
 @pytest.mark.slow
@@ -182,12 +187,12 @@ def test_miopen_ranks_like_python(tmp_path: Path) -> None:
 
     random = Random(2)
     problems = [
-        from_convolution(one, random.choice(["", "nhwc" if one.ndim == 2 else "ndhwc"]))
+        from_convolution(problem, random.choice(["", "nhwc" if problem.ndim == 2 else "ndhwc"]))
         for dtype in ("fp32", "fp16", "bf16", "int8")
-        for one in conv_problems(random, 200, tuple(Direction), dtype)
+        for problem in conv_problems(random, 200, tuple(Direction), dtype)
     ]
-    found = ask(program, tmp_path / "c" / "models" / "miopen_conv_gfx942.ckhm", list(map(line_of, problems)))
-    assert assert_same(found, problems, model) > 250
+    result = ask(program, tmp_path / "c" / "models" / "miopen_conv_gfx942.ckhm", list(map(line_of, problems)))
+    assert assert_same(result, problems, model) > 250
 
 
 @pytest.mark.slow
@@ -215,9 +220,9 @@ def test_no_speed_is_returned_far_out_of_distribution(harness: Path, shipped: Pa
     model = load_model(MODELS / FORWARD)
     most = int(8 * max(model.reach["n"], 1.0))
     problems = [replace(conv_problems(Random(3), 1, (Direction.FORWARD,), "fp32")[0], n=n) for n in (most, most + 1)]
-    found = ask(harness, shipped / "models" / f"{FORWARD}.ckhm", list(map(line_of, problems)))
-    assert assert_same(found, problems, model)
-    assert [all(np.isnan(numbers[1:]).all() for numbers in one.numbers) for one in found] == [False, True]
+    result = ask(harness, shipped / "models" / f"{FORWARD}.ckhm", list(map(line_of, problems)))
+    assert assert_same(result, problems, model)
+    assert [all(np.isnan(numbers[1:]).all() for numbers in item.numbers) for item in result] == [False, True]
 
 
 def test_invalid_sizes_are_refused_like_in_python(harness: Path, shipped: Path) -> None:
@@ -225,20 +230,20 @@ def test_invalid_sizes_are_refused_like_in_python(harness: Path, shipped: Path) 
     random, model = Random(4), load_model(MODELS / FORWARD)
     tried = [any_conv(random) for _ in range(400)]
     codes = [0, DTYPES.index("fp32"), 0]
-    lines = [line("conv", *codes, one["ndim"], *(one[name] for name in KIND.sizes.values())) for one in tried]
-    found = ask(harness, shipped / "models" / f"{FORWARD}.ckhm", lines)
+    lines = [line("conv", *codes, item["ndim"], *(item[name] for name in KIND.sizes.values())) for item in tried]
+    result = ask(harness, shipped / "models" / f"{FORWARD}.ckhm", lines)
     errors = 0
-    for one, sizes in zip(found, tried, strict=True):
+    for item, sizes in zip(result, tried, strict=True):
         try:
             problem = ConvProblem(**sizes)
         except UsageError:
-            assert one.error == "CKH_ERROR_SIZE", sizes
+            assert item.error == "CKH_ERROR_SIZE", sizes
             errors += 1
             continue
         if problem.flops < 2**62:
-            assert one.kernels == expected(problem, model).kernels, sizes
+            assert item.kernels == expected(problem, model).kernels, sizes
         else:
-            assert one.error in {"CKH_OK", "CKH_ERROR_SIZE"}
+            assert item.error in {"CKH_OK", "CKH_ERROR_SIZE"}
     assert 100 < errors < 300
 
 
@@ -261,8 +266,8 @@ def test_mismatching_enums_and_models(harness: Path, shipped: Path) -> None:
     assert len(sizes) == len(two_dimensional)
     lines = [line("conv", *codes, *two_dimensional) for codes, _ in kinds]
     lines += [line("gemm", 1, 0, 64, 64, 64, 1), line("gemm", 1, 4, 64, 64, 64, 1)]
-    found = ask(harness, shipped / "models" / f"{FORWARD}.ckhm", lines)
-    assert [one.error for one in found] == [error for _, error in kinds] + ["CKH_ERROR_OTHER", "CKH_ERROR_ENUM"]
+    result = ask(harness, shipped / "models" / f"{FORWARD}.ckhm", lines)
+    assert [item.error for item in result] == [error for _, error in kinds] + ["CKH_ERROR_OTHER", "CKH_ERROR_ENUM"]
 
 
 @pytest.mark.slow
@@ -325,8 +330,8 @@ def test_an_export_opens_any_model_of_its_version(tmp_path: Path, harness: Path)
     model = load_model(tmp_path / "small")
     folder = export(tmp_path / "other", [model])
     problems = conv_problems(Random(11), 5, (Direction.FORWARD,), "fp32")
-    found = ask(harness, folder / "models" / "small.ckhm", list(map(line_of, problems)))
-    assert assert_same(found, problems, model) == 5 * 300
+    result = ask(harness, folder / "models" / "small.ckhm", list(map(line_of, problems)))
+    assert assert_same(result, problems, model) == 5 * 300
     for source in folder.glob("ckh*"):
         assert source.read_bytes() == (harness.parents[1] / source.name).read_bytes()
 

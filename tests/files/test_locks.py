@@ -83,7 +83,7 @@ def test_a_lock_has_one_holder(path: Path) -> None:
     assert not FileLock(path).take(os.open(path, os.O_RDWR))
     os.close(other)
     second.release()
-    assert [one.name for one in path.parent.iterdir()] == ["file"]
+    assert [item.name for item in path.parent.iterdir()] == ["file"]
 
 
 def test_only_locks_of_dead_processes_are_broken(
@@ -137,7 +137,7 @@ def test_a_journal_has_one_writer(tmp_path: Path) -> None:
         JournalWriter(tmp_path)
     writer.close()
     JournalWriter(tmp_path).close()
-    assert [one.name for one in tmp_path.iterdir()] == ["journal.jsonl"]
+    assert [item.name for item in tmp_path.iterdir()] == ["journal.jsonl"]
 
 
 def test_a_journal_names_the_process_that_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

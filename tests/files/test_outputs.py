@@ -175,9 +175,9 @@ def test_a_folder_is_exchanged_in_one_step(tmp_path: Path, album: Path, monkeypa
     seen = []
     exchange = outputs._exchange
 
-    def watched(one: Path, other: Path) -> bool:
+    def watched(path: Path, other: Path) -> bool:
         seen.append(tree(album))
-        done = exchange(one, other)
+        done = exchange(path, other)
         seen.append(tree(album))
         return done
 

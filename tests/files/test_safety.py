@@ -100,9 +100,9 @@ def test_group_writable_files_are_not_safe(folder: Path, monkeypatch: pytest.Mon
         ("me", ["me", "you"], f"the group {state.st_gid} can write to {folder}"),
         ("staff", [], f"the group {state.st_gid} can write to {folder}"),
     ):
-        found = grp.struct_group((group, "", state.st_gid, members))
+        result = grp.struct_group((group, "", state.st_gid, members))
         monkeypatch.setattr(pwd, "getpwuid", lambda _uid: owner)
-        monkeypatch.setattr(grp, "getgrgid", lambda _gid, found=found: found)
+        monkeypatch.setattr(grp, "getgrgid", lambda _gid, result=result: result)
         assert why_unsafe(folder) == reason
 
 
@@ -121,10 +121,10 @@ def test_an_unknown_group_is_not_safe(folder: Path, monkeypatch: pytest.MonkeyPa
 def test_a_cache_that_others_can_write_is_refused(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every cache and its subfolders, with the reason and a remedy."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(folder / "cache"))
-    found = cache_dir(name)
-    assert found == folder / "cache" / name
-    assert stat.S_IMODE(found.stat().st_mode) == 0o700
-    for place, mode in ((found, 0o777), (folder, 0o777)):
+    path = cache_dir(name)
+    assert path == folder / "cache" / name
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    for place, mode in ((path, 0o777), (folder, 0o777)):
         before = place.stat().st_mode
         place.chmod(mode)
         with expect_refusal(DataError, "unsafe-cache", place) as caught:
@@ -132,7 +132,7 @@ def test_a_cache_that_others_can_write_is_refused(name: str, folder: Path, monke
         assert "chmod go-w" in caught.value.hint
         assert printable(caught.value.message) == caught.value.message
         place.chmod(before)
-    assert cache_dir(name) == found
+    assert cache_dir(name) == path
 
 
 @pytest.fixture

@@ -119,9 +119,9 @@ GEMM = Template([node(512, 4096), node(4096, 1024)])
 
 def test_ck_gemms_are_translated() -> None:
     """Sizes, split, layout, tile, waves, instruction, pipeline and padding come from the instance's fields."""
-    one = CkOp(CkGemm(), 2)
-    assert GEMMS.problem(GEMM, one) == GemmProblem(512, 1024, 4096, "fp16", "rcr", split_k=2)
-    kernel = GEMMS.kernel(GEMM, one)
+    ck_op = CkOp(CkGemm(), 2)
+    assert GEMMS.problem(GEMM, ck_op) == GemmProblem(512, 1024, 4096, "fp16", "rcr", split_k=2)
+    kernel = GEMMS.kernel(GEMM, ck_op)
     assert (kernel.tile, kernel.wave, kernel.warp_tile) == ((128, 256, 64), (2, 2, 1), (32, 32, 16))
     assert (kernel.pipeline, str(kernel.scheduler), kernel.pads) == ("compv3", "intrawave", (True, True, False))
 
@@ -142,16 +142,16 @@ def test_ck_convolutions_are_translated() -> None:
 
 def test_without_measurements_the_estimate_orders(capsys: pytest.CaptureFixture[str]) -> None:
     """No model covers GEMMs of gfx90a: times are estimated, fastest first, which is reported."""
-    ops = [tiled(*one) for one in TILES]
+    ops = [tiled(*item) for item in TILES]
     inductor._say.cache_clear()
-    found = inductor.choose(GEMM, ops, arch="gfx90a")
+    result = inductor.choose(GEMM, ops, arch="gfx90a")
     problem = GemmProblem(512, 1024, 4096, "fp16", "rcr")
     covered = operation("gemm_universal").problems.tiled
     assert covered is not None
-    times = estimated_us(problem, covered(problem), [GEMMS.kernel(GEMM, one) for one in ops], load_arch("gfx90a"))
+    times = estimated_us(problem, covered(problem), [GEMMS.kernel(GEMM, item) for item in ops], load_arch("gfx90a"))
     assert len(set(times)) == len(ops)
-    assert found == [ops[index] for index in np.argsort(times)]
-    assert inductor.choose(GEMM, ops, top=2, arch="gfx90a") == found[:2]
+    assert result == [ops[index] for index in np.argsort(times)]
+    assert inductor.choose(GEMM, ops, top=2, arch="gfx90a") == result[:2]
     expect_warning(capsys.readouterr().err, "not-measured", "gemm_universal fp16 on gfx90a")
 
 
@@ -163,11 +163,11 @@ def test_a_shipped_model_orders_convolutions() -> None:
         for m in (64, 128, 256)
         for n in (64, 128, 256)
     ]
-    found = inductor.choose(template, ops, arch="gfx950")
+    result = inductor.choose(template, ops, arch="gfx950")
     shuffled = random.Random(1).sample(ops, len(ops))
-    assert inductor.choose(template, shuffled, arch="gfx950") == found
-    assert sorted(map(repr, found)) == sorted(map(repr, ops))
-    assert found != ops
+    assert inductor.choose(template, shuffled, arch="gfx950") == result
+    assert sorted(map(repr, result)) == sorted(map(repr, ops))
+    assert result != ops
 
 
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
@@ -177,10 +177,10 @@ def test_indistinguishable_kernels_share_a_rank(arch: str) -> None:
     The first are different tiles, not one tile in all paddings.
     """
     words = ("Default", "MPadding", "NPadding", "MNKPadding")
-    ops = [tiled(*one, gemm_specialization=f"GemmSpecialization::{word}") for one in TILES for word in words]
+    ops = [tiled(*item, gemm_specialization=f"GemmSpecialization::{word}") for item in TILES for word in words]
     first = inductor.choose(GEMM, ops, top=len(TILES), arch=arch)
-    assert {(one.op.m_per_block, one.op.n_per_block) for one in first} == {one[:2] for one in TILES}
-    assert {one.op.gemm_specialization.rpartition("::")[2] for one in first} == {"Default"}
+    assert {(ck_op.op.m_per_block, ck_op.op.n_per_block) for ck_op in first} == {item[:2] for item in TILES}
+    assert {ck_op.op.gemm_specialization.rpartition("::")[2] for ck_op in first} == {"Default"}
 
 
 def test_unknown_kernels_keep_their_order() -> None:
@@ -242,13 +242,13 @@ def _strange_instance(draw: random.Random) -> Any:
     """An instance with one to three fields wrong or missing, or no instance at all."""
     if draw.random() < 0.1:
         return draw.choice([*STRANGE, Raising()])
-    one: Any = draw.choice([CkGemm, CkConv])()
-    for name in draw.sample(sorted(vars(one)), draw.choice((1, 1, 2, 3))):
+    item: Any = draw.choice([CkGemm, CkConv])()
+    for name in draw.sample(sorted(vars(item)), draw.choice((1, 1, 2, 3))):
         if draw.random() < 0.1:
-            one.__dict__.pop(name)
+            item.__dict__.pop(name)
         else:
-            setattr(one, name, draw.choice([*STRANGE, Raising()]))
-    return CkOp(one, draw.choice([1, 1, *STRANGE])) if isinstance(one, CkGemm) else one
+            setattr(item, name, draw.choice([*STRANGE, Raising()]))
+    return CkOp(item, draw.choice([1, 1, *STRANGE])) if isinstance(item, CkGemm) else item
 
 
 def _strange_template(draw: random.Random) -> Template:
@@ -275,8 +275,8 @@ def test_any_instance_gives_an_order(capsys: pytest.CaptureFixture[str]) -> None
             template = GEMM if draw.random() < 0.5 else _strange_template(draw)
             given = [*good, *(_strange_instance(draw) for _ in range(3))]
             draw.shuffle(given)
-            found = inductor.choose(template, given, arch=draw.choice(["gfx942", "gfx950"]))
-            assert sorted(map(id, found)) == sorted(map(id, given))
+            result = inductor.choose(template, given, arch=draw.choice(["gfx942", "gfx950"]))
+            assert sorted(map(id, result)) == sorted(map(id, given))
     assert capsys.readouterr().err.count("keep Inductor's order") == 1
 
 
@@ -300,8 +300,8 @@ def test_an_export_without_use_is_refused(
     words: list[str], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Inductor would never request the order of such kernels; nothing is written."""
-    found = [str(ROOT / "models" / word) if (ROOT / "models" / word).is_dir() else word for word in words]
-    assert run(["export", "--to", "inductor", *found, "--out", str(tmp_path / "out")]) == ExitCode.USAGE
+    result = [str(ROOT / "models" / word) if (ROOT / "models" / word).is_dir() else word for word in words]
+    assert run(["export", "--to", "inductor", *result, "--out", str(tmp_path / "out")]) == ExitCode.USAGE
     assert why in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
@@ -347,14 +347,14 @@ def test_every_instance_of_ck_tile_is_a_kernel(torch: Any) -> None:
     from torch._inductor.codegen.rocm.ck_tile_universal_gemm_template import ops
 
     template = gemm_template(torch, 512, 1024, 4096)
-    kernels = [GEMMS.kernel(template, one) for one in ops()]
+    kernels = [GEMMS.kernel(template, item) for item in ops()]
     assert len(ops()) >= 448
     assert all(kernel is not None and kernel.is_complete for kernel in kernels)
     assert len(set(kernels)) == len(ops())
     name = operation("gemm_universal").kernels.name
-    for one, kernel in zip(ops(), kernels, strict=True):
-        assert f"_{one.tile_m}x{one.tile_n}x{one.tile_k}_{one.warp_m}x{one.warp_n}x{one.warp_k}_" in name(kernel)
-        assert one.pipeline.lower() in name(kernel)
+    for item, kernel in zip(ops(), kernels, strict=True):
+        assert f"_{item.tile_m}x{item.tile_n}x{item.tile_k}_{item.warp_m}x{item.warp_n}x{item.warp_k}_" in name(kernel)
+        assert item.pipeline.lower() in name(kernel)
 
 
 @needs_torch
@@ -389,7 +389,7 @@ def test_inductor_uses_the_first_instance(torch: Any) -> None:
         assert template.gen_ops() == wanted[:3]
     finally:
         undo()
-    assert len({(one.pipeline, one.tile_k, one.scheduler) for one in wanted[:3]}) == 3
+    assert len({(item.pipeline, item.tile_k, item.scheduler) for item in wanted[:3]}) == 3
 
 
 @needs_torch
@@ -425,7 +425,7 @@ def test_an_export_pins_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert inductor.choose(template, ops, arch="gfx950", model=out / "model") == inductor.choose(
         template, ops, arch="gfx950"
     )
-    gemms = [tiled(*one) for one in TILES]
+    gemms = [tiled(*item) for item in TILES]
     assert inductor.choose(GEMM, gemms, arch="gfx950", model=out / "model") == gemms
     capsys.readouterr()
     assert run([*args, "--problems", "x.csv", "--force"]) == ExitCode.USAGE

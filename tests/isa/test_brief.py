@@ -40,15 +40,15 @@ def not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("not_compiled")
 def test_shipped_registers_are_known_by_complete_and_by_short_names() -> None:
     """Registers equal the file's; blocks of four waves on four SIMDs equal the waves per SIMD."""
-    found = brief(CONV, LEAST, PROBLEM, "gfx950")
-    assert found is not None
+    result = brief(CONV, LEAST, PROBLEM, "gfx950")
+    assert result is not None
     _, vgprs, agprs, sgprs, lds, *_, occupancy = shipped_line(LEAST)[:9]
-    taken = found.resources
-    assert (found.kernel, taken.vgprs, taken.agprs, taken.sgprs, taken.lds_bytes) == (LEAST, vgprs, agprs, sgprs, lds)
-    assert found.blocks_per_cu == occupancy
-    assert found.bound_by == "vector registers"
-    assert found.clocks == {}
-    assert brief(CONV, SHORT, PROBLEM, "gfx950") == found
+    taken = result.resources
+    assert (result.kernel, taken.vgprs, taken.agprs, taken.sgprs, taken.lds_bytes) == (LEAST, vgprs, agprs, sgprs, lds)
+    assert result.blocks_per_cu == occupancy
+    assert result.bound_by == "vector registers"
+    assert result.clocks == {}
+    assert brief(CONV, SHORT, PROBLEM, "gfx950") == result
 
 
 @pytest.mark.usefixtures("not_compiled")
@@ -64,9 +64,9 @@ def test_clocks_of_a_kernel_that_was_compiled(least: Path, monkeypatch: pytest.M
     """They equal those of `ckh explain`, counted by hand in its test; the table has a column per pipe."""
     anatomy = ckh.explain(LEAST, code_object=least)
     monkeypatch.setattr(briefs, "of_compiled", lambda name, *_: anatomy if name == LEAST else None)
-    found = brief(CONV, SHORT, PROBLEM, "gfx950")
-    assert found is not None
-    assert (found.clocks["vector ALU"], found.clocks["matrix"]) == (464, 64)
+    result = brief(CONV, SHORT, PROBLEM, "gfx950")
+    assert result is not None
+    assert (result.clocks["vector ALU"], result.clocks["matrix"]) == (464, 64)
     other = SHORT.replace("16x64x64", "64x64x64")
     worst = [Choice(PROBLEM.canonical(), LEAST, 2.0, best, 1.0, True, 0.5, False, "") for best in (SHORT, other, other)]  # noqa: FBT003
     table = _machine_code(worst, load_model(ROOT / "models" / "grouped_conv_forward_bf16_gfx950").spec)
@@ -77,7 +77,7 @@ def test_clocks_of_a_kernel_that_was_compiled(least: Path, monkeypatch: pytest.M
         (False, "", "2"),
     ]
     assert [row["vector ALU clocks"] for row in rows] == ["464", ""]
-    (main,) = [one for one in anatomy.functions if one.runs]
+    (main,) = [function for function in anatomy.functions if function.runs]
     assert rows[0]["VGPRs"] == str(main.resources.vgprs)
 
 

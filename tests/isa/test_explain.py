@@ -42,25 +42,25 @@ def _refused(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int
 
 def test_a_kernel_with_little_address_arithmetic(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An iteration of 16x64x64 has 464 clocks of vector ALU and 64 of matrix work, counted by hand, and vmcnt(0)."""
-    found = _explained(capsys, LEAST, "--code-object", least)
-    trip, (main,) = found["trip"], [one for one in found["functions"] if one["runs"]]
+    result = _explained(capsys, LEAST, "--code-object", least)
+    trip, (main,) = result["trip"], [item for item in result["functions"] if item["runs"]]
     assert (trip["clocks"]["vector ALU"], trip["clocks"]["matrix"]) == (464, 64)
     assert trip["instructions"]["matrix"] == 4
     assert sum(count for kind, count in trip["instructions"].items() if kind.startswith("vector")) == 90
     # An iteration loads a tile of A and of B once, writes it to LDS, and each of the four waves reads its parts.
     assert trip["loaded_bytes"] == trip["lds_written_bytes"] == (16 + 64) * 64 * 2
     assert trip["lds_read_bytes"] == (4 * 16 + 64) * 64 * 2
-    (last,) = [one for one in trip["waits"] if (one["counter"], one["most"]) == ("vmcnt", 0)]
+    (last,) = [item for item in trip["waits"] if (item["counter"], item["most"]) == ("vmcnt", 0)]
     assert last["awaited"] == last["in_trip"] == 1
     assert (main["resources"]["vgpr_spills"], main["resources"]["scratch_bytes"]) == (0, 0)
-    assert "464" in found["advice"]
-    assert "vmcnt(0)" in found["advice"]
+    assert "464" in result["advice"]
+    assert "vmcnt(0)" in result["advice"]
 
 
 def test_loops_that_do_not_iterate_over_k(backward_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Backward data's functions for one and two trips have a loop that searches a GEMM, and none over K."""
     functions = _explained(capsys, BACKWARD_DATA, "--code-object", backward_data)["functions"]
-    assert [(one["trips"], one["loop_instructions"] > 0) for one in functions] == [
+    assert [(function["trips"], function["loop_instructions"] > 0) for function in functions] == [
         ("2 and more", True),
         ("1", False),
         ("2", False),
@@ -78,15 +78,15 @@ def test_iterations_decide_which_function_runs(
     c: int, trips: int, loops: bool, least: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """compv3 has a function for one iteration, for two, and for more."""
-    found = _explained(capsys, LEAST, "--code-object", least, "--c", str(c), "--k", "64", "--y", "1", "--x", "1")
-    (main,) = [one for one in found["functions"] if one["runs"]]
-    assert (found["trips"], main["loop_instructions"] > 0) == (trips, loops)
-    assert sorted(one["trips"] for one in found["functions"]) == ["1", "2", "2 and more"]
-    assert (found["trip"] is not None) is loops
-    assert sum(found["simulated"]["shares"].values()) == pytest.approx(1)
-    assert found["estimated"]["us"] == pytest.approx(
-        found["estimated"]["launch_us"]
-        + max(found["estimated"]["trips_us"] + found["estimated"]["ends_us"], found["estimated"]["memory_us"])
+    result = _explained(capsys, LEAST, "--code-object", least, "--c", str(c), "--k", "64", "--y", "1", "--x", "1")
+    (main,) = [item for item in result["functions"] if item["runs"]]
+    assert (result["trips"], main["loop_instructions"] > 0) == (trips, loops)
+    assert sorted(item["trips"] for item in result["functions"]) == ["1", "2", "2 and more"]
+    assert (result["trip"] is not None) is loops
+    assert sum(result["simulated"]["shares"].values()) == pytest.approx(1)
+    assert result["estimated"]["us"] == pytest.approx(
+        result["estimated"]["launch_us"]
+        + max(result["estimated"]["trips_us"] + result["estimated"]["ends_us"], result["estimated"]["memory_us"])
     )
 
 
@@ -100,9 +100,9 @@ def test_a_calibrated_gpu_has_a_predicted_time(
     for uses_rates in (False, True):
         factor = TimeFactor(1.5, 0.5, 2.0, 6, 72, uses_rates)
         monkeypatch.setattr("ckh.isa.describe.calibrated_factor", lambda _wanted, factor=factor: (device, factor))
-        found = _explained(capsys, *asked)["estimated"]
-        assert found["memory_us"] == pytest.approx(before["memory_us"] * (2 if uses_rates else 1))
-        assert found["calibrated_us"] == pytest.approx(1.5 * found["us"])
+        result = _explained(capsys, *asked)["estimated"]
+        assert result["memory_us"] == pytest.approx(before["memory_us"] * (2 if uses_rates else 1))
+        assert result["calibrated_us"] == pytest.approx(1.5 * result["us"])
     assert before["calibrated_us"] is None
 
 
@@ -111,17 +111,17 @@ def test_python_returns_the_same_document(least: Path, capsys: pytest.CaptureFix
     problem = ConvProblem(Direction.FORWARD, n=1, c=256, k=64, g=1, hi=28, wi=28, y=1, x=1, dtype="bf16")
     anatomy = ckh.explain(LEAST, problem, code_object=least)
     args = (LEAST, "--code-object", least, "--c", "256", "--k", "64", "--y", "1", "--x", "1")
-    found = _explained(capsys, *args)
-    assert anatomy.trips == found["trips"] == 4
+    result = _explained(capsys, *args)
+    assert anatomy.trips == result["trips"] == 4
     assert anatomy.simulated is not None
-    assert anatomy.simulated.trip_clocks == found["simulated"]["trip_clocks"]
+    assert anatomy.simulated.trip_clocks == result["simulated"]["trip_clocks"]
 
 
 def test_the_simulation_is_no_faster_than_any_pipe(most: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An iteration takes at least as long as its busiest pipe, and at least its stalls."""
-    found = _explained(capsys, MOST, "--code-object", most)
-    simulated = found["simulated"]
-    assert simulated["trip_clocks"] >= simulated["blocks"] * max(found["trip"]["clocks"].values())
+    result = _explained(capsys, MOST, "--code-object", most)
+    simulated = result["simulated"]
+    assert simulated["trip_clocks"] >= simulated["blocks"] * max(result["trip"]["clocks"].values())
     assert all(0 <= share <= 1 for share in (*simulated["busy"].values(), simulated["waiting"]))
 
 
@@ -137,13 +137,13 @@ def test_text_and_document_agree(least: Path, capsys: pytest.CaptureFixture[str]
 def test_the_picture_has_each_wave(least: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The SVG has a row for each wave of the blocks on the compute unit, within its width."""
     svg = tmp_path / "iteration.svg"
-    found = _explained(capsys, LEAST, "--code-object", least, "--svg", svg)
+    result = _explained(capsys, LEAST, "--code-object", least, "--svg", svg)
     root = ET.fromstring(svg.read_text(encoding="utf-8"))  # noqa: S314 - our own
-    texts = [one.text or "" for one in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert sum(text.startswith("wave ") for text in texts) == min(32, 4 * found["simulated"]["blocks"])
+    texts = [item.text or "" for item in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert sum(text.startswith("wave ") for text in texts) == min(32, 4 * result["simulated"]["blocks"])
     bars = list(root.iter("{http://www.w3.org/2000/svg}rect"))
     assert len(bars) > 100
-    assert all(float(one.get("x", 0)) + float(one.get("width", 0)) <= float(root.get("width", 0)) for one in bars)
+    assert all(float(bar.get("x", 0)) + float(bar.get("width", 0)) <= float(root.get("width", 0)) for bar in bars)
 
 
 @pytest.mark.parametrize("kept", KEPT, ids=lambda kept: kept.file)
@@ -151,37 +151,37 @@ def test_kept_libraries(kept: Any, tmp_path: Path, capsys: pytest.CaptureFixture
     """Libraries of all operations, pipelines and GPUs are explained: iterations add up to the tiles' products."""
     library = tmp_path / "kernel.so"
     library.write_bytes(kept.library())
-    found, kernel = _explained(capsys, kept.name, "--code-object", library), kept.kernel
-    assert found["arch"] == kept.arch
-    assert found["kernel"] == kept.name
-    if found["trip"] is not None:
+    result, kernel = _explained(capsys, kept.name, "--code-object", library), kept.kernel
+    assert result["arch"] == kept.arch
+    assert result["kernel"] == kept.name
+    if result["trip"] is not None:
         waves = kernel.wave_m * kernel.wave_n * kernel.wave_k
         products = kernel.tile_m * kernel.tile_n * kernel.tile_k
         tile = kernel.warp_tile_m * kernel.warp_tile_n * kernel.warp_tile_k
         # CK makes a warp tile of several instructions where the GPU has none of its K.
-        assert found["trip"]["instructions"]["matrix"] % (products / tile / waves) == pytest.approx(0)
+        assert result["trip"]["instructions"]["matrix"] % (products / tile / waves) == pytest.approx(0)
 
 
 def test_foreign_machine_code(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a kernel's name functions are described by parts of their names, and the loop body is an iteration."""
-    found = _explained(capsys, "GroupedConvolutionForwardKernel", "--code-object", least)
-    assert found["trip"]["instructions"]["matrix"] == 4
-    assert found["trips"] is None
+    result = _explained(capsys, "GroupedConvolutionForwardKernel", "--code-object", least)
+    assert result["trip"]["instructions"]["matrix"] == 4
+    assert result["trips"] is None
 
 
 def test_a_function_without_a_loop(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Functions with neither loop nor matrix instructions have resources and no iteration."""
-    found = _explained(capsys, "empty_kernel", "--code-object", least)
-    assert found["trip"] is None
-    assert [one["instructions"] for one in found["functions"]] == [1]
+    result = _explained(capsys, "empty_kernel", "--code-object", least)
+    assert result["trip"] is None
+    assert [item["instructions"] for item in result["functions"]] == [1]
 
 
 def _predicted_code(capsys: pytest.CaptureFixture[str]) -> tuple[str, list[str]]:
     """The first kernel of an explained answer, and the lines about its machine code."""
     args = ["--n", "16", "--c", "256", "--arch", "gfx950", "--explain", "--json"]
     assert run(["predict", *args]) == ExitCode.OK
-    found = json.loads(capsys.readouterr().out)["explanation"]
-    return found["first"], found["code"]
+    load = json.loads(capsys.readouterr().out)["explanation"]
+    return load["first"], load["code"]
 
 
 def test_predict_explains_shipped_registers(capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,7 +192,7 @@ def test_predict_explains_shipped_registers(capsys: pytest.CaptureFixture[str]) 
     taken, waves = ships.resources, kernel.wave_m * kernel.wave_n * kernel.wave_k
     by_registers = 512 // (-(-(taken.vgprs + taken.agprs) // 8) * 8)  # waves on each of the four SIMDs
     blocks = min(by_registers * 4 // waves, (160 << 10) // taken.lds_bytes)
-    numbers = [int(one) for one in re.findall(r"\b\d+\b", resources.replace(",", ""))]
+    numbers = [int(item) for item in re.findall(r"\b\d+\b", resources.replace(",", ""))]
     assert numbers[:5] == [taken.vgprs, taken.agprs, taken.sgprs, taken.lds_bytes // 1024, taken.scratch_bytes]
     assert numbers[5] == blocks
     assert numbers[-1] == ships.code_bytes
@@ -207,9 +207,9 @@ def test_predict_explains_locally_compiled_kernels(
     """A kernel compiled on this machine is explained by its own code, not by shipped registers."""
     monkeypatch.setattr("ckh.isa.source.of_compiled", lambda *_: ckh.explain(LEAST, code_object=least))
     _, lines = _predicted_code(capsys)
-    (clocks,) = (one for one in lines if one.startswith("iteration"))
+    (clocks,) = (line for line in lines if line.startswith("iteration"))
     assert "vector ALU 464" in clocks
-    assert not any(one.startswith("compiled") for one in lines)
+    assert not any(line.startswith("compiled") for line in lines)
 
 
 def test_code_of_another_target(least: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -236,7 +236,7 @@ def test_damaged_files(kind: str, least: Path, tmp_path: Path, capsys: pytest.Ca
 
 
 def _vgprs(capsys: pytest.CaptureFixture[str], file: Path) -> list[int]:
-    return [one["resources"]["vgprs"] for one in _explained(capsys, LEAST, "--code-object", file)["functions"]]
+    return [item["resources"]["vgprs"] for item in _explained(capsys, LEAST, "--code-object", file)["functions"]]
 
 
 def test_damaged_instructions(least: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -246,8 +246,8 @@ def test_damaged_instructions(least: Path, tmp_path: Path, capsys: pytest.Captur
     data[start : start + 64] = b"\xff" * 64
     file = tmp_path / "code.co"
     file.write_bytes(data)
-    found = _explained(capsys, LEAST, "--code-object", file)
-    assert [one["resources"]["vgprs"] for one in found["functions"]] == _vgprs(capsys, least)
+    result = _explained(capsys, LEAST, "--code-object", file)
+    assert [item["resources"]["vgprs"] for item in result["functions"]] == _vgprs(capsys, least)
 
 
 def test_wrong_names_and_problems(least: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,15 +53,15 @@ def _taken(
     assert reply.status == "verified", reply.message
     counts = {int(at): times for at, (times, _) in json.loads(note.read_text(encoding="utf-8")).items()}
     code = read_code(folder / "kernel.so", kept.arch)
-    reached = [one for one in code.functions if counts.get(one.entry)]
-    texts = decoded(kept.arch, [one.code for one in reached])
+    reached = [function for function in code.functions if counts.get(function.entry)]
+    texts = decoded(kept.arch, [item.code for item in reached])
     ((own, text),) = (
-        (one, text) for one, text in zip(reached, texts, strict=True) if count_of(text, InstructionKind.MATRIX)
+        (item, text) for item, text in zip(reached, texts, strict=True) if count_of(text, InstructionKind.MATRIX)
     )
-    return code, own.name, {one: counts.get(own.entry + one.at, 0) for one in text}
+    return code, own.name, {instruction: counts.get(own.entry + instruction.at, 0) for instruction in text}
 
 
-@pytest.mark.parametrize("kept", [one for one in KEPT if one.file in PAIRS], ids=lambda kept: kept.file)
+@pytest.mark.parametrize("kept", [item for item in KEPT if item.file in PAIRS], ids=lambda kept: kept.file)
 def test_an_iteration_executes_the_instructions_of_the_loop(
     kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,8 +70,8 @@ def test_an_iteration_executes_the_instructions_of_the_loop(
     (_, name, few), (_, other, many) = (_taken(kept, form.format(size), tmp_path, monkeypatch) for size in sizes)
     assert name == other
     loop = parts_of(tuple(many)).loop
-    more = {one: times - few[one] for one, times in many.items() if times != few[one]}
-    matrix = [times for one, times in more.items() if one.kind is InstructionKind.MATRIX]
+    more = {item: times - few[item] for item, times in many.items() if times != few[item]}
+    matrix = [times for instruction, times in more.items() if instruction.kind is InstructionKind.MATRIX]
     (passes,) = set(matrix)  # of all waves
     assert len(matrix) == count_of(loop, InstructionKind.MATRIX)
     tolerance = _TOLERANCE.get(kept.file, 0)
@@ -91,7 +91,7 @@ def test_the_function_that_runs(
     file: str, form: str, sizes: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The described function is the executed one; compv4 makes five iterations where three are needed."""
-    (kept,) = (one for one in KEPT if one.file == file)
+    (kept,) = (item for item in KEPT if item.file == file)
     of_problems = operation(kept.op).problems
     assert of_problems.tiled is not None
     for size in sizes:
@@ -99,6 +99,6 @@ def test_the_function_that_runs(
         problem = of_problems.parse(form.format(size))
         asked = Asked(kept.name, "", kept.kernel, problem, of_problems.tiled(problem))
         functions = functions_of(code, asked)
-        (main,) = (one for one in functions if one.runs)
+        (main,) = (function for function in functions if function.runs)
         # With split K there is a second one like it, which adds to memory.
-        assert main.trips == next(one.trips for one in functions if one.name == name)
+        assert main.trips == next(function.trips for function in functions if function.name == name)

@@ -36,8 +36,8 @@ def _program(name: str) -> list[str]:
 def _straight(file: Path) -> tuple[list[Instruction], list[str]]:
     """A loop's instructions and their text, without branches and memory accesses, which the analyser lacks."""
     code = read_code(file, ARCH)
-    functions = zip(code.functions, decoded(ARCH, [one.code for one in code.functions]), strict=True)
-    found = max((parts_of(instructions).loop for _, instructions in functions), key=len)
+    functions = zip(code.functions, decoded(ARCH, [function.code for function in code.functions]), strict=True)
+    result = max((parts_of(instructions).loop for _, instructions in functions), key=len)
     command = [*_program("llvm-objdump"), "-d", f"--mcpu={ARCH}", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode or "not a recognized processor" in done.stderr:
@@ -45,12 +45,19 @@ def _straight(file: Path) -> tuple[list[Instruction], list[str]]:
     # The only function with a loop is found by its instructions' places, relative to each other.
     lines = {int(address, 16): line for line, address in _TEXT.findall(done.stdout)}
     start = next(
-        at - found[0].at
+        at - result[0].at
         for at in lines
-        if all(lines.get(at - found[0].at + one.at, "").split(" ")[0].startswith(one.name) for one in found)
+        if all(
+            lines.get(at - result[0].at + instruction.at, "").split(" ")[0].startswith(instruction.name)
+            for instruction in result
+        )
     )
-    left = [one for one in found if one.kind not in (*MEMORY_KINDS, InstructionKind.BRANCH, InstructionKind.BARRIER)]
-    return left, [lines[start + one.at] for one in left]
+    left = [
+        instruction
+        for instruction in result
+        if instruction.kind not in (*MEMORY_KINDS, InstructionKind.BRANCH, InstructionKind.BARRIER)
+    ]
+    return left, [lines[start + instruction.at] for instruction in left]
 
 
 def _pressure(lines: list[str], folder: Path) -> dict[str, float]:
@@ -69,16 +76,26 @@ def _pressure(lines: list[str], folder: Path) -> dict[str, float]:
 def test_straight_code(which: str, decoder: None, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """Counts per resource are equal; clocks of matrix and vector instructions too, except for longer products."""
     code, lines = _straight(request.getfixturevalue(which))
-    found = _pressure(lines, tmp_path)
+    result = _pressure(lines, tmp_path)
     costs = Costs(load_arch(ARCH))
-    vector = [one for one in code if one.kind in VECTOR_KINDS]
+    vector = [instruction for instruction in code if instruction.kind in VECTOR_KINDS]
     assert len(vector) > 80
-    carries = sum(one.name.startswith("v_mad_u64") for one in vector)  # which the analyser gives the scalar ALU as well
-    assert found["HWSALU"] == sum(one.kind in _SCALAR for one in code) + carries
-    assert found["HWLGKM"] == sum(one.kind in LDS_KINDS for one in code)
-    assert _CLOCKS * found["HWXDL"] == sum(costs.clocks(one) for one in code if one.kind is InstructionKind.MATRIX) > 0
-    assert found["HWVALU"] == len(vector)
+    carries = sum(
+        instruction.name.startswith("v_mad_u64") for instruction in vector
+    )  # which the analyser gives the scalar ALU as well
+    assert result["HWSALU"] == sum(instruction.kind in _SCALAR for instruction in code) + carries
+    assert result["HWLGKM"] == sum(instruction.kind in LDS_KINDS for instruction in code)
+    assert (
+        _CLOCKS * result["HWXDL"]
+        == sum(costs.clocks(instruction) for instruction in code if instruction.kind is InstructionKind.MATRIX)
+        > 0
+    )
+    assert result["HWVALU"] == len(vector)
     # The analyser gives products of integers and wide ones a pass like all others; here they take four and two.
-    others = [one for one in vector if not one.name.startswith(INTEGER_PRODUCTS) and "64" not in one.name]
-    assert sum(vector_clocks(one.name) for one in others) == _CLOCKS * len(others)
-    assert _CLOCKS * len(vector) <= sum(map(costs.clocks, vector)) <= 1.4 * _CLOCKS * found["HWVALU"]
+    others = [
+        instruction
+        for instruction in vector
+        if not instruction.name.startswith(INTEGER_PRODUCTS) and "64" not in instruction.name
+    ]
+    assert sum(vector_clocks(other.name) for other in others) == _CLOCKS * len(others)
+    assert _CLOCKS * len(vector) <= sum(map(costs.clocks, vector)) <= 1.4 * _CLOCKS * result["HWVALU"]

@@ -16,15 +16,15 @@ _EXACT = ("v_mfma", "ds_read_b", "ds_write_b", "buffer_load_dword", "global_load
 
 def _named(text: str) -> set[int]:
     """The vector registers in an instruction's text."""
-    found: set[int] = set()
-    for file, one, first, last in _VECTOR.findall(text.split(" ", 1)[-1]):
+    result: set[int] = set()
+    for file, item, first, last in _VECTOR.findall(text.split(" ", 1)[-1]):
         at = 256 if file == "a" else 0
-        found |= set(range(at + int(one or first), at + int(one or last) + 1))
-    return found
+        result |= set(range(at + int(item or first), at + int(item or last) + 1))
+    return result
 
 
-def _used(one: Instruction) -> set[int]:
-    return {register for first, end in (*one.reads, *one.writes) for register in range(first, end)}
+def _used(item: Instruction) -> set[int]:
+    return {register for first, end in (*item.reads, *item.writes) for register in range(first, end)}
 
 
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950"])
@@ -54,8 +54,8 @@ def test_registers_are_the_assemblers(arch: str) -> None:
 )
 def test_waits(name: str, words: tuple[int, ...], vm: int | None, lgkm: int | None) -> None:
     """The counters of s_waitcnt are read from their bits."""
-    one = instruction(0, name, words)
-    assert (one.kind, one.most_vm, one.most_lgkm) == (InstructionKind.WAIT, vm, lgkm)
+    item = instruction(0, name, words)
+    assert (item.kind, item.most_vm, item.most_lgkm) == (InstructionKind.WAIT, vm, lgkm)
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_waits(name: str, words: tuple[int, ...], vm: int | None, lgkm: int | No
 )
 def test_kinds_and_bytes(name: str, words: tuple[int, ...], kind: InstructionKind, size: int) -> None:
     """A wave moves the bytes of 64 lanes."""
-    one = instruction(0, name, words)
-    assert (one.kind, one.bytes) == (kind, size)
+    item = instruction(0, name, words)
+    assert (item.kind, item.bytes) == (kind, size)
 
 
 def test_branches_back() -> None:
     """A branch's target is a signed number of words from the next instruction."""
-    one = instruction(100, "s_cbranch_scc1", (0xBF85FFF0,))
-    assert one.target == 104 - 16 * 4
-    assert not one.is_forward_branch
+    item = instruction(100, "s_cbranch_scc1", (0xBF85FFF0,))
+    assert item.target == 104 - 16 * 4
+    assert not item.is_forward_branch

@@ -62,34 +62,34 @@ def test_every_amd_convolution_ships() -> None:
         "compv3": ("1", "2", "2 and more"),
         "compv4": ("1", "2", "3", "4 and more, in steps of 2", "5 and more, in steps of 2"),
     }
-    found = shipped("gfx950", "grouped_conv")
-    measured = [one for one in AMD_KERNELS if one.pipeline in by_pipeline and op.kernels.name(one) in found]
+    result = shipped("gfx950", "grouped_conv")
+    measured = [item for item in AMD_KERNELS if item.pipeline in by_pipeline and op.kernels.name(item) in result]
     assert len(measured) == 40  # ten tiles with two pipelines, each also for split images
     for kernel in measured:
-        one = found[op.kernels.name(kernel)]
-        assert tuple(sorted(one.trips)) == by_pipeline[kernel.pipeline]
+        item = result[op.kernels.name(kernel)]
+        assert tuple(sorted(item.trips)) == by_pipeline[kernel.pipeline]
         # Registers of sums alone, in granules of 8, are fewer; 512 are shared by the waves of a SIMD.
         waves = (kernel.wave_m or 0) * (kernel.wave_n or 0) * (kernel.wave_k or 0)
         sums = kernel.tile_m * kernel.tile_n // (64 * waves)
-        assert sums <= one.resources.vgprs + one.resources.agprs <= 512 // one.resources.occupancy
-        assert one.resources.lds_bytes == (kernel.tile_m + kernel.tile_n) * kernel.tile_k * 2 * (
+        assert sums <= item.resources.vgprs + item.resources.agprs <= 512 // item.resources.occupancy
+        assert item.resources.lds_bytes == (kernel.tile_m + kernel.tile_n) * kernel.tile_k * 2 * (
             1 + (kernel.pipeline == "compv4")
         )
-        assert 2000 < one.code_bytes < 100_000
+        assert 2000 < item.code_bytes < 100_000
 
 
 def test_local_registers_take_precedence_over_shipped_ones() -> None:
     """Kernel by kernel; other kernels keep their shipped registers."""
     first, second = sorted(shipped("gfx950", "grouped_conv"))[:2]
     add_compiled("gfx950", "grouped_conv", first, TAKES)
-    found = compiled("gfx950", "grouped_conv")
-    assert found[first] == TAKES
-    assert found[second] == shipped("gfx950", "grouped_conv")[second].resources
+    result = compiled("gfx950", "grouped_conv")
+    assert result[first] == TAKES
+    assert result[second] == shipped("gfx950", "grouped_conv")[second].resources
     assert compiled_here("gfx950", "grouped_conv") == {first: TAKES}
 
 
 @pytest.mark.parametrize(
-    "path", sorted(shipped_path("gfx950", "grouped_conv").parent.iterdir()), ids=lambda one: one.stem
+    "path", sorted(shipped_path("gfx950", "grouped_conv").parent.iterdir()), ids=lambda path: path.stem
 )
 def test_shipped_files_are_whole(path: Path) -> None:
     """Each has compiler and headers; its lines are the kernels of its groups, each once, all of the operation."""
@@ -97,5 +97,5 @@ def test_shipped_files_are_whole(path: Path) -> None:
     head, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     assert (head["arch"], head["op"]) == (arch, name)
     assert "CK Tile late2025" in head["compiler"]
-    assert len(lines) == sum(one["compiled"] for one in head["groups"]) == len(shipped(arch, name))
+    assert len(lines) == sum(item["compiled"] for item in head["groups"]) == len(shipped(arch, name))
     assert all(op.kernels.name(op.kernels.parse(line[0])) == line[0] for line in lines)

@@ -130,9 +130,9 @@ def test_convolution_pools_are_checked_like_single_kernels(name: str) -> None:
             verdicts = CONV_RULES.judge(table, arch)
             words = [verdicts.sentences[n] if n >= 0 else None for n in verdicts.number]
             assert words == [reasons[0] if reasons else None for reasons in expected]
-            assert list(verdicts.counts().items()) == list(Counter(one[0] for one in expected if one).items())
-            refused = [(one.kernel, one.reasons) for one in CONV_RULES.refused(table, arch)]
-            assert refused == [(kernel, one) for kernel, one in zip(table, expected, strict=True) if one]
+            assert list(verdicts.counts().items()) == list(Counter(item[0] for item in expected if item).items())
+            refused = [(kernel.kernel, kernel.reasons) for kernel in CONV_RULES.refused(table, arch)]
+            assert refused == [(kernel, item) for kernel, item in zip(table, expected, strict=True) if item]
 
 
 @pytest.mark.parametrize("name", arch_names())
@@ -146,7 +146,7 @@ def test_gemm_spaces_are_checked_like_single_kernels(name: str) -> None:
         verdicts = GEMM_RULES.judge(table, arch)
         words = [verdicts.sentences[n] if n >= 0 else None for n in verdicts.number]
         assert words == [reasons[0] if reasons else None for reasons in expected]
-        assert verdicts.counts() == Counter(one[0] for one in expected if one)
+        assert verdicts.counts() == Counter(item[0] for item in expected if item)
 
 
 def test_the_host_gemm_pool_is_checked_like_single_kernels() -> None:
@@ -156,9 +156,9 @@ def test_the_host_gemm_pool_is_checked_like_single_kernels() -> None:
         table = space_of(host).table(dtype, layout)
         expected = [by_arch(kernel, host) for kernel in table]
         verdicts = GEMM_RULES.judge(table, host)
-        assert list(verdicts.counts().items()) == list(Counter(one[0] for one in expected if one).items())
+        assert list(verdicts.counts().items()) == list(Counter(item[0] for item in expected if item).items())
         assert [table[n] for n in verdicts.passed.tolist()] == [
-            kernel for kernel, one in zip(table, expected, strict=True) if not one
+            kernel for kernel, item in zip(table, expected, strict=True) if not item
         ]
 
 
@@ -193,7 +193,7 @@ def test_candidates_of_random_problems_equal_single_checks(op: str, name: str) -
     arch, draw = load_arch(name), random.Random(11)
     for _ in range(40 if op == "grouped_conv" or name == "host" else 4):
         problem: Any = convolution(draw, arch) if op == "grouped_conv" else product(draw, arch)
-        found = operation(op).kernels.candidates(problem, arch, NOWHERE)
+        candidates = operation(op).kernels.candidates(problem, arch, NOWHERE)
         counts: Counter[str] = Counter()
         if op == "grouped_conv":
             table = conv_kernels(problem.variant, problem.ndim, problem.dtype)
@@ -201,10 +201,10 @@ def test_candidates_of_random_problems_equal_single_checks(op: str, name: str) -
         elif name == "host":
             table = space_of(arch).table(problem.dtype, problem.layout)
             counts.update(reasons[0] for kernel in table if (reasons := by_arch(kernel, arch)))
-        broken = [next(iter(by_problem(kernel, arch, problem)), None) for kernel in found.pool]
+        broken = [next(iter(by_problem(kernel, arch, problem)), None) for kernel in candidates.pool]
         counts.update(reason for reason in broken if reason)
-        assert found.chosen.tolist() == [index for index, reason in enumerate(broken) if not reason]
-        assert list(found.refused.items()) == counts.most_common()
+        assert candidates.chosen.tolist() == [index for index, reason in enumerate(broken) if not reason]
+        assert list(candidates.refused.items()) == counts.most_common()
 
 
 def rules_of_parity() -> tuple[list[tuple[Any, ...]], tuple[Any, ...]]:

@@ -50,7 +50,7 @@ def enumerators(path: Path) -> list[str]:
 
 def specialized(*names: str) -> set[str]:
     """The pipelines that templates of CK Tile's headers are specialized for."""
-    return {one for name in names for one in words(header(name).read_text(), r"struct \w+<Pipeline::(\w+)")}
+    return {word for name in names for word in words(header(name).read_text(), r"struct \w+<Pipeline::(\w+)")}
 
 
 def test_codes_match_amd() -> None:
@@ -76,8 +76,8 @@ def test_every_pipeline_has_a_name_and_a_table_row() -> None:
 def test_the_host_has_every_pipeline_of_the_table() -> None:
     """All are distinct there, and templates read every constant of the sources."""
     stated = {name: host.staging_constants(name) for name in TABLE_PIPELINES}
-    assert len({tuple(one.values()) for one in stated.values()}) == len(TABLE_PIPELINES)
-    read = {one for path in HOST_HEADERS for one in words(path.read_text(), r"kernel::(\w+)")}
+    assert len({tuple(item.values()) for item in stated.values()}) == len(TABLE_PIPELINES)
+    read = {word for path in HOST_HEADERS for word in words(path.read_text(), r"kernel::(\w+)")}
     assert all(constants.keys() <= read for constants in stated.values())
     with expect_refusal(UsageError, "unknown-name", "host", "comp_async"):
         host.staging_constants("comp_async")

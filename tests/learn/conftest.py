@@ -134,12 +134,18 @@ def amd_matrix(
     problem: ConvProblem, of: Sequence[ConvKernel], names: Sequence[str], *, is_legacy: bool = True
 ) -> NDArray[np.float64]:
     """Features as computed by AMD's tools, or with the tiles' true names; written out, without `kernel_columns`."""
-    tiles = [(one.tile_m, one.tile_n, one.tile_k) if is_legacy else (one.tile_k, one.tile_m, one.tile_n) for one in of]
+    tiles = [
+        (kernel.tile_m, kernel.tile_n, kernel.tile_k) if is_legacy else (kernel.tile_k, kernel.tile_m, kernel.tile_n)
+        for kernel in of
+    ]
     columns: dict[str, Any] = {name: [float(size)] for name, size in problem.columns().items()}
     columns |= {"variant": [str(problem.variant)], "dtype": [problem.dtype]}
     columns |= dict(zip(("block_size", "gemm_m_per_block", "gemm_n_per_block"), zip(*tiles, strict=True), strict=True))
-    columns |= {"pipeline": [one.pipeline for one in of], "wave_mode": [str(one.scheduler) for one in of]}
-    columns |= {"has_dsb": [one.double_smem_buffer for one in of], "has_si": [one.split_image for one in of]}
+    columns |= {"pipeline": [kernel.pipeline for kernel in of], "wave_mode": [str(kernel.scheduler) for kernel in of]}
+    columns |= {
+        "has_dsb": [kernel.double_smem_buffer for kernel in of],
+        "has_si": [kernel.split_image for kernel in of],
+    }
     return GROUPED_CONV.matrix(columns, GFX950.hardware.to_dict(), names)
 
 
@@ -148,7 +154,7 @@ def amd_model(folder: Path, names: Sequence[str], **changes: Any) -> lightgbm.Bo
     import lightgbm
 
     matrices = [amd_matrix(problem, AMD_KERNELS, names) for problem in AMD_PROBLEMS]
-    speeds = [problem.flops / time_ms(problem, one) * 1e-9 for problem in AMD_PROBLEMS for one in AMD_KERNELS]
+    speeds = [problem.flops / time_ms(problem, item) * 1e-9 for problem in AMD_PROBLEMS for item in AMD_KERNELS]
     data = lightgbm.Dataset(np.concatenate(matrices), np.log1p(speeds), feature_name=list(names))
     params = {"objective": "regression", "verbose": -1, "num_leaves": 15, "min_data_in_leaf": 3, "num_threads": 1}
     booster = lightgbm.train(params, data, num_boost_round=12)

@@ -64,9 +64,9 @@ def test_other_scores_make_other_kernels_useful() -> None:
     """Useful kernels include those of new scores and all earlier ones."""
     chooser = PairChooser(by_worth(PLACES), KERNELS, large_first)
     before = set(chooser.useful)
-    found = chooser.useful_by(lambda _problem, kernels: -kernels.astype(np.float64))
-    assert found >= before
-    chooser.learn(lambda _problem, kernels: -kernels.astype(np.float64), found)
+    useful = chooser.useful_by(lambda _problem, kernels: -kernels.astype(np.float64))
+    assert useful >= before
+    chooser.learn(lambda _problem, kernels: -kernels.astype(np.float64), useful)
     chosen = chooser.next("a")
     assert chosen is not None
     assert chosen.kernels[0] == min(KERNELS[chosen.problem])
@@ -107,5 +107,5 @@ def test_a_flat_learning_curve_has_no_gain() -> None:
     flat = LearningCurve(np.array([100.0, 200.0, 400.0]), random.uniform(0.8, 1.0, (3, 30)).cumsum(axis=0).clip(0, 0.9))
     falls = LearningCurve(np.array([100.0, 200.0, 400.0]), np.array([[0.9] * 9, [0.8] * 9, [0.7] * 9]))
     assert falls.gain(3.0).value == 0
-    found = flat.gain(3.0)
-    assert 0 <= found.low <= found.value <= found.high
+    estimate = flat.gain(3.0)
+    assert 0 <= estimate.low <= estimate.value <= estimate.high

@@ -36,10 +36,10 @@ def rows_of(text: str) -> list[list[str]]:
 @pytest.mark.parametrize(("problem", "arch"), [(CONV, "gfx950"), (CONV, "gfx942"), (GEMM, "host")])
 def test_columns_are_parts_of_kernel_names(problem: ConvProblem | GemmProblem, arch: str) -> None:
     """Each row has the tile, waves, instruction and pipeline of the parsed name."""
-    found = ckh.answer(problem, arch=arch)
+    result = ckh.answer(problem, arch=arch)
     parse = operation_of_problem(problem).kernels.parse
-    rows = rows_of(written(answer_text(found, why=False)))
-    for row, cells in zip(found.kernels, rows, strict=True):
+    rows = rows_of(written(answer_text(result, why=False)))
+    for row, cells in zip(result.kernels, rows, strict=True):
         kernel: Any = parse(row.kernel)
         sizes = [
             "x".join(str(getattr(kernel, f"{name}_{axis}")) for axis in "mnk") for name in ("tile", "wave", "warp_tile")
@@ -61,8 +61,8 @@ def test_columns_are_parts_of_kernel_names(problem: ConvProblem | GemmProblem, a
 )
 def test_all_rows_are_distinct(problem: ConvProblem, arch: str) -> None:
     """Thirty rows differ in more than their rank, and all lines of the table fit."""
-    found = ckh.answer(problem, 30, arch=arch)
-    lines = written(answer_text(found, why=False)).splitlines()
+    result = ckh.answer(problem, 30, arch=arch)
+    lines = written(answer_text(result, why=False)).splitlines()
     start = next(number for number, line in enumerate(lines) if set(line) == {"-", " "})
     rows: list[str] = []
     for line in lines[start + 1 : lines.index("", start)]:
@@ -71,14 +71,14 @@ def test_all_rows_are_distinct(problem: ConvProblem, arch: str) -> None:
             rows.append(rest)
         else:
             rows[-1] += line
-    shown = rows[: len(found.kernels)]
-    assert len(set(shown)) == len(found.kernels)
+    shown = rows[: len(result.kernels)]
+    assert len(set(shown)) == len(result.kernels)
     assert max(map(len, lines[start : lines.index("", start)])) <= 80
 
 
 def test_wide_shows_names() -> None:
     """With --wide a row ends with the complete name."""
-    found = ckh.answer(CONV, arch="gfx950")
+    result = ckh.answer(CONV, arch="gfx950")
     with whole_names(is_whole=True):
-        rows = rows_of(written(answer_text(found, why=False)))
-    assert [cells[-1] for cells in rows] == [one.kernel for one in found.kernels]
+        rows = rows_of(written(answer_text(result, why=False)))
+    assert [cells[-1] for cells in rows] == [kernel.kernel for kernel in result.kernels]

@@ -94,18 +94,20 @@ def test_ranking_sorts_by_score_and_predicts_time(model_dir: Path) -> None:
     ranked = model.rank(PROBLEM, of)
     scores, tflops = (model.predict(PROBLEM, of, target) for target in ("rank", "tflops"))
     order = sorted(range(len(of)), key=lambda i: (-scores[i], i))
-    assert [one.kernel for one in ranked] == [of[i] for i in order]
+    assert [candidate.kernel for candidate in ranked] == [of[i] for i in order]
     # `rank` adds the trees' leaves exactly, `predict` in LightGBM's order.
-    np.testing.assert_allclose([one.score for one in ranked], scores[order], rtol=1e-12)
-    np.testing.assert_allclose([one.tflops or 0.0 for one in ranked], tflops[order], rtol=1e-12)
-    assert [one.latency_ms for one in ranked] == pytest.approx([PROBLEM.flops / tflops[i] / 1e9 for i in order])
+    np.testing.assert_allclose([candidate.score for candidate in ranked], scores[order], rtol=1e-12)
+    np.testing.assert_allclose([candidate.tflops or 0.0 for candidate in ranked], tflops[order], rtol=1e-12)
+    assert [candidate.latency_ms for candidate in ranked] == pytest.approx(
+        [PROBLEM.flops / tflops[i] / 1e9 for i in order]
+    )
 
 
 def test_a_model_of_tflops_ranks_by_tflops(tmp_path: Path) -> None:
     """Without a ranking target, the score is the TFLOPS."""
     ranked = load_model(saved(tmp_path / "model", RankObjective.TFLOPS)).rank(PROBLEM, kernels())
-    assert all(one.score == one.tflops for one in ranked)
-    assert [one.tflops for one in ranked] == sorted((one.score for one in ranked), reverse=True)
+    assert all(candidate.score == candidate.tflops for candidate in ranked)
+    assert [candidate.tflops for candidate in ranked] == sorted((candidate.score for candidate in ranked), reverse=True)
 
 
 @pytest.mark.parametrize("changes", [{}, OLD], ids=["new", "old"])
@@ -119,12 +121,12 @@ def test_models_of_amd_predict_with_their_labels(tmp_path: Path, count: int, cha
     model = load_model(folder)
     assert model.spec.legacy_tiles
     for problem in AMD_PROBLEMS:
-        found = model.predict(problem, AMD_KERNELS)
+        result = model.predict(problem, AMD_KERNELS)
         legacy, true = (
             np.expm1(np.asarray(made.predict(amd_matrix(problem, AMD_KERNELS, names, is_legacy=is_legacy))))
             for is_legacy in (True, False)
         )
-        np.testing.assert_allclose(found, legacy, rtol=1e-12)
+        np.testing.assert_allclose(result, legacy, rtol=1e-12)
         assert np.abs(true / legacy - 1).max() > 0.05
     ranked = model.rank(AMD_PROBLEMS[0], AMD_KERNELS)
     best = model.predict(AMD_PROBLEMS[0], AMD_KERNELS).max()
@@ -179,8 +181,8 @@ def test_the_newer_file_is_used(tmp_path: Path, is_packed_newer: bool) -> None:
     os.utime(packed, (1000, 2001 if is_packed_newer else 1999))
     matrix = amd_matrix(AMD_PROBLEMS[1], AMD_KERNELS, CORE_NAMES)
     expected = np.expm1(np.asarray(lightgbm.Booster(model_str=other if is_packed_newer else text).predict(matrix)))
-    found = load_model(plain.parent).predict(AMD_PROBLEMS[1], AMD_KERNELS)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    result = load_model(plain.parent).predict(AMD_PROBLEMS[1], AMD_KERNELS)
+    np.testing.assert_allclose(result, expected, rtol=1e-12)
 
 
 def test_using_a_model_writes_nothing(model_dir: Path) -> None:
@@ -306,11 +308,11 @@ def test_models_with_more_features_take_precedence(folders: tuple[Path, ...]) ->
         amd_model(folders[2] / name, features)
         manifest = folders[2] / name / "train_manifest.json"
         manifest.write_text(json.dumps({"unique_shapes": count}), encoding="utf-8")
-    found = find_model(wanted)
-    assert [path.name for path in (found.path, *found.others)] == ["c_forward", "b_forward", "a_forward"]
+    model = find_model(wanted)
+    assert [path.name for path in (model.path, *model.others)] == ["c_forward", "b_forward", "a_forward"]
     manifest.unlink()
-    found = find_model(wanted)
-    assert [path.name for path in (found.path, *found.others)] == ["b_forward", "c_forward", "a_forward"]
+    model = find_model(wanted)
+    assert [path.name for path in (model.path, *model.others)] == ["b_forward", "c_forward", "a_forward"]
     (folders[2] / "b_forward" / "train_manifest.json").write_text("[]", encoding="utf-8")
     assert find_model(wanted).path.name == "b_forward"
 
@@ -336,9 +338,9 @@ def find_model_or_none() -> Path | None:
 
 def saved_after(folder: Path) -> Path | None:
     """Save a model in a folder, and return the one selected before that."""
-    found = find_model_or_none()
+    path = find_model_or_none()
     saved(folder / "model")
-    return found
+    return path
 
 
 def test_the_variable_may_name_a_model_itself(folders: tuple[Path, ...]) -> None:
@@ -381,7 +383,7 @@ def test_an_unusable_model_is_one_warning(
         assert find_model(FORWARD).path == folders[3] / "d"
     (line,) = capsys.readouterr().err.splitlines()
     expect_warning(line, "unusable-model", folder, value)
-    assert any(value in one for one in unusable_models())
+    assert any(value in unusable_model for unusable_model in unusable_models())
 
 
 def test_a_missing_model_lists_the_available_models(folders: tuple[Path, ...]) -> None:

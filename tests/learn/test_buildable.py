@@ -55,10 +55,10 @@ def headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def lacks(kernel: Kernel, arch: str) -> list[str]:
     """The reasons for which `emit` refuses a kernel with the headers in the environment."""
-    found = known_ck_tile()
-    assert found is not None
+    result = known_ck_tile()
+    assert result is not None
     assert isinstance(kernel, ConvKernel)
-    return missing(kernel, detect_conv(found), load_arch(arch))
+    return missing(kernel, detect_conv(result), load_arch(arch))
 
 
 @pytest.mark.usefixtures("headers")
@@ -68,15 +68,15 @@ def test_kernels_that_headers_cannot_build_rank_last(arch: str) -> None:
     model = AnsweringModels(arch).answering(PROBLEM)
     plain = ranking_of(PROBLEM, model)
     ranked = rank(PROBLEM, arch=arch)
-    reasons = [one.not_in_headers for one in ranked]
-    assert reasons == [(lacks(one.kernel, arch) or [""])[0] for one in ranked]
+    reasons = [candidate.not_in_headers for candidate in ranked]
+    assert reasons == [(lacks(candidate.kernel, arch) or [""])[0] for candidate in ranked]
     built = sum(not reason for reason in reasons)
     assert 0 < built < len(ranked)
     assert not any(reasons[:built])
-    order = [one.kernel for one in plain.ranked]
-    assert [one.kernel for one in ranked] == sorted(order, key=lambda kernel: bool(lacks(kernel, arch)))
-    score = {one.kernel: (one.score, one.tflops) for one in plain.ranked}
-    assert {one.kernel: (one.score, one.tflops) for one in ranked} == score
+    order = [candidate.kernel for candidate in plain.ranked]
+    assert [candidate.kernel for candidate in ranked] == sorted(order, key=lambda kernel: bool(lacks(kernel, arch)))
+    score = {candidate.kernel: (candidate.score, candidate.tflops) for candidate in plain.ranked}
+    assert {candidate.kernel: (candidate.score, candidate.tflops) for candidate in ranked} == score
 
 
 @pytest.mark.usefixtures("headers")
@@ -92,14 +92,14 @@ def test_many_problems_are_ranked_as_each(top: int | None) -> None:
         many = rank_many(problems, top, arch=arch)
         assert many == [rank(problem, top, arch=arch) for problem in problems]
         without = rank_many(problems, top, arch=arch, tflops=False)
-        assert [[one.kernel for one in row] for row in without] == [[one.kernel for one in row] for row in many]
+        assert [[item.kernel for item in row] for row in without] == [[item.kernel for item in row] for row in many]
 
 
 def document(capsys: pytest.CaptureFixture[str], line: str) -> dict[str, Any]:
     """Return the output of `ckh predict --json`."""
     assert run(["predict", *line.split(), "--json"]) == ExitCode.OK
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])

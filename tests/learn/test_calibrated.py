@@ -93,14 +93,14 @@ def test_plausible_rates_replace_those_of_archspecs() -> None:
     known = replace(KNOWN, rates=rates)
     assert list(known.refused) == ["lds_bytes_per_clock"]
     expect_values(known.refused["lds_bytes_per_clock"], 300, 2.34, 128)
-    found, before = known.applied(arch).peaks, arch.peaks
-    assert found is not None
+    peaks, before = known.applied(arch).peaks, arch.peaks
+    assert peaks is not None
     assert before is not None
-    assert (found.launch_us, found.bandwidth_gb_s, found.lds_bytes_per_clock) == (2.0, 4000.0, 128)
-    assert found.matrix_flops_per_cu_clock["bf16"][32, 32, 8] == 1536
-    assert found.matrix_flops_per_cu_clock["bf16"][4, 64, 16] == 768
-    assert found.flops_per_cu_clock["bf8"] == 3072
-    assert found.matrix_flops_per_cu_clock["fp16"] == before.matrix_flops_per_cu_clock["fp16"]
+    assert (peaks.launch_us, peaks.bandwidth_gb_s, peaks.lds_bytes_per_clock) == (2.0, 4000.0, 128)
+    assert peaks.matrix_flops_per_cu_clock["bf16"][32, 32, 8] == 1536
+    assert peaks.matrix_flops_per_cu_clock["bf16"][4, 64, 16] == 768
+    assert peaks.flops_per_cu_clock["bf8"] == 3072
+    assert peaks.matrix_flops_per_cu_clock["fp16"] == before.matrix_flops_per_cu_clock["fp16"]
     assert (known.applied(arch).hardware.num_cus, load_arch("gfx942").hardware.num_cus) == (304, 228)
     assert rates_of(arch)["l2_bytes_per_clock"] == 64
 
@@ -124,10 +124,10 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DeviceCalibrati
 
 def test_rates_that_explain_the_times_are_taken(measured: DeviceCalibration) -> None:
     """The factor is exact by them; wrong rates are not taken, and the factor is wide."""
-    found = measured.fitted(str(WANTED))
-    assert found is not None
-    assert (found.uses_rates, found.pairs) == (True, len(measured.pairs[str(WANTED)]))
-    assert (found.factor, found.low, found.high) == pytest.approx((1.5, 1.0, 1.0))
+    result = measured.fitted(str(WANTED))
+    assert result is not None
+    assert (result.uses_rates, result.pairs) == (True, len(measured.pairs[str(WANTED)]))
+    assert (result.factor, result.low, result.high) == pytest.approx((1.5, 1.0, 1.0))
     wrong = replace(measured, rates={"bf16": 3000.0, "latency_clocks": 2900.0}).fitted(str(WANTED))
     assert wrong is not None
     assert not wrong.uses_rates
@@ -137,9 +137,9 @@ def test_rates_that_explain_the_times_are_taken(measured: DeviceCalibration) -> 
 def test_few_problems_have_no_factor(measured: DeviceCalibration) -> None:
     """Nor failed kernels."""
     pairs = measured.pairs[str(WANTED)]
-    few = [one for one in pairs if one.problem in {PROBLEMS[0].canonical(), PROBLEMS[1].canonical()}]
+    few = [pair for pair in pairs if pair.problem in {PROBLEMS[0].canonical(), PROBLEMS[1].canonical()}]
     assert replace(measured, pairs={str(WANTED): few}).fitted(str(WANTED)) is None
-    failed = [replace(one, latency_ms=None, status="crash") for one in pairs]
+    failed = [replace(pair, latency_ms=None, status="crash") for pair in pairs]
     assert replace(measured, pairs={str(WANTED): failed}).fitted(str(WANTED)) is None
 
 
@@ -150,7 +150,7 @@ def test_the_model_predicts_calibrated_speeds(measured: DeviceCalibration) -> No
     save_calibration(replace(measured, factors={str(WANTED): factor}))
     assert calibration_of("gfx942") == replace(measured, factors={str(WANTED): factor})
     model, kernels = EstimateModel(WANTED), list(gemm_pool(load_arch("gfx942"), "bf16", "rcr"))[::40]
-    times = [one.latency_ms for one in measured.pairs[str(WANTED)] if one.problem == PROBLEMS[2].canonical()]
+    times = [pair.latency_ms for pair in measured.pairs[str(WANTED)] if pair.problem == PROBLEMS[2].canonical()]
     tflops = [PROBLEMS[2].flops / (ms or 0) / 1e9 for ms in times]
     _, speeds = model.score_pool([PROBLEMS[2]], kernels)
     assert speeds is not None

@@ -40,9 +40,9 @@ def by_hand(table: Calibration, score: list[float], tflops: list[float]) -> list
         (a, b), (high, low) = table.gap[above - 1 : above + 1], table.share[above - 1 : above + 1]
         return max(high - (high - low) * ((gap - a) / (b - a)), low)
 
-    shares = [share(score[0] - one) for one in score]
-    level = math.fsum(speed / one for speed, one in zip(tflops[:FIRST], shares[:FIRST], strict=True))
-    return [level / min(FIRST, len(score)) * table.scale * one for one in shares]
+    shares = [share(score[0] - item) for item in score]
+    level = math.fsum(speed / share for speed, share in zip(tflops[:FIRST], shares[:FIRST], strict=True))
+    return [level / min(FIRST, len(score)) * table.scale * share for share in shares]
 
 
 @pytest.mark.parametrize("count", [1, 3, 40])
@@ -50,9 +50,9 @@ def test_speeds_follow_the_table(count: int) -> None:
     """The level is that of the first kernels, and the others have a decreasing share of it."""
     draw = np.random.default_rng(count)
     score, tflops = -np.sort(draw.uniform(0, 3, count)), draw.uniform(1, 9, count)
-    found = TABLE.speeds(score, tflops)
-    np.testing.assert_allclose(found, by_hand(TABLE, score.tolist(), tflops.tolist()), rtol=1e-14)
-    assert (np.diff(found) <= 0).all()
+    result = TABLE.speeds(score, tflops)
+    np.testing.assert_allclose(result, by_hand(TABLE, score.tolist(), tflops.tolist()), rtol=1e-14)
+    assert (np.diff(result) <= 0).all()
 
 
 def held_out(problems: int, seed: int) -> tuple[Any, ...]:
@@ -103,8 +103,8 @@ def test_a_calibration_is_valid_for_held_out_problems(*, speeds_order: bool) -> 
 
 def test_an_interval_depends_on_the_speed() -> None:
     """A band applies from its speed on; below all bands the first applies."""
-    found = [interval_at(BANDS, speed) for speed in (0.0, 0.99, 1.0, 7.0)]
-    assert found == [(0.6, 1.5), (0.6, 1.5), (0.8, 1.3), (0.8, 1.3)]
+    intervals = [interval_at(BANDS, speed) for speed in (0.0, 0.99, 1.0, 7.0)]
+    assert intervals == [(0.6, 1.5), (0.6, 1.5), (0.8, 1.3), (0.8, 1.3)]
 
 
 def test_too_few_problems_make_no_calibration() -> None:
@@ -147,12 +147,14 @@ def test_order_and_speeds_of_a_model_are_consistent(tmp_path: Path) -> None:
     model = load_model(GEMM)
     whole = rank_many(problems, None, model)
     for problem, ranked in zip(problems, whole, strict=True):
-        speeds = [one.tflops or 0.0 for one in ranked]
+        speeds = [candidate.tflops or 0.0 for candidate in ranked]
         assert speeds == sorted(speeds, reverse=True)
         assert rank(problem, 1, load_model(GEMM)) == ranked[:1]
     assert rank_many(problems, 1, model) == [ranked[:1] for ranked in whole]
     shutil.copytree(GEMM, tmp_path / "model")
     (tmp_path / "model" / CALIBRATION_NAME).unlink()
     told = rank_many(problems, None, load_model(tmp_path / "model"))
-    assert [[one.kernel for one in ranked] for ranked in told] == [[one.kernel for one in ranked] for ranked in whole]
+    assert [[candidate.kernel for candidate in ranked] for ranked in told] == [
+        [candidate.kernel for candidate in ranked] for ranked in whole
+    ]
     assert any(a.tflops != b.tflops for a, b in zip(told[0], whole[0], strict=True))

@@ -31,9 +31,9 @@ def test_a_new_caveat_is_shown_everywhere(
 ) -> None:
     """Text, JSON, answers for many problems and Python show it with its value."""
     monkeypatch.setattr(caveats, "_CAVEATS", (*caveats._CAVEATS, _new))
-    found = ckh.answer(LAYER, arch="gfx950")
+    answer = ckh.answer(LAYER, arch="gfx950")
     candidates = len(ckh.rank(LAYER, arch="gfx950"))
-    assert found.caveats[-1][:3] == ("new", f"new-{candidates}", {"candidates": candidates})
+    assert answer.caveats[-1][:3] == ("new", f"new-{candidates}", {"candidates": candidates})
     args = ["predict", "--n", "16", "--c", "256", "--arch", "gfx950"]
     assert run(args) == ExitCode.OK
     assert f"new-{candidates}" in capsys.readouterr().out.split()

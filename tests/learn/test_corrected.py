@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ckh.ops.grouped_conv.kernel import ConvKernel
     from ckh.ops.grouped_conv.problem import ConvProblem
 
-KERNEL = {amd_short_name(one): one for one in reversed(AMD_KERNELS)}
+KERNEL = {amd_short_name(item): item for item in reversed(AMD_KERNELS)}
 SECOND = "compv4"
 HARNESS = HERE / "harness.c"
 
@@ -70,9 +70,9 @@ def estimates(data: Dataset) -> NDArray[np.float64]:
     return np.array([estimated_of(data.problems()[number], [KERNEL[name]])[0] for number, name in rows])
 
 
-def alike(one: tuple[int, int, int], other: tuple[int, int, int]) -> float:
+def alike(item: tuple[int, int, int], other: tuple[int, int, int]) -> float:
     """Correlation of two problems' deviations, by M, N and K of the matrix product."""
-    return exp(-sum(log(a / b) ** 2 for a, b in zip(one, other, strict=True)) / 8)
+    return exp(-sum(log(a / b) ** 2 for a, b in zip(item, other, strict=True)) / 8)
 
 
 def test_offsets_are_of_a_gaussian_process_written_out() -> None:
@@ -83,22 +83,22 @@ def test_offsets_are_of_a_gaussian_process_written_out() -> None:
     where, what = [data.problems()[data.problem_ids[row]] for row in rows], taken.frame["kernel"].tolist()
     kernels = [KERNEL[name] for name in what]
     names = sorted(set(what))
-    estimated = np.array([estimated_of(one, [kernel])[0] for one, kernel in zip(where, kernels, strict=True)])
+    estimated = np.array([estimated_of(item, [kernel])[0] for item, kernel in zip(where, kernels, strict=True)])
 
     def covariance(i: int, j: int) -> float:
-        one, other, near = kernels[i], kernels[j], alike(where[i].gemm_sizes, where[j].gemm_sizes)
-        is_tile = (one.tile_m, one.tile_n, one.tile_k) == (other.tile_m, other.tile_n, other.tile_k)
-        found = 10.0**2 + 0.25**2 * (where[i] == where[j]) + 0.3**2 * near
-        found += (one.pipeline == other.pipeline) * (0.25**2 + 0.15**2 * near)
-        found += is_tile * (0.1**2 + 0.1**2 * near) + (one == other) * (0.1**2 + 0.1**2 * near)
+        kernel, other, near = kernels[i], kernels[j], alike(where[i].gemm_sizes, where[j].gemm_sizes)
+        is_tile = (kernel.tile_m, kernel.tile_n, kernel.tile_k) == (other.tile_m, other.tile_n, other.tile_k)
+        result = 10.0**2 + 0.25**2 * (where[i] == where[j]) + 0.3**2 * near
+        result += (kernel.pipeline == other.pipeline) * (0.25**2 + 0.15**2 * near)
+        result += is_tile * (0.1**2 + 0.1**2 * near) + (kernel == other) * (0.1**2 + 0.1**2 * near)
         if i == j:
             best = estimated_of(where[i], [KERNEL[name] for name in names]).min()
-            found += 0.1**2 + (1.5 * log(estimated[i] / best)) ** 2
-        return float(found)
+            result += 0.1**2 + (1.5 * log(estimated[i] / best)) ** 2
+        return float(result)
 
     matrix = np.array([[covariance(i, j) for j in range(60)] for i in range(60)])
     error = np.log(taken.frame["latency_ms"].to_numpy()) - np.log(estimated)
-    shared = np.array([[(one.pipeline == kind) * 0.25**2 for one in kernels] for kind in ("compv3", SECOND)])
+    shared = np.array([[(kernel.pipeline == kind) * 0.25**2 for kernel in kernels] for kind in ("compv3", SECOND)])
     mean = shared @ np.linalg.inv(matrix) @ error
     spread = np.eye(2) * 0.25**2 - shared @ np.linalg.inv(matrix) @ shared.T
     apart = (mean[1] - mean[0]) / 2
@@ -164,7 +164,7 @@ def test_the_score_is_the_estimate_less_offsets(few: Path) -> None:
         pool: Any = ranking_of(problem, model).pool
         every = ranking_of(problem, EstimateModel(wanted_for(problem, "gfx950")))
         assert sorted(map(str, pool)) == sorted(map(str, every.pool))
-        offset = np.array([term.offsets.get(one.pipeline, 0.0) for one in pool])
+        offset = np.array([term.offsets.get(kernel.pipeline, 0.0) for kernel in pool])
         expected = -np.log(estimated_of(problem, pool)) - offset
         assert model.score_pool([problem], pool)[0][0] == pytest.approx(expected, rel=1e-12)
         assert model.predict(problem, pool, "rank") == pytest.approx(expected, rel=1e-12)
@@ -196,9 +196,9 @@ def test_folds_choose_by_the_estimate_corrected_by_the_other_folds() -> None:
     """Out-of-fold efficiencies of few rows are those of the estimate, whose offsets are from the other rows."""
     data = slower(1.6).select(np.arange(0, len(amd()), 4))
     options = replace(data.op.training.defaults(len(data)), targets=(), folds=3)
-    found = train(data, options, lambda *_: None).targets["rank"]
-    assert found.oof_mean_efficiency == pytest.approx(1.0, abs=1e-3)
-    assert [one.rmse for one in found.folds] == [None] * 3
+    target = train(data, options, lambda *_: None).targets["rank"]
+    assert target.oof_mean_efficiency == pytest.approx(1.0, abs=1e-3)
+    assert [fold.rmse for fold in target.folds] == [None] * 3
 
 
 def test_the_ranker_of_few_rows_has_the_estimate() -> None:
@@ -216,8 +216,8 @@ def test_c_ranks_as_python_does(few: Path, tmp_path: Path) -> None:
     problems = amd().problems()[:20]
     answers = ask(program, exported / "models" / "model.ckhm", [*map(line_of, problems)])
     for problem, answer in zip(problems, answers, strict=True):
-        found = ranking_of(problem, load_model(few))
-        assert answer.kernels[0] == found.model.spec.op.kernels.name(found.best(1)[0].kernel)
+        ranking = ranking_of(problem, load_model(few))
+        assert answer.kernels[0] == ranking.model.spec.op.kernels.name(ranking.best(1)[0].kernel)
 
 
 def test_lightgbms_text_cannot_state_it(few: Path) -> None:

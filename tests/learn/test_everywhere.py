@@ -108,7 +108,7 @@ def test_radeons_have_the_generic_solvers(arch: str, capsys: pytest.CaptureFixtu
         assert code == ExitCode.OK, err
         document = json.loads(out)
         assert document["not_measured"]["basis"] == "model"
-        names = [one["kernel"] for one in document["kernels"]]
+        names = [item["kernel"] for item in document["kernels"]]
         assert any(name.startswith("Gemm") for name in names)
         assert not any("Xdlops" in name or "Asm" in name for name in names)
         has_winograd = any("WinogradRxS" in name for name in names)
@@ -163,7 +163,7 @@ def test_the_suggested_tune_command_runs(
     assert command[:3] == ["ckh", "tune", document["problem"]]
     assert run([*command[1:], "--dry-run"]) == ExitCode.OK
     (folder,) = (tmp_path / "tuned").iterdir()
-    assert [one.problem.canonical() for one in ckh.shapes.read(str(folder / "shapes.csv"))] == [document["problem"]]
+    assert [item.problem.canonical() for item in ckh.shapes.read(str(folder / "shapes.csv"))] == [document["problem"]]
     assert "--plan auto --budget 15m" in capsys.readouterr().out
 
 
@@ -171,7 +171,7 @@ def test_every_problem_that_amd_measured_is_answered() -> None:
     """All 344 convolutions of AMD's two files of gfx950 have kernels, 50 of them padded, all in distribution."""
     files = sorted((Path(__file__).parents[2] / "data").glob("amd-gfx950-conv-*.parquet"))
     problems = list({problem: None for file in files for problem in ckh.read_dataset(file).problems()})
-    found = [some[0] for some in ckh.rank_many(problems, top=1, arch="gfx950")]
-    assert len(found) == 344
-    assert sum(one.padded is not None for one in found) == 50
+    result = [some[0] for some in ckh.rank_many(problems, top=1, arch="gfx950")]
+    assert len(result) == 344
+    assert sum(item.padded is not None for item in result) == 50
     assert not [problem for problem in problems if ckh.known(problem, arch="gfx950").doubts]

@@ -31,43 +31,43 @@ def model(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("number", [0, 3, 7, 13])
 def test_reasons_add_up_to_the_difference_of_scores(model: Path, number: int) -> None:
     """By groups and by features; the second's score plus the contributions is the first's."""
-    found = ranking_of(problems()[number], load_model(model))
-    said = explain(found)
+    ranking = ranking_of(problems()[number], load_model(model))
+    said = explain(ranking)
     assert said is not None
-    first, second = found.best(2)
-    assert sum(one.contribution for one in said.reasons) == pytest.approx(first.score - second.score, abs=1e-12)
+    first, second = ranking.best(2)
+    assert sum(reason.contribution for reason in said.reasons) == pytest.approx(first.score - second.score, abs=1e-12)
     assert said.difference == pytest.approx(first.score - second.score, abs=1e-12)
     assert (said.first, said.second) == (first.name, second.name)
-    sizes = [abs(one.contribution) for one in said.reasons]
+    sizes = [abs(reason.contribution) for reason in said.reasons]
     assert sizes == sorted(sizes, reverse=True)
-    for one in said.features:
-        assert one.first != one.second
+    for feature in said.features:
+        assert feature.first != feature.second
 
 
 def test_tile_quantization_by_hand(model: Path) -> None:
     """Tile fill and number of tiles, written out; the host computes one tile at a time."""
     problem = problems()[2]
-    found = ranking_of(problem, load_model(model))
-    said = explain(found)
+    ranking = ranking_of(problem, load_model(model))
+    said = explain(ranking)
     assert said is not None
-    for one, ranked in zip(said.quantisation, found.best(2), strict=True):
+    for quantisation, ranked in zip(said.quantisation, ranking.best(2), strict=True):
         kernel, (m, n, k) = ranked.kernel, problem.gemm_sizes
         tiles = [math.ceil(size / tile) for size, tile in ((m, kernel.tile_m), (n, kernel.tile_n), (k, kernel.tile_k))]  # type: ignore[attr-defined]
-        assert one.fill_m == pytest.approx(m / (tiles[0] * kernel.tile_m))  # type: ignore[attr-defined]
-        assert one.fill_n == pytest.approx(n / (tiles[1] * kernel.tile_n))  # type: ignore[attr-defined]
-        assert one.fill_k == pytest.approx(k / (tiles[2] * kernel.tile_k))  # type: ignore[attr-defined]
-        assert one.blocks == one.rounds == tiles[0] * tiles[1] * problem.g
+        assert quantisation.fill_m == pytest.approx(m / (tiles[0] * kernel.tile_m))  # type: ignore[attr-defined]
+        assert quantisation.fill_n == pytest.approx(n / (tiles[1] * kernel.tile_n))  # type: ignore[attr-defined]
+        assert quantisation.fill_k == pytest.approx(k / (tiles[2] * kernel.tile_k))  # type: ignore[attr-defined]
+        assert quantisation.blocks == quantisation.rounds == tiles[0] * tiles[1] * problem.g
     assert said.roofline.intensity == pytest.approx(problem.flops / problem.bytes)
     assert said.roofline.bound is None
-    assert [one.distance for one in said.nearest] == sorted(one.distance for one in said.nearest)
+    assert [item.distance for item in said.nearest] == sorted(item.distance for item in said.nearest)
     assert said.nearest[0].problem == problem.canonical()
 
 
 def test_features_of_every_operation_have_groups() -> None:
     """Features of all operations belong to groups; tile fill, waves and pipeline each have some where applicable."""
-    words = {name: {word_of(one) for one in operation(name).training.engine.names} for name in built_in_names()}
+    words = {name: {word_of(name) for name in operation(name).training.engine.names} for name in built_in_names()}
     assert {"tile fill", "waves", "memory", "occupancy", "pipeline", "tile shape"} <= words["grouped_conv"]
-    assert all({"waves", "memory", "pipeline"} <= found for found in words.values())
+    assert all({"waves", "memory", "pipeline"} <= word for word in words.values())
     known = {"average_fill_m": "tile fill", "last_wave_fill": "waves", "lds_usage_ratio": "occupancy"}
     known |= {"is_compv3": "pipeline", "log2_input_over_l2": "memory", "cu_utilization": "waves", "log2_N": "problem"}
     assert {name: word_of(name) for name in known} == known
@@ -81,9 +81,9 @@ def test_a_gpu_has_a_roofline(capsys: pytest.CaptureFixture[str]) -> None:
     roofline = said["roofline"]
     assert roofline["bound"] == ("compute" if roofline["intensity"] > roofline["ridge"] else "memory")
     assert 0 < roofline["least_ms"] < 0.1
-    for one in said["quantisation"]:
-        assert one["rounds"] == math.ceil(one["blocks"] / 256)
-        assert one["last_fill"] == pytest.approx((one["blocks"] - 256 * (one["rounds"] - 1)) / 256)
+    for item in said["quantisation"]:
+        assert item["rounds"] == math.ceil(item["blocks"] / 256)
+        assert item["last_fill"] == pytest.approx((item["blocks"] - 256 * (item["rounds"] - 1)) / 256)
     assert run(args) == ExitCode.OK
     text = capsys.readouterr().out
     assert all(name in text for name in ("why", "first", "second"))

@@ -17,11 +17,11 @@ def cost(places: np.ndarray, chosen: list[int]) -> float:
 def test_each_problem_has_the_largest_gain() -> None:
     """Each selection minimizes the sum of distances to the nearest selected one, by trying all."""
     places = np.random.default_rng(0).normal(size=(40, 3))
-    found = list(islice(representative(places), 6))
+    result = list(islice(representative(places), 6))
     for count in range(1, 7):
-        before = found[: count - 1]
-        best = min(cost(places, [*before, one]) for one in range(40) if one not in before)
-        assert cost(places, found[:count]) - best < 1e-4
+        before = result[: count - 1]
+        best = min(cost(places, [*before, item]) for item in range(40) if item not in before)
+        assert cost(places, result[:count]) - best < 1e-4
     assert sorted(representative(places)) == list(range(40))
 
 
@@ -51,9 +51,9 @@ def test_clusters_come_before_their_members() -> None:
     """Three distant groups are represented by the first three problems; a lone outlier is not the first."""
     centres = np.array([[0.0, 0.0], [50.0, 0.0], [0.0, 50.0]])
     places = np.concatenate([centre + np.random.default_rng(1).normal(size=(20, 2)) for centre in centres])
-    found = list(islice(representative(np.concatenate([places, [[300.0, 300.0]]])), 4))
-    assert found[0] != 60
-    assert {number // 20 for number in found} == {0, 1, 2, 3}
+    result = list(islice(representative(np.concatenate([places, [[300.0, 300.0]]])), 4))
+    assert result[0] != 60
+    assert {number // 20 for number in result} == {0, 1, 2, 3}
 
 
 def test_many_problems_are_sampled() -> None:
@@ -67,9 +67,9 @@ def test_many_problems_are_sampled() -> None:
 def test_useful_kernels_first_cover_every_problem() -> None:
     """Two problems with different best kernels get both before any second-best kernel; there are no duplicates."""
     orders = [np.array([4, 1, 2, 0]), np.array([3, 1, 2, 0]), np.array([4, 2, 1, 0])]
-    found = useful_kernels(orders, 3).tolist()
-    assert found[:2] == [4, 3] or set(found[:2]) == {4, 1}
-    assert 3 in found
+    result = useful_kernels(orders, 3).tolist()
+    assert result[:2] == [4, 3] or set(result[:2]) == {4, 1}
+    assert 3 in result
     assert sorted(useful_kernels(orders, 99).tolist()) == [0, 1, 2, 3, 4]
 
 

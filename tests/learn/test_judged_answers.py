@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ckh.learn.models.artifact import Model
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
-PROBLEMS = [one for one in problems() if one.ndim == 2][:4]
+PROBLEMS = [problem for problem in problems() if problem.ndim == 2][:4]
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +70,8 @@ def model(folder: Path) -> Model:
 
 def ranking(model: Model, problem: ConvProblem) -> list[Any]:
     """The kernels of predict's answer, best first."""
-    found = ranking_of(problem, model)
-    return [found.pool[index] for index in found.order]
+    result = ranking_of(problem, model)
+    return [result.pool[index] for index in result.order]
 
 
 def no_candidate(model: Model, problem: ConvProblem) -> ConvKernel:
@@ -86,12 +86,12 @@ def hand_made(model: Model) -> Dataset:
 
     A fast kernel is not a candidate; the choice took 4 ms, 2 were possible; the choice was not measured; it failed.
     """
-    one, two, three, four = PROBLEMS
+    item, two, three, four = PROBLEMS
     first = {problem: ranking(model, problem) for problem in PROBLEMS}
     return build(
         [
-            (one, first[one][0], 4.0),
-            (one, no_candidate(model, one), 1.0),
+            (item, first[item][0], 4.0),
+            (item, no_candidate(model, item), 1.0),
             (two, first[two][3], 2.0),
             (two, first[two][0], 4.0),
             (three, first[three][2], 5.0),
@@ -106,26 +106,30 @@ def hand_made(model: Model) -> Dataset:
 def test_coverage_and_efficiency_by_hand(model: Model) -> None:
     """Efficiencies are 1/4, 1/2, unknown and 0; the best-ranked measured candidate of the third has 3/5."""
     data = hand_made(model)
-    found = evaluate(in_memory(data), lambda part: ranked_rows(model, part))
-    assert found.efficiency is not None
-    assert found.best_ranked_measured is not None
-    assert (found.efficiency.problems, found.efficiency.mean.value) == pytest.approx((3, 0.25))
-    assert (found.best_ranked_measured.problems, found.best_ranked_measured.mean.value) == pytest.approx((4, 1.35 / 4))
-    coverage = found.coverage
+    evaluation = evaluate(in_memory(data), lambda part: ranked_rows(model, part))
+    assert evaluation.efficiency is not None
+    assert evaluation.best_ranked_measured is not None
+    assert (evaluation.efficiency.problems, evaluation.efficiency.mean.value) == pytest.approx((3, 0.25))
+    assert (evaluation.best_ranked_measured.problems, evaluation.best_ranked_measured.mean.value) == pytest.approx(
+        (4, 1.35 / 4)
+    )
+    coverage = evaluation.coverage
     # The choice was measured on 1, 2 and 4; on 2 and 4 the fastest is a candidate.
     assert (coverage.problems, coverage.coverage, coverage.judged) == (4, 0.5, 3)
     assert (coverage.refused, coverage.not_measured, coverage.best_no_candidate) == (0, 1, 1)
-    assert [one.efficiency for one in found.choices] == [0.25, 0.5, None, 0.0]
-    assert [one.best_is_candidate for one in found.choices] == [False, True, True, True]
-    assert [one.kernel for one in found.choices] == [kernel_name(ranking(model, one)[0]) for one in PROBLEMS]
+    assert [choice.efficiency for choice in evaluation.choices] == [0.25, 0.5, None, 0.0]
+    assert [choice.best_is_candidate for choice in evaluation.choices] == [False, True, True, True]
+    assert [choice.kernel for choice in evaluation.choices] == [
+        kernel_name(ranking(model, item)[0]) for item in PROBLEMS
+    ]
     # Among the first three choices: 1/4, 1/2, 3/5 and 1; among the first five 1 on the second too.
-    top = {one.k: (one.problems, one.efficiency_mean) for one in found.top}
+    top = {top_k.k: (top_k.problems, top_k.efficiency_mean) for top_k in evaluation.top}
     assert top[1] == pytest.approx((3, 0.25))
     assert top[3] == pytest.approx((4, (0.25 + 0.5 + 0.6 + 1) / 4))
     assert top[5] == pytest.approx((4, (0.25 + 1 + 0.6 + 1) / 4))
     assert top[10] == pytest.approx((4, 3.25 / 4))
     # Baselines use the three problems whose choice was measured.
-    random = found.baselines["random kernel (expected)"]
+    random = evaluation.baselines["random kernel (expected)"]
     assert (random.problems, random.mean.value) == pytest.approx((3, (0.625 + 0.75 + 0.5) / 3))
 
 
@@ -135,7 +139,7 @@ def test_the_first_tie_is_evaluated(model: Model, monkeypatch: pytest.MonkeyPatc
     answers: list[Ranking] = []
 
     def alike(asked: Sequence[ConvProblem], of: Model) -> list[Ranking]:
-        answers[:] = [replace(ranking_of(one, of), score=np.zeros(len(ranking_of(one, of).order))) for one in asked]
+        answers[:] = [replace(ranking_of(item, of), score=np.zeros(len(ranking_of(item, of).order))) for item in asked]
         return answers
 
     monkeypatch.setattr(judged_answers, "rankings_of", alike)
@@ -148,20 +152,24 @@ def test_the_first_tie_is_evaluated(model: Model, monkeypatch: pytest.MonkeyPatc
 
 def test_a_refused_problem_is_counted(folder: Path, model: Model) -> None:
     """It has no choice and no efficiency, its reason is reported, and the others are evaluated without it."""
-    one, two = PROBLEMS[:2]
-    model = model.limited_to(KernelList("list", tuple(ranking(model, one)[:3])))
+    item, two = PROBLEMS[:2]
+    model = model.limited_to(KernelList("list", tuple(ranking(model, item)[:3])))
     refused = load_model(folder).limited_to(KernelList("list", ()))
-    data = build([(one, kernel, ms) for kernel, ms in zip(ranking(model, one), (3.0, 2.0, 1.0), strict=True)])
+    data = build([(item, kernel, ms) for kernel, ms in zip(ranking(model, item), (3.0, 2.0, 1.0), strict=True)])
     ranked = ranked_rows(refused, data)
     assert ranked.first.tolist() == [""]
     assert ranked.refusal[0]
-    found = evaluate(in_memory(data), lambda _: ranked)
-    assert (found.efficiency, found.best_ranked_measured, found.top) == (None, None, [])
-    assert (found.coverage.refused, found.coverage.coverage, found.coverage.best_no_candidate) == (1, 0.0, 0)
-    assert found.choices[0].kernel is None
-    assert found.choices[0].refusal == found.coverage.refusal
-    assert found.slices == []
-    assert two != one
+    evaluation = evaluate(in_memory(data), lambda _: ranked)
+    assert (evaluation.efficiency, evaluation.best_ranked_measured, evaluation.top) == (None, None, [])
+    assert (evaluation.coverage.refused, evaluation.coverage.coverage, evaluation.coverage.best_no_candidate) == (
+        1,
+        0.0,
+        0,
+    )
+    assert evaluation.choices[0].kernel is None
+    assert evaluation.choices[0].refusal == evaluation.coverage.refusal
+    assert evaluation.slices == []
+    assert two != item
 
 
 def unpadded() -> Dataset:
@@ -179,7 +187,7 @@ def unpadded() -> Dataset:
         GemmProblem.parsed(f"gemm_fp16_rcr_m{m}_n{n}_k1024_splitk1") for m in (256, 1024) for n in (256, 512, 768, 2048)
     ]
     problem, kernel = np.divmod(np.arange(len(where) * len(some)), len(some))
-    pairs = Pairs(where, problem, some, [gemm_name(one) for one in some], kernel, "gemm_universal")
+    pairs = Pairs(where, problem, some, [gemm_name(item) for item in some], kernel, "gemm_universal")
     latency_ms = random.uniform(1, 2, len(problem))
     ok = np.ones(len(problem), dtype=bool)
     hardware = load_arch("gfx942").hardware.to_dict()
@@ -197,13 +205,15 @@ def test_84_unpadded_gemm_kernels_are_evaluated_as_ranked(tmp_path: Path) -> Non
     loaded = load_model(tmp_path / "model")
     names = set(data.frame["kernel"])
     chosen = [ranking_of(problem, loaded) for problem in data.problems()]
-    first = [one.best(1)[0].name for one in chosen]
-    candidates = [{one.model.spec.op.kernels.name(one.pool[index]) for index in one.order} & names for one in chosen]
+    first = [item.best(1)[0].name for item in chosen]
+    candidates = [
+        {item.model.spec.op.kernels.name(item.pool[index]) for index in item.order} & names for item in chosen
+    ]
     best = data.frame.loc[data.frame.groupby(data.problem_ids)["latency_ms"].idxmin(), "kernel"].tolist()
     expected = [f in names and b in some for f, b, some in zip(first, best, candidates, strict=True)]
-    found = evaluate(in_memory(data), lambda part: ranked_rows(loaded, part))
-    assert found.coverage.coverage == pytest.approx(np.mean(expected))
-    assert found.coverage.not_measured == sum(name not in names for name in first)
+    result = evaluate(in_memory(data), lambda part: ranked_rows(loaded, part))
+    assert result.coverage.coverage == pytest.approx(np.mean(expected))
+    assert result.coverage.not_measured == sum(name not in names for name in first)
     alone = evaluate(in_memory(data), lambda part: judged_rows(loaded, part, measured_alone=True)[0])
     assert alone.coverage.coverage == 1.0
 
@@ -236,31 +246,31 @@ def test_measured_kernels_are_ranked_by_score(model: Model) -> None:
 
 def test_a_comparison_counts_answers_of_both_models(folder: Path, model: Model) -> None:
     """Problems where both choices were measured are compared; a newly refused problem fails the gate."""
-    one, two = PROBLEMS[:2]
-    first = {problem: ranking(model, problem) for problem in (one, two)}
+    item, two = PROBLEMS[:2]
+    first = {problem: ranking(model, problem) for problem in (item, two)}
     # The first choice is the old model's second.
-    new = load_model(folder).limited_to(KernelList("list", tuple(first[one][1:])))
+    new = load_model(folder).limited_to(KernelList("list", tuple(first[item][1:])))
     data = build(
         [
-            (one, first[one][0], 4.0),
-            (one, first[one][1], 2.0),
+            (item, first[item][0], 4.0),
+            (item, first[item][1], 2.0),
             (two, first[two][0], 3.0),
             (two, no_candidate(model, two), 1.0),
         ]
     )
     loose = Thresholds(1, 1, 1, 1)
-    found = compare([data], lambda part: ranked_rows(model, part), lambda part: ranked_rows(new, part), loose)
+    comparison = compare([data], lambda part: ranked_rows(model, part), lambda part: ranked_rows(new, part), loose)
     both = ranking(new, two)[0] == first[two][0]
-    assert found.problems == 1 + both
-    assert (found.improved, found.old_coverage.problems) == (1, 2)
-    assert found.old_coverage.best_no_candidate == 1
-    assert found.new_coverage.not_measured == 1 - both
-    assert found.passes
-    new = load_model(folder).limited_to(KernelList("list", (first[one][1],)))
-    found = compare([data], lambda part: ranked_rows(model, part), lambda part: ranked_rows(new, part), loose)
-    refused = first[one][1] not in first[two]
-    assert found.new_coverage.refused == refused
-    assert found.passes is not refused
+    assert comparison.problems == 1 + both
+    assert (comparison.improved, comparison.old_coverage.problems) == (1, 2)
+    assert comparison.old_coverage.best_no_candidate == 1
+    assert comparison.new_coverage.not_measured == 1 - both
+    assert comparison.passes
+    new = load_model(folder).limited_to(KernelList("list", (first[item][1],)))
+    comparison = compare([data], lambda part: ranked_rows(model, part), lambda part: ranked_rows(new, part), loose)
+    refused = first[item][1] not in first[two]
+    assert comparison.new_coverage.refused == refused
+    assert comparison.passes is not refused
     with expect_refusal(DataError, "few-problems", "1", "2", "2"):
         compare([data], lambda part: ranked_rows(model, part), lambda part: ranked_rows(new, part), loose, 2)
 
@@ -275,8 +285,8 @@ def test_coverage_is_a_gate(folder: Path, model: Model, tmp_path: Path, capsys: 
     assert document["figures"]["coverage"] == 0.5
     assert document["coverage"]["not_measured"] == 1
     assert (document["stands_in"], document["among"]) == (None, "candidates")
-    assert [one["efficiency"] for one in document["choices"]] == [0.0, 0.25, 0.5]
-    assert [one["problem"] for one in document["unjudged"]] == [PROBLEMS[2].canonical()]
+    assert [item["efficiency"] for item in document["choices"]] == [0.0, 0.25, 0.5]
+    assert [item["problem"] for item in document["unjudged"]] == [PROBLEMS[2].canonical()]
     assert run([*args, "coverage=0.6"]) == ExitCode.GATE_FAILED
     shown = capsys.readouterr()
     assert "coverage is 0.5000, under 0.6" in shown.err
@@ -303,7 +313,7 @@ def test_the_default_model_is_that_of_predict(
     shown = capsys.readouterr()
     assert json.loads(shown.out)["model"] == str(folder)
     expect_values(shown.err, folder)
-    backward = [replace(one, variant=Direction.BWD_DATA) for one in PROBLEMS[:1]]
+    backward = [replace(item, variant=Direction.BWD_DATA) for item in PROBLEMS[:1]]
     kernel = conv_pool(Direction.BWD_DATA, HOST, 2)[0]
     write_dataset(build([(backward[0], kernel, 1.0)]), tmp_path / "backward.parquet")
     both = ["--data", str(path), "--data", str(tmp_path / "backward.parquet")]

@@ -43,40 +43,40 @@ def model(tmp_path: Path) -> Path:
 
 def test_a_model_stores_its_measurements(model: Path) -> None:
     """Limits, problems and the best kernel of each equal those of the rows, by a loop."""
-    found = read_measured(model)
-    assert found is not None
-    assert list(found.problems) == [problem.canonical() for problem in DATA.problems()]
+    measured_set = read_measured(model)
+    assert measured_set is not None
+    assert list(measured_set.problems) == [problem.canonical() for problem in DATA.problems()]
     frame = DATA.frame
-    assert found.limits_by_size["n"] == (frame["N"].min(), frame["N"].max())
-    assert set(found.families) == set(frame["pipeline"])
-    for number, (kernel, ms) in enumerate(found.best):
+    assert measured_set.limits_by_size["n"] == (frame["N"].min(), frame["N"].max())
+    assert set(measured_set.families) == set(frame["pipeline"])
+    for number, (kernel, ms) in enumerate(measured_set.best):
         part = frame[DATA.problem_ids == number]
-        assert found.kernels[kernel] == part.loc[part["latency_ms"].idxmin(), "kernel"]
+        assert measured_set.kernels[kernel] == part.loc[part["latency_ms"].idxmin(), "kernel"]
         assert ms == pytest.approx(part["latency_ms"].min(), rel=1e-5)
 
 
 def test_the_nearest_problem_equals_brute_force(model: Path) -> None:
     """The order by distance in log sizes equals NumPy's over all problems."""
-    found = read_measured(model)
-    assert found is not None
+    measured_set = read_measured(model)
+    assert measured_set is not None
     here = replace(problems()[3], n=3, c=96, k=24)
-    values = np.log2(1 + np.array(found.values, dtype=np.float64))
-    place = np.log2([1 + getattr(here, name) for name in found.sizes])
+    values = np.log2(1 + np.array(measured_set.values, dtype=np.float64))
+    place = np.log2([1 + getattr(here, name) for name in measured_set.sizes])
     distance = np.sqrt(((values - place) ** 2).sum(axis=1))
-    nearest = found.nearest(here, 5)
-    assert [one.distance for one in nearest] == pytest.approx(np.sort(distance)[:5].tolist(), rel=1e-12)
-    assert nearest[0].problem == found.problems[int(distance.argmin())]
+    nearest = measured_set.nearest(here, 5)
+    assert [item.distance for item in nearest] == pytest.approx(np.sort(distance)[:5].tolist(), rel=1e-12)
+    assert nearest[0].problem == measured_set.problems[int(distance.argmin())]
 
 
 def test_sizes_outside_are_reported_with_their_factor(model: Path) -> None:
     """Sizes above and below the measured range, with the nearest measured problem; no caveat inside."""
-    found = load_model(model)
-    inside = ranking_of(problems()[0], found).known(5)
+    result = load_model(model)
+    inside = ranking_of(problems()[0], result).known(5)
     assert (inside.outside, inside.nearest) == ((), None)
-    far = ranking_of(replace(problems()[0], n=64, k=2), found).known(5)
-    limits = found.measured.limits_by_size if found.measured else {}
+    far = ranking_of(replace(problems()[0], n=64, k=2), result).known(5)
+    limits = result.measured.limits_by_size if result.measured else {}
     assert far.outside == (Outside("n", 64, *limits["n"]), Outside("k", 2, *limits["k"]))
-    assert [one.factor for one in far.outside] == [64 / limits["n"][1], limits["k"][0] / 2]
+    assert [outside.factor for outside in far.outside] == [64 / limits["n"][1], limits["k"][0] / 2]
     assert far.nearest is not None
     assert far.nearest.problem in far.line
     expect_values(far.line, "n = 64", 4, 16)
@@ -114,9 +114,9 @@ def test_unmeasured_kernel_families_are_reported(model: Path) -> None:
     first = ranking_of(problems()[0], load_model(model)).best(1)[0].kernel
     document["families"].remove(first.pipeline)  # type: ignore[attr-defined]
     path.write_bytes(gzip.compress(json.dumps(document).encode()))
-    found = ranking_of(problems()[0], load_model(model)).known(1)
-    assert found.families == (first.pipeline,)  # type: ignore[attr-defined]
-    expect_values(found.line, found.families[0])
+    known = ranking_of(problems()[0], load_model(model)).known(1)
+    assert known.families == (first.pipeline,)  # type: ignore[attr-defined]
+    expect_values(known.line, known.families[0])
 
 
 def test_kernel_families_left_out_are_reported(
@@ -126,7 +126,7 @@ def test_kernel_families_left_out_are_reported(
     monkeypatch.setattr("ckh.hardware.machine.processor_name", lambda: "a test")
     some = measured().select(measured().frame["pipeline"].isin(["compv4", "compv6"]).to_numpy())
     save(train(some, replace(trained().options, folds=0), lambda _s, _t: None), tmp_path / "two")
-    left_out = sorted({one.pipeline for one in conv_pool(Direction.FORWARD, HOST)} - {"compv4", "compv6"})
+    left_out = sorted({kernel.pipeline for kernel in conv_pool(Direction.FORWARD, HOST)} - {"compv4", "compv6"})
     args = ["predict", "--model", str(tmp_path / "two"), "--n", "4", "--c", "64"]
     line = ", ".join(left_out)
     assert run(args) == ExitCode.OK
@@ -137,9 +137,9 @@ def test_kernel_families_left_out_are_reported(
     known_part = json.loads(capsys.readouterr().out)["known"]
     assert (known_part["is_known"], known_part["left_out"], known_part["families"]) == (True, left_out, [])
     assert run([*args, "--require", "known"]) == ExitCode.OK
-    found = known_candidates(problems()[0], load_model(tmp_path / "two"))
-    mem = frozenset(one for one in conv_pool(Direction.FORWARD, HOST) if one.pipeline in {"mem", "compv4"})
-    assert list(found.among(mem).left_out) == ["mem"]
+    candidates = known_candidates(problems()[0], load_model(tmp_path / "two"))
+    mem = frozenset(kernel for kernel in conv_pool(Direction.FORWARD, HOST) if kernel.pipeline in {"mem", "compv4"})
+    assert list(candidates.among(mem).left_out) == ["mem"]
 
 
 def test_a_damaged_file_is_refused(model: Path) -> None:
@@ -190,7 +190,7 @@ def test_require_known_refuses(
     monkeypatch.setattr("ckh.hardware.machine.processor_name", lambda: "a test")
     args = ["predict", "--model", str(model), "--n", "512", "--c", "64", "--hi", "28"]
     assert run(args) == ExitCode.OK
-    (line,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("out of distribution: ")]
+    (line,) = [text for text in capsys.readouterr().out.splitlines() if text.startswith("out of distribution: ")]
     expect_values(line, "n = 512", 32)
     assert run([*args, "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)["known"]
@@ -211,7 +211,7 @@ def test_the_problem_with_most_caveats_is_the_example(
     """Caveats shared by all problems do not hide those of a single problem."""
     monkeypatch.setattr("ckh.hardware.machine.processor_name", lambda: "another")
     listed = [problems()[0], replace(problems()[0], n=64), problems()[1]]
-    (tmp_path / "list.txt").write_text("".join(f"{one.canonical()}\n" for one in listed), encoding="utf-8")
+    (tmp_path / "list.txt").write_text("".join(f"{item.canonical()}\n" for item in listed), encoding="utf-8")
     assert (
         run(["predict", "--model", str(model), "--problems", str(tmp_path / "list.txt"), "--top", "1"]) == ExitCode.OK
     )
@@ -230,12 +230,12 @@ def test_an_interval_is_valid_only_in_distribution(
     for here, batch, why in (("a test", "4", []), ("a test", "64", ["sizes"]), ("another", "64", ["device", "sizes"])):
         monkeypatch.setattr("ckh.hardware.machine.processor_name", lambda here=here: here)
         assert run([*args, batch]) == ExitCode.OK
-        (line,) = [one for one in capsys.readouterr().out.splitlines() if "interval" in one]
+        (line,) = [item for item in capsys.readouterr().out.splitlines() if "interval" in item]
         expect_values(line, "90 %", "0.80–1.20", *why)
         assert ("calibrated" in line) is bool(why)
         assert run([*args, batch, "--json"]) == ExitCode.OK
         document = json.loads(capsys.readouterr().out)
-        times = [one["latency_ms"] for one in document["kernels"]]
+        times = [item["latency_ms"] for item in document["kernels"]]
         expect_values(line, *(f"{factor * min(times):#.3g}" for factor in (0.8, 1.2)))
         assert (document["predicted_interval"], document["no_interval"]) == (
             (None, line) if why else ([0.8, 1.2], None)
@@ -248,38 +248,38 @@ def test_retraining_is_offered_once(
     """On another CPU the commands are printed once, and on a terminal only."""
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
     monkeypatch.setattr("ckh.hardware.machine.processor_name", lambda: "another")
-    one = ("grouped_conv", "host", "a test", model)
-    knowing.offer_once(problems()[0], *one)
+    item = ("grouped_conv", "host", "a test", model)
+    knowing.offer_once(problems()[0], *item)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     knowing.offer_once(problems()[0], "grouped_conv", "host", "another", model)
     assert capsys.readouterr().err == ""
-    knowing.offer_once(problems()[0], *one)
+    knowing.offer_once(problems()[0], *item)
     beginning, *commands = capsys.readouterr().err.splitlines()
     expect_values(beginning, "model", "a test", 15)
     assert [line.split()[:2] for line in commands] == [["ckh", "bench"], ["ckh", "convert"], ["ckh", "train"]]
     assert "--op grouped_conv --variant forward" in commands[0]
     assert "--warm-start nearest" in commands[2]
-    knowing.offer_once(problems()[0], *one)
+    knowing.offer_once(problems()[0], *item)
     assert capsys.readouterr().err == ""
 
 
 def test_limits_alone_are_enough() -> None:
     """Without problems there is no nearest problem, but sizes are still reported."""
-    found = find_known(problems()[0], "gfx942", "", None, lambda: None, {"n": (4, 8)}, [], [])
-    assert found.nearest is None
-    (doubt,) = found.doubts
+    known = find_known(problems()[0], "gfx942", "", None, lambda: None, {"n": (4, 8)}, [], [])
+    assert known.nearest is None
+    (doubt,) = known.doubts
     expect_values(doubt, "n = 1", 4, 4)
 
 
 @pytest.mark.parametrize("folder", [ref.path for ref in list_models([data_dir("models")])], ids=lambda path: path.name)
 def test_every_model_that_ships_knows_its_sizes(folder: Path) -> None:
     """Each has the limits of its training data, and the problems unless there are too many."""
-    found = read_measured(folder)
-    assert found is not None
-    assert all(low <= high for low, high in found.limits)
-    assert found.families
-    assert bool(found.problems) == (problem_count(folder) <= 20_000)
+    measured_set = read_measured(folder)
+    assert measured_set is not None
+    assert all(low <= high for low, high in measured_set.limits)
+    assert measured_set.families
+    assert bool(measured_set.problems) == (problem_count(folder) <= 20_000)
 
 
 def test_a_ranking_model_explains_missing_times(capsys: pytest.CaptureFixture[str]) -> None:
@@ -307,7 +307,7 @@ def test_data_of_the_fastest_kernels_predict_only_the_first_time(capsys: pytest.
     assert "interval" in out
     assert run([*args, "16", "--json", "--top", "6"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
-    times = [one["latency_ms"] for one in document["kernels"]]
+    times = [item["latency_ms"] for item in document["kernels"]]
     assert times[0] > 0
     assert times[1:] == [None] * 4
     assert document["predictions_in_order"]

@@ -59,7 +59,7 @@ def test_exactly_the_listed_kernels_are_ranked(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "list.txt").write_text("# mine\n" + "\n".join([*wanted, "", wanted[0]]) + "  # again\n")
     document = predict(capsys, "--kernels", str(tmp_path / "list.txt"))
     assert document["candidates"] == 5
-    assert {one["kernel"] for one in document["kernels"]} <= set(wanted)
+    assert {item["kernel"] for item in document["kernels"]} <= set(wanted)
     assert document["refused"] == {}
     assert document["known"]["families"] == ["basic_v1"]
     assert document["known"]["unknown_kernels"] == 2
@@ -72,7 +72,7 @@ def test_stdin_and_registries_list_kernels(
     kernels = [*OUTSIDE, *NEW_KIND]
     write_registry(tmp_path / "set.json", kernels, arch="gfx950")
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(names(kernels))))
-    found = [
+    result = [
         predict(capsys, *given)["kernels"]
         for given in (
             ["--kernels", "-"],
@@ -80,23 +80,23 @@ def test_stdin_and_registries_list_kernels(
             ["--registry", str(tmp_path / "set.json")],
         )
     ]
-    assert found[0] == found[1] == found[2]
-    assert found[0]
+    assert result[0] == result[1] == result[2]
+    assert result[0]
 
 
 def test_scores_equal_the_models(tmp_path: Path) -> None:
     """Python ranks names and kernels; each has the score computed for it alone."""
     given: list[str | ConvKernel] = [*names(OUTSIDE), *LEARNED]
     ranked = ckh.rank(PROBLEM, arch="gfx950", kernels=given)
-    assert {one.kernel for one in ranked} == {*OUTSIDE, *LEARNED}
+    assert {candidate.kernel for candidate in ranked} == {*OUTSIDE, *LEARNED}
     model = load_model(MODEL)
-    for one in ranked:
-        assert one.score == pytest.approx(model.predict(PROBLEM, [one.kernel], "rank")[0], rel=1e-12)
+    for candidate in ranked:
+        assert candidate.score == pytest.approx(model.predict(PROBLEM, [candidate.kernel], "rank")[0], rel=1e-12)
     many = ckh.rank_many([PROBLEM, replace(PROBLEM, n=1)], arch="gfx950", kernels=given)
     assert many[0] == ranked
-    assert {one.kernel for one in many[1]} == {*OUTSIDE, *LEARNED}
+    assert {item.kernel for item in many[1]} == {*OUTSIDE, *LEARNED}
     everything = ckh.rank(PROBLEM, arch="gfx950")
-    assert not {one.kernel for one in everything} & set(OUTSIDE)
+    assert not {item.kernel for item in everything} & set(OUTSIDE)
 
 
 def test_amds_profiler_set_has_an_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,7 +105,7 @@ def test_amds_profiler_set_has_an_answer(tmp_path: Path, capsys: pytest.CaptureF
     bench = ["bench", "--op", "grouped_conv", "--rule-set", "profiler", "--dry-run", "--arch", "gfx950"]
     assert run([*bench, "--dtype", "bf16", "--write-registry", str(path)]) == 0
     kernels = json.loads(path.read_text())["kernels"]
-    assert not {one["name"] for one in kernels} & set(names(list(POOL)))
+    assert not {kernel["name"] for kernel in kernels} & set(names(list(POOL)))
     capsys.readouterr()
     document = predict(capsys, "--registry", str(path))
     assert document["candidates"] + sum(document["refused"].values()) == len(kernels)
@@ -163,16 +163,16 @@ def test_a_rule_set_is_ranked_as_its_list(name: str, tmp_path: Path, capsys: pyt
     listed = tmp_path / "kernels.txt"
     listed.write_text("\n".join(map(kernel_name, kernels)))
     asked = ["predict", "--n", "16", "--c", "256", "--ndim", "3", "--dtype", "fp16", "--arch", "gfx942", "--json"]
-    found = []
+    result = []
     for more in (["--rule-set", name], ["--kernels", str(listed)]):
         assert run([*asked, "--top", "1000", *more]) == ExitCode.OK
-        found.append(json.loads(capsys.readouterr().out))
-        probing, *others = found[-1]["not_measured"]["next_commands"]
+        result.append(json.loads(capsys.readouterr().out))
+        probing, *others = result[-1]["not_measured"]["next_commands"]
         assert shlex.split(probing)[-4:-2] == more
-        found[-1]["not_measured"]["next_commands"] = others
-        found[-1]["caveats"] = [one["kind"] for one in found[-1]["caveats"]]  # whose messages repeat the commands
-    assert found[0] == found[1]
-    ranked = {one for row in found[0]["kernels"] for one in (row["kernel"], *row["tied"])}
+        result[-1]["not_measured"]["next_commands"] = others
+        result[-1]["caveats"] = [item["kind"] for item in result[-1]["caveats"]]  # whose messages repeat the commands
+    assert result[0] == result[1]
+    ranked = {item for row in result[0]["kernels"] for item in (row["kernel"], *row["tied"])}
     assert ranked
     assert ranked <= set(map(kernel_name, kernels))
 
@@ -189,8 +189,8 @@ def test_each_problem_has_its_own_rule_set(tmp_path: Path, capsys: pytest.Captur
     asked = ["predict", "--problems", str(problems), "--arch", "gfx942", "--rule-set", "tests", "--top", "1", "--json"]
     assert run([*asked, "--skip-unsupported"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
-    assert [one["problem"] for one in document["results"]] == texts[:2]
-    assert [one["problem"] for one in document["failures"]] == texts[2:]
+    assert [item["problem"] for item in document["results"]] == texts[:2]
+    assert [item["problem"] for item in document["failures"]] == texts[2:]
     kinds = [(Direction.FORWARD, 2, "bf16"), (Direction.BWD_DATA, 3, "fp16")]
     for result, kind in zip(document["results"], kinds, strict=True):
         names = set(map(kernel_name, rule_set("tests", *kind, load_arch("gfx942"))))
@@ -226,15 +226,15 @@ def test_python_ranks_a_rule_set(capsys: pytest.CaptureFixture[str]) -> None:
     deep = ConvProblem(Direction.FORWARD, 1, 64, 64, 1, 8, 8, 3, 3, ndim=3, di=4, dtype="bf16")
     document = predict(capsys, "--rule-set", "tests")
     ranked = ckh.rank(PROBLEM, 20, arch="gfx950", rule_set="tests")
-    assert [(kernel_name(one.kernel), one.score) for one in ranked] == [  # type: ignore[arg-type]
-        (one["kernel"], one["score"]) for one in document["kernels"]
+    assert [(kernel_name(candidate.kernel), candidate.score) for candidate in ranked] == [  # type: ignore[arg-type]
+        (item["kernel"], item["score"]) for item in document["kernels"]
     ]
     many = ckh.rank_many([deep, PROBLEM, flat], 20, arch="gfx950", rule_set="tests")
-    assert [[one.kernel for one in best] for best in many] == [
-        [one.kernel for one in ckh.rank(problem, 20, arch="gfx950", rule_set="tests")]
+    assert [[item.kernel for item in best] for best in many] == [
+        [item.kernel for item in ckh.rank(problem, 20, arch="gfx950", rule_set="tests")]
         for problem in (deep, PROBLEM, flat)
     ]
-    assert {one.kernel.ndim_spatial for one in many[0]} == {3}  # type: ignore[attr-defined]
+    assert {item.kernel.ndim_spatial for item in many[0]} == {3}  # type: ignore[attr-defined]
     known = ckh.known(PROBLEM, 20, arch="gfx950", rule_set="tests")
     assert list(known.families) == document["known"]["families"]
     assert known.unknown_kernels == document["known"]["unknown_kernels"]

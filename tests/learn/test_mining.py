@@ -45,8 +45,8 @@ def test_the_best_round_is_kept() -> None:
     mined = mine(2, 5, efficiency_of)
     assert seen == [[1, 1, 1, 1, 1], [2, 1, 1, 1, 1], [2, 2, 1, 1, 1]]
     assert mined.kept == 1
-    assert [(one.number, one.raised) for one in mined.rounds] == [(0, 0), (1, 1), (2, 2)]
-    assert [one.mean_efficiency for one in mined.rounds] == pytest.approx([0.9, 0.96, 0.96])
+    assert [(mining_round.number, mining_round.raised) for mining_round in mined.rounds] == [(0, 0), (1, 1), (2, 2)]
+    assert [mining_round.mean_efficiency for mining_round in mined.rounds] == pytest.approx([0.9, 0.96, 0.96])
     assert mined.rounds[1].p10_efficiency == pytest.approx(0.8 + 0.4 * 0.2)
 
 

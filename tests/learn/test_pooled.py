@@ -24,7 +24,9 @@ def test_pooled_scores_equal_separate_scores(monkeypatch: pytest.MonkeyPatch) ->
     kernels = operation_of_problem(problems[0]).kernels.candidates(problems[0], load_arch("host"), model.path).kernels
     own = [np.flatnonzero(random.random(len(kernels)) < 0.7) for _ in problems]
     pool_of = [tuple(kernels[number] for number in numbers) for numbers in own]
-    expected = [model.score_pool([one], some, tflops=False)[0][0] for one, some in zip(problems, pool_of, strict=True)]
+    expected = [
+        model.score_pool([problem], some, tflops=False)[0][0] for problem, some in zip(problems, pool_of, strict=True)
+    ]
     pools = []
     score_pool = model.score_pool
 

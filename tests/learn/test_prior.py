@@ -68,9 +68,9 @@ def efficiencies() -> NDArray[np.float64]:
 
 def known_of(data: Dataset, rows: NDArray[np.int64], efficiency: NDArray[np.float64]) -> PriorRows:
     """The prior of rows."""
-    found = prior_rows(data, rows, efficiency, 1)
-    assert found is not None
-    return found
+    result = prior_rows(data, rows, efficiency, 1)
+    assert result is not None
+    return result
 
 
 def test_a_valid_time_model_is_recovered() -> None:
@@ -78,8 +78,8 @@ def test_a_valid_time_model_is_recovered() -> None:
     frame = lawful().frame.copy()
     frame.loc[7, "latency_ms"] *= 30
     spoiled = replace(lawful(), frame=frame)
-    found = known_of(spoiled, np.arange(len(frame)), times_of(spoiled).efficiency())
-    of_measured = found.efficiency[: len(frame)].reshape(-1, 3)
+    result = known_of(spoiled, np.arange(len(frame)), times_of(spoiled).efficiency())
+    of_measured = result.efficiency[: len(frame)].reshape(-1, 3)
     truth = efficiencies().reshape(-1, 3)
     assert np.sort(of_measured, axis=1) == pytest.approx(np.sort(truth, axis=1), abs=0.02)
 
@@ -94,8 +94,8 @@ def test_unmeasured_terms_come_from_the_family() -> None:
     terms[kernel == 2, 1] = 0
     latency = (terms * truth[kernel]).sum(axis=1)
     shared = np.column_stack([np.ones(6), tiles])
-    found = _coefficients(_LawRows(terms, latency, np.ones(240)), kernel, shared, families)
-    assert found == pytest.approx(truth, rel=1e-3)
+    result = _coefficients(_LawRows(terms, latency, np.ones(240)), kernel, shared, families)
+    assert result == pytest.approx(truth, rel=1e-3)
 
 
 @pytest.mark.parametrize("octaves", [1.0, 4.0])
@@ -159,7 +159,7 @@ def test_the_model_is_the_mean_of_trees_and_prior() -> None:
     assert with_prior.trees == without.trees + 200
     columns = {name: data.frame[name].to_numpy() for name in data.op.training.input_columns}
     matrix = FeatureMatrix(data.op.training.engine, columns, data.hardware())
-    score, own = (matrix.predict(lightgbm.Booster(model_str=one.text)) for one in (with_prior, without))
+    score, own = (matrix.predict(lightgbm.Booster(model_str=item.text)) for item in (with_prior, without))
     law = 3.0 * score - 2.0 * own  # weights 1 and 0.5
     assert law == pytest.approx(efficiencies(), abs=0.1)
     assert float(np.abs(law - own).max()) > 0.1
@@ -175,7 +175,7 @@ def test_a_lambdarank_is_scaled_to_the_models_scores() -> None:
     without = train(data, OPTIONS, quiet).targets["rank"]
     columns = {name: data.frame[name].to_numpy() for name in data.op.training.input_columns}
     matrix = FeatureMatrix(data.op.training.engine, columns, data.hardware())
-    score, own = (matrix.predict(lightgbm.Booster(model_str=one.text)) for one in (with_both, without))
+    score, own = (matrix.predict(lightgbm.Booster(model_str=item.text)) for item in (with_both, without))
     beside = 3.0 * score - 2.0 * own
 
     def spread(values: NDArray[np.float64]) -> float:
@@ -196,9 +196,9 @@ def test_out_of_fold_scores_include_the_lambdarank() -> None:
     data, options = lawful(), replace(OPTIONS, lambdarank=1.0)
     boosting = Boosting(prepare(data, options), options, lambda _steps, _text: None)
     fit, rows = make_fit(RANK, data, options.rank), np.arange(len(data))
-    found = boosting.predicted(fit, boosting.fit(fit, rows, None, ""), rows, rows)
+    result = boosting.predicted(fit, boosting.fit(fit, rows, None, ""), rows, rows)
     text = train(data, options, lambda _steps, _text: None).targets["rank"].text
-    assert found == pytest.approx(
+    assert result == pytest.approx(
         lightgbm.Booster(model_str=text).predict(boosting.prepared.matrix.take(rows)), abs=0.01
     )
 
@@ -225,6 +225,6 @@ def test_a_prior_needs_a_model_of_efficiency() -> None:
 def test_defaults_grow_with_the_rows() -> None:
     """Few rows get small trees and a prior, many rows large trees and no prior."""
     few, some, many = (sized_options(rows) for rows in (3_700, 26_000, 190_000))
-    assert [one.params.num_leaves for one in (few, some, many)] == [31, 63, 255]
-    assert [one.prior for one in (few, some, many)] == [1.0, 0.0, 0.0]
-    assert [one.lambdarank for one in (few, some, many, sized_options(1_999))] == [1.0, 0.0, 0.0, 0.0]
+    assert [train_options.params.num_leaves for train_options in (few, some, many)] == [31, 63, 255]
+    assert [item.prior for item in (few, some, many)] == [1.0, 0.0, 0.0]
+    assert [item.lambdarank for item in (few, some, many, sized_options(1_999))] == [1.0, 0.0, 0.0, 0.0]

@@ -92,16 +92,16 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_measured_kernels_come_first_and_failed_ones_last(model_dir: Path) -> None:
     """The third choice was fastest, the first failed: 3rd, 2nd, then the rest as predicted, the first at the end."""
     model = load_model(model_dir)
-    found = ranking_of(problems()[0], model)
-    before = found.ranked
+    ranking = ranking_of(problems()[0], model)
+    before = ranking.ranked
     name = model.spec.op.kernels.name
     times = [(name(before[0].kernel), None), (name(before[1].kernel), 2.0), (name(before[2].kernel), 1.0)]
-    after = found.by_times(probe(*times, ("no_such_kernel", 0.5)))
+    after = ranking.by_times(probe(*times, ("no_such_kernel", 0.5)))
     expected = [before[2], before[1], *before[3:], before[0]]
-    assert [one.kernel for one in after.ranked] == [one.kernel for one in expected]
-    assert [one.score for one in after.ranked] == [one.score for one in expected]
-    assert [one.tflops for one in after.ranked] == [one.tflops for one in expected]
-    assert [one.measured_latency_ms for one in after.best(4)] == [1.0, 2.0, None, None]
+    assert [candidate.kernel for candidate in after.ranked] == [timed.kernel for timed in expected]
+    assert [candidate.score for candidate in after.ranked] == [item.score for item in expected]
+    assert [candidate.tflops for candidate in after.ranked] == [item.tflops for item in expected]
+    assert [item.measured_latency_ms for item in after.best(4)] == [1.0, 2.0, None, None]
     assert after.best(1)[0].measured_latency_ms == 1.0
     assert after.probe is not None
     assert len(after.probe.kernels) == 3
@@ -122,11 +122,11 @@ def test_a_run_is_remembered_as_probes() -> None:
     later = replace(probe(("a", 2.0), problem=others[0].canonical()), when="2036-01-02T03:04:05+00:00")
     remember(later)
     assert remember_all(run) == len(problems())
-    found = recall(first.canonical(), "host")
-    assert found is not None
+    result = recall(first.canonical(), "host")
+    assert result is not None
     rows = frame[data.problem_ids == 0]
-    assert found.when == datetime.fromtimestamp(rows["measured_at"].max(), timezone.utc).isoformat(timespec="seconds")
-    assert {one.kernel: (one.status, one.latency_ms) for one in found.kernels} == {
+    assert result.when == datetime.fromtimestamp(rows["measured_at"].max(), timezone.utc).isoformat(timespec="seconds")
+    assert {kernel.kernel: (kernel.status, kernel.latency_ms) for kernel in result.kernels} == {
         row.kernel: (row.status, row.latency_ms if row.is_valid else None) for row in rows.itertuples()
     }
     assert recall(others[0].canonical(), "host") == later
@@ -134,4 +134,4 @@ def test_a_run_is_remembered_as_probes() -> None:
     remember_all(run)
     assert probe_path(first.canonical(), "host").read_bytes() == before
     remember_all(Dataset(frame.assign(device="another CPU", measured_at=1.8e9), run.metadata))
-    assert recall(first.canonical(), "host") == found
+    assert recall(first.canonical(), "host") == result

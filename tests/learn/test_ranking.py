@@ -47,23 +47,25 @@ ALL = 10 * 30  # tiles x variants
 def test_all_candidates_are_ranked_once(model_dir: Path) -> None:
     """On the host nothing is refused: the whole pool is ranked."""
     problem = problems()[0]
-    found = ranking_of(problem, load_model(model_dir))
-    ranked = [one.kernel for one in found.ranked]
+    ranking = ranking_of(problem, load_model(model_dir))
+    ranked = [candidate.kernel for candidate in ranking.ranked]
     assert len(ranked) == len(set(ranked)) == ALL
     assert set(ranked) == set(conv_pool(Direction.FORWARD, HOST))
-    assert [one.score for one in found.ranked] == sorted((one.score for one in found.ranked), reverse=True)
-    assert (found.problem, found.refused) == (problem, {})
+    assert [candidate.score for candidate in ranking.ranked] == sorted(
+        (candidate.score for candidate in ranking.ranked), reverse=True
+    )
+    assert (ranking.problem, ranking.refused) == (problem, {})
 
 
 def test_a_model_ranks_only_kernel_families_it_was_trained_on(tmp_path: Path) -> None:
     """Pipelines without training rows are refused; options that varied within a pipeline apply to all."""
     mask = measured().frame["pipeline"].isin(["compv4", "compv6"]).to_numpy()
     save(train(measured().select(mask), replace(trained().options, folds=0), lambda _s, _t: None), tmp_path / "two")
-    found = ranking_of(problems()[0], load_model(tmp_path / "two"))
-    ranked: list[Any] = [one.kernel for one in found.ranked]
-    assert {one.pipeline for one in ranked} == {"compv4", "compv6"}
-    assert sum(found.refused.values()) == ALL - len(ranked)
-    (count,) = [count for reason, count in found.refused.items() if reason.endswith(" mem interwave")]
+    ranking = ranking_of(problems()[0], load_model(tmp_path / "two"))
+    ranked: list[Any] = [candidate.kernel for candidate in ranking.ranked]
+    assert {candidate.pipeline for candidate in ranked} == {"compv4", "compv6"}
+    assert sum(ranking.refused.values()) == ALL - len(ranked)
+    (count,) = [count for reason, count in ranking.refused.items() if reason.endswith(" mem interwave")]
     assert count == 10
 
 
@@ -74,7 +76,11 @@ def test_an_option_that_no_pipeline_varied_is_not_known() -> None:
     )
     varied = replace(apart, variants=apart.variants | {("mem", "intrawave", 0, 0), ("mem", "intrawave", 1, 0)})
     pool = conv_pool(Direction.FORWARD, HOST)
-    kernel = next(one for one in pool if one.pipeline == "compv3" and one.double_smem_buffer and not one.split_image)
+    kernel = next(
+        kernel
+        for kernel in pool
+        if kernel.pipeline == "compv3" and kernel.double_smem_buffer and not kernel.split_image
+    )
     kernel = replace(kernel, tile_m=64, tile_n=64, tile_k=64)
     expect_values(apart.reason(kernel), "compv3", "intrawave", "dsb")
     assert varied.reason(kernel) == ""
@@ -96,14 +102,14 @@ def test_a_model_without_a_list_of_kernels_ranks_all(model_dir: Path, tmp_path: 
 def test_ranked_and_refused_are_the_whole_pool(tmp_path: Path) -> None:
     """On gfx942 each kernel is a candidate or counted under one reason, the most frequent first."""
     model = gfx942(tmp_path)
-    found = ranking_of(AMD_PROBLEMS[0], model)
+    ranking = ranking_of(AMD_PROBLEMS[0], model)
     arch = load_arch("gfx942")
-    assert {one.kernel for one in found.ranked} == set(conv_pool(Direction.FORWARD, arch, 2, "bf16"))
+    assert {candidate.kernel for candidate in ranking.ranked} == set(conv_pool(Direction.FORWARD, arch, 2, "bf16"))
     refused = refused_pool(Direction.FORWARD, arch, 2, "bf16")
-    assert found.refused == Counter(kernel.reasons[0] for kernel in refused)
-    assert len(found.ranked) + sum(found.refused.values()) == ALL
-    assert list(found.refused.values()) == sorted(found.refused.values(), reverse=True)
-    assert len(found.refused) > 2
+    assert ranking.refused == Counter(kernel.reasons[0] for kernel in refused)
+    assert len(ranking.ranked) + sum(ranking.refused.values()) == ALL
+    assert list(ranking.refused.values()) == sorted(ranking.refused.values(), reverse=True)
+    assert len(ranking.refused) > 2
 
 
 def test_a_problem_without_a_kernel_names_the_most_frequent_reason(tmp_path: Path) -> None:
@@ -117,16 +123,16 @@ def test_channels_are_padded_where_no_kernel_applies(tmp_path: Path) -> None:
     """A first layer with 3 channels is ranked as with 8, is marked as padded, and remains the requested problem."""
     model = gfx942(tmp_path)
     requested, padded = replace(AMD_PROBLEMS[0], c=3, k=60), replace(AMD_PROBLEMS[0], c=8, k=64)
-    found, plain = ranking_of(requested, model), ranking_of(padded, model)
-    assert (found.problem, found.padded, plain.padded) == (requested, padded, None)
-    assert found.refused == plain.refused
-    assert [replace(one, padded=None) for one in found.ranked] == plain.ranked
-    assert {one.padded for one in found.ranked} == {padded}
-    one = found.ranked[0]
-    assert one.tflops is not None
-    assert one.latency_ms == pytest.approx(padded.flops / one.tflops / 1e9, rel=1e-12)
+    ranking, plain = ranking_of(requested, model), ranking_of(padded, model)
+    assert (ranking.problem, ranking.padded, plain.padded) == (requested, padded, None)
+    assert ranking.refused == plain.refused
+    assert [replace(candidate, padded=None) for candidate in ranking.ranked] == plain.ranked
+    assert {candidate.padded for candidate in ranking.ranked} == {padded}
+    candidate = ranking.ranked[0]
+    assert candidate.tflops is not None
+    assert candidate.latency_ms == pytest.approx(padded.flops / candidate.tflops / 1e9, rel=1e-12)
     (many, unpadded) = rank_many([requested, padded], 3, model)
-    assert (many, unpadded) == (found.best(3), plain.best(3))
+    assert (many, unpadded) == (ranking.best(3), plain.best(3))
     assert ranking_of(requested, model).unpadded.failure is not None
     assert ranking_of(padded, model).unpadded is ranking_of(padded, model)
 
@@ -134,14 +140,14 @@ def test_channels_are_padded_where_no_kernel_applies(tmp_path: Path) -> None:
 def test_kernels_that_compute_nothing_are_never_recommended(tmp_path: Path) -> None:
     """compv5 kernels in AMD's data, with one group of waves, are refused in single answers, batches and exports."""
     model = gfx942(tmp_path)
-    found = ranking_of(AMD_PROBLEMS[0], model)
+    ranking = ranking_of(AMD_PROBLEMS[0], model)
     reason = "compv5 computes nothing unless it has waves 1x1x2 in 2 wave groups"
-    assert found.refused[reason] == 8 * 4
-    assert len(found.ranked) == 8 * 26
+    assert ranking.refused[reason] == 8 * 4
+    assert len(ranking.ranked) == 8 * 26
     many = rank_many(list(AMD_PROBLEMS), None, model)
     in_c = [kernel for group in exported(model.spec.op_type).groups(model) for kernel in group.kernels]
     assert len(in_c) == 2 * 8 * 26  # in two and in three dimensions
-    chosen: list[Any] = [one.kernel for ranked in (found.ranked, *many) for one in ranked]
+    chosen: list[Any] = [candidate.kernel for ranked in (ranking.ranked, *many) for candidate in ranked]
     assert {asdict(kernel)["pipeline"] for kernel in (*chosen, *in_c)} == {
         "basic_v1",
         "mem",
@@ -177,19 +183,19 @@ def test_scores_are_lightgbms(model_dir: Path) -> None:
     """Ranking scores and TFLOPS equal LightGBM's for the same features."""
     model = load_model(model_dir)
     for problem in problems():
-        found = ranking_of(problem, model)
-        kernels: list[Any] = [one.kernel for one in found.ranked]
-        np.testing.assert_allclose(found.score, booster(model, problem, kernels, model.spec.rank_by), rtol=1e-12)
-        assert found.tflops is not None
-        np.testing.assert_allclose(found.tflops, booster(model, problem, kernels, "tflops"), rtol=1e-12)
-        first = found.ranked[0]
-        assert first.latency_ms == pytest.approx(problem.flops / found.tflops[0] / 1e9)
+        ranking = ranking_of(problem, model)
+        kernels: list[Any] = [candidate.kernel for candidate in ranking.ranked]
+        np.testing.assert_allclose(ranking.score, booster(model, problem, kernels, model.spec.rank_by), rtol=1e-12)
+        assert ranking.tflops is not None
+        np.testing.assert_allclose(ranking.tflops, booster(model, problem, kernels, "tflops"), rtol=1e-12)
+        first = ranking.ranked[0]
+        assert first.latency_ms == pytest.approx(problem.flops / ranking.tflops[0] / 1e9)
         rows = [
-            one
-            for before, one in zip([None, *found.ranked], found.ranked, strict=False)
-            if before is None or before.score != one.score
+            candidate
+            for before, candidate in zip([None, *ranking.ranked], ranking.ranked, strict=False)
+            if before is None or before.score != candidate.score
         ]
-        assert found.best(3) == rows[:3]
+        assert ranking.best(3) == rows[:3]
 
 
 def booster(model: Model, problem: ConvProblem, kernels: Sequence[ConvKernel], target: str) -> NDArray[np.float64]:
@@ -206,13 +212,13 @@ def test_batched_answers_equal_single_answers(model_dir: Path) -> None:
     """A batch of 2D and 3D problems, some twice, has the rankings of single answers."""
     asked = [*problems(), *problems()[:3]]
     together = rankings_of(asked, load_model(model_dir))
-    assert [one.problem for one in together] == asked
+    assert [chooser.problem for chooser in together] == asked
     alone = load_model(model_dir)
-    assert [one.ranked for one in together] == [ranking_of(problem, alone).ranked for problem in asked]
+    assert [item.ranked for item in together] == [ranking_of(problem, alone).ranked for problem in asked]
     for top in (1, 2, ALL):
-        assert rank_many(asked, top, alone) == [one.best(top) for one in together]
-    assert rank_many(asked, None, alone) == [one.ranked for one in together]
-    order = [[replace(one, tflops=None, latency_ms=None) for one in many.best(3)] for many in together]
+        assert rank_many(asked, top, alone) == [item.best(top) for item in together]
+    assert rank_many(asked, None, alone) == [item.ranked for item in together]
+    order = [[replace(item, tflops=None, latency_ms=None) for item in many.best(3)] for many in together]
     assert rank_many(asked, 3, alone, tflops=False) == order
 
 
@@ -259,8 +265,8 @@ def test_the_oldest_answers_are_forgotten() -> None:
 
 def test_the_default_model_is_cached_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second call opens no file; after its files are overwritten, with unchanged times, the new model answers."""
-    one, other = saved(tmp_path / "models" / "host"), saved(tmp_path / "other", seed=7)
-    monkeypatch.setenv("CKH_MODELS", str(one.parent))
+    item, other = saved(tmp_path / "models" / "host"), saved(tmp_path / "other", seed=7)
+    monkeypatch.setenv("CKH_MODELS", str(item.parent))
     before = rank(problems()[0])
     many = rank_many(problems()[:1])
     opened = []
@@ -276,9 +282,9 @@ def test_the_default_model_is_cached_until_it_changes(tmp_path: Path, monkeypatc
     assert rank_many(problems()[:1]) == many
     assert opened == []
     for path in other.iterdir():
-        state = (one / path.name).stat()
-        (one / path.name).write_bytes(path.read_bytes())
-        os.utime(one / path.name, ns=(state.st_atime_ns, state.st_mtime_ns))
+        state = (item / path.name).stat()
+        (item / path.name).write_bytes(path.read_bytes())
+        os.utime(item / path.name, ns=(state.st_atime_ns, state.st_mtime_ns))
     after = rank(problems()[0])
     assert opened
     assert after == rank(problems()[0], model=load_model(other))
@@ -298,13 +304,13 @@ def test_where_no_model_fits_the_api_answers_as_predict_does(monkeypatch: pytest
     gemm, impossible = GemmProblem(128, 1536, 7168, dtype="bf8"), GemmProblem(128, 1536, 7168, dtype="fp64")
     assert "fp64" not in load_arch("gfx950").peaks.flops_per_cu_clock  # type: ignore[union-attr]
     many = rank_many([conv, gemm, impossible, conv], top=3, arch="gfx950")
-    assert [[one.name for one in some] for some in many[:2]] == [
-        [one.name for one in rank(problem, top=3, arch="gfx950")] for problem in (conv, gemm)
+    assert [[item.name for item in some] for some in many[:2]] == [
+        [item.name for item in rank(problem, top=3, arch="gfx950")] for problem in (conv, gemm)
     ]
     assert many[3] == many[0]
     assert many[2] == []
-    assert all(one.not_measured is None for one in many[0])
-    assert {one.not_measured.basis for one in many[1] if one.not_measured} == {"model"}
+    assert all(model.not_measured is None for model in many[0])
+    assert {model.not_measured.basis for model in many[1] if model.not_measured} == {"model"}
     assert len(rank_many([conv], top=3, arch="gfx950", require_measured=True)[0]) == 3
     for refused in (rank, lambda problem, **options: rank_many([problem], **options)):
         with expect_refusal(ModelError, "no-model", "gemm_universal", "bf8", "gfx950"):
@@ -327,8 +333,8 @@ def test_a_refusal_has_the_sizes_of_its_own_problem() -> None:
 
     problems = [GemmProblem(4096, 4096, k, dtype="bf16") for k in (17, 31)]
     chooser = Chooser(None, "gfx950", None, "gemm_universal")
-    found = rankings_of(problems, chooser.model(problems[0], stands_in=True))
-    for one, k in zip(found, (17, 31), strict=True):
-        assert one.failure is not None
-        expect_values(one.failure.message, f"K = {k}", "vector_a = 8")
-        assert any(has_values(reason, f"K = {k}", "vector_a = 8") for reason in one.refused)
+    rankings = rankings_of(problems, chooser.model(problems[0], stands_in=True))
+    for ranking, k in zip(rankings, (17, 31), strict=True):
+        assert ranking.failure is not None
+        expect_values(ranking.failure.message, f"K = {k}", "vector_a = 8")
+        assert any(has_values(reason, f"K = {k}", "vector_a = 8") for reason in ranking.refused)

@@ -53,10 +53,10 @@ def test_one_and_many_agree(model: Model) -> None:
     """`rank`, `rank_many` and `Model.rank` omit the same speeds, and keep the order."""
     far = replace(PROBLEM, c=int(FAR * model.reach["c"]) * 2)
     near, outside = rank_many([PROBLEM, far], model=model)
-    assert all(one.tflops is not None and one.latency_ms is not None for one in near)
-    assert all(one.tflops is None and one.latency_ms is None for one in outside)
+    assert all(item.tflops is not None and item.latency_ms is not None for item in near)
+    assert all(item.tflops is None and item.latency_ms is None for item in outside)
     assert outside == rank(far, model=model)
     pool = kernels(ndim=far.ndim)
-    assert all(one.tflops is None for one in model.rank(far, pool))
-    scores = [one.score for one in outside]
+    assert all(item.tflops is None for item in model.rank(far, pool))
+    scores = [item.score for item in outside]
     assert scores == sorted(scores, reverse=True)

@@ -47,16 +47,16 @@ def test_options_that_were_used_are_written(tmp_path: Path) -> None:
     ours = json.loads((tmp_path / "model" / "train_manifest.json").read_text(encoding="utf-8"))["ckh"]
     assert ours["tuning"] == {"settings": 3, "chosen": tuning.chosen}
     assert ours["ensemble"] == 2
-    assert [one["number"] for one in ours["mining"]["rounds"]][:1] == [0]
+    assert [our["number"] for our in ours["mining"]["rounds"]][:1] == [0]
     assert (
         ours["oof_efficiency"]["rank"]["mean"] == (ours["mining"]["rounds"][ours["mining"]["kept"]]["mean_efficiency"])
     )
     document = json.loads((tmp_path / "model" / "tuning.json").read_text(encoding="utf-8"))
     assert (document["seed"], document["folds"], document["default"]) == (42, 3, 0)
     assert set(fixed).isdisjoint(document["space"])
-    assert [one["number"] for one in document["settings"]] == [0, 1, 2]
+    assert [item["number"] for item in document["settings"]] == [0, 1, 2]
     assert document["settings"][0]["params"]["num_leaves"] == TREES.num_leaves
     assert document["settings"][0]["dropped_after_fold"] is None
-    assert sorted(len(one["fold_efficiency"]) for one in document["settings"]) == [1, 3, 3]
-    dropped = next(one for one in document["settings"] if len(one["fold_efficiency"]) == 1)
+    assert sorted(len(item["fold_efficiency"]) for item in document["settings"]) == [1, 3, 3]
+    dropped = next(item for item in document["settings"] if len(item["fold_efficiency"]) == 1)
     assert dropped["dropped_after_fold"] == 1

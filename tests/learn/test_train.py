@@ -66,9 +66,9 @@ def test_held_out_scores_do_not_depend_on_the_problem() -> None:
     second = held_out(Dataset(frame), options)
     assert first is not None
     assert second is not None
-    one = first.dataset.problem_ids == 5
-    assert np.array_equal(first.score[one], second.score[second.dataset.problem_ids == 5])
-    assert not np.array_equal(first.score[~one], second.score[second.dataset.problem_ids != 5])
+    item = first.dataset.problem_ids == 5
+    assert np.array_equal(first.score[item], second.score[second.dataset.problem_ids == 5])
+    assert not np.array_equal(first.score[~item], second.score[second.dataset.problem_ids != 5])
     assert held_out(measured(), replace(options, folds=0)) is None
 
 
@@ -93,8 +93,11 @@ def test_threads_change_no_byte_of_many_rows(tmp_path: Path, monkeypatch: pytest
 
 def test_another_seed_gives_other_trees(tmp_path: Path) -> None:
     """The seed affects the trees, not only the spec."""
-    one, two = trained(), trained(seed=43)
-    assert one.targets["rank"].text.split("\nparameters:")[0] != two.targets["rank"].text.split("\nparameters:")[0]
+    train_options, two = trained(), trained(seed=43)
+    assert (
+        train_options.targets["rank"].text.split("\nparameters:")[0]
+        != two.targets["rank"].text.split("\nparameters:")[0]
+    )
 
 
 @pytest.mark.parametrize(("rank", "parts"), [(RankObjective.RELATIVE, 3), (RankObjective.LAMBDARANK, 1)])
@@ -112,9 +115,9 @@ def test_an_ensemble_combines_its_models(rank: RankObjective, parts: int) -> Non
     expected = np.sum(each, axis=0) / parts
     leaves = [line for text in alone for line in re.findall(r"^leaf_value=(.*)$", text, re.MULTILINE)]
     rounded = 0.0005 / parts * sum(max(abs(float(leaf)) for leaf in line.split()) for line in leaves)
-    found = np.asarray(lightgbm.Booster(model_str=together["rank"].text).predict(matrix))
-    np.testing.assert_allclose(found, expected, rtol=0, atol=rounded)
-    assert rounded < 0.01 * np.ptp(found)
+    result = np.asarray(lightgbm.Booster(model_str=together["rank"].text).predict(matrix))
+    np.testing.assert_allclose(result, expected, rtol=0, atol=rounded)
+    assert rounded < 0.01 * np.ptp(result)
 
 
 @pytest.mark.parametrize("rank", RankObjective)
@@ -176,7 +179,7 @@ def test_metrics_of_a_fold_equal_its_models(target: str, are_many: bool, monkeyp
     )
     predicted = np.asarray(booster.predict(matrix[parts[1]], num_iteration=booster.best_iteration))
     truth, of = label[parts[1]], groups[parts[1]]
-    chosen = [efficiency[parts[1]][of == one][np.argmax(predicted[of == one])] for one in sorted(set(of))]
+    chosen = [efficiency[parts[1]][of == item][np.argmax(predicted[of == item])] for item in sorted(set(of))]
     squares = float(((predicted - truth) ** 2).sum())
     assert fold.best_iteration == booster.best_iteration
     assert (fold.val_size, fold.val_groups) == (len(truth), len(chosen))
@@ -236,13 +239,13 @@ def test_a_blend_has_the_trees_of_both() -> None:
     regression = replace(blend, rank=RankObjective.RELATIVE, ensemble=1, folds=0, params=own)
     passed: list[int] = []
     made = train(measured(), blend, lambda steps, _text: passed.append(steps)).targets["rank"]
-    parts = [train(measured(), one, lambda _steps, _text: None).targets["rank"] for one in (alone, regression)]
+    parts = [train(measured(), item, lambda _steps, _text: None).targets["rank"] for item in (alone, regression)]
     assert sum(passed) == rounds(blend) == rounds(alone) + 9
     assert made.folds == parts[0].folds
     matrix = GROUPED_CONV.matrix({name: measured().frame[name].to_numpy() for name in INPUT_COLUMNS}, HARDWARE)
-    each = [lightgbm.Booster(model_str=one.text).predict(matrix, raw_score=True) for one in parts]
-    found = lightgbm.Booster(model_str=made.text).predict(matrix, raw_score=True)
-    np.testing.assert_allclose(found, np.asarray(each[0]) + 16 * np.asarray(each[1]), atol=0.002 * np.ptp(found))
+    each = [lightgbm.Booster(model_str=part.text).predict(matrix, raw_score=True) for part in parts]
+    result = lightgbm.Booster(model_str=made.text).predict(matrix, raw_score=True)
+    np.testing.assert_allclose(result, np.asarray(each[0]) + 16 * np.asarray(each[1]), atol=0.002 * np.ptp(result))
     assert made.text.count("Tree=") == parts[0].text.count("Tree=") + 9
 
 
@@ -282,7 +285,7 @@ def test_the_progress_counts_every_round_once(are_many: bool, monkeypatch: pytes
     steps: list[int] = []
     made = train(measured(), options, lambda step, _text: steps.append(step))
     assert sum(steps) == rounds(options)
-    folds = {target: len(one.folds) for target, one in made.targets.items()}
+    folds = {target: len(train_options.folds) for target, train_options in made.targets.items()}
     assert folds == {"tflops": 4, "latency": 1 if are_many else 4, "rank": 4}
 
 

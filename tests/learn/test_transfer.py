@@ -70,26 +70,26 @@ def with_judged(judged: tuple[Worth, ...]) -> AnyOperation:
 
 def test_a_model_of_another_gpu_ranks_all_kernels_of_this_one(backward_model: Path) -> None:
     """On gfx942 known kernels have the model's scores with its hardware, others those of a line fitted by NumPy."""
-    found = ranking_of(BACKWARD, stand_in(wanted_for(BACKWARD, "gfx942"), BACKWARD))
-    assert found.model.path == backward_model
-    assert found.model.not_measured is not None
-    assert (found.model.not_measured.basis, found.model.not_measured.worth) == ("model", None)
-    assert "gfx950" in found.model.not_measured.source
-    kernels = [one.kernel for one in found.ranked]
+    ranking = ranking_of(BACKWARD, stand_in(wanted_for(BACKWARD, "gfx942"), BACKWARD))
+    assert ranking.model.path == backward_model
+    assert ranking.model.not_measured is not None
+    assert (ranking.model.not_measured.basis, ranking.model.not_measured.worth) == ("model", None)
+    assert "gfx950" in ranking.model.not_measured.source
+    kernels = [candidate.kernel for candidate in ranking.ranked]
     assert set(kernels) == set(conv_pool(Direction.BWD_DATA, load_arch("gfx942"), 2, "bf16"))
-    assert all(one.tflops is None for one in found.ranked)
+    assert all(candidate.tflops is None for candidate in ranking.ranked)
     source = load_model(backward_model)
     source.hardware = load_arch("gfx942").hardware.to_dict()
     learned = json.loads((SOURCE / "kernels.json").read_text())
     tiles, pipelines = {tuple(tile) for tile in learned["tiles"]}, {row[0] for row in learned["variants"]}
     is_known = np.array(
         [
-            (one.tile_m, one.tile_n, one.tile_k) in tiles  # type: ignore[attr-defined]
-            and one.pipeline in pipelines  # type: ignore[attr-defined]
-            and not one.split_image  # type: ignore[attr-defined]
-            and one.double_smem_buffer == (one.pipeline == "compv4")  # type: ignore[attr-defined]
-            and one.scheduler == "intrawave"  # type: ignore[attr-defined]
-            for one in kernels
+            (kernel.tile_m, kernel.tile_n, kernel.tile_k) in tiles  # type: ignore[attr-defined]
+            and kernel.pipeline in pipelines  # type: ignore[attr-defined]
+            and not kernel.split_image  # type: ignore[attr-defined]
+            and kernel.double_smem_buffer == (kernel.pipeline == "compv4")  # type: ignore[attr-defined]
+            and kernel.scheduler == "intrawave"  # type: ignore[attr-defined]
+            for kernel in kernels
         ]
     )
     own = source.predict(BACKWARD, kernels, "rank")
@@ -97,8 +97,8 @@ def test_a_model_of_another_gpu_ranks_all_kernels_of_this_one(backward_model: Pa
     slope, start = np.polyfit(estimated[is_known], own[is_known], 1)
     assert slope > 0
     expected = np.where(is_known, own, start + slope * estimated)
-    assert [one.score for one in found.ranked] == pytest.approx(expected.tolist())
-    assert found.estimated == int((~is_known).sum()) > is_known.sum() > 0
+    assert [candidate.score for candidate in ranking.ranked] == pytest.approx(expected.tolist())
+    assert ranking.estimated == int((~is_known).sum()) > is_known.sum() > 0
 
 
 def test_the_answer_counts_estimated_kernels(
@@ -124,7 +124,9 @@ def test_the_answer_counts_estimated_kernels(
 def test_a_line_that_would_fall_is_level() -> None:
     """If the estimate contradicts the model, unknown kernels have the mean of known scores, even of one."""
     score, of_known = [1.0, 3.0, 9.0], [True, True, False]
-    falling, rising = ([-math.exp(-one) for one in logarithms] for logarithms in ((2.0, 1.0, 5.0), (1.0, 2.0, 5.0)))
+    falling, rising = (
+        [-math.exp(-logarithm) for logarithm in logarithms] for logarithms in ((2.0, 1.0, 5.0), (1.0, 2.0, 5.0))
+    )
     assert filled(score, falling, of_known) == [1.0, 3.0, 2.0]
     assert filled(score, rising, of_known) == pytest.approx([1.0, 3.0, 9.0], rel=1e-12)
     assert filled(score, falling, [False, True, False]) == [3.0, 3.0, 3.0]
@@ -132,13 +134,13 @@ def test_a_line_that_would_fall_is_level() -> None:
 
 def test_the_better_evaluated_option_ranks_forward_on_another_gpu() -> None:
     """The estimate was evaluated, gfx950's model on gfx942 was not: the estimate ranks the whole pool of 208."""
-    found = ranking_of(PROBLEM, stand_in(wanted_for(PROBLEM, "gfx942"), PROBLEM))
-    assert isinstance(found.model, EstimateModel)
-    assert len(found.order) == found.estimated == 208
-    assert found.model.not_measured is not None
-    assert found.model.not_measured.worth is not None
-    expect_values(found.model.not_measured.worth, "98.2", "95.1")
-    assert "gfx950" in found.model.not_measured.worth
+    ranking = ranking_of(PROBLEM, stand_in(wanted_for(PROBLEM, "gfx942"), PROBLEM))
+    assert isinstance(ranking.model, EstimateModel)
+    assert len(ranking.order) == ranking.estimated == 208
+    assert ranking.model.not_measured is not None
+    assert ranking.model.not_measured.worth is not None
+    expect_values(ranking.model.not_measured.worth, "98.2", "95.1")
+    assert "gfx950" in ranking.model.not_measured.worth
 
 
 @pytest.mark.parametrize(
@@ -171,11 +173,11 @@ def test_the_better_evaluated_option_answers(
     ]
     operation = with_judged((*others, *judged))
     monkeypatch.setattr("ckh.learn.analytic.transfer.operation", lambda _name: operation)
-    found = stand_in(wanted_for(BACKWARD, "gfx942"), BACKWARD).not_measured
-    assert found is not None
-    assert found.basis == basis
+    not_measured = stand_in(wanted_for(BACKWARD, "gfx942"), BACKWARD).not_measured
+    assert not_measured is not None
+    assert not_measured.basis == basis
     own = {"model": model, "estimate": estimate}[basis]
-    assert (found.worth is None) == (own is None)
+    assert (not_measured.worth is None) == (own is None)
 
 
 def test_hits_and_efficiencies_are_not_compared(
@@ -187,9 +189,9 @@ def test_hits_and_efficiencies_are_not_compared(
     efficiency = Worth({}, "gfx942", "problems", (0.5, 0.4), (0.4, 0.6), source="gfx950")
     operation = with_judged((hits, efficiency))
     monkeypatch.setattr("ckh.learn.analytic.transfer.operation", lambda _name: operation)
-    found = stand_in(wanted_for(BACKWARD, "gfx942"), BACKWARD).not_measured
-    assert found is not None
-    assert found.basis == "model"
+    not_measured = stand_in(wanted_for(BACKWARD, "gfx942"), BACKWARD).not_measured
+    assert not_measured is not None
+    assert not_measured.basis == "model"
     expect_values(str(hits), "90.0 %", "95.0 %")
 
 
@@ -208,11 +210,13 @@ def test_hits_and_efficiencies_are_not_compared(
 )
 def test_substitute_models(arch: str, problem: ConvProblem | GemmProblem, basis: str) -> None:
     """The estimate answers if only it was evaluated, or if it is better than the nearest model; both have kernels."""
-    found = ranking_of(problem, stand_in(wanted_for(problem, arch), problem))
-    assert found.model.not_measured is not None
-    assert found.model.not_measured.basis == basis
-    assert len(found.ranked) > 1
-    assert [one.score for one in found.ranked] == sorted((one.score for one in found.ranked), reverse=True)
+    ranking = ranking_of(problem, stand_in(wanted_for(problem, arch), problem))
+    assert ranking.model.not_measured is not None
+    assert ranking.model.not_measured.basis == basis
+    assert len(ranking.ranked) > 1
+    assert [candidate.score for candidate in ranking.ranked] == sorted(
+        (candidate.score for candidate in ranking.ranked), reverse=True
+    )
 
 
 def test_measured_models_have_no_caveat() -> None:
@@ -261,8 +265,8 @@ def test_compiled_kernels_are_estimated_by_their_resources(
     after = json.loads(capsys.readouterr().out)
     assert after["not_measured"]["compiled"] == 1
     was, now = (
-        [(row["score"], name) for row in one["kernels"] for name in (row["kernel"], *row["tied"])]
-        for one in (before, after)
+        [(row["score"], name) for row in item["kernels"] for name in (row["kernel"], *row["tied"])]
+        for item in (before, after)
     )
     assert now[0][1] != first["kernel"]
     others = [(score, name) for score, name in was if name != first["kernel"]]
@@ -297,10 +301,10 @@ def test_the_estimate_by_hand() -> None:
     """One kernel on gfx942: blocks, waves, iterations and clocks by hand from the tile and the datasheet."""
     arch = load_arch("gfx942")
     kernel = next(
-        one
-        for one in conv_pool(Direction.FORWARD, arch, 2, "bf16")
-        if (one.tile_m, one.tile_n, one.tile_k, one.pipeline) == (64, 128, 64, "compv3")
-        and not (one.double_smem_buffer or one.split_image)
+        kernel
+        for kernel in conv_pool(Direction.FORWARD, arch, 2, "bf16")
+        if (kernel.tile_m, kernel.tile_n, kernel.tile_k, kernel.pipeline) == (64, 128, 64, "compv3")
+        and not (kernel.double_smem_buffer or kernel.split_image)
     )
     # 24 KiB of LDS per block: two share a compute unit, whose 64 KiB a third would exceed. 500 blocks on 228 compute
     # units are three on the fullest: one and a half waves of two; an iteration of one is below its latency of 2,000
@@ -309,17 +313,17 @@ def test_the_estimate_by_hand() -> None:
     busy = 2 * products / 2048 + 4 * products / (32 * 32 * 16) / 4 + (tiles + read) / 128 + tiles / 64
     assert busy == 1504
     sizes = TiledSizes(m=64 * 125, n=128 * 4, k=64 * 10, batches=1)
-    found = estimated_us(PROBLEM, sizes, [kernel], arch)
+    result = estimated_us(PROBLEM, sizes, [kernel], arch)
     rounds, at_once = 1.5, 2
     ends = 2 * 2000 + at_once * 64 * 128 * 2 / 64
-    assert found == pytest.approx([3.0 + rounds * (10 * at_once * busy + ends) / 2100])
+    assert result == pytest.approx([3.0 + rounds * (10 * at_once * busy + ends) / 2100])
     few = estimated_us(PROBLEM, TiledSizes(64, 128, 640, 1), [kernel], arch)
     assert few == pytest.approx([3.0 + (10 * 2000 + 4000 + 64 * 128 * 2 / 64) / 2100])
-    assert np.all(few < found)
+    assert np.all(few < result)
     # When compiled, its registers leave room for one of its waves per SIMD: one block at a time, three waves of blocks.
     full = Resources(256, 24, 100, 24576, 0, 0, 0, occupancy=1)
     alone = estimated_us(PROBLEM, sizes, [kernel, kernel], arch, [full, None])
-    assert alone == pytest.approx([3.0 + 3 * (10 * 2000 + 4000 + 64 * 128 * 2 / 64) / 2100, found[0]])
+    assert alone == pytest.approx([3.0 + 3 * (10 * 2000 + 4000 + 64 * 128 * 2 / 64) / 2100, result[0]])
 
 
 @pytest.mark.parametrize(
@@ -332,9 +336,9 @@ def test_the_estimate_uses_the_matrix_instruction(arch: str, tile: tuple[int, in
 
     best, spec, problem = (32, 32, 16), load_arch(arch), GemmProblem(4096, 4096, 4096, "fp16", "rcr")
     pool = {
-        one.warp_tile: one
-        for one in gemm_pool(spec, "fp16")
-        if (one.tile, one.wave, one.pipeline) == ((128, 128, 64), (2, 2, 1), "compv3")
+        kernel.warp_tile: kernel
+        for kernel in gemm_pool(spec, "fp16")
+        if (kernel.tile, kernel.wave, kernel.pipeline) == ((128, 128, 64), (2, 2, 1), "compv3")
     }
     sizes, products = TiledSizes(4096, 4096, 4096, 1), 128 * 128 * 64
     slow, fast = estimated_us(problem, sizes, [pool[tile], pool[best]], spec)
@@ -353,8 +357,8 @@ def test_no_instruction_of_four_rows_comes_first() -> None:
             GemmProblem(m, n, k, dtype, "rcr") for m in (64, 1000, 8192) for n in (64, 4096) for k in (256, 8192)
         ]
         model = EstimateModel(wanted_for(problems[0], arch))
-        for found in rankings_of(problems, model):
-            (first,) = found.best(1)
+        for ranking in rankings_of(problems, model):
+            (first,) = ranking.best(1)
             assert 4 not in (first.kernel.warp_tile_m, first.kernel.warp_tile_n)  # type: ignore[attr-defined]
 
 
@@ -413,9 +417,9 @@ def test_a_damaged_model_of_another_gpu_is_skipped(tmp_path: Path, monkeypatch: 
     (tmp_path / "models" / "broken" / "candidates.json").unlink()
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
     problem = MiopenProblem(Direction.FORWARD, 4, 64, 64, 1, 28, 28, 3, 3, pad_h=1, pad_w=1)
-    found = stand_in(wanted_for(problem, "gfx950"), problem)
-    assert found.path.name == "miopen_conv_gfx942"
-    assert ranking_of(problem, found).ranked
+    model = stand_in(wanted_for(problem, "gfx950"), problem)
+    assert model.path.name == "miopen_conv_gfx942"
+    assert ranking_of(problem, model).ranked
 
 
 @pytest.mark.parametrize(
@@ -433,28 +437,28 @@ def test_accuracies_are_for_the_same_operation_and_pair_of_gpus(
     wanted: str, problem: AiterGemm | MiopenProblem, source: str, figures: tuple[float, float] | None
 ) -> None:
     """As printed by `benchmarks/transfer.py`; there is none for another pair."""
-    found = judged_model(source, wanted_for(problem, wanted), problem)
-    assert (None if found is None else found.figures) == figures
+    worth = judged_model(source, wanted_for(problem, wanted), problem)
+    assert (None if worth is None else worth.figures) == figures
 
 
 def test_every_accuracy_can_be_looked_up() -> None:
     """Each names values of its operation's columns, known GPUs, and figures within its interval."""
     for name in built_in_names():
         op = operation_named(name)
-        for one in op.training.judged:
-            assert set(one.of) <= {*op.problems.identity}
-            assert {one.target, one.source or one.target} <= {*arch_names()}
-            assert one.interval[0] <= one.figures[0] <= one.interval[1]
+        for worth in op.training.judged:
+            assert set(worth.of) <= {*op.problems.identity}
+            assert {worth.target, worth.source or worth.target} <= {*arch_names()}
+            assert worth.interval[0] <= worth.figures[0] <= worth.interval[1]
 
 
 @pytest.mark.parametrize("m", [16, 4096])
 def test_instructions_of_another_element_type_come_in_the_order_of_the_estimate(m: int) -> None:
     """The model of fp8 GEMMs has not seen bf16's instructions: of otherwise equal kernels gfx950's faster is first."""
     problem = GemmProblem(m, 4096, 4096, dtype="bf16")
-    found = ranking_of(problem, stand_in(wanted_for(problem, "gfx950"), problem))
-    assert found.model.not_measured is not None
-    assert found.model.not_measured.basis == "model"
-    first, second = found.best(2)
+    ranking = ranking_of(problem, stand_in(wanted_for(problem, "gfx950"), problem))
+    assert ranking.model.not_measured is not None
+    assert ranking.model.not_measured.basis == "model"
+    first, second = ranking.best(2)
     fast, slow = first.kernel, second.kernel
     assert (fast.warp_tile, slow.warp_tile) == ((32, 32, 16), (32, 32, 8))  # type: ignore[attr-defined]
     assert replace(slow, warp_tile_k=16) == fast
@@ -469,7 +473,7 @@ def test_batches_count_rows_with_ties(
     asked = ["predict", "--problems", str(tmp_path / "p.csv"), "--arch", "gfx942", "--top", "9", "--skip-unsupported"]
     assert run([*asked, "--json"]) == ExitCode.OK
     results = json.loads(capsys.readouterr().out)["results"]
-    ties = [row["ties"] for one in results for row in one["kernels"]]
+    ties = [row["ties"] for result in results for row in result["kernels"]]
     assert max(ties) > 1
     probing, tune = results[0]["not_measured"]["next_commands"]
     assert probing.endswith("--skip-unsupported --probe 5")
@@ -482,4 +486,4 @@ def test_batches_count_rows_with_ties(
     capsys.readouterr()
     assert run(asked) == ExitCode.OK
     said = " ".join(capsys.readouterr().out.split())
-    expect_values(said, f"{sum(one > 1 for one in ties)} of {len(ties)}", max(ties))
+    expect_values(said, f"{sum(tie > 1 for tie in ties)} of {len(ties)}", max(ties))

@@ -34,8 +34,8 @@ def test_settings_are_drawn_from_the_space() -> None:
 
 def test_a_space_may_be_smaller_than_asked_for() -> None:
     """With one free parameter of five values, none the default's, there are six settings."""
-    found = draw(50, replace(TreeParams(), num_leaves=7), 0, [name for name in SPACE if name != "num_leaves"])
-    assert sorted(setting.num_leaves for setting in found) == [7, 15, 31, 63, 127, 255]
+    result = draw(50, replace(TreeParams(), num_leaves=7), 0, [name for name in SPACE if name != "num_leaves"])
+    assert sorted(setting.num_leaves for setting in result) == [7, 15, 31, 63, 127, 255]
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_settings_are_scored_as_training_scores_them() -> None:
 def test_threads_change_no_choice() -> None:
     """With one thread or two, every setting has the same score."""
     short = replace(OPTIONS, params=replace(TREES, n_estimators=2))
-    one, two = (tune(measured(), replace(short, jobs=jobs), 2, lambda _step, _text: None, FIXED) for jobs in (1, 2))
-    assert one == two
+    item, two = (tune(measured(), replace(short, jobs=jobs), 2, lambda _step, _text: None, FIXED) for jobs in (1, 2))
+    assert item == two
 
 
 def test_tuning_needs_folds() -> None:

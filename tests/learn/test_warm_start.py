@@ -67,7 +67,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("rank", [one for one in RankObjective if one is not RankObjective.BLEND])
+@pytest.mark.parametrize("rank", [item for item in RankObjective if item is not RankObjective.BLEND])
 def test_the_new_trees_correct_the_old(tmp_path: Path, rank: RankObjective) -> None:
     """The start's trees come first, unchanged; the score adds what LightGBM alone learns from the start's errors."""
     start = read_start(start_in(tmp_path / "start", rank))
@@ -126,30 +126,30 @@ def test_folds_continue_the_start_and_are_compared_with_it(tmp_path: Path) -> No
     made = train(measured(), OPTIONS, quiet, read_start(folder)).targets["rank"]
     assert all(12 < fold.best_iteration <= 24 for fold in made.folds)
     assert made.trees == sorted(fold.best_iteration for fold in made.folds)[1]
-    found = made.comparison
-    assert found is not None
-    assert (found.problems, found.seen) == (10, 0)
+    comparison = made.comparison
+    assert comparison is not None
+    assert (comparison.problems, comparison.seen) == (10, 0)
     ms = np.where(measured().frame["is_valid"], measured().frame["latency_ms"], np.inf)
     usable = measured().frame["is_valid"].to_numpy(dtype=bool)
     scores = np.where(usable, load_model(folder).scores(measured()), -np.inf)
     rows = [np.flatnonzero(measured().problem_ids == number) for number in range(4, 14)]
     chosen = [ms[of].min() / ms[of[np.argmax(scores[of])]] for of in rows]
-    assert found.start_mean_efficiency == pytest.approx(fmean(chosen), rel=1e-12)
-    assert found.start_p10_efficiency == pytest.approx(float(np.percentile(chosen, 10)), rel=1e-12)
+    assert comparison.start_mean_efficiency == pytest.approx(fmean(chosen), rel=1e-12)
+    assert comparison.start_p10_efficiency == pytest.approx(float(np.percentile(chosen, 10)), rel=1e-12)
     assert made.oof_mean_efficiency is not None
-    assert found.mean_efficiency > found.start_mean_efficiency
-    assert found.worse == ()
+    assert comparison.mean_efficiency > comparison.start_mean_efficiency
+    assert comparison.worse == ()
 
 
 def test_comparisons_prefer_unseen_problems() -> None:
     """Ten unseen problems are enough; with fewer all are compared, and unknown values are None."""
     before, after = np.linspace(0.5, 1, 12), np.linspace(0.6, 0.9, 12)
     seen = np.arange(12) < 2
-    one = compare(before, after, seen)
-    assert (one.problems, one.seen) == (10, 0)
-    assert one.start_mean_efficiency == pytest.approx(fmean(before[2:]))
-    assert one.p10_efficiency == pytest.approx(float(np.percentile(after[2:], 10)))
-    assert one.worse == ("mean",)
+    item = compare(before, after, seen)
+    assert (item.problems, item.seen) == (10, 0)
+    assert item.start_mean_efficiency == pytest.approx(fmean(before[2:]))
+    assert item.p10_efficiency == pytest.approx(float(np.percentile(after[2:], 10)))
+    assert item.worse == ("mean",)
     other = compare(before, after, np.arange(12) < 3)
     assert (other.problems, other.seen) == (12, 3)
     assert other.start_mean_efficiency == pytest.approx(0.75)
@@ -162,10 +162,10 @@ def test_comparisons_prefer_unseen_problems() -> None:
 
 def test_the_lineage_is_kept(tmp_path: Path) -> None:
     """AMD's keys count trees; ckh's list the start's files, and the start's own start."""
-    one, two, three = (tmp_path / name for name in ("one", "two", "three"))
-    start_in(one)
+    item, two, three = (tmp_path / name for name in ("one", "two", "three"))
+    start_in(item)
     short = replace(OPTIONS, folds=0, params=replace(TREES, n_estimators=3))
-    save(train(measured(), short, quiet, read_start(one)), two)
+    save(train(measured(), short, quiet, read_start(item)), two)
     few = measured().select(measured().problem_ids > 9)
     save(train(few, short, quiet, read_start(two)), three)
     manifest = json.loads((three / "train_manifest.json").read_text(encoding="utf-8"))
@@ -176,7 +176,7 @@ def test_the_lineage_is_kept(tmp_path: Path) -> None:
     assert start["sha256"] == {name: hashlib.sha256(text).hexdigest() for name, text in contents(two).items()}
     assert start["data_sha256"] == measured().valid().content_hash
     assert (start["prev_trees"], start["validation"]) == ({"tflops": 15, "rank": 15}, None)
-    assert start["start"]["from"] == str(one)
+    assert start["start"]["from"] == str(item)
     assert start["start"]["prev_trees"] == {"tflops": 12, "rank": 12}
     assert start["start"]["start"] is None
     # Problems seen by the start are also seen by its successor.
@@ -283,7 +283,9 @@ def test_an_ensemble_is_a_start(tmp_path: Path) -> None:
     assert start.trees == {"tflops": 12, "rank": 24}
     made = train(measured(), replace(rank, params=replace(TREES, n_estimators=3)), quiet, start).targets["rank"]
     assert (made.trees, len(trees_of(made.text))) == (27, 27)
-    splits = [int(one) for line in re.findall(r"^split_feature=(.*)$", made.text, re.MULTILINE) for one in line.split()]
+    splits = [
+        int(item) for line in re.findall(r"^split_feature=(.*)$", made.text, re.MULTILINE) for item in line.split()
+    ]
     counts = np.bincount(splits, minlength=len(GROUPED_CONV.names))
     assert list(made.importances.values()) == counts.tolist()
 
@@ -297,7 +299,7 @@ def test_a_blend_is_continued_as_a_lambdarank(tmp_path: Path) -> None:
     assert options.rank is RankObjective.LAMBDARANK
     text = train(measured(), options, quiet, start).targets["rank"].text
     leaves, before = (
-        [float(one) for line in re.findall(r"^leaf_value=(.*)$", some, re.MULTILINE) for one in line.split()]
+        [float(item) for line in re.findall(r"^leaf_value=(.*)$", some, re.MULTILINE) for item in line.split()]
         for some in (text, start.texts["rank"])
     )
     assert leaves[: len(before)] == before
@@ -334,9 +336,9 @@ def test_a_start_that_does_not_name_its_problems(tmp_path: Path) -> None:
     manifest["ckh"]["problems"] = None
     (folder / "train_manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     made = train(measured(), replace(OPTIONS, rank=RankObjective.RELATIVE), quiet, read_start(folder))
-    found = made.targets["rank"].comparison
-    assert found is not None
-    assert (found.problems, found.seen) == (14, None)
+    comparison = made.targets["rank"].comparison
+    assert comparison is not None
+    assert (comparison.problems, comparison.seen) == (14, None)
 
 
 def test_both_devices_are_named(tmp_path: Path) -> None:

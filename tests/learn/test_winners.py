@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SMALL = "a8w8_rowwise_256x16x64x512_16x16_1x1_32x8x1_32x8x1_1x16x1x16_4x4x1_1x1_intrawave_v3"
 LARGE = "a8w8_rowwise_256x256x256x128_32x32_4x4_8x32x1_8x32x1_1x32x1x8_8x8x1_1x1_intrawave_v3"
-LAYERS = [(1024 * one, 512 * other) for one in range(1, 7) for other in (1, 3, 5, 8)]
+LAYERS = [(1024 * item, 512 * other) for item in range(1, 7) for other in (1, 3, 5, 8)]
 
 
 @pytest.fixture
@@ -83,17 +83,17 @@ def test_a_model_of_winners_is_trained_evaluated_and_used(
     assert run([*evaluate, "--fail-under", "p10_efficiency=0.5"]) == ExitCode.USAGE
     assert "top1" in capsys.readouterr().err
     asked = ["predict", "--op", "aiter_gemm", "--model", str(model), "--n", "3072", "--k", "4096", "--json", "--m"]
-    found = []
+    result = []
     for m in ("2", "4096"):
         assert run([*asked, m]) == ExitCode.OK
-        found.append(json.loads(capsys.readouterr().out))
-    assert [one["kernels"][0]["kernel"] for one in found] == [SMALL, LARGE]
-    beside = [one["most_frequent"] for one in found]
+        result.append(json.loads(capsys.readouterr().out))
+    assert [item["kernels"][0]["kernel"] for item in result] == [SMALL, LARGE]
+    beside = [item["most_frequent"] for item in result]
     at_one = {"size": "m", "value": 1, "kernel": SMALL, "wins": 20, "problems": 20}
     assert beside == [at_one, at_one | {"value": 4096, "kernel": LARGE}]
     assert run([word for word in (*asked, "2") if word != "--json"]) == ExitCode.OK
     expect_values(capsys.readouterr().out, "m = 1")
-    assert found[0]["problem"] == "aiter_gemm_a8w8_ck_fp8_cu256_m2_n3072_k4096"
+    assert result[0]["problem"] == "aiter_gemm_a8w8_ck_fp8_cu256_m2_n3072_k4096"
 
 
 def test_winners_allow_only_a_ranking(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,13 +139,13 @@ def test_frequent_winners_in_answers_equal_the_baseline(data: Path) -> None:
     op, (problem, *_) = some.op, some.problems()
     table = frequent_table(measured, problem, op, Path())
     for m in (1, 7, 12, 30, 1 << 20):
-        found = frequent(replace(problem, m=m), "m", held_out(op), table)
-        assert found is not None
-        same = some.select((some.frame["m"] == found.value).to_numpy())
+        result = frequent(replace(problem, m=m), "m", held_out(op), table)
+        assert result is not None
+        same = some.select((some.frame["m"] == result.value).to_numpy())
         counts = Counter(same.frame["kernel"])
-        assert (found.wins, found.problems) == (counts[found.kernel], len(same))
-        assert (-found.wins, found.kernel) == min((-count, name) for name, count in counts.items())
-        assert abs(np.log(m / found.value)) == min(abs(np.log(m / one)) for one in some.frame["m"].unique())
+        assert (result.wins, result.problems) == (counts[result.kernel], len(same))
+        assert (-result.wins, result.kernel) == min((-count, name) for name, count in counts.items())
+        assert abs(np.log(m / result.value)) == min(abs(np.log(m / item)) for item in some.frame["m"].unique())
     for other in (replace(problem, num_cus=80), replace(problem, dtype="int8")):
         assert frequent(other, "m", held_out(op), frequent_table(measured, other, op, Path())) is None
 
@@ -153,9 +153,9 @@ def test_frequent_winners_in_answers_equal_the_baseline(data: Path) -> None:
 def _measured(content: bytes) -> MeasuredSet:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / MEASURED_NAME).write_bytes(content)
-        found = read_measured(Path(folder))
-    assert found is not None
-    return found
+        measured_set = read_measured(Path(folder))
+    assert measured_set is not None
+    return measured_set
 
 
 def _write(dataset: Dataset, path: Path) -> None:

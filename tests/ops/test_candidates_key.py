@@ -65,9 +65,9 @@ def test_convolutions_with_the_same_key_have_the_same_candidates(
     larger = replace(first, n=first.n * factor, c=first.c * factor, k=first.k * factor, hi=first.hi + factor)
     for other in (second, larger):
         if op.kernels.key_of(first) == op.kernels.key_of(other):
-            one, two = op.kernels.candidates(first, arch, NOWHERE), op.kernels.candidates(other, arch, NOWHERE)
-            assert one.pool is two.pool
-            assert np.array_equal(one.chosen, two.chosen)
+            candidates, two = op.kernels.candidates(first, arch, NOWHERE), op.kernels.candidates(other, arch, NOWHERE)
+            assert candidates.pool is two.pool
+            assert np.array_equal(candidates.chosen, two.chosen)
 
 
 @settings(max_examples=40, deadline=None)
@@ -88,9 +88,9 @@ def test_gemms_with_the_same_key_have_the_same_candidates(
     assert (op.kernels.key_of(first) == op.kernels.key_of(second)) is (reached(first) == reached(second))
     if reached(first) != reached(second):
         return
-    one, two = op.kernels.candidates(first, spec, NOWHERE), op.kernels.candidates(second, spec, NOWHERE)
-    assert one.pool is two.pool
-    assert np.array_equal(one.chosen, two.chosen)
+    candidates, two = op.kernels.candidates(first, spec, NOWHERE), op.kernels.candidates(second, spec, NOWHERE)
+    assert candidates.pool is two.pool
+    assert np.array_equal(candidates.chosen, two.chosen)
 
 
 def reached(problem: GemmProblem) -> tuple[bool, ...]:
@@ -129,13 +129,13 @@ def test_gemm_candidates_equal_single_checks(sizes: tuple[int, int, int], parts:
     some = pool if arch == "host" else pool[::61]
     table = KernelTable.of(GemmKernel, some)
     pools = Pools(GemmKernel, GEMM_RULES, lambda _: table, lambda _: (), parse_kernel_name, kernel_name)
-    one = pools.candidates(problem, spec, model=NOWHERE)
+    candidates = pools.candidates(problem, spec, model=NOWHERE)
     each = one_by_one(some, lambda k: GEMM_RULES.of_problem(k, spec, problem), {})
-    assert (one.chosen.tolist(), list(one.refused.items())) == each
-    found = operation("gemm_universal").kernels.candidates(problem, spec, NOWHERE)
-    assert found.pool is operation("gemm_universal").kernels.candidates(problem, spec, NOWHERE).pool
-    assert len(found.pool) == len(pool)
-    assert tuple(found.pool[::997]) == tuple(pool[::997])
+    assert (candidates.chosen.tolist(), list(candidates.refused.items())) == each
+    result = operation("gemm_universal").kernels.candidates(problem, spec, NOWHERE)
+    assert result.pool is operation("gemm_universal").kernels.candidates(problem, spec, NOWHERE).pool
+    assert len(result.pool) == len(pool)
+    assert tuple(result.pool[::997]) == tuple(pool[::997])
     assert {768 % size for kernel in pool for size in kernel.tile} == {0}
 
 
@@ -145,10 +145,10 @@ def test_convolution_candidates_equal_single_checks(problem: ConvProblem) -> Non
     """The same, on the architecture that rejects the most."""
     spec = load_arch("gfx942")
     pool = conv_pool(problem.variant, spec, problem.ndim, problem.dtype)
-    of_arch = Counter(one.reasons[0] for one in refused_pool(problem.variant, spec, problem.ndim, problem.dtype))
-    one = operation("grouped_conv").kernels.candidates(problem, spec, NOWHERE)
+    of_arch = Counter(kernel.reasons[0] for kernel in refused_pool(problem.variant, spec, problem.ndim, problem.dtype))
+    candidates = operation("grouped_conv").kernels.candidates(problem, spec, NOWHERE)
     each = one_by_one(pool, lambda k: CONV_RULES.of_problem(k, spec, problem), of_arch)
-    assert (one.chosen.tolist(), list(one.refused.items())) == each
+    assert (candidates.chosen.tolist(), list(candidates.refused.items())) == each
     assert {64 % (width or 1) for kernel in pool for width in (kernel.vector_a, kernel.vector_b, kernel.vector_c)} <= {
         0
     }
@@ -170,7 +170,7 @@ def test_a_key_distinguishes_what_rules_distinguish() -> None:
 def test_problems_with_the_same_key_have_the_same_solvers(first: ConvProblem, factor: int) -> None:
     """In the shipped table of solvers, batch and image never matter, channels only by their divisors."""
     op, arch, folder = operation("miopen_conv"), load_arch("gfx90a"), data_dir("models") / "miopen_conv_gfx90a"
-    one = from_convolution(first)
+    problem = from_convolution(first)
     other = from_convolution(replace(first, n=first.n + 1, c=first.c * factor, k=first.k * factor, hi=first.hi + 2))
-    if op.kernels.key_of(one) == op.kernels.key_of(other):
-        assert op.kernels.candidates(one, arch, folder).pool is op.kernels.candidates(other, arch, folder).pool
+    if op.kernels.key_of(problem) == op.kernels.key_of(other):
+        assert op.kernels.candidates(problem, arch, folder).pool is op.kernels.candidates(other, arch, folder).pool

@@ -89,9 +89,9 @@ def test_features_are_numbers(name: str, tmp_path: Path) -> None:
     op, problem, arch = operation(name), PROBLEMS[name], load_arch("gfx942")
     kernels = op.kernels.candidates(problem, arch, tmp_path).pool[:2]
     columns = op.problems.features([problem]) | op.kernels.features(kernels, Encoding(is_gpu=True))
-    found = op.training.engine.matrix(columns, arch.hardware.to_dict())
-    assert found.shape == (2, len(op.training.engine.names))
-    assert np.isfinite(found).all()
+    result = op.training.engine.matrix(columns, arch.hardware.to_dict())
+    assert result.shape == (2, len(op.training.engine.names))
+    assert np.isfinite(result).all()
 
 
 @pytest.mark.parametrize("name", ["grouped_conv", "gemm_universal"])
@@ -99,12 +99,12 @@ def test_kernels_round_trip_through_names(name: str, tmp_path: Path) -> None:
     """A candidate's complete name parses, identifies the operation, and has the dataset's columns."""
     op = operation(name)
     problem = op.problems.load("host-train" if name == "grouped_conv" else "host-llm", None, "fp32")[0]
-    found = op.kernels.candidates(problem, load_arch("host"), tmp_path)
-    for kernel in found.kernels[:40]:
+    result = op.kernels.candidates(problem, load_arch("host"), tmp_path)
+    for kernel in result.kernels[:40]:
         assert op.kernels.parse(op.kernels.name(kernel)) == kernel
         assert operation_of_kernel(kernel) is op
         assert op.kernels.mismatch(kernel, problem) == ""
-    columns = op.kernels.columns(found.kernels[:3], Encoding())
+    columns = op.kernels.columns(result.kernels[:3], Encoding())
     assert set(columns) < set(op.column_names())
     assert {len(values) for values in columns.values()} == {3}
 
@@ -187,7 +187,7 @@ def test_a_gemm_goes_through_the_whole_loop(tmp_path: Path, capsys: pytest.Captu
     assert run(predict) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     assert document["problem"] == "gemm_fp32_ccr_m100_n50_k70_splitk1"
-    assert sum(one["ties"] for one in document["kernels"]) >= 5
+    assert sum(item["ties"] for item in document["kernels"]) >= 5
     assert all(kernel["kernel"].startswith("gemm_universal_fp32_ccr_") for kernel in document["kernels"])
 
 
@@ -198,7 +198,7 @@ def test_gemm_models_of_amd_predict_their_data(names: tuple[str, ...], tmp_path:
     folder.mkdir()
     op, problem = operation("gemm_universal"), GemmProblem(128, 256, 512, "fp16")
     built = op.kernels.candidates(problem, load_arch("gfx942"), folder).kernels
-    kernels = tuple(one for one in built if one.pad_m)[::40]  # type: ignore[attr-defined]
+    kernels = tuple(item for item in built if item.pad_m)[::40]  # type: ignore[attr-defined]
     kernels = (*kernels, *(replace(k, pad_m=False, pipeline="mem") for k in kernels[:2]))
     columns = {**op.problems.features([problem]), **op.kernels.features(kernels, Encoding(legacy=True))}
     assert columns["pad_m"].tolist() == [1.0] * len(kernels)

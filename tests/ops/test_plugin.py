@@ -80,14 +80,14 @@ def test_it_is_evaluated_and_predicted(ckh: Ckh) -> None:
     assert 0 < judged["min"] <= judged["mean"]["value"] <= 1
     whole = json.loads(ckh(*PREDICT, "--model", "model", "--json"))
     assert (whole["problem"], whole["candidates"], whole["refused"]) == ("matvec_fp32_64x64", 4, {})
-    scores = [one["score"] for one in whole["kernels"]]
+    scores = [item["score"] for item in whole["kernels"]]
     assert scores == sorted(scores, reverse=True)
     assert scores[0] > scores[-1]
-    assert all(one["tflops"] > 0 for one in whole["kernels"])
+    assert all(item["tflops"] > 0 for item in whole["kernels"])
     odd = json.loads(ckh("predict", "--rows", "64", "--cols", "33", "--arch", "host", "--model", "model", "--json"))
     expect_reasons(odd["refused"], (33, 8))
     assert list(odd["refused"].values()) == [2]
-    assert {name for one in odd["kernels"] for name in (one["kernel"], *one["tied"])} == {
+    assert {name for item in odd["kernels"] for name in (item["kernel"], *item["tied"])} == {
         f"matvec_fp32_block{block}_unroll1" for block in (1, 4)
     }
 
@@ -96,10 +96,11 @@ def test_it_is_evaluated_and_predicted(ckh: Ckh) -> None:
 def test_it_is_searched(ckh: Ckh) -> None:
     """On the model over all 20 valid kernels of its space, and by measuring some of them."""
     asked = ("--rows", "64", "--cols", "64", "--arch", "host", "--model", "model", "--json")
-    found = json.loads(ckh("search", *asked))
-    assert found["space"]["kernels"] == 20
+    document = json.loads(ckh("search", *asked))
+    assert document["space"]["kernels"] == 20
     assert (
-        found["kernels"][0]["score"] >= json.loads(ckh(*PREDICT, "--model", "model", "--json"))["kernels"][0]["score"]
+        document["kernels"][0]["score"]
+        >= json.loads(ckh(*PREDICT, "--model", "model", "--json"))["kernels"][0]["score"]
     )
     measured = json.loads(ckh("search", "measure", *asked, "--device", "host", "--evaluations", "6", "--out", "search"))
     assert set(measured["statuses"]) <= {"ok", "unstable"}
@@ -129,10 +130,10 @@ def test_its_models_are_exported_to_c(ckh: Ckh, tmp_path: Path) -> None:
     printed = subprocess.run([out / "example"], cwd=out, capture_output=True, text=True, check=True).stdout
     expected = [
         (
-            f"{one['tflops']:10.4f} TFLOPS {one['latency_ms']:10.4f} ms",
-            {one["kernel"], *one["tied"]},
+            f"{load['tflops']:10.4f} TFLOPS {load['latency_ms']:10.4f} ms",
+            {load["kernel"], *load["tied"]},
         )
-        for one in json.loads(ckh(*PREDICT, "--model", "model", "--json"))["kernels"]
+        for load in json.loads(ckh(*PREDICT, "--model", "model", "--json"))["kernels"]
     ]
     lines = iter(printed.splitlines())  # kernels that the model cannot distinguish have a line each
     for figures, names in expected:

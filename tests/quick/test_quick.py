@@ -62,9 +62,9 @@ COMPILED = "grouped_conv_forward_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x
 
 def asked(line: str) -> Request:
     """The request of a command line that can be answered quickly."""
-    found = parse(["predict", *line.split()])
-    assert found is not None
-    return found
+    result = parse(["predict", *line.split()])
+    assert result is not None
+    return result
 
 
 def quick(request: Request) -> str | None:
@@ -97,12 +97,12 @@ def test_colours_equal_the_full_command(capsys: pytest.CaptureFixture[str], monk
     assert prepare(asked(line))
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    found = full(capsys, line)
-    assert "\x1b[32mmodel " in found
-    assert written(text_of(asked(line)) or "", in_colour=True) == found
+    result = full(capsys, line)
+    assert "\x1b[32mmodel " in result
+    assert written(text_of(asked(line)) or "", in_colour=True) == result
     assert "\x1b" not in full(capsys, f"{line} --json")
     monkeypatch.setenv("NO_COLOR", "1")
-    assert full(capsys, line) == re.sub("\x1b\\[[0-9]*m", "", found)
+    assert full(capsys, line) == re.sub("\x1b\\[[0-9]*m", "", result)
 
 
 @pytest.mark.slow
@@ -266,7 +266,7 @@ def test_measured_kernels_rank_first(flags: str, capsys: pytest.CaptureFixture[s
     assert prepare(asked("--c 48"))
     plain = quick(asked(f"--c 48{flags}"))
     document = json.loads(full(capsys, "--c 48 --top 300 --json"))
-    names = [one["kernel"] for one in document["kernels"]]
+    names = [item["kernel"] for item in document["kernels"]]
     timed = [
         Timed(names[0], "crash", "signal 11", None, None),
         Timed(names[3], "ok", "", 2.5, 0.01),
@@ -287,10 +287,10 @@ def test_kernels_are_refused_for_reasons(capsys: pytest.CaptureFixture[str]) -> 
     """Reasons have the sizes of the requested problem, and counts are counts of kernels."""
     assert prepare(asked("--m 128 --n 1536 --k 7168"))
     for sizes, words in (("--m 31 --n 17 --k 3", "M = 31 is not"), ("--m 512 --n 17 --k 3", "N = 17 is not")):
-        found = quick(asked(f"{sizes} --json"))
-        assert found is not None
-        assert any(reason.startswith(words) for reason in json.loads(found)["refused"])
-        assert found == full(capsys, f"{sizes} --json")
+        result = quick(asked(f"{sizes} --json"))
+        assert result is not None
+        assert any(reason.startswith(words) for reason in json.loads(result)["refused"])
+        assert result == full(capsys, f"{sizes} --json")
 
 
 @pytest.mark.usefixtures("alone")
@@ -411,7 +411,7 @@ def test_other_spellings_give_the_same_answer(typed: str, same: str) -> None:
 def test_options_match_predict() -> None:
     """Names and types equal the full command's; flags are those that print or leave out."""
     parameters = inspect.signature(command.predict).parameters
-    types = {name: str(one.annotation).removeprefix("<class '") for name, one in parameters.items()}
+    types = {name: str(parameter.annotation).removeprefix("<class '") for name, parameter in parameters.items()}
     sizes = {option.name: option.kind.__name__ for part in built_in_requested().values() for option in part.options}
     assert {name for name, kind in sizes.items() if not types[name].startswith(kind)} == set()
     assert {name for name in NUMBERS if not types[name].startswith("int")} == set()
@@ -549,7 +549,7 @@ def test_few_short_answers_are_kept(printed_before: list[str], monkeypatch: pyte
     """Above the limit the oldest is removed, and a text that is too long is not kept."""
     monkeypatch.setattr(store, "MAX_PRINTED", 3)
     monkeypatch.setattr(store, "MAX_PRINTED_BYTES", 10)
-    requests = [found for top in range(1, 6) if (found := parse([*printed_before, "--top", str(top)]))]
+    requests = [result for top in range(1, 6) if (result := parse([*printed_before, "--top", str(top)]))]
     for number, request in enumerate(requests):
         keep_printed(request, "text" if number else "x" * 11)
         assert (read_printed(request) is not None) == bool(number)

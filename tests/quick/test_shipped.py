@@ -69,9 +69,9 @@ def _own_folders(patch: pytest.MonkeyPatch, folder: Path) -> None:
 @pytest.mark.parametrize("line", LINES)
 def test_the_first_answer_is_quick(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     """For every operation, direction and layout, to the letter."""
-    found = text_of(asked(line))
-    assert found is not None
-    assert written(found) == full(capsys, line)
+    text = text_of(asked(line))
+    assert text is not None
+    assert written(text) == full(capsys, line)
 
 
 @pytest.mark.slow

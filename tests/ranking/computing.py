@@ -81,17 +81,17 @@ def computed(
 
 def _by_candidate(pool: Pool, constants: Floats, rows: Floats) -> Floats:
     """Features at their positions, expanded over the candidates."""
-    found = np.empty((len(constants), len(pool.tile_of), len(pool.features)))
+    result = np.empty((len(constants), len(pool.tile_of), len(pool.features)))
     for index, place in enumerate(pool.placed):
         if place.kind == Kind.CONSTANT:
-            found[:, :, index] = constants[:, [place.row]]
+            result[:, :, index] = constants[:, [place.row]]
         elif place.kind == Kind.VARIANT:
-            found[:, :, index] = pool.variant_rows[place.row][pool.variant_of]
+            result[:, :, index] = pool.variant_rows[place.row][pool.variant_of]
         else:
             of_class = pool.partitions[place.partition][pool.variant_of] if place.kind == Kind.MIXED else 0
             given = rows if place.is_dynamic else pool.static_rows[None]
-            found[:, :, index] = given[:, place.row + of_class, pool.tile_of]
-    return found
+            result[:, :, index] = given[:, place.row + of_class, pool.tile_of]
+    return result
 
 
 def by_formulas(
@@ -105,6 +105,6 @@ def by_formulas(
     count = max(map(len, problems.values()))
     rows = []
     for problem in range(count):
-        one = {name: column if len(column) == 1 else column[[problem]] for name, column in problems.items()}
-        rows.append(engine.matrix({**one, **kernels}, hardware, names))
+        item = {name: column if len(column) == 1 else column[[problem]] for name, column in problems.items()}
+        rows.append(engine.matrix({**item, **kernels}, hardware, names))
     return np.array(rows)

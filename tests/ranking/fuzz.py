@@ -199,8 +199,8 @@ def under_sanitizers(arguments: list[str]) -> int:
     gcc = shutil.which("gcc")
     if gcc is None:
         return _NO_SANITIZERS
-    found = subprocess.run([gcc, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
-    runtime = Path(found.stdout.strip())
+    done = subprocess.run([gcc, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    runtime = Path(done.stdout.strip())
     if not runtime.is_absolute():
         return _NO_SANITIZERS
     sources = sorted(str(path) for path in CSRC.glob("*.c") if path.name != "ckh.c")

@@ -55,10 +55,10 @@ def test_shares_are_shapley_values(seed: int) -> None:
     rows = random.normal(size=(2, FEATURES))
     rows[:, -1] = random.integers(0, 8, 2)
     rows[1, 1] = np.nan
-    found = difference_by_feature(forest, *rows)
-    assert found.tolist() == pytest.approx(brute_force(model, *rows), abs=1e-9)
+    result = difference_by_feature(forest, *rows)
+    assert result.tolist() == pytest.approx(brute_force(model, *rows), abs=1e-9)
     first, second = model.predict(rows)
-    assert found.sum() == pytest.approx(first - second, abs=1e-9)
+    assert result.sum() == pytest.approx(first - second, abs=1e-9)
 
 
 def test_equal_features_have_no_share() -> None:

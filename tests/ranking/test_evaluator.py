@@ -290,19 +290,19 @@ def test_many_threads_at_once(backend: str) -> None:
     ranker = _ranker(train(), random_columns(random, 200))
     problems = [random_problem(random, 3) for _ in range(6)]
     expected = [ranker.scores(some) for some in problems]
-    found: list[list[NDArray[np.float64]]] = [[] for _ in problems]
+    result: list[list[NDArray[np.float64]]] = [[] for _ in problems]
     start = threading.Barrier(len(problems))
 
     def work(index: int) -> None:
         start.wait()
-        found[index] += [ranker.scores(problems[index]) for _ in range(10)]
+        result[index] += [ranker.scores(problems[index]) for _ in range(10)]
 
     threads = [threading.Thread(target=work, args=(index,)) for index in range(len(problems))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    for ours, scores in zip(found, expected, strict=True):
+    for ours, scores in zip(result, expected, strict=True):
         assert len(ours) == 10
         assert all(np.array_equal(scores, other) for other in ours)
 

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 _FIELDS = ("roots", "nodes", "leaves", "families", "thresholds", "sets", "words")
 
 
-def _assert_equal(one: PackedForest, other: PackedForest) -> None:
-    assert one.feature_names == other.feature_names
-    assert (one.high_exponent, one.low_exponent) == (other.high_exponent, other.low_exponent)
+def _assert_equal(packed_forest: PackedForest, other: PackedForest) -> None:
+    assert packed_forest.feature_names == other.feature_names
+    assert (packed_forest.high_exponent, packed_forest.low_exponent) == (other.high_exponent, other.low_exponent)
     for name in _FIELDS:
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        np.testing.assert_array_equal(getattr(packed_forest, name), getattr(other, name))
 
 
 def _text() -> bytes:

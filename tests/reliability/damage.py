@@ -65,8 +65,8 @@ def _damage_all(home: Path, kind: str, count: int, seed: int) -> int:
         file = mutator.random.choice(files)
         content = damaged(good[file], mutator.random) if mutator.random.random() < 0.7 else mutator.next()
         _replace(file, content)
-        if (found := _predict()) not in right:
-            print(f"{kind}: damage {number} of seed {seed} to {file.name}: another answer:\n{found}")
+        if (result := _predict()) not in right:
+            print(f"{kind}: damage {number} of seed {seed} to {file.name}: another answer:\n{result}")
             return 1
         if kind != "probes" and file.read_bytes() != good[file]:
             print(f"{kind}: damage {number} of seed {seed} to {file.name}: it was not rebuilt")
@@ -118,7 +118,7 @@ def _measure() -> None:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
         assert run([*_PREDICT, "--json"]) == 0
     document = json.loads(out.getvalue())
-    names = [one["kernel"] for one in document["kernels"]]
+    names = [item["kernel"] for item in document["kernels"]]
     timed = tuple(Timed(name, "ok", "", 0.5 - place / 10, 0.01) for place, name in enumerate(names[:3]))
     device = this_device("host") or ""
     remember(Probe(_problem(), "host", device, "2026-01-01T00:00:00Z", "0", "c++", timed))

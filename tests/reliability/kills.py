@@ -83,13 +83,13 @@ class Figures:
 
 def counting(journal: Journal) -> list[ResultRow]:
     """Rows since the last change of each problem's device: earlier ones were set aside."""
-    found: dict[str, list[ResultRow]] = {}
+    result: dict[str, list[ResultRow]] = {}
     for row in journal.rows:
-        rows = found.setdefault(row.problem, [])
+        rows = result.setdefault(row.problem, [])
         if rows and rows[-1].node != row.node:
             rows.clear()
         rows.append(row)
-    return [row for rows in found.values() for row in rows]
+    return [row for rows in result.values() for row in rows]
 
 
 class Series:
@@ -208,9 +208,9 @@ class Series:
         for _ in range(_KILLS_WITHIN):
             time.sleep(self._random.uniform(0, seconds / _KILLS_WITHIN))
             while process.poll() is None:
-                found = [pid for pid, command in self._processes() if self._is_target(command)]
-                if found:
-                    self._kill(self._random.choice(found))
+                pids = [pid for pid, command in self._processes() if self._is_target(command)]
+                if pids:
+                    self._kill(self._random.choice(pids))
                     break
                 time.sleep(0.002)
 
@@ -222,15 +222,15 @@ class Series:
 
     def _processes(self) -> list[tuple[int, bytes]]:
         """All remaining processes started by runs, with their command lines."""
-        found = []
+        result = []
         mark = f"{_MARK}={self._mark}".encode()
         for entry in Path("/proc").iterdir():
             if not entry.name.isdecimal():
                 continue
             with contextlib.suppress(OSError):
                 if mark in (entry / "environ").read_bytes():
-                    found.append((int(entry.name), (entry / "cmdline").read_bytes()))
-        return found
+                    result.append((int(entry.name), (entry / "cmdline").read_bytes()))
+        return result
 
     def _is_python_starting(self, said: str) -> bool:
         """True if an interrupt came while Python loads ckh, before any code of ckh can handle it."""

@@ -62,7 +62,7 @@ def _column(random: Any, rows: int) -> Any:
         (pa.string(), texts),
     ]
     kind, values = random.choice(choices)
-    found = pa.array([random.choice(values) for _ in range(rows)], kind)
+    result = pa.array([random.choice(values) for _ in range(rows)], kind)
     if kind == pa.binary():
-        return found.view(pa.string())
-    return found.dictionary_encode() if kind == pa.string() and random.random() < 0.5 else found
+        return result.view(pa.string())
+    return result.dictionary_encode() if kind == pa.string() and random.random() < 0.5 else result

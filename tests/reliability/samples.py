@@ -84,7 +84,7 @@ def amd_csv() -> list[bytes]:
     files = []
     for columns, end in ((AMD_COLUMNS, "\r\n"), (old, "\n")):
         rows = [values | {"kernel": name} for name in SHORT_NAMES[:3]] + [values | {"N": 4, "latency_ms": 0.7}]
-        lines = [",".join(columns), *(",".join(str(one[name]) for name in columns) for one in rows)]
+        lines = [",".join(columns), *(",".join(str(row[name]) for name in columns) for row in rows)]
         files.append("".join(line + end for line in lines).encode())
     return files
 
@@ -102,7 +102,7 @@ def tile_engine_json() -> list[bytes]:
     config: dict[str, Any] = {"name": GEMM_NAME, **words, **flags, **sizes, **tile}
     good = {"m": 256, "n": 512, "k": 1024, "avg_time_ms": 0.125, "tflops": 2.147483648, "is_valid": True, "error": None}
     failed = good | {"avg_time_ms": 0, "tflops": 0, "is_valid": False, "error": "Benchmark timeout", "n": 128}
-    results = [{"kernel_config": config, "benchmarks": [{"kernel_name": GEMM_NAME, **one} for one in (good, failed)]}]
+    results = [{"kernel_config": config, "benchmarks": [{"kernel_name": GEMM_NAME, **item} for item in (good, failed)]}]
     short = [{"kernel_config": {**config, "name": GEMM_SHORT}, "benchmarks": [good]}]
     metadata = {"dtype": "fp16", "layout": "rcr", "num_kernels": 1, "warmup": 10}
     whole = {"metadata": metadata, "problem_sizes": [{"m": 256, "n": 512, "k": 1024}], "results": results}
@@ -265,7 +265,7 @@ def table() -> Any:
     problems = [conv, dataclasses.replace(conv, n=2)]
     kernels = list(_HOST_POOL[:3])
     rows = np.arange(6)
-    pairs = Pairs(problems, rows // 3, kernels, [kernel_name(one) for one in kernels], rows % 3, "grouped_conv")
+    pairs = Pairs(problems, rows // 3, kernels, [kernel_name(kernel) for kernel in kernels], rows % 3, "grouped_conv")
     ok = rows != 4
     results = Results(status_of(ok, Status.CRASH), np.where(ok, 0.5 + rows, np.nan), {"spread": np.full(6, 0.01)})
     return build_table(pairs, results, Origin("host", "a CPU", load_arch("host").hardware.to_dict(), "run1"))
@@ -296,11 +296,11 @@ def conv_problem_files() -> list[bytes]:
 
 def gemm_problem_files() -> list[bytes]:
     """Text, CSV and JSON of GEMMs."""
-    one = {"m": 16, "n": 32, "k": 64, "split_k": 2, "dtype": "fp16", "layout": "rcr"}
+    item = {"m": 16, "n": 32, "k": 64, "split_k": 2, "dtype": "fp16", "layout": "rcr"}
     return [
         ("# mine\n" + "\n".join(GEMMS) + "\n").encode(),
         b'm,n,k,split_k,dtype,layout\n16,32,64,1,fp16,rcr\n"8",8,8,,,\n',
-        json.dumps([one, {"M": 1, "N": 2, "K": 3}, GEMMS[0]]).encode(),
+        json.dumps([item, {"M": 1, "N": 2, "K": 3}, GEMMS[0]]).encode(),
     ]
 
 
@@ -369,8 +369,8 @@ def timed() -> list[bytes]:
 
 def candidates() -> list[bytes]:
     """Solvers of two groups."""
-    one = {"measured": 60, "fixed": {"Y": 1, "X": 1}, "divisors": {"c_per_group": 16}}
-    groups = {"forward fp32 nchw 2D dense": {"ConvAsm3x3U": one, "GemmFwdRest": one | {"measured": 3}}}
+    item = {"measured": 60, "fixed": {"Y": 1, "X": 1}, "divisors": {"c_per_group": 16}}
+    groups = {"forward fp32 nchw 2D dense": {"ConvAsm3x3U": item, "GemmFwdRest": item | {"measured": 3}}}
     return [json.dumps({"groups": groups}, indent=1).encode()]
 
 

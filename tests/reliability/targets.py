@@ -133,10 +133,10 @@ def _text(read: Callable[[str], Any], again: Callable[[Any], str] | None = None)
     """A reader of text; accepted input must equal the text of the result."""
 
     def reader(content: bytes) -> object:
-        found = read(content.decode("utf-8", "replace"))
+        result = read(content.decode("utf-8", "replace"))
         if again is not None:
-            assert read(again(found)) == found
-        return found
+            assert read(again(result)) == result
+        return result
 
     return lambda _folder: reader
 
@@ -159,24 +159,24 @@ def _measured(path: Path) -> object:
     """Inputs are the JSON, as a damaged archive is refused before it; the result is used."""
     path.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
     op = operation("grouped_conv")
-    found = read_measured(path.parent, map(str.lower, op.problems.sizes))
+    measured_set = read_measured(path.parent, map(str.lower, op.problems.sizes))
     problem = op.problems.parse("conv_forward_fp32_nhwgc_2d_n16_c256_k256_g1_i28x28_f3x3_s1x1_p1x1_d1x1")
-    limits = {} if found is None else found.limits_by_size
-    return find_known(problem, "gfx942", "", None, lambda: found, limits, [], []).document()
+    limits = {} if measured_set is None else measured_set.limits_by_size
+    return find_known(problem, "gfx942", "", None, lambda: measured_set, limits, [], []).document()
 
 
 def _learned(path: Path) -> object:
     """The result is evaluated on a kernel of each pipeline."""
-    found = learned_kernels(path.parent)
-    assert found is not None
-    return [(found.reason(kernel), found.new_kind(kernel)) for kernel in _GPU_POOL]
+    kernels = learned_kernels(path.parent)
+    assert kernels is not None
+    return [(kernels.reason(kernel), kernels.new_kind(kernel)) for kernel in _GPU_POOL]
 
 
 def _calibration(path: Path) -> object:
-    found = read_calibration(path.parent)
-    assert found is not None
+    calibration = read_calibration(path.parent)
+    assert calibration is not None
     scores = np.array([9.0, 3.0, 1.0, 0.5, -4.0])
-    return found.speeds(scores, scores + 10.0), interval_at(found.bands, 20.0), found.to_json()
+    return calibration.speeds(scores, scores + 10.0), interval_at(calibration.bands, 20.0), calibration.to_json()
 
 
 def _candidates(path: Path) -> object:
@@ -199,8 +199,8 @@ def _spec(path: Path) -> object:
 
 def _winners(path: Path) -> object:
     content = path.read_bytes()
-    found = read_winners(path, ReadOptions(skip_bad=content[-1:] < b"8"))
-    return [winner.columns() for winner in found.winners]
+    winners = read_winners(path, ReadOptions(skip_bad=content[-1:] < b"8"))
+    return [winner.columns() for winner in winners.winners]
 
 
 def _fdb(path: Path) -> object:

@@ -52,10 +52,10 @@ class _Proxy:
 
     def cut(self) -> None:
         """End all connections."""
-        for one in (self._listening, *self._open):
+        for item in (self._listening, *self._open):
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+                item.shutdown(socket.SHUT_RDWR)
+            item.close()
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -64,8 +64,8 @@ class _Proxy:
                 self._open.append(ours)
                 theirs = socket.create_connection(("127.0.0.1", self._target))
                 self._open.append(theirs)
-                for one, other in ((ours, theirs), (theirs, ours)):
-                    threading.Thread(target=_pump, args=(one, other), daemon=True).start()
+                for item, other in ((ours, theirs), (theirs, ours)):
+                    threading.Thread(target=_pump, args=(item, other), daemon=True).start()
 
 
 def _pump(source: socket.socket, target: socket.socket) -> None:
@@ -197,10 +197,10 @@ class _Bench:
 
 def _nodes(journal: Journal) -> dict[str, set[str]]:
     """Devices of each problem's final rows."""
-    found: dict[str, set[str]] = {}
+    result: dict[str, set[str]] = {}
     for row in journal.final_rows():
-        found.setdefault(row.problem, set()).add(row.node)
-    return found
+        result.setdefault(row.problem, set()).add(row.node)
+    return result
 
 
 @pytest.mark.slow

@@ -133,7 +133,7 @@ def test_a_parquet_file_whose_column_has_no_rows_is_refused(tmp_path: Path) -> N
     good = TARGETS["parquet"].samples()[0]
     chunk = re.compile(rb"\x26[\x80-\xff]*[\x00-\x7f](\x1c)\x15(?=.{,60}occupancy)", re.DOTALL)
     footer = len(good) - 8 - int.from_bytes(good[-8:-4], "little")
-    chunks = [one.start(1) for one in chunk.finditer(good, footer)]
+    chunks = [item.start(1) for item in chunk.finditer(good, footer)]
     assert len(chunks) == 1, "a file offset and the beginning of the metadata, in Thrift's compact protocol"
     bad = bytearray(good)
     bad[chunks[0]] ^= 0x20  # the number of the field

@@ -75,9 +75,9 @@ def _use(folder: Path, text: str) -> None:
     model = load_model(folder)
     if text:
         problem = model.spec.op.problems.parse(text)
-        found = ranking_of(problem, model)
-        assert found.known(3).document()
-        assert found.answer(5, "").caveats
+        ranking = ranking_of(problem, model)
+        assert ranking.known(3).document()
+        assert ranking.answer(5, "").caveats
     read_start(folder)
 
 
@@ -185,7 +185,7 @@ def test_a_damaged_model_among_many_is_skipped_with_one_line(
     else:
         (made / "model_rank.lgbm.gz").unlink()
     monkeypatch.setenv("CKH_MODELS", str(tmp_path))
-    assert made not in [one.path for one in list_models()]
+    assert made not in [list_model.path for list_model in list_models()]
     assert list_models() != []
     lines = [line for line in capsys.readouterr().err.splitlines() if str(made) in line]
     assert len(lines) == 1

@@ -118,8 +118,8 @@ def seen(page: Path, width: int, *options: str) -> dict[str, Any]:
     assert CONSOLE.findall(done.stderr) == []
     body = re.search(r"<body[^>]*>(\{.*\})", done.stdout, re.DOTALL)
     assert body is not None, done.stdout[-500:]
-    found: dict[str, Any] = json.loads(unescape(body[1]))
-    return found
+    document: dict[str, Any] = json.loads(unescape(body[1]))
+    return document
 
 
 @pytest.mark.slow
@@ -144,35 +144,35 @@ def test_a_page_fits_and_shows_every_figure(
     pages: dict[str, Path], name: str, figures: int, marks: int, tips: int, width: int
 ) -> None:
     """On a phone and on a screen: nothing is wider than the page, each figure is drawn, named and legible."""
-    found = seen(pages[name], width)
-    assert found["width"] == width
-    assert found["scrolls"] == width
-    assert len(found["titles"]) == figures
-    assert len(found["labels"]) == figures
-    assert all(label.startswith(title) for label, title in zip(found["labels"], found["titles"], strict=True))
-    assert set(found["roles"]) == {"img"}
-    assert all(drawn >= marks for drawn in found["drawn"])
-    assert all(0.85 * min(width, 760) < one <= width for one in found["widths"])
-    assert found["least_text"] >= 8
-    assert found["headings"] == 1
-    assert found["table_width"] <= width
-    assert found["evil"] is None
-    assert (found["tips"] > tips) == (width > 640 or tips < 0)  # a phone has no pointer
+    result = seen(pages[name], width)
+    assert result["width"] == width
+    assert result["scrolls"] == width
+    assert len(result["titles"]) == figures
+    assert len(result["labels"]) == figures
+    assert all(label.startswith(title) for label, title in zip(result["labels"], result["titles"], strict=True))
+    assert set(result["roles"]) == {"img"}
+    assert all(drawn >= marks for drawn in result["drawn"])
+    assert all(0.85 * min(width, 760) < item <= width for item in result["widths"])
+    assert result["least_text"] >= 8
+    assert result["headings"] == 1
+    assert result["table_width"] <= width
+    assert result["evil"] is None
+    assert (result["tips"] > tips) == (width > 640 or tips < 0)  # a phone has no pointer
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["model", "data"])
 def test_tables_are_sorted_and_filtered(pages: dict[str, Path], name: str) -> None:
     """A click on a heading sorts, a second one reverses; rows without the words are hidden."""
-    found = seen(pages[name], 1200)
-    times = [float(text) for text in found["descending"]]
+    result = seen(pages[name], 1200)
+    times = [float(text) for text in result["descending"]]
     assert len(times) == 14
     assert times == sorted(times, reverse=True)
-    assert [float(text) for text in found["ascending"]] == sorted(times)
+    assert [float(text) for text in result["ascending"]] == sorted(times)
     wanted = {problem.canonical() for problem in measured().problems() if "i7x7" in problem.canonical()}
-    assert set(found["filtered"]) == wanted
-    assert re.findall(r"\d+", found["counted"]) == [str(len(wanted)), "14"]
-    assert found["folded"] == found["entries"]
+    assert set(result["filtered"]) == wanted
+    assert re.findall(r"\d+", result["counted"]) == [str(len(wanted)), "14"]
+    assert result["folded"] == result["entries"]
 
 
 @pytest.mark.slow
@@ -181,10 +181,10 @@ def test_a_page_needs_no_script(pages: dict[str, Path]) -> None:
     page = pages["data"].with_name("plain.html")
     text = pages["data"].read_text(encoding="utf-8")
     page.write_text(re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL), encoding="utf-8")
-    found = seen(page, 390)
-    assert "counted" not in found
-    assert "best ms" in found["heads"]
-    assert found["scrolls"] == 390
+    result = seen(page, 390)
+    assert "counted" not in result
+    assert "best ms" in result["heads"]
+    assert result["scrolls"] == 390
 
 
 @pytest.mark.slow

@@ -61,10 +61,10 @@ def places_of_marks(svg: str, axis: str) -> list[float]:
 def test_zero_has_its_own_tick_among_sizes() -> None:
     """Each value of each size is a dot: 0 left of 1, the others at equal distances where they are powers of two."""
     sizes = {"pad_h": np.array([0.0] * 5 + [1, 1]), "C": np.array([1.0, 2, 4, 8, 16, 32, 64])}
-    found = measurements.coverage(sizes, np.ones(7))
-    assert found is not None
-    expect_values(found.title, "7", "2", "C", "1", "64")
-    svg = page_svg(found, narrow=False)
+    result = measurements.coverage(sizes, np.ones(7))
+    assert result is not None
+    expect_values(result.title, "7", "2", "C", "1", "64")
+    svg = page_svg(result, narrow=False)
     dots = re.findall(r"<title>(\S+) (\d+): (\d+)</title>", svg)
     assert sorted(dots) == sorted(
         [("pad_h", "0", "5"), ("pad_h", "1", "2"), *(("C", str(2**i), "1") for i in range(7))]
@@ -88,22 +88,22 @@ def test_no_point_is_lost_on_logarithmic_axes() -> None:
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
 def test_a_figure_renders_as_svg_png_and_numbers(body: Body) -> None:
     """Each kind renders as both, at two widths, with title, accessible name and table."""
-    one = figure(body)
-    root = ET.fromstring(file_svg(one))  # noqa: S314 - our own text
+    drawing = figure(body)
+    root = ET.fromstring(file_svg(drawing))  # noqa: S314 - our own text
     assert root.find("{http://www.w3.org/2000/svg}title").text == "A < B & C"  # type: ignore[union-attr]
-    png = file_png(one)
+    png = file_png(drawing)
     assert png.startswith(b"\x89PNG")
     assert struct.unpack(">I", png[16:20])[0] == pytest.approx(2 * 740, abs=2)
     boxes = []
     for narrow in (False, True):
-        text = page_svg(one, narrow=narrow)
+        text = page_svg(drawing, narrow=narrow)
         svg = ET.fromstring(text)  # noqa: S314 - our own text
         assert svg.get("role") == "img"
         assert svg.get("aria-label") == 'A < B & C. a "note"'
         assert "#0072b2" not in text
         boxes.append(float(svg.get("viewBox", "").split()[2]))
     assert boxes[1] == pytest.approx(boxes[0] / 2, rel=0.01)
-    table = numbers(one)
+    table = numbers(drawing)
     assert table.rows
     assert all(len(row) == len(table.columns) for row in table.rows)
 
@@ -123,9 +123,9 @@ def test_points_beyond_an_axis_are_triangles_at_its_edge() -> None:
 
 def test_pictures_are_the_same_to_the_byte() -> None:
     """Two renderings are equal, so that they can be kept under version control."""
-    one = figure(BODIES[0])
-    assert file_svg(one) == file_svg(one)
-    assert file_png(one) == file_png(one)
+    drawing = figure(BODIES[0])
+    assert file_svg(drawing) == file_svg(drawing)
+    assert file_png(drawing) == file_png(drawing)
 
 
 def test_a_page_loads_nothing_and_hides_no_markup() -> None:
@@ -162,19 +162,19 @@ def test_a_dataset_is_summarized() -> None:
     """Winners and failures equal those of a loop over the rows."""
     data = measured()
     made = report_dataset(data, [Path("a.parquet")])
-    found = {one.name: one for one in made.figures}
+    result = {drawing.name: drawing for drawing in made.figures}
     frame = data.frame
     wins: dict[str, int] = {}
     for number in range(14):
         rows = frame[(data.problem_ids == number) & frame["is_valid"]]
         name = rows.loc[rows["latency_ms"].idxmin(), "kernel"]
         wins[name] = wins.get(name, 0) + 1
-    bars = found["winners"].body
+    bars = result["winners"].body
     assert isinstance(bars, Bars)
-    assert dict(zip(bars.labels, bars.values, strict=True)) == dict(sorted(wins.items(), key=lambda one: -one[1])[:12])
-    assert found["winners"].title.startswith(f"{len(wins)} of {frame['kernel'].nunique()} kernels")
+    assert dict(zip(bars.labels, bars.values, strict=True)) == dict(sorted(wins.items(), key=lambda win: -win[1])[:12])
+    assert result["winners"].title.startswith(f"{len(wins)} of {frame['kernel'].nunique()} kernels")
     failed = int((~frame["is_valid"]).sum())
-    lost = found["failures"].body
+    lost = result["failures"].body
     assert isinstance(lost, Bars)
     assert (list(lost.labels), list(lost.values)) == (["wrong result"], [failed])
     assert ("measurements", f"{len(frame):,}") in made.facts
@@ -191,13 +191,13 @@ def test_a_model_is_evaluated(tmp_path: Path) -> None:
     assert best[-1] == pytest.approx(1.0)
     assert (np.diff(best, axis=0) >= 0).all()
     made = report_model(judged, data, None, lambda worst: f"again {worst[0].problem}")
-    found = {one.name: one for one in made.figures}
-    assert list(found) == ["efficiency", "regret", "heat", "roofline", "calibration", "learning"]
-    spreads = found["efficiency"].body
+    result = {drawing.name: drawing for drawing in made.figures}
+    assert list(result) == ["efficiency", "regret", "heat", "roofline", "calibration", "learning"]
+    spreads = result["efficiency"].body
     assert isinstance(spreads, Spreads)
     assert spreads.rows[0].mean == pytest.approx(expected.mean())
     assert len(spreads.rows) == 1 + len(baseline_efficiencies(judged, data))
-    heat = found["heat"].body
+    heat = result["heat"].body
     assert isinstance(heat, Heat)
     assert sum(map(sum, heat.counts)) == 14
     total = sum(
@@ -206,7 +206,7 @@ def test_a_model_is_evaluated(tmp_path: Path) -> None:
         for value, count in zip(values, counts, strict=True)
     )
     assert total == pytest.approx(expected.sum())
-    curve = found["learning"].body
+    curve = result["learning"].body
     assert isinstance(curve, Lines)
     assert curve.lines[0].y[-1] == pytest.approx(expected.mean())
     worst, _problems = made.tables
@@ -240,11 +240,11 @@ def test_two_models_are_compared(tmp_path: Path) -> None:
     )
     made = report_comparison(old, new)
     assert made.title == "old/mine → new/mine"
-    found = {one.name: one for one in made.figures}
-    change = found["change"].body
+    result = {drawing.name: drawing for drawing in made.figures}
+    change = result["change"].body
     assert isinstance(change, Lines)
     assert np.mean(change.lines[0].y) == pytest.approx(new.efficiency.mean() - old.efficiency.mean(), abs=0.02)
-    assert {"change", "efficiency", "regret"} <= set(found)
+    assert {"change", "efficiency", "regret"} <= set(result)
 
 
 def test_noise_and_its_drift_are_quantiles() -> None:
@@ -265,11 +265,11 @@ def test_noise_and_its_drift_are_quantiles() -> None:
 def test_the_machine_chart_uses_reference_measurements() -> None:
     """Drift is against a run's median; clock and temperature are drawn if known; one measurement is no drift."""
     looks = [Look(60.0 * i, 1.0 + 0.1 * (i == 4), 3000.0 - 100 * i if i else None, None) for i in range(5)]
-    found = machine({"a": looks, "b": looks[:1]})
-    assert [one.name for one in found] == ["machine", "clock"]
-    assert "+0.0% to +10.0%" in found[0].title
-    assert "2600 to 2900 MHz" in found[1].title
-    body = found[0].body
+    drawings = machine({"a": looks, "b": looks[:1]})
+    assert [drawing.name for drawing in drawings] == ["machine", "clock"]
+    assert "+0.0% to +10.0%" in drawings[0].title
+    assert "2600 to 2900 MHz" in drawings[1].title
+    body = drawings[0].body
     assert isinstance(body, Lines)
     (line,) = body.lines
     assert list(line.x) == pytest.approx([0, 1, 2, 3, 4])
@@ -293,9 +293,9 @@ def test_repeated_problems_show_drift() -> None:
     drift = np.linspace(-0.1, 0.1, 12)
     later = earlier * (1 + drift[problem])
     later[3] = np.nan
-    found = repeats(earlier, later, problem)
-    assert found is not None
-    assert isinstance(found.body, Lines)
-    assert found.body.lines[0].y == pytest.approx(drift)
-    assert "within 5.5%" in found.title
+    drawing = repeats(earlier, later, problem)
+    assert drawing is not None
+    assert isinstance(drawing.body, Lines)
+    assert drawing.body.lines[0].y == pytest.approx(drift)
+    assert "within 5.5%" in drawing.title
     assert repeats(earlier[:20], later[:20], problem[:20]) is None

@@ -121,7 +121,7 @@ def test_dataset_figures_weigh_problems_by_count() -> None:
     """Wins of a kernel are the sum of the counts of its problems."""
     data, counts = measured(), np.arange(1, 15, dtype=float)
     made = report_dataset(data, [Path("a.parquet")], counts)
-    bars = next(one for one in made.figures if one.name == "winners").body
+    bars = next(figure for figure in made.figures if figure.name == "winners").body
     assert isinstance(bars, Bars)
     assert sum(bars.values) == counts.sum()
     frame, wins = data.frame, dict.fromkeys(bars.labels, 0.0)
@@ -152,7 +152,7 @@ def test_counts_come_from_a_list_of_shapes(tmp_path: Path) -> None:
     listed = data.problems()[3:6]
     path = tmp_path / "shapes.csv"
     rows = [
-        WeightedProblem("grouped_conv", one, count, ("a",), "") for count, one in zip((5, 1, 40), listed, strict=True)
+        WeightedProblem("grouped_conv", item, count, ("a",), "") for count, item in zip((5, 1, 40), listed, strict=True)
     ]
     path.write_text(table_text(rows), encoding="utf-8")
     selected, counts = weights.listed(data, str(path))

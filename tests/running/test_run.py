@@ -45,9 +45,9 @@ def test_convolutions(direction: Direction, problem: ConvProblem) -> None:
     """Every direction, with groups, strides, padding and depth, equals einsum."""
     problem = problem.with_direction(direction)
     first, second = operands(problem)
-    found = ckh.run(problem, first, second, device="host", verify=True)
-    assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, expected(problem, first, second))
+    done = ckh.run(problem, first, second, device="host", verify=True)
+    assert done.dtype == np.float32
+    np.testing.assert_array_equal(done, expected(problem, first, second))
 
 
 @pytest.mark.parametrize("layout", ["rcr", "rrr", "crr", "ccr"])
@@ -96,10 +96,10 @@ def test_dlpack_and_byte_order() -> None:
 def test_tensors_of_pytorch() -> None:
     """The result for tensors is a tensor, also for strided and differentiable ones."""
     torch = pytest.importorskip("torch", reason="PyTorch is absent: pip install torch")
-    a, b = (torch.from_numpy(one) for one in operands(GEMM))
-    found = ckh.run(GEMM, a.requires_grad_(), b.t().contiguous().t(), device="host")
-    assert found.dtype == torch.float32
-    assert torch.equal(found, (a @ b).detach())
+    a, b = (torch.from_numpy(operand) for operand in operands(GEMM))
+    done = ckh.run(GEMM, a.requires_grad_(), b.t().contiguous().t(), device="host")
+    assert done.dtype == torch.float32
+    assert torch.equal(done, (a @ b).detach())
 
 
 @pytest.mark.parametrize(
@@ -138,10 +138,10 @@ def faulty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     def replace(*faults: Fault) -> list[str]:
         device = FaultyDevice()
         best = ckh.rank(CONV, top=None, arch="host")[: len(faults)]
-        device._faults = {one.kernel: fault for one, fault in zip(best, faults, strict=True)}  # type: ignore[misc]
+        device._faults = {item.kernel: fault for item, fault in zip(best, faults, strict=True)}  # type: ignore[misc]
         monkeypatch.setattr(workers, "open_device", lambda *_: device)
         workers.close_all()
-        return [one.name for one in best]
+        return [item.name for item in best]
 
     yield replace
     workers.close_all()
@@ -158,9 +158,9 @@ def test_the_next_candidate_replaces_a_failed_one(faulty: Any, capsys: pytest.Ca
     names = faulty(FAULTS["does not compile"][0], SEGFAULT, FAULTS["unsupported"][0], GOOD)
     chosen, results = _called(2)
     assert chosen.name == names[3]
-    for found in results:
-        np.testing.assert_array_equal(found, expected(CONV, *operands(CONV)))
-    (line,) = (one for one in capsys.readouterr().err.splitlines() if one.startswith("warning"))
+    for result in results:
+        np.testing.assert_array_equal(result, expected(CONV, *operands(CONV)))
+    (line,) = (text for text in capsys.readouterr().err.splitlines() if text.startswith("warning"))
     expect_values(line, names[3], names[0], "compile_error", "[no-working-kernel]")
     assert ckh.kernel(CONV, device="host").name == names[3]
 
@@ -168,9 +168,9 @@ def test_the_next_candidate_replaces_a_failed_one(faulty: Any, capsys: pytest.Ca
 def test_a_hang_ends_after_the_time_limit(faulty: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """The worker is killed, not this process."""
     names = faulty(HANG, GOOD)
-    chosen, (found,) = _called(timeout_s=1.0)
+    chosen, (result,) = _called(timeout_s=1.0)
     assert chosen.name == names[1]
-    np.testing.assert_array_equal(found, expected(CONV, *operands(CONV)))
+    np.testing.assert_array_equal(result, expected(CONV, *operands(CONV)))
     expect_values(capsys.readouterr().err, "timeout")
 
 
@@ -205,12 +205,12 @@ def test_exhaustive_measurement_chooses_the_fastest(
     from tests.bench.faults import claims
 
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
-    names = [one.name for one in ckh.rank(CONV, arch="host")][:3]
+    names = [item.name for item in ckh.rank(CONV, arch="host")][:3]
     faulty(claims(90.0), claims(70.0), claims(80.0))
-    chosen, (found,) = _called(kernels=names, exhaustive=True)
+    chosen, (result,) = _called(kernels=names, exhaustive=True)
     assert chosen.name == names[1]
-    np.testing.assert_array_equal(found, expected(CONV, *operands(CONV)))
-    assert [one.measured_latency_ms for one in chosen.ranked] == [70.0, 80.0, 90.0]
+    np.testing.assert_array_equal(result, expected(CONV, *operands(CONV)))
+    assert [candidate.measured_latency_ms for candidate in chosen.ranked] == [70.0, 80.0, 90.0]
 
     def no_measuring(*_: object) -> None:
         raise AssertionError("measured again")
@@ -241,5 +241,5 @@ def test_a_worker_serves_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     os.kill(started[0]._pid, 9)
     results.append(chosen(a, b))
     assert len(started) == 2
-    for found in results:
-        np.testing.assert_array_equal(found, a @ b)
+    for result in results:
+        np.testing.assert_array_equal(result, a @ b)

@@ -58,7 +58,7 @@ def gpu_model(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 def one_by_one(problem: ConvProblem, arch: ArchSpec) -> dict[tuple[Any, ...], ConvKernel]:
     """A legal kernel of each kind that a convolution model distinguishes, found by single checks."""
-    found: dict[tuple[Any, ...], ConvKernel] = {}
+    result: dict[tuple[Any, ...], ConvKernel] = {}
     pool = conv_pool(problem.variant, arch, problem.ndim, problem.dtype)
     tiles = dict.fromkeys([*(row.tile for row in CONV_TILES), *(row.tile for row in curated_tiles(problem.variant))])
     blocks = list(product(arch.wave_configs, arch.warp_tiles_for(problem.dtype)))
@@ -70,9 +70,9 @@ def one_by_one(problem: ConvProblem, arch: ArchSpec) -> dict[tuple[Any, ...], Co
             sizes = dict(zip(SIZES, (*tile, *wave, *warp_tile), strict=True))
             kernel = replace(pool[0], **sizes, **options)
             if not CONV_RULES.check(kernel, arch, problem):
-                found[tile + tuple(options.values())] = kernel
+                result[tile + tuple(options.values())] = kernel
                 break
-    return found
+    return result
 
 
 def test_every_kind_of_legal_kernel_is_scored(model: Model) -> None:
@@ -83,10 +83,10 @@ def test_every_kind_of_legal_kernel_is_scored(model: Model) -> None:
     assert search.distinct == len(kinds) == len(search.found)
     assert search.legal > 100 * len(kinds)
     assert search.candidates == 300
-    np.testing.assert_allclose([one.score for one in search.found], np.sort(scores)[::-1], rtol=1e-12)
-    expected = model.predict(PROBLEM, [one.kernel for one in search.found], model.spec.rank_by)
-    np.testing.assert_allclose([one.score for one in search.found], expected, rtol=1e-12)
-    assert all(CONV_RULES.check(one.kernel, HOST, PROBLEM) == [] for one in search.found)
+    np.testing.assert_allclose([item.score for item in search.found], np.sort(scores)[::-1], rtol=1e-12)
+    expected = model.predict(PROBLEM, [item.kernel for item in search.found], model.spec.rank_by)
+    np.testing.assert_allclose([item.score for item in search.found], expected, rtol=1e-12)
+    assert all(CONV_RULES.check(item.kernel, HOST, PROBLEM) == [] for item in search.found)
 
 
 def test_results_have_the_requested_length_and_beat_the_pool(model: Model) -> None:
@@ -96,23 +96,23 @@ def test_results_have_the_requested_length_and_beat_the_pool(model: Model) -> No
     assert every.found[:3] == few.found
     assert few.first_choice == replace(pool[0], ties=1)
     assert few.found[0].score >= pool[0].score
-    marked = {one.kernel for one, is_candidate in zip(every.found, every.in_pool, strict=True) if is_candidate}
-    assert marked == {one.kernel for one in pool}
+    marked = {item.kernel for item, is_candidate in zip(every.found, every.in_pool, strict=True) if is_candidate}
+    assert marked == {kernel.kernel for kernel in pool}
 
 
 def test_speeds_and_caveats_match_predict() -> None:
     """Candidates have the speeds of `ckh predict`; unmeasured kinds of found kernels are named."""
     model = load_model(data_dir("models") / "grouped_conv_forward_bf16_gfx950")
     problem = replace(GPU_PROBLEM, n=16, c=256, k=256, hi=28, wi=28)
-    speeds = {one.kernel: one.tflops for one in ranking_of(problem, model).ranked}
+    speeds = {candidate.kernel: candidate.tflops for candidate in ranking_of(problem, model).ranked}
     search = search_model(problem, model, load_arch("gfx950"), 40)
-    found = {one.kernel: one.tflops for one in search.found if one.kernel in speeds}
-    assert len(found) >= 3
-    assert found == {kernel: pytest.approx(speeds[kernel], rel=1e-12) for kernel in found}
+    result = {item.kernel: item.tflops for item in search.found if item.kernel in speeds}
+    assert len(result) >= 3
+    assert result == {kernel: pytest.approx(speeds[kernel], rel=1e-12) for kernel in result}
     assert search.first_choice is not None
     assert search.first_choice.tflops == pytest.approx(speeds[search.first_choice.kernel], rel=1e-12)
     assert model.measured is not None
-    kinds = {one.kernel.pipeline for one in search.found} - set(model.measured.families)  # type: ignore[attr-defined]
+    kinds = {item.kernel.pipeline for item in search.found} - set(model.measured.families)  # type: ignore[attr-defined]
     assert set(search.known.families) == kinds != set()
     expect_values(search_text(problem, model, search), search.known.families[0])
 
@@ -123,20 +123,20 @@ def test_narrow_channels_have_kernels_beyond_the_pool(gpu_model: Model) -> None:
     search: Any = search_model(narrow, gpu_model, arch, 50)
     assert (search.candidates, search.first_choice, any(search.in_pool)) == (0, None, False)
     assert len(search.found) == 50
-    assert all(CONV_RULES.check(one.kernel, arch, narrow) == [] for one in search.found)
-    assert all(12 % one.kernel.vector_b == 0 and 20 % one.kernel.vector_c == 0 for one in search.found)
+    assert all(CONV_RULES.check(item.kernel, arch, narrow) == [] for item in search.found)
+    assert all(12 % item.kernel.vector_b == 0 and 20 % item.kernel.vector_c == 0 for item in search.found)
     wide: Any = search_model(GPU_PROBLEM, gpu_model, arch, 50)
     assert wide.candidates == 208
     assert wide.distinct > 208
-    assert {one.kernel.pipeline for one in wide.found}.isdisjoint({"compv5"})
+    assert {item.kernel.pipeline for item in wide.found}.isdisjoint({"compv5"})
 
 
 def test_no_legal_kernel_is_an_error(gpu_model: Model) -> None:
     """With odd channels per group only single elements fit B and C, and A's width must be 1 too."""
     arch = load_arch("gfx942")
     odd = replace(GPU_PROBLEM, c=3, k=5)
-    found: Any = search_model(odd, gpu_model, arch, 9).found
-    assert all(one.kernel.vector_b == one.kernel.vector_c == 1 for one in found)
+    result: Any = search_model(odd, gpu_model, arch, 9).found
+    assert all(item.kernel.vector_b == item.kernel.vector_c == 1 for item in result)
     with expect_refusal(NoKernelError, "no-kernel", "kernel", "host"):
         search_model(odd, gpu_model, HOST, 9)
 
@@ -145,7 +145,7 @@ def test_no_legal_kernel_is_an_error(gpu_model: Model) -> None:
 def test_speeds_are_ordered_like_scores(rank: RankObjective, tmp_path: Path) -> None:
     """The time passed to strategies falls as the score grows, for TFLOPS and for scores."""
     model = load_model(saved(tmp_path / "model", rank))
-    space = kernel_space(PROBLEM, HOST, [one.kernel for one in ranking_of(PROBLEM, model).ranked], 9000)
+    space = kernel_space(PROBLEM, HOST, [candidate.kernel for candidate in ranking_of(PROBLEM, model).ranked], 9000)
     kernels = space.kernels[:: len(space) // 200]
     scores = model.predict(PROBLEM, kernels, model.spec.rank_by)
     speeds = log_speeds(model, PROBLEM, kernels)

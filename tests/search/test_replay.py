@@ -90,8 +90,8 @@ def test_stopping_at_the_optimum_fills_the_trace(synthetic: Recording) -> None:
 
 def test_processes_do_not_change_the_result(synthetic: Recording) -> None:
     """Two jobs give the result of one."""
-    one, two = (replay(synthetic, 30, range(3), "local", jobs=jobs) for jobs in (1, 2))
-    assert np.array_equal(one.best_ms, two.best_ms)
+    item, two = (replay(synthetic, 30, range(3), "local", jobs=jobs) for jobs in (1, 2))
+    assert np.array_equal(item.best_ms, two.best_ms)
 
 
 @pytest.mark.parametrize(
@@ -122,6 +122,6 @@ def test_the_default_finds_the_best_of_published_recordings(
     name: str, at_100: float, at_220: float, recorded: Callable[[str], Path]
 ) -> None:
     """The default strategy reaches the stated share of the optimum in 100 and 220 measurements, median of five."""
-    found = replay(read_recording(recorded(name)), 220, range(5)).summary((100, 220))
-    assert found[0] >= at_100
-    assert found[1] >= at_220
+    result = replay(read_recording(recorded(name)), 220, range(5)).summary((100, 220))
+    assert result[0] >= at_100
+    assert result[1] >= at_220

@@ -138,12 +138,12 @@ def test_unknown_strategies_and_wrong_priors_are_refused(synthetic: Recording) -
 )
 def test_strategies_beat_random(name: str, at_60: float, at_150: float, synthetic: Recording) -> None:
     """On a structured function the median reaches the stated share of the optimum, and random order does not."""
-    found = replay(synthetic, 150, range(9), name).summary((60, 150))
+    result = replay(synthetic, 150, range(9), name).summary((60, 150))
     random = replay(synthetic, 150, range(9), "random").summary((60, 150))
-    assert found[0] >= at_60
-    assert found[1] >= at_150
-    assert found[0] > random[0]
-    assert found[1] > random[1]
+    assert result[0] >= at_60
+    assert result[1] >= at_150
+    assert result[0] > random[0]
+    assert result[1] > random[1]
 
 
 @every_strategy

@@ -64,41 +64,43 @@ def read(tmp_path: Path, config: dict[str, Any], **wanted: Any) -> list[Weighted
 def sizes(problems: list[WeightedProblem]) -> dict[str, tuple[int, ...]]:
     """Layer -> M, N, K and count of GEMMs."""
     return {
-        one.layers[0]: (one.problem.m, one.problem.n, one.problem.k, one.count)
-        for one in problems
-        if hasattr(one.problem, "m")
+        problem.layers[0]: (problem.problem.m, problem.problem.n, problem.problem.k, problem.count)
+        for problem in problems
+        if hasattr(problem.problem, "m")
     }
 
 
 def test_llama_on_eight_ranks(tmp_path: Path) -> None:
     """Heads, gates and the vocabulary are divided, output projections along K, as in vLLM."""
-    found = read(tmp_path, LLAMA_70B, tp=8, tokens=(16,))
-    assert sizes(found) == {
+    result = read(tmp_path, LLAMA_70B, tp=8, tokens=(16,))
+    assert sizes(result) == {
         "qkv": (16, 1280, 8192, 80),
         "o": (16, 8192, 1024, 80),
         "gate_up": (16, 7168, 8192, 80),
         "down": (16, 8192, 3584, 80),
         "lm_head": (16, 16032, 8192, 1),
     }
-    assert {(one.op, one.problem.dtype, one.problem.layout) for one in found} == {("gemm_universal", "bf16", "rcr")}
+    assert {(shape.op, shape.problem.dtype, shape.problem.layout) for shape in result} == {
+        ("gemm_universal", "bf16", "rcr")
+    }
 
 
 def test_last_layer_has_a_row_for_each_sequence(tmp_path: Path) -> None:
     """The vocabulary's GEMM has at most 256 rows, and is counted for each number of tokens."""
-    found = sizes(read(tmp_path, LLAMA_70B, tokens=(1, 1024, 4096)))
-    assert found["lm_head"] == (256, 128256, 8192, 2)
+    result = sizes(read(tmp_path, LLAMA_70B, tokens=(1, 1024, 4096)))
+    assert result["lm_head"] == (256, 128256, 8192, 2)
 
 
 def test_vocabulary_is_padded(tmp_path: Path) -> None:
     """Whisper-like sizes are padded to multiples of 64, as in vLLM, before they are divided."""
-    found = sizes(read(tmp_path, {**LLAMA_70B, "vocab_size": 32001}, tp=2, tokens=(1,)))
-    assert found["lm_head"][1] == 32064 // 2
+    result = sizes(read(tmp_path, {**LLAMA_70B, "vocab_size": 32001}, tp=2, tokens=(1,)))
+    assert result["lm_head"][1] == 32064 // 2
 
 
 def test_latent_attention_and_experts(tmp_path: Path) -> None:
     """Quantised layers are AITER's, router and vocabulary stay in bf16; low-rank layers are whole on each rank."""
-    found = read(tmp_path, KIMI_K2, tp=8, tokens=(64,))
-    assert sizes(found) == {
+    result = read(tmp_path, KIMI_K2, tp=8, tokens=(64,))
+    assert sizes(result) == {
         "qkv_a": (64, 1536 + 512 + 64, 7168, 61),
         "q_b": (64, 8 * 192, 1536, 61),
         "kv_b": (64, 8 * 256, 512, 61),
@@ -110,7 +112,7 @@ def test_latent_attention_and_experts(tmp_path: Path) -> None:
         "shared_down": (64, 7168, 256, 60),
         "lm_head": (64, 20480, 7168, 1),
     }
-    experts = next(one for one in found if one.op == "aiter_moe")
+    experts = next(shape for shape in result if shape.op == "aiter_moe")
     assert experts.problem.to_dict() | {"num_cus": 0} == {
         "tokens": 64,
         "model_dim": 7168,
@@ -124,31 +126,31 @@ def test_latent_attention_and_experts(tmp_path: Path) -> None:
         "num_cus": 0,
     }
     assert experts.count == 60
-    kinds = {one.layers[0]: (one.op, getattr(one.problem, "family", "")) for one in found}
+    kinds = {shape.layers[0]: (shape.op, getattr(shape.problem, "family", "")) for shape in result}
     assert kinds["o"] == ("aiter_gemm", "a8w8_blockscale")
     assert kinds["router"] == kinds["lm_head"] == ("gemm_universal", "")
 
 
 def test_shared_experts_as_routed_ones(tmp_path: Path) -> None:
     """Fused shared experts add one expert per token and remove their GEMMs."""
-    found = read(tmp_path, KIMI_K2, tp=8, tokens=(64,), fuse_shared=True)
-    assert not any("shared" in name for one in found for name in one.layers)
-    assert {(one.problem.experts, one.problem.topk) for one in found if one.op == "aiter_moe"} == {(385, 9)}
+    result = read(tmp_path, KIMI_K2, tp=8, tokens=(64,), fuse_shared=True)
+    assert not any("shared" in name for shape in result for name in shape.layers)
+    assert {(shape.problem.experts, shape.problem.topk) for shape in result if shape.op == "aiter_moe"} == {(385, 9)}
 
 
 def test_a_dtype_quantises(tmp_path: Path) -> None:
     """fp8 replaces quantised layers, fp16 all layers."""
     fp8 = read(tmp_path, LLAMA_70B, tokens=(1,), dtype="fp8")
-    assert {one.layers[0]: one.problem.dtype for one in fp8}["lm_head"] == "bf16"
-    assert {(one.op, one.problem.family) for one in fp8 if one.op == "aiter_gemm"} == {("aiter_gemm", "a8w8")}
+    assert {shape.layers[0]: shape.problem.dtype for shape in fp8}["lm_head"] == "bf16"
+    assert {(shape.op, shape.problem.family) for shape in fp8 if shape.op == "aiter_gemm"} == {("aiter_gemm", "a8w8")}
     fp16 = read(tmp_path, LLAMA_70B, tokens=(1,), dtype="fp16")
-    assert {(one.op, one.problem.dtype) for one in fp16} == {("gemm_universal", "fp16")}
+    assert {(shape.op, shape.problem.dtype) for shape in fp16} == {("gemm_universal", "fp16")}
 
 
 def test_an_operation_quantises_models(tmp_path: Path) -> None:
     """AITER's GEMMs of a bf16 model are those of the model quantised to fp8, without the vocabulary."""
-    found = read(tmp_path, LLAMA_70B, tokens=(1,), op="aiter_gemm")
-    assert {name for one in found for name in one.layers} == {"qkv", "o", "gate_up", "down"}
+    result = read(tmp_path, LLAMA_70B, tokens=(1,), op="aiter_gemm")
+    assert {name for shape in result for name in shape.layers} == {"qkv", "o", "gate_up", "down"}
 
 
 def test_key_value_heads_are_repeated(tmp_path: Path) -> None:
@@ -159,18 +161,18 @@ def test_key_value_heads_are_repeated(tmp_path: Path) -> None:
 def test_text_of_a_model_with_images(tmp_path: Path) -> None:
     """The text part of a nested configuration counts, with the defaults of transformers."""
     text = {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34}
-    found = sizes(read(tmp_path, {"model_type": "gemma3", "text_config": text}, tokens=(1,)))
-    assert found["qkv"] == (1, (8 + 2 * 4) * 256, 2560, 34)
-    assert found["lm_head"] == (1, 262208, 2560, 1)
+    result = sizes(read(tmp_path, {"model_type": "gemma3", "text_config": text}, tokens=(1,)))
+    assert result["qkv"] == (1, (8 + 2 * 4) * 256, 2560, 34)
+    assert result["lm_head"] == (1, 262208, 2560, 1)
 
 
 def test_vision_transformer() -> None:
     """Patches are a convolution, and each image has 197 rows."""
-    found = ckh.shapes.read("vit-b16", batch=(8,))
-    patches = next(one for one in found if one.op == "grouped_conv")
+    result = ckh.shapes.read("vit-b16", batch=(8,))
+    patches = next(shape for shape in result if shape.op == "grouped_conv")
     problem = patches.problem
     assert (problem.n, problem.c, problem.k, problem.hi, problem.y, problem.stride_h) == (8, 3, 768, 224, 16, 16)
-    assert sizes(found) == {
+    assert sizes(result) == {
         "qkv": (8 * 197, 3 * 768, 768, 12),
         "o": (8 * 197, 768, 768, 12),
         "fc1": (8 * 197, 3072, 768, 12),
@@ -180,31 +182,31 @@ def test_vision_transformer() -> None:
 
 def test_clip_has_two_towers() -> None:
     """Texts of 77 positions and images of 257 patches have separate products."""
-    found = sizes(ckh.shapes.read("clip-vit-l14", batch=(2,)))
-    assert found["text_fc1"] == (2 * 77, 3072, 768, 12)
-    assert found["vision_fc1"] == (2 * 257, 4096, 1024, 24)
-    assert found["vision_projection"] == (2, 768, 1024, 1)
+    result = sizes(ckh.shapes.read("clip-vit-l14", batch=(2,)))
+    assert result["text_fc1"] == (2 * 77, 3072, 768, 12)
+    assert result["vision_fc1"] == (2 * 257, 4096, 1024, 24)
+    assert result["vision_projection"] == (2, 768, 1024, 1)
 
 
 def test_whisper_encodes_and_decodes() -> None:
     """1500 frames are encoded once; decoded tokens attend to them."""
-    found = ckh.shapes.read("whisper-large-v3", tokens=(4,))
-    convs = [one.problem for one in found if one.op == "grouped_conv"]
-    assert [(one.c, one.k, one.hi, one.wi, one.x, one.stride_w) for one in convs] == [
+    result = ckh.shapes.read("whisper-large-v3", tokens=(4,))
+    convs = [shape.problem for shape in result if shape.op == "grouped_conv"]
+    assert [(conv.c, conv.k, conv.hi, conv.wi, conv.x, conv.stride_w) for conv in convs] == [
         (128, 1280, 1, 3000, 3, 1),
         (1280, 1280, 1, 3000, 3, 2),
     ]
-    assert sizes(found)["encoder_fc1"] == (1500, 5120, 1280, 32)
-    assert sizes(found)["decoder_cross_kv"] == (1500, 2560, 1280, 32)
-    assert sizes(found)["decoder_qkv"] == (4, 3 * 1280, 1280, 32)
+    assert sizes(result)["encoder_fc1"] == (1500, 5120, 1280, 32)
+    assert sizes(result)["decoder_cross_kv"] == (1500, 2560, 1280, 32)
+    assert sizes(result)["decoder_qkv"] == (4, 3 * 1280, 1280, 32)
 
 
 def test_a_published_file() -> None:
     """DeepSeek-V3's complete config.json gives the built-in model's shapes."""
     path = Path(__file__).parent / "files" / "deepseek-v3.config.json"
-    found, ready = (ckh.shapes.read(name, tp=8) for name in (str(path), "deepseek-v3"))
-    assert [(one.problem, one.count, one.layers) for one in found] == [
-        (one.problem, one.count, one.layers) for one in ready
+    result, ready = (ckh.shapes.read(name, tp=8) for name in (str(path), "deepseek-v3"))
+    assert [(shape.problem, shape.count, shape.layers) for shape in result] == [
+        (shape.problem, shape.count, shape.layers) for shape in ready
     ]
 
 
@@ -229,9 +231,9 @@ def test_ready_models_have_shapes(name: str) -> None:
 
 def test_networks_take_a_batch() -> None:
     """ResNet-50's 53 convolutions are counted for the given batch."""
-    found = ckh.shapes.read("resnet50", batch=(32,))
-    assert sum(one.count for one in found) == 53
-    assert {one.problem.n for one in found} == {32}
+    result = ckh.shapes.read("resnet50", batch=(32,))
+    assert sum(shape.count for shape in result) == 53
+    assert {shape.problem.n for shape in result} == {32}
 
 
 def test_unknown_family_names_the_nearest(tmp_path: Path) -> None:
@@ -268,13 +270,13 @@ def test_divisible_layers_are_kept(tmp_path: Path) -> None:
     """Three ranks divide neither heads nor the vocabulary; the feed-forward layer of 12288 columns is kept."""
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**LLAMA_70B, "intermediate_size": 12288}), encoding="utf-8")
-    found = shapes_of([str(path)], RunOptions(tp=3, tokens=(1,), skip_bad=True))
-    assert sizes(found.problems) == {
+    shapes = shapes_of([str(path)], RunOptions(tp=3, tokens=(1,), skip_bad=True))
+    assert sizes(shapes.problems) == {
         "gate_up": (1, 2 * 4096, 8192, 80),
         "down": (1, 8192, 4096, 80),
         "lm_head": (1, 128256 // 3, 8192, 1),
     }
-    assert list(found.bad.values()) == [1]
+    assert list(shapes.bad.values()) == [1]
 
 
 def test_a_bad_source_among_several(tmp_path: Path) -> None:
@@ -283,9 +285,9 @@ def test_a_bad_source_among_several(tmp_path: Path) -> None:
     path.write_text("{", encoding="utf-8")
     with expect_refusal(DataError, "bad-json", path):
         ckh.shapes.read(str(path), "llama3-8b")
-    found = shapes_of([str(path), "llama3-8b"], RunOptions(skip_bad=True))
-    assert len(found.problems) == 4 * 6 + 4
-    assert sum(found.bad.values()) == 1
+    shapes = shapes_of([str(path), "llama3-8b"], RunOptions(skip_bad=True))
+    assert len(shapes.problems) == 4 * 6 + 4
+    assert sum(shapes.bad.values()) == 1
     with expect_refusal(DataError, "bad-json", path):
         ckh.shapes.read(str(path), skip_bad=True)
 

@@ -23,7 +23,7 @@ DRIVER = "./bin/MIOpenDriver convfp16 -n {n} -c 64 -H 56 -W 56 -k {k} -y 3 -x 3 
 
 def counts(name: str) -> dict[str, int]:
     """Canonical text -> count of a file's problems."""
-    return {one.problem.canonical(): one.count for one in ckh.shapes.read(str(FILES / name))}
+    return {item.problem.canonical(): item.count for item in ckh.shapes.read(str(FILES / name))}
 
 
 def test_miopen() -> None:
@@ -37,8 +37,8 @@ def test_miopen() -> None:
 
 def test_miopen_keeps_its_layouts() -> None:
     """As MIOpen's problems they have the line's layout, by default NCHW."""
-    found = ckh.shapes.read(str(FILES / "miopen.log"), op="miopen_conv")
-    assert [one.problem.layout for one in found] == ["nchw", "ndhwc", "nhwc"]
+    result = ckh.shapes.read(str(FILES / "miopen.log"), op="miopen_conv")
+    assert [item.problem.layout for item in result] == ["nchw", "ndhwc", "nhwc"]
 
 
 def test_all_directions_of_a_driver_line(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_all_directions_of_a_driver_line(tmp_path: Path) -> None:
     path = tmp_path / "driver.txt"
     for flag, directions in (("0", ["forward", "bwd_data", "bwd_weight"]), ("6", ["bwd_data", "bwd_weight"])):
         path.write_text(DRIVER.format(n=1, k=64).replace("-F 1", f"-F {flag}"), encoding="utf-8")
-        assert [str(one.problem.variant) for one in ckh.shapes.read(str(path))] == directions
+        assert [str(item.problem.variant) for item in ckh.shapes.read(str(path))] == directions
 
 
 def test_blas_benches() -> None:
@@ -71,8 +71,8 @@ def test_tunable_op() -> None:
 
 def test_server_log() -> None:
     """AITER's misses in tables with kernels of ckh, in bf16 and of experts, and vLLM's files."""
-    found = shapes_of([str(FILES / "server.log")], RunOptions(tokens=(1, 64)))
-    assert [one.problem.canonical() for one in found.problems] == [
+    shapes = shapes_of([str(FILES / "server.log")], RunOptions(tokens=(1, 64)))
+    assert [problem.problem.canonical() for problem in shapes.problems] == [
         "aiter_gemm_a8w8_ck_int8_cu0_m64_n16384_k5120",
         "gemm_bf16_rcr_m64_n7168_k2048_splitk1",
         "gemm_bf16_rcr_m16_n4096_k4096_splitk1",
@@ -81,17 +81,17 @@ def test_server_log() -> None:
         "aiter_gemm_a8w8_blockscale_ck_fp8_cu0_m64_n6144_k2048",
         "gemm_batched_bf16_rcr_b16_m1_n1280_k8192_splitk1",
     ]
-    assert found.problems[-1].count == 1
-    assert found.left_out == {"swiglustep": 1}
+    assert shapes.problems[-1].count == 1
+    assert shapes.left_out == {"swiglustep": 1}
 
 
 def test_profile() -> None:
     """Kernels of a profile whose name states M, N and K count by their calls; tiles are not sizes."""
-    found = shapes_of([str(FILES / "results.stats.csv")])
-    assert [(one.problem.canonical(), one.count) for one in found.problems] == [
+    shapes = shapes_of([str(FILES / "results.stats.csv")])
+    assert [(problem.problem.canonical(), problem.count) for problem in shapes.problems] == [
         ("gemm_bf16_rcr_m64_n7168_k2048_splitk1", 61)
     ]
-    assert sum(found.left_out.values()) == 2
+    assert sum(shapes.left_out.values()) == 2
 
 
 @pytest.mark.parametrize(
@@ -108,16 +108,21 @@ def test_profile() -> None:
 )
 def test_names_of_kernels(name: str, sizes: tuple[object, ...] | None) -> None:
     """M, N and K of a product are parsed, those of a tile are not."""
-    found = [one.shape for one in kernel_name(name)]
-    assert found == ([] if sizes is None else [Matmul(*sizes)])  # type: ignore[arg-type]
+    shapes = [stated_shape.shape for stated_shape in kernel_name(name)]
+    assert shapes == ([] if sizes is None else [Matmul(*sizes)])  # type: ignore[arg-type]
 
 
 def test_untuned_table_of_aiter() -> None:
     """AITER's own list of DeepSeek-V3 has four weights for 16 or 17 numbers of tokens."""
-    found = ckh.shapes.read(str(FILES / "a8w8_blockscale_untuned_gemm_ds_v3.csv"))
-    assert len(found) == 67
-    assert {(one.op, one.problem.family) for one in found} == {("aiter_gemm", "a8w8_blockscale")}
-    assert {(one.problem.n, one.problem.k) for one in found} == {(2112, 7168), (3072, 1536), (4096, 512), (7168, 2048)}
+    result = ckh.shapes.read(str(FILES / "a8w8_blockscale_untuned_gemm_ds_v3.csv"))
+    assert len(result) == 67
+    assert {(item.op, item.problem.family) for item in result} == {("aiter_gemm", "a8w8_blockscale")}
+    assert {(item.problem.n, item.problem.k) for item in result} == {
+        (2112, 7168),
+        (3072, 1536),
+        (4096, 512),
+        (7168, 2048),
+    }
 
 
 def test_canonical_texts(tmp_path: Path) -> None:
@@ -125,7 +130,7 @@ def test_canonical_texts(tmp_path: Path) -> None:
     path = tmp_path / "some.txt"
     texts = ["gemm_bf16_rcr_m1_n2_k3_splitk1", "aiter_gemm_a8w8_ck_fp8_cu0_m1_n2_k3", "gemm_bf16_rcr_m1_n2_k3_splitk1"]
     path.write_text("# problems\n" + "\n".join(texts) + "\ngemm_layers: 3\n", encoding="utf-8")
-    assert [(one.op, one.count) for one in ckh.shapes.read(str(path))] == [("gemm_universal", 2), ("aiter_gemm", 1)]
+    assert [(item.op, item.count) for item in ckh.shapes.read(str(path))] == [("gemm_universal", 2), ("aiter_gemm", 1)]
 
 
 def test_bad_rows_of_a_problem_file(tmp_path: Path) -> None:
@@ -134,9 +139,12 @@ def test_bad_rows_of_a_problem_file(tmp_path: Path) -> None:
     path.write_text("M,N,K\n0,5,6\n16,32,64\n4,5,1099511627776\n8,32,64\n", encoding="utf-8")
     with expect_refusal(CkhError, "out-of-range", f"{path}:2"):
         shapes_of([str(path)])
-    found = shapes_of([str(path)], RunOptions(skip_bad=True))
-    assert [(one.problem.m, one.problem.n, one.problem.k) for one in found.problems] == [(16, 32, 64), (8, 32, 64)]
-    assert sorted(found.bad.values()) == [1, 1]
+    shapes = shapes_of([str(path)], RunOptions(skip_bad=True))
+    assert [(problem.problem.m, problem.problem.n, problem.problem.k) for problem in shapes.problems] == [
+        (16, 32, 64),
+        (8, 32, 64),
+    ]
+    assert sorted(shapes.bad.values()) == [1, 1]
     path.write_text("colour,size\nred,1\n", encoding="utf-8")
     with expect_refusal(CkhError, "bad-header"):
         shapes_of([str(path)], RunOptions(skip_bad=True))
@@ -145,8 +153,8 @@ def test_bad_rows_of_a_problem_file(tmp_path: Path) -> None:
 def test_canonical_text_as_a_source() -> None:
     """Several are given as several sources; an impossible one is refused."""
     text = "gemm_bf16_rcr_m128_n1536_k7168_splitk1"
-    (found,) = ckh.shapes.read(text)
-    assert (found.problem.canonical(), found.op, found.count) == (text, "gemm_universal", 1)
+    (result,) = ckh.shapes.read(text)
+    assert (result.problem.canonical(), result.op, result.count) == (text, "gemm_universal", 1)
     assert len(ckh.shapes.read(text, text.replace("m128", "m16"))) == 2
     with expect_refusal(DataError, "out-of-range", "m0_n1536"):
         ckh.shapes.read(text.replace("m128", "m0"))
@@ -173,9 +181,9 @@ def test_bad_lines(tmp_path: Path, line: str, code: str) -> None:
     path.write_text("hello\n" + line + DRIVER.format(n=1, k=64), encoding="utf-8")
     with expect_refusal(DataError, code, f"{path}:2"):
         ckh.shapes.read(str(path))
-    found = shapes_of([str(path)], RunOptions(skip_bad=True))
-    assert [one.problem.k for one in found.problems] == [64]
-    assert sum(found.bad.values()) == 1
+    shapes = shapes_of([str(path)], RunOptions(skip_bad=True))
+    assert [problem.problem.k for problem in shapes.problems] == [64]
+    assert sum(shapes.bad.values()) == 1
 
 
 @pytest.mark.parametrize(
@@ -193,9 +201,9 @@ def test_unsupported_operators(tmp_path: Path, line: str) -> None:
     """Transposed and int4 convolutions, complex products and others are counted, and are not errors."""
     path = tmp_path / "some.log"
     path.write_text(2 * line + DRIVER.format(n=1, k=64), encoding="utf-8")
-    found = shapes_of([str(path)])
-    assert len(found.problems) == 1
-    assert list(found.left_out.values()) == [2]
+    shapes = shapes_of([str(path)])
+    assert len(shapes.problems) == 1
+    assert list(shapes.left_out.values()) == [2]
 
 
 def test_a_million_lines_take_constant_memory(tmp_path: Path) -> None:
@@ -206,10 +214,10 @@ def test_a_million_lines_take_constant_memory(tmp_path: Path) -> None:
     path.write_text("".join(lines), encoding="utf-8")
     ckh.shapes.read(str(FILES / "miopen.log"))  # imports
     tracemalloc.start()
-    found = ckh.shapes.read(str(path))
+    result = ckh.shapes.read(str(path))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert [one.count for one in found] == [1250] * 8
+    assert [item.count for item in result] == [1250] * 8
     assert peak < 4e6
 
 
@@ -219,7 +227,7 @@ def test_an_endless_line_takes_constant_memory(tmp_path: Path) -> None:
     line = DRIVER.format(n=1, k=64).strip().encode()
     path.write_bytes(line + b" x" * 20_000_000 + line)
     tracemalloc.start()
-    assert [one.count for one in ckh.shapes.read(str(path))] == [1]
+    assert [item.count for item in ckh.shapes.read(str(path))] == [1]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4e6

@@ -42,8 +42,8 @@ def missed(tmp_path: Path, capsys: pytest.CaptureFixture[str], log: str, table: 
     (tmp_path / "tuned.csv").write_text(table, encoding="utf-8")
     call = ["shapes", str(tmp_path / "server.log"), "--table", str(tmp_path / "tuned.csv"), "--json", *options]
     assert run(call) == ExitCode.OK
-    found: list[Any] = json.loads(capsys.readouterr().out)["misses"]
-    return found
+    load: list[Any] = json.loads(capsys.readouterr().out)["misses"]
+    return load
 
 
 @pytest.mark.parametrize(
@@ -61,17 +61,17 @@ def test_differing_fields_are_named(
     m: int, n: int, k: int, dtype: str, differs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The nearest key differs from the requested one in GPU, element type, rows or fused columns."""
-    (found,) = missed(tmp_path, capsys, LINE.format(m=m, n=n, k=k, dtype=dtype), TABLE, "--arch", "gfx942")
-    assert found["differs"] == differs
-    assert (found["key"]["K"], found["count"]) == (str(k), 1)
+    (result,) = missed(tmp_path, capsys, LINE.format(m=m, n=n, k=k, dtype=dtype), TABLE, "--arch", "gfx942")
+    assert result["differs"] == differs
+    assert (result["key"]["K"], result["count"]) == (str(k), 1)
 
 
 def test_another_number_of_compute_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On an MI308X, by its name or number of compute units, the row for 80 is found."""
     line = LINE.format(m=16, n=4608, k=7168, dtype=FNUZ)
     for options in (("--arch", "mi308x"), ("--arch", "gfx942", "--num-cus", "80")):
-        (found,) = missed(tmp_path, capsys, line, TABLE, *options)
-        assert found["differs"] == {}
+        (result,) = missed(tmp_path, capsys, line, TABLE, *options)
+        assert result["differs"] == {}
 
 
 def test_the_nearest_of_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,25 +89,25 @@ def test_the_nearest_of_several(tmp_path: Path, capsys: pytest.CaptureFixture[st
     }
     line = LINE.format(m=16, n=1280, k=8192, dtype=FNUZ)
     for expected in ("GPU", "type", "fewer rows", "rows", "columns"):
-        (found,) = missed(tmp_path, capsys, line, HEADER + "".join(lines.values()), "--arch", "gfx942")
+        (result,) = missed(tmp_path, capsys, line, HEADER + "".join(lines.values()), "--arch", "gfx942")
         gfx, _, m, n, dtype = rows[expected]
-        key = found["key"]
+        key = result["key"]
         assert (key["gfx"], key["M"], key["N"], key["q_dtype_w"]) == (gfx, str(m), str(n), dtype)
         del lines[expected]
 
 
 def test_no_near_miss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a row of that K there is no nearest key."""
-    (found,) = missed(tmp_path, capsys, LINE.format(m=1, n=2, k=3, dtype=FN), TABLE)
-    assert found["key"] is None
-    assert "K 3" in found["why"]
+    (result,) = missed(tmp_path, capsys, LINE.format(m=1, n=2, k=3, dtype=FN), TABLE)
+    assert result["key"] is None
+    assert "K 3" in result["why"]
 
 
 def test_one_shape_in_two_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A shape requested in both forms of fp8 is explained twice."""
     log = "".join(LINE.format(m=16, n=1280, k=8192, dtype=dtype) for dtype in (FN, FNUZ, FN))
-    found = missed(tmp_path, capsys, log, TABLE, "--arch", "gfx942")
-    assert [one["differs"] for one in found] == [{"q_dtype_w": FN}, {}]
+    result = missed(tmp_path, capsys, log, TABLE, "--arch", "gfx942")
+    assert [item["differs"] for item in result] == [{"q_dtype_w": FN}, {}]
 
 
 def test_mixtures_of_experts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,8 +123,8 @@ def test_mixtures_of_experts(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ({"cus": 80, "tokens": 64, "inter": 512, "dtype": FNUZ}, {"inter_dim": "512"}),
         ({"cus": 80, "tokens": 64, "inter": 256, "dtype": FN}, {"q_dtype_a": FN, "q_dtype_w": FN}),
     ):
-        (found,) = missed(tmp_path, capsys, MOE.format(**case), table)
-        assert found["differs"] == differs
+        (result,) = missed(tmp_path, capsys, MOE.format(**case), table)
+        assert result["differs"] == differs
 
 
 def test_a_folder_of_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,8 +139,8 @@ def test_a_folder_of_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     own.write_text(HEADER + row.replace("304", "80"), encoding="utf-8")
     (tmp_path / "server.log").write_text(LINE.format(m=16, n=1280, k=8192, dtype=FNUZ), encoding="utf-8")
     assert run(["shapes", str(tmp_path / "server.log"), "--table", str(tmp_path / "aiter"), "--json"]) == ExitCode.OK
-    (found,) = json.loads(capsys.readouterr().out)["misses"]
-    assert found["differs"] == {"cu_num": "304"}
+    (result,) = json.loads(capsys.readouterr().out)["misses"]
+    assert result["differs"] == {"cu_num": "304"}
     (tmp_path / "empty").mkdir()
     assert run(["shapes", str(tmp_path / "server.log"), "--table", str(tmp_path / "empty")]) == ExitCode.BAD_DATA
     expect_error(capsys.readouterr().err, "no-aiter", tmp_path / "empty")
@@ -162,8 +162,8 @@ def test_invalid_tables_are_refused(table: str, code: str, tmp_path: Path, capsy
 def test_rows_without_numbers_are_not_near(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A row with a text for M is skipped."""
     table = HEADER + f"gfx942,304,many,1280,8192,{FNUZ},ck,1,0,5.0,name,1,1,0.0\n"
-    (found,) = missed(tmp_path, capsys, LINE.format(m=1, n=1280, k=8192, dtype=FNUZ), table)
-    assert found["key"] is None
+    (result,) = missed(tmp_path, capsys, LINE.format(m=1, n=1280, k=8192, dtype=FNUZ), table)
+    assert result["key"] is None
 
 
 def test_a_table_without_lookups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

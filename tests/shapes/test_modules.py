@@ -48,8 +48,8 @@ def torch() -> Any:
 def test_linear_layers(torch: Any) -> None:
     """A linear layer is a product with its weight transposed; its parameters are unchanged."""
     module = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.Linear(32, 8, bias=False)).to(torch.bfloat16)
-    found = ckh.shapes.of(module, torch.empty(4, 16, 64, dtype=torch.bfloat16))
-    assert [(one.layers, one.problem.canonical()) for one in found] == [
+    result = ckh.shapes.of(module, torch.empty(4, 16, 64, dtype=torch.bfloat16))
+    assert [(item.layers, item.problem.canonical()) for item in result] == [
         (("0",), "gemm_bf16_rcr_m64_n32_k64_splitk1"),
         (("1",), "gemm_bf16_rcr_m64_n8_k32_splitk1"),
     ]
@@ -60,25 +60,25 @@ def test_convolutions(torch: Any) -> None:
     """Convolutions have strides, groups and layouts, in one, two and three dimensions."""
     x = torch.empty(2, 8, 16, 16).to(memory_format=torch.channels_last)
     module = torch.nn.Conv2d(8, 16, (3, 1), stride=2, padding=(1, 0), dilation=2, groups=4)
-    (found,) = ckh.shapes.of(module, x, op="miopen_conv")
-    problem = found.problem
+    (result,) = ckh.shapes.of(module, x, op="miopen_conv")
+    problem = result.problem
     assert (problem.layout, problem.g, problem.y, problem.x, problem.stride_h, problem.dilation_w) == (
         *("nhwc", 4, 3, 1, 2),
         2,
     )
-    (found,) = ckh.shapes.of(torch.nn.Conv1d(4, 4, 3, padding=1), torch.empty(2, 4, 30))
-    assert (found.problem.hi, found.problem.wi, found.problem.y, found.problem.x) == (1, 30, 1, 3)
-    (found,) = ckh.shapes.of(torch.nn.Conv3d(4, 4, 3), torch.empty(2, 4, 5, 6, 7), op="miopen_conv")
-    assert (found.problem.layout, found.problem.di, found.problem.hi, found.problem.wi) == ("ncdhw", 5, 6, 7)
+    (result,) = ckh.shapes.of(torch.nn.Conv1d(4, 4, 3, padding=1), torch.empty(2, 4, 30))
+    assert (result.problem.hi, result.problem.wi, result.problem.y, result.problem.x) == (1, 30, 1, 3)
+    (result,) = ckh.shapes.of(torch.nn.Conv3d(4, 4, 3), torch.empty(2, 4, 5, 6, 7), op="miopen_conv")
+    assert (result.problem.layout, result.problem.di, result.problem.hi, result.problem.wi) == ("ncdhw", 5, 6, 7)
 
 
 def test_a_real_module(torch: Any) -> None:
     """A transformer layer has four products, without attention, and its switch is restored."""
     module = torch.nn.TransformerEncoderLayer(64, 4, dim_feedforward=256, batch_first=True).eval()
-    found = ckh.shapes.of(module, torch.empty(2, 16, 64))
-    flops = {one.layers[0]: 0 for one in found}
-    for one in found:
-        flops[one.layers[0]] += one.flops
+    result = ckh.shapes.of(module, torch.empty(2, 16, 64))
+    flops = {item.layers[0]: 0 for item in result}
+    for shape in result:
+        flops[shape.layers[0]] += shape.flops
     rows = 2 * 16
     assert flops == {
         "self_attn": 2 * rows * 64 * (3 * 64 + 64),
@@ -94,13 +94,13 @@ def test_batched_and_scaled_products(torch: Any) -> None:
 
     class Products(torch.nn.Module):  # type: ignore[misc]
         def forward(self, a: Any, b: Any, c: Any) -> Any:
-            one = torch.ones((), device=a.device)
-            torch._scaled_mm(c, c.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+            item = torch.ones((), device=a.device)
+            torch._scaled_mm(c, c.t(), scale_a=item, scale_b=item, out_dtype=torch.bfloat16)
             return torch.bmm(a, b.transpose(1, 2))
 
     inputs = (torch.empty(3, 8, 16), torch.empty(3, 32, 16), torch.empty(16, 64, dtype=torch.float8_e4m3fn))
-    found = {one.problem.canonical(): one.count for one in ckh.shapes.of(Products(), *inputs)}
-    assert found == {
+    result = {item.problem.canonical(): item.count for item in ckh.shapes.of(Products(), *inputs)}
+    assert result == {
         "aiter_gemm_a8w8_ck_fp8_cu0_m16_n16_k64": 1,
         "gemm_batched_fp32_rcr_b3_m8_n32_k16_splitk1": 1,
     }
@@ -117,9 +117,9 @@ def test_the_same_network_by_its_table(torch: Any) -> None:
             layers.append(torch.nn.Conv2d(channels, width, 3, padding=1))
             channels = width
         layers.append(torch.nn.MaxPool2d(2))
-    found = ckh.shapes.of(torch.nn.Sequential(*layers).half(), torch.empty(4, 3, 224, 224, dtype=torch.half))
+    result = ckh.shapes.of(torch.nn.Sequential(*layers).half(), torch.empty(4, 3, 224, 224, dtype=torch.half))
     ready = ckh.shapes.read("vgg16", batch=(4,), default_dtype="fp16")
-    assert {(one.problem, one.count) for one in found} == {(one.problem, one.count) for one in ready}
+    assert {(item.problem, item.count) for item in result} == {(item.problem, item.count) for item in ready}
 
 
 def test_a_value_dependent_module(torch: Any) -> None:

@@ -43,13 +43,13 @@ def node(kind: str, inputs: str, output: str, **attributes: Any) -> Any:
 
 def test_real_networks() -> None:
     """ResNet-50 has 53 convolutions and a classifier, AlexNet's are grouped, ShuffleNet's depthwise."""
-    found = ckh.shapes.read(light("resnet50"))
-    assert sum(one.count for one in found if one.op == "grouped_conv") == 53
-    (classifier,) = (one.problem for one in found if one.op == "gemm_universal")
+    result = ckh.shapes.read(light("resnet50"))
+    assert sum(item.count for item in result if item.op == "grouped_conv") == 53
+    (classifier,) = (item.problem for item in result if item.op == "gemm_universal")
     assert (classifier.m, classifier.n, classifier.k, classifier.dtype) == (1, 1000, 2048, "fp32")
-    assert sum(one.flops for one in found) == pytest.approx(2 * 4.09e9, rel=1e-3)  # as torchvision states
-    assert {one.problem.g for one in ckh.shapes.read(light("bvlc_alexnet")) if one.op == "grouped_conv"} == {1, 2}
-    assert any(1 < one.problem.g == one.problem.c for one in ckh.shapes.read(light("shufflenet"), op="grouped_conv"))
+    assert sum(item.flops for item in result) == pytest.approx(2 * 4.09e9, rel=1e-3)  # as torchvision states
+    assert {item.problem.g for item in ckh.shapes.read(light("bvlc_alexnet")) if item.op == "grouped_conv"} == {1, 2}
+    assert any(1 < item.problem.g == item.problem.c for item in ckh.shapes.read(light("shufflenet"), op="grouped_conv"))
 
 
 def test_open_sizes(tmp_path: Path) -> None:
@@ -60,8 +60,8 @@ def test_open_sizes(tmp_path: Path) -> None:
         node("MatMul", "fc t", "out"),
     ]
     path = save(tmp_path / "model.onnx", nodes, {"x": ["batch", "seq", 64]}, {"w": (64, 128)})
-    found = ckh.shapes.read(path, batch=(2,), tokens=(16, 32))
-    assert [(one.problem.canonical(), one.count) for one in found] == [
+    result = ckh.shapes.read(path, batch=(2,), tokens=(16, 32))
+    assert [(item.problem.canonical(), item.count) for item in result] == [
         ("gemm_fp32_rrr_m32_n128_k64_splitk1", 1),
         ("gemm_batched_fp32_rrr_b2_m16_n16_k128_splitk1", 1),
         ("gemm_fp32_rrr_m64_n128_k64_splitk1", 1),
@@ -81,8 +81,8 @@ def test_open_sizes(tmp_path: Path) -> None:
 def test_gemm(tmp_path: Path, a: tuple[int, int], b: tuple[int, int], transposes: dict[str, int], layout: str) -> None:
     """Transposes of Gemm are layouts."""
     path = save(tmp_path / "model.onnx", [node("Gemm", "x w", "out", **transposes)], {"x": list(a)}, {"w": b})
-    (found,) = ckh.shapes.read(path)
-    assert found.problem.canonical() == f"gemm_fp32_{layout}_m8_n128_k64_splitk1"
+    (result,) = ckh.shapes.read(path)
+    assert result.problem.canonical() == f"gemm_fp32_{layout}_m8_n128_k64_splitk1"
 
 
 def test_convolutions(tmp_path: Path) -> None:
@@ -96,12 +96,12 @@ def test_convolutions(tmp_path: Path) -> None:
     ]
     weights = {"w": (16, 2, 3, 3), "v": (6, 5, 3), "u": (8, 4, 2, 2)}
     path = save(tmp_path / "model.onnx", nodes, {"x": [2, 8, 20, 20], "y": [2, 5, 30]}, weights)
-    found = shapes_of([path])
-    first, second, third = (one.problem for one in found.problems)
+    shapes = shapes_of([path])
+    first, second, third = (problem.problem for problem in shapes.problems)
     assert (first.stride_h, first.stride_w, first.dilation_w, first.pad_h, first.pad_w, first.g) == (2, 1, 2, 1, 2, 4)
     assert (second.pad_h, second.pad_w, second.ho, second.wo) == (1, 1, 20, 20)
     assert (third.hi, third.wi, third.y, third.x, third.pad_h, third.pad_w) == (1, 30, 1, 3, 0, 1)
-    assert found.left_out == {"ConvTranspose": 1}
+    assert shapes.left_out == {"ConvTranspose": 1}
 
 
 def test_a_truncated_model(tmp_path: Path) -> None:
@@ -128,9 +128,9 @@ def test_a_value_dependent_shape(tmp_path: Path) -> None:
     path = save(tmp_path / "model.onnx", nodes, {"x": [1, 3, 9, 9]}, {"w": (8, 3, 3, 3), "v": (7, 5)})
     with expect_refusal(DataError, "missing-field", "model.onnx", "'c'"):
         ckh.shapes.read(path)
-    found = shapes_of([path], RunOptions(skip_bad=True))
-    assert [one.op for one in found.problems] == ["grouped_conv"]
-    assert sum(found.bad.values()) == 1
+    shapes = shapes_of([path], RunOptions(skip_bad=True))
+    assert [problem.op for problem in shapes.problems] == ["grouped_conv"]
+    assert sum(shapes.bad.values()) == 1
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_impossible_convolutions(tmp_path: Path, attributes: dict[str, Any], cod
     path = save(tmp_path / "model.onnx", nodes, inputs, {"w": (8, 4, 3, 3), "v": (8, 8)})
     with expect_refusal(DataError, code, "node a"):
         ckh.shapes.read(path)
-    assert [one.op for one in ckh.shapes.read(path, skip_bad=True)] == ["gemm_universal"]
+    assert [item.op for item in ckh.shapes.read(path, skip_bad=True)] == ["gemm_universal"]
 
 
 def test_unsupported_operators(tmp_path: Path) -> None:
@@ -159,9 +159,9 @@ def test_unsupported_operators(tmp_path: Path) -> None:
     nodes = [node("Conv", "x w", "a"), node("MatMul", "y v", "out")]
     inputs = {"x": [1, 4, 5, 5, 5, 5], "y": [2, 8]}
     path = save(tmp_path / "model.onnx", nodes, inputs, {"w": (8, 4, 3, 3, 3, 3), "v": (8, 8)})
-    found = shapes_of([path])
-    assert len(found.problems) == 1
-    assert list(found.left_out.values()) == [1]
+    shapes = shapes_of([path])
+    assert len(shapes.problems) == 1
+    assert list(shapes.left_out.values()) == [1]
 
 
 def test_sizes_of_zero(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from benchmarks.shapes_recall import recalls
 
 def test_exact_recall_of_public_lists() -> None:
     """14 of 22 lists are found completely; the missing shapes of the others are known."""
-    every = {one.name: one for one in recalls()}
-    assert (len(every), sum(not one.missing for one in every.values())) == (22, 14)
-    assert sum(len(one.found) for one in every.values()) == 127
-    missing = {name: one.missing for name, one in every.items() if one.missing}
+    every = {recall.name: recall for recall in recalls()}
+    assert (len(every), sum(not item.missing for item in every.values())) == (22, 14)
+    assert sum(len(item.found) for item in every.values()) == 127
+    missing = {name: item.missing for name, item in every.items() if item.missing}
     assert missing["llama70B_untuned_gemm_bf16.csv"] == [(192, 1024)]
     assert missing["dsv32_a8w8_blockscale_bpreshuffle_untuned_gemm.csv"] == [(128, 7168)]
     assert missing["bf16_untuned_gemm_qwen3next.csv"] == [(513, 2048)]

@@ -69,8 +69,8 @@ def test_progress_without_a_terminal_prints_occasional_lines(
 
     def line_with(text: str) -> str:
         while True:
-            if found := [line for line in capsys.readouterr().err.splitlines() if text in line]:
-                return found[0]
+            if lines := [line for line in capsys.readouterr().err.splitlines() if text in line]:
+                return lines[0]
 
     with progress("measuring", 100) as advance:
         assert line_with("0/100") == "measuring: 0/100"

@@ -62,7 +62,7 @@ def test_finished_items_do_not_count_towards_the_rate(
         while " 10/20 " not in shown:
             time.sleep(0.05)
             shown += capsys.readouterr().err
-    found = re.search(r"compiling: 10/20 \(([\d.]+)/s, (\d+) s left\)", shown)
-    assert found is not None, shown
-    assert float(found[1]) <= 5.0
-    assert int(found[2]) >= 2
+    matched = re.search(r"compiling: 10/20 \(([\d.]+)/s, (\d+) s left\)", shown)
+    assert matched is not None, shown
+    assert float(matched[1]) <= 5.0
+    assert int(matched[2]) >= 2

@@ -31,10 +31,10 @@ def test_intervals_contain_nine_of_ten_gains() -> None:
     random, inside, centers = np.random.default_rng(1), 0, []
     for _ in range(4000):
         *errors, actual = random.normal(0.05, 0.1, 9)
-        found = predicted_ratio(0.2, errors)
-        assert found is not None
-        inside += found.interval[0] <= np.exp(0.2 + actual) <= found.interval[1]
-        centers.append(np.log(found.value))
+        ratio = predicted_ratio(0.2, errors)
+        assert ratio is not None
+        inside += ratio.interval[0] <= np.exp(0.2 + actual) <= ratio.interval[1]
+        centers.append(np.log(ratio.value))
     assert inside / 4000 == pytest.approx(0.9, abs=0.015)
     assert np.mean(centers) == pytest.approx(0.25, abs=0.003)
 
@@ -49,45 +49,45 @@ def test_choices_are_compared_with_current_kernels() -> None:
     data = measured().valid()
     rows = HeldOut(data, np.random.default_rng(3).normal(size=len(data)))
     speeds = Calibration((0.0, 1.0, 2.0), (1.0, 0.5, 0.2), 1.0, ((0.0, 1.0, 1.0),), 14)
-    names, texts = data.frame["kernel"].to_numpy(), np.array([one.canonical() for one in data.problems()])
+    names, texts = data.frame["kernel"].to_numpy(), np.array([problem.canonical() for problem in data.problems()])
     of_row, ms = texts[data.problem_ids], data.frame["latency_ms"].to_numpy()
     today = {text: names[of_row == text][0] for text in texts}
     today[texts[2]] = "never measured"
     first = np.flatnonzero(of_row == texts[0])
     today[texts[0]] = names[first[np.argmax(rows.score[first])]]
-    found = {one.problem: one for one in held_out_choices(rows, speeds, today)}
-    assert set(found) == set(texts) - {texts[2]}
-    assert (found[texts[0]].kernel, found[texts[0]].error) == (today[texts[0]], None)
+    result = {held_out_choice.problem: held_out_choice for held_out_choice in held_out_choices(rows, speeds, today)}
+    assert set(result) == set(texts) - {texts[2]}
+    assert (result[texts[0]].kernel, result[texts[0]].error) == (today[texts[0]], None)
     for text in texts[3:]:
         of = np.flatnonzero(of_row == text)
         best, now = of[np.argmax(rows.score[of])], of[0]
-        one = found[text]
-        assert (one.kernel, one.today_ms) == (names[best], ms[now])
+        choice = result[text]
+        assert (choice.kernel, choice.today_ms) == (names[best], ms[now])
         speed = np.interp(rows.score[best] - rows.score[now], [0, 1, 2], [1, 0.5, 0.2])
-        assert one.log_gain == pytest.approx(-np.log(speed))
-        if one.error is not None:
-            assert np.exp(one.log_gain + one.error) == pytest.approx(ms[now] / ms[best])
+        assert choice.log_gain == pytest.approx(-np.log(speed))
+        if choice.error is not None:
+            assert np.exp(choice.log_gain + choice.error) == pytest.approx(ms[now] / ms[best])
 
 
 def test_measured_and_other_shapes_are_predicted(tmp_path: Path) -> None:
     """Also a shape without measurements; predictions agree with the formula of the times, within their intervals."""
     data, left = measured(), problems()[3]
     known = Dataset(data.frame[[data.problem(row) != left for row in range(len(data))]].reset_index(drop=True))
-    today = {one: kernels(ndim=one.ndim)[0] for one in problems()}
-    named: dict[Problem, str] = {one: kernel_name(kernel) for one, kernel in today.items()}
+    today = {problem: kernels(ndim=problem.ndim)[0] for problem in problems()}
+    named: dict[Problem, str] = {item: kernel_name(kernel) for item, kernel in today.items()}
     named[problems(Direction.BWD_DATA)[0]] = "of another direction, for which there is no model"
     options = TrainOptions(folds=4, early_stopping=5, params=TREES)
-    found = by_model(known, options, saved(tmp_path / "model"), named)
-    timed = [problem for problem in today if problem.canonical() in found]
+    result = by_model(known, options, saved(tmp_path / "model"), named)
+    timed = [problem for problem in today if problem.canonical() in result]
     assert left in timed
     assert len(timed) > len(today) / 2  # a few current kernels have a wrong result
     inside = 0
     for problem in timed:
-        one = found[problem.canonical()]
-        chosen = parse_kernel_name(one.kernel)
-        assert one.gain is not None
-        low, high = one.gain.interval
-        assert low <= one.gain.value <= high
+        predicted_gain = result[problem.canonical()]
+        chosen = parse_kernel_name(predicted_gain.kernel)
+        assert predicted_gain.gain is not None
+        low, high = predicted_gain.gain.interval
+        assert low <= predicted_gain.gain.value <= high
         inside += low <= time_ms(problem, today[problem]) / time_ms(problem, chosen) <= high
     assert inside / len(timed) > 0.7  # 0.9 on average
 
@@ -98,8 +98,8 @@ def test_gains_over_tables_are_ratios_to_predicted_times() -> None:
         {"problem": name, "kernels": [{"kernel": kernel, "latency_ms": ms}], "predicted_interval": [0.8, 1.25]}
         for name, kernel, ms in (("p", "a", 2.0), ("q", "b", 3.0), ("r", "a", None), ("s", "a", 1.0))
     ]
-    found = over_tables(answers, {"p": OwnTime("b", 4.0), "q": OwnTime("b", 9.0), "r": OwnTime("b", 1.0)})
-    assert found == {
+    result = over_tables(answers, {"p": OwnTime("b", 4.0), "q": OwnTime("b", 9.0), "r": OwnTime("b", 1.0)})
+    assert result == {
         "p": PredictedGain("a", 4.0, Ratio(2.0, (1.6, 2.5))),
         "q": PredictedGain("b", 9.0, Ratio(1.0, (1.0, 1.0))),
         "r": PredictedGain("a"),
@@ -120,8 +120,8 @@ def test_the_total_is_weighted_by_time() -> None:
         compared(WeightedProblem("gemm_universal", problem, count, (), "here"), None, {}, None, gain)
         for count, gain in gains.items()
     ]
-    found = predicted_total(shapes)
-    assert found is not None
-    assert found.value == pytest.approx((2 * 3 + 5 * 1) / (2 * 2 + 5 * 1))
-    assert found.interval == pytest.approx(((2 * 3 + 5) / (2 * 3 + 5 * 2), (2 * 3 + 5) / (2 * 1.5 + 5 * 0.5)))
+    ratio = predicted_total(shapes)
+    assert ratio is not None
+    assert ratio.value == pytest.approx((2 * 3 + 5 * 1) / (2 * 2 + 5 * 1))
+    assert ratio.interval == pytest.approx(((2 * 3 + 5) / (2 * 3 + 5 * 2), (2 * 3 + 5) / (2 * 1.5 + 5 * 0.5)))
     assert predicted_total([replace(shapes[0], predicted=None)]) is None

@@ -66,13 +66,13 @@ def test_a_damaged_file_is_refused(text: str, tmp_path: Path) -> None:
 
 def test_steps_are_commands_of_ckh(tmp_path: Path) -> None:
     """For an operation that ckh does not measure they end with current choices."""
-    found = list(steps.measuring(SETTINGS, tmp_path, "gemm_universal", is_begun=False))
-    assert [step.name for step in found] == ["before", "bench", "convert"]
-    assert f"--plan auto --budget 15m --out {tmp_path}/run" in found[1].line
+    tune_steps = list(steps.measuring(SETTINGS, tmp_path, "gemm_universal", is_begun=False))
+    assert [step.name for step in tune_steps] == ["before", "bench", "convert"]
+    assert f"--plan auto --budget 15m --out {tmp_path}/run" in tune_steps[1].line
     begun = list(steps.measuring(SETTINGS, tmp_path, "gemm_universal", is_begun=True))
     assert begun[1].args[:2] == ("bench", "--resume")
     anew = list(steps.measuring(SETTINGS, tmp_path, "gemm_universal", is_begun=True, force=True))
-    assert anew[1].args == (*found[1].args, "--force")
+    assert anew[1].args == (*tune_steps[1].args, "--force")
     assert operation("aiter_moe").measured is None
     assert [step.name for step in steps.measuring(SETTINGS, tmp_path, "aiter_moe", is_begun=False)] == ["before"]
     emulated = replace(SETTINGS, device="emulated")
@@ -81,7 +81,7 @@ def test_steps_are_commands_of_ckh(tmp_path: Path) -> None:
 
 def test_too_few_problems_train_no_model(tmp_path: Path) -> None:
     """A target that needs a model is refused; others use the measured rows."""
-    assert [one.name for one in steps.learning(tmp_path, "gemm_universal", 6, directions=())] == ["train"]
+    assert [tune_step.name for tune_step in steps.learning(tmp_path, "gemm_universal", 6, directions=())] == ["train"]
     assert not list(steps.learning(tmp_path, "gemm_universal", 5, directions=()))
     assert not list(steps.learning(tmp_path, "grouped_conv", 9, directions=("forward", "bwd_data")))
     with pytest.raises(CkhError) as caught:

@@ -128,13 +128,13 @@ def micro_library(device: Device, should_stop: Callable[[], bool] = lambda: Fals
     source = f'#define CKH_CDNA {_GENERATIONS[device.arch.family]}\n#include "micro.hpp"\n'
     salt = device.cache_salt() + header_contents(_TEMPLATES) + source.encode()
     key, cache = hashlib.sha256(salt).hexdigest()[:32], KernelCache()
-    if found := cache.find(key):
-        return Built(Status.OK, str(found.path), key)
+    if result := cache.find(key):
+        return Built(Status.OK, str(result.path), key)
     try:
         with cache.workshop() as folder:
             path, library = folder / "micro.cpp", folder / "micro.so"
             path.write_text(source, encoding="utf-8")
-            headers = [f"-I{one}" for one in (_TEMPLATES, ck_tile.template_dir())]
+            headers = [f"-I{item}" for item in (_TEMPLATES, ck_tile.template_dir())]
             command = [*device.least_command(path, library), *headers]
             run = run_compiler(command, path, DEFAULT_COMPILE_TIMEOUT_S, should_stop)
             if run is None:
@@ -181,25 +181,25 @@ def planned(wanted: Wanted, problems: Sequence[Problem]) -> dict[str, list[Kerne
     """
     model = EstimateModel(wanted, uses_calibration=False)
     # Not those of kernels that were compiled for this plan, which would change it when it is continued.
-    model.compiled = {name: one.resources for name, one in shipped(wanted.arch, wanted.op_type).items()}
-    some = [one for one in dict.fromkeys(problems) if _FLOPS[0] <= one.flops <= _FLOPS[1]]
-    some = _spread(sorted(some or problems, key=lambda one: one.flops), _MOST_RANKED)
-    found = [one for one in rankings_of(some, model) if len(one.order)]
-    found.sort(key=lambda one: -one.score[0])
-    chosen = [one.buildable_first for one in _spread(found, PROBLEMS)]
+    model.compiled = {name: item.resources for name, item in shipped(wanted.arch, wanted.op_type).items()}
+    some = [problem for problem in dict.fromkeys(problems) if _FLOPS[0] <= problem.flops <= _FLOPS[1]]
+    some = _spread(sorted(some or problems, key=lambda problem: problem.flops), _MOST_RANKED)
+    rankings = [ranking for ranking in rankings_of(some, model) if len(ranking.order)]
+    rankings.sort(key=lambda item: -item.score[0])
+    chosen = [item.buildable_first for item in _spread(rankings, PROBLEMS)]
     kernels: list[Kernel] = []
     kinds = set[tuple[object, ...]]()
-    for one in chosen:
+    for item in chosen:
         left = _KERNELS_PER_PROBLEM
-        for ranked in one.ranked:
+        for ranked in item.ranked:
             kernel = ranked.kernel
             kind = _KIND(kernel)
             if kind not in kinds and not ranked.not_in_headers and left:
                 kinds.add(kind)
                 kernels.append(kernel)
                 left -= 1
-    applying = {one.run.canonical(): {one.pool[index] for index in one.order} for one in chosen}
-    return {problem: [one for one in kernels if one in able] for problem, able in applying.items()}
+    applying = {ranking.run.canonical(): {ranking.pool[index] for index in ranking.order} for ranking in chosen}
+    return {problem: [kernel for kernel in kernels if kernel in able] for problem, able in applying.items()}
 
 
 def _spread(some: Sequence[T], count: int) -> list[T]:

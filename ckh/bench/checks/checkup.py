@@ -115,10 +115,10 @@ class Checkup:
 
     def pairs(self) -> list[CheckedPair]:
         """Results of the pairs, in the order of the first run."""
-        found: dict[tuple[str, str], list[ResultRow]] = {}
+        result: dict[tuple[str, str], list[ResultRow]] = {}
         for run in RUNS:
             for row in self._rows(run):
-                found.setdefault((row.problem, row.kernel), []).append(row)
+                result.setdefault((row.problem, row.kernel), []).append(row)
         return [
             CheckedPair(
                 *pair,
@@ -126,7 +126,7 @@ class Checkup:
                 tuple(row.message for row in rows),
                 tuple(row.latency_ms for row in rows),
             )
-            for pair, rows in found.items()
+            for pair, rows in result.items()
         ]
 
     def _rows(self, run: str) -> Iterator[ResultRow]:
@@ -151,7 +151,7 @@ class Checkup:
         if self.kind in LARGE:
             problems.append(replace(problems[0], **LARGE[self.kind]))
         names = [full_name(case.kernel) for case in cases]
-        for file, lines in (("problems.txt", [one.canonical() for one in problems]), ("kernels.txt", names)):
+        for file, lines in (("problems.txt", [problem.canonical() for problem in problems]), ("kernels.txt", names)):
             (self.folder / file).write_text("\n".join(lines) + "\n", encoding="utf-8")
         self._settings = {"op": DEFAULT_OPERATION, "dtype": dtype}
         return f"{len(cases)} kernels on {len(problems)} problem{'s' * (len(problems) > 1)} for {self.device}"

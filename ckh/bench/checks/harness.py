@@ -72,10 +72,10 @@ def try_cases(driver: Driver, cases: Sequence[Case[Any, Any]], *, run: bool) -> 
     built = driver.build(
         [case.kernel for case, why in zip(cases, reasons, strict=True) if not why], "compiling kernels"
     )
-    for kernel, one in built.items():
-        if lacks_room(one.status, one.message):  # says nothing about the kernel
+    for kernel, item in built.items():
+        if lacks_room(item.status, item.message):  # says nothing about the kernel
             raise CacheError(
-                f"cannot compile {full_name(kernel)}: {one.message}", "free disk space, or set CKH_CACHE_DIR"
+                f"cannot compile {full_name(kernel)}: {item.message}", "free disk space, or set CKH_CACHE_DIR"
             )
     with progress("trying kernels", len(cases)) as advance:
         tried = _tried_at_once(driver, cases, built, advance) if driver.is_spread and run else {}
@@ -96,16 +96,16 @@ def _tried_at_once(
     driver: Driver, cases: Sequence[Case[Any, Any]], built: Mapping[Any, Built], advance: Callable[[int, str], None]
 ) -> dict[int, Finding]:
     """Findings of the built cases, by index; cases are distributed over the free devices."""
-    found: dict[int, Finding] = {}
+    result: dict[int, Finding] = {}
 
     def try_one(worker: JobRunner, number: int) -> None:
         case = cases[number]
-        found[number] = _try_with(worker, driver, case, built[case.kernel], run=True)
+        result[number] = _try_with(worker, driver, case, built[case.kernel], run=True)
         advance(1, case.label)
 
     numbers = [number for number, case in enumerate(cases) if case.kernel in built]
     driver.serve(in_order([number for number in numbers if built[cases[number].kernel].status is Status.OK]), try_one)
-    return found
+    return result
 
 
 def _reasons(case: Case[Any, Any], arch: ArchSpec) -> list[str]:
@@ -130,7 +130,7 @@ def _try_with(worker: JobRunner, driver: Driver, case: Case[Any, Any], built: Bu
     if not run:
         return Finding(case, Status.OK, "compiled and loaded, not run", name)
     replies = dict(execute(worker, built.library, _problems(driver, case)))
-    wrong = next((one for one, reply in replies.items() if reply.status not in ACCEPTED), None)
+    wrong = next((item for item, reply in replies.items() if reply.status not in ACCEPTED), None)
     executed = sum(reply.status in RIGHT for reply in replies.values())
     if wrong is None:
         reply = replies[case.problem]
@@ -152,14 +152,14 @@ def execute(worker: JobRunner, library: str, problems: Iterable[Any]) -> Iterato
 def loop_ends(device: Device, kernel: Any) -> list[Any]:
     """Small problems that reach every loop end of a kernel, without those that it refuses."""
     measured = measured_of(operation_of_kernel(kernel))
-    found = () if measured.trials is None else measured.trials().loop_ends(kernel)
-    return [one for one in found if not measured.reasons(kernel, device.arch, one)]
+    result = () if measured.trials is None else measured.trials().loop_ends(kernel)
+    return [item for item in result if not measured.reasons(kernel, device.arch, item)]
 
 
 def _problems(driver: Driver, case: Case[Any, Any]) -> list[Any]:
     """The case's own problems; on an emulated GPU, which has no times, also those that reach every loop end."""
     more = loop_ends(driver.device, case.kernel) if driver.configs[0].is_emulated else []
-    return [case.problem, *(one for one in more if one != case.problem)]
+    return [case.problem, *(item for item in more if item != case.problem)]
 
 
 RECORD = Path(__file__).with_name("executed.json")
@@ -195,12 +195,12 @@ class Executed:
 @cache
 def executed_classes() -> tuple[Executed, ...]:
     """Read the record."""
-    return tuple(Executed(**one) for one in json.loads(RECORD.read_text(encoding="utf-8")))
+    return tuple(Executed(**load) for load in json.loads(RECORD.read_text(encoding="utf-8")))
 
 
-def record_text(found: list[Executed]) -> str:
+def record_text(result: list[Executed]) -> str:
     """Format the record as JSON, one class a line."""
-    lines = (json.dumps(asdict(one)) for one in sorted(found))
+    lines = (json.dumps(asdict(item)) for item in sorted(result))
     return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
@@ -211,4 +211,4 @@ def was_executed(kernel: object, arch: str) -> bool:
     if trials is None:
         return False
     key = (op.name, arch, trials().kernel_class(kernel), str(Status.VERIFIED))
-    return any((one.op, one.arch, one.kernel_class, one.status) == key for one in executed_classes())
+    return any((record.op, record.arch, record.kernel_class, record.status) == key for record in executed_classes())

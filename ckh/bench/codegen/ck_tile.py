@@ -113,10 +113,10 @@ def detect_interface(include: Path) -> Headers:
             "name the include folder of Composable Kernel with --ck-include or CK_TILE_INCLUDE",
             code="no-headers",
         )
-    found = found_templates(lambda file: _text_of(include / file))
-    interface = nearest(found)
+    result = found_templates(lambda file: _text_of(include / file))
+    interface = nearest(result)
     texts = {name: text for name, file in PIPELINE_HEADERS.items() if (text := _text_of(include / file))}
-    differs = (unlike(name, file, found[name], wanted[interface]) for name, (file, wanted) in TEMPLATES.items())
+    differs = (unlike(name, file, result[name], wanted[interface]) for name, (file, wanted) in TEMPLATES.items())
     return Headers(
         include=include,
         interface=interface,
@@ -130,8 +130,8 @@ def detect_interface(include: Path) -> Headers:
 
 
 def _version(include: Path) -> str:
-    found = (pattern.search(_text_of(include / name)) for name, pattern in _VERSIONS)
-    return next((match[1] for match in found if match), "")
+    result = (pattern.search(_text_of(include / name)) for name, pattern in _VERSIONS)
+    return next((match[1] for match in result if match), "")
 
 
 def _having(texts: dict[str, str], part: str) -> frozenset[str]:
@@ -215,18 +215,18 @@ def warp_gemms(headers: Headers) -> frozenset[tuple[str, Triple]]:
 def transposing_warp_gemms(headers: Headers) -> frozenset[tuple[str, Triple, int]]:
     """Instructions for operands transposed while reading LDS (gfx950), with the number of accesses per lane."""
     single = frozenset((element, tile, 1) for element, tile in warp_gemms(headers))
-    found = (match.groups() for match in _TRANSPOSING.finditer(headers.text(_DISPATCHER)))
+    result = (match.groups() for match in _TRANSPOSING.finditer(headers.text(_DISPATCHER)))
     return single | {
         (f"ck_tile::{e}", (int(m), int(n), int(k)), accesses)
-        for e, m, n, k, words in found
+        for e, m, n, k, words in result
         for accesses in _ACCESSES[words]
     }
 
 
 def _parsed(dispatcher: str) -> Iterator[tuple[str, Triple]]:
-    for found in _WARP_GEMM.finditer(dispatcher):
-        element, m, n, k = found.groups()
+    for result in _WARP_GEMM.finditer(dispatcher):
+        element, m, n, k = result.groups()
         yield element if element == "float" else f"ck_tile::{element}", (int(m), int(n), int(k))
-    for found in _WARP_GEMM_OF_BYTES.finditer(dispatcher):
-        m, n, k = found.groups()
+    for result in _WARP_GEMM_OF_BYTES.finditer(dispatcher):
+        m, n, k = result.groups()
         yield from ((f"ck_tile::{element}", (int(m), int(n), int(k))) for element in _FLOAT_BYTES)

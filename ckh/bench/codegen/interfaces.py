@@ -76,26 +76,26 @@ _SHARED = {
     ),
 }
 TEMPLATES: dict[str, tuple[Path, dict[Interface, tuple[str, ...]]]] = {
-    name: (file, {one: tuple(text.split()) for one, text in zip(Interface, texts, strict=True)})
+    name: (file, {item: tuple(text.split()) for item, text in zip(Interface, texts, strict=True)})
     for name, (file, *texts) in _SHARED.items()
 }
 
 
-def nearest(found: Mapping[str, tuple[str, ...]]) -> Interface:
+def nearest(result: Mapping[str, tuple[str, ...]]) -> Interface:
     """Interface whose templates differ least from those of the headers, by name; the oldest in case of a tie."""
 
     def distance(interface: Interface) -> int:
-        known = ((set(found[name]), set(wanted[interface])) for name, (_, wanted) in TEMPLATES.items() if found[name])
+        known = ((set(result[name]), set(wanted[interface])) for name, (_, wanted) in TEMPLATES.items() if result[name])
         return sum(len(has ^ states) for has, states in known)
 
     return min(Interface, key=distance)
 
 
-def unlike(name: str, file: Path, found: tuple[str, ...], wanted: tuple[str, ...]) -> str:
+def unlike(name: str, file: Path, result: tuple[str, ...], wanted: tuple[str, ...]) -> str:
     """Difference of a template from the wanted parameters, which may be followed by others; empty if there is none."""
-    if found[: len(wanted)] == wanted:
+    if result[: len(wanted)] == wanted:
         return ""
-    has = f"has the parameters {', '.join(found)}" if found else "cannot be found"
+    has = f"has the parameters {', '.join(result)}" if result else "cannot be found"
     return f"{name} of {file} {has}, not {', '.join(wanted)}"
 
 

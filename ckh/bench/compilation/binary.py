@@ -58,8 +58,8 @@ def parse_resources(messages: str, function: str) -> Resources | None:
             this[match["what"]] = int(match["value"])
     if not takes:
         return None
-    most = {name: max(one[word] for one in takes for word in words) for name, words in _MOST.items()}
-    return Resources(**most, occupancy=min(one[_OCCUPANCY] for one in takes))
+    most = {name: max(take[word] for take in takes for word in words) for name, words in _MOST.items()}
+    return Resources(**most, occupancy=min(take[_OCCUPANCY] for take in takes))
 
 
 def binary_from_values(values: dict[str, Any]) -> Binary:
@@ -125,10 +125,10 @@ def _fault_of_parts(content: bytes, functions: Sequence[str]) -> str:
     parts += [(section.offset, section.size) for section in table if section.type != _NO_BITS]
     if any(offset + size > len(content) for offset, size in parts):
         return ElfFault.TRUNCATED
-    found = {
+    names = {
         name for section in table if section.type == _DYNAMIC_SYMBOLS for name in _defined(content, section, table)
     }
-    missing = [name for name in functions if name.encode() not in found]
+    missing = [name for name in functions if name.encode() not in names]
     return f"the function {missing[0]} is missing" if missing else ""
 
 

@@ -42,11 +42,11 @@ def build_and_load(driver: Driver, kernels: Sequence[Kernel]) -> dict[Kernel, Bu
         DataError: the cache cannot be used.
     """
     built = driver.build(kernels, "compiling kernels")
-    loaded = _load_all(driver, [one.library for one in built.values() if one.status is Status.OK])
+    loaded = _load_all(driver, [item.library for item in built.values() if item.status is Status.OK])
     return {
-        kernel: _report(one, loaded.get(one.library))
-        for kernel, one in built.items()
-        if one.status is not Status.OK or one.library in loaded
+        kernel: _report(item, loaded.get(item.library))
+        for kernel, item in built.items()
+        if item.status is not Status.OK or item.library in loaded
     }
 
 
@@ -58,7 +58,7 @@ def _report(built: Built, loaded: Reply | None) -> BuildReport:
 def _load_all(driver: Driver, libraries: Sequence[str]) -> dict[str, Reply]:
     """Load each library; a library that crashes the worker does not affect the others."""
     config = replace(driver.configs[0], load_only=True)
-    found: dict[str, Reply] = {}
+    result: dict[str, Reply] = {}
     with (
         driver.worker(config, timeout_s=_LOAD_TIMEOUT_S, should_stop=lambda: False) as worker,
         progress("loading kernels", len(libraries)) as advance,
@@ -68,6 +68,6 @@ def _load_all(driver: Driver, libraries: Sequence[str]) -> dict[str, Reply]:
                 break
             ((_, reply),) = worker.run(None, [Job(Op.LOAD, 0, library=library)])
             where = "when it was loaded: " if reply.status in (Status.CRASH, Status.TIMEOUT) else ""
-            found[library] = replace(reply, message="" if reply.status is Status.OK else where + reply.message)
+            result[library] = replace(reply, message="" if reply.status is Status.OK else where + reply.message)
             advance(1, "")
-    return found
+    return result

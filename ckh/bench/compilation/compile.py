@@ -93,12 +93,12 @@ def units(
     operations: dict[str, list[str]] = {}
     for key, (kernel, _) in sources.items():
         operations.setdefault(operation_of_kernel(kernel).name, []).append(key)
-    found: list[list[str]] = []
+    result: list[list[str]] = []
     for keys in operations.values():
         if most > 1:
             keys.sort(key=lambda key: similarity(sources[key][1]))
-        found += _cut(keys, [cost(sources[key][0]) for key in keys], most)
-    return found
+        result += _cut(keys, [cost(sources[key][0]) for key in keys], most)
+    return result
 
 
 def _cut(keys: Sequence[str], costs: Sequence[float], most: int) -> Iterator[list[str]]:
@@ -228,7 +228,7 @@ class KernelBuilder:
         most = self._device.unit_kernels
         if most == 1 or not sources:
             return units(sources, 1)
-        costs = {name: self._costs(name) for name in {operation_of_kernel(one).name for one, _ in sources.values()}}
+        costs = {name: self._costs(name) for name in {operation_of_kernel(item).name for item, _ in sources.values()}}
 
         def cost(kernel: Kernel) -> float:
             return costs[operation_of_kernel(kernel).name].of(kernel)
@@ -258,23 +258,23 @@ class KernelBuilder:
                         advance(1, "")
                 yield key, result
 
-        def one(unit: Sequence[str]) -> dict[str, Built]:
+        def built(unit: Sequence[str]) -> dict[str, Built]:
             return dict(build(unit))
 
-        found: list[dict[str, Built]] = Parallel(n_jobs=jobs, backend="threading")(
-            delayed(one)(unit) for unit in together
+        outcome: list[dict[str, Built]] = Parallel(n_jobs=jobs, backend="threading")(
+            delayed(built)(unit) for unit in together
         )
-        return found
+        return outcome
 
     def _found(self, order: BuildOrder) -> dict[str, Built]:
         """Cached results of the sources."""
-        found = {}
+        result = {}
         for key in order.sources:
             if order.should_stop():
                 break
             if library := self._cache.find(key):
-                found[key] = _ok(key, library)
-        return found
+                result[key] = _ok(key, library)
+        return result
 
     def _hash(self, source: str) -> str:
         return hashlib.sha256(self._salt + source.encode()).hexdigest()[:32]

@@ -52,9 +52,9 @@ def _checked(text: str, environ: Mapping[str, str]) -> Compiler:
         program, *arguments = shlex.split(text) or [""]
     except ValueError:  # an unterminated quotation
         program, arguments = "", []
-    found = shutil.which(program, path=environ.get("PATH"))
-    command = (found or "", *arguments)
-    version = version_of(command) if found else ""
+    path = shutil.which(program, path=environ.get("PATH"))
+    command = (path or "", *arguments)
+    version = version_of(command) if path else ""
     if not version:
         raise DeviceError(
             f"the HIP compiler {text} cannot be run", f"name hipcc with --hipcc or {_HIPCC}", code="no-compiler"
@@ -70,8 +70,8 @@ def runtime_beside(hipcc: Compiler) -> Path | None:
 
 def compiler_warning(hipcc: Compiler) -> str:
     """Known code generation bug of a compiler; empty if none is known."""
-    found = _CLANG.search(hipcc.version)
-    if found is None or int(found[1]) != _MOVES_BARRIERS:
+    matched = _CLANG.search(hipcc.version)
+    if matched is None or int(matched[1]) != _MOVES_BARRIERS:
         return ""
     return (
         "clang 19 moves barriers of LDS in GPU code: bwd_weight kernels with compv3 and compv4, and persistent GEMM "
@@ -113,8 +113,8 @@ def _known_include(
         return Path(requested) if has_headers(Path(requested)) else None
     with suppress(ValueError):  # an unterminated quotation
         program, *_ = shlex.split(hipcc or "") or ["hipcc"]
-        found = shutil.which(program, path=path)
-        folders = _rocm_includes(Compiler((found,), "") if found else None, {_ROCM: rocm or ""})
+        result = shutil.which(program, path=path)
+        folders = _rocm_includes(Compiler((result,), "") if result else None, {_ROCM: rocm or ""})
         return next(filter(has_headers, folders), None)
     return None
 

@@ -175,7 +175,7 @@ class KernelCache:
         Raises:
             DataError: a file is missing or damaged, or writable by others.
         """
-        found: dict[str, bytes] = {}
+        result: dict[str, bytes] = {}
         for key in keys:
             content = _read(self.path(key))
             known = None if content is None else _known(content)
@@ -183,11 +183,11 @@ class KernelCache:
                 raise DataError(
                     f"the kernel {key} was removed from the cache {self.folder}", "start again", code="cache"
                 )
-            found[f"{key}{_LIBRARY}"] = content
+            result[f"{key}{_LIBRARY}"] = content
             if (part := known.get("part")) is not None:
                 unit = _unit_path(self.folder, part["unit"])
-                found.setdefault(unit.name, unit.read_bytes())
-        return found
+                result.setdefault(unit.name, unit.read_bytes())
+        return result
 
     def adopt(self, files: Mapping[str, bytes]) -> None:
         """Store files of another machine's cache (see `files`).
@@ -220,15 +220,15 @@ class KernelCache:
 
     def seconds_by_kind(self, arch: str, op: str) -> dict[str, tuple[float, int]]:
         """Mean CPU seconds to compile a kernel of an operation, by kind, with counts; see `cost_each`."""
-        found: defaultdict[str, list[float]] = defaultdict(list)
-        for one, _ in self._seen(arch, op):
-            found[one.kind].append(one.cpu_s)
-        return {kind: (fmean(seconds), len(seconds)) for kind, seconds in found.items()}
+        result: defaultdict[str, list[float]] = defaultdict(list)
+        for compilation, _ in self._seen(arch, op):
+            result[compilation.kind].append(compilation.cpu_s)
+        return {kind: (fmean(seconds), len(seconds)) for kind, seconds in result.items()}
 
     def _seen(self, arch: str, op: str) -> list[tuple[Compilation, KernelCost]]:
         seen = islice(filter(None, map(_compiled, self.folder.glob("??/*.so"))), _MOST_TIMES)
-        same = [one for one in seen if one[0].op == op and (one[0].arch == HOST) == (arch == HOST)]
-        return [one for one in same if one[0].arch == arch] or same
+        same = [item for item in seen if item[0].op == op and (item[0].arch == HOST) == (arch == HOST)]
+        return [item for item in same if item[0].arch == arch] or same
 
     @contextmanager
     def workshop(self) -> Iterator[Path]:
@@ -355,13 +355,13 @@ def _compiled(path: Path) -> tuple[Compilation, KernelCost] | None:
     try:
         known = _known_of(path) or {}
         values = known["compilation"]
-        found = Compilation(str(values["arch"]), str(values["op"]), str(values["kind"]), float(values["cpu_s"]))
+        compilation = Compilation(str(values["arch"]), str(values["op"]), str(values["kind"]), float(values["cpu_s"]))
         size = float(path.stat().st_size)
         if (part := known.get("part")) is not None:
             size += _unit_path(path.parent.parent, str(part["unit"])).stat().st_size / int(part["count"])
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):  # truncated, damaged, or not of a kernel
         return None
-    return (found, KernelCost(found.cpu_s, size)) if 0 <= found.cpu_s < float("inf") else None
+    return (compilation, KernelCost(compilation.cpu_s, size)) if 0 <= compilation.cpu_s < float("inf") else None
 
 
 def _digest(content: bytes, text_length: int) -> bytes:

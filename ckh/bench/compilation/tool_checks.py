@@ -59,12 +59,12 @@ def checked(name: str, find: Callable[[], str]) -> ToolCheck:
     """Result of calling `find`, or of the error that it raises."""
     start = time.monotonic()
     try:
-        found, remedy, code = find(), "", ExitCode.OK
+        result, remedy, code = find(), "", ExitCode.OK
     except CkhError as error:
-        found, remedy, code = error.message, error.hint, error.exit_code
+        result, remedy, code = error.message, error.hint, error.exit_code
     except OSError as error:
-        found, remedy, code = f"cannot write: {error}", "free disk space, or set CKH_CACHE_DIR", ExitCode.INPUT_OUTPUT
-    return ToolCheck(name, found, remedy, int(code), round(time.monotonic() - start, 3))
+        result, remedy, code = f"cannot write: {error}", "free disk space, or set CKH_CACHE_DIR", ExitCode.INPUT_OUTPUT
+    return ToolCheck(name, result, remedy, int(code), round(time.monotonic() - start, 3))
 
 
 def opened(kind: str, options: DeviceOptions) -> str:

@@ -140,9 +140,9 @@ def find_compiler() -> Compiler:
     wanted = [os.environ["CXX"]] if os.environ.get("CXX") else list(_COMPILERS)
     for name in wanted:
         program, *arguments = shlex.split(name) or [""]
-        found = shutil.which(program)
-        command = (found or "", *arguments)
-        version = version_of(command) if found else ""
+        path = shutil.which(program)
+        command = (path or "", *arguments)
+        version = version_of(command) if path else ""
         if version:
             return Compiler(command, version)
     hint = "install g++ or clang++, or set CXX"

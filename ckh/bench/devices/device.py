@@ -80,9 +80,9 @@ class DeviceIdentity:
 
         Clocks are ignored: a CPU may report its current clock. The speed of devices is measured instead.
         """
-        one, two = ({**asdict(each), **each.hardware} for each in (self, other))
-        names = (name for name in one if name not in _NO_KIND and one[name] != two.get(name))
-        return next((f"{name} {one[name]} and {two.get(name)}" for name in names), "")
+        item, two = ({**asdict(each), **each.hardware} for each in (self, other))
+        names = (name for name in item if name not in _NO_KIND and item[name] != two.get(name))
+        return next((f"{name} {item[name]} and {two.get(name)}" for name in names), "")
 
 
 class Device(Protocol):

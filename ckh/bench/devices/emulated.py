@@ -91,14 +91,14 @@ def emulated_runtime() -> Path:
     compiler = find_c_compiler()
     cache = KernelCache(_FOLDER)
     key = _key(compiler)
-    found = cache.find(key) or _build(cache, key, compiler)
+    result = cache.find(key) or _build(cache, key, compiler)
     folder = cache.folder / f"{key}.names"
     folder.mkdir(mode=0o700, exist_ok=True)
     for name in RUNTIME_NAMES:
         link = folder / name
         if not link.is_symlink():
             fresh = folder / f".{name}.{os.getpid()}"
-            fresh.symlink_to(os.path.relpath(found.path, folder))
+            fresh.symlink_to(os.path.relpath(result.path, folder))
             fresh.replace(link)
     return folder / RUNTIME_NAMES[0]
 

@@ -206,8 +206,8 @@ class HipDevice:
             config = WorkerConfig(
                 0, None, HIP_KIND, 0, fnuz_floats=floats, rotating=rotating, rotating_bytes=outlasting_bytes
             )
-        found = [self._gpus[number] for number in self._numbers]
-        every = tuple(replace(config, gpu=gpu.number, pci=gpu.pci, kfd_id=gpu.kfd_id) for gpu in found)
+        result = [self._gpus[number] for number in self._numbers]
+        every = tuple(replace(config, gpu=gpu.number, pci=gpu.pci, kfd_id=gpu.kfd_id) for gpu in result)
         return every or (config,)
 
     def worker_command(self) -> list[str]:

@@ -55,13 +55,13 @@ class DeviceBuffer:
 
     def overrun(self) -> str:
         """Position of an out-of-bounds write, e.g. "12 bytes behind"; empty if there is none."""
-        found = []
+        result = []
         for where, guard in zip(("in front of", "behind"), self._guards(), strict=True):
             bytes_there = np.empty(GUARD_BYTES, np.uint8)
             self._runtime.download(bytes_there.ctypes.data, guard, GUARD_BYTES)
             if touched := np.count_nonzero(bytes_there != _CANARY):
-                found.append(f"{touched} bytes {where}")
-        return " and ".join(found)
+                result.append(f"{touched} bytes {where}")
+        return " and ".join(result)
 
     def upload(self, values: Array) -> None:
         """Copy an array to the buffer's first bytes."""
@@ -187,9 +187,9 @@ class HipMemory:
         """Download the inputs and restore those that were overwritten; True if any were."""
         repaired = False
         for values, buffer in self._inputs:
-            found = np.empty_like(values)
-            buffer.download(found)
-            if found.tobytes() != values.tobytes():
+            result = np.empty_like(values)
+            buffer.download(result)
+            if result.tobytes() != values.tobytes():
                 buffer.upload(values)
                 repaired = True
         return repaired

@@ -38,8 +38,8 @@ class KernelLibrary:
         self._library = ctypes.CDLL(path)
         self._stay_alone()
         version, operand_count, unsupported, workspace_bytes, run, time = ENTRY_POINTS
-        if (found := self._function(version, ctypes.c_int32)()) != ABI_VERSION:
-            raise OSError(f"{path} has ABI version {found}, not {ABI_VERSION}")
+        if (result := self._function(version, ctypes.c_int32)()) != ABI_VERSION:
+            raise OSError(f"{path} has ABI version {result}, not {ABI_VERSION}")
         # The layout of a problem depends on the operation; the kernel and its caller agree on it.
         problem, operands, counts = ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), (ctypes.c_int32,) * 2
         self.operand_count = int(self._function(operand_count, ctypes.c_int32)())

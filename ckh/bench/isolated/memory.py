@@ -79,8 +79,10 @@ class GuardedBuffer:
     def overrun(self) -> str:
         """Position of an out-of-bounds write, e.g. "12 bytes behind"; empty if there is none."""
         places = zip(("in front of", "behind"), self._canaries, strict=True)
-        found = [f"{np.count_nonzero(canary != _CANARY)} bytes {where}" for where, canary in places if _touched(canary)]
-        return " and ".join(found)
+        result = [
+            f"{np.count_nonzero(canary != _CANARY)} bytes {where}" for where, canary in places if _touched(canary)
+        ]
+        return " and ".join(result)
 
 
 def _touched(canary: Array) -> bool:

@@ -106,11 +106,11 @@ class MicroProblem:
         if kind == _COPY:
             return words[: self.blocks * THREADS].reshape(self.blocks, THREADS)
         if kind == _CHASE:
-            at, found = 0, np.tile(np.arange(THREADS, dtype=np.int32), (self.blocks, 1))
+            at, result = 0, np.tile(np.arange(THREADS, dtype=np.int32), (self.blocks, 1))
             for _ in range(self.steps):
                 at = int(words[at * _LINES])
-            found[:, 0] = at
-            return found
+            result[:, 0] = at
+            return result
         if kind > _READ_LDS:
             return np.tile(self._products(words, fnuz_floats=fnuz_floats), (self.blocks, THREADS // 64))
         of_chunk = words.view(np.uint32).reshape(self.chunks, THREADS, 4).sum(axis=2, dtype=np.uint32)
@@ -129,10 +129,10 @@ class MicroProblem:
         """Sums of all accumulators of each lane."""
         element, half = element_type(self.kind, fnuz_floats=fnuz_floats), self.depth // 2
         stored = words.view(element.storage)[: 2 * 64 * half]
-        a, b = (one.reshape(2, SIDE, half) for one in element.widened(stored).astype(np.int64).reshape(2, 64, half))
-        product = sum((one @ other.T for one, other in zip(a, b, strict=True)), np.zeros((SIDE, SIDE), np.int64))
+        a, b = (item.reshape(2, SIDE, half) for item in element.widened(stored).astype(np.int64).reshape(2, 64, half))
+        product = sum((item @ other.T for item, other in zip(a, b, strict=True)), np.zeros((SIDE, SIDE), np.int64))
         rows = np.arange(SIDE) // 4 % 2
         of_lane = np.concatenate([product[rows == group].sum(axis=0) for group in (0, 1)])
         starts = SIDE // 2 * sum(range(ACCUMULATORS))
-        found: NDArray[Any] = (starts + ACCUMULATORS * self.steps * of_lane).astype(np.int32)
-        return found
+        symbol: NDArray[Any] = (starts + ACCUMULATORS * self.steps * of_lane).astype(np.int32)
+        return symbol

@@ -105,12 +105,12 @@ def compare_kernels(
 
 def _measure_one(worker: JobRunner, problem: str, built: Sequence[Built], rounds: int) -> list[Reply] | None:
     setup = on_problem(problem)
-    found = dict(measure(worker, setup, built, samples=1))
-    if len(found) < len(built):
+    result = dict(measure(worker, setup, built, samples=1))
+    if len(result) < len(built):
         return None
-    good = [i for i in range(len(built)) if found[i].status is Status.OK]
-    timed = time_in_rounds(worker, setup, [(built[i].library, found[i].loops) for i in good], rounds, problem)
+    good = [i for i in range(len(built)) if result[i].status is Status.OK]
+    timed = time_in_rounds(worker, setup, [(built[i].library, result[i].loops) for i in good], rounds, problem)
     if timed is None:
         return None
-    found |= dict(zip(good, timed, strict=True))
-    return [found[i] for i in range(len(built))]
+    result |= dict(zip(good, timed, strict=True))
+    return [result[i] for i in range(len(built))]

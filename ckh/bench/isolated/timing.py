@@ -144,9 +144,9 @@ def sample_count(estimate_ns: float, best_ns: float, wanted: int) -> int:
 
 def is_too_few(samples_ns: Sequence[float], best_ns: float, wanted: int) -> bool:
     """True if a kernel considered slow needs more samples: it is faster than estimated, or its samples do not agree."""
-    found = summarize(samples_ns)
-    few = len(samples_ns) < sample_count(found.min_ns, 0.0, wanted)
-    return few and (found.spread > UNSTABLE_SPREAD or len(samples_ns) < sample_count(found.min_ns, best_ns, wanted))
+    timing = summarize(samples_ns)
+    few = len(samples_ns) < sample_count(timing.min_ns, 0.0, wanted)
+    return few and (timing.spread > UNSTABLE_SPREAD or len(samples_ns) < sample_count(timing.min_ns, best_ns, wanted))
 
 
 def is_hopeless(run_ns: float, best_ns: float) -> bool:

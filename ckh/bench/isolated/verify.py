@@ -169,8 +169,8 @@ class Limits:
                 return self._describe(self._element.widened(stored), right)
         if right is not self._range and split.parts > _FEW_PARTS and stored.size:
             most = _MOST_TOGETHER * (1 + _CHANCE / sqrt(stored.size))
-            if (found := right.together(self._element.widened(stored))) > most:
-                return f"the outputs' mean error is {found:.3f} of their limits, above {most:.3f}"
+            if (outcome := right.together(self._element.widened(stored))) > most:
+                return f"the outputs' mean error is {outcome:.3f} of their limits, above {most:.3f}"
         return ""
 
     def error(self, result: Array, split: Split = _WHOLE) -> float:

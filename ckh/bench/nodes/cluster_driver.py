@@ -78,12 +78,12 @@ class ClusterDriver(Driver):
         self._toolchain = hashlib.sha256(device.cache_salt()).hexdigest()
         self._compiler = device.identity().compiler
         super().__init__(device, limits, should_stop, ())
-        found = self.devices()
-        if not found:
+        remote_devices = self.devices()
+        if not remote_devices:
             faults = sorted({facts.fault for facts in self._facts.values()})
             raise DeviceError(f"no usable worker: {'; '.join(faults) or 'all were lost'}", code="no-nodes")
-        self._first = found[0]  # the default device
-        self.configs = tuple(one.facts.configs[one.number] for one in found)
+        self._first = remote_devices[0]  # the default device
+        self.configs = tuple(remote_device.facts.configs[remote_device.number] for remote_device in remote_devices)
         self.jobs = sum(facts.compilers for facts in self._facts.values())
 
     is_spread = True
@@ -111,15 +111,15 @@ class ClusterDriver(Driver):
         """
         self._see_nodes()
         nodes = {node.address: node for node in self._cluster.nodes()}
-        found: dict[tuple[str, int], RemoteDevice] = {}
+        result: dict[tuple[str, int], RemoteDevice] = {}
         for address, node in nodes.items():
             facts = self._facts.get(address)
             if facts is None or facts.fault:
                 continue
-            free = [number for number in range(len(facts.configs)) if (facts.machine, number) not in found]
+            free = [number for number in range(len(facts.configs)) if (facts.machine, number) not in result]
             for number in free[: node.slots]:
-                found[facts.machine, number] = RemoteDevice(node, facts, number)
-        return tuple(found.values())
+                result[facts.machine, number] = RemoteDevice(node, facts, number)
+        return tuple(result.values())
 
     def _see_nodes(self) -> None:
         """Describe new nodes, and advertise their resources."""
@@ -312,19 +312,19 @@ class ClusterBuilder(KernelBuilder):
             self._see_nodes()  # a restarted node gets no calls before it has registered its resources
             return order.should_stop()
 
-        found = self._from_nodes([key for unit in together for key in unit], order)
-        advance(len(found), "")
-        yield found
-        units = [left for unit in together if (left := [key for key in unit if key not in found])]
+        result = self._from_nodes([key for unit in together for key in unit], order)
+        advance(len(result), "")
+        yield result
+        units = [left for unit in together if (left := [key for key in unit if key not in result])]
         done: set[str] = set()
         for _, (made, files) in self._cluster.results(self._calls(units, order), should_stop):
             self._cache.adopt(files)
-            new = {key: one for key, one in made.items() if key in order.sources and key not in done}
+            new = {key: item for key, item in made.items() if key in order.sources and key not in done}
             done |= new.keys()
-            advance(sum(one.status is not Status.COMPILE_INTERRUPTED for one in new.values()), "")
+            advance(sum(built.status is not Status.COMPILE_INTERRUPTED for built in new.values()), "")
             yield {
-                key: replace(one, library=str(self._cache.path(key))) if one.library else one
-                for key, one in new.items()
+                key: replace(item, library=str(self._cache.path(key))) if item.library else item
+                for key, item in new.items()
             }
 
     def _require_toolchain(self, order: BuildOrder) -> None:
@@ -349,7 +349,7 @@ class ClusterBuilder(KernelBuilder):
         for unit in units:
             key = f"ckh-build-{secrets.token_hex(16)}"
             others = self._cluster.claim(unit, key)
-            own = [order.sources[one][0] for one in unit if one not in others]
+            own = [order.sources[item][0] for item in unit if item not in others]
             if own:
                 yield Call(build_here, (self._request, own, self._timeout_s), key=key, needs={COMPILERS: 1.0})
             for other in dict.fromkeys(others.values()):

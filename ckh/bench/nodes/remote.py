@@ -110,8 +110,8 @@ def build_here(
         built = KernelBuilder(_device(request), timeout_s).build(kernels, 1, lambda _steps, _text: None)
     except DeviceError as error:
         raise DeviceError(f"on {machine_name()}: {error.message}", error.hint, code=error.code) from error
-    made = {one.source_hash: one for one in built.values()}
-    return made, KernelCache().files(key for key, one in made.items() if one.library)
+    made = {item.source_hash: item for item in built.values()}
+    return made, KernelCache().files(key for key, item in made.items() if item.library)
 
 
 def cached(keys: Sequence[str]) -> list[str]:
@@ -157,9 +157,9 @@ def run_jobs(
     here = [replace(job, library=str(kernels.path(job.library))) if job.library else job for job in jobs]
     with _warm(request, number, timeout_s).in_use() as supervisor:
         phases, restarts = dict(supervisor.phase_s), supervisor.restarts
-        found = [reply for _, reply in supervisor.run(setup, here)]
+        replies = [reply for _, reply in supervisor.run(setup, here)]
         spent = {name: value - phases.get(name, 0.0) for name, value in supervisor.phase_s.items()}
-        return Ran(tuple(found), spent, supervisor.restarts - max(restarts, 0))
+        return Ran(tuple(replies), spent, supervisor.restarts - max(restarts, 0))
 
 
 def end_devices() -> None:

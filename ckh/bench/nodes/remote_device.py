@@ -86,16 +86,16 @@ class RemoteRunner:
         problem = "" if setup is None else setup.problem
         while True:
             with self.states.working(self.device.node.address, self.node, problem, len(jobs)):
-                found = self.cluster.result(call, self.should_stop)
-            if found is None:
+                result = self.cluster.result(call, self.should_stop)
+            if result is None:
                 return
-            if not isinstance(found, Missing):
+            if not isinstance(result, Missing):
                 break
-            self._ship(found.keys)
-        for phase, seconds in found.phase_s.items():
+            self._ship(result.keys)
+        for phase, seconds in result.phase_s.items():
             self.phase_s[phase] = self.phase_s.get(phase, 0.0) + seconds
-        self.restarts += found.restarts
-        yield from zip(jobs, found.replies, strict=False)
+        self.restarts += result.restarts
+        yield from zip(jobs, result.replies, strict=False)
 
     def _ship(self, keys: Sequence[str]) -> None:
         """Send kernels to the node's cache, in batches."""

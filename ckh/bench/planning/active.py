@@ -239,7 +239,7 @@ class ActiveRun:
             if (learned := self._learned_of(problems)) is not None:
                 self._learned[kind] = learned
         self._learned_pairs = measured
-        models = {kind: one.model for kind, one in self._learned.items() if one.model is not None}
+        models = {kind: item.model for kind, item in self._learned.items() if item.model is not None}
         self._models += bool(models)
         scores = _Scores(self, {kind: PooledScores(model, self._kernels) for kind, model in models.items()})
         useful = self._chooser.useful_by(scores)
@@ -252,7 +252,9 @@ class ActiveRun:
 
     def _learned_of(self, problems: Sequence[int]) -> _Learned | None:
         """Model of problems of a kind; None if there are too few results."""
-        times = {number: found for number in problems if len(found := self._results.times(self._canonical[number])) > 1}
+        times = {
+            number: result for number in problems if len(result := self._results.times(self._canonical[number])) > 1
+        }
         if len(times) < FEWEST_LEARNED:
             return None
         dataset = self._dataset(times)
@@ -268,8 +270,8 @@ class ActiveRun:
     def _is_better(self, curve: LearningCurve, dataset: Dataset, times: dict[int, dict[str, float]]) -> bool:
         """True if a model's choices on unseen problems beat prior knowledge."""
         before = []
-        for number, found in times.items():
-            known = self._known_of(number, list(found))
+        for number, result in times.items():
+            known = self._known_of(number, list(result))
             if known is None:
                 return True
             before.append(known)
@@ -282,14 +284,16 @@ class ActiveRun:
     def _dataset(self, times: dict[int, dict[str, float]]) -> Dataset:
         """Dataset of problems, by index, with the times of kernels in ms, by name."""
         number_of = {name: number for number, name in enumerate(self._names)}
-        kernels = {name: i for i, name in enumerate(dict.fromkeys(name for found in times.values() for name in found))}
-        latency = np.array([time_ms for found in times.values() for time_ms in found.values()])
+        kernels = {
+            name: i for i, name in enumerate(dict.fromkeys(name for result in times.values() for name in result))
+        }
+        latency = np.array([time_ms for result in times.values() for time_ms in result.values()])
         pairs = Pairs(
             [self._tasks[number].problem for number in times],
-            np.repeat(np.arange(len(times)), [len(found) for found in times.values()]),
+            np.repeat(np.arange(len(times)), [len(result) for result in times.values()]),
             [self._kernels[number_of[name]] for name in kernels],
             list(kernels),
-            np.array([kernels[name] for found in times.values() for name in found]),
+            np.array([kernels[name] for result in times.values() for name in result]),
             operation(self._run.op).name,
         )
         run = self._run
@@ -305,11 +309,11 @@ class ActiveRun:
 
     def _joined(self, figure: Callable[[LearningCurve], Estimate]) -> Estimate | None:
         """Mean of a figure of the learning curves of all kinds, weighted by problems."""
-        learned = [one for one in self._learned.values() if one.problems >= FEWEST_PROBLEMS]
+        learned = [item for item in self._learned.values() if item.problems >= FEWEST_PROBLEMS]
         if not learned:
             return None
-        weights = np.array([one.problems for one in learned])
-        found = [figure(one.curve) for one in learned]
-        values = np.array([(one.value, one.low, one.high) for one in found])
+        weights = np.array([item.problems for item in learned])
+        drawings = [figure(learned.curve) for learned in learned]
+        values = np.array([(estimate.value, estimate.low, estimate.high) for estimate in drawings])
         value, low, high = (weights @ values / weights.sum()).tolist()
         return Estimate(value, low, high)

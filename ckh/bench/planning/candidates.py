@@ -68,10 +68,10 @@ class PoolSource(Generic[P, K]):
         """
         *own, arch = group
         if self.registry is None:
-            refused = tuple(one for one in self.pools.refused(arch, *own) if self.wants(one.kernel))
+            refused = tuple(kernel for kernel in self.pools.refused(arch, *own) if self.wants(kernel.kernel))
             return tuple(filter(self.wants, self.pools.of(arch, *own))), refused
-        found = of_registry(self.registry, arch, lambda kernel: self.group(kernel) == tuple(own), *own)
-        table = found if isinstance(found, KernelTable) else KernelTable.of(self.pools.kind, found)
+        result = of_registry(self.registry, arch, lambda kernel: self.group(kernel) == tuple(own), *own)
+        table = result if isinstance(result, KernelTable) else KernelTable.of(self.pools.kind, result)
         verdicts = self.pools.rules.judge(table, arch)
         unbuilt = (
             RefusedKernel(table[number], (verdicts.sentences[why],))
@@ -79,7 +79,7 @@ class PoolSource(Generic[P, K]):
             if why >= 0
         )
         built = tuple(filter(self.wants, table.take(verdicts.passed)))
-        return built, tuple(one for one in unbuilt if self.wants(one.kernel))
+        return built, tuple(kernel for kernel in unbuilt if self.wants(kernel.kernel))
 
     def problem_rules(self, kernels: Sequence[K], arch: ArchSpec) -> ProblemRules:
         """Rules that decide which of some kernels apply to a problem."""

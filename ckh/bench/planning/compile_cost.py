@@ -53,7 +53,7 @@ class CompileCosts:
     def weights(self, kernels: list[Kernel]) -> list[float]:
         """Share of each kernel in the compile time of a unit."""
         usual = [self._usual(kind_of(kernel)) for kernel in kernels]
-        return [one / sum(usual) for one in usual]
+        return [item / sum(usual) for item in usual]
 
     def _usual(self, kind: str) -> float:
         return self.usual.get(kind, self.usual.get(OTHERS, 0.0))

@@ -163,11 +163,11 @@ def few_plan(
 
 def total_times(plan: Plan, counts: Mapping[Problem, int], arch: ArchSpec) -> dict[Problem, float]:
     """Relative time of all executions of each problem: at peak rates, or for unknown rates by operations."""
-    found = {}
+    result = {}
     for problem in (task.problem for task in plan.tasks):
         shortest_s = arch.shortest_s(problem.dtype, problem.bytes, problem.flops)
-        found[problem] = counts.get(problem, 1) * (float(problem.flops) if shortest_s is None else max(shortest_s))
-    return found
+        result[problem] = counts.get(problem, 1) * (float(problem.flops) if shortest_s is None else max(shortest_s))
+    return result
 
 
 class _Draft:
@@ -224,8 +224,8 @@ def _numbered(tasks: Sequence[Task]) -> tuple[tuple[Kernel, ...], list[NDArray[n
     kernels = tuple(sorted(set(chain(*some.values())), key=attrgetter(*names)))
     number_of = {kernel: number for number, kernel in enumerate(kernels)}
     of_pool = {key: np.zeros(len(pool), np.int64) for key, pool in pools.items()}
-    for key, found in some.items():
-        of_pool[key][used[key]] = [number_of[kernel] for kernel in found]
+    for key, result in some.items():
+        of_pool[key][used[key]] = [number_of[kernel] for kernel in result]
     return kernels, [of_pool[id(part.pool)][part.numbers] for part in parts]
 
 
@@ -354,8 +354,14 @@ class KnownBefore:
             model = find_model(wanted) if fitting_models(wanted) else stand_in(wanted, problem)
         except ModelError:
             return None
-        found = operation_of_problem(problem).kernels.candidates(problem, load_arch(self.arch), model.candidates_of)
-        pool = found.pool if isinstance(found.pool, KernelTable) else KernelTable.of(type(kernels[0]), found.pool)
-        if has_estimate(wanted) and not np.isin(pool.numbers_of(kernels), found.chosen).all():
+        candidates = operation_of_problem(problem).kernels.candidates(
+            problem, load_arch(self.arch), model.candidates_of
+        )
+        pool = (
+            candidates.pool
+            if isinstance(candidates.pool, KernelTable)
+            else KernelTable.of(type(kernels[0]), candidates.pool)
+        )
+        if has_estimate(wanted) and not np.isin(pool.numbers_of(kernels), candidates.chosen).all():
             return EstimateModel(wanted)
-        return model if len(found.chosen) else None
+        return model if len(candidates.chosen) else None

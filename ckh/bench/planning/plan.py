@@ -124,15 +124,15 @@ class Plan:
     def kernels(self) -> tuple[Kernel, ...]:
         """Distinct kernels, in order of first use."""
         # Tasks share pools, and hashing a kernel is slow.
-        found: dict[Kernel, None] = {}
+        result: dict[Kernel, None] = {}
         seen: dict[int, NDArray[np.bool_]] = {}
         for task in self.tasks:
             some = PoolKernels.of(task.kernels)
             is_known = seen.setdefault(id(some.pool), np.zeros(len(some.pool), np.bool_))
             new = some.numbers[~is_known[some.numbers]]
             is_known[new] = True
-            found |= dict.fromkeys([some.pool[number] for number in new.tolist()])
-        return tuple(found)
+            result |= dict.fromkeys([some.pool[number] for number in new.tolist()])
+        return tuple(result)
 
     def without(self, is_done: Callable[[str, str], bool]) -> Plan:
         """The plan without finished pairs, by canonical problem and kernel name."""
@@ -147,7 +147,7 @@ class Plan:
         """The plan with a further kernel of each problem, which is measured first; None: no such kernel."""
         both = ((task, kernel_of(task.problem)) for task in self.tasks)
         tasks = (
-            task if kernel is None else Task(task.problem, (kernel, *(one for one in task.kernels if one != kernel)))
+            task if kernel is None else Task(task.problem, (kernel, *(item for item in task.kernels if item != kernel)))
             for task, kernel in both
         )
         return replace(self, tasks=tuple(tasks))
@@ -201,11 +201,12 @@ def make_plan(
     pools = {group: pool for group, (pool, _) in both.items()}
     unbuilt = {group: refused for group, (_, refused) in both.items()}
     known = [kernel for pool in pools.values() for kernel in pool]
-    choice = _parse_choice(kernels, [*known, *(one.kernel for refused in unbuilt.values() for one in refused)])
+    choice = _parse_choice(kernels, [*known, *(item.kernel for refused in unbuilt.values() for item in refused)])
     if choice.best and score is None:
         raise UsageError(f"--kernels {kernels!r} needs a model", code="no-model")
     refusals = {
-        group: Counter(one.reasons[0] for one in pool if choice.wants(one.kernel)) for group, pool in unbuilt.items()
+        group: Counter(kernel.reasons[0] for kernel in pool if choice.wants(kernel.kernel))
+        for group, pool in unbuilt.items()
     }
     wanted = {group: tuple(filter(choice.wants, pool)) for group, pool in pools.items()}
     rules = {group: candidates.problem_rules(pool, arch) for group, pool in wanted.items()}

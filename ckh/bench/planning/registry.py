@@ -117,8 +117,8 @@ def first_fits(path: Path, op: AnyOperation, arch: str, dtype: str) -> Callable[
     assert listing is not None  # as for all measured operations
 
     def first(problem: Problem) -> Kernel | None:
-        found = listing(problem, spec, path, listed)
-        return found.pool[int(found.chosen[0])] if len(found.chosen) else None
+        tune_step = listing(problem, spec, path, listed)
+        return tune_step.pool[int(tune_step.chosen[0])] if len(tune_step.chosen) else None
 
     return first
 

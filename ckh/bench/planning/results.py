@@ -81,10 +81,10 @@ class PairResults:
         """Final rows of a journal, the same as those of `Journal.final_rows`."""
         results, by_device, device = cls(), dict[tuple[str, str], _ProblemRows](), dict[str, str]()
         for row in rows:
-            found = by_device.get((row.problem, row.node))
-            if found is None:
-                found = by_device[row.problem, row.node] = _ProblemRows(row.node)
-            found.put(results._number(row.kernel), row)
+            problem_rows = by_device.get((row.problem, row.node))
+            if problem_rows is None:
+                problem_rows = by_device[row.problem, row.node] = _ProblemRows(row.node)
+            problem_rows.put(results._number(row.kernel), row)
             device[row.problem] = row.node
         results._by_problem = {problem: by_device[problem, node] for problem, node in device.items()}
         return results
@@ -124,7 +124,7 @@ class PairResults:
 
     def times(self, problem: str) -> dict[str, float]:
         """The times of a problem's kernels in ms, by name."""
-        return {one.kernel: one.ms for one in self._measured(problem)}
+        return {leader.kernel: leader.ms for leader in self._measured(problem)}
 
     @property
     def is_any_right(self) -> bool:
@@ -134,7 +134,7 @@ class PairResults:
 
     def best_ns(self, problem: str) -> float:
         """Minimum of a problem's median times, 0 if unknown."""
-        return min((one.ms * NS_PER_MS for one in self._measured(problem)), default=0.0)
+        return min((item.ms * NS_PER_MS for item in self._measured(problem)), default=0.0)
 
     def leaders(self, problem: str, count: int | None = None) -> list[Leader]:
         """Kernels to remeasure, fastest first; none if that was done or there is nothing to compare.
@@ -143,12 +143,12 @@ class PairResults:
             problem: canonical text.
             count: number of kernels; None: up to `MAX_LEADERS` within `LEADER_MARGIN` of the best.
         """
-        ranked = sorted(self._measured(problem), key=lambda one: one.ms)
+        ranked = sorted(self._measured(problem), key=lambda item: item.ms)
         again = sum(self._by_problem[problem].again) if ranked else 0
         if not ranked or again >= (1 if count is None else min(count, len(ranked))):
             return []
         limit = ranked[0].ms * (1 + LEADER_MARGIN) if count is None else float("inf")
-        close = [one for one in ranked[: count or MAX_LEADERS] if one.ms <= limit]
+        close = [candidate for candidate in ranked[: count or MAX_LEADERS] if candidate.ms <= limit]
         return close if len(close) > 1 else []
 
     def _measured(self, problem: str) -> list[Leader]:

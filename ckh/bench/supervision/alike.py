@@ -66,9 +66,11 @@ class Alike:
 
     def time(self, runner: JobRunner) -> float | None:
         """Time the reference kernel on a device, in ms; None if it fails there, or was stopped."""
-        one = self._reference
+        reference = self._reference
         replies = [
-            reply for _ in range(_ROUNDS) for _, reply in measure(runner, one.setup, [one.built], DEFAULT_SAMPLES)
+            reply
+            for _ in range(_ROUNDS)
+            for _, reply in measure(runner, reference.setup, [reference.built], DEFAULT_SAMPLES)
         ]
         samples = [sample for reply in replies if reply.status is Status.OK for sample in reply.samples_ns]
         return median(samples) / NS_PER_MS if samples else None

@@ -473,25 +473,25 @@ def _new_run(given: Given, arch: str) -> Path:
 
 
 def _newest_run(given: Given, arch: str) -> Path:
-    found = sorted(_RUNS.glob(f"{_run_prefix(given, arch)}*/{JOURNAL_NAME}"), key=lambda path: path.stat().st_mtime)
-    if not found:
+    result = sorted(_RUNS.glob(f"{_run_prefix(given, arch)}*/{JOURNAL_NAME}"), key=lambda path: path.stat().st_mtime)
+    if not result:
         raise UsageError(
             f"no run {_RUNS}/{_run_prefix(given, arch)}… to resume",
             "name its folder with --out",
             code="no-run",
         )
-    return found[-1].parent
+    return result[-1].parent
 
 
 def _seen_run(out: Path, kind: str, arch: str, op: str) -> History | None:
     """Newest run on the same kind of device, beside a folder or in the default place."""
-    found = {path.resolve() for folder in (out.parent, _RUNS) for path in folder.glob(f"*/{JOURNAL_NAME}")}
-    for path in sorted(found, key=lambda one: one.stat().st_mtime, reverse=True):
+    result = {path.resolve() for folder in (out.parent, _RUNS) for path in folder.glob(f"*/{JOURNAL_NAME}")}
+    for path in sorted(result, key=lambda item: item.stat().st_mtime, reverse=True):
         if path.stat().st_size > _MOST_SEEN_BYTES:
             continue
         with suppress(CkhError):
             history = read_history(path.parent)
-            seen = [(one.device_kind, one.arch, one.op) for one in history.runs]
+            seen = [(run.device_kind, run.arch, run.op) for run in history.runs]
             if seen[-1:] == [(kind, arch, op)] and history.ends:
                 return history
     return None

@@ -134,7 +134,7 @@ class Driver:
         def is_over() -> bool:
             return bool(failures) or self.should_stop()
 
-        def one(config: WorkerConfig) -> None:
+        def run_tasks(config: WorkerConfig) -> None:
             with self.worker(config, should_stop=is_over) as supervisor:
                 while not is_over():
                     with self._choosing:
@@ -147,9 +147,11 @@ class Driver:
                         failures.append(error)
 
         if len(self.configs) == 1:
-            one(self.configs[0])
+            run_tasks(self.configs[0])
         else:
-            Parallel(n_jobs=len(self.configs), backend="threading")(delayed(one)(config) for config in self.configs)
+            Parallel(n_jobs=len(self.configs), backend="threading")(
+                delayed(run_tasks)(config) for config in self.configs
+            )
         if failures:
             raise failures[0]
 

@@ -172,7 +172,7 @@ class Sweep:
         self._whole = {task.problem.canonical(): task for task in plan.tasks}
         left, here = [], self._driver.names
         for problem, task in self._whole.items():
-            kernels = tuple(one for one in task.kernels if not results.has(problem, full_name(one)))
+            kernels = tuple(kernel for kernel in task.kernels if not results.has(problem, full_name(kernel)))
             if not kernels and not results.leaders(problem, self._driver.limits.leaders):
                 continue
             device = results.device(problem)
@@ -215,14 +215,14 @@ class Sweep:
 
     def _require_alike(self, left: Plan, built: dict[str, Built]) -> None:
         """Compare the devices with each other, and with those of earlier runs."""
-        found = self._reference(left, built)
-        if found is None or self._stop():
+        result = self._reference(left, built)
+        if result is None or self._stop():
             return
-        problem, kernel = found
+        problem, kernel = result
         looks: dict[str, list[float]] = {}
-        for one in self._looks:
-            if (one.problem, one.kernel) == found:
-                looks.setdefault(one.node, []).append(one.latency_ms)
+        for look in self._looks:
+            if (look.problem, look.kernel) == result:
+                looks.setdefault(look.node, []).append(look.latency_ms)
 
         def seen(node: str, ms: float) -> None:
             with self._lock:
@@ -255,7 +255,7 @@ class Sweep:
             canonical = rest.problem.canonical()
             whole = self._whole[canonical].kernels
             if not rest.kernels:
-                names = {one.kernel for one in results.leaders(canonical, self._driver.limits.leaders)}
+                names = {leader.kernel for leader in results.leaders(canonical, self._driver.limits.leaders)}
                 needed |= {kernel for kernel in whole if full_name(kernel) in names}
             elif len(rest.kernels) < len(whole):
                 needed |= set(whole)  # any of them may become a leader
@@ -264,9 +264,11 @@ class Sweep:
     def _build(self, kernels: Sequence[Kernel]) -> dict[str, Built]:
         built = self._driver.build(kernels, "compiling kernels")
         records = {
-            one.source_hash: KernelRecord(self._run.run_id, one.source_hash, one.code_hash, one.binary.resources)
-            for one in built.values()
-            if one.binary is not None
+            built.source_hash: KernelRecord(
+                self._run.run_id, built.source_hash, built.code_hash, built.binary.resources
+            )
+            for built in built.values()
+            if built.binary is not None
         }
         if records:
             self._journal.add_kernels(list(records.values()))
@@ -282,10 +284,10 @@ class Sweep:
 
     def _watch(self, left: Plan, built: dict[str, Built]) -> ReferenceWatch | None:
         """The drift monitor; None for a short run, or without a reference kernel."""
-        found = self._reference(left, built)
-        if left.pairs < LEAST_PAIRS or found is None:
+        result = self._reference(left, built)
+        if left.pairs < LEAST_PAIRS or result is None:
             return None
-        problem, kernel = found
+        problem, kernel = result
         counts = len(left.tasks), len(self._driver.configs)
         return ReferenceWatch(self._run.run_id, self._journal, *counts, problem, built[kernel], kernel)
 
@@ -324,8 +326,8 @@ class Sweep:
             return  # the build was stopped
         same: dict[str, list[str]] = {}  # kernels with identical code, of which one is measured
         for name in names:
-            one = work.built[name]
-            same.setdefault(one.code_hash if one.status is Status.OK else name, []).append(name)
+            built = work.built[name]
+            same.setdefault(built.code_hash if built.status is Status.OK else name, []).append(name)
         groups = list(same.values())
         looks, setup = Looks(), on_problem(canonical, results.best_ns(canonical))
         for number, reply in measure(worker, setup, [work.built[first] for first, *_ in groups], self._run.samples):
@@ -370,17 +372,17 @@ class Sweep:
         leaders = results.leaders(canonical, self._driver.limits.leaders)
         if not leaders:
             return
-        kernels = [(built[one.kernel].library, one.loops) for one in leaders]
+        kernels = [(built[leader.kernel].library, leader.loops) for leader in leaders]
         seed = f"{self._run.seed} leaders {canonical}"
         best = replace(setup, best_ns=results.best_ns(canonical))
         replies = time_in_rounds(worker, best, kernels, self._run.samples, seed)
         if replies is None:
             return  # stopped: the next run repeats it
-        looks.add_rounds({one.kernel for one in leaders}, replies)
+        looks.add_rounds({leader.kernel for leader in leaders}, replies)
         rows = [
             replace(row, remeasured=True)
-            for one, reply in zip(leaders, replies, strict=True)
-            for row in self._rows(worker, canonical, [one.kernel], reply, work)
+            for leader, reply in zip(leaders, replies, strict=True)
+            for row in self._rows(worker, canonical, [leader.kernel], reply, work)
         ]
         # As one call, so that a problem's leaders are never compared with times of different rounds.
         self._keep(results, *rows)

@@ -132,22 +132,22 @@ def calibrate(
     require_usable(device)
     kinds = _kinds(device, given) if is_timed else {}
     known = _known(device, force=force) if is_timed else None
-    left = {name: one for name, one in problems.items() if known is None or name not in known.rates}
-    found: list[MeasuredRate] = []
+    left = {name: problem for name, problem in problems.items() if known is None or name not in known.rates}
+    result: list[MeasuredRate] = []
     with Stop() as stop, progress("measuring rates", len(left)) as advance:
-        for one in measured_rates(device, left, limits.timeout_s, stop) if left else ():
-            found.append(one)
-            advance(1, one.name)
-            if known is not None and one.value is not None:
-                known.rates[one.name] = one.value
+        for measured_rate in measured_rates(device, left, limits.timeout_s, stop) if left else ():
+            result.append(measured_rate)
+            advance(1, measured_rate.name)
+            if known is not None and measured_rate.value is not None:
+                known.rates[measured_rate.name] = measured_rate.value
                 known = _saved(known)
         if stop():
             raise KeyboardInterrupt
     if known is None:
-        _print_verified(device, found, as_json=as_json)
+        _print_verified(device, result, as_json=as_json)
         return
     known = _with_kernels(known, device, kinds, limits)
-    document = _document(known, found)
+    document = _document(known, result)
     print_json(document) if as_json else _print(document)
     if not document.kinds:
         warn("no kind of problems has a factor: too few kernels gave a right result", "no-working-kernel")
@@ -159,9 +159,9 @@ def _known(device: Device, *, force: bool) -> DeviceCalibration:
     from ckh.learn.answers.probes import this_device
 
     identity, arch = device.identity(), device.arch.name
-    found = None if force else calibration_of(arch)
-    if found is not None and found.compiler == identity.compiler:
-        return found
+    device_calibration = None if force else calibration_of(arch)
+    if device_calibration is not None and device_calibration.compiler == identity.compiler:
+        return device_calibration
     size, clock = identity.hardware["num_cus"], identity.hardware["max_clock_mhz"]
     return DeviceCalibration(this_device(arch) or identity.name, arch, "", identity.compiler, size, clock)
 
@@ -187,9 +187,9 @@ def _with_kernels(
             note(f"{kind} was calibrated on {known.when[:10]}; --force measures all again")
             continue
         pairs = known.pairs.setdefault(kind, [])
-        done = {(one.problem, one.kernel) for one in pairs}
+        done = {(pair.problem, pair.kernel) for pair in pairs}
         tasks = {
-            problem: [one for one in kernels if (problem, full_name(one)) not in done]
+            problem: [kernel for kernel in kernels if (problem, full_name(kernel)) not in done]
             for problem, kernels in planned(wanted, problems).items()
         }
         tasks = {problem: kernels for problem, kernels in tasks.items() if kernels}
@@ -233,21 +233,24 @@ def _kinds(device: Device, given: Mapping[str, Any]) -> dict[Wanted, list[Proble
     from ckh.ops import operation
 
     settings = settle(Given(**given), HIP_KIND, device.arch.default_dtype)
-    found: dict[Wanted, list[Problem]] = {}
+    result: dict[Wanted, list[Problem]] = {}
     for problem in measured_of(operation(settings.op)).problems(settings):
-        found.setdefault(wanted_for(problem, device.arch.name), []).append(problem)
-    if not all(map(has_estimate, found)):
+        result.setdefault(wanted_for(problem, device.arch.name), []).append(problem)
+    if not all(map(has_estimate, result)):
         raise UsageError(f"there is no estimate of {settings.op}", "calibrate another operation", code="unsupported")
-    return found
+    return result
 
 
 def _document(known: DeviceCalibration, new: Sequence[MeasuredRate]) -> CalibrationDocument:
-    refused, failed = known.refused, {one.name: one for one in new if one.value is None}
+    refused, failed = (
+        known.refused,
+        {measured_rate.name: measured_rate for measured_rate in new if measured_rate.value is None},
+    )
     by_archspec = rates_of(load_arch(known.arch))
     rates = []
     for name in by_archspec.keys() & (known.rates.keys() | failed.keys()):
         failure = failed.get(name)
-        status = failure.status if failure else "ok" if any(one.name == name for one in new) else "known"
+        status = failure.status if failure else "ok" if any(item.name == name for item in new) else "known"
         reason = failure.message if failure else refused.get(name, "")
         rates.append(_rate(name, known.rates.get(name), by_archspec[name], status, reason))
     return CalibrationDocument(
@@ -255,9 +258,9 @@ def _document(known: DeviceCalibration, new: Sequence[MeasuredRate]) -> Calibrat
         arch=known.arch,
         when=known.when,
         file=str(calibration_path(known.arch, known.device)),
-        rates=tuple(sorted(rates, key=lambda one: list(by_archspec).index(one.name))),
-        kinds=tuple(CalibratedKind(**asdict(one), kind=kind) for kind, one in known.factors.items()),
-        failures=tuple(one for pairs in known.pairs.values() for one in pairs if one.latency_ms is None),
+        rates=tuple(sorted(rates, key=lambda rate: list(by_archspec).index(rate.name))),
+        kinds=tuple(CalibratedKind(**asdict(factor), kind=kind) for kind, factor in known.factors.items()),
+        failures=tuple(pair for pairs in known.pairs.values() for pair in pairs if pair.latency_ms is None),
     )
 
 
@@ -265,41 +268,48 @@ def _rate(name: str, measured: float | None, in_archspec: float, status: str, re
     return CalibratedRate(name, _UNITS.get(name, "FLOP/clock/CU"), measured, in_archspec, status, reason)
 
 
-def _print_verified(device: Device, found: Sequence[MeasuredRate], *, as_json: bool) -> None:
+def _print_verified(device: Device, measured_rates: Sequence[MeasuredRate], *, as_json: bool) -> None:
     """Print the results of micro-kernels on an emulated GPU, and exit with their code."""
     by_archspec = rates_of(device.arch)
-    rates = tuple(_rate(one.name, None, by_archspec[one.name], one.status, one.message) for one in found)
+    rates = tuple(
+        _rate(measured_rate.name, None, by_archspec[measured_rate.name], measured_rate.status, measured_rate.message)
+        for measured_rate in measured_rates
+    )
     document = CalibrationDocument(device.identity().name, device.arch.name, None, None, rates, (), ())
     print_json(document) if as_json else _print(document)
-    if wrong := sum(one.status != Status.VERIFIED for one in found):
-        warn(f"{wrong} of {len(found)} micro-kernels failed", "no-working-kernel")
+    if wrong := sum(item.status != Status.VERIFIED for item in measured_rates):
+        warn(f"{wrong} of {len(measured_rates)} micro-kernels failed", "no-working-kernel")
         raise typer.Exit(int(ExitCode.NO_KERNEL))
 
 
-def _print(found: CalibrationDocument) -> None:
+def _print(calibration_document: CalibrationDocument) -> None:
     columns = ["rate", "unit", "measured", "archspecs", "measured / archspecs", "result"]
     rows = [
         [
-            one.name,
-            one.unit,
-            "-" if one.measured is None else f"{one.measured:.4g}",
-            f"{one.in_archspec:.4g}",
-            "-" if one.measured is None else f"{one.measured / one.in_archspec:.2f}",
-            one.status,
+            rate.name,
+            rate.unit,
+            "-" if rate.measured is None else f"{rate.measured:.4g}",
+            f"{rate.in_archspec:.4g}",
+            "-" if rate.measured is None else f"{rate.measured / rate.in_archspec:.2f}",
+            rate.status,
         ]
-        for one in found.rates
+        for rate in calibration_document.rates
     ]
-    print_table(f"micro-kernels on {found.device}", columns, rows)
-    for one in found.rates:
-        if one.reason and one.status != Status.VERIFIED:
-            say(f"{one.name} is not used: {one.reason}")
-    for kind in found.kinds:
+    print_table(f"micro-kernels on {calibration_document.device}", columns, rows)
+    for rate in calibration_document.rates:
+        if rate.reason and rate.status != Status.VERIFIED:
+            say(f"{rate.name} is not used: {rate.reason}")
+    for kind in calibration_document.kinds:
         used = "measured rates" if kind.uses_rates else "rates of archspecs, which order these kernels better"
         say(
             f"{kind.kind}: measured times are {kind.factor:.2f} times the estimated ones (90 % of them within "
             f"{kind.low:.2f} to {kind.high:.2f} times that), by {kind.pairs} times of {kind.problems} problems; {used}"
         )
-    if found.failures:
-        first = found.failures[0]
-        say(f"{len(found.failures)} kernels without a time, the first {first.kernel}: {first.status}")
-    say("stored: predict, tune and explain use it on this device" if found.file else "an emulated GPU has no times")
+    if calibration_document.failures:
+        first = calibration_document.failures[0]
+        say(f"{len(calibration_document.failures)} kernels without a time, the first {first.kernel}: {first.status}")
+    say(
+        "stored: predict, tune and explain use it on this device"
+        if calibration_document.file
+        else "an emulated GPU has no times"
+    )

@@ -209,7 +209,7 @@ def print_build(campaign: Campaign, reports: dict[Kernel, BuildReport], *, as_js
     )
     is_good = set(statuses) <= {str(Status.OK), str(Status.UNSUPPORTED)}
     if as_json:
-        kernels = tuple(BuiltKernel(**fields_of(one), name=full_name(kernel)) for kernel, one in reports.items())
+        kernels = tuple(BuiltKernel(**fields_of(report), name=full_name(kernel)) for kernel, report in reports.items())
         print_json(BuildDocument(campaign.device.arch.name, wanted, statuses, is_good, kernels))
         return is_good
     rows = [[f"status {status}", str(count)] for status, count in statuses.most_common()]
@@ -229,11 +229,11 @@ def _resource_rows(reports: dict[Kernel, BuildReport]) -> list[tuple[str, str]]:
     if not known:
         return []
     return [
-        ("with scratch memory", str(sum(one.scratch_bytes > 0 for one in known))),
-        ("with spilled vector registers", str(sum(one.vgpr_spills > 0 for one in known))),
-        ("most vector registers", str(max(one.vgprs + one.agprs for one in known))),
-        ("most LDS bytes", str(max(one.lds_bytes for one in known))),
-        ("least occupancy", str(min(one.occupancy for one in known))),
+        ("with scratch memory", str(sum(item.scratch_bytes > 0 for item in known))),
+        ("with spilled vector registers", str(sum(item.vgpr_spills > 0 for item in known))),
+        ("most vector registers", str(max(item.vgprs + item.agprs for item in known))),
+        ("most LDS bytes", str(max(item.lds_bytes for item in known))),
+        ("least occupancy", str(min(item.occupancy for item in known))),
     ]
 
 
@@ -242,7 +242,7 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
     totals = outcome.totals
     after = _next_command(campaign, outcome)
     if as_json:
-        ratios = [one.ratio for one in totals.references]
+        ratios = [reference.ratio for reference in totals.references]
         document = BenchDocument(
             out=str(campaign.out),
             ended=str(outcome.reason),
@@ -317,13 +317,13 @@ def reference_lines(looks: Sequence[ReferenceRecord]) -> list[str]:
     """Lines on drift during a run: reference kernel, clock and temperature; none for a single reference measurement."""
     if len(looks) < 2:  # noqa: PLR2004 - one look is no drift
         return []
-    ratios = [one.ratio for one in looks]
+    ratios = [look.ratio for look in looks]
     shown = [max(part, key=lambda ratio: abs(ratio - 1)) for part in _parts(ratios, _SPARKS)]
     # Scale the bars so that a stable machine looks stable: changes below the drift limit do not fill a bar.
     bars = sparkline(shown, min(1 - DRIFT, *ratios), max(1 + DRIFT, *ratios))
     lines = [f"reference {bars} {min(ratios):.2f} to {max(ratios):.2f} of its first time, {len(looks)} looks"]
-    clocks = [one.clock_mhz for one in looks if one.clock_mhz is not None]
-    heat = [one.temperature_c for one in looks if one.temperature_c is not None]
+    clocks = [look.clock_mhz for look in looks if look.clock_mhz is not None]
+    heat = [look.temperature_c for look in looks if look.temperature_c is not None]
     seen = [f"clock {min(clocks):.0f} to {max(clocks):.0f} MHz"] if clocks else []
     seen += [f"temperature {min(heat):.0f} to {max(heat):.0f} °C"] if heat else []
     return [*lines, ", ".join(seen)] if seen else lines
@@ -339,8 +339,8 @@ def _parts(values: Sequence[float], most: int) -> list[Sequence[float]]:
 def machine_lines(totals: Totals) -> list[str]:
     """Lines on the stability of the machine, with remedies; none if stable."""
     lines = []
-    share, looks = _unstable_share(totals), [one.ratio for one in totals.references]
-    if looks and max(abs(one - 1) for one in looks) > DRIFT:
+    share, looks = _unstable_share(totals), [reference.ratio for reference in totals.references]
+    if looks and max(abs(look - 1) for look in looks) > DRIFT:
         rest = f", {totals.suspects_left} more were not" if totals.suspects_left else ""
         lines.append(
             f"the machine drifted: the reference kernel took {min(looks):.2f} to {max(looks):.2f} of its first "

@@ -153,10 +153,10 @@ def doctor(
     for warning in report.warnings:
         say(f"\nwarning: {warning}")
     say()
-    for one in report.checks:
-        say(f"{one.name}: {'works' if one.ok else 'does not work'}: {one.found}")
-        if one.remedy:
-            say(f"remedy: {one.remedy}")
+    for tool_check in report.checks:
+        say(f"{tool_check.name}: {'works' if tool_check.ok else 'does not work'}: {tool_check.found}")
+        if tool_check.remedy:
+            say(f"remedy: {tool_check.remedy}")
     if report.ck_tile is not None:
         _print_headers(report.ck_tile)
     models = [[m.path, m.op, m.variant, m.dtype, m.arch, m.device or m.arch] for m in report.models]
@@ -185,10 +185,10 @@ def _check(kind: str | None, options: DeviceOptions, out: Path | None, *, force:
     with tempfile.TemporaryDirectory(prefix="ckh-check-") as work:
         checkup = Checkup(kind, options, Path(work))
         checkup.run()
-        found = output.document(checkup, out)
-        output.write_archive(out, found, report, Path(work), Anonymizer())
+        result = output.document(checkup, out)
+        output.write_archive(out, result, report, Path(work), Anonymizer())
         if as_json:
-            print_json(found)
+            print_json(result)
         else:
             output.print_check(checkup, out)
     raise typer.Exit(checkup.exit_code)
@@ -258,12 +258,12 @@ def _calibration() -> str | None:
     if (arch := default_arch()) == HOST:
         return None
     try:
-        found = calibration_of(arch)
+        device_calibration = calibration_of(arch)
     except DataError as error:
         return error.message
-    if found is None or not found.factors:
+    if device_calibration is None or not device_calibration.factors:
         return "none: ckh bench --calibrate"
-    return f"{found.device}, {found.when[:10]}: {', '.join(found.factors)}"
+    return f"{device_calibration.device}, {device_calibration.when[:10]}: {', '.join(device_calibration.factors)}"
 
 
 def _headers(headers: Headers) -> FoundHeaders:
@@ -283,23 +283,23 @@ def _headers(headers: Headers) -> FoundHeaders:
     )
 
 
-def _headers_text(found: FoundHeaders | None) -> str:
-    if found is None:
+def _headers_text(found_headers: FoundHeaders | None) -> str:
+    if found_headers is None:
         return "none found"
-    version = f"CK {found.version}" if found.version else "no version stated"
-    unified = ", unified framework switched off" if found.is_unified else ""
-    verified = "" if found.is_verified else ", not verified"
-    return f"{found.include} ({version}, interface {found.interface}{unified}{verified})"
+    version = f"CK {found_headers.version}" if found_headers.version else "no version stated"
+    unified = ", unified framework switched off" if found_headers.is_unified else ""
+    verified = "" if found_headers.is_verified else ", not verified"
+    return f"{found_headers.include} ({version}, interface {found_headers.interface}{unified}{verified})"
 
 
-def _print_headers(found: FoundHeaders) -> None:
+def _print_headers(found_headers: FoundHeaders) -> None:
     from ckh.bench.codegen.interfaces import NOT_VERIFIED
 
-    if not found.is_verified:
+    if not found_headers.is_verified:
         say(f"\nwarning: {NOT_VERIFIED}")
-    for what in found.differs:
+    for what in found_headers.differs:
         say(f"differs: {what}")
-    for name, words in found.operations.items():
+    for name, words in found_headers.operations.items():
         rows = [[what, ", ".join(names) or "none"] for what, names in words.items() if what != "differs" or names]
         say()
         print_table(f"CK Tile for {name}", ["what", "available"], rows)
@@ -344,15 +344,17 @@ def _models() -> tuple[FoundModel, ...]:
 
     return tuple(
         FoundModel(
-            path=str(found.path),
-            op=found.spec.op_type,
-            variant=found.variant,
-            dtype=found.dtype,
-            arch=found.arch,
-            device=found.spec.device,
-            is_other_device=bool(other_device(found.arch, found.spec.device, load_model(found.path).num_cus)),
+            path=str(list_model.path),
+            op=list_model.spec.op_type,
+            variant=list_model.variant,
+            dtype=list_model.dtype,
+            arch=list_model.arch,
+            device=list_model.spec.device,
+            is_other_device=bool(
+                other_device(list_model.arch, list_model.spec.device, load_model(list_model.path).num_cus)
+            ),
         )
-        for found in list_models()
+        for list_model in list_models()
     )
 
 

@@ -72,14 +72,14 @@ def document(checkup: Checkup, out: Path) -> CheckDocument:
     )
 
 
-def write_archive(out: Path, found: Document, report: Document, folder: Path, names: Anonymizer) -> None:
+def write_archive(out: Path, result: Document, report: Document, folder: Path, names: Anonymizer) -> None:
     """Archive the document, the output of `ckh doctor` and the journals, without names of users and hosts.
 
     Raises:
         OutputError: it cannot be written.
     """
-    documents = {_DOCUMENT: found, _DOCTOR: report}
-    files = {name: json.dumps(names.value(enveloped(one)), indent=2) + "\n" for name, one in documents.items()}
+    documents = {_DOCUMENT: result, _DOCTOR: report}
+    files = {name: json.dumps(names.value(enveloped(item)), indent=2) + "\n" for name, item in documents.items()}
     for run in RUNS:
         journal = folder / run / JOURNAL_NAME
         if journal.exists():
@@ -111,7 +111,7 @@ def print_check(checkup: Checkup, out: Path) -> None:
         if step.remedy:
             say(f"remedy: {step.remedy}")
     pairs = [
-        [pair.kernel, " / ".join(pair.statuses), *(_ms(one) for one in (*pair.times_ms, None, None)[:2])]
+        [pair.kernel, " / ".join(pair.statuses), *(_ms(item) for item in (*pair.times_ms, None, None)[:2])]
         for pair in checkup.pairs()
     ]
     if pairs:

@@ -98,15 +98,15 @@ def evaluate(
     options = EvaluateOptions(
         tuple(train_data), among, with_trained, max_unstable, amd_recipe, cluster, least if gates else None
     )
-    found = evaluated(loaded, data, options, of_winners=is_winners)
+    result = evaluated(loaded, data, options, of_winners=is_winners)
     if any(name != COVERAGE for name, _ in gates):
-        _require_judged(found, least)
-    values = found.figures
+        _require_judged(result, least)
+    values = result.figures
     failures = [f"{name} is {values[name]:.4f}, under {low:g}" for name, low in gates if not values[name] >= low]
     if as_json:
-        print_json(replace(_document(found, worst), failures=tuple(failures)))
+        print_json(replace(_document(result, worst), failures=tuple(failures)))
     else:
-        _print(found, worst)
+        _print(result, worst)
     for failure in failures:
         warn(failure, "gate")
     if gates and not failures:
@@ -115,7 +115,7 @@ def evaluate(
         raise typer.Exit(int(ExitCode.GATE_FAILED))
 
 
-def _require_judged(found: Evaluated, least: int) -> None:
+def _require_judged(evaluated: Evaluated, least: int) -> None:
     """Refuse an efficiency gate with too few measured choices.
 
     Raises:
@@ -124,30 +124,32 @@ def _require_judged(found: Evaluated, least: int) -> None:
     from ckh.assess.compare import too_few_choices
     from ckh.assess.report import Evaluation
 
-    if isinstance(found.result, Evaluation) and found.result.coverage.judged < least:
-        raise too_few_choices(found.result.coverage.judged, found.result.coverage.problems, least)
+    if isinstance(evaluated.result, Evaluation) and evaluated.result.coverage.judged < least:
+        raise too_few_choices(evaluated.result.coverage.judged, evaluated.result.coverage.problems, least)
 
 
-def _document(found: Evaluated, worst: int) -> EvaluateDocument | EvaluateWinnersDocument:
+def _document(evaluated: Evaluated, worst: int) -> EvaluateDocument | EvaluateWinnersDocument:
     from ckh.assess.report import Evaluation
     from ckh.commands.evaluate import hits, output
 
-    if isinstance(found.result, Evaluation):
-        return output.document(found.result, found.model, found.among, found.times, found.figures, worst)
-    return hits.document(found.result, found.model, found.among, found.figures, worst)
+    if isinstance(evaluated.result, Evaluation):
+        return output.document(
+            evaluated.result, evaluated.model, evaluated.among, evaluated.times, evaluated.figures, worst
+        )
+    return hits.document(evaluated.result, evaluated.model, evaluated.among, evaluated.figures, worst)
 
 
-def _print(found: Evaluated, worst: int) -> None:
+def _print(evaluated: Evaluated, worst: int) -> None:
     from ckh.assess.report import Evaluation
     from ckh.commands.evaluate import hits, output
 
-    title = str(found.model.path)
-    if not isinstance(found.result, Evaluation):
-        hits.print_report(found.result, title, worst)
+    title = str(evaluated.model.path)
+    if not isinstance(evaluated.result, Evaluation):
+        hits.print_report(evaluated.result, title, worst)
         return
-    output.print_report(found.result, found.model.spec, title, worst)
-    if found.times is not None:
-        say("\n" + "\n".join(found.times.lines()))
+    output.print_report(evaluated.result, evaluated.model.spec, title, worst)
+    if evaluated.times is not None:
+        say("\n" + "\n".join(evaluated.times.lines()))
 
 
 def _parse_gate(text: str, *, is_winners: bool) -> tuple[str, float]:

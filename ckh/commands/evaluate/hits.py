@@ -36,13 +36,13 @@ def document(
     result: WinnerReport, model: Model, among: Among, figures: Mapping[str, float], worst: int
 ) -> EvaluateWinnersDocument:
     """Document of a report, with the `worst` worst choices, or all."""
-    found = fields_of(result) | {"choices": _worst_first(result)[: worst or None]}
-    return EvaluateWinnersDocument(**found, stands_in=stands_in(model), among=among, figures=figures, failures=())
+    outcome = fields_of(result) | {"choices": _worst_first(result)[: worst or None]}
+    return EvaluateWinnersDocument(**outcome, stands_in=stands_in(model), among=among, figures=figures, failures=())
 
 
 def print_report(result: WinnerReport, title: str, worst: int) -> None:
     """Print a report as tables."""
-    rows = [_row(one) for one in (result.model, result.baseline) if one is not None]
+    rows = [_row(item) for item in (result.model, result.baseline) if item is not None]
     print_table(f"{title}: hit rate of the measured winner among the first choices", _columns(""), rows)
     if result.coverage < 1:
         say(f"coverage {percent(result.coverage)}: problems whose winner is a candidate of predict")
@@ -56,12 +56,17 @@ def print_report(result: WinnerReport, title: str, worst: int) -> None:
             f"{result.model.problems} problems (P10 {percent(bound.p10)}{others})"
         )
     say()
-    print_table("", _columns("slice"), [_row(one) for one in result.slices])
+    print_table("", _columns("slice"), [_row(item) for item in result.slices])
     if worst:
         say()
         lines = [
-            [one.problem, "-" if one.place is None else str(one.place + 1), one.kernel, one.winner]
-            for one in _worst_first(result)[:worst]
+            [
+                winner_choice.problem,
+                "-" if winner_choice.place is None else str(winner_choice.place + 1),
+                winner_choice.kernel,
+                winner_choice.winner,
+            ]
+            for winner_choice in _worst_first(result)[:worst]
         ]
         print_table("", ("worst choices", "rank of the winner", "chosen", "winner"), lines)
 
@@ -72,11 +77,11 @@ def _columns(name: str) -> tuple[str, ...]:
     return (name, "problems", *(f"first {k}" if k > 1 else "first" for k in FIRST))
 
 
-def _row(one: Hits) -> list[str]:
-    return [one.name, str(one.problems), *(percent(share) for share in one.first.values())]
+def _row(hits: Hits) -> list[str]:
+    return [hits.name, str(hits.problems), *(percent(share) for share in hits.first.values())]
 
 
 def _worst_first(result: WinnerReport) -> list[WinnerChoice]:
     from ckh.assess.winners import MISSING
 
-    return sorted(result.choices, key=lambda one: -(MISSING if one.place is None else one.place))
+    return sorted(result.choices, key=lambda choice: -(MISSING if choice.place is None else choice.place))

@@ -92,16 +92,17 @@ def document(
     """Document of an evaluation, with the `worst` worst choices, or all."""
     from ckh.assess.report import HINDSIGHT
 
-    judged = _worst_first([one for one in result.choices if one.efficiency is not None])[: worst or None]
-    found = fields_of(result) | {
+    judged = _worst_first([choice for choice in result.choices if choice.efficiency is not None])[: worst or None]
+    outcome = fields_of(result) | {
         "baselines": {**result.baselines, HINDSIGHT: result.baselines.get(HINDSIGHT)},
         "choices": [
-            MeasurableChoice(**fields_of(one), measure_again=measure_again([one], model.spec) or None) for one in judged
+            MeasurableChoice(**fields_of(item), measure_again=measure_again([item], model.spec) or None)
+            for item in judged
         ],
     }
     return EvaluateDocument(
-        **found,
-        unjudged=tuple(UnjudgedChoice(**fields_of(one)) for one in result.choices if one.efficiency is None),
+        **outcome,
+        unjudged=tuple(UnjudgedChoice(**fields_of(choice)) for choice in result.choices if choice.efficiency is None),
         model=str(model.path),
         stands_in=stands_in(model),
         among=among,
@@ -119,7 +120,7 @@ def print_report(result: Evaluation, spec: ModelSpec, title: str, worst: int) ->
     coverage, own = result.coverage, [("model", result.efficiency)]
     if coverage.judged < coverage.problems:
         own.append((BEST_RANKED_MEASURED, result.best_ranked_measured))
-    rows = [_row(name, one) for name, one in (*own, *result.baselines.items()) if one is not None]
+    rows = [_row(name, item) for name, item in (*own, *result.baselines.items()) if item is not None]
     judged = "" if coverage.judged == coverage.problems else f", {coverage.judged} with a measured choice"
     print_table(f"{title}: {result.rows} rows, {coverage.problems} problems{judged}", columns, rows, {"mean": MEASURED})
     if coverage.judged < coverage.problems and result.best_ranked_measured is not None:
@@ -129,7 +130,7 @@ def print_report(result: Evaluation, spec: ModelSpec, title: str, worst: int) ->
         )
     for line in coverage.lines():
         say(line)
-    if known := [one.efficiency for one in result.choices if one.efficiency is not None]:
+    if known := [choice.efficiency for choice in result.choices if choice.efficiency is not None]:
         say(distribution_line(known))
     if HINDSIGHT not in result.baselines:
         say(f"{HINDSIGHT}: unknown, no kernel was measured on every problem")
@@ -144,14 +145,14 @@ def print_report(result: Evaluation, spec: ModelSpec, title: str, worst: int) ->
     say()
     slices = [
         [
-            f"{one.kind}: {one.name}",
-            str(one.problems),
-            percent(one.mean),
-            _interval(one.low, one.high),
-            percent(one.p10),
-            percent(one.min),
+            f"{item.kind}: {item.name}",
+            str(item.problems),
+            percent(item.mean),
+            _interval(item.low, item.high),
+            percent(item.p10),
+            percent(item.min),
         ]
-        for one in result.slices
+        for item in result.slices
     ]
     print_table("", ("slice", "problems", "mean", "95 % interval", "P10", "min"), slices)
     if worst:
@@ -181,7 +182,7 @@ def distribution_line(efficiency: Sequence[float]) -> str:
 
 def noise_lines(noise: Sequence[DeviceNoise], ceiling: Ceiling | None) -> list[str]:
     """Lines on repeat noise, and on the model compared with a repeated measurement."""
-    lines = [_noise_line(one) for one in noise] or [NOT_REPEATED]
+    lines = [_noise_line(item) for item in noise] or [NOT_REPEATED]
     if ceiling is not None:
         how = f"selected on one measurement, scored on another ({ceiling.problems} problems)"
         lines.append(f"ceiling    {_estimate(ceiling.repeated)}: {how}")
@@ -191,15 +192,16 @@ def noise_lines(noise: Sequence[DeviceNoise], ceiling: Ceiling | None) -> list[s
     return lines
 
 
-def _noise_line(one: DeviceNoise) -> str:
+def _noise_line(noise: DeviceNoise) -> str:
     return (
-        f"repeatability on {one.device}: two times of a kernel differ by {one.median:.1%} (median), {one.p90:.1%} "
-        f"(P90) in {one.pairs} pairs of {one.problems} problems; ties within {one.tolerance:.1%} of the best"
+        f"repeatability on {noise.device}: two times of a kernel differ by {noise.median:.1%} (median), "
+        f"{noise.p90:.1%} (P90) in {noise.pairs} pairs of {noise.problems} problems; ties within "
+        f"{noise.tolerance:.1%} of the best"
     )
 
 
-def _estimate(one: Estimate) -> str:
-    return f"{percent(one.value)} ({_interval(one.low, one.high)})"
+def _estimate(estimate: Estimate) -> str:
+    return f"{percent(estimate.value)} ({_interval(estimate.low, estimate.high)})"
 
 
 def measure_again(choices: Sequence[Choice], spec: ModelSpec) -> str:
@@ -209,7 +211,7 @@ def measure_again(choices: Sequence[Choice], spec: ModelSpec) -> str:
     from ckh.archs import HOST
     from ckh.learn.models.spec import ANY
 
-    problems = " ".join(shlex.quote(one.problem) for one in choices)
+    problems = " ".join(shlex.quote(choice.problem) for choice in choices)
     words = [f"--op {spec.op_type}", "--device host" if spec.arch == HOST else f"--arch {spec.arch}"]
     words += [f"--variant {spec.variant}"] if spec.op.has_directions and spec.variant is not None else []
     words += [f"--dtype {spec.dtype}"] if spec.dtype != ANY else []
@@ -220,29 +222,31 @@ def measure_again(choices: Sequence[Choice], spec: ModelSpec) -> str:
 
 def _worst_first(choices: Sequence[Choice]) -> list[Choice]:
     """Choices by efficiency, after refused problems and unmeasured choices."""
-    return sorted(choices, key=lambda one: (not one.refusal, one.efficiency is not None, one.efficiency or 0.0))
+    return sorted(
+        choices, key=lambda choice: (not choice.refusal, choice.efficiency is not None, choice.efficiency or 0.0)
+    )
 
 
 def _print_worst(ranked: Sequence[Choice], spec: ModelSpec) -> None:
     say()
     lines = [
         [
-            one.problem,
-            "never measured" if one.efficiency is None else percent(one.efficiency),
-            one.kernel or "refused",
-            one.best_kernel,
+            candidate.problem,
+            "never measured" if candidate.efficiency is None else percent(candidate.efficiency),
+            candidate.kernel or "refused",
+            candidate.best_kernel,
         ]
-        for one in ranked
+        for candidate in ranked
     ]
     print_table("", ("worst choices", "efficiency", "chosen", "best"), lines)
     if command := measure_again(ranked, spec):
         say(f"\nmeasure them again: {command}")
 
 
-def _row(name: str, one: Efficiency) -> list[str]:
-    middle = [percent(part.value) for part in (one.geomean, one.p50, one.p10, one.p5)]
-    interval = _interval(one.mean.low, one.mean.high)
-    return [name, percent(one.mean.value), interval, *middle, percent(one.min)]
+def _row(name: str, efficiency: Efficiency) -> list[str]:
+    middle = [percent(part.value) for part in (efficiency.geomean, efficiency.p50, efficiency.p10, efficiency.p5)]
+    interval = _interval(efficiency.mean.low, efficiency.mean.high)
+    return [name, percent(efficiency.mean.value), interval, *middle, percent(efficiency.min)]
 
 
 def _interval(low: float, high: float) -> str:

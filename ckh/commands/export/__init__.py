@@ -96,10 +96,10 @@ class _Typed:
 
 def _targets() -> dict[str, str]:
     """Target -> source of its files: models, or a kind of `Consumers`."""
-    found = dict.fromkeys((_C, _LGBM), "models")
+    result = dict.fromkeys((_C, _LGBM), "models")
     for kind in ("headers", "tables", "records", "instances"):
-        found |= {one.name: kind for _, one in all_of(kind)}
-    return found | {_LISTS: "lists"}
+        result |= {registry_wanted.name: kind for _, registry_wanted in all_of(kind)}
+    return result | {_LISTS: "lists"}
 
 
 _TARGETS = _targets()
@@ -224,8 +224,8 @@ def _export_models(typed: _Typed, to: str, out: Path, *, force: bool, as_json: b
     if as_json:
         print_json(ExportDocument(str(out), **report, files=_sizes(files)))
         return
-    for one in report["models"]:
-        say(f"model  {one['name']}, {_in_words(one)}")
+    for item in report["models"]:
+        say(f"model  {item['name']}, {_in_words(item)}")
     _print_written(out, files)
 
 
@@ -297,8 +297,8 @@ def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
                 to,
                 op.name,
                 typed.replace,
-                tuple(ExportedChoice(**one) for one in made.rows),
-                tuple(MissingChoice(**one) for one in made.missing),
+                tuple(ExportedChoice(**row) for row in made.rows),
+                tuple(MissingChoice(**item) for item in made.missing),
                 made.environment,
                 None if checked is None else checked_document(checked),
                 _sizes(files),
@@ -312,13 +312,13 @@ def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
 
 
 def _print_choices(made: WrittenChoices, out: Path, files: dict[str, bytes]) -> None:
-    rows = [[one["problem"], one["kernel"], one["basis"]] for one in made.rows]
+    rows = [[row["problem"], row["kernel"], row["basis"]] for row in made.rows]
     print_table("", ("problem", "kernel", "basis"), rows)
-    predicted = sum(bool(one["predicted"]) for one in made.rows)
+    predicted = sum(bool(row["predicted"]) for row in made.rows)
     if predicted:
         say(f"\nNOT MEASURED: {predicted} of {len(rows)} choices are predictions, in separate files")
     if made.missing:
-        print_table("", ("no row for", "reason"), [[one["problem"], one["reason"]] for one in made.missing])
+        print_table("", ("no row for", "reason"), [[item["problem"], item["reason"]] for item in made.missing])
         say(f"\nNO ROW: {len(made.missing)} of {len(rows) + len(made.missing)} problems")
     for name, value in made.environment.items():
         say(f'export {name}="{value.replace("OUT/", f"{out.resolve()}/")}"')
@@ -367,19 +367,19 @@ def _export_lists(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bo
     files = with_list(made, report)
     write_folder(out, files.items())
     if as_json:
-        described = {name: DescribedKernels(**one) for name, one in report["described"].items()}
+        described = {name: DescribedKernels(**item) for name, item in report["described"].items()}
         ordered = report["ordered"] and FallbackList(**report["ordered"])
         print_json(
             ExportListsDocument(str(out), **report | {"described": described, "ordered": ordered}, files=_sizes(files))
         )
         return
-    for name, one in report["described"].items():
-        say(f"{one['form']}  {name}, {one['kernels']} kernels")
-    if (found := report["ordered"]) is not None:
+    for name, item in report["described"].items():
+        say(f"{item['form']}  {name}, {item['kernels']} kernels")
+    if (result := report["ordered"]) is not None:
         say(
-            f"first fit of {len(report['kernels'])} kernels: {found['efficiency']:.1%} of the best speed on "
-            f"{found['problems']} problems ({found['basis']}); the best single kernel: "
-            f"{found['single_efficiency']:.1%}; the best of each: {found['oracle']:.1%}"
+            f"first fit of {len(report['kernels'])} kernels: {result['efficiency']:.1%} of the best speed on "
+            f"{result['problems']} problems ({result['basis']}); the best single kernel: "
+            f"{result['single_efficiency']:.1%}; the best of each: {result['oracle']:.1%}"
         )
     _print_written(out, files)
 
@@ -413,8 +413,8 @@ def _export_records(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
     op, records = the_one("records", to, typed.op)
     check_output(out, records.kind, force=force, inputs=typed.data)
     count, warnings = write_records(typed.data, op, records, out)
-    for one in warnings:
-        warn(one, "export")
+    for warning in warnings:
+        warn(warning, "export")
     if as_json:
         print_json(ExportRecordsDocument(str(out), to, op.name, count, tuple(warnings)))
         return
@@ -430,7 +430,7 @@ def _print_written(out: Path, files: dict[str, bytes]) -> None:
     say(f"wrote  {out}: {len(files)} files, {size / 1e6:.1f} MB; {out / 'README.md'} says how to use them")
 
 
-def _in_words(one: dict[str, Any]) -> str:
-    if "kernels" not in one:
-        return f"{', '.join(one['targets'])} of {one['features']} features"
-    return f"{one['kernels']} kernels, {' and '.join(one['targets'])}, {one['bytes'] / 1e6:.1f} MB"
+def _in_words(item: dict[str, Any]) -> str:
+    if "kernels" not in item:
+        return f"{', '.join(item['targets'])} of {item['features']} features"
+    return f"{item['kernels']} kernels, {' and '.join(item['targets'])}, {item['bytes'] / 1e6:.1f} MB"

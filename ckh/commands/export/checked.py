@@ -110,41 +110,41 @@ def checked_tables(to: str, out: Path, program: Path) -> list[CheckedTable]:
             f"tables for {to} of {document['op_type']} cannot be checked", "omit --check", code="unsupported"
         )
     try:
-        found: list[CheckedTable] = table.check(out, document, program)
+        result: list[CheckedTable] = table.check(out, document, program)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"{out / 'export.json'} is damaged, or of another version of ckh: {error!r}", code="damaged"
         ) from error
-    return found
+    return result
 
 
 def checked_document(checked: Sequence[CheckedTable]) -> tuple[CheckedFile, ...]:
     """Tables as parts of a document."""
     return tuple(
         CheckedFile(
-            file=one.name,
-            rows_before=one.rows_before,
-            rows_after=one.rows_after,
-            lost=one.lost,
-            unchanged=one.is_unchanged,
-            problems=tuple(one.problems),
-            shapes=tuple(CheckedShape(**shape) for shape in one.shapes),
+            file=table.name,
+            rows_before=table.rows_before,
+            rows_after=table.rows_after,
+            lost=table.lost,
+            unchanged=table.is_unchanged,
+            problems=tuple(table.problems),
+            shapes=tuple(CheckedShape(**shape) for shape in table.shapes),
         )
-        for one in checked
+        for table in checked
     )
 
 
 def print_checked(checked: Sequence[CheckedTable]) -> None:
     """Print the row that the program selects for each shape, without and with the export, and errors."""
-    for one in checked:
-        rows = [[shape["problem"], _words(shape["today"]), _words(shape["export"])] for shape in one.shapes]
-        print_table(one.name, ("problem", "today", "with this export"), rows)
-        say(f"rows  {one.rows_before} today, {one.rows_after} with this export, {one.lost} lost")
-        for problem in one.problems:
+    for table in checked:
+        rows = [[shape["problem"], _words(shape["today"]), _words(shape["export"])] for shape in table.shapes]
+        print_table(table.name, ("problem", "today", "with this export"), rows)
+        say(f"rows  {table.rows_before} today, {table.rows_after} with this export, {table.lost} lost")
+        for problem in table.problems:
             say(f"WRONG  {problem}")
     if not checked:
         say("nothing to check: the export has no table")
-    elif not any(one.problems for one in checked):
+    elif not any(item.problems for item in checked):
         say("OK: the program finds every row, builds every kernel, and keeps its own rows")
 
 
@@ -157,7 +157,7 @@ def _words(row: dict[str, Any] | None) -> str:
 
 def conclude(checked: Sequence[CheckedTable], *, has_missing: bool) -> None:
     """Exit with the code of failed checks or missing problems."""
-    if any(one.problems for one in checked):
+    if any(item.problems for item in checked):
         raise typer.Exit(int(ExitCode.GATE_FAILED))
     if has_missing:
         raise typer.Exit(int(ExitCode.NO_KERNEL))

@@ -111,27 +111,27 @@ def registry_files(chooser: Chooser, wanted: RegistryWanted) -> tuple[dict[str, 
         kernels, ordered = _ordered(speeds, wanted.top or _MOST, chooser.op)
     else:
         kernels = tuple(_best(_answers(chooser, str(wanted.problems)), wanted.top or _TOP))
-    files = {name: one for name, one in lists.write(kernels, arch, wanted.name).items() if _is_wanted(one, ordered)}
+    files = {name: item for name, item in lists.write(kernels, arch, wanted.name).items() if _is_wanted(item, ordered)}
     names = [chooser.op.kernels.name(kernel) for kernel in kernels]
     report = {
         "to": TARGET,
         "op_type": chooser.op.name,
         "arch": arch.name,
         "kernels": names,
-        "described": {name: {"form": one.form, "kernels": one.kernels} for name, one in files.items()},
+        "described": {name: {"form": file.form, "kernels": file.kernels} for name, file in files.items()},
         "ordered": ordered,
     }
-    made = {name: one.content for name, one in files.items()}
+    made = {name: file.content for name, file in files.items()}
     return made | {"README.md": _readme(files, kernels, ordered).encode()}, report
 
 
-def _is_wanted(one: WrittenList, ordered: dict[str, Any] | None) -> bool:
-    return ordered is None or one.form == "registry"  # a Cartesian product has no order
+def _is_wanted(written_list: WrittenList, ordered: dict[str, Any] | None) -> bool:
+    return ordered is None or written_list.form == "registry"  # a Cartesian product has no order
 
 
 def _readme(files: dict[str, WrittenList], kernels: Sequence[Any], ordered: dict[str, Any] | None) -> str:
     rows = ["| file | form | kernels |", "|---|---|---|"]
-    rows += [f"| `{name}` | {one.form} | {one.kernels} |" for name, one in files.items()]
+    rows += [f"| `{name}` | {file.form} | {file.kernels} |" for name, file in files.items()]
     text = _HOW_TO.format(rows="\n".join(rows), count=len(kernels), lost=sum(map(_is_lost, kernels)))
     if ordered is None:
         return text
@@ -164,23 +164,23 @@ def _answers(chooser: Chooser, source: str) -> list[Ranking]:
     """
     from ckh.commands.export.program_export import answered
 
-    found = list(answered(chooser, chooser.load_problems(source, None, None)))
-    failures = [failure for one in found if (failure := one.failure)]
-    if failures and len(failures) == len(found):
+    rankings = list(answered(chooser, chooser.load_problems(source, None, None)))
+    failures = [failure for ranking in rankings if (failure := ranking.failure)]
+    if failures and len(failures) == len(rankings):
         raise failures[0]
     if failures:
         warn(
-            f"{len(failures)} of {len(found)} problems have no kernel and are left out; {failures[0].message}",
+            f"{len(failures)} of {len(rankings)} problems have no kernel and are left out; {failures[0].message}",
             "no-kernel",
         )
-    return [one for one in found if len(one.order)]
+    return [ranking for ranking in rankings if len(ranking.order)]
 
 
-def _best(found: Iterable[Ranking], top: int) -> dict[Kernel, None]:
+def _best(rankings: Iterable[Ranking], top: int) -> dict[Kernel, None]:
     """The first kernels of each problem."""
     kernels: dict[Kernel, None] = {}
-    for one in found:
-        kernels |= dict.fromkeys(ranked.kernel for ranked in one.best(top))
+    for ranking in rankings:
+        kernels |= dict.fromkeys(ranked.kernel for ranked in ranking.best(top))
     return kernels
 
 
@@ -192,11 +192,11 @@ def _ordered(speeds: _Speeds, most: int, op: AnyOperation) -> tuple[tuple[Kernel
     singles: list[str] = []
     totals = np.zeros(3)
     for kind in dict.fromkeys(kinds):
-        rows = np.array([one == kind for one in kinds])
-        found = ordered_list(speeds.efficiency[rows], speeds.applies[rows], most)
-        kernels += [speeds.kernels[number] for number in found.kernels]
-        singles.append(op.kernels.name(speeds.kernels[found.single]))
-        totals += rows.sum() * np.array([found.efficiency, found.single_efficiency, found.covered / rows.sum()])
+        rows = np.array([item == kind for item in kinds])
+        result = ordered_list(speeds.efficiency[rows], speeds.applies[rows], most)
+        kernels += [speeds.kernels[number] for number in result.kernels]
+        singles.append(op.kernels.name(speeds.kernels[result.single]))
+        totals += rows.sum() * np.array([result.efficiency, result.single_efficiency, result.covered / rows.sum()])
     efficiency, single, covered = (totals / len(kinds)).tolist()
     return tuple(kernels), {
         "problems": len(kinds),
@@ -216,26 +216,28 @@ def _predicted(chooser: Chooser, wanted: RegistryWanted) -> _Speeds:
         NoKernelError: no kernel applies to any problem.
         DataError: a model predicts the order only.
     """
-    found = _answers(chooser, str(wanted.problems))
+    result = _answers(chooser, str(wanted.problems))
     columns: dict[Kernel, int] = {}
     column_of: dict[int, NDArray[np.intp]] = {}
-    for one in found:
-        if one.tflops is None or not np.isfinite(one.tflops).all():
+    for ranking in result:
+        if ranking.tflops is None or not np.isfinite(ranking.tflops).all():
             raise DataError(
-                f"{one.model.path.name} predicts no speed of {one.problem.canonical()}",
+                f"{ranking.model.path.name} predicts no speed of {ranking.problem.canonical()}",
                 "name measured rows with --data",
                 code="no-speed",
             )
-        if id(one.pool) not in column_of:
-            column_of[id(one.pool)] = np.array([columns.setdefault(kernel, len(columns)) for kernel in one.pool])
-    efficiency = np.zeros((len(found), len(columns)))
+        if id(ranking.pool) not in column_of:
+            column_of[id(ranking.pool)] = np.array(
+                [columns.setdefault(kernel, len(columns)) for kernel in ranking.pool]
+            )
+    efficiency = np.zeros((len(result), len(columns)))
     applies = np.zeros(efficiency.shape, np.bool_)
-    for row, one in enumerate(found):
-        assert one.tflops is not None
-        places = column_of[id(one.pool)][one.order]
+    for row, ranking in enumerate(result):
+        assert ranking.tflops is not None
+        places = column_of[id(ranking.pool)][ranking.order]
         applies[row, places] = True
-        efficiency[row, places] = one.tflops / one.tflops.max()
-    return _Speeds([one.problem for one in found], tuple(columns), efficiency, applies, "predicted, not measured")
+        efficiency[row, places] = ranking.tflops / ranking.tflops.max()
+    return _Speeds([item.problem for item in result], tuple(columns), efficiency, applies, "predicted, not measured")
 
 
 def _measured(chooser: Chooser, wanted: RegistryWanted, lists: ListFormat, arch: ArchSpec) -> _Speeds:
@@ -251,7 +253,7 @@ def _measured(chooser: Chooser, wanted: RegistryWanted, lists: ListFormat, arch:
     problems = list(dataset.problems())
     if wanted.problems is not None:
         asked = set(chooser.load_problems(wanted.problems, None, None))
-        numbers = np.array([number for number, one in enumerate(problems) if one in asked], np.intp)
+        numbers = np.array([number for number, problem in enumerate(problems) if problem in asked], np.intp)
         if not len(numbers):
             raise DataError(f"none of {wanted.problems} was measured in --data", "omit --problems", code="not-measured")
         dataset = dataset.select(np.isin(dataset.problem_ids, numbers))
@@ -297,16 +299,16 @@ def _complete(chooser: Chooser, problems: Sequence[Problem], names: set[str]) ->
 
     op = chooser.op
     by_name: dict[str, set[Kernel]] = {}
-    pools = {op.kernels.key_of(one): one for one in problems}
+    pools = {op.kernels.key_of(problem): problem for problem in problems}
     for problem in pools.values():
         pool = known_candidates(problem, chooser.model(problem, stands_in=True)).pool
         for kernel in pool:
             for name in (op.kernels.name(kernel), *op.kernels.other_names(kernel)):
                 if name in names:
                     by_name.setdefault(name, set()).add(kernel)
-    found = {name: next(iter(some)) for name, some in by_name.items() if len(some) == 1}
-    for name in names - set(found):
+    result = {name: next(iter(some)) for name, some in by_name.items() if len(some) == 1}
+    for name in names - set(result):
         kernel = op.kernels.parse(name)
         if getattr(kernel, "is_complete", False):
-            found[name] = kernel
-    return found
+            result[name] = kernel
+    return result

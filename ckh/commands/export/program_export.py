@@ -73,10 +73,10 @@ def _problems(chooser: Chooser, wanted: ChoicesWanted) -> tuple[Problem, ...]:
     """
     if wanted.num_cus is None:
         return chooser.load_problems(wanted.problems, wanted.variant, wanted.dtype)
-    found: Sequence[Any] = problems_of(chooser.op, wanted.problems, wanted.variant, wanted.dtype, chooser.dtype)
-    if not all(hasattr(problem, "num_cus") for problem in found):
+    problems: Sequence[Any] = problems_of(chooser.op, wanted.problems, wanted.variant, wanted.dtype, chooser.dtype)
+    if not all(hasattr(problem, "num_cus") for problem in problems):
         raise UsageError(f"problems of {chooser.op.name} have no compute units", "omit --num-cus", code="unsupported")
-    return tuple(dict.fromkeys(one if one.num_cus else replace(one, num_cus=wanted.num_cus) for one in found))
+    return tuple(dict.fromkeys(item if item.num_cus else replace(item, num_cus=wanted.num_cus) for item in problems))
 
 
 def answered(chooser: Chooser, problems: Sequence[Problem]) -> Iterator[Ranking]:
@@ -84,11 +84,11 @@ def answered(chooser: Chooser, problems: Sequence[Problem]) -> Iterator[Ranking]
     from ckh.learn.answers.ranking import rankings_of
 
     models = [chooser.model(problem, stands_in=True) for problem in problems]
-    found: dict[Any, Ranking] = {}
+    result: dict[Any, Ranking] = {}
     for model in dict.fromkeys(models):
         some = [problem for problem, own in zip(problems, models, strict=True) if own is model]
-        found |= dict(zip(some, rankings_of(some, model), strict=True))
-    return (found[problem] for problem in problems)
+        result |= dict(zip(some, rankings_of(some, model), strict=True))
+    return (result[problem] for problem in problems)
 
 
 def measured_rows(paths: Sequence[Path], op: AnyOperation, arch: str | None = None) -> Dataset:

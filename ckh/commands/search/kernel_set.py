@@ -68,13 +68,13 @@ def search_set(request: SetRequest, *, force: bool, as_json: bool) -> None:
     works = efficiency > 0
     weight = np.full(times.count, 1.0 / times.count)
     workload = Workload(times.problem[works], kernel[works], efficiency[works], weight, len(names))
-    found = choose_set(workload, request.keep, request.most)
-    kernels = [str(names[number]) for number in found.kernels]
+    kernel_set = choose_set(workload, request.keep, request.most)
+    kernels = [str(names[number]) for number in kernel_set.kernels]
     if request.registry is not None:
         write_registry(request.registry, [dataset.op.kernels.parse(name) for name in kernels], arch=arch)
     cost = KernelCache().cost_each(arch, dataset.op.name)
     unmeasured = 1.0 - len(dataset) / (times.count * len(names))
-    report = _Report(request, dataset, found, [str(name) for name in names], times.count, unmeasured, cost)
+    report = _Report(request, dataset, kernel_set, [str(name) for name in names], times.count, unmeasured, cost)
     (report.print_json if as_json else report.print_text)()
 
 
@@ -160,8 +160,8 @@ class _Report:
 
     def print_json(self) -> None:
         """One document."""
-        found = self.found
-        seconds, size = self._costs(len(found.kernels))
+        kernel_set = self.found
+        seconds, size = self._costs(len(kernel_set.kernels))
         print_json(
             SearchSetDocument(
                 op=self.dataset.op.name,
@@ -170,16 +170,16 @@ class _Report:
                 measured_kernels=len(self.names),
                 pairs_not_measured=self.unmeasured,
                 keep=self.request.keep,
-                kernels=tuple(self.names[number] for number in found.kernels),
-                efficiency_mean=found.mean,
-                efficiency_min=found.least,
-                keeps=found.keeps,
-                fewest_possible=found.fewest,
-                is_fewest=found.is_fewest,
+                kernels=tuple(self.names[number] for number in kernel_set.kernels),
+                efficiency_mean=kernel_set.mean,
+                efficiency_min=kernel_set.least,
+                keeps=kernel_set.keeps,
+                fewest_possible=kernel_set.fewest,
+                is_fewest=kernel_set.is_fewest,
                 build_s=seconds,
                 library_bytes=size,
                 registry=None if self.request.registry is None else str(self.request.registry),
-                curve=tuple(self._step(count) for count in range(1, len(found.curve) + 1)),
+                curve=tuple(self._step(count) for count in range(1, len(kernel_set.curve) + 1)),
             )
         )
 
@@ -197,7 +197,7 @@ class _Report:
 
     def print_text(self) -> None:
         """Tables: the curve, then the set."""
-        found, op = self.found, self.dataset.op
+        result, op = self.found, self.dataset.op
         where = f"{op.name} on {self.dataset.arch}"
         say(f"{self.problems} problems of {where}, {len(self.names)} kernels measured\n")
         rows = [
@@ -208,12 +208,12 @@ class _Report:
                 f"{step.bound:.2%}" if step.bound >= step.mean else "-",
                 *self._cost_cells(count),
             ]
-            for count, step in enumerate(found.curve[:_SHOWN], 1)
+            for count, step in enumerate(result.curve[:_SHOWN], 1)
         ]
         columns = ("kernels", "mean", "worst problem", "no set above", "build", "size")
         print_table("efficiency of the first kernels in greedy order:", columns, rows)
         say()
-        print_table(f"{self._verdict()}:", ("kernel",), [[self.names[number]] for number in found.kernels])
+        print_table(f"{self._verdict()}:", ("kernel",), [[self.names[number]] for number in result.kernels])
         if self.unmeasured > 0:
             note(f"{self.unmeasured:.1%} of the pairs were not measured and count as failures")
         if self.request.registry is not None:
@@ -221,13 +221,19 @@ class _Report:
             say(f"\nwrote {registry}; next: ckh bench --registry {shell_word(registry)}")
 
     def _verdict(self) -> str:
-        found, keep = self.found, self.request.keep
-        count = f"{len(found.kernels)} kernel{'s' * (len(found.kernels) > 1)}"
-        kept = f"{count} keep {found.mean:.2%} of the oracle's mean, {found.least:.2%} on the worst problem"
-        if not found.keeps:
-            need = f"at least {found.fewest} are needed" if found.fewest > len(found.kernels) else "more are needed"
+        kernel_set, keep = self.found, self.request.keep
+        count = f"{len(kernel_set.kernels)} kernel{'s' * (len(kernel_set.kernels) > 1)}"
+        kept = f"{count} keep {kernel_set.mean:.2%} of the oracle's mean, {kernel_set.least:.2%} on the worst problem"
+        if not kernel_set.keeps:
+            need = (
+                f"at least {kernel_set.fewest} are needed"
+                if kernel_set.fewest > len(kernel_set.kernels)
+                else "more are needed"
+            )
             return f"{kept}; for {keep:.4g} of it, with one for every problem, {need}"
-        return f"{kept}; " + ("no set of fewer does" if found.is_fewest else f"at least {found.fewest} are needed")
+        return f"{kept}; " + (
+            "no set of fewer does" if kernel_set.is_fewest else f"at least {kernel_set.fewest} are needed"
+        )
 
     def _costs(self, count: int) -> tuple[float | None, float | None]:
         """Seconds on one core and library bytes of building `count` kernels, from earlier builds on this machine."""

@@ -60,8 +60,8 @@ def ask_model(typed: Typed, top: int, *, must_be_measured: bool, as_json: bool) 
             f"ckh search measure {typed.as_typed()}",
         )
         model.not_measured = replace(doubts, next_commands=(first, *doubts.next_commands))
-    found = search_model(problem, model, load_arch(model.spec.arch), top)
-    text = search_json(problem, model, found) if as_json else search_text(problem, model, found)
+    model_search = search_model(problem, model, load_arch(model.spec.arch), top)
+    text = search_json(problem, model, model_search) if as_json else search_text(problem, model, model_search)
     emit(text)
 
 
@@ -183,7 +183,7 @@ def _space(
 ) -> KernelSpace:
     from ckh.search.kernels import kernel_space
 
-    return kernel_space(problem, arch, [one.kernel for one in pool], SPACE_LIMIT, can_build)
+    return kernel_space(problem, arch, [kernel.kernel for kernel in pool], SPACE_LIMIT, can_build)
 
 
 def _buildable(device: Device) -> Callable[[Kernel], bool]:
@@ -207,5 +207,5 @@ def _guide(problem: Problem, model: Model, space: KernelSpace, pool: list[Ranked
     from ckh.search.run import log_speeds
 
     number = {kernel: i for i, kernel in enumerate(space.kernels[: space.pool_size])}
-    first = next((number[one.kernel] for one in pool if one.kernel in number), None)
+    first = next((number[kernel.kernel] for kernel in pool if kernel.kernel in number), None)
     return Guide(log_speeds(model, problem, space.kernels), first)

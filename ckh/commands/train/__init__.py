@@ -146,10 +146,10 @@ def train(
     if out is not None:
         check_output(out, MODEL, force=force, inputs=read_from)
     start = None if warm_start is None or request.is_nearest else read_start(warm_start)
-    with _interruptible(), to_train_on(said, op, variant) as found:
-        paths, variant = found.paths, found.variant
+    with _interruptible(), to_train_on(said, op, variant) as default_data:
+        paths, variant = default_data.paths, default_data.variant
         dataset, drawn = read_rows(paths, request, sample, op, variant)
-    out = checked_out(dataset, variant, found.words, out, force=force, inputs=read_from)
+    out = checked_out(dataset, variant, default_data.words, out, force=force, inputs=read_from)
     start = nearest_start(dataset) if request.is_nearest else start
     options = chosen_options(dataset, request, start)
     if distributed:
@@ -184,7 +184,7 @@ def _spread(cluster: Cluster, paths: Sequence[Path], variant: Direction | None, 
     from ckh.data.parts import read_parts
     from ckh.learn.training.far_fit import FarFit
 
-    parts = read_parts(*paths, columns=lambda one: one.column_names())
+    parts = read_parts(*paths, columns=lambda item: item.column_names())
     if variant is not None:
         parts = parts.select([(part.frame["variant"] == str(variant)).to_numpy() for part in parts])
     return FarFit(cluster, parts, options)

@@ -44,16 +44,16 @@ class DefaultData:
 def _measured(op: str | None, variant: Direction | None) -> DefaultData | None:
     """Complete runs in the folder `runs` with the operation, direction and device of the newest one."""
     wanted = None if variant is None else {str(variant), "all"}
-    found = [
+    result = [
         (journal.runs[-1], journal.path)
         for journal in _complete()
         if op in (None, journal.runs[-1].op) and (wanted is None or journal.runs[-1].variant in wanted)
     ]
-    if not found:
+    if not result:
         return None
-    newest = max((run for run, _ in found), key=lambda run: run.started)
+    newest = max((run for run, _ in result), key=lambda run: run.started)
     keys = ("op", "variant", "dtype", "arch", "device")
-    same = [path.parent for run, path in found if all(getattr(run, key) == getattr(newest, key) for key in keys)]
+    same = [path.parent for run, path in result if all(getattr(run, key) == getattr(newest, key) for key in keys)]
     words = "own runs: " + ", ".join(map(str, same))
     several = newest.variant == "all" and operation(newest.op).has_directions
     return DefaultData(tuple(same), words, variant or (Direction.FORWARD if several else None))
@@ -80,23 +80,23 @@ def _shipped(name: str, variant: Direction | None) -> DefaultData:
     arch, op = default_arch(), operation(name)
     if op.has_directions and variant is None:
         variant = Direction.FORWARD
-    found = []
+    result = []
     for path in sorted(shipped_data().glob("*.parquet")):
         if any(words in path.stem for words in _HELD_OUT):
             continue
         dataset = read_dataset(path)
         is_own = dataset.op.name == name and str(dataset.frame["arch"].iloc[0]) == arch
         if is_own and (not op.has_directions or str(variant) in dataset.variants):
-            found.append(path)
-    if not found:
+            result.append(path)
+    if not result:
         of = f"{name} {variant}" if op.has_directions else name
         raise UsageError(
             f"no measurements of {of} on {arch} in runs, and no shipped data",
             "name datasets with --data, or measure with ckh bench",
             code="no-training-data",
         )
-    words = f"shipped data for {arch}: " + ", ".join(path.name for path in found)
-    return DefaultData(tuple(found), words, variant)
+    words = f"shipped data for {arch}: " + ", ".join(path.name for path in result)
+    return DefaultData(tuple(result), words, variant)
 
 
 @contextmanager
@@ -109,8 +109,8 @@ def to_train_on(said: Sequence[Path], op: str | None, variant: Direction | None)
     if said:
         yield DefaultData(tuple(said), "", variant)
         return
-    found = _measured(op, variant)
-    if found is None:
+    default_data = _measured(op, variant)
+    if default_data is None:
         yield _shipped(op or DEFAULT_OPERATION, variant)
         return
     from ckh.data import conversion
@@ -118,8 +118,8 @@ def to_train_on(said: Sequence[Path], op: str | None, variant: Direction | None)
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "measured.parquet")
-        conversion.convert(list(found.paths), path, ReadOptions())
-        yield replace(found, paths=(path,))
+        conversion.convert(list(default_data.paths), path, ReadOptions())
+        yield replace(default_data, paths=(path,))
 
 
 def checked_out(

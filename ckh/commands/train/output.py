@@ -140,8 +140,8 @@ def print_trained(trained: Trained, out: Path, *, as_json: bool) -> None:
 def _document(trained: Trained, out: Path) -> TrainDocument:
     made, start = trained.targets[trained.rank_by], trained.start
     targets = {
-        name: TargetResult(one.trees, one.oof_mean_efficiency, one.oof_p10_efficiency, one.folds)
-        for name, one in trained.targets.items()
+        name: TargetResult(target.trees, target.oof_mean_efficiency, target.oof_p10_efficiency, target.folds)
+        for name, target in trained.targets.items()
     }
     warm_start = None
     if start is not None:
@@ -162,8 +162,8 @@ def _document(trained: Trained, out: Path) -> TrainDocument:
     )
 
 
-def _tuned(found: dict[str, Any]) -> TuningResult:
-    return TuningResult(**found | {"settings": tuple(TriedSetting(**one) for one in found["settings"])})
+def _tuned(result: dict[str, Any]) -> TuningResult:
+    return TuningResult(**result | {"settings": tuple(TriedSetting(**item) for item in result["settings"])})
 
 
 def _compared(comparison: StartComparison) -> ModelComparison:
@@ -185,8 +185,13 @@ def _print_how(trained: Trained) -> None:
 def _print_mining(made: TrainedTarget) -> None:
     assert made.mined is not None
     rows = [
-        [str(one.number), str(one.raised), _percent(one.mean_efficiency), _percent(one.p10_efficiency)]
-        for one in made.mined.rounds
+        [
+            str(mining_round.number),
+            str(mining_round.raised),
+            _percent(mining_round.mean_efficiency),
+            _percent(mining_round.p10_efficiency),
+        ]
+        for mining_round in made.mined.rounds
     ]
     title = f"\nhard-example mining, round {made.mined.kept} kept"
     print_table(title, ("round", "problems with more weight", "mean efficiency", "P10 efficiency"), rows)

@@ -128,13 +128,13 @@ def _differences(result: Comparison) -> VerdictTable:
 
     rows = [
         [
-            one.name,
-            percent(one.old),
-            percent(one.new),
-            f"{one.new - one.old:+.2%}",
-            f"{one.low:+.2%} to {one.high:+.2%}",
+            difference.name,
+            percent(difference.old),
+            percent(difference.new),
+            f"{difference.new - difference.old:+.2%}",
+            f"{difference.low:+.2%} to {difference.high:+.2%}",
         ]
-        for one in result.differences
+        for difference in result.differences
     ]
     return VerdictTable("", ("efficiency", "old", "new", "difference", "95 % interval"), rows)
 
@@ -143,7 +143,9 @@ def _degraded(result: Comparison) -> VerdictTable:
     from ckh.assess.verdict import VerdictTable
 
     worst = result.degraded[:_WORST]
-    rows = [[one.problem, percent(one.old_efficiency), percent(one.new_efficiency)] for one in worst]
+    rows = [
+        [degraded.problem, percent(degraded.old_efficiency), percent(degraded.new_efficiency)] for degraded in worst
+    ]
     return VerdictTable("", ("degraded most", "old", "new"), rows)
 
 

@@ -133,30 +133,30 @@ def kernels(
         check_output(out, _FINDINGS, force=force)
     options = DeviceOptions(arch, hipcc, ck_include)
     kind = device or default_device_kind(options)
-    found = open_device(kind, options)
-    if caution := caution_of(found):
+    result = open_device(kind, options)
+    if caution := caution_of(result):
         warn(caution, "headers")
     cases_of = measured_of(operation(op)).matrix
     if cases_of is None:
         raise UsageError(f"{op} has no matrices of kernels", code="unsupported")
-    cases = cases_of(matrix, MatrixSettings(found.arch, dtype or found.arch.default_dtype, variant, ndim))
+    cases = cases_of(matrix, MatrixSettings(result.arch, dtype or result.arch.default_dtype, variant, ndim))
     limits = BenchLimits(timeout_s=parse_duration(timeout), jobs=jobs)
     with ExitStack() as stack:
         nodes = None if cluster is None else stack.enter_context(connected(cluster))
         stop = stack.enter_context(Stop())
-        made = driver_for(nodes, DeviceRequest(kind, options), found, limits, stop, measures=not compile_only)
+        made = driver_for(nodes, DeviceRequest(kind, options), result, limits, stop, measures=not compile_only)
         driver = stack.enter_context(made)
         driver.configs = (replace(driver.configs[0], load_only=compile_only),)
         findings = list(try_cases(driver, cases, run=not compile_only))
         if stop():
             raise typer.Exit(int(ExitCode.INTERRUPTED))
-    document = _document(findings, str(matrix), found.arch.name, caution)
+    document = _document(findings, str(matrix), result.arch.name, caution)
     if out is not None:
         write_output(out, json_text(document).encode())
     if as_json:
         print_json(document)
     else:
-        _print(findings, str(matrix), found.arch.name)
+        _print(findings, str(matrix), result.arch.name)
     if not document.ok:
         raise typer.Exit(int(ExitCode.GATE_FAILED))
 
@@ -165,55 +165,60 @@ def _document(findings: list[Finding], matrix: str, arch: str, caution: str) -> 
     return KernelsDocument(
         matrix=matrix,
         arch=arch,
-        ok=all(one.is_accepted for one in findings),
-        statuses=Counter(str(one.status) for one in findings),
+        ok=all(finding.is_accepted for finding in findings),
+        statuses=Counter(str(finding.status) for finding in findings),
         findings=tuple(
             KernelFinding(
-                of=one.case.of,
-                case=one.case.label,
-                status=one.status,
-                reason=one.reason,
-                built=one.built,
-                executed=one.executed,
-                class_executed=_was_executed(one, arch),
-                problem=one.case.problem.canonical(),
+                of=finding.case.of,
+                case=finding.case.label,
+                status=finding.status,
+                reason=finding.reason,
+                built=finding.built,
+                executed=finding.executed,
+                class_executed=_was_executed(finding, arch),
+                problem=finding.case.problem.canonical(),
             )
-            for one in findings
+            for finding in findings
         ),
         caution=caution,
     )
 
 
-def _was_executed(one: Finding, arch: str) -> bool:
+def _was_executed(finding: Finding, arch: str) -> bool:
     """True if this kernel, or another of its class, was executed with a right result."""
     from ckh.bench.checks.harness import was_executed
 
-    return one.executed > 0 or was_executed(one.case.kernel, arch)
+    return finding.executed > 0 or was_executed(finding.case.kernel, arch)
 
 
-def _execution(one: Finding, arch: str) -> str:
-    if one.executed:
-        return f"on {one.executed} problem{'s' * (one.executed > 1)}"
-    if not one.built:
+def _execution(finding: Finding, arch: str) -> str:
+    if finding.executed:
+        return f"on {finding.executed} problem{'s' * (finding.executed > 1)}"
+    if not finding.built:
         return ""
-    return "its class was" if _was_executed(one, arch) else "its class never was"
+    return "its class was" if _was_executed(finding, arch) else "its class never was"
 
 
 def _print(findings: list[Finding], matrix: str, arch: str) -> None:
     from ckh.schema import Status
 
     rows = [
-        [one.case.label, *map(str, one.case.of.values()), str(one.status), _execution(one, arch)] for one in findings
+        [finding.case.label, *map(str, finding.case.of.values()), str(finding.status), _execution(finding, arch)]
+        for finding in findings
     ]
     columns = ("case", *(findings[0].case.of if findings else ()), "status", "executed")
     print_table(f"{matrix} for {arch}", columns, rows)
-    whys = Counter((str(one.status), one.reason) for one in findings if one.reason and one.status != Status.VERIFIED)
+    whys = Counter(
+        (str(finding.status), finding.reason)
+        for finding in findings
+        if finding.reason and finding.status != Status.VERIFIED
+    )
     if whys:
         say()
         print_table("", ("reason", "cases"), [[f"{status}: {why}", str(n)] for (status, why), n in whys.most_common()])
-    on = sum(one.executed for one in findings)
+    on = sum(finding.executed for finding in findings)
     if on:
-        say(f"\n{sum(one.executed > 0 for one in findings)} kernels were executed, on {on} problems in all")
-    built = sorted({one.built for one in findings if one.built})
+        say(f"\n{sum(finding.executed > 0 for finding in findings)} kernels were executed, on {on} problems in all")
+    built = sorted({finding.built for finding in findings if finding.built})
     say()
     print_table(f"{len(built)} kernels were built", ("kernel",), [[name] for name in built])

@@ -152,8 +152,8 @@ def oracle(
 
         if other := other_device(loaded.spec.arch, loaded.spec.device, None):
             warn(f"{loaded.path} was {other}: evaluated on another device", "trained-on")
-        found = _some(_contests(loaded, parts, among, top_k, min_problems), limit, seed)
-        judged = _judged_again(_measure_again(loaded, found, sample, seed, timeout_s), top_k)
+        result = _some(_contests(loaded, parts, among, top_k, min_problems), limit, seed)
+        judged = _judged_again(_measure_again(loaded, result, sample, seed, timeout_s), top_k)
     else:
         judged = _judged_as_measured(loaded, parts, among, top_k, min_problems)
     figures = {
@@ -247,28 +247,28 @@ def _contests(model: Model, parts: DatasetParts, among: Among, top_k: int, least
     from ckh.assess.oracle import contests, first_measured
     from ckh.learn.judging.judged_answers import first_kernels
 
-    found, problems = [], 0
+    result, problems = [], 0
     for part in parts:
         if among is Among.MEASURED:
             first = first_measured(part, model.scores(part), top_k)
         else:
             first = first_kernels(model, part, top_k)
         problems += len(first)
-        found += contests(part, first)
-    if len(found) < problems:
-        warn(f"left out {problems - len(found)} of {problems} problems, for which predict has no kernel", "no-kernel")
-    if len(found) < least:
-        raise DataError(f"no verdict: {len(found)} problems have an answer, {least} required", code="few-problems")
-    return found
+        result += contests(part, first)
+    if len(result) < problems:
+        warn(f"left out {problems - len(result)} of {problems} problems, for which predict has no kernel", "no-kernel")
+    if len(result) < least:
+        raise DataError(f"no verdict: {len(result)} problems have an answer, {least} required", code="few-problems")
+    return result
 
 
-def _some(found: list[Contest], limit: int | None, seed: int) -> list[Contest]:
+def _some(contests: list[Contest], limit: int | None, seed: int) -> list[Contest]:
     import random
 
-    return found if limit is None or limit >= len(found) else random.Random(seed).sample(found, limit)
+    return contests if limit is None or limit >= len(contests) else random.Random(seed).sample(contests, limit)
 
 
-def _measure_again(model: Model, found: list[Contest], sample: int, seed: int, timeout_s: float) -> list[Remeasured]:
+def _measure_again(model: Model, contests: list[Contest], sample: int, seed: int, timeout_s: float) -> list[Remeasured]:
     from ckh.assess.oracle import measured_again, with_sample
     from ckh.bench.devices.device_choice import device_of
     from ckh.bench.isolated.rounds import compare_kernels
@@ -280,13 +280,13 @@ def _measure_again(model: Model, found: list[Contest], sample: int, seed: int, t
         known = known_candidates(op.problems.parse(problem), model)
         return [op.kernels.name(kernel) for kernel in known.kernels]
 
-    found = with_sample(found, candidates, sample, seed) if sample else found
-    by_problem = {one.problem: one for one in found}
-    tasks = {one.problem: [op.kernels.parse(name) for name in one.kernels] for one in found}
+    contests = with_sample(contests, candidates, sample, seed) if sample else contests
+    by_problem = {contest.problem: contest for contest in contests}
+    tasks = {contest.problem: [op.kernels.parse(name) for name in contest.kernels] for contest in contests}
     again: list[Remeasured] = []
 
     def take(problem: str, replies: list[Reply]) -> None:
-        again.append(measured_again(by_problem[problem], [one.samples_ns for one in replies]))
+        again.append(measured_again(by_problem[problem], [reply.samples_ns for reply in replies]))
 
     compare_kernels(device, tasks, timeout_s, "measuring again", take)
     return again
@@ -296,18 +296,22 @@ def _judged_again(again: Sequence[Remeasured], top_k: int) -> _Judged:
     import numpy as np
 
     figures = {
-        f"mean efficiency of the best of {top_k}": float(np.mean([one.top_efficiency for one in again])),
-        "mean efficiency of the oracle's kernel": float(np.mean([one.oracle_efficiency for one in again])),
+        f"mean efficiency of the best of {top_k}": float(np.mean([remeasured.top_efficiency for remeasured in again])),
+        "mean efficiency of the oracle's kernel": float(
+            np.mean([remeasured.oracle_efficiency for remeasured in again])
+        ),
     }
-    first = np.array([one.first_efficiency for one in again])
-    if not any(one.contest.sample for one in again):
+    first = np.array([remeasured.first_efficiency for remeasured in again])
+    if not any(remeasured.contest.sample for remeasured in again):
         return _Judged(first, figures, notes=("no random kernel was measured, so faster kernels may exist",))
-    figures["problems where a random kernel was the fastest"] = float(np.mean([one.sample_won for one in again]))
-    estimated = [one.estimated_efficiency for one in again]
+    figures["problems where a random kernel was the fastest"] = float(
+        np.mean([remeasured.sample_won for remeasured in again])
+    )
+    estimated = [remeasured.estimated_efficiency for remeasured in again]
     figures["mean efficiency, by the estimated best of all"] = float(np.mean(estimated))
-    drawn = np.median([len(one.contest.sample) for one in again])
-    of = np.median([one.contest.candidates for one in again])
-    missed = percent(max(one.contest.missed_share for one in again))
+    drawn = np.median([len(remeasured.contest.sample) for remeasured in again])
+    of = np.median([remeasured.contest.candidates for remeasured in again])
+    missed = percent(max(remeasured.contest.missed_share for remeasured in again))
     notes = (
         f"{drawn:.0f} random kernels of {of:.0f} were measured with the first {top_k} and the old best",
         f"missed: with 95 % confidence, at most {missed} of a problem's kernels are faster than the best of these",

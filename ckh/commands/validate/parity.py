@@ -146,16 +146,16 @@ def parity(
     chooser = Chooser(model, arch, dtype, op or (None if model is not None else stated_operation(problems)))
     answers = _answers(chooser, problems, variant, dtype)
     compared = _Compared(chooser, model, answers, exports, dispatcher)
-    found = compared.all_of(consumer)
-    verdict = _verdict(found, chooser, len(answers))
+    result = compared.all_of(consumer)
+    verdict = _verdict(result, chooser, len(answers))
     files.write(verdict)
-    is_tried = any(one.compared for one in found)
+    is_tried = any(item.compared for item in result)
     if as_json:
         passes = is_tried and not verdict.failures
-        print_json(ParityDocument(chooser.op.name, chooser.arch, len(answers), tuple(found), verdict.failures, passes))
+        print_json(ParityDocument(chooser.op.name, chooser.arch, len(answers), tuple(result), verdict.failures, passes))
     else:
         _print(verdict)
-    untried = [one for one in found if not one.compared and one.consumer in (consumer or CONSUMERS)]
+    untried = [item for item in result if not item.compared and item.consumer in (consumer or CONSUMERS)]
     if not verdict.failures and untried and (consumer or not is_tried):
         reason = next(iter(untried[0].not_compared), "no problem")
         raise DeviceError(f"{untried[0].consumer} was not compared: {reason}", code="no-consumer")
@@ -171,18 +171,18 @@ def _exports(folders: Sequence[Path]) -> dict[str, tuple[Path, dict[str, Any]]]:
     """
     from ckh.export.folder import list_of
 
-    found: dict[str, tuple[Path, dict[str, Any]]] = {}
+    result: dict[str, tuple[Path, dict[str, Any]]] = {}
     for folder in folders:
         document = list_of(folder)
         target = str(document.get("to"))
         if target not in CONSUMERS:
             raise DataError(f"{folder} is an export to {target}", one_of(target, CONSUMERS), code="not-an-export")
-        if target in found:
+        if target in result:
             raise UsageError(
-                f"{folder} and {found[target][0]} are both for {target}", "name one", code="duplicate-name"
+                f"{folder} and {result[target][0]} are both for {target}", "name one", code="duplicate-name"
             )
-        found[target] = folder, document
-    return found
+        result[target] = folder, document
+    return result
 
 
 def _answers(chooser: Chooser, source: str, variant: Direction | None, dtype: str | None) -> list[Ranking]:
@@ -194,7 +194,7 @@ def _answers(chooser: Chooser, source: str, variant: Direction | None, dtype: st
     from ckh.commands.export.program_export import answered
 
     problems = chooser.load_problems(source, None if variant is None else str(variant), dtype)
-    answers = [one for one in answered(chooser, problems) if len(one.order)]
+    answers = [ranking for ranking in answered(chooser, problems) if len(ranking.order)]
     if not answers:
         raise NoKernelError(f"no kernel applies to any of {len(problems)} problems")
     if len(answers) < len(problems):
@@ -227,18 +227,18 @@ class _Compared:
         parts = consumers_of(self.chooser.op)
         of: dict[str, Callable[[], tuple[list[Pick], Mapping[str, int]]] | None] = {
             C: (lambda: self._c(None)) if self.chooser.op.exported is not None else None,
-            DISPATCHER: next((lambda one=one: self._c(one) for one in parts.headers), None),
-            AITER: next((lambda one=one: self._table(one) for one in parts.tables), None),
+            DISPATCHER: next((lambda item=header: self._c(item) for header in parts.headers), None),
+            AITER: next((lambda item=table: self._table(item) for table in parts.tables), None),
             INDUCTOR: self._inductor if parts.instances else None,
         }
-        found = []
+        result = []
         wanted = [name for name in CONSUMERS if (name in consumers if consumers else of[name] is not None)]
         with progress("comparing picks", len(wanted)) as advance:
             for name in wanted:
                 advance(0, name)
-                found.append(self._one(name, of[name]))
+                result.append(self._one(name, of[name]))
                 advance(1, name)
-        return found
+        return result
 
     def _one(self, name: str, compare: Callable[[], tuple[list[Pick], Mapping[str, int]]] | None) -> ConsumerParity:
         picks: list[Pick] = []
@@ -248,7 +248,7 @@ class _Compared:
                 picks, reasons = compare()
             except CkhError as error:
                 reasons = {error.message: len(self.answers)}
-        return ConsumerParity(name, len(picks), tuple(one for one in picks if one.ckh != one.consumer), reasons)
+        return ConsumerParity(name, len(picks), tuple(pick for pick in picks if pick.ckh != pick.consumer), reasons)
 
     def _c(self, header: ModelHeader | None) -> tuple[list[Pick], Mapping[str, int]]:
         """Picks of exported C, or with a header those of AMD's dispatcher."""
@@ -262,17 +262,17 @@ class _Compared:
         with tempfile.TemporaryDirectory() as work:
             folder = Path(work, "export")
             document = self._exported_models(folder, header, [some[0].model for some in groups.values()])
-            has = {one["name"] for one in document["models"]}
+            has = {item["name"] for item in document["models"]}
             for name in [name for name in groups if name not in has]:
                 reasons[f"the export has no model {name}"] = len(groups.pop(name))
-            found: list[Pick] = []
+            picks: list[Pick] = []
             objects = parity.compiled_sources(folder) if groups else []
             for name, some in groups.items():
                 if header is None or include is None:
-                    found += parity.c_picks(folder, objects, name, some, is_embedded=bool(document["embedded"]))
+                    picks += parity.c_picks(folder, objects, name, some, is_embedded=bool(document["embedded"]))
                 else:
-                    found += parity.dispatcher_picks(folder, objects, name, some, header, include)
-        return found, reasons
+                    picks += parity.dispatcher_picks(folder, objects, name, some, header, include)
+        return picks, reasons
 
     def _include(self) -> Path:
         """Folder with the headers of AMD's dispatcher.
@@ -300,7 +300,7 @@ class _Compared:
             return {"models": []}
         files, report = c_files(models, embed=False)
         if header is not None:
-            texts = ((name, header.text(name, one)) for name, one in zip(model_names(models), models, strict=True))
+            texts = ((name, header.text(name, model)) for name, model in zip(model_names(models), models, strict=True))
             files |= {f"{name}.hpp": text.encode() for name, text in texts}
         write_folder(folder, files.items())
         return report
@@ -312,8 +312,8 @@ class _Compared:
 
         if AITER in self.exports:
             folder, document = self.exports[AITER]
-            rows = {one["problem"]: one for one in document.get("choices", ()) if not one["predicted"]}
-            measured = {problem: str(one["kernel"]) for problem, one in rows.items()}
+            rows = {item["problem"]: item for item in document.get("choices", ()) if not item["predicted"]}
+            measured = {problem: str(row["kernel"]) for problem, row in rows.items()}
             return table_picks(folder, table, self.answers, measured), {}
         with tempfile.TemporaryDirectory() as work:
             folder = Path(work, "export")
@@ -327,39 +327,43 @@ class _Compared:
 
         own = self.exports[INDUCTOR][0] / MODEL_FOLDER if INDUCTOR in self.exports else None
         model = self.model if own is None or not own.is_dir() else own
-        return inductor_picks(self.chooser, model, [one.problem for one in self.answers])
+        return inductor_picks(self.chooser, model, [answer.problem for answer in self.answers])
 
 
-def _verdict(found: Sequence[ConsumerParity], chooser: Chooser, problems: int) -> Verdict:
+def _verdict(consumer_parities: Sequence[ConsumerParity], chooser: Chooser, problems: int) -> Verdict:
     from ckh.assess.verdict import Check, Verdict, VerdictTable
 
     rows = [
-        [one.consumer, str(one.compared), str(one.compared - len(one.differences)), str(len(one.differences))]
-        for one in found
+        [item.consumer, str(item.compared), str(item.compared - len(item.differences)), str(len(item.differences))]
+        for item in consumer_parities
     ]
     lines = [
-        f"{one.consumer}: not compared on {count} of {problems} problems: {reason}"
-        for one in found
-        for reason, count in one.not_compared.items()
+        f"{item.consumer}: not compared on {count} of {problems} problems: {reason}"
+        for item in consumer_parities
+        for reason, count in item.not_compared.items()
     ]
     tables = [VerdictTable("", ("consumer", "compared", "equal", "different"), rows)]
-    for one in found:
-        if one.differences:
-            shown = [[pick.problem, pick.ckh, pick.consumer] for pick in one.differences[:_MOST_SHOWN]]
-            title = f"{one.consumer}: {len(shown)} of {len(one.differences)} differences"
-            tables.append(VerdictTable(title, ("problem", "ckh", one.consumer), shown))
+    for item in consumer_parities:
+        if item.differences:
+            shown = [[pick.problem, pick.ckh, pick.consumer] for pick in item.differences[:_MOST_SHOWN]]
+            title = f"{item.consumer}: {len(shown)} of {len(item.differences)} differences"
+            tables.append(VerdictTable(title, ("problem", "ckh", item.consumer), shown))
     return Verdict(
         command="ckh validate parity",
         title=f"{chooser.op.name} on {chooser.arch}: {problems} problems",
-        checks=tuple(Check(one.consumer, _failure(one)) for one in found if one.compared),
+        checks=tuple(Check(item.consumer, _failure(item)) for item in consumer_parities if item.compared),
         lines=tuple(lines),
         tables=tuple(tables),
     )
 
 
-def _failure(one: ConsumerParity) -> str:
-    count = len(one.differences)
-    return f"{one.consumer} picks another kernel for {count} of {one.compared} problems" if count else ""
+def _failure(consumer_parity: ConsumerParity) -> str:
+    count = len(consumer_parity.differences)
+    return (
+        f"{consumer_parity.consumer} picks another kernel for {count} of {consumer_parity.compared} problems"
+        if count
+        else ""
+    )
 
 
 def _print(verdict: Verdict) -> None:

@@ -133,12 +133,12 @@ def selection(
     files.check(force=force, inputs=[golden, *data, *([model] if model else [])])
     timeout_s = parse_duration(timeout)
     kept = read_golden(golden)
-    found = changed_choices(kept, model)
-    if found and data:
-        found = with_data(found, data, kept.arch)
-    elif found and on_device:
-        found = with_measurements(found, kept, timeout_s)
-    verdict = _verdict(kept, found, str(golden), max_loss, allows_unmeasured=allow_unmeasured)
+    changes = changed_choices(kept, model)
+    if changes and data:
+        changes = with_data(changes, data, kept.arch)
+    elif changes and on_device:
+        changes = with_measurements(changes, kept, timeout_s)
+    verdict = _verdict(kept, changes, str(golden), max_loss, allows_unmeasured=allow_unmeasured)
     files.write(verdict)
     if as_json:
         print_json(
@@ -147,7 +147,7 @@ def selection(
                 op=kept.op,
                 arch=kept.arch,
                 problems=len(kept.kernels),
-                changes=tuple(found),
+                changes=tuple(changes),
                 failures=tuple(verdict.failures),
                 passes=not verdict.failures,
             )
@@ -163,20 +163,23 @@ def _refuse(given: Mapping[str, object], how: str) -> None:
             raise UsageError(f"{name} {how} --create", "see ckh validate selection --help", code="conflicting-options")
 
 
-def _verdict(golden: Golden, found: list[Change], title: str, max_loss: float, *, allows_unmeasured: bool) -> Verdict:
+def _verdict(golden: Golden, changes: list[Change], title: str, max_loss: float, *, allows_unmeasured: bool) -> Verdict:
     from ckh.assess.golden import checks
     from ckh.assess.verdict import Verdict, VerdictTable
 
-    slowdowns = [one.slowdown for one in found if one.slowdown is not None]
-    lines = [f"{len(golden.kernels)} problems, {len(found)} changed, {len(slowdowns)} of them measured both ways"]
+    slowdowns = [change.slowdown for change in changes if change.slowdown is not None]
+    lines = [f"{len(golden.kernels)} problems, {len(changes)} changed, {len(slowdowns)} of them measured both ways"]
     if slowdowns:
         lines.append(f"the changed choices take {sum(slowdowns) / len(slowdowns):+.1%} on average")
-    rows = [[one.problem, _ms(one.was_ms), _ms(one.now_ms), _by(one), one.was, one.now or "none"] for one in found]
+    rows = [
+        [change.problem, _ms(change.was_ms), _ms(change.now_ms), _by(change), change.was, change.now or "none"]
+        for change in changes
+    ]
     table = VerdictTable("", ("changed", "was ms", "is ms", "longer", "was", "is"), rows)
     return Verdict(
         command="ckh validate selection",
         title=title,
-        checks=checks(golden, found, max_loss, allows_unmeasured=allows_unmeasured),
+        checks=checks(golden, changes, max_loss, allows_unmeasured=allows_unmeasured),
         lines=tuple(lines),
         tables=(table,) if rows else (),
     )
@@ -186,10 +189,10 @@ def _ms(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
-def _by(one: Change) -> str:
-    if one.failed:
+def _by(change: Change) -> str:
+    if change.failed:
         return "failed"
-    return "-" if one.slowdown is None else f"{one.slowdown:+.1%}"
+    return "-" if change.slowdown is None else f"{change.slowdown:+.1%}"
 
 
 def _print(verdict: Verdict) -> None:
@@ -259,12 +262,12 @@ def _chosen(chooser: Chooser, problems: Iterable[Problem]) -> dict[str, str]:
         model = chooser.model(problem)
         models[id(model)] = model
         groups.setdefault(id(model), []).append(problem)
-    found: dict[Problem, str] = {}
+    result: dict[Problem, str] = {}
     for key, some in groups.items():
         for problem, ranked in zip(some, rank_many(some, 1, models[key], tflops=False), strict=True):
             if ranked:
-                found[problem] = chooser.op.kernels.name(ranked[0].kernel)
-    return {problem.canonical(): found[problem] for problem in problems if problem in found}
+                result[problem] = chooser.op.kernels.name(ranked[0].kernel)
+    return {problem.canonical(): result[problem] for problem in problems if problem in result}
 
 
 def changed_choices(golden: Golden, model: Path | None) -> list[Change]:
@@ -275,19 +278,19 @@ def changed_choices(golden: Golden, model: Path | None) -> list[Change]:
     return changes(golden, _chosen(Chooser(model, golden.arch, None, golden.op), _problems(golden)))
 
 
-def with_data(found: Sequence[Change], paths: Sequence[Path], arch: str) -> list[Change]:
+def with_data(changes: Sequence[Change], paths: Sequence[Path], arch: str) -> list[Change]:
     """Changes with the times of both kernels in datasets."""
     from ckh.assess.times import needed_columns
     from ckh.data.dataset import read_dataset
 
     dataset = read_dataset(*paths, columns=needed_columns)
     dataset = dataset.select((dataset.frame["arch"] == arch).to_numpy(dtype=bool))
-    frame, number = dataset.frame, {one.canonical(): i for i, one in enumerate(dataset.problems())}
+    frame, number = dataset.frame, {problem.canonical(): i for i, problem in enumerate(dataset.problems())}
     measured = []
-    for one in found:
-        rows = frame[dataset.problem_ids == number.get(one.problem, -1)]
+    for change in changes:
+        rows = frame[dataset.problem_ids == number.get(change.problem, -1)]
         by_name = rows.set_index(rows["kernel"].astype(str))
-        measured.append(_with_times(one, *(_row(by_name, name) for name in (one.was, one.now))))
+        measured.append(_with_times(change, *(_row(by_name, name) for name in (change.was, change.now))))
     return measured
 
 
@@ -299,25 +302,29 @@ def _row(rows: pd.DataFrame, kernel: str) -> tuple[float | None, str]:
     return (float(row["latency_ms"]), "") if row["is_valid"] else (None, str(row["status"]))
 
 
-def _with_times(one: Change, was: tuple[float | None, str], now: tuple[float | None, str]) -> Change:
-    return replace(one, was_ms=was[0], now_ms=now[0], failed=now[1])
+def _with_times(change: Change, was: tuple[float | None, str], now: tuple[float | None, str]) -> Change:
+    return replace(change, was_ms=was[0], now_ms=now[0], failed=now[1])
 
 
-def with_measurements(found: Sequence[Change], golden: Golden, timeout_s: float) -> list[Change]:
+def with_measurements(changes: Sequence[Change], golden: Golden, timeout_s: float) -> list[Change]:
     """Changes with times of both kernels, measured on this machine, interleaved."""
     from ckh.bench.devices.device_choice import device_of
     from ckh.bench.isolated.rounds import compare_kernels
     from ckh.ops import operation
 
     op = operation(golden.op)
-    tasks = {one.problem: [op.kernels.parse(name) for name in (one.was, one.now)] for one in found if one.now}
+    tasks = {
+        change.problem: [op.kernels.parse(name) for name in (change.was, change.now)]
+        for change in changes
+        if change.now
+    }
     times: dict[str, list[tuple[float | None, str]]] = {}
 
     def take(problem: str, replies: list[Reply]) -> None:
         times[problem] = [_median_ms(reply) for reply in replies]
 
     compare_kernels(device_of(golden.arch), tasks, timeout_s, "measuring changes", take)
-    return [_with_times(one, *times[one.problem]) if one.problem in times else one for one in found]
+    return [_with_times(item, *times[item.problem]) if item.problem in times else item for item in changes]
 
 
 def _median_ms(reply: Reply) -> tuple[float | None, str]:

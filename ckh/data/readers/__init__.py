@@ -36,11 +36,11 @@ def formats_of(op: AnyOperation) -> Formats:
 @cache
 def readers() -> dict[str, Reader]:
     """All readers by name, in sniffing order; installed packages cannot replace ckh's own."""
-    found = {journal.NAME: Reader(journal.NAME, journal.sniff, journal.read)}
+    result = {journal.NAME: Reader(journal.NAME, journal.sniff, journal.read)}
     for name in operation_names():
         for reader in formats_of(operation(name)).readers:
-            found.setdefault(reader.name, reader)
-    return found
+            result.setdefault(reader.name, reader)
+    return result
 
 
 def read_input(path: Path, options: ReadOptions, format_name: str | None = None) -> Reading:
@@ -111,7 +111,7 @@ def _named(format_name: str) -> Reader:
 def _file_of(path: Path) -> Path:
     if not path.is_dir():
         return path
-    found = sorted(path.glob("*.jsonl"))
-    if len(found) != 1:
-        raise DataError(f"{path} holds {len(found)} *.jsonl files", "name the journal itself", code="several-files")
-    return found[0]
+    result = sorted(path.glob("*.jsonl"))
+    if len(result) != 1:
+        raise DataError(f"{path} holds {len(result)} *.jsonl files", "name the journal itself", code="several-files")
+    return result[0]

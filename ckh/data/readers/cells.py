@@ -118,8 +118,8 @@ class Faults:
         import numpy as np
 
         rows = np.flatnonzero(self._code)[:_NAMED].tolist()
-        found = [self._named(row) for row in rows] + self._cells.wrong[:_NAMED]
-        return sorted(found, key=lambda bad: bad.line)[:_NAMED]
+        result = [self._named(row) for row in rows] + self._cells.wrong[:_NAMED]
+        return sorted(result, key=lambda bad: bad.line)[:_NAMED]
 
     def _named(self, row: int) -> BadRow:
         reason, detail = self._kinds[self._code[row] - 1]

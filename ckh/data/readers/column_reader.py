@@ -35,8 +35,8 @@ class Integers:
 
     def at(self, rows: NDArray[np.int64]) -> list[int]:
         """Return the values of the given rows."""
-        found: list[int] = self.distinct[self.codes[rows]].tolist()
-        return found
+        result: list[int] = self.distinct[self.codes[rows]].tolist()
+        return result
 
 
 def integers(cells: Cells, name: str, faults: Faults, default: int | None = None) -> Integers:

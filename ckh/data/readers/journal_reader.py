@@ -247,15 +247,15 @@ class _Judge:
 
     def good(self, rows: Sequence[ResultRow], lines: Sequence[int]) -> list[ResultRow]:
         """Return the usable rows."""
-        found = []
+        result = []
         for row, line in zip(rows, lines, strict=True):
             if (fault := self._fault(row)) is None:
-                found.append(row)
+                result.append(row)
             else:
                 self.bad[fault[0]] += 1
                 self.first.append(BadRow(fault[0], line, fault[1]))
-        self.first = sorted(self.first, key=lambda one: one.line)[:_NAMED]
-        return found
+        self.first = sorted(self.first, key=lambda item: item.line)[:_NAMED]
+        return result
 
     def _fault(self, row: ResultRow) -> tuple[str, str] | None:
         """Return the reason why a row is unusable and the detail, or None."""
@@ -321,7 +321,7 @@ def _table(
         extra |= {name: np.array(times, np.float64) for name, times in zip(REPEATED, (before, after), strict=True)}
     if any(resources.values()):
         taken = [resources.get(row.source_hash) for row in rows]
-        extra |= {name: [None if one is None else getattr(one, name) for one in taken] for name in RESOURCE_NAMES}
+        extra |= {name: [None if item is None else getattr(item, name) for item in taken] for name in RESOURCE_NAMES}
     return build_table(
         Pairs(
             [judge.problems[text] for text in problem_of],

@@ -70,10 +70,10 @@ class Table:
 
     def distinct(self, name: str) -> tuple[str, ...]:
         """Distinct values of a column, without empty strings, sorted."""
-        found: set[str] = set()
+        result: set[str] = set()
         for cells in self.blocks([name], []):
-            found.update(cells.column(name).texts)
-        return tuple(sorted(found - {""}))
+            result.update(cells.column(name).texts)
+        return tuple(sorted(result - {""}))
 
     def arch(self, given: str | None) -> str:
         """Return the given architecture, or the one in the column `arch`.

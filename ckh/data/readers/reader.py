@@ -150,8 +150,8 @@ def parquet_frame(path: Path, columns: Sequence[Column]) -> pd.DataFrame:
     if not batches:
         raise DataError(f"{path}: no rows", code="empty")
     table = pa.Table.from_batches(batches)
-    found = {column.name: _series(conform_column(table, column, str(path), encoded=True)) for column in columns}
-    frame: pd.DataFrame = pd.DataFrame(found)
+    result = {column.name: _series(conform_column(table, column, str(path), encoded=True)) for column in columns}
+    frame: pd.DataFrame = pd.DataFrame(result)
     return frame
 
 

@@ -93,14 +93,14 @@ class DeviceCalibration:
     @property
     def refused(self) -> dict[str, str]:
         """Reasons why rates are not used, by name."""
-        known, found = rates_of(load_arch(self.arch)), {}
+        known, result = rates_of(load_arch(self.arch)), {}
         for name, value in self.rates.items():
             if not _LEAST <= value / known[name] <= _MOST:
-                found[name] = (
+                result[name] = (
                     f"{value:.4g} is {value / known[name]:.3g} times the architecture's {known[name]:.4g}, outside of "
                     f"{_LEAST:g} to {_MOST:g}"
                 )
-        return found
+        return result
 
     def applied(self, arch: ArchSpec) -> ArchSpec:
         """The architecture with this device's size, clock and plausible rates."""
@@ -111,7 +111,7 @@ class DeviceCalibration:
         for dtype, rate in peaks.flops_per_cu_clock.items():
             share = used.get(SAME_WIDTH.get(dtype, dtype), rate) / rate
             flops[dtype] = rate * share
-            matrix[dtype] = {tile: one * share for tile, one in matrix.get(dtype, {}).items()}
+            matrix[dtype] = {tile: item * share for tile, item in matrix.get(dtype, {}).items()}
         own: dict[str, Any] = {name: value for name, value in used.items() if name not in peaks.flops_per_cu_clock}
         measured = replace(peaks, flops_per_cu_clock=flops, matrix_flops_per_cu_clock=matrix, **own)
         hardware = replace(arch.hardware, num_cus=self.num_cus, max_clock_mhz=self.max_clock_mhz)
@@ -119,12 +119,12 @@ class DeviceCalibration:
 
     def fitted(self, kind: str) -> TimeFactor | None:
         """Fit the factor of a kind to its pairs; None if too few have a time."""
-        pairs = [one for one in self.pairs.get(kind, ()) if one.latency_ms is not None]
-        if len({one.problem for one in pairs}) < FEWEST_PROBLEMS:
+        pairs = [measured_pair for measured_pair in self.pairs.get(kind, ()) if measured_pair.latency_ms is not None]
+        if len({pair.problem for pair in pairs}) < FEWEST_PROBLEMS:
             return None
         arch = load_arch(self.arch)
-        problem = np.unique([one.problem for one in pairs], return_inverse=True)[1]
-        log_us = np.log([(one.latency_ms or 0.0) * _US_PER_MS for one in pairs])
+        problem = np.unique([pair.problem for pair in pairs], return_inverse=True)[1]
+        log_us = np.log([(pair.latency_ms or 0.0) * _US_PER_MS for pair in pairs])
         by_archspec, by_rates = (np.log(_estimated_us(pairs, used)) for used in (arch, self.applied(arch)))
         uses_rates = is_better(by_rates, by_archspec, log_us, problem)
         factor, low, high = time_factor(log_us - (by_rates if uses_rates else by_archspec), problem)
@@ -157,7 +157,7 @@ def time_factor(errors: NDArray[np.float64], problem: NDArray[np.intp]) -> tuple
     within = np.square(errors - means[problem]).sum() / max(1, len(errors) - len(means))
     spread = sqrt(means.var(ddof=1) * (1 + 1 / len(means)) + within * (1 - (1 / counts).mean()))
     half = float(t.ppf(_COVERED, len(means) - 1)) * spread
-    middle = np.median([np.median(errors[problem == one]) for one in range(len(means))])
+    middle = np.median([np.median(errors[problem == item]) for item in range(len(means))])
     return exp(middle), exp(-half), exp(half)
 
 
@@ -177,7 +177,7 @@ def is_better(
     """
     from scipy.stats import t
 
-    parts = [np.flatnonzero(problem == one) for one in range(int(problem.max()) + 1)]
+    parts = [np.flatnonzero(problem == item) for item in range(int(problem.max()) + 1)]
     gains = np.array([_order(new[part], log_us[part]) for part in parts])
     gains -= [_order(old[part], log_us[part]) for part in parts]
     least = float(t.ppf(_COVERED, len(parts) - 1)) * gains[:, 1].std(ddof=1)
@@ -198,14 +198,14 @@ def _estimated_us(pairs: Sequence[MeasuredPair], arch: ArchSpec) -> NDArray[np.f
     """Estimated times of pairs of an operation in microseconds, shape (pairs,)."""
     op = operation_of(pairs[0].problem)
     assert op.problems.tiled is not None
-    names = sorted({one.kernel for one in pairs})
-    texts = sorted({one.problem for one in pairs})
+    names = sorted({pair.kernel for pair in pairs})
+    texts = sorted({pair.problem for pair in pairs})
     problems = [op.problems.parse(text) for text in texts]
     known = compiled(arch.name, op.name)
     shapes = KernelShapes.of([op.kernels.parse(name) for name in names])
     columns = kernel_inputs(shapes, problems[0].dtype, arch, [known.get(name) for name in names])
-    times = -minus_us(problems, [op.problems.tiled(one) for one in problems], columns, arch)
-    return np.array([times[texts.index(one.problem), names.index(one.kernel)] for one in pairs])
+    times = -minus_us(problems, [op.problems.tiled(problem) for problem in problems], columns, arch)
+    return np.array([times[texts.index(pair.problem), names.index(pair.kernel)] for pair in pairs])
 
 
 def calibration_path(arch: str, device: str) -> Path:
@@ -228,21 +228,21 @@ def calibration_of(arch: str) -> DeviceCalibration | None:
 
 def calibrated_factor(wanted: Wanted) -> tuple[DeviceCalibration, TimeFactor] | None:
     """The calibration of this machine's device and its factor for a kind of problems; None without one."""
-    found = calibration_of(wanted.arch)
-    factor = None if found is None else found.factors.get(str(wanted))
-    return None if found is None or factor is None else (found, factor)
+    device_calibration = calibration_of(wanted.arch)
+    factor = None if device_calibration is None else device_calibration.factors.get(str(wanted))
+    return None if device_calibration is None or factor is None else (device_calibration, factor)
 
 
-def save_calibration(found: DeviceCalibration) -> None:
+def save_calibration(device_calibration: DeviceCalibration) -> None:
     """Replace a device's file.
 
     Raises:
         OutputError: it cannot be written.
     """
-    path = calibration_path(found.arch, found.device)
+    path = calibration_path(device_calibration.arch, device_calibration.device)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_atomic(path, json.dumps(asdict(found), indent=1).encode())
+        write_atomic(path, json.dumps(asdict(device_calibration), indent=1).encode())
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror}", "set CKH_DATA_DIR", code="unwritable") from error
 
@@ -263,11 +263,16 @@ def _parsed(path: Path) -> DeviceCalibration:
 
 def _of_values(values: dict[str, Any]) -> DeviceCalibration:
     """Convert the content of a file, which any of several errors may refuse."""
-    pairs = {kind: [MeasuredPair(**one) for one in some] for kind, some in values.pop("pairs").items()}
-    factors = {kind: TimeFactor(**one) for kind, one in values.pop("factors").items()}
-    found = DeviceCalibration(**values, pairs=pairs, factors=factors)
-    known = rates_of(load_arch(found.arch))
-    positive = [*found.rates.values(), *(x for one in factors.values() for x in (one.factor, one.low, one.high))]
-    if not found.rates.keys() <= known.keys() or not all(value > 0 and log(value) < np.inf for value in positive):
+    pairs = {kind: [MeasuredPair(**item) for item in some] for kind, some in values.pop("pairs").items()}
+    factors = {kind: TimeFactor(**item) for kind, item in values.pop("factors").items()}
+    device_calibration = DeviceCalibration(**values, pairs=pairs, factors=factors)
+    known = rates_of(load_arch(device_calibration.arch))
+    positive = [
+        *device_calibration.rates.values(),
+        *(x for factor in factors.values() for x in (factor.factor, factor.low, factor.high)),
+    ]
+    if not device_calibration.rates.keys() <= known.keys() or not all(
+        value > 0 and log(value) < np.inf for value in positive
+    ):
         raise ValueError("a rate or factor is not positive, or of an unknown name")
-    return found
+    return device_calibration

@@ -34,15 +34,15 @@ def filled(score: Sequence[float], minus_us: Sequence[float], is_known: Sequence
         minus_us: negative estimated times.
         is_known: mask of the kernels known to the model, at least one.
     """
-    estimated = [-log(-one) for one in minus_us]
+    estimated = [-log(-item) for item in minus_us]
     known, scores = list(compress(estimated, is_known)), list(compress(score, is_known))
     mean, middle = fsum(known) / len(known), fsum(scores) / len(known)
-    variance = fsum((one - mean) ** 2 for one in known)
-    product = fsum((one - mean) * (own - middle) for one, own in zip(known, scores, strict=True))
+    variance = fsum((item - mean) ** 2 for item in known)
+    product = fsum((item - mean) * (own - middle) for item, own in zip(known, scores, strict=True))
     slope = max(product / variance, 0.0) if variance > 0 else 0.0
     return [
-        own if is_own else middle + slope * (one - mean)
-        for own, one, is_own in zip(score, estimated, is_known, strict=True)
+        own if is_own else middle + slope * (item - mean)
+        for own, item, is_own in zip(score, estimated, is_known, strict=True)
     ]
 
 
@@ -54,4 +54,4 @@ def tie_breaks(minus_us: Iterable[float]) -> dict[float, float]:
     """
     distinct = sorted(set(minus_us))
     last = max(1, len(distinct) - 1)
-    return {one: MOST_TIE_BREAK * (place / last) for place, one in enumerate(distinct)}
+    return {item: MOST_TIE_BREAK * (place / last) for place, item in enumerate(distinct)}

@@ -184,7 +184,7 @@ def _offsets(
     for names, of_all, of_like in zip(groups, _OF_ALL_SIZES, _OF_LIKE_SIZES, strict=True):
         covariance += (names[:, None] == names) * (of_all**2 + of_like**2 * near)
     covariance[np.diag_indices(len(error))] += _NOISE**2 + (_NOISE_OF_GAP * gap) ** 2
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     for names, of_all in zip(groups, _OF_ALL_SIZES, strict=True):
         kinds = np.unique(names)
         shared = (kinds[:, None] == names) * of_all**2
@@ -194,8 +194,8 @@ def _offsets(
         variance = relative @ (np.eye(len(kinds)) * of_all**2 - shared @ explained[:, 1:]) @ relative
         bound = _DEVIATIONS * np.sqrt(np.maximum(np.diag(variance), 0.0))
         offset = np.sign(mean) * np.maximum(np.abs(mean) - bound, 0.0)
-        found |= {str(kind): float(one) for kind, one in zip(kinds, offset, strict=True) if one}
-    return found
+        result |= {str(kind): float(item) for kind, item in zip(kinds, offset, strict=True) if item}
+    return result
 
 
 def _estimated(dataset: Dataset, kernels: Sequence[Kernel], problems: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -204,19 +204,19 @@ def _estimated(dataset: Dataset, kernels: Sequence[Kernel], problems: NDArray[np
     assert op.problems.tiled is not None
     some = [dataset.problems()[number] for number in problems]
     inputs = kernel_inputs(KernelShapes.of(kernels), some[0].dtype, arch, _reports(op, kernels, arch))
-    return np.log(-minus_us(some, [op.problems.tiled(one) for one in some], inputs, arch))
+    return np.log(-minus_us(some, [op.problems.tiled(item) for item in some], inputs, arch))
 
 
 def _reports(op: AnyOperation, kernels: Sequence[Kernel], arch: ArchSpec) -> list[Resources | None]:
     """Compiler reports of kernels compiled here: measured kernels may be another compiler's than those that ship."""
     reported = compiled_here(arch.name, op.name)
-    return [reported.get(op.kernels.name(one)) for one in kernels] if reported else []
+    return [reported.get(op.kernels.name(kernel)) for kernel in kernels] if reported else []
 
 
 def _sizes(dataset: Dataset, problems: NDArray[np.intp]) -> NDArray[np.float64]:
     tiled = dataset.op.problems.tiled
     assert tiled is not None
-    return np.log([(one.m, one.n, one.k) for one in (tiled(dataset.problems()[number]) for number in problems)])
+    return np.log([(item.m, item.n, item.k) for item in (tiled(dataset.problems()[number]) for number in problems)])
 
 
 def _near(sizes: NDArray[np.float64]) -> NDArray[np.float64]:

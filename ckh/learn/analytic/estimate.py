@@ -344,10 +344,10 @@ def compiled_blocks_per_cu(resources: Resources, waves: int, arch: ArchSpec) -> 
 
 def _flops_per_clock(shape: KernelShapes, dtype: str, peaks: Peaks) -> NDArray[np.float64]:
     """Operations per clock of a compute unit with each kernel's matrix instruction."""
-    found = np.full(len(shape.tile_m), float(peaks.flops_per_cu_clock[dtype]))
+    result = np.full(len(shape.tile_m), float(peaks.flops_per_cu_clock[dtype]))
     for tile, rate in peaks.matrix_flops_per_cu_clock.get(dtype, {}).items():
-        found[(shape.instruction == tile).all(axis=1)] = rate
-    return found
+        result[(shape.instruction == tile).all(axis=1)] = rate
+    return result
 
 
 def _trip_clocks(shape: KernelShapes, width: float, flops: NDArray[np.float64], arch: ArchSpec) -> NDArray[np.float64]:

@@ -66,8 +66,8 @@ class CompletedModel(Model, ABC):
 
     def _estimated(self, problems: Sequence[Problem], pool: Sequence[Kernel]) -> list[list[float]]:
         """Negative estimated times of each problem's kernels."""
-        found: list[list[float]] = self.estimate.score_pool(problems, pool, tflops=False)[0].tolist()
-        return found
+        result: list[list[float]] = self.estimate.score_pool(problems, pool, tflops=False)[0].tolist()
+        return result
 
 
 class FilledModel(CompletedModel):
@@ -89,11 +89,11 @@ class FilledModel(CompletedModel):
 
     def is_known(self, pool: Sequence[Kernel]) -> NDArray[np.bool_]:
         """Mask of kernels known to the model, shape (kernels,)."""
-        found = self._known.get(id(pool))
-        if found is None:
-            found = pool, np.array([not self._knows.reason(kernel) for kernel in pool], np.bool_)
-            self._known.put(id(pool), found)
-        return found[1]
+        result = self._known.get(id(pool))
+        if result is None:
+            result = pool, np.array([not self._knows.reason(kernel) for kernel in pool], np.bool_)
+            self._known.put(id(pool), result)
+        return result[1]
 
     def _completed(
         self, score: NDArray[np.float64], problems: Sequence[Problem], pool: Sequence[Kernel]

@@ -45,10 +45,10 @@ class KernelJoin:
         """Return indices of kernels in a pool, and of the names that they match, pair by pair."""
         known = self._pools.get(id(pool))
         if known is None:
-            found = set(_pairs(pool, lambda kernel: kernel, self._complete))
+            pairs = set(_pairs(pool, lambda kernel: kernel, self._complete))
             for stated, codes in self._open.items():
-                found |= set(_pairs(pool, _values(stated), codes))
-            position, code = np.array(sorted(found), np.intp).reshape(-1, 2).T
+                pairs |= set(_pairs(pool, _values(stated), codes))
+            position, code = np.array(sorted(pairs), np.intp).reshape(-1, 2).T
             known = pool, position, code  # with the pool, so that its id is not reused
             self._pools[id(pool)] = known
         return known[1], known[2]
@@ -58,7 +58,7 @@ class KernelJoin:
         try:
             op.kernels.name(kernel)
         except UsageError:  # a short name
-            stated = tuple(one.name for one in fields(kernel) if getattr(kernel, one.name) is not None)
+            stated = tuple(field.name for field in fields(kernel) if getattr(kernel, field.name) is not None)
             self._open[stated][_values(stated)(kernel)].append(code)
 
 

@@ -72,8 +72,8 @@ def prior_rows(
     law = _Law.of(dataset, rows, efficiency[rows])
     grid = _Grid.around(dataset, rows, law, seed)
     time = law.log_times(dataset, grid)
-    found = np.exp(time.min(axis=1, keepdims=True) - time)
-    return PriorRows(FeatureMatrix(dataset.op.training.engine, grid.columns, law.hardware), found.reshape(-1))
+    result = np.exp(time.min(axis=1, keepdims=True) - time)
+    return PriorRows(FeatureMatrix(dataset.op.training.engine, grid.columns, law.hardware), result.reshape(-1))
 
 
 def has_prior(dataset: Dataset, rows: NDArray[np.int64]) -> bool:
@@ -113,7 +113,7 @@ class _Grid:
         random = np.random.default_rng(seed)
         copies = max(_COPIES, _FEWEST_DRAWN // len(first))
         drawn = [measured, *(op.training.law.varied(measured, _OCTAVES, random) for _ in range(copies))]
-        problems = {name: np.concatenate([one[name] for one in drawn]) for name in measured}
+        problems = {name: np.concatenate([item[name] for item in drawn]) for name in measured}
         kernels = {name: values[law.first_kernel] for name, values in law.raw.items() if name not in measured}
         return cls(problems, kernels)
 
@@ -223,8 +223,8 @@ def _with_constant(
     engine: FeatureEngine, columns: Mapping[str, NDArray[Any]], hardware: Mapping[str, int], names: Sequence[str]
 ) -> NDArray[np.float64]:
     """Derived quantities, preceded by a column of ones, shape (rows, 1 + names)."""
-    found = engine.quantities(columns, hardware, names)
-    return np.column_stack([np.ones(len(found)), found])
+    result = engine.quantities(columns, hardware, names)
+    return np.column_stack([np.ones(len(result)), result])
 
 
 def _coefficients(
@@ -238,7 +238,7 @@ def _coefficients(
         shared: explanatory columns of coefficients within a family, shape (kernels, shared).
         families: family of each kernel, shape (kernels,).
     """
-    found = np.empty((len(families), measured.terms.shape[1]))
+    result = np.empty((len(families), measured.terms.shape[1]))
     sizes = measured.sizes
     for family in np.unique(families):
         rows = families[kernel] == family
@@ -246,8 +246,8 @@ def _coefficients(
         joint = (part.terms[:, :, None] * shared[kernel[rows]][:, None, :]).reshape(len(part.terms), -1)
         factors = _fitted(replace(part, terms=joint)).reshape(len(sizes), -1)
         for number in np.flatnonzero(families == family):
-            found[number] = _fitted(measured.of(kernel == number), factors @ shared[number], sizes)
-    return found
+            result[number] = _fitted(measured.of(kernel == number), factors @ shared[number], sizes)
+    return result
 
 
 def _fitted(
@@ -259,12 +259,12 @@ def _fitted(
     terms, latency, weight = measured.terms, measured.latency, measured.efficiency / measured.latency
     pull = np.empty((0, terms.shape[1])) if strength is None else np.diag(strength)
     pulled = np.empty(0) if drawn_to is None else pull @ drawn_to
-    found = np.zeros(terms.shape[1])
+    values = np.zeros(terms.shape[1])
     for _ in range(_PASSES):
         weighted = np.concatenate([terms * weight[:, None], pull])
         scale = np.maximum(np.abs(weighted).max(axis=0), np.finfo(np.float64).tiny)
         right = np.concatenate([latency * weight, pulled])
-        found = nnls(weighted / scale, right, maxiter=_MOST_STEPS * len(scale))[0] / scale
-        error = _log_error(terms @ found, latency)
+        values = nnls(weighted / scale, right, maxiter=_MOST_STEPS * len(scale))[0] / scale
+        error = _log_error(terms @ values, latency)
         weight = measured.efficiency / latency / np.sqrt(1.0 + (error / _FAR_OFF) ** 2)
-    return found
+    return values

@@ -118,7 +118,7 @@ class EstimateModel(Model):
             distinct, self._shape_of = (shapes, every) if self.compiled else shapes.distinct()
             self._shapes = kernel_inputs(distinct, self.spec.dtype, self._arch, self._compiled(pool))
             self._pool = pool
-        scores = minus_us(problems, [self._tiled(one) for one in problems], self._shapes, self._arch)
+        scores = minus_us(problems, [self._tiled(problem) for problem in problems], self._shapes, self._arch)
         scores = scores[:, self._shape_of]
         return scores, self._speeds(problems, scores) if tflops else None
 
@@ -126,7 +126,7 @@ class EstimateModel(Model):
         """TFLOPS by the calibrated times, shape (problems, kernels); None without a calibration."""
         if self.calibrated is None:
             return None
-        flops = np.array([one.flops for one in problems], np.float64)
+        flops = np.array([problem.flops for problem in problems], np.float64)
         return np.asarray(flops[:, None] / (-scores * self.calibrated[1].factor * _FLOPS_PER_TFLOPS_US))
 
     def speeds_of(
@@ -152,8 +152,10 @@ class EstimateModel(Model):
         """The data that it knows of this GPU, in words."""
         if self.calibrated is None:
             return "no GPU data"
-        found, factor = self.calibrated
-        return f"calibrated on {found.device}, {found.when[:10]}, by {factor.pairs} times of {factor.problems} problems"
+        result, factor = self.calibrated
+        return (
+            f"calibrated on {result.device}, {result.when[:10]}, by {factor.pairs} times of {factor.problems} problems"
+        )
 
     @property
     def can_score(self) -> bool:
@@ -171,7 +173,7 @@ class EstimateModel(Model):
             of_kernels=lambda pool: kernel_inputs(
                 KernelShapes.of(pool), self.spec.dtype, self._arch, self._compiled(pool)
             ),
-            of_problem=lambda one: {**op.problems.features([one]), **problem_inputs(one, tiled(one))},
+            of_problem=lambda item: {**op.problems.features([item]), **problem_inputs(item, tiled(item))},
             further_sizes=PROBLEM_INPUTS,
         )
 
@@ -188,21 +190,21 @@ class EstimateModel(Model):
     def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = RANK) -> NDArray[np.float64]:
         """Scores of kernels, or their TFLOPS if calibrated, shape (kernels,)."""
         scores, speeds = self.score_pool([problem], tuple(kernels), tflops=target == TFLOPS)
-        found = scores if target == RANK else speeds
-        assert found is not None
-        row: NDArray[np.float64] = found[0]
+        result = scores if target == RANK else speeds
+        assert result is not None
+        row: NDArray[np.float64] = result[0]
         return row
 
     def scores(self, dataset: Dataset) -> NDArray[np.float64]:
         """Score of every row of a dataset, shape (rows,)."""
-        op, found = self.spec.op, np.zeros(len(dataset))
+        op, result = self.spec.op, np.zeros(len(dataset))
         kernel_of = {name: op.kernels.parse(name) for name in dataset.frame["kernel"].unique()}
         names = dataset.frame["kernel"].to_numpy()
         order = np.argsort(dataset.problem_ids, kind="stable")
         parts = np.split(order, np.cumsum(np.bincount(dataset.problem_ids))[:-1])
         for problem, rows in zip(dataset.problems(), parts, strict=True):
-            found[rows] = self.predict(problem, [kernel_of[name] for name in names[rows]])
-        return found
+            result[rows] = self.predict(problem, [kernel_of[name] for name in names[rows]])
+        return result
 
 
 def has_estimate(wanted: Wanted) -> bool:
@@ -234,8 +236,8 @@ def stand_in(wanted: Wanted, problem: Problem) -> Model:
     if has_estimate(wanted):
         options.append(_Option(EstimateModel(wanted), judged_estimate(wanted, problem)))
     options.append(_first_with_kernels(far, wanted, problem))
-    if found := [option for option in options if option is not None]:
-        return _answering(reduce(_better, found), wanted)
+    if result := [option for option in options if option is not None]:
+        return _answering(reduce(_better, result), wanted)
     # The reasons of the model that knows most such kernels are most informative.
     models = [as_of(ref, wanted) for ref in [*near, *far]]
     without = max(models, key=lambda model: _known_kernels(problem, model), default=EstimateModel(wanted))
@@ -316,8 +318,10 @@ def with_estimate(model: Model, ref: ModelRef, wanted: Wanted) -> Model:
 
 def judged_estimate(wanted: Wanted, problem: Problem) -> Worth | None:
     """Evaluation of the estimate on such problems: on this GPU, else the worst."""
-    judged = [one for one in operation(wanted.op_type).training.judged if not one.source and one.holds_for(problem)]
-    return min(judged, key=lambda one: (one.target != wanted.arch, one.figures), default=None)
+    judged = [
+        worth for worth in operation(wanted.op_type).training.judged if not worth.source and worth.holds_for(problem)
+    ]
+    return min(judged, key=lambda worth: (worth.target != wanted.arch, worth.figures), default=None)
 
 
 def judged_model(source: str, wanted: Wanted, problem: Problem) -> Worth | None:
@@ -326,10 +330,12 @@ def judged_model(source: str, wanted: Wanted, problem: Problem) -> Worth | None:
     A model of this GPU in another element type was not evaluated and counts as the worst on another GPU.
     """
     judged = [
-        one for one in operation(wanted.op_type).training.judged if one.source == source and one.holds_for(problem)
+        worth
+        for worth in operation(wanted.op_type).training.judged
+        if worth.source == source and worth.holds_for(problem)
     ]
-    of_pair = [one for one in judged if wanted.arch in (source, one.target)]
-    return min(of_pair, key=lambda one: one.figures, default=None)
+    of_pair = [worth for worth in judged if wanted.arch in (source, worth.target)]
+    return min(of_pair, key=lambda worth: worth.figures, default=None)
 
 
 def nearest_model(wanted: Wanted) -> Path:
@@ -345,13 +351,13 @@ def nearest_model(wanted: Wanted) -> Path:
 
 def has_kernels(problem: Problem, model: Model) -> bool:
     """True if a kernel of the model applies to a problem, or to the padded one; False for a damaged model."""
-    each = (_kernels(one, model) for one in dict.fromkeys((problem, model.spec.op.padded(problem))))
-    return any(found is not None and len(found.chosen) for found in each)
+    each = (_kernels(item, model) for item in dict.fromkeys((problem, model.spec.op.padded(problem))))
+    return any(candidates is not None and len(candidates.chosen) for candidates in each)
 
 
 def _known_kernels(problem: Problem, model: Model) -> int:
-    found = _kernels(problem, model)
-    return -1 if found is None else len(found.pool)
+    candidates = _kernels(problem, model)
+    return -1 if candidates is None else len(candidates.pool)
 
 
 def _kernels(problem: Problem, model: Model) -> Candidates[Kernel] | None:

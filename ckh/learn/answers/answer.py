@@ -48,7 +48,7 @@ class HeadersNote(NamedTuple):
     @classmethod
     def of(cls, include: str, interface: str, reasons: Mapping[str, int]) -> HeadersNote:
         """Sort the reasons by frequency, then by text."""
-        return cls(include, interface, dict(sorted(reasons.items(), key=lambda one: (-one[1], one[0]))))
+        return cls(include, interface, dict(sorted(reasons.items(), key=lambda reason: (-reason[1], reason[0]))))
 
     @property
     def not_built(self) -> int:
@@ -279,28 +279,28 @@ class Answer(Record, Shown):
         columns = ("kernel", "tflops", "latency_ms", "measured_latency_ms", "score", "ties", "not_in_headers")
         rows = [tuple(getattr(row, name) for name in columns) for row in self.kernels]
         title = f"{self.problem.canonical()}, by {self.facts.model} for {self.facts.arch}"
-        return ShownTable(title, columns, rows, tuple(one.message for one in self.caveats))
+        return ShownTable(title, columns, rows, tuple(caveat.message for caveat in self.caveats))
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """90 % prediction interval of measured over predicted time, valid inside the training distribution, or None."""
-        speeds = [one.tflops for one in self.kernels if one.tflops is not None]
+        speeds = [kernel.tflops for kernel in self.kernels if kernel.tflops is not None]
         return interval_at(self.facts.bands, max(speeds)) if self.facts.bands and speeds else None
 
     @property
     def in_order(self) -> bool:
         """True if predicted speeds decrease with rank, among kernels that were not measured."""
-        return is_falling(one.tflops for one in self.kernels if one.measured_latency_ms is None)
+        return is_falling(kernel.tflops for kernel in self.kernels if kernel.measured_latency_ms is None)
 
     @property
     def has_bandwidth(self) -> bool:
         """True if the model predicts the bandwidth of a kernel."""
-        return any(one.bandwidth_gb_s is not None for one in self.kernels)
+        return any(kernel.bandwidth_gb_s is not None for kernel in self.kernels)
 
     @property
     def no_speed(self) -> str:
         """Reason why predicted speeds are missing; empty if none are, or if nothing was measured."""
-        has_speed = [one.tflops is not None for one in self.kernels]
+        has_speed = [kernel.tflops is not None for kernel in self.kernels]
         if self.beyond or self.not_measured is not None or all(has_speed):
             return self.beyond
         return TIMED_ALONE if any(has_speed) else ORDER_ALONE
@@ -320,4 +320,4 @@ def interval_at(bands: Sequence[Sequence[float]], tflops: float) -> tuple[float,
 
 def is_falling(tflops: Iterable[float | None]) -> bool:
     """True if predicted speeds decrease with rank."""
-    return all(first >= second for first, second in pairwise(one for one in tflops if one is not None))
+    return all(first >= second for first, second in pairwise(item for item in tflops if item is not None))

@@ -214,7 +214,7 @@ def answer_json(answer: Answer) -> str:
 def answer_document(answer: Answer) -> PredictDocument:
     """Build the document of an answer."""
     facts, rows, doubts = answer.facts, answer.rows, answer.not_measured
-    apart = [one.message for one in answer.caveats if one.kind == "not-calibrated"]
+    apart = [caveat.message for caveat in answer.caveats if caveat.kind == "not-calibrated"]
     return PredictDocument(
         problem=answer.problem.canonical(),
         sizes=answer.problem.to_dict(),
@@ -240,13 +240,15 @@ def answer_document(answer: Answer) -> PredictDocument:
         predictions_in_order=answer.in_order,
         predicted_interval=None if apart else answer.interval,
         no_interval=apart[0] if apart else None,
-        caveats=tuple(CaveatDocument(one.kind, one.message, one.data) for one in answer.caveats),
+        caveats=tuple(CaveatDocument(caveat.kind, caveat.message, caveat.data) for caveat in answer.caveats),
         kernels=tuple(map(_kernel, answer.kernels)),
     )
 
 
-def _headers(found: HeadersNote) -> HeadersDocument:
-    return HeadersDocument(found.include or None, found.interface, found.not_built, found.reasons)
+def _headers(headers_note: HeadersNote) -> HeadersDocument:
+    return HeadersDocument(
+        headers_note.include or None, headers_note.interface, headers_note.not_built, headers_note.reasons
+    )
 
 
 def _kernel(row: KernelRow) -> RankedKernel:

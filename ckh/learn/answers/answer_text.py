@@ -29,7 +29,7 @@ def answer_text(answer: Answer, *, why: bool) -> str:
     """Format an answer as text; `why` lists the reasons why kernels do not apply."""
     probe = answer.rows.probe
     head = [*_head(answer, why=why), *(_probe_lines(probe) if probe is not None else ())]
-    below = [f"\n{prose(one.message)}\n" for one in answer.caveats if one.place == TABLE]
+    below = [f"\n{prose(caveat.message)}\n" for caveat in answer.caveats if caveat.place == TABLE]
     text = "\n".join([*head, "", _table([answer])]) + "".join(below)
     return text if answer.explanation is None else "\n".join([text, *answer.explanation.lines(), ""])
 
@@ -62,9 +62,9 @@ def _head(answer: Answer, *, why: bool) -> Iterator[str]:
 
 
 def _of_place(answer: Answer, place: str) -> Iterator[str]:
-    for one in answer.caveats:
-        if one.place == place:
-            yield from _doubts(answer, one.message) if place == MODEL else _labelled(one.label, one.message)
+    for caveat in answer.caveats:
+        if caveat.place == place:
+            yield from _doubts(answer, caveat.message) if place == MODEL else _labelled(caveat.label, caveat.message)
 
 
 def _doubts(answer: Answer, message: str) -> Iterator[str]:
@@ -87,22 +87,22 @@ def _labelled(label: str, *lines: str) -> Iterator[str]:
 
 def _probe_lines(probe: Probe) -> Iterator[str]:
     yield painted(_laid(f"measured the first {len(probe.fastest_first())} on {probe.device}, {probe.when}"), MEASURED)
-    failed = (one for one in probe.kernels if one.latency_ms is None)
-    yield from _labelled("", *(f"{one.kernel} failed: {one.status} {one.message}" for one in failed))
+    failed = (kernel for kernel in probe.kernels if kernel.latency_ms is None)
+    yield from _labelled("", *(f"{item.kernel} failed: {item.status} {item.message}" for item in failed))
 
 
 def _table(answers: Sequence[Answer], *, is_many: bool = False) -> str:
     """Format a table of kernels, by name parts if complete names do not fit."""
-    rows = [row for one in answers for row in one.kernels]
-    places = [str(place) for one in answers for place, _ in enumerate(one.kernels, 1)]
-    problems = [one.problem.canonical() for one in answers for _ in one.kernels] if is_many else []
+    rows = [row for answer in answers for row in answer.kernels]
+    places = [str(place) for answer in answers for place, _ in enumerate(answer.kernels, 1)]
+    problems = [answer.problem.canonical() for answer in answers for _ in answer.kernels] if is_many else []
     figures: dict[str, list[float | None]] = {
         "predicted TFLOPS": [row.tflops for row in rows],
         "predicted ms": [row.latency_ms for row in rows],
     }
-    if any(one.has_bandwidth for one in answers):
+    if any(answer.has_bandwidth for answer in answers):
         figures["predicted GB/s"] = [row.bandwidth_gb_s for row in rows]
-    if any(one.rows.probe is not None for one in answers):
+    if any(answer.rows.probe is not None for answer in answers):
         figures["measured ms"] = [row.measured_latency_ms for row in rows]
     bases = {name: basis for name in figures if (basis := _basis(name, answers))}
     values = [[_figure(value) for value in own] for own in zip(*figures.values(), strict=True)]
@@ -130,8 +130,8 @@ def _basis(figure: str, answers: Sequence[Answer]) -> str:
     """What a column of figures is based on; nothing for predictions of a model of this GPU, or of several kinds."""
     if figure.startswith("measured"):
         return MEASURED
-    found = {"" if one.not_measured is None else one.not_measured.colour for one in answers}
-    return found.pop() if len(found) == 1 else ""
+    result = {"" if answer.not_measured is None else answer.not_measured.colour for answer in answers}
+    return result.pop() if len(result) == 1 else ""
 
 
 class _Parts(NamedTuple):
@@ -148,28 +148,28 @@ def _parts(answers: Sequence[Answer]) -> _Parts | None:
     if part is None or not part.kernel:
         return None
     pattern = re.compile(part.kernel)
-    of_problem = [[pattern.fullmatch(row.kernel) for row in one.kernels] for one in answers]
-    found = [one for some in of_problem for one in some if one is not None]
-    if not found or len(found) < sum(map(len, of_problem)):
+    of_problem = [[pattern.fullmatch(row.kernel) for row in answer.kernels] for answer in answers]
+    result = [item for some in of_problem for item in some if item is not None]
+    if not result or len(result) < sum(map(len, of_problem)):
         return None
     headings = [name for name in _PARTS if name in pattern.groupindex]
-    options = [_options(one) for one in found]
+    options = [_options(item) for item in result]
     shared = [word for word in dict.fromkeys(options[0]) if all(word in words for words in options)]
     rows = [
-        [*(one[name] for name in headings), " ".join(word for word in words if word not in shared)]
-        for one, words in zip(found, options, strict=True)
+        [*(item[name] for name in headings), " ".join(word for word in words if word not in shared)]
+        for item, words in zip(result, options, strict=True)
     ]
     left = iter(rows)
     for some in of_problem:
         own = {tuple(next(left)) for _ in some}
-        if len(own) < len({one.string for one in some if one is not None}):
+        if len(own) < len({item.string for item in some if item is not None}):
             return None
     return _Parts([*headings, "options"], rows, shared)
 
 
-def _options(found: re.Match[str]) -> list[str]:
+def _options(matched: re.Match[str]) -> list[str]:
     """Options of a kernel: names of set flags, and values of other fields."""
-    groups = {name: value for name, value in found.groupdict().items() if name not in _PARTS and value != "False"}
+    groups = {name: value for name, value in matched.groupdict().items() if name not in _PARTS and value != "False"}
     words = [[name] if value == "True" else value.split("_") for name, value in groups.items()]
     return [word for some in words for word in some if word]
 

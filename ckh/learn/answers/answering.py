@@ -95,5 +95,5 @@ class AnsweringModels:
 
 def _knows_kernels(problem: Problem, model: Model) -> bool:
     """True if a kernel ranked by the model applies to a problem, and such kernels were measured on its GPU."""
-    _, found = runnable(problem, model)
-    return bool(len(found.chosen)) and not found.unmeasured
+    _, candidates = runnable(problem, model)
+    return bool(len(candidates.chosen)) and not candidates.unmeasured

@@ -67,8 +67,8 @@ def rank(
         UsageError: the model is for something else, `top` is below 0, or there is no such architecture or rule set.
     """
     require_count(top)
-    found = ranking(problem, model, arch, kernels, rule_set, require_measured=require_measured)
-    return RankedList(found.ranked if top is None else found.best(top))
+    result = ranking(problem, model, arch, kernels, rule_set, require_measured=require_measured)
+    return RankedList(result.ranked if top is None else result.best(top))
 
 
 def _loaded(model: object) -> Model | None:
@@ -82,8 +82,8 @@ def _loaded(model: object) -> Model | None:
 
 def _models(arch: str | None) -> AnsweringModels:
     """Models of an architecture, cached until a relevant file changes."""
-    found = files_of_models()
-    state = tuple((path, one.st_ino, one.st_ctime_ns, one.st_mtime_ns, one.st_size) for path, one in found)
+    result = files_of_models()
+    state = tuple((path, item.st_ino, item.st_ctime_ns, item.st_mtime_ns, item.st_size) for path, item in result)
     return _kept_models(default_arch() if arch is None else load_arch(arch).name, state)
 
 
@@ -231,29 +231,29 @@ def _best_of(
     tflops, require_measured = flags
     left = []
     first = model or (models.fitting(problems[0]) if require_measured else models.first(wanted))
-    for found, limited in () if first is None else _in_parts(problems, first, alone, top, tflops=tflops):
-        if model is None and (found.unmeasured or not found.candidates):
-            left += found.problems
+    for result, limited in () if first is None else _in_parts(problems, first, alone, top, tflops=tflops):
+        if model is None and (result.unmeasured or not result.candidates):
+            left += result.problems
         else:
-            yield from zip(found.problems, _rows_of(found, limited, top, tflops=tflops), strict=True)
+            yield from zip(result.problems, _rows_of(result, limited, top, tflops=tflops), strict=True)
     others: dict[Model, list[Problem]] = defaultdict(list)
     for problem in problems if first is None else left:
         others[models.fitting(problem) if require_measured else models.answering(problem)].append(problem)
     for chosen, some in others.items():
-        for found, limited in _in_parts(some, chosen, alone, top, tflops=tflops):
-            yield from zip(found.problems, _rows_of(found, limited, top, tflops=tflops), strict=True)
+        for result, limited in _in_parts(some, chosen, alone, top, tflops=tflops):
+            yield from zip(result.problems, _rows_of(result, limited, top, tflops=tflops), strict=True)
 
 
-def _rows_of(found: Scored, model: Model, top: int | None, *, tflops: bool) -> Iterator[list[Ranked]]:
+def _rows_of(result: Scored, model: Model, top: int | None, *, tflops: bool) -> Iterator[list[Ranked]]:
     """Yield the first rows of problems scored together; kernels that the headers cannot build come last."""
-    lacks = lacking(model.spec.op, load_arch(model.spec.arch), found.pool) if found.candidates else None
-    if lacks is None or len(lacks.verdicts.passed) == len(found.pool):
+    lacks = lacking(model.spec.op, load_arch(model.spec.arch), result.pool) if result.candidates else None
+    if lacks is None or len(lacks.verdicts.passed) == len(result.pool):
         doubts, arch = model.not_measured, model.spec.arch
-        for problem, best in zip(found.problems, found.best(top), strict=True):
+        for problem, best in zip(result.problems, result.best(top), strict=True):
             yield marked(best, None if doubts is None else doubts.of_problem(problem, arch))
         return
-    for one in rankings_of(found.problems, model):
-        first = (one if tflops else replace(one, tflops=None)).buildable_first
+    for item in rankings_of(result.problems, model):
+        first = (item if tflops else replace(item, tflops=None)).buildable_first
         yield first.ranked if top is None else first.best(top)
 
 
@@ -263,5 +263,5 @@ def _in_parts(
     for limited, some in alone.by_model(model, problems):
         near = neighbours(some, model.spec.op.problems.place)
         for start in range(0, len(near), _AT_ONCE):
-            for found in scored(near[start : start + _AT_ONCE], limited, top=top, tflops=tflops):
-                yield found, limited
+            for result in scored(near[start : start + _AT_ONCE], limited, top=top, tflops=tflops):
+                yield result, limited

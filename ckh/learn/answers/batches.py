@@ -123,19 +123,19 @@ def scored(
         model.require(kind)
     run = list(problems)
     for index, problem in enumerate(problems):
-        run[index], found = runnable(problem, model)
-        known.append(found)
-        pools[id(found.pool)][id(found.chosen)].append(index)
+        run[index], result = runnable(problem, model)
+        known.append(result)
+        pools[id(result.pool)][id(result.chosen)].append(index)
     for classes in pools.values():
         shared: list[list[int]] = []
         for members in classes.values():
-            one = known[members[0]]
-            if len(members) >= _MANY_ALIKE and len(one.chosen) <= _FEW_OF_POOL * len(one.pool):
-                yield from _score([members], problems, run, [model.alone(one)], model, top, tflops=tflops)
+            item = known[members[0]]
+            if len(members) >= _MANY_ALIKE and len(item.chosen) <= _FEW_OF_POOL * len(item.pool):
+                yield from _score([members], problems, run, [model.alone(item)], model, top, tflops=tflops)
             else:
                 shared.append(members)
         if shared:
-            candidates = [known[one[0]] for one in shared]
+            candidates = [known[item[0]] for item in shared]
             yield from _score(shared, problems, run, candidates, model, top, tflops=tflops)
 
 
@@ -152,15 +152,15 @@ def _score(
     """Score problems of a pool, by index, grouped by equal candidates."""
     pool = candidates[0].pool
     most = max(1, _MOST_SCORES // max(len(pool), 1))
-    for members, one in zip(classes, candidates, strict=True) if not pool else ():
-        yield _nothing([problems[index] for index in members], one)
+    for members, candidate in zip(classes, candidates, strict=True) if not pool else ():
+        yield _nothing([problems[index] for index in members], candidate)
     if pool and sum(map(len, classes)) <= most:
         yield from _score_together(classes, problems, run, candidates, model, top, tflops=tflops)
     elif pool:
-        for members, one in zip(classes, candidates, strict=True):
+        for members, candidate in zip(classes, candidates, strict=True):
             for start in range(0, len(members), most):
                 part = [members[start : start + most]]
-                yield from _score_together(part, problems, run, [one], model, top, tflops=tflops)
+                yield from _score_together(part, problems, run, [candidate], model, top, tflops=tflops)
 
 
 def _score_together(
@@ -176,17 +176,19 @@ def _score_together(
     """`_score` for a non-empty pool whose scores fit in memory."""
     numbers, pool = [index for members in classes for index in members], candidates[0].pool
     requested, some = ([of[index] for index in numbers] for of in (problems, run))
-    padded = [one if one is not own else None for own, one in zip(requested, some, strict=True)]
+    padded = [item if item is not own else None for own, item in zip(requested, some, strict=True)]
     has_speeds = tflops and model.predicts_speeds
     first = top if top is None or not has_speeds or model.calibration is None else max(top, FIRST)
     is_alone = has_speeds and first is not None and first <= _FEW_SPEEDS
     score, speeds = model.score_pool(some, pool, tflops=has_speeds and not is_alone)
     ends = np.cumsum([len(members) for members in classes])
     orders, rows_of = [], []
-    for one, of_class in zip(candidates, np.split(score, ends[:-1]), strict=True):
-        order, tied = _ordered(of_class if len(one.chosen) == len(pool) else of_class[:, one.chosen], top, first)
-        orders.append(one.chosen[order])
-        rows_of.append(None if tied is None else [rows.of_pool(one.chosen) for rows in tied])
+    for candidate, of_class in zip(candidates, np.split(score, ends[:-1]), strict=True):
+        order, tied = _ordered(
+            of_class if len(candidate.chosen) == len(pool) else of_class[:, candidate.chosen], top, first
+        )
+        orders.append(candidate.chosen[order])
+        rows_of.append(None if tied is None else [rows.of_pool(candidate.chosen) for rows in tied])
     places = np.zeros((len(some), max(order.shape[1] for order in orders)), np.intp)
     for end, order in zip(ends.tolist(), orders, strict=True):
         places[end - len(order) : end, : order.shape[1]] = order
@@ -197,18 +199,18 @@ def _score_together(
     elif is_alone:
         speeds = model.speeds_of(some, pool, places)
     far = are_beyond(some, model.reach if has_speeds else {})
-    for one, end, order, tied in zip(candidates, ends.tolist(), orders, rows_of, strict=True):
+    for candidate, end, order, tied in zip(candidates, ends.tolist(), orders, rows_of, strict=True):
         part = slice(end - len(order), end), slice(order.shape[1])
         expected = model.speeds(score[part], speeds[part] if has_speeds and speeds is not None else None)
-        given = score[part], expected, far[part[0]], len(one.chosen), one.unmeasured
+        given = score[part], expected, far[part[0]], len(candidate.chosen), candidate.unmeasured
         yield Scored(requested[part[0]], padded[part[0]], pool, order, *given, rows=tied)
 
 
-def _nothing(problems: list[Problem], found: Candidates[Kernel]) -> Scored:
+def _nothing(problems: list[Problem], candidates: Candidates[Kernel]) -> Scored:
     """Result of problems whose pool has no kernel."""
     nothing = np.zeros((len(problems), 0))
     empty = nothing.astype(np.intp), nothing, None, np.zeros(len(problems), np.bool_)
-    return Scored(problems, [None] * len(problems), found.pool, *empty, 0, found.unmeasured)
+    return Scored(problems, [None] * len(problems), candidates.pool, *empty, 0, candidates.unmeasured)
 
 
 def _ordered(
@@ -220,12 +222,12 @@ def _ordered(
 
 def runnable(problem: Problem, model: Model) -> tuple[Problem, Candidates[Kernel]]:
     """Return the problem to run and its candidates: the problem, or the padded problem if no kernel applies."""
-    found = known_candidates(problem, model)
-    if not len(found.chosen) and (padded := model.spec.op.padded(problem)) != problem:
+    candidates = known_candidates(problem, model)
+    if not len(candidates.chosen) and (padded := model.spec.op.padded(problem)) != problem:
         of_padded = known_candidates(padded, model)
         if len(of_padded.chosen):
             return padded, of_padded
-    return problem, found
+    return problem, candidates
 
 
 def known_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
@@ -236,8 +238,8 @@ def known_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
     key = model.spec.op.kernels.key_of(problem)
     known = model.candidates.get(key)
     if known is None:
-        found = own_candidates(problem, model)
-        known = replace(found, chosen=model.same(found).chosen)
+        candidates = own_candidates(problem, model)
+        known = replace(candidates, chosen=model.same(candidates).chosen)
         model.candidates.put(key, known)
     return known
 
@@ -247,5 +249,5 @@ def own_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
     op, arch, only = model.spec.op, load_arch(model.spec.arch), model.only
     if only is not None and op.kernels.listed is not None:
         return op.kernels.listed(problem, arch, model.candidates_of, only)
-    found = op.kernels.candidates(problem, arch, model.candidates_of)
-    return found if only is None else found.among(frozenset(only.kernels))
+    candidates = op.kernels.candidates(problem, arch, model.candidates_of)
+    return candidates if only is None else candidates.among(frozenset(only.kernels))

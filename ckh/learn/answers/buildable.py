@@ -72,12 +72,12 @@ def lacking(op: AnyOperation, arch: ArchSpec, pool: Sequence[Kernel]) -> Lacking
     if headers is None:
         return None
     key = (id(pool), arch.name, headers.include)
-    found = _known.get(key)
-    if found is None:
+    result = _known.get(key)
+    if result is None:
         table = pool if isinstance(pool, KernelTable) else KernelTable.of(op.kernels.type, pool)
-        found = Lacking(headers.include, headers.interface, pool, judge_table(headers.rules, table, arch))
-        _known.put(key, found)
-    return found
+        result = Lacking(headers.include, headers.interface, pool, judge_table(headers.rules, table, arch))
+        _known.put(key, result)
+    return result
 
 
 def _emission(op: AnyOperation) -> Any:

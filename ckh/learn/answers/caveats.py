@@ -54,15 +54,15 @@ def _estimated(answer: Answer) -> Iterator[Caveat]:
 
 
 def _headers(answer: Answer) -> Iterator[Caveat]:
-    if (found := answer.rows.headers) is None:
+    if (headers := answer.rows.headers) is None:
         return
-    if not found.include:
-        message = f"not found; candidates are for the {found.interface} interface, some may not build with yours"
+    if not headers.include:
+        message = f"not found; candidates are for the {headers.interface} interface, some may not build with yours"
     else:
-        where = f"{found.interface}, in {found.include}"
-        message = f"{where}: {found.not_built} candidates cannot be built, ranked last"
-    yield Caveat("headers", message, found._asdict(), KERNELS, "headers", summary="")
-    for reason, count in found.reasons.items():
+        where = f"{headers.interface}, in {headers.include}"
+        message = f"{where}: {headers.not_built} candidates cannot be built, ranked last"
+    yield Caveat("headers", message, headers._asdict(), KERNELS, "headers", summary="")
+    for reason, count in headers.reasons.items():
         data = {"reason": reason, "kernels": count}
         yield Caveat("not-in-headers", f"{count} x {NOT_IN_HEADERS}: {reason}", data, WHY, summary="")
 
@@ -76,7 +76,7 @@ def _interval(answer: Answer) -> Iterator[Caveat]:
     if (interval := answer.interval) is None:
         return
     (low, high), apart = interval, answer.known.apart
-    times = [one.latency_ms for one in answer.kernels if one.latency_ms is not None]
+    times = [kernel.latency_ms for kernel in answer.kernels if kernel.latency_ms is not None]
     text = f"{_digits(low * min(times))}–{_digits(high * min(times))} ms, " if times else ""
     message = f"90 % prediction interval: {text}{low:.2f}–{high:.2f} times the predicted time"
     message += f" (not calibrated for {apart})" if apart else ""
@@ -160,8 +160,8 @@ def answer_of(
         padded=padded_sizes(problem, rows.run),
         beyond=beyond(rows.run, facts.reach),
     )
-    found = (one._replace(order=order) for order, find in enumerate(_CAVEATS) for one in find(bare))
-    return bare.replaced(caveats=tuple(found))
+    result = (item._replace(order=order) for order, find in enumerate(_CAVEATS) for item in find(bare))
+    return bare.replaced(caveats=tuple(result))
 
 
 def known_by(
@@ -180,8 +180,8 @@ def known_by(
         return Known(source=f"no kernel of {unmeasured} was measured on {facts.arch}")
     kinds = list(dict.fromkeys(filter(None, families)))
     device = facts.arch, facts.device, facts.num_cus
-    found = find_known(problem, *device, measured, facts.limits, kinds, facts.left_out)
-    return found._replace(unknown_kernels=unknown_kernels)
+    known = find_known(problem, *device, measured, facts.limits, kinds, facts.left_out)
+    return known._replace(unknown_kernels=unknown_kernels)
 
 
 def _most_frequent(problem: Problem, facts: ModelFacts) -> Frequent | None:
@@ -203,10 +203,10 @@ def summaries(answers: Sequence[Answer]) -> Iterator[str]:
             if caveat.summary:
                 same = "" if "{problem}" in caveat.summary else caveat.message
                 alike.setdefault((caveat.order, same), []).append((caveat, answer))
-    for _, found in sorted(alike.items(), key=lambda one: one[0][0]):
-        caveat, answer = max(found, key=lambda one: one[0].weight)
+    for _, result in sorted(alike.items(), key=lambda item: item[0][0]):
+        caveat, answer = max(result, key=lambda item: item[0].weight)
         problem, message = answer.problem.canonical(), caveat.message
-        yield caveat.summary.format(count=len(found), total=len(answers), problem=problem, message=message)
+        yield caveat.summary.format(count=len(result), total=len(answers), problem=problem, message=message)
 
 
 def _digits(value: float) -> str:

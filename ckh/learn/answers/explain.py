@@ -53,23 +53,23 @@ _WORDS = {
 _OTHER = "problem"
 
 
-def explain(found: Ranking) -> Explanation | None:
+def explain(ranking: Ranking) -> Explanation | None:
     """Explain why the first kernel of an answer ranks above the next with a different score; None if there is none.
 
     Raises:
         ModelError: a file of the model is damaged.
     """
-    rows = found.best(2)
+    rows = ranking.best(2)
     if len(rows) < 2:  # noqa: PLR2004 - kernels to compare
         return None
-    model, op = found.model, found.model.spec.op
+    model, op = ranking.model, ranking.model.spec.op
     kernels = [row.kernel for row in rows]
     first, second = (op.kernels.name(kernel) for kernel in kernels)
     difference = rows[0].score - rows[1].score
     reasons: tuple[Reason, ...] = ()
     features: tuple[FeatureReason, ...] = ()
-    if model.spec.feature_names and not found.estimated:
-        names, values = model.inputs.names, model.matrix(found.run, kernels)
+    if model.spec.feature_names and not ranking.estimated:
+        names, values = model.inputs.names, model.matrix(ranking.run, kernels)
         more = difference_by_feature(model.packed_forest(model.spec.rank_by), *values)
         difference, reasons = float(more.sum()), _by_word(names, more)
         largest = [i for i in np.argsort(-np.abs(more), kind="stable")[:_FEATURES].tolist() if more[i]]
@@ -77,15 +77,15 @@ def explain(found: Ranking) -> Explanation | None:
             FeatureReason(names[i], float(values[0, i]), float(values[1, i]), float(more[i])) for i in largest
         )
     measured = model.measured
-    near = measured.nearest(found.problem, _NEAREST) if measured is not None and measured.problems else []
+    near = measured.nearest(ranking.problem, _NEAREST) if measured is not None and measured.problems else []
     return Explanation(
         first,
         second,
         difference,
         reasons,
         features,
-        _roofline(found),
-        tuple(quantisation(found, kernel) for kernel in kernels) if _has_tiles(found, kernels) else (),
+        _roofline(ranking),
+        tuple(quantisation(ranking, kernel) for kernel in kernels) if _has_tiles(ranking, kernels) else (),
         tuple(near),
     )
 
@@ -96,27 +96,27 @@ def word_of(feature: str) -> str:
     return next(fits, _OTHER)
 
 
-def quantisation(found: Ranking, kernel: Any) -> Quantisation:
+def quantisation(ranking: Ranking, kernel: Any) -> Quantisation:
     """Compute the tile and wave quantization of a kernel for a problem's sizes."""
-    op, arch = found.model.spec.op, load_arch(found.model.spec.arch)
+    op, arch = ranking.model.spec.op, load_arch(ranking.model.spec.arch)
     assert op.problems.tiled is not None
-    sizes = op.problems.tiled(found.run)
+    sizes = op.problems.tiled(ranking.run)
     tiled_m = sizes.tiled_m(kernel.tile_m)
     n_tiles, k_tiles = ceil(sizes.n / kernel.tile_n), ceil(sizes.k / kernel.tile_k)
     fill_m, fill_n = sizes.m / tiled_m, sizes.n / (n_tiles * kernel.tile_n)
     fill_k = sizes.k / (k_tiles * kernel.tile_k)
     blocks = tiled_m // kernel.tile_m * n_tiles * sizes.batches
-    is_host = found.model.spec.arch == HOST  # host kernels run on one thread
-    cus = 1 if is_host else max(found.model.spec.hardware.get("num_cus", arch.hardware.num_cus), 1)
+    is_host = ranking.model.spec.arch == HOST  # host kernels run on one thread
+    cus = 1 if is_host else max(ranking.model.spec.hardware.get("num_cus", arch.hardware.num_cus), 1)
     rounds = ceil(blocks / cus)
     last = (blocks - (rounds - 1) * cus) / cus
     return Quantisation(op.kernels.name(kernel), fill_m, fill_n, fill_k, blocks, rounds, last)
 
 
-def _has_tiles(found: Ranking, kernels: Sequence[Kernel]) -> bool:
+def _has_tiles(ranking: Ranking, kernels: Sequence[Kernel]) -> bool:
     names = ("tile_m", "tile_n", "tile_k")
-    return found.model.spec.op.problems.tiled is not None and all(
-        hasattr(one, name) for one in kernels for name in names
+    return ranking.model.spec.op.problems.tiled is not None and all(
+        hasattr(kernel, name) for kernel in kernels for name in names
     )
 
 
@@ -126,11 +126,11 @@ def _by_word(names: Sequence[str], more: NDArray[np.float64]) -> tuple[Reason, .
         word = word_of(name)
         added[word] = added.get(word, 0.0) + value
     known = [Reason(word, value) for word, value in added.items() if value]
-    return tuple(sorted(known, key=lambda one: -abs(one.contribution)))
+    return tuple(sorted(known, key=lambda item: -abs(item.contribution)))
 
 
-def _roofline(found: Ranking) -> Roofline:
-    problem, arch = found.run, load_arch(found.model.spec.arch)
+def _roofline(ranking: Ranking) -> Roofline:
+    problem, arch = ranking.run, load_arch(ranking.model.spec.arch)
     traffic = max(problem.bytes, 1)
     intensity, times = problem.flops / traffic, arch.shortest_s(problem.dtype, traffic, problem.flops)
     if times is None:

@@ -93,31 +93,31 @@ class Explanation:
         """Text for a terminal."""
         lines = ["why the first kernel ranks above the second:"]
         if self.reasons:
-            words = ", ".join(f"{one.word} {one.contribution:+.4f}" for one in self.reasons)
+            words = ", ".join(f"{reason.word} {reason.contribution:+.4f}" for reason in self.reasons)
             lines.append(f"  trees      {self.difference:+.4f} = {words}")
             lines += [
-                f"             {one.feature}: {one.first:.4g} and {one.second:.4g} ({one.contribution:+.4f})"
-                for one in self.features
+                f"             {share.feature}: {share.first:.4g} and {share.second:.4g} ({share.contribution:+.4f})"
+                for share in self.features
             ]
         else:
             why = "not ranked by trees" if self.difference else "a tie"
             lines.append(f"  scores     {self.difference:+.4f}; {why}")
         lines.append(f"  roofline   {_roofline_text(self.roofline)}")
-        for place, one in enumerate(self.quantisation, 1):
-            used = f"M {one.fill_m:.0%}, N {one.fill_n:.0%}, K {one.fill_k:.0%} of the tiles are used"
-            rounds = f" in {one.rounds} rounds, the last {one.last_fill:.0%} full"
-            waves = f"{one.blocks} tiles" + (rounds if one.rounds < one.blocks else "")
-            lines.append(f"  sizes {place}    {used}; {waves}")
+        for place, used in enumerate(self.quantisation, 1):
+            share = f"M {used.fill_m:.0%}, N {used.fill_n:.0%}, K {used.fill_k:.0%} of the tiles are used"
+            rounds = f" in {used.rounds} rounds, the last {used.last_fill:.0%} full"
+            waves = f"{used.blocks} tiles" + (rounds if used.rounds < used.blocks else "")
+            lines.append(f"  sizes {place}    {share}; {waves}")
         lines += [f"  measured   {near.problem}: best {near.kernel}, {near.latency_ms:.4g} ms" for near in self.nearest]
         lines += [f"  {line}" for line in self.code]
         return [prose(line, _INDENT) for line in lines]
 
 
-def _roofline_text(one: Roofline) -> str:
-    intensity = f"{one.intensity:.4g} operations per byte"
-    if one.ridge is None:
+def _roofline_text(roofline: Roofline) -> str:
+    intensity = f"{roofline.intensity:.4g} operations per byte"
+    if roofline.ridge is None:
         return f"{intensity}; peak rates of this device unknown"
     return (
-        f"{intensity}, ridge at {one.ridge:.4g}: {one.bound}-bound; lower bound {one.least_ms:.4g} ms at peak rates "
-        f"(for kernels that do all operations)"
+        f"{intensity}, ridge at {roofline.ridge:.4g}: {roofline.bound}-bound; lower bound {roofline.least_ms:.4g} ms "
+        f"at peak rates (for kernels that do all operations)"
     )

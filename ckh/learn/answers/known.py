@@ -108,7 +108,7 @@ class Known(NamedTuple):
         return {
             "is_known": not self.doubts,
             "device": self.device or None,
-            "outside": [{**one._asdict(), "factor": one.factor} for one in self.outside],
+            "outside": [{**item._asdict(), "factor": item.factor} for item in self.outside],
             "nearest": None if self.nearest is None else fields_of(self.nearest),
             "families": list(self.families),
             "unknown_kernels": self.unknown_kernels,
@@ -149,8 +149,8 @@ def find_known(
         if not least <= (value := getattr(problem, size)) <= most
     )
     near = None
-    if outside and (found := measured()) is not None and found.problems:
-        (near,) = found.nearest(problem)
+    if outside and (measured_set := measured()) is not None and measured_set.problems:
+        (near,) = measured_set.nearest(problem)
     return Known(other_device(arch, device, num_cus), outside, near, tuple(families), tuple(left_out))
 
 

@@ -61,7 +61,9 @@ class Probe:
 
     def fastest_first(self) -> list[Timed]:
         """Kernels with a time, fastest first."""
-        return sorted((one for one in self.kernels if one.latency_ms), key=lambda one: one.latency_ms or 0.0)
+        return sorted(
+            (kernel for kernel in self.kernels if kernel.latency_ms), key=lambda kernel: kernel.latency_ms or 0.0
+        )
 
 
 def in_front(probe: Probe, names: Sequence[str]) -> tuple[Probe, list[int]]:
@@ -77,9 +79,9 @@ def in_front(probe: Probe, names: Sequence[str]) -> tuple[Probe, list[int]]:
         The measured candidates, and candidate indices in the new order.
     """
     place_of = {name: place for place, name in enumerate(names)}
-    known = replace(probe, kernels=tuple(one for one in probe.kernels if one.kernel in place_of))
-    first = [place_of[one.kernel] for one in known.fastest_first()]
-    last = [place_of[one.kernel] for one in known.kernels if one.latency_ms is None]
+    known = replace(probe, kernels=tuple(kernel for kernel in probe.kernels if kernel.kernel in place_of))
+    first = [place_of[timed.kernel] for timed in known.fastest_first()]
+    last = [place_of[kernel.kernel] for kernel in known.kernels if kernel.latency_ms is None]
     rest = sorted(set(range(len(names))).difference(first, last))
     return known, [*first, *rest, *last]
 
@@ -218,9 +220,9 @@ def _parse(line: bytes) -> Probe | None:
         # Lines of earlier versions have no digest.
         if (digest := values.pop(_DIGEST, None)) is not None and digest != _digest_of(values):
             return None
-        kernels = tuple(Timed(**one) for one in values.pop("kernels"))
+        kernels = tuple(Timed(**item) for item in values.pop("kernels"))
         probe = Probe(**values, kernels=kernels)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
-    times = [one.latency_ms for one in kernels if one.latency_ms is not None]
+    times = [kernel.latency_ms for kernel in kernels if kernel.latency_ms is not None]
     return probe if all(isinstance(time, (int, float)) and time > 0 for time in times) else None

@@ -192,14 +192,14 @@ class RankedList(list[Ranked], Shown):
     def table(self) -> ShownTable:
         """A row for each kernel."""
         columns = ("kernel", "tflops", "latency_ms", "measured_latency_ms", "score", "ties", "not_in_headers")
-        rows = [(one.name, *(getattr(one, name) for name in columns[1:])) for one in self]
-        doubts = {one.not_measured for one in self if one.not_measured is not None}
-        notes = tuple(line for one in doubts for line in one.lines()[:1])
+        rows = [(ranked.name, *(getattr(ranked, name) for name in columns[1:])) for ranked in self]
+        doubts = {ranked.not_measured for ranked in self if ranked.not_measured is not None}
+        notes = tuple(line for doubt in doubts for line in doubt.lines()[:1])
         return ShownTable(f"{len(self)} kernels, best first", columns, rows, notes)
 
 
 # Setting the slots of a frozen dataclass takes less than half the time: `rank` returns hundreds of objects.
-_SLOTS = tuple(Ranked.__dict__[one.name].__set__ for one in fields(Ranked))
+_SLOTS = tuple(Ranked.__dict__[ranked.name].__set__ for ranked in fields(Ranked))
 _MARK = Ranked.__dict__["not_measured"].__set__
 
 
@@ -223,10 +223,10 @@ def in_order(
     times: Iterable[float | None] = none
     if tflops is not None:
         flops, values = problem.flops, tflops.tolist()
-        known = [flops / (one * _FLOPS_PER_TFLOPS_MS) if one else math.inf for one in values]
+        known = [flops / (value * _FLOPS_PER_TFLOPS_MS) if value else math.inf for value in values]
         speeds, times = values, known
         if math.isnan(tflops.sum()):
-            speeds, times = ([None if math.isnan(one) else one for one in column] for column in (values, known))
+            speeds, times = ([None if math.isnan(item) else item for item in column] for column in (values, known))
     counts: Iterable[int] = repeat(1) if ties is None else ties
     others: Iterable[Sequence[Kernel]] = repeat(()) if alike is None else alike
     columns = (kernels, score.tolist(), speeds, times, none, none, counts, others, repeat(padded), repeat(""))

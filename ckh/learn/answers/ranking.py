@@ -108,11 +108,11 @@ class Ranking:
     def buildable_first(self) -> Ranking:
         """The ranking with kernels that the headers cannot build last."""
         spec = self.model.spec
-        found = lacking(spec.op, load_arch(spec.arch), self.pool)
-        if found is None:
+        result = lacking(spec.op, load_arch(spec.arch), self.pool)
+        if result is None:
             return self
-        places = np.argsort(found.kind(self.order), kind="stable")
-        return replace(self._placed(places), lacking=found)
+        places = np.argsort(result.kind(self.order), kind="stable")
+        return replace(self._placed(places), lacking=result)
 
     def _placed(self, places: NDArray[np.intp]) -> Ranking:
         """Reorder the ranking."""
@@ -136,17 +136,17 @@ class Ranking:
         ranked = marked(ranked, None if doubts is None else doubts.of_problem(self.problem, self.model.spec.arch))
         if self.lacking is not None:
             reasons = zip(ranked, self.lacking.reasons(order), strict=True)
-            ranked = [replace(one, not_in_headers=reason) if reason else one for one, reason in reasons]
+            ranked = [replace(item, not_in_headers=reason) if reason else item for item, reason in reasons]
         if self.probe is not None:
-            times = [one.latency_ms for one in self.probe.fastest_first()]
+            times = [timed.latency_ms for timed in self.probe.fastest_first()]
             ranked[: len(times)] = [
-                replace(one, measured_latency_ms=ms) for one, ms in zip(ranked, times, strict=False)
+                replace(candidate, measured_latency_ms=ms) for candidate, ms in zip(ranked, times, strict=False)
             ]
         return ranked
 
     def by_times(self, probe: Probe) -> Ranking:
         """Reorder with measured kernels first, fastest first, and failed kernels last."""
-        known, order = in_front(probe, self._names({one.kernel for one in probe.kernels}))
+        known, order = in_front(probe, self._names({kernel.kernel for kernel in probe.kernels}))
         return replace(self._placed(np.array(order, np.intp)), probe=known)
 
     def _names(self, wanted: Iterable[str]) -> list[str]:
@@ -206,24 +206,24 @@ class Ranking:
     def _kernel_rows(self, count: int) -> list[KernelRow]:
         """First rows with predicted times and bandwidths."""
         model, best, name = self.model, self.best(count), self.model.spec.op.kernels.name
-        kernels = [one.kernel for one in best]
+        kernels = [item.kernel for item in best]
         shown = model.shown_beside if self.tflops is not None and best else ()
         beside = {target: model.predict(self.run, kernels, target).tolist() for target in shown}
-        times = beside.get(LATENCY, [one.latency_ms for one in best])
+        times = beside.get(LATENCY, [item.latency_ms for item in best])
         bandwidths = beside.get(BANDWIDTH, [None] * len(best))
         return [
             KernelRow(
-                kernel=name(one.kernel),
-                score=one.score,
-                tflops=one.tflops,
+                kernel=name(ranked.kernel),
+                score=ranked.score,
+                tflops=ranked.tflops,
                 latency_ms=time,
-                measured_latency_ms=one.measured_latency_ms,
+                measured_latency_ms=ranked.measured_latency_ms,
                 bandwidth_gb_s=bandwidth,
-                ties=one.ties,
-                tied=tuple(map(name, one.alike[:MAX_TIED])),
-                not_in_headers=one.not_in_headers,
+                ties=ranked.ties,
+                tied=tuple(map(name, ranked.alike[:MAX_TIED])),
+                not_in_headers=ranked.not_in_headers,
             )
-            for one, time, bandwidth in zip(best, times, bandwidths, strict=True)
+            for ranked, time, bandwidth in zip(best, times, bandwidths, strict=True)
         ]
 
     @property
@@ -263,8 +263,8 @@ class Ranking:
         """
         if len(self.order):
             return None
-        found = own_candidates(self.problem, self.model)
-        refused = found.by_problem or found.refused
+        candidates = own_candidates(self.problem, self.model)
+        refused = candidates.by_problem or candidates.refused
         reason, count = next(iter(refused.items()), ("", 0))
         why = f"{count} of {sum(refused.values())} because {reason}" if reason else "there are no kernels of this kind"
         return NoKernelError(f"no kernel of {self.model.spec.arch} applies to {self.problem.canonical()}: {why}")
@@ -302,11 +302,11 @@ def facts_of(model: Model, problem: Problem) -> ModelFacts:
 
 def unmeasured_families(model: Model, kernels: Sequence[Kernel]) -> list[str]:
     """Family of each kernel, e.g. its pipeline, if it has no measurements in the training data; empty otherwise."""
-    found, op = model.measured, model.spec.op
-    if found is None or not len(kernels):
+    result, op = model.measured, model.spec.op
+    if result is None or not len(kernels):
         return [""] * len(kernels)
     kinds = map(str, op.kernels.columns(kernels, model.spec.encoding)[op.kernels.slice_column])
-    return ["" if kind in found.families else kind for kind in kinds]
+    return ["" if kind in result.families else kind for kind in kinds]
 
 
 def ranking_of(problem: Problem, model: Model) -> Ranking:
@@ -317,10 +317,10 @@ def ranking_of(problem: Problem, model: Model) -> Ranking:
         UsageError: the model is for something else.
         ModelError: a file of the model is damaged.
     """
-    (found,) = rankings_of([problem], model)
-    if failure := found.failure:
+    (ranking,) = rankings_of([problem], model)
+    if failure := ranking.failure:
         raise failure
-    return found
+    return ranking
 
 
 def rankings_of(problems: Iterable[Problem], model: Model) -> list[Ranking]:
@@ -331,20 +331,20 @@ def rankings_of(problems: Iterable[Problem], model: Model) -> list[Ranking]:
         ModelError: a file of the model is damaged.
     """
     requested = list(problems)
-    found = {problem: known for problem in requested if (known := model.remembered.get(problem)) is not None}
-    left = [problem for problem in dict.fromkeys(requested) if problem not in found]
+    result = {problem: known for problem in requested if (known := model.remembered.get(problem)) is not None}
+    left = [problem for problem in dict.fromkeys(requested) if problem not in result]
     for start in range(0, len(left), _AT_ONCE):
-        found |= _answer_all(left[start : start + _AT_ONCE], model)
+        result |= _answer_all(left[start : start + _AT_ONCE], model)
     for problem in left:
-        if len(found[problem].order) <= _MOST_REMEMBERED:
-            model.remembered.put(problem, found[problem])
-    return [found[problem] for problem in requested]
+        if len(result[problem].order) <= _MOST_REMEMBERED:
+            model.remembered.put(problem, result[problem])
+    return [result[problem] for problem in requested]
 
 
 def _answer_all(problems: Sequence[Problem], model: Model) -> dict[Problem, Ranking]:
-    found: dict[Problem, Ranking] = {}
+    result: dict[Problem, Ranking] = {}
     for some in scored(problems, model):
         for row, problem in enumerate(some.problems):
             given = some.pool, some.order[row], some.score[row], some.expected(row)
-            found[problem] = Ranking(problem, model, *given, padded=some.padded[row])
-    return found
+            result[problem] = Ranking(problem, model, *given, padded=some.padded[row])
+    return result

@@ -111,21 +111,21 @@ def answering_model(problems: Sequence[Problem], arch: str) -> Model:
         ModelError: there is no such model, or a model is damaged.
     """
     models = AnsweringModels(arch)
-    found = Counter(models.answering(problem) for problem in problems)
-    if len(found) > 1:
-        names = ", ".join(f"{model.path} ({model.spec.purpose}) {count}" for model, count in found.most_common())
+    counter = Counter(models.answering(problem) for problem in problems)
+    if len(counter) > 1:
+        names = ", ".join(f"{model.path} ({model.spec.purpose}) {count}" for model, count in counter.most_common())
         raise UsageError(
-            f"predict selects {len(found)} models for these problems: {names}",
+            f"predict selects {len(counter)} models for these problems: {names}",
             "name one with --model",
             code="several-models",
         )
-    (model,) = found
+    (model,) = counter
     return model
 
 
 def first_kernels(model: Model, dataset: Dataset, count: int) -> list[tuple[str, ...]]:
     """Names of the first kernels of the model's answer for each problem of a dataset; empty if refused."""
-    return [tuple(one.name for one in answer.best(count)) for answer in rankings_of(dataset.problems(), model)]
+    return [tuple(item.name for item in answer.best(count)) for answer in rankings_of(dataset.problems(), model)]
 
 
 def _places(join: KernelJoin, answer: Ranking) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -128,10 +128,10 @@ def files_learned_from(model: Model, named: Sequence[Path], data: Sequence[Path]
     if named or model.not_measured is not None:
         return list(named)
     folder = model.path.resolve().parent
-    found = list(training_files(model.path, [folder, folder.parent / "data", *(path.parent for path in data)]))
-    if found:
-        note(f"baselines are trained on the model's training data, {', '.join(map(str, found))}")
-    return found
+    result = list(training_files(model.path, [folder, folder.parent / "data", *(path.parent for path in data)]))
+    if result:
+        note(f"baselines are trained on the model's training data, {', '.join(map(str, result))}")
+    return result
 
 
 def _is_for(dataset: Dataset, spec: ModelSpec) -> NDArray[np.bool_]:
@@ -144,8 +144,8 @@ def _is_for(dataset: Dataset, spec: ModelSpec) -> NDArray[np.bool_]:
         mask = mask & (frame["dtype"] == spec.dtype)
     if spec.variant is not None and dataset.op.has_directions:
         mask = mask & (frame["variant"] == str(spec.variant))
-    found: NDArray[np.bool_] = mask.to_numpy(dtype=bool)
-    return found
+    numpy: NDArray[np.bool_] = mask.to_numpy(dtype=bool)
+    return numpy
 
 
 def held_out(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool = False) -> DatasetParts:
@@ -212,7 +212,7 @@ def _is_seen(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool
     from ckh.learn.models.manifest import problem_id, trained_problems
 
     ids = [problem_id(problem) for part in parts for problem in part.problems()]
-    found = np.zeros(len(ids), dtype=bool)
+    values = np.zeros(len(ids), dtype=bool)
     for model in models:
         known = frozenset() if isinstance(model, EstimateModel) else trained_problems(model.path)
         if known is None:
@@ -220,12 +220,12 @@ def _is_seen(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool
                 f"the manifest of {model.path} has no training problems, which may be among these",
                 "unknown-training-data",
             )
-        is_seen = np.array([one in (known or ()) for one in ids])
+        is_seen = np.array([item in (known or ()) for item in ids])
         if is_seen.any():
             what = "included" if with_trained else "left out"
             warn(f"{what} {int(is_seen.sum())} of {len(ids)} problems, which {model.path} was trained on", "trained-on")
-        found |= is_seen
-    return found & (not with_trained)
+        values |= is_seen
+    return values & (not with_trained)
 
 
 def is_copy(parts: DatasetParts, model: Model, learned_from: DatasetParts | None) -> NDArray[np.bool_] | None:

@@ -95,9 +95,9 @@ def predicted_speeds(model: Model, dataset: Dataset, score: NDArray[np.float64])
     rows, speeds = [], []
     for group in in_order(score[usable], dataset.problem_ids[usable]):
         rows.append(usable[group])
-        found = model.speeds(score[rows[-1]], speed[rows[-1]])
-        assert found is not None
-        speeds.append(found)
+        result = model.speeds(score[rows[-1]], speed[rows[-1]])
+        assert result is not None
+        speeds.append(result)
     starts = np.cumsum([0, *map(len, rows[:-1])])
     return PredictedSpeeds(np.concatenate(rows), starts, np.concatenate(speeds))
 
@@ -121,7 +121,7 @@ def answered_ratios(model: Model, dataset: Dataset, ranked: RankedRows) -> TimeR
 
 def time_errors(ratios: Sequence[TimeRatios]) -> TimeErrors | None:
     """Summarize the ratios of all parts of a dataset; None if there are none."""
-    time, covered = (np.concatenate([getattr(one, name) for one in ratios]) for name in ("times", "covered"))
+    time, covered = (np.concatenate([getattr(ratio, name) for ratio in ratios]) for name in ("times", "covered"))
     if not len(time):
         return None
     share = estimates({"": mean_of(covered)}, len(covered))[""] if len(covered) else None

@@ -117,7 +117,7 @@ def list_models(
 
     Unusable models are skipped, with one warning each (`unusable_models`) unless `quiet`.
     """
-    found = []
+    result = []
     for folder in model_folders() if folders is None else folders:
         inside = sorted(folder.iterdir()) if folder.is_dir() else []
         is_shipped = _is_shipped(folder)  # all of a user's models are read, so that each unusable model is named
@@ -129,11 +129,11 @@ def list_models(
             try:
                 ref = ModelRef(path, read_spec(path))
                 forest_path(path, ref.spec.rank_by)  # checks that it exists
-                found.append(ref)
+                result.append(ref)
             except ModelError as error:
                 if not quiet:
                     leave_out(path, error)
-    return [ref for ref in found if wanted is None or wanted.fits(ref.spec)]
+    return [ref for ref in result if wanted is None or wanted.fits(ref.spec)]
 
 
 def _is_shipped(folder: Path) -> bool:
@@ -149,12 +149,12 @@ def fitting_models(wanted: Wanted) -> list[ModelRef]:
     Models in the folders of $CKH_MODELS come first, folder by folder, then the user's own, then shipped models; within
     a folder by number of features, then number of problems, both descending, then by name.
     """
-    found: dict[Path, ModelRef] = {}
+    result: dict[Path, ModelRef] = {}
     for folder in model_folders():
         fit = list_models([folder], wanted)
         for ref in sorted(fit, key=_by_training) if len(fit) > 1 else fit:
-            found.setdefault(ref.path.resolve(), ref)
-    return list(found.values())
+            result.setdefault(ref.path.resolve(), ref)
+    return list(result.values())
 
 
 def _by_training(ref: ModelRef) -> tuple[int, int, str]:
@@ -279,24 +279,24 @@ class Model(ShownModel):
         sizes = {name.lower() for name in self.spec.op.problems.sizes}
         return reach_of(self.packed_forest(TFLOPS), sizes) if TFLOPS in self.spec.targets else {}
 
-    def same(self, found: Candidates[Kernel]) -> Candidates[Kernel]:
+    def same(self, candidates: Candidates[Kernel]) -> Candidates[Kernel]:
         """Earlier candidates if they are the same kernels of the same pool, else the given ones."""
-        key = id(found.pool), found.chosen.tobytes()
+        key = id(candidates.pool), candidates.chosen.tobytes()
         known = self._same.get(key)
         if known is None:
-            known = found
-            self._same.put(key, found)
+            known = candidates
+            self._same.put(key, candidates)
         return known
 
-    def alone(self, found: Candidates[Kernel]) -> Candidates[Kernel]:
+    def alone(self, candidates: Candidates[Kernel]) -> Candidates[Kernel]:
         """The chosen kernels as a pool, prepared once per `found.chosen`."""
-        known = self._alone.get(id(found.chosen))
+        known = self._alone.get(id(candidates.chosen))
         if known is None:
             known = (
-                found,
-                replace(found, pool=found.kernels, chosen=np.arange(len(found.chosen))),
+                candidates,
+                replace(candidates, pool=candidates.kernels, chosen=np.arange(len(candidates.chosen))),
             )  # referenced so that the id is not reused
-            self._alone.put(id(found.chosen), known)
+            self._alone.put(id(candidates.chosen), known)
         return known[1]
 
     def limited_to(self, only: KernelList[Any]) -> Model:
@@ -381,8 +381,8 @@ class Model(ShownModel):
             ModelError: a file of the model is damaged.
         """
         wanted = self._targets if tflops else self._targets[:1]
-        found = dict(zip(wanted, self._scorer.predictions(problems, pool, len(wanted)), strict=True))
-        return found[self.spec.rank_by], found.get(TFLOPS)
+        remembered = dict(zip(wanted, self._scorer.predictions(problems, pool, len(wanted)), strict=True))
+        return remembered[self.spec.rank_by], remembered.get(TFLOPS)
 
     @property
     def predicts_speeds(self) -> bool:

@@ -56,8 +56,8 @@ class Calibration:
         Raises:
             DataError: a number is not finite, out of range, or out of order.
         """
-        numbers = (*self.gap, *self.share, self.scale, *(one for band in self.bands for one in band))
-        is_table = len(self.gap) == len(self.share) <= _MOST_ROWS and all(abs(one) < _MOST for one in numbers)
+        numbers = (*self.gap, *self.share, self.scale, *(item for band in self.bands for item in band))
+        is_table = len(self.gap) == len(self.share) <= _MOST_ROWS and all(abs(number) < _MOST for number in numbers)
         is_table = is_table and (not self.gap or (self.gap[0], self.share[0]) == (0.0, 1.0))
         is_falling = all(a < b for a, b in pairwise(self.gap)) and all(a >= b for a, b in pairwise(self.share))
         starts = [start for start, _, _ in self.bands]

@@ -81,8 +81,8 @@ class Chooser:
                 "name a set or file with --problems",
                 code="missing-option",
             )
-        found = requested_problem(self.op.name, self._requested, given, variant, self.dtype, command)
-        problem: Problem = self._requested.completed(found, self.arch)
+        result = requested_problem(self.op.name, self._requested, given, variant, self.dtype, command)
+        problem: Problem = self._requested.completed(result, self.arch)
         return problem
 
     def load_problems(self, source: str, variant: str | None, dtype: str | None) -> tuple[Problem, ...]:
@@ -92,7 +92,7 @@ class Chooser:
             CkhError: there is no such set, or the file is unusable.
         """
         self._models.source = source
-        found = problems_of(self.op, source, variant, dtype, self.dtype)
+        problems = problems_of(self.op, source, variant, dtype, self.dtype)
         if self._requested is None:
-            return found
-        return tuple(dict.fromkeys(self._requested.completed(problem, self.arch) for problem in found))
+            return problems
+        return tuple(dict.fromkeys(self._requested.completed(problem, self.arch) for problem in problems))

@@ -89,7 +89,7 @@ def frequent(
     if not known:
         return None
     here = math.log(getattr(problem, size))
-    value, kernel, wins, problems = min(known, key=lambda one: abs(math.log(one[0]) - here))
+    value, kernel, wins, problems = min(known, key=lambda item: abs(math.log(item[0]) - here))
     return Frequent(size, value, kernel, wins, problems)
 
 

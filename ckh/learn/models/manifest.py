@@ -101,7 +101,7 @@ def _ids(folder: Path, name: str) -> frozenset[str] | None:
     ids = our_manifest(folder).get(name)
     if ids is None:
         return None
-    if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
+    if not isinstance(ids, list) or not all(isinstance(item, str) for item in ids):
         raise ModelError(f"{folder / MANIFEST_NAME}: ckh.{name} must be a list of strings", code="bad-field")
     return frozenset(ids)
 
@@ -128,15 +128,15 @@ def training_files(model: Path, folders: Iterable[Path]) -> tuple[Path, ...]:
             return (file.path,)
     wanted = _origins(ours)
     parts = {file.sha256: file for file in files if wanted and _origins(file.metadata) <= wanted}.values()
-    found = frozenset().union(*(_origins(file.metadata) for file in parts))
-    is_whole = found == wanted and sum(file.rows for file in parts) == manifest.get("data_rows")
+    result = frozenset().union(*(_origins(file.metadata) for file in parts))
+    is_whole = result == wanted and sum(file.rows for file in parts) == manifest.get("data_rows")
     return tuple(file.path for file in parts) if is_whole else ()
 
 
 def _datasets(folders: Iterable[Path]) -> Iterable[DatasetFile]:
     from ckh.data.tables import DatasetFile
 
-    for folder in dict.fromkeys(one.resolve() for one in folders):
+    for folder in dict.fromkeys(folder.resolve() for folder in folders):
         for path in islice(sorted(folder.glob("*.parquet")), _MOST_FILES):
             with suppress(DataError):
                 yield DatasetFile(path)
@@ -145,5 +145,7 @@ def _datasets(folders: Iterable[Path]) -> Iterable[DatasetFile]:
 def _origins(document: dict[str, Any]) -> frozenset[str]:
     """Digests of the files that rows were converted from."""
     sources = document.get("sources")
-    found = [one.get("sha256") for one in sources if isinstance(one, dict)] if isinstance(sources, list) else []
-    return frozenset(filter(None, map(str, found)))
+    result = (
+        [source.get("sha256") for source in sources if isinstance(source, dict)] if isinstance(sources, list) else []
+    )
+    return frozenset(filter(None, map(str, result)))

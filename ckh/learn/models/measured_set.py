@@ -112,7 +112,7 @@ def measured_file(dataset: Dataset, before: MeasuredSet | None = None) -> bytes:
 
     op, frame = dataset.op, dataset.frame
     limits = [(int(frame[name].min()), int(frame[name].max())) for name in op.problems.sizes]
-    families = {str(one) for one in frame[op.kernels.slice_column].unique()}
+    families = {str(item) for item in frame[op.kernels.slice_column].unique()}
     rows: dict[str, tuple[list[int], str, float]] = {}
     if before is not None:
         limits = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(limits, before.limits, strict=True)]
@@ -124,9 +124,11 @@ def measured_file(dataset: Dataset, before: MeasuredSet | None = None) -> bytes:
         best = choices(-times.latency_ms, times.problem, times.count)
         names = frame["kernel"].to_numpy(dtype=object)[best]
         sizes = frame.iloc[dataset.first_rows][list(op.problems.sizes)].to_numpy(dtype=np.int64).tolist()
-        found = zip(dataset.problems(), sizes, names, times.latency_ms[best].tolist(), strict=True)
+        result = zip(dataset.problems(), sizes, names, times.latency_ms[best].tolist(), strict=True)
         rows |= {
-            problem.canonical(): (row, str(name), float(f"{ms:.6g}")) for problem, row, name, ms in found if ms < np.inf
+            problem.canonical(): (row, str(name), float(f"{ms:.6g}"))
+            for problem, row, name, ms in result
+            if ms < np.inf
         }
     else:
         rows = {}
@@ -162,10 +164,10 @@ def read_measured(folder: Path, sizes: Iterable[str] | None = None) -> MeasuredS
     if not path.is_file():
         return None
     with model_fields(path) as fields:
-        found = _measured_set(fields)
-        if sizes is not None and (others := set(found.sizes) - set(sizes)):
+        measured_set = _measured_set(fields)
+        if sizes is not None and (others := set(measured_set.sizes) - set(sizes)):
             fields.fail("sizes", f"has {min(others)[:_SHOWN]!r}, which is not a size of the model's operation")
-    return found
+    return measured_set
 
 
 def _measured_set(fields: JsonFields) -> MeasuredSet:
@@ -174,7 +176,7 @@ def _measured_set(fields: JsonFields) -> MeasuredSet:
     sizes = fields.strings("sizes")
     if len(set(sizes)) < len(sizes):
         fields.fail("sizes", "has a name twice")
-    found = MeasuredSet(
+    measured_set = MeasuredSet(
         sizes=sizes,
         limits=tuple((low, high) for low, high in fields.rows("limits", (int, int))),
         families=_lines(fields, "families"),
@@ -183,9 +185,9 @@ def _measured_set(fields: JsonFields) -> MeasuredSet:
         kernels=_lines(fields, "kernels"),
         best=tuple((kernel, float(ms)) for kernel, ms in fields.rows("best", (int, float))),
     )
-    for name, problem in _faults(found):
+    for name, problem in _faults(measured_set):
         fields.fail(name, problem)
-    return found
+    return measured_set
 
 
 def _lines(fields: JsonFields, name: str) -> tuple[str, ...]:
@@ -193,20 +195,20 @@ def _lines(fields: JsonFields, name: str) -> tuple[str, ...]:
     return tuple(map(one_line, fields.strings(name)))
 
 
-def _faults(found: MeasuredSet) -> Iterator[tuple[str, str]]:
+def _faults(measured_set: MeasuredSet) -> Iterator[tuple[str, str]]:
     """The first inconsistent field, and the fault."""
-    if len(found.problems) > _MOST_PROBLEMS:
-        yield "problems", f"must be {_MOST_PROBLEMS} at most, not {len(found.problems)}"
+    if len(measured_set.problems) > _MOST_PROBLEMS:
+        yield "problems", f"must be {_MOST_PROBLEMS} at most, not {len(measured_set.problems)}"
     for name, rows, of in (
-        ("limits", found.limits, "sizes"),
-        ("values", found.values, "problems"),
-        ("best", found.best, "problems"),
+        ("limits", measured_set.limits, "sizes"),
+        ("values", measured_set.values, "problems"),
+        ("best", measured_set.best, "problems"),
     ):
-        if len(rows) != (count := len(getattr(found, of))):
+        if len(rows) != (count := len(getattr(measured_set, of))):
             yield name, f"must have a row for each of {count} {of}, not {len(rows)} rows"
-    for number, (low, high) in enumerate(found.limits):
+    for number, (low, high) in enumerate(measured_set.limits):
         if not 0 <= low <= high:
             yield f"limits[{number}]", f"must be the least and the largest size, not {[low, high]}"
-    for number, (kernel, ms) in enumerate(found.best):
-        if not (0 <= kernel < len(found.kernels) and ms > 0):
+    for number, (kernel, ms) in enumerate(measured_set.best):
+        if not (0 <= kernel < len(measured_set.kernels) and ms > 0):
             yield f"best[{number}]", f"must be the number of a kernel and its time in ms, not {[kernel, ms]}"

@@ -275,7 +275,7 @@ def _estimate(ours: JsonFields, op: AnyOperation, arch: str) -> EstimateTerm:
     fields = ours.part("estimate")
     weight, offsets = fields.number("weight"), fields.part("offsets")
     term = EstimateTerm(weight, {name: offsets.number(name) for name in offsets.names()})
-    if not all(abs(one) <= _MOST_OF_ESTIMATE for one in (term.weight, *term.offsets.values())):
+    if not all(abs(item) <= _MOST_OF_ESTIMATE for item in (term.weight, *term.offsets.values())):
         fields.fail("weight", f"and offsets must be numbers up to {_MOST_OF_ESTIMATE}")
     if op.training.law is None or not op.training.law.sizes or load_arch(arch).peaks is None:
         fields.fail("weight", f"is of an estimate, and there is none of {op.name} on {arch}")
@@ -292,9 +292,9 @@ def _dtype(fields: JsonFields) -> str:
 def _targets(fields: JsonFields, folder: Path, *, is_amds: bool) -> tuple[str, ...]:
     """Read the targets; if AMD's spec lacks them, those with a model file in the folder."""
     if is_amds and not fields.has("targets"):
-        if not (found := published.targets_in(folder)):
+        if not (targets := published.targets_in(folder)):
             fields.fail("targets", "is missing, and there is no model_*.lgbm that would say them")
-        return found
+        return targets
     return tuple(require_name(target, "the target") for target in fields.strings("targets"))
 
 
@@ -315,8 +315,8 @@ def _categorical(
 
 
 def _variant(name: str) -> Direction | None:
-    found = _DIRECTION_IN_NAME.search(name)
-    return Direction(found[0]) if found else None
+    matched = _DIRECTION_IN_NAME.search(name)
+    return Direction(matched[0]) if matched else None
 
 
 def _direction(ours: JsonFields, where: Path) -> Direction | None:

@@ -230,9 +230,9 @@ class Boosting:
             return matrix.lightgbm_data(rows, **arguments, **self._features)
         order, place = self._order
         binned = matrix.binned(order, parameters, **self._features)
-        found = binned.subset(place[rows]).construct()
-        found.params = parameters
-        return found.set_label(fit.label[rows]).set_weight(weight).set_group(group)
+        result = binned.subset(place[rows]).construct()
+        result.params = parameters
+        return result.set_label(fit.label[rows]).set_weight(weight).set_group(group)
 
     @property
     def has_many(self) -> bool:

@@ -120,14 +120,14 @@ class FarFit:
         from dask.delayed import delayed
 
         array: Any = importlib.import_module("dask.array")  # has no types
-        found = []
+        result = []
         for arrays, (rows, groups), where in self._kept:
-            one = self._client.submit(operator.itemgetter(name), arrays, workers=where, pure=False)
+            item = self._client.submit(operator.itemgetter(name), arrays, workers=where, pure=False)
             shape: tuple[float, ...] = (groups if name == _GROUP else rows,)
             if name == _FEATURES:
                 shape = (rows, np.nan)
-            found.append(array.from_delayed(delayed(one), shape, dtype=np.float64))
-        return array.concatenate(found, allow_unknown_chunksizes=True)
+            result.append(array.from_delayed(delayed(item), shape, dtype=np.float64))
+        return array.concatenate(result, allow_unknown_chunksizes=True)
 
 
 def _be_quiet() -> None:
@@ -150,16 +150,16 @@ def _arrays(part: Dataset, options: TrainOptions) -> dict[str, NDArray[Any]]:
     """Compute features, labels, weights and problem sizes of a part on a worker, ordered by problem."""
     order = np.argsort(part.problem_ids, kind="stable")
     columns = {name: part.frame[name].to_numpy() for name in part.op.training.input_columns}
-    found: dict[str, NDArray[Any]] = {
+    result: dict[str, NDArray[Any]] = {
         _FEATURES: FeatureMatrix(part.op.training.engine, columns, part.hardware()).take(order),
         _GROUP: np.unique(part.problem_ids, return_counts=True)[1],
     }
     for target in options.all_targets:
         fit = make_fit(target, part, options.rank)
-        found[f"{target} label"] = fit.label[order]
+        result[f"{target} label"] = fit.label[order]
         if fit.weight is not None:
-            found[f"{target} weight"] = fit.weight[order]
-    return found
+            result[f"{target} weight"] = fit.weight[order]
+    return result
 
 
 def _shape(arrays: dict[str, NDArray[Any]]) -> tuple[int, int]:
@@ -171,11 +171,11 @@ def _outcome(future: Any) -> tuple[int, int]:
     from distributed import CancelledError, KilledWorker
 
     try:
-        found: tuple[int, int] = future.result()
+        result: tuple[int, int] = future.result()
     except CkhError:
         raise
     except (CancelledError, KilledWorker, *LOST) as error:
         raise DeviceError(
             f"a worker died while loading rows: {error}", "start it with more memory", code="workers-died"
         ) from error
-    return found
+    return result

@@ -37,7 +37,7 @@ class _Column:
             self._values[start:stop] = values
             return
         codes, bits = pd.factorize(values.view(np.int64))
-        known = [self._code_of.setdefault(one, len(self._code_of)) for one in bits.tolist()]
+        known = [self._code_of.setdefault(bit, len(self._code_of)) for bit in bits.tolist()]
         distinct = np.fromiter(self._code_of, dtype=np.int64, count=len(self._code_of)).view(np.float64)
         if len(distinct) <= _MOST_CODES:
             self._codes[start:stop] = np.array(known, dtype=np.uint16)[codes]
@@ -138,11 +138,11 @@ class FeatureMatrix:
     def predict(self, booster: Any, rows: NDArray[np.int64] | None = None, **parameters: Any) -> NDArray[np.float64]:
         """Predict with a LightGBM model for rows, or for all, shape (rows,)."""
         chosen = np.arange(self._rows) if rows is None else rows
-        found = np.empty(len(chosen))
+        result = np.empty(len(chosen))
         for start in range(0, len(chosen), BLOCK_ROWS):
             part = slice(start, start + BLOCK_ROWS)
-            found[part] = booster.predict(self.take(chosen[part]), **parameters)
-        return found
+            result[part] = booster.predict(self.take(chosen[part]), **parameters)
+        return result
 
 
 def widened(values: NDArray[Any]) -> NDArray[Any]:

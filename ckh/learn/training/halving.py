@@ -92,17 +92,17 @@ def draw(count: int, default: TreeParams, seed: int, fixed: Sequence[str] = ()) 
     Fewer than `count` if the parameters that are not `fixed` allow no more.
     """
     random = np.random.default_rng(seed)
-    found = [default]
-    while len(found) < count:
+    result = [default]
+    while len(result) < count:
         for _ in range(_MOST_DRAWS):
             drawn: dict[str, Any] = {name: values[random.integers(len(values))] for name, values in SPACE.items()}
             setting = replace(default, **{name: value for name, value in drawn.items() if name not in fixed})
-            if setting not in found:
-                found.append(setting)
+            if setting not in result:
+                result.append(setting)
                 break
         else:
             break
-    return tuple(found)
+    return tuple(result)
 
 
 def survivors(count: int, folds: int) -> Iterator[int]:
@@ -137,8 +137,8 @@ def halve(
         # The default replaces the worst of the survivors.
         alive = [0, *sorted(alive[1:], key=lambda i: (-_mean(scores[i]), i))[: count - 1]]
         calls = (delayed(score)(number, fold) for number in alive)
-        found = Parallel(return_as="generator")(calls)  # sequentially, or on a cluster
-        for number, of_setting in zip(alive, found, strict=True):
+        result = Parallel(return_as="generator")(calls)  # sequentially, or on a cluster
+        for number, of_setting in zip(alive, result, strict=True):
             scores[number].append(of_setting)
             done(number, fold)
     trials = [

@@ -179,9 +179,9 @@ def _check_rows(valid: Dataset) -> None:
     if len(valid.frame) < _FEWEST_ROWS:
         raise DataError(f"the dataset has only {len(valid.frame)} valid row", code="few-problems")
     for name in ("arch", *valid.op.training.model_per):
-        if len(found := sorted(valid.frame[name].unique())) > 1:
+        if len(result := sorted(valid.frame[name].unique())) > 1:
             hint = "choose one with --variant" if name == "variant" else "train one model for each"
-            raise DataError(f"the dataset has several values of {name}: {', '.join(found)}", hint, code="mixed-data")
+            raise DataError(f"the dataset has several values of {name}: {', '.join(result)}", hint, code="mixed-data")
 
 
 def _check_mining(valid: Dataset, options: TrainOptions) -> None:

@@ -74,20 +74,20 @@ def _rivals(
     names = winners.frame["kernel"].to_numpy(dtype=object)
     pools: dict[int, tuple[Sequence[Kernel], list[tuple[int, NDArray[np.intp]]]]] = {}
     for row, problem in zip(winners.first_rows.tolist(), winners.problems(), strict=True):
-        found = op.kernels.candidates(problem, arch, Path())
-        pools.setdefault(id(found.pool), (found.pool, []))[1].append((row, found.chosen))
+        candidates = op.kernels.candidates(problem, arch, Path())
+        pools.setdefault(id(candidates.pool), (candidates.pool, []))[1].append((row, candidates.chosen))
     order = np.argsort(winners.problem_ids, kind="stable")
     starts = np.searchsorted(winners.problem_ids[order], np.arange(len(winners.first_rows) + 1))
     for pool, members in pools.values():
         place = {op.kernels.name(kernel): index for index, kernel in enumerate(pool)}
         won_of = {
-            row: {place[name] for name in names[order[starts[one] : starts[one + 1]]] if name in place}
+            row: {place[name] for name in names[order[starts[item] : starts[item + 1]]] if name in place}
             for row, _ in members
-            for one in [int(winners.problem_ids[row])]
+            for item in [int(winners.problem_ids[row])]
         }
         ever = np.array(sorted(set().union(*won_of.values())), np.intp)
         drawn = [_drawn(chosen, won_of[row], ever, random) for row, chosen in members]
-        rows = np.repeat([row for row, _ in members], [len(one) for one in drawn]).astype(np.intp)
+        rows = np.repeat([row for row, _ in members], [len(item) for item in drawn]).astype(np.intp)
         yield rows, np.concatenate([*drawn, np.empty(0, np.intp)]), _columns(op, pool, winners.arch)
 
 
@@ -124,14 +124,14 @@ def ranked_winners(dataset: Dataset, model: Model) -> WinnerPlaces:
     place = np.full(len(winners), MISSING, np.int64)
     first = np.full(len(winners), "", dtype=object)
     places: dict[int, tuple[Sequence[Kernel], dict[str, int]]] = {}
-    for number, found in enumerate(rankings_of(dataset.problems(), model)):
-        if id(found.pool) not in places:
-            names = {op.kernels.name(kernel): index for index, kernel in enumerate(found.pool)}
-            places[id(found.pool)] = found.pool, names
-        if not len(found.order):
+    for number, ranking in enumerate(rankings_of(dataset.problems(), model)):
+        if id(ranking.pool) not in places:
+            names = {op.kernels.name(kernel): index for index, kernel in enumerate(ranking.pool)}
+            places[id(ranking.pool)] = ranking.pool, names
+        if not len(ranking.order):
             continue
-        first[number] = op.kernels.name(found.pool[found.order[0]])
-        winner = places[id(found.pool)][1].get(winners[number])
-        if winner is not None and (at := np.flatnonzero(found.order == winner)).size:
+        first[number] = op.kernels.name(ranking.pool[ranking.order[0]])
+        winner = places[id(ranking.pool)][1].get(winners[number])
+        if winner is not None and (at := np.flatnonzero(ranking.order == winner)).size:
             place[number] = at[0]
     return WinnerPlaces(place, first)

@@ -113,7 +113,7 @@ def held_out(dataset: Dataset, options: TrainOptions) -> HeldOut | None:
 
 def _calibration(dataset: Dataset, validated: Mapping[str, Validated]) -> Calibration | None:
     """Calibration of speeds by the ranking, with prediction intervals; None without folds or speeds."""
-    held_out = {target: one.predicted for target, one in validated.items() if one.folds}
+    held_out = {target: validated.predicted for target, validated in validated.items() if validated.folds}
     if TFLOPS not in held_out:
         return None
     tflops = dataset.frame[TARGET_COLUMNS[TFLOPS]].to_numpy(dtype=np.float64)
@@ -146,7 +146,7 @@ class _Trainer:
             trees = 1  # without weight
         final = self._final(boosting, fit, rows, trees - before)
         chosen = validation.efficiency(validated)
-        text = _PLACES.sub(lambda one: f"[{one[1]}: {_UNSAID[one[1]]}]", final.model_to_string(num_iteration=trees))
+        text = _PLACES.sub(lambda item: f"[{item[1]}: {_UNSAID[item[1]]}]", final.model_to_string(num_iteration=trees))
         if fit.target == RANK and (self._options.ensemble > 1 or self._options.rank is RankObjective.BLEND):
             text = self._joined(fit, [text, *self._further(fit, trees)])
         prior = None if is_alone else self._boosting.prior(fit, rows)

@@ -103,10 +103,10 @@ class Validation:
         predicted = np.full(len(fit.label), np.nan)
         splits = self._splits(fit.target, text)
         calls = (delayed(self._fold)(number, fit, split, text) for number, split in enumerate(splits))
-        found: list[tuple[NDArray[np.float64], FoldMetrics]] = Parallel()(calls)  # sequentially, or on a cluster
-        for split, (of_fold, _) in zip(splits, found, strict=True):
+        result: list[tuple[NDArray[np.float64], FoldMetrics]] = Parallel()(calls)  # sequentially, or on a cluster
+        for split, (of_fold, _) in zip(splits, result, strict=True):
             predicted[split.score] = of_fold
-        return Validated(fit, predicted, tuple(metrics for _, metrics in found))
+        return Validated(fit, predicted, tuple(metrics for _, metrics in result))
 
     def _splits(self, target: str, text: str) -> list[FoldSplit]:
         """All splits; for large data only the first, for a target that neither ranks nor predicts speeds.

@@ -231,10 +231,10 @@ def check_start(start: Start, spec: ModelSpec, options: TrainOptions) -> tuple[s
             code="not-continuable",
         )
     elsewhere = tuple(_elsewhere(start.spec, spec))
-    found = list(_differences(start, spec, options))
-    if found or (start.spec.arch == HOST) != (spec.arch == HOST):
+    differences = list(_differences(start, spec, options))
+    if differences or (start.spec.arch == HOST) != (spec.arch == HOST):
         hint = "a start must have the same targets and inputs; train without --warm-start"
-        why = "; ".join([*found, *elsewhere])
+        why = "; ".join([*differences, *elsewhere])
         raise UsageError(f"{start.path} cannot be continued with this training: {why}", hint, code="not-continuable")
     return elsewhere
 
@@ -270,7 +270,7 @@ def _differences(start: Start, new: ModelSpec, options: TrainOptions) -> Iterato
 
 def _order(name: str, was: Sequence[str], now: Sequence[str]) -> Iterator[str]:
     """Difference of two lists of names."""
-    lost, new = [one for one in was if one not in now], [one for one in now if one not in was]
+    lost, new = [item for item in was if item not in now], [item for item in now if item not in was]
     parts = [f"{_some(names)} only {where}" for names, where in ((lost, "there"), (new, "here")) if names]
     if parts:
         yield f"{name}: {', '.join(parts)}"
@@ -290,7 +290,7 @@ def _objective(spec: ModelSpec, ours: dict[str, Any]) -> RankObjective | None:
     named = ours.get("rank_objective")
     if named == RankObjective.BLEND:  # a blend includes LambdaRank scores
         return RankObjective.LAMBDARANK
-    return next((one for one in RankObjective if one == named), None)
+    return next((item for item in RankObjective if item == named), None)
 
 
 def _params(folder: Path) -> TreeParams:

@@ -108,8 +108,8 @@ class AiterKernel:
         """The pipeline as a word, such as `intrawave_v3`; `cktile` for CK Tile's kernels, `fbgemm_…` for FBGEMM's."""
         if self.library == CKTILE:
             return CKTILE
-        found = f"{'interwave' if self.interwave else 'intrawave'}_v{self.version}"
-        return f"{FBGEMM}_{found}" if self.library == FBGEMM else found
+        result = f"{'interwave' if self.interwave else 'intrawave'}_v{self.version}"
+        return f"{FBGEMM}_{result}" if self.library == FBGEMM else result
 
 
 NUMBERS: tuple[str, ...] = tuple(field.name for field in fields(AiterKernel) if field.type == "int")

@@ -130,8 +130,8 @@ class AiterGemm(PasteableProblem):
 
     def to_dict(self) -> dict[str, Any]:
         """All fields but `groups` of a single product, for JSON; `AiterGemm(**d)` restores the problem."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return found if self.groups else {name: value for name, value in found.items() if name != GROUPS}
+        result = {field.name: getattr(self, field.name) for field in fields(self)}
+        return result if self.groups else {name: value for name, value in result.items() if name != GROUPS}
 
 
 def has_pool(family: str, library: str, dtype: str) -> bool:

@@ -65,13 +65,13 @@ def load_problems(
     passed_over: Counter[str] = Counter()
     for line, entry in (untuned_rows if path.suffix.lower() == _CSV else _text)(path):
         try:
-            found = entry(dtype or default_dtype)
+            result = entry(dtype or default_dtype)
         except UsageError as error:
             raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error
-        if isinstance(found, str):
-            passed_over[found] += 1
+        if isinstance(result, str):
+            passed_over[result] += 1
         else:
-            problems[found] = None
+            problems[result] = None
     others = ", ".join(f"{count} of {what}" for what, count in passed_over.items())
     if not problems:
         raise DataError(
@@ -121,9 +121,9 @@ def _missed(text: str) -> dict[str, Any] | None:
         return None
     table = Path(match["table"]).name or "a table without a name"
     family = {"family": _FAMILY_OF_WORDS[table]} if table in _FAMILY_OF_WORDS else _hinted(table)
-    found: dict[str, Any] = {name: int(match[name]) for name in "mnk"} | (family or {_TABLE: table})
+    result: dict[str, Any] = {name: int(match[name]) for name in "mnk"} | (family or {_TABLE: table})
     stated = _DTYPE_IN_LOG.search(match["rest"])
-    return found | ({"dtype": dtype_name(stated["dtype"])} if stated else {})
+    return result | ({"dtype": dtype_name(stated["dtype"])} if stated else {})
 
 
 def stated_key(text: str) -> tuple[tuple[str, str], ...]:
@@ -170,16 +170,16 @@ def _row(header: list[str], cells: list[str], hinted: dict[str, str], dtype: str
 
 
 def _typed(values: dict[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = dict(values)
+    result: dict[str, Any] = dict(values)
     for name in _SIZES:
         if name in values:
             try:
-                found[name] = integer(values[name])
+                result[name] = integer(values[name])
             except ValueError:
                 raise UsageError(f"{name} is {values[name]!r}, not an integer", code="bad-number") from None
     if "dtype" in values:
-        found["dtype"] = dtype_name(values["dtype"].removeprefix("torch."))
-    return found
+        result["dtype"] = dtype_name(values["dtype"].removeprefix("torch."))
+    return result
 
 
 def stated_family(name: str) -> str:

@@ -150,14 +150,14 @@ def check_tables(folder: Path, document: Mapping[str, Any], root: Path) -> list[
     devices: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
     for row in document["choices"]:
         devices.setdefault((row["arch"], parse_aiter_moe(row["problem"]).num_cus), []).append(row)
-    found = []
+    result = []
     for device, rows in devices.items():
         problems = [parse_aiter_moe(row["problem"]) for row in rows]
-        lines = (TunedMixture(device[0], one, "", 0.0, is_predicted=True) for one in problems)
+        lines = (TunedMixture(device[0], problem, "", 0.0, is_predicted=True) for problem in problems)
         table = TableCheck(NAME, VARIABLE, KEY, "fused_moe.py", device, rows, [line.key_cells() for line in lines])
         if checked := check_table(folder, document, root, table, lambda _file, device: _built(root, device), _is_same):
-            found.append(checked)
-    return found
+            result.append(checked)
+    return result
 
 
 def _built(root: Path, device: tuple[str, int]) -> Callable[[Mapping[str, Any]], str]:
@@ -198,7 +198,7 @@ def write_tables(choices: Choices) -> WrittenChoices:
     """
     lines = [] if choices.measured is None else dataset_lines(DatasetRows(choices.measured))
     measured = {line.key: line for line in lines if not line.is_predicted}
-    found: dict[tuple[Any, ...], TunedMixture] = {}
+    result: dict[tuple[Any, ...], TunedMixture] = {}
     root = choices.installed
     own = None if root is None else own_table(root, NAME, (*KEY, TAG))
 
@@ -217,19 +217,19 @@ def write_tables(choices: Choices) -> WrittenChoices:
             kernel = joint(kept.get("kernelName1", ""), kept.get("kernelName2", ""))
             return kept_row(answer, kept, kernel, _padded(problem, int(kept["token"])))
         line = _predicted(answer, root) if row is None else _checked(row, root)
-        return _row(answer, found.setdefault(line.key, line))
+        return _row(answer, result.setdefault(line.key, line))
 
-    by_tokens = sorted(choices.answers, key=lambda one: -one.problem.tokens)  # type: ignore[attr-defined]
+    by_tokens = sorted(choices.answers, key=lambda answer: -answer.problem.tokens)  # type: ignore[attr-defined]
     rows, missing = chosen(by_tokens, choose)
     files = {}
     for is_predicted, folder in ((False, "measured"), (True, "predicted")):
-        if some := [line for line in found.values() if line.is_predicted == is_predicted]:
+        if some := [line for line in result.values() if line.is_predicted == is_predicted]:
             files[f"{folder}/{NAME}.csv"] = table_text(sorted(some, key=lambda line: line.key)).encode()
     variables = {VARIABLE: environment(NAME, list(files), is_merged=own is not None)} if files else {}
     if files and own is not None:
-        some = sorted(found.values(), key=lambda line: line.key)
+        some = sorted(result.values(), key=lambda line: line.key)
         files[f"merged/{NAME}.csv"] = own.merged(some, COLUMNS).encode()
-    ordered = tuple(rows[one.problem] for one in choices.answers if one.problem in rows)
+    ordered = tuple(rows[answer.problem] for answer in choices.answers if answer.problem in rows)
     return WrittenChoices(files, ordered, how_to(variables, root, _HOW_TO), missing, variables)
 
 
@@ -239,12 +239,12 @@ def _kept(own: OwnTable, root: Path | None, wanted: TunedMixture) -> Mapping[str
     smaller = [tier for tier in reversed(TIERS) if tier < tokens] if _SMALLER_TIERS in source else []
     for looked_for in (tokens, *smaller):
         cells = {**wanted.key_cells(), "token": looked_for, TAG: ""}
-        found = own.find(cells)
-        if found is None and _ANY_ACTIVATION in source:
+        other = own.find(cells)
+        if other is None and _ANY_ACTIVATION in source:
             others = (row for row in own.but_for("act_type", cells) if _OF_CK not in row.get("kernelName1", ""))
-            found = next(others, None)
-        if found is not None:
-            return found
+            other = next(others, None)
+        if other is not None:
+            return other
     return None
 
 
@@ -256,7 +256,12 @@ def _predicted(answer: Ranking, installed: Path | None) -> TunedMixture:
     arch = answer.model.spec.arch
     ranked = answer.best(1) if installed is None else answer.ranked
     kernel = next(
-        (one.name for one in ranked if installed is None or _is_built(one.name, problem, arch, installed)), None
+        (
+            candidate.name
+            for candidate in ranked
+            if installed is None or _is_built(candidate.name, problem, arch, installed)
+        ),
+        None,
     )
     if kernel is None:
         raise NoKernelError(f"AITER in {installed} has no kernel for {problem.canonical()}")
@@ -309,11 +314,11 @@ def picked_mixtures(folder: Path, arch: str, problems: Sequence[AiterMoe]) -> li
     Raises:
         DataError: the table is not CSV.
     """
-    keys = [[TunedMixture(arch, looked_up(one), "", 0.0, is_predicted=True).key_cells()] for one in problems]
+    keys = [[TunedMixture(arch, looked_up(problem), "", 0.0, is_predicted=True).key_cells()] for problem in problems]
     rows = found_rows(folder, NAME, KEY, keys)
     return [
-        "" if row is None else known_name(joint(row["kernelName1"], row["kernelName2"]), arch, one)
-        for one, row in zip(problems, rows, strict=True)
+        "" if row is None else known_name(joint(row["kernelName1"], row["kernelName2"]), arch, problem)
+        for problem, row in zip(problems, rows, strict=True)
     ]
 
 

@@ -76,7 +76,7 @@ _DERIVED: dict[str, Formula] = {
     "n2": lambda c: c["model_dim"],
     "k2": lambda c: c["inter_dim"],
     **_of_products("tiles", _tiles),
-    **_of_products("waves", lambda one: lambda c: c[f"tiles{one}"] / c["cus"]),
+    **_of_products("waves", lambda item: lambda c: c[f"tiles{item}"] / c["cus"]),
     **_of_products("work", _work),
     **_of_products("loads", _loads),
     "weight_bytes": lambda c: c.codes("quant", _WEIGHT_BYTES, _UNKNOWN),
@@ -101,12 +101,16 @@ _BOTH_FEATURES = (
         Feature(f"{name}{product}", unit, formula(product))
         for product in (1, 2)
         for name, unit, formula in (
-            ("waves", "workgroups/CU", lambda one: _raw(f"waves{one}")),
-            ("last_round_fill", "", lambda one: lambda c: c[f"waves{one}"] / np.maximum(np.ceil(c[f"waves{one}"]), 1)),
-            ("log2_work_of_cu", "log2", lambda one: _log2(f"work{one}")),
-            ("log2_loads_of_cu", "log2", lambda one: _log2(f"loads{one}")),
-            ("steps_k", "", lambda one: lambda c: np.ceil(c[f"k{one}"] / np.maximum(c[f"tile_k{one}"], 1))),
-            ("n_tiles", "", lambda one: lambda c: np.ceil(c[f"n{one}"] / np.maximum(c[f"tile_n{one}"], 1))),
+            ("waves", "workgroups/CU", lambda item: _raw(f"waves{item}")),
+            (
+                "last_round_fill",
+                "",
+                lambda item: lambda c: c[f"waves{item}"] / np.maximum(np.ceil(c[f"waves{item}"]), 1),
+            ),
+            ("log2_work_of_cu", "log2", lambda item: _log2(f"work{item}")),
+            ("log2_loads_of_cu", "log2", lambda item: _log2(f"loads{item}")),
+            ("steps_k", "", lambda item: lambda c: np.ceil(c[f"k{item}"] / np.maximum(c[f"tile_k{item}"], 1))),
+            ("n_tiles", "", lambda item: lambda c: np.ceil(c[f"n{item}"] / np.maximum(c[f"tile_n{item}"], 1))),
         )
     ),
     Feature("log2_work_of_both", "log2", lambda c: np.log2(np.maximum(c["work1"] + c["work2"], 1))),

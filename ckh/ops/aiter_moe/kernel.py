@@ -80,11 +80,11 @@ def parse_choice(name: str) -> MoeChoice:
     Raises:
         DataError: it is not a name of Composable Kernel's in AITER, or of two kernels that are incompatible.
     """
-    parts = [_part(one) for one in name.split(_JOINED)]
+    parts = [_part(item) for item in name.split(_JOINED)]
     if len(parts) == 1:
-        (one,) = parts
-        numbers = (*one.numbers, *_NOTHING) if one.gemm == 1 else (*_NOTHING, *one.numbers)
-        return MoeChoice(name, STAGE1 if one.gemm == 1 else STAGE2, one.block_m, *numbers)
+        (item,) = parts
+        numbers = (*item.numbers, *_NOTHING) if item.gemm == 1 else (*_NOTHING, *item.numbers)
+        return MoeChoice(name, STAGE1 if item.gemm == 1 else STAGE2, item.block_m, *numbers)
     if len(parts) != _PAIR or [part.gemm for part in parts] != [1, 2]:
         raise DataError(f"not a kernel for each of two products: {name[:300]!r}", code="bad-kernel")
     first, second = parts
@@ -117,7 +117,7 @@ def _part(name: str) -> _Part:
     known = match.groupdict()
     tile_m, tile_n, tile_k = _sizes(match["tile"])
     wave_m, wave_n = _sizes(match["wave"])
-    others = (int(known.get(one) or 0) for one in ("version", "mfma_k", "per_cu"))
+    others = (int(known.get(item) or 0) for item in ("version", "mfma_k", "per_cu"))
     return _Part(int(match["gemm"]), tile_m, (int(match["block"]), tile_n, tile_k, wave_m, wave_n, *others))
 
 

@@ -75,15 +75,15 @@ def load_problems(
     passed_over: Counter[str] = Counter()
     for line, entry in (untuned_rows if path.suffix.lower() == _CSV else _text)(path):
         try:
-            found = entry(dtype or default_dtype)
+            aiter_moe = entry(dtype or default_dtype)
         except UsageError as error:
             raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error
-        if isinstance(found, str):
-            passed_over[found] += 1
+        if isinstance(aiter_moe, str):
+            passed_over[aiter_moe] += 1
             continue
-        if dtype is not None and found.dtype != dtype:
-            raise DataError(f"{path}:{line}: the problem has dtype {found.dtype}, not {dtype}", code="mismatch")
-        problems[found] = None
+        if dtype is not None and aiter_moe.dtype != dtype:
+            raise DataError(f"{path}:{line}: the problem has dtype {aiter_moe.dtype}, not {dtype}", code="mismatch")
+        problems[aiter_moe] = None
     others = ", ".join(f"{count} of {what}" for what, count in passed_over.items())
     if not problems:
         raise DataError(
@@ -189,7 +189,7 @@ def missed_problem(text: str, path: Path, line: int) -> AiterMoe | str | None:
     """
     if (match := _MISS.search(text)) is None:
         return None
-    values = [one.strip() for one in match["key"].split(",")]
+    values = [text.strip() for text in match["key"].split(",")]
     values = values[1:] if _GFX.fullmatch(values[0].strip(_QUOTES)) else values
     if len(values) != len(_LOGGED):
         raise DataError(f"{path}:{line}: {len(values)} values where AITER prints {len(_LOGGED)}", code="bad-row")
@@ -199,7 +199,7 @@ def missed_problem(text: str, path: Path, line: int) -> AiterMoe | str | None:
 def stated_key(text: str) -> tuple[tuple[str, str], ...]:
     """Return the complete key of a log's miss, except its flags, by column."""
     match = _MISS.search(text)
-    values = [one.strip().strip(_QUOTES) for one in match["key"].split(",")] if match else []
+    values = [text.strip().strip(_QUOTES) for text in match["key"].split(",")] if match else []
     names = (*(("gfx",) if len(values) > len(_LOGGED) else ()), *_LOGGED)
     flags = _UNTUNED[-2:]
     return tuple((name, value) for name, value in zip(names, values, strict=False) if name not in flags)

@@ -19,8 +19,11 @@ _DERIVED = derived(
     GEMM_BATCHED,
     {
         "batch": "number of products",
-        **{f"ld{one}": f"distance of the lines of {one.upper()} in elements, 0: dense" for one in "abc"},
-        **{f"batch_stride_{one}": f"distance of the matrices of {one.upper()} in elements, 0: dense" for one in "abc"},
+        **{f"ld{text}": f"distance of the lines of {text.upper()} in elements, 0: dense" for text in "abc"},
+        **{
+            f"batch_stride_{text}": f"distance of the matrices of {text.upper()} in elements, 0: dense"
+            for text in "abc"
+        },
     },
     table_sizes=("batch", "m", "n", "k"),
 )

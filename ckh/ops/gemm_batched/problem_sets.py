@@ -68,13 +68,13 @@ def _of_model(name: str) -> Iterator[GemmBatchedProblem]:
 
 def _drawn(limits: SizeLimits, count: int, layouts: tuple[str, ...]) -> Iterator[GemmBatchedProblem]:
     """Yield `gemm_universal`'s training products in batches that stay within the limits."""
-    known = {(one.m, one.n, one.k) for name in _NAMES for one in _of_model(name)}
-    for index, one in enumerate(draw_problems(FAMILIES, count, limits, frozenset())):
-        most = min(limits.bytes // one.bytes, limits.flops[1] // one.flops)
+    known = {(problem.m, problem.n, problem.k) for name in _NAMES for problem in _of_model(name)}
+    for index, problem in enumerate(draw_problems(FAMILIES, count, limits, frozenset())):
+        most = min(limits.bytes // problem.bytes, limits.flops[1] // problem.flops)
         fitting = [batch for batch in _BATCHES if batch <= most]
-        if fitting and (one.m, one.n, one.k) not in known:
+        if fitting and (problem.m, problem.n, problem.k) not in known:
             batch, layout = fitting[index % len(fitting)], layouts[index % len(layouts)]
-            yield GemmBatchedProblem(one.m, one.n, one.k, layout=layout, batch=batch)
+            yield GemmBatchedProblem(problem.m, problem.n, problem.k, layout=layout, batch=batch)
 
 
 SETS = NamedSets(

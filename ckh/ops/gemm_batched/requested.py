@@ -12,8 +12,8 @@ REQUESTED = requested_of(
     (
         SizeOption("batch", "Products of a batch"),
         *OPTIONS,
-        *(SizeOption(f"ld{one}", f"Distance of the lines of {one.upper()}, in elements", "dense") for one in "abc"),
-        *(SizeOption(f"batch_stride_{one}", _STRIDE.format(one.upper()), "dense") for one in "abc"),
+        *(SizeOption(f"ld{text}", f"Distance of the lines of {text.upper()}, in elements", "dense") for text in "abc"),
+        *(SizeOption(f"batch_stride_{text}", _STRIDE.format(text.upper()), "dense") for text in "abc"),
     ),
     "gemm_batched",
     required=("batch", "m", "n", "k"),

@@ -91,11 +91,11 @@ HIP = DerivedHip(__file__, "grouped-train", "GroupedGemmKernel", _lacks, _source
 
 def _loop_ends(kernel: GemmGroupedKernel) -> tuple[GemmGroupedProblem, ...]:
     """Return `gemm_universal`'s sizes as groups: in turns one, unequal ones and one without rows, and equal ones."""
-    found: list[GemmGroupedProblem] = []
+    problems: list[GemmGroupedProblem] = []
     for index, (m, n, k, parts) in enumerate(loop_end_sizes(kernel)):
         ms = (f"{m}", f"{m + kernel.tile_m}+{m}x2+0", f"{m}x3")[index % 3]
-        found.append(GemmGroupedProblem(ms=ms, n=n, k=k, dtype=kernel.dtype, layout=kernel.layout, split_k=parts))
-    return tuple(dict.fromkeys(found))
+        problems.append(GemmGroupedProblem(ms=ms, n=n, k=k, dtype=kernel.dtype, layout=kernel.layout, split_k=parts))
+    return tuple(dict.fromkeys(problems))
 
 
 MEASURED = derived_measured(

@@ -69,13 +69,13 @@ def _of_model(name: str) -> Iterator[GemmGroupedProblem]:
 
 def _drawn(limits: SizeLimits, count: int, layouts: tuple[str, ...]) -> Iterator[GemmGroupedProblem]:
     """Yield `gemm_universal`'s training products with their rows in groups; numbers, spreads and layouts take turns."""
-    known = held_out_weights() | {(one.n, one.k) for name in _MODELS for one in _of_model(name)}
-    for index, one in enumerate(draw_problems(FAMILIES, count, limits, known)):
-        fitting = [number for number in _GROUPS if number * one.n * one.k * _FP32_BYTES <= limits.bytes]
+    known = held_out_weights() | {(problem.n, problem.k) for name in _MODELS for problem in _of_model(name)}
+    for index, problem in enumerate(draw_problems(FAMILIES, count, limits, known)):
+        fitting = [number for number in _GROUPS if number * problem.n * problem.k * _FP32_BYTES <= limits.bytes]
         if fitting:
             number, spread = fitting[index % len(fitting)], (evenly, unevenly)[index // 2 % 2]
             layout = layouts[index % len(layouts)]
-            yield GemmGroupedProblem(ms=spread(one.m, number), n=one.n, k=one.k, layout=layout)
+            yield GemmGroupedProblem(ms=spread(problem.m, number), n=problem.n, k=problem.k, layout=layout)
 
 
 SETS = NamedSets(

@@ -73,8 +73,8 @@ def _arrays(problem: GemmMultiDProblem) -> tuple[ArrayForm, ...]:
     a, b, _ = gemm.arrays(problem)
     *_, result = further = operands(problem)[2:]
     forms = [
-        ArrayForm(one.name, place, one.shape, "N" if len(one.shape) == 1 else "M, N")
-        for place, one in enumerate(further, 2)
+        ArrayForm(item.name, place, item.shape, "N" if len(item.shape) == 1 else "M, N")
+        for place, item in enumerate(further, 2)
     ]
     assert forms[-1].name == result.name
     return a, b, *forms
@@ -152,21 +152,21 @@ def _loop_ends(kernel: GemmMultiDKernel) -> tuple[GemmMultiDProblem, ...]:
     kinds = ("vr", "rv")
     return tuple(
         GemmMultiDProblem(
-            *one, kernel.dtype, kernel.layout, function=kernel.function, ds=kinds[number % 2][: kernel.num_d]
+            *size, kernel.dtype, kernel.layout, function=kernel.function, ds=kinds[number % 2][: kernel.num_d]
         )
-        for number, one in enumerate(sizes)
+        for number, size in enumerate(sizes)
     )
 
 
 def _representatives(arch: ArchSpec) -> dict[str, list[GemmMultiDKernel]]:
     """Return `gemm_universal`'s classes for the sum of two tensors, and one kernel for each other function."""
-    found: dict[str, list[GemmMultiDKernel]] = {}
+    result: dict[str, list[GemmMultiDKernel]] = {}
     for function in FUNCTIONS:
         num_d = MAX_TENSORS if function == "add" else 1
         classes = representatives_of(SPACES.pool(arch), arch, GemmMultiDKernel, function=function, num_d=num_d)
         some = [kernels for kernels in classes.values() if kernels[0].dtype in DTYPES]
-        found |= {_class(kernels[0]): kernels for kernels in (some if function == "add" else some[:1])}
-    return found
+        result |= {_class(kernels[0]): kernels for kernels in (some if function == "add" else some[:1])}
+    return result
 
 
 MEASURED = derived_measured(

@@ -48,7 +48,7 @@ def emit(kernel: GemmPreshuffleKernel, headers: GemmHeaders, arch: ArchSpec) -> 
         UnsupportedKernelError: these headers cannot build it; states the reason.
     """
     first, *further = preshuffle_rules(headers)
-    if reasons := list(first(kernel, arch)) or [reason for one in further for reason in one(kernel, arch)]:
+    if reasons := list(first(kernel, arch)) or [reason for item in further for reason in item(kernel, arch)]:
         raise UnsupportedKernelError("; ".join(reasons))
     own = (f"inline constexpr bool permute_n = {str(kernel.permute_n).lower()};",)
     includes = (EMITTED[headers.common.interface][kernel.pipeline], "gemm_exports.hpp")
@@ -75,11 +75,11 @@ def _loop_ends(kernel: GemmPreshuffleKernel) -> Iterator[GemmPreshuffleProblem]:
 def _representatives(arch: ArchSpec) -> dict[str, list[GemmPreshuffleKernel]]:
     """Return each epilogue, persistence and order of B of every element type."""
     groups = [(dtype, LAYOUT, permuted) for dtype in DTYPES for permuted in (False, True) if dtype in arch.dtypes]
-    found: dict[str, list[GemmPreshuffleKernel]] = {}
+    result: dict[str, list[GemmPreshuffleKernel]] = {}
     for group in groups:
         for kernel in sorted(POOLS.of(arch, *group), key=cost):
-            found.setdefault(_class(kernel), []).append(kernel)
-    return found
+            result.setdefault(_class(kernel), []).append(kernel)
+    return result
 
 
 HIP = hip_emission(

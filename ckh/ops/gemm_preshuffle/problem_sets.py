@@ -23,9 +23,9 @@ _STEP_N, _STEP_K = 64, 64  # the smallest tile of N and K: kernels are not padde
 
 
 def _in_tiles(problems: Iterable[GemmProblem]) -> Iterator[GemmPreshuffleProblem]:
-    for one in problems:
-        if one.n % _STEP_N == 0 and one.k % _STEP_K == 0:
-            yield GemmPreshuffleProblem(one.m, one.n, one.k, "fp16")
+    for problem in problems:
+        if problem.n % _STEP_N == 0 and problem.k % _STEP_K == 0:
+            yield GemmPreshuffleProblem(problem.m, problem.n, problem.k, "fp16")
 
 
 def _of_model(name: str) -> Iterator[GemmPreshuffleProblem]:

@@ -56,7 +56,7 @@ def parse_streamk_kernel(text: str) -> GemmStreamKKernel:
     Raises:
         DataError: it is not a kernel's name.
     """
-    if found := _AMD.fullmatch(text):
-        reduction = "atomic" if found["reduction"] == "atomic" else "reduction"
-        return _parse(f"{PREFIX}{reduction}_{ALL_HELD}_{found['kind']}_{found['sizes']}")
+    if matched := _AMD.fullmatch(text):
+        reduction = "atomic" if matched["reduction"] == "atomic" else "reduction"
+        return _parse(f"{PREFIX}{reduction}_{ALL_HELD}_{matched['kind']}_{matched['sizes']}")
     return _parse(text)

@@ -90,20 +90,24 @@ def _sizes(kernel: GemmStreamKKernel) -> Iterator[tuple[int, int, int]]:
 
 
 def _loop_ends(kernel: GemmStreamKKernel) -> tuple[GemmStreamKProblem, ...]:
-    found = (GemmStreamKProblem(*sizes, kernel.dtype, kernel.layout) for sizes in _sizes(kernel))
-    return tuple(dict.fromkeys(found))
+    gemm_stream_kproblems = (GemmStreamKProblem(*sizes, kernel.dtype, kernel.layout) for sizes in _sizes(kernel))
+    return tuple(dict.fromkeys(gemm_stream_kproblems))
 
 
 def _representatives(arch: ArchSpec) -> dict[str, list[GemmStreamKKernel]]:
     """Return `gemm_universal`'s classes of the pools' pipelines for each reduction."""
-    found: dict[str, list[GemmStreamKKernel]] = {}
+    result: dict[str, list[GemmStreamKKernel]] = {}
     for reduction in REDUCTIONS:
         classes = representatives_of(SPACES.pool(arch), arch, GemmStreamKKernel, reduction=reduction)
         for kernels in classes.values():
-            some = [one for one in kernels if one.pipeline in SPACES.pipelines and not STREAMK_RULES.of_arch(one, arch)]
+            some = [
+                kernel
+                for kernel in kernels
+                if kernel.pipeline in SPACES.pipelines and not STREAMK_RULES.of_arch(kernel, arch)
+            ]
             if some:
-                found[_class(some[0])] = some
-    return found
+                result[_class(some[0])] = some
+    return result
 
 
 MEASURED = derived_measured(

@@ -23,8 +23,8 @@ _COUNT = 600
 _STEP = 64
 
 
-def _whole(one: GemmProblem, layout: str = "rcr") -> GemmStreamKProblem:
-    return GemmStreamKProblem(one.m, one.n, -(-one.k // _STEP) * _STEP, layout=layout)
+def _whole(problem: GemmProblem, layout: str = "rcr") -> GemmStreamKProblem:
+    return GemmStreamKProblem(problem.m, problem.n, -(-problem.k // _STEP) * _STEP, layout=layout)
 
 
 def _layers(model: str) -> Iterator[GemmStreamKProblem]:
@@ -34,8 +34,8 @@ def _layers(model: str) -> Iterator[GemmStreamKProblem]:
 def _drawn() -> Iterator[GemmStreamKProblem]:
     """Yield `gemm_universal`'s training products without weights of the models; layouts take turns."""
     known = held_out_weights()
-    for index, one in enumerate(draw_problems(FAMILIES, _COUNT, GPU_LIMITS, known)):
-        problem = _whole(one, GEMM_LAYOUTS[index % len(GEMM_LAYOUTS)])
+    for index, item in enumerate(draw_problems(FAMILIES, _COUNT, GPU_LIMITS, known)):
+        problem = _whole(item, GEMM_LAYOUTS[index % len(GEMM_LAYOUTS)])
         if (problem.n, problem.k) not in known:
             yield problem
 

@@ -61,7 +61,7 @@ def _problem(template: Any, instance: Any) -> GemmProblem | None:
         return None
     kind = _kind(instance)
     a, b = (node.get_layout() for node in template.input_nodes[:2])
-    sizes = [whole(one.size) for one in (a, b)]
+    sizes = [whole(problem.size) for problem in (a, b)]
     if kind is None or any(size is None or len(size) != _RANK for size in sizes):
         return None
     (m, k), (_, n) = sizes  # type: ignore[misc] # none is None
@@ -73,48 +73,48 @@ def _problem(template: Any, instance: Any) -> GemmProblem | None:
 
 def _kind(instance: Any) -> tuple[str, str] | None:
     """Element type and layout of an instance."""
-    one = _op(instance)
-    if hasattr(one, "layout_c"):
-        layouts, dtype = (one.layout_a, one.layout_b, one.layout_c), str(one.datatype_a).lower()
+    item = _op(instance)
+    if hasattr(item, "layout_c"):
+        layouts, dtype = (item.layout_a, item.layout_b, item.layout_c), str(item.datatype_a).lower()
     else:
-        layouts, dtype = (one.a_layout, one.b_layout, one.c_layout), dtype_of(one.a_element_dtype) or ""
+        layouts, dtype = (item.a_layout, item.b_layout, item.c_layout), dtype_of(item.a_element_dtype) or ""
     layout = "".join(_LETTERS.get(name, "") for name in layouts)
     return (dtype, layout) if dtype in DTYPE_BYTES and len(layout) == len(layouts) else None
 
 
 def _kernel(_template: Any, instance: Any) -> GemmKernel | None:
-    one, kind = _op(instance), _kind(instance)
+    item, kind = _op(instance), _kind(instance)
     if kind is None:
         return None
-    fields = _ck_tile(one) if hasattr(one, "layout_c") else _ck(one)
+    fields = _ck_tile(item) if hasattr(item, "layout_c") else _ck(item)
     if fields is None:
         return None
     fields |= dict.fromkeys(("vector_a", "vector_b", "vector_c"), NATIVE_WIDTH)
     return GemmKernel(dtype=kind[0], layout=kind[1], persistent=False, **fields)
 
 
-def _ck_tile(one: Any) -> dict[str, Any] | None:
-    pipeline, scheduler = _PIPELINES.get(one.pipeline), one.scheduler.lower()
+def _ck_tile(kernel: Any) -> dict[str, Any] | None:
+    pipeline, scheduler = _PIPELINES.get(kernel.pipeline), kernel.scheduler.lower()
     if pipeline is None or scheduler not in list(Scheduler):
         return None
     sizes = {
-        f"{ours}_{axis}": int(getattr(one, f"{theirs}_{axis}"))
+        f"{ours}_{axis}": int(getattr(kernel, f"{theirs}_{axis}"))
         for ours, theirs in (("tile", "tile"), ("wave", "warp"), ("warp_tile", "warp_tile"))
         for axis in "mnk"
     }
-    padded = {f"pad_{axis}": getattr(one, f"{axis}_is_padded") == "true" for axis in "mnk"}
+    padded = {f"pad_{axis}": getattr(kernel, f"{axis}_is_padded") == "true" for axis in "mnk"}
     return {
         "pipeline": pipeline,
         "scheduler": Scheduler(scheduler),
-        "epilogue": one.epilogue.lower(),
+        "epilogue": kernel.epilogue.lower(),
         **sizes,
         **padded,
     }
 
 
-def _ck(one: Any) -> dict[str, Any] | None:
-    fields = tiled_fields(one)
-    return None if fields is None else {"epilogue": "cshuffle", **fields, **pads(one.gemm_specialization)}
+def _ck(item: Any) -> dict[str, Any] | None:
+    fields = tiled_fields(item)
+    return None if fields is None else {"epilogue": "cshuffle", **fields, **pads(item.gemm_specialization)}
 
 
 def _op(instance: Any) -> Any:

@@ -78,8 +78,8 @@ def derived(
         return pools.candidates(problem, arch, *group_of(problem), model=model, only=only)
 
     def load(source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp16") -> tuple[P, ...]:
-        found: tuple[P, ...] = sets().load(source, variant, dtype, default_dtype)
-        return found
+        result: tuple[P, ...] = sets().load(source, variant, dtype, default_dtype)
+        return result
 
     def shaped() -> object:
         from ckh.shapes.shaped import own_shapes

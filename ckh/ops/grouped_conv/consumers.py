@@ -75,8 +75,8 @@ def _problem(template: Any, instance: Any) -> ConvProblem | None:
     if ndim not in CONV_LAYOUTS or dtype is None:
         return None
     x, w = (whole(node.get_layout().size) for node in template.input_nodes[:2])
-    steps = [whole(one) for one in (template.stride, template.padding, template.dilation)]
-    if x is None or w is None or len(x) != ndim + 2 or any(one is None or len(one) != ndim for one in steps):
+    steps = [whole(item) for item in (template.stride, template.padding, template.dilation)]
+    if x is None or w is None or len(x) != ndim + 2 or any(step is None or len(step) != ndim for step in steps):
         return None
     axes, taps = "dhw"[3 - ndim :], "zyx"[3 - ndim :]
     sizes: dict[str, Any] = dict(zip((f"{axis}i" for axis in axes), x[2:], strict=True)) | dict(
@@ -337,11 +337,11 @@ def _row(kernel: ConvKernel) -> str:
     numbers = [
         kernel.ndim_spatial,
         *(getattr(kernel, f"{name}_{axis}") for name in ("tile", "wave", "warp_tile") for axis in "mnk"),
-        *(getattr(kernel, f"vector_{one}") for one in "abc"),
+        *(getattr(kernel, f"vector_{item}") for item in "abc"),
         kernel.num_groups_to_merge,
     ]
     texts = (kernel.dtype, kernel.layout, kernel.pipeline, kernel.scheduler, kernel.epilogue, amd_full_name(kernel))
-    fields = [f"GroupedConvOp::{_OPS[Direction(kernel.variant)]}", *map(str, numbers), *(f'"{one}"' for one in texts)]
+    fields = [f"GroupedConvOp::{_OPS[Direction(kernel.variant)]}", *map(str, numbers), *(f'"{text}"' for text in texts)]
     return "{" + ", ".join(fields) + "}"
 
 
@@ -351,7 +351,9 @@ def _called(kernel: ConvKernel) -> str:
 
 def _part(model: Model) -> DispatcherPart:
     dtype = model.spec.dtype
-    double_buffered = " || ".join(f'name.find("_{one}_") != std::string::npos' for one in sorted(DOUBLE_SMEM_PIPELINES))
+    double_buffered = " || ".join(
+        f'name.find("_{item}_") != std::string::npos' for item in sorted(DOUBLE_SMEM_PIPELINES)
+    )
     return DispatcherPart(
         kind=KIND.name,
         include="grouped_conv_registry.hpp",

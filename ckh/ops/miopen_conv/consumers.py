@@ -36,25 +36,25 @@ def _groups(model: Model) -> Iterator[Group]:
     """Candidates of dense and of grouped problems have different orders; a group has both, one after the other."""
     table = read_candidates(model.path)
 
-    def reason(name: str, one: Any) -> Reason:
-        alone = CandidateTable({name: (one,)})
+    def reason(name: str, item: Any) -> Reason:
+        alone = CandidateTable({name: (item,)})
 
-        def found(problem: Any) -> str | None:
+        def why_not(problem: Any) -> str | None:
             return next(iter(candidates(problem, alone).refused), None) if group_name(problem) == name else ""
 
-        return found
+        return why_not
 
     kinds = [(d, t, n, layout) for d in Direction for t in DTYPES for n in LAYOUTS for layout in LAYOUTS[n]]
     for direction, dtype, ndim, layout in kinds:
         example = smallest(MiopenProblem, direction, dtype, ndim, layout)
         grouped = MiopenProblem(**{**example.to_dict(), "c": 2, "k": 2, "g": 2})
-        found = [
-            (parse_solver(one.solver), (reason(name, one),))
+        result = [
+            (parse_solver(solver_time.solver), (reason(name, solver_time),))
             for name in (group_name(example), group_name(grouped))  # type: ignore[arg-type] # it is a MiopenProblem
-            for one in table.groups.get(name, ())
+            for solver_time in table.groups.get(name, ())
         ]
-        kernels, judgements = zip(*found, strict=True) if found else ((), ())
-        yield Group(KIND.key(example), example, kernels, judgements, range(len(found)))
+        kernels, judgements = zip(*result, strict=True) if result else ((), ())
+        yield Group(KIND.key(example), example, kernels, judgements, range(len(result)))
 
 
 EXPORTED = Exported(KIND, _groups)
@@ -71,9 +71,9 @@ def line_text(line: FdbLine) -> str:
     """Return a record as MIOpen writes it, without the end of the line."""
     direction = Direction(line.problem.variant)
     entries = (
-        f"{one.solver}:{_time_text(one.time_ms)},{one.workspace_bytes},"
-        f"miopenConvolution{_WORDS[direction]}Algo{_ALGORITHM_NAMES[one.algorithm]}"
-        for one in line.solvers
+        f"{solver.solver}:{_time_text(solver.time_ms)},{solver.workspace_bytes},"
+        f"miopenConvolution{_WORDS[direction]}Algo{_ALGORITHM_NAMES[solver.algorithm]}"
+        for solver in line.solvers
     )
     return f"{key_text(line.problem)}={';'.join(entries)}"
 
@@ -109,11 +109,11 @@ def write_find_db(rows: MeasuredRows, path: Path) -> list[str]:
         OutputError: the file cannot be written.
     """
     device = device_of(path)
-    found = _records(rows)
-    if not found:
+    result = _records(rows)
+    if not result:
         raise DataError("no row has a measured time: nothing to write", code="not-measured")
     records: dict[MiopenProblem, list[SolverTime]] = {}
-    for own, problem, solver in found:
+    for own, problem, solver in result:
         if own != device:
             raise DataError(
                 f"the rows are of {own.arch} with {own.num_cus} CUs, {path.name} is for {device.arch} with "
@@ -124,7 +124,7 @@ def write_find_db(rows: MeasuredRows, path: Path) -> list[str]:
         records.setdefault(problem, []).append(solver)
     lines = [FdbLine(problem, tuple(sorted(some, key=_by_time))) for problem, some in records.items()]
     write_output(path, "".join(line_text(line) + "\n" for line in lines).encode())
-    omitted = len(rows) - len(found)
+    omitted = len(rows) - len(result)
     return [f"rows without a measured time are not in {path}: {omitted}"] if omitted else []
 
 
@@ -132,13 +132,13 @@ def _records(rows: MeasuredRows) -> list[tuple[FdbDevice, MiopenProblem, SolverT
     from ckh.ops.miopen_conv.operation import OPERATION
 
     names = ["arch", "hw_num_cus", "kernel", "algorithm", "is_valid", "latency_ms", WORKSPACE.name]
-    found = []
+    result = []
     for block in rows.blocks([*OPERATION.problems.identity, *names]):
         for row in block.to_pylist():
             if row["is_valid"]:
                 device = FdbDevice(str(row["arch"]), int(row["hw_num_cus"] or 0))
-                found.append((device, OPERATION.problems.of_row(row), _solver_time(row)))
-    return found
+                result.append((device, OPERATION.problems.of_row(row), _solver_time(row)))
+    return result
 
 
 def _solver_time(row: dict[str, Any]) -> SolverTime:
@@ -152,8 +152,8 @@ def _solver_time(row: dict[str, Any]) -> SolverTime:
     return SolverTime(row["kernel"], float(row["latency_ms"]), int(workspace), Algorithm(row["algorithm"]))
 
 
-def _by_time(one: SolverTime) -> tuple[float, str]:
-    return one.time_ms, one.solver
+def _by_time(solver_time: SolverTime) -> tuple[float, str]:
+    return solver_time.time_ms, solver_time.solver
 
 
 def _axes(problem: MiopenProblem, *names: str) -> tuple[int, ...]:

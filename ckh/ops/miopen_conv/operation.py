@@ -124,13 +124,13 @@ def _candidates(problem: MiopenProblem, arch: ArchSpec, model: Path) -> Candidat
         return Candidates((), np.zeros(0, np.intp), {"MIOpen runs on AMD GPUs only": 1})
     path = model / CANDIDATES_NAME
     table = _table(model, path.stat().st_mtime_ns if path.is_file() else 0)
-    found = candidates(problem, table)
-    pool = _pool(tuple(one.solver for one in table.groups.get(group_name(problem), ())))
+    solver_candidates = candidates(problem, table)
+    pool = _pool(tuple(item.solver for item in table.groups.get(group_name(problem), ())))
     place = {solver.name: index for index, solver in enumerate(pool)}
-    chosen = np.array([place[solver] for solver in found.solvers], np.intp)
+    chosen = np.array([place[solver] for solver in solver_candidates.solvers], np.intp)
     is_there = np.array([runs_on(pool[index], arch) for index in chosen.tolist()], bool)
     missing = {f"MIOpen has no {pool[index].name} on {arch.name}": 1 for index in chosen[~is_there].tolist()}
-    return Candidates(pool, chosen[is_there], found.refused | missing)
+    return Candidates(pool, chosen[is_there], solver_candidates.refused | missing)
 
 
 @lru_cache(maxsize=8)
@@ -156,8 +156,8 @@ def _train_defaults(rows: int) -> TrainOptions:
 def _load_problems(
     source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
 ) -> tuple[MiopenProblem, ...]:
-    found = CONVOLUTION.problems.load(source, variant, dtype, default_dtype)
-    return tuple(dict.fromkeys(from_convolution(problem) for problem in found))
+    result = CONVOLUTION.problems.load(source, variant, dtype, default_dtype)
+    return tuple(dict.fromkeys(from_convolution(problem) for problem in result))
 
 
 OPERATION = Operation(

@@ -116,15 +116,15 @@ def searched(op: AnyOperation) -> Searched[Any]:
     Raises:
         UsageError: its kernels have no parameter space.
     """
-    found = part_of(op, op.kernels.searched, Searched)
-    if found is None:
+    part = part_of(op, op.kernels.searched, Searched)
+    if part is None:
         others = [name for name in built_in_names() if operation(name).kernels.searched]
         raise UsageError(
             f"{op.name} has no space of kernels to search",
             "there is one of " + " and ".join(others),
             code="unsupported",
         )
-    return found
+    return part
 
 
 def look_alikes(kernels: Sequence[Kernel], model: Model) -> LookAlikes:

@@ -40,9 +40,9 @@ class LocalSearch(Strategy):
             while failures < _PATIENCE and not self.is_exhausted:
                 start = self._nearest_left(self._kicked(best))
                 yield start
-                found = yield from self._descend(start)
-                failures = 0 if self._time_ms[found] < self._time_ms[best] else failures + 1
-                best = min(best, found, key=self._time_ms.__getitem__)
+                result = yield from self._descend(start)
+                failures = 0 if self._time_ms[result] < self._time_ms[best] else failures + 1
+                best = min(best, result, key=self._time_ms.__getitem__)
             if not self.is_exhausted:
                 best = self._random_left()
                 yield best
@@ -105,11 +105,11 @@ class DifferentialEvolution(Strategy):
         codes = self._space.codes
         member = codes[population[position]]
         best = codes[min(population, key=self._time_ms.__getitem__)]
-        one, other = (codes[population[i]] for i in self._rng.choice(len(population), 2))
-        moved = best + self._rng.uniform(*_WEIGHTS) * (one - other)
+        item, other = (codes[population[i]] for i in self._rng.choice(len(population), 2))
+        moved = best + self._rng.uniform(*_WEIGHTS) * (item - other)
         # A category has no direction: it is the best member's if the two others agree, else the first one's.
         is_ordered = np.array([parameter.is_ordered for parameter in self._space.parameters])
-        moved = np.where(is_ordered, np.rint(moved), np.where(one == other, best, one))
+        moved = np.where(is_ordered, np.rint(moved), np.where(item == other, best, item))
         highest = np.array([len(parameter.values) - 1 for parameter in self._space.parameters])
         is_mixed = self._rng.random(len(member)) < _CROSSOVER
         is_mixed[self._rng.integers(len(member))] = True

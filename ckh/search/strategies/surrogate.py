@@ -115,7 +115,7 @@ class GaussianProcess:
         """
         from scipy.optimize import minimize
 
-        found = minimize(
+        result = minimize(
             self._loss,
             self._theta,
             args=(self._matrix[rows], targets),
@@ -124,7 +124,7 @@ class GaussianProcess:
             bounds=self._bounds,
             options={"maxiter": iterations},
         )
-        self._theta = np.asarray(found.x)
+        self._theta = np.asarray(result.x)
 
     def condition(self, rows: NDArray[np.int64], pool: NDArray[np.int64]) -> None:
         """Restart with the given observed configurations and the configurations to predict."""

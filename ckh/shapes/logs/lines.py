@@ -186,7 +186,7 @@ def missed_line(line: str) -> Iterator[StatedShape]:
         return
     stated = _STATED_DTYPE.search(match["rest"])
     text = line[match.start() :]
-    dtype = dtype_name(stated["dtype"]) if stated else next((one for one in ("bf16", "fp16") if one in text), "")
+    dtype = dtype_name(stated["dtype"]) if stated else next((item for item in ("bf16", "fp16") if item in text), "")
     if dtype in DTYPE_BYTES:
         shape = Matmul(int(match["m"]), int(match["n"]), int(match["k"]), dtype)
         yield _batch_of(shape, int(match["b"] or 1))
@@ -213,7 +213,7 @@ def vllm_line(line: str, tokens: Sequence[int]) -> Iterator[StatedShape]:
 
 def kernel_name(name: str, count: int = 1) -> Iterator[StatedShape]:
     """The product whose sizes are in a kernel's name, as m128_n1536_k7168; most names contain tile sizes only."""
-    match = next((one for one in _KERNEL.finditer(name) if not _OF_TILES.search(name[: one.start()])), None)
+    match = next((item for item in _KERNEL.finditer(name) if not _OF_TILES.search(name[: item.start()])), None)
     if match is not None:
         m, n, k = map(int, match.groups())
         dtype = _KERNEL_DTYPE.search(name)
@@ -233,11 +233,11 @@ STATEMENT = re.compile(rf"MIOpenDriver|\w+-bench\b|\w*TunableOp_|shape is (?:B:\
 IGNORED = "[LogCmdFind"  # MIOpen's solver search; the convolution itself is logged separately
 
 
-def _batch_of(one: Matmul, batch: int) -> StatedShape:
+def _batch_of(matmul: Matmul, batch: int) -> StatedShape:
     """A batch of equal products; scaled ones, which no kernel batches here, count once each."""
-    if batch == 1 or one.scaling:
-        return StatedShape(one, count=batch)
-    return StatedShape(BatchedMatmul(batch, one.m, one.n, one.k, one.dtype, one.layout))
+    if batch == 1 or matmul.scaling:
+        return StatedShape(matmul, count=batch)
+    return StatedShape(BatchedMatmul(batch, matmul.m, matmul.n, matmul.k, matmul.dtype, matmul.layout))
 
 
 def _blas_product(m: int, n: int, k: int, blas: str, dtype: str, scaling: Scaling) -> Matmul:
@@ -259,12 +259,12 @@ def _blas_dtype(text: str) -> str:
 def _options(text: str) -> dict[str, str]:
     """Options of a command line by name, without dashes."""
     words = text.replace("',", " ").replace("'", " ").replace('"', " ").split()
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for word, following in zip(words, [*words[1:], ""], strict=False):
         name, is_joined, value = word.partition("=")
         if name.startswith("-") and len(name) > 1 and not _is_number(name):
-            found[name.lstrip("-")] = value if is_joined else following
-    return found
+            result[name.lstrip("-")] = value if is_joined else following
+    return result
 
 
 def _is_number(text: str) -> bool:

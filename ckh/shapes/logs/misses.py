@@ -77,14 +77,14 @@ def read_tables(paths: Iterable[Path]) -> KeyTables:
     Raises:
         DataError: a file is not a CSV file with the columns of a key, or a folder has none.
     """
-    found: dict[str, list[Mapping[str, str]]] = {}
+    result: dict[str, list[Mapping[str, str]]] = {}
     for path in paths:
-        files = [one for one in sorted(path.rglob(_TUNED)) if _UNTUNED not in one.name] if path.is_dir() else [path]
+        files = [item for item in sorted(path.rglob(_TUNED)) if _UNTUNED not in item.name] if path.is_dir() else [path]
         if not files:
             raise DataError(f"{path} has no tuned tables ({_TUNED})", "name AITER's folder", code="no-aiter")
         for file in files:
-            found.setdefault(file.name, []).extend(_table_rows(file, is_strict=not path.is_dir()))
-    return KeyTables(found)
+            result.setdefault(file.name, []).extend(_table_rows(file, is_strict=not path.is_dir()))
+    return KeyTables(result)
 
 
 def _table_rows(path: Path, *, is_strict: bool) -> Iterator[Mapping[str, str]]:
@@ -154,7 +154,7 @@ def _why(lookup: Lookup, row: Mapping[str, str], differs: Mapping[str, str], loo
     for name in lookup.dtypes:
         if name in differs:
             both = differs[name], row[name]
-            of_chips = ": FNUZ floats are gfx942's" if sum(_FNUZ in one for one in both) == 1 else ""
+            of_chips = ": FNUZ floats are gfx942's" if sum(_FNUZ in item for item in both) == 1 else ""
             reasons.append(f"tuned in {row[name]}, not {differs[name]}{of_chips}")
     if lookup.rows in differs:
         tried = ", ".join(map(str, looked_up))

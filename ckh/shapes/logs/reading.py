@@ -136,8 +136,8 @@ def read_log(lines: Iterable[bytes], path: str, wanted: RunOptions, tally: Shape
 
 def _read_line(text: str, path: str, number: int, wanted: RunOptions, tally: ShapeCounts) -> None:
     where = f"{path}:{number}"
-    if (found := _canonical(text)) is not None:
-        tally.add("", found[1], 1, where, found[0])
+    if (result := _canonical(text)) is not None:
+        tally.add("", result[1], 1, where, result[0])
         return
     for mark, op in marks().items():
         part = shaped_part(op)
@@ -168,10 +168,10 @@ def _read_stated(text: str, where: str, wanted: RunOptions, tally: ShapeCounts) 
     """Count the shapes of the first matching parser; False if none matches."""
     if IGNORED in text or (start := STATEMENT.search(text)) is None:
         return False
-    found = _stated(text[start.start() :].strip(), wanted.tokens)
-    for one in found:
-        tally.add(one.name, one.shape, one.count, where)
-    return bool(found)
+    result = _stated(text[start.start() :].strip(), wanted.tokens)
+    for item in result:
+        tally.add(item.name, item.shape, item.count, where)
+    return bool(result)
 
 
 @lru_cache(maxsize=4096)  # for a network's lines, which recur in each step
@@ -180,7 +180,7 @@ def _stated(text: str, tokens: tuple[int, ...]) -> tuple[StatedShape, ...]:
         **READERS,
         VLLM_MARK: lambda line: vllm_line(line, tokens),
     }
-    return next((found for mark, read in readers.items() if mark in text and (found := tuple(read(text)))), ())
+    return next((result for mark, read in readers.items() if mark in text and (result := tuple(read(text)))), ())
 
 
 def read_kernels(lines: Iterable[bytes], path: str, tally: ShapeCounts) -> None:
@@ -211,13 +211,13 @@ def _read_kernel(name: str, count: str, where: str, tally: ShapeCounts) -> None:
     except ValueError:
         calls = 1
     try:
-        found = list(kernel_name(name, calls))
+        stated_shapes = list(kernel_name(name, calls))
     except UsageError as error:
         tally.refuse(error, where)
         return
-    for one in found:
-        tally.add(one.name, one.shape, one.count, where)
-    if not found:
+    for item in stated_shapes:
+        tally.add(item.name, item.shape, item.count, where)
+    if not stated_shapes:
         tally.left_out["kernels whose name states no sizes"] += 1
 
 

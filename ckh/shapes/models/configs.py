@@ -156,8 +156,8 @@ def _dense_layers(config: Config, layers: int) -> int:
     only = config.values.get("mlp_only_layers")
     step = config.size("decoder_sparse_step", 1)
     dense = set(range(min(layers, config.of("first_dense", 0, least=0))))
-    dense |= {one for one in only if isinstance(one, int)} if isinstance(only, list) else set()
-    return len(dense) if step == 1 else len(dense | {one for one in range(layers) if (one + 1) % step})
+    dense |= {item for item in only if isinstance(item, int)} if isinstance(only, list) else set()
+    return len(dense) if step == 1 else len(dense | {item for item in range(layers) if (item + 1) % step})
 
 
 def _linear_layers(config: Config, layers: int) -> int:
@@ -175,7 +175,7 @@ def _precision(document: Mapping[str, Any], config: Config, wanted: RunOptions) 
     """
     if wanted.dtype is not None and wanted.dtype not in _SCALING_OF:
         return Precision(wanted.dtype, wanted.dtype)
-    named = (one.get(key) for one in (config.values, document) for key in ("dtype", "torch_dtype"))
+    named = (item.get(key) for item in (config.values, document) for key in ("dtype", "torch_dtype"))
     base = dtype_name(str(next(filter(None, named), _DEFAULT_DTYPE)))
     quantised = document.get("quantization_config") or config.values.get("quantization_config")
     if wanted.dtype is not None or not isinstance(quantised, dict):

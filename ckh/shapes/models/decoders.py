@@ -285,12 +285,12 @@ def decoder_layers(
     if model.experts is not None:
         experts = _expert_sizes(model.experts, ranks, refuse, fuse_shared=run.fuse_shared)
     for rows in run.tokens:
-        for one in weights:
+        for weight in weights:
             dtype, scaling = (
-                (precision.dtype, precision.scaling) if one.is_quantised else (precision.base, Scaling.NONE)
+                (precision.dtype, precision.scaling) if weight.is_quantised else (precision.base, Scaling.NONE)
             )
-            m = min(rows, one.most_rows) if one.most_rows else rows
-            yield Layer(one.name, Matmul(m, one.n, one.k, dtype, scaling=scaling), one.count, where)
+            m = min(rows, weight.most_rows) if weight.most_rows else rows
+            yield Layer(weight.name, Matmul(m, weight.n, weight.k, dtype, scaling=scaling), weight.count, where)
         if experts is not None:
             intermediate, count, per_token = experts
             shape = ExpertProducts(

@@ -56,7 +56,7 @@ _OF_LATE_2025: dict[str, tuple[str, ...]] = {
 # Not emitted for the current interface.
 _NOT_CURRENT = ("_compv5_", "_comp_async_")
 _OF_CURRENT = {
-    arch: tuple(name for name in names if not any(one in name for one in _NOT_CURRENT))
+    arch: tuple(name for name in names if not any(item in name for item in _NOT_CURRENT))
     for arch, names in _OF_LATE_2025.items()
 }
 

@@ -351,7 +351,7 @@ def write_templates(include: Path, interface: Interface) -> Path:
         path = include / file
         path.parent.mkdir(parents=True, exist_ok=True)
         kind = "CK_TILE_HOST auto" if name == "make_kernel" else "struct"
-        text = f"template <{', '.join(f'int {one}' for one in wanted[interface])}> {kind} {name}"
+        text = f"template <{', '.join(f'int {item}' for item in wanted[interface])}> {kind} {name}"
         path.write_text(text, encoding="utf-8")
     return include
 
@@ -403,7 +403,7 @@ def test_unknown_headers_are_assigned_to_the_nearest_interface(
     launch.write_text(f"template <int {instead}> CK_TILE_HOST auto make_kernel", encoding="utf-8")
     headers = detect_interface(tmp_path)
     assert headers.interface is nearest
-    assert [one.split()[0] for one in headers.unlike] == ([] if "More" in instead else ["make_kernel"])
+    assert [text.split()[0] for text in headers.unlike] == ([] if "More" in instead else ["make_kernel"])
 
 
 VERSIONS = {
@@ -500,7 +500,7 @@ def test_the_real_kernels_cover_every_kind(interface: Interface) -> None:
 @pytest.fixture
 def real(real_kernels: Real) -> Real:
     """All real kernels, compiled and loaded."""
-    return Real((one, real_kernels[one]) for one in ALL_REAL)
+    return Real((item, real_kernels[item]) for item in ALL_REAL)
 
 
 @pytest.mark.slow

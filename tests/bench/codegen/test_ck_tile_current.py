@@ -106,7 +106,7 @@ def syntax_errors(kernel: ConvKernel, headers: ConvHeaders, folder: Path, templa
     """Compiler errors of a kernel's source; empty if it is accepted for the host and for the GPU."""
     source = folder / "kernel.hip"
     source.write_text(emit(kernel, headers, GFX942))
-    include = [f"-I{headers.common.include}", *(f"-I{one}" for one in templates)]
+    include = [f"-I{headers.common.include}", *(f"-I{template}" for template in templates)]
     flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-Wno-unused-command-line-argument", "--offload-arch=gfx942"]
     command = [*HIPCC, *flags, *include, "-fsyntax-only", "-x", "hip", str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -175,7 +175,7 @@ def library(kernel: ConvKernel, headers: ConvHeaders, folder: Path) -> ctypes.CD
     """A kernel built with the stubs, host part only."""
     source, built = folder / "kernel.hip", folder / "kernel.so"
     source.write_text(emit(kernel, headers, GFX942))
-    include = [f"-I{headers.common.include}", *(f"-I{one}" for one in TEMPLATES)]
+    include = [f"-I{headers.common.include}", *(f"-I{item}" for item in TEMPLATES)]
     flags = ["-std=c++20", "--offload-arch=gfx942", "-shared", "-fPIC", "-O0"]
     subprocess.run([*HIPCC, *flags, *include, "-x", "hip", str(source), "-o", str(built)], check=True)
     loaded = ctypes.CDLL(str(built))

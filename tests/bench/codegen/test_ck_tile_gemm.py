@@ -345,8 +345,8 @@ def test_odd_numbers_of_instructions_along_m_are_not_stored_in_pairs(
     CK Tile's kernel of three computes half of C wrongly, as its execution on the emulated GPU shows.
     """
     kernel = replace(PLAIN, tile_m=192, wave_m=4, wave_n=1, warp_tile_m=16, warp_tile_n=16, warp_tile_k=32)
-    reasons = [one for one in missing(replace(kernel, **changes), headers, GFX942) if "at once" in one]
-    assert [has_values(one, *values) for one in reasons] == [True] * bool(values)
+    reasons = [item for item in missing(replace(kernel, **changes), headers, GFX942) if "at once" in item]
+    assert [has_values(reason, *values) for reason in reasons] == [True] * bool(values)
 
 
 def test_basic_v1_does_not_support_lds_transposition() -> None:
@@ -441,9 +441,9 @@ def test_resources_of_gemm_kernels_are_parsed(tmp_path: Path) -> None:
         (PLAIN, gemm.replace("19Universal", "11Other")),
     ]
     binaries = [device.inspect(kernel, "", text) for kernel, text in pairs]  # type: ignore[arg-type] # of two operations
-    found = [None if one is None else one.resources for one in binaries]
-    assert found[0] == found[1] is not None
-    assert found[2:] == [None] * 3
+    result = [None if binary is None else binary.resources for binary in binaries]
+    assert result[0] == result[1] is not None
+    assert result[2:] == [None] * 3
 
 
 ALL_REAL = [(arch, kernel) for arch, kernels in REAL_GEMM_KERNELS[interface_here()].items() for kernel in kernels]
@@ -488,7 +488,7 @@ def test_the_real_kernels_cover_every_kind(interface: Interface) -> None:
 @pytest.fixture
 def real(real_kernels: Real) -> Real:
     """All real kernels, compiled and loaded."""
-    return Real((one, real_kernels[one]) for one in ALL_REAL)
+    return Real((item, real_kernels[item]) for item in ALL_REAL)
 
 
 @pytest.mark.slow
@@ -589,5 +589,5 @@ def test_real_kernels_refuse_problems_with_wrong_results(
     report = next(report for (_, kernel), report in real.items() if kernel == kernel_of(name))
     m, n, k, split_k = sizes
     problem = c_gemm_problem(GemmProblem(m, n, k, split_k=split_k))
-    found = KernelLibrary(loadable(report.library)).unsupported(ctypes.byref(problem))
-    assert (None if found is None else found.decode()) == reason
+    result = KernelLibrary(loadable(report.library)).unsupported(ctypes.byref(problem))
+    assert (None if result is None else result.decode()) == reason

@@ -85,7 +85,7 @@ def syntax_errors(kernel: GemmKernel, headers: GemmHeaders, folder: Path, templa
     """Compiler errors of a kernel's source; empty if it is accepted for the host and for the GPU."""
     source = folder / "kernel.hip"
     source.write_text(emit(kernel, headers, GFX942))
-    include = [f"-I{headers.common.include}", *(f"-I{one}" for one in templates)]
+    include = [f"-I{headers.common.include}", *(f"-I{template}" for template in templates)]
     flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-Wno-unused-command-line-argument", "--offload-arch=gfx942"]
     command = [*HIPCC, *flags, *include, "-fsyntax-only", "-x", "hip", str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -142,7 +142,7 @@ def library(kernel: GemmKernel, headers: GemmHeaders, folder: Path) -> KernelLib
     """A kernel built with the stubs, host part only."""
     source, built = folder / "kernel.hip", folder / "kernel.so"
     source.write_text(emit(kernel, headers, GFX942))
-    include = [f"-I{headers.common.include}", *(f"-I{one}" for one in TEMPLATES)]
+    include = [f"-I{headers.common.include}", *(f"-I{item}" for item in TEMPLATES)]
     flags = ["-std=c++20", "--offload-arch=gfx942", "-shared", "-fPIC", "-O0"]
     subprocess.run([*HIPCC, *flags, *include, "-x", "hip", str(source), "-o", str(built)], check=True)
     return KernelLibrary(str(built))
@@ -200,11 +200,11 @@ REFUSED: dict[str, list[tuple[tuple[int, int, int, int], str | None]]] = {
 def test_problems_with_wrong_results_are_refused(name: str, headers: GemmHeaders, tmp_path: Path) -> None:
     """For accepted problems, the leading dimensions passed to the stub are those of dense operands."""
     loaded = library(KERNELS[name], headers, tmp_path)
-    found = []
+    result = []
     for sizes, _ in REFUSED[name]:
         reason = loaded.unsupported(ctypes.byref(CGemmProblem(*sizes)))
-        found.append((sizes, None if reason is None else reason.decode()))
-    assert found == REFUSED[name]
+        result.append((sizes, None if reason is None else reason.decode()))
+    assert result == REFUSED[name]
 
 
 @pytest.mark.slow

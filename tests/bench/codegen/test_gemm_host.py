@@ -122,7 +122,7 @@ CHANGED = {name: (kernel, replace(kernel, **changes)) for name, (kernel, changes
 def build(kernels: Iterable[GemmKernel], folder: Path, simd: HostSimd) -> dict[GemmKernel, Path]:
     """Compile every kernel once, two in parallel."""
 
-    def one(number: int, kernel: GemmKernel) -> Path:
+    def compiled(number: int, kernel: GemmKernel) -> Path:
         source, library = folder / f"{number}.cpp", folder / f"{number}.so"
         source.write_text(emit(kernel, simd), encoding="utf-8")
         command = [*find_compiler().command, *host.compile_flags(), f"-I{TEMPLATES}", "-Wall", "-Wextra", "-Werror"]
@@ -130,7 +130,7 @@ def build(kernels: Iterable[GemmKernel], folder: Path, simd: HostSimd) -> dict[G
         return library
 
     unique = list(dict.fromkeys(kernels))
-    tasks = (delayed(one)(number, kernel) for number, kernel in enumerate(unique))
+    tasks = (delayed(compiled)(number, kernel) for number, kernel in enumerate(unique))
     return dict(zip(unique, Parallel(n_jobs=2, backend="threading")(tasks), strict=True))
 
 

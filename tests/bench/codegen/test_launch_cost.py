@@ -52,8 +52,8 @@ def ask(tmp_path: Path) -> Iterator[Any]:
             assert process.stdin is not None
             assert process.stdout is not None
             print(json.dumps({"library": library, "op": op, "problem": problem, **how}), file=process.stdin, flush=True)
-            found: dict[str, Any] = json.loads(process.stdout.readline())
-            return found
+            document: dict[str, Any] = json.loads(process.stdout.readline())
+            return document
 
         yield answer
         process.stdin.close()
@@ -69,17 +69,17 @@ def test_a_timed_launch_takes_the_host_less_than_a_microsecond(real_kernels: Rea
         assert trials is not None
         library = real_kernels[arch, kernel].library
         problems = (problem.canonical() for problem in trials().loop_ends(kernel))
-        found, problem = next((one, text) for text in problems if not (one := ask(library, op.name, text))["reason"])
-        launches, rest = divmod(found["launches"], LOOPS * SAMPLES)
+        result, problem = next((item, text) for text in problems if not (item := ask(library, op.name, text))["reason"])
+        launches, rest = divmod(result["launches"], LOOPS * SAMPLES)
         name = op.kernels.name(kernel)
         # One kernel per launch, two with two stages; a last untimed launch if results are accumulated.
         stages = 2 if getattr(kernel, "two_stage", False) else 1
-        assert (launches, rest in {0, stages}) == (stages, True), (name, found)
-        assert found["zeroed"] == (1 if rest else 0), (name, found)
-        assert 0 < found["ns"] < MOST_NS, (name, found)
+        assert (launches, rest in {0, stages}) == (stages, True), (name, result)
+        assert result["zeroed"] == (1 if rest else 0), (name, result)
+        assert 0 < result["ns"] < MOST_NS, (name, result)
 
         turns = ask(library, op.name, problem, how=0, sets=5)
-        assert turns["launches"] == found["launches"], (name, turns)
+        assert turns["launches"] == result["launches"], (name, turns)
         assert 0 < turns["ns"] < MOST_NS, (name, turns)
 
         # A graph has 35 launches, seven of each set of operands, and is started 58 times per sample and once before.
@@ -102,10 +102,10 @@ def test_arguments_in_memory_are_copied_before_launches_are_timed(real_kernels: 
     for split_k in (1, 2):
         problem = f"gemm_grouped_fp16_rcr_m96x5+32+0_n64_k128_splitk{split_k}"
         for how in (0, BY_GRAPH):
-            found = ask(library, "gemm_grouped", problem, how=how, sets=5)
-            assert (found["reason"], found["copies"], found["open"]) == ("", 5 + split_k - 1, 0), found
-            assert found["launches"] >= LOOPS * SAMPLES
-            assert 0 < found["ns"] < MOST_NS, found
+            result = ask(library, "gemm_grouped", problem, how=how, sets=5)
+            assert (result["reason"], result["copies"], result["open"]) == ("", 5 + split_k - 1, 0), result
+            assert result["launches"] >= LOOPS * SAMPLES
+            assert 0 < result["ns"] < MOST_NS, result
 
 
 @compiles(next(wanted()))
@@ -122,8 +122,8 @@ def test_a_graph_that_cannot_be_made_is_an_error(
     for problem in trials().loop_ends(kernel):
         library = real_kernels[arch, kernel].library
         if not ask(library, op.name, problem.canonical())["reason"]:
-            found = ask(library, op.name, problem.canonical(), how=BY_GRAPH, sets=1)
-            expect_values(found["reason"], "hipStreamBeginCapture")
-            assert (found["launches"], found["open"]) == (0, 0)
+            result = ask(library, op.name, problem.canonical(), how=BY_GRAPH, sets=1)
+            expect_values(result["reason"], "hipStreamBeginCapture")
+            assert (result["launches"], result["open"]) == (0, 0)
             return
     pytest.fail("no problem is supported")

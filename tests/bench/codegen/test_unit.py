@@ -111,7 +111,7 @@ def compiled(folder: Path, tmp_path: Path) -> Callable[[Sequence[str]], bytes]:
 
     def compile_unit(sources: Sequence[str]) -> bytes:
         (tmp_path / "unit.cpp").write_text(unit_source(sources, [folder]), encoding="utf-8")
-        folders = [f"-I{one}" for one in (folder, ck_tile.template_dir())]
+        folders = [f"-I{item}" for item in (folder, ck_tile.template_dir())]
         command = [*find_compiler().command, "-std=c++20", "-O2", "-shared", "-fPIC", "-s", *folders]
         subprocess.run([*command, "-o", str(tmp_path / "unit.so"), str(tmp_path / "unit.cpp")], check=True)
         return (tmp_path / "unit.so").read_bytes()
@@ -192,7 +192,7 @@ def test_kernels_with_the_same_tile_are_adjacent() -> None:
     """They are adjacent whatever their names and pipelines."""
     line = 'label = "ckh-kernel:{}";\nPipeline::{}\nck_tile::index_t tile_m = {};\n'
     sources = [line.format(n, *kernel) for n, kernel in enumerate([("mem", 16), ("v3", 32), ("v3", 16), ("mem", 32)])]
-    assert [sources.index(one) for one in sorted(sources, key=similarity)] == [0, 2, 3, 1]
+    assert [sources.index(source) for source in sorted(sources, key=similarity)] == [0, 2, 3, 1]
 
 
 def device_code(library: bytes) -> Iterator[tuple[str, bytes]]:
@@ -203,8 +203,8 @@ def device_code(library: bytes) -> Iterator[tuple[str, bytes]]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # where dataclasses look it up
     spec.loader.exec_module(module)
-    found: Iterator[tuple[str, bytes]] = module.device_code(library)
-    return found
+    result: Iterator[tuple[str, bytes]] = module.device_code(library)
+    return result
 
 
 class _Alone(HipDevice):
@@ -239,11 +239,11 @@ def test_real_kernels_have_the_same_device_code_together(tmp_path: Path, monkeyp
         assert (first.status, second.status) == (Status.OK, Status.OK)
         assert first.binary == second.binary is not None
         every = device_code(Path(first.library).read_bytes())
-        code = {name: one for name, one in every if "kentry" in name}  # the headers also have functions of their own
+        code = {name: item for name, item in every if "kentry" in name}  # the headers also have functions of their own
         number = Path(loadable(second.library)).read_bytes().partition(b"ckh-chosen:\0")[2][0]
         own = {
-            name: one
-            for name, one in device_code(Path(loadable(second.library)).read_bytes())
+            name: item
+            for name, item in device_code(Path(loadable(second.library)).read_bytes())
             if f"6ckh_u{number}" in name
         }
         assert sorted(code.values()) == sorted(own.values())

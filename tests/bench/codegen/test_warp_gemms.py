@@ -57,8 +57,8 @@ def test_every_form_of_the_dispatcher_is_parsed(text: str, name: str, fp8_access
     assert dispatcher_macro(headers) == f"CKH_WARP_GEMM_DISPATCHER={name}"
     assert warp_gemms(headers) == {("float", (16, 16, 4)), FP16, FP8}
     transposing = transposing_warp_gemms(headers)
-    assert {accesses for *one, accesses in transposing if tuple(one) == FP16} == {1, 2}
-    assert {accesses for *one, accesses in transposing if tuple(one) == FP8} == fp8_accesses
+    assert {accesses for *item, accesses in transposing if tuple(item) == FP16} == {1, 2}
+    assert {accesses for *item, accesses in transposing if tuple(item) == FP8} == fp8_accesses
 
 
 @pytest.mark.slow

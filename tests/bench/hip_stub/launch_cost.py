@@ -36,12 +36,12 @@ def main() -> None:
         for counter in counters.values():
             counter.value = 0
         code = 0 if reason else _timed(library, job, c_problem, times)
-        found = {
+        result = {
             "reason": (reason or b"").decode() or (library.error() if code else ""),
             "ns": min(times),
             **{name: counter.value for name, counter in counters.items()},
         }
-        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.write(json.dumps(result) + "\n")
         sys.stdout.flush()
 
 

@@ -85,7 +85,8 @@ class StubGfx942(StubGpus):
     def emit(self, kernel: Any) -> str:
         name = full_name(kernel)
         times = "".join(
-            f"if (s[1] == {one.c} && s[2] == {one.k}) return {self.us(one, kernel) * 1e3!r};" for one in PROBLEMS
+            f"if (s[1] == {problem.c} && s[2] == {problem.k}) return {self.us(problem, kernel) * 1e3!r};"
+            for problem in PROBLEMS
         )
         return (
             f'const char stub_label[] = "ckh-kernel:{name}";\nconst char stub_fault[] = "";\n'
@@ -129,7 +130,7 @@ def gpu(hip_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S
     monkeypatch.setattr(calibrated, "this_device", this_device)
     monkeypatch.setattr("ckh.learn.answers.probes.this_device", this_device)
     monkeypatch.setattr("ckh.bench.devices.device_choice.open_device", lambda *_: device)
-    (tmp_path / "problems.txt").write_text("".join(f"{one.canonical()}\n" for one in PROBLEMS))
+    (tmp_path / "problems.txt").write_text("".join(f"{problem.canonical()}\n" for problem in PROBLEMS))
     return device
 
 
@@ -153,12 +154,14 @@ def test_rates_and_times_of_a_known_gpu_are_recovered(
     gpu: StubGfx942, calibrate: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Within 1 %; the impossible rate is refused; afterwards predicted times are those of the GPU, with an interval."""
-    found = calibrate()
-    assert {one["name"]: one["measured"] for one in found["rates"]} == pytest.approx(TRUE, rel=0.01)
-    assert {one["name"] for one in found["rates"] if one["reason"]} == {"fp8"}
-    assert {one["name"]: one["in_archspec"] for one in found["rates"]} | {"bf8": 4096} == rates_of(load_arch("gfx942"))
-    (kind,) = found["kinds"]
-    assert (kind["kind"], kind["problems"], found["failures"]) == (KIND, len(PROBLEMS), [])
+    result = calibrate()
+    assert {item["name"]: item["measured"] for item in result["rates"]} == pytest.approx(TRUE, rel=0.01)
+    assert {item["name"] for item in result["rates"] if item["reason"]} == {"fp8"}
+    assert {item["name"]: item["in_archspec"] for item in result["rates"]} | {"bf8": 4096} == rates_of(
+        load_arch("gfx942")
+    )
+    (kind,) = result["kinds"]
+    assert (kind["kind"], kind["problems"], result["failures"]) == (KIND, len(PROBLEMS), [])
     assert kind["factor"] == pytest.approx(FACTOR * exp(np.median(OF_PROBLEMS)), rel=0.01)
     spread = np.std(OF_PROBLEMS, ddof=1) * np.sqrt(1 + 1 / len(PROBLEMS))
     assert log(kind["high"]) == pytest.approx(2.015 * spread, rel=0.02)  # Student's t, 5 degrees of freedom
@@ -204,24 +207,24 @@ def test_an_interrupted_calibration_goes_on(
 
     def interrupted(driver: Any, tasks: dict[str, Sequence[Any]], count: int) -> Any:
         asked.append(list(tasks))
-        for number, one in enumerate(measure(driver, tasks, count)):
+        for number, item in enumerate(measure(driver, tasks, count)):
             if number == 2 and len(asked) == 1:
                 raise KeyboardInterrupt
-            yield one
+            yield item
 
     monkeypatch.setattr(rounds, "measure_interleaved", interrupted)
     calibrate(code=ExitCode.INTERRUPTED)
     known = calibration_of("gfx942")
     assert known is not None
     assert known.rates == pytest.approx(TRUE, rel=0.01)
-    assert ({one.problem for one in known.pairs[KIND]}, known.factors) == (set(asked[0][:2]), {})
-    found = calibrate()
+    assert ({pair.problem for pair in known.pairs[KIND]}, known.factors) == (set(asked[0][:2]), {})
+    result = calibrate()
     assert asked[1] == asked[0][2:]
-    assert {one["status"] for one in found["rates"]} == {"known"}
-    assert found["kinds"][0]["problems"] == len(PROBLEMS)
-    assert calibrate()["kinds"] == found["kinds"]
+    assert {item["status"] for item in result["rates"]} == {"known"}
+    assert result["kinds"][0]["problems"] == len(PROBLEMS)
+    assert calibrate()["kinds"] == result["kinds"]
     assert len(asked) == 2
-    assert calibrate("--force")["kinds"][0]["factor"] == pytest.approx(found["kinds"][0]["factor"], rel=0.01)
+    assert calibrate("--force")["kinds"][0]["factor"] == pytest.approx(result["kinds"][0]["factor"], rel=0.01)
     assert asked[2] == asked[0]
     capsys.readouterr()
 

@@ -289,9 +289,9 @@ def test_times_beside_another_process_are_right_or_unstable(
     monkeypatch.setenv("CKH_STUB_CLOCK", "other=0.5,0.5 seed=2")
     runs = stub.runs(tmp_path, GOOD, GOOD, GOOD)
     runs.run()
-    found = [(row.status, row.latency_ms) for rows in runs.rows.values() for row in rows]
-    assert Status.UNSTABLE in {status for status, _ in found}
-    assert [ms for status, ms in found if status is Status.OK] == pytest.approx(
+    result = [(row.status, row.latency_ms) for rows in runs.rows.values() for row in rows]
+    assert Status.UNSTABLE in {status for status, _ in result}
+    assert [ms for status, ms in result if status is Status.OK] == pytest.approx(
         [GOOD.us / 1e3] * runs.statuses[Status.OK], rel=0.05
     )
 

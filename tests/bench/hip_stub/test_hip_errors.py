@@ -83,12 +83,12 @@ def test_a_permanently_broken_gpu_ends_the_run(
     breaks = StubKernel(before=f'stub_arm("always {lost}"); {STICKY}')
     libraries = [build(GOOD), build(breaks), build(GOOD)]
     jobs = [Job(Op.MEASURE, number, library=library, samples=1) for number, library in enumerate(libraries)]
-    found: list[Status] = []
+    statuses: list[Status] = []
     with Supervisor(FaultyDevice(), SupervisorOptions(20.0, config()), lambda: False) as supervisor:
         replies = supervisor.run(setup(), jobs)
         with pytest.raises(DeviceError) as caught:
-            found.extend(reply.status for _, reply in replies)
-    assert found == [Status.OK, Status.CRASH]
+            statuses.extend(reply.status for _, reply in replies)
+    assert statuses == [Status.OK, Status.CRASH]
     assert caught.value.message == message
     assert caught.value.exit_code is ExitCode.NO_DEVICE
 
@@ -136,16 +136,16 @@ def test_without_a_runtime_there_is_no_worker(monkeypatch: pytest.MonkeyPatch) -
 def test_the_installed_runtime_has_a_gpu_or_reports_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """If ROCm is missing or finds nothing, one line states the reason; with a GPU the worker starts."""
     monkeypatch.delenv("CKH_HIP_LIBRARY")
-    found: DeviceError | None = None
+    device_error: DeviceError | None = None
     try:
         WorkerProcess(FaultyDevice(), config()).kill()
     except DeviceError as error:
-        found = error
-    if found is not None:
+        device_error = error
+    if device_error is not None:
         reasons = ("the HIP runtime cannot be loaded: ", "HIP finds no GPU")
-        assert found.message.startswith(tuple(f"no usable device: {reason}" for reason in reasons))
-        assert "\n" not in found.message
-        assert found.exit_code is ExitCode.NO_DEVICE
+        assert device_error.message.startswith(tuple(f"no usable device: {reason}" for reason in reasons))
+        assert "\n" not in device_error.message
+        assert device_error.exit_code is ExitCode.NO_DEVICE
 
 
 def test_libraries_are_loaded_without_a_gpu(

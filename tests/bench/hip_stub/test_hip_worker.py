@@ -122,12 +122,12 @@ def test_the_first_run_is_not_a_sample(build: Callable[[StubKernel], str]) -> No
     ],
 )
 def test_a_kernel_shorter_than_three_launches_is_timed_by_a_graph(
-    build: Callable[[StubKernel], str], kernel: StubKernel, found: tuple[float, float, bool]
+    build: Callable[[StubKernel], str], kernel: StubKernel, result: tuple[float, float, bool]
 ) -> None:
     """If there are graphs; the reply has the launch time of the same method."""
     (reply,), _ = supervise([build(kernel)])
     assert reply.status is Status.OK, reply.message
-    assert (reply.samples_ns[0], reply.launch_ns, reply.by_graph) == found
+    assert (reply.samples_ns[0], reply.launch_ns, reply.by_graph) == result
 
 
 def test_leaders_are_timed_by_graphs_too(build: Callable[[StubKernel], str]) -> None:

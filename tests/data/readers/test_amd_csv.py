@@ -78,9 +78,9 @@ def test_kernels_are_not_aliased(write_csv: Write) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), [("compv3", "compv3_intrawave"), ("compv4", "compv4_intrawave_dsb")])
-def test_implied_fields_of_names_are_filled_in(write_csv: Write, one: str, other: str) -> None:
+def test_implied_fields_of_names_are_filled_in(write_csv: Write, item: str, other: str) -> None:
     """Two spellings of a kernel are one kernel: the default scheduler is intrawave, and compv4 always has dsb."""
-    first, second = rows_of(write_csv({"kernel": NAME + one}, {"kernel": NAME + other}))
+    first, second = rows_of(write_csv({"kernel": NAME + item}, {"kernel": NAME + other}))
     assert {**first, "run_id": ""} == {**second, "run_id": ""}
     assert first["kernel"] == NAME + other if other.endswith("dsb") else NAME + "compv3_intrawave"
 

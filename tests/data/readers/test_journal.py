@@ -110,7 +110,7 @@ def test_rows_have_launch_times_and_sensor_readings(tmp_path: Path) -> None:
 
 def test_rows_of_the_last_device_of_a_problem_win(tmp_path: Path) -> None:
     """If another device remeasures a problem, rows of the first device remain in the journal only."""
-    begun = [replace(one, node="a/hip0") for one in (OK, FAILED)]
+    begun = [replace(item, node="a/hip0") for item in (OK, FAILED)]
     path = write(tmp_path / "run", *begun, replace(OK, node="b/hip0", latency_ms=0.25))
     assert [(row["node"], row["latency_ms"]) for row in rows_of(tmp_path / "run")] == [("b/hip0", 0.25)]
     assert [row.latency_ms for row in read_journal(path).final_rows()] == [0.25]
@@ -139,9 +139,9 @@ def test_the_last_row_of_a_pair_takes_the_position_of_its_first(tmp_path: Path, 
         last.update({(row.problem, row.kernel): (run_id, row.latency_ms or 0.0) for row in rows})
     expected = sorted(((run, *pair, ms) for pair, (run, ms) in last.items()), key=lambda row: row[0])
     reading = read_input(tmp_path, ReadOptions())
-    found = reading.rows.table().to_pylist()
+    pylist = reading.rows.table().to_pylist()
     assert len({row[0] for row in expected}) == 3
-    assert [(row["run_id"], row["N"], row["kernel"], row["latency_ms"]) for row in found] == [
+    assert [(row["run_id"], row["N"], row["kernel"], row["latency_ms"]) for row in pylist] == [
         (run, parse_conv_problem(problem).n, kernel, ms) for run, problem, kernel, ms in expected
     ]
     assert reading.superseded == 360 - len(expected)

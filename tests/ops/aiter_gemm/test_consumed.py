@@ -136,7 +136,7 @@ def test_measured_winners_take_precedence_and_are_marked(tmp_path: Path) -> None
     assert [(row["M"], row["N"]) for row in predicted] == [("65", "9216"), ("1", "512")]
     assert float(measured[0]["tflops"]) == pytest.approx(2 * 16 * 9216 * 4096 / 8.25e6, abs=0.01)
     choices = json.loads((tmp_path / "out" / "export.json").read_text())["choices"]
-    assert [one["basis"] for one in choices[:3]] == ["measured", "measured at M=16", "measured at M=64"]
+    assert [choice["basis"] for choice in choices[:3]] == ["measured", "measured at M=16", "measured at M=64"]
 
 
 def test_a_measured_time_bounds_a_prediction(tmp_path: Path) -> None:
@@ -262,14 +262,14 @@ def test_aiters_generator_emits_exactly_these_kernels(family: str, tmp_path: Pat
     )
     assert done.returncode == 0, done.stderr[-2000:]
     (lookup,) = made.glob("*lookup.h")
-    found = re.findall(r"\{\{(\d+), (\d+), (\d+)\},\s*\\\s*(\w+)<", lookup.read_text())
-    assert sorted(found) == sorted((row["M"], row["N"], row["K"], row["kernelName"]) for row in rows)
+    result = re.findall(r"\{\{(\d+), (\d+), (\d+)\},\s*\\\s*(\w+)<", lookup.read_text())
+    assert sorted(result) == sorted((row["M"], row["N"], row["K"], row["kernelName"]) for row in rows)
     names: dict[str, Any] = installed_kernels(AITER, family, "ck")
     emitted = {path.stem for path in (made / "impl").glob("*.cuh")}
     assert {row["kernelName"] for row in rows} <= emitted
     defaults = _defaults(folder, family)
     assert emitted == defaults | {row["kernelName"] for row in rows}
-    assert emitted <= {one.name for one in names.values()} | defaults
+    assert emitted <= {name.name for name in names.values()} | defaults
 
 
 def _defaults(folder: Path, family: str) -> set[str]:

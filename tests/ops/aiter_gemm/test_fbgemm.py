@@ -105,7 +105,7 @@ def test_batched_and_grouped_problems_have_groups() -> None:
     batched = AiterGemm(16, 8192, 5120, "a8w8_batched", "fp8", "fbgemm", 304, 2)
     grouped = AiterGemm(64, 5120, 1024, "a16w16_grouped", "bf16", "fbgemm", 304, 16)
     assert grouped.canonical() == "aiter_gemm_a16w16_grouped_fbgemm_bf16_cu304_g16_m64_n5120_k1024"
-    assert [parse_aiter_gemm(one.canonical()) for one in (batched, grouped)] == [batched, grouped]
+    assert [parse_aiter_gemm(aiter_gemm.canonical()) for aiter_gemm in (batched, grouped)] == [batched, grouped]
     assert (batched.flops, grouped.flops) == (2 * 2 * 16 * 8192 * 5120, 2 * 64 * 5120 * 1024)
     assert batched.bytes == 2 * (16 * 5120 + 8192 * 5120) + 2 * 2 * 16 * 8192
     assert grouped.bytes == 2 * (64 * 1024 + 16 * 5120 * 1024) + 2 * 64 * 5120
@@ -129,10 +129,10 @@ def test_features_count_the_tiles_of_all_products() -> None:
     ]
     op, names = operation("aiter_gemm"), ("log2_tiles", "fill_m", "m_by_tile", "log2_products")
     columns = {**op.problems.features(problems), **op.kernels.features([kernel], Encoding.on("gfx942"))}
-    found = op.training.engine.matrix(columns, {}, names)
+    result = op.training.engine.matrix(columns, {}, names)
     tiles = [3 * 40, 3 * 3 * 40, 4 * 1 * 40]
     expected = zip(np.log2(tiles), (40 / 48, 40 / 48, 10 / 16), (2.5, 2.5, 10 / 16), np.log2([1, 3, 4]), strict=True)
-    assert found.tolist() == [pytest.approx(row) for row in expected]
+    assert result.tolist() == [pytest.approx(row) for row in expected]
 
 
 def test_winners_are_read_without_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

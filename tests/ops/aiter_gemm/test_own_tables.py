@@ -54,19 +54,19 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 def choices(folder: Path) -> list[dict[str, Any]]:
     """Return the entries of the export's list by problem."""
-    found: list[dict[str, Any]] = json.loads((folder / "out" / "export.json").read_text())["choices"]
-    return found
+    load: list[dict[str, Any]] = json.loads((folder / "out" / "export.json").read_text())["choices"]
+    return load
 
 
 def test_shapes_measured_by_aiter_are_skipped_and_kept(program: Path, tmp_path: Path) -> None:
     """Rows that AITER finds by M or padded M, of any library, get no choice; the merged table has each of them once."""
     assert export(tmp_path, [16, 50, 290, 1000], "--installed", str(program)) == ExitCode.OK
-    found = choices(tmp_path)
-    own, padded, bounded = (one["basis"] for one in found[:3])
+    result = choices(tmp_path)
+    own, padded, bounded = (item["basis"] for item in result[:3])
     assert padded.startswith(own)
     expect_values(padded, "M=64")
     assert "winners" in bounded
-    assert [one["written"] for one in found] == [False, False, True, True]
+    assert [item["written"] for item in result] == [False, False, True, True]
     assert [row["M"] for row in rows_of(tmp_path / "out" / "predicted" / TABLE)] == ["290", "1000"]
     merged = rows_of(tmp_path / "out" / "merged" / TABLE)
     assert [(row["M"], row["us"], row["predicted"]) for row in merged[:4]] == [
@@ -122,7 +122,7 @@ def test_faster_own_measurements_replace_aiters(program: Path, tmp_path: Path) -
         args = ("--installed", str(program), "--data", str(data), "--force")
         assert export(tmp_path, [16, 1000], *args) == ExitCode.OK
         assert choices(tmp_path)[0]["written"] == written
-        (row,) = (one for one in rows_of(tmp_path / "out" / "merged" / TABLE) if one["M"] == "16")
+        (row,) = (item for item in rows_of(tmp_path / "out" / "merged" / TABLE) if item["M"] == "16")
         assert float(row["us"]) == min(us, 8.5)
 
 
@@ -157,7 +157,7 @@ def test_a_partial_export_lists_what_is_missing(tmp_path: Path, capsys: pytest.C
     assert len(rows_of(tmp_path / "out" / "predicted" / "a8w8_tuned_gemm.csv")) == 1
     assert run([*args, "--force", "--skip-unsupported", "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
-    assert [one["problem"] for one in document["choices"]] == [good]
+    assert [item["problem"] for item in document["choices"]] == [good]
     (missing,) = document["missing"]
     assert missing["problem"] == bad
     expect_values(missing["reason"], "ck", "a4w4_blockscale", "gfx942")
@@ -246,7 +246,7 @@ def test_no_row_of_a_published_aiter_is_lost(
         return
     assert code == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
-    assert all((one["lost"], one["unchanged"], one["problems"]) == (0, True, []) for one in document["checked"])
+    assert all((item["lost"], item["unchanged"], item["problems"]) == (0, True, []) for item in document["checked"])
     for path in (tmp_path / "out").glob("merged/*.csv"):
         rows = rows_of(path)
         key = [column for column in rows[0] if column in ("cu_num", "M", "N", "K", "q_dtype_w", "token")]

@@ -72,9 +72,9 @@ def test_canonical_texts_round_trip(tmp_path: Path) -> None:
         AiterGemm(5, 6, 7, "a8w8_blockscale_bpreshuffle", library="cktile"),
     )
     path = tmp_path / "problems.txt"
-    path.write_text("\n".join(one.canonical() for one in problems), encoding="utf-8")
+    path.write_text("\n".join(problem.canonical() for problem in problems), encoding="utf-8")
     assert load_problems(str(path), None, None) == problems
-    assert all(parse_aiter_gemm(one.canonical()) == one for one in problems)
+    assert all(parse_aiter_gemm(problem.canonical()) == problem for problem in problems)
     with expect_refusal(UsageError, "bad-problem", "AITER"):
         parse_aiter_gemm("aiter_gemm_a8w8_m1")
 

@@ -75,9 +75,9 @@ def test_old_and_new_bf16_names_are_the_same_kernel() -> None:
     assert (len(firsts), len(seconds)) == (6, 9)
     older = "moe_ck2stages_gemm1_256x32x64x64_1x4_TypeCast_v1_Nswizzle0_no_MulRoutedWeight0_silu"
     newer = older.replace("_no_", "_Quant0_") + "_B16_B16_B16"
-    first = next(one for one in firsts if one.name == older)
+    first = next(first for first in firsts if first.name == older)
     assert OPERATION.kernels.other_names(first) == (newer,)
-    second = next(one for one in seconds if one.block_m == 32)
+    second = next(second for second in seconds if second.block_m == 32)
     assert OPERATION.kernels.other_names(parse_choice(joint(older, second.name))) == (joint(newer, second.name),)
     assert OPERATION.kernels.other_names(second) == ()
 
@@ -99,7 +99,7 @@ def test_every_kernel_that_amd_timed_is_a_candidate(name: str) -> None:
             problem = problem_of(row)
         except (KeyError, UsageError):
             continue  # gelu, int8, one scale per tensor
-        names = {one.name for one in moe_pool(row["gfx"], *kind_of(problem))}
+        names = {kernel.name for kernel in moe_pool(row["gfx"], *kind_of(problem))}
         assert known_name(row["kernel"], row["gfx"], problem) in names, row["kernel"]
         rows += 1
     assert rows == {"aiter_moe_all_candidates": 94, "aiter_moe_best_per_type": 57}[name]
@@ -107,10 +107,10 @@ def test_every_kernel_that_amd_timed_is_a_candidate(name: str) -> None:
 
 def test_a_kernel_needs_whole_steps() -> None:
     """inter_dim 384 is not a multiple of 256: such kernels, which failed in AMD's measurements, are rejected."""
-    found = candidates(AiterMoe(1, **LAYER, stage="stage2", activation="swiglu", num_cus=80), load_arch("gfx942"))
-    assert all(choice.tile_k2 in (64, 128) for choice in found.kernels)
-    expect_reasons(found.refused, ("inter_dim = 384", "tile_k 256"))
-    assert list(found.refused.values()) == [4]
+    result = candidates(AiterMoe(1, **LAYER, stage="stage2", activation="swiglu", num_cus=80), load_arch("gfx942"))
+    assert all(choice.tile_k2 in (64, 128) for choice in result.kernels)
+    expect_reasons(result.refused, ("inter_dim = 384", "tile_k 256"))
+    assert list(result.refused.values()) == [4]
     none = candidates(AiterMoe(1, **LAYER, quant="none"), load_arch("gfx942"))
     expect_reasons(none.refused, ("both", "fp8 none silu", "gfx942"))
     assert list(none.refused.values()) == [1]
@@ -122,8 +122,8 @@ def test_work_of_both_is_that_of_the_two_products() -> None:
     by_stage = {stage: AiterMoe(**{**problem.to_dict(), "stage": stage}) for stage in ("stage1", "stage2")}
     assert by_stage["stage1"].flops == 2 * (3 * 2) * 64 * (2 * 32)
     assert by_stage["stage2"].flops == 2 * (3 * 2) * 32 * 64
-    assert problem.flops == sum(one.flops for one in by_stage.values())
-    assert problem.bytes == sum(one.bytes for one in by_stage.values())
+    assert problem.flops == sum(aiter_moe.flops for aiter_moe in by_stage.values())
+    assert problem.bytes == sum(aiter_moe.bytes for aiter_moe in by_stage.values())
     assert parse_aiter_moe(problem.canonical()) == problem
     with expect_refusal(UsageError, "out-of-range", "9", "8"):
         AiterMoe(3, 64, 32, 8, 9)
@@ -158,8 +158,8 @@ def test_the_whole_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     problem = AiterMoe(1, 6144, 384, 128, 4, "stage1", activation="swiglu", num_cus=80)
     assert problem in dataset.problems()
     times = {
-        (one.stage, one.tokens, one.inter_dim, name): latency
-        for one, name, latency in zip(
+        (aiter_moe.stage, aiter_moe.tokens, aiter_moe.inter_dim, name): latency
+        for aiter_moe, name, latency in zip(
             [dataset.problems()[number] for number in dataset.problem_ids],
             dataset.frame["kernel"],
             dataset.frame["latency_ms"],

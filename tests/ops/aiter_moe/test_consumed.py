@@ -79,7 +79,7 @@ def test_predicted_rows_have_aiters_key_and_are_marked(tmp_path: Path, capsys: p
     problems = untuned(tmp_path, row(64), row(100, f"{FP8},{FP8},QuantType.per_1x128"))
     assert export(problems, tmp_path / "out", "--json") == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
-    assert [one["predicted"] for one in document["choices"]] == [True, True]
+    assert [item["predicted"] for item in document["choices"]] == [True, True]
     assert not (tmp_path / "out" / "measured").exists()
     padded, exact = table(tmp_path / "out" / "predicted" / "tuned_fmoe.csv")
     if exact["token"] != str(64):
@@ -90,7 +90,8 @@ def test_predicted_rows_have_aiters_key_and_are_marked(tmp_path: Path, capsys: p
     assert (exact["q_type"], exact["use_g1u1"], exact["doweight_stage1"]) == ("QuantType.per_1x32", "1", "0")
     problem = AiterMoe(64, 7168, 256, 256, 8, dtype="pk_fp4", quant="per_1x32", num_cus=256)
     names = {
-        tuple(newer_name(part.name) for part in parts(one.name)): one for one in moe_pool("gfx950", *kind_of(problem))
+        tuple(newer_name(part.name) for part in parts(kernel.name)): kernel
+        for kernel in moe_pool("gfx950", *kind_of(problem))
     }
     chosen = names[exact["kernelName1"], exact["kernelName2"]]
     assert exact["block_m"] == str(chosen.block_m)
@@ -154,8 +155,8 @@ def test_a_servers_log_names_the_shapes(tmp_path: Path, capsys: pytest.CaptureFi
         + "INFO something else (with words)\n"
         + line.replace("default", "(kernelName1='x', kernelName2='y')").format(tokens=8, act="1", key=key)
     )
-    (found,) = load_problems(str(log), None, None)
-    assert found == AiterMoe(64, 7168, 256, 256, 8, quant="per_1x128", num_cus=256)
+    (result,) = load_problems(str(log), None, None)
+    assert result == AiterMoe(64, 7168, 256, 256, 8, quant="per_1x128", num_cus=256)
     expect_warning(capsys.readouterr().err, "skipped-problems", 1)
     assert export(log, tmp_path / "out") == ExitCode.OK
     assert len(table(tmp_path / "out" / "predicted" / "tuned_fmoe.csv")) == 1
@@ -165,9 +166,9 @@ def test_a_servers_log_names_the_shapes(tmp_path: Path, capsys: pytest.CaptureFi
     ("tokens", "found"),
     [(1, 1), (3, 4), (4, 4), (1000, 1024), (20000, 32768), (40000, 32768), (131071, 32768), (200000, 131072)],
 )
-def test_tokens_are_padded_like_in_aiter(tokens: int, found: int) -> None:
+def test_tokens_are_padded_like_in_aiter(tokens: int, result: int) -> None:
     """Up to powers of two, and from 32768 on down to 32768 or 131072."""
-    assert looked_up(AiterMoe(tokens, 7168, 256, 256, 8)).tokens == found
+    assert looked_up(AiterMoe(tokens, 7168, 256, 256, 8)).tokens == result
 
 
 @pytest.mark.parametrize(
@@ -300,25 +301,25 @@ def test_aiter_builds_and_looks_up_the_choices(arch: str, tmp_path: Path) -> Non
     problems = untuned(tmp_path, *(row(tokens, kind) for kind in kinds for tokens in (64, 100, 20000)))
     assert export(problems, tmp_path / "out", "--installed", str(AITER), "--replace", arch=arch) == ExitCode.OK
     path = tmp_path / "out" / "predicted" / "tuned_fmoe.csv"
-    found = _read_as_aiter(AITER.parent / "aiter" / "fused_moe.py", path)
+    as_aiter = _read_as_aiter(AITER.parent / "aiter" / "fused_moe.py", path)
     cus = 304 if arch == "gfx942" else 256
     for kind in kinds:
         for tokens in (64, 128, 32768):
             a, w, quant = kind.split(",")
             key = (cus, tokens, 7168, 256, 256, 8, "ActivationType.Silu", "torch.bfloat16", a, w, quant, True, False)
-            chosen = found[key]
+            chosen = as_aiter[key]
             assert chosen["ksplit"] == 0
             assert not chosen["run_1stage"]
             names = chosen["kernelName1"], chosen["kernelName2"]
             assert {int(name.split("_")[3].split("x")[1]) for name in names} == {chosen["block_m"]}
-    assert len(found) == 3 * len(kinds)
+    assert len(as_aiter) == 3 * len(kinds)
 
 
 def _read_as_aiter(source: Path, table: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
     """Return the table by key, as the function in AITER's source reads it; the module itself needs a GPU."""
-    functions = [one for one in ast.walk(ast.parse(source.read_text())) if isinstance(one, ast.FunctionDef)]
-    (reading,) = (one for one in functions if one.name == "get_cfg_2stages")
+    functions = [item for item in ast.walk(ast.parse(source.read_text())) if isinstance(item, ast.FunctionDef)]
+    (reading,) = (function for function in functions if function.name == "get_cfg_2stages")
     names: dict[str, Any] = {}
     exec(compile(ast.Module([reading], type_ignores=[]), str(source), "exec"), names)  # noqa: S102
-    found: dict[tuple[Any, ...], dict[str, Any]] = names["get_cfg_2stages"](table)
-    return found
+    result: dict[tuple[Any, ...], dict[str, Any]] = names["get_cfg_2stages"](table)
+    return result

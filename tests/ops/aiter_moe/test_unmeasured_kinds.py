@@ -43,8 +43,8 @@ def test_kinds_with_a_public_list_are_answered_and_marked(
 ) -> None:
     """Each tile of AITER's list with one to four blocks per CU; the answer says that nobody measured such kernels."""
     problem = AiterMoe(64, 7168, 256, 256, 8, "both", dtype, "per_1x32", activation, num_cus=256)
-    found = candidates(problem, load_arch("gfx950"))
-    pool = [found.pool[index] for index in found.chosen]
+    result = candidates(problem, load_arch("gfx950"))
+    pool = [result.pool[index] for index in result.chosen]
     assert {kernel.block_m for kernel in pool} == tiles_m
     assert {(kernel.per_cu1, kernel.per_cu2) for kernel in pool} == {(a, b) for a in range(1, 5) for b in range(1, 5)}
     assert all(kernel.name.count(f"_{instruction}_") == 2 for kernel in pool)

@@ -85,8 +85,8 @@ def test_a_persistent_kernel_is_refused() -> None:
 )
 def test_rules_of_batch_and_strides(changes: dict[str, object], part: str) -> None:
     """Lines begin at whole vectors, matrices within 31-bit offsets, and products are rows of a grid."""
-    found = reasons(PROBLEM.replaced(**changes))
-    assert [reason for reason in found if part in reason]
+    result = reasons(PROBLEM.replaced(**changes))
+    assert [reason for reason in result if part in reason]
 
 
 def test_aligned_strides_are_no_obstacle() -> None:
@@ -97,21 +97,21 @@ def test_aligned_strides_are_no_obstacle() -> None:
     assert reasons(replace(PROBLEM, batch_stride_b=2**30 - 8)) == []
     kernel, plain = parse_batched_kernel(NAME), GEMM.kernels.parse(NAME.replace("gemm_batched", "gemm_universal"))
     for m, n, k, split_k in ((256, 100, 64, 1), (256, 128, 72, 1), (100, 128, 128, 2), (2**16, 2**15, 64, 1)):
-        one = GemmProblem(m, n, k, "fp16", "rcr", split_k)
+        problem = GemmProblem(m, n, k, "fp16", "rcr", split_k)
         batch = GemmBatchedProblem(m, n, k, "fp16", "rcr", split_k, batch=2)
-        refused = GEMM.kernels.candidates(one, ARCH, Path("none"))
+        refused = GEMM.kernels.candidates(problem, ARCH, Path("none"))
         assert (plain in refused.kernels) == (not BATCHED_RULES.check(kernel, ARCH, batch))
 
 
 def test_problems_of_one_key_have_the_same_candidates() -> None:
     """The key covers strides' remainders, the batch's limit and reach."""
-    found: dict[object, set[int]] = {}
+    result: dict[object, set[int]] = {}
     for changes in ({}, {"batch": 8}, {"lda": 68}, {"lda": 84}, {"lda": 66}, {"batch": 70_000}, {"ldc": 129}):
         problem = PROBLEM.replaced(**changes)
         kernels = OP.kernels.candidates(problem, ARCH, Path("none")).chosen
-        found.setdefault(batched_rule_key(problem), set()).add(len(kernels))
-    assert {len(counts) for counts in found.values()} == {1}
-    assert len(found) == 5
+        result.setdefault(batched_rule_key(problem), set()).add(len(kernels))
+    assert {len(counts) for counts in result.values()} == {1}
+    assert len(result) == 5
 
 
 def test_features_of_a_batch() -> None:
@@ -124,8 +124,8 @@ def test_features_of_a_batch() -> None:
         engine = op.training.engine
         return dict(zip(engine.names, engine.matrix(columns, ARCH.hardware.to_dict())[0].tolist(), strict=True))
 
-    one, plain = values(replace(PROBLEM, batch=1)), values(GemmProblem(256, 128, 64, "fp16"))
-    assert {name: one[name] for name in GEMM_UNIVERSAL.names} == plain
+    item, plain = values(replace(PROBLEM, batch=1)), values(GemmProblem(256, 128, 64, "fp16"))
+    assert {name: item[name] for name in GEMM_UNIVERSAL.names} == plain
     many = values(GemmBatchedProblem(300, 128, 64, "fp16", batch=200, split_k=2, lda=96, batch_stride_b=2**14))
     tiles = 3 * 1 * 200
     cus = ARCH.hardware.num_cus
@@ -140,9 +140,9 @@ def test_features_of_a_batch() -> None:
 
 def test_the_tile_engines_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A configuration in the tile engine's form is the list of kernels that are ranked; its lists come back."""
-    one = {"min": 64, "max": 128, "step": 64}
+    item = {"min": 64, "max": 128, "step": 64}
     tiles = {
-        **{f"tile_{axis}": one for axis in "mnk"},
+        **{f"tile_{axis}": item for axis in "mnk"},
         **{f"warp_{axis}": {"values": [1] if axis == "k" else [2]} for axis in "mnk"},
         **{f"warp_tile_{axis}": {"values": [16] if axis == "k" else [32]} for axis in "mnk"},
     }
@@ -165,7 +165,7 @@ def test_the_tile_engines_configuration(tmp_path: Path, capsys: pytest.CaptureFi
     expected = {(m, n, k, way) for m in (64, 128) for n in (64, 128) for k in (64, 128) for way in ("compv3", "mem")}
     assert {(*kernel.tile, kernel.pipeline) for kernel in kernels} == expected
     assert answer["candidates"] == len(kernels) == len(expected)
-    assert {parse_batched_kernel(one["kernel"]) for one in answer["kernels"]} <= set(kernels)
+    assert {parse_batched_kernel(item["kernel"]) for item in answer["kernels"]} <= set(kernels)
     written = LISTS.write(kernels, ARCH, "own")
     again = LISTS.read(tmp_path / "own.json", json.loads(written["registry_fp16_rcr.json"].content))
     assert set(again.kernels) == set(kernels)

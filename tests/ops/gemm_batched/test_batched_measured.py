@@ -61,8 +61,8 @@ def test_operands_are_the_matrices_of_a_batch(layout: str, gaps: dict[str, int])
         strides = operand.strides or (stride, leading, 1)
         assert strides == (stride, leading, 1)
         memory.append(random.standard_normal(10_000).astype(np.float32))
-        tensors.append(as_strided(memory[-1], operand.shape, [4 * one for one in strides]))
-    found = multiply_batch(problem, *tensors[:2])
+        tensors.append(as_strided(memory[-1], operand.shape, [4 * stride for stride in strides]))
+    result = multiply_batch(problem, *tensors[:2])
     shapes = (problem.a_shape, problem.b_shape)
     places = zip(memory, layout, problem.leading, problem.batch_strides, shapes, strict=False)
     a, b = (
@@ -74,7 +74,7 @@ def test_operands_are_the_matrices_of_a_batch(layout: str, gaps: dict[str, int])
         )
         for values, letter, ld, stride, (m, n) in places
     )
-    np.testing.assert_allclose(found, a @ b, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(result, a @ b, rtol=1e-4, atol=1e-4)
 
 
 def test_the_structure_of_kernels() -> None:
@@ -88,12 +88,14 @@ def test_the_structure_of_kernels() -> None:
 def test_loop_ends_have_every_batch_dense_and_with_gaps() -> None:
     """One to three products, each dense and with gaps, over all numbers of steps; gaps are whole vectors."""
     kernel = parse_batched_kernel(NAME)
-    found = loop_end_problems(kernel)
-    assert {(one.batch, one.ldc > 0) for one in found} == {(n, gaps) for n in (1, 2, 3) for gaps in (False, True)}
-    assert {one.k // 32 for one in found if one.k % 32 == 0 and one.split_k == 1} >= set(range(1, 7))
-    assert {one.split_k for one in found} == {1, 2, 3}
+    result = loop_end_problems(kernel)
+    assert {(problem.batch, problem.ldc > 0) for problem in result} == {
+        (n, gaps) for n in (1, 2, 3) for gaps in (False, True)
+    }
+    assert {problem.k // 32 for problem in result if problem.k % 32 == 0 and problem.split_k == 1} >= set(range(1, 7))
+    assert {problem.split_k for problem in result} == {1, 2, 3}
     padded = replace(kernel, pad_m=True, pad_n=True, pad_k=True)
-    assert [reason for one in loop_end_problems(padded) for reason in MEASURED.reasons(padded, ARCH, one)] == []
+    assert [reason for problem in loop_end_problems(padded) for reason in MEASURED.reasons(padded, ARCH, problem)] == []
 
 
 def headers_in(
@@ -146,8 +148,8 @@ def test_what_headers_lack(
 def test_what_headers_have(tmp_path: Path) -> None:
     """Of gemm_universal's pipelines, those with one buffer and one group of waves; none are persistent."""
     plain = {"pipelines": ("compv3", "compv4", "compv5", "mem"), "epilogues": ("default",), "interwave": ("mem",)}
-    found = HIP.found(headers_in(tmp_path, LATE_2025), plain | {"persistent": ("mem",)})
-    assert found == plain | {"pipelines": ("compv3", "mem")}
+    result = HIP.found(headers_in(tmp_path, LATE_2025), plain | {"persistent": ("mem",)})
+    assert result == plain | {"pipelines": ("compv3", "mem")}
     assert HIP.found(headers_in(tmp_path, CURRENT), plain)["pipelines"] == ()
 
 
@@ -175,7 +177,9 @@ def test_kernels_executed_without_a_gpu(name: str, real_kernels: Real, monkeypat
     right = {problem for problem, reply in replies.items() if reply.status is Status.VERIFIED}
     others = {problem: reply for problem, reply in replies.items() if reply.status is not Status.UNSUPPORTED}
     assert {problem.canonical(): reply.message for problem, reply in others.items() if problem not in right} == {}
-    assert {(one.batch, one.ldc > 0) for one in right} == {(n, gaps) for n in (1, 2, 3) for gaps in (False, True)}
+    assert {(problem.batch, problem.ldc > 0) for problem in right} == {
+        (n, gaps) for n in (1, 2, 3) for gaps in (False, True)
+    }
 
 
 @pytest.mark.slow
@@ -205,8 +209,8 @@ def test_real_kernels_refuse_problems_with_wrong_results(
     problem = c_batched_problem(GemmBatchedProblem(48, 32, 64, "fp16", batch=3))
     for name, value in changes.items():
         setattr(problem, name, value)
-    found = KernelLibrary(loadable(report.library)).unsupported(ctypes.byref(problem))
-    assert (found is None) if word is None else (found is not None and word in found.decode())
+    result = KernelLibrary(loadable(report.library)).unsupported(ctypes.byref(problem))
+    assert (result is None) if word is None else (result is not None and word in result.decode())
 
 
 @pytest.mark.slow
@@ -219,7 +223,7 @@ def test_batches_go_through_the_whole_loop(tmp_path: Path, capsys: pytest.Captur
         GemmBatchedProblem(1, 5, 2, "fp32", "crr", batch=9),
         GemmBatchedProblem(19, 23, 17, "fp32", "ccr", batch=1),
     ]
-    (tmp_path / "problems.txt").write_text("\n".join(one.canonical() for one in problems), encoding="utf-8")
+    (tmp_path / "problems.txt").write_text("\n".join(problem.canonical() for problem in problems), encoding="utf-8")
     kernels = [
         next(kernel for kernel in POOLS.of(host, "fp32", layout) if kernel.pipeline == pipeline and kernel.pad_m)
         for layout, pipeline in zip(GEMM_LAYOUTS, ("mem", "compv3", "compv4", "mem"), strict=True)
@@ -241,7 +245,7 @@ def test_batches_go_through_the_whole_loop(tmp_path: Path, capsys: pytest.Captur
     assert run(["predict", "--op", "gemm_batched", *sizes, "--json", "--top", "99"]) == ExitCode.OK
     answer = json.loads(capsys.readouterr().out)
     assert answer["problem"] == "gemm_batched_fp32_rcr_b3_m30_n50_k40_splitk1"
-    assert names[0] in {one["kernel"] for one in answer["kernels"]}
+    assert names[0] in {item["kernel"] for item in answer["kernels"]}
     gaps = GemmBatchedProblem(37, 53, 41, "fp32", "rcr", batch=3, lda=48)
     assert len(MEASURED.reasons(kernels[0], host, gaps)) == 1
 
@@ -259,6 +263,6 @@ def test_own_times_are_converted(tmp_path: Path) -> None:
     expected = {
         GemmBatchedProblem(64, 64, 64, "fp16", "rcr", batch=3, lda=lda): us for lda, us in ((0, 12.5), (96, 13.5))
     }
-    found = zip(dataset.problems(), dataset.frame["latency_ms"] * 1000, strict=True)
-    assert {problem: round(us, 3) for problem, us in found} == expected
+    result = zip(dataset.problems(), dataset.frame["latency_ms"] * 1000, strict=True)
+    assert {problem: round(us, 3) for problem, us in result} == expected
     assert run([*convert, *mapping[:2], *mapping[4:], "--force", *out]) == ExitCode.BAD_DATA

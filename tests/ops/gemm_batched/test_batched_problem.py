@@ -53,9 +53,9 @@ def test_equal_memory_is_an_equal_problem() -> None:
     """Dense distances, however they are stated, and those without a second line or matrix are 0."""
     assert strided(lda=16, ldb=16, ldc=32, batch_stride_a=24 * 16, batch_stride_b=512, batch_stride_c=768) == PLAIN
     assert strided(lda=40, batch_stride_a=24 * 40) == strided(lda=40)
-    one = GemmBatchedProblem(1, 32, 16, lda=40, batch=1, batch_stride_b=9999)
-    assert one == GemmBatchedProblem(1, 32, 16)
-    assert one != GemmProblem(1, 32, 16)
+    problem = GemmBatchedProblem(1, 32, 16, lda=40, batch=1, batch_stride_b=9999)
+    assert problem == GemmBatchedProblem(1, 32, 16)
+    assert problem != GemmProblem(1, 32, 16)
     assert OP.layer(strided(batch_stride_a=1000)) == replace(PLAIN, batch=1)
 
 
@@ -128,24 +128,24 @@ def test_other_texts_are_refused(text: str) -> None:
 
 def test_work_is_that_of_all_products() -> None:
     """Operations and bytes are a product's times the batch; gaps are not moved."""
-    one = GemmProblem(24, 32, 16, "fp16")
+    item = GemmProblem(24, 32, 16, "fp16")
     for problem in (PLAIN, strided(lda=40, batch_stride_c=5000)):
-        assert (problem.flops, problem.bytes) == (3 * one.flops, 3 * one.bytes)
+        assert (problem.flops, problem.bytes) == (3 * item.flops, 3 * item.bytes)
     tiled = OP.problems.tiled
     assert tiled is not None
-    found = tiled(GemmBatchedProblem(24, 32, 48, split_k=2, batch=5))
-    assert (found.m, found.n, found.k, found.batches) == (24, 32, 24, 10)
+    ck_op = tiled(GemmBatchedProblem(24, 32, 48, split_k=2, batch=5))
+    assert (ck_op.m, ck_op.n, ck_op.k, ck_op.batches) == (24, 32, 24, 10)
 
 
 def test_attention_of_a_known_model() -> None:
     """Llama 3 8B: 32 heads of 128 in prefill, and 4 queries for each of 8 shared heads in decode."""
-    found = set(SETS.load("attention-llama3-8b", None, "bf16"))
+    result = set(SETS.load("attention-llama3-8b", None, "bf16"))
     assert {
         GemmBatchedProblem(2048, 2048, 128, "bf16", "rcr", batch=4 * 32),
         GemmBatchedProblem(2048, 128, 2048, "bf16", "rrr", batch=4 * 32),
         GemmBatchedProblem(4, 1024, 128, "bf16", "rcr", batch=16 * 8),
         GemmBatchedProblem(4, 128, 1024, "bf16", "rrr", batch=16 * 8),
-    } <= found
+    } <= result
     assert GemmBatchedProblem(16, 512, 128, "fp16", "rrr", batch=128) in SETS.load(
         "attention-deepseek-v3", None, "fp16"
     )
@@ -153,14 +153,16 @@ def test_attention_of_a_known_model() -> None:
 
 def test_sets_are_apart_and_within_limits() -> None:
     """Training sets share no product with attention's, have several batches, and repeat none."""
-    held_out = {(one.m, one.n, one.k) for one in SETS.load("attention", None, "fp16")}
+    held_out = {(problem.m, problem.n, problem.k) for problem in SETS.load("attention", None, "fp16")}
     for name in SETS.names():
-        found = SETS.load(name, None, "fp32")
-        assert len(set(found)) == len(found) > 5
+        result = SETS.load(name, None, "fp32")
+        assert len(set(result)) == len(result) > 5
         if name.endswith("train"):
-            assert not held_out & {(one.m, one.n, one.k) for one in found}
-            assert {2, 16, 128} <= {one.batch for one in found}
-            assert max(one.bytes for one in found) <= (64_000_000 if name.startswith("host") else 1_000_000_000)
+            assert not held_out & {(problem.m, problem.n, problem.k) for problem in result}
+            assert {2, 16, 128} <= {problem.batch for problem in result}
+            assert max(problem.bytes for problem in result) <= (
+                64_000_000 if name.startswith("host") else 1_000_000_000
+            )
 
 
 def test_files(tmp_path: Any) -> None:
@@ -182,7 +184,7 @@ def test_requests(capsys: pytest.CaptureFixture[str]) -> None:
     answer = json.loads(capsys.readouterr().out)
     expected = GemmBatchedProblem(1024, 1000, 128, "fp16", "rrr", batch=64, lda=136, batch_stride_c=1_032_000)
     assert GemmBatchedProblem.parsed(answer["problem"]) == expected
-    assert run([one for one in predict if one not in {"--batch", "64"}]) == ExitCode.USAGE
+    assert run([item for item in predict if item not in {"--batch", "64"}]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, "missing-option", "--batch")
     assert run([*predict, "--ldb", "127"]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, "impossible-problem", "ldb", "127", "128")

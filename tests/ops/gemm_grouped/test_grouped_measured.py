@@ -59,19 +59,19 @@ def test_operands_are_the_matrices_of_all_groups(layout: str) -> None:
     problem = GemmGroupedProblem(ms="5+3x2+0", n=4, k=6, dtype="fp8", layout=layout)
     a, b, c = operands(problem)
     shapes = [(11, 6) if layout[0] == "r" else (6, 11), (4, 6, 4) if layout[1] == "r" else (4, 4, 6), (11, 4)]
-    assert [(one.name, one.dtype, one.role) for one in (a, b, c)] == [
+    assert [(operand.name, operand.dtype, operand.role) for operand in (a, b, c)] == [
         ("a", "fp8", Role.INPUT),
         ("b", "fp8", Role.INPUT),
         ("c", "fp16", Role.OUTPUT),
     ]
-    assert [one.shape for one in (a, b, c)] == shapes
+    assert [item.shape for item in (a, b, c)] == shapes
     random = np.random.default_rng(1)
     left, right = random.standard_normal(a.shape), random.standard_normal(b.shape)
-    found = multiply_groups(problem, left, right)
+    result = multiply_groups(problem, left, right)
     rows = left if layout[0] == "r" else left.T
     for row, group in enumerate([0] * 5 + [1] * 3 + [2] * 3):
         weight = right[group] if layout[1] == "r" else right[group].T
-        np.testing.assert_allclose(found[row], [sum(rows[row] * weight[:, column]) for column in range(4)])
+        np.testing.assert_allclose(result[row], [sum(rows[row] * weight[:, column]) for column in range(4)])
 
 
 def test_the_structure_of_kernels() -> None:
@@ -87,12 +87,12 @@ def test_loop_ends_are_of_one_group_and_of_several() -> None:
     """All numbers of steps, in one group, equal ones, and unequal ones of which one has no rows; split K too."""
     kernel = replace(parse_grouped_kernel(EMITTED), pad_m=True, pad_n=True, pad_k=True)
     assert MEASURED.trials is not None
-    found = MEASURED.trials().loop_ends(kernel)
-    assert {one.k // 64 for one in found if one.k % 64 == 0 and one.split_k == 1} >= set(range(1, 4))
-    assert {one.num_groups for one in found} == {1, 3, 4}
-    assert {0 in one.all_m for one in found} == {True, False}
-    assert {one.split_k for one in found} == {1, 2, 3}
-    assert [reason for one in found for reason in MEASURED.reasons(kernel, ARCH, one)] == []
+    result = MEASURED.trials().loop_ends(kernel)
+    assert {problem.k // 64 for problem in result if problem.k % 64 == 0 and problem.split_k == 1} >= set(range(1, 4))
+    assert {problem.num_groups for problem in result} == {1, 3, 4}
+    assert {0 in problem.all_m for problem in result} == {True, False}
+    assert {problem.split_k for problem in result} == {1, 2, 3}
+    assert [reason for item in result for reason in MEASURED.reasons(kernel, ARCH, item)] == []
 
 
 def headers_in(folder: Path, like: GemmHeaders, text: str = "UniversalGemmKernelArgs<1, 1> group_karg;") -> GemmHeaders:
@@ -173,7 +173,7 @@ def test_kernels_executed_without_a_gpu(name: str, real_kernels: Real, monkeypat
     right = {problem for problem, reply in replies.items() if reply.status is Status.VERIFIED}
     others = {problem: reply for problem, reply in replies.items() if reply.status is not Status.UNSUPPORTED}
     assert {problem.canonical(): reply.message for problem, reply in others.items() if problem not in right} == {}
-    assert {one.num_groups for one in right} == {1, 3, 4}
+    assert {problem.num_groups for problem in right} == {1, 3, 4}
 
 
 @pytest.mark.slow
@@ -201,8 +201,8 @@ def test_real_kernels_refuse_problems_with_wrong_results(
     problem.ms[: len(ms)] = ms
     for name, value in sizes.items():
         setattr(problem, name, value)
-    found = KernelLibrary(loadable(report.library)).unsupported(ctypes.byref(problem))
-    assert (found is None) if word is None else (found is not None and word in found.decode())
+    result = KernelLibrary(loadable(report.library)).unsupported(ctypes.byref(problem))
+    assert (result is None) if word is None else (result is not None and word in result.decode())
 
 
 @pytest.mark.slow
@@ -215,7 +215,7 @@ def test_groups_go_through_the_whole_loop(tmp_path: Path, capsys: pytest.Capture
         GemmGroupedProblem(ms="1x9+0x4", n=5, k=2, dtype="fp32", layout="rcr"),
         GemmGroupedProblem(ms="19", n=23, k=17, dtype="fp32", layout="rrr"),
     ]
-    (tmp_path / "problems.txt").write_text("\n".join(one.canonical() for one in problems), encoding="utf-8")
+    (tmp_path / "problems.txt").write_text("\n".join(problem.canonical() for problem in problems), encoding="utf-8")
     kernels = [
         next(kernel for kernel in POOLS.of(host, "fp32", layout) if kernel.pipeline == pipeline and kernel.pad_m)
         for layout, pipeline in (("rcr", "mem"), ("rrr", "compv3"), ("rcr", "compv4"))
@@ -237,4 +237,4 @@ def test_groups_go_through_the_whole_loop(tmp_path: Path, capsys: pytest.Capture
     assert run(["predict", "--op", "gemm_grouped", *sizes, "--json", "--top", "99"]) == ExitCode.OK
     answer = json.loads(capsys.readouterr().out)
     assert answer["problem"] == "gemm_grouped_fp32_rcr_m30x3+7_n50_k40_splitk1"
-    assert names[0] in {one["kernel"] for one in answer["kernels"]}
+    assert names[0] in {item["kernel"] for item in answer["kernels"]}

@@ -39,15 +39,15 @@ def problem(ms: str, **fields: Any) -> GemmGroupedProblem:
 
 def test_texts_hold_the_identity() -> None:
     """M are a multiset: their order and how runs are split do not matter; groups without rows are part of it."""
-    one = problem("64x8+512+0x2", layout="rrr", split_k=2)
-    assert one.canonical() == "gemm_grouped_fp16_rrr_m512+64x8+0x2_n128_k64_splitk2"
-    assert GemmGroupedProblem.parsed(one.canonical()) == one
-    assert operation_of(one.canonical()) is OP
-    assert one == problem("0+64x3+512x1+64x5+0", layout="rrr", split_k=2)
-    assert hash(one) == hash(replace(one))
-    assert one != problem("512+64x8+0", layout="rrr", split_k=2)
-    assert one.all_m == (512, *(64,) * 8, 0, 0)
-    assert (one.m, one.num_groups) == (1024, 11)
+    item = problem("64x8+512+0x2", layout="rrr", split_k=2)
+    assert item.canonical() == "gemm_grouped_fp16_rrr_m512+64x8+0x2_n128_k64_splitk2"
+    assert GemmGroupedProblem.parsed(item.canonical()) == item
+    assert operation_of(item.canonical()) is OP
+    assert item == problem("0+64x3+512x1+64x5+0", layout="rrr", split_k=2)
+    assert hash(item) == hash(replace(item))
+    assert item != problem("512+64x8+0", layout="rrr", split_k=2)
+    assert item.all_m == (512, *(64,) * 8, 0, 0)
+    assert (item.m, item.num_groups) == (1024, 11)
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_other_texts_are_refused(text: str) -> None:
 def test_work_is_that_of_all_groups() -> None:
     """Operations are of all rows; the weight of a group without rows is not read."""
     parts = [GemmProblem(m, 128, 64, "fp16") for m in (96, 32, 32)]
-    found = problem("96+32x2+0x5")
-    assert found.flops == sum(one.flops for one in parts)
-    assert found.bytes == sum(one.bytes for one in parts)
+    result = problem("96+32x2+0x5")
+    assert result.flops == sum(part.flops for part in parts)
+    assert result.bytes == sum(part.bytes for part in parts)
 
 
 def test_rows_are_problems_again() -> None:
@@ -104,8 +104,8 @@ def test_spreads_of_rows() -> None:
     assert evenly(3, 4) == "1x3+0"
     assert unevenly(1024, 8) == "256x2+128x2+64x4"
     for rows, experts, spread in ((1, 4, unevenly), (77, 6, unevenly), (4097, 128, evenly), (4097, 128, unevenly)):
-        found = problem(spread(rows, experts))
-        assert (found.m, found.num_groups) == (rows, experts)
+        result = problem(spread(rows, experts))
+        assert (result.m, result.num_groups) == (rows, experts)
 
 
 def test_experts_of_known_models() -> None:
@@ -125,14 +125,14 @@ def test_experts_of_known_models() -> None:
 
 def test_sets_are_apart_and_within_limits() -> None:
     """Training sets share no weight with the models', have equal and unequal groups, and repeat none."""
-    held_out = {(one.n, one.k) for one in SETS.load("experts", None, "fp16")}
+    held_out = {(item.n, item.k) for item in SETS.load("experts", None, "fp16")}
     for name in SETS.names():
-        found = SETS.load(name, None, "fp32")
-        assert len(set(found)) == len(found) > 20
+        result = SETS.load(name, None, "fp32")
+        assert len(set(result)) == len(result) > 20
         if name.endswith("train"):
-            assert not held_out & {(one.n, one.k) for one in found}
-            assert {4, 16, 128} <= {one.num_groups for one in found}
-            assert {len(one.groups) > 2 for one in found} == {True, False}
+            assert not held_out & {(item.n, item.k) for item in result}
+            assert {4, 16, 128} <= {item.num_groups for item in result}
+            assert {len(item.groups) > 2 for item in result} == {True, False}
 
 
 def test_files(tmp_path: Path) -> None:
@@ -164,11 +164,13 @@ def test_names() -> None:
 def test_pools_are_of_the_tile_engines_pipelines(arch: str, dtype: str) -> None:
     """A pool has gemm_universal's kernels of three pipelines, in its order, persistent ones included."""
     spec = load_arch(arch)
-    expected = [astuple(one) for one in gemm_pool(spec, dtype, "rrr") if one.pipeline in {"compv3", "compv4", "mem"}]
+    expected = [
+        astuple(kernel) for kernel in gemm_pool(spec, dtype, "rrr") if kernel.pipeline in {"compv3", "compv4", "mem"}
+    ]
     pool = POOLS.of(spec, dtype, "rrr")
-    assert [astuple(one) for one in pool] == expected
-    assert {type(one) for one in pool} == {GemmGroupedKernel}
-    assert {one.persistent for one in pool} == ({False, True} if spec.is_gpu else {False})
+    assert [astuple(kernel) for kernel in pool] == expected
+    assert {type(kernel) for kernel in pool} == {GemmGroupedKernel}
+    assert {kernel.persistent for kernel in pool} == ({False, True} if spec.is_gpu else {False})
     assert set(BENCH_POOLS.of(spec, dtype, "rrr")) <= set(pool)
 
 
@@ -176,9 +178,9 @@ def test_the_tile_engines_configuration(tmp_path: Path, capsys: pytest.CaptureFi
     """The values of AMD's configuration for grouped GEMMs are kernels, and those that are built are ranked."""
     sizes = {"tile": (64, 64, 64), "warp": (2, 2, 1), "warp_tile": (16, 16, 32)}
     tiles = {
-        f"{what}_{axis}": {"values": [one]}
+        f"{what}_{axis}": {"values": [item]}
         for what, some in sizes.items()
-        for axis, one in zip("mnk", some, strict=True)
+        for axis, item in zip("mnk", some, strict=True)
     }
     traits: dict[str, list[object]] = {
         "pipeline": ["compv3", "compv4", "mem"],
@@ -194,8 +196,8 @@ def test_the_tile_engines_configuration(tmp_path: Path, capsys: pytest.CaptureFi
     assert run([*predict, "--arch", "gfx942", "--kernels", str(path), "--json", "--top", "99"]) == ExitCode.OK
     answer = json.loads(capsys.readouterr().out)
     assert answer["candidates"] == 4 * 2 * 2  # of the pipelines, only mem is interwave
-    found = parse_grouped_kernel(answer["kernels"][0]["kernel"])
-    assert (found.tile, found.wave, found.warp_tile) == ((64, 64, 64), (2, 2, 1), (16, 16, 32))
+    kernel = parse_grouped_kernel(answer["kernels"][0]["kernel"])
+    assert (kernel.tile, kernel.wave, kernel.warp_tile) == ((64, 64, 64), (2, 2, 1), (16, 16, 32))
 
 
 def test_rules_hold_for_every_group() -> None:
@@ -208,25 +210,27 @@ def test_rules_hold_for_every_group() -> None:
     assert GROUPED_RULES.check(kernel, ARCH, problem("65536x1000")) == []
     assert len(GROUPED_RULES.check(kernel, ARCH, problem(f"{2**25}+4"))) == 2
     host = load_arch("host")
-    own = next(one for one in POOLS.of(host, "fp32", "crr") if one.pad_m)
+    own = next(kernel for kernel in POOLS.of(host, "fp32", "crr") if kernel.pad_m)
     assert len(GROUPED_RULES.check(own, host, problem("64x2", dtype="fp32", layout="crr"))) == 1
 
 
 def test_problems_of_one_key_have_the_same_candidates() -> None:
     """The key covers the divisors of each group's M and the reach of the largest."""
-    found: dict[object, set[int]] = {}
+    result: dict[object, set[int]] = {}
     for ms in ("512x2", "512+1024x7", "512x2+8", "512x2+4", "512x2+12", f"{2**24}"):
-        one = problem(ms, layout="ccr")
-        found.setdefault(OP.kernels.key_of(one), set()).add(len(OP.kernels.candidates(one, ARCH, Path("none")).chosen))
-    assert {len(counts) for counts in found.values()} == {1}
-    assert len(found) == 4
+        item = problem(ms, layout="ccr")
+        result.setdefault(OP.kernels.key_of(item), set()).add(
+            len(OP.kernels.candidates(item, ARCH, Path("none")).chosen)
+        )
+    assert {len(counts) for counts in result.values()} == {1}
+    assert len(result) == 4
 
 
-def values(one: GemmGroupedProblem | GemmProblem, kernel: str = NAME) -> dict[str, float]:
+def values(item: GemmGroupedProblem | GemmProblem, kernel: str = NAME) -> dict[str, float]:
     """Features of a problem and a kernel of this name."""
-    op = OP if isinstance(one, GemmGroupedProblem) else GEMM
+    op = OP if isinstance(item, GemmGroupedProblem) else GEMM
     parsed = op.kernels.parse(kernel if op is OP else f"gemm_universal_{SHAPE}")
-    columns = op.problems.features([one]) | op.kernels.features([parsed], Encoding(is_gpu=True))
+    columns = op.problems.features([item]) | op.kernels.features([parsed], Encoding(is_gpu=True))
     engine = op.training.engine
     return dict(zip(engine.names, engine.matrix(columns, ARCH.hardware.to_dict())[0].tolist(), strict=True))
 
@@ -254,20 +258,20 @@ def test_features_of_several_rows() -> None:
     kernels = [parse_grouped_kernel(NAME), parse_grouped_kernel(NAME.replace("128x128x64", "64x128x64"))]
     problems = [problem("300x2+10"), problem("65x3")]
     columns = OP.problems.features(problems) | OP.kernels.features(kernels, Encoding(is_gpu=True))
-    found = OP.training.engine.quantities(columns, ARCH.hardware.to_dict(), ["num_tiles_m", "largest_m"])
-    assert found.tolist() == [[3 + 3 + 1, 300], [2 * 3, 65]]
+    result = OP.training.engine.quantities(columns, ARCH.hardware.to_dict(), ["num_tiles_m", "largest_m"])
+    assert result.tolist() == [[3 + 3 + 1, 300], [2 * 3, 65]]
 
 
 def test_the_estimate_counts_tiles_of_each_group() -> None:
     """Kernels are ranked as for one product of as many rows as the groups' tiles have, with the groups' bytes."""
     kernels = POOLS.of(ARCH, "fp16", "rcr")[::300]
-    one = problem("70x16+200x9", n=4096, k=4096)
+    item = problem("70x16+200x9", n=4096, k=4096)
     assert OP.problems.tiled is not None
-    found = estimated_us(one, OP.problems.tiled(one), kernels, ARCH)
-    for kernel, us in zip(kernels, found, strict=True):
-        rows = sum(-(-m // kernel.tile_m) * kernel.tile_m for m in one.all_m)
-        assert estimated_us(one, TiledSizes(rows, 4096, 4096, 1), [kernel], ARCH)[0] == pytest.approx(us)
-    assert (estimated_us(one, TiledSizes(one.m, 4096, 4096, 1), kernels, ARCH) < found).any()
+    result = estimated_us(item, OP.problems.tiled(item), kernels, ARCH)
+    for kernel, us in zip(kernels, result, strict=True):
+        rows = sum(-(-m // kernel.tile_m) * kernel.tile_m for m in item.all_m)
+        assert estimated_us(item, TiledSizes(rows, 4096, 4096, 1), [kernel], ARCH)[0] == pytest.approx(us)
+    assert (estimated_us(item, TiledSizes(item.m, 4096, 4096, 1), kernels, ARCH) < result).any()
 
 
 def test_predict(capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,8 +78,8 @@ def prepared(function: str, ds: str, dtype: str = "fp16") -> tuple[Limits, np.nd
 
 def test_operands_are_named_in_order() -> None:
     """A, B, the tensors in the result's element type, and E."""
-    found = operands(GemmMultiDProblem(8, 16, 32, "fp8", "rcr", ds="vr"))
-    assert [(one.name, one.shape, one.dtype, one.role) for one in found] == [
+    result = operands(GemmMultiDProblem(8, 16, 32, "fp8", "rcr", ds="vr"))
+    assert [(operand.name, operand.shape, operand.dtype, operand.role) for operand in result] == [
         ("a", (8, 32), "fp8", Role.INPUT),
         ("b", (16, 32), "fp8", Role.INPUT),
         ("d0", (16,), "fp16", Role.BIAS),
@@ -145,6 +145,10 @@ def test_epilogues_executed_without_a_gpu(kernel: Any, real_kernels: Real, monke
     with Supervisor(device, SupervisorOptions(1800.0, device.worker_configs()[0]), lambda: False) as supervisor:
         replies = dict(execute(supervisor, built.library, loop_ends(device, kernel)))
     verified = {problem.ds for problem, reply in replies.items() if reply.status is Status.VERIFIED}
-    wrong = {one.canonical(): reply.message for one, reply in replies.items() if reply.status is not Status.VERIFIED}
+    wrong = {
+        gemm_multi_dproblem.canonical(): reply.message
+        for gemm_multi_dproblem, reply in replies.items()
+        if reply.status is not Status.VERIFIED
+    }
     assert {problem: why for problem, why in wrong.items() if "IsSupported" not in why} == {}
     assert verified == ({"vr", "rv"} if kernel.num_d > 1 else {"v", "r"})

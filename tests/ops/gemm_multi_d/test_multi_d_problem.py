@@ -122,8 +122,8 @@ def test_features_of_epilogues() -> None:
     kernels = [POOLS.of(ARCH, "fp16", "rcr", "add", 2)[0], POOLS.of(ARCH, "fp16", "rcr", "add_gelu", 1)[0]]
     columns = OPERATION.problems.features(problems) | OPERATION.kernels.features(kernels, Encoding(is_gpu=True))
     names = ("d_matrices", "d_vectors", "d_elements_per_flop", "function")
-    found = OPERATION.training.engine.matrix(columns, ARCH.hardware.to_dict(), names)
-    assert found.tolist() == [[1, 1, (8 * 16 + 16) / (2 * 8 * 16 * 64), 0], [1, 0, 4 * 4 / (2 * 4 * 4 * 4), 3]]
+    result = OPERATION.training.engine.matrix(columns, ARCH.hardware.to_dict(), names)
+    assert result.tolist() == [[1, 1, (8 * 16 + 16) / (2 * 8 * 16 * 64), 0], [1, 0, 4 * 4 / (2 * 4 * 4 * 4), 3]]
 
 
 @pytest.mark.parametrize("name", SETS.names())

@@ -47,8 +47,10 @@ def stored(problem: GemmPreshuffleProblem, b: np.ndarray) -> np.ndarray:
 
 def test_operands_have_an_order_of_b_only() -> None:
     """A and C are row-major, and B has the shape of its transpose."""
-    found = operands(GemmPreshuffleProblem(8, 16, 32, "fp8"))
-    assert [(one.name, one.shape, one.dtype, one.role, one.order is None) for one in found] == [
+    result = operands(GemmPreshuffleProblem(8, 16, 32, "fp8"))
+    assert [
+        (operand.name, operand.shape, operand.dtype, operand.role, operand.order is None) for operand in result
+    ] == [
         ("a", (8, 32), "fp8", Role.INPUT, True),
         ("b", (16, 32), "fp8", Role.INPUT, False),
         ("c", (8, 16), "fp16", Role.OUTPUT, True),
@@ -94,8 +96,8 @@ def test_a_permuted_order_gives_a_lane_consecutive_columns() -> None:
     """Of CK Tile's `shuffle_b_permuteN`: column r of a lane's is in the wave's instruction r."""
     n, k, waves, repeats, columns, piece = 256, 16, 4, 2, 16, 8
     b = np.arange(n * k, dtype=np.uint16).reshape(n, k)
-    found = stored(GemmPreshuffleProblem(8, n, k, "fp16", b_order="16x16p4x2"), b)
-    pieces = found.reshape(n // 128, repeats, waves, k // piece, columns, piece)
+    result = stored(GemmPreshuffleProblem(8, n, k, "fp16", b_order="16x16p4x2"), b)
+    pieces = result.reshape(n // 128, repeats, waves, k // piece, columns, piece)
     for block, repeat, wave, step, lane in np.ndindex(pieces.shape[:-1]):
         column = ((block * waves + wave) * columns + lane) * repeats + repeat
         assert np.array_equal(pieces[block, repeat, wave, step, lane], b[column, step * piece : (step + 1) * piece])
@@ -117,11 +119,11 @@ def headers_with(folder: Path, pipeline: str, epilogue: str, headers: GemmHeader
 def reasons(name: str, headers: GemmHeaders) -> list[str]:
     """Reasons why headers cannot build a kernel."""
     kernel = parse_preshuffle_kernel(name)
-    found = [reason for rule in preshuffle_rules(headers) for reason in rule(kernel, GFX942)]
-    if found:
+    result = [reason for rule in preshuffle_rules(headers) for reason in rule(kernel, GFX942)]
+    if result:
         with pytest.raises(UnsupportedKernelError):
             emit(kernel, headers, GFX942)
-    return found
+    return result
 
 
 def test_sources_state_pipeline_and_permutation(tmp_path: Path) -> None:
@@ -145,7 +147,7 @@ def test_sources_of_flatmm_have_their_own_header(tmp_path: Path) -> None:
     assert "Pipeline pipeline = flatmm;" in source
     assert '#include "flatmm_late2025.hpp"' in source
     assert "preshuffle_late2025" not in source
-    assert [has_values(one, "flatmm") for one in reasons(name, headers_with(tmp_path / "no", "", ""))] == [True]
+    assert [has_values(reason, "flatmm") for reason in reasons(name, headers_with(tmp_path / "no", "", ""))] == [True]
 
 
 def test_headers_without_the_parts_are_refused(tmp_path: Path) -> None:
@@ -153,16 +155,16 @@ def test_headers_without_the_parts_are_refused(tmp_path: Path) -> None:
     plain, permuted = f"gemm_preshuffle_{EMITTED}", f"gemm_preshuffle_permute_n_{EMITTED}"
     headers = headers_with(tmp_path / "old", "struct WeightPreshuffle", "no permutation")
     assert reasons(plain, headers) == []
-    assert [has_values(one, "permutes N") for one in reasons(permuted, headers)] == [True]
+    assert [has_values(reason, "permutes N") for reason in reasons(permuted, headers)] == [True]
     permuting = headers_with(tmp_path / "new", "struct WeightPreshuffle", "TiledMMAPermuteN")
-    assert [has_values(one, "16 rows") for one in reasons(permuted, permuting)] == [True]
-    assert [has_values(one, "preshufflev2") for one in reasons(plain, LATE_2025)] == [True]
+    assert [has_values(reason, "16 rows") for reason in reasons(permuted, permuting)] == [True]
+    assert [has_values(reason, "preshufflev2") for reason in reasons(plain, LATE_2025)] == [True]
     racing = replace(headers, races_between_tiles=True)
     persistent = plain.replace("False_False_False_False", "False_False_False_True")
-    assert [has_values(one, "race") for one in reasons(persistent, racing)] == [True]
+    assert [has_values(reason, "race") for reason in reasons(persistent, racing)] == [True]
     assert reasons(persistent, headers) == []
     other = replace(headers, warp_gemms=frozenset())
-    assert [has_values(one, "32x32x16") for one in reasons(plain, other)] == [True]
+    assert [has_values(reason, "32x32x16") for reason in reasons(plain, other)] == [True]
 
 
 def test_headers_of_mid_2025_have_flatmm_only(tmp_path: Path) -> None:
@@ -178,10 +180,10 @@ def test_headers_of_mid_2025_have_flatmm_only(tmp_path: Path) -> None:
         (f"gemm_preshuffle_permute_n_{FLATMM}", "permutes N"),
         (f"gemm_preshuffle_{FLATMM}".replace("fp16", "fp8").replace("32x32x16", "32x32x64"), "32 bytes"),
     ):
-        assert any(has_values(one, value) for one in reasons(other, headers)), other
+        assert any(has_values(reason, value) for reason in reasons(other, headers)), other
     bare = replace(MID_2025, common=replace(MID_2025.common, include=tmp_path / "no"))
-    assert [has_values(one, "no pipeline flatmm") for one in reasons(name, bare)] == [True]
-    assert any(has_values(one, "current") for one in reasons(name, CURRENT))
+    assert [has_values(reason, "no pipeline flatmm") for reason in reasons(name, bare)] == [True]
+    assert any(has_values(reason, "current") for reason in reasons(name, CURRENT))
 
 
 def test_odd_numbers_of_instructions_along_m_are_stored_if_n_is_permuted(tmp_path: Path) -> None:
@@ -189,7 +191,7 @@ def test_odd_numbers_of_instructions_along_m_are_stored_if_n_is_permuted(tmp_pat
     headers = headers_with(tmp_path, "struct WeightPreshuffle", "TiledMMAPermuteN")
     three = SMALL.replace("64x64x64_2x2x1", "192x64x64_4x1x1")
     assert reasons(f"gemm_preshuffle_permute_n_{three}", headers) == []
-    assert [has_values(one, "2", "3") for one in reasons(f"gemm_preshuffle_{three}", headers)] == [True]
+    assert [has_values(reason, "2", "3") for reason in reasons(f"gemm_preshuffle_{three}", headers)] == [True]
 
 
 def test_trials_reach_every_loop_end_in_the_order_of_b() -> None:

@@ -171,9 +171,9 @@ def test_pools_have_aiters_flatmm(arch: Any) -> None:
     Some fill the LDS of gfx942 to the last byte.
     """
     listed = {
-        (one.tile_m, one.tile_n, one.tile_k, one.mfma_m, one.mfma_n, one.wave_m, one.wave_n)
-        for one in kernel_pool("a8w8_bpreshuffle", CKTILE, arch.name)
-        if one.tile_m == one.mfma_m or one.tile_m // one.mfma_m % 2 == 0
+        (kernel.tile_m, kernel.tile_n, kernel.tile_k, kernel.mfma_m, kernel.mfma_n, kernel.wave_m, kernel.wave_n)
+        for kernel in kernel_pool("a8w8_bpreshuffle", CKTILE, arch.name)
+        if kernel.tile_m == kernel.mfma_m or kernel.tile_m // kernel.mfma_m % 2 == 0
     }
     pool = (kernel for kernel in POOLS.of(arch, "fp8", *GROUP[1:]) if kernel.pipeline == "flatmm")
     ours = {(*kernel.tile, *kernel.warp_tile[:2], *kernel.wave[:2]) for kernel in pool}
@@ -187,7 +187,7 @@ def test_the_searched_space_contains_the_pool(dtype: str) -> None:
     problem = GemmPreshuffleProblem(256, 256, 256, dtype)
     product = SEARCHED.product(problem, GFX942)
     pool = POOLS.of(GFX942, dtype, *GROUP[1:])
-    assert [product.kernel(*one) for one in zip(*product.numbers_of(pool), strict=True)] == list(pool)
+    assert [product.kernel(*item) for item in zip(*product.numbers_of(pool), strict=True)] == list(pool)
 
 
 @pytest.mark.parametrize(
@@ -226,14 +226,14 @@ def test_kernels_that_cannot_be_built_are_refused(changes: dict[str, Any], value
 def test_permuted_kernels_need_an_epilogue_that_permutes(changes: dict[str, Any], value: str) -> None:
     """The default epilogue does not, and columns are permuted in pairs."""
     assert PRESHUFFLE_RULES.of_arch(PERMUTED, GFX942) == ()
-    assert any(has_values(one, value) for one in PRESHUFFLE_RULES.of_arch(replace(PERMUTED, **changes), GFX942))
+    assert any(has_values(item, value) for item in PRESHUFFLE_RULES.of_arch(replace(PERMUTED, **changes), GFX942))
     assert PRESHUFFLE_RULES.of_arch(replace(PLAIN, **changes), GFX942) == ()
 
 
 def test_waves_of_32_lanes_and_the_host_have_none() -> None:
     """The order of B is that of 64 lanes."""
     for name, value in (("gfx1201", "32"), ("host", "host")):
-        assert any(has_values(one, value) for one in PRESHUFFLE_RULES.of_arch(PLAIN, load_arch(name)))
+        assert any(has_values(item, value) for item in PRESHUFFLE_RULES.of_arch(PLAIN, load_arch(name)))
 
 
 def test_kernels_of_another_order_do_not_apply() -> None:
@@ -242,7 +242,7 @@ def test_kernels_of_another_order_do_not_apply() -> None:
     assert PRESHUFFLE_RULES.check(PLAIN, GFX942, problem) == []
     assert OPERATION.kernels.mismatch(PLAIN, problem) == ""
     other = replace(problem, b_order="16x8")
-    assert any(has_values(one, "16x16x32", "16x16", "16x8") for one in PRESHUFFLE_RULES.check(PLAIN, GFX942, other))
+    assert any(has_values(item, "16x16x32", "16x16", "16x8") for item in PRESHUFFLE_RULES.check(PLAIN, GFX942, other))
     assert has_values(OPERATION.kernels.mismatch(PLAIN, other), "16x16", other.canonical())
     permuted = replace(problem, b_order="16x16p2x2")
     assert PRESHUFFLE_RULES.check(PERMUTED, GFX942, permuted) == []
@@ -279,12 +279,12 @@ def test_tables_of_times_are_converted(tmp_path: Path) -> None:
     table.write_text(f"name,m,n,k,us\n{rows}", encoding="utf-8")
     options = ["--op", "gemm_preshuffle", "--arch", "gfx942", "--map", "kernel=name", "--map", "latency_us=us"]
     assert run(["convert", str(table), *options, "--out", str(out)]) == ExitCode.OK
-    found = read_dataset(out)
-    assert [problem.b_order for problem in found.problems()] == ["16x16", "16x16p2x2", "16x8"]
-    assert [round(ms * 1000, 3) for ms in found.frame["latency_ms"]] == [4.5, 5.0, 6.0]
+    dataset = read_dataset(out)
+    assert [problem.b_order for problem in dataset.problems()] == ["16x16", "16x16p2x2", "16x8"]
+    assert [round(ms * 1000, 3) for ms in dataset.frame["latency_ms"]] == [4.5, 5.0, 6.0]
     table.write_text(f"name,m,n,k,us\n{kernel_name(PLAIN)},16,100,256,4.5\n", encoding="utf-8")
     assert run(["convert", str(table), *options, "--out", str(out), "--force"]) == ExitCode.BAD_DATA
-    assert read_dataset(out).problems() == found.problems()
+    assert read_dataset(out).problems() == dataset.problems()
 
 
 def configuration(*, permute_n: bool) -> dict[str, Any]:
@@ -333,7 +333,7 @@ def test_the_tile_engines_configuration_states_whether_n_is_permuted(tmp_path: P
 
 def test_problems_of_one_key_have_the_same_candidates() -> None:
     """The key covers the order and divisors of sizes; factors that no tile has make no difference."""
-    found: dict[object, set[int]] = {}
+    result: dict[object, set[int]] = {}
     problem = GemmPreshuffleProblem(64, 256, 256, "fp8")
     others: tuple[dict[str, Any], ...] = (
         {"m": 61},
@@ -345,9 +345,9 @@ def test_problems_of_one_key_have_the_same_candidates() -> None:
     for changes in ({}, {"n": 17 * 256}, {"k": 19 * 256}, *others):
         changed = problem.replaced(**changes)
         kernels = OPERATION.kernels.candidates(changed, GFX942, Path("none")).chosen
-        found.setdefault(preshuffle_rule_key(changed), set()).add(len(kernels))
-    assert {len(counts) for counts in found.values()} == {1}
-    assert len(found) == 6
+        result.setdefault(preshuffle_rule_key(changed), set()).add(len(kernels))
+    assert {len(counts) for counts in result.values()} == {1}
+    assert len(result) == 6
 
 
 @pytest.mark.parametrize(("kernel", "permutes"), [(PLAIN, 0), (PERMUTED, 1)])
@@ -356,6 +356,6 @@ def test_features_are_those_of_gemms_and_what_waves_read(kernel: Any, permutes: 
     problem = GemmPreshuffleProblem(64, 256, 256, "fp16", b_order=kernel.b_order)
     columns = OPERATION.problems.features([problem]) | OPERATION.kernels.features([kernel], Encoding(is_gpu=True))
     engine = OPERATION.training.engine
-    found = dict(zip(engine.names, engine.matrix(columns, GFX942.hardware.to_dict())[0].tolist(), strict=True))
-    assert (found["permutes_n"], found["a_lds_bytes"], found["b_register_bytes"]) == (permutes, 16384, 128)
-    assert set(GEMM_UNIVERSAL.names) < set(found)
+    result = dict(zip(engine.names, engine.matrix(columns, GFX942.hardware.to_dict())[0].tolist(), strict=True))
+    assert (result["permutes_n"], result["a_lds_bytes"], result["b_register_bytes"]) == (permutes, 16384, 128)
+    assert set(GEMM_UNIVERSAL.names) < set(result)

@@ -57,8 +57,8 @@ def shares(tiles: int, steps: int, grid: int) -> int:
 def test_no_grid_shares_a_tile_among_more_blocks(tiles: int, steps: int) -> None:
     """The limit of verification covers all numbers of blocks up to the largest, and is at most two above."""
     most = 24
-    found = max(shares(tiles, steps, grid) for grid in range(1, most + 1))
-    assert found <= parts_at_most(tiles, steps, most) <= found + 2
+    result = max(shares(tiles, steps, grid) for grid in range(1, most + 1))
+    assert result <= parts_at_most(tiles, steps, most) <= result + 2
 
 
 def test_sums_are_split_by_atomics_only() -> None:
@@ -119,9 +119,9 @@ def test_loop_ends_share_tiles_in_every_way() -> None:
     """On the emulated device's four blocks: not at all, two to four blocks in a tile, and tiles of whole rounds."""
     kernel = parse_streamk_kernel(f"gemm_streamk_atomic_1_{SHAPE}")
     assert MEASURED.trials is not None
-    found = MEASURED.trials().loop_ends(kernel)
+    result = MEASURED.trials().loop_ends(kernel)
     counts = set()
-    for problem in found:
+    for problem in result:
         m, n, k = (ceil(size / tile) for size, tile in zip((problem.m, problem.n, problem.k), kernel.tile, strict=True))
         counts.add((shares(m * n, k, 4), m * n > 4))
     assert counts >= {(1, False), (2, False), (3, False), (4, False), (1, True), (2, True)}
@@ -154,8 +154,8 @@ def test_converted_times_train_a_model(tmp_path: Path, capsys: pytest.CaptureFix
     (tmp_path / "names.txt").write_text("\n".join(names), encoding="utf-8")
     wanted += ["--kernels", str(tmp_path / "names.txt")]
     assert run(["predict", "--op", "gemm_streamk", *wanted, "--json", "--top", "5"]) == 0
-    found = [one["kernel"] for one in json.loads(capsys.readouterr().out)["kernels"]]
-    assert found == [f"gemm_streamk_reduction_0_{EMITTED}", *names[1:]]
+    result = [load["kernel"] for load in json.loads(capsys.readouterr().out)["kernels"]]
+    assert result == [f"gemm_streamk_reduction_0_{EMITTED}", *names[1:]]
 
 
 # The default epilogue does not meet at a barrier: without ckh's, a persistent block's waves race for LDS between tiles.
@@ -174,6 +174,10 @@ def test_kernels_executed_without_a_gpu(name: str, real_kernels: Real, monkeypat
     assert built.status is Status.OK, built.message
     with Supervisor(device, SupervisorOptions(1800.0, device.worker_configs()[0]), lambda: False) as supervisor:
         replies = dict(execute(supervisor, built.library, loop_ends(device, kernel)))
-    wrong = {one.canonical(): reply.message for one, reply in replies.items() if reply.status is not Status.VERIFIED}
+    wrong = {
+        gemm_stream_kproblem.canonical(): reply.message
+        for gemm_stream_kproblem, reply in replies.items()
+        if reply.status is not Status.VERIFIED
+    }
     assert wrong == {}
     assert len(replies) > 12

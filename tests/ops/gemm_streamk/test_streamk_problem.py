@@ -77,9 +77,9 @@ def test_rows_are_problems_and_kernels_again() -> None:
     rows = [{name: values[row] for name, values in columns.items()} for row in range(len(problems))]
     assert [OPERATION.problems.of_row(row) for row in rows] == problems
     kernels = [replace(KERNEL, reduction="reduction", blocks_per_cu=2), KERNEL]
-    found = OPERATION.kernels.columns(kernels, Encoding(is_gpu=True))
-    assert (found["reduction"], found["blocks_per_cu"]) == (["reduction", "atomic"], [2, 1])
-    assert found.keys() < {column.name for column in OPERATION.training.columns}
+    result = OPERATION.kernels.columns(kernels, Encoding(is_gpu=True))
+    assert (result["reduction"], result["blocks_per_cu"]) == (["reduction", "atomic"], [2, 1])
+    assert result.keys() < {column.name for column in OPERATION.training.columns}
 
 
 def test_names_state_reduction_and_blocks() -> None:
@@ -90,8 +90,8 @@ def test_names_state_reduction_and_blocks() -> None:
         assert parse_streamk_kernel(kernel_name(kernel)) == kernel
     kind, sizes = SHAPE.split("_128x", 1)
     for amd, reduction in (("atomic", "atomic"), ("reduction", "reduction"), ("linear", "reduction")):
-        found = parse_streamk_kernel(f"gemm_streamk_{kind}_{amd}_128x{sizes}")
-        assert found == replace(KERNEL, reduction=reduction, blocks_per_cu=0)
+        gemm_stream_kkernel = parse_streamk_kernel(f"gemm_streamk_{kind}_{amd}_128x{sizes}")
+        assert gemm_stream_kkernel == replace(KERNEL, reduction=reduction, blocks_per_cu=0)
     for wrong in (f"gemm_streamk_tree_1_{SHAPE}", f"gemm_streamk_{kind}_tree_128x{sizes}", f"gemm_streamk_{SHAPE}"):
         with pytest.raises(DataError):
             parse_streamk_kernel(wrong)
@@ -141,12 +141,14 @@ def test_reductions_may_store_what_cannot_be_added() -> None:
 def test_a_search_proposes_reductions_and_blocks() -> None:
     """The product has both for every base, and the rules apply to them."""
     problem = GemmStreamKProblem(256, 256, 4096, "bf16")
-    found = SEARCHED.product(problem, ARCH)
-    rows = {row[-2:] for row in found.options.rows}
+    result = SEARCHED.product(problem, ARCH)
+    rows = {row[-2:] for row in result.options.rows}
     assert rows == {*product(("atomic", "reduction"), (1, 2))}
-    legal = found.legal(problem)
-    kernels: list[Any] = [found.kernel(*place) for place in np.argwhere(legal)[:: legal.sum() // 50].tolist()]
-    assert all(isinstance(one, GemmStreamKKernel) and not STREAMK_RULES.check(one, ARCH, problem) for one in kernels)
+    legal = result.legal(problem)
+    kernels: list[Any] = [result.kernel(*place) for place in np.argwhere(legal)[:: legal.sum() // 50].tolist()]
+    assert all(
+        isinstance(kernel, GemmStreamKKernel) and not STREAMK_RULES.check(kernel, ARCH, problem) for kernel in kernels
+    )
     assert {kernel.reduction for kernel in kernels} == {"reduction", "atomic"}
 
 
@@ -197,7 +199,7 @@ def test_the_estimate_counts_partial_sums() -> None:
     assert ARCH.peaks is not None
     reduced = replace(KERNEL, reduction="reduction")
     deep = GemmStreamKProblem(128, 128, 2**20, "fp16")
-    ends = [estimated_parts(deep, OPERATION.problems.tiled(deep), one, ARCH).ends_us for one in (KERNEL, reduced)]
+    ends = [estimated_parts(deep, OPERATION.problems.tiled(deep), item, ARCH).ends_us for item in (KERNEL, reduced)]
     others = ARCH.hardware.num_cus - 1
     assert ends[1] - ends[0] == pytest.approx(others * 128 * 128 * 4 / 64 / ARCH.hardware.max_clock_mhz)
     wide = GemmStreamKProblem(128 * 160, 128 * 160, 64, "fp16")
@@ -209,9 +211,9 @@ def test_the_tile_engines_configuration(tmp_path: Path, capsys: pytest.CaptureFi
     """It states no reduction, so it lists both, with as many blocks as a unit holds; its lists come back."""
     values = {"tile": (128, 128, None), "warp": (2, 2, 1), "warp_tile": (32, 32, 16)}
     tiles = {
-        f"{what}_{axis}": {"values": [32, 64] if one is None else [one]}
+        f"{what}_{axis}": {"values": [32, 64] if item is None else [item]}
         for what, some in values.items()
-        for axis, one in zip("mnk", some, strict=True)
+        for axis, item in zip("mnk", some, strict=True)
     }
     traits: dict[str, list[object]] = {
         "pipeline": ["compv3", "compv4"],
@@ -233,13 +235,13 @@ def test_the_tile_engines_configuration(tmp_path: Path, capsys: pytest.CaptureFi
         for k in (32, 64)
         for pipeline in ("compv3", "compv4")
     }
-    assert {one["kernel"] for one in answer["kernels"]} <= expected
+    assert {item["kernel"] for item in answer["kernels"]} <= expected
     assert answer["candidates"] == len(expected)
     kernels = [parse_streamk_kernel(name) for name in sorted(expected)]
     written = LISTS.write(kernels, ARCH, "own")
     for name, file in written.items():
         again = LISTS.read(tmp_path / name, json.loads(file.content))
-        built = [one for one in again.built(ARCH, "fp16") if one.layout == "rcr"]
+        built = [item for item in again.built(ARCH, "fp16") if item.layout == "rcr"]
         assert set(built) == set(kernels)
     assert sorted(written) == ["config_fp16_rcr.json", "registry_fp16_rcr.json"]
     other = [replace(kernel, blocks_per_cu=2) for kernel in kernels]

@@ -74,10 +74,10 @@ def test_the_spaces_have_the_documented_sizes() -> None:
 
 def test_bench_includes_persistent_kernels() -> None:
     """On a GPU half of a run's unfiltered candidates are persistent: every plain kernel has a persistent variant."""
-    found = BENCH_POOLS.of(load_arch("gfx942"), "bf16", "rcr")
-    persistent = {kernel for kernel in found if kernel.persistent}
-    assert {replace(kernel, persistent=True) for kernel in found} == persistent
-    assert len(found) == 2 * len(persistent)
+    result = BENCH_POOLS.of(load_arch("gfx942"), "bf16", "rcr")
+    persistent = {kernel for kernel in result if kernel.persistent}
+    assert {replace(kernel, persistent=True) for kernel in result} == persistent
+    assert len(result) == 2 * len(persistent)
 
 
 @pytest.mark.parametrize("layout", GEMM_LAYOUTS)
@@ -86,15 +86,18 @@ def test_pool_of_the_host(layout: str) -> None:
     host = load_arch("host")
     pool = gemm_pool(host, layout=layout)
     assert len(pool) == len(set(pool)) == 932
-    assert {(one.dtype, one.layout, one.epilogue, one.vectors) for one in pool} == {
+    assert {(kernel.dtype, kernel.layout, kernel.epilogue, kernel.vectors) for kernel in pool} == {
         ("fp32", layout, "cshuffle", (0, 0, 0))
     }
-    assert {one.tile for one in pool} == set(HOST.tiles)
-    assert {(one.wave, one.warp_tile) for one in pool} == {(b.wave, b.warp_tile) for b in HOST.blocks}
-    assert {one.pipeline for one in pool} == set(host.pipelines)
-    assert {one.pads for one in pool} == {(True, True, True), (False, False, False)}
-    assert {str(one.scheduler) for one in pool if one.pipeline in ("mem", "basic_v1")} == {"intrawave", "interwave"}
-    assert all(one.is_complete and GEMM_RULES.of_arch(one, host) == () for one in pool)
+    assert {kernel.tile for kernel in pool} == set(HOST.tiles)
+    assert {(kernel.wave, kernel.warp_tile) for kernel in pool} == {(b.wave, b.warp_tile) for b in HOST.blocks}
+    assert {kernel.pipeline for kernel in pool} == set(host.pipelines)
+    assert {kernel.pads for kernel in pool} == {(True, True, True), (False, False, False)}
+    assert {str(kernel.scheduler) for kernel in pool if kernel.pipeline in ("mem", "basic_v1")} == {
+        "intrawave",
+        "interwave",
+    }
+    assert all(kernel.is_complete and GEMM_RULES.of_arch(kernel, host) == () for kernel in pool)
 
 
 def test_pool_and_refused_add_up_to_all_candidates() -> None:

@@ -45,9 +45,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_all_measured_kernels_are_candidates(model: Path) -> None:
     """The 84 are first in the pool, including the 12 of a tile that is in no space; the rest of the pool follows."""
     names = tile_engine.names()
-    found = OPERATION.kernels.candidates(DIVIDED, GFX942, model)
-    pool = [OPERATION.kernels.name(kernel) for kernel in found.pool]
-    assert len(names) == found.timed == found.timed_candidates == 84
+    candidates = OPERATION.kernels.candidates(DIVIDED, GFX942, model)
+    pool = [OPERATION.kernels.name(kernel) for kernel in candidates.pool]
+    assert len(names) == candidates.timed == candidates.timed_candidates == 84
     assert set(pool[:84]) == set(names)
     assert len(pool) == len(set(pool))
     default = {OPERATION.kernels.name(kernel) for kernel in gemm_pool(GFX942, "fp16", "rcr")}
@@ -58,11 +58,11 @@ def test_all_measured_kernels_are_candidates(model: Path) -> None:
 @pytest.mark.slow
 def test_problem_rules_apply_to_measured_kernels(model: Path) -> None:
     """K = 1000 is not a multiple of an unpadded tile of 64; mem supports every size on a GPU."""
-    found = OPERATION.kernels.candidates(REST, GFX942, model)
+    candidates = OPERATION.kernels.candidates(REST, GFX942, model)
     names = set(tile_engine.names())
-    timed = [kernel for kernel in found.kernels if OPERATION.kernels.name(kernel) in names]
+    timed = [kernel for kernel in candidates.kernels if OPERATION.kernels.name(kernel) in names]
     assert {kernel.pipeline for kernel in timed} == {"mem"}
-    assert found.timed_candidates == len(timed) == 28
+    assert candidates.timed_candidates == len(timed) == 28
 
 
 def test_predict_says_how_many_candidates_were_measured(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,18 +84,18 @@ def test_an_export_has_the_same_pool_as_an_answer(model: Path) -> None:
 
 def test_measurements_do_not_count_on_another_architecture(model: Path) -> None:
     """On an architecture without measured times its own rules decide."""
-    found = OPERATION.kernels.candidates(DIVIDED, GFX950, model)
-    assert found.timed is None
-    outside = set(found.pool) - set(gemm_pool(GFX950, "fp16", "rcr"))
+    result = OPERATION.kernels.candidates(DIVIDED, GFX950, model)
+    assert result.timed is None
+    outside = set(result.pool) - set(gemm_pool(GFX950, "fp16", "rcr"))
     assert all(not POOLS.rules.of_arch(kernel, GFX950) for kernel in outside)
 
 
 def test_models_without_the_file_rank_the_architectures_pool(model: Path, tmp_path: Path) -> None:
     """Models without the file, trained by earlier versions, rank the pool."""
     shutil.copytree(model, tmp_path / "old", ignore=shutil.ignore_patterns(TIMED_NAME))
-    found = OPERATION.kernels.candidates(DIVIDED, GFX942, tmp_path / "old")
-    assert tuple(found.pool) == gemm_pool(GFX942, "fp16", "rcr")
-    assert found.timed is found.timed_candidates is None
+    candidates = OPERATION.kernels.candidates(DIVIDED, GFX942, tmp_path / "old")
+    assert tuple(candidates.pool) == gemm_pool(GFX942, "fp16", "rcr")
+    assert candidates.timed is candidates.timed_candidates is None
 
 
 @pytest.mark.parametrize("document", [{}, {"version": 1, "arch": "gfx942", "kernels": ["no kernel"]}, []])

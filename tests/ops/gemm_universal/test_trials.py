@@ -15,37 +15,45 @@ def test_every_number_of_steps() -> None:
     """K has 1 to 6 whole tiles and remainders, as have M and N, and is split in 2 and 3 parts."""
     kernel = representatives(ARCH)["fp8 rcr compv3 intrawave"][0]
     problems = loop_end_problems(kernel)
-    whole = {one.k for one in problems if one.split_k == 1}
+    whole = {problem.k for problem in problems if problem.split_k == 1}
     assert {steps * kernel.tile_k for steps in range(1, 7)} <= whole
     assert any(depth % kernel.tile_k for depth in whole)
-    assert any(one.m % kernel.tile_m for one in problems)
-    assert any(one.n % kernel.tile_n for one in problems)
-    assert {one.split_k for one in problems} == {1, 2, 3}
+    assert any(problem.m % kernel.tile_m for problem in problems)
+    assert any(problem.n % kernel.tile_n for problem in problems)
+    assert {problem.split_k for problem in problems} == {1, 2, 3}
 
 
 def test_a_persistent_kernel_has_more_tiles_than_blocks() -> None:
     """Each of the emulated GPU's four compute units gets a second tile, of several iterations."""
     kernel = representatives(ARCH)["fp16 rcr compv3 intrawave, persistent"][0]
     m, n, k = kernel.tile
-    assert any(one.m // m * (one.n // n) > 2 * 4 and one.k // k == 2 for one in loop_end_problems(kernel))
+    assert any(
+        problem.m // m * (problem.n // n) > 2 * 4 and problem.k // k == 2 for problem in loop_end_problems(kernel)
+    )
 
 
 def test_an_unpadded_kernel_refuses_only_ragged_problems() -> None:
     """Problems that it does not support are rejected by its rules; whole tiles remain."""
     measured = measured_of(operation("gemm_universal"))
-    kernel = next(one for one in representatives(ARCH)["fp16 rcr compv3 intrawave"] if one.pad_m)
+    kernel = next(
+        representative for representative in representatives(ARCH)["fp16 rcr compv3 intrawave"] if representative.pad_m
+    )
     problems = loop_end_problems(kernel)
-    allowed = [one for one in problems if not measured.reasons(kernel, ARCH, one)]
+    allowed = [problem for problem in problems if not measured.reasons(kernel, ARCH, problem)]
     assert len(allowed) > 6
-    assert {one.k // kernel.tile_k for one in allowed if one.split_k == 1 and not one.k % kernel.tile_k} >= {1, 2, 6}
+    assert {item.k // kernel.tile_k for item in allowed if item.split_k == 1 and not item.k % kernel.tile_k} >= {
+        1,
+        2,
+        6,
+    }
 
 
 def test_classes() -> None:
     """Layouts, dtypes, pipelines and persistent kernels are classes of their own."""
-    found = representatives(ARCH)
+    result = representatives(ARCH)
     for name in ("fp16 crr mem interwave", "int8 rcr compv3 intrawave", "fp16 rcr compv4 intrawave, persistent"):
-        assert {kernel_class(kernel) for kernel in found[name]} == {name}
-    assert {name.split()[1] for name in found} == {"rcr", "rrr", "crr", "ccr"}
+        assert {kernel_class(kernel) for kernel in result[name]} == {name}
+    assert {name.split()[1] for name in result} == {"rcr", "rrr", "crr", "ccr"}
 
 
 def test_representatives_of_mem_classes_compile_quickly() -> None:

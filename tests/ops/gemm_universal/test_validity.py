@@ -166,8 +166,8 @@ def test_no_gpu_kernel_runs_with_n_or_k_of_one() -> None:
     pool = gemm_pool(arch, "fp16")
 
     def runs(m: int, n: int, k: int, epilogue: str, padded: bool) -> bool:
-        kernels = [one for one in pool if (one.epilogue, one.pad_n) == (epilogue, padded)]
-        return any(not GEMM_RULES.of_problem(one, arch, GemmProblem(m, n, k, "fp16")) for one in kernels)
+        kernels = [item for item in pool if (item.epilogue, item.pad_n) == (epilogue, padded)]
+        return any(not GEMM_RULES.of_problem(item, arch, GemmProblem(m, n, k, "fp16")) for item in kernels)
 
     for epilogue, padded in product(("default", "cshuffle"), (False, True)):
         assert runs(64, 1, 64, epilogue, padded) == (epilogue == "default")

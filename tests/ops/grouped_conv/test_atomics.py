@@ -29,5 +29,5 @@ def test_wide_atomics_of_fp32_are_refused(dtype: str, kernel: str, compiles: boo
     """The rule agrees with the compiler on gfx950, whose static assertion the first kernel breaks."""
     headers: Any = SimpleNamespace(common=SimpleNamespace(interface=Interface.LATE_2025))
     (rule,) = given((hip_rules._atomics,), headers=headers)
-    found = parse_kernel_name(f"grouped_conv_bwd_weight_{dtype}_nhwgc_2d_{kernel}")
-    assert (not [*rule(found, load_arch("gfx950"))]) == compiles
+    result = parse_kernel_name(f"grouped_conv_bwd_weight_{dtype}_nhwgc_2d_{kernel}")
+    assert (not [*rule(result, load_arch("gfx950"))]) == compiles

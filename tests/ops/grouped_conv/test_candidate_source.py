@@ -54,7 +54,7 @@ def test_the_kernels_of_a_rule_set(name: str) -> None:
     kernels, refused = SetCandidates(name).of(*FORWARD, GFX942)
     assert kernels == rule_set(name, *FORWARD, GFX942) != ()
     assert refused == refused_of_rule_set(name, *FORWARD, GFX942)
-    assert all(one.reasons for one in refused)
+    assert all(item.reasons for item in refused)
 
 
 def test_the_default_candidates_are_the_ranked_pool() -> None:
@@ -69,7 +69,7 @@ def test_a_filter_applies_to_refused_kernels() -> None:
     """The filter applies to rejected kernels too: others are neither measured nor counted."""
     candidates = make_candidates("default", None, 'pipeline == "compv4" and tile_m >= 64', (1,))
     kernels, refused = candidates.of(*FORWARD, GFX942)
-    everything = [*kernels, *(one.kernel for one in refused)]
+    everything = [*kernels, *(item.kernel for item in refused)]
     assert {kernel.pipeline for kernel in everything} == {"compv4"}
     assert min(kernel.tile_m for kernel in everything) == 64
     pool = conv_pool(Direction.FORWARD, GFX942, dtype="fp16")
@@ -99,20 +99,22 @@ def test_an_impossible_split_is_refused_and_counted() -> None:
     kernels, refused = SetCandidates(split_k=(0, 2, 1000)).of(*WEIGHT, GFX942)
     assert set(splits(kernels)) == {2}
     assert len(kernels) + len(refused) == 3 * count + unbuilt
-    by_split = {split: [one.reasons[0] for one in refused if one.kernel.split_k == split] for split in (0, 1000)}
+    by_split = {
+        split: [kernel.reasons[0] for kernel in refused if kernel.kernel.split_k == split] for split in (0, 1000)
+    }
     assert all(has_values(reason, "split_k", 1, 0) for reason in by_split[0])
     assert all(has_values(reason, "fp16", 128, 1000) for reason in by_split[1000])
 
 
 def test_default_backward_weight_kernels_include_gpu_winners() -> None:
     """Split-K, merged groups and two stages beside the pool; on the host, and with an explicit split, only the pool."""
-    found, refused = SetCandidates().of(*WEIGHT, GFX942)
-    assert set(rule_set("default", *WEIGHT, GFX942)) < set(found)
-    assert set(splits(found)) == {1, 4, 16}
-    options = {(kernel.num_groups_to_merge, kernel.two_stage) for kernel in found}
+    result, refused = SetCandidates().of(*WEIGHT, GFX942)
+    assert set(rule_set("default", *WEIGHT, GFX942)) < set(result)
+    assert set(splits(result)) == {1, 4, 16}
+    options = {(kernel.num_groups_to_merge, kernel.two_stage) for kernel in result}
     assert options == {(1, False), (1, True), (2, True), (4, True), (8, True)}
-    assert not any(kernel.explicit_gemm or kernel.streamk for kernel in found)
-    assert all(not CONV_RULES.of_arch(kernel, GFX942) for kernel in found)
+    assert not any(kernel.explicit_gemm or kernel.streamk for kernel in result)
+    assert all(not CONV_RULES.of_arch(kernel, GFX942) for kernel in result)
     assert refused
     for candidates, arch in ((SetCandidates(split_k=(2,)), GFX942), (SetCandidates(), load_arch("host"))):
         plain, _ = candidates.of(*WEIGHT, arch)
@@ -124,7 +126,7 @@ def test_a_filter_selects_a_split() -> None:
     kernels, refused = make_candidates("tiny", None, "split_k > 1 or tile_m > 16", (1, 4)).of(*WEIGHT, GFX942)
     assert all(kernel.split_k > 1 or kernel.tile_m > 16 for kernel in kernels)
     assert 4 in splits(kernels)
-    assert all(one.kernel.split_k > 1 or one.kernel.tile_m > 16 for one in refused)
+    assert all(item.kernel.split_k > 1 or item.kernel.tile_m > 16 for item in refused)
 
 
 def test_the_kernels_of_a_registry(registry: Path) -> None:
@@ -133,7 +135,7 @@ def test_the_kernels_of_a_registry(registry: Path) -> None:
     kernels, refused = candidates.of(*FORWARD, GFX942)
     pool = conv_pool(Direction.FORWARD, GFX942, dtype="fp16")
     assert kernels == pool[:3]
-    assert [one.kernel for one in refused] == [replace(pool[0], wave_m=3)]
+    assert [item.kernel for item in refused] == [replace(pool[0], wave_m=3)]
     expect_values(refused[0].reasons[0], "gfx942", "waves 3x")
     assert len(candidates.of(Direction.FORWARD, 2, "fp32", GFX942)[0]) == 1
     assert candidates.of(Direction.BWD_DATA, 2, "fp16", GFX942) == ((), ())

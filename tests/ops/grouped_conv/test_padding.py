@@ -10,10 +10,10 @@ from ckh.ops.grouped_conv.requested import CHANNEL_MULTIPLE, pad_channels
 
 def padded(text: str, multiple: int = CHANNEL_MULTIPLE) -> str:
     """Return the padded problem, by the middle part of its name."""
-    (found,) = pad_channels(
+    (result,) = pad_channels(
         [parse_conv_problem(f"conv_forward_fp16_nhwgc_2d_n2_{text}_i9x9_f3x3_s1x1_p1x1_d1x1")], multiple
     )
-    return found.canonical().removeprefix("conv_forward_fp16_nhwgc_2d_n2_").removesuffix("_i9x9_f3x3_s1x1_p1x1_d1x1")
+    return result.canonical().removeprefix("conv_forward_fp16_nhwgc_2d_n2_").removesuffix("_i9x9_f3x3_s1x1_p1x1_d1x1")
 
 
 @pytest.mark.parametrize(

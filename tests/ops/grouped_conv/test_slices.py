@@ -29,7 +29,7 @@ ALL = [
 @pytest.mark.parametrize("kind", SLICES)
 def test_every_problem_is_in_one_slice_of_each_kind(kind: str) -> None:
     """No problem is in two slices or in none, and no slice is empty."""
-    inside = [[name for name, test in SLICES[kind].items() if test(one)] for one in ALL]
+    inside = [[name for name, test in SLICES[kind].items() if test(item)] for item in ALL]
     assert all(len(names) == 1 for names in inside)
     assert {names[0] for names in inside} == set(SLICES[kind])
 

@@ -37,16 +37,20 @@ def test_every_number_of_steps(direction: Direction, split_k: int) -> None:
 def test_strides_dilations_groups_and_depths() -> None:
     """Some problem has each of them, in 3D along the depth as well."""
     problems = loop_end_problems(replace(PLAIN, ndim_spatial=3, layout="ndhwgc"))
-    assert any(one.stride_h == one.stride_d == 2 for one in problems)
-    assert any(one.dilation_w == one.dilation_d == 2 for one in problems)
-    assert any(one.g == 3 and one.n == 2 for one in problems)
-    assert any(one.z > 1 and one.di > 1 for one in problems)
+    assert any(problem.stride_h == problem.stride_d == 2 for problem in problems)
+    assert any(problem.dilation_w == problem.dilation_d == 2 for problem in problems)
+    assert any(problem.g == 3 and problem.n == 2 for problem in problems)
+    assert any(problem.z > 1 and problem.di > 1 for problem in problems)
 
 
 def bordered(kernel: ConvKernel) -> set[int]:
     """Return the depths of the problems with two images, a 1x1 filter and padding."""
-    problems = (one for one in loop_end_problems(kernel) if one.y == one.x == 1 and one.pad_h == one.pad_w == 1)
-    return {one.gemm_sizes[2] for one in problems if one.n == 2}
+    problems = (
+        problem
+        for problem in loop_end_problems(kernel)
+        if problem.y == problem.x == 1 and problem.pad_h == problem.pad_w == 1
+    )
+    return {problem.gemm_sizes[2] for problem in problems if problem.n == 2}
 
 
 @pytest.mark.parametrize("direction", [Direction.FORWARD, Direction.BWD_WEIGHT])
@@ -59,21 +63,23 @@ def test_borders_at_every_loop_tail(direction: Direction) -> None:
 
 def test_more_blocks_than_rows_of_a_block_group() -> None:
     """Some problem has at least five tiles along M and two along N."""
-    sizes = [one.gemm_sizes for one in loop_end_problems(PLAIN)]
+    sizes = [problem.gemm_sizes for problem in loop_end_problems(PLAIN)]
     assert any(m > 4 * 128 and n > 64 for m, n, _ in sizes)
 
 
 def test_merged_groups_have_enough_groups() -> None:
     """Every problem's groups are a multiple of the groups that a kernel merges."""
     problems = loop_end_problems(replace(PLAIN, variant=Direction.BWD_WEIGHT, num_groups_to_merge=4))
-    assert {one.g % 4 for one in problems} == {0}
+    assert {problem.g % 4 for problem in problems} == {0}
 
 
 def test_specialized_kernels_have_their_own_problems() -> None:
     """A kernel for 3x3 filters with one channel per group has such problems, with and without a stride."""
     kernel = replace(PLAIN, specialization="filter3x3", vector_a=1, vector_b=1, vector_c=1)
-    allowed = [one for one in loop_end_problems(kernel) if not CONV_RULES.check(kernel, load_arch("gfx942"), one)]
-    assert {(one.c_per_group, one.y, one.stride_h) for one in allowed} == {(1, 3, 1), (1, 3, 2)}
+    allowed = [
+        problem for problem in loop_end_problems(kernel) if not CONV_RULES.check(kernel, load_arch("gfx942"), problem)
+    ]
+    assert {(problem.c_per_group, problem.y, problem.stride_h) for problem in allowed} == {(1, 3, 1), (1, 3, 2)}
 
 
 def test_classes() -> None:
@@ -88,22 +94,22 @@ def test_classes() -> None:
 
 def test_representatives_belong_to_their_class() -> None:
     """Each class has a kernel of every direction, with and without split, in one and two stages, and its problems."""
-    found = representatives(load_arch("gfx942"))
-    for name, kernels in found.items():
+    result = representatives(load_arch("gfx942"))
+    for name, kernels in result.items():
         assert {kernel_class(kernel) for kernel in kernels} == {name}
     for name in ("forward fp16 mem interwave", "bwd_data fp16 compv3 intrawave", "bwd_weight fp16 compv4 intrawave"):
-        assert name in found
+        assert name in result
     options = ["bwd_weight fp16 mem intrawave", "merged groups", "split K", "two stages"]
-    assert ", ".join(options) in found
-    assert {kernel.ndim_spatial for kernel in found["forward fp16 compv3 intrawave, 3D"]} == {3}
+    assert ", ".join(options) in result
+    assert {kernel.ndim_spatial for kernel in result["forward fp16 compv3 intrawave, 3D"]} == {3}
 
 
 def test_representatives_of_mem_classes_compile_quickly() -> None:
     """It prefetches as few tiles as `mem` allows, since each remainder is compiled; forward's first kind more."""
-    found = representatives(load_arch("gfx942"))
+    result = representatives(load_arch("gfx942"))
     ahead = {
         name: loaded_ahead(first.pipeline, (first.tile_m, first.tile_n, first.tile_k), 4, first.dtype)
-        for name, (first, *_) in found.items()
+        for name, (first, *_) in result.items()
         if " mem " in name and set(name.split(", ")[1:]) <= {"3D", "split K"}
     }
     most = {"forward fp16 mem interwave": 4, "forward fp16 mem intrawave": 4}

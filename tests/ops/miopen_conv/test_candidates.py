@@ -55,7 +55,7 @@ def test_known_candidates_are_extended(frame: pd.DataFrame, many: pd.DataFrame) 
     added = make_table(from_frame(wider, DEVICE).frame, first)
     both = make_table(pd.concat([from_frame(many, DEVICE).frame, from_frame(wider, DEVICE).frame], ignore_index=True))
     assert added == both
-    needs = {one.solver: one.divisors for found in added.groups.values() for one in found}
+    needs = {candidate.solver: candidate.divisors for group in added.groups.values() for candidate in group}
     assert needs["GemmFwdRest"] == {"c_per_group": 8, "k_per_group": 16}
     others = frame.assign(direction="B")
     assert set(make_table(from_frame(others, DEVICE).frame, first).groups) > set(first.groups)
@@ -68,9 +68,9 @@ def test_a_solver_for_1x1_filters_is_no_candidate_for_others() -> None:
     other = parse_miopen_problem(f"miopen_conv_forward_fp16_nchw_2d_{sizes}_f3x3_s1x1_p1x1_d1x1")
     own = parse_miopen_problem(f"miopen_conv_forward_fp16_nchw_2d_{sizes}_f1x1_s1x1_p0x0_d1x1")
     assert "GemmFwd1x1_0_2" in candidates(own, table).solvers
-    found = candidates(other, table)
-    assert not [name for name in found.solvers if "1x1" in name]
-    assert found.refused["GemmFwd1x1_0_2 is for 1x1 filters"] == 1
+    solver_candidates = candidates(other, table)
+    assert not [name for name in solver_candidates.solvers if "1x1" in name]
+    assert solver_candidates.refused["GemmFwd1x1_0_2 is for 1x1 filters"] == 1
 
 
 def test_many_rows_derive_a_condition(many: pd.DataFrame) -> None:
@@ -104,10 +104,10 @@ def test_an_unmeasured_group_has_no_candidates(frame: pd.DataFrame, changes: dic
     """Another direction, dtype, layout or grouping is another group; an unmeasured group gives that reason."""
     problem = MiopenProblem(**{**DENSE_3X3.to_dict(), **changes})
     assert group_name(problem) == group
-    found = candidates(problem, make_table(from_frame(frame, DEVICE).frame))
-    assert found.solvers == ()
-    expect_reasons(found.refused, (group,))
-    assert list(found.refused.values()) == [1]
+    solver_candidates = candidates(problem, make_table(from_frame(frame, DEVICE).frame))
+    assert solver_candidates.solvers == ()
+    expect_reasons(solver_candidates.refused, (group,))
+    assert list(solver_candidates.refused.values()) == [1]
 
 
 def test_the_file_reads_back(tmp_path: Path, many: pd.DataFrame) -> None:
@@ -140,5 +140,5 @@ def test_no_measured_solver_is_refused(mi200: Path) -> None:
     held = times.select(order[sizes] < 600)
     of = [set(candidates(problem, table).solvers) for problem in held.problems()]
     names = held.frame["kernel"]
-    found = [name in of[i] for i, name in zip(held.problem_ids(), names, strict=True)]
-    assert np.mean(found) > 0.999
+    result = [name in of[i] for i, name in zip(held.problem_ids(), names, strict=True)]
+    assert np.mean(result) > 0.999

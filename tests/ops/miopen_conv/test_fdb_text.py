@@ -68,9 +68,9 @@ def test_a_round_trip_loses_nothing(tmp_path: Path) -> None:
 
 def test_databases_are_merged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Several inputs become one database; an existing file is replaced with --force only, and only by its kind."""
-    one, two = write(tmp_path / "a", LINES[0]), write(tmp_path / "b", LINES[1])
+    item, two = write(tmp_path / "a", LINES[0]), write(tmp_path / "b", LINES[1])
     out = tmp_path / NAME
-    args = ["export", "--to", "miopen", "--data", str(one), "--data", str(two), "--out", str(out)]
+    args = ["export", "--to", "miopen", "--data", str(item), "--data", str(two), "--out", str(out)]
     assert run(args) == ExitCode.OK
     assert out.read_text().splitlines() == list(LINES[:2])
     assert run(args) == ExitCode.USAGE

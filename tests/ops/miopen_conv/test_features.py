@@ -95,9 +95,9 @@ def test_divisors_are_powers_of_two_up_to_4096(problem: MiopenProblem) -> None:
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_layer_features_ignore_the_batch(problem: MiopenProblem) -> None:
     """Work and bytes per image equal those of the problem with N = 1, without the filter, and for N = 7."""
-    have, one = _features(problem), replace(problem, n=1)
-    assert have["log2_image_flops"] == pytest.approx(math.log2(one.flops), rel=1e-14)
-    moved = one.bytes - math.prod(one.weight_shape) * _bytes(one)
+    have, item = _features(problem), replace(problem, n=1)
+    assert have["log2_image_flops"] == pytest.approx(math.log2(item.flops), rel=1e-14)
+    moved = item.bytes - math.prod(item.weight_shape) * _bytes(item)
     assert have["log2_image_bytes"] == pytest.approx(math.log2(moved), rel=1e-14)
     for name in ("log2_image_flops", "log2_image_bytes", "log2_w_elements", "channels", "h_by_w"):
         assert _features(replace(problem, n=7))[name] == pytest.approx(have[name], rel=1e-14)
@@ -220,9 +220,9 @@ def test_traced_dependencies_are_real() -> None:
     """Features of the problem do not change with the solver, features of the solver not with problem or hardware."""
     base, other_solver = _features(WEIGHT), _features(WEIGHT, "ConvBinWinogradRxSf2x3")
     other_problem = _features(NCHW, "GemmFwdRest", cus=7)
-    found = dependence(MIOPEN_CONV, MIOPEN_CONV.names)
-    assert {*found} == {*Depends}
-    for feature, depends in zip(MIOPEN_CONV.features, found, strict=True):
+    dependses = dependence(MIOPEN_CONV, MIOPEN_CONV.names)
+    assert {*dependses} == {*Depends}
+    for feature, depends in zip(MIOPEN_CONV.features, dependses, strict=True):
         if depends in {Depends.PROBLEM, Depends.HARDWARE}:
             assert base[feature.name] == other_solver[feature.name], feature.name
         if depends is Depends.KERNEL:

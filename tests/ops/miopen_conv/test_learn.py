@@ -88,9 +88,9 @@ def test_the_same_data_and_seed_give_the_same_bytes(world: SolverTable) -> None:
 
 def test_a_blend_is_a_sum(world: SolverTable) -> None:
     """Raw scores are the LambdaRanks' plus 8 times the regression's; the trees are the union of both."""
-    joined, (one, two), regression = _blend(world)
+    joined, (item, two), regression = _blend(world)
     assert joined.count("Tree=") == 8 + 8 + 12
-    expected = predict(one, world) + predict(two, world) + 16 * predict(regression, world)
+    expected = predict(item, world) + predict(two, world) + 16 * predict(regression, world)
     np.testing.assert_allclose(predict(joined, world), expected, rtol=1e-12)
 
 

@@ -29,10 +29,10 @@ def test_problems_of_a_group_choose_from_one_pool() -> None:
     pools: dict[str, object] = {}
     sizes = set()
     for _ in range(200):
-        one = problem(draw)
-        found, expected = op.kernels.candidates(one, arch, MODEL), candidates(one, table)
-        assert tuple(map(op.kernels.name, found.kernels)) == expected.solvers
-        assert found.refused == expected.refused
-        assert pools.setdefault(group_name(one), found.pool) is found.pool
-        sizes.add((group_name(one), len(found.chosen)))
+        item = problem(draw)
+        result, expected = op.kernels.candidates(item, arch, MODEL), candidates(item, table)
+        assert tuple(map(op.kernels.name, result.kernels)) == expected.solvers
+        assert result.refused == expected.refused
+        assert pools.setdefault(group_name(item), result.pool) is result.pool
+        sizes.add((group_name(item), len(result.chosen)))
     assert len(sizes) > len(pools) > 4

@@ -224,7 +224,7 @@ def test_a_product_is_checked_like_its_kernels(op: str, arch: str, dtype: str) -
             is_legal = not rules.check(kernel, spec, problem) and (op == "gemm" or can_load(kernel, spec))
             assert bool(legal[base, row]) is is_legal
             verdicts.add(is_legal)
-            assert [int(found[0]) for found in product.numbers_of([kernel])] == [base, row]
+            assert [int(result[0]) for result in product.numbers_of([kernel])] == [base, row]
     # The rules of a problem refuse nothing on the host that builds: its kernels mask what is left over.
     assert verdicts == ({True} if (op, arch) == ("conv", "host") else {True, False})
 
@@ -247,6 +247,6 @@ def test_a_products_pool_is_legal_under_any_rules() -> None:
     assert [product.kernel(base, row) for base, row in zip(bases.tolist(), rows.tolist(), strict=True)] == list(pool)
     assert set(rows.tolist()) == {product.own}
     strange = replace(pool[0], vector_a=5), replace(pool[0], tile_m=48)
-    assert [found.tolist() for found in product.numbers_of(strange)] == [[-1, -1], [-1, -1]]
+    assert [result.tolist() for result in product.numbers_of(strange)] == [[-1, -1], [-1, -1]]
     odd = replace(CONV, c=3, k=3, dtype="fp32")
     assert product.legal(odd, (bases, rows))[bases, rows].all()

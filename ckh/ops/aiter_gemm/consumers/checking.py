@@ -79,11 +79,12 @@ def check_tables(folder: Path, document: Mapping[str, Any], root: Path) -> list[
     for row in document["choices"]:
         problem = parse_aiter_gemm(row["problem"])
         by_table.setdefault((problem.family, row["arch"], problem.num_cus), []).append(row)
-    found = []
+    result = []
     for (family, arch, num_cus), rows in by_table.items():
         problems = [parse_aiter_gemm(row["problem"]) for row in rows]
         shapes = [
-            {**key_cells(arch, one), "padded": [padded_m(one.m, one.n, level) for level in (0, 1)]} for one in problems
+            {**key_cells(arch, problem), "padded": [padded_m(problem.m, problem.n, level) for level in (0, 1)]}
+            for problem in problems
         ]
         name = f"{family}_tuned_gemm"
         source = _LOOKUP_OF_A4W4 if family == "a4w4_blockscale" else _LOOKUP
@@ -93,8 +94,8 @@ def check_tables(folder: Path, document: Mapping[str, Any], root: Path) -> list[
             return _built(root, family, device, file)
 
         if checked := check_table(folder, document, root, table, built, _is_same):
-            found.append(checked)
-    return found
+            result.append(checked)
+    return result
 
 
 def check_table(
@@ -219,12 +220,12 @@ def _looked_up(package: Path, table: TableCheck, work: Path, value: str) -> Mapp
     command = [sys.executable, "-I", lookup_script.__file__]
     done = run_aiter(command, json.dumps(wanted), {})
     try:
-        found: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        document: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
     except (ValueError, IndexError):
         raise DataError(
             f"cannot run AITER's lookup in {package}: {last_line(done.stderr)}", code="aiter-failed"
         ) from None
-    return found
+    return document
 
 
 def run_aiter(command: list[str], text: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
@@ -264,7 +265,7 @@ def _built(root: Path, family: str, device: tuple[str, int], file: Path) -> Call
     with tempfile.TemporaryDirectory() as made:
         command = [sys.executable, "-c", _GENERATE, str(path), str(device[1]), "-w", made, "-f", str(file)]
         done = run_aiter(command, "", _built_for(*device))
-        text = "".join(one.read_text() for one in Path(made).glob("*lookup*.h"))
+        text = "".join(path.read_text() for path in Path(made).glob("*lookup*.h"))
     entries = re.findall(r"\{\{([^{}]*)\},\s*\\?\s*(\w+)<", text)
     by_shape = {tuple(map(int, key.split(",")[-3:])): name for key, name in entries if key.count(",") > 1}
     names = {resolved(name) for name in re.findall(r"\w{20,}", text)}

@@ -117,7 +117,7 @@ def write_tables(choices: Choices) -> WrittenChoices:
     files = {
         f"{'predicted' if is_predicted else 'measured'}/{family}_tuned_gemm.csv": table_text(some).encode()
         for is_predicted in (False, True)
-        for family, some in by_family(one for one in lines.values() if one.is_predicted == is_predicted).items()
+        for family, some in by_family(line for line in lines.values() if line.is_predicted == is_predicted).items()
     }
     variables = {}
     for family, some in by_family(lines.values()).items():
@@ -161,7 +161,10 @@ def _predicted(answer: Ranking, measured: _Measured, root: Path | None) -> tuple
     if answer.failure is not None:
         raise answer.failure
     names = None if root is None else installed_kernels(root, problem.family, problem.library)
-    kernel = next((one.name for one in answer.ranked if names is None or parse_kernel(one.name).base in names), None)
+    kernel = next(
+        (candidate.name for candidate in answer.ranked if names is None or parse_kernel(candidate.name).base in names),
+        None,
+    )
     if kernel is None:
         raise NoKernelError(f"AITER in {root} has no kernel for {problem.canonical()}")
     bound = measured.at_most_us(arch, problem, kernel)
@@ -192,9 +195,9 @@ def _built(kernel: str, problem: AiterGemm, root: Path | None) -> InstalledKerne
 
 
 def _measured(dataset: Dataset | None) -> _Measured:
-    found = _Measured()
+    measured = _Measured()
     if dataset is None:
-        return found
+        return measured
     usable = dataset.valid()
     problems = usable.problems()
     columns = (usable.frame[name].tolist() for name in ("arch", "kernel", "latency_ms"))
@@ -202,11 +205,11 @@ def _measured(dataset: Dataset | None) -> _Measured:
         problem: AiterGemm = problems[number]
         line = TunedLine(arch, problem, kernel, latency_ms * 1e3, is_predicted=False)
         layer = _layer(arch, problem)
-        rows = found.rows[layer]
+        rows = measured.rows[layer]
         if problem.m not in rows or line.time_us < rows[problem.m].time_us:
             rows[problem.m] = line
-        found.times[layer + (kernel,)].append((problem.m, line.time_us))  # noqa: RUF005 - Python 3.10
-    return found
+        measured.times[layer + (kernel,)].append((problem.m, line.time_us))  # noqa: RUF005 - Python 3.10
+    return measured
 
 
 def _layer(arch: str, problem: AiterGemm) -> tuple[Any, ...]:
@@ -215,8 +218,8 @@ def _layer(arch: str, problem: AiterGemm) -> tuple[Any, ...]:
 
 def _problem(answer: Ranking) -> AiterGemm:
     problem: Any = answer.problem
-    found: AiterGemm = problem
-    return found
+    aiter_gemm: AiterGemm = problem
+    return aiter_gemm
 
 
 def _row(answer: Ranking, line: TunedLine, basis: str) -> dict[str, Any]:
@@ -258,7 +261,7 @@ def _groups(model: Model) -> Iterator[Group]:
     arch = load_arch(model.spec.arch)
     for family in _FAMILIES:
         for library in LIBRARIES:
-            for dtype in (one for one in FAMILIES[family] if has_pool(family, library, one)):
+            for dtype in (item for item in FAMILIES[family] if has_pool(family, library, item)):
                 example = AiterGemm(1, 1, 1, family, dtype, library, num_cus=1)
                 yield ruled_group(KIND, example, kernel_pool(family, library, arch.name), (), arch)
 

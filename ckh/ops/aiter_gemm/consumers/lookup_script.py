@@ -30,13 +30,13 @@ _INDEX_OF_MIXTURES = (
 
 def _compiled(nodes: list[Any]) -> list[types.CodeType]:
     """Compile statements, with functions stripped of decorators."""
-    found = []
+    result = []
     for node in nodes:
         for inner in ast.walk(node):
             if isinstance(inner, ast.FunctionDef):
                 inner.decorator_list = []
-        found.append(compile("from __future__ import annotations\n" + ast.unparse(node), "aiter", "exec"))
-    return found
+        result.append(compile("from __future__ import annotations\n" + ast.unparse(node), "aiter", "exec"))
+    return result
 
 
 def _run(statements: list[types.CodeType], names: dict[str, Any]) -> None:
@@ -108,15 +108,15 @@ def _gemm_rows(wanted: dict[str, Any], file: str) -> list[Any]:
     stated = "q_dtype_w" in pd.read_csv(file, nrows=1).columns
     by_type = [name for name in ("get_GEMM_config_with_quant_type", "get_bpreshuffle_GEMM_config") if name in names]
     plain = [name for name in ("get_CKGEMM_config", "get_GEMM_config") if name in names]
-    found = []
+    result = []
     for shape in wanted["shapes"]:
         sizes = shape["M"], shape["N"], shape["K"]
         if stated and by_type:
             row = names[by_type[0]](*sizes, shape["q_dtype_w"], file)
         else:
             row = names[plain[0]](*sizes, *([file] if plain[0] == "get_CKGEMM_config" else []))
-        found.append(None if row is None else {name: str(value) for name, value in row.items()})
-    return found
+        result.append(None if row is None else {name: str(value) for name, value in row.items()})
+    return result
 
 
 def _mixture_rows(wanted: dict[str, Any], file: str) -> list[Any]:
@@ -144,13 +144,13 @@ def _mixture_rows(wanted: dict[str, Any], file: str) -> list[Any]:
 
 def _up_to_the_row(whole: ast.FunctionDef) -> list[ast.stmt]:
     """Return the functions and assignments of AITER's lookup, up to the assignment of the row that it finds."""
-    found: list[ast.stmt] = []
+    result: list[ast.stmt] = []
     for node in whole.body:
         if isinstance(node, (ast.FunctionDef, ast.Assign)):
-            found.append(node)
+            result.append(node)
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == _FOUND:
             break
-    return found
+    return result
 
 
 def _mixture_row(shape: dict[str, Any], lookup: list[types.CodeType], names: dict[str, Any]) -> Any:
@@ -179,22 +179,22 @@ def _main() -> None:
     wanted = json.load(sys.stdin)
     get_config_file = _joining(wanted["core"], wanted)
     rows_of = _mixture_rows if wanted["is_of_mixtures"] else _gemm_rows
-    found: dict[str, Any] = {"failure": "", "rows": [], "keys": []}
+    result: dict[str, Any] = {"failure": "", "rows": [], "keys": []}
     for value in (None, wanted["value"]):
         os.environ.pop(wanted["variable"], None)
         if value is not None:
             os.environ[wanted["variable"]] = value
         try:
             file = get_config_file(wanted["variable"], wanted["default"], wanted["name"])
-            kept = Path(wanted["work"], f"{len(found['rows'])}.csv")
+            kept = Path(wanted["work"], f"{len(result['rows'])}.csv")
             kept.write_bytes(Path(file).read_bytes())
-            found["rows"].append(rows_of(wanted, str(kept)))
-            found["keys"].append(sorted(_keys(str(kept), wanted["key"])))
-            found["file"] = str(kept)
+            result["rows"].append(rows_of(wanted, str(kept)))
+            result["keys"].append(sorted(_keys(str(kept), wanted["key"])))
+            result["file"] = str(kept)
         except Exception as error:  # noqa: BLE001 - whatever AITER's code raises is the finding
-            found["failure"] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            result["failure"] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             break
-    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.write(json.dumps(result) + "\n")
 
 
 if __name__ == "__main__":

@@ -70,10 +70,10 @@ class OwnTable:
 @cache
 def _by_others(own: OwnTable, column: str) -> dict[tuple[str, ...], list[Mapping[str, str]]]:
     """Return the rows of a table by the values of its key except a column."""
-    found: dict[tuple[str, ...], list[Mapping[str, str]]] = {}
+    result: dict[tuple[str, ...], list[Mapping[str, str]]] = {}
     for row in own.rows.values():
-        found.setdefault(_key(row, _others(own, column)), []).append(row)
-    return found
+        result.setdefault(_key(row, _others(own, column)), []).append(row)
+    return result
 
 
 def _others(own: OwnTable, column: str) -> tuple[str, ...]:

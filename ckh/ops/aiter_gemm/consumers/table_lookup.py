@@ -42,7 +42,7 @@ def found_rows(folder: Path, name: str, key: Sequence[str], wanted: Sequence[Seq
 def _rows(folder: Path, name: str, key: Sequence[str]) -> tuple[tuple[str, ...], Rows]:
     """Return the key columns that the tables have, and their rows by key; the fastest of duplicate rows."""
     merged = folder / "merged" / f"{name}.csv"
-    paths = [merged] if merged.is_file() else [folder / one / f"{name}.csv" for one in _FOLDERS]
+    paths = [merged] if merged.is_file() else [folder / item / f"{name}.csv" for item in _FOLDERS]
     columns: tuple[str, ...] = ()
     rows: Rows = {}
     for path in (path for path in paths if path.is_file()):
@@ -67,13 +67,13 @@ def picked_gemms(folder: Path, arch: str, problems: Sequence[AiterGemm]) -> list
     Raises:
         DataError: a table is not CSV.
     """
-    found: dict[AiterGemm, str] = {}
+    result: dict[AiterGemm, str] = {}
     for family in dict.fromkeys(problem.family for problem in problems):
         some = [problem for problem in problems if problem.family == family]
-        keys = [[key_cells(arch, replace(one, m=m)) for m in looked_up(one)] for one in some]
-        for one, row in zip(some, found_rows(folder, f"{family}_tuned_gemm", KEY, keys), strict=True):
-            found[one] = "" if row is None else _name(row)
-    return [found[problem] for problem in problems]
+        keys = [[key_cells(arch, replace(item, m=m)) for m in looked_up(item)] for item in some]
+        for item, row in zip(some, found_rows(folder, f"{family}_tuned_gemm", KEY, keys), strict=True):
+            result[item] = "" if row is None else _name(row)
+    return [result[problem] for problem in problems]
 
 
 def _name(row: Mapping[str, str]) -> str:

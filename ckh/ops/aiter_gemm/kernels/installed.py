@@ -69,10 +69,10 @@ def installed_kernels(root: Path, family: str, library: str) -> dict[str, Instal
         raise DataError(f"cannot read AITER's kernels in {path}: {why[-1] if why else 'it failed'}", code="no-aiter")
     if not isinstance(rows, list) or not 0 < len(rows) <= _MOST_KERNELS:
         raise DataError(f"{path} has no list of kernels", code="no-aiter")
-    found: dict[str, InstalledKernel] = {}
+    result: dict[str, InstalledKernel] = {}
     for number, name in rows:
-        found.setdefault(resolved(str(name)), InstalledKernel(str(name), int(number)))
-    return found
+        result.setdefault(resolved(str(name)), InstalledKernel(str(name), int(number)))
+    return result
 
 
 def _list_of(root: Path, family: str, library: str) -> Path:
@@ -80,9 +80,9 @@ def _list_of(root: Path, family: str, library: str) -> Path:
         raise UsageError(f"no such folder: {root}", "name AITER's source, or its installed package", code="no-aiter")
     name = f"gemm_{family}" if library == CK else f"gemm_{family}_{library}"
     for base in (root, root / "aiter_meta", root.parent / "aiter_meta", root.parent):
-        found = [path for ending in _ENDINGS for path in sorted((base / "csrc").glob(f"*/{name}{ending}"))]
-        if found:
-            return found[0]
+        paths = [path for ending in _ENDINGS for path in sorted((base / "csrc").glob(f"*/{name}{ending}"))]
+        if paths:
+            return paths[0]
     raise DataError(
         f"{root} has no kernels of {library} for {family}: there is no csrc/*/{name}_*.py in or beside it",
         code="no-aiter",

@@ -59,16 +59,16 @@ _MOST_SPLIT = {
 @cache
 def _listed() -> dict[tuple[str, str], tuple[str, ...]]:
     """Return the names by pool and architecture, which a heading states for the names below it."""
-    found: dict[tuple[str, str], list[str]] = {}
+    result: dict[tuple[str, str], list[str]] = {}
     below: list[list[str]] = []
     for line in _lines():
         if line.startswith("#"):
             _, pool, archs = line.split()
-            below = [found.setdefault((pool, arch), []) for arch in archs.split(",")]
+            below = [result.setdefault((pool, arch), []) for arch in archs.split(",")]
         else:
             for names in below:
                 names.append(line.split()[0])
-    return {key: tuple(names) for key, names in found.items()}
+    return {key: tuple(names) for key, names in result.items()}
 
 
 def _lines() -> list[str]:

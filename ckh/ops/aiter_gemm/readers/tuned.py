@@ -110,7 +110,7 @@ def tables(rows: Iterable[TunedRow], options: ReadOptions, path: Path, left_out:
     Raises:
         DataError: a row is impossible and not to be skipped, or no row is left.
     """
-    found: dict[tuple[str, int], list[Won]] = {}
+    result: dict[tuple[str, int], list[Won]] = {}
     for row in rows:
         try:
             won = winner_of(row, options)
@@ -121,11 +121,11 @@ def tables(rows: Iterable[TunedRow], options: ReadOptions, path: Path, left_out:
                 ) from None
             left_out[why.reason] += 1
             continue
-        found.setdefault((won.arch, won.problem.num_cus), []).append(won)
-    if not found:
+        result.setdefault((won.arch, won.problem.num_cus), []).append(won)
+    if not result:
         reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
         raise DataError(f"{path}: no usable row ({reasons or 'the file has no rows'})", code="empty")
-    for (arch, num_cus), some in sorted(found.items()):
+    for (arch, num_cus), some in sorted(result.items()):
         yield _table(arch, num_cus, some, path.name)
 
 

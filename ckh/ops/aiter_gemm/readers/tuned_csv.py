@@ -253,12 +253,12 @@ def timed_rows(rows: MeasuredRows, op: Operation[Any, Any]) -> Iterator[tuple[st
 
 def fastest(lines: Iterable[_Row]) -> list[_Row]:
     """Return the fastest of the rows that AITER would look up for one shape, measured and predicted rows separately."""
-    found: dict[tuple[Any, ...], _Row] = {}
+    result: dict[tuple[Any, ...], _Row] = {}
     for line in lines:
         key = (*line.key, line.is_predicted)
-        if key not in found or line.time_us < found[key].time_us:
-            found[key] = line
-    return list(found.values())
+        if key not in result or line.time_us < result[key].time_us:
+            result[key] = line
+    return list(result.values())
 
 
 _BOUND = "at most "
@@ -283,7 +283,7 @@ def bound_of(message: str) -> float:
 
 def by_family(lines: Iterable[TunedLine]) -> dict[str, list[TunedLine]]:
     """Return the rows by family."""
-    found: dict[str, list[TunedLine]] = {}
+    result: dict[str, list[TunedLine]] = {}
     for line in lines:
-        found.setdefault(line.problem.family, []).append(line)
-    return found
+        result.setdefault(line.problem.family, []).append(line)
+    return result

@@ -43,14 +43,14 @@ RULES = (_whole_steps,)
 @cache
 def _listed() -> dict[tuple[str, ...], tuple[str, ...]]:
     """Return the names by architecture and `KINDS` of one stage, which a heading states for the names below it."""
-    found: dict[tuple[str, ...], list[str]] = {}
+    result: dict[tuple[str, ...], list[str]] = {}
     below: list[str] = []
     for line in _LIST.read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
-            below = found.setdefault(tuple(line.split()[1 : 2 + len(KINDS)]), [])
+            below = result.setdefault(tuple(line.split()[1 : 2 + len(KINDS)]), [])
         else:
             below.append(line)
-    return {key: tuple(names) for key, names in found.items()}
+    return {key: tuple(names) for key, names in result.items()}
 
 
 # Names of bf16 kernels stated no types before 2026; the list has some as they were measured then.
@@ -60,7 +60,7 @@ _OLD, _NEW, _TYPES = "_Nswizzle0_no_", "_Nswizzle0_Quant0_", "_B16_B16_B16"
 def newer_name(name: str) -> str:
     """Return the name of a kernel, or of each of two, in AITER's newest lists."""
     parts = name.split("+")
-    return "+".join(one.replace(_OLD, _NEW) + _TYPES if _OLD in one else one for one in parts)
+    return "+".join(part.replace(_OLD, _NEW) + _TYPES if _OLD in part else part for part in parts)
 
 
 def other_names(choice: MoeChoice) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ def other_names(choice: MoeChoice) -> tuple[str, ...]:
 
 def known_name(name: str, arch: str, problem: AiterMoe) -> str:
     """Return ckh's name of a kernel, given a possibly newer name; unknown names are returned unchanged."""
-    kernels = {newer_name(one.name): one.name for one in moe_pool(arch, *kind_of(problem))}
+    kernels = {newer_name(kernel.name): kernel.name for kernel in moe_pool(arch, *kind_of(problem))}
     return kernels.get(name, name)
 
 
@@ -87,9 +87,9 @@ def moe_pool(arch: str, stage: str, *others: str) -> tuple[MoeChoice, ...]:
     """Return the choices for a stage on an architecture, by the values of the other `KINDS`; empty without kernels."""
     if stage != BOTH:
         return tuple(map(parse_choice, _listed().get((arch, stage, *others), ())))
-    firsts, seconds = (moe_pool(arch, one, *others) for one in (STAGE1, STAGE2))
-    pairs = ((one, two) for one in firsts for two in seconds if one.block_m == two.block_m)
-    return tuple(parse_choice(joint(one.name, two.name)) for one, two in pairs)
+    firsts, seconds = (moe_pool(arch, item, *others) for item in (STAGE1, STAGE2))
+    pairs = ((first, two) for first in firsts for two in seconds if first.block_m == two.block_m)
+    return tuple(parse_choice(joint(item.name, two.name)) for item, two in pairs)
 
 
 def kind_of(problem: AiterMoe) -> tuple[str, ...]:

@@ -99,11 +99,11 @@ def _usable(frame: pd.DataFrame, options: ReadOptions, left_out: Counter[str]) -
 def _tables(frame: pd.DataFrame, left_out: Counter[str], run_id: str) -> Iterator[pa.Table]:
     """Yield the rows of a dataset, a table per device."""
     for (arch, num_cus), part in frame.groupby(["gfx", "cus"]):
-        found: _Times = {}
+        result: _Times = {}
         for run in sorted((run for _, run in part.groupby("blob")), key=_weight):
-            found |= _run(run, left_out)
-        if found:
-            yield _table(str(arch), int(str(num_cus)), found, run_id)
+            result |= _run(run, left_out)
+        if result:
+            yield _table(str(arch), int(str(num_cus)), result, run_id)
 
 
 def _weight(run: pd.DataFrame) -> tuple[int, str]:
@@ -122,7 +122,7 @@ def _run(frame: pd.DataFrame, left_out: Counter[str]) -> _Times:
             left_out[BAD_ROW] += 1
             continue
         samples[problem][choice].append(float(row["time_us"]) / _US_PER_MS)
-    measured = {problem: {one: _median(times) for one, times in some.items()} for problem, some in samples.items()}
+    measured = {problem: {item: _median(times) for item, times in some.items()} for problem, some in samples.items()}
     return measured | dict(_joint(measured))
 
 
@@ -149,10 +149,10 @@ def _joint(measured: _Times) -> Iterator[tuple[AiterMoe, dict[MoeChoice, _Time]]
         if problem.stage != STAGE1:
             continue
         pairs = {
-            parse_choice(joint(one.name, two.name)): _sum(firsts[one], seconds[two])
-            for one in firsts
+            parse_choice(joint(first.name, two.name)): _sum(firsts[first], seconds[two])
+            for first in firsts
             for two in seconds
-            if one.block_m == two.block_m
+            if first.block_m == two.block_m
         }
         if pairs:
             yield _with_stage(problem, BOTH), pairs
@@ -162,21 +162,25 @@ def _with_stage(problem: AiterMoe, stage: str) -> AiterMoe:
     return AiterMoe(**{**problem.to_dict(), "stage": stage})
 
 
-def _sum(one: _Time, two: _Time) -> _Time:
-    total = one.latency_ms + two.latency_ms
-    spread = (one.spread * one.latency_ms + two.spread * two.latency_ms) / total
-    return _Time(total, spread, min(one.samples, two.samples))
+def _sum(time: _Time, two: _Time) -> _Time:
+    total = time.latency_ms + two.latency_ms
+    spread = (time.spread * time.latency_ms + two.spread * two.latency_ms) / total
+    return _Time(total, spread, min(time.samples, two.samples))
 
 
-def _table(arch: str, num_cus: int, found: _Times, run_id: str) -> pa.Table:
+def _table(arch: str, num_cus: int, result: _Times, run_id: str) -> pa.Table:
     from ckh.archs import load_arch
     from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
     from ckh.schema import Status
 
-    problems = list(found)
-    choices = list(dict.fromkeys(choice for some in found.values() for choice in some))
+    problems = list(result)
+    choices = list(dict.fromkeys(choice for some in result.values() for choice in some))
     place = {choice: index for index, choice in enumerate(choices)}
-    rows = [(number, place[choice], time) for number, one in enumerate(problems) for choice, time in found[one].items()]
+    rows = [
+        (number, place[choice], time)
+        for number, problem in enumerate(problems)
+        for choice, time in result[problem].items()
+    ]
     latency_ms = np.array([time.latency_ms for *_, time in rows])
     extra = {
         "spread": np.array([time.spread for *_, time in rows]),

@@ -75,7 +75,7 @@ def read(path: Path, options: ReadOptions) -> Reading:
             f"{path}: column {missing[0]} is missing", "expected " + ", ".join(_REQUIRED), code="missing-column"
         )
     left_out: Counter[str] = Counter()
-    found: dict[tuple[str, int], list[_Row]] = defaultdict(list)
+    result: dict[tuple[str, int], list[_Row]] = defaultdict(list)
     for line, cells in rows:
         if len(cells) != len(header):
             raise DataError(f"{path}:{line}: {len(cells)} cells under {len(header)} columns", code="bad-row")
@@ -84,11 +84,11 @@ def read(path: Path, options: ReadOptions) -> Reading:
         except _LeftOut as why:
             left_out[str(why)] += 1
             continue
-        found[arch, some[0].problem.num_cus] += some
-    if not found:
+        result[arch, some[0].problem.num_cus] += some
+    if not result:
         reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
         raise DataError(f"{path}: no usable row ({reasons or 'the file has no rows'})", code="empty")
-    tables = [_table(arch, cus, _fastest(some), path.name) for (arch, cus), some in sorted(found.items())]
+    tables = [_table(arch, cus, _fastest(some), path.name) for (arch, cus), some in sorted(result.items())]
     return Reading(store(tables, options.output), (source_of(path, content, NAME),), bad=dict(left_out))
 
 
@@ -140,12 +140,12 @@ def _with_stage(problem: AiterMoe, stage: str) -> AiterMoe:
 
 def _fastest(rows: list[_Row]) -> list[_Row]:
     """Keep the fastest of duplicate rows, as AITER does."""
-    found: dict[tuple[AiterMoe, str, bool], _Row] = {}
+    result: dict[tuple[AiterMoe, str, bool], _Row] = {}
     for row in rows:
         key = row.problem, row.kernel, row.is_predicted
-        if key not in found or row.time_us < found[key].time_us:
-            found[key] = row
-    return list(found.values())
+        if key not in result or row.time_us < result[key].time_us:
+            result[key] = row
+    return list(result.values())
 
 
 def _table(arch: str, num_cus: int, rows: list[_Row], run_id: str) -> pa.Table:
@@ -154,7 +154,7 @@ def _table(arch: str, num_cus: int, rows: list[_Row], run_id: str) -> pa.Table:
     from ckh.schema import Status
 
     problems, names = list(dict.fromkeys(r.problem for r in rows)), list(dict.fromkeys(r.kernel for r in rows))
-    problem_at, name_at = ({one: place for place, one in enumerate(some)} for some in (problems, names))
+    problem_at, name_at = ({item: place for place, item in enumerate(some)} for some in (problems, names))
     is_predicted = np.array([row.is_predicted for row in rows])
     latency_ms = np.where(is_predicted, np.nan, np.array([row.time_us for row in rows]) / _US_PER_MS)
     messages = [bound_message(row.time_us) if row.is_predicted else None for row in rows]

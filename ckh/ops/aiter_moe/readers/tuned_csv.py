@@ -130,7 +130,7 @@ def table_text(lines: Sequence[TunedMixture]) -> str:
         )
     seen: set[tuple[Any, ...]] = set()
     for line in lines:
-        if line.kernel not in {one.name for one in moe_pool(line.arch, *kind_of(line.problem))}:
+        if line.kernel not in {kernel.name for kernel in moe_pool(line.arch, *kind_of(line.problem))}:
             raise DataError(
                 f"AITER has no kernels {line.kernel} for {line.problem.canonical()} on {line.arch}",
                 code="unknown-kernel",

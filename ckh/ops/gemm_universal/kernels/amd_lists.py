@@ -144,7 +144,7 @@ def _read_configuration(of: ListedKernels, path: Path, document: dict[str, Any])
     file.finish()
     sizes = {ours: _values(tiles, name, _is_size) for name, ours in _SIZES.items()}
     is_known = _TRAITS | {
-        "scheduler": lambda one: _TRAITS["scheduler"](one) or (of.default_scheduler and one == _DEFAULT)
+        "scheduler": lambda item: _TRAITS["scheduler"](item) or (of.default_scheduler and item == _DEFAULT)
     }
     said = {name: _values(traits, name, is_one) for name, is_one in is_known.items()}
     tiles.finish()
@@ -155,10 +155,10 @@ def _read_configuration(of: ListedKernels, path: Path, document: dict[str, Any])
     space = _space(of, sizes, said)
 
     def table(arch: ArchSpec, dtype: str, layout: str, *flags: bool) -> KernelTable[Any]:
-        found: KernelTable[Any] = space.narrowed(arch, dtype).table(dtype, layout, of.kind, **own)
+        kernel_table: KernelTable[Any] = space.narrowed(arch, dtype).table(dtype, layout, of.kind, **own)
         if of.left_open[0]:
-            found = found.crossed(*of.left_open)
-        return found if flags == tuple(own.values()) else found[:0]
+            kernel_table = kernel_table.crossed(*of.left_open)
+        return kernel_table if flags == tuple(own.values()) else kernel_table[:0]
 
     def groups(dtype: str) -> list[tuple[Any, ...]]:
         return [(dtype, layout, *own.values()) for layout in GEMM_LAYOUTS]

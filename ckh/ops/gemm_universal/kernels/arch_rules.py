@@ -156,7 +156,7 @@ NAME_RULES: tuple[Rule, ...] = (
 )
 
 # Of these, the rules of kernels whose pipelines the specifications list apart from the others.
-RULES_OF_ANY_PIPELINE = tuple(one for one in NAME_RULES if one is not _pipeline)
+RULES_OF_ANY_PIPELINE = tuple(item for item in NAME_RULES if item is not _pipeline)
 
 # Rules on parameters that only a complete kernel has.
 COMPLETE_RULES: tuple[Rule, ...] = (

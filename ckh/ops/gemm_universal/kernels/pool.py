@@ -69,8 +69,8 @@ def pools_of(
 
     def table(arch: ArchSpec, *group: Any) -> KernelTable[K]:
         """Return the space; for a GPU, which has far more invalid combinations than kernels, the narrowed space."""
-        found, fields = space(arch), dict(zip(kind.group_fields, group, strict=True))
-        plain = buildable(found, arch, kind=kind, **fields) if arch.is_gpu else found.table(kind=kind, **fields)
+        result, fields = space(arch), dict(zip(kind.group_fields, group, strict=True))
+        plain = buildable(result, arch, kind=kind, **fields) if arch.is_gpu else result.table(kind=kind, **fields)
         return plain if own is None else plain.crossed(*own)
 
     return Pools(kind, rules, table, attrgetter(*kind.group_fields), parse, kernel_name)

@@ -73,8 +73,8 @@ class DerivedHip:
         (own,) = given((self.lacks,), headers=headers)
         left = tuple(name for name in plain["pipelines"] if not list(own.function(name)))
         named = {what: tuple(name for name in names if name in left) for what, names in plain.items()}
-        found = {**named, "epilogues": plain["epilogues"]}
-        return {what: names for what, names in found.items() if self.are_persistent or what != "persistent"}
+        result = {**named, "epilogues": plain["epilogues"]}
+        return {what: names for what, names in result.items() if self.are_persistent or what != "persistent"}
 
     @property
     def emission(self) -> HipEmission[Any]:
@@ -91,7 +91,7 @@ def hip_emission(
     functions: tuple[str, ...],
     emit: Callable[[Any, GemmHeaders, ArchSpec], str],
     rules: Callable[[GemmHeaders], tuple[Rule, ...]],
-    found: Callable[[GemmHeaders], Mapping[str, tuple[str, ...]]],
+    result: Callable[[GemmHeaders], Mapping[str, tuple[str, ...]]],
 ) -> HipEmission[Any]:
     """Return how kernels are built for AMD GPUs, from functions of headers' features for GEMM kernels.
 
@@ -101,14 +101,14 @@ def hip_emission(
         functions: substrings of the mangled names of the kernels' GPU functions.
         emit: C++ source of a kernel.
         rules: what headers cannot build.
-        found: features of headers for these kernels, described, by name.
+        result: features of headers for these kernels, described, by name.
     """
     return HipEmission(
         lambda kernel, headers, arch: emit(kernel, gemm.gemm_headers(headers), arch),
         (Path(module).parent / "templates" / "ck_tile", *_HIP.templates),
         problems,
         functions,
-        lambda headers: found(gemm.gemm_headers(headers)),
+        lambda headers: result(gemm.gemm_headers(headers)),
         lambda headers: rules(gemm.gemm_headers(headers)),
         _HIP.compile_s,
     )

@@ -109,7 +109,7 @@ def detect_gemm(headers: Headers) -> GemmHeaders:
         incomplete=frozenset(
             name for name in TABLE_PIPELINES if is_current and _is_incomplete(pipelines[name], kernel)
         ),
-        along_k=frozenset(one for name, text in pipelines.items() for one in _along_k(name, text)),
+        along_k=frozenset(item for name, text in pipelines.items() for item in _along_k(name, text)),
         transposes_all=_TRANSPOSES_ALL in headers.text(_TRANSPOSE),
         transposing=transposing_warp_gemms(headers) if _LOADS_TRANSPOSED in headers.text(_POLICY) else None,
         races_between_tiles=not is_current and _BARRIER_BETWEEN_TILES not in kernel,

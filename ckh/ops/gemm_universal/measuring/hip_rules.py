@@ -249,7 +249,7 @@ def missing(kernel: GemmKernel, headers: GemmHeaders, arch: ArchSpec) -> list[st
     """Return what the headers, or ckh's templates, lack for a kernel on an architecture; empty if buildable."""
     first, *further = rules_of(headers)
     reasons = list(first(kernel, arch))
-    return reasons or [reason for one in further for reason in one(kernel, arch)]
+    return reasons or [reason for item in further for reason in item(kernel, arch)]
 
 
 def _transposes_in_lds(headers: GemmHeaders, arch: ArchSpec) -> bool:

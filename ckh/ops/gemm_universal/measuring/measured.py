@@ -156,13 +156,13 @@ def _hip_rules(headers: Headers) -> tuple[Rule, ...]:
 
 
 def _found(headers: Headers) -> dict[str, tuple[str, ...]]:
-    found = gemm_headers(headers)
-    pipelines = headers.pipelines & EMITTED[headers.interface] if found.has_kernel else frozenset()
+    result = gemm_headers(headers)
+    pipelines = headers.pipelines & EMITTED[headers.interface] if result.has_kernel else frozenset()
     words = {
-        "pipelines": pipelines - found.incomplete,
-        "epilogues": found.epilogues,
-        "interwave": found.interwave,
-        "persistent": found.persistent,
+        "pipelines": pipelines - result.incomplete,
+        "epilogues": result.epilogues,
+        "interwave": result.interwave,
+        "persistent": result.persistent,
     }
     return {what: tuple(sorted(names)) for what, names in words.items()}
 

@@ -33,8 +33,8 @@ _PAIRS = (
 
 def loop_end_problems(kernel: GemmKernel) -> tuple[GemmProblem, ...]:
     """Return the problems; a kernel may reject some, such as sizes that are not multiples of an unpadded tile."""
-    found = (GemmProblem(m, n, k, kernel.dtype, kernel.layout, parts) for m, n, k, parts in loop_end_sizes(kernel))
-    return tuple(dict.fromkeys(found))
+    problems = (GemmProblem(m, n, k, kernel.dtype, kernel.layout, parts) for m, n, k, parts in loop_end_sizes(kernel))
+    return tuple(dict.fromkeys(problems))
 
 
 def loop_end_sizes(kernel: GemmKernel) -> Iterator[tuple[int, int, int, int]]:
@@ -69,15 +69,15 @@ def representatives_of(
 ) -> dict[str, list[Any]]:
     """Return `representatives` of a space and a class of kernels with its own fields."""
     small = tuple(tile for tile in space.tiles if all(a <= b for a, b in zip(tile, _MOST_TILE, strict=True)))
-    found: dict[str, list[Any]] = {}
+    result: dict[str, list[Any]] = {}
     for dtype, layout in _PAIRS:
         pipelines = space.pipelines if layout == _PAIRS[0][1] else _USUAL
         persistent = space.persistent if (dtype, layout) == _PAIRS[0] else (False,)
         narrowed = replace(space, tiles=small, persistent=persistent, pipelines=pipelines)
         kernels = buildable(narrowed, arch, dtype, layout, kind, **own) if dtype in arch.dtypes else ()
         for kernel in sorted(kernels, key=cost):
-            found.setdefault(kernel_class(kernel), []).append(kernel)
-    return found
+            result.setdefault(kernel_class(kernel), []).append(kernel)
+    return result
 
 
 def cost(kernel: GemmKernel) -> tuple[bool, int, int, int, int, str]:

@@ -142,8 +142,8 @@ def load_problems(
     if source in set_names():
         # A set has no layout: its problems cycle through layouts, so that all layouts are measured and evaluated
         # equally.
-        found, layouts = problem_set(source, dtype or default_dtype), _SETS[source].layouts
-        return tuple(replace(p, layout=layouts[i % len(layouts)]) for i, p in enumerate(found))
+        result, layouts = problem_set(source, dtype or default_dtype), _SETS[source].layouts
+        return tuple(replace(p, layout=layouts[i % len(layouts)]) for i, p in enumerate(result))
     if is_problem_file(source):
         return read_problems(source, dtype, default_dtype)
     raise unknown_set(f"{source!r} is neither a problem set nor a .txt, .csv, .json or .py file", source, _SETS)

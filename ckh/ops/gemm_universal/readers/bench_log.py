@@ -111,12 +111,12 @@ class _Open:
         self.size += len(line.text)
         # Errors in a line without brackets are detected by the JSON parser.
         for match in _TOKEN.finditer(line.text) if _BRACKET.search(line.text) else ():
-            found = match[0]
-            if found in _CLOSER:
-                self._closers.append(_CLOSER[found])
+            result = match[0]
+            if result in _CLOSER:
+                self._closers.append(_CLOSER[result])
                 if len(self._closers) > MOST_DEPTH:
                     return -1, TOO_DEEP
-            elif found == _QUOTE or (found in _CLOSERS and self._closers.pop() != found):
+            elif result == _QUOTE or (result in _CLOSERS and self._closers.pop() != result):
                 return -1, MALFORMED
             elif not self._closers:
                 return match.end(), ""
@@ -155,13 +155,13 @@ class Scanner:
         while True:
             line = self._next()
             if line is not None:
-                found = self._outside(line) if self._open is None else self._inside(self._open, line)
+                result = self._outside(line) if self._open is None else self._inside(self._open, line)
             elif self._open is not None:
-                found = self._drop(self._open, CUT_OFF)
+                result = self._drop(self._open, CUT_OFF)
             else:
                 return
-            if found is not None:
-                yield found
+            if result is not None:
+                yield result
 
     def _next(self) -> _Line | None:
         if self._again:
@@ -208,7 +208,7 @@ class Scanner:
         if end < 0:
             return None
         self._open = None
-        text = "".join(one.text for one in opened.lines[:-1]) + line.text[:end]
+        text = "".join(line.text for line in opened.lines[:-1]) + line.text[:end]
         rest = line.text[end:].lstrip(" \t\r\n,;")
         if rest:
             self._again.appendleft(_Line(line.number, rest))
@@ -251,8 +251,8 @@ def read(path: Path, options: ReadOptions) -> Reading:
     digest = hashlib.sha256()
     try:
         with path.open("rb") as file:
-            for found in Scanner(read_lines(file, digest.update), _is_mark):
-                log.take(found)
+            for result in Scanner(read_lines(file, digest.update), _is_mark):
+                log.take(result)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}", code="unreadable") from error
     log.rows.refuse_bad()
@@ -274,16 +274,16 @@ class _Log:
         self._kernels: dict[str, tuple[str, GemmKernel]] = {}
         self._row_of_kernel: dict[str, int] = {}
 
-    def take(self, found: Found) -> None:
+    def take(self, result: Found) -> None:
         """Process the next object or line."""
-        where = f"line {found.line}"
-        if found.kind is FoundKind.LINE:
-            self._take_line(found.text)
-        elif found.kind is FoundKind.DROPPED:
-            self.rows.drop(where, Unusable(found.text, "the object that begins here"))
+        where = f"line {result.line}"
+        if result.kind is FoundKind.LINE:
+            self._take_line(result.text)
+        elif result.kind is FoundKind.DROPPED:
+            self.rows.drop(where, Unusable(result.text, "the object that begins here"))
         else:
             try:
-                self._take_object(where, found.text)
+                self._take_object(where, result.text)
             except Unusable as why:
                 self.rows.drop(where, why)
 

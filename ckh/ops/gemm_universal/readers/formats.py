@@ -9,7 +9,7 @@ from ckh.ops.gemm_universal.readers.winners_csv import WINNERS
 
 FORMATS = Formats(
     readers=(
-        *(Reader(one.NAME, one.sniff, one.read) for one in (tile_engine_json, bench_log)),
+        *(Reader(item.NAME, item.sniff, item.read) for item in (tile_engine_json, bench_log)),
         Reader(table.CSV, table.sniff_csv, table.read),
         Reader(table.MASTER, table.sniff_master, table.read),
         Reader(table.PARQUET, table.sniff_parquet, table.read),

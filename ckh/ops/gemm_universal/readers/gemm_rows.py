@@ -228,13 +228,13 @@ class GemmRows:
 
     def warnings(self) -> list[str]:
         """Warnings about the rows."""
-        found = []
+        result = []
         if self.refined:
-            found.append(f"{self._path}: {self.refined} times printed with two decimals are refined from their TFLOPS")
+            result.append(f"{self._path}: {self.refined} times printed with two decimals are refined from their TFLOPS")
         if self._doubtful:
             count = f"differ by more than 1 % from flops / time in {sum(self._doubtful.values())} rows"
-            found.append(f"{self._path}: tflops {count}, e.g. {next(iter(self._doubtful))}; flops / time is kept")
-        return found
+            result.append(f"{self._path}: tflops {count}, e.g. {next(iter(self._doubtful))}; flops / time is kept")
+        return result
 
     def tables(self, sha256: str) -> Iterator[pa.Table]:
         """Yield the dataset's rows as tables, in the file's order, with repeated measurements of pairs last."""

@@ -145,7 +145,7 @@ def read_table(table: Table, options: ReadOptions, form: TableForm = GEMMS) -> R
     if not rows.seen:
         raise DataError(f"{table.where} has a header but no rows", code="empty")
     if rows.bad and not options.skip_bad:
-        refuse_bad(table.where, dict(rows.bad), sorted(rows.first, key=lambda one: one.line))
+        refuse_bad(table.where, dict(rows.bad), sorted(rows.first, key=lambda bad_row: bad_row.line))
     if not len(rows.good):
         raise DataError(f"{table.where}: no valid row", code="no-good-row")
     source = {"name": table.file_name, "format": _format_of(table), "sha256": table.sha256}
@@ -183,15 +183,15 @@ class _TableRows:
         faults = Faults(cells)
         table = self._judged(cells, faults)
         self.bad.update(faults.counts())
-        self.first = sorted([*self.first, *faults.first()], key=lambda one: one.line)[:_NAMED]
+        self.first = sorted([*self.first, *faults.first()], key=lambda bad_row: bad_row.line)[:_NAMED]
         if len(table):
             self.good.add(table)
 
     def notes(self) -> list[str]:
         """Warnings about the rows."""
-        found = [f"{self.not_run} rows are skipped, {NOT_RUN}"] if self.not_run else []
+        result = [f"{self.not_run} rows are skipped, {NOT_RUN}"] if self.not_run else []
         text = f"tflops differ by more than 1 % from flops / time in {self.differing} rows; flops / time is kept"
-        return [*found, text] if self.differing else found
+        return [*result, text] if self.differing else result
 
     def _that_ran(self, cells: Cells) -> Cells:
         """Return the rows that name a kernel; a problem of `master_results.csv` without one is not a measurement."""
@@ -253,18 +253,18 @@ class _TableRows:
         import numpy as np
 
         column = cells.column("kernel")
-        found: list[tuple[str, GemmKernel]] = []
+        result: list[tuple[str, GemmKernel]] = []
         number = np.zeros(len(column.texts), dtype=np.int64)
         complaints: dict[int, Unusable] = {}
         for i, text in enumerate(column.texts):
-            one = self._kernel(text)
-            if isinstance(one, Unusable):
-                complaints[i] = one
+            item = self._kernel(text)
+            if isinstance(item, Unusable):
+                complaints[i] = item
             else:
-                number[i] = len(found)
-                found.append(one)
+                number[i] = len(result)
+                result.append(item)
         _mark(faults, column.codes, complaints)
-        return found, number[column.codes]
+        return result, number[column.codes]
 
     def _kernel(self, text: str) -> tuple[str, GemmKernel] | Unusable:
         if text not in self._kernels:
@@ -303,12 +303,12 @@ def _problems(
     distinct = list(dict.fromkeys(kinds))
     kind_of_row = np.array([distinct.index(kind) for kind in kinds])[kernel_of_row]
     columns = [Integers(np.arange(len(distinct)), kind_of_row), *sizes.values()]
-    group = combined_numbers((one.codes[good], len(one.distinct)) for one in columns)
+    group = combined_numbers((column.codes[good], len(column.distinct)) for column in columns)
     first = good[first_rows(group)]
-    found: list[GemmProblem] = []
+    problems: list[GemmProblem] = []
     number = np.zeros(len(first), dtype=np.int64)
     complaints: dict[int, Unusable] = {}
-    values = zip(*(one.at(first) for one in sizes.values()), strict=True)
+    values = zip(*(size.at(first) for size in sizes.values()), strict=True)
     for i, (row, given) in enumerate(zip(first.tolist(), values, strict=True)):
         try:
             stated = dict(zip(texts, distinct[int(kind_of_row[row])], strict=True))
@@ -316,13 +316,13 @@ def _problems(
         except Unusable as why:
             complaints[i] = why
             continue
-        number[i] = len(found)
-        found.append(problem)
+        number[i] = len(problems)
+        problems.append(problem)
     of_row[good] = number[group]
     group_of_row = np.full(len(cells), -1, dtype=np.int64)
     group_of_row[good] = group
     _mark(faults, group_of_row, complaints)
-    return found, of_row
+    return problems, of_row
 
 
 def _check_stated(kernels: list[GemmKernel], kernel_of_row: NDArray[np.int64], cells: Cells, faults: Faults) -> None:

@@ -84,8 +84,8 @@ def read(path: Path, options: ReadOptions) -> Reading:
     rows.refuse_bad()
     source = source_of(path, content, NAME)
     warnings = [f"{path}: {text}" for text in file.warnings()]
-    found = store(rows.tables(source["sha256"]), options.output)
-    return Reading(found, (source,), bad=rows.bad, warnings=(*warnings, *rows.warnings()))
+    result = store(rows.tables(source["sha256"]), options.output)
+    return Reading(result, (source,), bad=rows.bad, warnings=(*warnings, *rows.warnings()))
 
 
 def _document(path: Path, content: bytes) -> tuple[dict[str, Any], list[Any]]:
@@ -137,10 +137,10 @@ class _File:
 
     def warnings(self) -> list[str]:
         """Warnings about the file."""
-        found = [f"{key} is not stated, {_DEFAULTS[key]} is assumed" for key in self._defaults]
+        result = [f"{key} is not stated, {_DEFAULTS[key]} is assumed" for key in self._defaults]
         if self._failures:
-            found.append(f"{sum(self._failures.values())} benchmarks failed: {_most_common(self._failures)}")
-        return found
+            result.append(f"{sum(self._failures.values())} benchmarks failed: {_most_common(self._failures)}")
+        return result
 
     def _take(self, where: str, config: Any, benchmark: Any) -> None:
         if not isinstance(config, dict) or not isinstance(benchmark, dict):

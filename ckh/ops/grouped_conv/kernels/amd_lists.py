@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
 
-_DIRECTIONS = DIRECTION_TOKENS | {str(one): one for one in Direction}
+_DIRECTIONS = DIRECTION_TOKENS | {str(item): item for item in Direction}
 _THREE = re.compile(rf"{NUMBER}x{NUMBER}x{NUMBER}")
 # Kernel fields of a configuration: field, allowed values, and the values used if it is missing.
 _OPTIONS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
@@ -128,13 +128,13 @@ def _dtype(signature: JsonFields) -> str:
     """Return the element type of a signature, which C++ states for each tensor."""
     if "dtype" in signature.names():
         return str(_choice(signature, "dtype", dict.fromkeys(DTYPE_BYTES)) or "")
-    found = [signature.scalar(f"dtype_{tensor}", str) for tensor in ("in", "wei", "out")]
-    if len(set(found)) > 1:
+    result = [signature.scalar(f"dtype_{tensor}", str) for tensor in ("in", "wei", "out")]
+    if len(set(result)) > 1:
         signature.fail(
             "dtype_in",
-            f"is {found[0]}, the others are {found[1]} and {found[2]}: mixed element types are not supported",
+            f"is {result[0]}, the others are {result[1]} and {result[2]}: mixed element types are not supported",
         )
-    return found[0]
+    return result[0]
 
 
 def _read_instances(path: Path, document: dict[str, Any]) -> Registry[ConvKernel]:
@@ -153,7 +153,7 @@ def _read_instances(path: Path, document: dict[str, Any]) -> Registry[ConvKernel
         said = _algorithm(part)
         for ours, theirs in (("wave", "warp"), ("warp_tile", "warp_tile")):
             said |= {f"{ours}_{axis}": part.scalar(f"{theirs}_{axis}", int) for axis in "mnk"}
-        said |= {f"vector_{one}": part.scalar(f"vector_size_{one}", int) for one in "abc"}
+        said |= {f"vector_{item}": part.scalar(f"vector_size_{item}", int) for item in "abc"}
         said |= {flag: part.scalar(flag, bool) for flag in _FLAGS}
         said["specialization"] = part.scalar("specialization", str)
         is_streamed = part.scalar("streamk_enabled", bool)
@@ -172,7 +172,7 @@ def _algorithm(part: JsonFields) -> dict[str, Any]:
         **{f"tile_{axis}": part.scalar(f"tile_{axis}", int) for axis in "mnk"},
         "pipeline": part.scalar("pipeline", str),
         "epilogue": part.scalar("epilogue", str),
-        "scheduler": _choice(part, "scheduler", {str(one): one for one in Scheduler}),
+        "scheduler": _choice(part, "scheduler", {str(item): item for item in Scheduler}),
         "num_wave_groups": part.scalar("num_wave_groups", int),
         "num_groups_to_merge": part.scalar("num_groups_to_merge", int),
     }
@@ -255,7 +255,7 @@ def _values(part: JsonFields, name: str, known: Sequence[Any]) -> list[Any]:
     if not values:
         part.fail(name, "must be a list of values, or a range with min, max and step")
     for value in values:
-        if not any(type(value) is type(one) and value == one for one in known):
+        if not any(type(value) is type(item) and value == item for item in known):
             part.fail(name, f"has no value {value!r}, but " + ", ".join(map(str, known)))
     return list(dict.fromkeys(values))
 

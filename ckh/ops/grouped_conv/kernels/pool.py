@@ -59,18 +59,18 @@ class LearnedKernels:
 
     def new_kind(self, kernel: ConvKernel) -> str:
         """Return the pipeline of a kernel if it is absent from the training data, else an empty text."""
-        return "" if kernel.pipeline in {one[0] for one in self.variants} else kernel.pipeline
+        return "" if kernel.pipeline in {variant[0] for variant in self.variants} else kernel.pipeline
 
     def _knows(self, variant: tuple[Any, ...]) -> bool:
-        own = [one for one in self.variants if one[0] == variant[0]]
+        own = [item for item in self.variants if item[0] == variant[0]]
         varied = {
             place
             for place in range(1, len(variant))
-            for pipeline in {one[0] for one in self.variants}
-            if len({one[place] for one in self.variants if one[0] == pipeline}) > 1
+            for pipeline in {variant[0] for variant in self.variants}
+            if len({variant[place] for variant in self.variants if variant[0] == pipeline}) > 1
         }
         return bool(own) and all(
-            place in varied or variant[place] in {one[place] for one in own} for place in range(1, len(variant))
+            place in varied or variant[place] in {item[place] for item in own} for place in range(1, len(variant))
         )
 
 

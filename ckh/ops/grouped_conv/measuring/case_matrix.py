@@ -114,9 +114,9 @@ _OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("2 merged groups and split image", {"num_groups_to_merge": 2, "split_image": True, **_NARROW}),
     ("2 wave groups", {"num_wave_groups": 2}),
     *(
-        (f"specialization {one}", {"specialization": one} | (_NARROW if one == FILTER3X3 else {}))
-        for one in SPECIALIZATIONS
-        if one != DEFAULT_SPECIALIZATION
+        (f"specialization {item}", {"specialization": item} | (_NARROW if item == FILTER3X3 else {}))
+        for item in SPECIALIZATIONS
+        if item != DEFAULT_SPECIALIZATION
     ),
     ("explicit GEMM", {"explicit_gemm": True, "specialization": FILTER1X1_STRIDE1_PAD0}),
     ("two stages", {"two_stage": True}),

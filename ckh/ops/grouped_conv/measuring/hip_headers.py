@@ -103,7 +103,7 @@ class ConvHeaders:
 
 def detect_conv(headers: Headers) -> ConvHeaders:
     """Detect the features of headers for convolutions; an unreadable header counts as absent."""
-    kernels = {one: text for one, file in _KERNELS.items() if (text := headers.text(file))}
+    kernels = {item: text for item, file in _KERNELS.items() if (text := headers.text(file))}
     traits = template_parameters(headers.text(_UTILS), _TRAITS)
     common = ConvHeaders(
         common=headers,
@@ -111,17 +111,19 @@ def detect_conv(headers: Headers) -> ConvHeaders:
         unlike=unlike(_TRAITS, _UTILS, traits, tuple(_STATED[headers.interface].split())),
         interwave=headers.interwave,
         warp_gemms=warp_gemms(headers),
-        two_buffers=frozenset(one for one, text in kernels.items() if not _BROKEN_WINDOWS.search(text)),
+        two_buffers=frozenset(item for item, text in kernels.items() if not _BROKEN_WINDOWS.search(text)),
         one_channel={
-            one: "".join(_DIVIDES_CHANNELS.findall(text)) for one, text in kernels.items() if _ONE_CHANNEL.search(text)
+            item: "".join(_DIVIDES_CHANNELS.findall(text))
+            for item, text in kernels.items()
+            if _ONE_CHANNEL.search(text)
         },
     )
     if headers.interface is Interface.CURRENT:
         return _current(common, kernels)
     common = replace(
         common,
-        merging=frozenset(one for one, text in kernels.items() if _MERGES.search(text)),
-        splitting=frozenset(one for one, text in kernels.items() if _SPLITS_K.search(text)),
+        merging=frozenset(item for item, text in kernels.items() if _MERGES.search(text)),
+        splitting=frozenset(item for item, text in kernels.items() if _SPLITS_K.search(text)),
     )
     return _late(common) if headers.interface is Interface.LATE_2025 else common
 
@@ -169,10 +171,10 @@ def found_words(headers: ConvHeaders) -> dict[str, tuple[str, ...]]:
     }
     usable = common.pipelines - headers.incomplete.keys()
     pipelines = {
-        one: usable - (frozenset() if one in headers.two_buffers else common.double_buffered) for one in Direction
+        item: usable - (frozenset() if item in headers.two_buffers else common.double_buffered) for item in Direction
     }
     return {
-        **{str(one): tuple(sorted(pipelines[one])) for one in Direction if one in headers.directions},
+        **{str(item): tuple(sorted(pipelines[item])) for item in Direction if item in headers.directions},
         **{what: tuple(sorted(map(str, directions))) for what, directions in options.items()},
         "differs": (headers.unlike,) if headers.unlike else (),
     }

@@ -153,7 +153,7 @@ def _one_channel(
         return
     divide = headers.one_channel.get(variant, "")
     widths = zip("ABC", vectors, strict=True)
-    wide = [f"{width} elements of {one}" for one, width in widths if one in divide and (width or 1) > 1]
+    wide = [f"{width} elements of {item}" for item, width in widths if item in divide and (width or 1) > 1]
     if wide:
         few = f"{variant} kernels of {headers.common} for 3x3 filters take one channel per group"
         yield f"{few}, too few for vectors of {' and '.join(wide)}"
@@ -229,8 +229,8 @@ def rules_of(headers: ConvHeaders) -> tuple[Rule, ...]:
 def missing(kernel: ConvKernel, headers: ConvHeaders, arch: ArchSpec) -> list[str]:
     """Return what the headers, or ckh's templates for them, lack for a kernel; empty if buildable."""
     choices, geometry = given(_CHOICES, headers=headers), given(_GEOMETRY, headers=headers)
-    reasons = [reason for one in choices for reason in one(kernel, arch)]
-    return reasons or [reason for one in geometry for reason in one(kernel, arch)]
+    reasons = [reason for choice in choices for reason in choice(kernel, arch)]
+    return reasons or [reason for item in geometry for reason in item(kernel, arch)]
 
 
 def _transposed(variant: Direction, headers: ConvHeaders) -> str:

@@ -82,19 +82,19 @@ class SetCandidates:
             UsageError: the registry is for another architecture, or the rule set is unknown.
         """
         if self.registry is None:
-            found = rule_set(self.rule_set, variant, ndim_spatial, dtype, arch)
+            kernels = rule_set(self.rule_set, variant, ndim_spatial, dtype, arch)
             if self._has_options(variant, arch):
-                found = (*found, *weight_options(ndim_spatial, dtype, arch))
+                kernels = (*kernels, *weight_options(ndim_spatial, dtype, arch))
             unbuilt = refused_of_rule_set(self.rule_set, variant, ndim_spatial, dtype, arch)
         else:
-            found, unbuilt = self._registered(variant, ndim_spatial, dtype, arch), ()
+            kernels, unbuilt = self._registered(variant, ndim_spatial, dtype, arch), ()
         # A registry may have several splits of a kernel.
         counts = _SPLITS if self._has_options(variant, arch) else self.split_k
-        distinct = dict.fromkeys(split for kernel in found for split in _splits(kernel, counts))
+        distinct = dict.fromkeys(split for kernel in kernels for split in _splits(kernel, counts))
         wanted = filter(self.wants, distinct)
         judged = [RefusedKernel(kernel, CONV_RULES.of_arch(kernel, arch)) for kernel in wanted]
-        refused = [one for one in (*unbuilt, *judged) if one.reasons and self.wants(one.kernel)]
-        return tuple(one.kernel for one in judged if not one.reasons), tuple(refused)
+        refused = [kernel for kernel in (*unbuilt, *judged) if kernel.reasons and self.wants(kernel.kernel)]
+        return tuple(kernel.kernel for kernel in judged if not kernel.reasons), tuple(refused)
 
     def _registered(self, variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec) -> tuple[ConvKernel, ...]:
         assert self.registry is not None
@@ -179,7 +179,7 @@ def _problems(settings: Settings) -> tuple[ConvProblem, ...]:
     from ckh.ops.grouped_conv.requested import pad_channels
 
     sets = _by_direction(settings.problems, _directions(settings.variant), settings.dtype)
-    problems = tuple(p for found in sets for p in found if settings.ndim in (None, p.ndim))
+    problems = tuple(p for result in sets for p in result if settings.ndim in (None, p.ndim))
     if not problems:
         raise DataError(f"{settings.problems} has no {settings.ndim}D problem", code="no-problems")
     return pad_channels(problems) if settings.pad_channels else problems
@@ -195,9 +195,9 @@ def _by_direction(source: str, directions: Sequence[Direction], dtype: str) -> I
     from ckh.shapes.problems import problems_of
 
     missing: list[DataError] = []
-    for one in directions:
+    for direction in directions:
         try:
-            yield problems_of(OPERATION, source, one, dtype)
+            yield problems_of(OPERATION, source, direction, dtype)
         except DataError as error:  # noqa: PERF203 - one of three
             if error.code != "no-problems":
                 raise

@@ -155,14 +155,14 @@ def kernel_class(kernel: ConvKernel) -> str:
 
 def representatives(arch: ArchSpec) -> dict[str, list[ConvKernel]]:
     """Return every pipeline and scheduler in each dtype; in fp16 also each option, and 3D."""
-    found: dict[str, list[ConvKernel]] = {}
+    result: dict[str, list[ConvKernel]] = {}
     for direction, (dtype, ndim) in product(Direction, _KINDS):
         if dtype not in arch.dtypes or not conv_pool(direction, arch, ndim, dtype):
             continue
         for kernel in sorted(_candidates(direction, ndim, dtype, arch), key=cost):
             if (dtype, ndim) == _KINDS[0] or kernel_class(replace(kernel, ndim_spatial=2)).count(",") == 0:
-                found.setdefault(kernel_class(kernel), []).append(kernel)
-    return found
+                result.setdefault(kernel_class(kernel), []).append(kernel)
+    return result
 
 
 def _candidates(direction: Direction, ndim: int, dtype: str, arch: ArchSpec) -> set[ConvKernel]:

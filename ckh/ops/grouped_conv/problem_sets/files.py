@@ -218,11 +218,11 @@ def _integer(column: str, cell: str) -> int:
 
 def _checked(problem: ConvProblem, wanted: _Wanted) -> ConvProblem:
     for name in ("variant", "dtype"):
-        requested, found = getattr(wanted, name), getattr(problem, name)
-        if requested is not None and requested != found:
+        requested, result = getattr(wanted, name), getattr(problem, name)
+        if requested is not None and requested != result:
             raise UsageError(
-                f"{name} is {found}, but {requested} was requested",
-                f"request {found} or change the file",
+                f"{name} is {result}, but {requested} was requested",
+                f"request {result} or change the file",
                 code="mismatch",
             )
     return problem

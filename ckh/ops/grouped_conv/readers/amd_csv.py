@@ -80,7 +80,7 @@ def read_table(table: Table, options: ReadOptions) -> Reading:
     if not rows.seen:
         raise DataError(f"{table.where} has a header but no rows", code="empty")
     if rows.bad and not options.skip_bad:
-        refuse_bad(table.where, rows.bad, sorted(rows.first, key=lambda one: one.line))
+        refuse_bad(table.where, rows.bad, sorted(rows.first, key=lambda bad_row: bad_row.line))
     if not len(rows.good):
         raise DataError(f"{table.where}: no valid row", code="no-good-row")
     is_csv = table.file_name.lower().endswith(".csv")
@@ -117,21 +117,21 @@ class _GoodRows:
         self._aliased.update(aliased)
         self.seen += len(cells) + len(cells.wrong)
         self.bad.update(faults.counts())
-        self.first = sorted([*self.first, *faults.first()], key=lambda one: one.line)[:_NAMED]
+        self.first = sorted([*self.first, *faults.first()], key=lambda bad_row: bad_row.line)[:_NAMED]
         rows = np.arange(self.good.added, self.good.added + len(table))
         lines = cells.lines[faults.good]
         if cells.has("tflops"):
             theirs, ours = cells.floats("tflops")[faults.good], table.column("tflops").to_numpy()
             differ = np.abs(theirs - ours) > _TFLOPS_TOLERANCE * ours
-            found = [values[differ] for values in (rows, lines, theirs, ours)]
-            self._differing.add(_records(self._differing.kind, *found), rows[differ] // BLOCK_ROWS)
+            result = [values[differ] for values in (rows, lines, theirs, ours)]
+            self._differing.add(_records(self._differing.kind, *result), rows[differ] // BLOCK_ROWS)
         if len(table):
             self.good.add(table)
 
     def notes(self, where: str) -> list[str]:
         """Warnings about kernels that differ from their names, and about TFLOPS that differ from the file's."""
-        found = [f"{where}: {count} rows {words}" for words, count in self._aliased.items()]
-        return found + self._differing_tflops(where)
+        result = [f"{where}: {count} rows {words}" for words, count in self._aliased.items()]
+        return result + self._differing_tflops(where)
 
     def _differing_tflops(self, where: str) -> list[str]:
         count, example = 0, ""

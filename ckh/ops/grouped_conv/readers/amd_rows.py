@@ -149,21 +149,21 @@ def _ran(kernel: ConvKernel, arch: ArchSpec) -> tuple[ConvKernel, str]:
 def _kernels(column: TextColumn, faults: Faults, names: KernelNames) -> _Kernels:
     import numpy as np
 
-    found: list[_Named] = []
+    result: list[_Named] = []
     complaints: dict[int, str] = {}
     number = np.zeros(len(column.texts), dtype=np.int64)
     for i, text in enumerate(column.texts):
-        one = names.of(text)
-        if isinstance(one, str):
-            complaints[i] = one
+        item = names.of(text)
+        if isinstance(item, str):
+            complaints[i] = item
         else:
-            number[i] = len(found)
-            found.append(one)
+            number[i] = len(result)
+            result.append(item)
     if complaints:
         bad = np.isin(column.codes, list(complaints))
         faults.mark(bad, BAD_KERNEL, lambda row: complaints[int(column.codes[row])])
-    others = {i: one.other for i, one in enumerate(found) if one.other}
-    return _Kernels([one.kernel for one in found], [one.name for one in found], number[column.codes], others)
+    others = {i: named.other for i, named in enumerate(result) if named.other}
+    return _Kernels([named.kernel for named in result], [item.name for item in result], number[column.codes], others)
 
 
 def _sizes(cells: Cells, faults: Faults) -> dict[str, Integers]:
@@ -177,13 +177,13 @@ def _problems(
     """Return the distinct problems of the valid rows, each validated once, and each row's index among them."""
     import numpy as np
 
-    heads = [(one.variant, one.dtype, one.ndim_spatial, one.layout or "") for one in kernels.kernels]
+    heads = [(kernel.variant, kernel.dtype, kernel.ndim_spatial, kernel.layout or "") for kernel in kernels.kernels]
     of_row = np.zeros(len(kernels.of_row), dtype=np.int64)
     good = np.flatnonzero(faults.good)
     if not len(good):
         return [], of_row
     columns = [Integers(np.arange(len(heads)), _numbers_of(heads)[kernels.of_row]), *sizes.values()]
-    numbers = combined_numbers((one.codes[good], len(one.distinct)) for one in columns)
+    numbers = combined_numbers((column.codes[good], len(column.distinct)) for column in columns)
     problems: list[ConvProblem] = []
     complaints: dict[int, tuple[str, str]] = {}
     first = good[first_rows(numbers)]

@@ -174,8 +174,8 @@ def refused_of_rule_set(
 def weight_options(ndim_spatial: int, dtype: str, arch: ArchSpec) -> Kernels:
     """Return bwd_weight kernels with two stages, merged groups or both: one per tile and pipeline of the full set."""
     full, _ = _judged(Direction.BWD_WEIGHT, ndim_spatial, dtype, arch)
-    has_some = (one for one in full if one.two_stage or one.num_groups_to_merge > 1)
-    plain = (one for one in has_some if not one.explicit_gemm and one.streamk is None)
+    has_some = (kernel for kernel in full if kernel.two_stage or kernel.num_groups_to_merge > 1)
+    plain = (kernel for kernel in has_some if not kernel.explicit_gemm and kernel.streamk is None)
     return first_of_each(plain, attrgetter(*_TILE, *_PIPELINE, "num_groups_to_merge", "two_stage"))
 
 

@@ -77,7 +77,14 @@ class CandidateTable:
     def to_json(self) -> str:
         """Text that `read_candidates` parses."""
         groups = {
-            name: {one.solver: {"measured": one.measured, "fixed": one.fixed, "divisors": one.divisors} for one in many}
+            name: {
+                candidate.solver: {
+                    "measured": candidate.measured,
+                    "fixed": candidate.fixed,
+                    "divisors": candidate.divisors,
+                }
+                for candidate in many
+            }
             for name, many in self.groups.items()
         }
         return json.dumps({"groups": groups}, indent=1) + "\n"
@@ -138,15 +145,17 @@ def make_table(frame: pd.DataFrame, before: CandidateTable | None = None) -> Can
     for row, pair in enumerate(zip(names, solvers, strict=True)):
         rows_of.setdefault(pair, []).append(row)
     known = {} if before is None else before.groups
-    earlier = {(name, one.solver): one for name, many in known.items() for one in many}
+    earlier = {(name, candidate.solver): candidate for name, many in known.items() for candidate in many}
     groups: dict[str, list[SolverCandidate]] = {}
     for name, solver in sorted({*rows_of, *earlier}):
-        found = earlier.get((name, solver))
+        solver_candidate = earlier.get((name, solver))
         if rows := rows_of.get((name, solver)):
-            found = _candidate(solver, np.array(rows), values, divided, found)
-        assert found is not None
-        groups.setdefault(name, []).append(found)
-    return CandidateTable({name: tuple(sorted(many, key=lambda one: -one.measured)) for name, many in groups.items()})
+            solver_candidate = _candidate(solver, np.array(rows), values, divided, solver_candidate)
+        assert solver_candidate is not None
+        groups.setdefault(name, []).append(solver_candidate)
+    return CandidateTable(
+        {name: tuple(sorted(many, key=lambda candidate: -candidate.measured)) for name, many in groups.items()}
+    )
 
 
 def read_candidates(folder: Path) -> CandidateTable:
@@ -170,21 +179,21 @@ def _read_group(fields: JsonFields) -> tuple[SolverCandidate, ...]:
             parse_solver(solver)
         except DataError as error:
             fields.fail(solver[:80], f"is not a solver: {error.message}")
-        one = fields.part(solver)
-        fixed = _read_integers(one.part("fixed"), _FIXED, 0)
-        divisors = _read_integers(one.part("divisors"), _DIVISIBLE, 1)
-        made.append(SolverCandidate(solver, one.scalar("measured", int), fixed, divisors))
-        one.finish()
+        json_fields = fields.part(solver)
+        fixed = _read_integers(json_fields.part("fixed"), _FIXED, 0)
+        divisors = _read_integers(json_fields.part("divisors"), _DIVISIBLE, 1)
+        made.append(SolverCandidate(solver, json_fields.scalar("measured", int), fixed, divisors))
+        json_fields.finish()
     return tuple(made)
 
 
 def _read_integers(fields: JsonFields, known: Sequence[str], least: int) -> dict[str, int]:
-    found = {name: fields.scalar(name, int) for name in known if fields.has(name)}
+    result = {name: fields.scalar(name, int) for name in known if fields.has(name)}
     fields.finish()
-    for name, value in found.items():
+    for name, value in result.items():
         if value < least:
             fields.fail(name, f"must be {least} or more, not {value}")
-    return found
+    return result
 
 
 def _candidate(

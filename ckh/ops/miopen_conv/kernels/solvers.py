@@ -174,10 +174,10 @@ def _first(rules: tuple[tuple[str, StrEnum], ...], name: str) -> StrEnum:
 
 
 def _version(name: str) -> int:
-    found = _VERSION.search(name)
-    if found is None:
+    matched = _VERSION.search(name)
+    if matched is None:
         return 0
-    return 10 * int(found[1]) + int(found[2]) if found[1] else 10 * int(found[3])
+    return 10 * int(matched[1]) + int(matched[2]) if matched[1] else 10 * int(matched[3])
 
 
 def _winograd(name: str) -> tuple[int, int, int, int]:

@@ -85,15 +85,15 @@ def device_of(path: Path, arch: str | None = None, num_cus: int | None = None) -
         UsageError: neither the name nor the caller states it.
     """
     match = _DEVICE.search(path.name)
-    found = arch or (match and match["arch"])
+    result = arch or (match and match["arch"])
     count = num_cus or (match and (int(match["decimal"] or 0) or int(match["hex"] or "0", 16)))
-    if not found or not count:
+    if not result or not count:
         raise UsageError(
             f"{path.name} does not state architecture and compute units", "name them", code="unknown-hardware"
         )
-    if found not in arch_names():
-        raise UsageError(f"unknown architecture {found!r}", "one of " + ", ".join(arch_names()), code="unknown-arch")
-    return FdbDevice(found, count)
+    if result not in arch_names():
+        raise UsageError(f"unknown architecture {result!r}", "one of " + ", ".join(arch_names()), code="unknown-arch")
+    return FdbDevice(result, count)
 
 
 def iter_lines(path: Path, tally: Tally) -> Iterator[FdbLine]:

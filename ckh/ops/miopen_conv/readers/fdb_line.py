@@ -85,7 +85,7 @@ def parse_line(text: str) -> FdbLine:
         raise LineError("no key=value pair", _short(text))
     problem = parse_key(key)
     solvers = tuple(_solver_time(entry) for entry in value.rstrip(";").split(";"))
-    names = [one.solver for one in solvers]
+    names = [solver.solver for solver in solvers]
     if len(set(names)) < len(names):
         raise LineError("solver twice", next(name for name in names if names.count(name) > 1))
     return FdbLine(problem, solvers)

@@ -46,14 +46,14 @@ def test_exact_values(tmp_path: Path) -> None:
     """A winner has the shape, type and device of its row, and TFLOPS derived from its time."""
     path = write(tmp_path, {})
     assert find_reader(path) is readers()["aiter-csv"]
-    found = read_winners(path, ANY)
-    (winner,) = found.winners
+    winners = read_winners(path, ANY)
+    (winner,) = winners.winners
     assert winner.problem == GemmProblem(16, 1280, 8192, "int8", "rcr", 1)
     assert (winner.arch, winner.num_cus, winner.library, winner.tuned_split) == ("gfx942", 80, "ck", 2)
     assert (winner.kernel_name, winner.latency_us, winner.source) == (KERNEL, 8.0, "tuned.csv")
     assert winner.tflops == pytest.approx(2 * 16 * 1280 * 8192 / 8.0 / 1e6, rel=1e-15)
-    assert (found.bad, found.repeated, found.warnings) == ({}, 0, ())
-    assert found.source["format"] == "aiter-csv"
+    assert (winners.bad, winners.repeated, winners.warnings) == ({}, 0, ())
+    assert winners.source["format"] == "aiter-csv"
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_block_scaled_tables_are_fp8(tmp_path: Path) -> None:
 def test_the_architecture_of_older_tables_follows_from_compute_units(tmp_path: Path) -> None:
     """80 and 304 compute units are gfx942; 256 is ambiguous, so that --arch is required."""
     rows = [{"cu_num": 80}, {"cu_num": 304}]
-    found = read_winners(write(tmp_path, *rows, columns=OLD), ANY).winners
-    assert [(winner.arch, winner.num_cus) for winner in found] == [("gfx942", 80), ("gfx942", 304)]
+    winners = read_winners(write(tmp_path, *rows, columns=OLD), ANY).winners
+    assert [(winner.arch, winner.num_cus) for winner in winners] == [("gfx942", 80), ("gfx942", 304)]
     new = write(tmp_path, {"cu_num": 256}, columns=OLD)
     with expect_refusal(DataError, "bad-row", "256", "--arch"):
         read_winners(new, ANY)
@@ -92,9 +92,9 @@ def test_the_architecture_of_older_tables_follows_from_compute_units(tmp_path: P
 def test_an_architecture_can_be_selected(tmp_path: Path) -> None:
     """With --arch, rows of other architectures are bad, and skipped on request."""
     path = write(tmp_path, {}, {"gfx": "gfx950", "cu_num": 256}, {"gfx": "gfx1250", "cu_num": 256})
-    found = read_winners(path, ReadOptions(arch="gfx950", skip_bad=True))
-    assert [winner.arch for winner in found.winners] == ["gfx950"]
-    assert found.bad == {aiter_csv.OTHER_ARCH: 2}
+    winners = read_winners(path, ReadOptions(arch="gfx950", skip_bad=True))
+    assert [winner.arch for winner in winners.winners] == ["gfx950"]
+    assert winners.bad == {aiter_csv.OTHER_ARCH: 2}
 
 
 def test_the_faster_of_duplicate_shapes_is_kept(tmp_path: Path) -> None:
@@ -106,17 +106,17 @@ def test_the_faster_of_duplicate_shapes_is_kept(tmp_path: Path) -> None:
         {"cu_num": 304},
         {"q_dtype_w": "torch.bfloat16"},
     ]
-    found = read_winners(write(tmp_path, *rows), ANY)
-    assert [winner.latency_us for winner in found.winners] == [4.0, 8.0, 8.0]
-    assert found.repeated == 2
+    winners = read_winners(write(tmp_path, *rows), ANY)
+    assert [winner.latency_us for winner in winners.winners] == [4.0, 8.0, 8.0]
+    assert winners.repeated == 2
 
 
 def test_tflops_contradicting_the_time_are_reported(tmp_path: Path) -> None:
     """The warning names the location; rounding to two decimals is no contradiction."""
     tiny = {"M": 1, "N": 64, "K": 64, "us": 3.0, "tflops": 0.0}
-    found = read_winners(write(tmp_path, tiny, {"tflops": 50.0}), ANY)
-    assert len(found.warnings) == 1
-    expect_values(found.warnings[0], 1, "line 3")
+    winners = read_winners(write(tmp_path, tiny, {"tflops": 50.0}), ANY)
+    assert len(winners.warnings) == 1
+    expect_values(winners.warnings[0], 1, "line 3")
 
 
 @pytest.mark.parametrize(
@@ -148,8 +148,8 @@ def test_a_bad_row_is_named_or_skipped(tmp_path: Path, change: dict[str, Any], r
         read_winners(path, ANY)
     assert caught.value.message == f"{path}: 1 bad row (1 {reason}): line 3: {detail}" or detail in caught.value.message
     assert "line 3: " in caught.value.message
-    found = read_winners(path, SKIP_BAD)
-    assert (len(found.winners), found.bad) == (1, {reason: 1})
+    winners = read_winners(path, SKIP_BAD)
+    assert (len(winners.winners), winners.bad) == (1, {reason: 1})
 
 
 def test_empty_lines_are_no_rows(tmp_path: Path) -> None:
@@ -259,14 +259,14 @@ def real(name: str) -> Winners:
 )
 def test_real_tables(name: str, devices: dict[tuple[str, int, str], int], fastest: float, tmp_path: Path) -> None:
     """Counts by device and type, and the highest TFLOPS, equal those of the files."""
-    found = real(name)
+    winners = real(name)
     counts: dict[tuple[str, int, str], int] = {}
-    for winner in found.winners:
+    for winner in winners.winners:
         key = (winner.arch, winner.num_cus, winner.problem.dtype)
         counts[key] = counts.get(key, 0) + 1
     assert counts == devices
-    assert (found.bad, found.repeated, found.warnings) == ({}, 0, ())
-    assert max(winner.tflops for winner in found.winners) == pytest.approx(fastest, abs=0.005)
+    assert (winners.bad, winners.repeated, winners.warnings) == ({}, 0, ())
+    assert max(winner.tflops for winner in winners.winners) == pytest.approx(fastest, abs=0.005)
     out = tmp_path / "winners.csv"
-    write_winners(found.winners, out)
-    assert set(read_problems(out)) == {winner.problem for winner in found.winners}
+    write_winners(winners.winners, out)
+    assert set(read_problems(out)) == {winner.problem for winner in winners.winners}

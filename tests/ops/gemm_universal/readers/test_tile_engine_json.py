@@ -264,10 +264,10 @@ def test_duplicate_pairs_count_once(tmp_path: Path) -> None:
 
 def test_several_files_become_one_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Files are detected by content, merged, written as Parquet and read back with the same numbers."""
-    one = write(tmp_path, entry(OK, FAILED | {"m": 32}), name="one.json")
+    item = write(tmp_path, entry(OK, FAILED | {"m": 32}), name="one.json")
     two = write(tmp_path, entry(OK, OK | {"m": 64, "tflops": 0.536870912}, name=MEM, pipeline="mem"), name="two.json")
     out = tmp_path / "gemm.parquet"
-    assert run(["convert", str(one), str(two), "--arch", "gfx950", "--out", str(out), "--json"]) == ExitCode.OK
+    assert run(["convert", str(item), str(two), "--arch", "gfx950", "--out", str(out), "--json"]) == ExitCode.OK
     summary = json.loads(capsys.readouterr().out)
     expected = {"rows": 4, "valid": 3, "problems": 3, "kernels": 2, "by_status": {"ok": 3, "timeout": 1}, "dropped": {}}
     assert {name: summary[name] for name in expected} == expected
@@ -282,9 +282,9 @@ def test_several_files_become_one_dataset(tmp_path: Path, capsys: pytest.Capture
 
 def test_a_bad_file_leaves_no_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One bad benchmark in one of two files ends in one line and exit code 4."""
-    one, two = write(tmp_path, entry(OK), name="1.json"), write(tmp_path, entry(OK, OK | {"m": -1}), name="2.json")
+    item, two = write(tmp_path, entry(OK), name="1.json"), write(tmp_path, entry(OK, OK | {"m": -1}), name="2.json")
     out = tmp_path / "gemm.parquet"
-    args = ["convert", str(one), str(two), "--arch", "gfx950", "--out", str(out)]
+    args = ["convert", str(item), str(two), "--arch", "gfx950", "--out", str(out)]
     assert run(args) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
     assert (stdout, out.exists()) == ("", False)

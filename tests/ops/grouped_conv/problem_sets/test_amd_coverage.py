@@ -23,12 +23,12 @@ POWERS = [2**i for i in range(3, 13)]
 
 
 def _shapes(name: str) -> list[Shape]:
-    found = []
+    result = []
     for p in problem_set(name):
         assert (p.y, p.stride_h, p.pad_h, p.dilation_h) == (p.x, p.stride_w, p.pad_w, p.dilation_w)
         assert (p.ndim, p.dilation_h) == (2, 1)
-        found.append((p.n, p.g, p.c, p.k, p.hi, p.wi, p.y, p.stride_h, p.pad_h))
-    return found
+        result.append((p.n, p.g, p.c, p.k, p.hi, p.wi, p.y, p.stride_h, p.pad_h))
+    return result
 
 
 def _is_wide(shape: Shape) -> bool:

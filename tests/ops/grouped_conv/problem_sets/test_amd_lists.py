@@ -26,8 +26,8 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def _families(variant: Direction) -> set[ConvProblem]:
-    found = (p for name in amd_families.FAMILIES for p in amd_families.family(name, variant))
-    return {replace(problem, variant=variant) for problem in found}
+    result = (p for name in amd_families.FAMILIES for p in amd_families.family(name, variant))
+    return {replace(problem, variant=variant) for problem in result}
 
 
 def test_the_validation_file_has_amds_300_entries() -> None:

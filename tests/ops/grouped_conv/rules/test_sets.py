@@ -111,8 +111,8 @@ def test_every_kernel_is_accounted_for(arch: str) -> None:
 def test_numbers_of_kernels_that_can_be_built() -> None:
     """Number of kernels of AMD's full set that pass the rules on two architectures."""
     for (variant, dtype), sizes in BUILT.items():
-        found = tuple(len(rule_set("full", variant, 2, dtype, load_arch(arch))) for arch in ("gfx942", "gfx950"))
-        assert found == sizes, (variant, dtype)
+        result = tuple(len(rule_set("full", variant, 2, dtype, load_arch(arch))) for arch in ("gfx942", "gfx950"))
+        assert result == sizes, (variant, dtype)
 
 
 def reasons_of(variant: Direction, dtype: str, arch: str, pipeline: str | None = None) -> set[str]:

@@ -156,7 +156,7 @@ def _candidate_source(settings: Settings) -> PoolSource[MatvecProblem, MatvecKer
 
     if option := settings.first_given("rule_set", "split_k", "registry"):
         raise UsageError(f"matvec has no {option}")
-    return PoolSource(POOLS, lambda one: (one.dtype,), wanted_by(settings.filter, MatvecKernel))
+    return PoolSource(POOLS, lambda item: (item.dtype,), wanted_by(settings.filter, MatvecKernel))
 
 
 def _measured() -> Measured[MatvecProblem, MatvecKernel]:
