@@ -268,7 +268,7 @@ def test_nodes_are_sorted_numerically(tmp_path: Path) -> None:
     assert detect_gpu_arch(tmp_path) == "gfx950"
 
 
-@pytest.mark.parametrize(("found", "expected"), [("gfx950", "gfx950"), ("gfx1030", "host"), (None, "host")])
+@pytest.mark.parametrize(("result", "expected"), [("gfx950", "gfx950"), ("gfx1030", "host"), (None, "host")])
 def test_default_architecture(monkeypatch: pytest.MonkeyPatch, result: str | None, expected: str) -> None:
     """It is the GPU's if it has a spec, else the host's."""
     monkeypatch.setattr(archs, "detect_gpu_arch", lambda: result)

@@ -57,7 +57,7 @@ def _cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("one", EACH)
+@pytest.mark.parametrize("executed", EACH)
 def test_kernels_of_the_record(executed: Executed, real_kernels: Real) -> None:
     """The kernel is right on every problem."""
     device, kernel = (

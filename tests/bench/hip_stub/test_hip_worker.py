@@ -114,7 +114,7 @@ def test_the_first_run_is_not_a_sample(build: Callable[[StubKernel], str]) -> No
 
 
 @pytest.mark.parametrize(
-    ("kernel", "found"),
+    ("kernel", "result"),
     [
         (StubKernel(short="2500", graph="1500"), (4000.0, 1500.0, True)),  # 4000 ns launch by launch
         (StubKernel(short="2500"), (4000.0, 4000.0, False)),

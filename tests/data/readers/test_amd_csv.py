@@ -77,7 +77,7 @@ def test_kernels_are_not_aliased(write_csv: Write) -> None:
     assert {row["pipeline"] for row in rows} == {"mem"}
 
 
-@pytest.mark.parametrize(("one", "other"), [("compv3", "compv3_intrawave"), ("compv4", "compv4_intrawave_dsb")])
+@pytest.mark.parametrize(("item", "other"), [("compv3", "compv3_intrawave"), ("compv4", "compv4_intrawave_dsb")])
 def test_implied_fields_of_names_are_filled_in(write_csv: Write, item: str, other: str) -> None:
     """Two spellings of a kernel are one kernel: the default scheduler is intrawave, and compv4 always has dsb."""
     first, second = rows_of(write_csv({"kernel": NAME + item}, {"kernel": NAME + other}))

@@ -163,7 +163,7 @@ def test_a_servers_log_names_the_shapes(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(
-    ("tokens", "found"),
+    ("tokens", "result"),
     [(1, 1), (3, 4), (4, 4), (1000, 1024), (20000, 32768), (40000, 32768), (131071, 32768), (200000, 131072)],
 )
 def test_tokens_are_padded_like_in_aiter(tokens: int, result: int) -> None:
