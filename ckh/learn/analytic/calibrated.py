@@ -60,7 +60,7 @@ class TimeFactor:
     """Measured over estimated times of a kind of problems."""
 
     factor: float
-    """Of the middle of the distribution."""
+    """Median ratio."""
     low: float
     """Lower end of the 90 % prediction interval, relative to the factor; likewise `high`."""
     high: float
@@ -68,12 +68,12 @@ class TimeFactor:
     """Problems that it was fitted to; likewise `pairs`."""
     pairs: int
     uses_rates: bool
-    """Whether the estimate uses the measured rates."""
+    """True if the estimate uses the measured rates, not those of archspecs."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceCalibration:
-    """What was measured on a device. Kinds are the texts of `Wanted`."""
+    """Measured rates and time factors of a device; kinds of problems are texts of `Wanted`."""
 
     device: str
     """Device, as returned by `this_device`."""
@@ -164,7 +164,7 @@ def time_factor(errors: NDArray[np.float64], problem: NDArray[np.intp]) -> tuple
 def is_better(
     new: NDArray[np.float64], old: NDArray[np.float64], log_us: NDArray[np.float64], problem: NDArray[np.intp]
 ) -> bool:
-    """Whether new estimates order kernels better than the old ones, beyond chance and whichever problem is left out.
+    """Return true if new estimates order kernels significantly better than old ones, also without any one problem.
 
     The mean gain of the rank correlation with the measured times must be significant (Student's one-sided test, 5 %),
     and neither it nor the mean efficiency of the first kernel may fall, also over all problems but one.

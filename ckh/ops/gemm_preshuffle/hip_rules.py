@@ -77,7 +77,7 @@ def _stored(
     *,
     headers: GemmHeaders,
 ) -> Iterator[str]:
-    """What any kernel stores wrongly, but for those that permute N: they do not shuffle C."""
+    """Refuse what the cshuffle epilogue stores wrongly; kernels that permute N do not shuffle C."""
     if not permute_n:
         yield from stored_together.function(arch, dtype, epilogue, tile, wave, warp_tile, vector_c, headers=headers)
 

@@ -114,5 +114,5 @@ class GemmPreshuffleProblem(GemmProblem):
 
     @property
     def permute_n(self) -> bool:
-        """Whether the order of B is that of kernels which permute N (CK Tile's `TiledMMAPermuteN`)."""
+        """True if the order of B is that of kernels that permute N (CK Tile's `TiledMMAPermuteN`)."""
         return self.stored_order.permutes_n
