@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ckh.errors import OutputError, UsageError
-from ckh.files.paths import hidden_name, open_atomic, write_atomic
-from ckh.files.safety import planted_link
+from ckh.files.paths import hidden_name, open_atomic, planted_link, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -1,9 +1,10 @@
-"""Figures of measurements, for any dataset or run."""
+"""Figures of measurements, and of drift of the machine, for any dataset or run."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
+
 
 _MOST_BARS = 12
 _STEADY = 0.05  # larger spreads deserve attention
@@ -157,3 +159,134 @@ def over_time(when: NDArray[np.float64], unit: str, spread: NDArray[np.float64])
 
 def _round(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"  # noqa: PLR2004 - three digits
+
+
+HOUR_S = 3600.0
+LEAST_FAR = 0.02  # minimum range of an axis of drift
+_FEW_UNITS = 2  # of time: fewer are given in the next smaller unit
+_MOST_RUNS = 4  # maximum number of distinguishable lines
+_LEAST_PAIRS = 3  # measured twice, for a problem's median
+_LEAST_PROBLEMS = 10  # measured twice, to show a drift
+
+
+class Look(NamedTuple):
+    """A reference measurement: seconds since 1970, time of the reference kernel, and available sensor readings."""
+
+    time: float
+    latency_ms: float
+    clock_mhz: float | None
+    temperature_c: float | None
+
+
+def unit_of_time(hours: NDArray[np.float64]) -> tuple[NDArray[np.float64], str]:
+    """Hours converted to a suitable unit for the longest, and that unit."""
+    longest = float(hours.max(initial=0.0))
+    for unit, per_hour in (("hours", 1), ("minutes", 60)):
+        if longest * per_hour >= _FEW_UNITS:
+            return hours * per_hour, unit
+    return hours * HOUR_S, "seconds"
+
+
+def looks_of_runs(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Look]]:
+    """Complete reference measurements of runs, from a dataset's metadata."""
+    result: dict[str, list[Look]] = {}
+    for run in runs:
+        rows = run.get("looks")
+        for row in rows if isinstance(rows, list) else ():
+            if isinstance(row, list) and len(row) == len(Look._fields) and all(map(_is_number, row)) and row[1]:
+                result.setdefault(str(run.get("run_id")), []).append(Look(*row))
+    return result
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, (int, float)) and isfinite(value))
+
+
+def machine(looks: Mapping[str, Sequence[Look]]) -> list[Drawing]:
+    """Time of the reference kernel, clock and temperature, over the time since each run's start, as far as known."""
+    usable = {run: [look for look in some if look.latency_ms > 0] for run, some in looks.items()}
+    longest = sorted((run for run in usable if len(usable[run]) > 1), key=lambda run: -len(usable[run]))[:_MOST_RUNS]
+    if not longest:
+        return []
+    drift = {run: _against_median([look.latency_ms for look in usable[run]]) for run in longest}
+    every = np.concatenate(list(drift.values()))
+    far = max(float(np.abs(every).max()) * 1.1, LEAST_FAR)
+    figures = [
+        _over_time(
+            "machine",
+            f"The machine drifted by {every.min():+.1%} to {every.max():+.1%}, by the reference kernel",
+            "Time of one kernel on one problem, measured repeatedly during the run, relative to its median. Above zero "
+            "the machine was slower.",
+            {run: (usable[run], drift[run].tolist()) for run in longest},
+            Lines([], "", "reference kernel relative to its median", percent_y=True, y_range=(-far, far), zero=True),
+        )
+    ]
+    for name, what, unit in (("clock", "clock_mhz", "MHz"), ("temperature", "temperature_c", "°C")):
+        shown = {run: [item for item in usable[run] if getattr(item, what) is not None] for run in longest}
+        values = {run: (some, [float(getattr(item, what)) for item in some]) for run, some in shown.items() if some}
+        flat = [value for _, some in values.values() for value in some]
+        if len(flat) > 1:
+            title = f"The {name} was {min(flat):.0f} to {max(flat):.0f} {unit}"
+            note = "As reported by the system when the reference kernel was measured."
+            figures.append(_over_time(name, title, note, values, Lines([], "", f"{name} in {unit}")))
+    return figures
+
+
+def _against_median(ms: Sequence[float]) -> NDArray[np.float64]:
+    values = np.array(ms, dtype=np.float64)
+    return np.asarray(values / np.median(values) - 1.0)
+
+
+def _over_time(
+    name: str, title: str, note: str, values: Mapping[str, tuple[Sequence[Look], list[float]]], axes: Lines
+) -> Drawing:
+    hours = {run: np.array([look.time - some[0].time for look in some]) / HOUR_S for run, (some, _) in values.items()}
+    _, unit = unit_of_time(np.concatenate(list(hours.values())))
+    scale = {"hours": 1.0, "minutes": 60.0, "seconds": HOUR_S}[unit]
+    lines = [
+        Line(run if len(values) > 1 else "", (hours[run] * scale).tolist(), some) for run, (_, some) in values.items()
+    ]
+    body = Lines(
+        lines,
+        f"{unit} since the start",
+        axes.y_label,
+        percent_y=axes.percent_y,
+        y_range=axes.y_range,
+        zero=axes.zero,
+    )
+    return Drawing(name, title, note, body)
+
+
+def repeats(earlier: NDArray[np.float64], later: NDArray[np.float64], problem: NDArray[np.int64]) -> Drawing | None:
+    """Ratio of the second measurement of each problem to its first, in order of measurement.
+
+    Args:
+        earlier: times of pairs, NaN for those measured once, shape (rows,).
+        later: times of the second measurement, shape (rows,).
+        problem: index of each row's problem, shape (rows,).
+    """
+    twice = np.flatnonzero((earlier > 0) & (later > 0))
+    numbers, counts = np.unique(problem[twice], return_counts=True)
+    ratio: dict[int, list[float]] = {int(number): [] for number in numbers[counts >= _LEAST_PAIRS]}
+    for row in twice.tolist():
+        if int(problem[row]) in ratio:
+            ratio[int(problem[row])].append(float(later[row] / earlier[row]))
+    drift = np.array([np.median(some) for some in ratio.values()]) - 1.0
+    if len(drift) < _LEAST_PROBLEMS:
+        return None
+    far = max(float(np.quantile(np.abs(drift), 0.98)) * 1.1, LEAST_FAR)
+    return Drawing(
+        "repeats",
+        f"In a repeated measurement, half of the problems are within {np.median(np.abs(drift)):.1%} of their first "
+        f"time, with a median of {np.median(drift):+.1%}",
+        "Median over a problem's kernels; each point is a problem, in the order of measurement. Above zero the second "
+        "measurement was slower. Such drift affects all kernels alike: their times, not their order.",
+        Lines(
+            [Line("", (np.arange(len(drift)) + 1).tolist(), drift.tolist(), style="points")],
+            "problems, in the order of measurement",
+            "second time over the first",
+            percent_y=True,
+            y_range=(-far, far),
+            zero=True,
+        ),
+    )

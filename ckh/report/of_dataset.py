@@ -10,7 +10,7 @@ from ckh.assess.metrics import choices
 from ckh.assess.times import times_of
 from ckh.report import measurements
 from ckh.report.drawing import Report
-from ckh.report.machine_body import looks_of_runs, machine, repeats
+from ckh.report.measurements import looks_of_runs, machine, repeats
 from ckh.report.roofline import problem_table, roofline, speeds_of, times_over_problems
 from ckh.schema import REPEATED
 

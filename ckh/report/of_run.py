@@ -11,7 +11,7 @@ from ckh.bench.planning.plan import SEARCH
 from ckh.ops import operation_of
 from ckh.report import measurements
 from ckh.report.drawing import Drawing, Line, Lines, PageTable, Report
-from ckh.report.machine_body import HOUR_S, LEAST_FAR, Look, machine, unit_of_time
+from ckh.report.measurements import HOUR_S, LEAST_FAR, Look, machine, unit_of_time
 from ckh.schema import MEASURED
 
 if TYPE_CHECKING:

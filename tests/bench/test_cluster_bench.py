@@ -22,9 +22,9 @@ from ckh.bench.nodes import remote_device
 from ckh.bench.nodes.cluster_driver import ClusterDriver
 from ckh.bench.nodes.remote import DeviceRequest, describe
 from ckh.bench.planning.plan import full_name
-from ckh.bench.supervision import alike as alike_module
-from ckh.bench.supervision.alike import Alike, Reference
+from ckh.bench.supervision import reference_watch as alike_module
 from ckh.bench.supervision.limits import BenchLimits
+from ckh.bench.supervision.reference_watch import Alike, Reference
 from ckh.bench.supervision.runner import on_problem
 from ckh.bench.supervision.serving import in_order
 from ckh.cli import run
@@ -117,11 +117,11 @@ def test_an_interrupted_run_continues_elsewhere(nodes: Cluster) -> None:
 # A client that dies by kill -9 after a row in the middle of a problem.
 _DYING = """
 import os, signal, sys
-from ckh.bench.supervision import alike
+from ckh.bench.supervision import reference_watch
 from ckh.cli import run
 from ckh.data.journal import JournalWriter
 
-alike.DEVICE_RATIO["host"] = 100.0
+reference_watch.DEVICE_RATIO["host"] = 100.0
 add, left = JournalWriter.add, [int(sys.argv[1])]
 
 def add_and_die(self, *rows):

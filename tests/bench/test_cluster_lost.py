@@ -18,7 +18,7 @@ from ckh.bench.devices.host_device import HostDevice
 from ckh.bench.nodes.cluster_driver import ClusterDriver
 from ckh.bench.nodes.remote import DeviceRequest
 from ckh.bench.planning.plan import full_name
-from ckh.bench.supervision import alike as alike_module
+from ckh.bench.supervision import reference_watch as alike_module
 from ckh.bench.supervision import sweep as sweep_module
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.cli import run

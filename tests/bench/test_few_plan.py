@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.planning.compile_cost import CompileCosts
+from ckh.bench.compilation.compile import CompileCosts
 from ckh.bench.planning.few_plan import AUTO, KnownBefore, Pace, few_plan
 from ckh.bench.planning.plan import ALL, Plan, make_plan
 from ckh.errors import UsageError

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench.planning.history import read_history
-from ckh.bench.planning.results import PairResults
+from ckh.bench.planning.results import PairResults, read_history
 from ckh.data.journal import JOURNAL_NAME, read_journal
 from ckh.data.journal_records import EndRecord, PlanRecord, Record, ReferenceRecord, ResultRow, TaskRecord, record_line
 from ckh.errors import DataError

@@ -15,9 +15,9 @@ import pytest
 from ckh.bench.checks import checkup
 from ckh.bench.devices.device import HIP_KIND
 from ckh.cli import run
+from ckh.commands.doctor.check import Anonymizer
 from ckh.errors import ExitCode
 from ckh.ops import operation
-from ckh.text.anonymous import Anonymizer
 from tests.bench.fake_hipcc import write_headers
 from tests.bench.hip_stub.build import build_runtime
 from tests.real import Real, compiles, set_kernel_cache

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.errors import DataError
-from ckh.files import safety
-from ckh.files.paths import cache_dir
-from ckh.files.safety import planted_link, why_unsafe
+from ckh.files import paths
+from ckh.files.paths import cache_dir, planted_link, why_unsafe
 from ckh.text.log import printable
 from tests.refusals import expect_refusal, expect_values
 
@@ -78,8 +77,8 @@ def test_an_unmapped_owner_is_checked_by_mode(folder: Path, tmp_path: Path, monk
     """It is usually the machine's root; where all owners are mapped the same number is an ordinary user."""
     known, unknown = tmp_path / "known", tmp_path / "unknown"
     unknown.write_text(f"{STRANGER}\n", encoding="utf-8")
-    monkeypatch.setattr(safety, "_KNOWN_OWNERS", known)
-    monkeypatch.setattr(safety, "_UNKNOWN_OWNER", unknown)
+    monkeypatch.setattr(paths, "_KNOWN_OWNERS", known)
+    monkeypatch.setattr(paths, "_UNKNOWN_OWNER", unknown)
     os.chown(folder.parent, STRANGER, -1)
     known.write_text("         0       1000          1\n", encoding="utf-8")
     assert why_unsafe(folder) == ""

@@ -22,7 +22,7 @@ from ckh.report.drawing import Bars, Body, Dots, Drawing, Heat, Line, Lines, Pag
 from ckh.report.html_page import page
 from ckh.report.judged import baseline_efficiencies, judge
 from ckh.report.learning_by_data import learning_by_data
-from ckh.report.machine_body import Look, looks_of_runs, machine, repeats
+from ckh.report.measurements import Look, looks_of_runs, machine, repeats
 from ckh.report.of_comparison import report_comparison
 from ckh.report.of_dataset import report_dataset
 from ckh.report.of_model import report_model

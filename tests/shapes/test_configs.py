@@ -10,7 +10,7 @@ import pytest
 
 import ckh.shapes
 from ckh.errors import DataError, UsageError
-from ckh.shapes.models.families import FAMILIES
+from ckh.shapes.models.config import FAMILIES
 from ckh.shapes.models.ready import MODELS
 from ckh.shapes.problems import shapes_of
 from ckh.shapes.run_options import RunOptions

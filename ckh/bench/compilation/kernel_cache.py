@@ -35,8 +35,7 @@ from ckh.bench.compilation.binary import binary_from_values, fault_of_library
 from ckh.bench.isolated.kernel_library import ENTRY_POINTS
 from ckh.errors import DataError
 from ckh.files.locks import FileLock
-from ckh.files.paths import cache_dir, write_atomic
-from ckh.files.safety import why_unsafe
+from ckh.files.paths import cache_dir, why_unsafe, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

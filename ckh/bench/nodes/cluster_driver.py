@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from ckh.bench.compilation.compile import BuildOrder, Built
     from ckh.bench.devices.device import Device, DeviceIdentity
     from ckh.bench.nodes.remote import DeviceRequest, NodeFacts
-    from ckh.bench.supervision.alike import Alike
     from ckh.bench.supervision.limits import BenchLimits
     from ckh.bench.supervision.protocol import WorkerConfig
+    from ckh.bench.supervision.reference_watch import Alike
     from ckh.bench.supervision.runner import JobRunner
     from ckh.cluster.calls import Cluster
 

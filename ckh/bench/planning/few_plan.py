@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from ckh.archs import load_arch
-from ckh.bench.compilation.compile import default_jobs
-from ckh.bench.planning.compile_cost import CompileCosts
+from ckh.bench.compilation.compile import CompileCosts, default_jobs
 from ckh.bench.planning.plan import PoolKernels
 from ckh.bench.supervision.driver import COMPILE_PHASE
 from ckh.errors import ModelError, UsageError
@@ -41,8 +40,8 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.bench.devices.device import Device
-    from ckh.bench.planning.history import History
     from ckh.bench.planning.plan import Plan, Task
+    from ckh.bench.planning.results import History
     from ckh.learn.models.artifact import Model, Wanted
     from ckh.ops.base import Kernel, Problem
 

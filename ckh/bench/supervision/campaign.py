@@ -19,10 +19,9 @@ from ckh.bench.nodes.cluster_driver import driver_for
 from ckh.bench.nodes.remote import DeviceRequest
 from ckh.bench.planning.candidates import BuildableSource
 from ckh.bench.planning.few_plan import KnownBefore, Pace, few_plan, total_times
-from ckh.bench.planning.history import History, plan_records, read_history, stored_plan
 from ckh.bench.planning.plan import ALL, BEST, SAMPLE, SEARCH, Plan, Scorer, make_plan
 from ckh.bench.planning.registry import first_fits
-from ckh.bench.planning.results import PairResults
+from ckh.bench.planning.results import History, PairResults, plan_records, read_history, stored_plan
 from ckh.bench.supervision.journal_rows import new_record
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.bench.supervision.protocol import WORK_PHASES

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from ckh.bench.compilation.compile import Built
     from ckh.bench.devices.device import Device, DeviceIdentity
-    from ckh.bench.supervision.alike import Alike
     from ckh.bench.supervision.limits import BenchLimits
     from ckh.bench.supervision.protocol import WorkerConfig
+    from ckh.bench.supervision.reference_watch import Alike
     from ckh.bench.supervision.runner import JobRunner
     from ckh.ops.base import Kernel
 

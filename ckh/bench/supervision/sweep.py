@@ -19,10 +19,16 @@ from typing import TYPE_CHECKING
 from ckh.bench.isolated.rounds import time_in_rounds
 from ckh.bench.planning.plan import full_name
 from ckh.bench.planning.results import PairResults
-from ckh.bench.supervision.alike import Alike, Reference
 from ckh.bench.supervision.driver import COMPILE_PHASE
 from ckh.bench.supervision.journal_rows import result_row
-from ckh.bench.supervision.reference_watch import AGAIN_SHARE, LEAST_PAIRS, ReferenceWatch, by_computing
+from ckh.bench.supervision.reference_watch import (
+    AGAIN_SHARE,
+    LEAST_PAIRS,
+    Alike,
+    Reference,
+    ReferenceWatch,
+    by_computing,
+)
 from ckh.bench.supervision.runner import measure, on_problem
 from ckh.bench.supervision.serving import BegunTasks
 from ckh.bench.supervision.stop import StopReason

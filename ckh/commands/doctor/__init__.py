@@ -174,7 +174,7 @@ def _check(kind: str | None, options: DeviceOptions, out: Path | None, *, force:
     from ckh.bench.devices.device import DEVICE_KINDS
     from ckh.bench.devices.device_choice import default_device_kind
     from ckh.commands.doctor import check as output
-    from ckh.text.anonymous import Anonymizer
+    from ckh.commands.doctor.check import Anonymizer
 
     kind = kind or default_device_kind(options)
     if kind not in DEVICE_KINDS:

@@ -251,7 +251,7 @@ def _headers(to: str, models: list[Model]) -> dict[str, bytes]:
 
 
 def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bool) -> None:
-    from ckh.commands.export.checked import check_export, checked_document, checked_tables, conclude, print_checked
+    from ckh.commands.export.output import check_export, checked_document, checked_tables, conclude, print_checked
     from ckh.commands.export.program_export import ChoicesWanted, choice_table
     from ckh.export.folder import EXPORT, with_list
     from ckh.version import __version__

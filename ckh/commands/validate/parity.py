@@ -323,7 +323,7 @@ class _Compared:
     def _inductor(self) -> tuple[list[Pick], Mapping[str, int]]:
         """The picks of Inductor's hook, which an export gives the model in its folder."""
         from ckh.export.to_python import MODEL_FOLDER
-        from ckh.integrations.inductor_picks import inductor_picks
+        from ckh.integrations.inductor import inductor_picks
 
         own = self.exports[INDUCTOR][0] / MODEL_FOLDER if INDUCTOR in self.exports else None
         model = self.model if own is None or not own.is_dir() else own

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.errors import DataError, UsageError
 from ckh.problems import dtype_name
 from ckh.shapes.layers import Scaling
-from ckh.shapes.models.config import Config
+from ckh.shapes.models.config import FAMILIES, FAMILY_OF, Config, ModelKind
 from ckh.shapes.models.decoders import (
     Decoder,
     LatentAttention,
@@ -17,7 +17,6 @@ from ckh.shapes.models.decoders import (
     decoder_layers,
 )
 from ckh.shapes.models.encoders import clip_layers, vision_layers, whisper_layers
-from ckh.shapes.models.families import FAMILIES, FAMILY_OF, ModelKind
 from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
