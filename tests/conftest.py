@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 import pytest
@@ -10,6 +11,9 @@ import pytest
 # Set before NumPy and LightGBM are loaded: threads that wait for each other in a loop take most of the tests' CPU time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Tests start hundreds of processes: without bytecode each compiles ckh anew, and each pytest all tests.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    sys.dont_write_bytecode = False
 
 from ckh.bench.compilation.hip_toolchain import known_ck_tile
 from tests.real import (

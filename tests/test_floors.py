@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -73,12 +74,15 @@ def _imports(path: Path) -> set[tuple[str, str]]:
     return result
 
 
-ARROWS = [(module, *taken) for module, path in MODULES.items() for taken in sorted(_imports(path))]
+@cache
+def _arrows() -> list[tuple[str, str, str]]:
+    """Each import of the package: its module, the imported module and name."""
+    return [(module, *taken) for module, path in MODULES.items() for taken in sorted(_imports(path))]
 
 
 def test_imports_point_to_lower_layers_only() -> None:
     """No module imports, anywhere in it, another package of its own layer or of a higher one."""
-    between = {(importer, imported) for importer, imported, _ in ARROWS if _room(importer) != _room(imported)}
+    between = {(importer, imported) for importer, imported, _ in _arrows() if _room(importer) != _room(imported)}
     up = {pair for pair in between if _FLOOR_OF[_room(pair[0])] <= _FLOOR_OF[_room(pair[1])]}
     assert not up
 
@@ -88,7 +92,7 @@ def _reached(module: str) -> set[str]:
     result: set[str] = set()
     waiting = {module}
     while waiting:
-        waiting = {imported for importer, imported, _ in ARROWS if importer in waiting} - result
+        waiting = {imported for importer, imported, _ in _arrows() if importer in waiting} - result
         result |= waiting
     return result
 
@@ -132,7 +136,7 @@ def test_private_names_stay_in_their_package() -> None:
     """A name that begins with an underscore is used only in its own package."""
     crossing = [
         arrow
-        for arrow in ARROWS
+        for arrow in _arrows()
         if _room(arrow[0]) != _room(arrow[1]) and re.search(r"(^|\.)_(?!_)", f"{arrow[1]}.{arrow[2]}")
     ]
     assert not crossing
@@ -172,7 +176,7 @@ def test_operations_import_only_what_a_plugin_may() -> None:
     table = text.partition("## What it may import")[2].partition("## ")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`ckh\.([\w.]+)`", row)}
-    imported = {taken for importer, taken, _ in ARROWS if _room(importer) == "ops.*" and _room(taken) != "ops.*"}
+    imported = {taken for importer, taken, _ in _arrows() if _room(importer) == "ops.*" and _room(taken) != "ops.*"}
     of_name = {name: {item for item in imported if f"{item}.".startswith(f"{name}.")} for name in named}
     assert imported - set().union(*of_name.values()) == set()
     assert {name for name, result in of_name.items() if not result} == set()
