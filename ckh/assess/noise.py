@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from ckh.assess.intervals import Estimate, difference, estimates, mean_of, ratio
 from ckh.assess.metrics import Times, choices
@@ -130,11 +131,9 @@ class RepeatNoiseOfParts:
         rows = np.flatnonzero(_twice(earlier, later) & (times.efficiency() >= 1 / _NEAR))
         problem = dataset.problem_ids[rows]
         apart = _apart(np.log(earlier[rows] / later[rows]), problem)
-        known = np.isfinite(apart)
-        problem, apart = problem[known], apart[known]
-        order = np.argsort(problem, kind="stable")
-        for number, start, stop in _groups(problem):
-            values, device = apart[order[start:stop]], devices[number]
+        apart, problem = apart.dropna(), problem[apart.notna()]
+        for number, (_, of_problem) in zip(np.unique(problem).tolist(), apart.groupby(problem), strict=True):
+            values, device = of_problem.to_numpy(), devices[number]
             self._apart[device].append(values)
             self._problems[device] += 1
             if len(values) >= _LEAST_PAIRS:
@@ -258,21 +257,13 @@ def _twice(earlier: NDArray[np.float64], later: NDArray[np.float64]) -> NDArray[
     return np.asarray((earlier > 0) & (later > 0) & np.isfinite(earlier) & np.isfinite(later))
 
 
-def _apart(ratios: NDArray[np.float64], problem: NDArray[np.int64]) -> NDArray[np.float64]:
+def _apart(ratios: NDArray[np.float64], problem: NDArray[np.int64]) -> pd.Series[float]:
     """Deviation of each pair's log ratio from its problem's median; NaN with too few pairs."""
-    order = np.argsort(problem, kind="stable")
-    apart = np.full(len(ratios), np.nan)
-    for _number, start, stop in _groups(problem):
-        rows = order[start:stop]
-        if len(rows) >= _LEAST_OF_PROBLEM:
-            apart[rows] = np.abs(ratios[rows] - np.median(ratios[rows]))
+    known = pd.Series(ratios)
+    of_problem = known.groupby(problem)
+    apart: pd.Series[float] = (known - of_problem.transform("median")).abs()
+    apart[of_problem.transform("size") < _LEAST_OF_PROBLEM] = np.nan
     return apart
-
-
-def _groups(problem: NDArray[np.int64]) -> list[tuple[int, int, int]]:
-    """Problems with the start and stop of their rows, ordered by problem."""
-    numbers, start, count = np.unique(np.sort(problem), return_index=True, return_counts=True)
-    return list(zip(numbers.tolist(), start.tolist(), (start + count).tolist(), strict=True))
 
 
 def _devices(dataset: Dataset) -> list[str]:

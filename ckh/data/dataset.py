@@ -7,6 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from ckh.data import numbering, tables
 from ckh.data.digest import ContentDigest
 from ckh.data.tables import BLOCK_ROWS
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
-    import numpy as np
     import pandas as pd
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -173,8 +174,6 @@ class Dataset(Shown):
     @cached_property
     def first_rows(self) -> NDArray[np.int64]:
         """Index of the first row of each problem; `first_rows[problem_ids]` is a row's representative."""
-        import numpy as np
-
         return np.unique(self.problem_ids, return_index=True)[1].astype(np.int64)
 
     def problem(self, i: int) -> Any:
@@ -238,8 +237,6 @@ class Dataset(Shown):
         return tuple(sorted(self.frame[column].unique()))
 
     def _hardware_values(self, column: str) -> int | NDArray[np.int64]:
-        import numpy as np
-
         values = self.frame[column].to_numpy()
         if not len(values) or np.isnan(values.astype(np.float64)).any():
             raise DataError(

@@ -9,6 +9,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ckh.schema import (
     CARD_COLUMNS,
     EARLIER_NAMES,
@@ -24,7 +26,6 @@ from ckh.schema import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -49,8 +50,6 @@ class ContentDigest:
 
         The chunks are iterated several times.
         """
-        import numpy as np
-
         if column.name in _SINCE and all(chunk.null_count == len(chunk) for chunk in chunks):
             return
         if column.type == "string":
@@ -80,7 +79,6 @@ class ContentDigest:
 
     def _add_texts(self, chunks: Iterable[pa.Array]) -> None:
         """Hash each row's index among the distinct strings in order of appearance, -1 for null, then the strings."""
-        import numpy as np
         import pandas as pd
 
         known: dict[str | None, int] = {None: -1}
@@ -100,8 +98,6 @@ class ContentDigest:
 
 def _is_empty(chunk: pa.Array) -> NDArray[np.bool_]:
     """Mask of values that are null or NaN."""
-    import numpy as np
-
     distinct = chunk.dictionary if hasattr(chunk, "dictionary") else chunk
     if not chunk.null_count and not distinct.null_count and str(distinct.type) not in {"double", "float", "halffloat"}:
         return np.zeros(len(chunk), dtype=bool)
@@ -116,7 +112,6 @@ def _plain(chunk: pa.Array) -> pa.Array:
 
 def _numbers(chunk: pa.Array) -> NDArray[np.generic]:
     """Values with nulls replaced by 0."""
-    import numpy as np
     import pyarrow as pa
 
     chunk = _plain(chunk)

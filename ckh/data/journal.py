@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from ckh.data.journal_records import (
     RUN_START,
@@ -63,6 +63,7 @@ __all__ = [
 
 JOURNAL_NAME = "journal.jsonl"
 _FSYNC_INTERVAL_S = 5.0
+# In the order of `Journal`.
 _RECORDS = (RunRecord, ResultRow, EndRecord, KernelRecord, PlanRecord, TaskRecord, ReferenceRecord, ChosenRecord)
 _BLOCK = 1 << 20
 _MOST_LINE = 1 << 26  # bytes; a longer line is damaged
@@ -172,21 +173,10 @@ def read_journal(path: Path) -> Journal:
         DataError: the file cannot be read, or as for `iter_records`.
     """
     path = journal_path(path)
-    result: dict[type[Record], list[Record]] = {kind: [] for kind in _RECORDS}
+    parts: dict[type[Record], list[Any]] = {kind: [] for kind in _RECORDS}
     for record in records_of(path):
-        result[type(record)].append(record)
-    parts = {kind: tuple(records) for kind, records in result.items()}
-    return Journal(
-        path,
-        parts[RunRecord],  # type: ignore[arg-type]
-        parts[ResultRow],  # type: ignore[arg-type]
-        parts[EndRecord],  # type: ignore[arg-type]
-        parts[KernelRecord],  # type: ignore[arg-type]
-        parts[PlanRecord],  # type: ignore[arg-type]
-        parts[TaskRecord],  # type: ignore[arg-type]
-        parts[ReferenceRecord],  # type: ignore[arg-type]
-        parts[ChosenRecord],  # type: ignore[arg-type]
-    )
+        parts[type(record)].append(record)
+    return Journal(path, *map(tuple, parts.values()))
 
 
 def is_started(path: Path) -> bool:

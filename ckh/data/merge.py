@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ckh.data import tables
 from ckh.data.dataset import Dataset
 from ckh.data.digest import ContentDigest
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -182,8 +183,6 @@ def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path |
             or the rows are of several operations.
         OutputError: the disk is full.
     """
-    import numpy as np
-
     parts = tuple(reading.rows for reading in readings)
     ops = [tables.operation_in(table, "an input") for rows in parts for _, table in rows.all_blocks(["op_type"])]
     repeating = np.array([reading.repeats for reading in readings])
@@ -232,8 +231,6 @@ def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path |
 
 
 def _noise(spreads: Sequence[NDArray[np.float64]], rows: int) -> Noise | None:
-    import numpy as np
-
     result = np.concatenate([np.zeros(0), *spreads])
     return Noise(len(result), rows, *np.percentile(result, (50, 90)).tolist()) if len(result) else None
 
@@ -249,8 +246,6 @@ class _PairKeys:
     """
 
     def __init__(self, op: AnyOperation, parts: Sequence[StoredRows], *, averages: bool, output: Path | None) -> None:
-        import numpy as np
-
         self._values = _AVERAGED if averages else ("samples",)
         values = [(name, "f8") for name in self._values]
         self.op = op
@@ -270,8 +265,6 @@ class _PairKeys:
 
     def _add(self, block: _NumberedBlock) -> None:
         """Add the rows of a block, except dropped ones."""
-        import numpy as np
-
         kept = block.kept()
         if not kept.any():
             return
@@ -310,8 +303,6 @@ class _PairKeys:
                 )
 
     def _ranks(self, table: pa.Table) -> NDArray[np.int8]:
-        import numpy as np
-
         numbers = self._statuses.of(table)
         rank = [_IS_WRONG * (status in WRONG) + _IS_MEASURED * (status in MEASURED) for (status,) in self._statuses]
         remeasured = table["remeasured"].cast("bool").fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
@@ -330,10 +321,7 @@ def _blocks(parts: Sequence[StoredRows], names: Sequence[str] | None = None) -> 
 
 def _has_repeated(pair: NDArray[np.int64]) -> bool:
     """Return True if two records belong to the same pair."""
-    import numpy as np
-
-    ordered = np.sort(pair)
-    return bool((ordered[1:] == ordered[:-1]).any())
+    return len(np.unique(pair)) < len(pair)
 
 
 def _best_of_each(records: NDArray[Any], group: tuple[str, ...]) -> NDArray[Any]:
@@ -343,8 +331,6 @@ def _best_of_each(records: NDArray[Any], group: tuple[str, ...]) -> NDArray[Any]
 
 def _last_of_each(records: NDArray[Any], group: tuple[str, ...], by: tuple[str, ...]) -> NDArray[Any]:
     """Return the last record of each group, ordered by these fields and then by row; the result is in row order."""
-    import numpy as np
-
     # lexsort takes the least significant key first.
     keys = [np.nan_to_num(records[name]) for name in reversed((*group, *by))]
     order = np.lexsort((records["row"], *keys))
@@ -361,13 +347,13 @@ def _joined(records: NDArray[Any], repeating: NDArray[np.bool_]) -> tuple[NDArra
         records: records of some pairs.
         repeating: for each input, whether its rows are repeated measurements.
     """
-    import numpy as np
+    import pandas as pd
 
     is_again = repeating[records["reading"]]
     single, joined = [records[~is_again]], [records[:0]]
     for reading in np.flatnonzero(repeating):
         again = records[is_again & (records["reading"] == reading)]
-        is_repeated = _is_repeated(again["pair"])
+        is_repeated = pd.Series(again["pair"]).duplicated(keep=False).to_numpy()
         single.append(again[~is_repeated])
         again = again[is_repeated]
         if not len(again):
@@ -381,18 +367,6 @@ def _joined(records: NDArray[Any], repeating: NDArray[np.bool_]) -> tuple[NDArra
         single += [chosen[~np.isin(chosen["row"], joined[-1]["row"])], joined[-1]]
     result = np.concatenate(single)
     return result[np.argsort(result["row"])], np.concatenate(joined)
-
-
-def _is_repeated(pair: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Mask of records whose pair occurs more than once, shape (records,)."""
-    import numpy as np
-
-    order = np.argsort(pair)
-    is_next = pair[order[1:]] == pair[order[:-1]]
-    values = np.zeros(len(pair), dtype=bool)
-    values[order[1:]] |= is_next
-    values[order[:-1]] |= is_next
-    return values
 
 
 def _spread_of_each(times: NDArray[Any]) -> NDArray[np.float64]:
@@ -417,7 +391,6 @@ def _averaged(chosen: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
         chosen: the selected record of each pair.
         times: the selected record of each pair and input.
     """
-    import numpy as np
     import pandas as pd
 
     times = times[(times["rank"] & _IS_MEASURED) > 0]
@@ -446,7 +419,6 @@ def _averaged(chosen: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
 
 def _with_changes(table: pa.Table, start: int, changes: NDArray[Any]) -> pa.Table:
     """Apply changed values to a block, given the index of its first row."""
-    import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    import numpy as np
     import pandas as pd
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -36,7 +37,6 @@ def combined_numbers(columns: Iterable[tuple[NDArray[np.integer[Any]], int]]) ->
     Args:
         columns: codes of the rows, each of shape (rows,), and their exclusive upper bound.
     """
-    import numpy as np
     import pandas as pd
 
     combined, count = np.zeros(1, dtype=np.int64), 1
@@ -52,8 +52,6 @@ def combined_numbers(columns: Iterable[tuple[NDArray[np.integer[Any]], int]]) ->
 
 def first_rows(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     """Index of the first row of each number, where numbers are 0, 1, … in order of appearance."""
-    import numpy as np
-
     return np.flatnonzero(np.diff(np.maximum.accumulate(numbers), prepend=-1))
 
 
@@ -87,8 +85,6 @@ class Numbering:
 
     def of(self, table: pa.Table) -> NDArray[np.int64]:
         """Number each row of a table."""
-        import numpy as np
-
         arrays = [_encoded(table[name]) for name in self.columns]
         # Columns with a shared dictionary index are combined once.
         codes = {_address(array.indices): _codes(array) for array in arrays}

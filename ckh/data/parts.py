@@ -12,6 +12,10 @@ from functools import partial
 from tempfile import TemporaryFile, gettempdir
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
 from ckh.data import tables
 from ckh.data.dataset import Dataset, joined, merged_metadata, names_read, open_files, refuse_duplicates
 from ckh.data.numbering import Numbering
@@ -21,9 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence
     from pathlib import Path
 
-    import numpy as np
-    import pandas as pd
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from ckh.data.dataset import ColumnsOf
@@ -50,8 +51,6 @@ class DatasetParts:
 
     def select(self, masks: Sequence[NDArray[np.bool_]]) -> DatasetParts:
         """Select the rows by one mask per part; empty parts are removed."""
-        import numpy as np
-
         kept = [(read, mask) for read, mask in zip(self.reads, masks, strict=True) if mask.any()]
         if len(self.reads) == 1 and kept:
             return in_memory(kept[0][0]().select(kept[0][1]))
@@ -121,8 +120,6 @@ def read_parts(*paths: Path | str, columns: ColumnsOf) -> DatasetParts:
 
 def _part_of_each(problems: Numbering, files: Sequence[tables.DatasetFile], part_rows: int) -> NDArray[np.int64]:
     """Assign each problem to a part of about `part_rows` rows, at least one problem each; shape (problems,)."""
-    import numpy as np
-
     counts = rows_of_each(problems, files)
     crossed = (np.cumsum(counts) - counts) // part_rows
     number: NDArray[np.int64] = np.unique(crossed, return_inverse=True)[1]
@@ -131,8 +128,6 @@ def _part_of_each(problems: Numbering, files: Sequence[tables.DatasetFile], part
 
 def rows_of_each(problems: Numbering, files: Sequence[tables.DatasetFile]) -> NDArray[np.int64]:
     """Number of rows of each problem, shape (problems,); also numbers the problems."""
-    import numpy as np
-
     counts = np.zeros(0, np.int64)
     for block in blocks_of(files, frozenset(problems.columns)):
         result = problems.of(block)
@@ -156,8 +151,6 @@ class _StoredPart:
 
     def add(self, table: pa.Table) -> None:
         """Write rows."""
-        import pyarrow as pa
-
         if not len(table):
             return
         numbered = texts_numbered(table)
@@ -175,8 +168,6 @@ class _StoredPart:
 
     def frame(self) -> pd.DataFrame:
         """Load all rows, after `close`."""
-        import pyarrow as pa
-
         self._file.seek(0)
         with pa.ipc.open_stream(self._file) as stream:
             return frame_of(stream.read_all(), narrow=True)
@@ -184,16 +175,12 @@ class _StoredPart:
 
 def texts_numbered(table: pa.Table) -> pa.Table:
     """Dictionary-encode the string columns of a table and combine its chunks."""
-    import pyarrow as pa
-
     arrays = [column.dictionary_encode() if pa.types.is_string(column.type) else column for column in table.columns]
     return pa.table(arrays, names=table.column_names).combine_chunks()
 
 
 def frame_of(table: pa.Table, *, narrow: bool) -> pd.DataFrame:
     """Convert a dictionary-encoded table to a frame; `narrow` as for `read_dataset`."""
-    import pandas as pd
-
     item = table.unify_dictionaries()
     columns = {name: tables.series_of(item[name], is_category=True, narrow=narrow) for name in item.column_names}
     frame: pd.DataFrame = pd.DataFrame(columns)
@@ -213,14 +200,11 @@ def _storage_errors() -> Iterator[None]:
 
 
 def _selected(read: Callable[[], Dataset], bits: NDArray[np.uint8], count: int) -> Dataset:
-    import numpy as np
-
     return read().select(np.unpackbits(bits, count=count).astype(bool))
 
 
 def _concatenated(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Concatenate frames; categories are the union."""
-    import pandas as pd
     from pandas.api.types import union_categoricals
 
     columns: dict[str, Any] = {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ckh.data.tables import compact_type
 from ckh.errors import DataError
 from ckh.ops import operation
@@ -60,7 +62,6 @@ def build_table(pairs: Pairs, results: Results, origin: Origin) -> pa.Table:
     Raises:
         DataError: a time is below the physical minimum.
     """
-    import numpy as np
     import pyarrow as pa
 
     op = operation(pairs.op_type)
@@ -108,7 +109,6 @@ def _shared(op: AnyOperation, origin: Origin) -> dict[str, str | int | None]:
 
 def _numbered(columns: dict[str, list[Any]], rows: NDArray[Any]) -> dict[str, Any]:
     """Dictionary-encoded columns sharing one index array."""
-    import numpy as np
     import pyarrow as pa
 
     indices = pa.array(np.asarray(rows, dtype=np.int32))

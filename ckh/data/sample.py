@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+
 from ckh.data.dataset import Dataset, joined, merged_metadata, names_read, open_files, refuse_duplicates
 from ckh.data.numbering import Numbering
 from ckh.data.parts import blocks_of, frame_of, rows_of_each, texts_numbered
@@ -13,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from ckh.data.dataset import ColumnsOf
@@ -53,8 +55,6 @@ def read_sample(
     Raises:
         DataError: as for `read_dataset`.
     """
-    import pyarrow as pa
-
     files = open_files(paths)
     op = files[0].op
     if sum(file.rows for file in files) <= most_rows:
@@ -72,8 +72,6 @@ def read_sample(
 
 def _is_wanted(problems: Numbering, only: Mapping[str, object]) -> NDArray[np.bool_]:
     """Mask of problems that match these values, shape (problems,); all True if none match."""
-    import numpy as np
-
     places = [(problems.columns.index(name), value) for name, value in only.items() if name in problems.columns]
     values = np.array([all(problem[place] == value for place, value in places) for problem in problems], dtype=bool)
     return values if values.any() else ~values
@@ -81,8 +79,6 @@ def _is_wanted(problems: Numbering, only: Mapping[str, object]) -> NDArray[np.bo
 
 def _draw(rows: NDArray[np.int64], is_wanted: NDArray[np.bool_], most: int, seed: int) -> NDArray[np.bool_]:
     """Mask of drawn problems, shape (problems,): as many as fit in `most` rows, at least one."""
-    import numpy as np
-
     order = np.random.default_rng(seed).permutation(np.flatnonzero(is_wanted))
     count = int(np.searchsorted(np.cumsum(rows[order]), most, side="right"))
     values = np.zeros(len(rows), dtype=bool)

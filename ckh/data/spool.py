@@ -11,6 +11,8 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ckh.data import tables
 from ckh.data.tables import BLOCK_ROWS
 from ckh.errors import OutputError
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -203,8 +204,6 @@ class Buckets:
 
     def add(self, records: NDArray[Any], bucket: NDArray[Any]) -> None:
         """Add records, each to its bucket."""
-        import numpy as np
-
         order = np.argsort(bucket, kind="stable")
         start = self._file.append(records.take(order).view(np.uint8))  # ten times as fast as records[order]
         ordered = bucket[order]
@@ -216,8 +215,6 @@ class Buckets:
 
     def read(self, number: int) -> NDArray[Any]:
         """Read the records of a bucket."""
-        import numpy as np
-
         parts = [np.frombuffer(self._file.read(*part), dtype=self.kind) for part in self._parts.get(number, [])]
         return np.concatenate([np.zeros(0, dtype=self.kind), *parts])
 
@@ -231,15 +228,11 @@ class Marks:
     """A bit set of row indices."""
 
     def __init__(self) -> None:
-        import numpy as np
-
         self._bits = np.zeros(0, dtype=np.uint8)
         self.count = 0
 
     def set(self, numbers: NDArray[np.int64]) -> None:
         """Mark indices that are not marked yet."""
-        import numpy as np
-
         if not len(numbers):
             return
         wanted = int(numbers.max()) // 8 + 1
@@ -250,8 +243,6 @@ class Marks:
 
     def of(self, start: int, count: int) -> NDArray[np.bool_]:
         """Mask of marked indices among `count` from `start`."""
-        import numpy as np
-
         if not self.count:
             return np.zeros(count, dtype=bool)
         first = start // 8

@@ -86,13 +86,6 @@ def plain(table: pa.Table) -> pa.Table:
     )
 
 
-def of_batch(batch: pa.RecordBatch) -> pa.Table:
-    """A table of one batch."""
-    import pyarrow as pa
-
-    return pa.Table.from_batches([batch])
-
-
 def conform(table: pa.Table, where: str) -> pa.Table:
     """Select the schema's columns in order: widen types, add nullable columns, drop others.
 
@@ -296,18 +289,6 @@ def to_pandas(table: pa.Table) -> pd.DataFrame:
     return frame
 
 
-def concat(tables: Sequence[pa.Table]) -> pa.Table:
-    """Concatenate tables in compact types.
-
-    Raises:
-        DataError: the tables are of several operations.
-    """
-    import pyarrow as pa
-
-    one_operation(operation_in(table, "an input") for table in tables)
-    return pa.concat_tables([compact(table, "an input") for table in tables])
-
-
 def one_operation(operations: Iterable[AnyOperation]) -> AnyOperation:
     """Return the common operation of all inputs.
 
@@ -414,7 +395,8 @@ class DatasetFile:
             for batch in self._file.iter_batches(BLOCK_ROWS, columns=theirs, use_threads=False):
                 batch.validate(full=True)
                 left -= batch.num_rows
-                yield of_batch(batch).rename_columns([EARLIER_NAMES.get(name, name) for name in batch.schema.names])
+                names_now = [EARLIER_NAMES.get(name, name) for name in batch.schema.names]
+                yield pa.Table.from_batches([batch]).rename_columns(names_now)
         except (OSError, ValueError, LookupError, pa.ArrowException) as error:
             raise _unreadable(self.path, _first_line(error)) from error
         if left:

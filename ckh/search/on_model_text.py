@@ -104,7 +104,6 @@ def search_text(problem: Problem, model: Model, search: ModelSearch) -> str:
     table = table_text("", ("", *_PREDICTED, "kernel", "candidate"), rows, bases=bases)
     notes = [f"no speed predicted: {search.beyond}"] if search.beyond else []
     notes += [] if is_falling(item.tflops for item in search.found) else [OUT_OF_ORDER]
-    "".join(f"\n{prose(note)}\n" for note in notes)
     doubts = f"\n{prose(search.known.line)}\n" if search.known.line and model.not_measured is None else ""
     return (
         head_text(problem, model)

@@ -6,6 +6,8 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ckh.data.readers.reader import BadRow
 from ckh.errors import DataError
 from ckh.files.untrusted import as_text, csv_rows
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -84,8 +85,6 @@ class Faults:
     """Bad rows with the first reason recorded for each."""
 
     def __init__(self, cells: Cells) -> None:
-        import numpy as np
-
         self._cells = cells
         self._code = np.zeros(len(cells), dtype=np.int8)
         self._kinds: list[tuple[str, Callable[[int], str]]] = []
@@ -104,8 +103,6 @@ class Faults:
 
     def counts(self) -> dict[str, int]:
         """Number of bad rows by reason."""
-        import numpy as np
-
         counts = {WRONG_CELLS: len(self._cells.wrong)} if self._cells.wrong else {}
         per_kind = np.bincount(self._code, minlength=len(self._kinds) + 1)[1:]
         for (reason, _), count in zip(self._kinds, per_kind.tolist(), strict=True):
@@ -115,8 +112,6 @@ class Faults:
 
     def first(self) -> list[BadRow]:
         """Return the first few bad rows by line."""
-        import numpy as np
-
         rows = np.flatnonzero(self._code)[:_NAMED].tolist()
         result = [self._named(row) for row in rows] + self._cells.wrong[:_NAMED]
         return sorted(result, key=lambda bad: bad.line)[:_NAMED]
@@ -156,7 +151,6 @@ def read_cells(
     Raises:
         DataError: the file is not CSV.
     """
-    import numpy as np
     import pyarrow as pa
 
     types = {**dict.fromkeys(few, pa.dictionary(pa.int32(), pa.string())), **dict.fromkeys(many, pa.string())}
@@ -203,15 +197,12 @@ def _parsed(
 
 def _lines(first: int, count: int, wrong: list[int]) -> NDArray[np.int64]:
     """Line numbers of `count` parsed rows, starting at a line and skipping malformed lines."""
-    import numpy as np
-
     later = np.array([line for line in wrong if line >= first], dtype=np.int64)
     every = np.arange(first, first + count + len(later))
     return every[~np.isin(every, later)][:count]
 
 
 def _empty_lines(table: pa.Table) -> NDArray[np.bool_]:
-    import numpy as np
     import pyarrow.compute as pc
 
     empty = np.ones(table.num_rows, dtype=bool)

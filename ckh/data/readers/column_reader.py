@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ckh.files.untrusted import integer
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from ckh.data.readers.cells import Cells, Faults, TextColumn
@@ -44,8 +45,6 @@ def integers(cells: Cells, name: str, faults: Faults, default: int | None = None
 
     Without a default, an empty cell is a fault.
     """
-    import numpy as np
-
     if not cells.has(name):
         return Integers(np.array([default or 0]), np.zeros(len(cells), dtype=np.int64))
     column = cells.column(name)
@@ -59,8 +58,6 @@ def integers(cells: Cells, name: str, faults: Faults, default: int | None = None
 
 def numbers(cells: Cells, name: str, faults: Faults, *, may_be_empty: bool) -> NDArray[np.float64]:
     """Read a column of finite numbers; NaN for faults, and for empty cells if `may_be_empty`."""
-    import numpy as np
-
     values = cells.floats(name)
     bad = ~np.isfinite(values)
     if may_be_empty and bad.any():
@@ -71,8 +68,6 @@ def numbers(cells: Cells, name: str, faults: Faults, *, may_be_empty: bool) -> N
 
 def true_cells(column: TextColumn) -> NDArray[np.bool_]:
     """Mask of rows whose cell is true, 1 or empty."""
-    import numpy as np
-
     truth = [text.lower() in _TRUE for text in column.texts]
     return np.array(truth or [True])[column.codes]
 
@@ -84,8 +79,6 @@ def time_column(cells: Cells) -> str:
 
 def times_ms(column: str, values: NDArray[np.float64], flops: NDArray[Any]) -> NDArray[np.float64]:
     """Convert a column's numbers to ms; TFLOPS are converted with each row's number of operations."""
-    import numpy as np
-
     if column == "tflops":
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(values > 0, flops / values / 1e9, values)

@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ckh.data.formats import Reading, ReadOptions
 from ckh.data.journal import Damage, KernelRecord, ReferenceRecord, ResultRow, RunRecord, iter_records, row_at
 from ckh.data.readers.reader import BadRow, refuse_bad, source_of_file
@@ -49,8 +51,6 @@ class JournalRows:
     """
 
     def __init__(self, records: Iterable[Located], output: Path | None) -> None:
-        import numpy as np
-
         self.runs: list[RunRecord] = []
         self.looks: dict[str, list[list[float | None]]] = {}
         self.resources: dict[str, Resources | None] = {}
@@ -78,8 +78,6 @@ class JournalRows:
         Rows of a problem that another device measured again are left out (`Journal.final_rows`). A row takes the
         position of the pair's first row within its run.
         """
-        import numpy as np
-
         final, node_of = Buckets(np.dtype(_FINAL), self._output), np.array(self._node_of, np.int32)
         for all_places in self._places:
             places = all_places[all_places["node"] == node_of[all_places["pair"] // _MOST_KERNELS]]
@@ -120,8 +118,6 @@ class JournalRows:
 
     def _store(self, batch: list[tuple[int, int, int, int, int]]) -> None:
         """Write the buffered offsets of rows to disk, and clear the buffer."""
-        import numpy as np
-
         records = np.array(batch, dtype=self._places.kind)
         self._places.add(records, (records["pair"] // _MOST_KERNELS * 31 + records["pair"] % _MOST_KERNELS) % _BUCKETS)
         self.count += len(batch)
@@ -294,8 +290,6 @@ def _table(
     resources: Mapping[str, Resources | None],
     earlier: Mapping[tuple[str, str], float],
 ) -> pa.Table:
-    import numpy as np
-
     problem_of: dict[str, int] = {}
     kernel_of: dict[str, int] = {}
     problem_of_row = np.array([problem_of.setdefault(row.problem, len(problem_of)) for row in rows])

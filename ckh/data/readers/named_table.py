@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ckh.data.readers.cells import Cells, read_cells, read_header
 from ckh.data.readers.reader import PARQUET_MAGIC
 from ckh.data.written import ahead
@@ -182,7 +184,6 @@ def _cells_of(
     where: str, batches: Iterator[pa.RecordBatch] | list[pa.RecordBatch], few: Sequence[str], many: Sequence[str]
 ) -> Iterator[Cells]:
     """Yield the cells of Arrow batches; rows are numbered from 1, and null becomes an empty string."""
-    import numpy as np
     import pyarrow as pa
 
     first = 1

@@ -6,6 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ckh.data.tables import conform_column
 from ckh.errors import DataError
 from ckh.files import untrusted
@@ -165,8 +167,6 @@ def _series(column: pa.ChunkedArray) -> pd.Series[Any]:
 
 
 def _values(column: pa.ChunkedArray) -> NDArray[Any]:
-    import numpy as np
-
     if not hasattr(column.type, "value_type"):
         values: NDArray[Any] = column.to_numpy()
         return values

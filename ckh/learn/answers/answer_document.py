@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ckh.learn.answers.answer import Answer, HeadersNote, KernelRow
     from ckh.learn.answers.explanation import Explanation
     from ckh.learn.answers.probes import Probe
+    from ckh.learn.models.frequent import Frequent
     from ckh.learn.models.measured_set import NearestProblem
 
 
@@ -76,21 +77,6 @@ class KnownDocument(Record):
     """Applicable kernels of --kernels in families without measurements."""
     left_out: tuple[str, ...]
     """Kernel families that are not ranked, for lack of measurements."""
-
-
-class FrequentDocument(Record):
-    """The most frequent winner at a size."""
-
-    size: str
-    """Name of the size."""
-    value: int
-    """The nearest measured value."""
-    kernel: str
-    """Complete name of the kernel."""
-    wins: int
-    """Problems where it was the fastest kernel."""
-    problems: int
-    """Measured problems of this size."""
 
 
 class CaveatDocument(Record):
@@ -162,7 +148,7 @@ class PredictDocument(Document, kw_only=True):
     """CK Tile's headers on this machine; null where kernels are not built with them."""
     known: KnownDocument
     """Out-of-distribution check."""
-    most_frequent: FrequentDocument | None
+    most_frequent: Frequent | None
     """The most frequent winner at the problem's size, for models of winners."""
     explanation: Explanation | None = None
     """With --explain: why the first kernel ranks above the second."""
@@ -233,7 +219,7 @@ def answer_document(answer: Answer) -> PredictDocument:
         else StandInDocument(**fields_of(doubts), estimated=rows.estimated, compiled=rows.compiled),
         headers=None if rows.headers is None else _headers(rows.headers),
         known=KnownDocument(**answer.known.document()),
-        most_frequent=None if answer.frequent is None else FrequentDocument(*answer.frequent),
+        most_frequent=answer.frequent,
         explanation=answer.explanation,
         beyond_training=answer.beyond or None,
         no_speed=answer.no_speed or None,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ckh.documents import fields_of
 from ckh.learn.answers.answer import KERNELS, MODEL, PROBLEM, WHY, Answer, Caveat
 from ckh.learn.answers.known import Known, find_known, not_measured
 from ckh.learn.models.reach import beyond
@@ -93,7 +94,7 @@ def _ties(answer: Answer) -> Iterator[Caveat]:
 
 def _frequent(answer: Answer) -> Iterator[Caveat]:
     if answer.frequent is not None:
-        yield Caveat("most-frequent", answer.frequent.line, answer.frequent._asdict(), summary="")
+        yield Caveat("most-frequent", answer.frequent.line, fields_of(answer.frequent), summary="")
 
 
 def _out_of_distribution(answer: Answer) -> Iterator[Caveat]:

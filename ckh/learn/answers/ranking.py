@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 1024  # problems scored together
 _MOST_REMEMBERED = 20_000  # maximum number of candidates of a cached answer
-_KEPT = 4  # architectures whose models are cached
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, ModelError, UsageError
+from ckh.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,22 +22,19 @@ if TYPE_CHECKING:
     from ckh.ops.base import AnyOperation, Problem
 
 
-class Frequent(NamedTuple):
-    """The most frequent winner at a size.
-
-    Attributes:
-        size: name of the size.
-        value: the nearest measured value.
-        kernel: its name.
-        wins: number of problems where it was best.
-        problems: number of problems measured at that size.
-    """
+class Frequent(Record):
+    """The most frequent winner at a size."""
 
     size: str
+    """Name of the size."""
     value: int
+    """The nearest measured value."""
     kernel: str
+    """Complete name of the kernel."""
     wins: int
+    """Problems where it was the fastest kernel."""
     problems: int
+    """Measured problems of this size."""
 
     @property
     def line(self) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from ckh.archs import load_arch
 from ckh.assess.winners import MISSING, WinnerPlaces, winner_rows
@@ -24,7 +25,6 @@ from ckh.schema import HARDWARE, Status
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import pandas as pd
     from numpy.typing import NDArray
 
     from ckh.learn.models.artifact import Model
@@ -46,8 +46,6 @@ def with_rivals(winners: Dataset, seed: int) -> Dataset:
         UsageError: the operation's candidates are only known from a trained model.
         DataError: the rows are of several architectures.
     """
-    import pandas as pd
-
     op = winners.op
     if op.training.model_files.keys() - {TIMED_NAME}:
         raise UsageError(
@@ -104,8 +102,6 @@ def _drawn(
 
 
 def _columns(op: AnyOperation, pool: Sequence[Kernel], arch: str) -> pd.DataFrame:
-    import pandas as pd
-
     columns: dict[str, Any] = {"kernel": [op.kernels.name(kernel) for kernel in pool]}
     known = op.kernels.columns(pool, Encoding.on(arch))
     columns |= {name: values for name, values in known.items() if name in op.training.input_columns}
