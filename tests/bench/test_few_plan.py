@@ -114,15 +114,15 @@ def test_prior_knowledge_on_gpus_and_hosts() -> None:
     (conv,) = load_problems("host-holdout", Direction.FORWARD, "bf16")[:1]
     arch = load_arch("gfx942")
     kernels = make_plan([conv], ALL, arch, 0, SetCandidates()).kernels
-    known = KnownBefore.of("gfx942", None)
+    known = KnownBefore("gfx942", None)
     scores = known(conv, kernels, np.arange(len(kernels)))
     assert scores is not None
     assert len(scores) == len(kernels)
     assert list(known.sources) == ["analytic estimate"]
     (conv,) = load_problems("host-holdout", Direction.FORWARD, "fp32")[:1]
-    known = KnownBefore.of("host", None)
+    known = KnownBefore("host", None)
     kernels = make_plan([conv], ALL, load_arch("host"), 0, SetCandidates()).kernels
     assert known(conv, kernels, np.arange(len(kernels))) is not None
     assert list(known.sources) == ["grouped_conv_forward_fp32_host"]
     (conv,) = load_problems("host-holdout", Direction.FORWARD, "fp16")[:1]
-    assert KnownBefore.of("host", None)(conv, kernels, np.arange(len(kernels))) is None
+    assert KnownBefore("host", None)(conv, kernels, np.arange(len(kernels))) is None

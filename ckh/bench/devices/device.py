@@ -86,7 +86,7 @@ class DeviceIdentity:
 
 
 class Device(Protocol):
-    """A device that kernels are measured on."""
+    """A device that kernels are measured on; its defaults are those of a CPU, whose headers are parsed quickly."""
 
     @property
     def arch(self) -> ArchSpec:
@@ -106,8 +106,9 @@ class Device(Protocol):
             UnsupportedKernelError: the device cannot build it.
         """
 
-    def refusals(self, kernels: Sequence[Kernel]) -> Verdicts | None:
+    def refusals(self, kernels: Sequence[Kernel]) -> Verdicts | None:  # noqa: ARG002 - for GPUs
         """Kernels of an operation that `emit` refuses; None if there are none, or without headers."""
+        return None
 
     def compile_s(self, op: AnyOperation) -> Mapping[str, float]:
         """Default CPU seconds to compile a kernel of an operation, by kind; "" for all other kinds."""
@@ -115,9 +116,12 @@ class Device(Protocol):
     @property
     def unit_kernels(self) -> int:
         """Maximum number of kernels per translation unit; 1: each is compiled alone."""
+        return 1
 
-    def emit_unit(self, kernel: Kernel, sources: Sequence[str]) -> str:
+    def emit_unit(self, kernel: Kernel, sources: Sequence[str]) -> str:  # noqa: ARG002 - for GPUs
         """Combine sources of kernels of that kernel's operation into one translation unit."""
+        (source,) = sources
+        return source
 
     def cache_salt(self) -> bytes:
         """What a compiled kernel depends on besides its source: shared headers, flags, compiler, processor."""
@@ -132,14 +136,16 @@ class Device(Protocol):
     def least_command(self, source: Path, library: Path) -> list[str]:
         """Command that compiles the minimal kernel to a shared library."""
 
-    def inspect(self, kernel: Kernel, source: str, messages: str) -> Binary | None:
-        """Metadata of a kernel just compiled, from the compiler's `messages`."""
+    def inspect(self, kernel: Kernel, source: str, messages: str) -> Binary | None:  # noqa: ARG002 - for GPUs
+        """Metadata of a kernel just compiled, from the compiler's `messages`; None: its source identifies it."""
+        return None
 
     def worker_configs(self) -> tuple[WorkerConfig, ...]:
         """One configuration for each worker that may run in parallel."""
 
     def worker_command(self) -> list[str]:
-        """Command that starts a worker, without its configuration."""
+        """Command that starts a worker, without its configuration: the worker module with this Python."""
+        return [sys.executable, "-m", "ckh.bench.isolated.worker"]
 
     def worker_environment(self) -> dict[str, str]:
         """Environment variables of a worker."""
@@ -149,11 +155,6 @@ def headers_comment(folders: tuple[Path, ...]) -> str:
     """Comment with a hash of an operation's own headers, which the salt of the cache does not cover."""
     contents = b"".join(map(header_contents, folders))
     return f"// headers {hashlib.sha256(contents).hexdigest()}\n"
-
-
-def worker_module_command() -> list[str]:
-    """Command that runs the worker module with this Python."""
-    return [sys.executable, "-m", "ckh.bench.isolated.worker"]
 
 
 def worker_environment(blas_threads: int) -> dict[str, str]:

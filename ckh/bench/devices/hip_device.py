@@ -25,10 +25,10 @@ from ckh.bench.compilation.toolchain import LEAST_HIP
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import (
     HIP_KIND,
+    Device,
     DeviceIdentity,
     headers_comment,
     worker_environment,
-    worker_module_command,
 )
 from ckh.bench.isolated.hip_runtime import LIBRARY_VARIABLE
 from ckh.bench.supervision.protocol import WorkerConfig
@@ -68,7 +68,7 @@ _KB = 1024
 _SLOWING = ("HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL", "AMD_SERIALIZE_COPY")  # which serialize launches
 
 
-class HipDevice:
+class HipDevice(Device):
     """The AMD GPUs of one architecture in this machine, or a target architecture without a GPU.
 
     Compiler and headers are looked up on first use, which raises `DeviceError` if they are missing.
@@ -209,10 +209,6 @@ class HipDevice:
         result = [self._gpus[number] for number in self._numbers]
         every = tuple(replace(config, gpu=gpu.number, pci=gpu.pci, kfd_id=gpu.kfd_id) for gpu in result)
         return every or (config,)
-
-    def worker_command(self) -> list[str]:
-        """This Python with the worker module."""
-        return worker_module_command()
 
     def worker_environment(self) -> dict[str, str]:
         """This process's environment, with this worker's share of cores for BLAS, and the HIP runtime.

@@ -14,30 +14,28 @@ from ckh.bench.compilation.toolchain import LEAST_HOST, find_compiler
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import (
     HOST_KIND,
+    Device,
     DeviceIdentity,
     headers_comment,
     worker_environment,
-    worker_module_command,
 )
 from ckh.bench.supervision.protocol import WorkerConfig
 from ckh.hardware.machine import processor_identity, processor_name
 from ckh.ops import operation_of_kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     from ckh.archs import ArchSpec
-    from ckh.bench.compilation.binary import Binary
     from ckh.bench.computation import HostEmission
-    from ckh.kernels.judging import Verdicts
     from ckh.ops.base import AnyOperation, Kernel
 
 _JOB_BYTES = 1 << 30
 _MEMORY_SHARE = 0.8  # share of the free memory that the worker may use
 
 
-class HostDevice:
+class HostDevice(Device):
     """This machine's CPU, one thread.
 
     Raises:
@@ -45,7 +43,6 @@ class HostDevice:
     """
 
     def __init__(self) -> None:
-
         self._arch = load_arch(HOST_KIND)
         self._compiler = find_compiler()
         self._comment_on = cache(headers_comment)
@@ -79,10 +76,6 @@ class HostDevice:
         simd, emission = HostSimd(machine.vector_bytes, machine.vector_registers), _emission(kernel)
         return emission.emit(kernel, simd) + self._comment_on(emission.templates)
 
-    def refusals(self, kernels: Sequence[Kernel]) -> Verdicts | None:  # noqa: ARG002 - the interface's
-        """Return None: the host builds every legal kernel."""
-        return None
-
     def compile_s(self, op: AnyOperation) -> Mapping[str, float]:
         """Default CPU seconds to compile a kernel, by kind."""
         return _emission_of(op).compile_s
@@ -106,27 +99,9 @@ class HostDevice:
         """One call of the C++ compiler."""
         return [*self._compiler.command, *compile_flags(), "-o", str(library), str(source)]
 
-    @property
-    def unit_kernels(self) -> int:
-        """Return 1, as the headers are parsed quickly."""
-        return 1
-
-    def emit_unit(self, kernel: Kernel, sources: Sequence[str]) -> str:  # noqa: ARG002 - the interface's
-        """Return the only source."""
-        (source,) = sources
-        return source
-
-    def inspect(self, kernel: Kernel, source: str, messages: str) -> Binary | None:  # noqa: ARG002 - the interface's
-        """Return None: host kernels are identified by their source."""
-        return None
-
     def worker_configs(self) -> tuple[WorkerConfig, ...]:
         """One worker on the last core, with most of the free memory: two would slow each other down."""
         return (WorkerConfig(int(available_bytes() * _MEMORY_SHARE), max(os.sched_getaffinity(0))),)
-
-    def worker_command(self) -> list[str]:
-        """This Python with the worker module."""
-        return worker_module_command()
 
     def worker_environment(self) -> dict[str, str]:
         """This process's environment, with one thread for BLAS."""
@@ -145,5 +120,4 @@ def _emission_of(op: AnyOperation) -> HostEmission[Kernel]:
 
 
 def _portable_flags() -> tuple[str, ...]:
-
     return tuple(flag for flag in compile_flags() if not flag.startswith("-I"))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckh.bench.isolated.hip_runtime import HipMemoryError, HipRuntime
-from ckh.bench.isolated.memory import WORKSPACE_FILL_BYTES
+from ckh.bench.isolated.memory import CANARY, WORKSPACE_FILL_BYTES, overrun_of
 from ckh.bench.isolated.typed import NAN_BYTE
 from ckh.data.settings import MAX_SETS
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 GUARD_BYTES = 4096
-_CANARY = 0xA5
 
 
 def _rounded(size: int) -> int:
@@ -51,17 +50,14 @@ class DeviceBuffer:
     def restore_guards(self) -> None:
         """Restore the contents of the guards."""
         for guard in self._guards():
-            self._runtime.fill(guard, _CANARY, GUARD_BYTES)
+            self._runtime.fill(guard, CANARY, GUARD_BYTES)
 
     def overrun(self) -> str:
         """Position of an out-of-bounds write, e.g. "12 bytes behind"; empty if there is none."""
-        result = []
-        for where, guard in zip(("in front of", "behind"), self._guards(), strict=True):
-            bytes_there = np.empty(GUARD_BYTES, np.uint8)
+        there = np.empty((2, GUARD_BYTES), np.uint8)
+        for bytes_there, guard in zip(there, self._guards(), strict=True):
             self._runtime.download(bytes_there.ctypes.data, guard, GUARD_BYTES)
-            if touched := np.count_nonzero(bytes_there != _CANARY):
-                result.append(f"{touched} bytes {where}")
-        return " and ".join(result)
+        return overrun_of(there)
 
     def upload(self, values: Array) -> None:
         """Copy an array to the buffer's first bytes."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ckh.bench.isolated.typed import NAN_BYTE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ckh.bench.isolated.typed import ElementType
 
@@ -24,7 +24,8 @@ Array = NDArray[Any]
 PAGE = mmap.PAGESIZE
 READABLE_TAIL_BYTES = 256  # zeros after an input that kernels may read
 _HUGE_PAGE_BYTES = 2 << 20
-_CANARY = 0xA5
+CANARY = 0xA5  # byte of the guards of a buffer
+_PLACES = ("in front of", "behind")
 _PROT_READ = 1
 
 
@@ -74,19 +75,17 @@ class GuardedBuffer:
     def reset(self) -> None:
         """Restore the canaries."""
         for canary in self._canaries:
-            canary[:] = _CANARY
+            canary[:] = CANARY
 
     def overrun(self) -> str:
         """Position of an out-of-bounds write, e.g. "12 bytes behind"; empty if there is none."""
-        places = zip(("in front of", "behind"), self._canaries, strict=True)
-        result = [
-            f"{np.count_nonzero(canary != _CANARY)} bytes {where}" for where, canary in places if _touched(canary)
-        ]
-        return " and ".join(result)
+        return overrun_of(self._canaries)
 
 
-def _touched(canary: Array) -> bool:
-    return bool((canary != _CANARY).any())
+def overrun_of(canaries: Iterable[Array]) -> str:
+    """Position of an out-of-bounds write, given the guards before and behind; empty if there is none."""
+    touched = ((np.count_nonzero(guard != CANARY), where) for guard, where in zip(canaries, _PLACES, strict=True))
+    return " and ".join(f"{count} bytes {where}" for count, where in touched if count)
 
 
 def array_view(buffer: GuardedBuffer, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
@@ -100,7 +99,10 @@ WORKSPACE_FILL_BYTES = 4 << 20
 
 
 class Memory(Protocol):
-    """Inputs, output and workspace of kernels. Methods raise `OSError` or `HipError` when memory runs out."""
+    """Inputs, output and workspace of kernels; defaults are those of a CPU, timed with warm caches.
+
+    Methods raise `OSError` or `HipError` when memory runs out.
+    """
 
     # Whether wall time measures a kernel run. On a GPU, the first run includes loading the kernel.
     times_first_runs: bool
@@ -125,6 +127,7 @@ class Memory(Protocol):
 
     def operand_sets(self) -> list[tuple[int, ...]]:
         """Sets of arguments that timed runs rotate through, starting with `pointers`."""
+        return [self.pointers()]
 
     def overrun(self) -> str:
         """Description of an out-of-bounds write, e.g. "12 bytes behind the output"; empty if there is none."""
@@ -134,15 +137,18 @@ class Memory(Protocol):
 
     def repair_inputs(self) -> bool:
         """Restore inputs that a kernel has overwritten; True if there were any."""
+        return False
 
     def probe(self) -> None:
         """Raise `HipError` if the device no longer works."""
+        return
 
     def flush_buffer(self) -> tuple[int, int]:
         """Memory that kernels overwrite to flush the caches before timed runs: address and bytes; zeros if none."""
+        return 0, 0
 
 
-class HostMemory:
+class HostMemory(Memory):
     """Host memory. Inputs are read-only: a kernel that writes to them crashes."""
 
     times_first_runs = True
@@ -187,10 +193,6 @@ class HostMemory:
         """Addresses of the kernel's arguments."""
         return *(values.ctypes.data for values in self._inputs), self._output.address, self._workspace.address
 
-    def operand_sets(self) -> list[tuple[int, ...]]:
-        """A single set, as caches are warm."""
-        return [self.pointers()]
-
     def overrun(self) -> str:
         """First of output and workspace with an out-of-bounds write; its guards are restored."""
         for name, buffer in (("output", self._output), ("workspace", self._workspace)):
@@ -202,14 +204,3 @@ class HostMemory:
     def result(self) -> Array:
         """The output array."""
         return self._result
-
-    def repair_inputs(self) -> bool:
-        """Return False, as inputs are read-only."""
-        return False
-
-    def probe(self) -> None:
-        """Do nothing: the CPU works."""
-
-    def flush_buffer(self) -> tuple[int, int]:
-        """No buffer: host kernels are timed with warm caches."""
-        return 0, 0

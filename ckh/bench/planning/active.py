@@ -80,17 +80,6 @@ class _Learned:
     model: Model | None
 
 
-class _Scores:
-    """Scores of kernels by trained models, or by prior knowledge."""
-
-    def __init__(self, active: ActiveRun, learned: dict[Wanted, PooledScores]) -> None:
-        self._active, self._learned = active, learned
-
-    def __call__(self, problem: int, kernels: NDArray[np.int64]) -> NDArray[np.float64] | None:
-        """See `learn.selection.Scores`."""
-        return self._active.scored(self._learned, problem, kernels)
-
-
 class ActiveRun:
     """Selection of pairs of an active run; thread-safe.
 
@@ -134,7 +123,7 @@ class ActiveRun:
         self._models = self._learned_pairs = 0
         self.is_enough = False
         places = np.array([operation_of_problem(task.problem).problems.place(task.problem) for task in plan.tasks])
-        self._chooser = PairChooser(by_worth(places, run.seed), self._numbers, _Scores(self, {}), seed=run.seed)
+        self._chooser = PairChooser(by_worth(places, run.seed), self._numbers, partial(self._scored, {}), seed=run.seed)
         self._take_results()
         self._start_s, self._before = time.monotonic(), self._measured()
         if self._before:
@@ -201,7 +190,7 @@ class ActiveRun:
             hour=self._gain(hour_pairs),
         )
 
-    def scored(
+    def _scored(
         self, learned: dict[Wanted, PooledScores], problem: int, kernels: NDArray[np.int64]
     ) -> NDArray[np.float64] | None:
         """Scores of a problem's kernels by the model of its kind, or prior knowledge."""
@@ -241,7 +230,7 @@ class ActiveRun:
         self._learned_pairs = measured
         models = {kind: item.model for kind, item in self._learned.items() if item.model is not None}
         self._models += bool(models)
-        scores = _Scores(self, {kind: PooledScores(model, self._kernels) for kind, model in models.items()})
+        scores = partial(self._scored, {kind: PooledScores(model, self._kernels) for kind, model in models.items()})
         useful = self._chooser.useful_by(scores)
         build([self._kernels[number] for number in sorted(useful)])
         of_models = {number for number, kind in enumerate(self._kinds) if kind in models}
@@ -279,7 +268,7 @@ class ActiveRun:
 
     def _known_of(self, problem: int, names: Sequence[str]) -> NDArray[np.float64] | None:
         number_of = {self._names[number]: number for number in self._numbers[problem].tolist()}
-        return self.scored({}, problem, np.array([number_of[name] for name in names]))
+        return self._scored({}, problem, np.array([number_of[name] for name in names]))
 
     def _dataset(self, times: dict[int, dict[str, float]]) -> Dataset:
         """Dataset of problems, by index, with the times of kernels in ms, by name."""

@@ -11,7 +11,7 @@ CPU seconds, as wall time depends on other work on the machine.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
@@ -219,7 +219,7 @@ def _numbered(tasks: Sequence[Task]) -> tuple[tuple[Kernel, ...], list[NDArray[n
     for part in parts:
         used[id(part.pool)][part.numbers] = True
     some = {key: [pools[key][number] for number in np.flatnonzero(used[key]).tolist()] for key in pools}
-    names = [field.name for field in fields(type(tasks[0].kernels[0]))]  # which order kernels; each has one key so
+    names = [item.name for item in fields(type(tasks[0].kernels[0]))]  # which order kernels; each has one key so
     kernels = tuple(sorted(set(chain(*some.values())), key=attrgetter(*names)))
     number_of = {kernel: number for number, kernel in enumerate(kernels)}
     of_pool = {key: np.zeros(len(pool), np.int64) for key, pool in pools.items()}
@@ -316,20 +316,17 @@ def _kernels_of(tasks: Iterable[Task]) -> list[Kernel]:
 
 @dataclass(slots=True)
 class KnownBefore:
-    """Orders kernels by a model or its substitute; `sources` names the models used.
+    """Orders kernels by the model of a folder, if given, else by the one that fits, or its substitute.
+
+    `sources` names the models used.
 
     Kernels unknown to the model are ranked by the estimate.
     """
 
     arch: str
     folder: Path | None
-    sources: dict[str, None]
-    _scores: dict[Wanted, PooledScores | None]
-
-    @classmethod
-    def of(cls, arch: str, folder: Path | None) -> KnownBefore:
-        """Prior scores for an architecture, by the model of a folder if given."""
-        return cls(arch, folder, {}, {})
+    sources: dict[str, None] = field(default_factory=dict)
+    _scores: dict[Wanted, PooledScores | None] = field(default_factory=dict)
 
     def __call__(
         self, problem: Problem, kernels: Sequence[Kernel], numbers: NDArray[np.int64], /
