@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -99,9 +99,17 @@ def tune(
 
     tables, in_use = (None if path is None else str(path) for path in (installed, today))
     op = tuned_operation(op, to)
-    given = TuneOptions(
-        tp, tokens, batch, op, variant, dtype, device, arch, budget, to, tables, in_use, torch, fuse_shared, skip_bad
-    )
+    choices: dict[str, Any] = {
+        "op": op,
+        "variant": variant,
+        "dtype": dtype,
+        "device": device,
+        "arch": arch,
+        "budget": budget,
+        "to": to,
+    }
+    shapes: dict[str, Any] = {"tp": tp, "tokens": tokens, "batch": batch, "torch": torch, "fuse_shared": fuse_shared}
+    given = TuneOptions(**choices, **shapes, skip_bad=skip_bad, installed=tables, today=in_use)
     tuning = ModelTuning(settings_of(sources or [], given), out, force=force, is_quiet=as_json)
     try:
         if dry_run:

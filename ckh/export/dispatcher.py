@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,26 +110,12 @@ def _names(name: str) -> dict[str, str]:
 
 def _header(name: str, model: Model, part: DispatcherPart) -> str:
     spec = model.spec
-    result = _names(name) | {
+    result = _names(name) | {field.name.upper(): getattr(part, field.name) for field in fields(part)}
+    result |= {
         "VERSION": __version__,
         "PATH": _path(name),
         "PURPOSE": spec.purpose,
         "MEASURED": f"Measured on {spec.device or spec.arch}.",
-        "KIND": part.kind,
-        "INCLUDE": part.include,
-        "DISPATCHER": part.dispatcher,
-        "PROBLEM": part.problem,
-        "FUNCTION": part.function,
-        "BEFORE": part.before,
-        "RENAME": part.rename,
-        "DETAIL": part.detail,
-        "FILL": part.fill,
-        "PARAMETERS": part.parameters,
-        "INITIALIZERS": part.initializers,
-        "MEMBERS": part.members,
-        "REGISTERED": part.registered,
-        "NAMED": part.named,
-        "METHODS": part.methods,
     }
     return _filled("dispatcher.hpp.in", result)
 

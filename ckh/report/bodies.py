@@ -174,17 +174,14 @@ def _label_ends(axes: Any, lines: Sequence[tuple[Line, str]]) -> None:
     place = 0.0
     for share, label, colour in at:
         place = max(place, min(max(share, 0.0), 1.0))
-        axes.annotate(
-            label,
-            (1, place),
-            xycoords="axes fraction",
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            color=colour,
-            annotation_clip=False,
-        )
+        _write_beside(axes, label, place, colour)
         place += _LEAST_GAP
+
+
+def _write_beside(axes: Any, text: str, y: float, colour: str, unit: str = "axes fraction", **font: str) -> None:
+    """Write a text to the right of the axes, at a height in a unit of `matplotlib.axes.Axes.annotate`."""
+    beside = {"xycoords": ("axes fraction", unit), "xytext": (6, 0), "textcoords": "offset points", "va": "center"}
+    axes.annotate(text, (1, y), color=colour, annotation_clip=False, **beside, **font)
 
 
 def _label_above(axes: Any, lines: Sequence[tuple[Line, str]]) -> None:
@@ -259,27 +256,9 @@ def draw_spreads(axes: Any, body: Spreads, tips: Tips, *, narrow: bool) -> float
         tips.add(half, [f"{row.label}: mean {row.mean:.1%}, P25 {row.p25:.1%}, P75 {row.p75:.1%}"])
         axes.plot([row.p50], [place], "o", color=style.PAPER.light, markeredgecolor=colour, markersize=6.5, mew=1.8)
         axes.plot([row.mean], [place], "|", color=style.INK.light, markersize=13, mew=1.6)
-        axes.annotate(
-            f"{row.mean:.1%}",
-            (1, place),
-            xycoords=("axes fraction", "data"),
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            color=style.INK.light,
-            fontweight="bold" if place == 0 else "normal",
-            annotation_clip=False,
-        )
-    axes.annotate(
-        "mean",
-        (1, -0.75),
-        xycoords=("axes fraction", "data"),
-        xytext=(6, 0),
-        textcoords="offset points",
-        va="center",
-        color=style.MUTED.light,
-        annotation_clip=False,
-    )
+        weight = "bold" if place == 0 else "normal"
+        _write_beside(axes, f"{row.mean:.1%}", place, style.INK.light, "data", fontweight=weight)
+    _write_beside(axes, "mean", -0.75, style.MUTED.light, "data")
     axes.xaxis.set_major_formatter(FuncFormatter(_percent))
     axes.set_xlabel(body.x_label)
     axes.grid(visible=False, axis="y")
@@ -306,17 +285,10 @@ def draw_heat(axes: Any, body: Heat, tips: Tips, *, narrow: bool) -> float:
             where = f"{body.x_label} {body.columns[x]}, {body.y_label} {body.rows[y]}"
             tips.add(cell, [f"{where}: {value:.1%} of {count} problems"])
             colour = "#ffffff" if share > _LIGHT_TEXT_FROM else "#111418"
-            axes.text(
-                x,
-                y - (0 if narrow else 0.12),
-                f"{value:.0%}",
-                ha="center",
-                va="center",
-                color=colour,
-                fontsize=8 if narrow else 9,
-            )
+            look = {"ha": "center", "va": "center", "color": colour}
+            axes.text(x, y - (0 if narrow else 0.12), f"{value:.0%}", fontsize=8 if narrow else 9, **look)
             if not narrow:
-                axes.text(x, y + 0.24, f"{count}", ha="center", va="center", color=colour, fontsize=6.5)
+                axes.text(x, y + 0.24, f"{count}", fontsize=6.5, **look)
     axes.set_xlim(-0.5, len(body.columns) - 0.5)
     axes.set_ylim(-0.5, len(body.rows) - 0.5)
     axes.set_xticks(

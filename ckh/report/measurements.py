@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -246,15 +247,7 @@ def _over_time(
     lines = [
         Line(run if len(values) > 1 else "", (hours[run] * scale).tolist(), some) for run, (_, some) in values.items()
     ]
-    body = Lines(
-        lines,
-        f"{unit} since the start",
-        axes.y_label,
-        percent_y=axes.percent_y,
-        y_range=axes.y_range,
-        zero=axes.zero,
-    )
-    return Drawing(name, title, note, body)
+    return Drawing(name, title, note, replace(axes, lines=lines, x_label=f"{unit} since the start"))
 
 
 def repeats(earlier: NDArray[np.float64], later: NDArray[np.float64], problem: NDArray[np.int64]) -> Drawing | None:

@@ -9,7 +9,7 @@ import numpy as np
 from ckh.assess.compare import Comparison, Thresholds, compare
 from ckh.assess.metrics import best_of_first
 from ckh.report.drawing import Bars, Drawing, Line, Lines, PageTable, Report, Spreads
-from ckh.report.of_model import spread_of
+from ckh.report.of_model import SPREADS_NOTE, spread_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -104,8 +104,7 @@ def _distributions(old: Judged, new: Judged, names: tuple[str, str]) -> Drawing:
         "efficiency",
         f"The P10 efficiency is {np.percentile(after, 10):.1%} with the new model, "
         f"{np.percentile(before, 10):.1%} with the old one",
-        "Efficiency is the shortest measured time over the chosen kernel's. Thin lines go from the 5th to the 95th "
-        "percentile of the problems, thick lines from the 25th to the 75th; the ring is the median, the bar the mean.",
+        SPREADS_NOTE,
         Spreads(
             [spread_of(f"new: {names[1]}", after, alike), spread_of(f"old: {names[0]}", before, alike)], "efficiency"
         ),

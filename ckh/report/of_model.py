@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.report.judged import Judged
 
+SPREADS_NOTE = (
+    "Efficiency is the shortest measured time over the chosen kernel's. Thin lines go from the 5th to the 95th "
+    "percentile of the problems, thick lines from the 25th to the 75th; the ring is the median, the bar the mean."
+)
 _FIRST = 20  # choices
 _WORST = 20  # problems
 _CELLS = 7  # of a heat map, along each axis
@@ -102,8 +106,7 @@ def _distribution(judged: Judged, learned_from: Dataset | None) -> Drawing:
         "efficiency",
         f"The model's choices reach {weights.mean(judged.efficiency, weight):.1%} of the best measured speed on "
         f"average, {best} {means[best]:.1%}",
-        "Efficiency is the shortest measured time over the chosen kernel's. Thin lines go from the 5th to the 95th "
-        "percentile of the problems, thick lines from the 25th to the 75th; the ring is the median, the bar the mean.",
+        SPREADS_NOTE,
         Spreads(
             [spread_of(name, item, weight) for name, item in {"the model": judged.efficiency, **others}.items()],
             "efficiency",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,35 +52,44 @@ _NOT_MEASURED = "miopen"
 _LISTED = "shapes"  # the last step before the choice of settings
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneChoices:
+    """Choices of a tuning; None: not given.
+
+    Attributes:
+        op: the operation; None: the one with the most work, of those that ckh measures if there are any.
+        variant: direction of convolutions.
+        dtype: the element type; None: the sources' or the device's, on the host fp32.
+        device: kind of device; None: hip if there is a GPU, else host.
+        arch: the architecture; None: the device's.
+        budget: time for compiling and measuring, as typed.
+        to: target of the export.
+        installed: the AITER whose tables are kept.
+        today: a registry or a file of names of the kernels in use today; the first that applies to a shape is compared.
+    """
+
+    op: str | None = None
+    variant: str | None = None
+    dtype: str | None = None
+    device: str | None = None
+    arch: str | None = None
+    budget: str = "15m"
+    to: str | None = None
+    installed: str | None = None
+    today: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
-class TuneSettings:
+class TuneSettings(TuneChoices):
     """Settings of a tuning.
 
     Attributes:
         sources: sources of shapes, as of `ckh shapes`.
         options: further options of `ckh shapes`, as typed.
-        op: the operation; None: the one with the most work, of those that ckh measures if there are any.
-        variant: direction of convolutions.
-        arch: the architecture; None: the device's.
-        dtype: the element type; None: the sources' or the device's.
-        device: kind of device; None: chosen by `ckh bench`.
-        budget: measuring time, as typed.
-        to: target of the export, or None.
-        installed: the AITER whose tables are kept, or None.
-        today: list of the kernels in use today, or None.
     """
 
     sources: tuple[str, ...]
     options: tuple[str, ...] = ()
-    op: str | None = None
-    variant: str | None = None
-    arch: str | None = None
-    dtype: str | None = None
-    device: str | None = None
-    budget: str = "15m"
-    to: str | None = None
-    installed: str | None = None
-    today: str | None = None
 
     def shape_options(self) -> tuple[str, ...]:
         """Arguments of `ckh shapes`."""
@@ -100,24 +109,15 @@ class TuneSettings:
         return _options(device=self.device, arch=self.arch, dtype=self.dtype, today=self.today)
 
 
-@dataclass(frozen=True, slots=True)
-class TuneOptions:
-    """Options of `ckh tune`, as typed; None: not given.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneOptions(TuneChoices):
+    """Options of `ckh tune`, as typed.
 
     Attributes:
         tp: ranks of tensor parallelism.
-        tokens: rows of a language model's GEMMs, separated by commas.
+        tokens: rows of a language model's GEMMs, separated by commas; None: not given.
         batch: batch sizes (images, clips or samples), separated by commas.
-        op: the operation; None: the one with the most work, of those that ckh measures if there are any.
-        variant: direction of convolutions.
-        dtype: the element type; None: the shapes', on the host fp32.
-        device: kind of device; None: hip if there is a GPU, else host.
-        arch: the architecture; None: the device's.
-        budget: time for compiling and measuring.
-        to: target of the export.
-        installed: the AITER whose tables are kept.
-        today: a registry or a file of names of the kernels in use today; the first that applies to a shape is compared.
-        torch: function that returns a PyTorch module and its inputs, a further source.
+        torch: function that returns a PyTorch module and its inputs, a further source; None: not given.
         fuse_shared: whether shared experts are fused with the routed ones.
         skip_bad: whether bad shapes are left out.
     """
@@ -125,15 +125,6 @@ class TuneOptions:
     tp: int = 1
     tokens: str | None = None
     batch: str = "1"
-    op: str | None = None
-    variant: str | None = None
-    dtype: str | None = None
-    device: str | None = None
-    arch: str | None = None
-    budget: str = "15m"
-    to: str | None = None
-    installed: str | None = None
-    today: str | None = None
     torch: str | None = None
     fuse_shared: bool = False
     skip_bad: bool = False
@@ -179,19 +170,13 @@ def settings_of(sources: Sequence[str], given: TuneOptions) -> TuneSettings:
         )
     if given.today is not None and not Path(given.today).is_file():
         raise UsageError(f"--today: no such file: {given.today}", "name a list of kernels", code="no-file")
-    return TuneSettings(
-        sources=tuple(sources),
-        options=given.shape_options(),
-        op=None if given.op is None else operation(given.op).name,
-        variant=given.variant,
-        arch=given.arch,
-        dtype=given.dtype or ("fp32" if kind == HOST_KIND else None),
-        device=kind,
-        budget=given.budget,
-        to=given.to,
-        installed=given.installed,
-        today=None if given.today is None else str(Path(given.today).resolve()),
-    )
+    chosen = {field.name: getattr(given, field.name) for field in fields(TuneChoices)} | {
+        "op": None if given.op is None else operation(given.op).name,
+        "dtype": given.dtype or ("fp32" if kind == HOST_KIND else None),
+        "device": kind,
+        "today": None if given.today is None else str(Path(given.today).resolve()),
+    }
+    return TuneSettings(tuple(sources), given.shape_options(), **chosen)
 
 
 def _options(**values: str | None) -> tuple[str, ...]:
