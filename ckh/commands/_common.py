@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import typer
+
+from ckh.commands import _completion
 from ckh.documents import json_text
 from ckh.ops import operation_names
 from ckh.text.log import emit
@@ -20,7 +23,25 @@ if TYPE_CHECKING:
 OP_HELP = f"Operation: {', '.join(operation_names())}."
 JSON_HELP = "Print one JSON document instead of tables."
 
+_COMPLETIONS = {
+    "op": _completion.operations,
+    "arch": _completion.architectures,
+    "dtype": _completion.dtypes,
+    "model": _completion.models,
+    "problems": _completion.problem_sets,
+}
 _SIZE = re.compile(r" = \d+")
+
+
+def completed(
+    name: str, text: str, *, default: Any = None, metavar: str | None = None, panel: str | None = None
+) -> Any:
+    """Typer option whose values the shell completes by the option's name; `text` is its help."""
+    metavar = metavar or ("SET|FILE" if name == "problems" else None)
+    complete = _COMPLETIONS[name]
+    return typer.Option(
+        default, f"--{name}", autocompletion=complete, metavar=metavar, help=text, rich_help_panel=panel
+    )
 
 
 def print_json(document: Document) -> None:

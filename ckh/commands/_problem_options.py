@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 import typer
 
-from ckh.commands import _completion
-from ckh.commands._common import OP_HELP
+from ckh.commands._common import OP_HELP, completed
 from ckh.commands.panels import PROBLEM
 from ckh.ops import DEFAULT_OPERATION, all_requested, meant_operation, own_options
 from ckh.problems import Direction
@@ -30,45 +29,13 @@ _DEFAULTS = "; ".join(
     [DEFAULT_OPERATION, *(f"with {as_option(option)} {name}" for option, name in own_options(_PARTS).items())]
 )
 _BEFORE: dict[str, tuple[Any, Any]] = {
-    "op": (
-        str,
-        typer.Option(
-            None,
-            "--op",
-            autocompletion=_completion.operations,
-            help=f"{OP_HELP} With --help: its options.  [{_DEFAULTS}]",
-            rich_help_panel=PROBLEM,
-        ),
-    ),
+    "op": (str, completed("op", f"{OP_HELP} With --help: its options.  [{_DEFAULTS}]", panel=PROBLEM)),
 }
 _AFTER: dict[str, tuple[Any, Any]] = {
     "variant": (Direction, typer.Option(None, "--variant", help="Direction.  [forward]", rich_help_panel=PROBLEM)),
-    "dtype": (
-        str,
-        typer.Option(
-            None,
-            "--dtype",
-            autocompletion=_completion.dtypes,
-            help="Element type.  [the model's, else the architecture's]",
-            rich_help_panel=PROBLEM,
-        ),
-    ),
-    "arch": (
-        str,
-        typer.Option(
-            None,
-            "--arch",
-            autocompletion=_completion.architectures,
-            help="Architecture.  [this machine's GPU, else host]",
-            rich_help_panel=PROBLEM,
-        ),
-    ),
-    "model": (
-        Path,
-        typer.Option(
-            None, "--model", autocompletion=_completion.models, help="Model directory.  [the first that fits]"
-        ),
-    ),
+    "dtype": (str, completed("dtype", "Element type.  [the model's, else the architecture's]", panel=PROBLEM)),
+    "arch": (str, completed("arch", "Architecture.  [this machine's GPU, else host]", panel=PROBLEM)),
+    "model": (Path, completed("model", "Model directory.  [the first that fits]")),
 }
 
 

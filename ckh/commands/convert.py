@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
+from ckh.commands._common import JSON_HELP, completed, examples, print_json, print_table, say
 from ckh.commands.panels import DATA
 from ckh.data import conversion
 from ckh.data.conversion import PARQUET, ConversionSummary
@@ -67,13 +67,7 @@ def convert(
         ..., metavar="INPUT...", help="Journals, folders of runs, CSV, JSON or Parquet files, logs."
     ),
     out: Path = typer.Option(..., "--out", "-o", help="File to write, or folder."),
-    arch: str | None = typer.Option(
-        None,
-        "--arch",
-        autocompletion=_completion.architectures,
-        rich_help_panel=DATA,
-        help="Architecture of AMD's measurements, e.g. gfx942.",
-    ),
+    arch: str | None = completed("arch", "Architecture of AMD's measurements, e.g. gfx942.", panel=DATA),
     num_cus: int | None = typer.Option(
         None, "--num-cus", min=1, rich_help_panel=DATA, help="Compute units, if the file does not state them."
     ),
@@ -84,13 +78,7 @@ def convert(
         autocompletion=_completion.input_formats,
         help=_FROM_HELP,
     ),
-    op: str | None = typer.Option(
-        None,
-        "--op",
-        rich_help_panel=DATA,
-        help="Operation of a table read with --map.",
-        autocompletion=_completion.operations,
-    ),
+    op: str | None = completed("op", "Operation of a table read with --map.", panel=DATA),
     maps: list[str] = typer.Option(
         [],
         "--map",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, examples, print_json, say
+from ckh.commands._common import JSON_HELP, completed, examples, print_json, say
 from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.errors import ModelError, NoKernelError, UsageError
 from ckh.learn.answers.known import offer_once
@@ -82,12 +82,9 @@ def register(app: typer.Typer) -> None:
 @says_a_problem
 def predict(
     typed: Typed,
-    problems: str | None = typer.Option(
-        None,
-        "--problems",
-        autocompletion=_completion.problem_sets,
-        metavar="SET|FILE",
-        help="Many problems: a set, a .txt, .csv, .json or AMD's .py file, or a source of ckh shapes; - is stdin.",
+    problems: str | None = completed(
+        "problems",
+        "Many problems: a set, a .txt, .csv, .json or AMD's .py file, or a source of ckh shapes; - is stdin.",
     ),
     kernels: str | None = typer.Option(
         None,

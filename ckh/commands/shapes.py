@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table, say
+from ckh.commands._common import JSON_HELP, OP_HELP, completed, examples, print_json, print_table, say
 from ckh.documents import Document
 from ckh.errors import UsageError
 from ckh.ops import operation
@@ -142,15 +142,10 @@ def shapes(
     tp: int = typer.Option(1, "--tp", min=1, max=_MAX_TP, metavar="N", help="Ranks of tensor parallelism."),
     tokens: str = typer.Option(_TOKENS, "--tokens", metavar="N[,N…]", help="Rows of a language model's GEMMs."),
     batch: str = typer.Option("1", "--batch", metavar="N[,N…]", help="Images, clips or samples at a time."),
-    dtype: str | None = typer.Option(
-        None,
-        "--dtype",
-        autocompletion=_completion.dtypes,
-        help="Element type instead of the model's; for logs, the element type of the lines to keep.",
+    dtype: str | None = completed(
+        "dtype", "Element type instead of the model's; for logs, the element type of the lines to keep."
     ),
-    op: str | None = typer.Option(
-        None, "--op", autocompletion=_completion.operations, help=f"{OP_HELP}  [each shape's own]"
-    ),
+    op: str | None = completed("op", f"{OP_HELP}  [each shape's own]"),
     variant: Direction | None = typer.Option(
         None, "--variant", help="Direction of convolutions without one; others are skipped.  [forward, and all]"
     ),
@@ -161,9 +156,7 @@ def shapes(
         False, "--fuse-shared", help="Treat shared experts as additional routed experts, as AITER can."
     ),
     table: list[Path] = typer.Option([], "--table", help="AITER's tuned table or its folder, to explain misses."),
-    arch: str = typer.Option(
-        "gfx942", "--arch", autocompletion=_completion.architectures, help="--table: architecture of the lookups."
-    ),
+    arch: str = completed("arch", "--table: architecture of the lookups.", default="gfx942"),
     num_cus: int | None = typer.Option(
         None, "--num-cus", min=1, help="--table: compute units of the GPU.  [304 on gfx942, 256 on gfx950]"
     ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, say
+from ckh.commands._common import JSON_HELP, OP_HELP, completed, examples, print_json, say
 from ckh.commands.panels import AITER
 from ckh.text.log import emit, note
 
@@ -59,19 +59,13 @@ def tune(
     ),
     fuse_shared: bool = typer.Option(False, "--fuse-shared", help="Treat shared experts as additional routed experts."),
     skip_bad: bool = typer.Option(False, "--skip-bad", help="Skip bad lines and layers of the sources."),
-    op: str | None = typer.Option(
-        None, "--op", autocompletion=_completion.operations, help=f"{OP_HELP}  [the measured one with the most work]"
-    ),
+    op: str | None = completed("op", f"{OP_HELP}  [the measured one with the most work]"),
     variant: str | None = typer.Option(None, "--variant", help="Direction of convolutions.  [forward]"),
-    dtype: str | None = typer.Option(
-        None, "--dtype", autocompletion=_completion.dtypes, help="Element type.  [the shapes'; host: fp32]"
-    ),
+    dtype: str | None = completed("dtype", "Element type.  [the shapes'; host: fp32]"),
     device: str | None = typer.Option(
         None, "--device", metavar="KIND", help="host, hip or emulated.  [hip where a GPU is found]"
     ),
-    arch: str | None = typer.Option(
-        None, "--arch", autocompletion=_completion.architectures, help="Architecture.  [the device's]"
-    ),
+    arch: str | None = completed("arch", "Architecture.  [the device's]"),
     budget: str = typer.Option(
         "15m", "--budget", metavar="TIME", rich_help_panel="Run", help="Time for compiling and measuring."
     ),

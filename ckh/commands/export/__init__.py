@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
+from ckh.commands._common import JSON_HELP, completed, examples, print_json, print_table, say
 from ckh.commands.export.output import (
     DescribedKernels,
     ExportChoicesDocument,
@@ -93,6 +93,20 @@ class _Typed:
         if needed is not None and needed not in typed:
             raise UsageError(f"--to {to} needs {as_option(needed)}", "see ckh export --help", code="missing-option")
 
+    def the_model(self, to: str) -> Path | None:
+        """The model of a target that takes one, if given.
+
+        Raises:
+            UsageError: several are given.
+        """
+        if len(self.model) > 1:
+            raise UsageError(
+                f"--to {to} takes one --model",
+                "omit it to use the first model that fits each problem",
+                code="several-models",
+            )
+        return self.model[0] if self.model else None
+
 
 def _targets() -> dict[str, str]:
     """Target -> source of its files: models, or a kind of `Consumers`."""
@@ -136,25 +150,15 @@ def export(
     ),
     registry: Path | None = typer.Option(None, "--registry", help="Only the kernels of this JSON registry."),
     embed: bool = typer.Option(False, "--embed", help="With --to c: compile models into the sources."),
-    problems: str | None = typer.Option(
-        None,
-        "--problems",
-        autocompletion=_completion.problem_sets,
-        metavar="SET|FILE",
-        help="Problems as in ckh predict; also AITER's untuned CSV files and logs.",
+    problems: str | None = completed(
+        "problems", "Problems as in ckh predict; also AITER's untuned CSV files and logs."
     ),
     data: list[Path] = typer.Option(
         [], "--data", metavar="FILE", help="Measured datasets, or any input of ckh convert; may be repeated."
     ),
-    op: str | None = typer.Option(
-        None, "--op", autocompletion=_completion.operations, help="Operation, if the target supports several."
-    ),
-    arch: str | None = typer.Option(
-        None, "--arch", autocompletion=_completion.architectures, rich_help_panel=PROBLEM, help="Architecture."
-    ),
-    dtype: str | None = typer.Option(
-        None, "--dtype", autocompletion=_completion.dtypes, help="Element type of problems without one."
-    ),
+    op: str | None = completed("op", "Operation, if the target supports several."),
+    arch: str | None = completed("arch", "Architecture.", panel=PROBLEM),
+    dtype: str | None = completed("dtype", "Element type of problems without one."),
     variant: str | None = typer.Option(None, "--variant", help="Direction of convolutions."),
     num_cus: int | None = typer.Option(
         None, "--num-cus", min=1, help="Compute units of problems without them.  [the whole GPU's]"
@@ -265,17 +269,12 @@ def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
     installed = typed.installed or typed.check
     if typed.replace and installed is None:
         raise UsageError("--replace needs AITER's own tables", "name it with --installed", code="inapplicable-option")
-    if len(typed.model) > 1:
-        raise UsageError(
-            f"--to {to} takes one --model",
-            "omit it to use the first model that fits each problem",
-            code="several-models",
-        )
+    model = typed.the_model(to)
     check_output(out, EXPORT, force=force, inputs=[*typed.model, *typed.data, Path(str(typed.problems))])
     op, table = the_table(to, typed.op, str(typed.problems))
     wanted = ChoicesWanted(
         str(typed.problems),
-        typed.model[0] if typed.model else None,
+        model,
         *(typed.arch, typed.dtype, typed.variant, typed.num_cus, typed.data, installed, typed.replace),
     )
     made = choice_table(op, table, wanted)
@@ -330,14 +329,9 @@ def _export_module(typed: _Typed, to: str, out: Path, *, force: bool, as_json: b
     from ckh.export.to_python import module_files
 
     typed.require(to, None, "model", "arch", "top")
-    if len(typed.model) > 1:
-        raise UsageError(
-            f"--to {to} takes one --model",
-            "omit it to use the first model that fits each problem",
-            code="several-models",
-        )
+    model = typed.the_model(to)
     check_output(out, EXPORT, force=force, inputs=typed.model)
-    made, report = module_files(to, typed.model[0] if typed.model else None, typed.arch, typed.top)
+    made, report = module_files(to, model, typed.arch, typed.top)
     files = with_list(made, report)
     write_folder(out, files.items())
     if as_json:
@@ -352,16 +346,11 @@ def _export_lists(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bo
     from ckh.learn.models.choice import Chooser
 
     typed.require(to, None, "model", "registry", "problems", "data", "op", "arch", "dtype", "top", "ordered")
-    if len(typed.model) > 1:
-        raise UsageError(
-            f"--to {to} takes one --model",
-            "omit it to use the first model that fits each problem",
-            code="several-models",
-        )
+    model = typed.the_model(to)
     _require_source(typed)
     inputs = [*typed.model, *typed.data, *([typed.registry] if typed.registry else [])]
     check_output(out, EXPORT, force=force, inputs=inputs)
-    chooser = Chooser(typed.model[0] if typed.model else None, typed.arch, typed.dtype, typed.op)
+    chooser = Chooser(model, typed.arch, typed.dtype, typed.op)
     wanted = RegistryWanted(typed.problems, typed.data, typed.registry, typed.top, typed.ordered, out.name)
     made, report = registry_files(chooser, wanted)
     files = with_list(made, report)

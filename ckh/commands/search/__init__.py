@@ -8,8 +8,7 @@ from typing import Any
 import typer
 
 from ckh.cluster.connection import CLUSTER_HELP
-from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, examples
+from ckh.commands._common import JSON_HELP, completed, examples
 from ckh.commands._declared_options import has_options_of
 from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.commands.search.options import Effort, Measuring, OnlyMeasured
@@ -131,13 +130,7 @@ def select(
         0.99, "--keep", metavar="SHARE", min=0.01, max=1.0, help="Share of the oracle's mean to keep."
     ),
     data: list[Path] = typer.Option(..., "--data", help="Measured dataset; may be repeated."),
-    problems: str | None = typer.Option(
-        None,
-        "--problems",
-        autocompletion=_completion.problem_sets,
-        metavar="SET|FILE",
-        help="Workload.  [all problems of the data]",
-    ),
+    problems: str | None = completed("problems", "Workload.  [all problems of the data]"),
     write_registry: Path | None = typer.Option(None, "--write-registry", help="Write the set to a JSON registry."),
     force: bool = typer.Option(False, "--force", help="Replace a registry."),
     as_json: bool = _JSON,

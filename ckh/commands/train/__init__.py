@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ckh.cluster.connection import CLUSTER_HELP, everywhere_or_here
-from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, OP_HELP, examples
+from ckh.commands._common import JSON_HELP, OP_HELP, completed, examples
 from ckh.commands._declared_options import has_options_of
 from ckh.errors import UsageError
 from ckh.files.outputs import check_output
@@ -105,7 +104,7 @@ def train(
     out: Path | None = typer.Option(
         None, "--out", "-o", help="Model directory to write.  [among your own models, e.g. ~/.local/share/ckh/models]"
     ),
-    op: str | None = typer.Option(None, "--op", autocompletion=_completion.operations, help=OP_HELP + "  [the data's]"),
+    op: str | None = completed("op", OP_HELP + "  [the data's]"),
     variant: Direction | None = typer.Option(None, "--variant", help="Direction; required if the data have several."),
     targets: str | None = typer.Option(
         None, "--targets", help="Targets besides the ranking: tflops, latency, bandwidth.  [tflops]"

@@ -14,8 +14,7 @@ import typer
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.cluster.connection import CLUSTER_HELP, connected
-from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table, say
+from ckh.commands._common import JSON_HELP, OP_HELP, completed, examples, print_json, print_table, say
 from ckh.commands._declared_options import option_of
 from ckh.documents import Document, json_text
 from ckh.errors import ExitCode, UsageError
@@ -102,12 +101,10 @@ def kernels(
     matrix: str = typer.Option(
         "pipelines", "--matrix", help="Matrix: pipelines, schedulers or, for convolutions, options."
     ),
-    op: str = typer.Option(DEFAULT_OPERATION, "--op", autocompletion=_completion.operations, help=OP_HELP),
+    op: str = completed("op", OP_HELP, default=DEFAULT_OPERATION),
     variant: str | None = typer.Option(None, "--variant", help="forward, bwd_data, bwd_weight or all.  [all]"),
     ndim: int | None = typer.Option(None, "--ndim", min=2, max=3, help="2D or 3D only."),
-    dtype: str | None = typer.Option(
-        None, "--dtype", autocompletion=_completion.dtypes, help="Element type; the device's own by default."
-    ),
+    dtype: str | None = completed("dtype", "Element type; the device's own by default."),
     device: str | None = typer.Option(None, "--device", help="host, hip or emulated.  [hip where a GPU is found]"),
     arch: str | None = option_of(DeviceOptions, "arch"),
     hipcc: str | None = option_of(DeviceOptions, "hipcc"),

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table, say
+from ckh.commands._common import JSON_HELP, OP_HELP, completed, examples, print_json, print_table, say
 from ckh.commands.panels import PROBLEM
 from ckh.commands.validate.verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, give_verdict
 from ckh.documents import Document
@@ -97,26 +96,14 @@ def register(group: typer.Typer) -> None:
 
 
 def parity(
-    problems: str = typer.Option(
-        ...,
-        "--problems",
-        autocompletion=_completion.problem_sets,
-        metavar="SET|FILE",
-        help="A set, a .txt, .csv, .json or AMD's .py file, or a source of ckh shapes.",
+    problems: str = completed(
+        "problems", "A set, a .txt, .csv, .json or AMD's .py file, or a source of ckh shapes.", default=...
     ),
-    op: str | None = typer.Option(None, "--op", autocompletion=_completion.operations, help=OP_HELP),
+    op: str | None = completed("op", OP_HELP),
     variant: Direction | None = typer.Option(None, "--variant", help="Direction of convolutions.  [forward]"),
-    dtype: str | None = typer.Option(None, "--dtype", autocompletion=_completion.dtypes, help="Element type."),
-    arch: str | None = typer.Option(
-        None,
-        "--arch",
-        autocompletion=_completion.architectures,
-        rich_help_panel=PROBLEM,
-        help="Architecture.  [this machine's GPU, else host]",
-    ),
-    model: Path | None = typer.Option(
-        None, "--model", autocompletion=_completion.models, help="Model directory.  [the first that fits]"
-    ),
+    dtype: str | None = completed("dtype", "Element type."),
+    arch: str | None = completed("arch", "Architecture.  [this machine's GPU, else host]", panel=PROBLEM),
+    model: Path | None = completed("model", "Model directory.  [the first that fits]"),
     consumer: list[str] = typer.Option(
         [],
         "--consumer",

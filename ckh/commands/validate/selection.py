@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table, say
+from ckh.commands._common import JSON_HELP, OP_HELP, completed, examples, print_json, print_table, say
 from ckh.commands.panels import PROBLEM
 from ckh.commands.validate.verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, give_verdict
 from ckh.documents import Document
@@ -81,28 +80,14 @@ def register(group: typer.Typer) -> None:
 def selection(
     golden: Path = typer.Argument(..., metavar="FILE", help="File with the golden choices."),
     create: bool = typer.Option(False, "--create", help="Write FILE."),
-    problems: str | None = typer.Option(
-        None,
-        "--problems",
-        autocompletion=_completion.problem_sets,
-        metavar="SET|FILE",
-        help="--create: a set, a .txt, .csv, .json or AMD's .py file, or a source of ckh shapes.",
+    problems: str | None = completed(
+        "problems", "--create: a set, a .txt, .csv, .json or AMD's .py file, or a source of ckh shapes."
     ),
-    op: str | None = typer.Option(None, "--op", autocompletion=_completion.operations, help=f"--create: {OP_HELP}"),
+    op: str | None = completed("op", f"--create: {OP_HELP}"),
     variant: Direction | None = typer.Option(None, "--variant", help="--create: direction.  [forward]"),
-    dtype: str | None = typer.Option(
-        None, "--dtype", autocompletion=_completion.dtypes, help="--create: element type."
-    ),
-    arch: str | None = typer.Option(
-        None,
-        "--arch",
-        autocompletion=_completion.architectures,
-        rich_help_panel=PROBLEM,
-        help="--create: architecture.  [this machine's GPU, else host]",
-    ),
-    model: Path | None = typer.Option(
-        None, "--model", autocompletion=_completion.models, help="Model directory.  [the first that fits]"
-    ),
+    dtype: str | None = completed("dtype", "--create: element type."),
+    arch: str | None = completed("arch", "--create: architecture.  [this machine's GPU, else host]", panel=PROBLEM),
+    model: Path | None = completed("model", "Model directory.  [the first that fits]"),
     data: list[Path] = typer.Option([], "--data", help="Dataset with times of changed choices; may be repeated."),
     on_device: bool = typer.Option(False, "--on-device", help="Measure changed choices on this machine."),
     timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="--on-device: time limit per kernel."),
