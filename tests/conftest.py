@@ -1,10 +1,12 @@
-"""Duration of the reliability suites, real kernels for tests, and comparison of JSON output with schemas."""
+"""Duration of the reliability suites, real kernels and the emulated GPU, and comparison of JSON output with schemas."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +18,9 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     sys.dont_write_bytecode = False
 
 from ckh.bench.compilation.hip_toolchain import known_ck_tile
+from ckh.bench.devices.emulated import emulated_runtime
+from ckh.emulator.build import find_c_compiler
+from ckh.errors import DeviceError
 from tests.real import (
     Real,
     build_real,
@@ -24,6 +29,9 @@ from tests.real import (
     skip_without_compiler,
     wanted_by,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RELIABILITY = ("short", "long")
 
@@ -85,6 +93,31 @@ def real_kernels(request: pytest.FixtureRequest) -> Real:
     with pytest.MonkeyPatch.context() as patch:
         set_kernel_cache(patch)
         return build_real(wanted_by(request.session.items))
+
+
+@pytest.fixture(scope="session")
+def emulator_build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with the emulated GPU, built once for all processes of these tests, which copy it."""
+    try:
+        find_c_compiler()
+    except DeviceError as error:
+        pytest.skip(f"no emulated GPU: {error.message}")
+    own = tmp_path_factory.getbasetemp()
+    cache = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "emulator-build"
+    cache.mkdir(mode=0o700, exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch, (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        patch.setenv("CKH_CACHE_DIR", str(cache))
+        emulated_runtime()
+    return cache
+
+
+@pytest.fixture
+def small_priors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Priors have few trees: training them takes most of the time of training a small model."""
+    from ckh.learn.analytic.prior import PRIOR_TREES
+
+    monkeypatch.setattr("ckh.learn.training.boosting.PRIOR_TREES", replace(PRIOR_TREES, n_estimators=10))
 
 
 @pytest.fixture(autouse=True)

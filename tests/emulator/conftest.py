@@ -1,15 +1,14 @@
-"""The emulated GPU, built once for all tests, in a separate cache."""
+"""The emulated GPU, in a separate cache."""
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ckh.bench.devices.emulated import emulated_runtime
-from ckh.emulator.build import find_c_compiler
 from ckh.emulator.launch import EmulatorLibrary
-from ckh.errors import DeviceError
 from tests.emulator.fuzz import build_sanitized
 from tests.emulator.wave import Wave
 
@@ -18,17 +17,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(emulator_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The cache with the emulated libamdhip64."""
-    try:
-        find_c_compiler()
-    except DeviceError as error:
-        pytest.skip(f"no emulated GPU: {error.message}")
-    cache = tmp_path_factory.mktemp("emulator")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CKH_CACHE_DIR", str(cache))
-        emulated_runtime()
-    return cache
+    return shutil.copytree(emulator_build, tmp_path_factory.mktemp("emulator") / "cache", symlinks=True)
 
 
 @pytest.fixture

@@ -1,14 +1,12 @@
-"""The decoder, built once for all tests, and the kept code objects."""
+"""The decoder and the kept code objects."""
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench.devices.emulated import emulated_runtime
-from ckh.emulator.build import find_c_compiler
-from ckh.errors import DeviceError
 from tests.isa.keep import BACKWARD_DATA, LEAST, MOST, code
 
 if TYPE_CHECKING:
@@ -16,17 +14,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def decoder_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache with the decoder."""
-    try:
-        find_c_compiler()
-    except DeviceError as error:
-        pytest.skip(f"no decoder: {error.message}")
-    cache = tmp_path_factory.mktemp("decoder")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CKH_CACHE_DIR", str(cache))
-        emulated_runtime()
-    return cache
+def decoder_cache(emulator_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with the decoder, which is part of the emulated GPU."""
+    return shutil.copytree(emulator_build, tmp_path_factory.mktemp("decoder") / "cache", symlinks=True)
 
 
 @pytest.fixture
