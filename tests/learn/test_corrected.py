@@ -64,10 +64,13 @@ def estimated_of(problem: ConvProblem, kernels: Sequence[ConvKernel]) -> NDArray
     return estimated_us(problem, tiled(problem), kernels, load_arch("gfx950"))
 
 
-def estimates(data: Dataset) -> NDArray[np.float64]:
-    """Estimated times of all rows, computed individually."""
-    rows = zip(data.problem_ids, data.frame["kernel"], strict=True)
-    return np.array([estimated_of(data.problems()[number], [KERNEL[name]])[0] for number, name in rows])
+@cache
+def estimates() -> NDArray[np.float64]:
+    """Estimated times of all rows of the dataset, computed individually."""
+    rows = zip(amd().problem_ids, amd().frame["kernel"], strict=True)
+    result = np.array([estimated_of(amd().problems()[number], [KERNEL[name]])[0] for number, name in rows])
+    result.flags.writeable = False
+    return result
 
 
 def alike(item: tuple[int, int, int], other: tuple[int, int, int]) -> float:
@@ -114,7 +117,7 @@ def slower(factor: float) -> Dataset:
     """The dataset with estimated times, in which one pipeline takes longer by a factor."""
     data = amd()
     is_second = np.array([KERNEL[name].pipeline == SECOND for name in data.frame["kernel"]])
-    return Dataset(data.frame.assign(latency_ms=estimates(data) / 1000 * np.where(is_second, factor, 1.0)))
+    return Dataset(data.frame.assign(latency_ms=estimates() / 1000 * np.where(is_second, factor, 1.0)))
 
 
 def term_of(data: Dataset, rows: NDArray[np.int64]) -> EstimateTerm:
@@ -169,7 +172,7 @@ def test_the_score_is_the_estimate_less_offsets(few: Path) -> None:
         assert model.score_pool([problem], pool)[0][0] == pytest.approx(expected, rel=1e-12)
         assert model.predict(problem, pool, "rank") == pytest.approx(expected, rel=1e-12)
     offset = np.array([term.offsets.get(KERNEL[name].pipeline, 0.0) for name in amd().frame["kernel"]])
-    assert model.scores(amd()) == pytest.approx(-np.log(estimates(amd())) - offset, rel=1e-12)
+    assert model.scores(amd()) == pytest.approx(-np.log(estimates()) - offset, rel=1e-12)
 
 
 def test_without_evidence_the_order_is_the_estimates(tmp_path: Path) -> None:
@@ -178,6 +181,7 @@ def test_without_evidence_the_order_is_the_estimates(tmp_path: Path) -> None:
     assert model.spec.estimate == EstimateTerm(1.0, {})
 
 
+@pytest.mark.usefixtures("small_priors")
 def test_many_rows_have_trees_beside_the_estimate(tmp_path: Path) -> None:
     """From 3,000 rows on the score is that of the trees less 0.3 times the log of the estimate."""
     model = load_model(trained_on(amd(), 3000, tmp_path / "model"))
@@ -185,7 +189,7 @@ def test_many_rows_have_trees_beside_the_estimate(tmp_path: Path) -> None:
     trees = Model(model.path, replace(model.spec, estimate=None)).predict_dataset(amd(), "rank")
     assert np.ptp(trees) > 0.5
     scores = model.scores(amd())
-    assert scores == pytest.approx(trees - 0.3 * np.log(estimates(amd())), rel=1e-12)
+    assert scores == pytest.approx(trees - 0.3 * np.log(estimates()), rel=1e-12)
     of_first = amd().problem_ids == 0
     problem, kernels = amd().problems()[0], tuple(KERNEL[name] for name in amd().frame["kernel"][of_first])
     assert model.predict(problem, kernels, "rank") == pytest.approx(scores[of_first], rel=1e-9)
