@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from ckh import shapes
     from ckh.api.benching import BenchRun, bench
     from ckh.api.evaluating import Evaluated, evaluate
+    from ckh.api.inputs import problem, progress
     from ckh.api.learning import train
     from ckh.api.ranker import KernelRanker
-    from ckh.api.requests import problem
-    from ckh.api.showing import progress
     from ckh.api.tuner import tune
     from ckh.data.dataset import Dataset, read_dataset
     from ckh.errors import CkhError, DataError, DeviceError, ModelError, NoKernelError, OutputError, UsageError
@@ -84,8 +83,8 @@ _HOMES = {
     "BenchRun": "ckh.api.benching",
     "TuneDocument": "ckh.tune.gains",
     "KernelRanker": "ckh.api.ranker",
-    "problem": "ckh.api.requests",
-    "progress": "ckh.api.showing",
+    "problem": "ckh.api.inputs",
+    "progress": "ckh.api.inputs",
     "train": "ckh.api.learning",
     **dict.fromkeys(("Dataset", "read_dataset"), "ckh.data.dataset"),
     **dict.fromkeys(

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.api.inputs import options_of
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.supervision.campaign import Campaign, Outcome
-from ckh.bench.supervision.limits import BenchLimits
-from ckh.bench.supervision.stop import StopReason
+from ckh.bench.supervision.limits import BenchLimits, StopReason
 from ckh.data.journal import JOURNAL_NAME, is_started
 from ckh.data.settings import Given, Settings
 from ckh.errors import NoKernelError, OutputError, UsageError, WrongTypeError

@@ -1,4 +1,4 @@
-"""Arguments of the Python API: data in memory or in files, and options by name."""
+"""Arguments of the Python API: problems, data in memory or in files, options by name, and how progress is shown."""
 
 from __future__ import annotations
 
@@ -13,12 +13,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin, get_type
 from ckh.data.dataset import Dataset, write_dataset
 from ckh.declared import declarations
 from ckh.errors import UsageError, WrongTypeError
+from ckh.learn.models.choice import Chooser
+from ckh.ops import all_requested, as_problem, canonical_options, meant_operation, requested
 from ckh.problems import Direction
 from ckh.strenum import StrEnum
+from ckh.text.progress import ProgressStyle, show_progress
 from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from ckh.ops.base import Problem
+
 
 One: TypeAlias = "Dataset | Path | str"
 Data: TypeAlias = "One | Iterable[One]"
@@ -97,3 +103,62 @@ def direction_of(variant: Direction | str | None) -> Direction | None:
     if variant is not None and variant not in list(Direction):
         raise UsageError(f"unknown direction {variant!r}", one_of(variant, Direction), code="unknown-name")
     return None if variant is None else Direction(variant)
+
+
+def problem(
+    text: str | None = None,
+    *,
+    op: str | None = None,
+    variant: str | None = None,
+    dtype: str | None = None,
+    arch: str | None = None,
+    **sizes: Any,
+) -> Problem:
+    """A problem from its canonical text, or from sizes with the defaults of `ckh predict`.
+
+    Args:
+        text: the canonical text; no other argument goes with it.
+        op: the operation; by default that of the sizes' names (`m` means a GEMM), else a convolution.
+        variant: the direction; forward by default.
+        dtype: the element type; by default that of the operation or of the architecture.
+        arch: the architecture; by default this machine's GPU, else host.
+        sizes: options of `ckh predict` by name, e.g. n=16, c=256, stride=2, or m=128, n=1536, k=7168, layout="rcr".
+
+    Raises:
+        UsageError: it is impossible, or an option is unknown or goes with another operation.
+    """
+    others = {"op": op, "variant": variant, "dtype": dtype, "arch": arch}
+    if text is not None:
+        if given := [*sizes, *(name for name, value in others.items() if value is not None)]:
+            raise UsageError(f"text and {given[0]} exclude each other", code="conflicting-options")
+        return as_problem(text)
+    options = canonical_options({**sizes, **others})
+    values = {name: options[name] for name in sizes}
+    chosen = Chooser(None, options["arch"], options["dtype"], options["op"] or meant_operation(values, all_requested()))
+    part = requested(chosen.op.name)
+    kinds = {} if part is None else {option.name: option.kind for option in part.options}
+    typed = {name: _as_typed(name, value, kinds.get(name)) for name, value in values.items()}
+    return chosen.problem(typed, str(direction_of(variant) or ""), "predict")
+
+
+def _as_typed(name: str, value: Any, kind: type | None) -> Any:
+    """A value as the command line gives it: the text of a stride may be a number, or one for each axis."""
+    if kind is str and not isinstance(value, str):
+        return "x".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
+    if kind is int and (isinstance(value, bool) or not isinstance(value, int)):
+        raise UsageError(f"{name} must be an integer, not {value!r}", code="bad-number")
+    return value
+
+
+def progress(style: str) -> None:
+    """Choose how long work shows its progress, on stderr or in a notebook.
+
+    Args:
+        style: "auto" (bars on a terminal and in a notebook, else lines), "bars", "lines" or "none".
+
+    Raises:
+        UsageError: it is another text.
+    """
+    if style not in list(ProgressStyle):
+        raise UsageError(f"unknown style {style!r}", one_of(style, ProgressStyle), code="unknown-name")
+    show_progress(ProgressStyle(style))

@@ -86,7 +86,7 @@ def _problem(typed: Typed, name: str) -> Problem | None:
 
 def _draw(described: Described, path: Path) -> None:
     from ckh.files.outputs import write_output
-    from ckh.isa.svg import timeline_svg
+    from ckh.isa.text import timeline_svg
 
     if described.timeline is None:
         raise UsageError("the kernel has no loop to draw", "omit --svg", code="inapplicable-option")

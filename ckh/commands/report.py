@@ -283,7 +283,7 @@ def _learning_by_data(judged: Judged, train_data: list[Path]) -> Drawing:
     import os
 
     from ckh.data.dataset import read_dataset
-    from ckh.report.learning_by_data import SHARES, learning_by_data
+    from ckh.report.of_model import SHARES, learning_by_data
     from ckh.text.progress import progress
 
     learned_from = read_dataset(*train_data, columns=lambda op: op.column_names())

@@ -17,8 +17,8 @@ from ckh.bench.isolated.rounds import time_in_rounds
 from ckh.bench.nodes.cluster_driver import driver_for
 from ckh.bench.planning.plan import SEARCH, full_name
 from ckh.bench.supervision.journal_rows import NS_PER_MS, new_record, result_row
+from ckh.bench.supervision.limits import Stop, StopReason
 from ckh.bench.supervision.runner import measure, on_problem
-from ckh.bench.supervision.stop import Stop, StopReason
 from ckh.data.journal import EndRecord, KernelRecord, ResultRow
 from ckh.data.settings import Settings
 from ckh.ops import operation_of

@@ -12,9 +12,8 @@ import pytest
 from ckh.bench.planning.results import MAX_LEADERS, PairResults
 from ckh.bench.supervision import campaign as campaign_module
 from ckh.bench.supervision.campaign import Campaign, Outcome
-from ckh.bench.supervision.limits import BenchLimits
+from ckh.bench.supervision.limits import BenchLimits, StopReason
 from ckh.bench.supervision.protocol import WorkerConfig
-from ckh.bench.supervision.stop import StopReason
 from ckh.data.journal import ResultRow, read_journal
 from ckh.data.settings import Given
 from ckh.errors import UsageError

@@ -12,7 +12,7 @@ import pytest
 
 from ckh.bench.compilation.compile import KernelBuilder
 from ckh.bench.planning.plan import full_name
-from ckh.bench.supervision.stop import Stop, StopReason
+from ckh.bench.supervision.limits import Stop, StopReason
 from ckh.cli import run
 from ckh.data import journal as journal_module
 from ckh.data.dataset import read_dataset

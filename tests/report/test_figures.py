@@ -21,11 +21,10 @@ from ckh.report.draw import file_png, file_svg, page_svg
 from ckh.report.drawing import Bars, Body, Dots, Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads, numbers
 from ckh.report.html_page import page
 from ckh.report.judged import baseline_efficiencies, judge
-from ckh.report.learning_by_data import learning_by_data
 from ckh.report.measurements import Look, looks_of_runs, machine, repeats
 from ckh.report.of_comparison import report_comparison
 from ckh.report.of_dataset import report_dataset
-from ckh.report.of_model import report_model
+from ckh.report.of_model import learning_by_data, report_model
 from ckh.training import RankObjective
 from tests.learn.conftest import efficiencies, measured, saved
 from tests.refusals import expect_values

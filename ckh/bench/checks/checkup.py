@@ -17,8 +17,7 @@ from ckh.bench.devices.device_choice import open_device
 from ckh.bench.isolated.sensors import read_card, read_sensors
 from ckh.bench.planning.plan import full_name
 from ckh.bench.supervision.campaign import Campaign
-from ckh.bench.supervision.limits import DEFAULT_TIMEOUT_S, BenchLimits
-from ckh.bench.supervision.stop import StopReason
+from ckh.bench.supervision.limits import DEFAULT_TIMEOUT_S, BenchLimits, StopReason
 from ckh.data.journal import JOURNAL_NAME, read_journal
 from ckh.data.settings import Given
 from ckh.errors import CkhError, ExitCode, NoKernelError

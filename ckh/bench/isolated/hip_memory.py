@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from itertools import accumulate
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ckh.bench.isolated.hip_runtime import HipMemoryError, HipRuntime
 from ckh.bench.isolated.memory import CANARY, WORKSPACE_FILL_BYTES, overrun_of
@@ -17,9 +16,7 @@ from ckh.data.settings import MAX_SETS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.bench.isolated.typed import ElementType
-
-Array = NDArray[Any]
+    from ckh.bench.isolated.typed import Array, ElementType
 
 GUARD_BYTES = 4096
 

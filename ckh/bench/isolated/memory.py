@@ -10,16 +10,13 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ckh.bench.isolated.typed import NAN_BYTE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ckh.bench.isolated.typed import ElementType
-
-Array = NDArray[Any]
+    from ckh.bench.isolated.typed import Array, ElementType
 
 PAGE = mmap.PAGESIZE
 READABLE_TAIL_BYTES = 256  # zeros after an input that kernels may read

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
-from numpy.typing import NDArray
 
 from ckh.bench.computation import Role
 from ckh.bench.isolated.typed import element_type
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from ckh.bench.computation import Operand, Shape
-    from ckh.bench.isolated.typed import ElementType
-
-Array = NDArray[Any]
+    from ckh.bench.isolated.typed import Array, ElementType
 
 
 def stored_shape(operand: Operand) -> Shape:

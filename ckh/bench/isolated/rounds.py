@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 from ckh.bench.isolated.timing import DEFAULT_SAMPLES
 from ckh.bench.supervision.driver import Driver
 from ckh.bench.supervision.journal_rows import with_times
-from ckh.bench.supervision.limits import BenchLimits
+from ckh.bench.supervision.limits import BenchLimits, Stop
 from ckh.bench.supervision.protocol import Job, Op, Reply
 from ckh.bench.supervision.runner import measure, on_problem
-from ckh.bench.supervision.stop import Stop
 from ckh.schema import Status
 from ckh.text.progress import progress
 

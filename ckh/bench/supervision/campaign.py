@@ -23,9 +23,8 @@ from ckh.bench.planning.plan import ALL, BEST, SAMPLE, SEARCH, Plan, Scorer, mak
 from ckh.bench.planning.registry import first_fits
 from ckh.bench.planning.results import History, PairResults, plan_records, read_history, stored_plan
 from ckh.bench.supervision.journal_rows import new_record
-from ckh.bench.supervision.limits import BenchLimits
+from ckh.bench.supervision.limits import BenchLimits, Stop, StopReason
 from ckh.bench.supervision.protocol import WORK_PHASES
-from ckh.bench.supervision.stop import Stop, StopReason
 from ckh.bench.supervision.sweep import Sweep, Totals
 from ckh.data.journal import JOURNAL, JOURNAL_NAME, JournalWriter, is_started
 from ckh.data.settings import Given, Settings

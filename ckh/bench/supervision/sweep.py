@@ -21,6 +21,7 @@ from ckh.bench.planning.plan import full_name
 from ckh.bench.planning.results import PairResults
 from ckh.bench.supervision.driver import COMPILE_PHASE
 from ckh.bench.supervision.journal_rows import result_row
+from ckh.bench.supervision.limits import StopReason
 from ckh.bench.supervision.reference_watch import (
     AGAIN_SHARE,
     LEAST_PAIRS,
@@ -31,7 +32,6 @@ from ckh.bench.supervision.reference_watch import (
 )
 from ckh.bench.supervision.runner import measure, on_problem
 from ckh.bench.supervision.serving import BegunTasks
-from ckh.bench.supervision.stop import StopReason
 from ckh.bench.supervision.supervisor import MAX_PASSES, Looks, with_anchor
 from ckh.data.journal import EndRecord, KernelRecord, ReferenceRecord
 from ckh.schema import RIGHT, Status
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from ckh.bench.planning.active import ActiveRun
     from ckh.bench.planning.plan import Plan, Task
     from ckh.bench.supervision.driver import Driver
+    from ckh.bench.supervision.limits import Stop
     from ckh.bench.supervision.protocol import Job, Reply
     from ckh.bench.supervision.runner import JobRunner
-    from ckh.bench.supervision.stop import Stop
     from ckh.data.journal import JournalWriter, ResultRow, RunRecord
     from ckh.ops.base import Kernel
 

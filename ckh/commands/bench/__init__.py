@@ -175,7 +175,7 @@ def _warn_of_headers(campaign: Campaign) -> None:
 
 def _build(campaign: Campaign, limits: BenchLimits, *, as_json: bool) -> None:
     """Compile the remaining kernels, print the results, and exit with their code."""
-    from ckh.bench.supervision.stop import StopReason
+    from ckh.bench.supervision.limits import StopReason
     from ckh.commands.bench import output
 
     _warn_of_headers(campaign)
@@ -200,7 +200,7 @@ def _count_down(seconds: int) -> None:
 
 def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool, counts_down: bool) -> None:
     """Measure the remaining pairs, print the results, and exit with their code."""
-    from ckh.bench.supervision.stop import StopReason
+    from ckh.bench.supervision.limits import StopReason
     from ckh.commands.bench import output
 
     _warn_of_headers(campaign)

@@ -118,7 +118,7 @@ def calibrate(
     """Measure what is not known yet, store it after each measurement, print it, and exit with its code."""
     from ckh.bench.checks.calibrating import measured_rates, micro_problems
     from ckh.bench.devices.device_choice import default_device_kind, open_device, require_usable
-    from ckh.bench.supervision.stop import Stop
+    from ckh.bench.supervision.limits import Stop
     from ckh.text.progress import progress
 
     kind = kind or default_device_kind(options)

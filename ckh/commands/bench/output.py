@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ckh.bench.compilation.building import BuildReport
 from ckh.bench.devices.device import EMULATED_KIND, HOST_KIND
 from ckh.bench.supervision.campaign import Outlook
+from ckh.bench.supervision.limits import StopReason
 from ckh.bench.supervision.reference_watch import DRIFT
-from ckh.bench.supervision.stop import StopReason
 from ckh.commands._common import print_json, print_table, reasons_by_kind, say
 from ckh.documents import Document, fields_of
 from ckh.schema import MEASURED, Status

@@ -84,7 +84,7 @@ def measure(
         NoKernelError: no kernel can be built and applies, or none worked.
     """
     from ckh.bench.devices.device_choice import open_device
-    from ckh.bench.supervision.stop import StopReason
+    from ckh.bench.supervision.limits import StopReason
     from ckh.cluster.connection import connected
     from ckh.data.journal import JOURNAL, JOURNAL_NAME, JournalWriter, is_started
     from ckh.search.measuring import SearchSettings, Where, search_measured

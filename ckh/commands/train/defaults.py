@@ -60,7 +60,7 @@ def _measured(op: str | None, variant: Direction | None) -> DefaultData | None:
 
 
 def _complete() -> Iterator[Journal]:
-    from ckh.bench.supervision.stop import StopReason
+    from ckh.bench.supervision.limits import StopReason
     from ckh.data.journal import JOURNAL_NAME, read_journal
 
     for path in sorted(_RUNS.glob(f"*/{JOURNAL_NAME}")):

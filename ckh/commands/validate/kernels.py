@@ -123,7 +123,7 @@ def kernels(
     from ckh.bench.devices.device_choice import caution_of, default_device_kind, open_device
     from ckh.bench.nodes.cluster_driver import driver_for
     from ckh.bench.nodes.remote import DeviceRequest
-    from ckh.bench.supervision.stop import Stop
+    from ckh.bench.supervision.limits import Stop
     from ckh.ops import operation
 
     if out is not None:

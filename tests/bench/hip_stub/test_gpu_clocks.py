@@ -21,9 +21,8 @@ from ckh.bench.supervision import campaign as campaign_module
 from ckh.bench.supervision.campaign import Campaign
 from ckh.bench.supervision.driver import Driver
 from ckh.bench.supervision.journal_rows import new_record
-from ckh.bench.supervision.limits import BenchLimits
+from ckh.bench.supervision.limits import BenchLimits, Stop
 from ckh.bench.supervision.protocol import Job, Op, PhaseClock, Reply
-from ckh.bench.supervision.stop import Stop
 from ckh.bench.supervision.sweep import Sweep
 from ckh.data.journal import JournalWriter
 from ckh.data.settings import Given

@@ -14,10 +14,9 @@ import pytest
 from ckh.bench.supervision import campaign as campaign_module
 from ckh.bench.supervision import process
 from ckh.bench.supervision.campaign import Campaign
-from ckh.bench.supervision.limits import BenchLimits
+from ckh.bench.supervision.limits import BenchLimits, StopReason
 from ckh.bench.supervision.process import WorkerProcess
 from ckh.bench.supervision.protocol import HIP, WorkerConfig
-from ckh.bench.supervision.stop import StopReason
 from ckh.data.journal import ResultRow, read_journal
 from ckh.data.settings import Given
 from ckh.errors import DeviceError, ExitCode
