@@ -113,8 +113,8 @@ def read_common_rules(path: Path) -> CommonRules:
     lds, operators = file.part("pipeline_lds"), file.part("operators")
     rules = CommonRules(
         pipeline_lds={name: _lds_rule(lds.part(name)) for name in lds.names()},
-        unsupported_traits=frozenset(file.string_triples("unsupported_traits")),
-        dtype_combinations=file.string_triples("dtype_combinations"),
+        unsupported_traits=frozenset(file.triples("unsupported_traits", str)),
+        dtype_combinations=file.triples("dtype_combinations", str),
         preshuffle_pipelines=file.strings("preshuffle_pipelines"),
         operators={name: _operator_tile(operators.part(name)) for name in operators.names()},
     )
@@ -159,7 +159,7 @@ def read_arch(path: Path, common: CommonRules) -> ArchSpec:
         vector_divisibility=file.scalar("vector_divisibility", bool),
         fnuz_floats=file.scalar("fnuz_floats", bool),
         least_trips=file.scalar("compv6_min_loops", int),
-        wave_configs=file.triples("wave_configs"),
+        wave_configs=file.triples("wave_configs", int),
         warp_tiles=_tile_table(file.part("warp_tiles")),
         preshuffle_warp_tiles=_tile_table(file.part("preshuffle_warp_tiles")),
         hardware=hardware,
@@ -183,7 +183,7 @@ def _compute_units(part: JsonFields) -> dict[str, int]:
 
 
 def _tile_table(part: JsonFields) -> dict[str, tuple[Triple, ...]]:
-    return {dtypes: part.triples(dtypes) for dtypes in part.names()}
+    return {dtypes: part.triples(dtypes, int) for dtypes in part.names()}
 
 
 def _device_profile(file: JsonFields) -> HardwareProfile:

@@ -29,6 +29,7 @@ T = TypeVar("T", str, bool, int)
 Triple = tuple[int, int, int]
 
 _TRIPLE = 3
+_PLURALS: dict[type, str] = {str: "strings", int: "integers"}
 _LIMIT = 2**63
 _SHOWN = 80
 
@@ -249,13 +250,6 @@ class JsonFields:
             self.fail(name, f"must be a list of finite numbers, not {_shown(value)}")
         return tuple(map(float, value))
 
-    def string_triples(self, name: str) -> tuple[tuple[str, str, str], ...]:
-        """A list of lists of three strings."""
-        value = self._take(name)
-        if not isinstance(value, list) or not all(_is_triple(item, str) for item in value):
-            self.fail(name, "must be a list of lists of three strings")
-        return tuple((a, b, c) for a, b, c in value)
-
     def triple(self, name: str) -> Triple:
         """A list of three integers."""
         value = self._take(name)
@@ -263,12 +257,12 @@ class JsonFields:
             self.fail(name, "must be a list of three integers")
         return value[0], value[1], value[2]
 
-    def triples(self, name: str) -> tuple[Triple, ...]:
-        """A list of lists of three integers."""
+    def triples(self, name: str, kind: type[T]) -> tuple[tuple[T, T, T], ...]:
+        """A list of lists of three values of a type."""
         value = self._take(name)
-        if not isinstance(value, list) or not all(_is_triple(item, int) for item in value):
-            self.fail(name, "must be a list of lists of three integers")
-        return tuple((m, n, k) for m, n, k in value)
+        if not isinstance(value, list) or not all(_is_triple(item, kind) for item in value):
+            self.fail(name, f"must be a list of lists of three {_PLURALS[kind]}")
+        return tuple((a, b, c) for a, b, c in value)
 
     def part(self, name: str) -> JsonFields:
         """A nested object."""

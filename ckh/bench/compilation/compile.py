@@ -299,7 +299,8 @@ class KernelBuilder:
 
         lock = threading.Lock()
 
-        def build(unit: Sequence[str]) -> Iterator[tuple[str, Built]]:
+        def build(unit: Sequence[str]) -> dict[str, Built]:
+            built = {}
             with lock:
                 first = full_name(order.sources[unit[0]][0])
                 advance(0, first if len(unit) == 1 else f"{first} and {len(unit) - 1} more")
@@ -307,13 +308,11 @@ class KernelBuilder:
                 if result.status is not Status.COMPILE_INTERRUPTED:
                     with lock:
                         advance(1, "")
-                yield key, result
-
-        def built(unit: Sequence[str]) -> dict[str, Built]:
-            return dict(build(unit))
+                built[key] = result
+            return built
 
         outcome: list[dict[str, Built]] = Parallel(n_jobs=jobs, backend="threading")(
-            delayed(built)(unit) for unit in together
+            delayed(build)(unit) for unit in together
         )
         return outcome
 

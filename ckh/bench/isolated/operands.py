@@ -12,6 +12,7 @@ from ckh.bench.isolated.typed import element_type
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
     from ckh.bench.computation import Operand, Shape
     from ckh.bench.isolated.typed import Array, ElementType
 

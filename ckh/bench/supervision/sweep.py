@@ -117,7 +117,7 @@ class Sweep:
         self._looks = looks
         self._whole: dict[str, Task] = {}  # the plan's task of each problem
         self._lock, self._building = threading.Lock(), threading.Lock()
-        self._is_enough = False
+        self._active: ActiveRun | None = None
         self.totals = Totals(workers=len(driver.configs))
 
     def measure(self, plan: Plan, results: PairResults) -> Totals:
@@ -128,47 +128,52 @@ class Sweep:
             OutputError: the journal cannot be written; all earlier results are in the journal.
         """
         left = self._unfinished(plan, results)
-
-        def whole() -> None:
-            built = self._build(left.kernels + self._leading_kernels(left, results) + self._compared(plan))
-            self._require_alike(left, built)
-            with progress("measuring", left.pairs) as advance:
-                work = _Work(built, results, advance)
-                watch = self._watch(left, built)
-                started = time.monotonic()
-                tasks = self._tasks(left.tasks, results)
-                self._driver.serve(tasks.next, lambda worker, task: self._watched(worker, task, work, watch))
-            if watch is not None:
-                self._measure_suspects(watch, work, time.monotonic() - started)
-
-        return self._timed(whole)
+        kernels = left.kernels + self._leading_kernels(left, results) + self._compared(plan)
+        return self._measured(left, kernels, results, self._tasks(left.tasks, results).next, self._watched)
 
     def measure_chosen(self, plan: Plan, results: PairResults, active: ActiveRun) -> Totals:
         """As `measure`, for pairs selected while results arrive."""
-        left = plan.without(results.has)
+        self._active = active
 
-        def whole() -> None:
-            built = self._build(active.useful + self._compared(plan))
+        def measure_chosen(worker: JobRunner, task: Task, work: _Work, watch: ReferenceWatch | None) -> None:
+            self._build_more(task.kernels, work.built)
+            if watch is not None:
+                watch.before(worker, task)
+            self._measure_task(worker, task, work)
+            active.done(task, worker.node, lambda kernels: self._build_more(kernels, work.built))
+            if watch is not None and active.is_over(worker.node):
+                watch.last(worker)
+
+        kernels = active.useful + self._compared(plan)
+        return self._measured(plan.without(results.has), kernels, results, active.next, measure_chosen)
+
+    def _measured(
+        self,
+        left: Plan,
+        kernels: Sequence[Kernel],
+        results: PairResults,
+        choose: Callable[[str], Task | None],
+        measure: Callable[[JobRunner, Task, _Work, ReferenceWatch | None], None],
+    ) -> Totals:
+        """Build kernels, measure tasks on all devices, and write the end of the run."""
+        start = time.monotonic()
+        try:
+            built = self._build(kernels)
             self._require_alike(left, built)
-            with progress("measuring what is chosen", left.pairs) as advance:
+            with progress("measuring", left.pairs) as advance:
                 work, watch = _Work(built, results, advance), self._watch(left, built)
                 started = time.monotonic()
-
-                def measure_chosen(worker: JobRunner, task: Task) -> None:
-                    self._build_more(task.kernels, built)
-                    if watch is not None:
-                        watch.before(worker, task)
-                    self._measure_task(worker, task, work)
-                    active.done(task, worker.node, lambda kernels: self._build_more(kernels, built))
-                    if watch is not None and active.is_over(worker.node):
-                        watch.last(worker)
-
-                self._driver.serve(active.next, measure_chosen)
-            self._is_enough = active.is_enough
+                self._driver.serve(choose, lambda worker, task: measure(worker, task, work, watch))
             if watch is not None:
                 self._measure_suspects(watch, work, time.monotonic() - started)
-
-        return self._timed(whole)
+        finally:
+            self.totals.phase_s, self.totals.restarts = self._driver.phase_s, self._driver.restarts
+            self.totals.compile_s = self._driver.phase_s[COMPILE_PHASE]
+            self.totals.wall_s = time.monotonic() - start
+        phase_s = {phase: round(seconds, 3) for phase, seconds in self.totals.phase_s.items()}
+        wall_s = round(self.totals.wall_s, 3)
+        self._journal.end_run(EndRecord(self._run.run_id, str(self.reason), wall_s, phase_s))
+        return self.totals
 
     def _unfinished(self, plan: Plan, results: PairResults) -> Plan:
         """Remaining problems with kernels, or leaders, to measure.
@@ -203,21 +208,7 @@ class Sweep:
     @property
     def reason(self) -> StopReason:
         """Reason of an early end."""
-        return StopReason.GAIN if self._is_enough else self._stop.reason
-
-    def _timed(self, whole: Callable[[], None]) -> Totals:
-        """Execute all phases, and write the end of the run."""
-        start = time.monotonic()
-        try:
-            whole()
-        finally:
-            self.totals.phase_s, self.totals.restarts = self._driver.phase_s, self._driver.restarts
-            self.totals.compile_s = self._driver.phase_s[COMPILE_PHASE]
-            self.totals.wall_s = time.monotonic() - start
-        phase_s = {phase: round(seconds, 3) for phase, seconds in self.totals.phase_s.items()}
-        wall_s = round(self.totals.wall_s, 3)
-        self._journal.end_run(EndRecord(self._run.run_id, str(self.reason), wall_s, phase_s))
-        return self.totals
+        return StopReason.GAIN if self._active is not None and self._active.is_enough else self._stop.reason
 
     def _require_alike(self, left: Plan, built: dict[str, Built]) -> None:
         """Compare the devices with each other, and with those of earlier runs."""
