@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ckh.api.inputs import Data
     from ckh.data.dataset import Dataset
-    from ckh.data.sample import Drawn
+    from ckh.data.parts import Drawn
     from ckh.learn.models.artifact import Model
     from ckh.learn.training.far_fit import FarFit
     from ckh.learn.training.halving import Tuning
@@ -85,7 +85,7 @@ def read_rows(
     Raises:
         CkhError: a file is unusable, or has no such rows.
     """
-    from ckh.data.sample import read_sample
+    from ckh.data.parts import read_sample
 
     only = {} if variant is None else {"variant": str(variant)}
     read, drawn = read_sample(paths, sample, request.seed, lambda item: item.column_names(), only)

@@ -162,6 +162,7 @@ _KINDS: dict[type[Any], str] = {
     ReferenceRecord: "reference",
     EndRecord: "end",
 }
+_RECORDS = {kind: record for record, kind in _KINDS.items()}
 RUN_START = b'{"kind": "run"'
 
 
@@ -190,11 +191,19 @@ def parse_record(line: bytes) -> Record:
         kind = values.pop("kind")
         _require_types(values, _TYPES[kind])
         require_characters(line, values)
-        return _PARSERS[kind](values)
+        return _record(kind, values)
     except RecursionError as error:
         raise ValueError("its values are nested too deep") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def _record(kind: str, values: dict[str, Any]) -> Record:
+    if kind == "run" and values["schema_version"] != SCHEMA_VERSION:
+        raise ValueError(f"schema version {values['schema_version']}, this is {SCHEMA_VERSION}")
+    converted = {name: made(values[name]) for name, made in _CONVERTED[kind].items() if name in values}
+    record: Record = _RECORDS[kind](**{**values, **converted})
+    return record
 
 
 def _require_types(values: dict[str, Any], types: dict[str, Callable[[Any], bool]]) -> None:
@@ -250,32 +259,15 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
 }
 _TYPES = {kind: {item.name: _CHECKS[str(item.type)] for item in fields(record)} for record, kind in _KINDS.items()}
 
-
-def _run_record(values: dict[str, Any]) -> RunRecord:
-    if values["schema_version"] != SCHEMA_VERSION:
-        raise ValueError(f"schema version {values['schema_version']}, this is {SCHEMA_VERSION}")
-    # Journals of earlier versions lack split_k.
-    tuples = {"flags": values["flags"], "split_k": values.get("split_k", (1,))}
-    tuples["environment"] = values.get("environment", ())
-    return RunRecord(**{**values, **{name: tuple(some) for name, some in tuples.items()}})
-
-
-def _kernel_record(values: dict[str, Any]) -> KernelRecord:
-    resources = values["resources"]
-    return KernelRecord(**{**values, "resources": None if resources is None else Resources(**resources)})
-
-
-def _result_row(values: dict[str, Any]) -> ResultRow:
-    return ResultRow(**{**values, "status": Status(values["status"]), "samples_ns": tuple(values["samples_ns"])})
-
-
-_PARSERS: dict[str, Callable[[dict[str, Any]], Record]] = {
-    "run": _run_record,
-    "plan": lambda values: PlanRecord(**{**values, "kernels": tuple(values["kernels"])}),
-    "task": lambda values: TaskRecord(**{**values, "kernels": tuple(values["kernels"])}),
-    "chosen": lambda values: ChosenRecord(**{**values, "kernels": tuple(values["kernels"])}),
-    "kernel": _kernel_record,
-    "result": _result_row,
-    "reference": lambda values: ReferenceRecord(**values),
-    "end": lambda values: EndRecord(**values),
+# Conversion of a field's JSON value, likewise.
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "tuple[str, ...]": tuple,
+    "tuple[int, ...]": tuple,
+    "tuple[float, ...]": tuple,
+    "Status": Status,
+    "Resources | None": lambda value: None if value is None else Resources(**value),
+}
+_CONVERTED = {
+    kind: {item.name: _CONVERSIONS[str(item.type)] for item in fields(record) if str(item.type) in _CONVERSIONS}
+    for record, kind in _KINDS.items()
 }

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ckh.data.formats import Reading
     from ckh.data.spool import StoredRows
     from ckh.ops.base import AnyOperation
-    from ckh.schema import Column
 
 _TIMES = ("latency_ms", "latency_min_ms", "spread")
 _RATES = ("tflops", "bandwidth_gb_s")
@@ -107,7 +106,7 @@ class Merged:
         """SHA-256 of the merged rows, equal to the dataset's content hash."""
         digest = ContentDigest(len(self))
         for column in self.op.training.columns:
-            digest.add(column, _ColumnChunks(self, column))
+            digest.add(column, tables.ColumnChunks(self.blocks, column.name))
         return digest.hexdigest()
 
     def blocks(self, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
@@ -131,18 +130,6 @@ class Merged:
         """Distinct values of a string column, sorted."""
         texts = {text for block in self.blocks([name]) for text in block[name].unique().to_pylist()}
         return tuple(sorted(texts))
-
-
-class _ColumnChunks:
-    """A column of the merged rows by blocks, re-iterable."""
-
-    def __init__(self, merged: Merged, column: Column) -> None:
-        self._merged = merged
-        self._column = column
-
-    def __iter__(self) -> Iterator[pa.Array]:
-        for block in self._merged.blocks([self._column.name]):
-            yield from block[self._column.name].chunks
 
 
 @dataclass(frozen=True, slots=True, eq=False)

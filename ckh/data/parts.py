@@ -1,4 +1,4 @@
-"""A dataset in parts that each hold whole problems, so that evaluated data need not fit in memory.
+"""Datasets too large for memory: in parts that each hold whole problems, or as a random sample of problems.
 
 The parts of a large dataset are kept in unnamed files in the system's temporary folder.
 """
@@ -22,7 +22,7 @@ from ckh.data.numbering import Numbering
 from ckh.errors import OutputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -214,3 +214,68 @@ def _concatenated(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
         columns[str(name)] = union_categoricals(parts) if is_category else pd.concat(parts, ignore_index=True)
     result: pd.DataFrame = pd.DataFrame(columns)
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Numbers of rows and problems drawn, and their totals."""
+
+    rows: int
+    problems: int
+    of_rows: int
+    of_problems: int
+
+    def __str__(self) -> str:
+        """Return a sentence for messages."""
+        return (
+            f"{self.rows:,} rows of {self.problems:,} problems were drawn from the {self.of_rows:,} rows of "
+            f"{self.of_problems:,} problems of the data"
+        )
+
+
+def read_sample(
+    paths: Sequence[Path | str], most_rows: int, seed: int, columns: ColumnsOf, only: Mapping[str, object]
+) -> tuple[Dataset, Drawn | None]:
+    """Read a dataset as `read_dataset` does; if it is larger than `most_rows`, draw problems at random.
+
+    Memory holds one block, the drawn rows, and a few numbers per problem of the data.
+
+    Args:
+        paths: files and folders.
+        most_rows: maximum number of rows to draw; all rows of at least one problem are always drawn.
+        seed: random seed of the draw.
+        columns: as for `read_dataset`.
+        only: values of identity columns: only matching problems are drawn, if any match.
+
+    Raises:
+        DataError: as for `read_dataset`.
+    """
+    files = open_files(paths)
+    op = files[0].op
+    if sum(file.rows for file in files) <= most_rows:
+        return joined(files, columns), None
+    problems = Numbering((*op.problems.identity, "arch"))
+    rows = rows_of_each(problems, files)
+    is_wanted = _is_wanted(problems, only)
+    is_drawn = _draw(rows, is_wanted, most_rows, seed)
+    blocks = blocks_of(files, names_read(op, columns))
+    tables = [texts_numbered(block.filter(pa.array(is_drawn[problems.of(block)]))) for block in blocks]
+    dataset = Dataset(frame_of(pa.concat_tables(tables), narrow=False), merged_metadata(files), op.name)
+    refuse_duplicates(dataset, files)
+    return dataset, Drawn(len(dataset), int(is_drawn.sum()), int(rows[is_wanted].sum()), int(is_wanted.sum()))
+
+
+def _is_wanted(problems: Numbering, only: Mapping[str, object]) -> NDArray[np.bool_]:
+    """Mask of problems that match these values, shape (problems,); all True if none match."""
+    places = [(problems.columns.index(name), value) for name, value in only.items() if name in problems.columns]
+    values = np.array([all(problem[place] == value for place, value in places) for problem in problems], dtype=bool)
+    return values if values.any() else ~values
+
+
+def _draw(rows: NDArray[np.int64], is_wanted: NDArray[np.bool_], most: int, seed: int) -> NDArray[np.bool_]:
+    """Mask of drawn problems, shape (problems,): as many as fit in `most` rows, at least one."""
+    order = np.random.default_rng(seed).permutation(np.flatnonzero(is_wanted))
+    count = int(np.searchsorted(np.cumsum(rows[order]), most, side="right"))
+    values = np.zeros(len(rows), dtype=bool)
+    values[order[: max(1, count)]] = True
+    return values

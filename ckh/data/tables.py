@@ -14,7 +14,7 @@ from ckh.schema import EARLIER_NAMES, MEASURED_NUMBERS, SCHEMA_VERSION, Column, 
 from ckh.text.log import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -337,7 +337,7 @@ class DatasetFile:
 
     def column(self, column: Column) -> Iterable[pa.Array]:
         """A column by blocks, re-iterable."""
-        return _FileColumn(self, column)
+        return ColumnChunks(self.blocks, column.name)
 
     def blocks(self, names: Container[str]) -> Iterator[pa.Table]:
         """Rows in blocks, with the named columns in the operation's order.
@@ -404,13 +404,15 @@ class DatasetFile:
 
 
 @dataclass(frozen=True, slots=True)
-class _FileColumn:
-    file: DatasetFile
-    column: Column
+class ColumnChunks:
+    """The chunks of a column, re-iterable; `blocks` yields the rows with the named columns."""
+
+    blocks: Callable[[list[str]], Iterator[pa.Table]]
+    name: str
 
     def __iter__(self) -> Iterator[pa.Array]:
-        for block in self.file.blocks({self.column.name}):
-            yield from block.column(0).chunks
+        for block in self.blocks([self.name]):
+            yield from block[self.name].chunks
 
 
 def _refuse_predictions(statuses: pa.Array) -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from ckh.data.dataset import read_dataset, write_dataset
-from ckh.data.sample import read_sample
+from ckh.data.parts import read_sample
 from tests.learn.conftest import measured
 
 if TYPE_CHECKING:

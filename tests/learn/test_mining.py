@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from ckh.errors import DataError, UsageError
-from ckh.learn.training.mining import Mined, MiningRound, harder, mine, row_weights
 from ckh.learn.training.train import rounds, train
+from ckh.learn.training.trained import Mined, MiningRound
+from ckh.learn.training.validation import harder, mine, row_weights
 from ckh.training import RankObjective, TrainOptions
 from tests.learn.conftest import TREES, measured
 from tests.refusals import expect_refusal

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ckh.learn.training.halving import Trial, Tuning
-    from ckh.learn.training.mining import Mined
-    from ckh.learn.training.trained import FoldMetrics, Trained, TrainedTarget
+    from ckh.learn.training.trained import FoldMetrics, Mined, Trained, TrainedTarget
     from ckh.learn.training.warm_start import StartComparison
 
 

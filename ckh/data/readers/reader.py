@@ -152,18 +152,11 @@ def parquet_frame(path: Path, columns: Sequence[Column]) -> pd.DataFrame:
     if not batches:
         raise DataError(f"{path}: no rows", code="empty")
     table = pa.Table.from_batches(batches)
-    result = {column.name: _series(conform_column(table, column, str(path), encoded=True)) for column in columns}
-    frame: pd.DataFrame = pd.DataFrame(result)
+    arrays = {column.name: _values(conform_column(table, column, str(path), encoded=True)) for column in columns}
+    # With their own dtype: pandas 3 would copy each repeated string.
+    series = {name: pd.Series(values, dtype=values.dtype) for name, values in arrays.items()}
+    frame: pd.DataFrame = pd.DataFrame(series)
     return frame
-
-
-def _series(column: pa.ChunkedArray) -> pd.Series[Any]:
-    """Convert a column to a series of its own dtype: pandas 3 would copy each repeated string."""
-    import pandas as pd
-
-    values = _values(column)
-    series: pd.Series[Any] = pd.Series(values, dtype=values.dtype)
-    return series
 
 
 def _values(column: pa.ChunkedArray) -> NDArray[Any]:

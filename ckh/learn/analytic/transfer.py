@@ -318,9 +318,7 @@ def with_estimate(model: Model, ref: ModelRef, wanted: Wanted) -> Model:
 
 def judged_estimate(wanted: Wanted, problem: Problem) -> Worth | None:
     """Evaluation of the estimate on such problems: on this GPU, else the worst."""
-    judged = [
-        worth for worth in operation(wanted.op_type).training.judged if not worth.source and worth.holds_for(problem)
-    ]
+    judged = _judged("", wanted, problem)
     return min(judged, key=lambda worth: (worth.target != wanted.arch, worth.figures), default=None)
 
 
@@ -329,13 +327,14 @@ def judged_model(source: str, wanted: Wanted, problem: Problem) -> Worth | None:
 
     A model of this GPU in another element type was not evaluated and counts as the worst on another GPU.
     """
-    judged = [
-        worth
-        for worth in operation(wanted.op_type).training.judged
-        if worth.source == source and worth.holds_for(problem)
-    ]
-    of_pair = [worth for worth in judged if wanted.arch in (source, worth.target)]
+    of_pair = [worth for worth in _judged(source, wanted, problem) if wanted.arch in (source, worth.target)]
     return min(of_pair, key=lambda worth: worth.figures, default=None)
+
+
+def _judged(source: str, wanted: Wanted, problem: Problem) -> list[Worth]:
+    """Evaluations on such problems of a GPU's models, or of the estimate if the source is empty."""
+    judged = operation(wanted.op_type).training.judged
+    return [worth for worth in judged if worth.source == source and worth.holds_for(problem)]
 
 
 def nearest_model(wanted: Wanted) -> Path:

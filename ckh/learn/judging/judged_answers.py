@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,11 +97,8 @@ def judged_rows(model: Model, dataset: Dataset, *, measured_alone: bool) -> tupl
 def _measured_rows(model: Model, dataset: Dataset) -> RankedRows:
     """Rank only the measured rows by the model's scores, with the predicted speeds."""
     scores = model.scores(dataset)
-    ranked, speeds = RankedRows.by_scores(dataset, scores), predicted_speeds(model, dataset, scores)
-    if speeds is not None:
-        ranked.tflops[speeds.rows] = speeds.tflops
-        ranked.first_tflops[dataset.problem_ids[speeds.rows[speeds.starts]]] = speeds.tflops[speeds.starts]
-    return ranked
+    tflops, first_tflops = predicted_speeds(model, dataset, scores)
+    return replace(RankedRows.by_scores(dataset, scores), tflops=tflops, first_tflops=first_tflops)
 
 
 def answering_model(problems: Sequence[Problem], arch: str) -> Model:

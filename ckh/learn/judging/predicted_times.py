@@ -49,21 +49,6 @@ class TimeErrors:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PredictedSpeeds:
-    """Predicted speeds of measured kernels, in the model's order.
-
-    Attributes:
-        rows: row indices in the dataset, grouped by problem, best first.
-        starts: start index of each problem in them, shape (problems,).
-        tflops: predicted speeds, same shape as `rows`.
-    """
-
-    rows: NDArray[np.intp]
-    starts: NDArray[np.intp]
-    tflops: NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class TimeRatios:
     """Measured over predicted times of the first kernels of problems.
 
@@ -76,30 +61,34 @@ class TimeRatios:
     covered: NDArray[np.float64]
 
 
-def predicted_speeds(model: Model, dataset: Dataset, score: NDArray[np.float64]) -> PredictedSpeeds | None:
-    """Predict speeds as `ckh predict` would, for the rows with a time; None without predictions or times.
+def predicted_speeds(
+    model: Model, dataset: Dataset, score: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Predict speeds as `ckh predict` would, for the rows with a time; NaN without predictions or times.
 
     Args:
         model: the model.
         dataset: whole problems.
         score: ranking scores of the model, shape (rows,).
 
+    Returns:
+        The speed of each row, shape (rows,), and of the first kernel of each problem, shape (problems,).
+
     Raises:
         ModelError: a file of the model is damaged.
         DataError: a column is missing.
     """
+    tflops, first_tflops = np.full(len(dataset), np.nan), np.full(len(dataset.first_rows), np.nan)
     usable = np.flatnonzero(dataset.frame["tflops"].to_numpy(dtype=np.float64) > 0)
     if TFLOPS not in model.spec.targets or not len(usable):
-        return None
+        return tflops, first_tflops
     speed = score if model.spec.rank_by == TFLOPS else model.predict_dataset(dataset, TFLOPS)
-    rows, speeds = [], []
     for group in in_order(score[usable], dataset.problem_ids[usable]):
-        rows.append(usable[group])
-        result = model.speeds(score[rows[-1]], speed[rows[-1]])
-        assert result is not None
-        speeds.append(result)
-    starts = np.cumsum([0, *map(len, rows[:-1])])
-    return PredictedSpeeds(np.concatenate(rows), starts, np.concatenate(speeds))
+        rows = usable[group]
+        speeds = model.speeds(score[rows], speed[rows])
+        assert speeds is not None
+        tflops[rows], first_tflops[dataset.problem_ids[rows[0]]] = speeds, speeds[0]
+    return tflops, first_tflops
 
 
 def answered_ratios(model: Model, dataset: Dataset, ranked: RankedRows) -> TimeRatios:

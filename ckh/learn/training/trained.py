@@ -11,11 +11,10 @@ from ckh.training import RANK, TFLOPS
 
 if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
-    from ckh.data.sample import Drawn
+    from ckh.data.parts import Drawn
     from ckh.learn.models.calibration import Calibration
     from ckh.learn.models.spec import EstimateTerm
     from ckh.learn.training.halving import Tuning
-    from ckh.learn.training.mining import Mined
     from ckh.learn.training.warm_start import Start, StartComparison
     from ckh.training import TrainOptions
 
@@ -37,6 +36,25 @@ class FoldMetrics:
     val_size: int
     val_groups: int
     best_iteration: int
+
+
+@dataclass(frozen=True, slots=True)
+class MiningRound:
+    """Result of a round of hard-example mining; round 0 has equal weights."""
+
+    number: int
+    raised: int
+    """Problems with increased weight."""
+    mean_efficiency: float
+    p10_efficiency: float
+
+
+@dataclass(frozen=True, slots=True)
+class Mined:
+    """All rounds, and the one that is kept: the highest mean efficiency, the first of ties."""
+
+    rounds: tuple[MiningRound, ...]
+    kept: int
 
 
 @dataclass(frozen=True, slots=True)
