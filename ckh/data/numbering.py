@@ -87,10 +87,12 @@ class Numbering:
         """Number each row of a table."""
         arrays = [_encoded(table[name]) for name in self.columns]
         # Columns with a shared dictionary index are combined once.
-        codes = {_address(array.indices): _codes(array) for array in arrays}
+        codes = {address_of(array.indices): _codes(array) for array in arrays}
         here = combined_numbers(codes.values())
         first = first_rows(here)
-        combinations = zip(*(_values(array, codes[_address(array.indices)][0][first]) for array in arrays), strict=True)
+        combinations = zip(
+            *(_values(array, codes[address_of(array.indices)][0][first]) for array in arrays), strict=True
+        )
         numbers = [self._numbers.setdefault(values, len(self._numbers)) for values in combinations]
         result: NDArray[np.int64] = np.array(numbers, dtype=np.int64)[here]
         return result
@@ -113,5 +115,6 @@ def _values(array: pa.DictionaryArray, codes: NDArray[np.int32]) -> list[Any]:
     return [values[code] for code in codes.tolist()]
 
 
-def _address(array: pa.Array) -> tuple[int | None, ...]:
+def address_of(array: pa.Array) -> tuple[int | None, ...]:
+    """Offset and addresses of an array's buffers, which arrays that share them have in common."""
     return (array.offset, *(part if part is None else part.address for part in array.buffers()))

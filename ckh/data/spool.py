@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.data import tables
+from ckh.data.numbering import address_of
 from ckh.data.tables import BLOCK_ROWS
 from ckh.errors import OutputError
 from ckh.files.outputs import existing_parent
@@ -157,12 +158,7 @@ class StoredRows:
     def _put(self, array: pa.Array, known: dict[Any, _StoredArray]) -> _StoredArray:
         import pyarrow as pa
 
-        key = (
-            array.type,
-            array.offset,
-            len(array),
-            *(part if part is None else part.address for part in array.buffers()),
-        )
+        key = array.type, len(array), address_of(array)
         if key not in known:
             content = pa.RecordBatch.from_arrays([array], names=[""]).serialize()
             known[key] = _StoredArray(self._file.append(content), content.size, array.type)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.optimize import nnls
 
 from ckh.assess.times import times_of
 from ckh.learn.training.feature_matrix import FeatureMatrix
@@ -254,8 +255,6 @@ def _fitted(
     measured: _LawRows, drawn_to: NDArray[np.float64] | None = None, strength: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
     """Fit non-negative coefficients of terms, shape (terms,), shrunk towards others, each with its strength."""
-    from scipy.optimize import nnls
-
     terms, latency, weight = measured.terms, measured.latency, measured.efficiency / measured.latency
     pull = np.empty((0, terms.shape[1])) if strength is None else np.diag(strength)
     pulled = np.empty(0) if drawn_to is None else pull @ drawn_to

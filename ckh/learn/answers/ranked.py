@@ -107,8 +107,7 @@ def first_rows(score: NDArray[np.float64], top: int, first: int) -> tuple[NDArra
 
     Returns:
         Candidate indices: the first ones and, if there are ties, after them the first kernel of each row; and the rows
-            of
-        each problem, None if each of the first kernels is a row.
+            of each problem, None if each of the first kernels is a row.
     """
     order = best_first(score, first + 1)
     values = np.take_along_axis(score, order, axis=1)

@@ -39,8 +39,7 @@ def against_today(trained: Trained) -> Today | None:
 
     Returns:
         None if nothing answers, only winners are known, the new model was not validated, or the present model was
-            trained
-        on all of the problems on this very device.
+            trained on all of the problems on this very device.
     """
     held_out = trained.targets[trained.rank_by].oof_efficiency
     if held_out is None or trained.options.labels is Labels.WINNERS:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import lightgbm
 import numpy as np
 
 from ckh.cluster.on_worker import is_withdrawn
@@ -87,8 +88,6 @@ class Boosting:
             trees: number of rounds, by default that of the options.
             number: index of the model in an ensemble, from which its seed is derived.
         """
-        import lightgbm
-
         options, budget, done = self.options, self.options.params.n_estimators, 0
 
         def count_round(_: Any) -> None:
@@ -119,8 +118,6 @@ class Boosting:
 
     def prior(self, fit: Fit, rows: NDArray[np.int64]) -> Prior | None:
         """Train trees on a time model of the rows (`prior_rows`); None if no prior is used."""
-        import lightgbm
-
         dataset, options = self.prepared.dataset, self.options
         if fit.target != RANK or not options.prior:
             return None
@@ -150,8 +147,6 @@ class Boosting:
 
     def lambdarank(self, rows: NDArray[np.int64]) -> Any:
         """Train the LambdaRank that is combined with a model of efficiency and its prior; None if not requested."""
-        import lightgbm
-
         if not self.options.lambdarank:
             return None
         fit = make_fit(RANK, self.prepared.dataset, RankObjective.LAMBDARANK)
@@ -216,8 +211,6 @@ class Boosting:
 
     def _rows(self, fit: Fit, rows: NDArray[np.int64], parameters: dict[str, Any]) -> Any:
         """Convert rows to LightGBM's dataset, which stores binned features only."""
-        import lightgbm
-
         matrix, problem = self.prepared.matrix, self.prepared.dataset.problem_ids
         rows = rows[np.argsort(problem[rows], kind="stable")] if fit.is_grouped or self.has_many else rows
         weight = None if fit.weight is None else fit.weight[rows]

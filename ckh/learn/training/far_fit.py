@@ -13,6 +13,7 @@ import operator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import lightgbm
 import numpy as np
 
 from ckh.cluster.calls import LOST
@@ -90,8 +91,6 @@ class FarFit:
         Raises:
             DeviceError: a worker died, or workers cannot reach each other.
         """
-        import lightgbm
-
         kind: Any = lightgbm.DaskLGBMRanker if fit.is_grouped else lightgbm.DaskLGBMRegressor
         own = {name: value for name, value in parameters.items() if name not in _OWN}
         model = kind(client=self._client, n_estimators=trees, **own)
@@ -132,8 +131,6 @@ class FarFit:
 
 def _be_quiet() -> None:
     """Silence LightGBM, here and on workers: it prints its ports to stdout, whatever its verbosity."""
-    import lightgbm
-
     logger = logging.getLogger("ckh.lightgbm")
     logger.setLevel(logging.CRITICAL)
     lightgbm.register_logger(logger)

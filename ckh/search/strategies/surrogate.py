@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.optimize import minimize
 
 from ckh.search.strategies.strategy import Strategy
 
@@ -113,8 +115,6 @@ class GaussianProcess:
             targets: standardised observations.
             iterations: maximum number of L-BFGS iterations.
         """
-        from scipy.optimize import minimize
-
         result = minimize(
             self._loss,
             self._theta,
@@ -164,8 +164,6 @@ class GaussianProcess:
 
     def predict(self, targets: NDArray[np.float64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Mean and standard deviation over the pool, given the observations in the order of `extend`."""
-        from scipy.linalg import solve_triangular
-
         root = self._root[: self._count, : self._count]
         weights = solve_triangular(root, targets, lower=True, check_finite=False).astype(np.float32)
         return weights @ self._white[: self._count], np.sqrt(np.maximum(self._variance, 1e-9))
