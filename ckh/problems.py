@@ -62,6 +62,8 @@ _SPELLINGS = {
 }
 _DTYPE_OF = {spelling: dtype for dtype, spellings in _SPELLINGS.items() for spelling in (dtype, *spellings)}
 
+_LIMIT = 2**31 - 1
+
 # Problem sets that AMD mentions but has not published.
 UNPUBLISHED_SETS = frozenset({"crawler"})
 
@@ -74,6 +76,18 @@ def dtype_name(spelling: str) -> str:
 def unknown_dtype(name: str, known: Iterable[str] = tuple(DTYPE_BYTES)) -> UsageError:
     """Error for an unknown element type."""
     return UsageError(f"unknown dtype {name!r}", one_of(name, tuple(known), also=_DTYPE_OF), code="unknown-dtype")
+
+
+def check_size(column: str, value: object, least: int = 1) -> None:
+    """Refuse a size that is not an integer from `least` to 2^31 - 1.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise UsageError(f"{column} must be an integer, not {value!r}", code="bad-number")
+    if not least <= value <= _LIMIT:
+        raise UsageError(f"{column} must be {least} or more (and below 2^31), not {value}", code="out-of-range")
 
 
 def unknown_set(message: str, name: str, names: Iterable[str]) -> UsageError:

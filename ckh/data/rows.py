@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ckh.archs import load_arch
 from ckh.data.tables import compact_type
 from ckh.errors import DataError
 from ckh.ops import operation
@@ -14,7 +15,7 @@ from ckh.ops.base import Encoding
 from ckh.schema import MEASURED, SHORTEST_MS, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -36,6 +37,19 @@ class Pairs:
     kernel_of_row: NDArray[Any]
     op_type: str
 
+    @classmethod
+    def of(cls, rows: Iterable[tuple[Problem, Kernel]], op_type: str) -> Pairs:
+        """Number the distinct problems and kernels of rows, in order of appearance."""
+        problems: dict[Problem, int] = {}
+        kernels: dict[Kernel, int] = {}
+        numbers = [
+            (problems.setdefault(problem, len(problems)), kernels.setdefault(kernel, len(kernels)))
+            for problem, kernel in rows
+        ]
+        problem_of_row, kernel_of_row = np.array(numbers).T
+        names = list(map(operation(op_type).kernels.name, kernels))
+        return cls(list(problems), problem_of_row, list(kernels), names, kernel_of_row, op_type)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Results:
@@ -54,6 +68,12 @@ class Origin:
     device: str | None
     hardware: dict[str, int]
     run_id: str
+
+    @classmethod
+    def on_gpu(cls, arch: str, num_cus: int, run_id: str) -> Origin:
+        """Rows measured on a GPU of an architecture with this number of compute units."""
+        hardware = load_arch(arch).hardware.to_dict() | {"num_cus": num_cus}
+        return cls(arch, f"{arch}, {num_cus} CUs", hardware, run_id)
 
 
 def build_table(pairs: Pairs, results: Results, origin: Origin) -> pa.Table:

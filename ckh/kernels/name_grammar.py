@@ -33,6 +33,11 @@ def three_sizes(name: str) -> str:
     return "_" + "x".join(rf"(?P<{name}_{axis}>{NUMBER})" for axis in "mnk")
 
 
+def by(sizes: Iterable[int]) -> str:
+    """Format sizes as names have them: MxNxK."""
+    return "x".join(map(str, sizes))
+
+
 class NameGrammar:
     """Full and short names of an operation's kernels.
 

@@ -177,6 +177,16 @@ def lazily(name: str) -> Callable[[], Any]:
     return lambda: getattr(import_module(module), attribute)
 
 
+def called(name: str) -> Callable[..., Any]:
+    """Return a function that calls `package.module:NAME`, which is imported at the first call."""
+    part = lazily(name)
+
+    def call(*given: Any, **named: Any) -> Any:
+        return part()(*given, **named)
+
+    return call
+
+
 def _no_names(_kernel: object) -> tuple[str, ...]:
     return ()
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.features.engine import Columns, Feature, FeatureEngine
+from ckh.features.formulas import fill, log2_of, pieces, ratio, raw
 from ckh.ops.aiter_gemm.kernel import NUMBERS
 from ckh.ops.aiter_gemm.problem import FAMILIES, GROUPED, GROUPS, IDENTITY, LIBRARIES, OP_TYPE
 from ckh.problems import DTYPE_BYTES
@@ -27,20 +28,8 @@ _GRIDS = (32, 64, 128, 256)  # widths of tiles whose number along N is a feature
 _MOST_DIVISOR = 4096.0
 
 
-def _raw(name: str) -> Formula:
-    return lambda c: c[name]
-
-
-def _log2(name: str) -> Formula:
-    return lambda c: np.log2(np.maximum(c[name], 1))
-
-
 def _code(name: str) -> Formula:
     return lambda c: c.codes(name, _CODES[name], _UNKNOWN)
-
-
-def _share(part: str, whole: str) -> Formula:
-    return lambda c: c[part] / np.maximum(c[whole], 1)
 
 
 def _divisor(name: str) -> Formula:
@@ -51,15 +40,6 @@ def _divisor(name: str) -> Formula:
         return np.log2(np.minimum(whole & -whole, _MOST_DIVISOR))
 
     return formula
-
-
-def _tiles(size: str, tile: str) -> Formula:
-    return lambda c: np.ceil(c[size] / np.maximum(c[tile], 1))
-
-
-def _fill(size: str, tile: str) -> Formula:
-    """Utilization of whole tiles by a size."""
-    return lambda c: c[size] / (np.ceil(c[size] / np.maximum(c[tile], 1)) * np.maximum(c[tile], 1))
 
 
 def _products(c: Columns) -> Any:
@@ -83,8 +63,8 @@ _DERIVED: dict[str, Formula] = {
     "k_of_part": lambda c: c["k"] / c["parts"],
     "products": _products,
     "rows": _rows_of_product,
-    "tiles_m": _tiles("rows", "tile_m"),
-    "tiles_n": _tiles("n", "tile_n"),
+    "tiles_m": pieces("rows", "tile_m"),
+    "tiles_n": pieces("n", "tile_n"),
     "tiles": lambda c: c["products"] * c["tiles_m"] * c["tiles_n"],
     "workgroups": lambda c: c["tiles"] * c["parts"],
     "waves": lambda c: c["workgroups"] / c["cus"],
@@ -97,32 +77,32 @@ _DERIVED: dict[str, Formula] = {
 
 _PROBLEM_FEATURES = (
     *(Feature(name, "category", _code(name)) for name in _CODES),
-    Feature("m", "rows", _raw("m")),
-    Feature("num_cus", "CUs", _raw("num_cus")),
-    *(Feature(f"log2_{name}", "log2", _log2(name)) for name in ("m", "n", "k", "weight")),
+    Feature("m", "rows", raw("m")),
+    Feature("num_cus", "CUs", raw("num_cus")),
+    *(Feature(f"log2_{name}", "log2", log2_of(name)) for name in ("m", "n", "k", "weight")),
     Feature("log2_n_by_k", "log2", lambda c: np.log2(c["n"] / c["k"])),
     Feature("log2_n_by_cu", "log2", lambda c: np.log2(c["n"] / c["cus"])),
     *(Feature(f"n_{width}_by_cu", "tiles/CU", _grid(width)) for width in _GRIDS),
     *(Feature(f"divisor_{name}", "log2", _divisor(name)) for name in ("m", "n", "k")),
-    Feature("log2_products", "log2", _log2("products")),
-    Feature("log2_rows_of_product", "log2", _log2("rows")),
+    Feature("log2_products", "log2", log2_of("products")),
+    Feature("log2_rows_of_product", "log2", log2_of("rows")),
 )
 _KERNEL_FEATURES = (
-    *(Feature(name, "", _raw(name)) for name in NUMBERS),
-    Feature("log2_area", "log2", _log2("area")),
+    *(Feature(name, "", raw(name)) for name in NUMBERS),
+    Feature("log2_area", "log2", log2_of("area")),
     Feature("lds_bytes", "bytes", lambda c: c["sides"] * c["tile_k"] * c["element_bytes"]),
     Feature("log2_tile_m_by_n", "log2", lambda c: np.log2(c["tile_m"] / c["tile_n"])),
 )
 _BOTH_FEATURES = (
-    Feature("log2_tiles", "log2", _log2("tiles")),
-    Feature("log2_workgroups", "log2", _log2("workgroups")),
-    Feature("waves", "workgroups/CU", _raw("waves")),
-    Feature("last_round_fill", "", _share("waves", "rounds")),
+    Feature("log2_tiles", "log2", log2_of("tiles")),
+    Feature("log2_workgroups", "log2", log2_of("workgroups")),
+    Feature("waves", "workgroups/CU", raw("waves")),
+    Feature("last_round_fill", "", ratio("waves", "rounds")),
     Feature("busy_cus", "", lambda c: np.minimum(c["waves"], 1)),
-    Feature("fill_m", "", _fill("rows", "tile_m")),
-    Feature("fill_n", "", _fill("n", "tile_n")),
-    Feature("fill_k", "", _fill("k_of_part", "tile_k")),
-    Feature("steps_k", "", _tiles("k_of_part", "tile_k")),
+    Feature("fill_m", "", fill("rows", "tile_m")),
+    Feature("fill_n", "", fill("n", "tile_n")),
+    Feature("fill_k", "", fill("k_of_part", "tile_k")),
+    Feature("steps_k", "", pieces("k_of_part", "tile_k")),
     Feature("m_by_tile", "", lambda c: c["rows"] / c["tile_m"]),
     Feature("n_by_tile", "", lambda c: c["n"] / c["tile_n"]),
     Feature("log2_work_of_cu", "log2", lambda c: np.log2(c["rounds"] * c["area"] * c["k_of_part"])),

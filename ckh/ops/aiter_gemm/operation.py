@@ -29,7 +29,7 @@ from ckh.ops.aiter_gemm.problem import (
     AiterGemm,
     parse_aiter_gemm,
 )
-from ckh.ops.base import Kernels, Measure, Operation, Problems, Training, Worth, lazily
+from ckh.ops.base import Kernels, Measure, Operation, Problems, Training, Worth, called, lazily
 from ckh.schema import GROUPS as GROUPS_COLUMN
 from ckh.schema import Column, dataset_columns
 
@@ -160,14 +160,6 @@ def _train_defaults(_rows: int) -> TrainOptions:
     return replace(winner_options(), params=params)
 
 
-def _load_problems(
-    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp8"
-) -> tuple[AiterGemm, ...]:
-    from ckh.ops.aiter_gemm.problem_files import load_problems
-
-    return load_problems(source, variant, dtype, default_dtype)
-
-
 OPERATION = Operation(
     name=OP_TYPE,
     summary="AITER's quantised matrix products, from its tuned tables",
@@ -190,7 +182,7 @@ OPERATION = Operation(
         },
         place=_place,
         split_by=("n", "k"),
-        load=_load_problems,
+        load=called("ckh.ops.aiter_gemm.problem_files:load_problems"),
         set_names=tuple,
         shaped=lazily("ckh.ops.aiter_gemm.shaped:SHAPED"),
         requested=lazily("ckh.ops.aiter_gemm.requested:REQUESTED"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ckh.errors import UsageError
-from ckh.problems import DTYPE_BYTES, PasteableProblem
+from ckh.problems import DTYPE_BYTES, PasteableProblem, check_size
 from ckh.text.prose import one_of
 
 OP_TYPE = "aiter_gemm"
@@ -39,7 +39,6 @@ GROUPS = "groups"  # a size of batched and grouped products alone
 IDENTITY: tuple[str, ...] = ("family", "library", "dtype", *SIZES, GROUPS)
 
 _OUTPUT_BYTES = 2  # bf16 or fp16
-_LIMIT = 2**31 - 1
 _CANONICAL = (
     rf"{PREFIX}(?P<family>a\d{{1,2}}w\d{{1,2}}[a-z_]*?)_(?P<library>ck|cktile|fbgemm)_(?P<dtype>fp8|int8|pk_fp4|bf16)_cu(?P<num_cus>[0-9]{{1,10}})"
     r"(?:_g(?P<groups>[0-9]{1,10}))?_m(?P<m>[0-9]{1,10})_n(?P<n>[0-9]{1,10})_k(?P<k>[0-9]{1,10})"
@@ -162,15 +161,3 @@ def family_of(dtype: str, default: str) -> str:
     """Return the default family if it has the element type, else the first family that has it."""
     having = [name for name, dtypes in FAMILIES.items() if dtype in dtypes]
     return default if default in having or not having else having[0]
-
-
-def check_size(name: str, value: object, least: int = 1) -> None:
-    """Reject a value that is not a size.
-
-    Raises:
-        UsageError: it is not an integer from `least` to 2^31 - 1.
-    """
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise UsageError(f"{name} must be an integer, not {value!r}", code="bad-number")
-    if not least <= value <= _LIMIT:
-        raise UsageError(f"{name} must be {least} or more (and below 2^31), not {value}", code="out-of-range")

@@ -34,7 +34,8 @@ def _problem(given: Mapping[str, Any], _variant: str, dtype: str) -> AiterGemm:
     return AiterGemm(**{**given, "family": family}, dtype=own[0] if dtype == DTYPE else dtype)
 
 
-def _completed(problem: AiterGemm, arch: str) -> AiterGemm:
+def completed(problem: Any, arch: str) -> Any:
+    """Return a problem with the compute units of an architecture's whole GPU, unless it states others."""
     from ckh.ops.aiter_gemm.tuned_device import compute_units
 
     if problem.num_cus:
@@ -52,4 +53,4 @@ _KERNEL = (
     r"[a-z0-9_]+?_(?P<block>\d+)x(?P<tile>\d+x\d+x\d+)_(?P<instruction>\d+x\d+)_(?P<others>\w+?)"
     r"_(?P<pipeline>int\w+wave_v\d)"
 )
-REQUESTED = Requested(_OPTIONS, _problem, pool=_pool, default_dtype=DTYPE, completed=_completed, kernel=_KERNEL)
+REQUESTED = Requested(_OPTIONS, _problem, pool=_pool, default_dtype=DTYPE, completed=completed, kernel=_KERNEL)

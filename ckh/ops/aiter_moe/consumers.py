@@ -20,8 +20,18 @@ from ckh.export.consumers import ChoiceTable, Consumers, WrittenChoices
 from ckh.export.groups import DTYPE, Code, Exported, ProblemKind, ruled_group
 from ckh.ops.aiter_gemm.consumers.checking import TableCheck, check_table
 from ckh.ops.aiter_gemm.consumers.consumed import ADDED_US, SLOWEST, roofline_us
-from ckh.ops.aiter_gemm.consumers.own_tables import TAG, chosen, environment, how_to, kept_row, own_table, source_text
-from ckh.ops.aiter_gemm.consumers.table_lookup import found_rows
+from ckh.ops.aiter_gemm.consumers.own_tables import (
+    TAG,
+    chosen,
+    environment,
+    found_rows,
+    how_to,
+    kept_row,
+    own_table,
+    source_text,
+    written_row,
+)
+from ckh.ops.aiter_gemm.kernels.installed import source_file
 from ckh.ops.aiter_moe.kernel import CK_TILE, joint, parts
 from ckh.ops.aiter_moe.kernels.pool import RULES, known_name, moe_pool, newer_name
 from ckh.ops.aiter_moe.problem import BOTH, KINDS, SIZES, AiterMoe, parse_aiter_moe
@@ -88,7 +98,11 @@ def built_kernels(root: Path, arch: str, problem: AiterMoe) -> frozenset[str]:
 
 @cache
 def _built_kernels(root: Path, arch: str, quant: str, activation: str) -> frozenset[str]:
-    path = _generator(root)
+    path = source_file(root, _GENERATOR)
+    if path is None:
+        raise DataError(
+            f"{root} has no generator of mixture-of-experts kernels: no {_GENERATOR} in or beside it", code="no-aiter"
+        )
     types = _TYPES[quant]
     kind = ("-a", types, "-b", types, "-c", "b16", "-q", QUANT_NAMES[quant].lower(), "-act", activation, "-m", "2")
     command = [sys.executable, "-I", "-c", _PRINT, arch, str(path), *kind, "-p"]
@@ -102,17 +116,6 @@ def _built_kernels(root: Path, arch: str, quant: str, activation: str) -> frozen
             f"cannot run AITER's generator {path}: {[*done.stderr.split(chr(10)), ''][-2].strip()}", code="aiter-failed"
         )
     return frozenset(map(str, names))
-
-
-def _generator(root: Path) -> Path:
-    if not root.is_dir():
-        raise UsageError(f"no such folder: {root}", "name AITER's source, or its installed package", code="no-aiter")
-    for base in (root, root / "aiter_meta", root.parent / "aiter_meta", root.parent):
-        if (base / _GENERATOR).is_file():
-            return base / _GENERATOR
-    raise DataError(
-        f"{root} has no generator of mixture-of-experts kernels: no {_GENERATOR} in or beside it", code="no-aiter"
-    )
 
 
 KIND = ProblemKind(
@@ -217,7 +220,9 @@ def write_tables(choices: Choices) -> WrittenChoices:
             kernel = joint(kept.get("kernelName1", ""), kept.get("kernelName2", ""))
             return kept_row(answer, kept, kernel, _padded(problem, int(kept["token"])))
         line = _predicted(answer, root) if row is None else _checked(row, root)
-        return _row(answer, result.setdefault(line.key, line))
+        line = result.setdefault(line.key, line)
+        basis = "bounded by the slowest of all winners" if line.is_predicted else "measured"
+        return written_row(answer, line, basis + _padded(problem, line.problem.tokens))
 
     by_tokens = sorted(choices.answers, key=lambda answer: -answer.problem.tokens)  # type: ignore[attr-defined]
     rows, missing = chosen(by_tokens, choose)
@@ -287,21 +292,6 @@ def _checked(line: TunedMixture, root: Path | None) -> TunedMixture:
             code="unknown-kernel",
         )
     return line
-
-
-def _row(answer: Ranking, line: TunedMixture) -> dict[str, Any]:
-    problem: Any = answer.problem
-    basis = "bounded by the slowest of all winners" if line.is_predicted else "measured"
-    return {
-        "problem": problem.canonical(),
-        "arch": line.arch,
-        "kernel": line.kernel,
-        "us": line.time_us,
-        "basis": basis + _padded(problem, line.problem.tokens),
-        "predicted": line.is_predicted,
-        "written": True,
-        "model": str(answer.model.path.name) if line.is_predicted else None,
-    }
 
 
 def _padded(problem: AiterMoe, tokens: int) -> str:

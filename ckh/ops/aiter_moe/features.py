@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.features.engine import Columns, Feature, FeatureEngine
+from ckh.features.formulas import log2_of, pieces, raw
 from ckh.ops.aiter_moe.kernel import NUMBERS
 from ckh.ops.aiter_moe.problem import IDENTITY, KINDS, OP_TYPE, QUANTS
 from ckh.problems import DTYPE_BYTES
@@ -19,14 +20,6 @@ if TYPE_CHECKING:
 _UNKNOWN = -1.0
 _GATES = 2  # halves of the first product
 _WEIGHT_BYTES = {quant: DTYPE_BYTES[dtype] for quant, dtype in QUANTS.items()}
-
-
-def _raw(name: str) -> Formula:
-    return lambda c: c[name]
-
-
-def _log2(name: str) -> Formula:
-    return lambda c: np.log2(np.maximum(c[name], 1))
 
 
 def _code(name: str) -> Formula:
@@ -86,31 +79,31 @@ _DERIVED: dict[str, Formula] = {
 _PROBLEM_FEATURES = (
     *(Feature(name, "category", _code(name)) for name in KINDS),
     *(
-        Feature(f"log2_{name}", "log2", _log2(name))
+        Feature(f"log2_{name}", "log2", log2_of(name))
         for name in ("tokens", "model_dim", "inter_dim", "experts", "choices", "active", "weight_read")
     ),
-    Feature("topk", "", _raw("topk")),
-    Feature("num_cus", "CUs", _raw("num_cus")),
-    Feature("rows_of_expert", "rows", _raw("rows_of_expert")),
+    Feature("topk", "", raw("topk")),
+    Feature("num_cus", "CUs", raw("num_cus")),
+    Feature("rows_of_expert", "rows", raw("rows_of_expert")),
 )
-_KERNEL_FEATURES = tuple(Feature(name, "", _raw(name)) for name in NUMBERS)
+_KERNEL_FEATURES = tuple(Feature(name, "", raw(name)) for name in NUMBERS)
 _BOTH_FEATURES = (
     Feature("fill_of_tile", "", lambda c: c["rows_of_expert"] / np.maximum(c["block_m"], 1)),
-    Feature("log2_row_tiles", "log2", _log2("row_tiles")),
+    Feature("log2_row_tiles", "log2", log2_of("row_tiles")),
     *(
         Feature(f"{name}{product}", unit, formula(product))
         for product in (1, 2)
         for name, unit, formula in (
-            ("waves", "workgroups/CU", lambda item: _raw(f"waves{item}")),
+            ("waves", "workgroups/CU", lambda item: raw(f"waves{item}")),
             (
                 "last_round_fill",
                 "",
                 lambda item: lambda c: c[f"waves{item}"] / np.maximum(np.ceil(c[f"waves{item}"]), 1),
             ),
-            ("log2_work_of_cu", "log2", lambda item: _log2(f"work{item}")),
-            ("log2_loads_of_cu", "log2", lambda item: _log2(f"loads{item}")),
-            ("steps_k", "", lambda item: lambda c: np.ceil(c[f"k{item}"] / np.maximum(c[f"tile_k{item}"], 1))),
-            ("n_tiles", "", lambda item: lambda c: np.ceil(c[f"n{item}"] / np.maximum(c[f"tile_n{item}"], 1))),
+            ("log2_work_of_cu", "log2", lambda item: log2_of(f"work{item}")),
+            ("log2_loads_of_cu", "log2", lambda item: log2_of(f"loads{item}")),
+            ("steps_k", "", lambda item: pieces(f"k{item}", f"tile_k{item}")),
+            ("n_tiles", "", lambda item: pieces(f"n{item}", f"tile_n{item}")),
         )
     ),
     Feature("log2_work_of_both", "log2", lambda c: np.log2(np.maximum(c["work1"] + c["work2"], 1))),

@@ -29,7 +29,7 @@ from ckh.ops.aiter_moe.problem import (
     AiterMoe,
     parse_aiter_moe,
 )
-from ckh.ops.base import Kernels, Operation, Problems, Training, Worth, lazily
+from ckh.ops.base import Kernels, Operation, Problems, Training, Worth, called, lazily
 from ckh.schema import Column, dataset_columns
 
 if TYPE_CHECKING:
@@ -118,14 +118,6 @@ def _train_defaults(_rows: int) -> TrainOptions:
     return TrainOptions(targets=(TFLOPS,), rank=RankObjective.LAMBDARANK, folds=0, seed=1, params=params)
 
 
-def _load_problems(
-    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp8"
-) -> tuple[AiterMoe, ...]:
-    from ckh.ops.aiter_moe.problem_files import load_problems
-
-    return load_problems(source, variant, dtype, default_dtype)
-
-
 OPERATION = Operation(
     name=OP_TYPE,
     summary="the two products of a mixture of experts, from AITER's tuning",
@@ -146,7 +138,7 @@ OPERATION = Operation(
         },
         place=_place,
         split_by=("model_dim", "inter_dim", "experts"),
-        load=_load_problems,
+        load=called("ckh.ops.aiter_moe.problem_files:load_problems"),
         set_names=tuple,
         shaped=lazily("ckh.ops.aiter_moe.shaped:SHAPED"),
         requested=lazily("ckh.ops.aiter_moe.requested:REQUESTED"),

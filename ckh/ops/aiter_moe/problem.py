@@ -8,8 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ckh.errors import UsageError
-from ckh.ops.aiter_gemm.problem import check_size
-from ckh.problems import DTYPE_BYTES, PasteableProblem
+from ckh.problems import DTYPE_BYTES, PasteableProblem, check_size
 from ckh.text.prose import one_of
 
 OP_TYPE = "aiter_moe"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
+from ckh.ops.aiter_gemm.requested import completed
 from ckh.requested import Requested, SizeOption, as_option
 
 if TYPE_CHECKING:
@@ -39,20 +40,10 @@ def _problem(given: Mapping[str, Any], _variant: str, dtype: str) -> AiterMoe:
     return AiterMoe(**{"quant": _QUANTS.get(dtype, QUANT), **given}, dtype=dtype)
 
 
-def _completed(problem: AiterMoe, arch: str) -> AiterMoe:
-    from ckh.ops.aiter_gemm.tuned_device import compute_units
-
-    if problem.num_cus:
-        return problem
-    from dataclasses import replace  # quick answers do not import it
-
-    return replace(problem, num_cus=compute_units(0, arch))
-
-
 def _pool(given: Mapping[str, Any]) -> str:
     kinds = {"stage": STAGE, "quant": QUANT, "activation": ACTIVATION}
     return " ".join(str(given.get(name, value)) for name, value in kinds.items())
 
 
 _KERNEL = r"moe_ck2stages_gemm\d_(?P<tile>\d+x\d+x\d+x\d+)_(?P<waves>\d+x\d+)_(?P<others>.+)"
-REQUESTED = Requested(_OPTIONS, _problem, pool=_pool, default_dtype=DTYPE, completed=_completed, kernel=_KERNEL)
+REQUESTED = Requested(_OPTIONS, _problem, pool=_pool, default_dtype=DTYPE, completed=completed, kernel=_KERNEL)

@@ -8,7 +8,8 @@ dense or without effect are stored as 0, so that equal memory layouts are equal 
 from __future__ import annotations
 
 from ckh.errors import UsageError
-from ckh.ops.gemm_universal.problem import GEMM_COLUMNS, SPLIT_K, GemmProblem, K, M, N, Stated, check_size
+from ckh.ops.gemm_universal.problem import GEMM_COLUMNS, SPLIT_K, GemmProblem, K, M, N, Stated
+from ckh.problems import check_size
 
 OP_TYPE = "gemm_batched"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ckh.ops.gemm_batched.problem import GemmBatchedProblem
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.gemm_universal.problem_sets.drawn import FAMILIES, SizeLimits, draw_problems
-from ckh.ops.gemm_universal.problem_sets.named import NamedSets, by_name
+from ckh.ops.gemm_universal.problem_sets.files import NamedSets, by_name
 from ckh.shapes.models.configs import config_of, decoder_of
 from ckh.shapes.models.ready import MODELS
 

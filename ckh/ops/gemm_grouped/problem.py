@@ -11,8 +11,8 @@ import re
 from functools import lru_cache
 
 from ckh.errors import UsageError
-from ckh.ops.gemm_universal.problem import GEMM_TEXTS, SPLIT_K, GemmProblem, K, N, Stated, check_size, output_dtype
-from ckh.problems import DTYPE_BYTES
+from ckh.ops.gemm_universal.problem import GEMM_TEXTS, SPLIT_K, GemmProblem, K, N, Stated, output_dtype
+from ckh.problems import DTYPE_BYTES, check_size
 
 OP_TYPE = "gemm_grouped"
 MAX_GROUPS = 1024

@@ -19,7 +19,7 @@ from ckh.ops.gemm_grouped.problem import GemmGroupedProblem, groups_text
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.gemm_universal.problem_sets import held_out_weights
 from ckh.ops.gemm_universal.problem_sets.drawn import FAMILIES, SizeLimits, draw_problems
-from ckh.ops.gemm_universal.problem_sets.named import NamedSets, by_name
+from ckh.ops.gemm_universal.problem_sets.files import NamedSets, by_name
 from ckh.shapes.models.configs import config_of, decoder_of
 from ckh.shapes.models.ready import MODELS
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from ckh.ops.gemm_preshuffle.problem import GemmPreshuffleProblem
 from ckh.ops.gemm_universal.problem_sets import GPU_LIMITS, TOKENS, held_out_weights, layers
 from ckh.ops.gemm_universal.problem_sets.drawn import FAMILIES, draw_problems
+from ckh.ops.gemm_universal.problem_sets.files import NamedSets, by_name
 from ckh.ops.gemm_universal.problem_sets.language_models import MODELS
-from ckh.ops.gemm_universal.problem_sets.named import NamedSets, by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.features.engine import Columns, Feature, FeatureEngine
+from ckh.features.formulas import fill, log2_of, pieces, product, ratio, raw, remainder
 from ckh.kernels.pipelines import PIPELINE_CODES
 from ckh.ops.gemm_universal.columns import KERNEL_COLUMNS
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE
@@ -35,38 +36,12 @@ _SMALL = 16
 _POWERS = 12
 
 
-def _raw(name: str) -> Formula:
-    return lambda c: c[name]
-
-
-def _product(*names: str) -> Formula:
-    def formula(c: Columns) -> Any:
-        value = c[names[0]]
-        for name in names[1:]:
-            value = value * c[name]
-        return value
-
-    return formula
-
-
 def _log2(value: Any) -> Any:
     return np.log2(np.maximum(value, 1))
 
 
-def _pieces(size: str, piece: str) -> Formula:
-    return lambda c: np.ceil(c[size] / np.maximum(c[piece], 1))
-
-
-def _average_fill(size: str, piece: str) -> Formula:
-    return lambda c: c[size] / (np.ceil(c[size] / np.maximum(c[piece], 1)) * np.maximum(c[piece], 1))
-
-
 def _used(axis: str) -> Formula:
     return lambda c: np.minimum(c[axis], c[f"tile_{axis}"])
-
-
-def _rest(size: str, piece: str) -> Formula:
-    return lambda c: np.mod(c[size], np.maximum(c[piece], 1))
 
 
 def _powers_of_two(size: str) -> Formula:
@@ -101,7 +76,7 @@ def _log2_read(operand: str) -> Formula:
 
 
 EXTRA_DERIVED: dict[str, Formula] = {
-    **{f"block_{axis}": _product(f"wave_{axis}", f"warp_tile_{axis}") for axis in _BLOCK_AXES},
+    **{f"block_{axis}": product(f"wave_{axis}", f"warp_tile_{axis}") for axis in _BLOCK_AXES},
     **{f"used_{axis}": _used(axis) for axis in _AXES},
 }
 
@@ -116,19 +91,19 @@ EXTRA_FEATURES: tuple[Feature, ...] = (
         Feature(f"rest_16_{axis.upper()}", "elements", lambda c, axis=axis: np.mod(c[axis], _SMALL))  # type: ignore[misc]
         for axis in _AXES
     ),
-    *(Feature(f"block_{axis}", "elements", _raw(f"block_{axis}")) for axis in _BLOCK_AXES),
+    *(Feature(f"block_{axis}", "elements", raw(f"block_{axis}")) for axis in _BLOCK_AXES),
     Feature("block_aspect", "", lambda c: c["block_m"] / np.maximum(c["block_n"], 1)),
-    *(Feature(f"blocks_{axis}", "", _pieces(f"tile_{axis}", f"block_{axis}")) for axis in _BLOCK_AXES),
+    *(Feature(f"blocks_{axis}", "", pieces(f"tile_{axis}", f"block_{axis}")) for axis in _BLOCK_AXES),
     Feature(
         "code_path",
         "category",
         lambda c: c["pipeline_code"] * 8 + c["scheduler_code"] * 4 + c["epilogue_code"] * 2 + c["persistent"],
     ),
     Feature("padding", "category", lambda c: c["pad_m"] * 4 + c["pad_n"] * 2 + c["pad_k"]),
-    *(Feature(f"average_fill_{axis}", "", _average_fill(axis, f"tile_{axis}")) for axis in _AXES),
-    *(Feature(f"block_fill_{axis}", "", _average_fill(axis, f"block_{axis}")) for axis in _BLOCK_AXES),
-    *(Feature(f"block_rest_{axis}", "elements", _rest(axis, f"block_{axis}")) for axis in _BLOCK_AXES),
-    *(Feature(f"used_{axis}", "elements", _raw(f"used_{axis}")) for axis in _AXES),
+    *(Feature(f"average_fill_{axis}", "", fill(axis, f"tile_{axis}")) for axis in _AXES),
+    *(Feature(f"block_fill_{axis}", "", fill(axis, f"block_{axis}")) for axis in _BLOCK_AXES),
+    *(Feature(f"block_rest_{axis}", "elements", remainder(axis, f"block_{axis}")) for axis in _BLOCK_AXES),
+    *(Feature(f"used_{axis}", "elements", raw(f"used_{axis}")) for axis in _AXES),
     *(
         Feature(f"log2_tile_{operand}_over_{level}", "log2", _over_cache(_tile_bytes(operand), cache))
         for operand in _OPERANDS
@@ -162,24 +137,12 @@ CODES: dict[str, dict[str, float]] = {
 }
 
 
-def _log2_of(name: str) -> Formula:
-    return lambda c: np.log2(np.maximum(c[name], 1))
-
-
-def _ratio(above: str, below: str) -> Formula:
-    return lambda c: c[above] / np.maximum(c[below], 1)
-
-
 def _any(*names: str) -> Formula:
     return lambda c: (c[names[0]] > 0) | (c[names[1]] > 0) | (c[names[2]] > 0)
 
 
 def _code(name: str) -> Formula:
     return lambda c: c.codes(name, CODES[name], _UNKNOWN)
-
-
-def _tiles(axis: str) -> Formula:
-    return lambda c: np.ceil(c[axis] / np.maximum(c[f"tile_{axis}"], 1))
 
 
 def _last_tile_fill(axis: str) -> Formula:
@@ -202,59 +165,59 @@ def _per_axis(name: str, formula: Callable[[str], Formula]) -> dict[str, Formula
 # Quantities shared by several features.
 _DERIVED: dict[str, Formula] = {
     "bytes_per_element": lambda c: c.codes("dtype", DTYPE_BYTES, _UNKNOWN_DTYPE_BYTES),
-    "mnk": _product("m", "n", "k"),
+    "mnk": product("m", "n", "k"),
     "flops": lambda c: 2 * c["m"] * c["n"] * c["k"],
     "bytes": lambda c: (c["m"] * c["k"] + c["k"] * c["n"] + c["m"] * c["n"]) * c["bytes_per_element"],
     "lds_usage": lambda c: (c["tile_m"] * c["tile_k"] + c["tile_n"] * c["tile_k"]) * c["bytes_per_element"],
     "lds_cap": _lds_cap,
     **{f"{name}_code": _code(name) for name in ("pipeline", "scheduler", "epilogue")},
-    "hw_total_simds": _product("hw_num_cus", "hw_simds_per_cu"),
-    **_per_axis("rest", lambda axis: lambda c: np.mod(c[axis], np.maximum(c[f"tile_{axis}"], 1))),
-    **_per_axis("num_tiles", _tiles),
+    "hw_total_simds": product("hw_num_cus", "hw_simds_per_cu"),
+    **_per_axis("rest", lambda axis: remainder(axis, f"tile_{axis}")),
+    **_per_axis("num_tiles", lambda axis: pieces(axis, f"tile_{axis}")),
     **_per_axis("tile_eff", _last_tile_fill),
     **_per_axis("smaller", lambda axis: lambda c: (c[axis] < c[f"tile_{axis}"]).astype(float)),
     **_per_axis("padded", lambda axis: lambda c: (c[f"rest_{axis}"] > 0) & (c[f"pad_{axis}"] > 0)),
     **_per_axis("unpadded", lambda axis: lambda c: (c[f"rest_{axis}"] > 0) & ~(c[f"pad_{axis}"] > 0)),
-    "total_output_tiles": _product("num_tiles_m", "num_tiles_n"),
+    "total_output_tiles": product("num_tiles_m", "num_tiles_n"),
 }
 
 _PROBLEM_FEATURES = (
-    *(Feature(axis.upper(), "elements", _raw(axis)) for axis in _AXES),
-    Feature("split_k", "parts", _raw("split_k")),
-    *(Feature(f"log2_{axis.upper()}", "log2", _log2_of(axis)) for axis in _AXES),
-    Feature("log2_MNK", "log2", _log2_of("mnk")),
-    Feature("arithmetic_intensity", "flop/byte", _ratio("flops", "bytes")),
-    *(Feature(f"aspect_ratio_{a}{b}", "", _ratio(a, b)) for a, b in ("mn", "mk", "nk")),
+    *(Feature(axis.upper(), "elements", raw(axis)) for axis in _AXES),
+    Feature("split_k", "parts", raw("split_k")),
+    *(Feature(f"log2_{axis.upper()}", "log2", log2_of(axis)) for axis in _AXES),
+    Feature("log2_MNK", "log2", log2_of("mnk")),
+    Feature("arithmetic_intensity", "flop/byte", ratio("flops", "bytes")),
+    *(Feature(f"aspect_ratio_{a}{b}", "", ratio(a, b)) for a, b in ("mn", "mk", "nk")),
     Feature("layout", "category", _code("layout")),
 )
 _KERNEL_FEATURES = (
-    *(Feature(f"tile_{axis}", "elements", _raw(f"tile_{axis}")) for axis in _AXES),
-    *(Feature(f"warp_{axis}", "waves", _raw(f"wave_{axis}")) for axis in _AXES),
-    *(Feature(f"warp_tile_{axis}", "elements", _raw(f"warp_tile_{axis}")) for axis in _AXES),
-    *(Feature(name, "category", _raw(f"{name}_code")) for name in ("pipeline", "scheduler", "epilogue")),
-    *(Feature(f"pad_{axis}", "", _raw(f"pad_{axis}")) for axis in _AXES),
-    Feature("persistent", "", _raw("persistent")),
-    Feature("num_warps", "waves", _product("wave_m", "wave_n", "wave_k")),
-    Feature("tile_volume", "", _product("tile_m", "tile_n", "tile_k")),
-    Feature("tile_mn", "", _product("tile_m", "tile_n")),
+    *(Feature(f"tile_{axis}", "elements", raw(f"tile_{axis}")) for axis in _AXES),
+    *(Feature(f"warp_{axis}", "waves", raw(f"wave_{axis}")) for axis in _AXES),
+    *(Feature(f"warp_tile_{axis}", "elements", raw(f"warp_tile_{axis}")) for axis in _AXES),
+    *(Feature(name, "category", raw(f"{name}_code")) for name in ("pipeline", "scheduler", "epilogue")),
+    *(Feature(f"pad_{axis}", "", raw(f"pad_{axis}")) for axis in _AXES),
+    Feature("persistent", "", raw("persistent")),
+    Feature("num_warps", "waves", product("wave_m", "wave_n", "wave_k")),
+    Feature("tile_volume", "", product("tile_m", "tile_n", "tile_k")),
+    Feature("tile_mn", "", product("tile_m", "tile_n")),
 )
 _BOTH_FEATURES = (
-    Feature("lds_usage_estimate", "bytes", _raw("lds_usage")),
+    Feature("lds_usage_estimate", "bytes", raw("lds_usage")),
     Feature("lds_usage_ratio", "", lambda c: c["lds_usage"] / c["lds_cap"]),
-    *(Feature(f"num_tiles_{axis}", "tiles", _raw(f"num_tiles_{axis}")) for axis in _AXES),
-    Feature("total_output_tiles", "tiles", _raw("total_output_tiles")),
-    *(Feature(f"tile_eff_{axis}", "", _raw(f"tile_eff_{axis}")) for axis in _AXES),
-    Feature("overall_tile_efficiency", "", _product("tile_eff_m", "tile_eff_n", "tile_eff_k")),
-    Feature("cu_utilization", "tiles/CU", _ratio("total_output_tiles", "hw_num_cus")),
+    *(Feature(f"num_tiles_{axis}", "tiles", raw(f"num_tiles_{axis}")) for axis in _AXES),
+    Feature("total_output_tiles", "tiles", raw("total_output_tiles")),
+    *(Feature(f"tile_eff_{axis}", "", raw(f"tile_eff_{axis}")) for axis in _AXES),
+    Feature("overall_tile_efficiency", "", product("tile_eff_m", "tile_eff_n", "tile_eff_k")),
+    Feature("cu_utilization", "tiles/CU", ratio("total_output_tiles", "hw_num_cus")),
 )
 # Features that AMD's schema gained after its first 55: problem size relative to the tile, and required padding.
 _FIT_FEATURES = (
-    *(Feature(f"ratio_{axis.upper()}_to_tile_{axis}", "", _ratio(axis, f"tile_{axis}")) for axis in _AXES),
-    *(Feature(f"problem_smaller_than_tile_{axis}", "", _raw(f"smaller_{axis}")) for axis in _AXES),
+    *(Feature(f"ratio_{axis.upper()}_to_tile_{axis}", "", ratio(axis, f"tile_{axis}")) for axis in _AXES),
+    *(Feature(f"problem_smaller_than_tile_{axis}", "", raw(f"smaller_{axis}")) for axis in _AXES),
     Feature("any_dim_too_small", "", _any("smaller_m", "smaller_n", "smaller_k")),
     *(Feature(f"needs_padding_{axis}", "", lambda c, a=axis: c[f"rest_{a}"] > 0) for axis in _AXES),  # type: ignore[misc]
-    *(Feature(f"has_padding_when_needed_{axis}", "", _raw(f"padded_{axis}")) for axis in _AXES),
-    *(Feature(f"missing_required_padding_{axis}", "", _raw(f"unpadded_{axis}")) for axis in _AXES),
+    *(Feature(f"has_padding_when_needed_{axis}", "", raw(f"padded_{axis}")) for axis in _AXES),
+    *(Feature(f"missing_required_padding_{axis}", "", raw(f"unpadded_{axis}")) for axis in _AXES),
     Feature("missing_any_required_padding", "", _any("unpadded_m", "unpadded_n", "unpadded_k")),
 )
 _HARDWARE_UNITS = {
@@ -271,7 +234,7 @@ _HARDWARE_UNITS = {
     "l3_cache_kb": "KB",
     "num_xcd": "",
 }
-_HARDWARE_FEATURES = tuple(Feature(f"hw_{name}", unit, _raw(f"hw_{name}")) for name, unit in _HARDWARE_UNITS.items())
+_HARDWARE_FEATURES = tuple(Feature(f"hw_{name}", unit, raw(f"hw_{name}")) for name, unit in _HARDWARE_UNITS.items())
 
 _CORE = (*_PROBLEM_FEATURES, *_KERNEL_FEATURES, *_BOTH_FEATURES, *_FIT_FEATURES, *_HARDWARE_FEATURES)
 

@@ -11,7 +11,7 @@ from math import log2
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckh.kernels.timed import TIMED_NAME
-from ckh.ops.base import Kernels, Operation, Problems, TiledSizes, Training, Worth, lazily
+from ckh.ops.base import Kernels, Operation, Problems, TiledSizes, Training, Worth, called, lazily
 from ckh.ops.gemm_universal.columns import (
     INPUT_COLUMNS,
     KERNEL_COLUMNS,
@@ -155,20 +155,6 @@ def _tiled(problem: GemmProblem) -> TiledSizes:
     return TiledSizes(problem.m, problem.n, -(-problem.k // problem.split_k), problem.split_k)
 
 
-def _load_problems(
-    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
-) -> tuple[GemmProblem, ...]:
-    from ckh.ops.gemm_universal.problem_sets import load_problems
-
-    return load_problems(source, variant, dtype, default_dtype)
-
-
-def _set_names() -> tuple[str, ...]:
-    from ckh.ops.gemm_universal.problem_sets import set_names
-
-    return set_names()
-
-
 OPERATION = Operation(
     name=OP_TYPE,
     summary="matrix products",
@@ -183,8 +169,8 @@ OPERATION = Operation(
         slices=SLICES,
         place=_place,
         split_by=GemmProblem.identity(),
-        load=_load_problems,
-        set_names=_set_names,
+        load=called("ckh.ops.gemm_universal.problem_sets:load_problems"),
+        set_names=called("ckh.ops.gemm_universal.problem_sets:set_names"),
         batch="m",
         shaped=lazily("ckh.ops.gemm_universal.shaped:SHAPED"),
         requested=lazily("ckh.ops.gemm_universal.requested:REQUESTED"),

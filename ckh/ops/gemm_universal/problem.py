@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ckh.errors import UsageError
-from ckh.problems import DTYPE_BYTES, PasteableProblem, unknown_dtype
+from ckh.problems import DTYPE_BYTES, PasteableProblem, check_size, unknown_dtype
 from ckh.records import Record
 from ckh.text.prose import one_of
 
@@ -33,7 +33,6 @@ GEMM_TEXTS: tuple[str, ...] = ("dtype", "layout")
 
 # Element type of C where it differs from A and B. Source: the C types of AMD's GEMM kernels.
 _OUTPUT_DTYPE = {"fp8": "fp16", "bf8": "fp16", "int8": "int32"}
-_LIMIT = 2**31 - 1
 
 
 class Stated(NamedTuple):
@@ -192,15 +191,3 @@ def _pattern_of(kind: type[GemmProblem]) -> re.Pattern[str]:
     """Return the pattern of a class's canonical texts."""
     parts = (f"(?:_{part.mark}(?P<{part.field}>{part.pattern}))" + "?" * part.is_optional for part in kind.stated)
     return re.compile(rf"{kind.prefix}(?P<dtype>[a-z0-9_]+?)_(?P<layout>[rc]{{3}})" + "".join(parts))
-
-
-def check_size(column: str, value: object, least: int = 1) -> None:
-    """Refuse a size that is not an integer from `least` to 2^31 - 1.
-
-    Raises:
-        UsageError: it is not.
-    """
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise UsageError(f"{column} must be an integer, not {value!r}", code="bad-number")
-    if not least <= value <= _LIMIT:
-        raise UsageError(f"{column} must be {least} or more (and below 2^31), not {value}", code="out-of-range")

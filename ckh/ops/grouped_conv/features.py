@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.features.engine import Columns, Feature, FeatureEngine
+from ckh.features.formulas import log2_of, pieces, ratio, raw
 from ckh.kernels.pipelines import PIPELINE_CODES
 from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES
 from ckh.ops.grouped_conv.kernels.variants import PIPELINE_VARIANTS
@@ -172,22 +173,6 @@ def _last_tile_fill(size: str, tile: str) -> Callable[[Columns], Any]:
     return formula
 
 
-def _ratio(above: str, below: str) -> Callable[[Columns], Any]:
-    return lambda c: c[above] / np.maximum(c[below], 1)
-
-
-def _tiles(size: str, tile: str) -> Callable[[Columns], Any]:
-    return lambda c: np.ceil(c[size] / np.maximum(c[tile], 1))
-
-
-def _raw(name: str) -> Callable[[Columns], Any]:
-    return lambda c: c[name]
-
-
-def _log2_of(name: str) -> Callable[[Columns], Any]:
-    return lambda c: _log2(c[name])
-
-
 def _one_hot(pipeline: str) -> Callable[[Columns], Any]:
     return lambda c: c.raw("pipeline").astype(str) == pipeline
 
@@ -214,11 +199,11 @@ _DERIVED: dict[str, Callable[[Columns], Any]] = {
     "lds_usage": lambda c: (c["gemm_m_per_block"] + c["gemm_n_per_block"]) * c["block_size"] * c["bytes_per_element"],
     "lds_cap": lambda c: np.where(_one_hot("compv4")(c), _COMPV4_LDS_BYTES, np.maximum(c["hw_lds_capacity"], 1)),
     "gemm_m_output": lambda c: c["N"] * c["output_volume"],
-    "gemm_n_output": _raw("K"),
+    "gemm_n_output": raw("K"),
     "gemm_k_output": lambda c: np.floor(c["c_per_group"] * c["filter_volume"]),
-    "num_tiles_m": _tiles("gemm_m_output", "gemm_m_per_block"),
-    "num_tiles_n": _tiles("gemm_n_output", "gemm_n_per_block"),
-    "num_tiles_k": _tiles("gemm_k_output", "block_size"),
+    "num_tiles_m": pieces("gemm_m_output", "gemm_m_per_block"),
+    "num_tiles_n": pieces("gemm_n_output", "gemm_n_per_block"),
+    "num_tiles_k": pieces("gemm_k_output", "block_size"),
     "total_output_tiles": lambda c: c["num_tiles_m"] * c["num_tiles_n"],
     "tile_eff_m": _last_tile_fill("gemm_m_output", "gemm_m_per_block"),
     "tile_eff_n": _last_tile_fill("gemm_n_output", "gemm_n_per_block"),
@@ -235,25 +220,25 @@ def _is_cube(taps: int) -> Callable[[Columns], Any]:
 
 
 _PROBLEM_FEATURES = (
-    *(Feature(name, "", _raw(name)) for name in ("N", "C", "K", "G", "Hi", "Wi", "Y", "X")),
-    *(Feature(name, "", _raw(name)) for name in ("stride_h", "stride_w", "pad_h", "pad_w", "Ho", "Wo")),
-    *(Feature(f"log2_{name}", "log2", _log2_of(name)) for name in ("N", "C", "K", "G", "Hi", "Wi")),
-    Feature("log2_spatial", "log2", _log2_of("input_volume")),
-    Feature("log2_filter", "log2", _log2_of("filter_volume")),
-    Feature("log2_output", "log2", _log2_of("output_volume")),
-    Feature("arithmetic_intensity", "flop/byte", _ratio("flops", "bytes")),
-    Feature("filter_area", "taps", _raw("filter_volume")),
+    *(Feature(name, "", raw(name)) for name in ("N", "C", "K", "G", "Hi", "Wi", "Y", "X")),
+    *(Feature(name, "", raw(name)) for name in ("stride_h", "stride_w", "pad_h", "pad_w", "Ho", "Wo")),
+    *(Feature(f"log2_{name}", "log2", log2_of(name)) for name in ("N", "C", "K", "G", "Hi", "Wi")),
+    Feature("log2_spatial", "log2", log2_of("input_volume")),
+    Feature("log2_filter", "log2", log2_of("filter_volume")),
+    Feature("log2_output", "log2", log2_of("output_volume")),
+    Feature("arithmetic_intensity", "flop/byte", ratio("flops", "bytes")),
+    Feature("filter_area", "taps", raw("filter_volume")),
     Feature("is_1x1_conv", "", lambda c: (c["Y"] == 1) & (c["X"] == 1) & (c["Z"] == 1)),
     Feature("is_3x3_conv", "", _is_cube(3)),
-    Feature("channels_per_group", "channels", _raw("c_per_group")),
-    Feature("aspect_ratio_hw", "", _ratio("Hi", "Wi")),
-    Feature("aspect_ratio_filter", "", _ratio("Y", "X")),
-    *(Feature(name, "", _raw(name)) for name in ("is_3d", "Di", "Z", "Do", "stride_d", "pad_d")),
-    *(Feature(name, "", _raw(name)) for name in ("dilation_h", "dilation_w")),
-    Feature("log2_channels_per_group", "log2", _log2_of("c_per_group")),
-    Feature("log2_output_channels_per_group", "log2", _log2_of("k_per_group")),
+    Feature("channels_per_group", "channels", raw("c_per_group")),
+    Feature("aspect_ratio_hw", "", ratio("Hi", "Wi")),
+    Feature("aspect_ratio_filter", "", ratio("Y", "X")),
+    *(Feature(name, "", raw(name)) for name in ("is_3d", "Di", "Z", "Do", "stride_d", "pad_d")),
+    *(Feature(name, "", raw(name)) for name in ("dilation_h", "dilation_w")),
+    Feature("log2_channels_per_group", "log2", log2_of("c_per_group")),
+    Feature("log2_output_channels_per_group", "log2", log2_of("k_per_group")),
     Feature("is_depthwise", "", lambda c: (c["G"] == c["C"]) & (c["G"] == c["K"])),
-    Feature("group_density", "", _ratio("G", "C")),
+    Feature("group_density", "", ratio("G", "C")),
     Feature("is_small_group", "", lambda c: (c["c_per_group"] < _SMALL_GROUP) | (c["k_per_group"] < _SMALL_GROUP)),
     Feature("channels_product_per_group", "", lambda c: c["c_per_group"] * c["k_per_group"]),
     Feature("batch_group_product", "", lambda c: c["N"] * c["G"]),
@@ -261,15 +246,15 @@ _PROBLEM_FEATURES = (
 )
 
 _KERNEL_FEATURES = (
-    *(Feature(name, "elements", _raw(name)) for name in ("block_size", "gemm_m_per_block", "gemm_n_per_block")),
-    Feature("pipeline", "category", _raw("pipeline_code")),
+    *(Feature(name, "elements", raw(name)) for name in ("block_size", "gemm_m_per_block", "gemm_n_per_block")),
+    Feature("pipeline", "category", raw("pipeline_code")),
     Feature("num_warps", "", lambda c: c["block_size"] / 4),
     Feature("tile_volume", "", lambda c: c["gemm_m_per_block"] * c["gemm_n_per_block"] * c["block_size"]),
     Feature("tile_mn", "", lambda c: c["gemm_m_per_block"] * c["gemm_n_per_block"]),
-    Feature("lds_usage_estimate", "bytes", _raw("lds_usage")),
+    Feature("lds_usage_estimate", "bytes", raw("lds_usage")),
     Feature("lds_usage_ratio", "", lambda c: c["lds_usage"] / c["lds_cap"]),
-    Feature("block_tile_ratio_m", "", _ratio("gemm_m_per_block", "block_size")),
-    Feature("block_tile_ratio_n", "", _ratio("gemm_n_per_block", "block_size")),
+    Feature("block_tile_ratio_m", "", ratio("gemm_m_per_block", "block_size")),
+    Feature("block_tile_ratio_n", "", ratio("gemm_n_per_block", "block_size")),
     Feature(
         "block_efficiency",
         "",
@@ -287,13 +272,13 @@ _KERNEL_FEATURES = (
 )
 
 _BOTH_FEATURES = (
-    *(Feature(f"gemm_{side}_output", "", _raw(f"gemm_{side}_output")) for side, _ in _SIDES),
-    *(Feature(f"num_tiles_{side}", "tiles", _raw(f"num_tiles_{side}")) for side, _ in _SIDES),
-    Feature("total_output_tiles", "tiles", _raw("total_output_tiles")),
-    *(Feature(f"tile_eff_{side}", "", _raw(f"tile_eff_{side}")) for side, _ in _SIDES),
+    *(Feature(f"gemm_{side}_output", "", raw(f"gemm_{side}_output")) for side, _ in _SIDES),
+    *(Feature(f"num_tiles_{side}", "tiles", raw(f"num_tiles_{side}")) for side, _ in _SIDES),
+    Feature("total_output_tiles", "tiles", raw("total_output_tiles")),
+    *(Feature(f"tile_eff_{side}", "", raw(f"tile_eff_{side}")) for side, _ in _SIDES),
     Feature("overall_tile_efficiency", "", lambda c: c["tile_eff_m"] * c["tile_eff_n"] * c["tile_eff_k"]),
-    Feature("cu_utilization", "tiles/CU", _ratio("total_output_tiles", "hw_num_cus")),
-    *(Feature(f"ratio_gemm_{s}_to_tile_{s}", "", _ratio(f"gemm_{s}_output", tile)) for s, tile in _SIDES),
+    Feature("cu_utilization", "tiles/CU", ratio("total_output_tiles", "hw_num_cus")),
+    *(Feature(f"ratio_gemm_{s}_to_tile_{s}", "", ratio(f"gemm_{s}_output", tile)) for s, tile in _SIDES),
     *(
         Feature(
             f"problem_smaller_than_tile_{s}",
@@ -304,7 +289,7 @@ _BOTH_FEATURES = (
     ),
 )
 _HARDWARE_FEATURES = tuple(
-    Feature(f"hw_{name}", _HARDWARE_UNITS.get(name, "KB" if name.endswith("_kb") else ""), _raw(f"hw_{name}"))
+    Feature(f"hw_{name}", _HARDWARE_UNITS.get(name, "KB" if name.endswith("_kb") else ""), raw(f"hw_{name}"))
     for name in _HARDWARE_ORDER
 )
 

@@ -12,7 +12,7 @@ from math import log2
 from typing import TYPE_CHECKING, Any
 
 from ckh.kernels.timed import TIMED_NAME
-from ckh.ops.base import Kernels, Operation, Problems, TiledSizes, Training, Worth, lazily
+from ckh.ops.base import Kernels, Operation, Problems, TiledSizes, Training, Worth, called, lazily
 from ckh.ops.grouped_conv.columns import CONV_DATASET, CONV_IDENTITY, legacy_columns, problem_columns
 from ckh.ops.grouped_conv.columns import kernel_columns as kernel_features
 from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV, INPUT_COLUMNS
@@ -153,20 +153,6 @@ def _tiled(problem: ConvProblem) -> TiledSizes:
     return TiledSizes(*problem.gemm_sizes, problem.g)
 
 
-def _load_problems(
-    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
-) -> tuple[ConvProblem, ...]:
-    from ckh.ops.grouped_conv.problem_sets import load_problems
-
-    return load_problems(source, None if variant is None else Direction(variant), dtype, default_dtype)
-
-
-def _set_names() -> tuple[str, ...]:
-    from ckh.ops.grouped_conv.problem_sets import set_names
-
-    return set_names()
-
-
 OPERATION = Operation(
     name=GROUPED_CONV.op_type,
     summary="grouped convolutions, forward and backward, 2D and 3D",
@@ -181,8 +167,8 @@ OPERATION = Operation(
         slices=SLICES,
         place=_place,
         split_by=CONV_IDENTITY,
-        load=_load_problems,
-        set_names=_set_names,
+        load=called("ckh.ops.grouped_conv.problem_sets:load_problems"),
+        set_names=called("ckh.ops.grouped_conv.problem_sets:set_names"),
         batch="n",
         shaped=lazily("ckh.ops.grouped_conv.shaped:SHAPED"),
         requested=lazily("ckh.ops.grouped_conv.requested:REQUESTED"),
@@ -213,7 +199,7 @@ OPERATION = Operation(
         legacy_columns=legacy_columns,
         model_files={LEARNED_NAME: learned_file, TIMED_NAME: POOLS.timed_file},
         amd_features=CORE_NAMES,
-        formats=lazily("ckh.ops.grouped_conv.readers.formats:FORMATS"),
+        formats=lazily("ckh.ops.grouped_conv.readers.amd_csv:FORMATS"),
         law=CONV_LAW,
         judged=JUDGED,
     ),

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from ckh.errors import UsageError
-from ckh.problems import DTYPE_BYTES, Direction, PasteableProblem, unknown_dtype
+from ckh.problems import DTYPE_BYTES, Direction, PasteableProblem, check_size, unknown_dtype
 from ckh.records import Record
 from ckh.text.prose import one_of
 
@@ -47,7 +47,6 @@ CONV_COLUMNS: dict[str, str] = {
 }
 
 _MAY_BE_ZERO = frozenset({"pad_d", "pad_h", "pad_w"})
-_LIMIT = 2**31 - 1
 
 _SIZE = "[0-9]{1,10}"
 _HEAD_1D = re.compile(r"conv_[a-z0-9_]+_1d_")
@@ -108,7 +107,7 @@ class ConvProblem(PasteableProblem, Record):
         if self.dtype not in DTYPE_BYTES:
             raise unknown_dtype(self.dtype)
         for column, name in CONV_COLUMNS.items():
-            _check_size(column, getattr(self, name), 0 if name in _MAY_BE_ZERO else 1)
+            check_size(column, getattr(self, name), 0 if name in _MAY_BE_ZERO else 1)
         if self.ndim == min(CONV_LAYOUTS) and (self.di, self.z, self.stride_d, self.pad_d, self.dilation_d) != (
             1,
             1,
@@ -279,10 +278,3 @@ def _direction(value: str) -> Direction:
 
 def _output(size: int, taps: int, stride: int, pad: int, dilation: int) -> int:
     return (size + 2 * pad - dilation * (taps - 1) - 1) // stride + 1
-
-
-def _check_size(column: str, value: object, low: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise UsageError(f"{column} must be an integer, not {value!r}", code="bad-number")
-    if not low <= value <= _LIMIT:
-        raise UsageError(f"{column} must be {low} or more (and below 2^31), not {value}", code="out-of-range")

@@ -14,6 +14,7 @@ from ckh.errors import DataError
 from ckh.export.consumers import Consumers
 from ckh.export.groups import Exported, Group
 from ckh.files.outputs import FileKind, head_of, write_output
+from ckh.kernels.name_grammar import by
 from ckh.ops.grouped_conv.consumers import KIND, smallest
 from ckh.ops.miopen_conv.kernels.pool import CandidateTable, candidates, group_name, read_candidates
 from ckh.ops.miopen_conv.kernels.solvers import Algorithm, parse_solver
@@ -88,10 +89,10 @@ def key_text(problem: MiopenProblem) -> str:
     groups = f"_g{problem.g}" if problem.g != 1 else ""
     parts = [
         *first,
-        _by(_axes(problem, "z", "y", "x")),
+        by(_axes(problem, "z", "y", "x")),
         *second,
         problem.n,
-        *(_by(_axes(problem, f"{what}_d", f"{what}_h", f"{what}_w")) for what in ("pad", "stride", "dilation")),
+        *(by(_axes(problem, f"{what}_d", f"{what}_h", f"{what}_w")) for what in ("pad", "stride", "dilation")),
         0,  # no bias
         *([layout] if problem.layout in _DEFAULT_LAYOUTS else [layout] * 3),
         problem.dtype.upper(),
@@ -158,10 +159,6 @@ def _by_time(solver_time: SolverTime) -> tuple[float, str]:
 
 def _axes(problem: MiopenProblem, *names: str) -> tuple[int, ...]:
     return tuple(getattr(problem, name) for name in names[3 - problem.ndim :])
-
-
-def _by(sizes: tuple[int, ...]) -> str:
-    return "x".join(map(str, sizes))
 
 
 def _time_text(time_ms: float) -> str:

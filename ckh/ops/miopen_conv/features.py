@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.features.engine import Columns, Feature, FeatureEngine
+from ckh.features.formulas import log2_of, product, ratio, raw
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
 from ckh.ops.miopen_conv.kernels.solvers import Algorithm, MathUnit, Serves, Solver, SolverOrigin, parse_solver
 from ckh.problems import DTYPE_BYTES, Direction
@@ -24,33 +25,6 @@ if TYPE_CHECKING:
 DIRECTIONS = {str(direction): float(code) for code, direction in enumerate(Direction)}
 DTYPES = {name: float(code) for code, name in enumerate(("fp32", "fp16", "bf16", "int8"))}
 UNKNOWN = -1.0
-
-
-def raw(name: str) -> Callable[[Columns], Any]:
-    """A column or quantity, unchanged."""
-    return lambda c: c[name]
-
-
-def log2_of(name: str) -> Callable[[Columns], Any]:
-    """Base-2 logarithm of a quantity, which is raised to at least 1."""
-    return lambda c: np.log2(np.maximum(c[name], 1))
-
-
-def product(*names: str) -> Callable[[Columns], Any]:
-    """The product of quantities."""
-
-    def formula(c: Columns) -> Any:
-        result: Any = 1.0
-        for name in names:
-            result = result * c[name]
-        return result
-
-    return formula
-
-
-def ratio(above: str, below: str) -> Callable[[Columns], Any]:
-    """Quotient of quantities; the divisor is raised to at least 1."""
-    return lambda c: c[above] / np.maximum(c[below], 1)
 
 
 def power_of_two_in(values: Any, most: float) -> Any:

@@ -18,6 +18,7 @@ from ckh.export.consumers import CheckedTable
 from ckh.ops.aiter_gemm.consumers import lookup_script
 from ckh.ops.aiter_gemm.consumers.own_tables import configs_of, table_files
 from ckh.ops.aiter_gemm.kernel import parse_kernel
+from ckh.ops.aiter_gemm.kernels.installed import source_file
 from ckh.ops.aiter_gemm.kernels.pool import resolved
 from ckh.ops.aiter_gemm.problem import CK, parse_aiter_gemm
 from ckh.ops.aiter_gemm.readers.tuned_csv import KEY, VARIABLES, key_cells, padded_m
@@ -255,13 +256,10 @@ def last_line(text: str) -> str:
 
 def _built(root: Path, family: str, device: tuple[str, int], file: Path) -> Callable[[Mapping[str, Any]], str]:
     """Return what the generator of a family omits from a table, by choice."""
-    bases = (root, root / "aiter_meta", root.parent / "aiter_meta", root.parent)
-    paths = [base / "csrc" / f"ck_gemm_{family}" / "gen_instances.py" for base in bases]
-    path = next((path for path in paths if path.is_file()), None)
+    generator = f"csrc/ck_gemm_{family}/gen_instances.py"
+    path = source_file(root, generator)
     if path is None:
-        raise DataError(
-            f"{root} has no generator of {family}: there is no csrc/ck_gemm_{family}/gen_instances.py", code="no-aiter"
-        )
+        raise DataError(f"{root} has no generator of {family}: there is no {generator}", code="no-aiter")
     with tempfile.TemporaryDirectory() as made:
         command = [sys.executable, "-c", _GENERATE, str(path), str(device[1]), "-w", made, "-f", str(file)]
         done = run_aiter(command, "", _built_for(*device))

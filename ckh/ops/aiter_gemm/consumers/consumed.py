@@ -22,9 +22,10 @@ from ckh.ops.aiter_gemm.consumers.own_tables import (
     kept_row,
     own_table,
     pads_rows,
+    picked_gemms,
     row_above_all,
+    written_row,
 )
-from ckh.ops.aiter_gemm.consumers.table_lookup import picked_gemms
 from ckh.ops.aiter_gemm.kernel import parse_kernel
 from ckh.ops.aiter_gemm.kernels.installed import InstalledKernel, installed_kernels
 from ckh.ops.aiter_gemm.kernels.pool import NUMBERED_BY, kernel_numbers, kernel_pool
@@ -111,7 +112,7 @@ def write_tables(choices: Choices) -> WrittenChoices:
                 "choose one library for a shape",
                 code="duplicate-rows",
             )
-        return _row(answer, line, basis)
+        return written_row(answer, line, basis)
 
     rows, missing = chosen(choices.answers, choose)
     files = {
@@ -220,20 +221,6 @@ def _problem(answer: Ranking) -> AiterGemm:
     problem: Any = answer.problem
     aiter_gemm: AiterGemm = problem
     return aiter_gemm
-
-
-def _row(answer: Ranking, line: TunedLine, basis: str) -> dict[str, Any]:
-    source = str(answer.model.path.name) if line.is_predicted else None
-    return {
-        "problem": answer.problem.canonical(),
-        "arch": line.arch,
-        "kernel": line.kernel,
-        "us": line.time_us,
-        "basis": basis,
-        "predicted": line.is_predicted,
-        "written": True,
-        "model": source,
-    }
 
 
 CONSUMERS = Consumers(

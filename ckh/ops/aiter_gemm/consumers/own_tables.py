@@ -6,13 +6,14 @@ duplicate shape. All versions read a single file unchanged, so that an export ha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError, UsageError
 from ckh.files.untrusted import csv_rows, read_text
-from ckh.ops.aiter_gemm.readers.tuned_csv import PREDICTED, csv_text
+from ckh.ops.aiter_gemm.kernels.pool import resolved
+from ckh.ops.aiter_gemm.readers.tuned_csv import KEY, PREDICTED, csv_text, key_cells, looked_up
 from ckh.ops.aiter_gemm.tuned_device import ARCH_OF_CUS
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.learn.answers.ranking import Ranking
+    from ckh.ops.aiter_gemm.problem import AiterGemm
     from ckh.ops.aiter_gemm.readers.tuned_csv import TableRow
 
 TAG = "_tag"  # of rows that are alternatives and not the choice for a shape
@@ -153,21 +155,32 @@ def own_table(root: Path, name: str, key: tuple[str, ...]) -> OwnTable:
         UsageError: there is no such folder.
         DataError: a file is not CSV.
     """
+    columns, read = _read(table_files(root, name))
+    present = tuple(column for column in key if column in columns)
+    whole = ({column: row.get(column, _missing(column, row)) for column in columns} for row in read)
+    return OwnTable(columns, present, _by_key(whole, present))
+
+
+def _read(paths: Iterable[Path]) -> tuple[tuple[str, ...], list[dict[str, str]]]:
+    """Return the columns of all tables, and their rows."""
     columns: dict[str, None] = {}
     read: list[dict[str, str]] = []
-    for path in table_files(root, name):
+    for path in paths:
         lines = (cells for _, cells in csv_rows(path, read_text(path)) if any(cells))
         header = next(lines, [])
         columns |= dict.fromkeys(header)
         read += [dict(zip(header, cells, strict=False)) for cells in lines]
-    present = tuple(column for column in key if column in columns)
+    return tuple(columns), read
+
+
+def _by_key(read: Iterable[dict[str, str]], key: tuple[str, ...]) -> dict[tuple[str, ...], Mapping[str, str]]:
+    """Return the rows by their values of the key; the fastest of duplicate rows."""
     rows: dict[tuple[str, ...], Mapping[str, str]] = {}
     for row in read:
-        whole = {column: row.get(column, _missing(column, row)) for column in columns}
-        at = _key(whole, present)
-        if at not in rows or _time(whole) < _time(rows[at]):
-            rows[at] = whole
-    return OwnTable(tuple(columns), present, rows)
+        at = _key(row, key)
+        if at not in rows or _time(row) < _time(rows[at]):
+            rows[at] = row
+    return rows
 
 
 def _missing(column: str, row: Mapping[str, str]) -> str:
@@ -227,6 +240,20 @@ def kept_row(answer: Ranking, row: Mapping[str, str], kernel: str, padded: str) 
     }
 
 
+def written_row(answer: Ranking, line: TableRow, basis: str) -> Row:
+    """Return the entry of a problem whose row is written, for JSON."""
+    return {
+        "problem": answer.problem.canonical(),
+        "arch": line.arch,
+        "kernel": line.kernel,
+        "us": line.time_us,
+        "basis": basis,
+        "predicted": line.is_predicted,
+        "written": True,
+        "model": str(answer.model.path.name) if line.is_predicted else None,
+    }
+
+
 def environment(name: str, paths: Sequence[str], *, is_merged: bool) -> str:
     """Return the shell's value of a variable by which AITER reads its own tables and those of an export."""
     if is_merged:
@@ -267,3 +294,43 @@ def how_to(variables: Mapping[str, str], root: Path | None, more: str) -> str:
         return "AITER has rows for all shapes: nothing is to be set.\n"
     text = MERGED_HOW_TO if root is not None else JOINED_HOW_TO
     return text.format(exports=exports, root=root) + more
+
+
+def found_rows(folder: Path, name: str, key: Sequence[str], wanted: Sequence[Sequence[Mapping[str, Any]]]) -> list[Any]:
+    """Return the row of an export that AITER uses for each shape, by its rules; None where it uses its default.
+
+    Args:
+        folder: the export.
+        name: name of the table, without `.csv`.
+        key: the key columns of a shape; columns that a table lacks are ignored.
+        wanted: for each shape the keys that AITER tries, in order.
+
+    Raises:
+        DataError: a table is not CSV.
+    """
+    merged = folder / "merged" / f"{name}.csv"
+    paths = [merged] if merged.is_file() else [folder / item / f"{name}.csv" for item in ("measured", "predicted")]
+    columns, read = _read(path for path in paths if path.is_file())
+    present = tuple(column for column in key if column in columns)
+    rows = _by_key(read, present)
+    return [next(filter(None, (rows.get(_key(cells, present)) for cells in keys)), None) for keys in wanted]
+
+
+def picked_gemms(folder: Path, arch: str, problems: Sequence[AiterGemm]) -> list[str]:
+    """Return the kernels, with their split of K, that AITER finds in an export; empty where it finds no row.
+
+    Raises:
+        DataError: a table is not CSV.
+    """
+    result: dict[AiterGemm, str] = {}
+    for family in dict.fromkeys(problem.family for problem in problems):
+        some = [problem for problem in problems if problem.family == family]
+        keys = [[key_cells(arch, replace(item, m=m)) for m in looked_up(item)] for item in some]
+        for item, row in zip(some, found_rows(folder, f"{family}_tuned_gemm", KEY, keys), strict=True):
+            result[item] = "" if row is None else _split_name(row)
+    return [result[problem] for problem in problems]
+
+
+def _split_name(row: Mapping[str, str]) -> str:
+    base, split = resolved(row["kernelName"]), int(float(row["splitK"]))
+    return f"{base}_splitk{split}" if split else base

@@ -76,14 +76,22 @@ def installed_kernels(root: Path, family: str, library: str) -> dict[str, Instal
 
 
 def _list_of(root: Path, family: str, library: str) -> Path:
+    name = f"gemm_{family}" if library == CK else f"gemm_{family}_{library}"
+    path = source_file(root, *(f"csrc/*/{name}{ending}" for ending in _ENDINGS))
+    if path is None:
+        what = f"no csrc/*/{name}_*.py in or beside it"
+        raise DataError(f"{root} has no kernels of {library} for {family}: there is {what}", code="no-aiter")
+    return path
+
+
+def source_file(root: Path, *patterns: str) -> Path | None:
+    """Return the first file of AITER's source that matches a pattern, in or beside its package; None without one.
+
+    Raises:
+        UsageError: there is no AITER.
+    """
     if not root.is_dir():
         raise UsageError(f"no such folder: {root}", "name AITER's source, or its installed package", code="no-aiter")
-    name = f"gemm_{family}" if library == CK else f"gemm_{family}_{library}"
-    for base in (root, root / "aiter_meta", root.parent / "aiter_meta", root.parent):
-        paths = [path for ending in _ENDINGS for path in sorted((base / "csrc").glob(f"*/{name}{ending}"))]
-        if paths:
-            return paths[0]
-    raise DataError(
-        f"{root} has no kernels of {library} for {family}: there is no csrc/*/{name}_*.py in or beside it",
-        code="no-aiter",
-    )
+    bases = (root, root / "aiter_meta", root.parent / "aiter_meta", root.parent)
+    paths = (path for base in bases for pattern in patterns for path in sorted(base.glob(pattern)))
+    return next(paths, None)

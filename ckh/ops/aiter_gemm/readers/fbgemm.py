@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.archs import load_arch
 from ckh.data.formats import Reading, ReadOptions
 from ckh.data.readers.reader import parquet_columns, parquet_frame, source_of_file
 from ckh.data.rows import Origin, Pairs, Results, build_table
@@ -86,17 +85,5 @@ def _problem(row: Any, family: str) -> AiterGemm:
 
 
 def _table(won: dict[AiterGemm, AiterKernel], run_id: str) -> object:
-    kernels = list(dict.fromkeys(won.values()))
-    number = {kernel: index for index, kernel in enumerate(kernels)}
-    num_cus = compute_units(0, _ARCH)
-    pairs = Pairs(
-        list(won),
-        np.arange(len(won)),
-        kernels,
-        [kernel.name for kernel in kernels],
-        np.array([number[kernel] for kernel in won.values()]),
-        OP_TYPE,
-    )
-    hardware = load_arch(_ARCH).hardware.to_dict() | {"num_cus": num_cus}
     results = Results([str(Status.CHOSEN)] * len(won), np.full(len(won), np.nan), {})
-    return build_table(pairs, results, Origin(_ARCH, f"{_ARCH}, {num_cus} CUs", hardware, run_id))
+    return build_table(Pairs.of(won.items(), OP_TYPE), results, Origin.on_gpu(_ARCH, compute_units(0, _ARCH), run_id))

@@ -130,29 +130,16 @@ def tables(rows: Iterable[TunedRow], options: ReadOptions, path: Path, left_out:
 
 
 def _table(arch: str, num_cus: int, some: list[Won], run_id: str) -> pa.Table:
-    from ckh.archs import load_arch
     from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
     from ckh.schema import Status
 
-    problems = list(dict.fromkeys(won.problem for won in some))
-    kernels = list(dict.fromkeys(won.kernel for won in some))
-    problem_at = {problem: index for index, problem in enumerate(problems)}
-    kernel_at = {kernel: index for index, kernel in enumerate(kernels)}
     is_predicted = np.array([won.is_predicted for won in some])
     latency_ms = np.where(is_predicted, np.nan, np.array([won.time_us for won in some]) / _US_PER_MS)
     messages = [bound_message(won.time_us) if won.is_predicted else None for won in some]
-    hardware = load_arch(arch).hardware.to_dict() | {"num_cus": num_cus}
     return build_table(
-        Pairs(
-            problems,
-            np.array([problem_at[won.problem] for won in some]),
-            kernels,
-            [kernel.name for kernel in kernels],
-            np.array([kernel_at[won.kernel] for won in some]),
-            OP_TYPE,
-        ),
+        Pairs.of(((won.problem, won.kernel) for won in some), OP_TYPE),
         Results(status_of(~is_predicted, Status.PREDICTED), latency_ms, {"message": messages}),
-        Origin(arch, f"{arch}, {num_cus} CUs", hardware, run_id),
+        Origin.on_gpu(arch, num_cus, run_id),
     )
 
 

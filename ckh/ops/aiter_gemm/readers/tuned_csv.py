@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ckh.data.formats import MeasuredRows
     from ckh.ops.aiter_gemm.problem import AiterGemm
-    from ckh.ops.base import Operation
+    from ckh.ops.base import Operation, Problem
 
 PREDICTED = "predicted"  # the column
 NO_ID = -1  # of CK Tile's kernels, if a dataset is written without an AITER that numbers them
@@ -61,6 +61,14 @@ TUNED = FileKind("tuned table of AITER", lambda path: head_of(path).split(b",", 
 
 class TableRow(Protocol):
     """A row of any of AITER's tuned tables."""
+
+    @property
+    def arch(self) -> str:
+        """The architecture."""
+
+    @property
+    def kernel(self) -> str:
+        """Complete name of the kernel, or of both."""
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -111,10 +119,6 @@ class TunedLine:
         """The row by column."""
         problem, kernel = self.problem, parse_kernel(self.kernel)
         built = self.built_as or InstalledKernel(kernel.base, kernel_numbers().get(kernel.base, NO_ID))
-        rates: dict[str, Any] = {"tflops": "", "bw": ""}
-        if not self.is_predicted:
-            tflops = problem.flops / self.time_us / _US_FLOPS_PER_TFLOPS
-            rates = {"tflops": f"{tflops:.2f}", "bw": f"{problem.bytes / self.time_us / _US_BYTES_PER_GB_S:.2f}"}
         return {
             **key_cells(self.arch, problem),
             "libtype": problem.library,
@@ -122,10 +126,18 @@ class TunedLine:
             "splitK": kernel.split_k,
             "us": f"{self.time_us:.10g}",
             "kernelName": built.name,
-            **rates,
+            **rates(problem, None if self.is_predicted else self.time_us),
             "errRatio": "",
             PREDICTED: 1,
         }
+
+
+def rates(problem: Problem, time_us: float | None) -> dict[str, str]:
+    """Return the cells of TFLOPS and GB/s of a measured time; empty without one."""
+    if time_us is None:
+        return {"tflops": "", "bw": ""}
+    tflops, bandwidth = problem.flops / time_us / _US_FLOPS_PER_TFLOPS, problem.bytes / time_us / _US_BYTES_PER_GB_S
+    return {"tflops": f"{tflops:.2f}", "bw": f"{bandwidth:.2f}"}
 
 
 def torch_dtype(dtype: str, arch: str) -> str:

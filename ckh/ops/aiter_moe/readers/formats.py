@@ -9,6 +9,7 @@ problem, the run with more kernels is used, or the later one.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -145,7 +146,7 @@ def _median(times: list[float]) -> _Time:
 def _joint(measured: _Times) -> Iterator[tuple[AiterMoe, dict[MoeChoice, _Time]]]:
     """Yield the choices for both products, for problems whose two products were measured."""
     for problem, firsts in measured.items():
-        seconds = measured.get(_with_stage(problem, STAGE2), {})
+        seconds = measured.get(replace(problem, stage=STAGE2), {})
         if problem.stage != STAGE1:
             continue
         pairs = {
@@ -155,11 +156,7 @@ def _joint(measured: _Times) -> Iterator[tuple[AiterMoe, dict[MoeChoice, _Time]]
             if first.block_m == two.block_m
         }
         if pairs:
-            yield _with_stage(problem, BOTH), pairs
-
-
-def _with_stage(problem: AiterMoe, stage: str) -> AiterMoe:
-    return AiterMoe(**{**problem.to_dict(), "stage": stage})
+            yield replace(problem, stage=BOTH), pairs
 
 
 def _sum(time: _Time, two: _Time) -> _Time:
@@ -169,34 +166,15 @@ def _sum(time: _Time, two: _Time) -> _Time:
 
 
 def _table(arch: str, num_cus: int, result: _Times, run_id: str) -> pa.Table:
-    from ckh.archs import load_arch
     from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
     from ckh.schema import Status
 
-    problems = list(result)
-    choices = list(dict.fromkeys(choice for some in result.values() for choice in some))
-    place = {choice: index for index, choice in enumerate(choices)}
-    rows = [
-        (number, place[choice], time)
-        for number, problem in enumerate(problems)
-        for choice, time in result[problem].items()
-    ]
-    latency_ms = np.array([time.latency_ms for *_, time in rows])
-    extra = {
-        "spread": np.array([time.spread for *_, time in rows]),
-        "samples": np.array([time.samples for *_, time in rows]),
-    }
-    pairs = Pairs(
-        problems,
-        np.array([number for number, *_ in rows]),
-        choices,
-        [choice.name for choice in choices],
-        np.array([number for _, number, _ in rows]),
-        OP_TYPE,
+    rows = {(problem, choice): time for problem, some in result.items() for choice, time in some.items()}
+    latency_ms, spread, samples = map(np.array, zip(*rows.values(), strict=True))
+    results = Results(
+        status_of(latency_ms > 0, Status.LAUNCH_ERROR), latency_ms, {"spread": spread, "samples": samples}
     )
-    hardware = load_arch(arch).hardware.to_dict() | {"num_cus": num_cus}
-    results = Results(status_of(latency_ms > 0, Status.LAUNCH_ERROR), latency_ms, extra)
-    return build_table(pairs, results, Origin(arch, f"{arch}, {num_cus} CUs", hardware, run_id))
+    return build_table(Pairs.of(rows, OP_TYPE), results, Origin.on_gpu(arch, num_cus, run_id))
 
 
 FORMATS = Formats(

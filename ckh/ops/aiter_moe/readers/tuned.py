@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -97,7 +98,7 @@ def _rows(path: Path, line: int, values: Mapping[str, str], options: ReadOptions
     if isinstance(problem, str):
         raise _LeftOut(OTHER_KIND)
     arch = _arch(values.get("gfx", ""), problem.num_cus, options)
-    stages = [_with_stage(problem, stage) for stage in (STAGE1, STAGE2)]
+    stages = [replace(problem, stage=stage) for stage in (STAGE1, STAGE2)]
     columns = zip(("kernelName1", "kernelName2"), stages, strict=True)
     names = [known_name(values[column].strip(), arch, stage) for column, stage in columns]
     try:
@@ -134,10 +135,6 @@ def _time(text: str) -> float:
     return time_us
 
 
-def _with_stage(problem: AiterMoe, stage: str) -> AiterMoe:
-    return AiterMoe(**{**problem.to_dict(), "stage": stage})
-
-
 def _fastest(rows: list[_Row]) -> list[_Row]:
     """Keep the fastest of duplicate rows, as AITER does."""
     result: dict[tuple[AiterMoe, str, bool], _Row] = {}
@@ -149,25 +146,13 @@ def _fastest(rows: list[_Row]) -> list[_Row]:
 
 
 def _table(arch: str, num_cus: int, rows: list[_Row], run_id: str) -> pa.Table:
-    from ckh.archs import load_arch
     from ckh.data.rows import Origin, Pairs, Results, build_table
     from ckh.schema import Status
 
-    problems, names = list(dict.fromkeys(r.problem for r in rows)), list(dict.fromkeys(r.kernel for r in rows))
-    problem_at, name_at = ({item: place for place, item in enumerate(some)} for some in (problems, names))
     is_predicted = np.array([row.is_predicted for row in rows])
     latency_ms = np.where(is_predicted, np.nan, np.array([row.time_us for row in rows]) / _US_PER_MS)
     messages = [bound_message(row.time_us) if row.is_predicted else None for row in rows]
-    pairs = Pairs(
-        problems,
-        np.array([problem_at[row.problem] for row in rows]),
-        [parse_choice(name) for name in names],
-        names,
-        np.array([name_at[row.kernel] for row in rows]),
-        OP_TYPE,
-    )
+    pairs = Pairs.of(((row.problem, parse_choice(row.kernel)) for row in rows), OP_TYPE)
     measured = np.where(latency_ms > 0, str(Status.OK), str(Status.LAUNCH_ERROR))
-    status = np.where(is_predicted, str(Status.PREDICTED), measured)
-    hardware = load_arch(arch).hardware.to_dict() | {"num_cus": num_cus}
-    results = Results(status, latency_ms, {"message": messages})
-    return build_table(pairs, results, Origin(arch, f"{arch}, {num_cus} CUs", hardware, run_id))
+    results = Results(np.where(is_predicted, str(Status.PREDICTED), measured), latency_ms, {"message": messages})
+    return build_table(pairs, results, Origin.on_gpu(arch, num_cus, run_id))

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError
 from ckh.files.outputs import FileKind, head_of
-from ckh.ops.aiter_gemm.readers.tuned_csv import PREDICTED, fastest, timed_rows, torch_dtype, write_lines, written
+from ckh.ops.aiter_gemm.readers.tuned_csv import (
+    PREDICTED,
+    fastest,
+    rates,
+    timed_rows,
+    torch_dtype,
+    write_lines,
+    written,
+)
 from ckh.ops.aiter_moe.kernel import parts
 from ckh.ops.aiter_moe.kernels.pool import kind_of, moe_pool, newer_name
 from ckh.ops.aiter_moe.problem import BOTH, QUANTS, STAGE1, STAGE2, AiterMoe
@@ -32,7 +40,6 @@ _CHOICE = (
     *("tflops", "bw", "_tag"),
 )
 COLUMNS = (*KEY, *_CHOICE)
-_US_FLOPS_PER_TFLOPS, _US_BYTES_PER_GB_S = 1e6, 1e3
 _OUTPUT = "torch.bfloat16"
 _FP4 = "torch.float4_e2m1fn_x2"
 QUANT_NAMES = {"per_token": "per_Token", "per_1x128": "per_1x128", "per_1x32": "per_1x32", "none": "No"}
@@ -80,10 +87,6 @@ class TunedMixture:
     def cells(self) -> dict[str, Any]:
         """The row by column."""
         problem, (first, second) = self.problem, parts(self.kernel)
-        rates: dict[str, Any] = {"tflops": "", "bw": ""}
-        if not self.is_predicted:
-            tflops = problem.flops / self.time_us / _US_FLOPS_PER_TFLOPS
-            rates = {"tflops": f"{tflops:.2f}", "bw": f"{problem.bytes / self.time_us / _US_BYTES_PER_GB_S:.2f}"}
         us1, us2 = ("" if time is None else f"{time:.10g}" for time in self.times_us)
         return {
             **self.key_cells(),
@@ -97,7 +100,7 @@ class TunedMixture:
             "err2": "",
             "us": f"{self.time_us:.10g}",
             "run_1stage": 0,
-            **rates,
+            **rates(problem, None if self.is_predicted else self.time_us),
             "_tag": "",
             PREDICTED: 1,
         }

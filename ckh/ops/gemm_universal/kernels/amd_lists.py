@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.errors import CkhError
 from ckh.files.jsonfields import JsonFields
 from ckh.kernels.lists import MOST_COMBINATIONS, KernelProduct, ListFormat, Registry, WrittenList, values_of
-from ckh.kernels.name_grammar import EPILOGUES, MOST, PIPELINE
+from ckh.kernels.name_grammar import EPILOGUES, MOST, PIPELINE, by
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.kernel import GROUP_FIELDS, NATIVE_WIDTH, GemmKernel
 from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name
@@ -124,12 +124,8 @@ def _of_entry(of: ListedKernels, part: JsonFields) -> GemmKernel:
     for name, ours in _SHAPES.items():
         shape = algorithm.part(name)
         if (said := tuple(shape.scalar(axis, int) for axis in "mnk")) != (known := getattr(kernel, ours)):
-            algorithm.fail(name, f"is {_by(said)}, the identifier says {_by(known)}")
+            algorithm.fail(name, f"is {by(said)}, the identifier says {by(known)}")
     return kernel
-
-
-def _by(sizes: Sequence[int]) -> str:
-    return "x".join(map(str, sizes))
 
 
 def _read_configuration(of: ListedKernels, path: Path, document: dict[str, Any]) -> Registry[Any]:

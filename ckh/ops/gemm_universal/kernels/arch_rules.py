@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ckh.kernels.judging import Rule, RuleBook
+from ckh.kernels.name_grammar import by
 from ckh.kernels.pipelines import wave_group_reason
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
 from ckh.ops.gemm_universal.kernels.vectors import MAX_VECTOR_BYTES
@@ -91,8 +92,8 @@ def _persistent(arch: ArchSpec, persistent: bool | None) -> Iterator[str]:
 @rule
 def _waves(arch: ArchSpec, wave: Triple) -> Iterator[str]:
     if not arch.supports_wave(wave):
-        known = ", ".join(map(_by, arch.wave_configs))
-        yield f"{arch.name} does not have the waves {_by(wave)} (it has {known})"
+        known = ", ".join(map(by, arch.wave_configs))
+        yield f"{arch.name} does not have the waves {by(wave)} (it has {known})"
 
 
 @rule
@@ -110,8 +111,8 @@ def _warp_tile(arch: ArchSpec, dtype: str, pipeline: str, warp_tile: Triple) -> 
     if not known:
         yield f"{arch.name} has no matrix instructions for {dtype} with {pipeline}"
     elif warp_tile not in known:
-        has = ", ".join(map(_by, known))
-        yield f"{arch.name} has no {_by(warp_tile)} warp tile for {dtype} (it has {has})"
+        has = ", ".join(map(by, known))
+        yield f"{arch.name} has no {by(warp_tile)} warp tile for {dtype} (it has {has})"
 
 
 def _divides(axis: str) -> Rule:
@@ -138,10 +139,6 @@ def _vectors(arch: ArchSpec, dtype: str, vectors: Triple) -> Iterator[str]:
 
 def _is_preshuffled(pipeline: str, arch: ArchSpec) -> bool:
     return pipeline in arch.common.preshuffle_pipelines
-
-
-def _by(sizes: Triple) -> str:
-    return "x".join(map(str, sizes))
 
 
 # Rules on parameters that even the shortest name has.

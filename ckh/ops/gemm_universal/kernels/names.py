@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckh.errors import UsageError
-from ckh.kernels.name_grammar import EPILOGUES, NUMBER, PIPELINE, NameGrammar, either, three_sizes
+from ckh.kernels.name_grammar import EPILOGUES, NUMBER, PIPELINE, NameGrammar, by, either, three_sizes
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Mapping
 
-    from ckh.archs import Triple
 
 K = TypeVar("K", bound=GemmKernel)
 _FLAG = {"True": True, "1": True, "False": False, "0": False}
@@ -82,13 +81,13 @@ def kernel_name(kernel: GemmKernel) -> str:
     widths = "_vec" + "_".join(map(str, vectors)) if vectors != (NATIVE_WIDTH,) * 3 else ""
     return (
         f"{kernel.op_type}_{kernel.dtype}_{kernel.layout}_{kernel.pipeline}_{kernel.epilogue}_{kernel.scheduler}_{flags}"
-        f"_{_by(kernel.tile)}_{_by(kernel.wave)}_{_by(kernel.warp_tile)}{widths}{kernel.suffix}"
+        f"_{by(kernel.tile)}_{by(kernel.wave)}_{by(kernel.warp_tile)}{widths}{kernel.suffix}"
     )
 
 
 def short_name(kernel: GemmKernel) -> str:
     """Return AMD's short name, without waves, warp tile, epilogue, padding, persistence and vector widths."""
-    return f"{kernel.op_type}_{kernel.dtype}_{kernel.layout}_{_by(kernel.tile)}_{kernel.pipeline}_{kernel.scheduler}"
+    return f"{kernel.op_type}_{kernel.dtype}_{kernel.layout}_{by(kernel.tile)}_{kernel.pipeline}_{kernel.scheduler}"
 
 
 def parser_of(
@@ -131,7 +130,3 @@ parse_kernel_name = parser_of(GemmKernel, r"gemm(?:_universal)?")
 
 def _sizes(match: re.Match[str], what: str) -> dict[str, int]:
     return {f"{what}_{axis}": int(match[f"{what}_{axis}"]) for axis in "mnk"}
-
-
-def _by(sizes: Triple) -> str:
-    return "x".join(map(str, sizes))

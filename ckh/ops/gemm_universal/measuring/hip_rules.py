@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ckh.bench.codegen.ck_tile import LDS_TRANSPOSES, TRANSPOSED_ACCESS_BYTES, share_of_thread
 from ckh.bench.codegen.interfaces import Interface
 from ckh.kernels.judging import RuleBook, given
+from ckh.kernels.name_grammar import by
 from ckh.kernels.pipelines import (
     LATE_PIPELINES,
     PACK_REPEATING_PIPELINES,
@@ -99,7 +100,7 @@ def _parts(
     if dtype not in ELEMENTS:
         yield f"dtype {dtype} is not one of {', '.join(ELEMENTS)}"
     elif not _has_warp_gemm(dtype, warp_tile, headers):
-        yield f"{headers.common} have no {_by(warp_tile)} matrix instruction for {dtype}"
+        yield f"{headers.common} have no {by(warp_tile)} matrix instruction for {dtype}"
 
 
 @rule
@@ -226,7 +227,7 @@ def _transposition(
     _, n, k = warp_tile
     accesses = n * k * DTYPE_BYTES[dtype] / arch.wavefront_size / TRANSPOSED_ACCESS_BYTES
     if (ELEMENTS[dtype], warp_tile, accesses) not in headers.transposing:
-        instruction = f"{_by(warp_tile)} matrix instruction for {dtype}"
+        instruction = f"{by(warp_tile)} matrix instruction for {dtype}"
         yield f"{headers.common} have no {instruction} whose operands {arch.name} transposes in LDS"
 
 
@@ -285,7 +286,3 @@ def _has_warp_gemm(dtype: str, warp_tile: Triple, headers: GemmHeaders) -> bool:
     if dtype == "fp32" and not headers.is_current:
         return m == n and m in _FP32_SIDES and k % (_WAVEFRONT // m) == 0
     return (ELEMENTS[dtype], warp_tile) in headers.warp_gemms
-
-
-def _by(sizes: Triple) -> str:
-    return "x".join(map(str, sizes))

@@ -14,7 +14,7 @@ from ckh.bench.codegen.unit_source import translation_unit
 from ckh.errors import UsageError
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
-from ckh.ops.gemm_universal.kernels.names import kernel_name, short_name
+from ckh.ops.gemm_universal.kernels.names import kernel_name
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 
 if TYPE_CHECKING:
@@ -64,15 +64,13 @@ def _check(kernel: GemmKernel) -> None:
         )
     if kernel.dtype != "fp32":
         raise UsageError(f"the host device computes fp32, not {kernel.dtype}", code="unknown-dtype")
-    if kernel.layout not in GEMM_LAYOUTS:
-        raise UsageError(
-            f"the host device has no layout {kernel.layout}", "one of " + ", ".join(GEMM_LAYOUTS), code="bad-kernel"
-        )
-    if kernel.epilogue != _EPILOGUE:
-        raise UsageError(f"the host device has no epilogue {kernel.epilogue}", f"only {_EPILOGUE}", code="bad-kernel")
-    if kernel.persistent:
-        raise UsageError("the host device has no persistent kernels", code="bad-kernel")
-    if kernel.vectors != (NATIVE_WIDTH,) * 3:
-        raise UsageError(f"{short_name(kernel)} has vector widths", "on the host they are native", code="bad-kernel")
-    if kernel.suffix:
-        raise UsageError(f"the suffix {kernel.suffix} is unsupported on the host device", code="bad-kernel")
+    lacks = (
+        (kernel.layout not in GEMM_LAYOUTS, f"has no layout {kernel.layout}", "one of " + ", ".join(GEMM_LAYOUTS)),
+        (kernel.epilogue != _EPILOGUE, f"has no epilogue {kernel.epilogue}", f"only {_EPILOGUE}"),
+        (kernel.persistent, "has no persistent kernels", ""),
+        (kernel.vectors != (NATIVE_WIDTH,) * 3, "has native vector widths only", ""),
+        (kernel.suffix, f"does not support the suffix {kernel.suffix}", ""),
+    )
+    for is_used, what, hint in lacks:
+        if is_used:
+            raise UsageError(f"the host device {what}", hint, code="bad-kernel")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from operator import attrgetter
 from pathlib import Path
@@ -28,6 +28,7 @@ from ckh.errors import NoKernelError, UsageError
 from ckh.kernels.pipelines import PIPELINE_CODES
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops import operation
+from ckh.ops.base import lazily
 from ckh.ops.gemm_universal.kernels.pool import BENCH_POOLS, POOLS, gemm_pool
 from ckh.ops.gemm_universal.measuring import hip, host
 from ckh.ops.gemm_universal.measuring.hip_headers import detect_gemm
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.bench.codegen.ck_tile import Headers
-    from ckh.bench.computation import MatrixSettings, Trials
+    from ckh.bench.computation import MatrixSettings
     from ckh.bench.planning.candidates import CandidateSource
     from ckh.data.settings import Settings
     from ckh.kernels.judging import Rule
@@ -212,30 +213,6 @@ def candidates_of_run(
     )
 
 
-def _problems(settings: Settings) -> tuple[GemmProblem, ...]:
-    return problems_of_run(settings, OP_TYPE)
-
-
-def _candidate_source(settings: Settings) -> CandidateSource[GemmProblem, GemmKernel]:
-    return candidates_of_run(settings, OP_TYPE, POOLS, BENCH_POOLS)
-
-
-def _reasons(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> list[str]:
-    from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
-
-    return GEMM_RULES.check(kernel, arch, problem)
-
-
-def _trials() -> Trials[GemmProblem, GemmKernel]:
-    from ckh.ops.gemm_universal.measuring.trials import TRIALS
-
-    return TRIALS
-
-
-def _matrix(name: str, settings: MatrixSettings) -> tuple[Case[GemmProblem, GemmKernel], ...]:
-    return matrix(name, settings)
-
-
 MEASURED: Measured[GemmProblem, GemmKernel] = Measured(
     computation=Computation(
         operands,
@@ -256,9 +233,9 @@ MEASURED: Measured[GemmProblem, GemmKernel] = Measured(
         _hip_rules,
         _COMPILE_S,
     ),
-    problems=_problems,
-    candidate_source=_candidate_source,
-    reasons=_reasons,
-    matrix=_matrix,
-    trials=_trials,
+    problems=partial(problems_of_run, op=OP_TYPE),
+    candidate_source=partial(candidates_of_run, op=OP_TYPE, pools=POOLS, bench_pools=BENCH_POOLS),
+    reasons=POOLS.rules.check,
+    matrix=matrix,
+    trials=lazily("ckh.ops.gemm_universal.measuring.trials:TRIALS"),
 )

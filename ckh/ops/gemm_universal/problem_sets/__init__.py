@@ -21,9 +21,8 @@ from ckh.ops.gemm_universal.problem_sets.drawn import (
     SizeLimits,
     draw_problems,
 )
-from ckh.ops.gemm_universal.problem_sets.files import is_problem_file, read_problems
+from ckh.ops.gemm_universal.problem_sets.files import by_name, is_problem_file, read_problems
 from ckh.ops.gemm_universal.problem_sets.language_models import MODELS
-from ckh.ops.gemm_universal.problem_sets.named import by_name
 from ckh.problems import unknown_set
 
 if TYPE_CHECKING:

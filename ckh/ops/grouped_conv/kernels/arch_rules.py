@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ckh.kernels.judging import Rule, RuleBook
+from ckh.kernels.name_grammar import by
 from ckh.kernels.pipelines import (
     DOUBLE_SMEM_PIPELINES,
     INTERWAVE_PIPELINES,
@@ -13,16 +14,24 @@ from ckh.kernels.pipelines import (
     wave_group_reason,
 )
 from ckh.kernels.scheduler import Scheduler
-from ckh.ops.grouped_conv.kernels.option_rules import COMPLETE_OPTION_RULES, NAME_OPTION_RULES
-from ckh.ops.grouped_conv.kernels.variants import REJECTED_PIPELINES, VARIANT_PIPELINES
+from ckh.ops.grouped_conv.kernels.variants import (
+    FILTER1X1_STRIDE1_PAD0,
+    MERGING_DIRECTIONS,
+    REJECTED_PIPELINES,
+    SPECIALIZATIONS,
+    STREAMK_STRATEGIES,
+    VARIANT_PIPELINES,
+)
 from ckh.ops.grouped_conv.problem import CHANNELS_LAST, CONV_LAYOUTS, TRANSPOSED
-from ckh.problems import DTYPE_BYTES
+from ckh.problems import DTYPE_BYTES, Direction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ckh.archs import ArchSpec, Triple
-    from ckh.problems import Direction
+
+_FP32_BYTES = DTYPE_BYTES["fp32"]
+_MAX_HALF_SPLIT_K = 128
 
 BOOK = RuleBook()
 rule = BOOK.rule
@@ -108,7 +117,7 @@ def _epilogue(arch: ArchSpec, epilogue: str | None, pipeline: str, scheduler: Sc
 @rule
 def _waves(arch: ArchSpec, wave: Triple) -> Iterator[str]:
     if not arch.supports_wave(wave):
-        yield f"{arch.name} does not have the waves {_by(wave)} (it has {', '.join(map(_by, arch.wave_configs))})"
+        yield f"{arch.name} does not have the waves {by(wave)} (it has {', '.join(map(by, arch.wave_configs))})"
 
 
 @rule
@@ -125,7 +134,7 @@ def _warp_tile(arch: ArchSpec, dtype: str, warp_tile: Triple) -> Iterator[str]:
     if not known:
         yield f"{arch.name} has no matrix instructions for {dtype}"
     elif warp_tile not in known:
-        yield f"{arch.name} has no {_by(warp_tile)} warp tile for {dtype} (it has {', '.join(map(_by, known))})"
+        yield f"{arch.name} has no {by(warp_tile)} warp tile for {dtype} (it has {', '.join(map(by, known))})"
 
 
 def _divides(axis: str) -> Rule:
@@ -170,8 +179,94 @@ def _block_per_cu(block_per_cu: int | None) -> Iterator[str]:
         yield f"block_per_cu must be 1 or more, not {block_per_cu}"
 
 
-def _by(sizes: Triple) -> str:
-    return "x".join(map(str, sizes))
+@rule
+def _merged_groups(arch: ArchSpec, num_groups_to_merge: int, variant: Direction) -> Iterator[str]:
+    if num_groups_to_merge < 1:
+        yield f"num_groups_to_merge must be 1 or more, not {num_groups_to_merge}"
+    if num_groups_to_merge > 1:
+        yield from _needs_option(arch, "merged_groups", "merged groups")
+        if variant not in MERGING_DIRECTIONS:
+            yield f"{variant} kernels cannot merge groups"
+
+
+@rule
+def _wave_groups(arch: ArchSpec, num_wave_groups: int) -> Iterator[str]:
+    if num_wave_groups < 1:
+        yield f"num_wave_groups must be 1 or more, not {num_wave_groups}"
+    if num_wave_groups > 1:
+        yield from _needs_option(arch, "wave_groups", "more than one wave group")
+
+
+@rule
+def _two_stage(arch: ArchSpec, two_stage: bool, variant: Direction) -> Iterator[str]:
+    if not two_stage:
+        return
+    yield from _needs_option(arch, "two_stage", "two stages")
+    if variant is not Direction.BWD_WEIGHT:
+        yield f"only bwd_weight kernels can have two stages, not {variant}"
+
+
+@rule
+def _streamk(
+    arch: ArchSpec, streamk: str | None, streamk_persistent: bool, variant: Direction, two_stage: bool
+) -> Iterator[str]:
+    if streamk is None:
+        if streamk_persistent:
+            yield "only stream-K kernels can be persistent"
+        return
+    yield from _needs_option(arch, "streamk", "stream-K")
+    if streamk not in STREAMK_STRATEGIES:
+        yield f"unknown stream-K strategy {streamk} (there are {', '.join(STREAMK_STRATEGIES)})"
+    if variant is not Direction.BWD_WEIGHT:
+        yield f"only bwd_weight kernels can use stream-K, not {variant}"
+    if two_stage:
+        yield "stream-K and two stages exclude each other"
+
+
+@rule
+def _split_k(
+    arch: ArchSpec,
+    split_k: int,
+    variant: Direction,
+    streamk: str | None,
+    dtype: str,
+    two_stage: bool,
+    vector_c: int | None,
+) -> Iterator[str]:
+    if split_k < 1:
+        yield f"split_k must be 1 or more, not {split_k}"
+    if split_k <= 1:
+        return
+    yield from _needs_option(arch, "split_k", "split-K")
+    if variant is not Direction.BWD_WEIGHT:
+        yield f"only bwd_weight kernels can split K, not {variant}"
+    if streamk is not None:
+        yield "split-K and stream-K exclude each other"
+    if DTYPE_BYTES.get(dtype, 0) < _FP32_BYTES and not two_stage:
+        if split_k > _MAX_HALF_SPLIT_K:
+            yield f"{dtype} results can be added from {_MAX_HALF_SPLIT_K} parts at most, not {split_k}"
+        if vector_c is not None and vector_c % 2:
+            yield f"atomic addition of {dtype} needs an even vector_c, not {vector_c}"
+
+
+@rule
+def _explicit_gemm(arch: ArchSpec, explicit_gemm: bool | None, specialization: str | None) -> Iterator[str]:
+    if not explicit_gemm:
+        return
+    yield from _needs_option(arch, "explicit_gemm", "explicit GEMM")
+    if specialization != FILTER1X1_STRIDE1_PAD0:
+        yield f"explicit GEMM needs the specialization {FILTER1X1_STRIDE1_PAD0}, not {specialization}"
+
+
+@rule
+def _specialization(specialization: str | None) -> Iterator[str]:
+    if specialization not in SPECIALIZATIONS:
+        yield f"unknown specialization {specialization} (there are {', '.join(SPECIALIZATIONS)})"
+
+
+def _needs_option(arch: ArchSpec, option: str, words: str) -> Iterator[str]:
+    if not arch.supports_option(option):
+        yield f"{arch.name} does not offer {words}"
 
 
 # Rules on parameters that even the shortest name has.
@@ -184,13 +279,18 @@ NAME_RULES: tuple[Rule, ...] = (
     _double_smem_buffer,
     _lds,
     _operator_tile,
-    *NAME_OPTION_RULES,
+    _merged_groups,
+    _wave_groups,
+    _two_stage,
+    _streamk,
 )
 
 # Rules on parameters that only a complete kernel has.
 COMPLETE_RULES: tuple[Rule, ...] = (
     _epilogue,
-    *COMPLETE_OPTION_RULES,
+    _specialization,
+    _explicit_gemm,
+    _split_k,
     _waves,
     _computing_wave_groups,
     _warp_tile,

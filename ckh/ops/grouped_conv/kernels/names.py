@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
-from ckh.kernels.name_grammar import EPILOGUES, NUMBER, PIPELINE, NameGrammar, either, three_sizes
+from ckh.kernels.name_grammar import EPILOGUES, NUMBER, PIPELINE, NameGrammar, by, either, three_sizes
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.kernels.tiles import tile_of, vectors_of, warp_tile_of, wave_of
@@ -109,7 +109,7 @@ def amd_short_name(kernel: ConvKernel) -> str:
     gm = f"_gm{kernel.num_groups_to_merge}" if kernel.num_groups_to_merge != 1 else ""
     flags = ((kernel.double_smem_buffer, "_dsb"), (kernel.split_image, "_si"), (kernel.two_stage, "_2stage"))
     return (
-        f"{OPERATION}_{kernel.variant}_{kernel.dtype}_{kernel.ndim_spatial}d_{_by(tile_of(kernel))}"
+        f"{OPERATION}_{kernel.variant}_{kernel.dtype}_{kernel.ndim_spatial}d_{by(tile_of(kernel))}"
         f"_{kernel.pipeline}_{kernel.scheduler}{gm}" + "".join(token for is_set, token in flags if is_set)
     )
 
@@ -150,7 +150,7 @@ def _full_name(kernel: ConvKernel, block_per_cu: str) -> str:
     return (
         f"{OPERATION}_{_TOKEN_OF_DIRECTION[kernel.variant]}_{kernel.dtype}_{kernel.layout}_{kernel.ndim_spatial}d"
         f"_{kernel.pipeline}_{kernel.epilogue}_{kernel.scheduler}"
-        f"_{_by(tile_of(kernel))}_{_by(wave_of(kernel))}_{_by(warp_tile_of(kernel))}"
+        f"_{by(tile_of(kernel))}_{by(wave_of(kernel))}_{by(warp_tile_of(kernel))}"
     ) + "".join(token for token, is_written in tokens if is_written)
 
 
@@ -216,7 +216,3 @@ def _from_both(match: re.Match[str], scheduler: Scheduler) -> dict[str, Any]:
         "split_image": match["si"] is not None,
         "two_stage": match["two_stage"] is not None,
     }
-
-
-def _by(sizes: tuple[int, int, int]) -> str:
-    return "x".join(map(str, sizes))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ckh.bench.codegen.ck_tile import LDS_TRANSPOSES, TRANSPOSED_ACCESS_BYTES, share_of_thread
 from ckh.bench.codegen.interfaces import Interface
 from ckh.kernels.judging import RuleBook, given
+from ckh.kernels.name_grammar import by
 from ckh.kernels.pipelines import wave_group_reason, wave_groups_of
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.grouped_conv.kernels.variants import FILTER3X3
@@ -177,7 +178,7 @@ def _instructions(dtype: str, warp_tile: Triple, *, headers: ConvHeaders) -> Ite
     # Matrix instructions for fp32, ckh's and CK Tile's, have a K that is a multiple of this.
     is_emitted = dtype == "fp32" and m == n and m in _FP32_SIDES and k % (_LANES // m) == 0
     if headers.warp_gemms and not is_emitted and (ELEMENTS[dtype], warp_tile) not in headers.warp_gemms:
-        yield f"{headers.common} have no {_by(warp_tile)} matrix instruction for {dtype}"
+        yield f"{headers.common} have no {by(warp_tile)} matrix instruction for {dtype}"
 
 
 @rule
@@ -213,7 +214,7 @@ def _transposition(
     _, n, k = warp_tile
     accesses = n * k * DTYPE_BYTES[dtype] / arch.wavefront_size / TRANSPOSED_ACCESS_BYTES
     if (ELEMENTS[dtype], warp_tile, accesses) not in headers.transposing:
-        instruction = f"{_by(warp_tile)} matrix instruction for {dtype}"
+        instruction = f"{by(warp_tile)} matrix instruction for {dtype}"
         yield f"{headers.common} have no {instruction} whose operands {arch.name} transposes in LDS"
 
 
@@ -235,7 +236,3 @@ def missing(kernel: ConvKernel, headers: ConvHeaders, arch: ArchSpec) -> list[st
 
 def _transposed(variant: Direction, headers: ConvHeaders) -> str:
     return _TRANSPOSED[variant] if headers.common.interface is Interface.LATE_2025 else ""
-
-
-def _by(sizes: Triple) -> str:
-    return "x".join(map(str, sizes))

@@ -17,18 +17,8 @@ if TYPE_CHECKING:
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
 _INTEGERS = (
-    "tile_m",
-    "tile_n",
-    "tile_k",
-    "wave_m",
-    "wave_n",
-    "wave_k",
-    "warp_tile_m",
-    "warp_tile_n",
-    "warp_tile_k",
-    "vector_a",
-    "vector_b",
-    "vector_c",
+    *(f"{what}_{axis}" for what in ("tile", "wave", "warp_tile") for axis in "mnk"),
+    *("vector_a", "vector_b", "vector_c"),
 )
 _BOOLEANS = ("double_smem_buffer", "split_image")
 

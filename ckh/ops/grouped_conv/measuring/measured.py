@@ -17,6 +17,7 @@ from ckh.errors import DataError, UsageError
 from ckh.kernels.judging import ProblemRules
 from ckh.kernels.table import KernelTable
 from ckh.ops import operation
+from ckh.ops.base import lazily
 from ckh.ops.grouped_conv.features import GROUPED_CONV
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.bench.codegen.ck_tile import Headers
-    from ckh.bench.computation import Case, MatrixSettings, Trials
-    from ckh.bench.planning.candidates import CandidateSource
+    from ckh.bench.computation import Case, MatrixSettings
     from ckh.data.settings import Settings
     from ckh.kernels.judging import Rule
     from ckh.kernels.lists import Registry
@@ -221,16 +221,6 @@ def _found(headers: Headers) -> dict[str, tuple[str, ...]]:
     return found_words(_conv_headers(headers))
 
 
-def _candidate_source(settings: Settings) -> CandidateSource[ConvProblem, ConvKernel]:
-    return candidate_source(settings)
-
-
-def _reasons(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> list[str]:
-    from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
-
-    return CONV_RULES.check(kernel, arch, problem)
-
-
 def _matrix(name: str, settings: MatrixSettings) -> tuple[Case[ConvProblem, ConvKernel], ...]:
     from ckh.ops.grouped_conv.measuring.case_matrix import matrix
 
@@ -243,12 +233,6 @@ def _directions(text: str) -> tuple[Direction, ...]:
     if text != ALL_DIRECTIONS and text not in list(Direction):
         raise UsageError(f"unknown direction {text!r}", one_of(text, (*Direction, ALL_DIRECTIONS)), code="unknown-name")
     return tuple(Direction) if text == ALL_DIRECTIONS else (Direction(text),)
-
-
-def _trials() -> Trials[ConvProblem, ConvKernel]:
-    from ckh.ops.grouped_conv.measuring.trials import TRIALS
-
-    return TRIALS
 
 
 MEASURED: Measured[ConvProblem, ConvKernel] = Measured(
@@ -266,8 +250,8 @@ MEASURED: Measured[ConvProblem, ConvKernel] = Measured(
         _emit_hip, (_TEMPLATES / "ck_tile",), "train", ("GroupedConvolution",), _found, _hip_rules, _COMPILE_S
     ),
     problems=_problems,
-    candidate_source=_candidate_source,
-    reasons=_reasons,
+    candidate_source=candidate_source,
+    reasons=CONV_RULES.check,
     matrix=_matrix,
-    trials=_trials,
+    trials=lazily("ckh.ops.grouped_conv.measuring.trials:TRIALS"),
 )

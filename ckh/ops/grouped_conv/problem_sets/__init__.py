@@ -84,7 +84,7 @@ def _problem_set(name: str, variant: Direction, dtype: str) -> tuple[ConvProblem
 
 
 def load_problems(
-    source: str, variant: Direction | None = None, dtype: str | None = None, default_dtype: str = "fp32"
+    source: str, variant: str | None = None, dtype: str | None = None, default_dtype: str = "fp32"
 ) -> tuple[ConvProblem, ...]:
     """Return the distinct problems of a named set or of a .txt, .csv, .json or .py file (see `files.read_problems`).
 
@@ -98,8 +98,9 @@ def load_problems(
         UsageError: `source` is neither a set nor such a file.
         DataError: the file is unusable; the message names the line.
     """
+    direction = None if variant is None else Direction(variant)
     if source in _SETS:
-        return problem_set(source, variant or Direction.FORWARD, dtype or default_dtype)
+        return problem_set(source, direction or Direction.FORWARD, dtype or default_dtype)
     if not files.is_problem_file(source):
         raise unknown_set(f"{source!r} is neither a problem set nor a .txt, .csv, .json or .py file", source, _SETS)
-    return files.read_problems(source, variant, dtype, default_dtype)
+    return files.read_problems(source, direction, dtype, default_dtype)

@@ -13,7 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
-from ckh.data.formats import Reading, ReadOptions
+from ckh.data.formats import Formats, MappedTable, Reader, Reading, ReadOptions, RowsFormat
 from ckh.data.readers.cells import Cells, Faults
 from ckh.data.readers.column_reader import TIMES
 from ckh.data.readers.named_table import Table, open_table, require_columns
@@ -21,7 +21,7 @@ from ckh.data.readers.reader import BadRow, parquet_columns, refuse_bad
 from ckh.data.spool import Buckets, StoredRows
 from ckh.data.tables import BLOCK_ROWS
 from ckh.errors import DataError
-from ckh.ops.grouped_conv.readers.amd_export import AMD_COLUMNS
+from ckh.ops.grouped_conv.readers.amd_export import AMD_COLUMNS, AMD_CSV, write_amd_csv
 from ckh.ops.grouped_conv.readers.amd_rows import KernelNames, judged_rows
 
 if TYPE_CHECKING:
@@ -161,3 +161,10 @@ def _known_columns(table: Table) -> list[str]:
         required += names if any(table.has(name) for name in names) else ()
     require_columns(table, required, TIMES)
     return [name for name in COLUMNS if table.has(name)]
+
+
+FORMATS = Formats(
+    readers=(Reader(NAME, sniff, read), Reader(PARQUET_NAME, sniff_parquet, read)),
+    mapped=MappedTable(COLUMNS, read_table),
+    rows=(RowsFormat("csv", "AMD's 24 columns", AMD_CSV, write_amd_csv),),
+)

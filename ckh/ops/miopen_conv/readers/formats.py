@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.archs import load_arch
 from ckh.data.formats import Formats, Reader, Reading, ReadOptions
 from ckh.data.readers.reader import parquet_columns, source_of_file
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
@@ -71,7 +70,6 @@ def to_arrow(table: SolverTable, run_id: str) -> pa.Table:
     latency_ms = table.frame["latency_ms"].to_numpy(dtype=np.float64)
     workspace = {name: table.frame[name].to_numpy() for name in (WORKSPACE.name,) if name in table.frame.columns}
     device = table.device
-    hardware = load_arch(device.arch).hardware.to_dict() | {"num_cus": device.num_cus}
     return build_table(
         Pairs(
             table.problems(),
@@ -82,7 +80,7 @@ def to_arrow(table: SolverTable, run_id: str) -> pa.Table:
             MIOPEN_CONV.op_type,
         ),
         Results(status_of(latency_ms > 0, Status.LAUNCH_ERROR), latency_ms, workspace),
-        Origin(device.arch, f"{device.arch}, {device.num_cus} CUs", hardware, run_id),
+        Origin.on_gpu(device.arch, device.num_cus, run_id),
     )
 
 
