@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import Scheduler
 
 _PIPELINES = {"v1": "basic_v1", "v2": "mem", "v3": "compv3", "v4": "compv4", "v5": "compv5"}
 _DTYPES = {"F16": "fp16", "BF16": "bf16", "F32": "fp32", "F8": "fp8", "BF8": "bf8", "I8": "int8"}

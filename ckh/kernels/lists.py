@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.archs import ArchSpec
+    from ckh.files.jsonfields import JsonFields
     from ckh.kernels.judging import Rules
     from ckh.kernels.table import KernelTable
 
@@ -115,7 +117,31 @@ class ListFormat:
     write: Callable[[Sequence[Any], ArchSpec, str], dict[str, WrittenList]]
 
 
-def values_of(values: Any) -> list[Any] | None:
+def read_values(part: JsonFields, name: str, is_known: Callable[[Any], bool], known: Sequence[Any] = ()) -> list[Any]:
+    """Return the distinct values of a parameter of AMD's configurations, a list or a range; fail on unknown ones.
+
+    Args:
+        part: the parameters.
+        name: the parameter's name.
+        is_known: whether a value is known.
+        known: the known values, if they are to be stated.
+    """
+    values = _values_of(part.value(name))
+    if not values:
+        part.fail(name, "must be a list of values, or a range with min, max and step")
+    for value in values:
+        if not is_known(value):
+            others = f", not one of {', '.join(map(str, known))}" if known else ""
+            part.fail(name, f"has the unknown value {value!r}{others}")
+    return list(dict.fromkeys(values))
+
+
+def json_bytes(document: object) -> bytes:
+    """Return the content of a JSON file, as AMD's tools format theirs."""
+    return (json.dumps(document, indent=2) + "\n").encode()
+
+
+def _values_of(values: Any) -> list[Any] | None:
     """Values of a parameter in AMD's configurations: a range (min, max, step) or a list; None if it is neither."""
     if isinstance(values, list):
         return values

@@ -11,8 +11,17 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from ckh.strenum import StrEnum
+
 if TYPE_CHECKING:
     from ckh.files.jsonfields import Triple
+
+
+class Scheduler(StrEnum):
+    """Scheduling of the waves of a block."""
+
+    INTRAWAVE = "intrawave"
+    INTERWAVE = "interwave"
 
 
 class Buffers(Enum):

@@ -187,6 +187,11 @@ def called(name: str) -> Callable[..., Any]:
     return call
 
 
+def having(name: str, value: object) -> Callable[[Any], bool]:
+    """Return the test whether a field of a problem has a value, for slices."""
+    return lambda problem: bool(getattr(problem, name) == value)
+
+
 def _no_names(_kernel: object) -> tuple[str, ...]:
     return ()
 

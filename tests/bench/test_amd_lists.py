@@ -19,7 +19,7 @@ from ckh.cli import run
 from ckh.errors import DataError, ExitCode
 from ckh.kernels.lists import ListFormat
 from ckh.ops import operation, part_of
-from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
+from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 from ckh.ops.grouped_conv.kernels.names import kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
@@ -213,7 +213,11 @@ def change(document: dict[str, Any], **values: Any) -> dict[str, Any]:
         (CONV, registry(pipeline="compv99x"), "kernels[1].algorithm has an invalid value"),
         (CONV, registry(wave="2x2"), "kernels[1].algorithm.wave must be three sizes such as 2x2x1"),
         (CONV, registry(signature={"dtype_a": "fp16"}), "kernels[1].signature has no direction"),
-        (CONV, change(FORWARD, pipeline={"values": ["compv9"]}), "trait_config.pipeline has no value 'compv9'"),
+        (
+            CONV,
+            change(FORWARD, pipeline={"values": ["compv9"]}),
+            "has the unknown value 'compv9'",
+        ),
         (CONV, change(FORWARD, cluster={"values": [1]}), "trait_config.cluster is not a known field"),
         (CONV, change(FORWARD, pipeline={"values": []}), "trait_config.pipeline must be a list of values"),
         (CONV, json.loads((AMD / "gemm_default_config.json").read_text()), "tile_config is a GEMM's"),

@@ -15,11 +15,10 @@ from ckh.bench.supervision.driver import Driver
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.bench.supervision.protocol import WorkerConfig
 from ckh.errors import NoKernelError, UsageError
-from ckh.kernels.pipelines import PIPELINE_CODES
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import PIPELINE_CODES, Scheduler
 from ckh.ops.gemm_universal.measuring.measured import matrix as gemm_matrix
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
-from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
+from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import SPECIALIZATIONS, VARIANT_PIPELINES
 from ckh.ops.grouped_conv.measuring.case_matrix import MATRICES, matrix
 from ckh.problems import Direction

@@ -18,7 +18,7 @@ from ckh.data.settings import Settings
 from ckh.errors import DataError, NoKernelError, UsageError
 from ckh.ops import operation
 from ckh.ops.gemm_universal.kernels.pool import gemm_pool
-from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
+from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 from ckh.ops.gemm_universal.measuring.measured import MEASURED as GEMM_MEASURED
 from ckh.ops.gemm_universal.problem_sets import load_problems as gemm_problems
 from ckh.ops.grouped_conv.kernels.names import amd_short_name

@@ -19,7 +19,7 @@ from ckh.data.dataset import read_dataset
 from ckh.data.journal import read_journal
 from ckh.errors import ExitCode
 from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
-from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
+from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.problem import parse_conv_problem
 from ckh.schema import Status
 from ckh.search.measuring import Measurer

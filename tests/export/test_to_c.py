@@ -26,7 +26,7 @@ from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.kernels.names import kernel_name as gemm_name
 from ckh.ops.gemm_universal.kernels.names import parse_kernel_name as parse_gemm
 from ckh.ops.gemm_universal.kernels.pool import POOLS
-from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
+from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 from ckh.ops.grouped_conv.consumers import KIND
 from ckh.ops.grouped_conv.features import CORE_NAMES
 from ckh.ops.grouped_conv.problem import ConvProblem

@@ -14,19 +14,19 @@ import pytest
 
 from ckh.archs import arch_names, load_arch
 from ckh.kernels.judging import ProblemRules, RuleBook, judge_table
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import Scheduler
 from ckh.kernels.table import KernelTable
 from ckh.ops import operation
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.kernels.pool import gemm_pool
+from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 from ckh.ops.gemm_universal.kernels.spaces import AMD_SEARCH, space_of
-from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.kernels.names import amd_short_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, table_of, tile_axis, variant_axis
+from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES
-from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.kernels.by_kernel import conv_arch, conv_problem, gemm_arch, gemm_problem

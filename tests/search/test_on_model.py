@@ -16,8 +16,8 @@ from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import load_model
 from ckh.ops.grouped_conv.features import CORE_NAMES
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES
-from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import PIPELINE_VARIANTS
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.grouped_conv.rules.rule_tables import curated_tiles

@@ -29,16 +29,13 @@ from ckh.ops.aiter_gemm.problem import (
     AiterGemm,
     parse_aiter_gemm,
 )
-from ckh.ops.base import Kernels, Measure, Operation, Problems, Training, Worth, called, lazily
+from ckh.ops.base import Kernels, Measure, Operation, Problems, Training, Worth, called, having, lazily
 from ckh.schema import GROUPS as GROUPS_COLUMN
 from ckh.schema import Column, dataset_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from ckh.archs import ArchSpec
-    from ckh.kernels.pools import Candidates
     from ckh.ops.base import Encoding
     from ckh.training import TrainOptions
 
@@ -137,14 +134,6 @@ def _mismatch(kernel: AiterKernel, problem: AiterGemm) -> str:
     return "" if serves and kernel.library == problem.library else f"{kernel.name} on {problem.canonical()}"
 
 
-def _candidates(problem: AiterGemm, arch: ArchSpec, _model: Path) -> Candidates[AiterKernel]:
-    return candidates(problem, arch)
-
-
-def _is(name: str, value: str) -> Callable[[AiterGemm], bool]:
-    return lambda problem: getattr(problem, name) == value
-
-
 def _place(problem: AiterGemm) -> list[float]:
     """Logarithms of the sizes, and the family and library."""
     sizes = [log2(max(size, 1)) for size in (problem.m, problem.n, problem.k, problem.num_cus, problem.groups)]
@@ -172,8 +161,8 @@ OPERATION = Operation(
         columns=_problem_columns,
         features=_problem_features,
         slices={
-            "family": {name: _is("family", name) for name in FAMILIES},
-            "library": {name: _is("library", name) for name in LIBRARIES},
+            "family": {name: having("family", name) for name in FAMILIES},
+            "library": {name: having("library", name) for name in LIBRARIES},
             "rows": {
                 f"M up to {_DECODE_M}": lambda p: p.m <= _DECODE_M,
                 f"M up to {_MEDIUM_M}": lambda p: _DECODE_M < p.m <= _MEDIUM_M,
@@ -195,7 +184,7 @@ OPERATION = Operation(
         columns=_kernel_columns,
         features=_kernel_features,
         mismatch=_mismatch,
-        candidates=_candidates,
+        candidates=candidates,
         key_of=candidates_key,
         slice_column="pipeline",
     ),

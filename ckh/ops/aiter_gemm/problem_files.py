@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
 from ckh.files.untrusted import csv_rows, integer, read_text
-from ckh.ops.aiter_gemm.problem import FAMILIES, GROUPS, PREFIX, SIZES, UNANSWERED, AiterGemm, parse_aiter_gemm
+from ckh.ops.aiter_gemm.problem import FAMILIES, GROUPS, OP_TYPE, PREFIX, SIZES, UNANSWERED, AiterGemm, parse_aiter_gemm
 from ckh.problems import dtype_name
 from ckh.text.log import warn
 
@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
     # A file's entries: the line, and a function that returns the problem given the default element type, or a
     # description of an unsupported one.
-    _Entries = Iterator[tuple[int, Callable[[str], AiterGemm | str]]]
+    Entries = Iterator[tuple[int, Callable[[str], Any]]]
 
-_CSV = ".csv"
 _TABLE = "table"  # of a log's line, if the table is of no family
 MISSED = "not found tuned config"
 _MISS = re.compile(
@@ -55,30 +54,55 @@ def load_problems(
         UsageError: there is no such file, or a direction was given.
         DataError: the file is unusable; the message names the line.
     """
+    return load_entries(OP_TYPE, source, variant, (untuned_rows, _text), dtype or default_dtype)
+
+
+def load_entries(
+    op: str,
+    source: str,
+    variant: str | None,
+    readers: tuple[Callable[[Path], Entries], Callable[[Path], Entries]],
+    default_dtype: str,
+    dtype: str | None = None,
+) -> tuple[Any, ...]:
+    """Return the distinct problems of a file, in order; a warning describes those that are skipped.
+
+    Args:
+        op: the operation.
+        source: the path.
+        variant: a direction, which is refused.
+        readers: yield the entries of a CSV file, and of another one.
+        default_dtype: element type of entries that state none.
+        dtype: the element type that all must have; None: any.
+
+    Raises:
+        UsageError: there is no such file, or a direction was given.
+        DataError: the file is unusable; the message names the line.
+    """
     if variant is not None:
-        raise UsageError("aiter_gemm has no directions", "omit --variant", code="inapplicable-option")
+        raise UsageError(f"{op} has no directions", "omit --variant", code="inapplicable-option")
     path = Path(source)
     if not path.is_file():
         hint = "name an untuned CSV of AITER, a log of it, or a .txt file"
         raise UsageError(f"no such file: {source}", hint, code="no-file")
-    problems: dict[AiterGemm, None] = {}
+    problems: dict[Any, None] = {}
     passed_over: Counter[str] = Counter()
-    for line, entry in (untuned_rows if path.suffix.lower() == _CSV else _text)(path):
+    for line, entry in readers[path.suffix.lower() != ".csv"](path):
         try:
-            result = entry(dtype or default_dtype)
+            result = entry(default_dtype)
         except UsageError as error:
             raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error
         if isinstance(result, str):
             passed_over[result] += 1
+        elif dtype is not None and result.dtype != dtype:
+            raise DataError(f"{path}:{line}: the problem has dtype {result.dtype}, not {dtype}", code="mismatch")
         else:
             problems[result] = None
     others = ", ".join(f"{count} of {what}" for what, count in passed_over.items())
     if not problems:
-        raise DataError(
-            f"{path} has no problem of aiter_gemm" + (f", only {others}" if others else ""), code="no-problems"
-        )
+        raise DataError(f"{path} has no problem of {op}" + (f", only {others}" if others else ""), code="no-problems")
     if others:
-        warn(f"{path}: skipped, AITER has no kernels of Composable Kernel for them: {others}", "skipped-problems")
+        warn(f"{path}: skipped, ckh knows no kernels of Composable Kernel for them: {others}", "skipped-problems")
     return tuple(problems)
 
 
@@ -102,7 +126,7 @@ def _foreign(values: dict[str, Any]) -> str:
     return f"{family} in {dtype}" + (f" ({reason})" if reason else "")
 
 
-def _text(path: Path) -> _Entries:
+def _text(path: Path) -> Entries:
     """Yield canonical texts and a log's lookup misses; other lines of a log are skipped."""
     for line, text in enumerate(read_text(path).splitlines(), 1):
         if (missed := _missed(text)) is not None:
@@ -143,7 +167,7 @@ def missed_problem(text: str, _path: Path, _number: int) -> AiterGemm | str | No
     return _entry(missed, _DEFAULT_DTYPE)
 
 
-def untuned_rows(path: Path) -> _Entries:
+def untuned_rows(path: Path) -> Entries:
     """Yield the rows of a CSV file: the line, and a function that returns the problem, or a description if unsupported.
 
     Raises:

@@ -29,15 +29,12 @@ from ckh.ops.aiter_moe.problem import (
     AiterMoe,
     parse_aiter_moe,
 )
-from ckh.ops.base import Kernels, Operation, Problems, Training, Worth, called, lazily
+from ckh.ops.base import Kernels, Operation, Problems, Training, Worth, called, having, lazily
 from ckh.schema import Column, dataset_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
-    from ckh.archs import ArchSpec
-    from ckh.kernels.pools import Candidates
     from ckh.ops.base import Encoding
     from ckh.training import TrainOptions
 
@@ -94,14 +91,6 @@ def _mismatch(choice: MoeChoice, problem: AiterMoe) -> str:
     return "" if choice.stage == problem.stage else f"{choice.name} on {problem.canonical()}"
 
 
-def _candidates(problem: AiterMoe, arch: ArchSpec, _model: Path) -> Candidates[MoeChoice]:
-    return candidates(problem, arch)
-
-
-def _is(name: str, value: str) -> Callable[[AiterMoe], bool]:
-    return lambda problem: getattr(problem, name) == value
-
-
 def _place(problem: AiterMoe) -> list[float]:
     """Logarithms of the sizes, and the kind."""
     sizes = [log2(max(getattr(problem, name), 1)) for name in SIZES]
@@ -130,7 +119,7 @@ OPERATION = Operation(
         columns=_problem_columns,
         features=_problem_features,
         slices={
-            "stage": {name: _is("stage", name) for name in STAGES},
+            "stage": {name: having("stage", name) for name in STAGES},
             "tokens": {
                 f"up to {_FEW_TOKENS} tokens": lambda p: p.tokens <= _FEW_TOKENS,
                 "more tokens": lambda p: p.tokens > _FEW_TOKENS,
@@ -152,7 +141,7 @@ OPERATION = Operation(
         columns=_kernel_columns,
         features=_kernel_features,
         mismatch=_mismatch,
-        candidates=_candidates,
+        candidates=candidates,
         key_of=candidates_key,
         slice_column="block_m",
     ),

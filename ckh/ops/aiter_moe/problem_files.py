@@ -10,24 +10,21 @@ skipped with a warning.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
 from ckh.files.untrusted import csv_rows, integer, read_text
-from ckh.ops.aiter_moe.problem import DTYPES, PREFIX, QUANTS, UNANSWERED, AiterMoe, parse_aiter_moe
+from ckh.ops.aiter_gemm.problem_files import load_entries
+from ckh.ops.aiter_moe.problem import DTYPES, OP_TYPE, PREFIX, QUANTS, UNANSWERED, AiterMoe, parse_aiter_moe
 from ckh.problems import dtype_name
-from ckh.text.log import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Mapping
 
-    # A file's entries: the line, and a function that returns the problem, or a description if unsupported.
-    _Entries = Iterator[tuple[int, Callable[[str], AiterMoe | str]]]
+    from ckh.ops.aiter_gemm.problem_files import Entries
 
-_CSV = ".csv"
 MARK = "[fused_moe] using "
 _UNTUNED = (
     *("token", "model_dim", "inter_dim", "expert", "topk", "act_type", "dtype", "q_dtype_a", "q_dtype_w", "q_type"),
@@ -50,7 +47,7 @@ def is_of_mixtures(source: str) -> bool:
     if not path.is_file():
         return False
     text = read_text(path)
-    if path.suffix.lower() == _CSV:
+    if path.suffix.lower() == ".csv":
         return is_untuned(path, text)
     lines = text.splitlines()
     return any(line.strip().startswith(PREFIX) or _MISS.search(line) for line in lines) and "shape is M:" not in text
@@ -65,34 +62,7 @@ def load_problems(
         UsageError: there is no such file, or a direction was given.
         DataError: the file is unusable; the message names the line.
     """
-    if variant is not None:
-        raise UsageError("aiter_moe has no directions", "omit --variant", code="inapplicable-option")
-    path = Path(source)
-    if not path.is_file():
-        hint = "name an untuned CSV of AITER, a log of it, or a .txt file"
-        raise UsageError(f"no such file: {source}", hint, code="no-file")
-    problems: dict[AiterMoe, None] = {}
-    passed_over: Counter[str] = Counter()
-    for line, entry in (untuned_rows if path.suffix.lower() == _CSV else _text)(path):
-        try:
-            aiter_moe = entry(dtype or default_dtype)
-        except UsageError as error:
-            raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error
-        if isinstance(aiter_moe, str):
-            passed_over[aiter_moe] += 1
-            continue
-        if dtype is not None and aiter_moe.dtype != dtype:
-            raise DataError(f"{path}:{line}: the problem has dtype {aiter_moe.dtype}, not {dtype}", code="mismatch")
-        problems[aiter_moe] = None
-    others = ", ".join(f"{count} of {what}" for what, count in passed_over.items())
-    if not problems:
-        raise DataError(
-            f"{path} has no problem" + (f" that ckh has kernels for, only {others}" if others else ""),
-            code="no-problems",
-        )
-    if others:
-        warn(f"{path}: skipped, ckh has no kernels of AITER's for them: {others}", "skipped-problems")
-    return tuple(problems)
+    return load_entries(OP_TYPE, source, variant, (untuned_rows, _text), dtype or default_dtype, dtype)
 
 
 def problem_of(path: Path, line: int, values: Mapping[str, str]) -> AiterMoe | str:
@@ -147,7 +117,7 @@ def _word(text: str) -> str:
     return bare.rpartition(".")[2].lower()
 
 
-def untuned_rows(path: Path) -> _Entries:
+def untuned_rows(path: Path) -> Entries:
     """Yield the rows of a CSV file: the line, and a function that returns the problem, or a description if unsupported.
 
     Raises:
@@ -169,7 +139,7 @@ def _row(path: Path, line: int, header: list[str], cells: list[str], _dtype: str
     return problem_of(path, line, dict(zip(header, cells, strict=True)))
 
 
-def _text(path: Path) -> _Entries:
+def _text(path: Path) -> Entries:
     """Yield canonical texts and a log's lookup misses; other lines of a log are skipped, in a list they are errors."""
     is_log = False
     for line, text in enumerate(read_text(path).splitlines(), 1):

@@ -14,9 +14,8 @@ from ckh.ops.gemm_batched.kernel import GemmBatchedKernel, parse_batched_kernel
 from ckh.ops.gemm_batched.problem import BATCH_STRIDES, LEADING
 from ckh.ops.gemm_universal.kernels.amd_lists import ListedKernels, lists_of
 from ckh.ops.gemm_universal.kernels.pool import pools_of
-from ckh.ops.gemm_universal.kernels.problem_rules import BOOK, MAX_OFFSET, rule_key
+from ckh.ops.gemm_universal.kernels.problem_rules import BOOK, MAX_OFFSET, rule_key, rules_with
 from ckh.ops.gemm_universal.kernels.search_space import NarrowedSpaces, searched_in
-from ckh.ops.gemm_universal.kernels.validity import rules_with
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator

@@ -6,14 +6,81 @@ from dataclasses import dataclass, replace
 from math import log2
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ckh.features.engine import Feature
 from ckh.ops.base import TiledSizes, lazily
-from ckh.ops.gemm_grouped.features import GEMM_GROUPED
 from ckh.ops.gemm_grouped.pool import POOLS
-from ckh.ops.gemm_grouped.problem import GemmGroupedProblem
+from ckh.ops.gemm_grouped.problem import OP_TYPE, GemmGroupedProblem, parse_groups
 from ckh.ops.gemm_universal.derived import GEMM, derived, sliced_by
+from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from ckh.features.engine import Columns
+
+    Floats = NDArray[np.float64]
     from ckh.ops.gemm_grouped.problem import Groups
+
+
+def _of_groups(c: Columns, value: Callable[[Floats, Floats], Any]) -> Any:
+    """Apply a function of M and number of groups to each problem."""
+    texts, inverse = np.unique(c.raw("ms").astype(str), return_inverse=True)
+    return np.array([value(*np.array(parse_groups(text), float).T) for text in texts])[inverse]
+
+
+def _tiles_along_m(c: Columns) -> Any:
+    """Tiles along M of all groups; a group's last tile may be partly empty."""
+    texts, inverse = np.unique(c.raw("ms").astype(str), return_inverse=True)
+    number, height = np.broadcast_arrays(inverse, np.maximum(c["tile_m"], 1))
+    tiles = np.empty(number.shape)
+    for index, text in enumerate(texts):
+        rows = number == index
+        m, count = np.array(parse_groups(text), float).T
+        heights, of = np.unique(height[rows], return_inverse=True)
+        tiles[rows] = (np.ceil(m / heights[:, None]) @ count)[of]
+    return tiles
+
+
+def _spread(m: Floats, count: Floats) -> float:
+    """Standard deviation of M relative to its mean."""
+    mean = np.average(m, weights=count)
+    return float(np.sqrt(np.average((m - mean) ** 2, weights=count)) / mean) if mean else 0.0
+
+
+_FEATURES = (
+    Feature("groups", "groups", lambda c: c["groups"]),
+    Feature("groups_with_rows", "groups", lambda c: c["groups_with_rows"]),
+    Feature("log2_groups", "log2", lambda c: np.log2(np.maximum(c["groups_with_rows"], 1))),
+    Feature("largest_m", "elements", lambda c: c["largest_m"]),
+    Feature("mean_m", "elements", lambda c: c["m"] / np.maximum(c["groups_with_rows"], 1)),
+    Feature("spread_m", "", lambda c: _of_groups(c, _spread)),
+    Feature(
+        "tiles_of_largest_group",
+        "tiles",
+        lambda c: np.ceil(c["largest_m"] / np.maximum(c["tile_m"], 1)) * c["num_tiles_n"],
+    ),
+    Feature("filled_share_m", "", lambda c: c["m"] / np.maximum(c["num_tiles_m"] * c["tile_m"], 1)),
+    Feature(
+        "waves_of_workgroups",
+        "",
+        lambda c: np.ceil(c["total_output_tiles"] * c["split_k"] / np.maximum(c["hw_num_cus"], 1)),
+    ),
+)
+
+GEMM_GROUPED = GEMM_UNIVERSAL.extended(
+    OP_TYPE,
+    _FEATURES,
+    derived={
+        "num_tiles_m": _tiles_along_m,
+        "groups": lambda c: _of_groups(c, lambda _, count: count.sum()),
+        "groups_with_rows": lambda c: _of_groups(c, lambda m, count: count[m > 0].sum()),
+        "largest_m": lambda c: _of_groups(c, lambda m, _: m.max()),
+    },
+)
 
 _DERIVED = derived(
     __name__,

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from ckh.ops.gemm_grouped.kernel import GemmGroupedKernel, parse_grouped_kernel
 from ckh.ops.gemm_universal.kernels.amd_lists import ListedKernels, lists_of
 from ckh.ops.gemm_universal.kernels.pool import pools_of
-from ckh.ops.gemm_universal.kernels.problem_rules import BOOK
+from ckh.ops.gemm_universal.kernels.problem_rules import BOOK, rules_with
 from ckh.ops.gemm_universal.kernels.search_space import NarrowedSpaces, searched_in
-from ckh.ops.gemm_universal.kernels.validity import rules_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

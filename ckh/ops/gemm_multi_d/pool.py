@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from ckh.ops.gemm_multi_d.kernel import GemmMultiDKernel, parse_multi_d_kernel
 from ckh.ops.gemm_multi_d.problem import DTYPES
 from ckh.ops.gemm_universal.kernels.pool import pools_of
-from ckh.ops.gemm_universal.kernels.problem_rules import BOOK, rule_key
+from ckh.ops.gemm_universal.kernels.problem_rules import BOOK, rule_key, rules_with
 from ckh.ops.gemm_universal.kernels.search_space import NarrowedSpaces, searched_in
-from ckh.ops.gemm_universal.kernels.validity import rules_with
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator

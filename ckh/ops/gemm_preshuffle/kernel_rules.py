@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ckh.kernels.judging import RuleBook, Rules
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import Scheduler
 from ckh.ops.gemm_preshuffle.kernel import GemmPreshuffleKernel, order_read
 from ckh.ops.gemm_preshuffle.problem import DTYPES, FLATMM, LAYOUT, PRESHUFFLE, StoredOrder
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH

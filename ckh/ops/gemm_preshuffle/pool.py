@@ -12,8 +12,8 @@ from itertools import product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from ckh.kernels.pipelines import Scheduler
 from ckh.kernels.pools import Pools
-from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_preshuffle.kernel import GemmPreshuffleKernel, parse_preshuffle_kernel
 from ckh.ops.gemm_preshuffle.kernel_rules import PRESHUFFLE_RULES
 from ckh.ops.gemm_preshuffle.problem import FLATMM, OP_TYPE, PRESHUFFLE

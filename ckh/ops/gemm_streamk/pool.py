@@ -14,9 +14,8 @@ from ckh.ops.gemm_streamk.kernel import ALL_HELD, MOST_BLOCKS, REDUCTIONS, GemmS
 from ckh.ops.gemm_streamk.problem import OP_TYPE
 from ckh.ops.gemm_universal.kernels.amd_lists import ListedKernels, lists_of
 from ckh.ops.gemm_universal.kernels.pool import pools_of
-from ckh.ops.gemm_universal.kernels.problem_rules import BOOK
+from ckh.ops.gemm_universal.kernels.problem_rules import BOOK, rules_with
 from ckh.ops.gemm_universal.kernels.search_space import NarrowedSpaces, searched_in
-from ckh.ops.gemm_universal.kernels.validity import rules_with
 from ckh.ops.gemm_universal.problem import output_dtype
 from ckh.problems import DTYPE_BYTES
 

@@ -77,8 +77,8 @@ def derived(
     def candidates(problem: P, arch: ArchSpec, model: Path, only: KernelList[K] | None = None) -> Candidates[K]:
         return pools.candidates(problem, arch, *group_of(problem), model=model, only=only)
 
-    def load(source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp16") -> tuple[P, ...]:
-        result: tuple[P, ...] = sets().load(source, variant, dtype, default_dtype)
+    def load(*given: Any, **named: Any) -> tuple[P, ...]:
+        result: tuple[P, ...] = sets().load(*given, **named)
         return result
 
     def shaped() -> object:

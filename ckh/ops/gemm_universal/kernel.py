@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ckh.errors import UsageError
-from ckh.kernels.scheduler import Scheduler  # noqa: TC001 - `filter.field_types` evaluates the types
+from ckh.kernels.pipelines import Scheduler  # noqa: TC001 - `filter.field_types` evaluates the types
+from ckh.kernels.table import TiledKernel
 from ckh.ops.gemm_universal.problem import OP_TYPE
-
-if TYPE_CHECKING:
-    from ckh.archs import Triple
 
 NATIVE_WIDTH = 0
 GROUP_FIELDS: tuple[str, ...] = ("dtype", "layout")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class GemmKernel:
+class GemmKernel(TiledKernel):
     """A GEMM kernel with all compile-time parameters.
 
     Attributes:
@@ -74,37 +70,3 @@ class GemmKernel:
     def missing(self) -> tuple[str, ...]:
         """Names of the missing fields."""
         return tuple([name for name in self.__dataclass_fields__ if getattr(self, name) is None])
-
-    @property
-    def tile(self) -> Triple:
-        """Block tile M, N, K."""
-        return self.tile_m, self.tile_n, self.tile_k
-
-    @property
-    def wave(self) -> Triple:
-        """Waves per block along M, N, K; `UsageError` if the kernel's name omits them."""
-        return self._known("waves", self.wave_m, self.wave_n, self.wave_k)
-
-    @property
-    def warp_tile(self) -> Triple:
-        """Tile of one matrix instruction M, N, K; `UsageError` if the kernel's name omits it."""
-        return self._known("warp tile", self.warp_tile_m, self.warp_tile_n, self.warp_tile_k)
-
-    @property
-    def vectors(self) -> Triple:
-        """Vector widths of A, B, C, 0 for native; `UsageError` if the kernel's name omits them."""
-        return self._known("vector widths", self.vector_a, self.vector_b, self.vector_c)
-
-    @property
-    def pads(self) -> tuple[bool | None, bool | None, bool | None]:
-        """Padding along M, N, K."""
-        return self.pad_m, self.pad_n, self.pad_k
-
-    def _known(self, what: str, m: int | None, n: int | None, k: int | None) -> Triple:
-        if m is None or n is None or k is None:
-            raise UsageError(
-                f"the kernel {self.pipeline} {self.tile} has no {what}",
-                "give its complete name",
-                code="incomplete-kernel",
-            )
-        return m, n, k

@@ -11,7 +11,7 @@ from math import log2
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckh.kernels.timed import TIMED_NAME
-from ckh.ops.base import Kernels, Operation, Problems, TiledSizes, Training, Worth, called, lazily
+from ckh.ops.base import Kernels, Operation, Problems, TiledSizes, Training, Worth, called, having, lazily
 from ckh.ops.gemm_universal.columns import (
     INPUT_COLUMNS,
     KERNEL_COLUMNS,
@@ -65,10 +65,6 @@ _SMALL_M, _MEDIUM_M, _LARGE_M = 32, 256, 4096
 _MEDIUM_K, _DEEP_K = 512, 4096
 
 
-def _is_layout(layout: str) -> _ProblemTest:
-    return lambda p: p.layout == layout
-
-
 # Kind of slice -> slice -> membership test of a problem. Slices of one kind do not overlap.
 SLICES: dict[str, dict[str, _ProblemTest]] = {
     "shape": {
@@ -82,7 +78,7 @@ SLICES: dict[str, dict[str, _ProblemTest]] = {
         "medium K": lambda p: _MEDIUM_K <= p.k < _DEEP_K,
         "deep K": lambda p: p.k >= _DEEP_K,
     },
-    "layout": {layout: _is_layout(layout) for layout in GEMM_LAYOUTS},
+    "layout": {layout: having("layout", layout) for layout in GEMM_LAYOUTS},
 }
 
 

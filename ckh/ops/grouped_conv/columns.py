@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.kernels.table import column_of
-from ckh.ops.grouped_conv.problem import CONV_COLUMNS
+from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem
 from ckh.schema import Column, dataset_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ckh.ops.grouped_conv.kernel import ConvKernel
-    from ckh.ops.grouped_conv.problem import ConvProblem
 
 CONV_IDENTITY_COLUMNS = (
     Column("variant", "string", "", "forward, bwd_data or bwd_weight"),
@@ -49,9 +48,27 @@ CONV_IDENTITY: tuple[str, ...] = ("variant", "dtype", "layout", "ndim_spatial", 
 # tile_m x tile_n x tile_k of a kernel name block_size x gemm_m x gemm_n.
 TRUE_TILES: dict[str, str] = {"block_size": "tile_k", "gemm_m_per_block": "tile_m", "gemm_n_per_block": "tile_n"}
 LEGACY_TILES: dict[str, str] = {"block_size": "tile_m", "gemm_m_per_block": "tile_n", "gemm_n_per_block": "tile_k"}
+# Dataset column -> kernel field.
+KERNEL_FIELDS: dict[str, str] = {
+    **{name: name for name in ("tile_m", "tile_n", "tile_k")},
+    **TRUE_TILES,
+    "pipeline": "pipeline",
+    "wave_mode": "scheduler",
+    "has_dsb": "double_smem_buffer",
+    "has_si": "split_image",
+    **{name: name for name in ("num_groups_to_merge", "two_stage")},
+}
+KERNEL_TEXTS = ("pipeline", "wave_mode")
 
 
 _sizes_of = attrgetter(*CONV_COLUMNS.values())
+
+
+def problem_of_row(row: Mapping[str, Any], kind: type[Any] = ConvProblem) -> Any:
+    """Build a problem of a class from a dataset row."""
+    sizes = {name: int(row[column]) for column, name in CONV_COLUMNS.items()}
+    named = {name: row[name] for name in ("variant", "dtype", "layout")}
+    return kind(**named, ndim=int(row["ndim_spatial"]), **sizes)
 
 
 def problem_columns(problems: Sequence[ConvProblem]) -> dict[str, Any]:

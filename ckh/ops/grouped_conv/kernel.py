@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
-from ckh.kernels.scheduler import Scheduler  # noqa: TC001 - `filter.field_types` evaluates the types
+from ckh.kernels.pipelines import Scheduler  # noqa: TC001 - `filter.field_types` evaluates the types
+from ckh.kernels.table import TiledKernel
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
 from ckh.problems import Direction  # noqa: TC001 - likewise
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class ConvKernel:
+class ConvKernel(TiledKernel):
     """A grouped-convolution kernel with all parameters.
 
     Tiles are in elements of the implicit GEMM; `wave_*` is waves per block; `warp_tile_*` is the tile of one matrix

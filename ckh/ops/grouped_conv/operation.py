@@ -11,9 +11,18 @@ from collections.abc import Callable
 from math import log2
 from typing import TYPE_CHECKING, Any
 
+from ckh.kernels.table import column_of
 from ckh.kernels.timed import TIMED_NAME
 from ckh.ops.base import Kernels, Operation, Problems, TiledSizes, Training, Worth, called, lazily
-from ckh.ops.grouped_conv.columns import CONV_DATASET, CONV_IDENTITY, legacy_columns, problem_columns
+from ckh.ops.grouped_conv.columns import (
+    CONV_DATASET,
+    CONV_IDENTITY,
+    KERNEL_FIELDS,
+    KERNEL_TEXTS,
+    legacy_columns,
+    problem_columns,
+    problem_of_row,
+)
 from ckh.ops.grouped_conv.columns import kernel_columns as kernel_features
 from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV, INPUT_COLUMNS
 from ckh.ops.grouped_conv.kernel import ConvKernel
@@ -22,10 +31,9 @@ from ckh.ops.grouped_conv.kernels.pool import LEARNED_NAME, POOLS, learned_file,
 from ckh.ops.grouped_conv.kernels.problem_rules import rule_key
 from ckh.ops.grouped_conv.law import CONV_LAW
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem, parse_conv_problem
-from ckh.problems import Direction
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from ckh.archs import ArchSpec
@@ -81,16 +89,6 @@ SLICES: dict[str, dict[str, _Test]] = {
 _WEIGHT_OF_KIND = 4.0  # a factor of 16 in a size counts as much as another stride, dilation or dimension
 
 
-def _problem_of_row(row: Mapping[str, Any]) -> ConvProblem:
-    return ConvProblem(
-        variant=Direction(row["variant"]),
-        dtype=row["dtype"],
-        layout=row["layout"],
-        ndim=row["ndim_spatial"],
-        **{name: row[column] for column, name in CONV_COLUMNS.items()},
-    )
-
-
 def _problem_columns(problems: Sequence[ConvProblem]) -> dict[str, list[Any]]:
     sizes = [problem.columns() for problem in problems]
     return {
@@ -104,20 +102,8 @@ def _problem_columns(problems: Sequence[ConvProblem]) -> dict[str, list[Any]]:
 
 def _kernel_columns(kernels: Sequence[ConvKernel], _encoding: Encoding) -> dict[str, list[Any]]:
     return {
-        "tile_m": [kernel.tile_m for kernel in kernels],
-        "tile_n": [kernel.tile_n for kernel in kernels],
-        "tile_k": [kernel.tile_k for kernel in kernels],
-        # The feature engine's names. AMD's converter calls them block_size, gemm_m, gemm_n in the order of the name,
-        # which is m, n, k: its block_size is actually tile_m.
-        "block_size": [kernel.tile_k for kernel in kernels],
-        "gemm_m_per_block": [kernel.tile_m for kernel in kernels],
-        "gemm_n_per_block": [kernel.tile_n for kernel in kernels],
-        "pipeline": [kernel.pipeline for kernel in kernels],
-        "wave_mode": [str(kernel.scheduler) for kernel in kernels],
-        "has_dsb": [int(kernel.double_smem_buffer) for kernel in kernels],
-        "has_si": [int(kernel.split_image) for kernel in kernels],
-        "num_groups_to_merge": [kernel.num_groups_to_merge for kernel in kernels],
-        "two_stage": [int(kernel.two_stage) for kernel in kernels],
+        column: [str(value) if column in KERNEL_TEXTS else int(value) for value in column_of(kernels, field)]
+        for column, field in KERNEL_FIELDS.items()
     }
 
 
@@ -161,7 +147,7 @@ OPERATION = Operation(
         identity=CONV_IDENTITY,
         sizes=tuple(CONV_COLUMNS),
         parse=parse_conv_problem,
-        of_row=_problem_of_row,
+        of_row=problem_of_row,
         columns=_problem_columns,
         features=problem_columns,
         slices=SLICES,

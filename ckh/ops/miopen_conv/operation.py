@@ -9,14 +9,14 @@ no answer, as the MI300X's databases have none of their kind (3D, bf16), and are
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.kernels.pools import Candidates
 from ckh.ops.base import Kernels, Operation, Problems, Training, Worth, lazily
-from ckh.ops.grouped_conv.columns import CONV_IDENTITY, CONV_IDENTITY_COLUMNS, CONV_SIZES
+from ckh.ops.grouped_conv.columns import CONV_IDENTITY, CONV_IDENTITY_COLUMNS, CONV_SIZES, problem_of_row
 from ckh.ops.grouped_conv.operation import OPERATION as CONVOLUTION
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
 from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
@@ -35,7 +35,7 @@ from ckh.problems import Direction
 from ckh.schema import WORKSPACE, Column, dataset_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -87,16 +87,6 @@ def runs_on(solver: Solver, arch: ArchSpec) -> bool:
 
 _MANY_ROWS = 100_000
 _SOLVER_COLUMNS = (Column("algorithm", "string", "", "the solver's class of algorithm"), WORKSPACE)
-
-
-def _problem_of_row(row: Mapping[str, Any]) -> MiopenProblem:
-    return MiopenProblem(
-        variant=Direction(row["variant"]),
-        dtype=row["dtype"],
-        layout=row["layout"],
-        ndim=row["ndim_spatial"],
-        **{name: row[column] for column, name in CONV_COLUMNS.items()},
-    )
 
 
 def _problem_features(problems: Sequence[MiopenProblem]) -> dict[str, Any]:
@@ -168,7 +158,7 @@ OPERATION = Operation(
         identity=CONV_IDENTITY,
         sizes=tuple(CONV_COLUMNS),
         parse=parse_miopen_problem,
-        of_row=_problem_of_row,
+        of_row=partial(problem_of_row, kind=MiopenProblem),
         columns=CONVOLUTION.problems.columns,
         features=_problem_features,
         slices=CONVOLUTION.problems.slices,

@@ -21,10 +21,10 @@ from ckh.bench.devices.hip_device import HipDevice
 from ckh.bench.supervision.process import WorkerProcess
 from ckh.bench.supervision.protocol import Job, Op
 from ckh.errors import DeviceError
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import Scheduler
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.kernels.names import kernel_name, parse_kernel_name
-from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
+from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import FILTER3X3
 from ckh.ops.grouped_conv.measuring.hip import emit
 from ckh.ops.grouped_conv.measuring.hip_headers import ConvHeaders, detect_conv

@@ -21,7 +21,7 @@ from ckh.bench.codegen import ck_tile
 from ckh.bench.codegen.ck_tile import detect_interface
 from ckh.bench.codegen.interfaces import Interface
 from ckh.bench.codegen.unit_source import UnsupportedKernelError
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import Scheduler
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.kernels.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3, SPECIALIZATIONS
 from ckh.ops.grouped_conv.measuring.hip import emit

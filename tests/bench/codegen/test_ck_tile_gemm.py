@@ -22,9 +22,9 @@ from ckh.bench.devices.hip_device import HipDevice
 from ckh.bench.isolated.kernel_library import KernelLibrary
 from ckh.bench.supervision.process import WorkerProcess
 from ckh.bench.supervision.protocol import Job, Op
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import Scheduler
 from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name
-from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
+from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 from ckh.ops.gemm_universal.measuring.hip import emit
 from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders, detect_gemm
 from ckh.ops.gemm_universal.measuring.hip_rules import ELEMENTS, missing

@@ -19,7 +19,7 @@ import pytest
 from ckh.archs import load_arch
 from ckh.bench.codegen import ck_tile
 from ckh.bench.isolated.kernel_library import KernelLibrary
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import Scheduler
 from ckh.ops.gemm_universal.kernels.names import parse_kernel_name
 from ckh.ops.gemm_universal.kernels.spaces import GPU
 from ckh.ops.gemm_universal.measuring.hip import emit

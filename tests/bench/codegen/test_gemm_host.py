@@ -28,12 +28,11 @@ from ckh.bench.isolated.kernel_library import KernelLibrary, pointers
 from ckh.bench.isolated.memory import GuardedBuffer, input_array
 from ckh.bench.isolated.verify import FP32_ROUNDING
 from ckh.errors import UsageError
-from ckh.kernels.pipelines import TABLE_PIPELINES
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import TABLE_PIPELINES, Scheduler
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name, short_name
 from ckh.ops.gemm_universal.kernels.pool import gemm_pool
-from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
+from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 from ckh.ops.gemm_universal.measuring.host import emit
 from ckh.ops.gemm_universal.measuring.measured import MEASURED, CGemmProblem
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem

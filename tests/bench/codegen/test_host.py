@@ -22,10 +22,10 @@ from ckh.bench.isolated.measure import Bench
 from ckh.bench.isolated.memory import HostMemory
 from ckh.bench.supervision.protocol import Job, Op, PhaseClock
 from ckh.errors import UsageError
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import Scheduler
 from ckh.ops.grouped_conv.kernels.names import amd_short_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
-from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES, tile_of
+from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES
 from ckh.ops.grouped_conv.measuring.host import emit
 from ckh.ops.grouped_conv.measuring.measured import c_problem
 from ckh.ops.grouped_conv.problem import ConvProblem, parse_conv_problem
@@ -79,7 +79,7 @@ def choose(direction: Direction) -> list[ConvKernel]:
     chosen = []
     for number, way in enumerate(ways, 8 * list(Direction).index(direction)):
         tile = CONV_TILES[number % len(CONV_TILES)].tile
-        fits = [kernel for kernel in pool if (kernel.pipeline, kernel.scheduler, tile_of(kernel)) == (*way, tile)]
+        fits = [kernel for kernel in pool if (kernel.pipeline, kernel.scheduler, kernel.tile) == (*way, tile)]
         chosen.append(fits[number % len(fits)])
     return chosen
 
@@ -179,7 +179,7 @@ def instructions(library: str) -> list[str]:
 def test_chosen_kernels_cover_every_combination() -> None:
     """Together they have every pipeline with every scheduler, tile, and flag, in every direction."""
     everything = [kernel for chosen in CHOSEN.values() for kernel in chosen]
-    assert {tile_of(kernel) for kernel in everything} == {row.tile for row in CONV_TILES}
+    assert {kernel.tile for kernel in everything} == {row.tile for row in CONV_TILES}
     for direction, chosen in CHOSEN.items():
         pool = conv_pool(direction, HOST)
         assert {(k.pipeline, k.scheduler) for k in chosen} == {(k.pipeline, k.scheduler) for k in pool}

@@ -9,10 +9,9 @@ from ckh.kernels.pipelines import (
     DOUBLE_SMEM_PIPELINES,
     INTERWAVE_PIPELINES,
     NO_DOUBLE_SMEM_PIPELINES,
+    Scheduler,
     wave_group_reason,
 )
-from ckh.kernels.scheduler import Scheduler
-from ckh.ops.grouped_conv.kernels.tiles import tile_of, vectors_of, warp_tile_of, wave_of
 from ckh.ops.grouped_conv.kernels.variants import REJECTED_PIPELINES, VARIANT_PIPELINES
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
 from ckh.problems import DTYPE_BYTES
@@ -86,7 +85,7 @@ def _operator_tile(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
     limits = arch.common.operators.get(f"{kernel.variant}_{kernel.ndim_spatial}d")
     if limits is None:
         return  # _shape has said so
-    for axis, size, least, step in zip("mnk", tile_of(kernel), limits.minimum, limits.alignment, strict=True):
+    for axis, size, least, step in zip("mnk", kernel.tile, limits.minimum, limits.alignment, strict=True):
         if size < least:
             yield f"tile_{axis} {size} is less than the {least} that {kernel.variant} needs"
         elif size % step:
@@ -102,13 +101,13 @@ def _epilogue(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
 
 
 def _waves(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
-    wave = wave_of(kernel)
+    wave = kernel.wave
     if not arch.supports_wave(wave):
         yield f"{arch.name} does not have the waves {_by(wave)} (it has {', '.join(map(_by, arch.wave_configs))})"
 
 
 def _computing_wave_groups(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
-    if arch.is_gpu and (reason := wave_group_reason(kernel.pipeline, wave_of(kernel), kernel.num_wave_groups)):
+    if arch.is_gpu and (reason := wave_group_reason(kernel.pipeline, kernel.wave, kernel.num_wave_groups)):
         yield reason
 
 
@@ -116,7 +115,7 @@ def _warp_tile(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
     if kernel.dtype not in arch.dtypes:
         return  # _dtype has said so
     known = arch.warp_tiles_for(kernel.dtype)
-    warp_tile = warp_tile_of(kernel)
+    warp_tile = kernel.warp_tile
     if not known:
         yield f"{arch.name} has no matrix instructions for {kernel.dtype}"
     elif warp_tile not in known:
@@ -124,7 +123,7 @@ def _warp_tile(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
 
 
 def _tile_divisibility(kernel: ConvKernel, _arch: ArchSpec) -> Iterator[str]:
-    for axis, size, waves, width in zip("mnk", tile_of(kernel), wave_of(kernel), warp_tile_of(kernel), strict=True):
+    for axis, size, waves, width in zip("mnk", kernel.tile, kernel.wave, kernel.warp_tile, strict=True):
         step = waves * width
         if min(size, step) < 1:
             yield f"tile, waves and warp tile must be positive along {axis}, not {size}, {waves}, {width}"
@@ -133,7 +132,7 @@ def _tile_divisibility(kernel: ConvKernel, _arch: ArchSpec) -> Iterator[str]:
 
 
 def _vectors(kernel: ConvKernel, _arch: ArchSpec) -> Iterator[str]:
-    for operand, width in zip("abc", vectors_of(kernel), strict=True):
+    for operand, width in zip("abc", kernel.vectors, strict=True):
         if width < 1 or (width > 1 and width % 2):
             yield f"vector_{operand} must be 1 or even, not {width}"
 
@@ -142,9 +141,9 @@ def _compv6_loads(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
     """Every thread of a compv6 block must have at least one vector of A and of B to load."""
     if kernel.pipeline != "compv6" or not arch.is_gpu:
         return
-    wave_m, wave_n, wave_k = wave_of(kernel)
+    wave_m, wave_n, wave_k = kernel.wave
     threads = wave_m * wave_n * wave_k * arch.wavefront_size
-    for operand, size, width in zip("ab", (kernel.tile_m, kernel.tile_n), vectors_of(kernel), strict=False):
+    for operand, size, width in zip("ab", (kernel.tile_m, kernel.tile_n), kernel.vectors, strict=False):
         if size * kernel.tile_k < threads * width:
             yield f"compv6 needs a vector of {operand.upper()} for each of {threads} threads"
 

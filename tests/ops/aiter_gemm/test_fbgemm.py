@@ -21,7 +21,7 @@ from ckh.ops.aiter_gemm.consumers.consumed import KIND
 from ckh.ops.aiter_gemm.kernel import parse_kernel
 from ckh.ops.aiter_gemm.kernels.pool import kernel_pool
 from ckh.ops.aiter_gemm.problem import AiterGemm, parse_aiter_gemm
-from ckh.ops.aiter_gemm.readers.fbgemm import OTHER_KIND, REPLACED
+from ckh.ops.aiter_gemm.readers.formats import OTHER_KIND, REPLACED
 from ckh.ops.base import Encoding
 from tests.refusals import expect_error, expect_refusal
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ckh.archs import load_arch
 from ckh.errors import DataError, UsageError
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import Scheduler
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name, short_name
 from ckh.ops.gemm_universal.kernels.pool import gemm_pool

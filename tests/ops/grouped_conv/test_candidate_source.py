@@ -11,7 +11,7 @@ from ckh.archs import load_arch
 from ckh.bench.planning.registry import write_registry
 from ckh.errors import DataError, UsageError
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
-from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
+from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.measuring.measured import SetCandidates, make_candidates
 from ckh.ops.grouped_conv.rules import refused_of_rule_set, rule_set
 from ckh.problems import Direction

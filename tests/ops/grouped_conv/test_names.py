@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ckh.archs import load_arch
 from ckh.errors import DataError, UsageError
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import Scheduler
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.kernels.names import amd_full_name, amd_short_name, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool

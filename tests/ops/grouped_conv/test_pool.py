@@ -9,7 +9,6 @@ import pytest
 from ckh.archs import load_arch
 from ckh.ops.grouped_conv.kernels.names import kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
-from ckh.ops.grouped_conv.kernels.tiles import tile_of, warp_tile_of, wave_of
 from ckh.problems import Direction
 from tests.refusals import has_values
 
@@ -39,9 +38,9 @@ def test_gfx942_refuses_the_tiles_of_sixteen_waves_for_their_waves() -> None:
     """The forward kernels that gfx942 lacks besides compv5 are two tiles of unsupported waves."""
     every = refused_pool(Direction.FORWARD, load_arch("gfx942"))
     refused = [row for row in every if row.kernel.pipeline != "compv5"]
-    assert {tile_of(row.kernel) for row in refused} == {(128, 128, 64), (128, 64, 128)}
+    assert {row.kernel.tile for row in refused} == {(128, 128, 64), (128, 64, 128)}
     for row in refused:
-        waves = "x".join(map(str, wave_of(row.kernel)))
+        waves = "x".join(map(str, row.kernel.wave))
         assert any(has_values(reason, "waves", waves) for reason in row.reasons)
 
 
@@ -50,10 +49,10 @@ def test_gfx942_refuses_the_tiles_of_sixteen_waves_for_their_waves() -> None:
 def test_rdna_has_its_own_tiles(arch: str, dtype: str) -> None:
     """It has one matrix instruction, blocks of eight waves, and the tile of CK's own examples among them."""
     pool = conv_pool(Direction.FORWARD, load_arch(arch), dtype=dtype)
-    assert {warp_tile_of(kernel) for kernel in pool} == {(16, 16, 16)}
-    assert {prod(wave_of(kernel)) for kernel in pool} == {8}
-    assert ((128, 128, 32), (4, 2, 1)) in {(tile_of(kernel), wave_of(kernel)) for kernel in pool}
-    assert len({tile_of(kernel) for kernel in pool}) == 10
+    assert {kernel.warp_tile for kernel in pool} == {(16, 16, 16)}
+    assert {prod(kernel.wave) for kernel in pool} == {8}
+    assert ((128, 128, 32), (4, 2, 1)) in {(kernel.tile, kernel.wave) for kernel in pool}
+    assert len({kernel.tile for kernel in pool}) == 10
 
 
 def test_kernels_of_a_pool_are_complete_and_differ_in_name() -> None:
@@ -80,7 +79,7 @@ def test_half_precision_loses_no_tile_to_lds_on_gfx942_but_fp32_does() -> None:
     lds = {
         (row.kernel.pipeline, row.kernel.double_smem_buffer)
         for row in refused
-        if tile_of(row.kernel) == (64, 64, 128) and any("LDS" in reason for reason in row.reasons)
+        if row.kernel.tile == (64, 64, 128) and any("LDS" in reason for reason in row.reasons)
     }
     assert lds == {
         ("compv3", True),

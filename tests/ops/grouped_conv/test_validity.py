@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import ArchSpec, load_arch
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import Scheduler
 from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
-from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
+from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction

@@ -15,10 +15,10 @@ from ckh.archs import load_arch
 from ckh.errors import NoKernelError, UsageError
 from ckh.learn.models.artifact import load_model
 from ckh.ops import operation, operation_of
+from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 from ckh.ops.gemm_universal.kernels.spaces import space_of
-from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
-from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
+from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from ckh.search.kernels import kernel_space

@@ -121,7 +121,7 @@ def _shorter(name: str) -> frozenset[str]:
     return frozenset("_".join(parts[:index] + parts[index + 1 :]) for index in pairs)
 
 
-def candidates(problem: AiterGemm, arch: ArchSpec) -> Candidates[AiterKernel]:
+def candidates(problem: AiterGemm, arch: ArchSpec, _model: Path | None = None) -> Candidates[AiterKernel]:
     """Return the kernels to rank: the whole pool. AITER detects only at run time which of them reject a problem."""
     pool = kernel_pool(problem.family, problem.library, arch.name)
     program = "FBGEMM" if problem.library == FBGEMM else "AITER"

@@ -1,24 +1,34 @@
-"""Readers of AITER's tuned GEMM tables: its CSV files, and Parquet files of collected tables."""
+"""Readers of AITER's tuned GEMM tables: its CSV files, and Parquet files of collected tables; and of FBGEMM's choices.
+
+FBGEMM's are the kernels that its dispatch names for shapes: winners of third-party tunings, without times.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ckh.data.formats import Formats, Reader, Reading, ReadOptions, RowsFormat
 from ckh.data.readers.cells import WRONG_CELLS, read_header
 from ckh.data.readers.reader import BadRows, parquet_columns, parquet_frame, read_bytes, source_of, source_of_file
+from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.spool import store
-from ckh.errors import DataError
+from ckh.errors import CkhError, DataError
 from ckh.files.untrusted import as_text, csv_rows, integer
-from ckh.ops.aiter_gemm.readers import fbgemm
-from ckh.ops.aiter_gemm.readers.tuned import TunedRow, tables
+from ckh.ops.aiter_gemm.kernel import OF_FBGEMM, parse_kernel
+from ckh.ops.aiter_gemm.problem import FAMILIES, FBGEMM, OP_TYPE, AiterGemm
+from ckh.ops.aiter_gemm.readers.tuned import OTHER_ARCH, TunedRow, tables
 from ckh.ops.aiter_gemm.readers.tuned_csv import PREDICTED, TUNED, write_tuned
-from ckh.schema import Column
+from ckh.ops.aiter_gemm.tuned_device import compute_units
+from ckh.schema import Column, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from ckh.ops.aiter_gemm.kernel import AiterKernel
 
 CSV, PARQUET = "aiter-csv", "aiter-parquet"
 BAD_CELL = "with a cell that is not a number"
@@ -144,11 +154,77 @@ def _time(text: str) -> float:
     return float(text.replace("_", "no number"))
 
 
+FBGEMM_FORMAT = "fbgemm-parquet"
+OTHER_KIND = "of a kind of GEMM that ckh does not know"
+REPLACED = "of a kernel that a later version of FBGEMM replaced"
+IMPOSSIBLE = "with a size or kernel that is impossible"
+_ARCH = "gfx942"  # MI300X, according to the pull requests that added the tables
+_FBGEMM_COLUMNS = (
+    Column("op", "string", "", "kind of GEMM"),
+    Column("table", "string", "", "shape, or layer: up to this M"),
+    *(Column(name, "int64", "", "") for name in ("m", "n", "k")),
+    Column("kernel", "string", "", "name of the kernel"),
+    Column("groups", "int64", "", "of batched and grouped GEMMs", nullable=True),
+    Column("last", "string", "", "when it was last in FBGEMM"),
+    Column("repo", "string", "", "of which repository"),
+)
+
+
+def sniff_fbgemm(head: bytes) -> bool:
+    """True if a Parquet file has the columns of FBGEMM's collected dispatch."""
+    return parquet_columns(head).issuperset(column.name for column in _FBGEMM_COLUMNS if not column.nullable)
+
+
+def read_fbgemm(path: Path, options: ReadOptions) -> Reading:
+    """Read the kernel that FBGEMM last named for each shape.
+
+    Raises:
+        DataError: the file cannot be read, lacks a column, has no row, or has an impossible row that is not to be
+            skipped.
+    """
+    frame = parquet_frame(path, _FBGEMM_COLUMNS).sort_values("last", kind="stable")
+    left_out: Counter[str] = Counter()
+    if (options.arch or _ARCH).split(":", 1)[0] != _ARCH:
+        raise DataError(f"{path}: all rows are {OTHER_ARCH}: they are of {_ARCH}", code="empty")
+    won: dict[AiterGemm, AiterKernel] = {}
+    for row in frame.itertuples(index=False):
+        if row.op not in OF_FBGEMM:
+            left_out[OTHER_KIND] += 1
+            continue
+        try:
+            kernel = parse_kernel(str(row.kernel))
+            problem = _fbgemm_problem(row, kernel.family)
+        except CkhError as error:
+            if not options.skip_bad:
+                raise DataError(
+                    f"{path}: a row {IMPOSSIBLE}: {error.message}", "skip such rows with --skip-bad", code="bad-row"
+                ) from None
+            left_out[IMPOSSIBLE] += 1
+            continue
+        left_out[REPLACED] += problem in won
+        won[problem] = kernel
+    if not won:
+        raise DataError(f"{path}: no row is of {', '.join(OF_FBGEMM)}", code="empty")
+    stored = store([_fbgemm_table(won, path.name)], options.output)
+    return Reading(stored, (source_of_file(path, FBGEMM_FORMAT),), bad=dict(+left_out))
+
+
+def _fbgemm_problem(row: Any, family: str) -> AiterGemm:
+    groups = 0 if row.groups is None or row.groups != row.groups else int(row.groups)
+    sizes = int(row.m), int(row.n), int(row.k)
+    return AiterGemm(*sizes, family, FAMILIES[family][0], FBGEMM, num_cus=compute_units(0, _ARCH), groups=groups)
+
+
+def _fbgemm_table(won: dict[AiterGemm, AiterKernel], run_id: str) -> object:
+    results = Results([str(Status.CHOSEN)] * len(won), np.full(len(won), np.nan), {})
+    return build_table(Pairs.of(won.items(), OP_TYPE), results, Origin.on_gpu(_ARCH, compute_units(0, _ARCH), run_id))
+
+
 FORMATS = Formats(
     readers=(
         Reader(CSV, sniff_csv, read_csv),
         Reader(PARQUET, sniff_parquet, read_parquet),
-        Reader(fbgemm.FORMAT, fbgemm.sniff, fbgemm.read),
+        Reader(FBGEMM_FORMAT, sniff_fbgemm, read_fbgemm),
     ),
     rows=(RowsFormat("aiter", "a tuned table of AITER", TUNED, write_tuned),),
 )

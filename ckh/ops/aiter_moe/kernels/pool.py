@@ -97,7 +97,7 @@ def kind_of(problem: AiterMoe) -> tuple[str, ...]:
     return tuple(str(getattr(problem, name)) for name in KINDS)
 
 
-def candidates(problem: AiterMoe, arch: ArchSpec) -> Candidates[MoeChoice]:
+def candidates(problem: AiterMoe, arch: ArchSpec, _model: Path | None = None) -> Candidates[MoeChoice]:
     """Return the kernels, or pairs of kernels, that support a problem."""
     pool = moe_pool(arch.name, *kind_of(problem))
     kind = " ".join(kind_of(problem))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -12,13 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError
 from ckh.files.jsonfields import JsonFields
-from ckh.kernels.lists import MOST_COMBINATIONS, KernelProduct, ListFormat, Registry, WrittenList, values_of
+from ckh.kernels.lists import (
+    MOST_COMBINATIONS,
+    KernelProduct,
+    ListFormat,
+    Registry,
+    WrittenList,
+    json_bytes,
+    read_values,
+)
 from ckh.kernels.name_grammar import EPILOGUES, MOST, PIPELINE, by
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import Scheduler
 from ckh.ops.gemm_universal.kernel import GROUP_FIELDS, NATIVE_WIDTH, GemmKernel
 from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name
+from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 from ckh.ops.gemm_universal.kernels.spaces import GemmSpace, WaveBlock
-from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, output_dtype
 
 if TYPE_CHECKING:
@@ -138,11 +145,11 @@ def _read_configuration(of: ListedKernels, path: Path, document: dict[str, Any])
         file.fail("k_block_per_cu", f"is {blocks}, ckh's GEMMs have 1")
     own = {name: name in file.names() and file.scalar(name, bool) for name in of.flags}
     file.finish()
-    sizes = {ours: _values(tiles, name, _is_size) for name, ours in _SIZES.items()}
+    sizes = {ours: read_values(tiles, name, _is_size) for name, ours in _SIZES.items()}
     is_known = _TRAITS | {
         "scheduler": lambda item: _TRAITS["scheduler"](item) or (of.default_scheduler and item == _DEFAULT)
     }
-    said = {name: _values(traits, name, is_one) for name, is_one in is_known.items()}
+    said = {name: read_values(traits, name, is_one) for name, is_one in is_known.items()}
     tiles.finish()
     traits.finish()
     count = prod(map(len, (*sizes.values(), *said.values(), of.left_open[1])))
@@ -164,16 +171,6 @@ def _read_configuration(of: ListedKernels, path: Path, document: dict[str, Any])
 
 def _is_size(value: Any) -> bool:
     return type(value) is int and 1 <= value <= MOST
-
-
-def _values(part: JsonFields, name: str, is_one: Callable[[Any], bool]) -> list[Any]:
-    values = values_of(part.value(name))
-    if not values:
-        part.fail(name, "must be a list of values, or a range with min, max and step")
-    for value in values:
-        if not is_one(value):
-            part.fail(name, f"has the unknown value {value!r}")
-    return list(dict.fromkeys(values))
 
 
 def _space(of: ListedKernels, sizes: Mapping[str, list[Any]], traits: Mapping[str, list[Any]]) -> GemmSpace:
@@ -201,14 +198,14 @@ def _write(of: ListedKernels, kernels: Sequence[GemmKernel], arch: ArchSpec, nam
         kind = "_".join([dtype, layout, *(name for name, is_set in zip(of.flags, flags, strict=True) if is_set)])
         entries = [_entry(of, kernel, arch.name) for kernel in some]
         registry = {"metadata": {"registry_name": name, "total_kernels": len(some)}, "kernels": entries}
-        files[f"registry_{kind}.json"] = WrittenList(_text(registry), len(some), "registry")
+        files[f"registry_{kind}.json"] = WrittenList(json_bytes(registry), len(some), "registry")
         if all(_is_configured(of, kernel) for kernel in some):
             document = _configuration(some) | dict(zip(of.flags, flags, strict=True))
             described = _read_configuration(of, Path(name), document).product
             assert described is not None
             table = described.table(arch, dtype, layout, *flags)
             count = len(of.rules.judge(table, arch).passed)
-            files[f"config_{kind}.json"] = WrittenList(_text(document), count, "configuration")
+            files[f"config_{kind}.json"] = WrittenList(json_bytes(document), count, "configuration")
     return files
 
 
@@ -217,10 +214,6 @@ def _is_configured(of: ListedKernels, kernel: GemmKernel) -> bool:
     names, rows = of.left_open
     is_plain = kernel.vectors == (NATIVE_WIDTH,) * 3 and not kernel.suffix
     return is_plain and tuple([getattr(kernel, name) for name in names]) in rows
-
-
-def _text(document: object) -> bytes:
-    return (json.dumps(document, indent=2) + "\n").encode()
 
 
 def _configuration(kernels: Sequence[GemmKernel]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ckh.kernels.arch_rules import divides, has_pipeline, has_waves, operator_tile, runs_dtype
 from ckh.kernels.judging import Rule, RuleBook
 from ckh.kernels.name_grammar import by
 from ckh.kernels.pipelines import wave_group_reason
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ckh.archs import ArchSpec, Triple
-    from ckh.kernels.scheduler import Scheduler
+    from ckh.kernels.pipelines import Scheduler
 
 rule = RuleBook().rule
 
@@ -31,21 +32,9 @@ def _suffix(suffix: str) -> Iterator[str]:
 
 
 @rule
-def _dtype(arch: ArchSpec, dtype: str) -> Iterator[str]:
-    if dtype not in arch.dtypes:
-        yield f"{arch.name} does not run {dtype} (it runs {', '.join(arch.dtypes)})"
-
-
-@rule
 def _layout(layout: str | None) -> Iterator[str]:
     if layout not in GEMM_LAYOUTS:
         yield f"unknown layout {layout} (there are {', '.join(GEMM_LAYOUTS)})"
-
-
-@rule
-def _pipeline(arch: ArchSpec, pipeline: str) -> Iterator[str]:
-    if pipeline not in arch.pipelines:
-        yield f"{arch.name} does not have the pipeline {pipeline}"
 
 
 @rule
@@ -69,12 +58,7 @@ def _lds(arch: ArchSpec, pipeline: str, dtype: str, tile_m: int, tile_n: int, ti
 @rule
 def _operator_tile(arch: ArchSpec, pipeline: str, tile: Triple) -> Iterator[str]:
     operator = "gemm_preshuffle" if _is_preshuffled(pipeline, arch) else "gemm"
-    limits = arch.common.operators[operator]
-    for axis, size, least, step in zip("mnk", tile, limits.minimum, limits.alignment, strict=True):
-        if size < least:
-            yield f"tile_{axis} {size} is less than the {least} that {operator} needs"
-        elif size % step:
-            yield f"tile_{axis} {size} is not a multiple of the {step} that {operator} needs"
+    yield from operator_tile(arch, operator, tile)
 
 
 @rule
@@ -90,13 +74,6 @@ def _persistent(arch: ArchSpec, persistent: bool | None) -> Iterator[str]:
 
 
 @rule
-def _waves(arch: ArchSpec, wave: Triple) -> Iterator[str]:
-    if not arch.supports_wave(wave):
-        known = ", ".join(map(by, arch.wave_configs))
-        yield f"{arch.name} does not have the waves {by(wave)} (it has {known})"
-
-
-@rule
 def _computing_wave_groups(arch: ArchSpec, pipeline: str, wave: Triple) -> Iterator[str]:
     """GEMM kernels are emitted with as many wave groups as their pipeline requires."""
     if arch.is_gpu and (reason := wave_group_reason(pipeline, wave)):
@@ -106,24 +83,13 @@ def _computing_wave_groups(arch: ArchSpec, pipeline: str, wave: Triple) -> Itera
 @rule
 def _warp_tile(arch: ArchSpec, dtype: str, pipeline: str, warp_tile: Triple) -> Iterator[str]:
     if dtype not in arch.dtypes:
-        return  # rejected by _dtype
+        return  # rejected by runs_dtype
     known = arch.warp_tiles_for(dtype, preshuffle=_is_preshuffled(pipeline, arch))
     if not known:
         yield f"{arch.name} has no matrix instructions for {dtype} with {pipeline}"
     elif warp_tile not in known:
         has = ", ".join(map(by, known))
         yield f"{arch.name} has no {by(warp_tile)} warp tile for {dtype} (it has {has})"
-
-
-def _divides(axis: str) -> Rule:
-    def divides(size: int, waves: int, width: int) -> Iterator[str]:
-        step = waves * width
-        if min(size, waves, width) < 1:
-            yield f"tile, waves and warp tile must be positive along {axis}, not {size}, {waves}, {width}"
-        elif size % step:
-            yield f"tile_{axis} {size} is not a multiple of {waves} waves x warp tile {width} = {step}"
-
-    return Rule(divides, (), (f"tile_{axis}", f"wave_{axis}", f"warp_tile_{axis}"), {})
 
 
 @rule
@@ -144,24 +110,24 @@ def _is_preshuffled(pipeline: str, arch: ArchSpec) -> bool:
 # Rules on parameters that even the shortest name has.
 NAME_RULES: tuple[Rule, ...] = (
     _suffix,
-    _dtype,
+    runs_dtype,
     _layout,
-    _pipeline,
+    has_pipeline,
     _traits,
     _lds,
     _operator_tile,
 )
 
 # Of these, the rules of kernels whose pipelines the specifications list apart from the others.
-RULES_OF_ANY_PIPELINE = tuple(item for item in NAME_RULES if item is not _pipeline)
+RULES_OF_ANY_PIPELINE = tuple(item for item in NAME_RULES if item is not has_pipeline)
 
 # Rules on parameters that only a complete kernel has.
 COMPLETE_RULES: tuple[Rule, ...] = (
     _epilogue,
     _persistent,
-    _waves,
+    has_waves,
     _computing_wave_groups,
     _warp_tile,
-    *map(_divides, "mnk"),
+    *map(divides, "mnk"),
     _vectors,
 )

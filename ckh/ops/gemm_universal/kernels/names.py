@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckh.errors import UsageError
 from ckh.kernels.name_grammar import EPILOGUES, NUMBER, PIPELINE, NameGrammar, by, either, three_sizes
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import Scheduler
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.problems import DTYPE_BYTES

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ckh.kernels.pools import Pools
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name
+from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 from ckh.ops.gemm_universal.kernels.spaces import GPU_BENCH, GemmSpace, space_of
-from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from ckh.archs import ArchSpec
-    from ckh.kernels.judging import RefusedKernel, Rules
+    from ckh.kernels.judging import Rules
     from ckh.kernels.table import Axis, KernelTable
 
 K = TypeVar("K", bound=GemmKernel)
@@ -41,13 +41,6 @@ def buildable(
     dtype = dtype or arch.default_dtype
     table = space.narrowed(arch, dtype).table(dtype, layout, kind, **own)
     return table.take(GEMM_RULES.judge(table, arch).passed)
-
-
-def refused_pool(
-    arch: ArchSpec, dtype: str | None = None, layout: str = "rcr", space: GemmSpace | None = None
-) -> Iterator[RefusedKernel[GemmKernel]]:
-    """Yield the rejected kernels of the space with their reasons; on a GPU there are half a million."""
-    return GEMM_RULES.refused((space or space_of(arch)).table(dtype or arch.default_dtype, layout), arch)
 
 
 def pools_of(

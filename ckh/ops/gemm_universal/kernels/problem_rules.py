@@ -1,4 +1,6 @@
-"""Rules for a GEMM kernel to support a problem.
+"""Rules for a GEMM kernel to support a problem, and all rules of GEMM kernels together.
+
+Nothing is corrected: an invalid combination is rejected with all of its reasons.
 
 Source: the support check of CK Tile's universal GEMM kernel, which requires padding and whole vectors along the
 contiguous axes of A, B and C; and AMD's data, where the `mem` pipeline runs every size whatever padding its name
@@ -9,10 +11,12 @@ A kernel for the host has no code for the remainder of an unpadded axis, contigu
 from __future__ import annotations
 
 from math import gcd
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
-from ckh.kernels.judging import Rule, RuleBook
+from ckh.kernels.judging import Rule, RuleBook, Rules
 from ckh.kernels.pipelines import ALWAYS_PADDED_PIPELINES
+from ckh.ops.gemm_universal.kernels.arch_rules import COMPLETE_RULES, NAME_RULES
 from ckh.ops.gemm_universal.kernels.vectors import Loads, effective_widths
 from ckh.ops.gemm_universal.problem import contiguous_axes, output_dtype
 from ckh.problems import DTYPE_BYTES
@@ -133,3 +137,13 @@ def rule_key(problem: GemmProblem) -> Hashable:
     k = gcd(problem.k, _MOST_DIVISOR) if problem.split_k == 1 else problem.k
     reached = (size <= most for _, size, most in _extents(problem))
     return problem.dtype, problem.layout, problem.split_k, m, n, k, *reached
+
+
+def rules_with(
+    named: tuple[Rule, ...] = (), complete: tuple[Rule, ...] = (), problem: tuple[Rule, ...] = ()
+) -> Rules[Any]:
+    """Return the rules of GEMM kernels, followed by further ones of each kind."""
+    return Rules((*NAME_RULES, *named), (*COMPLETE_RULES, *complete), (*PROBLEM_RULES, *problem), attrgetter("missing"))
+
+
+GEMM_RULES = rules_with()

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.kernels.pool import bench_space
+from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 from ckh.ops.gemm_universal.kernels.spaces import AMD_SEARCH, WaveBlock, space_of
-from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
 from ckh.search.kernels.product import KernelParameter, Options, Product, Searched, by
 
 if TYPE_CHECKING:

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ckh.kernels.pipelines import PIPELINE_CODES, TABLE_PIPELINES
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import PIPELINE_CODES, TABLE_PIPELINES, Scheduler
 from ckh.kernels.table import KernelTable
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from ckh.archs import ArchSpec, Triple
     from ckh.kernels.table import Axis
 
@@ -45,10 +41,6 @@ class GemmSpace:
     pads: tuple[Pads, ...]
     persistent: tuple[bool, ...]
 
-    def __len__(self) -> int:
-        """Number of candidates."""
-        return prod(len(values) for values in self._axes())
-
     def narrowed(self, arch: ArchSpec, dtype: str) -> GemmSpace:
         """Remove values that the architecture does not list; no valid kernel is lost."""
         warp_tiles: frozenset[Triple] = frozenset()
@@ -67,22 +59,14 @@ class GemmSpace:
         axes: list[Axis] = [
             (("tile_m", "tile_n", "tile_k"), list(self.tiles)),
             (sizes, [(*block.wave, *block.warp_tile) for block in self.blocks]),
-            *((name, [(value,) for value in values]) for name, values in self._options()),
+            (("pipeline",), [(value,) for value in self.pipelines]),
+            (("scheduler",), [(value,) for value in self.schedulers]),
+            (("epilogue",), [(value,) for value in self.epilogues]),
             (("pad_m", "pad_n", "pad_k"), list(self.pads)),
             (("persistent",), [(value,) for value in self.persistent]),
         ]
         native = dict.fromkeys(("vector_a", "vector_b", "vector_c"), NATIVE_WIDTH)
         return KernelTable.product(kind, axes, dtype=dtype, layout=layout, **native, **own)
-
-    def kernels(self, dtype: str, layout: str) -> Iterator[GemmKernel]:
-        """Yield the candidates."""
-        return iter(self.table(dtype, layout))
-
-    def _options(self) -> tuple[tuple[tuple[str], Sequence[Any]], ...]:
-        return (("pipeline",), self.pipelines), (("scheduler",), self.schedulers), (("epilogue",), self.epilogues)
-
-    def _axes(self) -> tuple[Sequence[Any], ...]:
-        return (self.tiles, self.blocks, self.pipelines, self.schedulers, self.epilogues, self.pads, self.persistent)
 
 
 _PADDED, _UNPADDED = (True,) * 3, (False,) * 3

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.ck_tile import PIPELINE_HEADERS, transposing_warp_gemms, warp_gemms
 from ckh.bench.codegen.interfaces import Interface, template_parameters
-from ckh.kernels.pipelines import TABLE_PIPELINES
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import TABLE_PIPELINES, Scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

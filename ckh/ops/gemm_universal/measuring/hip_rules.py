@@ -12,10 +12,10 @@ from ckh.kernels.pipelines import (
     LATE_PIPELINES,
     PACK_REPEATING_PIPELINES,
     TABLE_PIPELINES,
+    Scheduler,
     wave_group_reason,
     wave_groups_of,
 )
-from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
 from ckh.ops.gemm_universal.kernels.vectors import MAX_VECTOR_BYTES, load_widths
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, contiguous_axes, output_dtype

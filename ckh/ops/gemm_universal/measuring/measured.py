@@ -25,8 +25,7 @@ from ckh.bench.computation import (
     Split,
 )
 from ckh.errors import NoKernelError, UsageError
-from ckh.kernels.pipelines import PIPELINE_CODES
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import PIPELINE_CODES, Scheduler
 from ckh.ops import operation
 from ckh.ops.base import lazily
 from ckh.ops.gemm_universal.kernels.pool import BENCH_POOLS, POOLS, gemm_pool
@@ -41,12 +40,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ckh.archs import ArchSpec
     from ckh.bench.codegen.ck_tile import Headers
     from ckh.bench.computation import MatrixSettings
     from ckh.bench.planning.candidates import CandidateSource
     from ckh.data.settings import Settings
-    from ckh.kernels.judging import Rule
     from ckh.kernels.pools import Pools
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
@@ -148,14 +145,6 @@ def _split(problem: GemmProblem, _kernel_name: str) -> Split:
 gemm_headers = cache(detect_gemm)
 
 
-def _emit_hip(kernel: GemmKernel, headers: Headers, arch: ArchSpec) -> str:
-    return hip.emit(kernel, gemm_headers(headers), arch)
-
-
-def _hip_rules(headers: Headers) -> tuple[Rule, ...]:
-    return rules_of(gemm_headers(headers))
-
-
 def _found(headers: Headers) -> dict[str, tuple[str, ...]]:
     result = gemm_headers(headers)
     pipelines = headers.pipelines & EMITTED[headers.interface] if result.has_kernel else frozenset()
@@ -225,12 +214,12 @@ MEASURED: Measured[GemmProblem, GemmKernel] = Measured(
     ),
     host=HostEmission(host.emit, (_TEMPLATES / "host",), "host-gemm-train"),
     hip=HipEmission(
-        _emit_hip,
+        lambda kernel, headers, arch: hip.emit(kernel, gemm_headers(headers), arch),
         (_TEMPLATES / "ck_tile",),
         "gemm-train",
         ("UniversalGemmKernel",),
         _found,
-        _hip_rules,
+        lambda headers: rules_of(gemm_headers(headers)),
         _COMPILE_S,
     ),
     problems=partial(problems_of_run, op=OP_TYPE),

@@ -8,11 +8,10 @@ contains a weight of a hold-out set (`llm`, `llm-*`, `host-llm`), whatever M, dt
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from ckh.errors import UsageError
-from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE, GemmProblem
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
 from ckh.ops.gemm_universal.problem_sets import drawn as training
 from ckh.ops.gemm_universal.problem_sets.drawn import (
     FAMILIES,
@@ -21,7 +20,7 @@ from ckh.ops.gemm_universal.problem_sets.drawn import (
     SizeLimits,
     draw_problems,
 )
-from ckh.ops.gemm_universal.problem_sets.files import by_name, is_problem_file, read_problems
+from ckh.ops.gemm_universal.problem_sets.files import NamedSets, by_name
 from ckh.ops.gemm_universal.problem_sets.language_models import MODELS
 from ckh.problems import unknown_set
 
@@ -106,11 +105,6 @@ _SETS: dict[str, _GemmSet] = {
 }
 
 
-def set_names() -> tuple[str, ...]:
-    """The names of all sets."""
-    return tuple(_SETS)
-
-
 def problem_set(name: str, dtype: str = "fp32", layout: str = "rcr") -> tuple[GemmProblem, ...]:
     """Return the distinct problems of a set, in a fixed order.
 
@@ -127,22 +121,12 @@ def _problem_set(name: str, dtype: str, layout: str) -> tuple[GemmProblem, ...]:
     return tuple(replace(problem, dtype=dtype, layout=layout) for problem in dict.fromkeys(_SETS[name].problems()))
 
 
-def load_problems(
-    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
-) -> tuple[GemmProblem, ...]:
-    """Return the problems of a set or a file, in dtype `dtype`, or in `default_dtype` if neither states a dtype.
+@cache
+def _in_layouts(name: str) -> tuple[GemmProblem, ...]:
+    """Return a set's problems, which cycle through its layouts: all layouts are measured and evaluated equally."""
+    layouts = _SETS[name].layouts
+    return tuple(replace(p, layout=layouts[i % len(layouts)]) for i, p in enumerate(problem_set(name)))
 
-    Raises:
-        UsageError: it is neither a set nor a file, or a direction is given.
-        DataError: the file has a line that is not a problem.
-    """
-    if variant is not None:
-        raise UsageError(f"{OP_TYPE} has no directions", "omit --variant", code="inapplicable-option")
-    if source in set_names():
-        # A set has no layout: its problems cycle through layouts, so that all layouts are measured and evaluated
-        # equally.
-        result, layouts = problem_set(source, dtype or default_dtype), _SETS[source].layouts
-        return tuple(replace(p, layout=layouts[i % len(layouts)]) for i, p in enumerate(result))
-    if is_problem_file(source):
-        return read_problems(source, dtype, default_dtype)
-    raise unknown_set(f"{source!r} is neither a problem set nor a .txt, .csv, .json or .py file", source, _SETS)
+
+SETS = NamedSets(GemmProblem, {name: partial(_in_layouts, name) for name in _SETS}, "fp32")
+load_problems, set_names = SETS.load, SETS.names

@@ -166,17 +166,19 @@ class NamedSets(Generic[P]):
     Attributes:
         kind: the class of the problems.
         sets: name of a set -> its problems, in any element type.
+        default_dtype: element type of problems that state none.
     """
 
     kind: type[P]
     sets: Mapping[str, Callable[[], Iterable[P]]]
+    default_dtype: str = "fp16"
 
     def names(self) -> tuple[str, ...]:
         """The names of all sets."""
         return tuple(self.sets)
 
-    def load(self, source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp16") -> tuple[Any, ...]:
-        """Return the problems of a set or a file, in dtype `dtype`, or in `default_dtype` if neither states a dtype.
+    def load(self, source: str, variant: str | None, dtype: str | None, default_dtype: str = "") -> tuple[Any, ...]:
+        """Return the problems of a set or a file, in dtype `dtype`, or in a default one if neither states a dtype.
 
         Raises:
             UsageError: it is neither a set nor a file, or a direction is given.
@@ -184,9 +186,9 @@ class NamedSets(Generic[P]):
         """
         if variant is not None:
             raise UsageError(f"{self.kind.op_type} has no directions", "omit --variant", code="inapplicable-option")
+        default = default_dtype or self.default_dtype
         if source in self.sets:
-            chosen = dtype or default_dtype
-            return tuple(dict.fromkeys(replace(problem, dtype=chosen) for problem in self.sets[source]()))
+            return tuple(dict.fromkeys(replace(problem, dtype=dtype or default) for problem in self.sets[source]()))
         if is_problem_file(source):
-            return read_problems(source, dtype, default_dtype, self.kind)
+            return read_problems(source, dtype, default, self.kind)
         raise unknown_set(f"{source!r} is neither a problem set nor a .txt, .csv, .json or .py file", source, self.sets)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError
 from ckh.kernels.name_grammar import EPILOGUES, MOST
-from ckh.kernels.pipelines import ALWAYS_PADDED_PIPELINES
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import ALWAYS_PADDED_PIPELINES, Scheduler
 from ckh.ops.gemm_universal.columns import AMD_WAVES
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
 from ckh.ops.gemm_universal.kernels.names import parse_kernel_name

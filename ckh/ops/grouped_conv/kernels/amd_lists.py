@@ -6,7 +6,6 @@ generator, and configurations of the tile engine. Written: registries and config
 
 from __future__ import annotations
 
-import json
 import re
 from math import prod
 from pathlib import Path
@@ -14,16 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError, DataError
 from ckh.files.jsonfields import JsonFields
-from ckh.kernels.lists import MOST_COMBINATIONS, KernelProduct, ListFormat, Registry, WrittenList, values_of
+from ckh.kernels.lists import (
+    MOST_COMBINATIONS,
+    KernelProduct,
+    ListFormat,
+    Registry,
+    WrittenList,
+    json_bytes,
+    read_values,
+)
 from ckh.kernels.name_grammar import NUMBER
-from ckh.kernels.pipelines import PIPELINE_CODES
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import PIPELINE_CODES, Scheduler
 from ckh.kernels.table import KernelTable
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.kernels.names import DIRECTION_TOKENS, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import table_of, tile_axis
-from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES, tile_of, tiles_of, vectors_of, warp_tile_of, wave_of
-from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
+from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
+from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES, tiles_of
 from ckh.ops.grouped_conv.kernels.variants import DEFAULT_SPECIALIZATION
 from ckh.ops.grouped_conv.rules.full import blocks_per_cu
 from ckh.problems import DTYPE_BYTES, Direction
@@ -251,13 +257,9 @@ def _read_configuration(path: Path, document: dict[str, Any]) -> Registry[ConvKe
 
 def _values(part: JsonFields, name: str, known: Sequence[Any]) -> list[Any]:
     """Return the values of a parameter, all of which must be known."""
-    values = values_of(part.value(name))
-    if not values:
-        part.fail(name, "must be a list of values, or a range with min, max and step")
-    for value in values:
-        if not any(type(value) is type(item) and value == item for item in known):
-            part.fail(name, f"has no value {value!r}, but " + ", ".join(map(str, known)))
-    return list(dict.fromkeys(values))
+    return read_values(
+        part, name, lambda value: any(type(value) is type(item) and value == item for item in known), known
+    )
 
 
 def _write(kernels: Sequence[ConvKernel], arch: ArchSpec, name: str) -> dict[str, WrittenList]:
@@ -269,18 +271,16 @@ def _write(kernels: Sequence[ConvKernel], arch: ArchSpec, name: str) -> dict[str
     for (variant, ndim, dtype), some in groups.items():
         words = f"{variant}_{ndim}d_{dtype}"
         entries = [_registry_entry(kernel, arch.name) for kernel in some]
-        files[f"registry_{words}.json"] = WrittenList(_text({"name": name, "kernels": entries}), len(some), "registry")
+        files[f"registry_{words}.json"] = WrittenList(
+            json_bytes({"name": name, "kernels": entries}), len(some), "registry"
+        )
         document = _configuration(some)
         product = _read_configuration(Path(words), document).product
         assert product is not None
         built = product.built(arch, dtype)
         if set(some) <= set(built):
-            files[f"config_{words}.json"] = WrittenList(_text(document), len(built), "configuration")
+            files[f"config_{words}.json"] = WrittenList(json_bytes(document), len(built), "configuration")
     return files
-
-
-def _text(document: object) -> bytes:
-    return (json.dumps(document, indent=2) + "\n").encode()
 
 
 def _configuration(kernels: Sequence[ConvKernel]) -> dict[str, Any]:
@@ -305,13 +305,13 @@ def _registry_entry(kernel: ConvKernel, arch: str) -> dict[str, Any]:
             "layout": kernel.layout,
         },
         "algorithm": {
-            **_sizes("tile", tile_of(kernel)),
-            "wave": "x".join(map(str, wave_of(kernel))),
-            "warp": "x".join(map(str, warp_tile_of(kernel))),
+            **_sizes("tile", kernel.tile),
+            "wave": "x".join(map(str, kernel.wave)),
+            "warp": "x".join(map(str, kernel.warp_tile)),
             "pipeline": kernel.pipeline,
             "epilogue": kernel.epilogue,
             "scheduler": str(kernel.scheduler),
-            "vector_sizes": list(vectors_of(kernel)),
+            "vector_sizes": list(kernel.vectors),
             "block_per_cu": kernel.block_per_cu,
             "num_wave_groups": kernel.num_wave_groups,
             "num_groups_to_merge": kernel.num_groups_to_merge,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ckh.kernels.arch_rules import divides, has_pipeline, has_waves, operator_tile, runs_dtype
 from ckh.kernels.judging import Rule, RuleBook
 from ckh.kernels.name_grammar import by
 from ckh.kernels.pipelines import (
@@ -11,9 +12,9 @@ from ckh.kernels.pipelines import (
     INTERWAVE_PIPELINES,
     NO_DOUBLE_SMEM_PIPELINES,
     THREAD_FILLING_PIPELINES,
+    Scheduler,
     wave_group_reason,
 )
-from ckh.kernels.scheduler import Scheduler
 from ckh.ops.grouped_conv.kernels.variants import (
     FILTER1X1_STRIDE1_PAD0,
     MERGING_DIRECTIONS,
@@ -38,12 +39,6 @@ rule = BOOK.rule
 
 
 @rule
-def _dtype(arch: ArchSpec, dtype: str) -> Iterator[str]:
-    if dtype not in arch.dtypes:
-        yield f"{arch.name} does not run {dtype} (it runs {', '.join(arch.dtypes)})"
-
-
-@rule
 def _shape(ndim_spatial: int, layout: str | None) -> Iterator[str]:
     if ndim_spatial not in CONV_LAYOUTS:
         yield f"{ndim_spatial}D convolutions are not supported, only 2D and 3D; 1D is 2D with Hi = 1 and Y = 1"
@@ -58,12 +53,6 @@ def _direction_pipeline(pipeline: str, variant: Direction) -> Iterator[str]:
         yield f"{pipeline} is not a pipeline of {variant} kernels"
     if pipeline in REJECTED_PIPELINES[variant]:
         yield f"{variant} rejects the pipeline {pipeline}"
-
-
-@rule
-def _arch_pipeline(arch: ArchSpec, pipeline: str) -> Iterator[str]:
-    if pipeline not in arch.pipelines:
-        yield f"{arch.name} does not have the pipeline {pipeline}"
 
 
 @rule
@@ -95,14 +84,7 @@ def _lds(
 
 @rule
 def _operator_tile(arch: ArchSpec, variant: Direction, ndim_spatial: int, tile: Triple) -> Iterator[str]:
-    limits = arch.common.operators.get(f"{variant}_{ndim_spatial}d")
-    if limits is None:
-        return  # rejected by _shape
-    for axis, size, least, step in zip("mnk", tile, limits.minimum, limits.alignment, strict=True):
-        if size < least:
-            yield f"tile_{axis} {size} is less than the {least} that {variant} needs"
-        elif size % step:
-            yield f"tile_{axis} {size} is not a multiple of the {step} that {variant} needs"
+    yield from operator_tile(arch, f"{variant}_{ndim_spatial}d", tile)
 
 
 @rule
@@ -115,12 +97,6 @@ def _epilogue(arch: ArchSpec, epilogue: str | None, pipeline: str, scheduler: Sc
 
 
 @rule
-def _waves(arch: ArchSpec, wave: Triple) -> Iterator[str]:
-    if not arch.supports_wave(wave):
-        yield f"{arch.name} does not have the waves {by(wave)} (it has {', '.join(map(by, arch.wave_configs))})"
-
-
-@rule
 def _computing_wave_groups(arch: ArchSpec, pipeline: str, num_wave_groups: int, wave: Triple) -> Iterator[str]:
     if arch.is_gpu and (reason := wave_group_reason(pipeline, wave, num_wave_groups)):
         yield reason
@@ -129,23 +105,12 @@ def _computing_wave_groups(arch: ArchSpec, pipeline: str, num_wave_groups: int, 
 @rule
 def _warp_tile(arch: ArchSpec, dtype: str, warp_tile: Triple) -> Iterator[str]:
     if dtype not in arch.dtypes:
-        return  # rejected by _dtype
+        return  # rejected by runs_dtype
     known = arch.warp_tiles_for(dtype)
     if not known:
         yield f"{arch.name} has no matrix instructions for {dtype}"
     elif warp_tile not in known:
         yield f"{arch.name} has no {by(warp_tile)} warp tile for {dtype} (it has {', '.join(map(by, known))})"
-
-
-def _divides(axis: str) -> Rule:
-    def divides(size: int, waves: int, width: int) -> Iterator[str]:
-        step = waves * width
-        if min(size, step) < 1:
-            yield f"tile, waves and warp tile must be positive along {axis}, not {size}, {waves}, {width}"
-        elif size % step:
-            yield f"tile_{axis} {size} is not a multiple of {waves} waves x warp tile {width} = {step}"
-
-    return Rule(divides, (), (f"tile_{axis}", f"wave_{axis}", f"warp_tile_{axis}"), {})
 
 
 @rule
@@ -271,10 +236,10 @@ def _needs_option(arch: ArchSpec, option: str, words: str) -> Iterator[str]:
 
 # Rules on parameters that even the shortest name has.
 NAME_RULES: tuple[Rule, ...] = (
-    _dtype,
+    runs_dtype,
     _shape,
     _direction_pipeline,
-    _arch_pipeline,
+    has_pipeline,
     _scheduler,
     _double_smem_buffer,
     _lds,
@@ -291,10 +256,10 @@ COMPLETE_RULES: tuple[Rule, ...] = (
     _specialization,
     _explicit_gemm,
     _split_k,
-    _waves,
+    has_waves,
     _computing_wave_groups,
     _warp_tile,
-    *map(_divides, "mnk"),
+    *map(divides, "mnk"),
     _vectors,
     _fills_threads("a", "m"),
     _fills_threads("b", "n"),

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
 from ckh.kernels.name_grammar import EPILOGUES, NUMBER, PIPELINE, NameGrammar, by, either, three_sizes
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import Scheduler
 from ckh.ops.grouped_conv.kernel import ConvKernel
-from ckh.ops.grouped_conv.kernels.tiles import tile_of, vectors_of, warp_tile_of, wave_of
 from ckh.ops.grouped_conv.kernels.variants import DEFAULT_SPECIALIZATION, SPECIALIZATIONS, STREAMK_STRATEGIES
 from ckh.problems import DTYPE_BYTES, Direction
 
@@ -109,7 +108,7 @@ def amd_short_name(kernel: ConvKernel) -> str:
     gm = f"_gm{kernel.num_groups_to_merge}" if kernel.num_groups_to_merge != 1 else ""
     flags = ((kernel.double_smem_buffer, "_dsb"), (kernel.split_image, "_si"), (kernel.two_stage, "_2stage"))
     return (
-        f"{OPERATION}_{kernel.variant}_{kernel.dtype}_{kernel.ndim_spatial}d_{by(tile_of(kernel))}"
+        f"{OPERATION}_{kernel.variant}_{kernel.dtype}_{kernel.ndim_spatial}d_{by(kernel.tile)}"
         f"_{kernel.pipeline}_{kernel.scheduler}{gm}" + "".join(token for is_set, token in flags if is_set)
     )
 
@@ -131,8 +130,8 @@ def parse_kernel_name(text: str) -> ConvKernel:
 @lru_cache(maxsize=8192)
 def _full_name(kernel: ConvKernel, block_per_cu: str) -> str:
     _require_nameable(kernel)
-    vectors = vectors_of(kernel)
-    pads = (kernel.pad_m, kernel.pad_n, kernel.pad_k)
+    vectors = kernel.vectors
+    pads = kernel.pads
     tokens = (
         ("_vec" + "_".join(map(str, vectors)), vectors != DEFAULT_VECTORS),
         (block_per_cu, True),
@@ -150,7 +149,7 @@ def _full_name(kernel: ConvKernel, block_per_cu: str) -> str:
     return (
         f"{OPERATION}_{_TOKEN_OF_DIRECTION[kernel.variant]}_{kernel.dtype}_{kernel.layout}_{kernel.ndim_spatial}d"
         f"_{kernel.pipeline}_{kernel.epilogue}_{kernel.scheduler}"
-        f"_{by(tile_of(kernel))}_{by(wave_of(kernel))}_{by(warp_tile_of(kernel))}"
+        f"_{by(kernel.tile)}_{by(kernel.wave)}_{by(kernel.warp_tile)}"
     ) + "".join(token for token, is_written in tokens if is_written)
 
 

@@ -17,8 +17,8 @@ from ckh.kernels.pools import Pools
 from ckh.kernels.table import KernelTable
 from ckh.ops.grouped_conv.kernel import ConvKernel, default_layout
 from ckh.ops.grouped_conv.kernels.names import kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES, tiles_of
-from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import DEFAULT_SPECIALIZATION, PIPELINE_VARIANTS
 
 if TYPE_CHECKING:

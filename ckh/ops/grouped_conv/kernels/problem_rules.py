@@ -1,16 +1,22 @@
-"""Rules for a kernel to support a problem. Source: the support checks of CK Tile's kernels.
+"""Rules for a kernel to support a problem, and all rules of convolution kernels together.
+
+Source: the support checks of CK Tile's kernels.
+
+Nothing is corrected: an invalid combination is rejected with all of its reasons.
 
 C and K are channels per group, as in CK Tile.
 """
 
 from __future__ import annotations
 
+from dataclasses import fields
 from math import gcd
 from typing import TYPE_CHECKING
 
-from ckh.kernels.judging import Rule, RuleBook
+from ckh.kernels.judging import Rule, RuleBook, Rules
 from ckh.kernels.pipelines import LEAST_TRIPS_PIPELINES, OVERRUNNING_PIPELINES
 from ckh.kernels.table import TRIPLES
+from ckh.ops.grouped_conv.kernels.arch_rules import COMPLETE_RULES, NAME_RULES
 from ckh.ops.grouped_conv.kernels.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
 from ckh.problems import DTYPE_BYTES, Direction
 
@@ -18,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
     from ckh.archs import ArchSpec, Triple
+    from ckh.ops.grouped_conv.kernel import ConvKernel
     from ckh.ops.grouped_conv.problem import ConvProblem
 
 BOOK = RuleBook()
@@ -213,3 +220,13 @@ def _reached(problem: ConvProblem) -> Iterator[bool]:
     for size in (int(DTYPE_BYTES[problem.dtype]), _FP32_BYTES):
         for elements in (x, y, problem.n * x, problem.n * y, w):
             yield size * elements <= _MAX_TENSOR_BYTES
+
+
+_MAY_BE_NONE = "streamk"
+
+
+def _missing(kernel: ConvKernel) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kernel) if f.name != _MAY_BE_NONE and getattr(kernel, f.name) is None)
+
+
+CONV_RULES: Rules[ConvKernel] = Rules(NAME_RULES, COMPLETE_RULES, PROBLEM_RULES, _missing)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from ckh.kernels.judging import RuleBook
 from ckh.kernels.table import TRIPLES
 from ckh.ops.grouped_conv.kernels.pool import table_of, variant_axis
-from ckh.ops.grouped_conv.kernels.tiles import tiles_of, warp_tile_of, wave_of
-from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
+from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
+from ckh.ops.grouped_conv.kernels.tiles import tiles_of
 from ckh.ops.grouped_conv.rules.rule_matrix import is_loadable
 from ckh.ops.grouped_conv.rules.rule_tables import curated_tiles
 from ckh.search.kernels.product import KernelParameter, Options, Product, Searched, by
@@ -33,8 +33,8 @@ _GPU_BLOCKS_PER_CU, _HOST_BLOCKS_PER_CU = (1, 2), (1,)
 
 _PARAMETERS = (
     *(KernelParameter(name, attrgetter(name)) for name in ("tile_m", "tile_n", "tile_k")),
-    KernelParameter("wave", lambda kernel: by(wave_of(kernel))),
-    KernelParameter("warp_tile", lambda kernel: by(warp_tile_of(kernel))),
+    KernelParameter("wave", lambda kernel: by(kernel.wave)),
+    KernelParameter("warp_tile", lambda kernel: by(kernel.warp_tile)),
     *(KernelParameter(name, attrgetter(name)) for name in ("vector_a", "vector_b", "vector_c", "pipeline")),
     KernelParameter("scheduler", lambda kernel: str(kernel.scheduler)),
     *(KernelParameter(name, attrgetter(name)) for name in ("double_smem_buffer", "split_image", "block_per_cu")),

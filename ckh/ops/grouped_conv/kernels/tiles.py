@@ -1,15 +1,12 @@
-"""The ten tiles of AMD's grouped-convolution tile engine, the tiles for RDNA, and the tile triples of a kernel."""
+"""The ten tiles of AMD's grouped-convolution tile engine, and the tiles for RDNA."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ckh.errors import UsageError
-
 if TYPE_CHECKING:
     from ckh.archs import ArchSpec, Triple
-    from ckh.ops.grouped_conv.kernel import ConvKernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,33 +54,3 @@ RDNA_TILES: tuple[ConvTile, ...] = (
 def tiles_of(arch: ArchSpec) -> tuple[ConvTile, ...]:
     """The tiles of an architecture's candidates."""
     return RDNA_TILES if arch.architecture == "rdna" else CONV_TILES
-
-
-def tile_of(kernel: ConvKernel) -> Triple:
-    """Block tile M, N, K."""
-    return kernel.tile_m, kernel.tile_n, kernel.tile_k
-
-
-def wave_of(kernel: ConvKernel) -> Triple:
-    """Waves per block along M, N, K; `UsageError` if the kernel's name omits them."""
-    return _known(kernel, "waves", kernel.wave_m, kernel.wave_n, kernel.wave_k)
-
-
-def warp_tile_of(kernel: ConvKernel) -> Triple:
-    """Tile of one matrix instruction M, N, K; `UsageError` if the kernel's name omits it."""
-    return _known(kernel, "warp tile", kernel.warp_tile_m, kernel.warp_tile_n, kernel.warp_tile_k)
-
-
-def vectors_of(kernel: ConvKernel) -> Triple:
-    """Vector widths of A, B, C in elements; `UsageError` if the kernel's name omits them."""
-    return _known(kernel, "vector widths", kernel.vector_a, kernel.vector_b, kernel.vector_c)
-
-
-def _known(kernel: ConvKernel, what: str, m: int | None, n: int | None, k: int | None) -> Triple:
-    if m is None or n is None or k is None:
-        raise UsageError(
-            f"the kernel {kernel.pipeline} {tile_of(kernel)} has no {what}",
-            "give its complete name",
-            code="incomplete-kernel",
-        )
-    return m, n, k

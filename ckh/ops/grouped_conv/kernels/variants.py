@@ -13,8 +13,8 @@ from ckh.kernels.pipelines import (
     FORWARD_PIPELINES,
     INTERWAVE_PIPELINES,
     TABLE_PIPELINES,
+    Scheduler,
 )
-from ckh.kernels.scheduler import Scheduler
 from ckh.problems import Direction
 
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.bench.computation import Case
 from ckh.errors import NoKernelError, UsageError
-from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES, Scheduler
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.kernels.variants import (
     DEFAULT_SPECIALIZATION,

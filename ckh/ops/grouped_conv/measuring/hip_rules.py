@@ -8,8 +8,7 @@ from ckh.bench.codegen.ck_tile import LDS_TRANSPOSES, TRANSPOSED_ACCESS_BYTES, s
 from ckh.bench.codegen.interfaces import Interface
 from ckh.kernels.judging import RuleBook, given
 from ckh.kernels.name_grammar import by
-from ckh.kernels.pipelines import wave_group_reason, wave_groups_of
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import Scheduler, wave_group_reason, wave_groups_of
 from ckh.ops.grouped_conv.kernels.variants import FILTER3X3
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
 from ckh.problems import DTYPE_BYTES, Direction

@@ -22,7 +22,7 @@ from ckh.ops.grouped_conv.features import GROUPED_CONV
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import RefusedKernel
-from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
+from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.measuring import hip, host
 from ckh.ops.grouped_conv.measuring.hip_headers import detect_conv, found_words
 from ckh.ops.grouped_conv.measuring.hip_rules import rules_of
@@ -36,10 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ckh.archs import ArchSpec
-    from ckh.bench.codegen.ck_tile import Headers
     from ckh.bench.computation import Case, MatrixSettings
     from ckh.data.settings import Settings
-    from ckh.kernels.judging import Rule
     from ckh.kernels.lists import Registry
     from ckh.ops.grouped_conv.problem import ConvProblem
 
@@ -209,18 +207,6 @@ def _by_direction(source: str, directions: Sequence[Direction], dtype: str) -> I
 _conv_headers = cache(detect_conv)
 
 
-def _emit_hip(kernel: ConvKernel, headers: Headers, arch: ArchSpec) -> str:
-    return hip.emit(kernel, _conv_headers(headers), arch)
-
-
-def _hip_rules(headers: Headers) -> tuple[Rule, ...]:
-    return rules_of(_conv_headers(headers))
-
-
-def _found(headers: Headers) -> dict[str, tuple[str, ...]]:
-    return found_words(_conv_headers(headers))
-
-
 def _matrix(name: str, settings: MatrixSettings) -> tuple[Case[ConvProblem, ConvKernel], ...]:
     from ckh.ops.grouped_conv.measuring.case_matrix import matrix
 
@@ -247,7 +233,13 @@ MEASURED: Measured[ConvProblem, ConvKernel] = Measured(
     ),
     host=HostEmission(host.emit, (_TEMPLATES / "host",), "host-train"),
     hip=HipEmission(
-        _emit_hip, (_TEMPLATES / "ck_tile",), "train", ("GroupedConvolution",), _found, _hip_rules, _COMPILE_S
+        lambda kernel, headers, arch: hip.emit(kernel, _conv_headers(headers), arch),
+        (_TEMPLATES / "ck_tile",),
+        "train",
+        ("GroupedConvolution",),
+        lambda headers: found_words(_conv_headers(headers)),
+        lambda headers: rules_of(_conv_headers(headers)),
+        _COMPILE_S,
     ),
     problems=_problems,
     candidate_source=candidate_source,

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.bench.computation import Trials
 from ckh.kernels.main_loops import loaded_ahead, most_steps
-from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES, Scheduler
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
-from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
+from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import DEFAULT_SPECIALIZATION, FILTER3X3
 from ckh.ops.grouped_conv.measuring.case_matrix import MATRICES
 from ckh.ops.grouped_conv.problem import ConvProblem
@@ -191,7 +190,7 @@ def cost(kernel: ConvKernel) -> tuple[bool, bool, int, int, int, str]:
 
 def _loop(kernel: ConvKernel) -> tuple[str, Triple, int, str]:
     """Return the parameters that a kernel's loop depends on: pipeline, tile, waves, dtype."""
-    return kernel.pipeline, (kernel.tile_m, kernel.tile_n, kernel.tile_k), _waves(kernel), kernel.dtype
+    return kernel.pipeline, kernel.tile, _waves(kernel), kernel.dtype
 
 
 def _waves(kernel: ConvKernel) -> int:

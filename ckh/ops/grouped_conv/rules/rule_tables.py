@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.errors import DataError
-from ckh.kernels.pipelines import PIPELINES
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import PIPELINES, Scheduler
 
 if TYPE_CHECKING:
     from ckh.archs import Triple

@@ -21,7 +21,7 @@ from ckh.errors import UsageError
 from ckh.kernels.table import KernelTable
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
-from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
+from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.problem import AS_2D, CONV_LAYOUTS
 from ckh.ops.grouped_conv.rules.full import full_candidates
 from ckh.problems import Direction

@@ -14,7 +14,7 @@ import numpy as np
 
 from ckh.data.readers.reader import parquet_frame
 from ckh.errors import DataError
-from ckh.ops.grouped_conv.columns import CONV_IDENTITY
+from ckh.ops.grouped_conv.columns import CONV_IDENTITY, problem_of_row
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
 from ckh.ops.miopen_conv.problem import DTYPES, LAYOUTS, MiopenProblem
 from ckh.ops.miopen_conv.readers.fdb import NAME, FdbDevice, Tally, device_of, iter_rows
@@ -77,7 +77,7 @@ class SolverTable:
     def problems(self) -> list[MiopenProblem]:
         """Return the problems, so that `problems()[problem_ids()[i]]` is the problem of row `i`."""
         first = np.unique(self.problem_ids(), return_index=True)[1]
-        return [_problem(row) for row in self.frame.iloc[first][list(IDENTITY)].to_dict("records")]
+        return [problem_of_row(row, MiopenProblem) for row in self.frame.iloc[first][list(IDENTITY)].to_dict("records")]
 
 
 def read_fdb(
@@ -130,7 +130,7 @@ def _refuse_repeated(frame: pd.DataFrame, path: Path) -> None:
     repeated = frame.duplicated([*IDENTITY, "kernel"])
     if repeated.any():
         first = frame[repeated].iloc[0]
-        problem = _problem(first[list(IDENTITY)].to_dict())
+        problem = problem_of_row(first, MiopenProblem)
         raise DataError(
             f"{path}: {int(repeated.sum())} rows repeat others, e.g. {first['kernel']} on {problem.canonical()}",
             code="duplicate-rows",
@@ -228,10 +228,3 @@ def _outputs(sizes: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
 
 def _numbers(frame: pd.DataFrame, names: tuple[str, ...]) -> NDArray[np.int64]:
     return np.asarray(frame.groupby(list(names), sort=False, observed=True).ngroup().to_numpy(), dtype=np.int64)
-
-
-def _problem(row: dict[str, Any]) -> MiopenProblem:
-    sizes = {field: int(row[column]) for column, field in CONV_COLUMNS.items()}
-    return MiopenProblem(
-        variant=row["variant"], dtype=row["dtype"], layout=row["layout"], ndim=int(row["ndim_spatial"]), **sizes
-    )

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.pipelines import Scheduler
 from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
 from ckh.ops.grouped_conv.rules.full import full_candidates
 from ckh.ops.grouped_conv.rules.sets import Kernels, category, every_fifth, first_of_each, smallest

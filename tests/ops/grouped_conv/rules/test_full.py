@@ -11,7 +11,6 @@ import pytest
 from ckh.archs import load_arch
 from ckh.errors import DataError
 from ckh.ops.grouped_conv.kernels.names import kernel_name
-from ckh.ops.grouped_conv.kernels.tiles import tile_of, vectors_of, warp_tile_of, wave_of
 from ckh.ops.grouped_conv.rules.full import blocks_per_cu, full_candidates, specializations
 from ckh.ops.grouped_conv.rules.rule_matrix import wave_and_shape
 from ckh.ops.grouped_conv.rules.rule_tables import curated_tiles, read_columns, triple
@@ -75,13 +74,11 @@ def test_depths_of_the_forward_tiles() -> None:
 
 def test_one_tile_in_full() -> None:
     """Forward 64x64x64: two shapes, three vectors, two pipelines, four specializations, each combination once."""
-    kernels = [kernel for kernel in candidates(Direction.FORWARD, "fp16") if tile_of(kernel) == (64, 64, 64)]
-    combinations = {
-        (warp_tile_of(k), vectors_of(k), k.pipeline, k.specialization) for k in kernels if wave_of(k) == (2, 2, 1)
-    }
+    kernels = [kernel for kernel in candidates(Direction.FORWARD, "fp16") if kernel.tile == (64, 64, 64)]
+    combinations = {(k.warp_tile, k.vectors, k.pipeline, k.specialization) for k in kernels if k.wave == (2, 2, 1)}
     assert len(combinations) == len(kernels) == 2 * 3 * 2 * 4
-    assert {warp_tile_of(k) for k in kernels} == {(16, 16, 32), (32, 32, 16)}
-    assert {vectors_of(k) for k in kernels} == {(8, 8, 8), (8, 8, 1), (8, 8, 4)}
+    assert {k.warp_tile for k in kernels} == {(16, 16, 32), (32, 32, 16)}
+    assert {k.vectors for k in kernels} == {(8, 8, 8), (8, 8, 1), (8, 8, 4)}
     assert {k.pipeline for k in kernels} == {"compv3", "wavelet"}
 
 
@@ -115,7 +112,7 @@ def test_depth_of_the_instruction_follows_amds_formula(variant: Direction, dtype
     for kernel in candidates(variant, dtype, 2, "gfx950"):
         is_large, tile_k = kernel.warp_tile_m == 32, kernel.tile_k
         is_wavelet = variant is Direction.BWD_WEIGHT and kernel.pipeline == "wavelet"
-        if kernel.streamk or (is_wavelet and tile_of(kernel) in legacy_wavelet):
+        if kernel.streamk or (is_wavelet and kernel.tile in legacy_wavelet):
             expected = min(8 if is_large else 16, tile_k if dtype == "fp16" else tile_k // 4)
         else:
             mfma = (16 if is_large else 32) if dtype == "fp16" else (2 if is_large else 4)
@@ -129,7 +126,7 @@ def test_every_thread_loads_whole_vectors(variant: Direction, arch: str) -> None
     """A and B are divided evenly over the block's 64 lanes per wave, at most 32 bytes per vector."""
     for dtype, size in (("fp16", 2), ("fp32", 4)):
         for kernel in candidates(variant, dtype, 2, arch):
-            threads = 64 * prod(wave_of(kernel))
+            threads = 64 * prod(kernel.wave)
             for tile, width in ((kernel.tile_m, kernel.vector_a), (kernel.tile_n, kernel.vector_b)):
                 each, rest = divmod(tile * kernel.tile_k, threads)
                 assert width is not None

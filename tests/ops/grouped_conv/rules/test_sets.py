@@ -11,8 +11,7 @@ import pytest
 from ckh.archs import ArchSpec, load_arch
 from ckh.errors import UsageError
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
-from ckh.ops.grouped_conv.kernels.tiles import tile_of, vectors_of
-from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
+from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.rules import RULE_SETS, refused_of_rule_set, rule_set
 from ckh.ops.grouped_conv.rules.full import full_candidates
 from ckh.ops.grouped_conv.rules.sets import Kernels, category
@@ -143,17 +142,15 @@ def test_tests_and_profiler_include_every_kind_of_kernel(arch: str) -> None:
     for key, full in of_arch("full", spec).items():
         for name in ("tests", "profiler"):
             drawn = rule_set(name, *key, spec)
-            assert {tile_of(k) for k in drawn} == {tile_of(k) for k in full}
+            assert {k.tile for k in drawn} == {k.tile for k in full}
             assert {k.specialization for k in drawn} == {k.specialization for k in full}
             assert {(k.pipeline, k.scheduler, category(k)) for k in drawn} == {
                 (k.pipeline, k.scheduler, category(k)) for k in full
             }
-        assert {(tile_of(k), vectors_of(k), k.specialization) for k in drawn} == {
-            (tile_of(k), vectors_of(k), k.specialization) for k in full
+        assert {(k.tile, k.vectors, k.specialization) for k in drawn} == {
+            (k.tile, k.vectors, k.specialization) for k in full
         }
-        assert {(tile_of(k), k.pipeline, k.scheduler) for k in drawn} == {
-            (tile_of(k), k.pipeline, k.scheduler) for k in full
-        }
+        assert {(k.tile, k.pipeline, k.scheduler) for k in drawn} == {(k.tile, k.pipeline, k.scheduler) for k in full}
 
 
 def test_tests_and_profiler_match_the_size_of_amds_lists() -> None:
