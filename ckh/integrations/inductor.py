@@ -25,8 +25,9 @@ from ckh.errors import CkhError, ModelError, UsageError
 from ckh.export.consumers import all_of, named
 from ckh.export.parity import Pick
 from ckh.export.to_python import require_use
+from ckh.learn.answers.answer import MODEL
 from ckh.learn.answers.listed import kernel_list
-from ckh.learn.answers.ranking import ranking_of
+from ckh.learn.answers.ranking import ranking_of, rankings_of
 from ckh.learn.models.artifact import load_model
 from ckh.learn.models.choice import Chooser
 from ckh.text.log import warn
@@ -51,6 +52,7 @@ _TEMPLATES = (
 _SIZES = tuple(f"{name}_{axis}" for name in ("tile", "wave", "warp_tile") for axis in "mnk")
 _MOST_SIZE = 1 << 20
 _PASSED_OVER: list[str] = []  # reason why an instance was skipped, the first in this process
+_SAID: set[tuple[str, Path]] = set()  # kinds of problems and models whose caveats were printed
 # Fields other than scores in which kernels worth timing separately differ.
 _SHAPE = ("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "pipeline", "scheduler")
 _PADS = ("pad_m", "pad_n", "pad_k")  # kernels that differ only in these are ties
@@ -223,8 +225,7 @@ def _places(op: str, problem: Any, members: Sequence[tuple[int, Any]], chooser: 
         chosen = chooser.model(problem, stands_in=True)
     except UsageError:  # the named model is for something else
         return {}
-    if chosen.not_measured is not None:
-        _say(op, chooser.arch, problem.dtype, chosen.not_measured.source, chosen.not_measured.worth or "not evaluated")
+    _say_caveats(f"{op} {problem.dtype} on {chooser.arch}", problem, chosen)
     kernels = tuple(sorted({kernel for _, kernel in members}))
     scores, _ = chosen.score_pool([problem], kernels, tflops=False)
     score: dict[Any, float] = {}
@@ -262,11 +263,6 @@ def _say_passed_over(error: Exception) -> None:
 @cache
 def _chooser(op: str, arch: str, path: Path | str | None) -> Chooser:
     return Chooser(path, arch, None, op)
-
-
-@cache
-def _say(op: str, arch: str, dtype: str, source: str, worth: str) -> None:
-    warn(f"{PROGRAM}: the order of {op} {dtype} on {arch} is NOT MEASURED: {source}; {worth}", "not-measured")
 
 
 def inductor_picks(
@@ -323,3 +319,17 @@ def _ours(op: AnyOperation, part: Instances, template: Any, model: Model, proble
     listed = kernel_list(list(kernels), op, f"{PROGRAM}'s instances")
     first = ranking_of(problem, model.limited_to(listed)).best(1)[0]
     return [op.kernels.name(unpadded(kernel)) for kernel in (first.kernel, *first.alike)]
+
+
+def _say_caveats(what: str, problem: Any, model: Model) -> None:
+    """Warn of the caveats on the model in its answer to a problem, once per process for each kind of problems."""
+    if (what, model.path) in _SAID:
+        return
+    ranking = rankings_of([problem], model)[0]
+    if ranking.failure:  # predict refuses the problem, and has no caveats on it
+        return
+    _SAID.add((what, model.path))
+    for caveat in ranking.answer(1, "").caveats:
+        if caveat.place == MODEL:
+            lines = (" ".join(line.split()) for line in caveat.message.splitlines())
+            warn(f"{PROGRAM}: the order of {what}: {'; '.join(lines)}", caveat.kind)

@@ -143,7 +143,7 @@ def test_ck_convolutions_are_translated() -> None:
 def test_without_measurements_the_estimate_orders(capsys: pytest.CaptureFixture[str]) -> None:
     """No model covers GEMMs of gfx90a: times are estimated, fastest first, which is reported."""
     ops = [tiled(*item) for item in TILES]
-    inductor._say.cache_clear()
+    inductor._SAID.clear()
     result = inductor.choose(GEMM, ops, arch="gfx90a")
     problem = GemmProblem(512, 1024, 4096, "fp16", "rcr")
     covered = operation("gemm_universal").problems.tiled
