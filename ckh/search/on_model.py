@@ -112,6 +112,8 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
     _, first = np.unique(space.kind[numbers], return_index=True)
     numbers = numbers[np.sort(first)]
     score, tflops = model.score_pool([problem], space.table)
+    if candidates:  # the estimate in their scores has the registers of those that were compiled here
+        score[0, of_pool[::-1]] = model.score_pool([problem], candidates[::-1], tflops=False)[0][0]
     far = beyond(problem, model.reach)
     order = numbers[best_first(score[0, numbers])]
     choices = of_pool[best_first(score[0, of_pool], FIRST)] if len(of_pool) else of_pool

@@ -69,7 +69,7 @@ def with_judged(judged: tuple[Worth, ...]) -> AnyOperation:
 
 
 def test_a_model_of_another_gpu_ranks_all_kernels_of_this_one(backward_model: Path) -> None:
-    """On gfx942 known kernels have the model's scores with its hardware, others those of a line fitted by NumPy."""
+    """On gfx942 known kernels have the scores of trees with its hardware and estimate, others those of NumPy's line."""
     ranking = ranking_of(BACKWARD, stand_in(wanted_for(BACKWARD, "gfx942"), BACKWARD))
     assert ranking.model.path == backward_model
     assert ranking.model.not_measured is not None
@@ -78,8 +78,12 @@ def test_a_model_of_another_gpu_ranks_all_kernels_of_this_one(backward_model: Pa
     kernels = [candidate.kernel for candidate in ranking.ranked]
     assert set(kernels) == set(conv_pool(Direction.BWD_DATA, load_arch("gfx942"), 2, "bf16"))
     assert all(candidate.tflops is None for candidate in ranking.ranked)
-    source = load_model(backward_model)
-    source.hardware = load_arch("gfx942").hardware.to_dict()
+    spec = json.loads((backward_model / "feature_spec.json").read_text())
+    weight = spec["ckh"].pop("estimate")["weight"]
+    spec["ckh"]["rank_by"] = "rank"
+    (backward_model / "feature_spec.json").write_text(json.dumps(spec))
+    trees = load_model(backward_model)
+    trees.hardware = load_arch("gfx942").hardware.to_dict()
     learned = json.loads((SOURCE / "kernels.json").read_text())
     tiles, pipelines = {tuple(tile) for tile in learned["tiles"]}, {row[0] for row in learned["variants"]}
     is_known = np.array(
@@ -92,8 +96,11 @@ def test_a_model_of_another_gpu_ranks_all_kernels_of_this_one(backward_model: Pa
             for kernel in kernels
         ]
     )
-    own = source.predict(BACKWARD, kernels, "rank")
     estimated = -np.log(-EstimateModel(wanted_for(BACKWARD, "gfx942")).predict(BACKWARD, kernels))
+    tiled = operation_named("grouped_conv").problems.tiled
+    assert tiled is not None
+    by_tiles = np.log(estimated_us(BACKWARD, tiled(BACKWARD), kernels, load_arch("gfx942")))
+    own = trees.predict(BACKWARD, kernels, "rank") - weight * by_tiles
     slope, start = np.polyfit(estimated[is_known], own[is_known], 1)
     assert slope > 0
     expected = np.where(is_known, own, start + slope * estimated)

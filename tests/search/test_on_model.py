@@ -12,6 +12,7 @@ import pytest
 from ckh.archs import load_arch
 from ckh.errors import NoKernelError
 from ckh.files.paths import data_dir
+from ckh.kernels.compiled import add_compiled
 from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import load_model
 from ckh.ops.grouped_conv.features import CORE_NAMES
@@ -22,6 +23,7 @@ from ckh.ops.grouped_conv.kernels.variants import PIPELINE_VARIANTS
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.grouped_conv.rules.rule_tables import curated_tiles
 from ckh.problems import Direction
+from ckh.schema import Resources
 from ckh.search.kernels import kernel_space
 from ckh.search.on_model import search_model
 from ckh.search.on_model_text import search_text
@@ -100,8 +102,11 @@ def test_results_have_the_requested_length_and_beat_the_pool(model: Model) -> No
     assert marked == {kernel.kernel for kernel in pool}
 
 
-def test_speeds_and_caveats_match_predict() -> None:
-    """Candidates have the speeds of `ckh predict`; unmeasured kinds of found kernels are named."""
+def test_speeds_and_caveats_match_predict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Candidates have the speeds of `ckh predict`, also if compiled here; unmeasured kinds of kernels are named."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path))
+    first = "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_128x128x64_4x4x1_32x32x16"
+    add_compiled("gfx950", "grouped_conv", first, Resources(512, 0, 100, 163840, 0, 0, 0, occupancy=1))
     model = load_model(data_dir("models") / "grouped_conv_forward_bf16_gfx950")
     problem = replace(GPU_PROBLEM, n=16, c=256, k=256, hi=28, wi=28)
     speeds = {candidate.kernel: candidate.tflops for candidate in ranking_of(problem, model).ranked}
