@@ -25,7 +25,6 @@ from ckh.errors import CkhError, ModelError, UsageError
 from ckh.export.consumers import all_of, named
 from ckh.export.parity import Pick
 from ckh.export.to_python import require_use
-from ckh.learn.answers.answer import MODEL
 from ckh.learn.answers.listed import kernel_list
 from ckh.learn.answers.ranking import ranking_of, rankings_of
 from ckh.learn.models.artifact import load_model
@@ -52,7 +51,7 @@ _TEMPLATES = (
 _SIZES = tuple(f"{name}_{axis}" for name in ("tile", "wave", "warp_tile") for axis in "mnk")
 _MOST_SIZE = 1 << 20
 _PASSED_OVER: list[str] = []  # reason why an instance was skipped, the first in this process
-_SAID: set[tuple[str, Path]] = set()  # kinds of problems and models whose caveats were printed
+_SAID: set[tuple[str, Path]] = set()  # kinds of problems and models of printed warnings
 # Fields other than scores in which kernels worth timing separately differ.
 _SHAPE = ("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "pipeline", "scheduler")
 _PADS = ("pad_m", "pad_n", "pad_k")  # kernels that differ only in these are ties
@@ -225,7 +224,7 @@ def _places(op: str, problem: Any, members: Sequence[tuple[int, Any]], chooser: 
         chosen = chooser.model(problem, stands_in=True)
     except UsageError:  # the named model is for something else
         return {}
-    _say_caveats(f"{op} {problem.dtype} on {chooser.arch}", problem, chosen)
+    _warn_unmeasured(f"{op} {problem.dtype} on {chooser.arch}", problem, chosen)
     kernels = tuple(sorted({kernel for _, kernel in members}))
     scores, _ = chosen.score_pool([problem], kernels, tflops=False)
     score: dict[Any, float] = {}
@@ -321,8 +320,8 @@ def _ours(op: AnyOperation, part: Instances, template: Any, model: Model, proble
     return [op.kernels.name(unpadded(kernel)) for kernel in (first.kernel, *first.alike)]
 
 
-def _say_caveats(what: str, problem: Any, model: Model) -> None:
-    """Warn of the caveats on the model in its answer to a problem, once per process for each kind of problems."""
+def _warn_unmeasured(what: str, problem: Any, model: Model) -> None:
+    """Warn if the answer to a problem is not measured, once per process for each kind of problems and model."""
     if (what, model.path) in _SAID:
         return
     ranking = rankings_of([problem], model)[0]
@@ -330,6 +329,6 @@ def _say_caveats(what: str, problem: Any, model: Model) -> None:
         return
     _SAID.add((what, model.path))
     for caveat in ranking.answer(1, "").caveats:
-        if caveat.place == MODEL:
+        if caveat.kind == "not-measured":
             lines = (" ".join(line.split()) for line in caveat.message.splitlines())
-            warn(f"{PROGRAM}: the order of {what}: {'; '.join(lines)}", caveat.kind)
+            warn(f"{PROGRAM}: the order of {what}: {'; '.join(lines)}", "not-measured")

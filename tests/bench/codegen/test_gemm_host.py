@@ -350,8 +350,8 @@ def test_incomplete_kernel_is_refused() -> None:
         ({"pipeline": "preshufflev2"}, "has no pipeline preshufflev2"),
         ({"epilogue": "default"}, "has no epilogue default"),
         ({"persistent": True}, "has no persistent kernels"),
-        ({"vector_a": 4}, "64x64x64_compv3_intrawave has vector widths"),
-        ({"suffix": "_odd"}, "the suffix _odd is unsupported"),
+        ({"vector_a": 4}, "the host device has native vector widths only"),
+        ({"suffix": "_odd"}, "does not support the suffix _odd"),
     ],
 )
 def test_features_missing_on_the_host_are_refused(change: dict[str, Any], message: str) -> None:
