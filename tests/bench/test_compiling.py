@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench.compilation.compiling import run_compiler
+from ckh.bench.compilation.compiling import lacks_room, run_compiler
 from ckh.schema import Status
 
 if TYPE_CHECKING:
@@ -64,3 +64,13 @@ def test_the_reason_is_reported(said: str, ending: str, status: Status, message:
     assert run.status is status
     assert run.message.endswith(message)
     assert "Program arguments" not in run.message
+
+
+def test_a_full_disk_is_the_reason_in_a_long_folder(tmp_path: Path) -> None:
+    """The assembler names two temporary files in the compiler's folder before it says that the disk is full."""
+    folder = tmp_path / ("a" * 200)
+    said = f"{folder}/ccA.s: Fatal error: {folder}/ccB.o: No space left on device"
+    run = run_compiler(["sh", "-c", f"echo {said} >&2; exit 1"], folder / "a.cpp", 10.0, lambda: False)
+    assert run is not None
+    assert run.message == "ccA.s: Fatal error: ccB.o: No space left on device"
+    assert lacks_room(run.status, run.message)

@@ -141,7 +141,8 @@ def _message(code: int, messages: str, source: Path) -> str:
     if code == 0:
         return messages
     said = (line.strip().removeprefix(f"{source}:") for line in messages.splitlines() if line.strip())
-    lines = [line for line in said if not _STACK_DUMP.match(line)]
+    folder = f"{source.parent}{os.sep}"  # temporary, and so long that it can hide the reason behind it
+    lines = [line.replace(folder, "") for line in said if not _STACK_DUMP.match(line)]
     patterns = (_NO_ROOM, _INTERRUPTION, _CRASH, _ERROR)
     reason = next((line for pattern in patterns for line in lines if pattern.search(line)), "")
     signalled = -code if code < 0 else code - _SHELL_SIGNAL if code in _SIGNALLED else 0
