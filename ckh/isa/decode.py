@@ -11,6 +11,7 @@ import os
 import struct
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from ckh.errors import DataError, UsageError
 from ckh.isa.instructions import instruction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from ckh.isa.instructions import Instruction
 
@@ -29,7 +30,8 @@ _MOST_BYTES = 1 << 24  # per function
 _TIMEOUT_S = 120.0
 
 
-def decoded(arch: str, functions: Sequence[bytes]) -> list[tuple[Instruction, ...]]:
+@lru_cache(maxsize=1)  # a kernel's, for one problem after another
+def decoded(arch: str, functions: tuple[bytes, ...]) -> tuple[tuple[Instruction, ...], ...]:
     """Decode the instructions of functions.
 
     Raises:
@@ -55,7 +57,7 @@ def decoded(arch: str, functions: Sequence[bytes]) -> list[tuple[Instruction, ..
     except subprocess.SubprocessError as error:
         raise DataError("machine code that cannot be decoded", code="damaged") from error
     texts = done.stdout.decode().split("\n\n")
-    return [tuple(_instructions(code, text)) for code, text in zip(functions, texts, strict=False)]
+    return tuple(tuple(_instructions(code, text)) for code, text in zip(functions, texts, strict=False))
 
 
 def _instructions(code: bytes, text: str) -> Iterator[Instruction]:

@@ -181,7 +181,7 @@ def functions_of(code: CodeFile, asked: Asked) -> tuple[FunctionDocument, ...]:
 
 def _codes(code: CodeFile, asked: Asked) -> list[_Code]:
     """Functions with matrix instructions, or all if there are none."""
-    texts = decoded(code.arch, [function.code for function in code.functions])
+    texts = decoded(code.arch, tuple(function.code for function in code.functions))
     result = [
         _parsed(function, parts_of(instructions), len(instructions), asked)
         for function, instructions in zip(code.functions, texts, strict=True)

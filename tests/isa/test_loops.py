@@ -54,7 +54,7 @@ def _taken(
     counts = {int(at): times for at, (times, _) in json.loads(note.read_text(encoding="utf-8")).items()}
     code = read_code(folder / "kernel.so", kept.arch)
     reached = [function for function in code.functions if counts.get(function.entry)]
-    texts = decoded(kept.arch, [item.code for item in reached])
+    texts = decoded(kept.arch, tuple(item.code for item in reached))
     ((own, text),) = (
         (item, text) for item, text in zip(reached, texts, strict=True) if count_of(text, InstructionKind.MATRIX)
     )

@@ -36,7 +36,7 @@ def _program(name: str) -> list[str]:
 def _straight(file: Path) -> tuple[list[Instruction], list[str]]:
     """A loop's instructions and their text, without branches and memory accesses, which the analyser lacks."""
     code = read_code(file, ARCH)
-    functions = zip(code.functions, decoded(ARCH, [function.code for function in code.functions]), strict=True)
+    functions = zip(code.functions, decoded(ARCH, tuple(function.code for function in code.functions)), strict=True)
     result = max((parts_of(instructions).loop for _, instructions in functions), key=len)
     command = [*_program("llvm-objdump"), "-d", f"--mcpu={ARCH}", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -142,7 +142,7 @@ class EstimatedParts:
     @property
     def us(self) -> float:
         """The estimated time."""
-        return self.launch_us + max(self.trips_us + self.ends_us, self.memory_us)
+        return self.launch_us + float(bounded_us(self.trips_us + self.ends_us, self.memory_us))
 
 
 def estimated_us(
@@ -287,8 +287,12 @@ def _minus_us(arch: ArchSpec, c: Columns) -> Any:
     rounds, trips, ends, memory_us, _ = _clocks(arch, c)
     assert arch.peaks is not None
     work_us = rounds * (trips + ends) / float(arch.hardware.max_clock_mhz)
-    us = arch.peaks.launch_us + np.maximum(work_us, memory_us + _LESS_WORK * work_us)
-    return -(us * (1 + c[_LATER]))
+    return -((arch.peaks.launch_us + bounded_us(work_us, memory_us)) * (1 + c[_LATER]))
+
+
+def bounded_us(work_us: Any, memory_us: Any) -> Any:
+    """Time of a kernel after its launch, by the time of its blocks' work and of memory."""
+    return np.maximum(work_us, memory_us + _LESS_WORK * work_us)
 
 
 def _clocks(arch: ArchSpec, c: Columns) -> tuple[Any, Any, Any, Any, Any]:
