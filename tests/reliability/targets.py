@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 
     Reader = Callable[[bytes], object]
 
+_SLOW = 0.25  # share of readers that take several milliseconds for an input
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -114,7 +116,7 @@ def _suffixed(read: Callable[[Path], object]) -> Callable[[Path], Reader]:
     return opened
 
 
-def _data(name: str, file: str, arch: str | None = None) -> Target:
+def _data(name: str, file: str, arch: str | None = None, share: float = 1.0) -> Target:
     """A format of measurements: detected by its first bytes and read, with and without bad rows."""
 
     def read(path: Path) -> object:
@@ -126,7 +128,7 @@ def _data(name: str, file: str, arch: str | None = None) -> Target:
             skip = False
         return readers()[name].read(path, ReadOptions(arch=arch, skip_bad=skip, num_cus=None))
 
-    return Target(name, getattr(samples, name.replace("-", "_").replace("miopen_", "")), _file(file, read))
+    return Target(name, getattr(samples, name.replace("-", "_").replace("miopen_", "")), _file(file, read), share=share)
 
 
 def _text(read: Callable[[str], Any], again: Callable[[Any], str] | None = None) -> Callable[[Path], Reader]:
@@ -227,14 +229,14 @@ def _kernels(path: Path) -> object:
     return parse_choice_of(str(path), conv_pool(Direction.FORWARD, load_arch("gfx942"), 2, "fp16"))
 
 
-def _table(name: str, file: str, table: Callable[[], Any]) -> Target:
+def _table(name: str, file: str, table: Callable[[], Any], share: float = 1.0) -> Target:
     """A format of measurements in Parquet that is not a dataset of ckh."""
 
     def read(path: Path) -> object:
         options = ReadOptions(skip_bad=path.stat().st_size % 2 == 0)
         return readers()[name].read(path, options)
 
-    return Target(name, lambda: [samples.as_parquet(table())], _file(file, read), damaged_table(table))
+    return Target(name, lambda: [samples.as_parquet(table())], _file(file, read), damaged_table(table), share)
 
 
 def _mapped(path: Path) -> object:
@@ -294,22 +296,22 @@ def _conv_names() -> list[bytes]:
 TARGETS: dict[str, Target] = {
     target.name: target
     for target in (
-        _data("journal", "journal.jsonl"),
-        _data("amd-csv", "amd.csv", "gfx942"),
+        _data("journal", "journal.jsonl", share=_SLOW),
+        _data("amd-csv", "amd.csv", "gfx942", share=_SLOW),
         _data("tile-engine-json", "b.json", "gfx950"),
-        _data("tile-engine-csv", "sweep.csv", "gfx942"),
-        _data("master-csv", "master_results.csv", "gfx950"),
-        _table("gemm-parquet", "gemm.parquet", samples.gemm_table),
-        _table("amd-parquet", "conv.parquet", samples.conv_table),
-        Target("mapped-csv", samples.tile_engine_csv, _file("mine.csv", _mapped)),
-        _data("bench-log", "gemm.log", "gfx950"),
+        _data("tile-engine-csv", "sweep.csv", "gfx942", share=_SLOW),
+        _data("master-csv", "master_results.csv", "gfx950", share=_SLOW),
+        _table("gemm-parquet", "gemm.parquet", samples.gemm_table, _SLOW),
+        _table("amd-parquet", "conv.parquet", samples.conv_table, _SLOW),
+        Target("mapped-csv", samples.tile_engine_csv, _file("mine.csv", _mapped), share=_SLOW),
+        _data("bench-log", "gemm.log", "gfx950", share=_SLOW),
         Target("aiter-csv", samples.aiter_csv, _file("tuned.csv", _winners)),
-        Target("miopen-fdb", samples.fdb, _file("gfx90a68.fdb.txt", _fdb)),
+        Target("miopen-fdb", samples.fdb, _file("gfx90a68.fdb.txt", _fdb), share=_SLOW),
         Target("aiter-tuned-csv", samples.aiter_csv, _file("a8w8_tuned_gemm.csv", _tuned)),
         _table("aiter-parquet", "aiter.parquet", samples.aiter_table),
         _table("fbgemm-parquet", "fbgemm.parquet", samples.fbgemm_table),
         _table("aiter-moe-parquet", "moe.parquet", samples.moe_table),
-        _table("miopen-fdb-parquet", "gfx942_304cu.parquet", samples.fdb_table),
+        _table("miopen-fdb-parquet", "gfx942_304cu.parquet", samples.fdb_table, _SLOW),
         Target("aiter-gemm-problem-files", samples.aiter_gemm_problem_files, _file("problems.txt", _aiter_problems)),
         Target(
             "aiter-untuned-csv",
@@ -320,7 +322,7 @@ TARGETS: dict[str, Target] = {
         Target("aiter-moe-csv", lambda: samples.aiter_moe_csv()[:2], _file("tuned_fmoe.csv", _moe_tuned)),
         Target("aiter-moe-untuned-csv", samples.aiter_moe_csv, _file("untuned_fmoe.csv", _moe_problems)),
         Target("kernel-lists", lambda: ["\n".join(samples.CONV_NAMES).encode()], _file("kernels.txt", _kernels)),
-        Target("parquet", samples.parquet, _file("data.parquet", read_dataset), damaged_parquet),
+        Target("parquet", samples.parquet, _file("data.parquet", read_dataset), damaged_parquet, _SLOW),
         Target("conv-problem-files", samples.conv_problem_files, _suffixed(read_conv_problems)),
         Target("gemm-problem-files", samples.gemm_problem_files, _suffixed(read_gemm_problems)),
         Target(
@@ -331,7 +333,7 @@ TARGETS: dict[str, Target] = {
         Target("filter", samples.filters, _text(_filter)),
         Target("spec", samples.specs, _file("feature_spec.json", _spec)),
         Target("manifest", samples.manifests, _file("train_manifest.json", _manifest)),
-        Target("measured", samples.measured, _file("measured.json.gz", _measured), share=0.2),
+        Target("measured", samples.measured, _file("measured.json.gz", _measured)),
         Target("candidates", samples.candidates, _file("candidates.json", _candidates)),
         Target("learned-kernels", samples.learned, _file("kernels.json", _learned)),
         Target("calibration", samples.calibrations, _file("calibration.json", _calibration)),

@@ -11,7 +11,7 @@ import pytest
 from ckh.ranking.library import is_available
 
 SCRIPT = Path(__file__).with_name("damage.py")
-SHORT, LONG = 100, 1000
+SHORT, LONG = 50, 1000
 
 
 @pytest.mark.slow
