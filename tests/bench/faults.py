@@ -121,7 +121,7 @@ def claims(first_ms: float, alone_ms: float | None = None) -> Fault:
 
 GOOD = Fault()
 SEGFAULT = Fault("*reinterpret_cast<volatile int*>(8) = 1; return 0;")
-HANG = Fault("for (volatile int i = 0;;) i = i + 1;")
+HANG = Fault("for (;;) pause();")
 SLOW = Fault(f"usleep(100000); {_RIGHT} return 0;")
 # Changes the process so that FRAGILE kernels abort in it.
 POISON = Fault(f'setenv("CKH_TEST_POISON", "1", 1); {_RIGHT} return 0;')
