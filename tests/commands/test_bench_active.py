@@ -27,10 +27,16 @@ PROBLEMS = [
 KERNELS = [full_name(kernel) for kernel in conv_pool(Direction.FORWARD, load_arch("host"))[:240:30]]
 
 
+@pytest.fixture(scope="module")
+def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache in which each kernel is compiled once for these tests."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def args(tmp_path: Path, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The command line of an active run on twenty problems and eight kernels into `run`, in an empty folder."""
-    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("CKH_CACHE_DIR", str(kernel_cache))
     (tmp_path / "problems.txt").write_text("\n".join(PROBLEMS), encoding="utf-8")
     (tmp_path / "kernels").write_text("\n".join(KERNELS), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -52,6 +58,7 @@ def pairs_of(journal: Journal) -> tuple[set[tuple[str, str]], set[tuple[str, str
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_priors")
 def test_a_run_stops_when_the_expected_gain_is_small(
     args: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +111,7 @@ def check_looks(runs: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_priors")
 def test_a_killed_run_continues_selecting(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Pairs measured before are not measured again, and are used for later choices."""
     assert run([*args, "--stop-gain", "100"]) == ExitCode.OK

@@ -20,6 +20,8 @@ from tests.refusals import expect_error, expect_refusal, expect_values, expect_w
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.usefixtures("small_priors")
+
 SMALL = [
     "--trees",
     "5",

@@ -60,8 +60,9 @@ def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_broken_c_export_is_detected(layers: Path, embed: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Fresh and existing C pick as ckh does; with an export that names kernels wrongly every pick differs."""
     call = ("--problems", layers, "--model", "model", "--consumer", "c")
-    code, document = compared(capsys, *call)
-    assert (code, document["passes"], only(document)["compared"]) == (ExitCode.OK, True, 3)
+    if not embed:
+        code, document = compared(capsys, *call)
+        assert (code, document["passes"], only(document)["compared"]) == (ExitCode.OK, True, 3)
     assert run(["export", "--model", "model", "--to", "c", "--out", "out", *embed]) == ExitCode.OK
     code, document = compared(capsys, *call, "--export", "out")
     assert (code, only(document)["differences"]) == (ExitCode.OK, [])

@@ -13,6 +13,7 @@ from ckh.archs import load_arch
 from ckh.data.dataset import Dataset
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.tables import to_pandas
+from ckh.learn.analytic.prior import PRIOR_TREES
 from ckh.learn.models.artifact import load_model
 from ckh.learn.training.save import save
 from ckh.learn.training.train import train
@@ -110,9 +111,11 @@ def measured(variant: Direction = Direction.FORWARD) -> Dataset:
 
 @cache
 def trained(rank: RankObjective = RankObjective.RELATIVE, seed: int = 42, jobs: int = 1) -> Trained:
-    """Small models of the measured dataset."""
+    """Small models of the measured dataset, the same whichever test needs them first."""
     options = TrainOptions(TARGETS, rank, folds=4, early_stopping=5, seed=seed, jobs=jobs, params=TREES)
-    return train(measured(), options, lambda _steps, _text: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ckh.learn.training.boosting.PRIOR_TREES", PRIOR_TREES)  # not those of `small_priors`
+        return train(measured(), options, lambda _steps, _text: None)
 
 
 def saved(folder: Path, rank: RankObjective = RankObjective.RELATIVE, seed: int = 42, jobs: int = 1) -> Path:
