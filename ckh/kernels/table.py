@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, fields
+from itertools import repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -33,6 +34,7 @@ TRIPLES: dict[str, tuple[str, str, str]] = {
     "pads": ("pad_m", "pad_n", "pad_k"),
 }
 _VALUES_OF = {name: attrgetter(*names) for name, names in TRIPLES.items()}
+_TOGETHER = 1024  # kernels made at a time
 _DENSE = 4  # up to this many possible combinations per kernel, distinct ones are found by marking
 
 
@@ -222,14 +224,29 @@ class KernelTable(Sequence[K], Generic[K]):
             return self.take(np.arange(self._length)[number])
         index = range(self._length)[number]
         if index not in self._objects:
-            fields = {name: column for name, column in self._columns.items() if name not in TRIPLES}
             self._objects[index] = self._make(
-                **{name: values[0 if codes is None else codes[index]] for name, (values, codes) in fields.items()}
+                **{
+                    name: values[0 if codes is None else codes[index]]
+                    for name, (values, codes) in self._columns.items()
+                    if name not in TRIPLES
+                }
             )
         return self._objects[index]
 
     def __iter__(self) -> Iterator[K]:
-        return (self[number] for number in range(self._length))
+        columns = {name: column for name, column in self._columns.items() if name not in TRIPLES}
+        for start in range(0, self._length, _TOGETHER):
+            numbers = range(start, min(start + _TOGETHER, self._length))
+            decoded = [
+                repeat(values[0], len(numbers))
+                if codes is None
+                else map(values.__getitem__, codes[numbers.start : numbers.stop].tolist())
+                for values, codes in columns.values()
+            ]
+            for number, row in zip(numbers, zip(*decoded, strict=True), strict=True):
+                if number not in self._objects:
+                    self._objects[number] = self._make(**dict(zip(columns, row, strict=True)))
+                yield self._objects[number]
 
 
 def column_of(kernels: Sequence[Any], name: str) -> NDArray[Any]:
