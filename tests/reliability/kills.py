@@ -97,25 +97,26 @@ class Series:
 
     Args:
         folder: folder of the runs: their outputs, caches and temporary files.
+        store: folder of compiled sources, which series may share.
         target: "supervisor", "worker" or "compiler"; or "node", a process of the cluster.
         number: the signal.
         seed: seed of the times of kills.
         cluster: address of a cluster; empty: none.
     """
 
-    def __init__(self, folder: Path, target: str, number: signal.Signals, seed: int, cluster: str = "") -> None:
+    def __init__(
+        self, folder: Path, store: Path, target: str, number: signal.Signals, seed: int, cluster: str = ""
+    ) -> None:
+        self._store = store
         self._folder, self._target, self._number, self._cluster = folder, target, number, cluster
         self._seed, self._seconds = seed, 0.0
         self._random = random.Random(f"{target} {number} {seed}")
         self._mark = uuid.uuid4().hex
         self._most = self._first = 0
         self.figures = Figures()
-        for name in ("store", "temporary"):
-            (folder / name).mkdir(exist_ok=True, parents=True)
+        (folder / "temporary").mkdir(exist_ok=True, parents=True)
         self._compiler = folder / "compiler"
-        self._compiler.write_text(
-            _COMPILER.format(store=folder / "store", killed=128 + signal.SIGKILL), encoding="utf-8"
-        )
+        self._compiler.write_text(_COMPILER.format(store=store, killed=128 + signal.SIGKILL), encoding="utf-8")
         self._compiler.chmod(0o755)
         (folder / "problems.txt").write_text("\n".join(PROBLEMS), encoding="utf-8")
         (folder / "kernels").write_text("\n".join(KERNELS), encoding="utf-8")
@@ -136,7 +137,7 @@ class Series:
 
     def _undisturbed(self) -> float:
         """Duration of a run in seconds, with cached compiler results; it provides the expected pairs."""
-        for name in ("first", "second"):
+        for name in ("second",) if any(self._store.iterdir()) else ("first", "second"):
             start = time.monotonic()
             process = self._start(name)
             _, said = process.communicate(timeout=300)

@@ -26,24 +26,30 @@ CLUSTER_TARGETS = (
 )
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compiled kernels of all these runs."""
+    return tmp_path_factory.mktemp("store")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["supervisor", "worker", "compiler"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_is_lost_when_a_process_is_killed(
-    tmp_path: Path, target: str, number: signal.Signals, reliability: str
+    tmp_path: Path, store: Path, target: str, number: signal.Signals, reliability: str
 ) -> None:
     """After each run: the pairs of an undisturbed one, no duplicates, truncated lines, processes or temporary files."""
-    figures = Series(tmp_path, target, number, seed=0).run(KILLS[reliability])
+    figures = Series(tmp_path, store, target, number, seed=0).run(KILLS[reliability])
     assert figures.kills >= KILLS[reliability]
     print(f"{target} {number.name}: {figures}")  # noqa: T201 - for docs/reliability.md
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_on_a_cluster(tmp_path: Path, reliability: str) -> None:
+def test_nothing_is_lost_on_a_cluster(tmp_path: Path, store: Path, reliability: str) -> None:
     """The same with three nodes: the client with its scheduler is killed; nodes; the kernels' processes there."""
     pytest.importorskip("distributed", reason="needs the extra 'cluster'")
     kills = CLUSTER_KILLS[reliability]
-    series = Series(tmp_path, *CLUSTER_TARGETS[0], seed=0, cluster="local:3")
+    series = Series(tmp_path, store, *CLUSTER_TARGETS[0], seed=0, cluster="local:3")
     for target, number in CLUSTER_TARGETS:
         series.aim(target, number)
         figures = series.run(kills)
