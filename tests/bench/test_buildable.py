@@ -69,7 +69,9 @@ def test_a_table_of_convolutions_is_checked_like_each_kernel(interface: Any, arc
 def test_a_table_of_gemms_is_checked_like_each_kernel(interface: str, arch: str) -> None:
     """The same for GEMMs in every layout, of three element types."""
     headers, spec = GEMM_HEADERS[interface], load_arch(arch)
-    pools = [POOLS.of(spec, dtype, layout) for dtype in ("fp16", "fp8") for layout in ("rcr", "rrr", "ccr", "crr")]
+    pools = [
+        POOLS.sequence(spec, dtype, layout) for dtype in ("fp16", "fp8") for layout in ("rcr", "rrr", "ccr", "crr")
+    ]
     kernels = [kernel for pool in pools for kernel in pool[::SOME]]
     verdicts = judge_table(gemm_rules.rules_of(headers), KernelTable.of(GemmKernel, kernels), spec)
     assert said(verdicts) == [first(gemm_rules.missing(kernel, headers, spec)) for kernel in kernels]
