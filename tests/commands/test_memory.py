@@ -23,7 +23,7 @@ QUICK = ("--folds", "0", "--trees", "2", "--targets", "tflops", "--jobs", "1")
 MOST = {"train": 3000, "evaluate": 1500}
 # Rows of several blocks of 8 MB, and the limit per additional row, as memory use varies between runs.
 SOME_BLOCKS, MORE_BLOCKS, MOST_CONVERTED = 200_000, 600_000, 40
-JOURNALS, MOST_OF_JOURNALS = (100_000, 300_000), 1.1
+JOURNALS, MOST_OF_JOURNALS = (60_000, 180_000), 1.1
 # Maximum memory in use at a time, in bytes.
 IN_USE = """
 import sys, tracemalloc
@@ -49,14 +49,23 @@ def script() -> ModuleType:
     return module
 
 
+@pytest.fixture(scope="module")
+def journals(script: Any, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Journals of two lengths."""
+    paths = [tmp_path_factory.mktemp("journals") / f"{rows}.jsonl" for rows in JOURNALS]
+    for path, rows in zip(paths, JOURNALS, strict=True):
+        script.write_journal(path, rows)
+    return paths
+
+
 def least_peaks(
-    script: Any, sources: list[Path], options: tuple[str, ...], is_enough: Callable[[list[float]], bool]
+    script: Any, folder: Path, sources: list[Path], options: tuple[str, ...], is_enough: Callable[[list[float]], bool]
 ) -> list[float]:
     """Peak memory of converting each source in MB, the minimum of up to three runs, as it varies by some MB."""
     least = [math.inf] * len(sources)
     for attempt in range(3):
         for place, source in enumerate(sources):
-            out = source.with_name(f"{source.stem}-{attempt}")
+            out = folder / f"{source.stem}-{attempt}"
             least[place] = min(least[place], script.cost("convert", source, *options, "--out", out).peak_mb)
         if is_enough(least):
             break
@@ -76,28 +85,24 @@ def test_convert_takes_constant_memory_in_rows(script: Any, tmp_path: Path, to: 
 
     how = ("--arch", "gfx942", "--to", to)
     peaks = least_peaks(
-        script, [tmp_path / f"{rows}.csv" for rows in sizes], how, lambda peaks: slope(peaks) < MOST_CONVERTED
+        script, tmp_path, [tmp_path / f"{rows}.csv" for rows in sizes], how, lambda peaks: slope(peaks) < MOST_CONVERTED
     )
     assert slope(peaks) < MOST_CONVERTED, f"{slope(peaks):.0f} bytes a row, of {peaks} MB"
 
 
 @pytest.mark.slow
-def test_convert_takes_constant_memory_in_journal_length(script: Any, tmp_path: Path) -> None:
+def test_convert_takes_constant_memory_in_journal_length(script: Any, journals: list[Path], tmp_path: Path) -> None:
     """Three times the rows of a journal need at most a tenth more, of freed memory in fragments; it was 70 % more."""
-    for rows in JOURNALS:
-        script.write_journal(tmp_path / f"{rows}.jsonl", rows)
-    sources = [tmp_path / f"{rows}.jsonl" for rows in JOURNALS]
-    peaks = least_peaks(script, sources, (), lambda peaks: peaks[1] < MOST_OF_JOURNALS * peaks[0])
+    peaks = least_peaks(script, tmp_path, journals, (), lambda peaks: peaks[1] < MOST_OF_JOURNALS * peaks[0])
     assert peaks[1] < MOST_OF_JOURNALS * peaks[0], f"{peaks} MB"
 
 
 @pytest.mark.slow
-def test_convert_keeps_no_journal_rows_in_memory(script: Any, tmp_path: Path) -> None:
+def test_convert_keeps_no_journal_rows_in_memory(journals: list[Path], tmp_path: Path) -> None:
     """An additional row of a journal adds next to nothing to the memory in use, in Python, NumPy and Arrow."""
     used = []
-    for rows in JOURNALS:
-        script.write_journal(tmp_path / "journal.jsonl", rows)
-        files = [str(tmp_path / "journal.jsonl"), "--out", str(tmp_path / f"{rows}")]
+    for journal in journals:
+        files = [str(journal), "--out", str(tmp_path / journal.stem)]
         command = [sys.executable, "-c", IN_USE, "convert", *files]
         used.append(int(subprocess.run(command, check=True, capture_output=True, text=True).stderr.split()[-1]))
     slope = (used[1] - used[0]) / (JOURNALS[1] - JOURNALS[0])
