@@ -23,7 +23,7 @@ QUICK = ("--folds", "0", "--trees", "2", "--targets", "tflops", "--jobs", "1")
 MOST = {"train": 3000, "evaluate": 1500}
 # Rows of several blocks of 8 MB, and the limit per additional row, as memory use varies between runs.
 SOME_BLOCKS, MORE_BLOCKS, MOST_CONVERTED = 200_000, 600_000, 40
-JOURNALS, MOST_OF_JOURNALS = (60_000, 180_000), 1.1
+JOURNALS, MOST_OF_JOURNALS = (100_000, 300_000), 1.1
 # Maximum memory in use at a time, in bytes.
 IN_USE = """
 import sys, tracemalloc
