@@ -22,7 +22,7 @@ from ckh.assess.metrics import choices
 from ckh.assess.times import times_of
 from ckh.cli import run
 from ckh.cluster import calls as calls_module
-from ckh.cluster.calls import Call
+from ckh.cluster.calls import Call, in_order
 from ckh.cluster.connection import connected
 from ckh.data import parts as parts_module
 from ckh.data.dataset import write_dataset
@@ -153,10 +153,26 @@ def test_no_call_is_lost_when_a_worker_dies(local: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_a_call_that_kills_every_worker_is_an_error(local: Cluster) -> None:
-    """It is not retried forever."""
-    with expect_refusal(DeviceError, "workers-died"):
-        list(local.results([Call(signal.raise_signal, (signal.SIGKILL,))]))
+def test_a_call_that_kills_every_worker_is_an_error() -> None:
+    """It is not retried forever; nothing of training or evaluation can be resumed then."""
+    with connected("local:2") as cluster, expect_refusal(DeviceError, "workers-died") as caught, cluster.spreading():
+        list(in_order(signal.raise_signal, [(signal.SIGKILL,)]))
+    assert "--resume" not in caught.value.hint
+
+
+def test_results_are_in_the_order_of_their_arguments(local: Cluster) -> None:
+    """The later calls end first, and none runs in this process."""
+    arguments = [(number, pause) for number, pause in enumerate([0.4, 0.2, 0.1, 0.0])]
+    here = [number for number, _ in in_order(_number_and_process, arguments)]
+    with local.spreading():
+        far = list(in_order(_number_and_process, arguments))
+    assert here == [number for number, _ in far] == [0, 1, 2, 3]
+    assert os.getpid() not in {process for _, process in far}
+
+
+def _number_and_process(number: int, pause: float) -> tuple[int, int]:
+    time.sleep(pause)
+    return number, os.getpid()
 
 
 def test_the_job_script_for_slurm_can_be_built() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ckh.api.inputs import files_of
 from ckh.assess.winners import WinnerReport
-from ckh.cluster.connection import connected
+from ckh.cluster.connection import spread_over
 from ckh.documents import fields_of
 from ckh.errors import UsageError
 from ckh.learn.judging.judged_data import (
@@ -203,20 +203,17 @@ def _amd_recipe(model: Model, learned_from: DatasetParts | None) -> dict[str, Sc
 @contextmanager
 def _judging(model: Model, parts: DatasetParts, cluster: str | None, among: Among) -> Iterator[Judging]:
     """Function that ranks the rows of each part in turn, with the ratios of measured to predicted time."""
-    from ckh.learn.judging.judged_answers import judged_rows
+    from ckh.learn.analytic.transfer import EstimateModel
+    from ckh.learn.judging.judged_answers import judged_parts, judged_rows
 
     measured_alone = among is Among.MEASURED
-    if cluster is not None:
-        from ckh.learn.analytic.transfer import EstimateModel
-        from ckh.learn.judging.judged_answers import FarAnswers
-
-        if isinstance(model, EstimateModel):
-            raise UsageError("--cluster needs a model, not an estimate", "omit --cluster", code="conflicting-options")
-        with connected(cluster) as nodes:  # noqa: SIM117 - in one it is too long
-            with closing(FarAnswers(nodes, model, parts, measured_alone=measured_alone)) as far:
-                yield lambda _part: far.next()
+    if cluster is None:
+        yield lambda part: judged_rows(model, part, measured_alone=measured_alone)
         return
-    yield lambda part: judged_rows(model, part, measured_alone=measured_alone)
+    if isinstance(model, EstimateModel):
+        raise UsageError("--cluster needs a model, not an estimate", "omit --cluster", code="conflicting-options")
+    with spread_over(cluster), closing(judged_parts(model, parts, measured_alone=measured_alone)) as judged:
+        yield lambda _part: next(judged)
 
 
 def _of_times(

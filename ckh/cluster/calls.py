@@ -10,7 +10,9 @@ import asyncio
 import queue
 import threading
 import time
+from collections import deque
 from contextlib import closing, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +30,7 @@ _POLL_S = 0.25
 _LOOK_S = 1.0  # between checks for workers that joined or left
 _RETRIES = 3  # of a call whose worker dies
 _AHEAD = 2  # queued calls per running one, so that no worker waits for the client
+_CURRENT: ContextVar[Cluster | None] = ContextVar("cluster", default=None)
 # Raised by Dask if the other side is gone. Its TimeoutError is asyncio's, which is Python's own only since 3.11.
 LOST = (OSError, asyncio.TimeoutError)
 
@@ -206,6 +209,17 @@ class Cluster:
             with suppress(*LOST):
                 self.client.cancel(list(open_calls))
 
+    @contextmanager
+    def spreading(self) -> Iterator[None]:
+        """Compute the calls of `in_order` on this cluster for the duration of the context."""
+        token = _CURRENT.set(self)
+        try:
+            yield
+        except DeviceError as error:
+            raise DeviceError(error.message, "nothing was written: run it again", code=error.code) from error
+        finally:
+            _CURRENT.reset(token)
+
     def _next(self, left: Iterator[Call], count: int) -> Iterator[Call]:
         """Calls to submit, with `count` calls outstanding."""
         most = _AHEAD * max(1, sum(node.slots for node in self.nodes()))
@@ -236,6 +250,35 @@ class Cluster:
     def _require_alive(self) -> None:
         if self.client.status != "running":
             raise gone(f"the connection is {self.client.status}")
+
+
+def in_order(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Generator[Any, None, None]:
+    """Yield the results of a function for arguments, in their order; computed here, or by `Cluster.spreading`.
+
+    Args:
+        function: a function or method of a ckh module.
+        arguments: arguments of each call; on a cluster, two per parallel call are in memory here at a time.
+
+    Raises:
+        CkhError: raised by a call.
+        DeviceError: the connection to the cluster is lost, or no worker is left.
+    """
+    if (cluster := _CURRENT.get()) is None:
+        yield from (function(*item) for item in arguments)
+        return
+    sent: deque[Call] = deque()
+    done: dict[int, Any] = {}
+
+    def calls() -> Iterator[Call]:
+        for item in arguments:
+            sent.append(Call(function, item))
+            yield sent[-1]
+
+    with closing(cluster.results(calls())) as results:
+        for call, result in results:
+            done[id(call)] = result
+            while sent and id(sent[0]) in done:
+                yield done.pop(id(sent.popleft()))
 
 
 @contextmanager

@@ -66,8 +66,8 @@ def connected(address: str, *, is_verbose: bool = False) -> Iterator[Cluster]:
 
 
 @contextmanager
-def everywhere_or_here(address: str | None) -> Iterator[Cluster | None]:
-    """Run joblib's parallel calls on a cluster, if an address is given; yields the cluster.
+def spread_over(address: str | None) -> Iterator[Cluster | None]:
+    """Compute the calls of `in_order` on a cluster, if an address is given; yields the cluster.
 
     Raises:
         UsageError: as `connected`.
@@ -76,9 +76,7 @@ def everywhere_or_here(address: str | None) -> Iterator[Cluster | None]:
     if address is None:
         yield None
         return
-    from joblib import parallel_config
-
-    with connected(address) as cluster, parallel_config(backend="dask", n_jobs=-1):
+    with connected(address) as cluster, cluster.spreading():
         yield cluster
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ckh.cluster.connection import CLUSTER_HELP, everywhere_or_here
+from ckh.cluster.connection import CLUSTER_HELP, spread_over
 from ckh.commands._common import JSON_HELP, OP_HELP, completed, examples
 from ckh.commands._declared_options import has_options_of
 from ckh.errors import UsageError
@@ -153,7 +153,7 @@ def train(
     options = chosen_options(dataset, request, start)
     if distributed:
         _require_distributable(options, start, cluster)
-    with _interruptible(), everywhere_or_here(cluster) as workers:
+    with _interruptible(), spread_over(cluster) as workers:
         far = _spread(workers, paths, variant, options) if distributed and workers is not None else None
         trained = replace(fitted(dataset, options, request, start, far), sample=drawn)
     saved(trained, out)

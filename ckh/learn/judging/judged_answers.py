@@ -2,8 +2,8 @@
 
 A measured row has the best rank of the candidates that match its kernel's name (`KernelJoin`).
 
-`FarAnswers` ranks the parts of a dataset on the workers of a cluster, the slowest step of evaluating a model. A part is
-sent to the next free worker with the model's files, since the worker's machine may not have them.
+Ranking is the slowest step of evaluating a model; a cluster's workers do it for a part at a time (`judged_parts`). They
+get the model's files with it, since their machines may not have them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.assess.ranked_rows import RankedRows
-from ckh.cluster.calls import Call
+from ckh.cluster.calls import in_order
 from ckh.errors import UsageError
 from ckh.files.untrusted import read_bytes
 from ckh.learn.analytic.joined import KernelJoin
@@ -29,11 +29,10 @@ from ckh.learn.models.artifact import load_model
 from ckh.learn.models.scoring import Remembered
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from ckh.cluster.calls import Cluster
     from ckh.data.dataset import Dataset
     from ckh.data.parts import DatasetParts
     from ckh.learn.answers.ranking import Ranking
@@ -142,43 +141,20 @@ def _places(join: KernelJoin, answer: Ranking) -> tuple[NDArray[np.float64], NDA
 _MODELS: dict[str, tuple[Model, tempfile.TemporaryDirectory[str]]] = {}  # cached on this worker, by digest
 
 
-class FarAnswers:
-    """`judged_rows` of each part, in the order of the parts, computed on a cluster.
+def judged_parts(
+    model: Model, parts: DatasetParts, *, measured_alone: bool
+) -> Generator[tuple[RankedRows, TimeRatios], None, None]:
+    """Yield `judged_rows` of each part of a dataset, computed on the cluster that spreads calls (`in_order`).
 
-    Args:
-        cluster: the cluster.
-        model: the model.
-        parts: the rows; two parts per worker are in memory here at a time.
-        measured_alone: as for `judged_rows`.
+    Raises:
+        CkhError: as `judged_rows`.
+        DeviceError: the connection to the cluster is lost.
     """
-
-    def __init__(self, cluster: Cluster, model: Model, parts: DatasetParts, *, measured_alone: bool) -> None:
-        files = {path.name: read_bytes(path) for path in model.path.iterdir() if path.is_file()}
-        calls = (Call(_rank, (number, files, part, measured_alone)) for number, part in enumerate(parts))
-        self._results = cluster.results(calls)
-        self._found: dict[int, tuple[RankedRows, TimeRatios]] = {}
-        self._next = 0
-
-    def next(self) -> tuple[RankedRows, TimeRatios]:
-        """Return the result of the next part.
-
-        Raises:
-            CkhError: the model cannot rank it.
-            DeviceError: the connection to the cluster is lost.
-        """
-        while self._next not in self._found:
-            call, result = next(self._results)
-            self._found[call.args[0]] = result
-        self._next += 1
-        return self._found.pop(self._next - 1)
-
-    def close(self) -> None:
-        """Cancel pending work."""
-        self._results.close()
+    files = {path.name: read_bytes(path) for path in model.path.iterdir() if path.is_file()}
+    return in_order(_judged_far, ((files, part, measured_alone) for part in parts))
 
 
-def _rank(
-    _number: int,
+def _judged_far(
     files: Mapping[str, bytes],
     part: Dataset,
     measured_alone: bool,  # noqa: FBT001 - arguments of a call are positional

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ckh.cluster.calls import in_order
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -129,15 +131,12 @@ def halve(
             fold,).
         done: called after each score.
     """
-    from joblib import Parallel, delayed
-
     scores: list[list[NDArray[np.float64]]] = [[] for _ in settings]
     alive = list(range(len(settings)))
     for fold, count in enumerate(survivors(len(settings), folds)):
         # The default replaces the worst of the survivors.
         alive = [0, *sorted(alive[1:], key=lambda i: (-_mean(scores[i]), i))[: count - 1]]
-        calls = (delayed(score)(number, fold) for number in alive)
-        result = Parallel(return_as="generator")(calls)  # sequentially, or on a cluster
+        result = in_order(score, [(number, fold) for number in alive])
         for number, of_setting in zip(alive, result, strict=True):
             scores[number].append(of_setting)
             done(number, fold)

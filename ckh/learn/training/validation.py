@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ckh.cluster.calls import in_order
 from ckh.learn.analytic.corrected import row_scores
 from ckh.learn.models.manifest import problem_id
 from ckh.learn.training.targets import Fit, weighted
@@ -102,15 +103,14 @@ class Validation:
         return Validated(kept.fit, kept.predicted, kept.folds, mined)
 
     def _validated(self, fit: Fit, text: str) -> Validated:
-        from joblib import Parallel, delayed
-
         predicted = np.full(len(fit.label), np.nan)
         splits = self._splits(fit.target, text)
-        calls = (delayed(self._fold)(number, fit, split, text) for number, split in enumerate(splits))
-        result: list[tuple[NDArray[np.float64], FoldMetrics]] = Parallel()(calls)  # sequentially, or on a cluster
-        for split, (of_fold, _) in zip(splits, result, strict=True):
+        arguments = ((number, fit, split, text) for number, split in enumerate(splits))
+        folds = []
+        for split, (of_fold, metrics) in zip(splits, in_order(self._fold, arguments), strict=True):
             predicted[split.score] = of_fold
-        return Validated(fit, predicted, tuple(metrics for _, metrics in result))
+            folds.append(metrics)
+        return Validated(fit, predicted, tuple(folds))
 
     def _splits(self, target: str, text: str) -> list[FoldSplit]:
         """All splits; for large data only the first, for a target that neither ranks nor predicts speeds.
