@@ -71,6 +71,7 @@ def test_a_closed_stdout_is_reported_before_the_work() -> None:
     assert shell(">&- 2>&-", *PREDICT, "5").returncode == 74
 
 
+@pytest.mark.slow
 def test_a_closed_stdin_or_stderr_does_no_harm() -> None:
     """The answer and the exit code are those with open streams."""
     expected = shell("", *PREDICT, "5")
@@ -92,6 +93,7 @@ def test_an_ascii_stream_gets_every_line(encoding: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_undecodable_names_keep_their_bytes(tmp_path: Path) -> None:
     """A model folder whose name is not UTF-8 is loaded, prepared and printed, always in the same way."""
     folder = Path(os.fsdecode(bytes(saved(tmp_path / "model")) + b"\xff"))

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from ckh.assess.metrics import choices
 from ckh.assess.times import times_of
 from ckh.cli import run
 from ckh.cluster import calls as calls_module
-from ckh.cluster.calls import Call, in_order
+from ckh.cluster.calls import Call, ClusterNode, gone, in_order
 from ckh.cluster.connection import connected
 from ckh.data import parts as parts_module
 from ckh.data.dataset import write_dataset
@@ -73,6 +74,7 @@ def test_a_call_runs_on_the_requested_worker(local: Cluster) -> None:
     assert results == {pids[node.address]}
 
 
+@pytest.mark.slow
 def test_present_workers_are_never_reported_missing(local: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often Dask's own timer queries the cluster, every query finds all workers."""
     import dask
@@ -141,6 +143,7 @@ def test_only_the_needed_calls_are_submitted(local: Cluster) -> None:
     assert len(made) <= 5 + 2 * 3
 
 
+@pytest.mark.slow
 def test_no_call_is_lost_when_a_worker_dies(local: Cluster) -> None:
     """A call whose worker is killed runs again on another."""
     pids = set(local.everywhere(os.getpid).values())
@@ -154,10 +157,22 @@ def test_no_call_is_lost_when_a_worker_dies(local: Cluster) -> None:
 
 @pytest.mark.slow
 def test_a_call_that_kills_every_worker_is_an_error() -> None:
-    """It is not retried forever; nothing of training or evaluation can be resumed then."""
-    with connected("local:2") as cluster, expect_refusal(DeviceError, "workers-died") as caught, cluster.spreading():
+    """It is not retried forever."""
+    with connected("local:2") as cluster, expect_refusal(DeviceError, "workers-died"), cluster.spreading():
         list(in_order(signal.raise_signal, [(signal.SIGKILL,)]))
-    assert "--resume" not in caught.value.hint
+
+
+def test_what_cannot_be_resumed_says_so(local: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training and evaluation write nothing before they end; runs of `bench` are resumed."""
+    monkeypatch.setattr(local, "nodes", _lost)
+    for context, has_resume in ((nullcontext(), True), (local.spreading(), False)):
+        with expect_refusal(DeviceError, "cluster-lost") as caught, context:
+            list(local.results([Call(operator.neg, (1,))]))
+        assert ("--resume" in caught.value.hint) == has_resume
+
+
+def _lost() -> tuple[ClusterNode, ...]:
+    raise gone("closed")
 
 
 def test_results_are_in_the_order_of_their_arguments(local: Cluster) -> None:

@@ -109,6 +109,7 @@ def test_the_dashboard_is_linked(local: Cluster, capsys: pytest.CaptureFixture[s
         assert b"bokeh" in page.read().lower()
 
 
+@pytest.mark.slow
 def test_workers_without_ckh_are_refused(tmp_path: Path) -> None:
     """A worker, and a scheduler, with a Python without ckh are named in one line."""
     worker = ("distributed.cli.dask_worker", "--no-dashboard", "--no-nanny", "--scheduler-file")
@@ -212,6 +213,7 @@ def test_an_invalid_scheduler_file_is_refused(tmp_path: Path, text: str) -> None
         pass
 
 
+@pytest.mark.slow
 def test_connections_without_a_certificate_are_refused(tmp_path: Path) -> None:
     """A scheduler with TLS accepts clients with a certificate of its authority; others are refused in one line."""
     import dask

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,17 +17,28 @@ from ckh.text.log import print_error, warn
 ROOT = Path(__file__).parents[1]
 
 
+@cache
+def nodes_in_source() -> list[ast.AST]:
+    """Keywords, assignments and calls in all modules."""
+    kinds = (ast.keyword, ast.Assign, ast.AnnAssign, ast.Call)
+    return [
+        node
+        for path in (ROOT / "ckh").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, kinds)
+    ]
+
+
 def codes_in_source() -> set[str]:
     """Codes of raised errors and of their classes."""
     result = set()
-    for path in (ROOT / "ckh").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.keyword) and node.arg == "code" and isinstance(node.value, ast.Constant):
+    for node in nodes_in_source():
+        if isinstance(node, ast.keyword) and node.arg == "code" and isinstance(node.value, ast.Constant):
+            result.add(node.value.value)
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(target, ast.Name) and target.id == "default_code" for target in targets):
                 result.add(node.value.value)
-            if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                if any(isinstance(target, ast.Name) and target.id == "default_code" for target in targets):
-                    result.add(node.value.value)
     return {code for code in result if isinstance(code, str)} - {""}
 
 
@@ -34,8 +46,7 @@ def warning_codes_in_source() -> set[str]:
     """Codes of `warn` calls."""
     calls = [
         node
-        for path in (ROOT / "ckh").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes_in_source()
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "warn"
     ]
     assert all(len(call.args) == 2 for call in calls)

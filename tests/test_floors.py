@@ -144,8 +144,8 @@ def test_private_names_stay_in_their_package() -> None:
 
 def test_class_names_are_unique() -> None:
     """Two classes with the same name would be confused by readers."""
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in MODULES.values()}
-    names = Counter(node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    texts = (path.read_text(encoding="utf-8") for path in MODULES.values())
+    names = Counter(name for text in texts for name in re.findall(r"^ *class (\w+)[(:]", text, re.MULTILINE))
     assert [name for name, count in names.items() if count > 1] == []
 
 

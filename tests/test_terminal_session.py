@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from benchmarks.terminal_session import COMMANDS, write_config
 from ckh.cli import run
 from ckh.errors import ExitCode
 
-if TYPE_CHECKING:
-    import pytest
-
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "session.svg"
 
 
+@pytest.mark.slow
 def test_commands_of_the_session_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,6 +29,7 @@ _ALONE_S = 60  # without any worker
 _POLL_S = 0.25
 _LOOK_S = 1.0  # between checks for workers that joined or left
 _RETRIES = 3  # of a call whose worker dies
+_RESUME = "continue with --resume"
 _AHEAD = 2  # queued calls per running one, so that no worker waits for the client
 _CURRENT: ContextVar[Cluster | None] = ContextVar("cluster", default=None)
 # Raised by Dask if the other side is gone. Its TimeoutError is asyncio's, which is Python's own only since 3.11.
@@ -102,7 +103,7 @@ class Cluster:
                 self._looked_at = time.monotonic()
                 self._alone_since = None if self._nodes else self._alone_since or now
             if self._alone_since is not None and now > self._alone_since + _ALONE_S:
-                raise DeviceError("no worker of the cluster is left", "continue with --resume", code="no-nodes")
+                raise DeviceError("no worker of the cluster is left", _RESUME, code="no-nodes")
             return self._nodes
 
     def open_calls(self) -> dict[str, int]:
@@ -216,6 +217,8 @@ class Cluster:
         try:
             yield
         except DeviceError as error:
+            if _RESUME not in error.hint:
+                raise
             raise DeviceError(error.message, "nothing was written: run it again", code=error.code) from error
         finally:
             _CURRENT.reset(token)
@@ -306,4 +309,4 @@ def _result(future: Future) -> Any:
 
 def gone(why: object) -> DeviceError:
     """Error of a cluster whose scheduler no longer answers."""
-    return DeviceError(f"lost the cluster: {why}", "results are saved: continue with --resume", code="cluster-lost")
+    return DeviceError(f"lost the cluster: {why}", f"results are saved: {_RESUME}", code="cluster-lost")

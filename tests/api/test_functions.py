@@ -96,6 +96,7 @@ def test_datasets_are_written_and_read(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(read.to_frame(), read.frame)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_priors")
 def test_train_writes_the_same_model_as_the_command(tmp_path: Path) -> None:
     """A dataset in memory or its file gives the same bytes, and a loaded model that ranks."""
@@ -151,6 +152,7 @@ def test_evaluate_returns_the_figures_of_the_command(tmp_path: Path, capsys: pyt
         ckh.evaluate(data, folder, among="all")
 
 
+@pytest.mark.slow
 def test_measurements(tmp_path: Path) -> None:
     """Listed problems and kernels are measured into a dataset; the run can be resumed and is not replaced."""
     names = [item.name for item in ckh.rank(GEMM, 2, arch="host")]

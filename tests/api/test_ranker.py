@@ -45,6 +45,7 @@ def efficiency(scores: NDArray[np.float64], rows: NDArray[Any]) -> float:
     return float(np.mean(result))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_priors")
 def test_model_equals_that_of_train(tmp_path: Path) -> None:
     """The same trees and scores as those of `ckh.train`, with the operation's defaults and with other parameters."""
@@ -58,6 +59,7 @@ def test_model_equals_that_of_train(tmp_path: Path) -> None:
         assert fitted.score(X, Y) == pytest.approx(efficiency(scores, np.arange(len(X))))
 
 
+@pytest.mark.slow
 def test_cross_validation_by_problem() -> None:
     """`cross_val_score` gives what fits on the other problems choose."""
     rows, ranker = np.arange(len(X)), clone(RANKER).set_params(folds=0)

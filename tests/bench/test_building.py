@@ -160,6 +160,7 @@ def test_facts_about_a_library_are_stored_with_it(device_of: Callable[[FakeHipcc
     assert KernelBuilder(device).build(KERNELS[:1], 1, ignore)[KERNELS[0]] == first
 
 
+@pytest.mark.slow
 def test_kernels_compiled_together_equal_those_compiled_alone(
     device_of: Callable[[FakeHipcc], HipDevice], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

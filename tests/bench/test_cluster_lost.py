@@ -127,6 +127,7 @@ def test_a_node_lost_during_comparison_does_not_end_the_run(monkeypatch: pytest.
     assert len(read_journal(Path("run")).final_rows()) == len(_KERNELS)
 
 
+@pytest.mark.slow
 def test_a_node_lost_at_the_start_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver knows its devices without contacting them; their tasks end with the reason."""
     device = HostDevice()
@@ -166,6 +167,7 @@ def test_a_node_that_restarts_while_compiling_continues(tmp_path: Path, monkeypa
         assert list(cluster.everywhere(os.getpid).values()) != [pid]
 
 
+@pytest.mark.slow
 def test_calls_for_a_lost_worker_end() -> None:
     """They are bound to it, so no other can run them: an error is raised instead of waiting."""
     with shared_cluster(2) as cluster:
@@ -195,6 +197,7 @@ def test_a_cluster_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) 
             list(generator)
 
 
+@pytest.mark.slow
 def test_a_fit_without_client_ends(tmp_path: Path) -> None:
     """It ends with its current round, so that the next training need not wait for all rounds."""
     began, ended = tmp_path / "began", tmp_path / "ended"
@@ -215,6 +218,7 @@ def _go_on_until_ended(boosting: Boosting, began: str, ended: str) -> None:
         Path(ended).touch()
 
 
+@pytest.mark.slow
 def test_a_call_knows_when_its_client_is_gone(tmp_path: Path) -> None:
     """It is False as long as a client waits; Dask itself lets the call run on."""
     began, ended = tmp_path / "began", tmp_path / "ended"

@@ -111,6 +111,7 @@ def test_damaged_lines_are_refused(tmp_path: Path) -> None:
         read_history(folder)
 
 
+@pytest.mark.slow
 def test_memory_per_row_is_bounded(tmp_path: Path) -> None:
     """Each additional row takes less than 40 bytes; a journal's line has 350."""
     peaks = []

@@ -121,6 +121,7 @@ def test_without_running_kernels_are_only_loaded() -> None:
     assert finding.reason
 
 
+@pytest.mark.slow
 def test_a_gemm_matrix_has_each_layout() -> None:
     """Every pipeline and scheduler in every layout, on whole tiles; directions are refused."""
     settings = MatrixSettings(load_arch("gfx942"), "fp16")

@@ -138,6 +138,7 @@ def test_a_run_cut_anywhere_is_resumed(make_runs: Callable[..., Runs], lines: in
     assert runs.first_pass == runs.all_pairs
 
 
+@pytest.mark.slow
 def test_leaders_are_measured_again(make_runs: Callable[..., Runs]) -> None:
     """Kernels within 8 % of the best get a second row, whose time replaces the first; the others do not."""
     runs = make_runs(claims(100.0, 180.0), claims(107.0, 170.0), claims(109.0, 160.0), FAULTS["segfault"][0])

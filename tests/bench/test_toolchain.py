@@ -156,6 +156,7 @@ def test_a_toolchain_broken_during_a_run_fails_no_kernel(tmp_path: Path, monkeyp
         KernelBuilder(device).build([KERNEL], 1, lambda _count, _text: None)
 
 
+@pytest.mark.slow
 def test_a_run_continues_after_the_toolchain_is_repaired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -128,6 +128,7 @@ def make_runs(
     return Runs(folder, device), device
 
 
+@pytest.mark.slow
 def test_every_pair_is_measured_once_by_one_of_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both work, a problem is measured by one of them only, and failures of kernels are rows as usual."""
     met = tmp_path / "met"
@@ -150,6 +151,7 @@ def test_every_pair_is_measured_once_by_one_of_two_workers(tmp_path: Path, monke
     assert len(set().union(*workers.values())) == 2
 
 
+@pytest.mark.slow
 def test_leaders_of_each_problem_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With three workers each problem's leaders are contiguous in the journal."""
     runs, _ = make_runs(tmp_path, monkeypatch, [GOOD] * 3, workers=3)
@@ -328,6 +330,7 @@ def test_the_journal_records_resources_of_each_kernel(tmp_path: Path, monkeypatc
     assert {row.latency_ms for row in runs.rows} == {CLAIMED_MS}
 
 
+@pytest.mark.slow
 def test_a_run_on_two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hip_library: Path) -> None:
     """The complete device `hip` except GPUs and compiler: kernels compiled, resources kept, each pair once."""
     monkeypatch.setattr(hip_device_module, "visible_gpus", lambda: tuple(Gpu(i, "gfx942", 304, 2100) for i in (0, 1)))

@@ -142,6 +142,7 @@ def test_the_table_shows_the_outcome(args: list[str], capsys: pytest.CaptureFixt
     expect_values(err, 12, 4, 3)
 
 
+@pytest.mark.slow
 def test_a_dry_run_counts_the_pairs_of_the_run(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """--dry-run prints the pairs of a run, compiles nothing and creates no folder; a finished run has none left."""
     assert run([*args, "--dry-run", "--json"]) == ExitCode.OK

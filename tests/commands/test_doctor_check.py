@@ -127,6 +127,7 @@ def test_a_gpu_is_checked_from_the_compiler_to_the_clock(
     assert "~/hipcc" in checked.files["doctor.json"]
 
 
+@pytest.mark.slow
 def test_a_gpu_that_computes_wrongly_fails_the_check(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

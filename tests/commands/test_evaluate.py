@@ -138,6 +138,7 @@ def test_json_has_every_figure(model: Path, data: Path, capsys: pytest.CaptureFi
     assert (document["rows"], document["failures"]) == (14 * 24, [])
 
 
+@pytest.mark.slow
 def test_slices_change_no_figure(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

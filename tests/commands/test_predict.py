@@ -280,6 +280,7 @@ def test_other_matching_models_are_named(model: Path, tmp_path: Path, capsys: py
     assert json.loads(capsys.readouterr().out)["other_models"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
 def test_miopen_answers_with_its_own_defaults(
     arch: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

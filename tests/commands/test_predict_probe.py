@@ -36,6 +36,7 @@ def predict(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.slow
 def test_probe_measures_the_top_candidates_and_stores_them(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,6 +67,7 @@ def test_probe_measures_the_top_candidates_and_stores_them(
     assert "measured ms" in lines[said + 2]
 
 
+@pytest.mark.slow
 def test_solvers_cannot_be_probed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """MIOpen's solvers are not built here."""
     monkeypatch.delenv("CKH_MODELS")

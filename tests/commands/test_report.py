@@ -41,6 +41,7 @@ def data() -> str:
     return "data.parquet"
 
 
+@pytest.mark.slow
 def test_an_unwritable_home_is_no_error(data: str) -> None:
     """Matplotlib keeps its own cache there, and would print long warnings."""
     environment = {**os.environ, "HOME": "/proc/1/none", "MPLCONFIGDIR": ""}
@@ -107,6 +108,7 @@ def test_a_dataset(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*args, "--force"]) == ExitCode.OK
 
 
+@pytest.mark.slow
 def test_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     """It has the progress of the plan, and the drift of remeasured pairs."""
     writer = start("run")
@@ -145,6 +147,7 @@ def test_a_search(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(rf"of {len(result)}\D*{best}\D", text)
 
 
+@pytest.mark.slow
 def test_a_run_is_watched_until_its_end(capsys: pytest.CaptureFixture[str]) -> None:
     """The page is rewritten as rows arrive, reloads itself, and is final when the run ends."""
     writer = start("run")

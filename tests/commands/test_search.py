@@ -203,6 +203,7 @@ def test_the_first_choice_is_measured_first_and_compared(model: Path, capsys: py
     assert result["ratio"] >= 1
 
 
+@pytest.mark.slow
 def test_a_gemm_is_measured_without_a_model(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a model there is a note and no comparison, and the table's last line is the next command."""
     assert run(["search", "measure", *GEMM, "--evaluations", "2", "--strategy", "local", "--out", "run"]) == ExitCode.OK
@@ -373,6 +374,7 @@ def test_a_named_model_must_fit(model: Path, capsys: pytest.CaptureFixture[str])
         expect_error(error, "model-mismatch", "forward fp32 on host", "bwd_data")
 
 
+@pytest.mark.slow
 def test_search_without_a_model_is_scored_by_the_estimate(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a model the estimate scores the whole space, marked NOT MEASURED; --require measured refuses."""
     words = ["search", "--m", "128", "--n", "512", "--k", "1024", "--arch", "gfx950", "--dtype", "bf16", "--top", "3"]

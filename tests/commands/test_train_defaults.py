@@ -36,6 +36,7 @@ def test_without_measurements_shipped_data_are_used(capsys: pytest.CaptureFixtur
     assert (model / "feature_spec.json").is_file()
 
 
+@pytest.mark.slow
 def test_complete_runs_take_precedence_over_shipped_data(capsys: pytest.CaptureFixture[str]) -> None:
     """The newest is named; a run without an end in its journal is not used."""
     Path("p.csv").write_text(SIZES)
@@ -49,6 +50,7 @@ def test_complete_runs_take_precedence_over_shipped_data(capsys: pytest.CaptureF
     assert defaults._measured("grouped_conv", None) is None
 
 
+@pytest.mark.slow
 def test_nothing_to_train_on_is_reported(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Without measured or shipped data for the GPU, one line has a remedy, and nothing is written."""
     monkeypatch.setattr(defaults, "default_arch", lambda: "gfx1201")

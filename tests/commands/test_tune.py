@@ -121,6 +121,7 @@ def test_a_dry_run_prints_the_steps(shapes: Path, tmp_path: Path, capfd: pytest.
     assert shapes.is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("problem", "dtype"),
     [
@@ -139,6 +140,7 @@ def test_a_problem_is_tuned_in_its_own_element_type(
     assert f"--arch gfx942 --dtype {dtype} " in bench
 
 
+@pytest.mark.slow
 def test_a_measured_operation_comes_first(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """DeepSeek-V3's GEMMs in bf16 are tuned, although most of its work is AITER's, which is noted with its share."""
     line = ["tune", "deepseek-v3", "--tp", "8", "--tokens", "64", "--arch", "gfx942", "--dry-run"]
@@ -154,6 +156,7 @@ def test_a_measured_operation_comes_first(tmp_path: Path, capfd: pytest.CaptureF
         expect_values(printed.err, name, f"{share:.0%}")
 
 
+@pytest.mark.slow
 def test_a_dry_run_ends_with_the_error_of_a_step(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The CPU computes fp32 only: the bench that would be refused is, with its exit code."""
     line = ["tune", "gemm_fp16_rcr_m16_n64_k64_splitk1", "--device", "host", "--dtype", "fp16", "--dry-run"]
@@ -176,6 +179,7 @@ def test_convolutions_of_some_directions(
     assert json.loads(capfd.readouterr().out)["problems"] == len(texts)
 
 
+@pytest.mark.slow
 def test_times_of_the_consumers_own_tables(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A shape in AITER's table has its kernel and time there, labelled as measured by AITER; others have neither."""
     program = write_aiter(tmp_path / "aiter", {7: KERNEL}, table_row(16, KERNEL, 7, 12.5), "")
@@ -227,6 +231,7 @@ def test_a_target_without_enough_shapes(shapes: Path, tmp_path: Path, capfd: pyt
     assert not (out / "run").exists()
 
 
+@pytest.mark.slow
 def test_bad_shapes_are_skipped_on_request(shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The same option as of ckh shapes; without it the first step fails."""
     shapes.write_text(SHAPES + "gemm_universal,1,bad,fp32,rcr,0,32,64,1\n", encoding="utf-8")

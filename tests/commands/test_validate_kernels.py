@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from ckh.cli import run
 from ckh.errors import ExitCode
 from tests.refusals import has_values
@@ -12,11 +14,10 @@ from tests.refusals import has_values
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
 ARGS = ["validate", "kernels", "--variant", "forward", "--ndim", "2", "--device", "host"]
 
 
+@pytest.mark.slow
 def test_the_pipelines_of_the_host_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The six pipelines of the host run and are right, the other two are refused; the file has the printed table."""
     out = tmp_path / "pipelines.json"

@@ -52,6 +52,7 @@ def write_inputs(folder: Path) -> list[Path]:
     return paths
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block_bytes", [1 << 23, 3000])
 @pytest.mark.parametrize(
     ("count", "rows", "repeated", "digest"),
@@ -83,6 +84,7 @@ def test_rows_do_not_depend_on_blocks(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "b.csv", "c.csv", "out.parquet"]
 
 
+@pytest.mark.slow
 def test_a_folder_of_parts_is_the_same_dataset(tmp_path: Path) -> None:
     """Rows, their order, sources and checksum equal those of one file; all parts but the last have the same size."""
     inputs, out, folder = write_inputs(tmp_path), tmp_path / "out.parquet", tmp_path / "parts"

@@ -75,6 +75,7 @@ def test_no_dataset_accepts_emulated_rows(bench: list[str], capsys: pytest.Captu
         assert run(command) not in (ExitCode.OK, ExitCode.GATE_FAILED)
 
 
+@pytest.mark.slow
 def test_a_tuning_ends_at_verified_kernels(
     bench: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -91,6 +91,7 @@ def test_the_race_of_comp_async_is_detected(tmp_path: Path) -> None:
     assert all("LDS race" in reply.message for reply in replies if reply.status is Status.LAUNCH_ERROR)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("runtime")
 @pytest.mark.parametrize("kind", Damage)
 def test_damaged_kernels_are_wrong(kind: Damage, tmp_path: Path, library: EmulatorLibrary) -> None:

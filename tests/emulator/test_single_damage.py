@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _ANY_LDS = 0x0F00  # lgkmcnt of s_waitcnt: any number of LDS accesses may be pending
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("runtime")
 def test_a_missing_barrier_or_wait_is_detected(tmp_path: Path, library: EmulatorLibrary) -> None:
     """Without a barrier of a kernel its waves race, without a wait for a load from memory it uses data too early."""

@@ -31,7 +31,7 @@ CONV = "grouped_conv_forward_bf16_gfx950"
 HOST_GEMM = "gemm_universal_fp32_host"
 GEMM = "gemm_universal_bf16_gfx942"
 GCC, GXX = (str(shutil.which(name) or "") for name in ("gcc", "g++"))
-pytestmark = pytest.mark.skipif(not (GCC and GXX), reason="there is no gcc and g++")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not (GCC and GXX), reason="there is no gcc and g++")]
 MAIN = """#include <cstdio>
 #include "{name}.hpp"
 using namespace ck_tile::dispatcher;
@@ -100,7 +100,6 @@ def run_program(exported: Path, text: str, *flags: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("older", [False, True])
 def test_convolutions_are_ranked_as_in_python(exported: Path, older: bool) -> None:
     """All applicable kernels in Python's order, by AMD's names, with problems of newer and older dispatchers."""
@@ -117,7 +116,6 @@ def test_convolutions_are_ranked_as_in_python(exported: Path, older: bool) -> No
     expect_values(error, "ckh:", CONV, "nowhere")
 
 
-@pytest.mark.slow
 def test_the_example_in_docs_compiles_and_ranks(exported: Path) -> None:
     """With the export in a folder ckh_cpp of the working directory, it selects Python's first kernel."""
     block = (ROOT / "docs" / "consumers.md").read_text(encoding="utf-8").partition("```cpp\n")[2].partition("```")[0]
@@ -188,7 +186,6 @@ int main()
     return run_program(exported, text)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("pipeline", ["compv3", "compv4", "mem"])
 def test_each_kernel_declaration_is_matched(exported: Path, pipeline: str) -> None:
     """Including kernels of compv4, whose full names end in _dsb, which declarations omit; in Python's order."""
@@ -215,7 +212,6 @@ def test_a_name_never_matches_a_longer_one(exported: Path) -> None:
     assert f"left out {stem(first)}" in lines
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [

@@ -239,6 +239,7 @@ def _vgprs(capsys: pytest.CaptureFixture[str], file: Path) -> list[int]:
     return [item["resources"]["vgprs"] for item in _explained(capsys, LEAST, "--code-object", file)["functions"]]
 
 
+@pytest.mark.slow
 def test_damaged_instructions(least: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Invalid instructions leave the other information intact."""
     data = bytearray(least.read_bytes())

@@ -61,6 +61,7 @@ def _taken(
     return code, own.name, {instruction: counts.get(own.entry + instruction.at, 0) for instruction in text}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [item for item in KEPT if item.file in PAIRS], ids=lambda kept: kept.file)
 def test_an_iteration_executes_the_instructions_of_the_loop(
     kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -79,6 +80,7 @@ def test_an_iteration_executes_the_instructions_of_the_loop(
     assert tolerance or set(loop) == set(more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "form", "sizes"),
     [

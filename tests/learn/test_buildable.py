@@ -102,6 +102,7 @@ def document(capsys: pytest.CaptureFixture[str], line: str) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 def test_predict_names_the_headers(
     arch: str, headers: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -124,6 +125,7 @@ def test_predict_names_the_headers(
     assert document(capsys, "--op miopen_conv --arch gfx90a --c 64")["headers"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", ["", " --json", " --why", " --top 40 --json"])
 def test_quick_answers_know_headers_too(
     flags: str, headers: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -181,6 +181,7 @@ def test_without_evidence_the_order_is_the_estimates(tmp_path: Path) -> None:
     assert model.spec.estimate == EstimateTerm(1.0, {})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_priors")
 def test_many_rows_have_trees_beside_the_estimate(tmp_path: Path) -> None:
     """From 3,000 rows on the score is that of the trees less 0.3 times the log of the estimate."""
@@ -213,6 +214,7 @@ def test_the_ranker_of_few_rows_has_the_estimate() -> None:
     assert ranker.predict(rows.frame) == pytest.approx(row_scores(rows, term), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_c_ranks_as_python_does(few: Path, tmp_path: Path) -> None:
     """The export of a model of few pairs has the same first kernels."""
     exported = export(tmp_path / "c", [load_model(few)])

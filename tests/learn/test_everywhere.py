@@ -82,6 +82,7 @@ def test_backward_directions_are_answered(arch: str, direction: str, capsys: pyt
     assert json.loads(out)["not_measured"]["basis"] == "estimate"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", INSTINCT)
 def test_solvers_are_answered_on_every_instinct(arch: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A solver is chosen in each of MIOpen's element types, by a model of the nearest GPU measured in it.

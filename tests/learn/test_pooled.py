@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pytest
 
 from ckh.archs import load_arch
 from ckh.learn.models.artifact import find_model, wanted_for
@@ -12,10 +13,8 @@ from ckh.learn.models.pooled import PooledScores
 from ckh.ops import operation_of_problem
 from ckh.ops.gemm_universal.problem import GemmProblem
 
-if TYPE_CHECKING:
-    import pytest
 
-
+@pytest.mark.slow
 def test_pooled_scores_equal_separate_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forty GEMMs with different kernels get bit-identical scores from a few larger pools."""
     random = np.random.default_rng(0)

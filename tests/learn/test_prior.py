@@ -167,6 +167,7 @@ def test_the_model_is_the_mean_of_trees_and_prior() -> None:
     assert again.text == with_prior.text
 
 
+@pytest.mark.slow
 def test_a_lambdarank_is_scaled_to_the_models_scores() -> None:
     """With weight 0.5, scores move by a third of the LambdaRank's, scaled to the model's spread within problems."""
     data = lawful()
@@ -209,6 +210,7 @@ def test_a_lambdarank_needs_a_prior() -> None:
         train(lawful(), replace(OPTIONS, prior=0.0, lambdarank=1.0), lambda _steps, _text: None)
 
 
+@pytest.mark.slow
 def test_a_learning_curve_uses_the_time_model() -> None:
     """With 27 known problems, a curve with the time model chooses nearly the best for others, unlike trees alone."""
     with_prior = learning_curve(lawful(), replace(OPTIONS, prior=10.0)).now().value

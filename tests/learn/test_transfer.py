@@ -472,6 +472,7 @@ def test_instructions_of_another_element_type_come_in_the_order_of_the_estimate(
     assert 0 < first.score - second.score < 1e-8
 
 
+@pytest.mark.slow
 def test_batches_count_rows_with_ties(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

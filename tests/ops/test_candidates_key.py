@@ -139,6 +139,7 @@ def test_gemm_candidates_equal_single_checks(sizes: tuple[int, int, int], parts:
     assert {768 % size for kernel in pool for size in kernel.tile} == {0}
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(problem=convolutions())
 def test_convolution_candidates_equal_single_checks(problem: ConvProblem) -> None:

@@ -60,6 +60,7 @@ def test_answers_equal_the_full_command(
     assert (document["not_measured"] or {}).get("basis") == basis
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("alone")
 def test_kernels_missing_in_headers_rank_last(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -133,6 +133,7 @@ def random_convolutions(seed: int) -> Iterator[str]:
         yield f"--c {channels} --k {filters} --g {groups} --hi {size}{further}"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize(
     ("problems", "options", "basis"),

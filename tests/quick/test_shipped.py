@@ -20,6 +20,8 @@ from .test_quick import asked, full
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow  # all answers are prepared first, as in a build
+
 LINES = [
     "--n 16 --c 256",
     "--c 64 --k 128 --hi 56 --stride 2 --top 3 --json",
@@ -65,7 +67,6 @@ def _own_folders(patch: pytest.MonkeyPatch, folder: Path) -> None:
     patch.setenv("CKH_CACHE_DIR", str(folder / "cache"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("line", LINES)
 def test_the_first_answer_is_quick(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     """For every operation, direction and layout, to the letter."""
@@ -74,7 +75,6 @@ def test_the_first_answer_is_quick(line: str, capsys: pytest.CaptureFixture[str]
     assert written(text) == full(capsys, line)
 
 
-@pytest.mark.slow
 def test_user_models_are_not_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

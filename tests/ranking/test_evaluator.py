@@ -256,6 +256,7 @@ def test_trees_of_one_leaf(backend: str) -> None:
     assert scores.shape == (1, 2, 7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", [ref.path for ref in list_models([MODELS])], ids=lambda path: path.name)
 def test_shipped_models_rank_as_lightgbm(
     backend: str, folder: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch

@@ -14,6 +14,7 @@ from ckh.ranking.evaluator import best_first
 _SCORES = st.one_of(st.integers(-3, 3).map(float), st.floats(allow_nan=False))
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(scores=arrays(np.float64, array_shapes(min_dims=1, max_dims=3, max_side=40), elements=_SCORES))
 def test_the_order_equals_a_stable_sort(scores: np.ndarray) -> None:
@@ -21,6 +22,7 @@ def test_the_order_equals_a_stable_sort(scores: np.ndarray) -> None:
     assert np.array_equal(best_first(scores), np.argsort(-scores, axis=-1, kind="stable"))
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     scores=arrays(np.float64, array_shapes(min_dims=1, max_dims=2, max_side=80), elements=_SCORES),

@@ -39,6 +39,7 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         workers.close_all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", Direction)
 @pytest.mark.parametrize("problem", [CONV, DEEP], ids=["2d", "3d"])
 def test_convolutions(direction: Direction, problem: ConvProblem) -> None:
@@ -153,6 +154,7 @@ def _called(times: int = 1, **options: Any) -> tuple[ckh.RunnableKernel, list[An
     return chosen, [chosen(x, w) for _ in range(times)]
 
 
+@pytest.mark.slow
 def test_the_next_candidate_replaces_a_failed_one(faulty: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """A compile error, a crash and a refusal lead to the fourth candidate, with one warning and once."""
     names = faulty(FAULTS["does not compile"][0], SEGFAULT, FAULTS["unsupported"][0], GOOD)
@@ -191,6 +193,7 @@ def test_out_of_bounds_writes_are_detected_without_verification(faulty: Any) -> 
     assert _called()[0].name == names[1]
 
 
+@pytest.mark.slow
 def test_no_working_candidate(faulty: Any) -> None:
     """The error has the first candidate and its reason; the next call has a new worker."""
     names = faulty(*[SEGFAULT] * 8)

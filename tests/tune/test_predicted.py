@@ -69,6 +69,7 @@ def test_choices_are_compared_with_current_kernels() -> None:
             assert np.exp(choice.log_gain + choice.error) == pytest.approx(ms[now] / ms[best])
 
 
+@pytest.mark.slow
 def test_measured_and_other_shapes_are_predicted(tmp_path: Path) -> None:
     """Also a shape without measurements; predictions agree with the formula of the times, within their intervals."""
     data, left = measured(), problems()[3]

@@ -207,6 +207,7 @@ def test_a_transient_fault_is_not_blamed_on_a_kernel(name: str, stub: Stub, tmp_
     assert (runs.statuses, outcome.totals.restarts) == ({Status.OK: 3}, 1)
 
 
+@pytest.mark.slow
 def test_a_reset_of_all_gpus_is_not_blamed_on_a_kernel(stub: Stub, tmp_path: Path) -> None:
     """A kernel resets its GPU and another worker's: that continues in a new worker, and all kernels are measured."""
     resets = GpuKernel(fault="once hipDeviceSynchronize=all")
@@ -249,6 +250,7 @@ def test_a_problem_without_inputs_is_a_row_of_each_kernel(
     assert all(message in row.message for rows in runs.rows.values() for row in rows)
 
 
+@pytest.mark.slow
 def test_kernels_of_another_rocm_are_launch_errors(stub: Stub, tmp_path: Path) -> None:
     """Each is a launch error that names the missing library."""
     other = build_runtime(tmp_path, "libamdhip64.so.99")

@@ -46,6 +46,7 @@ def test_names() -> None:
             op.kernels.parse(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arch", "dtype"), [("gfx942", "fp16"), ("gfx950", "fp8"), ("gfx90a", "bf16"), ("host", "fp32")]
 )

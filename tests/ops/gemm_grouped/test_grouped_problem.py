@@ -160,6 +160,7 @@ def test_names() -> None:
             op.kernels.parse(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arch", "dtype"), [("gfx942", "fp16"), ("gfx950", "fp8"), ("host", "fp32")])
 def test_pools_are_of_the_tile_engines_pipelines(arch: str, dtype: str) -> None:
     """A pool has gemm_universal's kernels of three pipelines, in its order, persistent ones included."""

@@ -251,6 +251,7 @@ def test_kernels_of_another_order_do_not_apply() -> None:
         assert PRESHUFFLE_RULES.check(PLAIN, GFX942, ragged) != []
 
 
+@pytest.mark.slow
 def test_one_order_serves_every_dtype() -> None:
     """The default is an order that gfx942 and gfx950 have kernels for, in every element type."""
     for arch in (GFX942, GFX950):

@@ -125,6 +125,7 @@ def test_pool_and_refused_add_up_to_all_candidates() -> None:
     assert not {row.kernel for row in refused} & set(gemm_pool(host))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "more"), [("gfx1100", ()), ("gfx950", ("preshufflev2",))])
 def test_restricting_a_space_loses_no_kernel(name: str, more: tuple[str, ...]) -> None:
     """Removing values that an architecture does not list gives the same pool as checking every candidate."""

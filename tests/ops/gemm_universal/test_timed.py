@@ -42,6 +42,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "model"
 
 
+@pytest.mark.slow
 def test_all_measured_kernels_are_candidates(model: Path) -> None:
     """The 84 are first in the pool, including the 12 of a tile that is in no space; the rest of the pool follows."""
     names = tile_engine.names()

@@ -121,6 +121,7 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
             read_parquet(tmp_path / name, DEVICE)
 
 
+@pytest.mark.slow
 def test_the_shared_database(mi200: Path) -> None:
     """Of 519,820 rows 941 have no time and 953 an output that contradicts their sizes; problems are as documented."""
     table = read_parquet(mi200, DEVICE, skip_bad=True)

@@ -67,6 +67,7 @@ def first_with_kernels(draw: Callable[[], P], arch: str) -> tuple[P, Any]:
     raise AssertionError("no problem has a kernel")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("arch", "dtype"), ARCH_DTYPES)
 def test_convolution_proposals_are_legal(arch: str, dtype: str, seed: int) -> None:

@@ -174,6 +174,7 @@ def test_an_endless_line_is_given_up(tmp_path: Path) -> None:
     assert (len(times), sum(bad.values())) == (1, 2)
 
 
+@pytest.mark.slow
 def test_a_single_line_file_is_read(tmp_path: Path) -> None:
     """Objects that follow each other without line ends are found, also across buffer boundaries."""
     names = [NAME.replace("128x64", f"{tile}x64") for tile in range(16, 16016, 2)]

@@ -153,6 +153,7 @@ def test_holdout_is_large() -> None:
     assert all(set(problem_set(name)) <= set(problems) for name in NETWORKS)
 
 
+@pytest.mark.slow
 def test_sets_are_the_same_in_another_process() -> None:
     """The order of a set does not depend on the process or its hash seed."""
     script = (

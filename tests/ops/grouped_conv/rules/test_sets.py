@@ -78,6 +78,7 @@ def test_a_dtype_has_kernels_where_the_architecture_runs_it(arch: str) -> None:
         assert bool(kernels) is (dtype in spec.dtypes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHS)
 def test_kernels_of_a_set_can_be_built_in_the_order_of_the_tables(arch: str) -> None:
     """No kernel of a set breaks a rule, each is of the requested kind, and sets keep the order of the tables."""
