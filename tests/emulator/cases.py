@@ -234,6 +234,7 @@ _ONLY_90A = [
     "buffer_store_dwordx2 v[0:1], v4, s[0:3], 0 offen offset:8",
     "buffer_load_dwordx2 v[6:7], v4, s[0:3], 0 offen offset:8",
     "buffer_load_dword v6, off, s[0:3], s8 offset:8",
+    *("buffer_wbinvl1", "buffer_wbinvl1_vol"),
 ]
 TEXTS = {
     "gfx90a": _ONLY_90A,

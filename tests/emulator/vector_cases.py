@@ -379,6 +379,11 @@ def _to_bfloat(a: Array) -> Array:
     return np.where(np.isnan(a), bits >> u32(16) | u32(0x40), rounded).astype(u32)
 
 
+def _half_bits(a: Array) -> Array:
+    """Rounded to nearest, ties to even."""
+    return a.astype(f16).view(u16).astype(u32)
+
+
 def _any_nan(do: Callable[..., Array]) -> Callable[..., Array]:
     return lambda *all_of: np.where(np.isnan(all_of).any(0), np.float32(np.nan), do(*all_of))
 
@@ -386,6 +391,7 @@ def _any_nan(do: Callable[..., Array]) -> Callable[..., Array]:
 # What gfx950 adds.
 GFX950 = [
     _one("v_cvt_f32_bf16", f32, (u16,), _bfloat),
+    _one("v_cvt_pk_f16_f32", u32, (f32, f32), lambda a, b: _half_bits(a) | _half_bits(b) << u32(16)),
     _one("v_cvt_pk_bf16_f32", u32, (f32, f32), lambda a, b: _to_bfloat(a) | _to_bfloat(b) << u32(16)),
     _one("v_minimum3_f32", f32, (f32,) * 3, _any_nan(lambda a, b, c: _minimum(_minimum(a, b), c))),
     _one("v_maximum3_f32", f32, (f32,) * 3, _any_nan(lambda a, b, c: _maximum(_maximum(a, b), c))),

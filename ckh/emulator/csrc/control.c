@@ -95,7 +95,7 @@ static const Op OPS[] = {
 #define N(name) {#name, run_nothing, 0, "", 0, 0},
     N(s_nop) N(s_barrier) N(s_setprio) N(s_sleep) N(s_icache_inv) N(s_wakeup) N(s_incperflevel)
     N(s_decperflevel) N(s_dcache_inv) N(s_dcache_wb) N(s_dcache_inv_vol) N(s_dcache_wb_vol) N(buffer_wbl2) N(buffer_inv)
-    N(ds_nop) N(v_nop) N(v_clrexcp)
+    N(buffer_wbinvl1) N(buffer_wbinvl1_vol) N(ds_nop) N(v_nop) N(v_clrexcp)
 #undef N
 #define LOAD(name, dwords, is_buffer) {name, load_scalar, 0, "", dwords, is_buffer},
     LOAD("s_load_dword", 1, 0) LOAD("s_load_dwordx2", 2, 0) LOAD("s_load_dwordx4", 4, 0) LOAD("s_load_dwordx8", 8, 0)

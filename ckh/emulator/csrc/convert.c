@@ -41,6 +41,7 @@ static uint16_t norm_u16(float x) { return x != x ? 0 : (uint16_t)nearbyintf(max
     X(v_cvt_pknorm_i16_f32, "uff", u, (uint16_t)norm_i16(F0) | (u32)(uint16_t)norm_i16(F1) << 16) \
     X(v_cvt_pknorm_u16_f32, "uff", u, norm_u16(F0) | (u32)norm_u16(F1) << 16) \
     X(v_cvt_f32_bf16, "fk", f, bfloat(K0)) \
+    X(v_cvt_pk_f16_f32, "uff", u, half_bits(F0) | (u32)half_bits(F1) << 16) \
     X(v_cvt_pk_bf16_f32, "uff", u, bfloat_bits(F0) | (u32)bfloat_bits(F1) << 16) \
     X(v_ashr_pk_i8_i32, "Kuuu", u, (saturated(I0 >> (U2 & 31), -128, 127) & 0xff) | (saturated(I1 >> (U2 & 31), -128, 127) & 0xff) << 8) \
     X(v_ashr_pk_u8_i32, "Kuuu", u, saturated(I0 >> (U2 & 31), 0, 255) | saturated(I1 >> (U2 & 31), 0, 255) << 8) \

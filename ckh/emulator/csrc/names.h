@@ -198,7 +198,7 @@ static const char* const names_vop3[1024] = {
     [677] = "v_cvt_sr_bf8_f32",
     /* gfx950 */
     [563] = "v_bitop3_b16", [564] = "v_bitop3_b32", [613] = "v_ashr_pk_i8_i32", [614] = "v_ashr_pk_u8_i32",
-    [616] = "v_cvt_pk_bf16_f32", [680] = "v_minimum3_f32", [681] = "v_maximum3_f32",
+    [615] = "v_cvt_pk_f16_f32", [616] = "v_cvt_pk_bf16_f32", [680] = "v_minimum3_f32", [681] = "v_maximum3_f32",
 };
 
 static const char* const names_vop3p[128] = {
@@ -305,7 +305,8 @@ static const char* const names_mubuf[128] = {
     [31] = "buffer_store_dwordx4", [32] = "buffer_load_ubyte_d16", [33] = "buffer_load_ubyte_d16_hi",
     [34] = "buffer_load_sbyte_d16", [35] = "buffer_load_sbyte_d16_hi", [36] = "buffer_load_short_d16",
     [37] = "buffer_load_short_d16_hi", [38] = "buffer_load_format_d16_hi_x", [39] = "buffer_store_format_d16_hi_x",
-    [40] = "buffer_wbl2", [41] = "buffer_inv", [64] = "buffer_atomic_swap", [65] = "buffer_atomic_cmpswap",
+    [40] = "buffer_wbl2", [41] = "buffer_inv", [62] = "buffer_wbinvl1", [63] = "buffer_wbinvl1_vol", /* gfx90a */
+    [64] = "buffer_atomic_swap", [65] = "buffer_atomic_cmpswap",
     [66] = "buffer_atomic_add", [67] = "buffer_atomic_sub", [68] = "buffer_atomic_smin", [69] = "buffer_atomic_umin",
     [70] = "buffer_atomic_smax", [71] = "buffer_atomic_umax", [72] = "buffer_atomic_and", [73] = "buffer_atomic_or",
     [74] = "buffer_atomic_xor", [75] = "buffer_atomic_inc", [76] = "buffer_atomic_dec", [77] = "buffer_atomic_add_f32",
