@@ -365,15 +365,16 @@ def test_nodes_report_their_state(
     assert bench("none", *what, cluster=None) == ExitCode.USAGE
 
 
-@pytest.mark.parametrize("damage", [lambda content: content[:-1], lambda content: content[:50] + b"x" + content[51:]])
-def test_a_kernel_damaged_in_transfer_is_refused(damage: Any, tmp_path: Path) -> None:
-    """Nothing is written for it."""
+def test_a_kernel_damaged_in_transfer_is_refused(tmp_path: Path) -> None:
+    """Nothing is written for it, whether it is truncated or has another byte."""
     assert bench("run", cluster=None) == ExitCode.OK
     kept = next(iter(KernelCache().folder.glob("??/*.so")))
     elsewhere = KernelCache(tmp_path.name)
-    with pytest.raises(DataError, match="damaged"):
-        elsewhere.adopt({kept.name: damage(kept.read_bytes())})
-    assert not elsewhere.has(kept.stem)
+    content = kept.read_bytes()
+    for damaged in (content[:-1], content[:50] + b"x" + content[51:]):
+        with pytest.raises(DataError, match="damaged"):
+            elsewhere.adopt({kept.name: damaged})
+        assert not elsewhere.has(kept.stem)
     elsewhere.adopt(KernelCache().files([kept.stem]))
     assert elsewhere.path(kept.stem).read_bytes() == kept.read_bytes()
     with pytest.raises(DataError, match="damaged"):
