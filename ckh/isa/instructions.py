@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ckh.isa.registers import registers_of
+from ckh.isa.registers import CACHE_CONTROL, registers_of
 from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
@@ -108,8 +108,10 @@ def kind_of(name: str) -> InstructionKind:
         return _vector_kind(name)
     if name.startswith("ds_"):
         return InstructionKind.LDS_WRITE if "write" in name or "add" in name else InstructionKind.LDS_READ
+    if name.startswith(CACHE_CONTROL):
+        return InstructionKind.SCALAR
     if name.startswith(("buffer_", "global_", "flat_", "scratch_")):
-        return InstructionKind.STORE if "store" in name or "atomic" in name or "wb" in name else InstructionKind.LOAD
+        return InstructionKind.STORE if "store" in name or "atomic" in name else InstructionKind.LOAD
     return _scalar_kind(name)
 
 

@@ -12,6 +12,7 @@ _FIRST_VECTOR = 256  # among the sources of vector instructions
 _ACCUMULATORS = 256  # number of a0
 _LANES, _WORD_BITS = 64, 32
 _SDWA, _DPP = 249, 250
+CACHE_CONTROL = ("buffer_inv", "buffer_wb")  # write back or invalidate a cache, without registers
 _VOP1, _VOP3 = 0x3F, 0x34  # the encodings, by the highest bits
 _NO_SCALAR = 0x7F
 _SHAPE = re.compile(r"_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?_?(\w*)")
@@ -26,6 +27,8 @@ def registers_of(name: str, words: tuple[int, ...]) -> tuple[Registers, Register
     first, second = words[0], words[1] if len(words) > 1 else 0
     if name.startswith("ds_"):
         return _lds(name, first, second)
+    if name.startswith(CACHE_CONTROL):
+        return (), ()
     if name.startswith("buffer_"):
         used = first >> 12 & 3  # an index, an offset, both or none
         address = (_vector(second, used.bit_count()),) if used else ()
