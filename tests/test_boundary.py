@@ -80,6 +80,7 @@ def test_a_closed_stdin_or_stderr_does_no_harm() -> None:
     assert shell("2>&-", "predict", "--c", "5", "--g", "3").returncode == ExitCode.USAGE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_an_ascii_stream_gets_every_line(encoding: str) -> None:
     """Tables have the same width, and shortened names differ from dots; only the ellipsis is replaced."""

@@ -41,6 +41,7 @@ def local() -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_dies_is_one_error(tmp_path: Path) -> None:
     """Anyone waiting for results gets an error that the cluster is gone, with a hint to continue."""
     with (
@@ -86,6 +87,7 @@ _NO_BOKEH = "import sys; sys.modules['bokeh'] = None"  # not installed
 _NO_CKH = "import sys; sys.modules['ckh'] = None"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args", [["--no-dashboard"], []])
 def test_a_missing_dashboard_is_not_linked(tmp_path: Path, capsys: pytest.CaptureFixture[str], args: list[str]) -> None:
     """With --no-dashboard, or without Bokeh, the scheduler's pages answer 404, or state what is missing."""
@@ -131,6 +133,7 @@ def test_workers_without_ckh_are_refused(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_a_cluster_without_workers_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

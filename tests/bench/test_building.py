@@ -70,6 +70,7 @@ def ignore(_count: int, _text: str) -> None:
     pass
 
 
+@pytest.mark.slow
 def test_good_kernels_are_built_and_loaded(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
     """Each has its own library and the compiler's resource report, from the cache too."""
     device = device_of(FakeHipcc(scratch=8))
@@ -83,6 +84,7 @@ def test_good_kernels_are_built_and_loaded(device_of: Callable[[FakeHipcc], HipD
     assert build(device, KERNELS) == reports
 
 
+@pytest.mark.slow
 def test_outcomes_of_bad_kernels(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
     """One that does not compile, one that crashes when loaded and an unsupported one do not affect the others."""
     device = device_of(FakeHipcc(fails=tokens(KERNELS[1]), crashes=tokens(KERNELS[2])))
@@ -97,6 +99,7 @@ def test_outcomes_of_bad_kernels(device_of: Callable[[FakeHipcc], HipDevice]) ->
     assert [reports[kernel].resources is None for kernel in (KERNELS[1], LACKING)] == [True, True]
 
 
+@pytest.mark.slow
 def test_an_invalid_library_is_rebuilt(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
     """A damaged file in the cache is treated as missing."""
     device = device_of(FakeHipcc())

@@ -105,6 +105,7 @@ def test_libraries_match_their_sources(cache: Path) -> None:
     assert all(result.source_hash == builder.source_hash(kernel) for kernel, result in built.items())
 
 
+@pytest.mark.slow
 def test_second_build_compiles_nothing() -> None:
     """A cached library is used as it is, in another process too."""
     first = KernelBuilder(FakeDevice())
@@ -181,6 +182,7 @@ def test_source_that_does_not_compile(source: str, message: str, cache: Path) ->
     assert files(cache) == []
 
 
+@pytest.mark.slow
 def test_failures_do_not_stop_the_others_and_are_tried_again(cache: Path) -> None:
     """One bad kernel of five is one failure, and compiles once its source is corrected."""
     bad = FakeDevice(lambda kernel: "nonsense" if kernel == KERNELS[2] else answer(KERNELS.index(kernel)))

@@ -81,6 +81,7 @@ def test_damaged_entries_are_not_found(cache: KernelCache, tmp_path: Path, relia
     assert cache.find(KEY) is not None
 
 
+@pytest.mark.slow
 def test_a_damaged_library_is_built_again(cache: KernelCache) -> None:
     """A kernel whose file was truncated is compiled again, and the others are not."""
     first = build(2)

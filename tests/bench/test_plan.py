@@ -79,6 +79,7 @@ def test_kernels_are_distinct_and_in_the_order_they_are_needed(host: ArchSpec) -
     assert plan.kernels == (*first.kernels, *(kernel for kernel in second.kernels if kernel not in first.kernels))
 
 
+@pytest.mark.slow
 def test_orders_follow_from_the_seed(host: ArchSpec) -> None:
     """The same seed gives the same orders of problems and kernels, and another seed others."""
     plan = make_plan(MIXED, ALL, host, 7, SetCandidates())

@@ -46,6 +46,7 @@ def drifting(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("drifting")
 def test_pairs_measured_during_drift_are_remeasured(
     make_runs: Callable[..., Runs],

@@ -82,6 +82,7 @@ def test_all_faults_in_a_row() -> None:
     assert statuses(replies) == [*expected, Status.OK]
 
 
+@pytest.mark.slow
 def test_a_crash_in_a_used_worker_is_tried_again_in_a_new_one() -> None:
     """A kernel that only crashes because of earlier kernels is ok, after one restart."""
     replies, restarts = supervise(GOOD, POISON, FRAGILE, GOOD)
@@ -89,6 +90,7 @@ def test_a_crash_in_a_used_worker_is_tried_again_in_a_new_one() -> None:
     assert restarts == 1
 
 
+@pytest.mark.slow
 def test_a_crash_that_repeats_counts_once() -> None:
     """The second crash, in a new worker, is the result; the next kernel gets yet another worker."""
     replies, restarts = supervise(GOOD, SEGFAULT, GOOD)
@@ -103,6 +105,7 @@ def test_a_crash_in_a_new_worker_counts_at_once() -> None:
     assert restarts == 2
 
 
+@pytest.mark.slow
 def test_a_hang_is_ended() -> None:
     """Two endless loops cost their timeouts and a restart each, no more."""
     start = time.monotonic()
@@ -113,12 +116,14 @@ def test_a_hang_is_ended() -> None:
     assert time.monotonic() - start < 30
 
 
+@pytest.mark.slow
 def test_a_kernel_that_keeps_all_memory_does_not_fail_its_successors() -> None:
     """Memory leaked by a kernel does not make right kernels fail."""
     replies, _ = supervise(GOOD, HOARD, GOOD, claims(1.0), claims(2.0))
     assert statuses(replies) == [Status.OK, Status.LAUNCH_ERROR, *[Status.OK] * 3]
 
 
+@pytest.mark.slow
 def test_a_problem_after_a_kernel_that_keeps_all_memory_is_set_up() -> None:
     """Inputs that do not fit into the worker's memory are made in a new one."""
     device = FaultyDevice(HOARD, GOOD)
@@ -181,6 +186,7 @@ def test_a_problem_with_only_quarantined_kernels_is_not_set_up() -> None:
     assert restarts == 1
 
 
+@pytest.mark.slow
 def test_other_failures_cause_no_quarantine() -> None:
     """Wrong results and error codes are determined again on every problem."""
     faults = [FAULTS["zeros"][0], FAULTS["error code"][0]]
@@ -189,6 +195,7 @@ def test_other_failures_cause_no_quarantine() -> None:
     assert "returned 7" in result[2][1].message
 
 
+@pytest.mark.slow
 def test_libraries_are_loaded_without_a_problem() -> None:
     """Libraries that cannot be loaded, and one that ends the loading process, have different replies."""
     device = FaultyDevice(GOOD, FAULTS["does not load"][0], LOAD_ABORTS, GOOD)

@@ -158,6 +158,7 @@ def test_a_single_leader_is_not_measured_again(make_runs: Callable[..., Runs]) -
     assert not any(row.remeasured for row in runs.rows)
 
 
+@pytest.mark.slow
 def test_missing_leader_rounds_are_measured_on_resume(make_runs: Callable[..., Runs]) -> None:
     """If a run was killed between a problem's first pass and its leaders, the next run measures the leaders."""
     runs = make_runs(claims(100.0, 180.0), claims(107.0, 170.0), claims(250.0))
@@ -195,6 +196,7 @@ def test_more_kernels_lead_if_asked() -> None:
     assert PairResults([replace(row, remeasured=True) for row in rows]).leaders("p", 9) == []
 
 
+@pytest.mark.slow
 def test_a_finished_run_can_measure_more_leaders(make_runs: Callable[..., Runs]) -> None:
     """Three kernels, two within 8 %: a resumed run with --leaders 3 remeasures all three, and then no more."""
     runs = make_runs(claims(100.0, 180.0), claims(107.0, 170.0), claims(250.0, 90.0))

@@ -151,6 +151,7 @@ def measured(library: str, dtype: str, *, fnuz_floats: bool) -> Status:
         worker.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "name"), [("fp8", "E4M3"), ("bf8", "E5M2")])
 def test_the_worker_measures_floats_of_eight_bits(tmp_path: Path, dtype: str, name: str) -> None:
     """A kernel with the architecture's encoding is right, one with another encoding is wrong."""

@@ -188,6 +188,7 @@ def test_a_worker_without_a_device_ends_the_run_and_nothing_is_lost(
     assert [end.reason for end in read_journal(runs.out).ends] == ["complete"]
 
 
+@pytest.mark.slow
 def test_the_failure_of_one_worker_ends_the_work_of_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A working worker stops after its current problem instead of continuing alone."""
     met, marks = tmp_path / "met", tmp_path / "marks"
@@ -207,6 +208,7 @@ def test_the_failure_of_one_worker_ends_the_work_of_the_other(tmp_path: Path, mo
     assert sum(runs.first_pass.values()) >= 1
 
 
+@pytest.mark.slow
 def test_without_any_worker_the_run_fails_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error is the first worker's; the journal has no rows, and can be resumed."""
     runs, device = make_runs(tmp_path, monkeypatch, [GOOD])
@@ -219,6 +221,7 @@ def test_without_any_worker_the_run_fails_at_once(tmp_path: Path, monkeypatch: p
     assert runs.first_pass == runs.all_pairs
 
 
+@pytest.mark.slow
 def test_equal_code_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One kernel of three with identical code runs on a problem; the others have its times, and name it."""
     runs, device = make_runs(tmp_path, monkeypatch, [GOOD] * 4, workers=1)
@@ -255,6 +258,7 @@ def test_a_failure_is_shared_by_kernels_of_equal_code(tmp_path: Path, monkeypatc
     assert all(", measured once: " in row.message and "outputs wrong" in row.message for row in twins)
 
 
+@pytest.mark.slow
 def test_remaining_kernels_of_equal_code_are_measured_on_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +274,7 @@ def test_remaining_kernels_of_equal_code_are_measured_on_resume(
     assert runs.first_pass == runs.all_pairs
 
 
+@pytest.mark.slow
 def test_kernels_with_too_much_scratch_memory_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel above the limit is an invalid row with the size; those at the limit, below and unknown are measured."""
     met = tmp_path / "met"
@@ -288,6 +293,7 @@ def test_kernels_with_too_much_scratch_memory_are_not_run(tmp_path: Path, monkey
     assert journal.runs[0].max_scratch == 64
 
 
+@pytest.mark.slow
 def test_a_kernel_without_scratch_memory_is_measured_if_none_is_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,6 +317,7 @@ def test_a_resumed_run_keeps_the_limit_of_scratch_memory(tmp_path: Path, monkeyp
     assert runs.first_pass == runs.all_pairs
 
 
+@pytest.mark.slow
 def test_the_journal_records_resources_of_each_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once per kernel, before its first row, under the hash that rows refer to."""
     runs, device = make_runs(tmp_path, monkeypatch, [GOOD] * 2, workers=1)

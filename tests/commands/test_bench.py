@@ -349,6 +349,7 @@ def test_a_run_is_resumed_from_anywhere(
     assert first_pass(tmp_path / "run") == PAIRS
 
 
+@pytest.mark.slow
 def test_runs_of_earlier_versions_are_resumed(args: list[str]) -> None:
     """Their journals have no plan: it is made again from the recorded settings, and journalled."""
     assert run([*args, "--budget", "0.05s"]) == ExitCode.OK
@@ -631,6 +632,7 @@ def test_a_dry_run_uses_recorded_compile_times(
 COMPILED = ["--filter", "pipeline in ['compv3', 'compv6'] and not split_image and not double_smem_buffer"]
 
 
+@pytest.mark.slow
 def test_compile_only(hip: list[str], tools: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every kernel is compiled and loaded, those that the headers lack are unsupported; nothing is measured."""
     assert run([*hip, *COMPILED, "--compile-only", "--json"]) == ExitCode.OK
@@ -649,6 +651,7 @@ def test_compile_only(hip: list[str], tools: Path, capsys: pytest.CaptureFixture
     assert not Path("run").exists()
 
 
+@pytest.mark.slow
 def test_compile_only_fails_if_a_kernel_does_not_compile(
     hip: list[str], tools: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

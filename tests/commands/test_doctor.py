@@ -69,6 +69,7 @@ def test_a_template_that_differs_is_named(tmp_path: Path, capsys: pytest.Capture
     expect_values(str(result["differs"]), "make_kernel", "ck_tile/host/kernel_launch.hpp")
 
 
+@pytest.mark.slow
 def test_the_unified_framework_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It says whether headers have it; the line on the headers says that it is switched off."""
     include = write_templates(tmp_path, Interface.CURRENT)
@@ -79,6 +80,7 @@ def test_the_unified_framework_is_named(tmp_path: Path, capsys: pytest.CaptureFi
     assert report(include, capsys)["is_unified"] is True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arch", "count"), [("gfx1250", 1), ("mi455x", 1), ("gfx942", 0)])
 def test_an_untested_architecture_is_reported(arch: str, count: int, capsys: pytest.CaptureFixture[str]) -> None:
     """A warning of the report, and a line of each answer, also of the second call for a kind of problem."""
@@ -144,6 +146,7 @@ def test_a_full_disk_is_not_blamed_on_the_compiler(
     assert (check["exit_code"], "No space left" in check["found"]) == (ExitCode.INPUT_OUTPUT, True)
 
 
+@pytest.mark.slow
 def test_a_calibration_is_named_or_how_to_make_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

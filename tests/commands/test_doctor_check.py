@@ -141,6 +141,7 @@ def test_a_gpu_that_computes_wrongly_fails_the_check(
     require_no_secrets(checked.files, home)
 
 
+@pytest.mark.slow
 def test_the_archive_reports_a_missing_gpu(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -216,6 +216,7 @@ def test_a_gemm_is_measured_without_a_model(capsys: pytest.CaptureFixture[str]) 
     assert run(["convert", "run", "--out", "run.parquet"]) == ExitCode.OK
 
 
+@pytest.mark.slow
 def test_failures_count_against_the_budget(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """If kernels do not compile there are as many rows as evaluations, and the exit code of no kernel."""
     failing = Path("cxx")

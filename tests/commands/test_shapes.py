@@ -141,6 +141,7 @@ def test_bench_reads_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert not out.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arch", "first"), [("gfx942", "m1_n8192_k8192"), ("host", "m2048_n512_k512")])
 def test_plans_begin_with_the_most_time(
     arch: str, first: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

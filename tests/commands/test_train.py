@@ -257,6 +257,7 @@ def test_too_few_problems_give_a_warning(tmp_path: Path, capsys: pytest.CaptureF
     assert ["tflops", "5", "-", "-", "-", "-"] in [line.split() for line in stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_a_model_is_warm_started(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Trees are added to a model's own targets; the held-out results are in the document."""
     few, out = data.with_name("few.parquet"), data.with_name("model")

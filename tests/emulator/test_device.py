@@ -52,6 +52,7 @@ def bench(runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> lis
     return ["bench", "--device", EMULATED_KIND, *sources, "--timeout", "5m", "--out", "run"]
 
 
+@pytest.mark.slow
 def test_a_run_is_verified_and_has_no_times(bench: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Rows are verified and name the emulated device; no field has a time."""
     assert run([*bench, "--json"]) == ExitCode.OK
@@ -63,6 +64,7 @@ def test_a_run_is_verified_and_has_no_times(bench: list[str], capsys: pytest.Cap
     assert {(row.status, row.latency_ms, row.samples_ns) for row in journal.rows} == {(Status.VERIFIED, None, ())}
 
 
+@pytest.mark.slow
 def test_no_dataset_accepts_emulated_rows(bench: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """The command convert refuses them in one line, so that no model or answer uses them."""
     assert run(bench) == ExitCode.OK

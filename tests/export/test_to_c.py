@@ -225,6 +225,7 @@ def test_no_speed_is_returned_far_out_of_distribution(harness: Path, shipped: Pa
     assert [all(np.isnan(numbers[1:]).all() for numbers in item.numbers) for item in result] == [False, True]
 
 
+@pytest.mark.slow
 def test_invalid_sizes_are_refused_like_in_python(harness: Path, shipped: Path) -> None:
     """An error exactly where Python has one, or where products of sizes exceed 64 bits."""
     random, model = Random(4), load_model(MODELS / FORWARD)

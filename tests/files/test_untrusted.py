@@ -60,6 +60,7 @@ def test_json_of_many_values_is_refused(text: str | bytes) -> None:
     assert peak < 1 << 20
 
 
+@pytest.mark.slow
 def test_find_database_size_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As text too, since a row is kept for each solver."""
     monkeypatch.setattr("ckh.ops.miopen_conv.readers.fdb.MOST_DATABASE_BYTES", 2 << 20)
@@ -89,6 +90,7 @@ def test_a_parquet_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert frame["text"][0] is frame["text"][7]
 
 
+@pytest.mark.slow
 def test_a_dataset_of_more_rows_than_bytes_is_refused(tmp_path: Path) -> None:
     """Measured times do not compress that well."""
     import pyarrow as pa

@@ -59,6 +59,7 @@ def test_unknown_kernels_have_no_registers() -> None:
     assert load_arch("gfx1200").is_gpu
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("decoder")
 def test_clocks_of_a_kernel_that_was_compiled(least: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They equal those of `ckh explain`, counted by hand in its test; the table has a column per pipe."""

@@ -57,6 +57,7 @@ def test_a_kernel_with_little_address_arithmetic(least: Path, capsys: pytest.Cap
     assert "vmcnt(0)" in result["advice"]
 
 
+@pytest.mark.slow
 def test_loops_that_do_not_iterate_over_k(backward_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Backward data's functions for one and two trips have a loop that searches a GEMM, and none over K."""
     functions = _explained(capsys, BACKWARD_DATA, "--code-object", backward_data)["functions"]
@@ -134,6 +135,7 @@ def test_text_and_document_agree(least: Path, capsys: pytest.CaptureFixture[str]
     assert "not measured" in text
 
 
+@pytest.mark.slow
 def test_the_picture_has_each_wave(least: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The SVG has a row for each wave of the blocks on the compute unit, within its width."""
     svg = tmp_path / "iteration.svg"
@@ -162,6 +164,7 @@ def test_kept_libraries(kept: Any, tmp_path: Path, capsys: pytest.CaptureFixture
         assert result["trip"]["instructions"]["matrix"] % (products / tile / waves) == pytest.approx(0)
 
 
+@pytest.mark.slow
 def test_foreign_machine_code(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a kernel's name functions are described by parts of their names, and the loop body is an iteration."""
     result = _explained(capsys, "GroupedConvolutionForwardKernel", "--code-object", least)
@@ -201,6 +204,7 @@ def test_predict_explains_shipped_registers(capsys: pytest.CaptureFixture[str]) 
     assert "CK Tile late2025" in compiler
 
 
+@pytest.mark.slow
 def test_predict_explains_locally_compiled_kernels(
     least: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

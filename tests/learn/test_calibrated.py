@@ -68,6 +68,7 @@ def test_the_interval_covers_nine_of_ten_times() -> None:
     assert np.mean(inside) == pytest.approx(0.9, abs=0.04)
 
 
+@pytest.mark.slow
 def test_rates_must_order_kernels_better_than_by_chance() -> None:
     """An exact order passes against a reversed one; equal and random orders do not, nor one bad problem."""
     random = np.random.default_rng(0)

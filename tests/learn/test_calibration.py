@@ -141,6 +141,7 @@ def test_a_wrong_calibration_is_refused(wrong: dict[str, Any]) -> None:
         replace(TABLE, **wrong)
 
 
+@pytest.mark.slow
 def test_order_and_speeds_of_a_model_are_consistent(tmp_path: Path) -> None:
     """Speeds decrease with rank, also for few kernels; without a file they are as predicted."""
     problems = [GemmProblem(37 * i + 1, 8 * i, 16 * i) for i in range(1, 30)]

@@ -78,6 +78,7 @@ def alike(item: tuple[int, int, int], other: tuple[int, int, int]) -> float:
     return exp(-sum(log(a / b) ** 2 for a, b in zip(item, other, strict=True)) / 8)
 
 
+@pytest.mark.slow
 def test_offsets_are_of_a_gaussian_process_written_out() -> None:
     """By loops over pairs of rows; an offset is the deviation from the mean of its kind, less two deviations."""
     data = slower(1.6)
@@ -197,6 +198,7 @@ def test_many_rows_have_trees_beside_the_estimate(tmp_path: Path) -> None:
     assert model.score_pool([problem], kernels)[0][0] == pytest.approx(scores[of_first], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_folds_choose_by_the_estimate_corrected_by_the_other_folds() -> None:
     """Out-of-fold efficiencies of few rows are those of the estimate, whose offsets are from the other rows."""
     data = slower(1.6).select(np.arange(0, len(amd()), 4))

@@ -168,6 +168,7 @@ def test_the_suggested_tune_command_runs(
     assert "--plan auto --budget 15m" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_every_problem_that_amd_measured_is_answered() -> None:
     """All 344 convolutions of AMD's two files of gfx950 have kernels, 50 of them padded, all in distribution."""
     files = sorted((Path(__file__).parents[2] / "data").glob("amd-gfx950-conv-*.parquet"))

@@ -192,6 +192,7 @@ def test_a_lambdarank_is_scaled_to_the_models_scores() -> None:
     assert train(data, replace(OPTIONS, lambdarank=0.5), quiet).targets["rank"].text == with_both.text
 
 
+@pytest.mark.slow
 def test_out_of_fold_scores_include_the_lambdarank() -> None:
     """Out-of-fold predictions equal those of a model of the same rows, except for rounding of its text."""
     data, options = lawful(), replace(OPTIONS, lambdarank=1.0)

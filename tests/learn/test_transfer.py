@@ -333,6 +333,7 @@ def test_the_estimate_by_hand() -> None:
     assert alone == pytest.approx([3.0 + 3 * (10 * 2000 + 4000 + 64 * 128 * 2 / 64) / 2100, result[0]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arch", "tile", "rate"),
     [("gfx950", (4, 64, 16), 1024), ("gfx950", (16, 16, 16), 2048), ("gfx942", (16, 16, 16), 2048)],

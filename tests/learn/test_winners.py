@@ -60,6 +60,7 @@ def test_rivals_are_the_other_candidates(data: Path) -> None:
     assert rows.frame["kernel"].tolist() == with_rivals(known, 7).frame["kernel"].tolist()
 
 
+@pytest.mark.slow
 def test_a_model_of_winners_is_trained_evaluated_and_used(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

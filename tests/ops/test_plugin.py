@@ -107,6 +107,7 @@ def test_it_is_searched(ckh: Ckh) -> None:
     assert sum(measured["statuses"].values()) == 6
 
 
+@pytest.mark.slow
 def test_its_kernels_are_listed_in_a_registry(ckh: Ckh, tmp_path: Path) -> None:
     """The kernels in --write-registry are those that --registry measures."""
     path = str(tmp_path / "some.json")

@@ -315,6 +315,7 @@ def test_without_c_there_is_no_quick_answer(monkeypatch: pytest.MonkeyPatch) -> 
     assert not prepare(asked("--c 48"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("content", [b"", b"CKHMODEL", b"\0" * 4096])
 def test_damaged_files_give_no_answer(content: bytes) -> None:
@@ -427,6 +428,7 @@ def test_options_match_predict() -> None:
     assert set(FLAGS["predict"]) == {"measured", "no_measured", "why", "wide", "json"}
 
 
+@pytest.mark.slow
 def test_imports_are_few(models: Path, tmp_path: Path) -> None:
     """A quick answer imports neither NumPy nor Typer nor their dependencies, and creates no dataclass."""
     code = (

@@ -285,6 +285,7 @@ def test_shipped_models_rank_as_lightgbm(
             assert np.array_equal(best_first(ours), best_first(reference))
 
 
+@pytest.mark.slow
 def test_many_threads_at_once(backend: str) -> None:
     """Rankers are shared between threads that rank different problems."""
     random = np.random.default_rng(3)

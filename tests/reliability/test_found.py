@@ -261,6 +261,7 @@ def test_terminal_escapes_of_a_model_are_not_printed(
         assert not any(line.startswith("model    FORGED") for line in stdout.splitlines())
 
 
+@pytest.mark.slow
 def test_a_model_cannot_forge_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A model's folder and the problems it was measured on are each printed on one line, by predict and search."""
     forged = "\nmodel    FORGED\x9b\n"

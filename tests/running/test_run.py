@@ -167,6 +167,7 @@ def test_the_next_candidate_replaces_a_failed_one(faulty: Any, capsys: pytest.Ca
     assert ckh.kernel(CONV, device="host").name == names[3]
 
 
+@pytest.mark.slow
 def test_a_hang_ends_after_the_time_limit(faulty: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """The worker is killed, not this process."""
     names = faulty(HANG, GOOD)
@@ -201,6 +202,7 @@ def test_no_working_candidate(faulty: Any) -> None:
         _called()
 
 
+@pytest.mark.slow
 def test_exhaustive_measurement_chooses_the_fastest(
     faulty: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

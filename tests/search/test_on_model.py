@@ -102,6 +102,7 @@ def test_results_have_the_requested_length_and_beat_the_pool(model: Model) -> No
     assert marked == {kernel.kernel for kernel in pool}
 
 
+@pytest.mark.slow
 def test_speeds_and_caveats_match_predict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Candidates have the speeds of `ckh predict`, also if compiled here; unmeasured kinds of kernels are named."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path))

@@ -236,6 +236,7 @@ def test_a_failing_worker_start_is_one_line(
         assert caught.value.hint  # for permissions, drivers and hangs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("faults", "message"), [("hipMalloc@3+=2", "out of memory"), ("hipMalloc@3+=hang", "no result")]
 )

@@ -39,6 +39,7 @@ def test_a_permanent_error_ends_the_worker(build: Callable[[StubKernel], str]) -
         worker.kill()
 
 
+@pytest.mark.slow
 def test_kernels_after_a_permanent_error_are_measured(build: Callable[[StubKernel], str]) -> None:
     """The failure is confirmed in a new worker; the next kernels get another one."""
     replies, restarts = supervise([build(GOOD), build(StubKernel(before=STICKY)), build(GOOD), build(GOOD)])

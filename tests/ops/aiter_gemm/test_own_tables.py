@@ -81,6 +81,7 @@ def test_shapes_measured_by_aiter_are_skipped_and_kept(program: Path, tmp_path: 
     assert f'export AITER_CONFIG_GEMM_A8W8_BPRESHUFFLE="$PWD/merged/{TABLE}"' in readme
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("newest", "basis"), [(True, "AITER's own table at M=300"), (False, "bounded by the slowest")])
 def test_a_batch_above_every_tuned_one(newest: bool, basis: str, tmp_path: Path) -> None:
     """If AITER uses the row of a layer's largest M for every larger M, such a shape gets no choice."""
@@ -94,6 +95,7 @@ def test_a_batch_above_every_tuned_one(newest: bool, basis: str, tmp_path: Path)
     assert above["written"] != newest
 
 
+@pytest.mark.slow
 def test_a_check_uses_the_device_of_the_export(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment's device for AITER's generators, in any of its variables, is not used in the check."""
     (program / "aiter/configs/model_configs/a8w8_bpreshuffle_tuned_gemm_dsv3.csv").unlink()
@@ -102,6 +104,7 @@ def test_a_check_uses_the_device_of_the_export(program: Path, tmp_path: Path, mo
     assert export(tmp_path, [1000], "--installed", str(program), "--check", str(program)) == ExitCode.OK
 
 
+@pytest.mark.slow
 def test_replacing_rows_requires_an_option(program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With --replace a choice replaces AITER's row of the shape, once; without an AITER the option is refused."""
     assert export(tmp_path, [16], "--replace") == ExitCode.USAGE
@@ -163,6 +166,7 @@ def test_a_partial_export_lists_what_is_missing(tmp_path: Path, capsys: pytest.C
     expect_values(missing["reason"], "ck", "a4w4_blockscale", "gfx942")
 
 
+@pytest.mark.slow
 def test_aiters_own_code_is_run_on_an_export(program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The check shows the rows before and after the export, loses none, and leaves AITER's files unchanged."""
     own = {path: path.read_bytes() for path in program.rglob("*.csv")}
@@ -190,6 +194,7 @@ def _unnumbered(text: str) -> str:
     return "\n".join([head, *(",".join([*row[:place], "-1", *row[place + 1 :]]) for row in cells)]) + "\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "why"),
     [

@@ -103,6 +103,7 @@ def test_pools_are_gemm_universals_with_three_pipelines() -> None:
     assert POOLS.of(ARCH, "int8", "rcr", "mul", 2) == ()
 
 
+@pytest.mark.slow
 def test_kernels_of_other_epilogues_do_not_apply() -> None:
     """Neither another function nor another number of tensors."""
     kernel = POOLS.of(ARCH, "fp16", "rcr", "add", 1)[0]

@@ -83,6 +83,7 @@ def test_an_export_has_the_same_pool_as_an_answer(model: Path) -> None:
     assert list(group.kernels) == list(pool)
 
 
+@pytest.mark.slow
 def test_measurements_do_not_count_on_another_architecture(model: Path) -> None:
     """On an architecture without measured times its own rules decide."""
     result = OPERATION.kernels.candidates(DIVIDED, GFX950, model)

@@ -123,6 +123,7 @@ def test_a_host_convolution_is_searched_over_all_waves_and_warp_tiles() -> None:
     assert {kernel.block_per_cu for kernel in space.kernels} == {1}
 
 
+@pytest.mark.slow
 def test_a_whole_space_leaves_nothing_out() -> None:
     """The host's GEMM space is searched completely: more tiles than the pool's, every pad."""
     space = space_for(GEMM, limit=100_000)
@@ -131,6 +132,7 @@ def test_a_whole_space_leaves_nothing_out() -> None:
     assert len({kernel.pads for kernel in space.kernels}) == 8
 
 
+@pytest.mark.slow
 def test_omitted_kernels_are_counted() -> None:
     """Each combination is in the space, refused, or omitted."""
     whole, part = space_for(GEMM, limit=10**9), space_for(GEMM, limit=12_000)
@@ -139,6 +141,7 @@ def test_omitted_kernels_are_counted() -> None:
     assert set(part.kernels) < set(whole.kernels)
 
 
+@pytest.mark.slow
 def test_the_same_problem_has_the_same_space() -> None:
     """The random part does not depend on the call."""
     assert space_for(CONV, limit=11_000).kernels == space_for(CONV, limit=11_000).kernels

@@ -235,6 +235,7 @@ def real(name: str) -> Winners:
     return read_winners(path, ReadOptions(skip_bad=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "devices", "fastest"),
     [

@@ -183,6 +183,7 @@ def test_a_single_line_file_is_read(tmp_path: Path) -> None:
     assert [row["kernel"] for row in rows_of(path)] == names
 
 
+@pytest.mark.slow
 def test_nesting_is_limited(tmp_path: Path) -> None:
     """Unclosed brackets are dropped in time linear in the file size."""
     start = time.process_time()

@@ -101,6 +101,7 @@ SQUARE = [
 OBLONG = [(1, 28), (28, 1), (4, 112), (112, 4), (7, 56), (56, 7), (3, 48), (48, 3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "belongs", "count"), [("wide", _is_wide, 1631), ("edge", _is_edge, 1514)])
 def test_the_grids_match_their_conditions(name: str, belongs: Callable[[Shape], bool], count: int) -> None:
     """A list has exactly the shapes of its conditions, in the order of AMD's columns, N, G, C, K and so on."""

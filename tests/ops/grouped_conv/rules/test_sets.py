@@ -57,6 +57,7 @@ def test_names() -> None:
     assert all(rules.summary for rules in RULE_SETS.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHS)
 def test_sets_are_subsets_of_the_full_set(arch: str) -> None:
     """Tiny is a subset of full-tests; full-tests, tests and profiler of full; none is empty unless full is."""
