@@ -94,6 +94,7 @@ def test_calls_with_the_same_key_run_once(local: Cluster) -> None:
     assert len(set(moments)) == 1
 
 
+@pytest.mark.slow
 def test_a_call_waits_for_the_result_of_another_client(local: Cluster, tmp_path: Path) -> None:
     """Each name needed by two clients is computed once: the second client joins the call of the first."""
     slow = Call(_write_slowly, (str(tmp_path / "runs"), "ab"), key="first")

@@ -136,6 +136,7 @@ def test_a_problem_after_a_kernel_that_keeps_all_memory_is_set_up() -> None:
     assert statuses([reply for _, reply in (*first, *second)]) == [Status.LAUNCH_ERROR, Status.OK]
 
 
+@pytest.mark.slow
 def test_a_hang_in_a_used_worker_is_tried_again_in_a_new_one() -> None:
     """A kernel that only hangs because of earlier kernels is ok, after one restart."""
     waits = Fault(FRAGILE.run.replace("abort()", HANG.run))
@@ -225,6 +226,7 @@ def test_a_stop_lets_running_kernels_finish_and_starts_no_new_ones() -> None:
     assert set(statuses(replies)) <= {Status.OK}
 
 
+@pytest.mark.slow
 def test_a_stop_ends_a_hang_after_the_grace() -> None:
     """A kernel that does not finish within the grace period after a stop gets no reply, whatever its timeout."""
     start = time.monotonic()

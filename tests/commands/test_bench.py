@@ -191,6 +191,7 @@ def test_the_best_kernels_are_the_models(args: list[str], capsys: pytest.Capture
     assert "is for grouped_conv bwd_data" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_resumed(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """After SIGKILL and a truncated last line, --resume measures each missing pair once and loses none."""
     process = start([*args, *MANY_SAMPLES])

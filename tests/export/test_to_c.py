@@ -205,6 +205,7 @@ def test_the_example_of_a_model_with_only_a_first_speed(tmp_path: Path) -> None:
     assert all(line.startswith(("Conv", "Gemm")) and " " not in line for line in out[1:])
 
 
+@pytest.mark.slow
 def test_an_omitted_layout_has_the_operations_default(harness: Path, shipped: Path) -> None:
     """0 means NHWGC or NDHWGC."""
     problem = conv_problems(Random(3), 1, (Direction.FORWARD,), "fp32")[0]
@@ -215,6 +216,7 @@ def test_an_omitted_layout_has_the_operations_default(harness: Path, shipped: Pa
     assert both[0].kernels == both[1].kernels != []
 
 
+@pytest.mark.slow
 def test_no_speed_is_returned_far_out_of_distribution(harness: Path, shipped: Path) -> None:
     """Up to 8 times the model's largest threshold there is a time, beyond it none, as in Python."""
     model = load_model(MODELS / FORWARD)
@@ -248,6 +250,7 @@ def test_invalid_sizes_are_refused_like_in_python(harness: Path, shipped: Path) 
     assert 100 < errors < 300
 
 
+@pytest.mark.slow
 def test_mismatching_enums_and_models(harness: Path, shipped: Path) -> None:
     """Unknown codes are one error, codes that do not match the model another."""
     sizes = line_of(conv_problems(Random(5), 1, (Direction.FORWARD,), "fp32")[0]).split()[5:]
@@ -306,6 +309,7 @@ def test_damaged_files_are_refused(tmp_path: Path, kind: str, damage_program: Pa
     assert sum(opened.values()) == 400
 
 
+@pytest.mark.slow
 def test_files_of_another_format_are_refused(tmp_path: Path, harness: Path, shipped: Path) -> None:
     """A missing file, a folder, an empty file, and a model of another version each have their error."""
     (tmp_path / "empty").write_bytes(b"")
@@ -325,6 +329,7 @@ def _of_version(content: bytes, version: int) -> bytes:
     return HEADER.pack(magic, order, version, *rest) + content[HEADER.size :]
 
 
+@pytest.mark.slow
 def test_an_export_opens_any_model_of_its_version(tmp_path: Path, harness: Path) -> None:
     """Sources do not depend on the exported models."""
     saved(tmp_path / "small")

@@ -34,6 +34,7 @@ WHOLE: tuple[str, ...] = (
 WHOLE += ("arch", "kernel-lists", "aiter-gemm-problem-files", "aiter-moe-problem-files")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WHOLE)
 def test_text_size_is_limited(name: str, tmp_path: Path) -> None:
     """A file one byte too large is refused with the limit and a remedy."""

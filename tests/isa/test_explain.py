@@ -148,6 +148,7 @@ def test_the_picture_has_each_wave(least: Path, tmp_path: Path, capsys: pytest.C
     assert all(float(bar.get("x", 0)) + float(bar.get("width", 0)) <= float(root.get("width", 0)) for bar in bars)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", KEPT, ids=lambda kept: kept.file)
 def test_kept_libraries(kept: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Libraries of all operations, pipelines and GPUs are explained: iterations add up to the tiles' products."""

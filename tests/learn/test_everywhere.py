@@ -31,6 +31,7 @@ def predicted(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str
     return int(code), *capsys.readouterr()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", ["grouped_conv", "gemm_universal"])
 @pytest.mark.parametrize("arch", ESTIMATED)
 def test_all_element_types_of_a_gpu_are_answered(arch: str, op: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,6 +101,7 @@ def test_solvers_are_answered_on_every_instinct(arch: str, capsys: pytest.Captur
             assert [command.split()[1] for command in doubts["next_commands"]] == ["convert"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", [name for name in GPUS if name not in INSTINCT])
 def test_radeons_have_the_generic_solvers(arch: str, capsys: pytest.CaptureFixture[str]) -> None:
     """On Radeons a model of an Instinct ranks rocBLAS, OpenCL and naive solvers, and on gfx11 Winograd."""

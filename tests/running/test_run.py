@@ -61,6 +61,7 @@ def test_matrix_products(layout: str) -> None:
     np.testing.assert_array_equal(chosen(np.asfortranarray(a), b[:, ::-1][:, ::-1], verify=True), a @ b)
 
 
+@pytest.mark.slow
 def test_other_shapes_and_canonical_texts() -> None:
     """Channels of all groups may be one axis, also in the result; a problem may be its canonical text."""
     x, w = operands(CONV)

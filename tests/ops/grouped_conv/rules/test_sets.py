@@ -95,6 +95,7 @@ def test_kernels_of_a_set_can_be_built_in_the_order_of_the_tables(arch: str) -> 
                 assert places == sorted(places)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["gfx908", "gfx942", "gfx950", "gfx1100", "host"])
 def test_every_kernel_is_accounted_for(arch: str) -> None:
     """Each candidate of the tables is in the full set or rejected with its reasons."""
