@@ -203,13 +203,14 @@ def _amd_recipe(model: Model, learned_from: DatasetParts | None) -> dict[str, Sc
 @contextmanager
 def _judging(model: Model, parts: DatasetParts, cluster: str | None, among: Among) -> Iterator[Judging]:
     """Function that ranks the rows of each part in turn, with the ratios of measured to predicted time."""
-    from ckh.learn.analytic.transfer import EstimateModel
     from ckh.learn.judging.judged_answers import judged_parts, judged_rows
 
     measured_alone = among is Among.MEASURED
     if cluster is None:
         yield lambda part: judged_rows(model, part, measured_alone=measured_alone)
         return
+    from ckh.learn.analytic.transfer import EstimateModel
+
     if isinstance(model, EstimateModel):
         raise UsageError("--cluster needs a model, not an estimate", "omit --cluster", code="conflicting-options")
     with spread_over(cluster), closing(judged_parts(model, parts, measured_alone=measured_alone)) as judged:
