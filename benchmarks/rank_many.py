@@ -28,7 +28,6 @@ _DATA = Path(__file__).parents[1] / "data"
 _COUNT = 10_000
 _DRAWN = {  # fields whose sizes are drawn, by operation
     "grouped_conv": ("n", "hi", "wi"),
-    "miopen_conv": ("n", "hi", "wi"),
     "gemm_universal": ("m", "n", "k"),
     "aiter_gemm": ("m", "n"),
     "aiter_moe": ("tokens", "inter_dim"),

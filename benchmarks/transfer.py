@@ -1,12 +1,11 @@
 """Efficiency of answers without measurements: by a model of another GPU or element type, and by the analytic estimate.
 
-    python benchmarks/transfer.py [MI200.parquet MI300X.parquet]
+    python benchmarks/transfer.py
 
 The estimate is evaluated on AMD's measurements of CK Tile's convolutions on gfx950, alone and for the kernels of one
 pipeline inserted into the ranking of a model of the other; models of AITER's GEMMs and mixtures of experts on the other
-GPU, pool by pool, the latter also on each element type of gfx950 that training omitted (data/). With the find databases
-of the MI200 and MI300X as Parquet, the same for MIOpen's solvers: on the other GPU, direction by direction. Each with
-the 95 % interval of the first figure, by resampling problems, or a GEMM's layers; and a random choice.
+GPU, pool by pool, the latter also on each element type of gfx950 that training omitted (data/). Each with the 95 %
+interval of the first figure, by resampling problems, or a GEMM's layers; and a random choice.
 
 A choice is the first measured kernel of the answer of `ckh predict`; refused problems, and those whose answer has no
 measured kernel, are counted but not evaluated. The tables `JUDGED` of the operations have the printed numbers.
@@ -14,7 +13,6 @@ measured kernel, are counted but not evaluated. The tables `JUDGED` of the opera
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,9 +23,7 @@ import numpy as np
 
 from ckh.assess.metrics import choices
 from ckh.assess.times import times_of
-from ckh.data.conversion import convert
 from ckh.data.dataset import read_dataset
-from ckh.data.formats import ReadOptions
 from ckh.learn.analytic.transfer import EstimateModel, as_of, with_estimate
 from ckh.learn.judging.judged_answers import ranked_rows
 from ckh.learn.models.artifact import Model, ModelRef, Wanted, load_model, wanted_for
@@ -45,8 +41,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 DATA = sorted((ROOT / "data").glob("amd-gfx950-conv-*.parquet"))
-GPUS = (("gfx90a", 104), ("gfx942", 304))
-MOST_PROBLEMS = 20_000
 AITER = ("gfx950", "gfx942")
 FEW, FEWEST = 5, 10  # first choices; minimum problems of an evaluated pool
 DRAWS = 2000
@@ -197,33 +191,11 @@ def mixtures() -> None:
         )
 
 
-def other_gpu(paths: list[Path]) -> None:
-    """Evaluate each GPU's model of MIOpen's solvers on the other's times, on problems with several solvers."""
-    with tempfile.TemporaryDirectory() as work:
-        for (arch, cus), path, (source, _) in zip(GPUS, paths, GPUS[::-1], strict=True):
-            out = Path(work) / f"{arch}.parquet"
-            convert([path], out, ReadOptions(arch=arch, num_cus=cus, skip_bad=True))
-            dataset = read_dataset(out).valid()
-            count = np.bincount(dataset.problem_ids)
-            drawn = np.random.default_rng(0).permutation(np.flatnonzero(count > 1))[:MOST_PROBLEMS]
-            dataset = dataset.select(np.isin(dataset.problem_ids, drawn))
-            scores = on_other(f"miopen_conv_{source}", dataset, arch, cus)
-            show(f"MIOpen's solvers of {arch} by the model of {source}", dataset, scores)
-            for direction in sorted(dataset.frame["variant"].unique()):
-                is_in = (dataset.frame["variant"] == direction).to_numpy()
-                show(f"- {direction}", dataset.select(is_in), scores[is_in])
-
-
 def main() -> None:
     """Evaluate the given data."""
     estimate()
     gemms()
     mixtures()
-    paths = [Path(argument) for argument in sys.argv[1:]]
-    if len(paths) == len(GPUS) and all(path.is_file() for path in paths):
-        other_gpu(paths)
-    else:
-        print("no find databases as Parquet: MIOpen's solvers are not judged")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ COMMANDS: dict[str, str] = {
     "search": "Find kernels beyond the candidates, by a model or by measuring.",
     "validate": "Check choices against the best, a new model against an old one.",
     "report": "Draw measurements and models as a page, or as SVG and PNG.",
-    "export": "Write models as C, and choices for AITER, PyTorch and MIOpen.",
+    "export": "Write models as C, and choices for AITER and PyTorch.",
     "doctor": "Show what this machine offers and what ckh found.",
     "help": "Show a page of the documentation.",
 }

@@ -33,7 +33,6 @@ def real(name: str) -> Path:
 @pytest.mark.parametrize(
     ("name", "rows", "problems", "archs"),
     [
-        ("miopen_finddb_gfx942_304cu.parquet", 30_880, 7_838, ["gfx942"]),
         ("aiter_a8w8_tuned_gemm.csv", 579, 579, ["gfx942", "gfx950"]),
         ("aiter_a8w8_bpreshuffle_tuned_gemm.csv", 291, 291, ["gfx942", "gfx950"]),
         ("aiter_a8w8_blockscale_tuned_gemm.csv", 6_630, 6_630, ["gfx950"]),
@@ -43,7 +42,7 @@ def real(name: str) -> Path:
 def test_a_published_file_is_converted(
     name: str, rows: int, problems: int, archs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With only --out; rows of programs other than CK and MIOpen are counted, and nothing is an error."""
+    """With only --out; rows of programs other than CK are counted, and nothing is an error."""
     out = tmp_path / "out.parquet"
     assert run(["convert", str(real(name)), "--out", str(out), "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)

@@ -51,7 +51,6 @@ def register(app: typer.Typer) -> None:
             "ckh convert runs/monday runs/tuesday --average --out data.parquet",
             "ckh convert grouped_conv_results.csv --arch gfx942 --out amd.parquet",
             "ckh convert old.csv --arch gfx90a --skip-bad --out amd.parquet",
-            "ckh convert gfx90a68.fdb.txt.bz2 --out miopen.parquet",
             "ckh convert benchmark_results_fp16_rcr.json gemm.log --arch gfx950 --out gemm.parquet",
             "ckh convert sweep_results.csv --arch gfx942 --out gemm.parquet",
             "ckh convert my.csv --op gemm_universal --arch gfx942 --map kernel=name --map latency_us=t --out my",

@@ -66,7 +66,6 @@ def register(app: typer.Typer) -> None:
             "ckh predict --m 128 --n 1536 --k 7168 --layout rcr",
             "ckh predict --problems layers.csv --json",
             "ckh predict --op gemm_universal --problems host-llm --top 1",
-            "ckh predict --op miopen_conv --arch gfx90a --n 16 --c 256",
             "ckh predict --op aiter_gemm --family a8w8_bpreshuffle --m 16 --n 7168 --k 2048 --arch gfx950",
             "ckh predict --c 256 --model models/mine",
             "ckh predict --problems layers.csv --registry set.json --top 1",

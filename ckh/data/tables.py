@@ -12,6 +12,7 @@ from ckh.errors import DataError
 from ckh.ops import is_operation, operation, operation_names
 from ckh.schema import EARLIER_NAMES, MEASURED_NUMBERS, SCHEMA_VERSION, Column, Status
 from ckh.text.log import warn
+from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -121,7 +122,7 @@ def operation_in(table: pa.Table, where: str) -> AnyOperation:
         raise DataError(f"{where}: several operations: {', '.join(result)}", "convert each alone", code="mixed-data")
     if not is_operation(result[0]):
         raise DataError(
-            f"{where}: unknown operation {result[0]!r}", "it has " + ", ".join(operation_names()), code="unknown-op"
+            f"{where}: unknown operation {result[0]!r}", one_of(result[0], operation_names()), code="unknown-op"
         )
     return operation(result[0])
 

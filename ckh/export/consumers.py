@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.data.dataset import Dataset
-    from ckh.data.formats import RowsFormat
     from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import AnyOperation
@@ -156,7 +155,6 @@ class Consumers:
     """Consumers of an operation's choices, by format."""
 
     tables: tuple[ChoiceTable, ...] = ()
-    records: tuple[RowsFormat, ...] = ()
     headers: tuple[ModelHeader, ...] = ()
     instances: tuple[Instances, ...] = ()
 

@@ -21,7 +21,6 @@ MIB = 1 << 20
 MOST_BYTES = 512 * MIB  # for a model's file, and for the memory of an untrusted Parquet file
 MOST_TEXT_BYTES = 64 * MIB  # for text that is read as a whole: JSON, problem files, tuned tables
 MOST_MODEL_BYTES = 16 * MIB  # for a JSON file of a model's folder, unpacked: twice the largest that training writes
-MOST_DATABASE_BYTES = 256 * MIB  # for a find database, which is kept in memory with a row per solver
 # Limits of an unpacked file: the size, and the ratio to its packed size. Forests are packed to a third, find databases
 # to a tenth; a higher ratio is not plausible.
 MOST_UNPACKED_BYTES = 2048 * MIB

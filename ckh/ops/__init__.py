@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ckh.ops.base import AnyOperation, Part, Problem
 
-GROUPED_CONV, GEMM_UNIVERSAL, MIOPEN_CONV = "grouped_conv", "gemm_universal", "miopen_conv"
+GROUPED_CONV, GEMM_UNIVERSAL = "grouped_conv", "gemm_universal"
 AITER_GEMM, AITER_MOE = "aiter_gemm", "aiter_moe"
 GEMM_BATCHED, GEMM_MULTI_D = "gemm_batched", "gemm_multi_d"
 GEMM_PRESHUFFLE = "gemm_preshuffle"
@@ -47,7 +47,6 @@ class _BuiltIn(NamedTuple):
 # In the order in which their readers are tried on a file.
 _BUILT_IN = {
     GROUPED_CONV: _BuiltIn("conv_", "ConvKernel", ("conv", "convolution", "grouped_convolution")),
-    MIOPEN_CONV: _BuiltIn("miopen_", "Solver", ("miopen",)),
     GEMM_UNIVERSAL: _BuiltIn("gemm_", "GemmKernel", ("gemm", "matmul")),
     AITER_GEMM: _BuiltIn("aiter_gemm_", "AiterKernel", ("aiter",)),
     AITER_MOE: _BuiltIn("aiter_moe_", "MoeChoice", ("moe", "fused_moe")),

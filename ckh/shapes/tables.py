@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ckh.errors import CkhError, UsageError
 from ckh.files.outputs import FileKind, head_of
 from ckh.files.untrusted import csv_rows, integer, read_text
-from ckh.ops import is_operation, operation
+from ckh.ops import is_operation, operation, operation_names
 from ckh.shapes.layers import MAX_SIZE, Layer
+from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -72,7 +73,8 @@ def table_layers(path: Path, name: str, refuse: Callable[[CkhError, str], None])
 
 def _layer(cells: Mapping[str, str], where: str) -> Layer:
     if not is_operation(cells["op"]):
-        raise UsageError(f"unknown operation {cells['op'][:40]!r}", code="unknown-op")
+        hint = one_of(cells["op"], operation_names())
+        raise UsageError(f"unknown operation {cells['op'][:40]!r}", hint, code="unknown-op")
     op = operation(cells["op"])
     count = _integer("count", cells["count"])
     if not 1 <= count <= MAX_SIZE:

@@ -34,8 +34,15 @@ def whole_names(*, is_whole: bool) -> Iterator[None]:
         _whole = before
 
 
+# Names that ckh had, with what replaced them.
+REMOVED = dict.fromkeys(
+    ("miopen_conv", "miopen", "miopen-fdb", "miopen-fdb-parquet"),
+    "MIOpen's solvers were removed: MIOpen ranks them itself; --op grouped_conv ranks CK Tile's kernels",
+)
+
+
 def one_of(name: object, known: Iterable[str], also: Iterable[str] = ()) -> str:
-    """A hint with the known names, after the most similar one.
+    """A hint with the known names, after the most similar one; of a removed name, what replaced it.
 
     Args:
         name: the unknown name, or another value.
@@ -44,6 +51,8 @@ def one_of(name: object, known: Iterable[str], also: Iterable[str] = ()) -> str:
     """
     from difflib import get_close_matches
 
+    if str(name) in REMOVED:
+        return REMOVED[str(name)]
     names = list(known)
     listed = "one of " + ", ".join(names)
     alike = get_close_matches(str(name).lower(), [*names, *also], n=1)

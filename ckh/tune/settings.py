@@ -14,6 +14,7 @@ from ckh.files.jsonfields import JsonFields
 from ckh.files.paths import write_atomic
 from ckh.ops import operation
 from ckh.text.durations import parse_duration
+from ckh.text.prose import one_of
 from ckh.version import __version__
 
 if TYPE_CHECKING:
@@ -48,7 +49,6 @@ TARGETS = {
     "inductor": Target(takes_problems=False, is_for_gpus=True),
 }
 OWN_TABLES = "aiter"  # the target with tables of operations of its own, which have times
-_NOT_MEASURED = "miopen"
 _LISTED = "shapes"  # the last step before the choice of settings
 
 
@@ -147,14 +147,8 @@ def settings_of(sources: Sequence[str], given: TuneOptions) -> TuneSettings:
     if not sources and given.torch is None:
         raise UsageError("no source", "name a file or a model (ckh shapes --list), or --torch", code="missing-option")
     parse_duration(given.budget)
-    if given.to == _NOT_MEASURED:
-        raise UsageError(
-            "MIOpen's database takes times that MIOpen measures, and ckh tune does not measure MIOpen's kernels",
-            "convert MIOpen's own times and use ckh export --to miopen (docs/consumers.md)",
-            code="inapplicable-option",
-        )
     if given.to is not None and given.to not in TARGETS:
-        raise UsageError(f"unknown target {given.to!r}", "one of " + ", ".join(TARGETS), code="unknown-name")
+        raise UsageError(f"unknown target {given.to!r}", one_of(given.to, TARGETS), code="unknown-name")
     kind = given.device or default_device_kind(DeviceOptions(given.arch))
     if given.to is not None and TARGETS[given.to].is_for_gpus and kind == HOST_KIND:
         raise UsageError(

@@ -119,7 +119,6 @@ def test_values_show_themselves(kind: str, values: Mapping[str, Any]) -> None:
         LAYER,
         ckh.problem(n=1, c=8, ndim=3, di=4, variant="bwd_data", dtype="bf16"),
         ckh.problem(m=1, n=2, k=64, layout="rrr"),
-        ckh.problem("miopen_" + ckh.problem(n=1, c=8).canonical().replace("nhwgc", "nchw")),
         ckh.problem(AITER_GEMM),
         ckh.problem(AITER_MOE),
     ],

@@ -280,19 +280,6 @@ def test_other_matching_models_are_named(model: Path, tmp_path: Path, capsys: py
     assert json.loads(capsys.readouterr().out)["other_models"] == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
-def test_miopen_answers_with_its_own_defaults(
-    arch: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With only the operation and the architecture there is an answer, in fp32."""
-    monkeypatch.undo()
-    assert run(["predict", "--op", "miopen_conv", "--arch", arch, "--json"]) == ExitCode.OK
-    document = json.loads(capsys.readouterr().out)
-    assert document["sizes"]["dtype"] == "fp32"
-    assert document["candidates"] > 0
-
-
 def test_a_model_for_something_else_is_not_used(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--model must be for the requested direction and architecture."""
     named = ("--model", str(model))

@@ -11,7 +11,6 @@ from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.ops.grouped_conv.features import NAMES_83
 from tests.learn.conftest import amd_model, saved
-from tests.refusals import expect_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,14 +64,6 @@ def test_probe_measures_the_top_candidates_and_stores_them(
     lines = capsys.readouterr().out.splitlines()
     said = next(place for place, line in enumerate(lines) if line.startswith("measured the first 2 on "))
     assert "measured ms" in lines[said + 2]
-
-
-@pytest.mark.slow
-def test_solvers_cannot_be_probed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """MIOpen's solvers are not built here."""
-    monkeypatch.delenv("CKH_MODELS")
-    assert run(["predict", "--op", "miopen_conv", "--arch", "gfx90a", "--probe", "1"]) == ExitCode.USAGE
-    expect_error(capsys.readouterr().err, "unsupported", "miopen_conv")
 
 
 def test_a_model_of_another_machine_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -339,7 +339,7 @@ def test_a_run_is_not_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
         ("--m 4 --n 4", ExitCode.USAGE, "missing-option", ["--k"]),
         ("--m 4 --n 4 --k 4 --hi 3", ExitCode.USAGE, "inapplicable-option", ["gemm_universal", "--hi"]),
         ("--c 8 --split-k 2", ExitCode.USAGE, "inapplicable-option", ["grouped_conv", "--split-k"]),
-        ("--op miopen_conv", ExitCode.USAGE, "unsupported", ["miopen_conv"]),
+        ("--op aiter_moe", ExitCode.USAGE, "unsupported", ["aiter_moe"]),
         ("--op nothing", ExitCode.USAGE, "unknown-op", ["'nothing'"]),
         ("--arch gfx000", ExitCode.USAGE, "unknown-arch", ["'gfx000'"]),
         ("measure --budget soon", ExitCode.USAGE, "bad-number", ["'soon'"]),

@@ -205,7 +205,7 @@ def test_times_of_the_consumers_own_tables(tmp_path: Path, capfd: pytest.Capture
         (["--to", "aitre"], "unknown-name"),
         (["--budget", "soon"], "bad-number"),
         (["--op", "gemm_universl"], "unknown-op"),
-        (["--to", "miopen"], "inapplicable-option"),
+        (["--to", "miopen"], "unknown-name"),
         (["--to", "aiter", "--op", "gemm_universal"], "unsupported"),
         (["--to", "aiter", "--device", "host"], "inapplicable-option"),
         (["--to", "inductor", "--device", "host"], "inapplicable-option"),

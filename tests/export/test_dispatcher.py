@@ -240,14 +240,14 @@ def test_gemms_are_ranked_as_in_python(exported: Path, gemm_model: Path) -> None
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("miopen_conv_gfx942", "ck-dispatcher has no miopen_conv"),
+        ("aiter_moe_gfx942", "ck-dispatcher has no aiter_moe"),
         (HOST_GEMM, "is for CPUs, and ck-dispatcher runs kernels of GPUs"),
     ],
 )
 def test_models_of_other_kernels_are_refused(
     name: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The dispatcher has neither MIOpen solvers nor host kernels; nothing is written."""
+    """The dispatcher has neither AITER's nor host kernels; nothing is written."""
     args = ["--model", str(ROOT / "models" / name), "--out", str(tmp_path / "out")]
     assert run(["export", *args, "--to", "ck-dispatcher"]) == ExitCode.USAGE
     assert why in capsys.readouterr().err

@@ -106,7 +106,7 @@ def test_the_best_kernels_are_written_with_the_smallest_configuration(
         ([], ExitCode.USAGE, "needs --problems or --registry"),
         (["--registry", "x", "--ordered"], ExitCode.USAGE, "--registry determines the kernels"),
         (["--problems", "resnet50", "--embed"], ExitCode.USAGE, "--embed is not supported by --to amd-registry"),
-        (["--op", "miopen_conv", "--problems", "resnet50"], ExitCode.USAGE, "have no kernels of miopen_conv"),
+        (["--op", "aiter_gemm", "--problems", "resnet50"], ExitCode.USAGE, "have no kernels of aiter_gemm"),
     ],
 )
 def test_wrong_options_write_nothing(

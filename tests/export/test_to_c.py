@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from dataclasses import replace
 from functools import cache
@@ -176,33 +175,6 @@ def test_gemms_of_a_gpu_rank_like_python(tmp_path: Path, monkeypatch: pytest.Mon
     )
     assert assert_same(result, problems, model) >= PAIRS
     assert len({len(item.kernels) for item in result}) >= 3
-
-
-@pytest.mark.slow
-def test_miopen_ranks_like_python(tmp_path: Path) -> None:
-    """MIOpen's solvers, in all groups and other layouts, without TFLOPS."""
-    model = load_model(MODELS / "miopen_conv_gfx942")
-    program = compile_program(export(tmp_path / "c", [model]), HARNESS, "-O1")
-    from ckh.ops.miopen_conv.problem import from_convolution
-
-    random = Random(2)
-    problems = [
-        from_convolution(problem, random.choice(["", "nhwc" if problem.ndim == 2 else "ndhwc"]))
-        for dtype in ("fp32", "fp16", "bf16", "int8")
-        for problem in conv_problems(random, 200, tuple(Direction), dtype)
-    ]
-    result = ask(program, tmp_path / "c" / "models" / "miopen_conv_gfx942.ckhm", list(map(line_of, problems)))
-    assert assert_same(result, problems, model) > 250
-
-
-@pytest.mark.slow
-def test_the_example_of_a_model_with_only_a_first_speed(tmp_path: Path) -> None:
-    """It prints the time of the first solver and the names of the others, without NaN."""
-    folder = export(tmp_path / "c", [load_model(MODELS / "miopen_conv_gfx942")])
-    out = run([compile_program(folder, folder / "example.c", "-O1")], cwd=folder).splitlines()
-    assert len(out) == 5
-    assert re.fullmatch(r" +[0-9.]+ TFLOPS +[0-9.]+ ms  Conv\w+", out[0])
-    assert all(line.startswith(("Conv", "Gemm")) and " " not in line for line in out[1:])
 
 
 @pytest.mark.slow

@@ -14,7 +14,6 @@ from ckh.data.readers.reader import BadRows, parquet_frame
 from ckh.errors import DataError, ModelError
 from ckh.files import jsonfields, untrusted
 from ckh.files.jsonfields import JsonError, parse_json
-from ckh.ops.miopen_conv.readers.fdb import Tally, iter_rows
 from ckh.schema import Column
 from tests.refusals import expect_refusal
 from tests.reliability import samples
@@ -59,16 +58,6 @@ def test_json_of_many_values_is_refused(text: str | bytes) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1 << 20
-
-
-@pytest.mark.slow
-def test_find_database_size_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As text too, since a row is kept for each solver."""
-    monkeypatch.setattr("ckh.ops.miopen_conv.readers.fdb.MOST_DATABASE_BYTES", 2 << 20)
-    path = tmp_path / "gfx90a68.fdb.txt"
-    path.write_bytes(samples.fdb()[0] * 6000)
-    with expect_refusal(DataError, "too-large", "2"):
-        list(iter_rows(path, Tally(), skip_bad=True))
 
 
 def test_a_parquet_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

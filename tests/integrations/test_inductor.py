@@ -292,7 +292,7 @@ def test_a_gpu_must_be_known() -> None:
         (["--arch", "host"], "inductor has no kernels of Composable Kernel for host"),
         (["--arch", "gfx1100"], "inductor has no kernels of Composable Kernel for gfx1100"),
         (["--model", "gemm_universal_fp32_host"], "inductor has no kernels of Composable Kernel for host"),
-        (["--model", "miopen_conv_gfx942"], "inductor has no miopen_conv"),
+        (["--model", "aiter_moe_gfx942"], "inductor has no aiter_moe"),
         (["--model", "grouped_conv_forward_bf16_gfx950", "--arch", "gfx942"], "is for gfx950, not gfx942"),
     ],
 )

@@ -14,7 +14,6 @@ from ckh.ops.aiter_gemm.problem import AiterGemm
 from ckh.ops.aiter_moe.problem import AiterMoe
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.problem import ConvProblem
-from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.problems import Direction
 from ckh.text.log import written
 from ckh.text.prose import whole_names
@@ -56,7 +55,6 @@ def test_columns_are_parts_of_kernel_names(problem: ConvProblem | GemmProblem, a
         (GemmProblem(128, 1536, 7168, "bf16"), "gfx942"),
         (AiterGemm(16, 7168, 2048, num_cus=256, family="a8w8_bpreshuffle"), "gfx950"),
         (AiterMoe(64, 7168, 256, 256, 8, num_cus=304), "gfx942"),
-        (MiopenProblem(Direction.FORWARD, n=16, c=256, k=256, g=1, hi=28, wi=28, y=3, x=3), "gfx90a"),
     ],
 )
 def test_all_rows_are_distinct(problem: ConvProblem, arch: str) -> None:

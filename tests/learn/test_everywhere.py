@@ -16,13 +16,11 @@ from tests.refusals import expect_error
 SIZES = {
     "grouped_conv": ["--n", "4", "--c", "64", "--k", "128"],
     "gemm_universal": ["--m", "128", "--n", "1536", "--k", "7168"],
-    "miopen_conv": ["--n", "4", "--c", "64"],
     "aiter_moe": ["--tokens", "64", "--model-dim", "7168", "--inter-dim", "256", "--experts", "256", "--topk", "8"],
 }
 DTYPES = ("fp32", "fp16", "bf16", "fp8", "bf8", "int8")
 GPUS = [name for name in arch_names() if name != HOST]
 ESTIMATED = [name for name in GPUS if load_arch(name).peaks is not None]
-INSTINCT = [name for name in GPUS if name.startswith("gfx9")]
 
 
 def predicted(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -83,41 +81,6 @@ def test_backward_directions_are_answered(arch: str, direction: str, capsys: pyt
     assert json.loads(out)["not_measured"]["basis"] == "estimate"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("arch", INSTINCT)
-def test_solvers_are_answered_on_every_instinct(arch: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A solver is chosen in each of MIOpen's element types, by a model of the nearest GPU measured in it.
-
-    ckh does not measure solvers, so no probing or benchmarking is suggested.
-    """
-    for dtype in ("fp32", "fp16", "bf16", "int8"):
-        words = ["--op", "miopen_conv", "--arch", arch, "--dtype", dtype]
-        code, out, err = predicted(capsys, *words, *SIZES["miopen_conv"])
-        assert code == ExitCode.OK, err
-        doubts = json.loads(out)["not_measured"]
-        is_measured = arch == "gfx90a" or (arch == "gfx942" and dtype in ("fp32", "fp16"))
-        assert (doubts is None) == is_measured
-        if doubts is not None:
-            assert [command.split()[1] for command in doubts["next_commands"]] == ["convert"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arch", [name for name in GPUS if name not in INSTINCT])
-def test_radeons_have_the_generic_solvers(arch: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """On Radeons a model of an Instinct ranks rocBLAS, OpenCL and naive solvers, and on gfx11 Winograd."""
-    for dtype in ("fp32", "fp16", "bf16"):
-        words = ["--op", "miopen_conv", "--arch", arch, "--dtype", dtype, "--top", "20"]
-        code, out, err = predicted(capsys, *words, *SIZES["miopen_conv"])
-        assert code == ExitCode.OK, err
-        document = json.loads(out)
-        assert document["not_measured"]["basis"] == "model"
-        names = [item["kernel"] for item in document["kernels"]]
-        assert any(name.startswith("Gemm") for name in names)
-        assert not any("Xdlops" in name or "Asm" in name for name in names)
-        has_winograd = any("WinogradRxS" in name for name in names)
-        assert has_winograd == (arch.startswith("gfx11") and dtype != "bf16")
-
-
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 def test_mixtures_of_experts_are_answered(arch: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Each element type that a GPU multiplies is answered; kinds not measured on it are marked."""
@@ -139,8 +102,6 @@ def test_mixtures_of_experts_are_answered(arch: str, capsys: pytest.CaptureFixtu
     ("words", "why"),
     [
         (["--arch", HOST, "--dtype", "fp16", *SIZES["grouped_conv"]], "host does not run fp16 (it runs fp32)"),
-        (["--arch", HOST, "--op", "miopen_conv", *SIZES["miopen_conv"]], "MIOpen runs on AMD GPUs only"),
-        (["--arch", "gfx1100", "--op", "miopen_conv", "--dtype", "int8", *SIZES["miopen_conv"]], "MIOpen has no Conv"),
         (["--arch", "gfx90a", "--op", "aiter_gemm", *SIZES["gemm_universal"]], "AITER has no kernels of ck for a8w8"),
         (["--arch", "gfx90a", "--op", "aiter_moe", *SIZES["aiter_moe"]], "no known kernel of AITER's"),
     ],

@@ -292,23 +292,3 @@ def test_a_ranking_model_explains_missing_times(capsys: pytest.CaptureFixture[st
     assert "no speed" in out
     assert run(["predict", "--c", "256"]) == ExitCode.OK
     assert "no speed" not in capsys.readouterr().out
-
-
-def test_data_of_the_fastest_kernels_predict_only_the_first_time(capsys: pytest.CaptureFixture[str]) -> None:
-    """MIOpen's model predicts the time of its first solver, and a line explains the other cells."""
-    args = ["predict", "--op", "miopen_conv", "--arch", "gfx942", "--c", "256", "--n"]
-    assert run([*args, "1600"]) == ExitCode.OK
-    out = capsys.readouterr().out
-    expect_values(out, "out of distribution: n = 1600", 6.25, 256)
-    assert run([*args, "16", "--top", "1"]) == ExitCode.OK
-    out = capsys.readouterr().out
-    assert "distribution: n" not in out
-    assert "no speed" not in out
-    assert "interval" in out
-    assert run([*args, "16", "--json", "--top", "6"]) == ExitCode.OK
-    document = json.loads(capsys.readouterr().out)
-    times = [item["latency_ms"] for item in document["kernels"]]
-    assert times[0] > 0
-    assert times[1:] == [None] * 4
-    assert document["predictions_in_order"]
-    assert document["no_speed"]

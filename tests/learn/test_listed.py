@@ -205,7 +205,6 @@ def test_each_problem_has_its_own_rule_set(tmp_path: Path, capsys: pytest.Captur
         ["--n", "16", "--c", "256", "--rule-set", "tiny", "--kernels", "-"],
         ["--n", "16", "--c", "256", "--rule-set", "tiny", "--registry", "set.json"],
         ["--m", "16", "--n", "256", "--k", "512", "--rule-set", "tiny"],
-        ["--op", "miopen_conv", "--arch", "gfx90a", "--n", "16", "--c", "256", "--rule-set", "tiny"],
     ],
 )
 def test_unknown_rule_sets_are_refused(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,11 +28,11 @@ from ckh.learn.models.choice import Chooser
 from ckh.ops import built_in_names
 from ckh.ops import operation as operation_named
 from ckh.ops.aiter_gemm.problem import AiterGemm
+from ckh.ops.aiter_moe.problem import AiterMoe
 from ckh.ops.base import Measure, TiledSizes, Worth
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
-from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.problems import Direction
 from ckh.schema import Resources
 from tests.learn.conftest import build
@@ -420,13 +420,13 @@ def test_the_compilers_occupancy_equals_amds_table(resources: Resources, blocks:
 
 
 def test_a_damaged_model_of_another_gpu_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder without its table of solvers is not used as a substitute, and a shipped model answers."""
-    shutil.copytree(data_dir("models") / "miopen_conv_gfx942", tmp_path / "models" / "broken")
-    (tmp_path / "models" / "broken" / "candidates.json").unlink()
+    """A folder without its forest is not used as a substitute, and a shipped model answers."""
+    shutil.copytree(data_dir("models") / "aiter_moe_gfx942", tmp_path / "models" / "broken")
+    (tmp_path / "models" / "broken" / "model_rank.lgbm.gz").unlink()
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
-    problem = MiopenProblem(Direction.FORWARD, 4, 64, 64, 1, 28, 28, 3, 3, pad_h=1, pad_w=1)
+    problem = AiterMoe(64, 7168, 256, 256, 8, num_cus=256)
     model = stand_in(wanted_for(problem, "gfx950"), problem)
-    assert model.path.name == "miopen_conv_gfx942"
+    assert model.path.name == "aiter_moe_gfx942"
     assert ranking_of(problem, model).ranked
 
 
@@ -436,13 +436,10 @@ def test_a_damaged_model_of_another_gpu_is_skipped(tmp_path: Path, monkeypatch: 
         ("gfx942", AiterGemm(64, 7168, 2048, "a8w8_bpreshuffle", num_cus=80), "gfx950", (0.141, 0.398)),
         ("gfx950", AiterGemm(64, 7168, 2048, "a8w8_bpreshuffle", num_cus=256), "gfx942", (0.284, 0.531)),
         ("gfx942", AiterGemm(64, 7168, 2048, "a8w8_bpreshuffle", num_cus=80), "gfx90a", None),
-        ("gfx942", MiopenProblem(Direction.BWD_DATA, 4, 64, 64, 1, 28, 28, 3, 3), "gfx90a", (0.923, 0.724)),
-        ("gfx90a", MiopenProblem(Direction.BWD_DATA, 4, 64, 64, 1, 28, 28, 3, 3), "gfx942", (0.755, 0.327)),
-        ("gfx950", MiopenProblem(Direction.BWD_DATA, 4, 64, 64, 1, 28, 28, 3, 3), "gfx942", None),
     ],
 )
 def test_accuracies_are_for_the_same_operation_and_pair_of_gpus(
-    wanted: str, problem: AiterGemm | MiopenProblem, source: str, figures: tuple[float, float] | None
+    wanted: str, problem: AiterGemm, source: str, figures: tuple[float, float] | None
 ) -> None:
     """As printed by `benchmarks/transfer.py`; there is none for another pair."""
     worth = judged_model(source, wanted_for(problem, wanted), problem)

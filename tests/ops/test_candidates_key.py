@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ckh.archs import load_arch
-from ckh.files.paths import data_dir
 from ckh.kernels.pools import Pools
 from ckh.kernels.table import KernelTable
 from ckh.ops import operation
@@ -25,7 +24,6 @@ from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.problem import ConvProblem
-from ckh.ops.miopen_conv.problem import from_convolution
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
@@ -164,14 +162,3 @@ def test_a_key_distinguishes_what_rules_distinguish() -> None:
         chosen = tuple(op.kernels.candidates(problem, arch, NOWHERE).chosen.tolist())
         assert seen.setdefault(op.kernels.key_of(problem), chosen) == chosen
     assert len(set(seen.values())) > 1
-
-
-@settings(max_examples=60, deadline=None)
-@given(first=convolutions(), factor=st.sampled_from([1, 2, 3, 5]))
-def test_problems_with_the_same_key_have_the_same_solvers(first: ConvProblem, factor: int) -> None:
-    """In the shipped table of solvers, batch and image never matter, channels only by their divisors."""
-    op, arch, folder = operation("miopen_conv"), load_arch("gfx90a"), data_dir("models") / "miopen_conv_gfx90a"
-    problem = from_convolution(first)
-    other = from_convolution(replace(first, n=first.n + 1, c=first.c * factor, k=first.k * factor, hi=first.hi + 2))
-    if op.kernels.key_of(problem) == op.kernels.key_of(other):
-        assert op.kernels.candidates(problem, arch, folder).pool is op.kernels.candidates(other, arch, folder).pool

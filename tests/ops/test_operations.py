@@ -29,10 +29,9 @@ from ckh.ops.gemm_streamk.problem import GemmStreamKProblem
 from ckh.ops.gemm_universal.features import NAMES_55, NAMES_72
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.problem import ConvProblem
-from ckh.ops.miopen_conv.problem import from_convolution
 from ckh.problems import Direction
 from ckh.requested import Requested
-from tests.refusals import expect_error, expect_refusal
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +40,6 @@ CONV = ConvProblem(Direction.BWD_DATA, n=2, c=16, k=32, g=4, hi=9, wi=7, y=3, x=
 PROBLEMS: dict[str, Any] = {
     "grouped_conv": CONV,
     "gemm_universal": GemmProblem(16, 48, 33, "fp16", "crr", 2),
-    "miopen_conv": from_convolution(CONV, "nhwc"),
     "aiter_gemm": AiterGemm(16, 7168, 2048, "a8w8_bpreshuffle", num_cus=304),
     "aiter_moe": AiterMoe(64, 7168, 256, 256, 8, "stage2", num_cus=256),
     "gemm_batched": GemmBatchedProblem(16, 48, 33, "fp16", "crr", 2, batch=3, lda=24, batch_stride_c=800),
@@ -50,11 +48,6 @@ PROBLEMS: dict[str, Any] = {
     "gemm_preshuffle": GemmPreshuffleProblem(16, 64, 64, "fp16", b_order="16x16p2x2"),
     "gemm_streamk": GemmStreamKProblem(16, 48, 96, "fp16", "crr"),
 }
-# One problem per line, as in MIOpen's find databases: solver, time in ms, workspace, algorithm.
-FDB = """\
-64-28-28-3x3-64-28-28-{n}-1x1-1x1-1x1-0-NCHW-FP32-F=GemmFwdRest:{slow},1605632,miopenConvolutionFwdAlgoGEMM;\
-ConvBinWinogradRxSf2x3g1:{fast},0,miopenConvolutionFwdAlgoWinograd
-"""
 
 
 def test_every_operation_has_a_problem_here() -> None:
@@ -152,7 +145,7 @@ def test_a_kernel_loads_no_other_operation() -> None:
         "from ckh.ops.gemm_universal.kernels.pool import gemm_pool\n"
         "from ckh.archs import load_arch\n"
         "assert operation_of_kernel(gemm_pool(load_arch('host'), 'fp32', 'rcr')[0]) is op\n"
-        "others = ('ckh.ops.grouped', 'ckh.ops.miopen', 'ckh.bench')\n"
+        "others = ('ckh.ops.grouped', 'ckh.ops.aiter', 'ckh.bench')\n"
         "print(*(name for name in sys.modules if name.startswith(others)))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -221,42 +214,6 @@ def test_gemm_models_of_amd_predict_their_data(names: tuple[str, ...], tmp_path:
     expected = np.expm1(np.asarray(booster.predict(matrix)))
     np.testing.assert_allclose(load_model(folder).predict(problem, kernels), expected, rtol=1e-12)
     assert len(np.unique(expected)) > 1
-
-
-def test_solvers_are_learned_from_a_find_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """AMD's measurements are converted, learned and predicted, for the device in the file's name."""
-    fdb, data, model = tmp_path / "gfx90a68.fdb.txt", tmp_path / "data.parquet", tmp_path / "model"
-    # With a batch below 8 the GEMM is faster, otherwise Winograd.
-    text = "".join(FDB.format(n=n, slow=0.01 * n, fast=0.04 + 0.005 * n) for n in range(1, 65))
-    fdb.write_text(text, encoding="utf-8")
-    assert run(["convert", str(fdb), "--out", str(data)]) == ExitCode.OK
-    dataset = read_dataset(data)
-    assert len(dataset) == 2 * 64
-    assert dataset.hardware()["num_cus"] == 104
-    assert sorted(dataset.frame["kernel"].unique()) == ["ConvBinWinogradRxSf2x3g1", "GemmFwdRest"]
-    train = ["train", "--op", "miopen_conv", "--data", str(data), "--out", str(model), "--trees", "20", "--leaves", "4"]
-    assert run(train) == ExitCode.OK
-    forest = load_model(model).packed_forest("rank")
-    assert len(forest.roots) == 3 * 20, "two LambdaRanks and a regression, of as many trees as were asked for"
-    capsys.readouterr()
-    first = []
-    for n in ("2", "60"):
-        args = ["predict", "--op", "miopen_conv", "--model", str(model), "--dtype", "fp32", "--n", n, "--c", "64"]
-        assert run([*args, "--json"]) == ExitCode.OK
-        document = json.loads(capsys.readouterr().out)
-        assert [kernel["tflops"] is None for kernel in document["kernels"]] == [False, True]
-        first.append(document["kernels"][0]["kernel"])
-    assert first == ["GemmFwdRest", "ConvBinWinogradRxSf2x3g1"]
-    # Another group was never measured and has no candidates.
-    args = ["predict", "--op", "miopen_conv", "--model", str(model), "--dtype", "fp32", "--variant", "bwd_data"]
-    assert run(args) == ExitCode.NO_KERNEL
-    expect_error(capsys.readouterr().err, "no-kernel", "bwd_data fp32 nchw 2D dense")
-
-
-def test_solvers_are_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    """MIOpen's solvers are not emitted, which the error states."""
-    assert run(["bench", "--op", "miopen_conv", "--device", "host", "--dry-run"]) == ExitCode.USAGE
-    assert "miopen_conv" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

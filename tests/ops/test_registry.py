@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 # In the order in which their readers are tried on a file.
 BUILT_IN = (
-    *("grouped_conv", "miopen_conv", "gemm_universal", "aiter_gemm", "aiter_moe", "gemm_batched", "gemm_multi_d"),
+    *("grouped_conv", "gemm_universal", "aiter_gemm", "aiter_moe", "gemm_batched", "gemm_multi_d"),
     "gemm_preshuffle",
     "gemm_grouped",
     "gemm_streamk",
@@ -176,4 +176,4 @@ def test_a_prediction_reads_only_its_operation_and_model(tmp_path: Path) -> None
     *_, models, modules = done.stdout.splitlines()
     assert models == "gemm_universal_fp32_host"
     assert "ckh.ops.gemm_universal.operation" in modules.split()
-    assert not {"ckh.ops.grouped_conv.operation", "ckh.ops.miopen_conv.operation"} & set(modules.split())
+    assert not {"ckh.ops.grouped_conv.operation", "ckh.ops.aiter_gemm.operation"} & set(modules.split())

@@ -105,24 +105,6 @@ def test_colours_equal_the_full_command(capsys: pytest.CaptureFixture[str], monk
     assert full(capsys, line) == re.sub("\x1b\\[[0-9]*m", "", result)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("alone")
-def test_solvers_equal_the_full_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """MIOpen's solvers of the shipped model, with and without groups, and in another layout."""
-    monkeypatch.delenv("CKH_MODELS")
-    for line in (
-        "--n 16 --c 256",
-        "--c 64 --g 2",
-        "--n 2 --c 128 --y 1 --layout nhwc",
-        "--n 3 --c 7 --y 1",
-        "--c 96 --g 3",
-    ):
-        assert prepare(asked(f"--op miopen_conv --arch gfx90a {line}"))
-        for flags in ("", " --json", " --why"):
-            told = f"--op miopen_conv --arch gfx90a {line}{flags}"
-            assert quick(asked(told)) == full(capsys, told)
-
-
 def random_convolutions(seed: int) -> Iterator[str]:
     """Options of convolutions, some of which need padded channels and some of which have no kernel."""
     random = Random(seed)
@@ -394,7 +376,6 @@ def test_other_commands_are_left_to_the_full_command(line: str) -> None:
         ("--op conv --c 64", "--op grouped_conv --c 64"),
         ("--op gemm --m 8 --n 8 --k 8 --layout NT", "--op gemm_universal --m 8 --n 8 --k 8 --layout rcr"),
         ("--m 8 --n 8 --k 8 --layout RRR", "--m 8 --n 8 --k 8 --layout rrr"),
-        ("--op miopen --layout NHWC", "--op miopen_conv --layout nhwc"),
         (
             "--op aiter --m 8 --n 8 --k 8 --arch mi308x",
             "--op aiter_gemm --m 8 --n 8 --k 8 --num-cus 80 --arch gfx942",

@@ -30,9 +30,6 @@ LINES = [
     "--variant bwd_weight --arch host --c 96 --hi 14 --why",
     "--m 128 --n 1536 --k 7168",
     "--m 31 --n 17 --k 3 --layout rrr --json",
-    "--op miopen_conv --arch gfx90a --n 16 --c 256",
-    "--op miopen_conv --arch gfx90a --n 2 --c 128 --y 1 --layout nhwc --dtype fp16 --json",
-    "--op miopen_conv --arch gfx942 --c 64 --g 2 --json",
     "--op aiter_gemm --arch gfx950 --family a8w8_bpreshuffle --m 17 --n 7168 --k 2048",
     "--op aiter_gemm --arch gfx942 --m 17 --n 7168 --k 2048 --json",
 ]
@@ -103,8 +100,8 @@ def test_changed_models_have_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_large_models_are_unpacked_once(installed: Path, tmp_path: Path) -> None:
     """The first call unpacks a model into the cache; a damaged file gives no answer."""
-    line = asked("--op miopen_conv --arch gfx90a --n 16 --c 256")
-    packed = installed / "miopen_conv_gfx90a.ckhm.z"
+    line = asked("--m 128 --n 1536 --k 7168")
+    packed = installed / "gemm_universal_fp32_host.ckhm.z"
     content = packed.read_bytes()
     old = tmp_path / "cache" / "shipped" / f"1-1-{packed.stem}"
     old.parent.mkdir(parents=True, mode=0o700)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import dataclasses
 import gzip
 import io
@@ -49,7 +48,6 @@ AITER_MOES = (
     "aiter_moe_both_fp8_per_token_swiglu_cu80_t2_d6144_i384_e128_k4",
 )
 GEMMS = ("gemm_fp16_rcr_m16_n4096_k4096_splitk1", "gemm_bf16_crr_m128_n256_k64_splitk4")
-MIOPEN = ("miopen_conv_forward_fp32_nchw_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1",)
 _HOST_POOL = conv_pool(Direction.FORWARD, load_arch("host"), dtype="fp32")
 _HARDWARE = load_arch("gfx942").hardware.to_dict() | {"num_cus": 4}
 
@@ -203,17 +201,6 @@ def moe_table() -> Any:
     return pa.Table.from_pylist(rows)
 
 
-@cache
-def fdb_table() -> Any:
-    """The Arrow table of a find database."""
-    import pyarrow as pa
-
-    conv = parse_conv_problem(PROBLEMS[0])
-    same = {"direction": "F", "dtype": "FP32", "layout": "NCHW", "ndim": 2, **conv.columns()}
-    same |= {"Do": 1, "Ho": conv.ho, "Wo": conv.wo}
-    return pa.Table.from_pylist([same | {"solver": name, "time_ms": 0.5} for name in ("ConvAsm3x3U", "GemmFwdRest")])
-
-
 def aiter_gemm_problem_files() -> list[bytes]:
     """A canonical text, and a miss in a log."""
     miss = (
@@ -243,19 +230,6 @@ def aiter_moe_csv() -> list[bytes]:
     tuned = f"gfx,cu_num,{key},{choice}\ngfx950,256,{row},{chosen}\n"
     predicted = f"cu_num,{key},{choice},predicted\n256,{row},{chosen},1\n"
     return [tuned.encode(), predicted.encode(), f"{key}\n{row}\n".encode()]
-
-
-@cache
-def fdb() -> list[bytes]:
-    """Both forms of a find database's lines, plain and bz2."""
-    text = (
-        b"256-14-14-3x3-128-14-14-32-1x1-1x1-1x1-0-NCHW-FP32-F=ConvAsm3x3U:0.25,0,miopenConvolutionFwdAlgoDirect;"
-        b"GemmFwdRest:1.5,64,miopenConvolutionFwdAlgoGEMM\n"
-        b"64-7-7-1x1-32-14-14-8-0x0-2x2-1x1-0-NCHW-FP16-B="
-        b"miopenConvolutionBwdDataAlgoGEMM:gemm,3.5,9,rocBlas,<unused>\n"
-        b"8-4-4-4-3x3x3-8-4-4-4-2-1x1x1-1x1x1-1x1x1-0-NCDHW-FP32-W=GemmWrw:2,0,miopenConvolutionBwdWeightsAlgoGEMM\n"
-    )
-    return [text, bz2.compress(text)]
 
 
 @cache
@@ -367,13 +341,6 @@ def timed() -> list[bytes]:
     return [json.dumps({"version": 1, "arch": "gfx942", "kernels": list(FULL_NAMES[:2])}).encode()]
 
 
-def candidates() -> list[bytes]:
-    """Solvers of two groups."""
-    item = {"measured": 60, "fixed": {"Y": 1, "X": 1}, "divisors": {"c_per_group": 16}}
-    groups = {"forward fp32 nchw 2D dense": {"ConvAsm3x3U": item, "GemmFwdRest": item | {"measured": 3}}}
-    return [json.dumps({"groups": groups}, indent=1).encode()]
-
-
 @cache
 def lightgbm_text() -> list[bytes]:
     """Small forests, one with categories, and one gzipped."""
@@ -438,8 +405,3 @@ def as_parquet(changed: Any) -> bytes:
 def gemm_names() -> list[bytes]:
     """A complete name, with vector widths too, and a short one."""
     return lines(GEMM_NAME, f"{GEMM_NAME}_vec4_4_8", GEMM_SHORT)
-
-
-def solver_names() -> list[bytes]:
-    """Names of MIOpen's solvers."""
-    return lines("ConvAsm3x3U", "ConvWinoFuryRxS<2-3>", "ConvMPBidirectWinograd_xdlops<5-3>", "GemmFwdRest")

@@ -44,9 +44,6 @@ from ckh.ops.grouped_conv.kernels.names import amd_short_name, kernel_name, pars
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, learned_kernels
 from ckh.ops.grouped_conv.problem import parse_conv_problem
 from ckh.ops.grouped_conv.problem_sets.files import read_problems as read_conv_problems
-from ckh.ops.miopen_conv.kernels.pool import CandidateTable, candidates, group_name, read_candidates
-from ckh.ops.miopen_conv.kernels.solvers import parse_solver
-from ckh.ops.miopen_conv.problem import parse_miopen_problem
 from ckh.problems import Direction
 from ckh.ranking.forest_file import _build, read_packed
 from ckh.ranking.layout import HEADER
@@ -128,7 +125,7 @@ def _data(name: str, file: str, arch: str | None = None, share: float = 1.0) -> 
             skip = False
         return readers()[name].read(path, ReadOptions(arch=arch, skip_bad=skip, num_cus=None))
 
-    return Target(name, getattr(samples, name.replace("-", "_").replace("miopen_", "")), _file(file, read), share=share)
+    return Target(name, getattr(samples, name.replace("-", "_")), _file(file, read), share=share)
 
 
 def _text(read: Callable[[str], Any], again: Callable[[Any], str] | None = None) -> Callable[[Path], Reader]:
@@ -181,14 +178,6 @@ def _calibration(path: Path) -> object:
     return calibration.speeds(scores, scores + 10.0), interval_at(calibration.bands, 20.0), calibration.to_json()
 
 
-def _candidates(path: Path) -> object:
-    """The result answers for a problem of one of the groups."""
-    table, problem = read_candidates(path.parent), parse_miopen_problem(samples.MIOPEN[0])
-    return candidates(problem, table), [
-        candidates(problem, CandidateTable({group_name(problem): many})) for many in table.groups.values()
-    ]
-
-
 def _timed(path: Path) -> object:
     path.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
     return read_timed(path, parse_kernel_name)
@@ -203,10 +192,6 @@ def _winners(path: Path) -> object:
     content = path.read_bytes()
     winners = read_winners(path, ReadOptions(skip_bad=content[-1:] < b"8"))
     return [winner.columns() for winner in winners.winners]
-
-
-def _fdb(path: Path) -> object:
-    return readers()["miopen-fdb"].read(path, ReadOptions(skip_bad=True))
 
 
 def _tuned(path: Path) -> object:
@@ -306,12 +291,10 @@ TARGETS: dict[str, Target] = {
         Target("mapped-csv", samples.tile_engine_csv, _file("mine.csv", _mapped), share=_SLOW),
         _data("bench-log", "gemm.log", "gfx950", share=_SLOW),
         Target("aiter-csv", samples.aiter_csv, _file("tuned.csv", _winners)),
-        Target("miopen-fdb", samples.fdb, _file("gfx90a68.fdb.txt", _fdb), share=_SLOW),
         Target("aiter-tuned-csv", samples.aiter_csv, _file("a8w8_tuned_gemm.csv", _tuned)),
         _table("aiter-parquet", "aiter.parquet", samples.aiter_table),
         _table("fbgemm-parquet", "fbgemm.parquet", samples.fbgemm_table),
         _table("aiter-moe-parquet", "moe.parquet", samples.moe_table),
-        _table("miopen-fdb-parquet", "gfx942_304cu.parquet", samples.fdb_table, _SLOW),
         Target("aiter-gemm-problem-files", samples.aiter_gemm_problem_files, _file("problems.txt", _aiter_problems)),
         Target(
             "aiter-untuned-csv",
@@ -334,7 +317,6 @@ TARGETS: dict[str, Target] = {
         Target("spec", samples.specs, _file("feature_spec.json", _spec)),
         Target("manifest", samples.manifests, _file("train_manifest.json", _manifest)),
         Target("measured", samples.measured, _file("measured.json.gz", _measured)),
-        Target("candidates", samples.candidates, _file("candidates.json", _candidates)),
         Target("learned-kernels", samples.learned, _file("kernels.json", _learned)),
         Target("calibration", samples.calibrations, _file("calibration.json", _calibration)),
         Target("timed-kernels", samples.timed, _file("timed_kernels.json.gz", _timed)),
@@ -345,13 +327,11 @@ TARGETS: dict[str, Target] = {
         Target("arch-common", samples.archs_common, _file("common.json", read_common_rules)),
         Target("conv-kernel-names", _conv_names, _text(parse_kernel_name, _conv_name)),
         Target("gemm-kernel-names", samples.gemm_names, _text(gemm_names.parse_kernel_name, _gemm_name)),
-        Target("solver-names", samples.solver_names, _text(parse_solver)),
         Target("aiter-gemm-kernel-names", lambda: samples.lines(*aiter_names()), _text(parse_aiter_kernel)),
         Target("aiter-moe-kernel-names", lambda: samples.lines(*moe_names()), _text(parse_moe_choice)),
         Target("aiter-gemm-problems", lambda: samples.lines(*samples.AITER_GEMMS), _text(parse_aiter_gemm, _canonical)),
         Target("aiter-moe-problems", lambda: samples.lines(*samples.AITER_MOES), _text(parse_aiter_moe, _canonical)),
         Target("conv-problems", lambda: samples.lines(*samples.PROBLEMS), _text(parse_conv_problem, _canonical)),
         Target("gemm-problems", lambda: samples.lines(*samples.GEMMS), _text(GemmProblem.parsed, _canonical)),
-        Target("miopen-problems", lambda: samples.lines(*samples.MIOPEN), _text(parse_miopen_problem, _canonical)),
     )
 }

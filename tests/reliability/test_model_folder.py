@@ -27,14 +27,8 @@ if TYPE_CHECKING:
 # A problem outside of the measured range, so that all files of the folder are read.
 CONV = "conv_forward_bf16_nhwgc_2d_n9999_c256_k256_g1_i28x28_f3x3_s1x1_p1x1_d1x1"
 GEMM = "gemm_fp8_rcr_m128_n1536_k7168_splitk1"
-MIOPEN = "miopen_conv_gfx90a"
-FOLDERS = {"grouped_conv_forward_bf16_gfx950": CONV, "gemm_universal_fp8_gfx950": GEMM, MIOPEN: ""}
-FILES = [
-    (folder, path.name)
-    for folder in FOLDERS
-    for path in sorted((data_dir("models") / folder).iterdir())
-    if folder != MIOPEN or path.name == "candidates.json"
-]
+FOLDERS = {"grouped_conv_forward_bf16_gfx950": CONV, "gemm_universal_fp8_gfx950": GEMM}
+FILES = [(folder, path.name) for folder in FOLDERS for path in sorted((data_dir("models") / folder).iterdir())]
 MOST_BYTES = 256 * MIB
 
 
@@ -83,10 +77,6 @@ def _use(folder: Path, text: str) -> None:
 
 def _read(folder: Path, file: str) -> Callable[[], object]:
     """The reader of a file of a folder."""
-    if file == "candidates.json":
-        from ckh.ops.miopen_conv.kernels.pool import read_candidates
-
-        return lambda: read_candidates(folder)
     return lambda: _use(folder, FOLDERS[folder.name])
 
 
@@ -122,11 +112,10 @@ def test_damage_ends_in_exit_code_4(folder: str, file: str, tmp_path: Path, caps
         cases = [whole[: len(whole) // 2], b"", b"tree\n"]
     else:
         cases = [whole[: len(whole) // 2], b"", b"[]", b"{}", gzip.compress(b"[[]]")]
-    of_op = [] if folder != MIOPEN else ["--arch", "gfx90a"]
     sizes = ["--m", "128", "--n", "1536", "--k", "7168"] if folder.startswith("gemm") else ["--n", "9999", "--c", "256"]
     for content in cases:
         (made / file).write_bytes(content)
-        assert cli.run(["predict", "--model", str(made), *of_op, *sizes]) == ExitCode.BAD_DATA, content[:9]
+        assert cli.run(["predict", "--model", str(made), *sizes]) == ExitCode.BAD_DATA, content[:9]
         error = capsys.readouterr().err.splitlines()[0]
         assert error.startswith("error: ")
         assert str(made) in error
@@ -145,8 +134,7 @@ def test_a_damaged_manifest_is_refused(content: bytes, tmp_path: Path) -> None:
 
 def test_inconsistent_values_are_refused(tmp_path: Path) -> None:
     """Unknown fields, zero divisors, rows of other lengths, and invalid numbers."""
-    conv, miopen = _copied(tmp_path, "grouped_conv_forward_bf16_gfx950"), _copied(tmp_path, MIOPEN)
-    solver = {"measured": 60, "fixed": {}, "divisors": {}}
+    conv = _copied(tmp_path, "grouped_conv_forward_bf16_gfx950")
     wrong: list[tuple[Path, str, Any]] = [
         (conv / "kernels.json", "tiles[0]", {"tiles": [[16]], "variants": []}),
         (conv / "kernels.json", "variants[0]", {"tiles": [], "variants": [["compv3"]]}),
@@ -161,8 +149,6 @@ def test_inconsistent_values_are_refused(tmp_path: Path) -> None:
             "params.learning_rate",
             _with(conv / "feature_spec.json", params={"learning_rate": float("nan")}),
         ),
-        (miopen / "candidates.json", "divisors.c_per_group", _of(solver | {"divisors": {"c_per_group": 0}})),
-        (miopen / "candidates.json", "fixed.__class__", _of(solver | {"fixed": {"__class__": 1}})),
     ]
     for path, field, document in wrong:
         whole = path.read_bytes()
@@ -195,7 +181,3 @@ def test_a_damaged_model_among_many_is_skipped_with_one_line(
 def _with(path: Path, **changes: object) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(path.read_bytes())
     return document | changes
-
-
-def _of(solver: dict[str, Any]) -> dict[str, Any]:
-    return {"groups": {"forward fp32 nchw 2D dense": {"ConvAsm3x3U": solver}}}

@@ -35,12 +35,6 @@ def test_miopen() -> None:
     }
 
 
-def test_miopen_keeps_its_layouts() -> None:
-    """As MIOpen's problems they have the line's layout, by default NCHW."""
-    result = ckh.shapes.read(str(FILES / "miopen.log"), op="miopen_conv")
-    assert [item.problem.layout for item in result] == ["nchw", "ndhwc", "nhwc"]
-
-
 def test_all_directions_of_a_driver_line(tmp_path: Path) -> None:
     """-F 0 is all three directions, 6 both backward ones."""
     path = tmp_path / "driver.txt"

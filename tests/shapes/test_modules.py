@@ -57,19 +57,16 @@ def test_linear_layers(torch: Any) -> None:
 
 
 def test_convolutions(torch: Any) -> None:
-    """Convolutions have strides, groups and layouts, in one, two and three dimensions."""
+    """Convolutions have strides and groups, in one, two and three dimensions."""
     x = torch.empty(2, 8, 16, 16).to(memory_format=torch.channels_last)
     module = torch.nn.Conv2d(8, 16, (3, 1), stride=2, padding=(1, 0), dilation=2, groups=4)
-    (result,) = ckh.shapes.of(module, x, op="miopen_conv")
+    (result,) = ckh.shapes.of(module, x)
     problem = result.problem
-    assert (problem.layout, problem.g, problem.y, problem.x, problem.stride_h, problem.dilation_w) == (
-        *("nhwc", 4, 3, 1, 2),
-        2,
-    )
+    assert (problem.g, problem.y, problem.x, problem.stride_h, problem.dilation_w) == (4, 3, 1, 2, 2)
     (result,) = ckh.shapes.of(torch.nn.Conv1d(4, 4, 3, padding=1), torch.empty(2, 4, 30))
     assert (result.problem.hi, result.problem.wi, result.problem.y, result.problem.x) == (1, 30, 1, 3)
-    (result,) = ckh.shapes.of(torch.nn.Conv3d(4, 4, 3), torch.empty(2, 4, 5, 6, 7), op="miopen_conv")
-    assert (result.problem.layout, result.problem.di, result.problem.hi, result.problem.wi) == ("ncdhw", 5, 6, 7)
+    (result,) = ckh.shapes.of(torch.nn.Conv3d(4, 4, 3), torch.empty(2, 4, 5, 6, 7))
+    assert (result.problem.di, result.problem.hi, result.problem.wi) == (5, 6, 7)
 
 
 def test_a_real_module(torch: Any) -> None:

@@ -16,16 +16,14 @@ from ckh.commands.export.output import (
     ExportDocument,
     ExportedChoice,
     ExportListsDocument,
-    ExportRecordsDocument,
     FallbackList,
     MissingChoice,
 )
 from ckh.commands.panels import AITER, PROBLEM
 from ckh.errors import UsageError
-from ckh.export.consumers import all_of, named, the_one, the_table
+from ckh.export.consumers import all_of, named, the_table
 from ckh.files.outputs import check_output, write_folder
 from ckh.requested import as_option
-from ckh.text.log import warn
 from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
@@ -51,9 +49,7 @@ first-fit fallback list, from measured rows (--data) or predictions.
 PyTorch: --to inductor writes a Python module that makes Inductor time the CK and CK Tile instances that ckh ranks first
 instead of a random sample.
 
-Measured rows: --to miopen writes a user find-db of --data, without predictions.
-
-`ckh convert` reads back the output of --to aiter and miopen.
+`ckh convert` reads back the output of --to aiter.
 """
 _C, _LGBM, _LISTS = "c", "lgbm", "amd-registry"
 
@@ -111,7 +107,7 @@ class _Typed:
 def _targets() -> dict[str, str]:
     """Target -> source of its files: models, or a kind of `Consumers`."""
     result = dict.fromkeys((_C, _LGBM), "models")
-    for kind in ("headers", "tables", "records", "instances"):
+    for kind in ("headers", "tables", "instances"):
         result |= {registry_wanted.name: kind for _, registry_wanted in all_of(kind)}
     return result | {_LISTS: "lists"}
 
@@ -137,14 +133,13 @@ def register(app: typer.Typer) -> None:
             "ckh export --to amd-registry --arch gfx950 --dtype bf16 --problems resnet50 --top 8 --out lists",
             "ckh export --to amd-registry --ordered --arch gfx950 --dtype bf16 --problems resnet50 --out fallback",
             "ckh export --to inductor --arch gfx942 --top 8 --out choices",
-            "ckh export --to miopen --data monday.ufdb.txt --data miopen.parquet --out gfx942130.HIP.3_5_1.ufdb.txt",
         ),
     )(export)
 
 
 def export(
     to: str = typer.Option(..., "--to", metavar="[" + "|".join(_TARGETS) + "]", help="Target."),
-    out: Path = typer.Option(..., "--out", help="Output folder; with --to miopen a file."),
+    out: Path = typer.Option(..., "--out", help="Output folder."),
     model: list[Path] = typer.Option(
         [], "--model", "-m", autocompletion=_completion.models, help="Model directory; may be repeated for C and text."
     ),
@@ -200,7 +195,7 @@ def export(
         *(tuple(model), registry, embed, problems, tuple(data), op, arch, dtype, variant, num_cus, installed, top),
         *(replace, check, skip_unsupported, ordered),
     )
-    of = {"tables": _export_choices, "records": _export_records, "instances": _export_module, "lists": _export_lists}
+    of = {"tables": _export_choices, "instances": _export_module, "lists": _export_lists}
     write = of.get(_TARGETS[to], _export_models)
     write(typed, to, out, force=force, as_json=as_json)
 
@@ -393,21 +388,6 @@ def _require_source(typed: _Typed) -> None:
         raise UsageError(
             f"--to {_LISTS} needs --problems or --registry", "see ckh export --help", code="missing-option"
         )
-
-
-def _export_records(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bool) -> None:
-    from ckh.commands.export.program_export import write_records
-
-    typed.require(to, "data", "op")
-    op, records = the_one("records", to, typed.op)
-    check_output(out, records.kind, force=force, inputs=typed.data)
-    count, warnings = write_records(typed.data, op, records, out)
-    for warning in warnings:
-        warn(warning, "export")
-    if as_json:
-        print_json(ExportRecordsDocument(str(out), to, op.name, count, tuple(warnings)))
-        return
-    say(f"wrote  {out}: {records.summary}, of {count} measured rows")
 
 
 def _sizes(files: dict[str, bytes]) -> dict[str, int]:

@@ -143,23 +143,6 @@ class ExportListsDocument(Document):
     """Bytes by name."""
 
 
-class ExportRecordsDocument(Document):
-    """ckh export --json of measured rows: exported file."""
-
-    schema = "export_records"
-
-    out: str
-    """The file."""
-    to: str
-    """The program."""
-    op_type: str
-    """The operation."""
-    rows: int
-    """Measured rows that were read."""
-    warnings: tuple[str, ...]
-    """Data that the format cannot represent."""
-
-
 @dataclass(frozen=True, slots=True)
 class TakenRow:
     """A row of a program's table."""

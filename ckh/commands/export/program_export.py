@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ckh.data.dataset import Dataset
-    from ckh.data.formats import RowsFormat
     from ckh.export.consumers import ChoiceTable, WrittenChoices
     from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.choice import Chooser
@@ -111,15 +110,3 @@ def measured_rows(paths: Sequence[Path], op: AnyOperation, arch: str | None = No
     if dataset.op.name != op.name:
         raise DataError(f"the rows of --data are of {dataset.op.name}, not of {op.name}", code="mixed-data")
     return dataset
-
-
-def write_records(paths: Sequence[Path], op: AnyOperation, records: RowsFormat, out: Path) -> tuple[int, list[str]]:
-    """Write measured rows in a program's format; returns their number and warnings.
-
-    Raises:
-        CkhError: the rows are unusable, or the file cannot be written.
-    """
-    from ckh.data.dataset import DatasetRows
-
-    dataset = measured_rows(paths, op)
-    return len(dataset), records.write(DatasetRows(dataset), out)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel, Problem
     from ckh.ranking.packed import PackedForest
 
-_POOLS = 64  # prepared pools to cache: MIOpen has one for each of 47 kinds of problems
+_POOLS = 64  # prepared pools to cache
 _Value = TypeVar("_Value")
 
 

@@ -18,6 +18,7 @@ from ckh.ops.base import Encoding
 from ckh.problems import DTYPE_BYTES, Direction
 from ckh.schema import HARDWARE
 from ckh.text.log import one_line
+from ckh.text.prose import one_of
 from ckh.text.shown import Shown, ShownTable
 from ckh.training import LOG_TARGETS, RANK, TFLOPS
 
@@ -223,7 +224,7 @@ def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
     op_type = fields.scalar("op_type", str)
     if not is_operation(op_type):
         raise ModelError(
-            f"{where}: unknown operation {op_type!r}", "it has " + ", ".join(operation_names()), code="unknown-op"
+            f"{where}: unknown operation {op_type!r}", one_of(op_type, operation_names()), code="unknown-op"
         )
     engine = operation(op_type).training.engine
     # AMD's older specs have neither version nor hardware: defaults from before these keys apply.

@@ -1,1 +1,0 @@
-"""`miopen_conv`: MIOpen's fastest convolution solver for a problem, learned from AMD's find databases."""

@@ -1,1 +1,0 @@
-"""MIOpen's solvers, and the candidates for a problem."""

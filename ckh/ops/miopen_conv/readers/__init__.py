@@ -1,1 +1,0 @@
-"""Readers of MIOpen's find databases."""
