@@ -37,7 +37,7 @@ def whole_names(*, is_whole: bool) -> Iterator[None]:
 # Names that ckh had, with what replaced them.
 REMOVED = dict.fromkeys(
     ("miopen_conv", "miopen", "miopen-fdb", "miopen-fdb-parquet"),
-    "MIOpen's solvers were removed: MIOpen ranks them itself; --op grouped_conv ranks CK Tile's kernels",
+    "MIOpen's solvers were removed: MIOpen ranks them itself; ckh ranks CK Tile's convolutions",
 )
 
 
