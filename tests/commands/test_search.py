@@ -133,7 +133,7 @@ def test_a_search_describes_its_speeds(model: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize(
-    "option", ["--strategy local", "--evaluations 9", "--seed 1", "--budget 10m", "--out run", "--cold", "--measure"]
+    "option", ["--strategy de", "--evaluations 9", "--seed 1", "--budget 10m", "--out run", "--cold", "--measure"]
 )
 def test_measuring_options_name_their_command(model: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A model scores everything: the hint names the command with the option, also for the earlier --measure."""
@@ -206,7 +206,7 @@ def test_the_first_choice_is_measured_first_and_compared(model: Path, capsys: py
 @pytest.mark.slow
 def test_a_gemm_is_measured_without_a_model(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a model there is a note and no comparison, and the table's last line is the next command."""
-    assert run(["search", "measure", *GEMM, "--evaluations", "2", "--strategy", "local", "--out", "run"]) == ExitCode.OK
+    assert run(["search", "measure", *GEMM, "--evaluations", "2", "--strategy", "de", "--out", "run"]) == ExitCode.OK
     out, err = capsys.readouterr()
     expect_values(err, "gemm_universal fp32 on host")
     assert out.splitlines()[-1] == "next: ckh convert run --out run.parquet"

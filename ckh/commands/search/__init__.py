@@ -32,8 +32,7 @@ scores, if one fits, determine the initial proposals. Idle compilers (--jobs) co
 the best --top and the model's first choice among the candidates are timed again, interleaved. Every result is
 journalled in --out; Ctrl-C keeps all of them.
 
-Strategies: surrogate (a Gaussian process, the default), de (differential evolution), local (iterated local search),
-random (random sampling).
+Strategies: surrogate (a Gaussian process, the default), de (differential evolution), random (random sampling).
 """
 _SET_HELP = """Select the smallest set of measured kernels that is enough for a workload.
 

@@ -19,7 +19,6 @@ class StrategyName(StrEnum):
     """The values of `--strategy`."""
 
     SURROGATE = "surrogate"
-    LOCAL = "local"
     DE = "de"
     RANDOM = "random"
 

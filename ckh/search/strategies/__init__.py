@@ -1,8 +1,6 @@
 """The search strategies by name.
 
 Differential evolution over value indices (Storn & Price 1997, best/1/bin), repaired to legal configurations.
-
-Iterated local search: descend to a local optimum, kick it, descend again; start anew when kicks no longer help.
 """
 
 from __future__ import annotations
@@ -14,64 +12,14 @@ import numpy as np
 from ckh.errors import UsageError
 from ckh.search.strategies.strategy import RandomOrder, Strategy
 from ckh.search.strategies.surrogate import Surrogate
+from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from ckh.search.strategy_space import Space
-
-_STARTS = 8
-_PATIENCE = 3  # unsuccessful kicks before a restart
-_KICK = 2  # parameters changed by a kick
-
-
-class LocalSearch(Strategy):
-    """First improvement among the configurations that differ in one parameter, nearest values first."""
-
-    def _propose(self) -> Iterator[int]:
-        starts = self._opening(_STARTS, _STARTS)
-        yield from starts
-        best = min(starts, key=self._time_ms.__getitem__)
-        while not self.is_exhausted:
-            best = yield from self._descend(best)
-            failures = 0
-            while failures < _PATIENCE and not self.is_exhausted:
-                start = self._nearest_left(self._kicked(best))
-                yield start
-                result = yield from self._descend(start)
-                failures = 0 if self._time_ms[result] < self._time_ms[best] else failures + 1
-                best = min(best, result, key=self._time_ms.__getitem__)
-            if not self.is_exhausted:
-                best = self._random_left()
-                yield best
-
-    def _descend(self, start: int) -> Generator[int, None, int]:
-        """Move to better neighbours until there is none; returns the local optimum."""
-        here, moved = start, True
-        while moved:
-            moved = False
-            self._expected = self._neighbours(here)
-            for neighbour in self._expected:
-                if not self._is_proposed[neighbour]:
-                    yield neighbour
-                if self._time_ms[neighbour] < self._time_ms[here]:
-                    here, moved = neighbour, True
-                    break
-        return here
-
-    def _neighbours(self, index: int) -> list[int]:
-        near = self._rng.permutation(self._space.neighbours(index, adjacent=True))
-        far = self._rng.permutation(np.setdiff1d(self._space.neighbours(index), near))
-        return [int(neighbour) for neighbour in (*near, *far)]
-
-    def _kicked(self, index: int) -> NDArray[np.int32]:
-        codes: NDArray[np.int32] = self._space.codes[index].copy()
-        for i in self._rng.choice(len(codes), min(_KICK, len(codes)), replace=False):
-            codes[i] = self._rng.integers(len(self._space.parameters[i].values))
-        return codes
-
 
 _POPULATION = 20
 _CROSSOVER = 0.7
@@ -119,7 +67,6 @@ class DifferentialEvolution(Strategy):
 
 STRATEGIES: dict[str, type[Strategy]] = {
     "surrogate": Surrogate,
-    "local": LocalSearch,
     "de": DifferentialEvolution,
     "random": RandomOrder,
 }
@@ -136,9 +83,7 @@ def make_strategy(
         DataError: the prior does not fit the space.
     """
     if name not in STRATEGIES:
-        raise UsageError(
-            f"unknown search strategy {name!r}", f"choose one of {', '.join(STRATEGIES)}", code="unknown-name"
-        )
+        raise UsageError(f"unknown search strategy {name!r}", one_of(name, STRATEGIES), code="unknown-name")
     return STRATEGIES[name](space, seed, prior, starts)
 
 
