@@ -112,6 +112,7 @@ class ModelFacts(NamedTuple):
         arch: architecture of the model.
         device: device that the training data were measured on.
         num_cus: compute units of that device, if known and not part of the problem.
+        asked_cus: compute units of the product that is asked about; 0: none was named.
         has_speeds: whether the model predicts speeds.
         reach: limits of extrapolation by size (`reach.beyond`).
         bands: 90 % prediction intervals of measured over predicted time, by predicted speed (`interval_at`).
@@ -130,6 +131,7 @@ class ModelFacts(NamedTuple):
     arch: str
     device: str
     num_cus: int | None
+    asked_cus: int
     has_speeds: bool
     reach: Mapping[str, float]
     bands: Sequence[Sequence[float]]
