@@ -294,7 +294,7 @@ def _answering(option: _Option, wanted: Wanted) -> Model:
     else:
         basis, source = "model", f"{ref.path.name}, measured on {ref.spec.device or ref.arch}"
         model = with_estimate(model, ref, wanted)
-    worth = None if option.judged is None else str(option.judged)
+    worth = None if option.judged is None else option.judged.stated("" if ref is None else ref.arch, wanted.arch)
     model.not_measured = NotMeasured(basis, source, worth, next_commands(wanted))
     return model
 

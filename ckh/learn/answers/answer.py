@@ -68,7 +68,7 @@ class NotMeasured(Record):
     source: str
     """Name of the model or estimate, and where its data come from."""
     worth: str | None
-    """Expected efficiency, evaluated on the same operation, direction, pool and GPUs; None: not evaluated."""
+    """Efficiency on at least 30 held-out problems of the same operation, direction, pool and GPUs; None: unproven."""
     next_commands: tuple[str, ...]
     """Commands that measure, the quickest first."""
 
@@ -96,7 +96,7 @@ class NotMeasured(Record):
         return [
             "NOT MEASURED on this architecture and element type",
             f"source   {one_line(self.source)}",
-            f"quality  {self.worth or 'not evaluated'}",
+            f"quality  {self.worth or 'unproven here'}",
             *(f"next     {command}" for command in self.next_commands),
         ]
 

@@ -81,7 +81,7 @@ class StandIn:
     """A model of another GPU or element type, or an analytic estimate."""
     source: str
     worth: str | None
-    """Expected efficiency; null: not evaluated."""
+    """Expected efficiency; null: unproven."""
 
 
 def stands_in(model: Model) -> StandIn | None:

@@ -57,7 +57,8 @@ JUDGED = tuple(
     Worth(
         {"variant": str(direction)},
         target,
-        f"{problems:,} {direction} convolutions with MIOpen's fastest solvers",
+        problems,
+        f"{direction} convolutions with MIOpen's fastest solvers",
         figures,
         interval,
         random,
