@@ -14,7 +14,7 @@ from ckh.errors import UsageError, WrongTypeError
 from ckh.files.jsonfields import JsonFields, Triple
 from ckh.files.paths import data_dir
 from ckh.hardware.archspec import ArchSpec, CommonRules, HardwareProfile, LdsRule, OperatorTile, Peaks
-from ckh.hardware.gpus import detect_gpu_arch
+from ckh.hardware.gpus import detect_gpu_arch, visible_gpus
 from ckh.hardware.machine import Machine, read_machine
 from ckh.text.prose import one_of
 
@@ -39,6 +39,8 @@ __all__ = [
     "default_arch",
     "detect_gpu_arch",
     "load_arch",
+    "meant_gpu",
+    "typed_arch",
 ]
 
 
@@ -48,7 +50,10 @@ def arch_names() -> tuple[str, ...]:
 
 
 def load_arch(name: str) -> ArchSpec:
-    """Load the spec of an architecture; target features as in "gfx942:sramecc+" are ignored.
+    """Load the spec of an architecture ("gfx942"; target features as in "gfx942:sramecc+" are ignored) or of a product.
+
+    Compute units (`hardware.num_cus`) are the product's; for an architecture's name those of this machine's GPU of that
+    architecture, and without one those of the architecture's file.
 
     Raises:
         UsageError: there is no such architecture, or it is not text.
@@ -56,13 +61,20 @@ def load_arch(name: str) -> ArchSpec:
     """
     if not isinstance(name, str):
         raise WrongTypeError("arch", "the name of an architecture", name)
-    return _load(data_dir("archspecs"), name.split(":", 1)[0])
+    arch, num_cus = meant_gpu(name)
+    return _sized(_load(data_dir("archspecs"), arch), num_cus)
+
+
+def meant_gpu(name: str) -> tuple[str, int]:
+    """Architecture and compute units of a product, or of this machine's GPU of an architecture; 0 if there is none."""
+    own = name.split(":", 1)[0]
+    return (own, cus_here(own)) if own in arch_names() else arch_of_gpu(own)
 
 
 def arch_of_gpu(name: str) -> tuple[str, int]:
     """Architecture of a GPU product such as "MI300X", or of a series such as "mi300", and its number of compute units.
 
-    The number is 0 for the largest GPU of the architecture; any other name is returned unchanged.
+    A series has those of its largest product. The number is 0 for any other name, which is returned unchanged.
     """
     if name in (names := arch_names()):
         return name, 0
@@ -73,12 +85,22 @@ def arch_of_gpu(name: str) -> tuple[str, int]:
             for spec in specs:
                 units = [count for gpu, count in spec.gpus.items() if matches(_plain(gpu), wanted)]
                 if units:
-                    return spec.name, 0 if max(spec.gpus.values()) in units else units[0]
+                    return spec.name, max(units)
     return (wanted if wanted in names else name), 0
 
 
 def _plain(name: str) -> str:
     return name.lower().translate({ord(mark): None for mark in " -_"})
+
+
+def typed_arch(name: str) -> str:
+    """Return the architecture's name if it means the same compute units, else the product's.
+
+    Raises:
+        UsageError: there is no such architecture or product.
+    """
+    arch = load_arch(name).name
+    return arch if load_arch(name) is load_arch(arch) else _plain(name)
 
 
 def default_arch() -> str:
@@ -90,13 +112,21 @@ def default_arch() -> str:
 @cache
 def _load(folder: Path, name: str) -> ArchSpec:
     if name not in arch_names():
-        known, _ = arch_of_gpu(name)
-        if known == name:
-            gpus = (gpu.lower() for arch in arch_names() for gpu in load_arch(arch).gpus)
-            hint = one_of(name, arch_names(), also=gpus)
-            raise UsageError(f"unknown architecture {name!r}", hint, code="unknown-arch")
-        return load_arch(known)
+        gpus = (gpu.lower() for arch in arch_names() for gpu in load_arch(arch).gpus)
+        hint = one_of(name, arch_names(), also=gpus)
+        raise UsageError(f"unknown architecture {name!r}", hint, code="unknown-arch")
     return read_arch(folder / f"{name}.json", read_common_rules(folder / f"{_COMMON}.json"))
+
+
+@cache
+def _sized(spec: ArchSpec, num_cus: int) -> ArchSpec:
+    return spec.sized(num_cus)
+
+
+@cache
+def cus_here(arch: str) -> int:
+    """Compute units of this machine's first GPU of an architecture; 0 without one."""
+    return next((gpu.num_cus for gpu in visible_gpus() if gpu.arch == arch), 0)
 
 
 _FP32_BYTES = 4
@@ -164,6 +194,7 @@ def read_arch(path: Path, common: CommonRules) -> ArchSpec:
         preshuffle_warp_tiles=_tile_table(file.part("preshuffle_warp_tiles")),
         hardware=hardware,
         hardware_source=file.scalar("hardware_source", str),
+        amd_num_cus=file.scalar("amd_num_cus", int) if file.has("amd_num_cus") else hardware.num_cus,
         peaks=_peaks(file.part("peaks")) if machine is None and not file.is_null("peaks") else None,
         common=common,
         machine=machine,

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ckh import archs
-from ckh.archs import HardwareProfile, arch_names, default_arch, detect_gpu_arch, load_arch
+from ckh.archs import HardwareProfile, arch_names, default_arch, detect_gpu_arch, load_arch, typed_arch
 from ckh.errors import DataError, UsageError
 from ckh.files.paths import data_dir
 from ckh.hardware.machine import read_machine
@@ -65,8 +65,9 @@ def test_hardware_profile_has_the_columns_of_the_dataset() -> None:
     ],
 )
 def test_hardware_profiles_match_amds_datasets(name: str, numbers: tuple[int, ...]) -> None:
-    """The profiles agree with the hw_ columns that AMD's converter writes."""
-    assert tuple(load_arch(name).hardware.to_dict().values()) == numbers
+    """With the compute units of AMD's models, the profiles agree with the hw_ columns that AMD's converter writes."""
+    arch = load_arch(name)
+    assert (arch.amd_num_cus, *list(arch.hardware.to_dict().values())[1:]) == numbers
 
 
 @pytest.mark.parametrize(
@@ -172,26 +173,47 @@ def test_an_unknown_architecture_lists_the_known_ones() -> None:
 @pytest.mark.parametrize(
     ("name", "arch", "num_cus"),
     [
-        ("MI100", "gfx908", 0),
+        ("MI100", "gfx908", 120),
         ("mi210", "gfx90a", 104),
-        ("MI250X", "gfx90a", 0),
-        ("mi250x", "gfx90a", 0),
-        ("MI300X", "gfx942", 0),
+        ("MI250", "gfx90a", 104),
+        ("mi250x", "gfx90a", 110),
+        ("MI300X", "gfx942", 304),
         ("mi300a", "gfx942", 228),
         ("mi308x", "gfx942", 80),
-        ("MI-325X", "gfx942", 0),
-        ("mi300", "gfx942", 0),
-        ("mi350x", "gfx950", 0),
-        ("MI355X", "gfx950", 0),
-        ("rx 9070 xt", "gfx1201", 0),
+        ("MI-325X", "gfx942", 304),
+        ("mi300", "gfx942", 304),
+        ("mi350x", "gfx950", 256),
+        ("MI355X", "gfx950", 256),
+        ("rx 9070 xt", "gfx1201", 64),
         ("RX 9070", "gfx1201", 56),
-        ("GFX942", "gfx942", 0),
+        ("GFX942", "gfx942", 304),
+        ("gfx942:xnack-", "gfx942", 304),
+        ("gfx90a", "gfx90a", 110),
+        ("gfx950", "gfx950", 256),
     ],
 )
 def test_products_name_their_architecture(name: str, arch: str, num_cus: int) -> None:
-    """Compute units are those of AMD's data sheets if a product has fewer than its architecture's largest."""
-    assert archs.arch_of_gpu(name) == (arch, num_cus)
-    assert load_arch(name) is load_arch(arch)
+    """Compute units are those of AMD's data sheets; an architecture's name means its largest product."""
+    assert (load_arch(name).name, load_arch(name).hardware.num_cus) == (arch, num_cus)
+    assert load_arch(typed_arch(name)) is load_arch(name)
+    assert (typed_arch(name) == arch) == (num_cus == max(load_arch(arch).gpus.values()))
+
+
+def test_every_architecture_is_its_largest_product() -> None:
+    """Where it has products; AMD's models alone have the compute units of an MI300A."""
+    specs = [load_arch(name) for name in arch_names() if load_arch(name).gpus]
+    assert len(specs) == 8
+    assert all(spec.hardware.num_cus == max(spec.gpus.values()) for spec in specs)
+    others = {spec.name: spec.amd_num_cus for spec in specs if spec.amd_num_cus != spec.hardware.num_cus}
+    assert others == {"gfx942": 228}
+
+
+def test_the_gpu_of_this_machine_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An architecture's name means the GPU here, a product's name that product."""
+    monkeypatch.setattr(archs, "cus_here", {"gfx942": 38, "gfx950": 0}.get)
+    cus = {name: load_arch(name).hardware.num_cus for name in ("gfx942", "gfx942:xnack-", "mi300x", "mi308x", "gfx950")}
+    assert cus == {"gfx942": 38, "gfx942:xnack-": 38, "mi300x": 304, "mi308x": 80, "gfx950": 256}
+    assert (typed_arch("MI300X"), typed_arch("gfx942")) == ("mi300x", "gfx942")
 
 
 @pytest.mark.parametrize("name", ["gfx000", "mi", "m", "mi999x", "common"])

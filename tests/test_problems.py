@@ -82,17 +82,21 @@ def test_blas_letters_are_layouts_of_row_major_operands(letters: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "num_cus"),
+    ("given", "arch", "num_cus"),
     [
-        ({"arch": "mi308x"}, 80),
-        ({"arch": "mi300x"}, None),
-        ({"arch": "mi308x", "num_cus": 40}, 40),
-        ({"arch": "gfx942"}, None),
+        ({"op": "aiter_gemm", "arch": "mi308x"}, "gfx942", 80),
+        ({"op": "aiter_gemm", "arch": "mi300x"}, "gfx942", None),
+        ({"op": "aiter_gemm", "arch": "MI 308X", "num_cus": 40}, "gfx942", 40),
+        ({"op": "gemm", "arch": "MI 308X"}, "mi308x", None),
+        ({"op": None, "arch": "mi308x"}, "mi308x", None),
+        ({"op": None, "arch": "mi300x"}, "gfx942", None),
+        ({"op": None, "arch": "gfx942"}, "gfx942", None),
     ],
 )
-def test_a_smaller_gpu_states_its_compute_units(given: dict[str, object], num_cus: int | None) -> None:
-    """For commands without sizes that have --num-cus, as `ckh export` and `ckh convert`, unless it is given."""
-    assert canonical_options({"op": None, "num_cus": None, **given})["num_cus"] == num_cus
+def test_a_smaller_gpu_states_its_compute_units(given: dict[str, object], arch: str, num_cus: int | None) -> None:
+    """By --num-cus for operations whose problems have compute units, else by its name."""
+    options = canonical_options({"op": None, "num_cus": None, **given})
+    assert (options["arch"], options["num_cus"]) == (arch, num_cus)
 
 
 def test_options_without_spellings_stay_as_they_are() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from ckh.archs import arch_of_gpu
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, completed, examples, print_json, print_table, say
 from ckh.commands.panels import DATA
@@ -109,7 +110,8 @@ def convert(
     for path in inputs:
         require_measurements(path)
     mapping = _mapping(maps, op, from_format)
-    options = ReadOptions(arch=arch, skip_bad=skip_bad, num_cus=num_cus, op=op, mapping=mapping)
+    measured, cus = (None, 0) if arch is None else arch_of_gpu(arch)
+    options = ReadOptions(arch=measured, skip_bad=skip_bad, num_cus=num_cus or cus or None, op=op, mapping=mapping)
     target = _OTHERS.get(to)
     if isinstance(target, ProblemsFormat):
         written = conversion.convert_problems(inputs, out, options, target, format_name=from_format)

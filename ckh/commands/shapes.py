@@ -273,18 +273,19 @@ def _misses(
     problems: Sequence[WeightedProblem], tables: Sequence[Path], arch: str, num_cus: int | None
 ) -> list[MissEntry]:
     """Nearest key of each lookup, for operations whose program has tuned tables."""
-    from ckh.archs import load_arch
+    from ckh.archs import meant_gpu
     from ckh.shapes.logs.misses import read_tables
     from ckh.shapes.shaped import MissedLookup, shaped_part
 
-    name, rows = load_arch(arch).name, read_tables(tables)
+    name, cus = meant_gpu(arch)
+    rows = read_tables(tables)
     miss_entries: list[MissEntry] = []
     for problem in problems:
         part = shaped_part(problem.op)
         if part is None or part.nearest is None:
             continue
         for stated in problem.stated or ((),):
-            near = part.nearest(MissedLookup(problem.problem, dict(stated), name, num_cus or 0), rows)
+            near = part.nearest(MissedLookup(problem.problem, dict(stated), name, num_cus or cus), rows)
             miss_entries.append(
                 MissEntry(problem.problem.canonical(), problem.count, near.key or None, near.differs, near.why)
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
@@ -92,7 +92,8 @@ class ArchSpec:
     must be multiples of the vector widths; `fnuz_floats` that floats of eight bits have no negative zero;
     `least_trips` is the minimum number of iterations over K of some backward-weight pipelines; `peaks` is
     None on the host and where they are not public, and `machine` set on the host only; `unverified` says what was never
-    tried or is not known, empty if kernels have been compiled.
+    tried or is not known, empty if kernels have been compiled. `amd_num_cus` are the compute units in the features of
+    AMD's own models, whatever the GPU.
     """
 
     name: str
@@ -115,6 +116,7 @@ class ArchSpec:
     preshuffle_warp_tiles: Mapping[str, tuple[Triple, ...]]
     hardware: HardwareProfile
     hardware_source: str
+    amd_num_cus: int
     peaks: Peaks | None
     common: CommonRules
     machine: Machine | None
@@ -134,6 +136,12 @@ class ArchSpec:
         """True if kernels are CK Tile's."""
         return self.machine is None
 
+    def sized(self, num_cus: int) -> ArchSpec:
+        """The same architecture with another number of compute units; 0: itself."""
+        if num_cus in (0, self.hardware.num_cus):
+            return self
+        return replace(self, hardware=replace(self.hardware, num_cus=num_cus))
+
     def shortest_s(
         self, dtype: str, traffic: int, flops: int, num_cus: int | None = None
     ) -> tuple[float, float] | None:
@@ -143,7 +151,7 @@ class ArchSpec:
             dtype: element type.
             traffic: bytes to move.
             flops: operations.
-            num_cus: compute units of the device; None: the architecture's.
+            num_cus: compute units of the device; None: those of `hardware`.
         """
         rate = None if self.peaks is None else self.peaks.flops_per_cu_clock.get(dtype)
         if self.peaks is None or not rate:

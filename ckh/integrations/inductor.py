@@ -20,7 +20,7 @@ from functools import cache, wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ckh.archs import HOST, default_arch, load_arch
+from ckh.archs import HOST, default_arch, typed_arch
 from ckh.errors import CkhError, ModelError, UsageError
 from ckh.export.consumers import all_of, named
 from ckh.export.parity import Pick
@@ -158,7 +158,7 @@ def _architecture(arch: str | None) -> str:
     if result == HOST:
         raise UsageError("no GPU on this machine", "name an architecture, e.g. arch='gfx942'", code="no-gpu")
     require_use(PROGRAM, result, None)
-    return load_arch(result).name
+    return typed_arch(result)
 
 
 def _ranked(template: Any, instances: Sequence[Any], arch: str, model: Path | str | None) -> list[Any]:

@@ -65,6 +65,7 @@ class Asked:
         kernel: the kernel; None: not of one of ckh's operations.
         problem: the problem; None: none was given.
         sizes: sizes of its matrix products; None: no problem, or the operation has none.
+        num_cus: compute units of the GPU; 0: those of `load_arch`.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Asked:
     kernel: Any = None
     problem: Any = None
     sizes: TiledSizes | None = None
+    num_cus: int = 0
 
     @property
     def trips(self) -> int | None:
@@ -290,7 +292,8 @@ def _simulated(
 def _estimated(asked: Asked, arch: ArchSpec, taken: Resources) -> EstimatedDocument | None:
     if asked.sizes is None or arch.peaks is None:
         return None
-    calibrated = calibrated_factor(wanted_for(asked.problem, arch.name))
+    wanted = wanted_for(asked.problem, arch.name, asked.num_cus)
+    arch, calibrated = wanted.gpu, calibrated_factor(wanted)
     if calibrated is not None and calibrated[1].uses_rates:
         arch = calibrated[0].applied(arch)
     parts = estimated_parts(asked.problem, asked.sizes, asked.kernel, arch, taken)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ckh.archs import arch_of_gpu
 from ckh.bench.codegen.unit_source import UnsupportedKernelError
 from ckh.bench.compilation.compile import KernelBuilder
 from ckh.bench.computation import measured_of
@@ -57,6 +58,7 @@ def explain(
 def described(name: str, problem: Problem | None, arch: str | None, file: Path | None) -> Described:
     """Same as `explain`, with the timeline of an iteration."""
     result = kernel_named(name)
+    arch, num_cus = (None, 0) if arch is None else arch_of_gpu(arch)
     if result is None and (problem is not None or file is None):
         raise UsageError(
             f"{name!r} is not a complete name of a kernel", "as ckh predict prints it", code="incomplete-kernel"
@@ -77,7 +79,7 @@ def described(name: str, problem: Problem | None, arch: str | None, file: Path |
     if problem is not None:
         _require_applies(op, kernel, problem, code.arch)
         sizes = None if op.problems.tiled is None else op.problems.tiled(problem)
-    return anatomy_of(code, Asked(op.kernels.name(kernel), str(path), kernel, problem, sizes))
+    return anatomy_of(code, Asked(op.kernels.name(kernel), str(path), kernel, problem, sizes, num_cus))
 
 
 def kernel_named(name: str) -> tuple[AnyOperation, Any] | None:

@@ -93,8 +93,8 @@ def operation_name(name: str) -> str:
 def canonical_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return a command's options with canonical names of operation, element type, architecture and layout.
 
-    A GPU with fewer compute units than the largest of its architecture sets --num-cus, if the command has that option
-    and, for commands on one problem, the operation has it.
+    A product with other compute units than its architecture's name means (`load_arch`) keeps its name; for an operation
+    whose problems state compute units it sets --num-cus instead.
 
     Args:
         given: option name -> value, None if the option was not given.
@@ -112,12 +112,14 @@ def canonical_options(given: Mapping[str, Any]) -> dict[str, Any]:
     arch = result.get("arch")
     # Importing the aliases takes longer than a quick answer may.
     if arch and not (data_dir("archspecs") / f"{arch}.json").is_file():
-        from ckh.archs import arch_of_gpu
+        from ckh.archs import arch_of_gpu, typed_arch
 
         result["arch"], num_cus = arch_of_gpu(str(arch))
-        sizes = {option.name for item in built_in_requested().values() for option in item.options}
-        if num_cus and "num_cus" in result and ("num_cus" in own or not sizes <= result.keys()):
-            result["num_cus"] = result["num_cus"] or num_cus
+        if num_cus and (typed := typed_arch(str(arch))) != result["arch"]:
+            if "num_cus" in own and "num_cus" in result:
+                result["num_cus"] = result["num_cus"] or num_cus
+            else:
+                result["arch"] = typed
     return result
 
 

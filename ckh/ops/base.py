@@ -88,36 +88,51 @@ class Measure(StrEnum):
     HITS = "hits"
 
 
+MIN_PROBLEMS_OF_WORTH = 30  # for an accuracy that an answer states
+
+
 @dataclass(frozen=True, slots=True)
 class Worth:
     """Evaluated accuracy of a substitute model or the analytic estimate (`benchmarks/transfer.py`).
 
     Attributes:
+        problems: number of evaluated problems.
         of: problem column -> value for which the accuracy is valid, e.g. the direction.
         target: the GPU whose kernels were chosen.
-        on: the evaluated problems, in words.
+        on: what they are, in words.
         measure: kind of the figures.
         figures: mean and tenth percentile of efficiency, or hit rates of the first and the first five.
         interval: 95 % confidence interval of the first figure.
         random: first figure for a random choice; None: unknown.
         source: GPU of the model that chose; empty: the analytic estimate chose.
+        held_out: False if the problems shaped the model or the estimate.
     """
 
     of: Mapping[str, str]
     target: str
+    problems: int
     on: str
     figures: tuple[float, float]
     interval: tuple[float, float]
     random: float | None = None
     measure: Measure = Measure.EFFICIENCY
     source: str = ""
+    held_out: bool = True
+
+    def stated(self, source: str, target: str) -> str | None:
+        """Text for answers on GPU `target` by a model of GPU `source`; None: unproven there.
+
+        An accuracy is stated if it is of the same pair of GPUs, and of enough problems that shaped nothing.
+        """
+        is_same = (self.source, self.target) == (source, target)
+        return str(self) if is_same and self.held_out and self.problems >= MIN_PROBLEMS_OF_WORTH else None
 
     def __str__(self) -> str:
         low, high = (100 * item for item in self.interval)
         first, second = (100 * figure for figure in self.figures)
         chance = "" if self.random is None else f"; random choice {100 * self.random:.1f} %"
         gpus = f"{self.source} → {self.target}" if self.source else self.target
-        data = f"from {self.on}, {gpus} (95 % CI {low:.1f}–{high:.1f} %{chance})"
+        data = f"from {self.problems:,} {self.on}, {gpus} (95 % CI {low:.1f}–{high:.1f} %{chance})"
         if self.measure is Measure.HITS:
             return f"fastest kernel ranked first in {first:.1f} %, in the top five in {second:.1f} %, {data}"
         return f"expected efficiency {first:.1f} % (P10 {second:.1f} %), {data}"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from ckh.quick.request import Request
 
-VERSION = 24  # of the prepared content
+VERSION = 25  # of the prepared content
 _FOLDER = "answers"
 _BACKEND = "CKH_RANK_BACKEND"
 _CHECK = 9  # bytes of the checksum before facts
@@ -80,19 +80,19 @@ def stamp(request: Request) -> str:
     """Everything that determines an answer besides its problem: prepared answers are valid while it is unchanged.
 
     Files by time and size: models in every folder that is searched, architecture specs, compiler reports, and
-    calibrations of GPUs.
+    calibrations of GPUs. Also the GPUs of this machine, by compute units.
     """
     calibrations = files(str(user_data_dir() / CALIBRATIONS))
     result = [*calibrations, *files_of_models(*filter(None, [request.kind["model"]])), *_compiled(request)]
     state = (f"{path} {item.st_mtime_ns} {item.st_size}" for path, item in result)
-    return "\n".join((__version__, json.dumps(request.kind), *os.uname(), *state, detected_arch(), *headers_state()))
+    return "\n".join((__version__, json.dumps(request.kind), *os.uname(), *state, *_gpus(), *headers_state()))
 
 
 def _compiled(request: Request) -> Iterable[tuple[str, os.stat_result]]:
-    """Files of compiler reports on the operation's kernels for the architecture, shipped and local."""
-    arch, op = request.kind["arch"] or detected_arch(), request.kind["op"] or DEFAULT_OPERATION
+    """Files of compiler reports on the operation's kernels, shipped and local."""
+    op = request.kind["op"] or DEFAULT_OPERATION
     result = [*files(str(cache_dir(RESOURCES))), *files(str(data_dir("archspecs") / COMPILED))]
-    return (item for item in result if Path(item[0]).stem == f"{arch}-{op}")
+    return (item for item in result if Path(item[0]).stem.partition("-")[2] == op)
 
 
 def read_printed(request: Request) -> str | None:
@@ -164,8 +164,12 @@ def _checksum(content: bytes) -> bytes:
 
 def detected_arch() -> str:
     """Return the architecture of this machine's GPU, or an empty string. Without a driver, nothing is imported."""
-    if not os.path.exists(_DRIVER):  # noqa: PTH110 - quicker
-        return ""
-    from ckh.hardware.gpus import detect_gpu_arch
+    return next((gpu.partition(" ")[0] for gpu in _gpus()), "")
 
-    return detect_gpu_arch() or ""
+
+def _gpus() -> list[str]:
+    if not os.path.exists(_DRIVER):  # noqa: PTH110 - quicker
+        return []
+    from ckh.hardware.gpus import visible_gpus
+
+    return [f"{gpu.arch} {gpu.num_cus}" for gpu in visible_gpus()]

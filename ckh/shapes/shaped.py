@@ -60,7 +60,7 @@ class MissedLookup(Generic[P]):
         problem: the looked-up problem.
         stated: columns and values of the key, if stated by the source.
         arch: the architecture, if the source does not state it.
-        num_cus: number of compute units; 0: those of the full GPU.
+        num_cus: number of compute units; 0: those of the architecture (`archs.load_arch`).
     """
 
     problem: P

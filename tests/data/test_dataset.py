@@ -146,8 +146,11 @@ def test_hardware(dataset: Dataset) -> None:
     """The profile has integers where rows agree, arrays otherwise, and missing values are errors."""
     hardware = dataset.hardware()
     assert tuple(hardware) == HARDWARE
-    assert (hardware["num_cus"], hardware["lds_capacity"]) == (228, 65536)
-    mixed = Dataset(dataset.frame.assign(hw_num_cus=[1, 1, 1, 2, 2, 2])).hardware()["num_cus"]
+    assert (hardware["num_cus"], hardware["lds_capacity"]) == (304, 65536)
+    assert dataset.num_cus == 304
+    several = Dataset(dataset.frame.assign(hw_num_cus=[1, 1, 1, 2, 2, 2]))
+    mixed = several.hardware()["num_cus"]
+    assert several.num_cus == 0
     assert isinstance(mixed, np.ndarray)
     assert mixed.tolist() == [1, 1, 1, 2, 2, 2]
     with pytest.raises(DataError, match="hw_num_xcd"):

@@ -266,7 +266,7 @@ def test_retraining_is_offered_once(
 
 def test_limits_alone_are_enough() -> None:
     """Without problems there is no nearest problem, but sizes are still reported."""
-    known = find_known(problems()[0], "gfx942", "", None, lambda: None, {"n": (4, 8)}, [], [])
+    known = find_known(problems()[0], "", lambda: None, {"n": (4, 8)}, [], [])
     assert known.nearest is None
     (doubt,) = known.doubts
     expect_values(doubt, "n = 1", 4, 4)

@@ -161,7 +161,7 @@ def _measured(path: Path) -> object:
     measured_set = read_measured(path.parent, map(str.lower, op.problems.sizes))
     problem = op.problems.parse("conv_forward_fp32_nhwgc_2d_n16_c256_k256_g1_i28x28_f3x3_s1x1_p1x1_d1x1")
     limits = {} if measured_set is None else measured_set.limits_by_size
-    return find_known(problem, "gfx942", "", None, lambda: measured_set, limits, [], []).document()
+    return find_known(problem, "", lambda: measured_set, limits, [], []).document()
 
 
 def _learned(path: Path) -> object:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
-from ckh.archs import load_arch
+from ckh.archs import arch_of_gpu, load_arch
 from ckh.bench.codegen import ck_tile
 from ckh.bench.codegen.ck_tile import dispatcher_macro, framework_flags
 from ckh.bench.codegen.interfaces import NOT_VERIFIED
@@ -84,8 +84,8 @@ class HipDevice(Device):
             raise DeviceError(
                 "no usable device: no AMD GPU is found", "name one with --arch to compile for it", code="no-gpu"
             )
-        self._target = gpus[0].arch if options.arch is None else options.arch
-        self._arch = load_arch(self._target)
+        name = gpus[0].arch if options.arch is None else options.arch
+        self._arch, self._target = load_arch(name), arch_of_gpu(name)[0]
         if not _TARGET.fullmatch(self._target):
             raise UsageError(
                 f"{self._target!r} is not a target of the HIP compiler",

@@ -325,6 +325,7 @@ class KnownBefore:
 
     arch: str
     folder: Path | None
+    num_cus: int = 0
     sources: dict[str, None] = field(default_factory=dict)
     _scores: dict[Wanted, PooledScores | None] = field(default_factory=dict)
 
@@ -332,7 +333,7 @@ class KnownBefore:
         self, problem: Problem, kernels: Sequence[Kernel], numbers: NDArray[np.int64], /
     ) -> NDArray[np.float64] | None:
         """See `Order`."""
-        wanted = wanted_for(problem, self.arch)
+        wanted = wanted_for(problem, self.arch, self.num_cus)
         if wanted not in self._scores:
             model = self._model(wanted, problem, [kernels[number] for number in numbers.tolist()])
             self._scores[wanted] = None if model is None else PooledScores(model, kernels)

@@ -210,7 +210,7 @@ class Campaign:
         plan = make_plan(problems, settings.kernels, arch, settings.seed, source, score)
         if settings.plan is None:
             return plan
-        known = KnownBefore(arch.name, _path(settings.model))
+        known = KnownBefore(arch.name, _path(settings.model), arch.hardware.num_cus)
         pace = replace(self._pace(limits.jobs), to_compile=lambda kernels: self._to_compile(kernels)[0])
         counts = counts_of(operation(settings.op), settings.problems, problems)
         times = None if counts is None else total_times(plan, counts, arch)
@@ -285,7 +285,8 @@ class Campaign:
     def _run_active(self, sweep: Sweep, record: RunRecord, journal: JournalWriter, limits: BenchLimits) -> Outcome:
         from ckh.bench.planning.active import ActiveRun
 
-        known = KnownBefore(self.device.arch.name, _path(self.settings.model))
+        arch = self.device.arch
+        known = KnownBefore(arch.name, _path(self.settings.model), arch.hardware.num_cus)
         with KernelCache().workshop() as folder:
             active = ActiveRun(
                 self.plan, self._results, known, record, journal, folder, limits.stop_gain, limits.jobs or 1

@@ -156,7 +156,7 @@ def export(
     dtype: str | None = completed("dtype", "Element type of problems without one."),
     variant: str | None = typer.Option(None, "--variant", help="Direction of convolutions."),
     num_cus: int | None = typer.Option(
-        None, "--num-cus", min=1, help="Compute units of problems without them.  [the whole GPU's]"
+        None, "--num-cus", min=1, help="Compute units of problems without them.  [those of --arch]"
     ),
     installed: Path | None = typer.Option(
         None,

@@ -30,7 +30,7 @@ class ChoicesWanted:
         arch: the architecture; None: the model's, or this machine's.
         dtype: default element type of the problems.
         variant: the direction.
-        num_cus: default compute units of the problems' device; None: those of the architecture's full GPU.
+        num_cus: default compute units of the problems' device; None: those of `arch` (`archs.load_arch`).
         data: measured rows, whose winners take precedence over predictions.
         installed: folder of the program to export for; its own rows take precedence over predictions.
         replaces: whether choices replace the program's own rows.

@@ -96,7 +96,7 @@ def measure(
     )
     request = _request(typed.arch, measuring)
     device = open_device(request.kind, request.options)
-    chooser = typed.chooser(device.arch.name)
+    chooser = typed.chooser(typed.arch or device.arch.name)
     problem = _problem(typed, chooser, "search measure")
     folder = Path(measuring.out or _RUNS / f"search-{device.arch.name}-{datetime.now(timezone.utc):%Y-%m-%d-%H%M%S}")
     path = folder / JOURNAL_NAME

@@ -122,7 +122,7 @@ class DeviceCalibration:
         pairs = [measured_pair for measured_pair in self.pairs.get(kind, ()) if measured_pair.latency_ms is not None]
         if len({pair.problem for pair in pairs}) < FEWEST_PROBLEMS:
             return None
-        arch = load_arch(self.arch)
+        arch = load_arch(self.arch).sized(self.num_cus)
         problem = np.unique([pair.problem for pair in pairs], return_inverse=True)[1]
         log_us = np.log([(pair.latency_ms or 0.0) * _US_PER_MS for pair in pairs])
         by_archspec, by_rates = (np.log(_estimated_us(pairs, used)) for used in (arch, self.applied(arch)))
@@ -229,8 +229,10 @@ def calibration_of(arch: str) -> DeviceCalibration | None:
 def calibrated_factor(wanted: Wanted) -> tuple[DeviceCalibration, TimeFactor] | None:
     """The calibration of this machine's device and its factor for a kind of problems; None without one."""
     device_calibration = calibration_of(wanted.arch)
-    factor = None if device_calibration is None else device_calibration.factors.get(str(wanted))
-    return None if device_calibration is None or factor is None else (device_calibration, factor)
+    if device_calibration is None or device_calibration.num_cus != wanted.gpu.hardware.num_cus:
+        return None
+    factor = device_calibration.factors.get(str(wanted))
+    return None if factor is None else (device_calibration, factor)
 
 
 def save_calibration(device_calibration: DeviceCalibration) -> None:

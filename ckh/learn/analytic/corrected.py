@@ -109,7 +109,7 @@ def row_scores(dataset: Dataset, term: EstimateTerm) -> NDArray[np.float64]:
 
 def corrected_inputs(spec: ModelSpec) -> ModelInputs:
     """Inputs of a model whose scores have the estimate: the operation's features, after the estimate's part."""
-    op, arch, term = spec.op, load_arch(spec.arch), spec.estimate
+    op, arch, term = spec.op, spec.gpu, spec.estimate
     assert term is not None
     assert op.training.law is not None
     engine = with_estimate(op.training.engine, op.training.law.sizes, arch, term.weight)
@@ -200,7 +200,7 @@ def _offsets(
 
 def _estimated(dataset: Dataset, kernels: Sequence[Kernel], problems: NDArray[np.intp]) -> NDArray[np.float64]:
     """Logs of estimated times in microseconds of kernels on some problems, shape (problems, kernels)."""
-    op, arch = dataset.op, load_arch(dataset.arch)
+    op, arch = dataset.op, load_arch(dataset.arch).sized(dataset.num_cus)
     assert op.problems.tiled is not None
     some = [dataset.problems()[number] for number in problems]
     inputs = kernel_inputs(KernelShapes.of(kernels), some[0].dtype, arch, _reports(op, kernels, arch))

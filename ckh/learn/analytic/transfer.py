@@ -89,13 +89,13 @@ class EstimateModel(Model):
             targets=(RANK,),
             log_targets=(),
             rank_by=RANK,
-            hardware={},
+            hardware={"num_cus": wanted.gpu.hardware.num_cus},
             legacy_tiles=False,
         )
         super().__init__(Path(ESTIMATE), spec)
         self._tiled = op.problems.tiled if can_score else None
         self.compiled = {} if self._tiled is None else compiled(wanted.arch, wanted.op_type)
-        self._arch = load_arch(wanted.arch)
+        self._arch = self.gpu
         if self.calibrated is not None and self.calibrated[1].uses_rates:
             self._arch = self.calibrated[0].applied(self._arch)
         # The last scored pool, and its shapes, which take longer to compute than the estimate.
@@ -255,7 +255,7 @@ def is_for_all_sizes(problem: Problem, model: Model) -> bool:
 
     False if another model would be selected once one of its kernels applied.
     """
-    wanted = wanted_for(problem, model.spec.arch)
+    wanted = wanted_for(problem, model.spec.arch, model.gpu.hardware.num_cus)
     fitting = first_model(wanted)
     if fitting is not None and not known_candidates(problem, fitting).unmeasured:
         return False
@@ -294,7 +294,7 @@ def _answering(option: _Option, wanted: Wanted) -> Model:
     else:
         basis, source = "model", f"{ref.path.name}, measured on {ref.spec.device or ref.arch}"
         model = with_estimate(model, ref, wanted)
-    worth = None if option.judged is None else str(option.judged)
+    worth = None if option.judged is None else option.judged.stated("" if ref is None else ref.arch, wanted.arch)
     model.not_measured = NotMeasured(basis, source, worth, next_commands(wanted))
     return model
 
@@ -378,7 +378,8 @@ def as_of(ref: ModelRef, wanted: Wanted) -> Model:
     """A model of another GPU or element type, adapted to the requirements."""
     estimate = ref.spec.estimate if has_estimate(wanted) else None
     dtype = _dtype(ref.spec, wanted)
-    spec = replace(ref.spec, arch=wanted.arch, dtype=dtype, hardware={}, targets=(RANK,), estimate=estimate)
+    hardware = {"num_cus": wanted.gpu.hardware.num_cus}
+    spec = replace(ref.spec, arch=wanted.arch, dtype=dtype, hardware=hardware, targets=(RANK,), estimate=estimate)
     return Model(ref.path, spec)
 
 

@@ -68,7 +68,7 @@ class NotMeasured(Record):
     source: str
     """Name of the model or estimate, and where its data come from."""
     worth: str | None
-    """Expected efficiency, evaluated on the same operation, direction, pool and GPUs; None: not evaluated."""
+    """Efficiency on at least 30 held-out problems of the same operation, direction, pool and GPUs; None: unproven."""
     next_commands: tuple[str, ...]
     """Commands that measure, the quickest first."""
 
@@ -96,7 +96,7 @@ class NotMeasured(Record):
         return [
             "NOT MEASURED on this architecture and element type",
             f"source   {one_line(self.source)}",
-            f"quality  {self.worth or 'not evaluated'}",
+            f"quality  {self.worth or 'unproven here'}",
             *(f"next     {command}" for command in self.next_commands),
         ]
 
@@ -112,6 +112,7 @@ class ModelFacts(NamedTuple):
         arch: architecture of the model.
         device: device that the training data were measured on.
         num_cus: compute units of that device, if known and not part of the problem.
+        asked_cus: compute units of the product that is asked about; 0: none was named.
         has_speeds: whether the model predicts speeds.
         reach: limits of extrapolation by size (`reach.beyond`).
         bands: 90 % prediction intervals of measured over predicted time, by predicted speed (`interval_at`).
@@ -130,6 +131,7 @@ class ModelFacts(NamedTuple):
     arch: str
     device: str
     num_cus: int | None
+    asked_cus: int
     has_speeds: bool
     reach: Mapping[str, float]
     bands: Sequence[Sequence[float]]

@@ -25,7 +25,7 @@ class StandInDocument(Record):
     source: str
     """Name of the model or estimate, and where its data come from."""
     worth: str | None
-    """Expected efficiency, evaluated on the same operation, direction and GPUs; null: not evaluated."""
+    """Efficiency on at least 30 held-out problems of the same operation, direction, pool and GPUs; null: unproven."""
     next_commands: tuple[str, ...]
     """Commands that measure, the quickest first."""
     estimated: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ckh.archs import meant_gpu
 from ckh.errors import ModelError
 from ckh.learn.analytic.transfer import has_kernels, next_commands, stand_in
 from ckh.learn.answers.batches import known_candidates, runnable
@@ -30,11 +31,18 @@ class AnsweringModels:
 
     Attributes:
         arch: name of the architecture.
+        num_cus: compute units of the named product or of this machine's GPU; 0: neither.
         source: set or file of the problems, for the commands that measure them; empty: none.
+
+    Args:
+        arch: name of an architecture or of a product.
+        num_cus: compute units of the GPU, if they are known otherwise.
     """
 
-    def __init__(self, arch: str) -> None:
-        self.arch = arch
+    def __init__(self, arch: str, num_cus: int = 0) -> None:
+        self.arch, meant = meant_gpu(arch)
+        self.num_cus = num_cus or meant
+        self._asked = 0 if arch == self.arch else meant
         self.source = ""
         self._first: dict[Wanted, Model | None] = {}
         self._answering: Remembered[Model] = Remembered(_ANSWERING)
@@ -47,7 +55,7 @@ class AnsweringModels:
             ModelError: it is damaged.
         """
         if wanted not in self._first:
-            self._first[wanted] = first_model(wanted)
+            self._first[wanted] = self.sized(first_model(wanted))
         return self._first[wanted]
 
     def fitting(self, problem: Problem) -> Model:
@@ -56,7 +64,7 @@ class AnsweringModels:
         Raises:
             ModelError: there is none, it is damaged, or such kernels were never measured on the architecture.
         """
-        wanted = wanted_for(problem, self.arch)
+        wanted = self.wanted(problem)
         model = self.first(wanted) or find_model(wanted)
         if unmeasured := known_candidates(problem, model).unmeasured:
             raise ModelError(
@@ -71,13 +79,23 @@ class AnsweringModels:
         Raises:
             ModelError: it is damaged.
         """
-        wanted = wanted_for(problem, self.arch)
+        wanted = self.wanted(problem)
         # The applicable kernels may differ between problems.
         key = (wanted, operation_of_problem(problem).kernels.key_of(problem))
         model = self._answering.get(key)
         if model is None:
             model = self._chosen(wanted, problem)
             self._answering.put(key, model)
+        return model
+
+    def wanted(self, problem: Problem) -> Wanted:
+        """Requirements on a model for a problem."""
+        return wanted_for(problem, self.arch, self.num_cus)
+
+    def sized(self, model: Model | None) -> Model | None:
+        """Set the GPU that a model is asked about."""
+        if model is not None:
+            model.gpu, model.asked_cus = model.gpu.sized(self.num_cus), self._asked
         return model
 
     def _chosen(self, wanted: Wanted, problem: Problem) -> Model:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckh.archs import default_arch, load_arch
+from ckh.archs import default_arch, load_arch, typed_arch
 from ckh.errors import WrongTypeError
 from ckh.files.paths import files_of_models
 from ckh.learn.answers.answering import AnsweringModels
@@ -18,7 +18,7 @@ from ckh.learn.answers.buildable import lacking
 from ckh.learn.answers.listed import RankedAlone, require_count
 from ckh.learn.answers.ranked import RankedList, marked
 from ckh.learn.answers.ranking import ranking_of, rankings_of
-from ckh.learn.models.artifact import Model, Wanted, load_model, wanted_for
+from ckh.learn.models.artifact import Model, Wanted, load_model
 from ckh.ops import as_problem
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _models(arch: str | None) -> AnsweringModels:
     """Models of an architecture, cached until a relevant file changes."""
     result = files_of_models()
     state = tuple((path, item.st_ino, item.st_ctime_ns, item.st_mtime_ns, item.st_size) for path, item in result)
-    return _kept_models(default_arch() if arch is None else load_arch(arch).name, state)
+    return _kept_models(default_arch() if arch is None else typed_arch(arch), state)
 
 
 @lru_cache(maxsize=_KEPT)
@@ -209,7 +209,7 @@ def rank_many(
     models = _models(arch)
     groups: dict[Wanted, dict[Problem, list[int]]] = defaultdict(dict)
     for index, problem in enumerate(parsed):
-        groups[wanted_for(problem, models.arch)].setdefault(problem, []).append(index)
+        groups[models.wanted(problem)].setdefault(problem, []).append(index)
     ranked = [RankedList() for _ in parsed]
     for wanted, places in groups.items():
         for problem, best in _best_of(list(places), wanted, loaded, models, top, (tflops, require_measured), alone):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ckh.documents import fields_of
 from ckh.learn.answers.answer import KERNELS, MODEL, PROBLEM, WHY, Answer, Caveat
-from ckh.learn.answers.known import Known, find_known, not_measured
+from ckh.learn.answers.known import Known, find_known, not_measured, other_device
 from ckh.learn.models.reach import beyond
 from ckh.requested import padded_sizes
 
@@ -180,8 +180,8 @@ def known_by(
     if unmeasured:
         return Known(source=f"no kernel of {unmeasured} was measured on {facts.arch}")
     kinds = list(dict.fromkeys(filter(None, families)))
-    device = facts.arch, facts.device, facts.num_cus
-    known = find_known(problem, *device, measured, facts.limits, kinds, facts.left_out)
+    device = other_device(facts.arch, facts.device, facts.num_cus, facts.asked_cus)
+    known = find_known(problem, device, measured, facts.limits, kinds, facts.left_out)
     return known._replace(unknown_kernels=unknown_kernels)
 
 

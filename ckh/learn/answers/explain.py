@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.archs import HOST, load_arch
+from ckh.archs import HOST
 from ckh.learn.answers.explanation import Explanation, FeatureReason, Quantisation, Reason, Roofline
 from ckh.ranking.attribution import difference_by_feature
 
@@ -98,7 +98,7 @@ def word_of(feature: str) -> str:
 
 def quantisation(ranking: Ranking, kernel: Any) -> Quantisation:
     """Compute the tile and wave quantization of a kernel for a problem's sizes."""
-    op, arch = ranking.model.spec.op, load_arch(ranking.model.spec.arch)
+    op = ranking.model.spec.op
     assert op.problems.tiled is not None
     sizes = op.problems.tiled(ranking.run)
     tiled_m = sizes.tiled_m(kernel.tile_m)
@@ -107,10 +107,16 @@ def quantisation(ranking: Ranking, kernel: Any) -> Quantisation:
     fill_k = sizes.k / (k_tiles * kernel.tile_k)
     blocks = tiled_m // kernel.tile_m * n_tiles * sizes.batches
     is_host = ranking.model.spec.arch == HOST  # host kernels run on one thread
-    cus = 1 if is_host else max(ranking.model.spec.hardware.get("num_cus", arch.hardware.num_cus), 1)
+    cus = 1 if is_host else max(_compute_units(ranking), 1)
     rounds = ceil(blocks / cus)
     last = (blocks - (rounds - 1) * cus) / cus
     return Quantisation(op.kernels.name(kernel), fill_m, fill_n, fill_k, blocks, rounds, last)
+
+
+def _compute_units(ranking: Ranking) -> int:
+    """Compute units of the GPU that is asked about, or those that the problem states."""
+    stated: int = getattr(ranking.run, "num_cus", 0)
+    return stated or ranking.model.gpu.hardware.num_cus
 
 
 def _has_tiles(ranking: Ranking, kernels: Sequence[Kernel]) -> bool:
@@ -130,9 +136,10 @@ def _by_word(names: Sequence[str], more: NDArray[np.float64]) -> tuple[Reason, .
 
 
 def _roofline(ranking: Ranking) -> Roofline:
-    problem, arch = ranking.run, load_arch(ranking.model.spec.arch)
+    problem, arch = ranking.run, ranking.model.gpu
     traffic = max(problem.bytes, 1)
-    intensity, times = problem.flops / traffic, arch.shortest_s(problem.dtype, traffic, problem.flops)
+    intensity = problem.flops / traffic
+    times = arch.shortest_s(problem.dtype, traffic, problem.flops, _compute_units(ranking))
     if times is None:
         return Roofline(intensity, None, None, None)
     memory_s, compute_s = times

@@ -123,9 +123,7 @@ def not_measured(source: str) -> Known:
 
 def find_known(
     problem: Problem,
-    arch: str,
     device: str,
-    num_cus: int | None,
     measured: Callable[[], MeasuredSet | None],
     limits: Mapping[str, Sequence[int]],
     families: Sequence[str],
@@ -135,9 +133,7 @@ def find_known(
 
     Args:
         problem: the problem.
-        arch: the model's architecture.
-        device: name of the measured device; empty if unknown.
-        num_cus: compute units of that device, if known and not part of the problem.
+        device: mismatch with the measured device (`other_device`); empty if none is known.
         measured: reads the measured problems; called if the problem is outside.
         limits: smallest and largest measured value of each size; empty if unknown.
         families: kernel families in the answer without measurements.
@@ -151,16 +147,25 @@ def find_known(
     near = None
     if outside and (measured_set := measured()) is not None and measured_set.problems:
         (near,) = measured_set.nearest(problem)
-    return Known(other_device(arch, device, num_cus), outside, near, tuple(families), tuple(left_out))
+    return Known(device, outside, near, tuple(families), tuple(left_out))
 
 
-def other_device(arch: str, device: str, num_cus: int | None) -> str:
-    """Device mismatch between the measurements and this machine in words; empty if none is known."""
+def other_device(arch: str, device: str, num_cus: int | None, asked_cus: int = 0) -> str:
+    """Device mismatch between the measurements and this machine in words; empty if none is known.
+
+    Args:
+        arch: the model's architecture.
+        device: name of the measured device; empty if unknown.
+        num_cus: compute units of that device, if known and not part of the problem.
+        asked_cus: compute units of the product that is asked about, instead of this machine's; 0: none was named.
+    """
     if arch == _HOST:
         from ckh.hardware import machine
 
         here = machine.processor_name()
         return "" if not device or here in device.split(_BETWEEN) else f"measured on {device}, this CPU is {here}"
+    if num_cus is not None and asked_cus:
+        return "" if num_cus == asked_cus else f"measured on {num_cus} CUs, the answer is for {asked_cus}"
     if num_cus is None or not os.path.exists(_DRIVER):  # noqa: PTH110 - quicker
         return ""
     from ckh.hardware.gpus import visible_gpus

@@ -285,6 +285,7 @@ def facts_of(model: Model, problem: Problem) -> ModelFacts:
         arch=spec.arch,
         device=spec.device,
         num_cus=model.num_cus,
+        asked_cus=model.asked_cus,
         has_speeds=model.predicts_speeds,
         reach=model.reach,
         bands=model.bands,

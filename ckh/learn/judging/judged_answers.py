@@ -100,14 +100,14 @@ def _measured_rows(model: Model, dataset: Dataset) -> RankedRows:
     return replace(RankedRows.by_scores(dataset, scores), tflops=tflops, first_tflops=first_tflops)
 
 
-def answering_model(problems: Sequence[Problem], arch: str) -> Model:
-    """Return the model with which `ckh predict` answers problems on an architecture, or a substitute.
+def answering_model(problems: Sequence[Problem], arch: str, num_cus: int) -> Model:
+    """Return the model with which `ckh predict` answers problems on a GPU, or a substitute.
 
     Raises:
         UsageError: several models answer them.
         ModelError: there is no such model, or a model is damaged.
     """
-    models = AnsweringModels(arch)
+    models = AnsweringModels(arch, num_cus)
     counter = Counter(models.answering(problem) for problem in problems)
     if len(counter) > 1:
         names = ", ".join(f"{model.path} ({model.spec.purpose}) {count}" for model, count in counter.most_common())

@@ -49,14 +49,16 @@ def judged_model(path: Path | None, data: Sequence[Path]) -> Model:
         return load_model(path)
     problems: list[Problem] = []
     archs: set[str] = set()
-    for part in read_parts(*data, columns=lambda _op: frozenset()):
+    sizes: set[int] = set()
+    for part in read_parts(*data, columns=lambda _op: frozenset({"hw_num_cus"})):
         problems += part.problems()
         archs.update(part.archs)
+        sizes.add(part.num_cus)
     if len(archs) > 1:
         raise UsageError(
             f"the data have {len(archs)} architectures, {', '.join(sorted(archs))}", "add --model", code="mixed-data"
         )
-    model = answering_model(problems, archs.pop())
+    model = answering_model(problems, archs.pop(), sizes.pop() if len(sizes) == 1 else 0)
     if model.not_measured is None:
         note(f"evaluating {model.path}, which predict selects for these problems")
     else:
@@ -79,7 +81,7 @@ class StandIn:
     """A model of another GPU or element type, or an analytic estimate."""
     source: str
     worth: str | None
-    """Expected efficiency; null: not evaluated."""
+    """Expected efficiency; null: unproven."""
 
 
 def stands_in(model: Model) -> StandIn | None:

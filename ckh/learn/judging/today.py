@@ -48,7 +48,7 @@ def against_today(trained: Trained) -> Today | None:
     used = np.unique(np.linspace(0, count - 1, min(count, _MOST_PROBLEMS)).round().astype(np.intp))
     dataset = trained.dataset.select(np.isin(trained.dataset.problem_ids, used))
     try:
-        model = AnsweringModels(dataset.arch).answering(dataset.problems()[0])
+        model = AnsweringModels(dataset.arch, dataset.num_cus).answering(dataset.problems()[0])
         before = _efficiency(model, dataset)
     except CkhError:  # no model, or one that cannot score these rows: not a reason to lose the new model
         return None

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     import lightgbm
     from numpy.typing import NDArray
 
+    from ckh.archs import ArchSpec
     from ckh.data.dataset import Dataset
     from ckh.kernels.pools import Candidates, KernelList
     from ckh.learn.answers.answer import NotMeasured
@@ -92,6 +93,13 @@ class Wanted:
     variant: str | None
     dtype: str
     arch: str
+    num_cus: int = 0
+    """Compute units of the GPU; 0: those of `load_arch`."""
+
+    @property
+    def gpu(self) -> ArchSpec:
+        """The architecture with the GPU's compute units."""
+        return load_arch(self.arch).sized(self.num_cus)
 
     def __str__(self) -> str:
         """Text for messages."""
@@ -104,10 +112,11 @@ class Wanted:
         return same and spec.variant in (None, self.variant)
 
 
-def wanted_for(problem: Problem, arch: str) -> Wanted:
+def wanted_for(problem: Problem, arch: str, num_cus: int = 0) -> Wanted:
     """Requirements on a model for a problem."""
     op = operation_of_problem(problem)
-    return Wanted(op.name, str(problem.variant) if op.has_directions else None, problem.dtype, arch)  # type: ignore[attr-defined]
+    variant = str(problem.variant) if op.has_directions else None  # type: ignore[attr-defined]
+    return Wanted(op.name, variant, problem.dtype, arch, num_cus)
 
 
 def list_models(
@@ -209,7 +218,9 @@ class Model(ShownModel):
     Attributes:
         path: its folder.
         spec: its purpose and inputs.
-        hardware: the hardware profile of its architecture, by name.
+        hardware: the hardware profile of its architecture, by name, for its features.
+        gpu: the architecture with the compute units of the GPU that is asked about, or else measured.
+        asked_cus: compute units of the product that is asked about; 0: none was named.
         remembered: cached answers (`answer.Answer`), by problem.
         candidates: cached candidates, by what they depend on (`Operation.candidates_key`).
         others: other models that fit, if found by `find_model`.
@@ -226,7 +237,9 @@ class Model(ShownModel):
         self._texts: dict[str, str] = {}
         self._forests: dict[str, Forest] = {}
         self._boosters: dict[str, lightgbm.Booster] = {}
-        self.hardware = {**load_arch(spec.arch).hardware.to_dict(), **spec.hardware}
+        self.gpu, self.asked_cus = spec.gpu, 0
+        own = {"num_cus": spec.gpu.amd_num_cus} if spec.legacy_tiles else {}
+        self.hardware = {**spec.gpu.hardware.to_dict(), **own, **spec.hardware}
         self.remembered: Remembered[Any] = Remembered(_ANSWERS)
         self.candidates: Remembered[Candidates[Kernel]] = Remembered(_CANDIDATES)
         self._same: Remembered[Candidates[Kernel]] = Remembered(_SAME)
@@ -271,6 +284,7 @@ class Model(ShownModel):
     def num_cus(self) -> int | None:
         """Compute units of the measured GPU, if known and not part of problems."""
         is_fixed = self.spec.arch != HOST and "num_cus" not in self.spec.op.problems.identity
+        is_fixed = is_fixed and self.not_measured is None
         return self.spec.hardware.get("num_cus") if is_fixed else None
 
     @cached_property

@@ -38,19 +38,21 @@ class Chooser:
         if self._named is not None:
             spec = self._named.spec
             self.op = operation(op or spec.op_type)
-            spec_of_arch = load_arch(spec.arch if arch is None else arch)
+            name = spec.arch if arch is None else arch
             own_dtype = None if spec.dtype == ANY else spec.dtype
         else:
             self.op = operation(op or DEFAULT_OPERATION)
-            spec_of_arch = load_arch(default_arch() if arch is None else arch)
+            name = default_arch() if arch is None else arch
             own_dtype = None
+        spec_of_arch = load_arch(name)
         if spec_of_arch.unverified:
             warn(f"{spec_of_arch.name}: {spec_of_arch.unverified}", "unverified-arch")
-        self.arch = spec_of_arch.name
+        self.arch, self._gpu = spec_of_arch.name, name
         self._requested = requested(self.op.name)
         of_op = self._requested.default_dtype if self._requested else ""
         self.dtype = dtype_name(dtype or "") or own_dtype or of_op or spec_of_arch.default_dtype
-        self._models = AnsweringModels(self.arch)
+        self._models = AnsweringModels(name)
+        self._models.sized(self._named)
 
     def model(self, problem: Problem, *, stands_in: bool = False) -> Model:
         """Return the model for a problem; with `stands_in` a substitute if there is none (`transfer.stand_in`).
@@ -82,7 +84,7 @@ class Chooser:
                 code="missing-option",
             )
         result = requested_problem(self.op.name, self._requested, given, variant, self.dtype, command)
-        problem: Problem = self._requested.completed(result, self.arch)
+        problem: Problem = self._requested.completed(result, self._gpu)
         return problem
 
     def load_problems(self, source: str, variant: str | None, dtype: str | None) -> tuple[Problem, ...]:
@@ -95,4 +97,4 @@ class Chooser:
         problems = problems_of(self.op, source, variant, dtype, self.dtype)
         if self._requested is None:
             return problems
-        return tuple(dict.fromkeys(self._requested.completed(problem, self.arch) for problem in problems))
+        return tuple(dict.fromkeys(self._requested.completed(problem, self._gpu) for problem in problems))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from ckh.archs import ArchSpec
     from ckh.data.dataset import Dataset
     from ckh.features.engine import FeatureEngine
     from ckh.files.jsonfields import JsonFields
@@ -98,6 +99,11 @@ class ModelSpec:
     def op(self) -> AnyOperation:
         """The operation."""
         return operation(self.op_type)
+
+    @property
+    def gpu(self) -> ArchSpec:
+        """The architecture with the compute units of the measured GPU, where AMD's tools did not state them."""
+        return load_arch(self.arch).sized(0 if self.legacy_tiles else self.hardware.get("num_cus", 0))
 
     @property
     def encoding(self) -> Encoding:

@@ -68,7 +68,8 @@ def _judged() -> Iterator[Worth]:
             yield Worth(
                 of={"family": family, "library": library},
                 target=target,
-                on=f"{problems:,} GEMMs of {family} by {library}",
+                problems=problems,
+                on=f"GEMMs of {family} by {library}",
                 figures=hits,
                 interval=interval,
                 measure=Measure.HITS,

@@ -35,7 +35,7 @@ def _problem(given: Mapping[str, Any], _variant: str, dtype: str) -> AiterGemm:
 
 
 def completed(problem: Any, arch: str) -> Any:
-    """Return a problem with the compute units of an architecture's whole GPU, unless it states others."""
+    """Return a problem with the compute units of a product or architecture, unless it states others."""
     from ckh.ops.aiter_gemm.tuned_device import compute_units
 
     if problem.num_cus:

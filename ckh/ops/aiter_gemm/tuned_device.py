@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-# Compute units of the whole GPU. MI308X, also gfx942, has 80; the architecture's profile is that of the MI300A.
-WHOLE_GPU = {"gfx942": 304, "gfx950": 256}
+import os
+
+# Compute units where there is no GPU, as in archspecs, which quick answers do not read.
+WITHOUT_GPU = {"gfx942": 304, "gfx950": 256}
+_DRIVER = "/sys/class/kfd"  # of AMD GPUs
 # Architecture of tables that state only compute units, as AITER's did before 2025. 256 is gfx950's and gfx1250's.
 ARCH_OF_CUS = {80: "gfx942", 304: "gfx942", 256: "gfx950"}
 
 
 def compute_units(num_cus: int, arch: str) -> int:
-    """Return the compute units that a problem states, or for 0 those of the architecture's whole GPU."""
+    """Return the compute units that a problem states, or for 0 those of a product or an architecture (`load_arch`)."""
     if num_cus:
         return num_cus
-    if arch in WHOLE_GPU:
-        return WHOLE_GPU[arch]
+    if arch in WITHOUT_GPU and not os.path.exists(_DRIVER):  # noqa: PTH110 - quicker
+        return WITHOUT_GPU[arch]
     from ckh.archs import load_arch
 
     return load_arch(arch).hardware.num_cus

@@ -47,8 +47,18 @@ _EFFICIENCY = (
     ("gfx950", "gfx942", STAGE2, 32, (0.838, 0.653), (0.790, 0.887), 0.529),
     ("gfx950", "gfx942", BOTH, 32, (0.881, 0.745), (0.842, 0.919), 0.574),
 )
+_CUS = {"gfx942": "80", "gfx950": "256"}  # of the measured GPUs
 JUDGED = tuple(
-    Worth({"stage": stage}, target, f"{problems} mixtures ({stage})", figures, interval, random, source=source)
+    Worth(
+        {"stage": stage, "num_cus": _CUS[target]},
+        target,
+        problems,
+        f"mixtures ({stage})",
+        figures,
+        interval,
+        random,
+        source=source,
+    )
     for source, target, stage, problems, figures, interval, random in _EFFICIENCY
 )
 

@@ -62,7 +62,7 @@ class AiterMoe(PasteableProblem):
         dtype: element type of the first product's input.
         quant: scaling of the experts, which determines their element type.
         activation: activation between the products.
-        num_cus: compute units of the device, 0 for those of the architecture's whole GPU.
+        num_cus: compute units of the device, 0 for those of the GPU that is asked about.
 
     Raises:
         UsageError: a size is not a positive integer below 2^31, a name is unknown, or a token chooses more experts than

@@ -40,15 +40,13 @@ if TYPE_CHECKING:
     from ckh.kernels.pools import Candidates, KernelList
     from ckh.ops.base import Encoding
 
-_ON = "4 GEMMs in fp16 with the 32 kernels of a tile"
+_PROBLEMS, _ON = 4, "GEMMs in fp16 with the 32 kernels of a tile"
 _RANDOM = 0.931
 
 JUDGED = (
-    Worth(of={}, target="gfx942", on=_ON, figures=(0.951, 0.944), interval=(0.945, 0.958), random=_RANDOM),
+    Worth({}, "gfx942", _PROBLEMS, _ON, figures=(0.951, 0.944), interval=(0.945, 0.958), random=_RANDOM),
     Worth(
-        of={},
-        target="gfx942",
-        on=_ON,
+        *({}, "gfx942", _PROBLEMS, _ON),
         figures=(0.983, 0.954),
         interval=(0.950, 1.0),
         random=_RANDOM,

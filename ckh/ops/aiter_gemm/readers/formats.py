@@ -158,7 +158,7 @@ FBGEMM_FORMAT = "fbgemm-parquet"
 OTHER_KIND = "of a kind of GEMM that ckh does not know"
 REPLACED = "of a kernel that a later version of FBGEMM replaced"
 IMPOSSIBLE = "with a size or kernel that is impossible"
-_ARCH = "gfx942"  # MI300X, according to the pull requests that added the tables
+_ARCH, _GPU = "gfx942", "MI300X"  # according to the pull requests that added the tables
 _FBGEMM_COLUMNS = (
     Column("op", "string", "", "kind of GEMM"),
     Column("table", "string", "", "shape, or layer: up to this M"),
@@ -212,12 +212,12 @@ def read_fbgemm(path: Path, options: ReadOptions) -> Reading:
 def _fbgemm_problem(row: Any, family: str) -> AiterGemm:
     groups = 0 if row.groups is None or row.groups != row.groups else int(row.groups)
     sizes = int(row.m), int(row.n), int(row.k)
-    return AiterGemm(*sizes, family, FAMILIES[family][0], FBGEMM, num_cus=compute_units(0, _ARCH), groups=groups)
+    return AiterGemm(*sizes, family, FAMILIES[family][0], FBGEMM, num_cus=compute_units(0, _GPU), groups=groups)
 
 
 def _fbgemm_table(won: dict[AiterGemm, AiterKernel], run_id: str) -> object:
     results = Results([str(Status.CHOSEN)] * len(won), np.full(len(won), np.nan), {})
-    return build_table(Pairs.of(won.items(), OP_TYPE), results, Origin.on_gpu(_ARCH, compute_units(0, _ARCH), run_id))
+    return build_table(Pairs.of(won.items(), OP_TYPE), results, Origin.on_gpu(_ARCH, compute_units(0, _GPU), run_id))
 
 
 FORMATS = Formats(
