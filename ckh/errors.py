@@ -168,7 +168,6 @@ ERROR_CODES: dict[str, str] = {
     "unknown-problem": "the model does not know the problem (`--require known`)",
     "no-kernel": "no kernel applies to the problem",
     "no-working-kernel": "no kernel gave a correct result",
-    "damaged-calibration": "the calibration of a GPU is damaged",
     "cache": "the cache cannot be created or written",
     "unsafe-cache": "others can write to the cache",
     "installation": "a folder of the installation is missing",

@@ -29,7 +29,7 @@ PANELS = {
     "mine tuned distributed",
     "Search": "strategy evaluations",
     "Device": "device arch hipcc ck_include gpus",
-    MEASURING: "measured probe calibrate on_device limit timeout timeout_s samples cold rotating leaders",
+    MEASURING: "measured probe on_device limit timeout timeout_s samples cold rotating leaders",
     "Run": "budget_s jobs compile_timeout_s cluster seed compile_only check resume yes verbose",
     "Gate": "create fail_under min_problems min_mean min_p10 top_k max_mean_loss max_median_loss max_p10_loss "
     "max_problem_loss max_loss allow_unmeasured",

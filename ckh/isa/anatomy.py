@@ -83,7 +83,7 @@ class SimulatedDocument:
 
 @dataclass(frozen=True, slots=True)
 class EstimatedDocument:
-    """Estimated time of the problem and its parts, in microseconds; only its order is meaningful unless calibrated."""
+    """Estimated time of the problem and its parts, in microseconds; only its order is meaningful."""
 
     us: float
     """Launch overhead plus the larger of the blocks' time and the memory time."""
@@ -99,8 +99,6 @@ class EstimatedDocument:
     """Number of waves of workgroups, the last of which may be partial."""
     blocks_at_once: int
     """Resident blocks per compute unit."""
-    calibrated_us: float | None = None
-    """Predicted time by the calibration of this machine's GPU; null without one."""
 
 
 class Anatomy(Document, Shown):

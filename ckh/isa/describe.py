@@ -23,7 +23,6 @@ from ckh.isa.loops import count_of, parts_of, waits_of
 from ckh.isa.registers import matrix_shape
 from ckh.isa.waves import timeline_of
 from ckh.kernels.pipelines import OVERRUNNING_PIPELINES
-from ckh.learn.analytic.calibrated import calibrated_factor
 from ckh.learn.analytic.estimate import compiled_blocks_per_cu, estimated_parts
 from ckh.learn.models.artifact import wanted_for
 
@@ -293,9 +292,7 @@ def _estimated(asked: Asked, arch: ArchSpec, taken: Resources) -> EstimatedDocum
     if asked.sizes is None or arch.peaks is None:
         return None
     wanted = wanted_for(asked.problem, arch.name, asked.num_cus)
-    arch, calibrated = wanted.gpu, calibrated_factor(wanted)
-    if calibrated is not None and calibrated[1].uses_rates:
-        arch = calibrated[0].applied(arch)
+    arch = wanted.gpu
     parts = estimated_parts(asked.problem, asked.sizes, asked.kernel, arch, taken)
     return EstimatedDocument(
         us=parts.us,
@@ -305,7 +302,6 @@ def _estimated(asked: Asked, arch: ArchSpec, taken: Resources) -> EstimatedDocum
         memory_us=parts.memory_us,
         rounds=ceil(parts.rounds),
         blocks_at_once=parts.blocks_at_once,
-        calibrated_us=None if calibrated is None else parts.us * calibrated[1].factor,
     )
 
 

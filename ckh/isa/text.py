@@ -133,11 +133,8 @@ def _estimate(document: EstimatedDocument) -> str:
     }
     shown = ", ".join(f"{name} {us:.1f}" for name, us in parts.items())
     bound = "; bound by memory" if document.memory_us > document.trips_us + document.ends_us else ""
-    calibrated = (
-        "" if document.calibrated_us is None else f", {document.calibrated_us:.1f} us by the calibration of this GPU"
-    )
     blocks = f"{document.rounds} rounds of {document.blocks_at_once} blocks per CU"
-    return f"{document.us:.1f} us (not measured){calibrated}: {shown}; memory {document.memory_us:.1f}{bound}; {blocks}"
+    return f"{document.us:.1f} us (not measured): {shown}; memory {document.memory_us:.1f}{bound}; {blocks}"
 
 
 def _row(function_document: FunctionDocument) -> tuple[str, ...]:

@@ -78,7 +78,7 @@ def _can_prepare(model: Model, problem: Problem) -> bool:
     from ckh.export.groups import exported
     from ckh.learn.analytic.transfer import EstimateModel, is_for_all_sizes
 
-    if model.shown_beside or (isinstance(model, EstimateModel) and (model.predicts_speeds or not model.can_score)):
+    if model.shown_beside or (isinstance(model, EstimateModel) and not model.can_score):
         return False  # C has forests for the order and TFLOPS only
     if not exported(model.spec.op_type).kind.has(problem):
         return False

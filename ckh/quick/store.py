@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.files.paths import (
-    CALIBRATIONS,
     COMPILED,
     PROBES,
     RESOURCES,
@@ -79,11 +78,10 @@ def _name(of: list[Any]) -> str:
 def stamp(request: Request) -> str:
     """Everything that determines an answer besides its problem: prepared answers are valid while it is unchanged.
 
-    Files by time and size: models in every folder that is searched, architecture specs, compiler reports, and
-    calibrations of GPUs. Also the GPUs of this machine, by compute units.
+    Files by time and size: models in every folder that is searched, architecture specs, and compiler reports. Also the
+    GPUs of this machine, by compute units.
     """
-    calibrations = files(str(user_data_dir() / CALIBRATIONS))
-    result = [*calibrations, *files_of_models(*filter(None, [request.kind["model"]])), *_compiled(request)]
+    result = [*files_of_models(*filter(None, [request.kind["model"]])), *_compiled(request)]
     state = (f"{path} {item.st_mtime_ns} {item.st_size}" for path, item in result)
     return "\n".join((__version__, json.dumps(request.kind), *os.uname(), *state, *_gpus(), *headers_state()))
 

@@ -13,7 +13,6 @@ from ckh.bench.codegen.interfaces import NOT_VERIFIED, Interface
 from ckh.bench.compilation.kernel_cache import KernelCache
 from ckh.cli import run
 from ckh.errors import ExitCode
-from ckh.learn.analytic import calibrated
 from tests.bench.codegen.test_ck_tile import write_templates
 from tests.refusals import expect_error, expect_values
 
@@ -144,26 +143,3 @@ def test_a_full_disk_is_not_blamed_on_the_compiler(
     monkeypatch.setattr(KernelCache, "workshop", full)
     check = checks(capsys)["C++ compiler"]
     assert (check["exit_code"], "No space left" in check["found"]) == (ExitCode.INPUT_OUTPUT, True)
-
-
-@pytest.mark.slow
-def test_a_calibration_is_named_or_how_to_make_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Of this machine's GPU: none, one with its kinds of problems, and a damaged file."""
-    device = "gfx942, 304 CUs, 2100 MHz"
-    monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path))
-    monkeypatch.setattr("ckh.archs.default_arch", lambda: "gfx942")
-    monkeypatch.setattr(calibrated, "this_device", {"gfx942": device}.get)
-
-    def shown() -> str:
-        assert run(["doctor", "--json"]) == ExitCode.OK
-        return str(json.loads(capsys.readouterr().out)["calibration"])
-
-    assert "ckh bench --calibrate" in shown()
-    factors = {"a kind": calibrated.TimeFactor(1.5, 0.5, 2.0, 6, 72, uses_rates=False)}
-    known = calibrated.DeviceCalibration(device, "gfx942", "2026-11-26T12:00:00+00:00", "", 304, 2100, factors=factors)
-    calibrated.save_calibration(known)
-    expect_values(shown(), device, "2026-11-26", "a kind")
-    calibrated.calibration_path("gfx942", device).write_text("{}")
-    assert "gfx942-" in shown()

@@ -17,7 +17,6 @@ import ckh
 from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.kernels.compiled import shipped, shipped_compiler
-from ckh.learn.analytic.calibrated import DeviceCalibration, TimeFactor
 from ckh.ops import operation
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
@@ -89,22 +88,6 @@ def test_iterations_decide_which_function_runs(
         result["estimated"]["launch_us"]
         + max(result["estimated"]["trips_us"] + result["estimated"]["ends_us"], result["estimated"]["memory_us"])
     )
-
-
-def test_a_calibrated_gpu_has_a_predicted_time(
-    least: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The estimated time times the calibration's factor; a slower memory is used if the calibration says so."""
-    asked = (LEAST, "--code-object", least, "--c", "64", "--k", "64")
-    before = _explained(capsys, *asked)["estimated"]
-    device = DeviceCalibration("a GPU", "gfx950", "2026-11-26", "", 256, 2400, {"bandwidth_gb_s": 4000.0})
-    for uses_rates in (False, True):
-        factor = TimeFactor(1.5, 0.5, 2.0, 6, 72, uses_rates)
-        monkeypatch.setattr("ckh.isa.describe.calibrated_factor", lambda _wanted, factor=factor: (device, factor))
-        result = _explained(capsys, *asked)["estimated"]
-        assert result["memory_us"] == pytest.approx(before["memory_us"] * (2 if uses_rates else 1))
-        assert result["calibrated_us"] == pytest.approx(1.5 * result["us"])
-    assert before["calibrated_us"] is None
 
 
 def test_python_returns_the_same_document(least: Path, capsys: pytest.CaptureFixture[str]) -> None:

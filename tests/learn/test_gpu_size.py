@@ -15,12 +15,12 @@ from ckh.learn.analytic.corrected import corrected_inputs
 from ckh.learn.analytic.transfer import EstimateModel
 from ckh.learn.answers.answering import AnsweringModels
 from ckh.learn.answers.explain import quantisation
+from ckh.learn.answers.known import other_device
 from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import load_model, wanted_for
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.features import CORE_NAMES
 from ckh.ops.grouped_conv.problem import ConvProblem
-from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.problems import Direction
 from ckh.quick.answer import text_of
 from ckh.quick.prepare import prepare
@@ -41,7 +41,7 @@ GPUS = {"gfx942": 304, "mi300x": 304, "mi325x": 304, "mi300a": 228, "mi308x": 80
 LINE = "--n 1 --c 320 --hi 32 --dtype bf16"
 
 
-def answering(gpu: str, problem: ConvProblem | GemmProblem | MiopenProblem) -> Model:
+def answering(gpu: str, problem: ConvProblem | GemmProblem) -> Model:
     """The model that answers for a GPU."""
     return AnsweringModels(gpu).answering(problem)
 
@@ -99,13 +99,12 @@ def test_quick_answers_are_of_the_named_gpu(
 
 @pytest.mark.slow
 def test_a_model_of_this_gpu_keeps_its_features(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was measured on 304 compute units is said to be, if 80 are asked about; as a feature they stay 304."""
-    problem = MiopenProblem(Direction.FORWARD, 16, 64, 64, 1, 56, 56, 3, 3, pad_h=1, pad_w=1, dtype="fp16")
-    model = answering("mi308x", problem)
-    assert (model.path.name, model.hardware["num_cus"], model.gpu.hardware.num_cus) == ("miopen_conv_gfx942", 304, 80)
-    expect_values(ranking_of(problem, model).known(1).device, 304, 80)
-    assert ranking_of(problem, answering("mi300x", problem)).known(1).device == ""
+    """What was measured on other compute units than the named product's is said to be; as a feature they stay."""
+    assert other_device("gfx942", "", 304, 304) == ""
+    expect_values(other_device("gfx942", "", 304, 80), 304, 80)
     monkeypatch.setattr(archs, "cus_here", lambda _arch: 38)
+    model = answering("gfx950", CONV)
+    assert (model.hardware["num_cus"], model.gpu.hardware.num_cus) == (256, 38)
     trained = load_model(data_dir("models") / "grouped_conv_forward_bf16_gfx950")
     assert (trained.gpu.hardware.num_cus, load_arch("gfx950").hardware.num_cus) == (256, 38)
     assert corrected_inputs(trained.spec).engine.features[0].name == "estimate"

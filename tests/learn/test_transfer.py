@@ -422,14 +422,13 @@ def test_the_compilers_occupancy_equals_amds_table(resources: Resources, blocks:
 
 
 def test_a_damaged_model_of_another_gpu_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder without its forest is not used as a substitute, and a shipped model answers."""
-    shutil.copytree(data_dir("models") / "aiter_moe_gfx942", tmp_path / "models" / "broken")
-    (tmp_path / "models" / "broken" / "model_rank.lgbm.gz").unlink()
+    """A folder with a damaged list of kernels is not used as a substitute, and a shipped model answers."""
+    shutil.copytree(SOURCE, tmp_path / "models" / "broken")
+    (tmp_path / "models" / "broken" / "kernels.json").write_text("[]")
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
-    problem = AiterMoe(64, 7168, 256, 256, 8, num_cus=256)
-    model = stand_in(wanted_for(problem, "gfx950"), problem)
-    assert model.path.name == "aiter_moe_gfx942"
-    assert ranking_of(problem, model).ranked
+    model = stand_in(wanted_for(PROBLEM, "gfx942"), PROBLEM)
+    assert model.path == SOURCE
+    assert ranking_of(PROBLEM, model).ranked
 
 
 @pytest.mark.parametrize(
@@ -469,10 +468,10 @@ def test_what_is_not_proven_is_not_stated(changes: dict[str, Any], is_stated: bo
 
 @pytest.mark.parametrize(
     ("op", "source", "proven"),
-    [("grouped_conv", "", 0), ("gemm_universal", "", 0), ("gemm_universal", "gfx950", 0), ("miopen_conv", "gfx90a", 3)],
+    [("grouped_conv", "", 0), ("gemm_universal", "", 0), ("gemm_universal", "gfx950", 0)],
 )
 def test_which_shipped_accuracies_are_stated(op: str, source: str, proven: int) -> None:
-    """The estimate's are in sample, and of four GEMMs; MIOpen's are of thousands of problems."""
+    """The estimate's are in sample, and of four GEMMs."""
     judged = [worth for worth in operation_named(op).training.judged if worth.source == source]
     assert judged
     assert sum(worth.stated(source, worth.target) is not None for worth in judged) == proven

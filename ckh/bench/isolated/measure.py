@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.bench.compilation.kernel_cache import loadable
-from ckh.bench.computation import Operand, Role, Split, computation_of
+from ckh.bench.computation import Operand, Split, computation_of
 from ckh.bench.isolated import timing
 from ckh.bench.isolated.hip_runtime import HipError, HipMemoryError
 from ckh.bench.isolated.kernel_library import KernelLibrary, pointers
-from ckh.bench.isolated.micro import THREADS, MicroProblem
 from ckh.bench.isolated.operands import drawn, laid_out, overwritten, stored_shape, tensor_of
 from ckh.bench.isolated.timing import Stopwatch
 from ckh.bench.isolated.typed import element_type
-from ckh.bench.isolated.verify import IntegerLimits, Limits
+from ckh.bench.isolated.verify import Limits
 from ckh.bench.supervision.protocol import RESULT, Job, Phase, PhaseClock, Reply, operand_file
 from ckh.errors import CkhError
 from ckh.ops import operation_of
@@ -118,24 +117,6 @@ class _Problem:
         return int(np.count_nonzero(result.view(bits) != self.first.view(bits)))
 
 
-class _MicroProblem(_Problem):
-    """The current problem of a micro-kernel, whose result is integers."""
-
-    def __init__(self, problem: MicroProblem, memory: Memory, clock: PhaseClock, *, fnuz_floats: bool) -> None:
-        self.best_ns, self.anchor, self.folder = 0.0, None, Path()
-        self.c = ctypes.byref(problem.c)
-        self._output = Operand("out", (problem.blocks, THREADS), "int32", Role.OUTPUT)
-        self._element, self._split = element_type(self._output.dtype), lambda _name: Split()
-        with clock.phase(Phase.INPUTS):
-            seed = zlib.crc32(problem.canonical().encode())
-            words = problem.inputs(np.random.default_rng(seed), fnuz_floats=fnuz_floats)
-            memory.add_input(words)
-            memory.set_output(self._output.shape, self._element)
-            self.first = np.empty(self._output.shape, self._element.storage)
-        with clock.phase(Phase.REFERENCE):
-            self._limits = IntegerLimits(problem.expected(words, fnuz_floats=fnuz_floats))
-
-
 def _drawn(problem: Problem, operands: Sequence[Operand], *, fnuz_floats: bool) -> Iterator[Array]:
     """Stored elements of random operands, seeded by the problem, so that all workers use the same ones."""
     random = np.random.Generator(np.random.SFC64(zlib.crc32(problem.canonical().encode())))
@@ -216,9 +197,6 @@ class Bench:
         """Prepare inputs and reference."""
         self._problem = None  # free the memory first
         self._memory.clear()
-        if micro := MicroProblem.parse(job.problem):
-            self._problem = _MicroProblem(micro, self._memory, self._clock, fnuz_floats=self._fnuz_floats)
-            return Reply(job.id, Status.OK)
         problem = operation_of(job.problem).problems.parse(job.problem)
         self._problem = _Problem(problem, job, self._memory, self._clock, fnuz_floats=self._fnuz_floats)
         return Reply(job.id, Status.OK)

@@ -215,12 +215,3 @@ class Limits:
         text = f"{np.count_nonzero(wrong)} of {flat.size} outputs wrong, the first at {first}: "
         text += f"{float(flat[first]):.7g}, expected {middle:.7g}"
         return text + (f"; {missing} are NaN or were never written" if missing else "")
-
-
-class IntegerLimits(Limits):
-    """Limits of 32-bit integers, which are right only if equal."""
-
-    def __init__(self, exact: Array) -> None:
-        values = exact.reshape(-1).astype(np.float64)
-        self._element, self._split, self._sums = element_type("int32"), _WHOLE, None
-        self._range = _Range(values, values)

@@ -52,9 +52,6 @@ the results so far ranks first, and random ones, until the expected gain per min
 Without options the plan and its duration are printed, and the run starts after five seconds at a terminal, else
 immediately.
 
-With --calibrate, the rates of this GPU (launch, latency, memory, L2, LDS, matrix instructions) and a dozen kernels on a
-few problems are measured, in minutes: estimated kernels of these problems then have predicted times with an interval.
-
 With --cluster the workers of a Dask scheduler compile and measure, each problem on one device (docs/cluster.md).
 """
 
@@ -76,8 +73,6 @@ def register(app: typer.Typer) -> None:
             "ckh bench --problems my_layers.csv --active --stop-gain 0.05 --budget 4h",
             "ckh bench --out runs/resnet --resume",
             "ckh bench --device hip --arch gfx942 --rule-set tiny --compile-only",
-            "ckh bench --calibrate",
-            "ckh bench --calibrate --op gemm_universal --dtype bf16",
             "ckh bench --cluster tcp://head:8786 --device hip --out runs/mi300",
             "ckh bench --device hip --filter 'pipeline == \"compv4\" and tile_m >= 64' --max-scratch 0",
         ),
@@ -94,16 +89,11 @@ def bench(
     ),
     out: Path | None = typer.Option(None, "--out", "-o", help="Folder.  [runs/<variant>-<arch>-<date>]"),
     resume: bool = typer.Option(False, "--resume", help="Resume the run in the folder with its settings."),
-    force: bool = typer.Option(False, "--force", help="Replace a run in --out, or a registry, or a calibration."),
+    force: bool = typer.Option(False, "--force", help="Replace a run in --out, or a registry."),
     write_registry: Path | None = typer.Option(
         None, "--write-registry", help="Write the selected kernels to a JSON registry only."
     ),
     compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load the kernels only."),
-    calibrate: bool = typer.Option(
-        False,
-        "--calibrate",
-        help="hip: measure this GPU's rates and a dozen kernels, for times of kernels without a model.",
-    ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print the plan and its estimated time only."),
     cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=CLUSTER_HELP),
     yes: bool = typer.Option(False, "--yes", "-y", help="Without other options: start without a countdown."),
@@ -120,14 +110,6 @@ def bench(
         settings["op"] = stated_operation(settings.get("problems"))
     given, most = Given(**settings), BenchLimits(**limits)
     options = DeviceOptions(**device_options, cold=bool(given["cold"]), rotating=given["rotating"] or 0)
-    if calibrate:
-        from ckh.commands.bench import calibrate as calibrating
-
-        others = {"out": out, "resume": resume, "write_registry": write_registry, "compile_only": compile_only}
-        calibrating.check_options(given.values, {**others, "dry_run": dry_run, "cluster": cluster, "verbose": verbose})
-        kind = None if device is None else str(device)
-        calibrating.calibrate(kind, given.values, options, most, force=force, as_json=as_json)
-        return
     with ExitStack() as stack:
         if verbose and cluster is None:
             raise UsageError(

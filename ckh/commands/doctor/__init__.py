@@ -89,8 +89,6 @@ class DoctorDocument(Document):
     compiler: str | None
     hip_compiler: str | None
     ck_tile: FoundHeaders | None
-    calibration: str | None
-    """Calibration of the estimate to this machine's GPU, or how to make one; null without a GPU."""
     warnings: tuple[str, ...]
     checks: tuple[ToolCheck, ...]
     """Whether GPUs, compilers and headers work."""
@@ -226,7 +224,6 @@ def gather(options: DeviceOptions) -> DoctorDocument:
         compiler=None if compiler is None else " ".join(compiler.command),
         hip_compiler=None if hipcc is None else f"{' '.join(hipcc.command)} ({hipcc.version})",
         ck_tile=None if headers is None else _headers(headers),
-        calibration=_calibration(),
         warnings=tuple(_warnings(options, hipcc)),
         checks=tuple(check_tools(options)),
         ranking=_ranking(),
@@ -247,23 +244,6 @@ def _warnings(options: DeviceOptions, hipcc: Compiler | None) -> Iterator[str]:
     name, _ = arch_of_gpu((options.arch or default_arch()).partition(":")[0])
     if name in arch_names() and (unverified := load_arch(name).unverified):
         yield f"{name}: {unverified}"
-
-
-def _calibration() -> str | None:
-    """Date and kinds of problems of the GPU's calibration, or how to make one; None without a GPU."""
-    from ckh.archs import HOST, default_arch
-    from ckh.errors import DataError
-    from ckh.learn.analytic.calibrated import calibration_of
-
-    if (arch := default_arch()) == HOST:
-        return None
-    try:
-        device_calibration = calibration_of(arch)
-    except DataError as error:
-        return error.message
-    if device_calibration is None or not device_calibration.factors:
-        return "none: ckh bench --calibrate"
-    return f"{device_calibration.device}, {device_calibration.when[:10]}: {', '.join(device_calibration.factors)}"
 
 
 def _headers(headers: Headers) -> FoundHeaders:

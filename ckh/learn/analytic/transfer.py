@@ -19,7 +19,6 @@ from ckh.archs import HOST, arch_names, load_arch
 from ckh.errors import ModelError
 from ckh.files.paths import model_folders
 from ckh.kernels.compiled import compiled
-from ckh.learn.analytic.calibrated import calibrated_factor
 from ckh.learn.analytic.estimate import (
     ESTIMATE,
     ESTIMATE_FEATURE,
@@ -41,7 +40,7 @@ from ckh.problems import DTYPE_BYTES, Direction
 from ckh.ranking.packed import input_forest
 from ckh.shapes.sources import STDIN
 from ckh.text.prose import shell_word
-from ckh.training import RANK, TFLOPS
+from ckh.training import RANK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,27 +55,20 @@ if TYPE_CHECKING:
     from ckh.schema import Resources
 
 
-_FLOPS_PER_TFLOPS_US = 1e6
-
-
 class EstimateModel(Model):
     """Ranks by the analytic estimate, with the interface of a model but no folder.
 
-    Without an estimate (`has_estimate`) it lists refused kernels and ranks none. With a calibration of this machine's
-    GPU for the kind of problems it predicts speeds, too.
+    Without an estimate (`has_estimate`) it lists refused kernels and ranks none. It predicts no speeds.
 
     Attributes:
         compiled: compiler reports of locally compiled kernels, by name.
-        calibrated: the calibration, with the factor of its times; None without one.
 
     Args:
         wanted: the kind of problems.
-        uses_calibration: whether a calibration is used.
     """
 
-    def __init__(self, wanted: Wanted, *, uses_calibration: bool = True) -> None:
+    def __init__(self, wanted: Wanted) -> None:
         op, can_score = operation(wanted.op_type), has_estimate(wanted)
-        self.calibrated = calibrated_factor(wanted) if can_score and uses_calibration else None
         variant = None if wanted.variant is None else Direction(wanted.variant)
         spec = ModelSpec(
             op_type=wanted.op_type,
@@ -96,8 +88,6 @@ class EstimateModel(Model):
         self._tiled = op.problems.tiled if can_score else None
         self.compiled = {} if self._tiled is None else compiled(wanted.arch, wanted.op_type)
         self._arch = self.gpu
-        if self.calibrated is not None and self.calibrated[1].uses_rates:
-            self._arch = self.calibrated[0].applied(self._arch)
         # The last scored pool, and its shapes, which take longer to compute than the estimate.
         self._pool: Sequence[Kernel] | None = None
         self._shapes: dict[str, NDArray[np.float64]] = {}
@@ -108,9 +98,9 @@ class EstimateModel(Model):
         problems: Sequence[Problem],
         pool: Sequence[Kernel],
         *,
-        tflops: bool = True,
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """Negative estimated times in microseconds, and TFLOPS if calibrated, shape (problems, kernels)."""
+        tflops: bool = True,  # noqa: ARG002 - as of a model
+    ) -> tuple[NDArray[np.float64], None]:
+        """Negative estimated times in microseconds, shape (problems, kernels)."""
         if self._tiled is None:
             return np.zeros((len(problems), len(pool))), None
         if self._pool is not pool:
@@ -119,43 +109,7 @@ class EstimateModel(Model):
             self._shapes = kernel_inputs(distinct, self.spec.dtype, self._arch, self._compiled(pool))
             self._pool = pool
         scores = minus_us(problems, [self._tiled(problem) for problem in problems], self._shapes, self._arch)
-        scores = scores[:, self._shape_of]
-        return scores, self._speeds(problems, scores) if tflops else None
-
-    def _speeds(self, problems: Sequence[Problem], scores: NDArray[np.float64]) -> NDArray[np.float64] | None:
-        """TFLOPS by the calibrated times, shape (problems, kernels); None without a calibration."""
-        if self.calibrated is None:
-            return None
-        flops = np.array([problem.flops for problem in problems], np.float64)
-        return np.asarray(flops[:, None] / (-scores * self.calibrated[1].factor * _FLOPS_PER_TFLOPS_US))
-
-    def speeds_of(
-        self, problems: Sequence[Problem], pool: Sequence[Kernel], kernels: NDArray[np.intp]
-    ) -> NDArray[np.float64]:
-        """TFLOPS of selected kernels of each problem, bit-identical to `score_pool`."""
-        speeds = self.score_pool(problems, pool)[1]
-        assert speeds is not None
-        return np.take_along_axis(speeds, kernels, axis=1)
-
-    @property
-    def predicts_speeds(self) -> bool:
-        """True with a calibration."""
-        return self.calibrated is not None
-
-    @property
-    def bands(self) -> tuple[tuple[float, float, float], ...]:
-        """The calibration's prediction interval of times; empty without one."""
-        return () if self.calibrated is None else ((0.0, self.calibrated[1].low, self.calibrated[1].high),)
-
-    @property
-    def data(self) -> str:
-        """The data that it knows of this GPU, in words."""
-        if self.calibrated is None:
-            return "no GPU data"
-        result, factor = self.calibrated
-        return (
-            f"calibrated on {result.device}, {result.when[:10]}, by {factor.pairs} times of {factor.problems} problems"
-        )
+        return scores[:, self._shape_of], None
 
     @property
     def can_score(self) -> bool:
@@ -188,11 +142,9 @@ class EstimateModel(Model):
         return [self.compiled.get(name(kernel)) for kernel in pool] if self.compiled else []
 
     def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = RANK) -> NDArray[np.float64]:
-        """Scores of kernels, or their TFLOPS if calibrated, shape (kernels,)."""
-        scores, speeds = self.score_pool([problem], tuple(kernels), tflops=target == TFLOPS)
-        result = scores if target == RANK else speeds
-        assert result is not None
-        row: NDArray[np.float64] = result[0]
+        """Scores of kernels, shape (kernels,)."""
+        assert target == RANK
+        row: NDArray[np.float64] = self.score_pool([problem], tuple(kernels))[0][0]
         return row
 
     def scores(self, dataset: Dataset) -> NDArray[np.float64]:
@@ -290,7 +242,7 @@ def _answering(option: _Option, wanted: Wanted) -> Model:
     model, ref = option.model, option.ref
     if ref is None:
         assert isinstance(model, EstimateModel)
-        basis, source = "estimate", f"{ESTIMATE} ({model.data})"
+        basis, source = "estimate", f"{ESTIMATE} (no GPU data)"
     else:
         basis, source = "model", f"{ref.path.name}, measured on {ref.spec.device or ref.arch}"
         model = with_estimate(model, ref, wanted)
