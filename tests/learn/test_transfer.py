@@ -423,12 +423,14 @@ def test_the_compilers_occupancy_equals_amds_table(resources: Resources, blocks:
 
 def test_a_damaged_model_of_another_gpu_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with a damaged list of kernels is not used as a substitute, and a shipped model answers."""
-    shutil.copytree(SOURCE, tmp_path / "models" / "broken")
-    (tmp_path / "models" / "broken" / "kernels.json").write_text("[]")
+    shipped = data_dir("models") / "gemm_universal_fp8_gfx950"
+    shutil.copytree(shipped, tmp_path / "models" / "broken")
+    (tmp_path / "models" / "broken" / "timed_kernels.json.gz").write_bytes(b"[]")
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
-    model = stand_in(wanted_for(PROBLEM, "gfx942"), PROBLEM)
-    assert model.path == SOURCE
-    assert ranking_of(PROBLEM, model).ranked
+    problem = GemmProblem(128, 1536, 7168, "fp8")
+    model = stand_in(wanted_for(problem, "gfx942"), problem)
+    assert model.path == shipped
+    assert ranking_of(problem, model).ranked
 
 
 @pytest.mark.parametrize(
