@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.bench.devices.device import Device
-    from ckh.learn.models.artifact import Wanted
+    from ckh.learn.models.spec import Wanted
     from ckh.ops.base import Kernel, Problem
 
 T = TypeVar("T")

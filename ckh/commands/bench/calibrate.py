@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ckh.bench.devices.device import Device, DeviceOptions
     from ckh.bench.supervision.limits import BenchLimits
     from ckh.bench.supervision.protocol import Reply
-    from ckh.learn.models.artifact import Wanted
+    from ckh.learn.models.spec import Wanted
     from ckh.ops.base import Kernel, Problem
 
 _PROBLEM_SETTINGS = frozenset({"op", "variant", "dtype", "problems"})

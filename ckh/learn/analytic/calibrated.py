@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
-    from ckh.learn.models.artifact import Wanted
+    from ckh.learn.models.spec import Wanted
 
 _LEAST, _MOST = 0.2, 1.5  # plausible rates, relative to those of archspecs
 _COVERED = 0.95  # one-sided, of the 90 % prediction interval
