@@ -43,7 +43,7 @@ def shares(better: int, ties: int) -> list[float]:
     return [min(max((place - better) / ties, 0.0), 1.0) for place in PLACES]
 
 
-def evaluated(rows: pd.DataFrame, arch: str) -> dict[str, list[list[float]]]:
+def evaluated(rows: pd.DataFrame, arch: str, num_cus: int) -> dict[str, list[list[float]]]:
     """Shares of the winners in the first places, by what orders the kernels."""
     pool = list(dict.fromkeys(map(ours, kernel_pool(FAMILY, CKTILE, arch))))
     rows = rows.sort_values("last").drop_duplicates(["M", "N", "K"], keep="last")
@@ -52,7 +52,7 @@ def evaluated(rows: pd.DataFrame, arch: str) -> dict[str, list[list[float]]]:
         GemmPreshuffleProblem(int(m), int(n), int(k), "fp8")
         for m, n, k in rows[["M", "N", "K"]].itertuples(index=False)
     ]
-    model = EstimateModel(wanted_for(problems[0], arch))
+    model = EstimateModel(wanted_for(problems[0], arch, num_cus))
     result: dict[str, list[list[float]]] = {"estimate": [], "wins most on other layers": [], "random": []}
     for problem, winner in zip(problems, winners, strict=True):
         own = [kernel for kernel in pool if problem.n % kernel.tile_n == problem.k % kernel.tile_k == 0]
@@ -77,7 +77,7 @@ def main() -> None:
     rows = rows[(rows["family"] == FAMILY) & (rows["library"] == CKTILE) & rows["kernel"].str.startswith(FAMILY)]
     random = np.random.default_rng(0)
     for (arch, num_cus), some in rows.groupby(["gfx", "cus"]):
-        for what, places in evaluated(some, str(arch)).items():
+        for what, places in evaluated(some, str(arch), int(str(num_cus))).items():
             first, among = np.array(places).T
             draws = first[random.integers(0, len(first), (DRAWS, len(first)))].mean(axis=1)
             low, high = np.percentile(draws, (2.5, 97.5))

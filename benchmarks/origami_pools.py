@@ -143,7 +143,7 @@ def main() -> None:
             for number in drawn:
                 winner = list(bases).index(parse_kernel(winners[number]).base)
                 for way, times_of in ways.items():
-                    result[way].append(hits(times_of(problems[number], list(bases.values()), arch), winner))
+                    result[way].append(hits(times_of(problems[number], list(bases.values()), arch.sized(cus)), winner))
             chance = [min(few / len(bases), 1.0) for few in (1, FEW)]
             shares = [chance, *(np.mean(result[way], axis=0) for way in ways)]
             cells = " | ".join(f"{first:14.1%} {few:8.1%}" for first, few in shares)

@@ -42,9 +42,11 @@ The model is selected by operation, direction, dtype and architecture (this mach
 of $CKH_MODELS, then your own models, then the shipped ones; within a folder, more features come first, then more
 training problems, then the name. Other models that fit are listed below the selected one.
 
+An architecture means this machine's GPU of it, else its largest product; --arch mi308x means that product.
+
 If no model fits, the nearest model (another element type, or another GPU of the family) or an analytic estimate
 answers, whichever had the higher efficiency in evaluation. Such an answer is marked NOT MEASURED, with its source and
-its expected efficiency. --require measured refuses it.
+its expected efficiency where that is proven. --require measured refuses it.
 
 Tied kernels share a row: measured ones are shown first, then the first in the pool.
 

@@ -86,6 +86,12 @@ def test_an_unknown_architecture_is_refused(arch: str) -> None:
         HipDevice(DeviceOptions(arch))
 
 
+def test_a_product_is_compiled_for_its_architecture(tools: DeviceOptions) -> None:
+    """Without a GPU its compute units are the device's."""
+    identity = HipDevice(replace(tools, arch="mi308x")).identity()
+    assert (identity.arch, identity.hardware["num_cus"], identity.flags[-1]) == ("gfx942", 80, "--offload-arch=gfx942")
+
+
 @pytest.mark.parametrize("arch", ["gfx942", "gfx942:xnack-", "gfx942:sramecc+:xnack-", "gfx90a:xnack+:sramecc-"])
 def test_a_target_may_have_features(arch: str, tools: DeviceOptions) -> None:
     """They are passed to the compiler; rules and hardware are the architecture's."""
@@ -117,7 +123,7 @@ def test_the_identity_of_an_architecture_that_is_only_compiled_for(tools: Device
     """It has the architecture's profile, the compiler, the headers and the flags."""
     identity = HipDevice(tools).identity()
     assert (identity.kind, identity.arch, identity.clock_mhz) == ("hip", "gfx942", GFX942.hardware.max_clock_mhz)
-    assert identity.name == "gfx942, 228 CUs at 2100 MHz"
+    assert identity.name == "gfx942, 304 CUs at 2100 MHz"
     assert identity.hardware == GFX942.hardware.to_dict()
     assert set(identity.hardware) == set(HARDWARE)
     expect_values(identity.compiler, "HIP version: 6.4.1; ", "AMD clang version 19.0.0git; ", "CK Tile mid2025 ")

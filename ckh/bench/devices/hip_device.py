@@ -85,7 +85,8 @@ class HipDevice(Device):
                 "no usable device: no AMD GPU is found", "name one with --arch to compile for it", code="no-gpu"
             )
         name = gpus[0].arch if options.arch is None else options.arch
-        self._arch, self._target = load_arch(name), arch_of_gpu(name)[0]
+        arch, is_product = arch_of_gpu(name)
+        self._arch, self._target = load_arch(name), arch if is_product else name
         if not _TARGET.fullmatch(self._target):
             raise UsageError(
                 f"{self._target!r} is not a target of the HIP compiler",

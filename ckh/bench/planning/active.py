@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from ckh.bench.planning.plan import Plan
     from ckh.bench.planning.results import PairResults
     from ckh.data.journal import JournalWriter, RunRecord
-    from ckh.learn.models.artifact import Model, Wanted
+    from ckh.learn.models.artifact import Model
+    from ckh.learn.models.spec import Wanted
     from ckh.ops.base import Kernel
 
 _MINUTE_S, _HOUR_S = 60.0, 3600.0

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from ckh.bench.devices.device import Device
     from ckh.bench.planning.plan import Plan, Task
     from ckh.bench.planning.results import History
-    from ckh.learn.models.artifact import Model, Wanted
+    from ckh.learn.models.artifact import Model
+    from ckh.learn.models.spec import Wanted
     from ckh.ops.base import Kernel, Problem
 
 # Seconds of a pair, and additional seconds per operation, if no measurements are available.

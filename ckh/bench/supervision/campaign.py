@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from ckh.bench.supervision.driver import Driver
     from ckh.cluster.calls import Cluster
     from ckh.data.journal import RunRecord
-    from ckh.learn.models.artifact import Model, Wanted
+    from ckh.learn.models.artifact import Model
+    from ckh.learn.models.spec import Wanted
     from ckh.ops.base import Kernel, Problem
 
 _RUNS = Path("runs")

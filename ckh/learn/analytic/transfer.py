@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
     from ckh.kernels.pools import Candidates
-    from ckh.learn.models.artifact import ModelRef, Wanted
+    from ckh.learn.models.artifact import ModelRef
+    from ckh.learn.models.spec import Wanted
     from ckh.ops.base import Kernel, Problem, Worth
     from ckh.ranking.packed import PackedForest
     from ckh.schema import Resources

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.learn.answers.answer import NotMeasured
-    from ckh.learn.models.artifact import Model, Wanted
+    from ckh.learn.models.artifact import Model
+    from ckh.learn.models.spec import Wanted
     from ckh.ops.base import Problem
 
 _ANSWERING = 8192  # kinds of problems with a cached model

@@ -18,7 +18,7 @@ from ckh.learn.answers.buildable import lacking
 from ckh.learn.answers.listed import RankedAlone, require_count
 from ckh.learn.answers.ranked import RankedList, marked
 from ckh.learn.answers.ranking import ranking_of, rankings_of
-from ckh.learn.models.artifact import Model, Wanted, load_model
+from ckh.learn.models.artifact import Model, load_model
 from ckh.ops import as_problem
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ckh.learn.answers.known import Known
     from ckh.learn.answers.ranked import Ranked
     from ckh.learn.answers.ranking import Ranking
+    from ckh.learn.models.spec import Wanted
     from ckh.ops.base import Kernel, Problem
 
 _AT_ONCE = 1024  # problems scored together

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.archs import HOST, load_arch
+from ckh.archs import HOST
 from ckh.errors import DataError, ModelError, UsageError
 from ckh.files.paths import MODELS_VARIABLE, data_dir, model_folders, path_of
 from ckh.learn.analytic.corrected import corrected_inputs, row_scores
@@ -27,7 +27,7 @@ from ckh.learn.models.measured_set import MEASURED_NAME, read_measured
 from ckh.learn.models.published import forest_path, model_file, read_forest
 from ckh.learn.models.reach import beyond, reach_of
 from ckh.learn.models.scoring import ModelInputs, PoolScorer, Remembered
-from ckh.learn.models.spec import ANY, SPEC_NAME, ModelSpec, ShownModel, may_be_for, read_spec
+from ckh.learn.models.spec import SPEC_NAME, ModelSpec, ShownModel, Wanted, may_be_for, read_spec
 from ckh.learn.models.unusable import leave_out
 from ckh.learn.training.feature_matrix import BLOCK_ROWS, widened
 from ckh.ops import operation_of_problem
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     import lightgbm
     from numpy.typing import NDArray
 
-    from ckh.archs import ArchSpec
     from ckh.data.dataset import Dataset
     from ckh.kernels.pools import Candidates, KernelList
     from ckh.learn.answers.answer import NotMeasured
@@ -83,33 +82,6 @@ class ModelRef:
     def arch(self) -> str:
         """Architecture."""
         return self.spec.arch
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Requirements on a model."""
-
-    op_type: str
-    variant: str | None
-    dtype: str
-    arch: str
-    num_cus: int = 0
-    """Compute units of the GPU; 0: those of `load_arch`."""
-
-    @property
-    def gpu(self) -> ArchSpec:
-        """The architecture with the GPU's compute units."""
-        return load_arch(self.arch).sized(self.num_cus)
-
-    def __str__(self) -> str:
-        """Text for messages."""
-        variant = "" if self.variant is None else f"{self.variant} "
-        return f"{self.op_type} {variant}{self.dtype} on {self.arch}"
-
-    def fits(self, spec: ModelSpec) -> bool:
-        """True if a model meets the requirements."""
-        same = (spec.op_type, spec.arch) == (self.op_type, self.arch) and spec.dtype in (ANY, self.dtype)
-        return same and spec.variant in (None, self.variant)
 
 
 def wanted_for(problem: Problem, arch: str, num_cus: int = 0) -> Wanted:

@@ -122,6 +122,33 @@ class ModelSpec:
         return f"{self.op_type} {variant}{self.dtype} on {self.arch}"
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Requirements on a model."""
+
+    op_type: str
+    variant: str | None
+    dtype: str
+    arch: str
+    num_cus: int = 0
+    """Compute units of the GPU; 0: those of `load_arch`."""
+
+    @property
+    def gpu(self) -> ArchSpec:
+        """The architecture with the GPU's compute units."""
+        return load_arch(self.arch).sized(self.num_cus)
+
+    def __str__(self) -> str:
+        """Text for messages."""
+        variant = "" if self.variant is None else f"{self.variant} "
+        return f"{self.op_type} {variant}{self.dtype} on {self.arch}"
+
+    def fits(self, spec: ModelSpec) -> bool:
+        """True if a model meets the requirements."""
+        same = (spec.op_type, spec.arch) == (self.op_type, self.arch) and spec.dtype in (ANY, self.dtype)
+        return same and spec.variant in (None, self.variant)
+
+
 class ShownModel(Shown):
     """Base of models: how they are represented.
 

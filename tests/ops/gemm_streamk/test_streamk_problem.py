@@ -187,7 +187,7 @@ def test_the_estimate_evens_tiles_out() -> None:
     deep = GemmStreamKProblem(512, 512, 65536, "fp16")
     shared_us, alone_us = estimate(deep, KERNEL)[0], estimate(deep, plain)[0]
     assert shared_us < 0.2 * alone_us
-    full = GemmStreamKProblem(128 * 12, 128 * 19, 4096, "fp16")
+    full = GemmStreamKProblem(128 * 16, 128 * 19, 4096, "fp16")
     reduced = replace(KERNEL, reduction="reduction")
     assert estimate(full, reduced)[0] == pytest.approx(estimate(full, plain)[0])
 
