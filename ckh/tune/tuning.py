@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.bench.planning.registry import first_fits
+from ckh.child import module_command
 from ckh.errors import CkhError, ExitCode, UsageError
 from ckh.files.jsonfields import read_json
 from ckh.files.paths import write_atomic
@@ -136,7 +137,7 @@ class ModelTuning:
 
     def called(self, step: TuneStep) -> int:
         """Run a step in a process of its own; its exit code. What it prints goes to a file, or where it is told."""
-        command = [sys.executable, "-m", "ckh", *step.args]
+        command = module_command("ckh", *step.args)
         if step.keeps is None:
             return subprocess.run(command, stdout=sys.stderr if self._is_quiet else None, check=False).returncode
         done = subprocess.run(command, stdout=subprocess.PIPE, check=False)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
+from ckh.child import code_command
 from ckh.data.dataset import DatasetRows
 from ckh.errors import DataError, NoKernelError, UsageError
 from ckh.export.consumers import ChoiceTable, Consumers, WrittenChoices
@@ -105,7 +105,7 @@ def _built_kernels(root: Path, arch: str, quant: str, activation: str) -> frozen
         )
     types = _TYPES[quant]
     kind = ("-a", types, "-b", types, "-c", "b16", "-q", QUANT_NAMES[quant].lower(), "-act", activation, "-m", "2")
-    command = [sys.executable, "-I", "-c", _PRINT, arch, str(path), *kind, "-p"]
+    command = code_command(_PRINT, arch, str(path), *kind, "-p")
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
         names = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else []
