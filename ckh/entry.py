@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ckh.boundary import JSON_OPTION, guarded, open_streams
-from ckh.child import drop_relative_search_paths
+from ckh.files.child import drop_relative_search_paths
 from ckh.text.log import emit, recorded_results
 
 if TYPE_CHECKING:

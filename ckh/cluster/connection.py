@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.child import isolated_script
 from ckh.cluster.calls import LOST, Cluster, gone
 from ckh.cluster.on_scheduler import has_pages
 from ckh.cluster.on_worker import own_version
 from ckh.errors import DeviceError, UsageError
+from ckh.files.child import isolated_script
 from ckh.files.jsonfields import read_json
 from ckh.text.log import note
 from ckh.version import __version__

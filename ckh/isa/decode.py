@@ -14,9 +14,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ckh.bench.devices.emulated import EMULATED_ARCHS, emulated_runtime
-from ckh.child import module_command
 from ckh.emulator.launch import EmulatorLibrary
 from ckh.errors import DataError, UsageError
+from ckh.files.child import module_command
 from ckh.isa.instructions import instruction
 
 if TYPE_CHECKING:

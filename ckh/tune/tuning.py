@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.bench.planning.registry import first_fits
-from ckh.child import module_command
 from ckh.errors import CkhError, ExitCode, UsageError
+from ckh.files.child import module_command
 from ckh.files.jsonfields import read_json
-from ckh.files.paths import write_atomic
+from ckh.files.outputs import check_output, write_output
 from ckh.learn.answers.probes import remember_all
 from ckh.ops import operation, requested
 from ckh.text.durations import parse_duration
@@ -21,7 +21,7 @@ from ckh.tune import steps
 from ckh.tune.gains import AITER_TABLES, BY_PREDICT, OwnTime, TuneDocument, compared, is_worth_it, measured_times, whole
 from ckh.tune.page import page
 from ckh.tune.predicted import by_model, over_tables, predicted_total
-from ckh.tune.settings import FILE, OWN_TABLES, progress_of
+from ckh.tune.settings import FILE, KIND, OWN_TABLES, progress_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -79,6 +79,7 @@ class ModelTuning:
                 f"{out} exists and is not a folder of ckh tune", "choose another --out", code="foreign-output"
             )
         if self._force:
+            check_output(out / FILE, KIND, force=True)
             (out / FILE).unlink(missing_ok=True)
         return progress_of(out, self.settings)
 
@@ -120,7 +121,7 @@ class ModelTuning:
         is_trained = "train" in self._progress.done
         self._run(steps.exporting(self.settings, self.out, op, is_trained=is_trained, problems=len(problems)))
         document = self._document(op, shapes, measured)
-        write_atomic(self.out / steps.PAGE, page(document, self.settings.budget, self._commands).encode())
+        write_output(self.out / steps.PAGE, page(document, self.settings.budget, self._commands).encode(), replace=True)
         return document
 
     def _run(self, wanted: Iterable[TuneStep]) -> None:
@@ -142,7 +143,7 @@ class ModelTuning:
             return subprocess.run(command, stdout=sys.stderr if self._is_quiet else None, check=False).returncode
         done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
         if done.returncode == ExitCode.OK:
-            write_atomic(step.keeps, done.stdout)
+            write_output(step.keeps, done.stdout, replace=True)
         return done.returncode
 
     def _shapes(self) -> Sequence[WeightedProblem]:

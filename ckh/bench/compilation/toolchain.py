@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.compilation.compiling import run_compiler
 from ckh.bench.isolated.kernel_library import ENTRY_POINTS
-from ckh.child import module_command
 from ckh.errors import DeviceError
+from ckh.files.child import module_command
 from ckh.schema import Status
 
 if TYPE_CHECKING:

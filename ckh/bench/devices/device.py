@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from ckh.bench.codegen.unit_source import header_contents
 from ckh.bench.supervision.protocol import EMULATED, HIP, WorkerConfig
-from ckh.child import module_command
 from ckh.declared import Declared, declared
+from ckh.files.child import module_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -35,7 +35,7 @@ _PAUSE_S = 0.002
 
 def guarded(command: list[str]) -> list[str]:
     """Command line that runs a command below a guard, which ends with the thread that started it."""
-    from ckh.child import bare_command  # the guard itself imports nothing of ckh
+    from ckh.files.child import bare_command  # the guard itself imports nothing of ckh
 
     return bare_command(__file__, str(os.getpid()), *command)
 

@@ -13,11 +13,11 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
-from ckh.child import code_command
 from ckh.data.dataset import DatasetRows
 from ckh.errors import DataError, NoKernelError, UsageError
 from ckh.export.consumers import ChoiceTable, Consumers, WrittenChoices
 from ckh.export.groups import DTYPE, Code, Exported, ProblemKind, ruled_group
+from ckh.files.child import code_command
 from ckh.ops.aiter_gemm.consumers.checking import TableCheck, check_table
 from ckh.ops.aiter_gemm.consumers.consumed import ADDED_US, SLOWEST, roofline_us
 from ckh.ops.aiter_gemm.consumers.own_tables import (

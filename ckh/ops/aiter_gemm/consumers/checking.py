@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.child import code_command, module_command
 from ckh.errors import DataError
 from ckh.export.consumers import CheckedTable
+from ckh.files.child import code_command, module_command
 from ckh.ops.aiter_gemm.consumers import lookup_script
 from ckh.ops.aiter_gemm.consumers.own_tables import configs_of, table_files
 from ckh.ops.aiter_gemm.kernel import parse_kernel

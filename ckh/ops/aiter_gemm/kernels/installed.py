@@ -7,8 +7,8 @@ import subprocess
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from ckh.child import code_command
 from ckh.errors import DataError, UsageError
+from ckh.files.child import code_command
 from ckh.ops.aiter_gemm.kernels.pool import resolved
 from ckh.ops.aiter_gemm.problem import CK
 

@@ -64,7 +64,7 @@ def _main(option: str, program: str, *args: str) -> None:
     import importlib.util
     import runpy
 
-    folder = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib is not needed before
+    folder = __file__.removesuffix("/files/child.py")
     spec = importlib.util.spec_from_file_location("ckh", f"{folder}/__init__.py", submodule_search_locations=[folder])
     assert spec is not None
     assert spec.loader is not None
