@@ -12,7 +12,7 @@ from ckh.bench.planning.registry import first_fits
 from ckh.errors import CkhError, ExitCode, UsageError
 from ckh.files.child import module_command
 from ckh.files.jsonfields import read_json
-from ckh.files.outputs import check_output, write_output
+from ckh.files.outputs import check_output, refuse_planted, write_output
 from ckh.learn.answers.probes import remember_all
 from ckh.ops import operation, requested
 from ckh.text.durations import parse_duration
@@ -74,6 +74,7 @@ class ModelTuning:
 
     def _begun(self) -> Progress:
         out = self.out
+        refuse_planted(out / FILE)
         if out.exists() and not (out / FILE).exists() and (out.is_file() or any(out.iterdir())):
             raise UsageError(
                 f"{out} exists and is not a folder of ckh tune", "choose another --out", code="foreign-output"
