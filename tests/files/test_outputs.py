@@ -313,7 +313,7 @@ def test_what_was_not_checked_replaces_nothing(tmp_path: Path) -> None:
 
 
 _WRITERS = {"write_text", "write_bytes", "write_atomic", "open_atomic", "symlink_to", "copyfile", "copytree", "move"}
-_MODES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|, '[rbt+]*[wax][rbt+]*'|\('[rbt+]*[wax][rbt+]*'")
+_MODES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|[( =]['\"][rbt+]*[wax][rbt+]*['\"]")
 # Modules that write other files than outputs. All others write by `open_output`, `write_output` and `write_folder`.
 _NO_OUTPUTS = {
     "temporary folders": {
@@ -348,7 +348,7 @@ def _is_writer(path: Path) -> bool:
 def test_outputs_have_one_writer() -> None:
     """No module writes a file that a user names in another way than by the functions that hold the rule."""
     package = Path(outputs.__file__).parents[1]
-    words = re.compile("|".join([*_WRITERS, r"open\("]))
+    words = re.compile("|".join([*_WRITERS, _MODES.pattern]))
     paths = (path for path in package.rglob("*.py") if path.parent.name != "files")
     writers = {path for path in paths if words.search(path.read_text(encoding="utf-8")) and _is_writer(path)}
     names = {".".join(path.relative_to(package).with_suffix("").parts).removesuffix(".__init__") for path in writers}
