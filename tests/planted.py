@@ -17,10 +17,11 @@ _PROGRAMS = ("gcc", "g++", "c++", "cc", "clang", "clang++", "as", "ld", "hipcc",
 
 
 def plant(folder: Path) -> None:
-    """Plant the modules, a package ckh, and programs; each leaves a mark when it runs."""
+    """Plant the modules, a package ckh, and programs, each of which leaves a mark when it runs, and settings."""
     mark = folder / _MARK
     text = f"open({str(mark)!r}, 'a').write(__name__ + '\\n')\nraise ImportError('planted')\n"
     (folder / "ckh").mkdir()
+    (folder / "matplotlibrc").write_bytes(b"\xff")  # which cannot be read
     for name in (*sys.stdlib_module_names, *_INSTALLED, "ckh/__init__", "ckh/__main__"):
         (folder / f"{name}.py").write_text(text, encoding="utf-8")
     for name in _PROGRAMS:
