@@ -280,7 +280,7 @@ def test_nothing_follows_a_planted_link(shapes: Path, tmp_path: Path, capsys: py
     link = shared / "t"
     link.symlink_to(mine)
     os.chown(link, 54321, 54321, follow_symlinks=False)
-    line = ["tune", str(shapes), "--device", "host", "--out", str(link)]
+    line = ["tune", str(shapes), "--device", "host", "--dry-run", "--out", str(link)]
     for more in ([], ["--force"]):
         assert run([*line, *more]) == ExitCode.INPUT_OUTPUT
         expect_error(capsys.readouterr().err, "unsafe-output", link)
@@ -292,7 +292,7 @@ def test_a_strange_tune_json_is_not_replaced(shapes: Path, tmp_path: Path, capsy
     strange = tmp_path / "mine" / "tune.json"
     strange.parent.mkdir()
     strange.write_text('{"trials": 7}', encoding="utf-8")
-    assert run(["tune", str(shapes), "--device", "host", "--out", str(strange.parent), "--force"]) == ExitCode.USAGE
+    assert run(["tune", str(shapes), "--dry-run", "--out", str(strange.parent), "--force"]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, "foreign-output", strange)
     assert [path.name for path in strange.parent.iterdir()] == ["tune.json"]
     assert strange.read_text(encoding="utf-8") == '{"trials": 7}'
