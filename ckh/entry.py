@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ckh.boundary import JSON_OPTION, guarded, open_streams
+from ckh.files.child import drop_relative_search_paths
 from ckh.text.log import emit, recorded_results
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def run(args: list[str]) -> int:
 
 def _main() -> int:
     open_streams()
+    drop_relative_search_paths()
     return _run(sys.argv[1:])
 
 

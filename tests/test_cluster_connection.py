@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import multiprocessing.spawn
 import os
 import shutil
 import socket
@@ -24,6 +25,7 @@ from ckh.cluster.calls import Call
 from ckh.cluster.connection import connected
 from ckh.errors import CkhError, DeviceError, ExitCode, UsageError
 from tests.clusters import shared_cluster
+from tests.planted import plant, ran
 from tests.refusals import expect_refusal, expect_values
 
 if TYPE_CHECKING:
@@ -335,6 +337,18 @@ def test_an_interrupted_client_leaves_no_folder(tmp_path: Path) -> None:
     assert ended.returncode == ExitCode.INTERRUPTED
     assert sorted(path.name for path in tmp_path.iterdir()) == ["interrupted.py", "temporary"]
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_local_workers_do_not_import_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Multiprocessing starts them with `python -c`; afterwards it starts processes as usual."""
+    plant(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    usual = multiprocessing.spawn.get_executable()
+    with connected("local:1"):
+        assert multiprocessing.spawn.get_executable() != usual
+    assert ran(tmp_path) == []
+    assert multiprocessing.spawn.get_executable() == usual
 
 
 def test_another_ckh_is_refused(local: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

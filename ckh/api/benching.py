@@ -14,8 +14,9 @@ from ckh.bench.supervision.campaign import Campaign, Outcome
 from ckh.bench.supervision.limits import BenchLimits, StopReason
 from ckh.data.journal import JOURNAL_NAME, is_started
 from ckh.data.settings import Given, Settings
-from ckh.errors import NoKernelError, OutputError, UsageError, WrongTypeError
-from ckh.files.paths import path_of, write_atomic
+from ckh.errors import NoKernelError, UsageError, WrongTypeError
+from ckh.files.outputs import FileKind, check_output, head_of, write_output
+from ckh.files.paths import path_of
 from ckh.ops import as_problem, operation_of_kernel, operation_of_problem
 from ckh.shapes.problems import stated_operation
 from ckh.text.shown import Shown, ShownTable
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel, Problem
 
 _PROBLEMS, _KERNELS = "problems.txt", "kernels.txt"  # lists that were given, in the folder of the run
+_LIST = FileKind("list of names", lambda path: all(len(line.split()) == 1 for line in head_of(path).splitlines()))
 _ALL_DIRECTIONS = "all"
 
 
@@ -105,9 +107,8 @@ def bench(
     """
     settings, limits, place = options_of(options, Settings, BenchLimits, DeviceOptions)
     folder = None if out is None else path_of(out, "out")
-    is_written = folder is not None and (resume or force or not is_started(folder / JOURNAL_NAME))
-    settings |= _problem_settings(problems, folder, is_written=is_written)
-    settings |= _kernel_settings(kernels, folder, is_written=is_written)
+    settings |= _problem_settings(problems, folder, force=resume or force)
+    settings |= _kernel_settings(kernels, folder, force=resume or force)
     if settings.get("op") is None and not resume:
         settings["op"] = stated_operation(settings.get("problems"))
     given, most = Given(**settings), BenchLimits(**limits)
@@ -123,7 +124,7 @@ def bench(
     return BenchRun(campaign.out, outcome)
 
 
-def _problem_settings(problems: object, folder: Path | None, *, is_written: bool) -> dict[str, Any]:
+def _problem_settings(problems: object, folder: Path | None, *, force: bool) -> dict[str, Any]:
     """The settings that mean the problems; a list of these is written to the run's folder."""
     if problems is None:
         return {}
@@ -138,12 +139,12 @@ def _problem_settings(problems: object, folder: Path | None, *, is_written: bool
     for what, names in (("operations", ops), ("element types", dtypes)):
         if len(names) > 1:
             raise UsageError(f"the problems have {len(names)} {what}: {', '.join(sorted(names))}", code="mixed-data")
-    path = _written(folder, _PROBLEMS, [problem.canonical() for problem in result], is_written=is_written)
+    path = _written(folder, _PROBLEMS, [problem.canonical() for problem in result], force=force)
     settings: dict[str, Any] = {"problems": path, "op": ops.pop(), "dtype": dtypes.pop()}
     return settings | ({"variant": _ALL_DIRECTIONS} if operation_of_problem(result[0]).has_directions else {})
 
 
-def _kernel_settings(kernels: object, folder: Path | None, *, is_written: bool) -> dict[str, Any]:
+def _kernel_settings(kernels: object, folder: Path | None, *, force: bool) -> dict[str, Any]:
     """The setting that means the kernels; a list of these is written to the run's folder."""
     if kernels is None or isinstance(kernels, str):
         return {} if kernels is None else {"kernels": kernels}
@@ -152,16 +153,15 @@ def _kernel_settings(kernels: object, folder: Path | None, *, is_written: bool) 
     names = [
         kernel if isinstance(kernel, str) else operation_of_kernel(kernel).kernels.name(kernel) for kernel in kernels
     ]
-    return {"kernels": _written(folder, _KERNELS, names, is_written=is_written)}
+    return {"kernels": _written(folder, _KERNELS, names, force=force)}
 
 
-def _written(folder: Path | None, name: str, lines: Sequence[str], *, is_written: bool) -> str:
+def _written(folder: Path | None, name: str, lines: Sequence[str], *, force: bool) -> str:
     if folder is None:
         raise UsageError("out is missing: lists are written to the folder of the run", code="missing-option")
-    if is_written:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_atomic(folder / name, "".join(f"{line}\n" for line in lines).encode())
-        except OSError as error:
-            raise OutputError(f"cannot write {folder / name}: {error.strerror}", code="unwritable") from error
-    return str(folder / name)
+    path, text = folder / name, "".join(f"{line}\n" for line in lines).encode()
+    # The run refuses a folder with another one; a list may be left of a run that did not start.
+    if (force or not is_started(folder / JOURNAL_NAME)) and head_of(path, len(text) + 1) != text:
+        check_output(path, _LIST, force=force)
+        write_output(path, text)
+    return str(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import multiprocessing.spawn
 import tempfile
 import warnings
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from ckh.cluster.calls import LOST, Cluster, gone
 from ckh.cluster.on_scheduler import has_pages
 from ckh.cluster.on_worker import own_version
 from ckh.errors import DeviceError, UsageError
+from ckh.files.child import isolated_script
 from ckh.files.jsonfields import read_json
 from ckh.text.log import note
 from ckh.version import __version__
@@ -84,7 +86,7 @@ def spread_over(address: str | None) -> Iterator[Cluster | None]:
 def _backend(address: str) -> Iterator[str | LocalCluster]:
     """Yield the address of a scheduler, or of local workers that end with the context."""
     if address.startswith(_LOCAL):
-        with _scratch_folder(), _local(address) as local:
+        with _scratch_folder() as folder, _isolated(folder), _local(address) as local:
             yield local
     elif address.startswith(_PROTOCOLS):
         yield address
@@ -98,7 +100,7 @@ def _backend(address: str) -> Iterator[str | LocalCluster]:
 
 
 @contextmanager
-def _scratch_folder() -> Iterator[None]:
+def _scratch_folder() -> Iterator[Path]:
     """A private folder for Dask's files for the duration of the context, as Dask adds it to `sys.path`."""
     import dask
 
@@ -106,7 +108,20 @@ def _scratch_folder() -> Iterator[None]:
         tempfile.TemporaryDirectory(prefix="ckh-dask-", ignore_cleanup_errors=True) as folder,
         dask.config.set({"temporary-directory": folder}),
     ):
+        yield Path(folder)
+
+
+@contextmanager
+def _isolated(folder: Path) -> Iterator[None]:
+    """Processes of multiprocessing, which start as `python -c`, do not import from the current folder."""
+    usual, python = multiprocessing.spawn.get_executable(), folder / "python"
+    python.write_text(isolated_script(), encoding="utf-8")
+    python.chmod(0o700)
+    multiprocessing.set_executable(str(python))
+    try:
         yield
+    finally:
+        multiprocessing.set_executable(usual)
 
 
 def _local(address: str) -> LocalCluster:

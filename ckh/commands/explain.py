@@ -54,12 +54,16 @@ def explain(
     svg: Path | None = typer.Option(
         None, "--svg", metavar="FILE", help="Draw the timeline of one iteration's waves as SVG."
     ),
+    force: bool = typer.Option(False, "--force", help="Replace a picture in --svg."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Explain and print."""
+    from ckh.files.outputs import SVG, check_output
     from ckh.isa.source import described
     from ckh.isa.text import anatomy_text
 
+    if svg is not None:
+        check_output(svg, SVG, force=force, inputs=[] if code_object is None else [code_object])
     result = described(kernel, _problem(typed, kernel), typed.arch, code_object)
     if svg is not None:
         _draw(result, svg)

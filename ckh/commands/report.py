@@ -13,7 +13,7 @@ from ckh.commands._common import JSON_HELP, examples, print_json, say
 from ckh.commands._judging import AMONG, LEARNED_FROM
 from ckh.documents import Document
 from ckh.errors import DataError, UsageError
-from ckh.files.outputs import FileKind, check_output, head_of, write_output
+from ckh.files.outputs import SVG, FileKind, check_output, head_of, write_output
 from ckh.learn.judging.judged_data import Among, files_learned_from
 from ckh.text.durations import parse_duration
 from ckh.text.log import note
@@ -328,12 +328,11 @@ def _write(made: Report, out: Path, plots: Path | None, *, force: bool) -> list[
         else {plots / f"{figure.name}.{kind}": figure for figure in made.figures for kind in ("svg", "png")}
     )
     for path in files:
-        check_output(path, _SVG if path.suffix == ".svg" else _PNG, force=force)
+        check_output(path, SVG if path.suffix == ".svg" else _PNG, force=force)
     for path, figure in files.items():
         write_output(path, file_svg(figure) if path.suffix == ".svg" else file_png(figure))
     write_output(out, page(made, time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())))
     return [figure.name for figure in made.figures]
 
 
-_SVG = FileKind("picture in SVG", lambda path: b"<svg" in head_of(path))
 _PNG = FileKind("picture in PNG", lambda path: head_of(path).startswith(b"\x89PNG"))

@@ -14,7 +14,7 @@ from ckh.data.digest import ContentDigest
 from ckh.data.tables import BLOCK_ROWS
 from ckh.data.written import write_parquet
 from ckh.errors import DataError
-from ckh.files.outputs import FileKind, open_output
+from ckh.files.outputs import FileKind, check_output, open_output
 from ckh.files.paths import path_of
 from ckh.ops import operation
 from ckh.ops.base import lazily
@@ -100,12 +100,18 @@ class Dataset(Shown):
         """
         return read_dataset(*paths)
 
-    def write(self, path: Path | str) -> None:
+    def write(self, path: Path | str, *, force: bool = False) -> None:
         """Write one Parquet file, atomically, like `write_dataset`.
 
+        Args:
+            path: the file.
+            force: whether an existing dataset is replaced.
+
         Raises:
+            UsageError: it exists and `force` is not set, or is no dataset.
             OutputError: it cannot be written.
         """
+        check_output(Path(path), DATASET, force=force)
         write_dataset(self, path)
 
     def __repr__(self) -> str:

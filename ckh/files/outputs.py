@@ -2,7 +2,8 @@
 
 An existing output is replaced with `--force` only, and only if its content is of the same kind. Inputs are never
 overwritten. `check_output` checks this before the work; if another process writes the output in between, it is not
-replaced, and the result is written beside it. Links of other users in folders such as /tmp are not followed.
+replaced, and the result is written beside it. A path that was not checked is written only if nothing exists there.
+Links of other users in folders such as /tmp are not followed, and their files there not replaced.
 Outputs are written to a temporary name and renamed: after a kill or on a full disk, the old or the new one is complete.
 """
 
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ckh.errors import OutputError, UsageError
-from ckh.files.paths import hidden_name, open_atomic, planted_link, write_atomic
+from ckh.files.paths import hidden_name, open_atomic, planted_file, planted_link, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +31,7 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 _NO_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 _NO_LINK = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
-_free: set[Path] = set()  # paths that `check_output` found free, until they are written
+_checked: dict[Path, bool] = {}  # paths that passed `check_output` or were written; whether they may be replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,58 +93,65 @@ def check_output(
         if out.exists():
             _refuse_existing(out, kind, force=force, instead=instead)
         _require_writable(existing_parent(out))
-        if not force:
-            _free.add(Path(os.path.realpath(out)))
+        _checked[Path(os.path.realpath(out))] = force
     except OSError as error:
         raise OutputError(f"cannot write {out}: {error.strerror}", "choose another --out", code="unwritable") from error
 
 
 def refuse_planted(out: Path) -> None:
-    """Refuse an output behind a link of another user (`planted_link`).
+    """Refuse an output behind a link of another user (`planted_link`), and a file of his in a folder such as /tmp.
 
     Raises:
-        OutputError: there is such a link, or a parent folder cannot be read.
+        OutputError: there is such a link or file, or a parent folder cannot be read.
     """
     try:
-        link = planted_link(out)
+        planted = planted_link(out) or (out if planted_file(out) else None)
     except OSError as error:
         raise OutputError(f"cannot write {out}: {error.strerror}", "choose another --out", code="unwritable") from error
-    if link is not None:
-        text = f"cannot write {out}: {link} is a link of another user in a folder that everybody can write to"
-        raise OutputError(text, "choose a folder of your own, or have the link removed", code="unsafe-output")
+    if planted is not None:
+        text = f"cannot write {out}: {planted} is another user's in a folder that everybody can write to"
+        raise OutputError(text, "choose a folder of your own, or have it removed", code="unsafe-output")
 
 
-def head_of(path: Path) -> bytes:
+def head_of(path: Path, count: int = HEAD_BYTES) -> bytes:
     """First bytes of a file, which identify its kind; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
-            return file.read(HEAD_BYTES)
+            return file.read(count)
     except OSError:
         return b""
 
 
+SVG = FileKind("picture in SVG", lambda path: b"<svg" in head_of(path))
+
+
 @contextmanager
-def open_output(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that replaces `path` atomically when the context ends without an error.
+def open_output(path: Path, *, replace: bool = False) -> Iterator[BinaryIO]:
+    """Open a file that is put at `path` atomically when the context ends without an error.
+
+    Args:
+        path: the file.
+        replace: whether the file is a part of an output that was checked as a whole, and that is continued.
 
     Raises:
-        UsageError: the path was free at `check_output`, and no longer is; see `_put_new`.
+        UsageError: it exists and was not checked, or was free at `check_output`, and no longer is; see `_put_new`.
         OutputError: it cannot be written; an existing file is unchanged.
     """
     refuse_planted(path)
     target = Path(os.path.realpath(path))  # keep symbolic links
+    may_replace = replace or _may_replace(path, target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with open_atomic(target, _put_new if target in _free else Path.replace) as file:
+        with open_atomic(target, Path.replace if may_replace else _put_new) as file:
             yield file
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}", code="unwritable") from error
-    _free.discard(target)
+    _checked[target] = True  # what the work itself wrote, it may replace
 
 
-def write_output(path: Path, content: bytes) -> None:
-    """Write a file atomically; errors as in `open_output`."""
-    with open_output(path) as file:
+def write_output(path: Path, content: bytes, *, replace: bool = False) -> None:
+    """Write a file atomically; arguments and errors as in `open_output`."""
+    with open_output(path, replace=replace) as file:
         file.write(content)
 
 
@@ -155,26 +163,38 @@ def write_folder(out: Path, files: Iterable[tuple[str, bytes]]) -> None:
         files: path within it and content of each.
 
     Raises:
-        UsageError: the path was free at `check_output`, and no longer is; see `_put_new`.
+        UsageError: it exists and was not checked, or was free at `check_output`, and no longer is; see `_put_new`.
         OutputError: it cannot be written; an existing folder is unchanged.
     """
     refuse_planted(out)
     target = Path(os.path.realpath(out))
+    may_replace = _may_replace(out, target)
     part = hidden_name(target)
     try:
         part.mkdir(parents=True)
         for name, content in files:
             (part / name).parent.mkdir(parents=True, exist_ok=True)
             write_atomic(part / name, content)
-        if target in _free:
-            _put_new(part, target)
-        else:
+        if may_replace:
             _put_in_place(part, target)
+        else:
+            _put_new(part, target)
     except OSError as error:
         raise OutputError(f"cannot write {out}: {error.strerror or error}", code="unwritable") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    _free.discard(target)
+    _checked[target] = True  # what the work itself wrote, it may replace
+
+
+def _may_replace(path: Path, target: Path) -> bool:
+    """Whether `check_output` allowed to replace an output.
+
+    Raises:
+        UsageError: it exists and was not checked.
+    """
+    if target not in _checked and target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise UsageError(f"{path} exists", "choose another path", code="output-exists")
+    return _checked.get(target, False)
 
 
 def _refuse_input(out: Path, inputs: Iterable[Path]) -> None:

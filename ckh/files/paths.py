@@ -68,14 +68,28 @@ def planted_link(path: Path) -> Path | None:
         if not entry.is_symlink():
             place = entry
             continue
-        folder = place.stat()
-        if folder.st_mode & _SHARED == _SHARED and entry.lstat().st_uid not in (os.geteuid(), folder.st_uid):
+        if _is_planted(entry, place):
             return entry
         links += 1
         target = entry.readlink()
         place = Path(target.anchor) if target.is_absolute() else place
         left += reversed(target.parts[1:] if target.is_absolute() else target.parts)
     return None
+
+
+def planted_file(path: Path) -> bool:
+    """Whether a file in a folder such as /tmp is another user's, by the rule of Linux's fs.protected_regular.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    real = path.resolve()
+    return real.is_file() and _is_planted(real, real.parent)
+
+
+def _is_planted(entry: Path, folder: Path) -> bool:
+    state = folder.stat()
+    return state.st_mode & _SHARED == _SHARED and entry.lstat().st_uid not in (os.geteuid(), state.st_uid)
 
 
 def _unknown_owner() -> int | None:

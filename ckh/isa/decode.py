@@ -7,17 +7,16 @@ process.
 from __future__ import annotations
 
 import ctypes
-import os
 import struct
 import subprocess
 import sys
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.bench.devices.emulated import EMULATED_ARCHS, emulated_runtime
 from ckh.emulator.launch import EmulatorLibrary
 from ckh.errors import DataError, UsageError
+from ckh.files.child import module_command
 from ckh.isa.instructions import instruction
 
 if TYPE_CHECKING:
@@ -43,15 +42,13 @@ def decoded(arch: str, functions: tuple[bytes, ...]) -> tuple[tuple[Instruction,
         raise UsageError(f"instructions of {arch} cannot be decoded", f"those of {', '.join(EMULATED_ARCHS)} are")
     if any(len(code) > _MOST_BYTES or len(code) % _WORD_BYTES for code in functions):
         raise DataError("a function that is too long, or not a multiple of four bytes", code="damaged")
-    command = [sys.executable, "-m", __name__, str(emulated_runtime()), arch, *(str(len(code)) for code in functions)]
-    path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = module_command(__name__, str(emulated_runtime()), arch, *(str(len(code)) for code in functions))
     try:
         done = subprocess.run(
             command,
             input=b"".join(functions),
             capture_output=True,
             timeout=_TIMEOUT_S,
-            env={**os.environ, "PYTHONPATH": path},
             check=True,
         )
     except subprocess.SubprocessError as error:

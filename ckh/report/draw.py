@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import io
+import os
 import re
 import textwrap
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
@@ -66,6 +69,13 @@ def require_matplotlib() -> None:
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # a read-only home folder does not matter
     if find_spec("matplotlib") is None:
         raise UsageError("figures need matplotlib", "pip install 'ckh[report]'", code="not-installed")
+    if Path("matplotlibrc").exists():  # settings of the current folder, which matplotlib reads, and evaluates in part
+        here = Path.cwd()
+        os.chdir("/")
+        try:
+            importlib.import_module("matplotlib")
+        finally:
+            os.chdir(here)
 
 
 def page_svg(figure: Drawing, *, narrow: bool) -> str:

@@ -11,7 +11,7 @@ from ckh.bench.devices.device import HOST_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import default_device_kind
 from ckh.errors import DataError, UsageError
 from ckh.files.jsonfields import JsonFields
-from ckh.files.paths import write_atomic
+from ckh.files.outputs import FileKind, head_of, write_output
 from ckh.ops import operation
 from ckh.text.durations import parse_duration
 from ckh.text.prose import one_of
@@ -20,7 +20,8 @@ from ckh.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-FILE = "tune.json"
+FILE, _VERSION = "tune.json", "ckh_version"
+KIND = FileKind("file of ckh tune", lambda path: head_of(path).lstrip(b"{ \n").startswith(f'"{_VERSION}"'.encode()))
 # Settings that a later call on the same folder may change, and the first step to repeat then.
 _REPEATS = {"budget": "bench", "to": "export"}
 
@@ -92,9 +93,8 @@ class TuneSettings(TuneChoices):
     options: tuple[str, ...] = ()
 
     def shape_options(self) -> tuple[str, ...]:
-        """Arguments of `ckh shapes`."""
-        named = _options(op=self.op, variant=self.variant, dtype=self.dtype)
-        return (*self.sources, *self.options, *named)
+        """Options of `ckh shapes`; the sources follow, after `--`."""
+        return (*self.options, *_options(op=self.op, variant=self.variant, dtype=self.dtype))
 
     def place_options(self) -> tuple[str, ...]:
         """Arguments of commands that rank: architecture and element type."""
@@ -193,7 +193,7 @@ class Progress:
         """Record that a step is finished.
 
         Raises:
-            OSError: the file cannot be written.
+            OutputError: the file cannot be written.
         """
         self.done.append(name)
         self.write()
@@ -202,16 +202,20 @@ class Progress:
         """Mark a step and those after it as unfinished.
 
         Raises:
-            OSError: the file cannot be written.
+            OutputError: the file cannot be written.
         """
         if name in self.done:
             del self.done[self.done.index(name) :]
             self.write()
 
     def write(self) -> None:
-        """Write the file."""
-        document = {"ckh_version": __version__, "settings": asdict(self.settings), "done": self.done}
-        write_atomic(self.folder / FILE, json.dumps(document, indent=2).encode() + b"\n")
+        """Write the file.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        document = {_VERSION: __version__, "settings": asdict(self.settings), "done": self.done}
+        write_output(self.folder / FILE, json.dumps(document, indent=2).encode() + b"\n", replace=True)
 
 
 def progress_of(folder: Path, settings: TuneSettings) -> Progress:
@@ -220,11 +224,10 @@ def progress_of(folder: Path, settings: TuneSettings) -> Progress:
     Raises:
         UsageError: it was started with other settings.
         DataError: its file is damaged.
-        OSError: the folder cannot be created.
+        OutputError: it cannot be written.
     """
     path = folder / FILE
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
         progress = Progress(folder, settings)
         progress.write()
         return progress

@@ -56,7 +56,8 @@ class TuneStep:
 
 def listing(settings: TuneSettings, folder: Path) -> TuneStep:
     """Step that lists the shapes of the sources."""
-    return TuneStep("shapes", ("shapes", *settings.shape_options(), "--out", str(folder / SHAPES), "--force"))
+    written = ("--out", str(folder / SHAPES), "--force")
+    return TuneStep("shapes", ("shapes", *settings.shape_options(), *written, "--", *settings.sources))
 
 
 def measuring(

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.planning.registry import first_fits
 from ckh.errors import CkhError, ExitCode, UsageError
+from ckh.files.child import module_command
 from ckh.files.jsonfields import read_json
-from ckh.files.paths import write_atomic
+from ckh.files.outputs import check_output, refuse_planted, write_output
 from ckh.learn.answers.probes import remember_all
 from ckh.ops import operation, requested
 from ckh.text.durations import parse_duration
@@ -20,7 +21,7 @@ from ckh.tune import steps
 from ckh.tune.gains import AITER_TABLES, BY_PREDICT, OwnTime, TuneDocument, compared, is_worth_it, measured_times, whole
 from ckh.tune.page import page
 from ckh.tune.predicted import by_model, over_tables, predicted_total
-from ckh.tune.settings import FILE, OWN_TABLES, progress_of
+from ckh.tune.settings import FILE, KIND, OWN_TABLES, progress_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -73,11 +74,13 @@ class ModelTuning:
 
     def _begun(self) -> Progress:
         out = self.out
+        refuse_planted(out / FILE)
         if out.exists() and not (out / FILE).exists() and (out.is_file() or any(out.iterdir())):
             raise UsageError(
                 f"{out} exists and is not a folder of ckh tune", "choose another --out", code="foreign-output"
             )
         if self._force:
+            check_output(out / FILE, KIND, force=True)
             (out / FILE).unlink(missing_ok=True)
         return progress_of(out, self.settings)
 
@@ -119,7 +122,7 @@ class ModelTuning:
         is_trained = "train" in self._progress.done
         self._run(steps.exporting(self.settings, self.out, op, is_trained=is_trained, problems=len(problems)))
         document = self._document(op, shapes, measured)
-        write_atomic(self.out / steps.PAGE, page(document, self.settings.budget, self._commands).encode())
+        write_output(self.out / steps.PAGE, page(document, self.settings.budget, self._commands).encode(), replace=True)
         return document
 
     def _run(self, wanted: Iterable[TuneStep]) -> None:
@@ -136,12 +139,12 @@ class ModelTuning:
 
     def called(self, step: TuneStep) -> int:
         """Run a step in a process of its own; its exit code. What it prints goes to a file, or where it is told."""
-        command = [sys.executable, "-m", "ckh", *step.args]
+        command = module_command("ckh", *step.args)
         if step.keeps is None:
             return subprocess.run(command, stdout=sys.stderr if self._is_quiet else None, check=False).returncode
         done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
         if done.returncode == ExitCode.OK:
-            write_atomic(step.keeps, done.stdout)
+            write_output(step.keeps, done.stdout, replace=True)
         return done.returncode
 
     def _shapes(self) -> Sequence[WeightedProblem]:

@@ -88,6 +88,9 @@ def test_datasets_are_written_and_read(tmp_path: Path) -> None:
     """Rows are the same after a file, and a frame of them is a copy."""
     data = measured()
     data.write(tmp_path / "data.parquet")
+    with expect_refusal(ckh.UsageError, "output-exists", tmp_path / "data.parquet"):
+        data.write(tmp_path / "data.parquet")
+    data.write(tmp_path / "data.parquet", force=True)
     read = ckh.Dataset.read(tmp_path / "data.parquet")
     assert read.content_hash == data.content_hash
     frame = read.to_frame()
@@ -170,6 +173,17 @@ def test_measurements(tmp_path: Path) -> None:
     assert (tmp_path / "run" / JOURNAL_NAME).read_bytes() == before
     assert ckh.bench(out=tmp_path / "run", resume=True).outcome.pairs_left == 0
     assert read_journal(tmp_path / "run").runs[0].samples == 3
+
+
+def test_a_list_in_the_folder_of_a_run_is_not_replaced(tmp_path: Path) -> None:
+    """A file of the name of the list, in a folder without a run, stays; with force only a list is replaced."""
+    theirs = tmp_path / "problems.txt"
+    for text, code in (("a list\n", "foreign-output"), ("gemm\n", "output-exists")):
+        theirs.write_text(text, encoding="utf-8")
+        with expect_refusal(ckh.UsageError, code, theirs):
+            ckh.bench([GEMM], tmp_path, device="host")
+        assert theirs.read_text(encoding="utf-8") == text
+    assert [path.name for path in tmp_path.iterdir()] == ["problems.txt"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -248,6 +249,53 @@ def test_no_source_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str
     expect_error(capsys.readouterr().err, "missing-option")
     module = settings_of([], TuneOptions(torch="pkg:factory", device="host"))
     assert module.shape_options()[2:4] == ("--torch", "pkg:factory")
+
+
+def test_a_source_is_never_an_option(tmp_path: Path) -> None:
+    """The step that lists shapes has its sources after `--`, so that a file named like an option is read."""
+    args = steps.listing(settings_of(["--torch=ev:f", "-x.json"], TuneOptions(device="host")), tmp_path).args
+    assert args[args.index("--") + 1 :] == ("--torch=ev:f", "-x.json")
+    assert not {"--torch=ev:f", "-x.json"} & set(args[: args.index("--")])
+
+
+@pytest.mark.slow
+def test_a_file_named_like_an_option_is_read(
+    shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given after `--`, as a shell's pattern may expand to it."""
+    monkeypatch.chdir(tmp_path)
+    shapes.rename("--torch=ev:f")
+    line = ["tune", "--out", "tuned", "--device", "host", "--dry-run"]
+    assert run([*line, "--", "--torch=ev:f"]) == ExitCode.OK, capfd.readouterr().err
+    assert (tmp_path / "tuned" / "shapes.csv").read_text(encoding="utf-8") == SHAPES
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="links of other users are root's to make")
+def test_nothing_follows_a_planted_link(shapes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The folder behind another user's link stays empty."""
+    shared, mine = tmp_path / "tmp", tmp_path / "mine"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    mine.mkdir()
+    link = shared / "t"
+    link.symlink_to(mine)
+    os.chown(link, 54321, 54321, follow_symlinks=False)
+    line = ["tune", str(shapes), "--device", "host", "--dry-run", "--out", str(link)]
+    for more in ([], ["--force"]):
+        assert run([*line, *more]) == ExitCode.INPUT_OUTPUT
+        expect_error(capsys.readouterr().err, "unsafe-output", link)
+    assert list(mine.iterdir()) == []
+
+
+def test_a_strange_tune_json_is_not_replaced(shapes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file of that name that ckh did not write stays, even with --force."""
+    strange = tmp_path / "mine" / "tune.json"
+    strange.parent.mkdir()
+    strange.write_text('{"trials": 7}', encoding="utf-8")
+    assert run(["tune", str(shapes), "--dry-run", "--out", str(strange.parent), "--force"]) == ExitCode.USAGE
+    expect_error(capsys.readouterr().err, "foreign-output", strange)
+    assert [path.name for path in strange.parent.iterdir()] == ["tune.json"]
+    assert strange.read_text(encoding="utf-8") == '{"trials": 7}'
 
 
 def test_a_foreign_folder_is_left_untouched(shapes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

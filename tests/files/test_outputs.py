@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -270,3 +272,84 @@ def test_links_of_other_users_in_tmp_are_not_followed(tmp_path: Path, target: st
     os.chown(link, 0, 0, follow_symlinks=False)
     write_folder(link, [("cover", b"c")])
     assert tree(tmp_path / target) == {"cover": b"c"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of other users are root's to make")
+def test_files_of_other_users_in_tmp_are_not_replaced(tmp_path: Path) -> None:
+    """Not with force either, as Linux refuses to open them (fs.protected_regular); one's own are."""
+    shared = tmp_path / "tmp"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    letter = shared / "letter"
+    letter.write_bytes(b"Dear Ann")
+    os.chown(letter, 54321, 54321)
+    for attempt in (
+        lambda: check_output(letter, LETTER, force=True),
+        lambda: write_output(letter, b"Dear Bob", replace=True),
+    ):
+        with expect_refusal(OutputError, "unsafe-output", letter):
+            attempt()
+    os.chown(letter, 0, 0)
+    check_output(letter, LETTER, force=True)
+    write_output(letter, b"Dear Bob")
+    assert tree(shared) == {"letter": b"Dear Bob"}
+
+
+def test_what_was_not_checked_replaces_nothing(tmp_path: Path) -> None:
+    """A writer without a check only writes where nothing exists; files and folders that exist stay as they are."""
+    letter, album = tmp_path / "letter", tmp_path / "album"
+    letter.write_bytes(b"Dear Ann")
+    album.mkdir()
+    (album / "cover").write_bytes(b"1")
+    before = tree(tmp_path)
+    for attempt in (
+        lambda: write_output(letter, b"Dear Bob"),
+        lambda: write_folder(album, [("cover", b"2")]),
+        lambda: write_folder(letter, [("cover", b"2")]),
+    ):
+        with expect_refusal(UsageError, "output-exists"):
+            attempt()
+    assert tree(tmp_path) == before
+
+
+_WRITERS = {"write_text", "write_bytes", "write_atomic", "open_atomic", "symlink_to", "copyfile", "copytree", "move"}
+_MODES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|[( =]['\"][rbt+]*[wax][rbt+]*['\"]")
+# Modules that write other files than outputs. All others write by `open_output`, `write_output` and `write_folder`.
+_NO_OUTPUTS = {
+    "temporary folders": {
+        *(
+            "bench.checks.calibrating",
+            "bench.checks.checkup",
+            "bench.compilation.compile",
+            "bench.compilation.toolchain",
+        ),
+        *("cluster.connection", "commands.validate.parity", "export.parity", "learn.judging.judged_answers"),
+        *("ops.aiter_gemm.consumers.checking", "ops.aiter_gemm.consumers.lookup_script", "shapes.sources"),
+    },
+    "the cache": {
+        *("bench.compilation.kernel_cache", "bench.devices.emulated", "bench.nodes.remote", "kernels.compiled"),
+        *("quick.prepare", "quick.shipped", "quick.store", "ranking.forest_file"),
+    },
+    "the folder of user data": {"learn.analytic.calibrated", "learn.answers.probes"},
+    "/dev/null, memory": {"boundary", "bench.supervision.guard", "commands.doctor.check"},
+    "a file that a variable of the tests names": {"emulator.launch"},
+    "journals, which are appended to and have the same checks": {"data.journal"},
+}
+
+
+def _is_writer(path: Path) -> bool:
+    calls = (node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
+    names = ((call, getattr(call.func, "attr", getattr(call.func, "id", ""))) for call in calls)
+    return any(
+        name in _WRITERS or (name in {"open", "fdopen"} and _MODES.search(ast.unparse(call))) for call, name in names
+    )
+
+
+def test_outputs_have_one_writer() -> None:
+    """No module writes a file that a user names in another way than by the functions that hold the rule."""
+    package = Path(outputs.__file__).parents[1]
+    words = re.compile("|".join([*_WRITERS, _MODES.pattern]))
+    paths = (path for path in package.rglob("*.py") if path.parent.name != "files")
+    writers = {path for path in paths if words.search(path.read_text(encoding="utf-8")) and _is_writer(path)}
+    names = {".".join(path.relative_to(package).with_suffix("").parts).removesuffix(".__init__") for path in writers}
+    assert names == set[str]().union(*_NO_OUTPUTS.values())

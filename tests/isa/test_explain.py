@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -239,13 +240,33 @@ def test_damaged_instructions(least: Path, tmp_path: Path, capsys: pytest.Captur
     assert [item["resources"]["vgprs"] for item in result["functions"]] == _vgprs(capsys, least)
 
 
-def test_wrong_names_and_problems(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_names_and_problems(least: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An unknown name needs a code object and takes no problem; a problem must match the kernel."""
     usage = ExitCode.USAGE
     assert _refused(capsys, "kernel", "--arch", "gfx950") == (usage, "incomplete-kernel")
     assert _refused(capsys, "kernel", "--code-object", least, "--c", "64") == (usage, "incomplete-kernel")
     assert _refused(capsys, LEAST, "--code-object", least, "--c", "63") == (ExitCode.NO_KERNEL, "no-kernel")
-    assert _refused(capsys, "empty_kernel", "--code-object", least, "--svg", least) == (usage, "inapplicable-option")
+    svg = tmp_path / "none.svg"
+    assert _refused(capsys, "empty_kernel", "--code-object", least, "--svg", svg) == (usage, "inapplicable-option")
+
+
+def test_a_picture_replaces_no_other_file(least: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither the code that is explained nor a file of another kind, with --force neither; a picture with --force."""
+    code, notes, svg = tmp_path / "k.co", tmp_path / "notes.txt", tmp_path / "new.svg"
+    shutil.copy(least, code)
+    notes.write_text("precious", encoding="utf-8")
+    line = (LEAST, "--code-object", code)
+    for more in ((), ("--force",)):
+        assert _refused(capsys, *line, "--svg", code, *more) == (ExitCode.USAGE, "unsafe-output")
+        assert _refused(capsys, *line, "--svg", notes, *more) == (ExitCode.USAGE, "foreign-output")
+    assert code.read_bytes() == least.read_bytes()
+    assert notes.read_text(encoding="utf-8") == "precious"
+    _explained(capsys, *line, "--svg", svg)
+    assert _refused(capsys, *line, "--svg", svg) == (ExitCode.USAGE, "output-exists")
+    drawn = svg.read_bytes()
+    svg.write_bytes(b"<svg old")
+    _explained(capsys, *line, "--svg", svg, "--force")
+    assert svg.read_bytes() == drawn
 
 
 def test_the_page_shows_what_the_command_prints(

@@ -13,7 +13,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING
 from ckh.bench.compilation.compiling import run_compiler
 from ckh.bench.isolated.kernel_library import ENTRY_POINTS
 from ckh.errors import DeviceError
+from ckh.files.child import module_command
 from ckh.schema import Status
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def require_toolchain(device: Device, folder: Path, should_stop: Callable[[], bo
             raise _broken(f"{command[0]} does not compile and link the simplest kernel", run.message)
         if not library.is_file():
             raise _broken(f"{command[0]} succeeds without writing a library", "")
-        load = [sys.executable, "-m", "ckh.bench.compilation.load", str(library)]
+        load = module_command("ckh.bench.compilation.load", str(library))
         loaded = run_compiler(load, library, _TIMEOUT_S, should_stop, device.worker_environment())
         if loaded is not None and loaded.status is Status.COMPILE_ERROR:
             raise _broken(f"what {command[0]} made of the simplest kernel cannot be loaded", loaded.message)

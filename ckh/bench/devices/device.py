@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ckh.bench.codegen.unit_source import header_contents
 from ckh.bench.supervision.protocol import EMULATED, HIP, WorkerConfig
 from ckh.declared import Declared, declared
+from ckh.files.child import module_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from ckh.archs import ArchSpec
     from ckh.bench.compilation.binary import Binary
@@ -145,7 +145,7 @@ class Device(Protocol):
 
     def worker_command(self) -> list[str]:
         """Command that starts a worker, without its configuration: the worker module with this Python."""
-        return [sys.executable, "-m", "ckh.bench.isolated.worker"]
+        return module_command("ckh.bench.isolated.worker")
 
     def worker_environment(self) -> dict[str, str]:
         """Environment variables of a worker."""
@@ -158,7 +158,5 @@ def headers_comment(folders: tuple[Path, ...]) -> str:
 
 
 def worker_environment(blas_threads: int) -> dict[str, str]:
-    """This process's environment with `blas_threads` BLAS threads, and ckh importable from any directory."""
-    package_parent = str(Path(__file__).resolve().parents[3])
-    paths = [package_parent, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, **dict.fromkeys(_BLAS_THREADS, str(blas_threads)), "PYTHONPATH": os.pathsep.join(paths)}
+    """This process's environment with `blas_threads` BLAS threads."""
+    return {**os.environ, **dict.fromkeys(_BLAS_THREADS, str(blas_threads))}

@@ -4,7 +4,7 @@ A guard is a waiting process between the caller and a worker or compiler. Everyt
 descendant, in whichever session (PR_SET_CHILD_SUBREAPER). When the command ends, on request, and when the caller dies,
 the guard kills all descendants, and exits with the command's status.
 
-This file is also the guard's program (`python -I -S guard.py PARENT COMMAND...`): it imports nothing of ckh.
+This file is also the guard's program (`python -I -S guard.py PARENT COMMAND...`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ _PAUSE_S = 0.002
 
 def guarded(command: list[str]) -> list[str]:
     """Command line that runs a command below a guard, which ends with the thread that started it."""
-    return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
+    from ckh.files.child import bare_command  # the guard itself imports nothing of ckh
+
+    return bare_command(__file__, str(os.getpid()), *command)
 
 
 def end_guarded(process: subprocess.Popen[bytes]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from ckh.data.dataset import DatasetRows
 from ckh.errors import DataError, NoKernelError, UsageError
 from ckh.export.consumers import ChoiceTable, Consumers, WrittenChoices
 from ckh.export.groups import DTYPE, Code, Exported, ProblemKind, ruled_group
+from ckh.files.child import code_command
 from ckh.ops.aiter_gemm.consumers.checking import TableCheck, check_table
 from ckh.ops.aiter_gemm.consumers.consumed import ADDED_US, SLOWEST, roofline_us
 from ckh.ops.aiter_gemm.consumers.own_tables import (
@@ -105,7 +105,7 @@ def _built_kernels(root: Path, arch: str, quant: str, activation: str) -> frozen
         )
     types = _TYPES[quant]
     kind = ("-a", types, "-b", types, "-c", "b16", "-q", QUANT_NAMES[quant].lower(), "-act", activation, "-m", "2")
-    command = [sys.executable, "-I", "-c", _PRINT, arch, str(path), *kind, "-p"]
+    command = code_command(_PRINT, arch, str(path), *kind, "-p")
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
         names = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else []

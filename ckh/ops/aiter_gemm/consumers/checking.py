@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError
 from ckh.export.consumers import CheckedTable
+from ckh.files.child import code_command, module_command
 from ckh.ops.aiter_gemm.consumers import lookup_script
 from ckh.ops.aiter_gemm.consumers.own_tables import configs_of, table_files
 from ckh.ops.aiter_gemm.kernel import parse_kernel
@@ -218,7 +218,7 @@ def _looked_up(package: Path, table: TableCheck, work: Path, value: str) -> Mapp
         "shapes": list(table.shapes),
         "is_of_mixtures": "fmoe" in table.name,
     }
-    command = [sys.executable, "-I", lookup_script.__file__]
+    command = module_command(lookup_script.__name__)
     done = run_aiter(command, json.dumps(wanted), {})
     try:
         document: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -261,7 +261,7 @@ def _built(root: Path, family: str, device: tuple[str, int], file: Path) -> Call
     if path is None:
         raise DataError(f"{root} has no generator of {family}: there is no {generator}", code="no-aiter")
     with tempfile.TemporaryDirectory() as made:
-        command = [sys.executable, "-c", _GENERATE, str(path), str(device[1]), "-w", made, "-f", str(file)]
+        command = code_command(_GENERATE, str(path), str(device[1]), "-w", made, "-f", str(file))
         done = run_aiter(command, "", _built_for(*device))
         text = "".join(path.read_text() for path in Path(made).glob("*lookup*.h"))
     entries = re.findall(r"\{\{([^{}]*)\},\s*\\?\s*(\w+)<", text)

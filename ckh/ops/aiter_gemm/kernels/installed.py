@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ckh.errors import DataError, UsageError
+from ckh.files.child import code_command
 from ckh.ops.aiter_gemm.kernels.pool import resolved
 from ckh.ops.aiter_gemm.problem import CK
 
@@ -58,7 +58,7 @@ def installed_kernels(root: Path, family: str, library: str) -> dict[str, Instal
         DataError: it has no list for the family, or one that cannot be read.
     """
     path = _list_of(root, family, library)
-    command = [sys.executable, "-I", "-c", _PRINT, str(path)]
+    command = code_command(_PRINT, str(path))
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
         rows = json.loads(done.stdout) if done.returncode == 0 else None
