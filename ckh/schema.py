@@ -140,9 +140,13 @@ HARDWARE = (
     "num_xcd",
 )
 _HARDWARE = tuple(Column(f"hw_{name}", "int64", "", f"hardware profile: {name}", nullable=True) for name in HARDWARE)
-_RESOURCES = tuple(
-    Column(item.name, "int64", item.metadata["unit"], item.metadata["meaning"], nullable=True)
-    for item in fields(Resources)
+CALLING = "calling_functions"
+_RESOURCES = (
+    *(
+        Column(item.name, "int64", item.metadata["unit"], item.metadata["meaning"], nullable=True)
+        for item in fields(Resources)
+    ),
+    Column(CALLING, "int64", "", "GPU functions that call others, which the compiler did not inline", nullable=True),
 )
 _CARD = (
     Column("card_clock_mhz", "float64", "MHz", "clock of the GPU right after the last sample", nullable=True),

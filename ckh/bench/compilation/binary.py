@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ckh.emulator.codeobject import BUNDLE_MAGIC, CodeObject, calls_functions, code_in
 from ckh.schema import Resources
 from ckh.strenum import StrEnum
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 # Output of -Rpass-analysis=kernel-resource-usage: a line with the function name, followed by lines of its resources.
-_REMARK = re.compile(r"remark:\s+(?P<what>[A-Z][A-Za-z ]+?)(?: \[[^\]]*\])?: (?P<value>\S+)(?: \[-Rpass.*)?$")
+_REMARK = re.compile(r"remark:\s+(?P<what>[A-Z][A-Za-z ]+?)(?: \[[^\]]*\])?: (?P<value>\S+)(?: \[-Rpass.*)?$", re.M)
 FUNCTION_REMARK = "Function Name"
 _MOST = {
     "vgprs": ("VGPRs",),
@@ -39,10 +40,14 @@ _OCCUPANCY = "Occupancy"
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Metadata of a compiled kernel: code hash, and resource usage if reported by the compiler."""
+    """Metadata of a compiled kernel: code hash, and resource usage if reported by the compiler.
+
+    `calling` is the number of its GPU functions that call others, by their machine code; None: unknown.
+    """
 
     code_hash: str
     resources: Resources | None
+    calling: int | None = None
 
 
 def parse_resources(messages: str, function: str) -> Resources | None:
@@ -62,10 +67,24 @@ def parse_resources(messages: str, function: str) -> Resources | None:
     return Resources(**most, occupancy=min(take[_OCCUPANCY] for take in takes))
 
 
+def calling_functions(library: bytes, arch: str, messages: str) -> int | None:
+    """Number of the GPU functions that the compiler's messages name that call others; None: there is no GPU code."""
+    start = library.find(BUNDLE_MAGIC)
+    try:
+        bundle = memoryview(library)[max(start, 0) :]
+        offset, size = code_in(bundle, arch)
+        code = CodeObject(bytes(bundle[offset : offset + size]))
+    except (ValueError, struct.error):
+        return None
+    names = {match["value"] for match in _REMARK.finditer(messages) if match["what"] == FUNCTION_REMARK}
+    own = (code.kernels[name] for name in names & code.kernels.keys())
+    return sum(calls_functions(code.machine_code(kernel), arch) for kernel in own)
+
+
 def binary_from_values(values: dict[str, Any]) -> Binary:
     """Decode the metadata stored with a library, whose digest has been verified."""
     resources = values["resources"]
-    return Binary(values["code_hash"], None if resources is None else Resources(**resources))
+    return Binary(values["code_hash"], None if resources is None else Resources(**resources), values["calling"])
 
 
 _MAGIC = b"\x7fELF"

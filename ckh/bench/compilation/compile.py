@@ -397,7 +397,7 @@ class KernelBuilder:
     def _keep(self, key: str, order: BuildOrder, library: Path, run: CompilerRun, part: Part | None = None) -> Built:
         """Store a library, or the reference to its part of a unit, in the cache together with its metadata."""
         kernel, source = order.sources[key]
-        binary = self._device.inspect(kernel, source, run.message)
+        binary = self._device.inspect(kernel, source, run.message, library)
         arch, op = self._device.arch.name, operation_of_kernel(kernel)
         if binary is not None and binary.resources is not None:
             add_compiled(arch, op.name, op.kernels.name(kernel), binary.resources)

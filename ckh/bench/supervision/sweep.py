@@ -262,7 +262,7 @@ class Sweep:
         built = self._driver.build(kernels, "compiling kernels")
         records = {
             built.source_hash: KernelRecord(
-                self._run.run_id, built.source_hash, built.code_hash, built.binary.resources
+                *(self._run.run_id, built.source_hash, built.code_hash, built.binary.resources, built.binary.calling)
             )
             for built in built.values()
             if built.binary is not None
