@@ -28,6 +28,11 @@ class Resources:
     sgpr_spills: int = _count("registers/wave", "scalar registers spilled to vector registers, by the compiler")
     occupancy: int = _count("waves/SIMD", "waves that fit on a SIMD, by the compiler")
 
+    @property
+    def has_unexplained_scratch(self) -> bool:
+        """True for scratch memory that no reported spill explains: of functions that are called, or of indexed arrays."""
+        return self.scratch_bytes > 0 and not self.vgpr_spills and not self.sgpr_spills
+
 
 RESOURCE_NAMES = tuple(column.name for column in fields(Resources))
 

@@ -76,7 +76,7 @@ class ManyWorkers(FaultyDevice):
             self.refusal.touch()
         return ["false"]
 
-    def inspect(self, kernel: Any, source: str, messages: str, library: Path) -> Binary | None:
+    def inspect(self, kernel: Any, source: str, messages: str, library: bytes) -> Binary | None:
         """By the kernel's name."""
         name = full_name(kernel)
         resources = replace(TAKES, scratch_bytes=self.scratch[name]) if name in self.scratch else None

@@ -33,7 +33,7 @@ class BuildReport:
     """Library file; empty if there is none."""
     resources: Resources | None
     """Resource usage reported by the compiler."""
-    calling: int | None = None
+    calling: int | None
     """GPU functions that call others; null: unknown."""
 
 

@@ -141,7 +141,7 @@ class Device(Protocol):
         """Command that compiles the minimal kernel to a shared library."""
 
     def inspect(
-        self, kernel: Kernel, source: str, messages: str, library: Path  # noqa: ARG002 - for GPUs
+        self, kernel: Kernel, source: str, messages: str, library: bytes  # noqa: ARG002 - for GPUs
     ) -> Binary | None:
         """Metadata of a kernel just compiled, from the compiler's `messages` on it, and its library or unit.
 

@@ -195,10 +195,10 @@ class HipDevice(Device):
         target = f"--offload-arch={self._target}"
         return [*self._compiler.command, *self._flags, target, "-o", str(library), str(source)]
 
-    def inspect(self, kernel: Kernel, source: str, messages: str, library: Path) -> Binary | None:
+    def inspect(self, kernel: Kernel, source: str, messages: str, library: bytes) -> Binary | None:
         """Resource usage reported by the compiler, functions that call others, and a hash of the code."""
         resources = (parse_resources(messages, function) for function in _emission(kernel).functions)
-        calling = calling_functions(library.read_bytes(), self._arch.name, messages)
+        calling = calling_functions(library, self._arch.name, messages)
         return Binary(code_hash(source, _folders(kernel)), next(filter(None, resources), None), calling)
 
     def worker_configs(self) -> tuple[WorkerConfig, ...]:

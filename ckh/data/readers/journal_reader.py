@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from ckh.data.journal import Located
     from ckh.ops.base import AnyOperation
-    from ckh.schema import Resources
 
 _BATCH_ROWS = 1 << 15
 _BUCKETS = 64
@@ -314,10 +313,10 @@ def _table(
         after = [row.latency_ms if time else None for row, time in zip(rows, before, strict=True)]
         extra |= {name: np.array(times, np.float64) for name, times in zip(REPEATED, (before, after), strict=True)}
     reports = [compiled.get(row.source_hash) for row in rows]
-    if any(report is not None and report.resources for report in reports):
+    if any(report.resources for report in compiled.values()):
         taken = [None if report is None else report.resources for report in reports]
         extra |= {name: [None if item is None else getattr(item, name) for item in taken] for name in RESOURCE_NAMES}
-    if any(report is not None and report.calling is not None for report in reports):
+    if any(report.calling is not None for report in compiled.values()):
         extra[CALLING] = [None if report is None else report.calling for report in reports]
     return build_table(
         Pairs(

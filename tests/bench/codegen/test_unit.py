@@ -112,7 +112,7 @@ def compiled(folder: Path, tmp_path: Path) -> Callable[[Sequence[str]], bytes]:
     def compile_unit(sources: Sequence[str]) -> bytes:
         (tmp_path / "unit.cpp").write_text(unit_source(sources, [folder]), encoding="utf-8")
         folders = [f"-I{item}" for item in (folder, ck_tile.template_dir())]
-        command = [*find_compiler().command, "-std=c++20", "-O2", "-shared", "-fPIC", "-s", *folders]
+        command = [*find_compiler().command, "-std=c++20", "-O2", "-shared", "-fPIC", "-s", "-D__device__=", *folders]
         subprocess.run([*command, "-o", str(tmp_path / "unit.so"), str(tmp_path / "unit.cpp")], check=True)
         return (tmp_path / "unit.so").read_bytes()
 
