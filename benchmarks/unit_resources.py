@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from ckh.isa.codefile import Function
     from ckh.isa.instructions import Instruction
 
-_PERSISTENT, _PLAIN = "compv3_default_intrawave_False_False_False_True", "compv3_default_intrawave_False_False_False_False"
+_PERSISTENT, _PLAIN = (
+    "compv3_default_intrawave_False_False_False_True",
+    "compv3_default_intrawave_False_False_False_False",
+)
 _SHUFFLED = "preshufflev2_cshuffle_intrawave_False_False_False"
 _FORWARD = "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_256x256x32_2x2x1_16x16x32_vec8_8_8"
 # Operation and architecture, and the kernels of a unit.

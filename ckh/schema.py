@@ -30,7 +30,7 @@ class Resources:
 
     @property
     def has_unexplained_scratch(self) -> bool:
-        """True for scratch memory that no reported spill explains: of functions that are called, or of indexed arrays."""
+        """True for scratch memory that no reported spill explains: of called functions, or of indexed arrays."""
         return self.scratch_bytes > 0 and not self.vgpr_spills and not self.sgpr_spills
 
 

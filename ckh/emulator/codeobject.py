@@ -155,7 +155,7 @@ class CompiledKernel:
         return user
 
 
-# Opcode of s_swappc_b64 by the generation of an architecture; by the calling convention the return address is in s[30:31].
+# Opcode of s_swappc_b64 by generation; the calling convention has the return address in s[30:31].
 _CALLS = {"gfx9": 0x1E, "gfx10": 0x21, "gfx11": 0x49, "gfx12": 0x49}
 
 

@@ -41,19 +41,12 @@ _FUNCTIONS = (
 )
 
 # CK Tile's kernels are function templates. A type from the kernel's own namespace among the template arguments makes
-# their names unique, so that compiler remarks on a function can be attributed to one kernel. Its body may be that of
-# other kernels of the unit, which differ in what is launched. It is inlined into each: a body with several callers would
-# be a function that is called, with other registers than those of a kernel compiled alone.
+# their names unique, so that compiler remarks on a function can be attributed to one kernel.
 _REGION = """
 namespace {space} {{
 using namespace ckh;
 template <class Kernel>
-struct OwnKernel : Kernel {{
-    template <class... Arguments>
-    __device__ void operator()(Arguments&... arguments) const {{
-        [[clang::always_inline]] Kernel::operator()(arguments...);
-    }}
-}};
+struct OwnKernel : Kernel {{}};
 }}  // namespace {space}
 {defined}
 {body}

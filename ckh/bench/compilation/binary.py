@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 # Output of -Rpass-analysis=kernel-resource-usage: a line with the function name, followed by lines of its resources.
-_REMARK = re.compile(r"remark:\s+(?P<what>[A-Z][A-Za-z ]+?)(?: \[[^\]]*\])?: (?P<value>\S+)(?: \[-Rpass.*)?$", re.M)
+_REMARK = re.compile(r"remark:\s+(?P<what>[A-Z][A-Za-z ]+?)(?: \[[^\]]*\])?: (?P<value>\S+)(?: \[-Rpass.*)?$")
 FUNCTION_REMARK = "Function Name"
 _MOST = {
     "vgprs": ("VGPRs",),
@@ -76,7 +76,8 @@ def calling_functions(library: bytes, arch: str, messages: str) -> int | None:
         code = CodeObject(bytes(bundle[offset : offset + size]))
     except (ValueError, struct.error):
         return None
-    names = {match["value"] for match in _REMARK.finditer(messages) if match["what"] == FUNCTION_REMARK}
+    matches = filter(None, map(_REMARK.search, messages.splitlines()))
+    names = {match["value"] for match in matches if match["what"] == FUNCTION_REMARK}
     own = (code.kernels[name] for name in names & code.kernels.keys())
     return sum(calls_functions(code.machine_code(kernel), arch) for kernel in own)
 

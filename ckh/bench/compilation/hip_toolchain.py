@@ -87,31 +87,38 @@ def runtime_beside(hipcc: Compiler) -> Path | None:
     return runtime if runtime.is_file() else None
 
 
-def given_flags(hipcc: Compiler, further: str | None) -> tuple[str, ...]:
-    """Options of code generation: those of CK's own build that the compiler accepts, and then the user's.
-
-    The user's are recorded with what they compile, so none may name a file or replace the output.
+def parsed_flags(text: str | None) -> tuple[str, ...]:
+    """A user's options of code generation, which are recorded: none may name a file, or replace the output.
 
     Raises:
-        UsageError: the user's are not such options, or the compiler does not accept them.
-        DeviceError: the compiler hangs or is killed.
+        UsageError: they are not such options.
     """
     try:
-        words = tuple(shlex.split(further or ""))
+        words = tuple(shlex.split(text or ""))
     except ValueError as error:
-        raise UsageError(f"--hipcc-flags {further!r}: {error}", "close the quotation") from error
+        raise UsageError(f"--hipcc-flags {text!r}: {error}", "close the quotation") from error
     for before, word in zip(("", *words), words, strict=False):
         if not (_VALUE if before == _LLVM else _FLAG).fullmatch(word) or _OF_FILES.match(word):
             raise UsageError(
                 f"--hipcc-flags: {word!r} is not an option of code generation",
                 f"those begin with -f, -m, -O, -D, -U or -W, or are {_LLVM} with a value, and name no file",
             )
-    if words and not _accepts(hipcc, words):
-        raise UsageError(f"--hipcc-flags: {hipcc.command[0]} does not accept {further}", "omit it, or use another hipcc")
+    return words
+
+
+def all_flags(hipcc: Compiler, further: tuple[str, ...]) -> tuple[str, ...]:
+    """Options of code generation: those of CK's own build that a compiler accepts, and then the user's.
+
+    Raises:
+        UsageError: the compiler does not accept the user's.
+        DeviceError: the compiler hangs or is killed.
+    """
     every = tuple(word for option in _CK_OPTIONS for word in option)
     if not _accepts(hipcc, every):
         every = tuple(word for option in _CK_OPTIONS if _accepts(hipcc, option) for word in option)
-    return every + words
+    if further and not _accepts(hipcc, further):
+        raise UsageError(f"--hipcc-flags: {hipcc.command[0]} does not accept {shlex.join(further)}", "omit them")
+    return every + further
 
 
 @cache

@@ -140,10 +140,8 @@ class Device(Protocol):
     def least_command(self, source: Path, library: Path) -> list[str]:
         """Command that compiles the minimal kernel to a shared library."""
 
-    def inspect(
-        self, kernel: Kernel, source: str, messages: str, library: bytes  # noqa: ARG002 - for GPUs
-    ) -> Binary | None:
-        """Metadata of a kernel just compiled, from the compiler's `messages` on it, and its library or unit.
+    def inspect(self, kernel: Kernel, source: str, messages: str, library: bytes) -> Binary | None:  # noqa: ARG002 - for GPUs
+        """Metadata of a kernel just compiled, by the compiler's `messages` on it and its library or unit.
 
         None: its source identifies it.
         """

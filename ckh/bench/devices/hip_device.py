@@ -21,10 +21,11 @@ from ckh.bench.codegen.unit import code_hash, unit_source
 from ckh.bench.codegen.unit_source import UnsupportedKernelError, header_contents
 from ckh.bench.compilation.binary import Binary, calling_functions, parse_resources
 from ckh.bench.compilation.hip_toolchain import (
+    all_flags,
     find_ck_tile,
     find_hipcc,
-    given_flags,
     known_ck_tile,
+    parsed_flags,
     runtime_beside,
 )
 from ckh.bench.compilation.toolchain import LEAST_HIP
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 
 _FLAGS = (
     *("-std=c++20", "-O3", "-shared", "-fPIC"),
-    # AMD's own flags for these kernels; the other ones are probed (`given_flags`).
+    # AMD's own flags for these kernels; the other ones are probed (`all_flags`).
     *("-Wno-undefined-func-template", "-Wno-float-equal"),
     # Otherwise GPU code holds a hash of the source file's path.
     "-fuse-cuid=none",
@@ -81,7 +82,8 @@ class HipDevice(Device):
 
     Raises:
         DeviceError: there is no GPU and no architecture is given.
-        UsageError: the architecture is unknown or not a GPU's, or there is no GPU of the requested index.
+        UsageError: the architecture is unknown or not a GPU's, there is no GPU of the requested index, or the flags
+            are not of code generation.
     """
 
     def __init__(self, options: DeviceOptions) -> None:
@@ -106,7 +108,7 @@ class HipDevice(Device):
                 f"GPUs: {list(self._gpus)}",
                 code="no-such-gpu",
             )
-        self._options = options
+        self._options, self._given_flags = options, parsed_flags(options.hipcc_flags)
         self._comment_on = cache(headers_comment)
 
     @property
@@ -243,7 +245,7 @@ class HipDevice(Device):
     @cached_property
     def _flags(self) -> tuple[str, ...]:
         """Flags of every kernel."""
-        return (*_FLAGS, *given_flags(self._compiler, self._options.hipcc_flags))
+        return (*_FLAGS, *all_flags(self._compiler, self._given_flags))
 
     @cached_property
     def _headers(self) -> Headers:

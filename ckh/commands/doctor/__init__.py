@@ -89,7 +89,7 @@ class DoctorDocument(Document):
     compiler: str | None
     hip_compiler: str | None
     hip_flags: tuple[str, ...] | None
-    """Options of CK's own build that the HIP compiler accepts, and those of `--hipcc-flags`; null without a compiler."""
+    """Options of CK's own build that the HIP compiler accepts, then `--hipcc-flags`; null without a compiler."""
     ck_tile: FoundHeaders | None
     calibration: str | None
     """Calibration of the estimate to this machine's GPU, or how to make one; null without a GPU."""
@@ -204,7 +204,7 @@ def gather(options: DeviceOptions) -> DoctorDocument:
         DeviceError: the named folder has no CK Tile headers.
     """
     from ckh.archs import default_arch, load_arch
-    from ckh.bench.compilation.hip_toolchain import find_ck_tile, find_hipcc, given_flags
+    from ckh.bench.compilation.hip_toolchain import all_flags, find_ck_tile, find_hipcc, parsed_flags
     from ckh.bench.compilation.tool_checks import check_tools
     from ckh.bench.compilation.toolchain import find_compiler
     from ckh.files.paths import data_dir
@@ -228,7 +228,7 @@ def gather(options: DeviceOptions) -> DoctorDocument:
         host_l2_kb=hardware.l2_cache_kb,
         compiler=None if compiler is None else " ".join(compiler.command),
         hip_compiler=None if hipcc is None else f"{' '.join(hipcc.command)} ({hipcc.version})",
-        hip_flags=None if hipcc is None else given_flags(hipcc, options.hipcc_flags),
+        hip_flags=None if hipcc is None else all_flags(hipcc, parsed_flags(options.hipcc_flags)),
         ck_tile=None if headers is None else _headers(headers),
         calibration=_calibration(),
         warnings=tuple(_warnings(options, hipcc)),
