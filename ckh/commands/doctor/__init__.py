@@ -228,7 +228,7 @@ def gather(options: DeviceOptions) -> DoctorDocument:
         host_l2_kb=hardware.l2_cache_kb,
         compiler=None if compiler is None else " ".join(compiler.command),
         hip_compiler=None if hipcc is None else f"{' '.join(hipcc.command)} ({hipcc.version})",
-        hip_flags=None if hipcc is None else all_flags(hipcc, parsed_flags(options.hipcc_flags)),
+        hip_flags=None if hipcc is None else _found(lambda: all_flags(hipcc, parsed_flags(options.hipcc_flags))),
         ck_tile=None if headers is None else _headers(headers),
         calibration=_calibration(),
         warnings=tuple(_warnings(options, hipcc)),
