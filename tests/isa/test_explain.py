@@ -200,7 +200,8 @@ def test_a_function_that_calls_others_is_said_to(
 
 
 def _main_name(capsys: pytest.CaptureFixture[str], file: Path) -> str:
-    return next(item["name"] for item in _explained(capsys, LEAST, "--code-object", file)["functions"] if item["runs"])
+    functions = _explained(capsys, LEAST, "--code-object", file)["functions"]
+    return str(next(item["name"] for item in functions if item["runs"]))
 
 
 def _predicted_code(capsys: pytest.CaptureFixture[str]) -> tuple[str, list[str]]:
