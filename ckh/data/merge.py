@@ -176,7 +176,7 @@ def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path |
     op = tables.one_operation(ops)
     keys = _PairKeys(op, parts, averages=False, output=output)
     keys.refuse_mixed_devices()
-    refuse_mixed_flags(run for reading in readings for run in reading.runs)
+    refuse_mixed_flags(run for reading in readings for run in reading.runs if keys.has_rows_of(run))
     changes = (averages or repeating.any()) and any(_has_repeated(records["pair"]) for records in keys.buckets)
     if changes:
         del keys  # frees its numbering of problems and kernels, which the next one builds again
@@ -270,6 +270,10 @@ class _PairKeys:
         # Kernels and problems are numbered consecutively: a product distributes both over the buckets.
         bucket = (records["pair"] // _MOST_KERNELS * 31 + records["pair"] % _MOST_KERNELS) % _BUCKETS
         self.buckets.add(records, bucket.astype(np.uint8))  # bytes are radix-sorted in one pass
+
+    def has_rows_of(self, run: dict[str, Any]) -> bool:
+        """Return True if rows are of this run: one that failed at once may have had another compiler."""
+        return (run.get("run_id"),) in set(self._runs)
 
     def refuse_mixed_devices(self) -> None:
         """Refuse rows of an architecture from several devices, unless problems state the device.

@@ -69,17 +69,16 @@ def parse_resources(messages: str, function: str) -> Resources | None:
 
 def calling_functions(library: bytes, arch: str, messages: str) -> int | None:
     """Number of the GPU functions that the compiler's messages name that call others; None: there is no GPU code."""
-    start = library.find(BUNDLE_MAGIC)
-    try:
-        bundle = memoryview(library)[max(start, 0) :]
-        offset, size = code_in(bundle, arch)
-        code = CodeObject(bytes(bundle[offset : offset + size]))
-    except (ValueError, struct.error):
-        return None
     matches = filter(None, map(_REMARK.search, messages.splitlines()))
     names = {match["value"] for match in matches if match["what"] == FUNCTION_REMARK}
-    own = (code.kernels[name] for name in names & code.kernels.keys())
-    return sum(calls_functions(code.machine_code(kernel), arch) for kernel in own)
+    bundle = memoryview(library)[max(library.find(BUNDLE_MAGIC), 0) :]
+    try:
+        offset, size = code_in(bundle, arch)
+        code = CodeObject(bytes(bundle[offset : offset + size]))
+        own = (code.kernels[name] for name in names & code.kernels.keys())
+        return sum(calls_functions(code.machine_code(kernel), arch) for kernel in own)
+    except (ValueError, struct.error):
+        return None
 
 
 def binary_from_values(values: dict[str, Any]) -> Binary:
