@@ -124,7 +124,7 @@ def compile_unit(work: Path, device: Device, arch: str, some: list[tuple[str, An
         output.chmod(0o600)
         output.rename(work / name)
     for number, (key, kernel, text) in enumerate(some):
-        binary = None if run.returncode else device.inspect(kernel, text, remarks_of(number, run.stderr))
+        binary = None if run.returncode else device.inspect(kernel, text, remarks_of(number, run.stderr), b"")
         resources = None if binary is None or binary.resources is None else astuple(binary.resources)
         yield {"code": key, "kernel": OP.kernels.name(kernel), "unit": name, "number": number, "resources": resources}
 

@@ -138,6 +138,7 @@ ERROR_CODES: dict[str, str] = {
     "bad-time": "a time that is too short to be a measurement",
     "mixed-data": "data of several operations, architectures or element types",
     "mixed-devices": "data of several devices",
+    "mixed-flags": "data of one GPU's kernels that were compiled with different flags",
     "mismatch": "data for another architecture, element type or direction than requested",
     "unknown-hardware": "the data do not say which hardware they were measured on",
     "not-measured": "no usable measured time",

@@ -28,6 +28,11 @@ class Resources:
     sgpr_spills: int = _count("registers/wave", "scalar registers spilled to vector registers, by the compiler")
     occupancy: int = _count("waves/SIMD", "waves that fit on a SIMD, by the compiler")
 
+    @property
+    def has_unexplained_scratch(self) -> bool:
+        """True for scratch memory that no reported spill explains: of called functions, or of indexed arrays."""
+        return self.scratch_bytes > 0 and not self.vgpr_spills and not self.sgpr_spills
+
 
 RESOURCE_NAMES = tuple(column.name for column in fields(Resources))
 
@@ -140,9 +145,13 @@ HARDWARE = (
     "num_xcd",
 )
 _HARDWARE = tuple(Column(f"hw_{name}", "int64", "", f"hardware profile: {name}", nullable=True) for name in HARDWARE)
-_RESOURCES = tuple(
-    Column(item.name, "int64", item.metadata["unit"], item.metadata["meaning"], nullable=True)
-    for item in fields(Resources)
+CALLING = "calling_functions"
+_RESOURCES = (
+    *(
+        Column(item.name, "int64", item.metadata["unit"], item.metadata["meaning"], nullable=True)
+        for item in fields(Resources)
+    ),
+    Column(CALLING, "int64", "", "GPU functions that call others, which the compiler did not inline", nullable=True),
 )
 _CARD = (
     Column("card_clock_mhz", "float64", "MHz", "clock of the GPU right after the last sample", nullable=True),

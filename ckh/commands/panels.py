@@ -28,7 +28,7 @@ PANELS = {
     "Training": "targets rank prior lambdarank n_estimators num_leaves learning_rate colsample_bytree ensemble folds "
     "mine tuned distributed",
     "Search": "strategy evaluations",
-    "Device": "device arch hipcc ck_include gpus",
+    "Device": "device arch hipcc hipcc_flags ck_include gpus",
     MEASURING: "measured probe on_device limit timeout timeout_s samples cold rotating leaders",
     "Run": "budget_s jobs compile_timeout_s cluster seed compile_only check resume yes verbose",
     "Gate": "create fail_under min_problems min_mean min_p10 top_k max_mean_loss max_median_loss max_p10_loss "

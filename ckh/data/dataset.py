@@ -320,12 +320,38 @@ def open_files(paths: Sequence[Path | str], *, predictions: bool = False) -> lis
 
 
 def merged_metadata(files: Sequence[tables.DatasetFile]) -> dict[str, Any]:
-    """Merge the provenance of files, without duplicates."""
+    """Merge the provenance of files, without duplicates.
+
+    Raises:
+        DataError: as for `refuse_mixed_flags`.
+    """
     result: dict[str, list[Any]] = {key: [] for key in tables.METADATA_KEYS}
     for key, items in result.items():
         for file in files:
             items += [item for item in file.metadata[key] if item not in items]
+    if len(files) > 1:
+        refuse_mixed_flags(result["runs"])
     return result
+
+
+def refuse_mixed_flags(runs: Iterable[dict[str, Any]]) -> None:
+    """Refuse runs of `ckh bench` on GPUs of one architecture that compiled their kernels with different flags.
+
+    Raises:
+        DataError: their times are of different code.
+    """
+    first: dict[str, dict[str, Any]] = {}
+    for run in runs:
+        if run.get("device_kind") != "hip":  # also runs that other programs recorded
+            continue
+        other = first.setdefault(run["arch"], run)
+        if differing := sorted(set(run["flags"]).symmetric_difference(other["flags"])):
+            raise DataError(
+                f"the kernels of runs {other['run_id']} and {run['run_id']} on {run['arch']} were compiled with "
+                f"different flags: {', '.join(differing)}",
+                "their times are of different code: keep them in separate datasets, or measure again",
+                code="mixed-flags",
+            )
 
 
 def names_read(op: AnyOperation, columns: ColumnsOf | None) -> frozenset[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.schema import (
+    CALLING,
     CARD_COLUMNS,
     EARLIER_NAMES,
     GROUPS,
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 
 # A renamed column is hashed under its former name, so that existing checksums stay valid.
 _DIGESTED = {name: earlier for earlier, name in EARLIER_NAMES.items()}
-_SINCE = frozenset({*RESOURCE_NAMES, *REPEATED, *WHERE_WHEN, *LAUNCHING, *CARD_COLUMNS, WORKSPACE.name, GROUPS.name})
+_SINCE = frozenset(
+    {*RESOURCE_NAMES, CALLING, *REPEATED, *WHERE_WHEN, *LAUNCHING, *CARD_COLUMNS, WORKSPACE.name, GROUPS.name}
+)
 
 
 class ContentDigest:

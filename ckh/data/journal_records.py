@@ -80,12 +80,16 @@ class ChosenRecord:
 
 @dataclass(frozen=True, slots=True)
 class KernelRecord:
-    """The compiler's report on a kernel, which result rows refer to by `source_hash`."""
+    """The compiler's report on a kernel, which result rows refer to by `source_hash`.
+
+    `calling` is the number of its GPU functions that call others; None: unknown, as in older journals.
+    """
 
     run_id: str
     source_hash: str
     code_hash: str
     resources: Resources | None
+    calling: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.data import tables
-from ckh.data.dataset import Dataset
+from ckh.data.dataset import Dataset, refuse_mixed_flags
 from ckh.data.digest import ContentDigest
 from ckh.data.numbering import Numbering
 from ckh.data.spool import Buckets, Marks
@@ -167,7 +167,7 @@ def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path |
 
     Raises:
         DataError: the rows of one architecture come from devices with different names, whose times are not comparable;
-            or the rows are of several operations.
+            or were compiled with different flags; or the rows are of several operations.
         OutputError: the disk is full.
     """
     parts = tuple(reading.rows for reading in readings)
@@ -176,6 +176,7 @@ def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path |
     op = tables.one_operation(ops)
     keys = _PairKeys(op, parts, averages=False, output=output)
     keys.refuse_mixed_devices()
+    refuse_mixed_flags(run for reading in readings for run in reading.runs if keys.has_rows_of(run))
     changes = (averages or repeating.any()) and any(_has_repeated(records["pair"]) for records in keys.buckets)
     if changes:
         del keys  # frees its numbering of problems and kernels, which the next one builds again
@@ -269,6 +270,10 @@ class _PairKeys:
         # Kernels and problems are numbered consecutively: a product distributes both over the buckets.
         bucket = (records["pair"] // _MOST_KERNELS * 31 + records["pair"] % _MOST_KERNELS) % _BUCKETS
         self.buckets.add(records, bucket.astype(np.uint8))  # bytes are radix-sorted in one pass
+
+    def has_rows_of(self, run: dict[str, Any]) -> bool:
+        """Return True if rows are of this run: one that failed at once may have had another compiler."""
+        return (run.get("run_id"),) in set(self._runs)
 
     def refuse_mixed_devices(self) -> None:
         """Refuse rows of an architecture from several devices, unless problems state the device.

@@ -155,6 +155,17 @@ class CompiledKernel:
         return user
 
 
+# Opcode of s_swappc_b64 by generation; the calling convention has the return address in s[30:31].
+_CALLS = {"gfx9": 0x1E, "gfx10": 0x21, "gfx11": 0x49, "gfx12": 0x49}
+
+
+def calls_functions(code: bytes, arch: str) -> bool:
+    """True if a function's machine code calls other functions, which its size does not include."""
+    words = memoryview(code[: len(code) // 4 * 4]).cast("I")
+    call = 0xBE9E0000 | _CALLS[arch[:-2]] << 8
+    return any(word & ~0xFF == call for word in words)
+
+
 def find_code(bundle: int, arch: str) -> tuple[int, int]:
     """Offset and size in bytes of an architecture's code object in the bundle at an address.
 
@@ -250,6 +261,17 @@ class CodeObject:
                 metadata = self._note(offset) or metadata
         kernels = [self._kernel(item, symbols) for item in _field(metadata, "amdhsa.kernels", list)]
         self.kernels = {kernel.name: kernel for kernel in kernels}
+
+    def machine_code(self, kernel: CompiledKernel) -> bytes:
+        """Instructions of a kernel.
+
+        Raises:
+            ValueError: they are outside of the code object's instructions.
+        """
+        start, size = self.text
+        if not start <= kernel.entry <= kernel.entry + kernel.code_size <= start + size:
+            raise ValueError(f"the function {kernel.name} is outside of the instructions")
+        return ctypes.string_at(self.base + kernel.entry, kernel.code_size)
 
     def _load(self, segments: list[tuple[int, ...]]) -> None:
         loaded = [(offset, at, length, size) for kind, _, offset, at, _, length, size, _ in segments if kind == _LOAD]

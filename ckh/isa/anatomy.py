@@ -31,6 +31,8 @@ class FunctionDocument:
     """Instructions of one pass of its main loop; 0: it has no loop."""
     code_bytes: int
     """Size of the machine code."""
+    calls: bool
+    """Whether it calls other functions, whose instructions are not among these."""
     resources: Resources
     """Registers, LDS, scratch memory, spills and occupancy."""
     blocks_per_cu: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -143,9 +142,6 @@ def _machine(code: bytes, arch: str | None) -> str:
 
 
 def _function(kernel: CompiledKernel, code: CodeObject, arch: ArchSpec) -> Function:
-    start, size = code.text
-    if not start <= kernel.entry <= kernel.entry + kernel.code_size <= start + size:
-        raise ValueError(f"the function {kernel.name} is outside of the instructions")
     own = kernel.registers
     vgprs = own.vgprs - own.agprs
     resources = Resources(
@@ -158,8 +154,7 @@ def _function(kernel: CompiledKernel, code: CodeObject, arch: ArchSpec) -> Funct
         sgpr_spills=own.sgpr_spills,
         occupancy=min(waves_by(own.vgprs, own.sgprs, kernel.lds, own.threads // arch.wavefront_size, arch).values()),
     )
-    code_bytes = ctypes.string_at(code.base + kernel.entry, kernel.code_size)
-    return Function(kernel.name, resources, own.threads, kernel.entry, code_bytes)
+    return Function(kernel.name, resources, own.threads, kernel.entry, code.machine_code(kernel))
 
 
 def waves_by(vgprs: int, sgprs: int, lds: int, waves: int, arch: ArchSpec) -> dict[str, int]:

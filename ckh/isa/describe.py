@@ -8,6 +8,7 @@ from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
+from ckh.emulator.codeobject import calls_functions
 from ckh.isa.anatomy import (
     Anatomy,
     EstimatedDocument,
@@ -241,6 +242,7 @@ def _function(code: _Code, arch: ArchSpec, kernel: Any, *, is_main: bool) -> Fun
         instructions=code.instructions,
         loop_instructions=len(code.parts.loop),
         code_bytes=len(code.function.code),
+        calls=calls_functions(code.function.code, arch.name),
         resources=taken,
         blocks_per_cu=occupancy.blocks_per_cu,
         bound_by=occupancy.bound_by,

@@ -48,7 +48,12 @@ def anatomy_text(anatomy: Anatomy) -> str:
 def short_lines(anatomy: Anatomy) -> list[str]:
     """Lines on registers, occupancy and the bottleneck of an iteration."""
     main = next(function for function in anatomy.functions if function.runs)
-    return [f"resources  {_resources(main.resources)}; {_bound(main)}"]
+    lines = [f"resources  {_resources(main.resources)}; {_bound(main)}"]
+    if main.calls:
+        lines.append("calls      it calls functions, whose instructions and spills are not counted here")
+    elif main.resources.has_unexplained_scratch:
+        lines.append("scratch    no reported spill explains it: arrays that are indexed when the kernel runs")
+    return lines
 
 
 def shipped_lines(kernel: ShippedKernel, compiler: str, occupancy: Occupancy) -> list[str]:

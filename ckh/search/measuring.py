@@ -142,8 +142,8 @@ class Measurer:
         built = self._made[kernel]
         self._built[full_name(kernel)] = built
         if built.binary is not None:
-            resources = built.binary.resources
-            self._journal.add_kernels([KernelRecord(self._run.run_id, built.source_hash, built.code_hash, resources)])
+            report = (built.binary.resources, built.binary.calling)
+            self._journal.add_kernels([KernelRecord(self._run.run_id, built.source_hash, built.code_hash, *report)])
         return built
 
     def _row(self, kernel: str, reply: Reply, built: Built) -> ResultRow:

@@ -33,6 +33,10 @@ if [ "$1" = --version ]; then
     echo 'AMD clang version 19.0.0git'
     exit 0
 fi
+case " $* " in
+*@refuses@*) [ "$1" = --version ] || exit 1 ;;
+*" -fsyntax-only "*) exit 0 ;;
+esac
 for word; do
     [ "$before" = -o ] && library=$word
     before=$word
@@ -72,19 +76,23 @@ END
 
 @dataclass(frozen=True, slots=True)
 class FakeHipcc:
-    """Behaviour of the compiler; `fails`, `hangs` and `crashes` are parts of the names of kernels that do."""
+    """Behaviour of the compiler.
+
+    `fails`, `hangs` and `crashes` are parts of the names of kernels that do, `refuses` is part of an unknown option.
+    """
 
     version: str = "HIP version: 6.4.1"
     scratch: int = 0
     fails: str = "no kernel"
     hangs: str = "none either"
     crashes: str = "no other"
+    refuses: str = "-unknown"
 
     def write(self, path: Path) -> Path:
         """Write the program."""
         path.parent.mkdir(parents=True, exist_ok=True)
         script = _SCRIPT.replace("@version@", self.version)
-        for name in ("fails", "hangs", "crashes"):
+        for name in ("fails", "hangs", "crashes", "refuses"):
             text = str(getattr(self, name))
             script = script.replace(f"*@{name}@*", f'*"{text}"*').replace(f"@{name}@", text)
         path.write_text(script, encoding="utf-8")

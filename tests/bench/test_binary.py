@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import lzma
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from ckh.bench.compilation.binary import parse_resources
+from ckh.bench.compilation.binary import calling_functions, parse_resources
+from ckh.emulator.codeobject import BUNDLE_MAGIC, CodeObject, calls_functions, code_in
 from ckh.schema import Resources
 from tests.bench.fake_hipcc import REMARKS
 
@@ -59,3 +62,42 @@ def test_an_architecture_without_accumulation_registers_has_none() -> None:
 def test_a_compiler_without_remarks(log: str) -> None:
     """Without a remark on a function of the kernel its resources are unknown, not zero."""
     assert parse_resources(log, FUNCTION) is None
+
+
+KEPT = Path(__file__).parents[1] / "emulator/kept/gemm_persistent.so.xz"
+CALL = bytes.fromhex("041e9ebe")  # s_swappc_b64 s[30:31], s[4:5]
+
+
+@pytest.mark.parametrize(
+    ("arch", "word"),
+    [
+        *(("gfx942", "041e9ebe"), ("gfx90a", "101e9ebe"), ("gfx950", "041e9ebe")),
+        *(("gfx1030", "10219ebe"), ("gfx1100", "00499ebe"), ("gfx1201", "00499ebe")),
+    ],
+)
+def test_a_call_is_recognized(arch: str, word: str) -> None:
+    """By LLVM's encoding of s_swappc_b64 for each generation; other instructions, and words that overlap, are none."""
+    nop, end = bytes.fromhex("000080bf"), bytes.fromhex("000081bf")
+    assert calls_functions(nop + bytes.fromhex(word) + end, arch)
+    assert not calls_functions(nop + end, arch)
+    assert not calls_functions(nop[:2] + bytes.fromhex(word) + end[:2], arch)
+
+
+def test_functions_that_call_others_are_counted() -> None:
+    """Of a library's GPU functions, those of the kernel, which the compiler's remarks name."""
+    library = bytearray(lzma.decompress(KEPT.read_bytes()))
+    start = library.index(BUNDLE_MAGIC)
+    offset, size = code_in(memoryview(library)[start:], "gfx942")
+    content = bytes(library[start + offset : start + offset + size])
+    code = CodeObject(content)
+    names = [name for name in code.kernels if "kentry" in name]
+    log = "".join(remarks(name, *range(8)) for name in names)
+    assert calling_functions(bytes(library), "gfx942", log) == 0
+    for name in names[:1]:
+        machine = code.machine_code(code.kernels[name])
+        at = start + offset + content.index(machine)
+        library[at + 4 : at + 8] = CALL
+    assert calling_functions(bytes(library), "gfx942", log) == 1
+    assert calling_functions(bytes(library), "gfx942", remarks("_Zother", *range(8))) == 0
+    assert calling_functions(bytes(library), "gfx90a", log) is None
+    assert calling_functions(b"a library without GPU code", "gfx942", log) is None

@@ -131,6 +131,25 @@ def test_the_identity_of_an_architecture_that_is_only_compiled_for(tools: Device
     assert not any(flag.startswith("-I") for flag in identity.flags)
 
 
+def test_the_identity_has_every_flag(tools: DeviceOptions, tmp_path: Path) -> None:
+    """The probed options and the user's are in the flags, the command and, by a hash, the name of the compiler."""
+    older = FakeHipcc(refuses="-amdgpu-function-calls").write(tmp_path / "older/hipcc")
+    devices = [
+        HipDevice(tools),
+        HipDevice(replace(tools, hipcc=str(older))),
+        HipDevice(replace(tools, hipcc_flags="-O2")),
+    ]
+    wanted = [
+        ("-amdgpu-function-calls=false" in device.identity().flags, "-O2" in device.identity().flags)
+        for device in devices
+    ]
+    assert wanted == [(True, False), (False, False), (True, True)]
+    assert len({device.identity().compiler for device in devices}) == 3
+    for device in devices:
+        command = device.compile_command(PLAIN, tools_path("a.cpp"), tools_path("a.so"))
+        assert set(device.identity().flags) <= set(command)
+
+
 def test_the_identity_of_a_gpu_has_its_own_units_and_clock(mixed: None, tools: DeviceOptions) -> None:
     """The driver's values for the GPU replace those of the profile."""
     identity = HipDevice(replace(tools, arch=None)).identity()
@@ -281,6 +300,8 @@ def test_the_cache_salt_has_all_dependencies_of_a_library(
     (tmp_path / "wrapper").write_text(f'#!/bin/sh\nexec {tools.hipcc} "$2"\n', encoding="utf-8")
     (tmp_path / "wrapper").chmod(0o755)
     salts.append(salt(hipcc=f"{tmp_path}/wrapper --fast"))
+    salts.append(salt(hipcc=str(FakeHipcc(refuses="-amdgpu-function-calls").write(tmp_path / "older/hipcc"))))
+    salts.append(salt(hipcc_flags="-O2"))
     assert len(set(salts)) == len(salts)
     elsewhere = FakeHipcc().write(tmp_path / "elsewhere/bin/hipcc")
     moved = write_headers(tmp_path / "elsewhere/include")
@@ -305,6 +326,7 @@ def test_features_missing_in_headers_are_unsupported(tools: DeviceOptions) -> No
         (DeviceOptions(hipcc="hipcc"), "hipcc"),
         (DeviceOptions(ck_include="/usr/include"), "ck_include"),
         (DeviceOptions(gpus=(0,)), "gpus"),
+        (DeviceOptions(hipcc_flags="-O2"), "hipcc_flags"),
         (DeviceOptions(cold=True), "cold"),
     ],
 )

@@ -64,6 +64,7 @@ class ManyWorkers(FaultyDevice):
         self.refusal: Path | None = None  # exists once a worker was not started
         self.codes: dict[str, str] = {}
         self.scratch: dict[str, int] = {}
+        self.calling: dict[str, int] = {}
 
     def worker_configs(self) -> tuple[WorkerConfig, ...]:
         return tuple(WorkerConfig(1 << 30, None) for _ in range(self.workers))
@@ -76,11 +77,11 @@ class ManyWorkers(FaultyDevice):
             self.refusal.touch()
         return ["false"]
 
-    def inspect(self, kernel: Any, source: str, messages: str) -> Binary | None:
+    def inspect(self, kernel: Any, source: str, messages: str, library: bytes) -> Binary | None:
         """By the kernel's name."""
         name = full_name(kernel)
         resources = replace(TAKES, scratch_bytes=self.scratch[name]) if name in self.scratch else None
-        return Binary(self.codes.get(name, name), resources)
+        return Binary(self.codes.get(name, name), resources, self.calling.get(name))
 
 
 class Runs:
@@ -301,6 +302,19 @@ def test_a_kernel_without_scratch_memory_is_measured_if_none_is_allowed(
     runs, device = make_runs(tmp_path, monkeypatch, [GOOD] * 2, workers=1)
     device.scratch = dict(zip(device.names, (4, 0), strict=True))
     assert runs.run(max_scratch=0).totals.statuses == {"invalid": 6, "ok": 6}
+
+
+@pytest.mark.slow
+def test_kernels_with_hidden_code_are_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those that call functions, or have scratch memory without spills; the journal has the number of functions."""
+    runs, device = make_runs(tmp_path, monkeypatch, [GOOD] * 4, workers=1)
+    first, second, third, _ = device.names
+    device.calling, device.scratch = {first: 2, second: 0, third: 0}, {second: 0, third: 4}
+    runs.run()
+    expect_values(capsys.readouterr().err, 2, 4, "calling_functions", "scratch_bytes")
+    assert Counter(kernel.calling for kernel in read_journal(runs.out).kernels) == {2: 1, 0: 2, None: 1}
 
 
 def test_a_resumed_run_keeps_the_limit_of_scratch_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

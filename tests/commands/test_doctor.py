@@ -14,6 +14,7 @@ from ckh.bench.compilation.kernel_cache import KernelCache
 from ckh.cli import run
 from ckh.errors import ExitCode
 from tests.bench.codegen.test_ck_tile import write_templates
+from tests.bench.fake_hipcc import FakeHipcc, write_headers
 from tests.refusals import expect_error, expect_values
 
 STUB = Path(__file__).parent.parent / "bench/codegen/current_stub/include"
@@ -45,6 +46,19 @@ def test_headers_are_listed_with_their_features(tmp_path: Path, capsys: pytest.C
     assert "forward" in operations["grouped_conv"]
     assert "bwd_data" not in operations["grouped_conv"]
     assert operations["gemm_universal"]["epilogues"] == ["cshuffle"]
+
+
+def test_the_options_of_the_hip_compiler_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of CK's build that it accepts, then the user's; unaccepted ones are an error."""
+    hipcc = str(FakeHipcc(refuses="-fno-offload").write(tmp_path / "bin/hipcc"))
+    asked = ["doctor", "--json", "--hipcc", hipcc, "--ck-include", str(write_headers(tmp_path / "include"))]
+    assert run([*asked, "--hipcc-flags=-O2"]) == ExitCode.OK
+    flags = json.loads(capsys.readouterr().out)["hip_flags"]
+    assert flags[-1] == "-O2"
+    assert "-amdgpu-function-calls=false" in flags
+    assert "-fno-offload-uniform-block" not in flags
+    assert run([*asked, "--hipcc-flags=-fno-offload"]) == ExitCode.USAGE
+    assert json.loads(capsys.readouterr().out)["code"] == "usage"
 
 
 @pytest.mark.slow

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
 
 from ckh.data import tables
+from ckh.data.dataset import read_dataset, write_dataset
 from ckh.data.formats import Reading
 from ckh.data.merge import Merged, merge
 from ckh.data.spool import store
@@ -15,6 +17,8 @@ from ckh.errors import DataError
 from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
 
     from ckh.data.dataset import Dataset
@@ -115,6 +119,31 @@ def test_devices_of_one_arch_do_not_mix(dataset: Dataset) -> None:
     with expect_refusal(DataError, "mixed-devices", "gfx942", "B"):
         merged(measured(dataset, "a", device="A"), measured(dataset, "b", device="B"))
     assert len(merged(measured(dataset, "a", device="A"), measured(dataset, "b", device=None)).dataset) == 1
+
+
+def test_kernels_compiled_with_different_flags_do_not_mix(dataset: Dataset, tmp_path: Path) -> None:
+    """Of a GPU's runs; other runs, other architectures and files of other programs have no such flags."""
+
+    def compiled(run_id: str, *flags: str, kind: str = "hip", arch: str = "gfx942") -> Reading:
+        run = {"run_id": run_id, "device_kind": kind, "arch": arch, "flags": list(flags)}
+        return replace(measured(dataset, run_id), runs=(run,))
+
+    first = compiled("a", "-O3")
+    with expect_refusal(DataError, "mixed-flags", "a", "b", "gfx942", "-mllvm -x=1"):
+        merged(first, compiled("b", "-O3", "-mllvm -x=1"))
+    for other in (
+        compiled("b", "-O3"),
+        compiled("b", kind="host"),
+        compiled("b", arch="gfx950"),
+        measured(dataset, "b"),
+    ):
+        assert len(merged(first, other).dataset) == 1
+    for name, flags in (("one", ("-O3",)), ("two", ("-O2",))):
+        part = dataset.frame.iloc[[0 if name == "one" else 1]]
+        write_dataset(replace(dataset, frame=part, metadata=merged(compiled(name, *flags)).metadata), tmp_path / name)
+    assert len(read_dataset(tmp_path / "one")) == 1
+    with expect_refusal(DataError, "mixed-flags", "one", "two"):
+        read_dataset(tmp_path / "one", tmp_path / "two")
 
 
 def test_nothing_is_lost_without_repeats(dataset: Dataset) -> None:

@@ -17,6 +17,7 @@ import pytest
 import ckh
 from ckh.cli import run
 from ckh.errors import ExitCode
+from ckh.isa.codefile import read_code
 from ckh.kernels.compiled import shipped, shipped_compiler
 from ckh.ops import operation
 from ckh.ops.grouped_conv.problem import ConvProblem
@@ -162,6 +163,29 @@ def test_a_function_without_a_loop(least: Path, capsys: pytest.CaptureFixture[st
     result = _explained(capsys, "empty_kernel", "--code-object", least)
     assert result["trip"] is None
     assert [item["instructions"] for item in result["functions"]] == [1]
+
+
+def test_a_function_that_calls_others_is_said_to(
+    least: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Its call is seen in the code: the body that is called is not in the numbers."""
+    assert {item["calls"] for item in _explained(capsys, LEAST, "--code-object", least)["functions"]} == {False}
+    code = bytearray(least.read_bytes())
+    (function,) = [item for item in read_code(least, "gfx950").functions if item.name == _main_name(capsys, least)]
+    nop = function.code.index(bytes.fromhex("000080bf"))
+    at = code.index(function.code) + nop
+    code[at : at + 4] = bytes.fromhex("041e9ebe")
+    calling = tmp_path / "calling.co"
+    calling.write_bytes(code)
+    result = _explained(capsys, LEAST, "--code-object", calling)
+    assert [item["calls"] for item in result["functions"] if item["runs"]] == [True]
+    assert run(["explain", LEAST, "--code-object", str(calling)]) == ExitCode.OK
+    assert "\ncalls " in capsys.readouterr().out
+
+
+def _main_name(capsys: pytest.CaptureFixture[str], file: Path) -> str:
+    functions = _explained(capsys, LEAST, "--code-object", file)["functions"]
+    return str(next(item["name"] for item in functions if item["runs"]))
 
 
 def _predicted_code(capsys: pytest.CaptureFixture[str]) -> tuple[str, list[str]]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ckh.emulator.codeobject import BUNDLE_MAGIC, CodeObject, calls_functions, code_in
 from ckh.schema import Resources
 from ckh.strenum import StrEnum
 
@@ -39,10 +40,14 @@ _OCCUPANCY = "Occupancy"
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Metadata of a compiled kernel: code hash, and resource usage if reported by the compiler."""
+    """Metadata of a compiled kernel: code hash, and resource usage if reported by the compiler.
+
+    `calling` is the number of its GPU functions that call others, by their machine code; None: unknown.
+    """
 
     code_hash: str
     resources: Resources | None
+    calling: int | None = None
 
 
 def parse_resources(messages: str, function: str) -> Resources | None:
@@ -62,10 +67,24 @@ def parse_resources(messages: str, function: str) -> Resources | None:
     return Resources(**most, occupancy=min(take[_OCCUPANCY] for take in takes))
 
 
+def calling_functions(library: bytes, arch: str, messages: str) -> int | None:
+    """Number of the GPU functions that the compiler's messages name that call others; None: there is no GPU code."""
+    matches = filter(None, map(_REMARK.search, messages.splitlines()))
+    names = {match["value"] for match in matches if match["what"] == FUNCTION_REMARK}
+    bundle = memoryview(library)[max(library.find(BUNDLE_MAGIC), 0) :]
+    try:
+        offset, size = code_in(bundle, arch)
+        code = CodeObject(bytes(bundle[offset : offset + size]))
+        own = (code.kernels[name] for name in names & code.kernels.keys())
+        return sum(calls_functions(code.machine_code(kernel), arch) for kernel in own)
+    except (ValueError, struct.error):
+        return None
+
+
 def binary_from_values(values: dict[str, Any]) -> Binary:
     """Decode the metadata stored with a library, whose digest has been verified."""
     resources = values["resources"]
-    return Binary(values["code_hash"], None if resources is None else Resources(**resources))
+    return Binary(values["code_hash"], None if resources is None else Resources(**resources), values["calling"])
 
 
 _MAGIC = b"\x7fELF"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ckh.bench.compilation.binary import Binary
 from ckh.bench.supervision.protocol import Job, Op
 from ckh.schema import Status
 from ckh.text.progress import progress
@@ -32,6 +33,8 @@ class BuildReport:
     """Library file; empty if there is none."""
     resources: Resources | None
     """Resource usage reported by the compiler."""
+    calling: int | None
+    """GPU functions that call others; null: unknown."""
 
 
 def build_and_load(driver: Driver, kernels: Sequence[Kernel]) -> dict[Kernel, BuildReport]:
@@ -52,7 +55,8 @@ def build_and_load(driver: Driver, kernels: Sequence[Kernel]) -> dict[Kernel, Bu
 
 def _report(built: Built, loaded: Reply | None) -> BuildReport:
     status, message = (built.status, built.message) if loaded is None else (loaded.status, loaded.message)
-    return BuildReport(status, message, built.library, None if built.binary is None else built.binary.resources)
+    binary = built.binary or Binary("", None)
+    return BuildReport(status, message, built.library, binary.resources, binary.calling)
 
 
 def _load_all(driver: Driver, libraries: Sequence[str]) -> dict[str, Reply]:

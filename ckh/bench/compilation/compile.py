@@ -358,7 +358,8 @@ class KernelBuilder:
             if run.status is Status.COMPILE_INTERRUPTED:
                 return {key: Built(run.status, "", key, run.message) for key in unit}
             why = run.message if run.status is not Status.OK else fault(library)
-            if not why and not chosen(library.read_bytes(), 0):
+            content = b"" if why else library.read_bytes()
+            if not why and not chosen(content, 0):
                 why = "none can be chosen"
             if why:
                 note(f"compiling {len(unit)} kernels one by one; together they failed: {why}")
@@ -368,7 +369,7 @@ class KernelBuilder:
             shares = self._costs(operation_of_kernel(first).name).weights(kernels)
             for number, key in enumerate(unit):
                 own = replace(run, message=remarks_of(number, run.message), cpu_s=run.cpu_s * shares[number])
-                built[key] = self._keep(key, order, library, own, Part(name, number, len(unit)))
+                built[key] = self._keep(key, order, (library, content), own, Part(name, number, len(unit)))
             return built
 
     def _build(self, key: str, order: BuildOrder) -> Built | None:
@@ -385,7 +386,7 @@ class KernelBuilder:
                 return Built(run.status, "", key, run.message)
             if why := fault(library):
                 return Built(Status.COMPILE_ERROR, "", key, f"output is not a library of a kernel: {why}")
-            return self._keep(key, order, library, run)
+            return self._keep(key, order, (library, library.read_bytes()), run)
 
     def _run(self, kernel: Kernel, text: str, library: Path, order: BuildOrder) -> CompilerRun | None:
         """Compile the source of a kernel, or of a unit, given its first kernel."""
@@ -394,10 +395,15 @@ class KernelBuilder:
         command = self._device.compile_command(kernel, source, library)
         return run_compiler(command, source, self._timeout_s, order.should_stop)
 
-    def _keep(self, key: str, order: BuildOrder, library: Path, run: CompilerRun, part: Part | None = None) -> Built:
-        """Store a library, or the reference to its part of a unit, in the cache together with its metadata."""
-        kernel, source = order.sources[key]
-        binary = self._device.inspect(kernel, source, run.message)
+    def _keep(
+        self, key: str, order: BuildOrder, output: tuple[Path, bytes], run: CompilerRun, part: Part | None = None
+    ) -> Built:
+        """Store a library, or the reference to its part of a unit, in the cache together with its metadata.
+
+        `output` is the library, or a unit's place before it was moved to the cache, and its content.
+        """
+        (library, content), (kernel, source) = output, order.sources[key]
+        binary = self._device.inspect(kernel, source, run.message, content)
         arch, op = self._device.arch.name, operation_of_kernel(kernel)
         if binary is not None and binary.resources is not None:
             add_compiled(arch, op.name, op.kernels.name(kernel), binary.resources)

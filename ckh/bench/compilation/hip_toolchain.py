@@ -6,15 +6,17 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
+import tempfile
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.ck_tile import detect_interface, has_headers
 from ckh.bench.compilation.toolchain import Compiler, version_of
 from ckh.bench.isolated.hip_runtime import RUNTIME
-from ckh.errors import DeviceError
+from ckh.errors import DeviceError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,6 +27,23 @@ _DEFAULT_ROCM = "/opt/rocm"
 _CLANG = re.compile(r"\bclang version (\d+)")
 _MOVES_BARRIERS = 19  # observed in the code of clang 19.1's kernels, and in their results where they were executed
 _HIPCC, _ROCM, _INCLUDE = "HIPCC", "ROCM_PATH", "CK_TILE_INCLUDE"
+
+# The options that CK's own build passes where the compiler accepts them (its CMakeLists.txt), except
+# -amdgpu-early-inline-all=true, which takes 3.6 to more than 18 times the compile time with clang 21.
+_LLVM = "-mllvm"
+_CK_OPTIONS = (
+    (_LLVM, "-enable-noalias-to-md-conversion=0"),
+    ("-fno-offload-uniform-block",),
+    (_LLVM, "--lsr-drop-solution=1"),
+    (_LLVM, "-enable-post-misched=0"),
+    (_LLVM, "-amdgpu-function-calls=false"),
+)
+_PROBE = ("-x", "hip", "--offload-arch=gfx90a", "-nogpulib", "-nogpuinc", "-fsyntax-only")
+_PROBE_TIMEOUT_S = 60.0
+_FLAG = re.compile(r"-(?:[fmODU]|W(?![alp],))[^/@]*")
+_VALUE = re.compile(r"--?[a-z][^/@]*")
+# Options among these that read, write or omit a file.
+_OF_FILES = re.compile(r"-f(?:syntax-only|plugin|pass-plugin|save-|time-trace|profile-|crash-|dump|module)|-o")
 
 
 def find_hipcc(wanted: str | None, environ: Mapping[str, str] = os.environ) -> Compiler:
@@ -66,6 +85,54 @@ def runtime_beside(hipcc: Compiler) -> Path | None:
     """HIP runtime in the lib folder of the compiler's ROCm; None if there is none."""
     runtime = Path(hipcc.command[0]).resolve().parent.parent / "lib" / RUNTIME
     return runtime if runtime.is_file() else None
+
+
+def parsed_flags(text: str | None) -> tuple[str, ...]:
+    """A user's options of code generation, which are recorded: none may name a file, or replace the output.
+
+    Raises:
+        UsageError: they are not such options.
+    """
+    try:
+        words = tuple(shlex.split(text or ""))
+    except ValueError as error:
+        raise UsageError(f"--hipcc-flags {text!r}: {error}", "close the quotation") from error
+    for before, word in zip(("", *words), words, strict=False):
+        if not (_VALUE if before == _LLVM else _FLAG).fullmatch(word) or _OF_FILES.match(word):
+            raise UsageError(
+                f"--hipcc-flags: {word!r} is not an option of code generation",
+                f"those begin with -f, -m, -O, -D, -U or -W, or are {_LLVM} with a value, and name no file",
+            )
+    return words
+
+
+def all_flags(hipcc: Compiler, further: tuple[str, ...]) -> tuple[str, ...]:
+    """Options of code generation: those of CK's own build that a compiler accepts, and then the user's.
+
+    Raises:
+        UsageError: the compiler does not accept the user's.
+        DeviceError: the compiler hangs or is killed.
+    """
+    every = tuple(word for option in _CK_OPTIONS for word in option)
+    if not _accepts(hipcc, every):
+        every = tuple(word for option in _CK_OPTIONS if _accepts(hipcc, option) for word in option)
+    if further and not _accepts(hipcc, further):
+        raise UsageError(f"--hipcc-flags: {hipcc.command[0]} does not accept {shlex.join(further)}", "omit them")
+    return every + further
+
+
+@cache
+def _accepts(hipcc: Compiler, options: tuple[str, ...]) -> bool:
+    """True if the compiler compiles an empty source with these options."""
+    with tempfile.NamedTemporaryFile(suffix=".hip") as source:
+        command = [*hipcc.command, *options, *_PROBE, source.name]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=_PROBE_TIMEOUT_S, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise DeviceError(f"the HIP compiler {command[0]} does not answer: {error}", code="no-compiler") from error
+    if done.returncode < 0:
+        raise DeviceError(f"the HIP compiler {command[0]} was killed", code="no-compiler")
+    return done.returncode == 0
 
 
 def compiler_warning(hipcc: Compiler) -> str:

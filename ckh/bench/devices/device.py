@@ -37,6 +37,7 @@ class DeviceOptions:
         hipcc: compiler.
         ck_include: include folder of CK Tile's headers.
         gpus: indices of the GPUs to use; None: all of the architecture.
+        hipcc_flags: further options of code generation, as typed in a shell.
         cold: whether caches are flushed before every timed run.
         rotating: number of operand sets that timed runs rotate through; 0: as many as exceed the caches.
     """
@@ -50,6 +51,9 @@ class DeviceOptions:
     )
     gpus: tuple[int, ...] | None = declared(
         Declared("hip: GPUs to use, a worker each.  [all]", metavar="N[,N…]"), default=None
+    )
+    hipcc_flags: str | None = declared(
+        Declared("hip: further options of code generation, to compare.  [none]", metavar="FLAGS"), default=None
     )
     cold: bool = False
     rotating: int = 0
@@ -136,8 +140,11 @@ class Device(Protocol):
     def least_command(self, source: Path, library: Path) -> list[str]:
         """Command that compiles the minimal kernel to a shared library."""
 
-    def inspect(self, kernel: Kernel, source: str, messages: str) -> Binary | None:  # noqa: ARG002 - for GPUs
-        """Metadata of a kernel just compiled, from the compiler's `messages`; None: its source identifies it."""
+    def inspect(self, kernel: Kernel, source: str, messages: str, library: bytes) -> Binary | None:  # noqa: ARG002 - for GPUs
+        """Metadata of a kernel just compiled, by the compiler's `messages` on it and its library or unit.
+
+        None: its source identifies it.
+        """
         return None
 
     def worker_configs(self) -> tuple[WorkerConfig, ...]:

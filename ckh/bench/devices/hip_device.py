@@ -19,8 +19,15 @@ from ckh.bench.codegen.ck_tile import dispatcher_macro, framework_flags
 from ckh.bench.codegen.interfaces import NOT_VERIFIED
 from ckh.bench.codegen.unit import code_hash, unit_source
 from ckh.bench.codegen.unit_source import UnsupportedKernelError, header_contents
-from ckh.bench.compilation.binary import Binary, parse_resources
-from ckh.bench.compilation.hip_toolchain import find_ck_tile, find_hipcc, known_ck_tile, runtime_beside
+from ckh.bench.compilation.binary import Binary, calling_functions, parse_resources
+from ckh.bench.compilation.hip_toolchain import (
+    all_flags,
+    find_ck_tile,
+    find_hipcc,
+    known_ck_tile,
+    parsed_flags,
+    runtime_beside,
+)
 from ckh.bench.compilation.toolchain import LEAST_HIP
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import (
@@ -52,8 +59,8 @@ if TYPE_CHECKING:
 
 _FLAGS = (
     *("-std=c++20", "-O3", "-shared", "-fPIC"),
-    # AMD's own flags for these kernels.
-    *("-mllvm", "-enable-noalias-to-md-conversion=0", "-Wno-undefined-func-template", "-Wno-float-equal"),
+    # AMD's own flags for these kernels; the other ones are probed (`all_flags`).
+    *("-Wno-undefined-func-template", "-Wno-float-equal"),
     # Otherwise GPU code holds a hash of the source file's path.
     "-fuse-cuid=none",
     # Omit symbols and the build id, which depend on names.
@@ -75,7 +82,8 @@ class HipDevice(Device):
 
     Raises:
         DeviceError: there is no GPU and no architecture is given.
-        UsageError: the architecture is unknown or not a GPU's, or there is no GPU of the requested index.
+        UsageError: the architecture is unknown or not a GPU's, there is no GPU of the requested index, or the flags
+            are not of code generation.
     """
 
     def __init__(self, options: DeviceOptions) -> None:
@@ -101,7 +109,7 @@ class HipDevice(Device):
                 f"GPUs: {list(self._gpus)}",
                 code="no-such-gpu",
             )
-        self._options = options
+        self._options, self._given_flags = options, parsed_flags(options.hipcc_flags)
         self._comment_on = cache(headers_comment)
 
     @property
@@ -137,8 +145,9 @@ class HipDevice(Device):
             f"{hardware['num_cus']} CUs at {hardware['max_clock_mhz']} MHz",
             clock_mhz=hardware["max_clock_mhz"],
             hardware=hardware,
-            compiler=f"{self._compiler.version}; CK Tile {self._headers.interface} {self._headers_hash[:12]}",
-            flags=(*_FLAGS, f"--offload-arch={self._target}"),
+            compiler=f"{self._compiler.version}; CK Tile {self._headers.interface} {self._headers_hash[:12]}; "
+            f"flags {hashlib.sha256(' '.join(self._flags).encode()).hexdigest()[:8]}",
+            flags=(*self._flags, f"--offload-arch={self._target}"),
             environment=tuple(f"{name}={os.environ[name]}" for name in _SLOWING if os.environ.get(name, "0") != "0"),
         )
 
@@ -169,7 +178,7 @@ class HipDevice(Device):
 
     def cache_salt(self) -> bytes:
         """Shared headers, CK Tile's headers, flags, target and compiler version."""
-        parts = (self._compiler.version, *self._compiler.command[1:], *_FLAGS, self._target, self._headers_hash)
+        parts = (self._compiler.version, *self._compiler.command[1:], *self._flags, self._target, self._headers_hash)
         return header_contents(ck_tile.template_dir()) + "\0".join(parts).encode()
 
     def compile_command(self, kernel: Kernel, source: Path, library: Path) -> list[str]:
@@ -177,7 +186,7 @@ class HipDevice(Device):
         folders = (f"-I{folder}" for folder in (*_folders(kernel), self._headers.include))
         macros = (f"-D{dispatcher_macro(self._headers)}", *framework_flags(self._headers, self._target))
         target = (f"--offload-arch={self._target}", *macros)
-        return [*self._compiler.command, *_FLAGS, *target, *folders, "-o", str(library), str(source)]
+        return [*self._compiler.command, *self._flags, *target, *folders, "-o", str(library), str(source)]
 
     @property
     def least_source(self) -> str:
@@ -187,12 +196,13 @@ class HipDevice(Device):
     def least_command(self, source: Path, library: Path) -> list[str]:
         """One call of hipcc, without CK Tile's headers."""
         target = f"--offload-arch={self._target}"
-        return [*self._compiler.command, *_FLAGS, target, "-o", str(library), str(source)]
+        return [*self._compiler.command, *self._flags, target, "-o", str(library), str(source)]
 
-    def inspect(self, kernel: Kernel, source: str, messages: str) -> Binary | None:
-        """Resource usage reported by the compiler, and a hash of the code."""
+    def inspect(self, kernel: Kernel, source: str, messages: str, library: bytes) -> Binary | None:
+        """Resource usage reported by the compiler, functions that call others, and a hash of the code."""
         resources = (parse_resources(messages, function) for function in _emission(kernel).functions)
-        return Binary(code_hash(source, _folders(kernel)), next(filter(None, resources), None))
+        calling = calling_functions(library, self._arch.name, messages)
+        return Binary(code_hash(source, _folders(kernel)), next(filter(None, resources), None), calling)
 
     def worker_configs(self) -> tuple[WorkerConfig, ...]:
         """One worker per GPU; without a GPU, one that reports so."""
@@ -232,6 +242,11 @@ class HipDevice(Device):
     @cached_property
     def _compiler(self) -> Compiler:
         return find_hipcc(self._options.hipcc)
+
+    @cached_property
+    def _flags(self) -> tuple[str, ...]:
+        """Flags of every kernel."""
+        return (*_FLAGS, *all_flags(self._compiler, self._given_flags))
 
     @cached_property
     def _headers(self) -> Headers:

@@ -320,8 +320,8 @@ class Campaign:
             ("device", last.device, here.name, True),
             ("architecture", last.arch, here.arch, True),
             # A run that failed at once may continue with a repaired compiler.
-            ("compiler", last.compiler, here.compiler, has_rows),
             ("flags", last.flags, here.flags, has_rows),
+            ("compiler", last.compiler, here.compiler, has_rows),
         ):
             if matters and then != now:
                 raise UsageError(

@@ -34,7 +34,8 @@ from ckh.bench.supervision.runner import measure, on_problem
 from ckh.bench.supervision.serving import BegunTasks
 from ckh.bench.supervision.supervisor import MAX_PASSES, Looks, with_anchor
 from ckh.data.journal import EndRecord, KernelRecord, ReferenceRecord
-from ckh.schema import RIGHT, Status
+from ckh.schema import CALLING, RIGHT, Status
+from ckh.text.log import note
 from ckh.text.progress import progress
 
 if TYPE_CHECKING:
@@ -49,6 +50,11 @@ if TYPE_CHECKING:
     from ckh.bench.supervision.runner import JobRunner
     from ckh.data.journal import JournalWriter, ResultRow, RunRecord
     from ckh.ops.base import Kernel
+
+
+def _has_hidden_code(record: KernelRecord) -> bool:
+    """True if a kernel's resources do not show all of its code."""
+    return bool(record.calling) or (record.resources is not None and record.resources.has_unexplained_scratch)
 
 
 @dataclass(slots=True)
@@ -262,13 +268,18 @@ class Sweep:
         built = self._driver.build(kernels, "compiling kernels")
         records = {
             built.source_hash: KernelRecord(
-                self._run.run_id, built.source_hash, built.code_hash, built.binary.resources
+                *(self._run.run_id, built.source_hash, built.code_hash, built.binary.resources, built.binary.calling)
             )
             for built in built.values()
             if built.binary is not None
         }
         if records:
             self._journal.add_kernels(list(records.values()))
+        if hidden := sum(map(_has_hidden_code, records.values())):
+            note(
+                f"{hidden} of {len(records)} kernels call functions that the compiler did not inline, or have scratch "
+                f"memory without reported spills (columns {CALLING}, scratch_bytes)"
+            )
         return {full_name(kernel): self._judged(result) for kernel, result in built.items()}
 
     def _judged(self, built: Built) -> Built:

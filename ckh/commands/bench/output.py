@@ -230,6 +230,8 @@ def _resource_rows(reports: dict[Kernel, BuildReport]) -> list[tuple[str, str]]:
         return []
     return [
         ("with scratch memory", str(sum(item.scratch_bytes > 0 for item in known))),
+        ("with scratch memory, but no spills", str(sum(item.has_unexplained_scratch for item in known))),
+        ("with functions that call others", str(sum((report.calling or 0) > 0 for report in reports.values()))),
         ("with spilled vector registers", str(sum(item.vgpr_spills > 0 for item in known))),
         ("most vector registers", str(max(item.vgprs + item.agprs for item in known))),
         ("most LDS bytes", str(max(item.lds_bytes for item in known))),

@@ -148,7 +148,9 @@ def _request(arch: str | None, measuring: Measuring) -> DeviceRequest:
     target = None if arch == _HOST else arch
     rotating = int(measuring.cold is not None)
     options = DeviceOptions(
-        *(target, measuring.hipcc, measuring.ck_include, measuring.gpus), cold=bool(measuring.cold), rotating=rotating
+        *(target, measuring.hipcc, measuring.ck_include, measuring.gpus, measuring.hipcc_flags),
+        cold=bool(measuring.cold),
+        rotating=rotating,
     )
     return DeviceRequest(measuring.device or (_HOST if arch == _HOST else default_device_kind(options)), options)
 

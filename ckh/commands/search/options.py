@@ -65,6 +65,7 @@ class Measuring:
     timeout_s: float = declared(_LIMITS["timeout_s"], default=DEFAULT_TIMEOUT_S)
     compile_timeout_s: float = declared(_LIMITS["compile_timeout_s"], default=DEFAULT_COMPILE_TIMEOUT_S)
     hipcc: str | None = declared(_GPU["hipcc"], default=None)
+    hipcc_flags: str | None = declared(_GPU["hipcc_flags"], default=None)
     ck_include: str | None = declared(_GPU["ck_include"], default=None)
     gpus: tuple[int, ...] | None = declared(
         Declared("hip: the GPU to use.  [the first]", metavar="N", low=0), default=None

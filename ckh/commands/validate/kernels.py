@@ -108,6 +108,7 @@ def kernels(
     device: str | None = typer.Option(None, "--device", help="host, hip or emulated.  [hip where a GPU is found]"),
     arch: str | None = option_of(DeviceOptions, "arch"),
     hipcc: str | None = option_of(DeviceOptions, "hipcc"),
+    hipcc_flags: str | None = option_of(DeviceOptions, "hipcc_flags"),
     ck_include: str | None = option_of(DeviceOptions, "ck_include"),
     compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load only; needs no GPU."),
     timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="Time limit per kernel."),
@@ -128,7 +129,7 @@ def kernels(
 
     if out is not None:
         check_output(out, _FINDINGS, force=force)
-    options = DeviceOptions(arch, hipcc, ck_include)
+    options = DeviceOptions(arch, hipcc, ck_include, hipcc_flags=hipcc_flags)
     kind = device or default_device_kind(options)
     result = open_device(kind, options)
     if caution := caution_of(result):

@@ -16,7 +16,7 @@ from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.spool import Buckets, StoredRows
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.ops import operation
-from ckh.schema import CARD, CARD_COLUMNS, HARDWARE, MEASURED, REPEATED, RESOURCE_NAMES, SHORTEST_MS
+from ckh.schema import CALLING, CARD, CARD_COLUMNS, HARDWARE, MEASURED, REPEATED, RESOURCE_NAMES, SHORTEST_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from ckh.data.journal import Located
     from ckh.ops.base import AnyOperation
-    from ckh.schema import Resources
 
 _BATCH_ROWS = 1 << 15
 _BUCKETS = 64
@@ -45,7 +44,7 @@ class JournalRows:
     Attributes:
         runs: the records of runs, in order.
         looks: checks of the machine by run: time, ms of the reference kernel, clock and temperature where available.
-        resources: the compiler's report on a kernel, by `source_hash`; the last record wins.
+        compiled: the compiler's report on a kernel, by `source_hash`; the last record wins.
         damaged: number of damaged lines.
         count: number of rows.
     """
@@ -53,7 +52,7 @@ class JournalRows:
     def __init__(self, records: Iterable[Located], output: Path | None) -> None:
         self.runs: list[RunRecord] = []
         self.looks: dict[str, list[list[float | None]]] = {}
-        self.resources: dict[str, Resources | None] = {}
+        self.compiled: dict[str, KernelRecord] = {}
         self.damaged = self.count = 0
         self._output = output
         self._problems: dict[str, int] = {}
@@ -100,7 +99,7 @@ class JournalRows:
             look = [record.time, record.latency_ms, record.clock_mhz, record.temperature_c]
             self.looks.setdefault(record.run_id, []).append(look)
         elif isinstance(record, KernelRecord):
-            self.resources[record.source_hash] = record.resources
+            self.compiled[record.source_hash] = record
         self.damaged += isinstance(record, Damage)
 
     def _pair(self, row: ResultRow) -> int:
@@ -183,7 +182,7 @@ def _read(path: Path, file: BinaryIO, options: ReadOptions) -> Reading:
         final += len(places)
         if good := judge.good([row_at(file, start) for start in places["start"].tolist()], places["line"].tolist()):
             earlier = _earlier(file, places[places["first"] != places["start"]]["first"].tolist())
-            kept.add(_table(good, runs[good[0].run_id], judge, rows.resources, earlier))
+            kept.add(_table(good, runs[good[0].run_id], judge, rows.compiled, earlier))
     if judge.bad and not options.skip_bad:
         refuse_bad(path, judge.bad, judge.first)
     if not len(kept):
@@ -287,7 +286,7 @@ def _table(
     rows: list[ResultRow],
     run: RunRecord,
     judge: _Judge,
-    resources: Mapping[str, Resources | None],
+    compiled: Mapping[str, KernelRecord],
     earlier: Mapping[tuple[str, str], float],
 ) -> pa.Table:
     problem_of: dict[str, int] = {}
@@ -313,9 +312,12 @@ def _table(
     if any(before):
         after = [row.latency_ms if time else None for row, time in zip(rows, before, strict=True)]
         extra |= {name: np.array(times, np.float64) for name, times in zip(REPEATED, (before, after), strict=True)}
-    if any(resources.values()):
-        taken = [resources.get(row.source_hash) for row in rows]
+    reports = [compiled.get(row.source_hash) for row in rows]
+    if any(report.resources for report in compiled.values()):
+        taken = [None if report is None else report.resources for report in reports]
         extra |= {name: [None if item is None else getattr(item, name) for item in taken] for name in RESOURCE_NAMES}
+    if any(report.calling is not None for report in compiled.values()):
+        extra[CALLING] = [None if report is None else report.calling for report in reports]
     return build_table(
         Pairs(
             [judge.problems[text] for text in problem_of],

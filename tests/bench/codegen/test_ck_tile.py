@@ -540,7 +540,7 @@ def test_real_kernels_contain_their_names(real: Real) -> None:
 def test_real_kernels_have_distinct_code(real: Real) -> None:
     """No parameter is ignored by ckh's headers."""
     devices = [(device_of(arch), kernel) for arch, kernel in real]
-    binaries = {device.inspect(kernel, device.emit(kernel), "") for device, kernel in devices}
+    binaries = {device.inspect(kernel, device.emit(kernel), "", b"") for device, kernel in devices}
     assert len({binary.code_hash for binary in binaries if binary is not None}) == len(real)
 
 

@@ -440,7 +440,7 @@ def test_resources_of_gemm_kernels_are_parsed(tmp_path: Path) -> None:
         (convolution, gemm),
         (PLAIN, gemm.replace("19Universal", "11Other")),
     ]
-    binaries = [device.inspect(kernel, "", text) for kernel, text in pairs]  # type: ignore[arg-type] # of two operations
+    binaries = [device.inspect(kernel, "", text, b"") for kernel, text in pairs]  # type: ignore[arg-type] # of two operations
     result = [None if binary is None else binary.resources for binary in binaries]
     assert result[0] == result[1] is not None
     assert result[2:] == [None] * 3
@@ -533,7 +533,7 @@ def test_real_kernels_contain_their_names(real: Real) -> None:
     finally:
         worker.kill()
     devices = [(HipDevice(DeviceOptions(arch)), kernel) for arch, kernel in real]
-    binaries = {device.inspect(kernel, device.emit(kernel), "") for device, kernel in devices}
+    binaries = {device.inspect(kernel, device.emit(kernel), "", b"") for device, kernel in devices}
     assert len({binary.code_hash for binary in binaries if binary is not None}) == len(real)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.bench.codegen import ck_tile
+from ckh.bench.codegen.interfaces import Interface
 from ckh.bench.codegen.unit import chosen, code_hash, remarks_of, similarity, unit_source
 from ckh.bench.codegen.unit_source import UnsupportedKernelError
 from ckh.bench.compilation.binary import parse_resources
@@ -21,11 +23,13 @@ from ckh.bench.compilation.kernel_cache import loadable
 from ckh.bench.compilation.toolchain import find_compiler
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.hip_device import HipDevice
+from ckh.files.paths import cache_dir
+from ckh.ops import operation
 from ckh.ops.grouped_conv.rules import rule_set
 from ckh.problems import Direction
 from ckh.schema import Status
 from tests.bench.fake_hipcc import REMARKS
-from tests.real import compiles, skip_without_compiler
+from tests.real import compiles, interface_here, set_kernel_cache, skip_without_compiler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -195,15 +199,20 @@ def test_kernels_with_the_same_tile_are_adjacent() -> None:
     assert [sources.index(source) for source in sorted(sources, key=similarity)] == [0, 2, 3, 1]
 
 
-def device_code(library: bytes) -> Iterator[tuple[str, bytes]]:
-    """As read by the benchmark."""
-    spec = importlib.util.spec_from_file_location("compile_cost", ROOT / "benchmarks/compile_cost.py")
+def benchmark(name: str) -> Any:
+    """A script in benchmarks as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"benchmarks/{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # where dataclasses look it up
     spec.loader.exec_module(module)
-    result: Iterator[tuple[str, bytes]] = module.device_code(library)
+    return module
+
+
+def device_code(library: bytes) -> Iterator[tuple[str, bytes]]:
+    """As read by the benchmark."""
+    result: Iterator[tuple[str, bytes]] = benchmark("compile_cost").device_code(library)
     return result
 
 
@@ -248,3 +257,48 @@ def test_real_kernels_have_the_same_device_code_together(tmp_path: Path, monkeyp
         }
         assert sorted(code.values()) == sorted(own.values())
         assert any(code.values())
+
+
+TEMPLATES_OF_OPERATIONS = sorted(ROOT.glob("ckh/ops/*/templates/ck_tile"))
+
+
+@pytest.mark.parametrize("folder", TEMPLATES_OF_OPERATIONS, ids=lambda folder: folder.parents[1].name)
+def test_the_occupancy_is_that_of_the_launched_function(folder: Path) -> None:
+    """No header has a second GPU function of a kernel: CK Tile's MaxOccupancyGridSize would be one."""
+    text = re.sub("//[^\n]*", "", "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.hpp")))
+    assert "MaxOccupancyGridSize" not in text
+    asked = re.findall(
+        r"hipOccupancyMaxActiveBlocksPerMultiprocessor\(&\w+,\s*(?:reinterpret_cast\W[^(]*\()?(\w+)", text
+    )
+    assert text.count("hipOccupancyMaxActiveBlocksPerMultiprocessor(") == len(asked)
+    launched = re.findall(r"launch_of\((?:ck_tile::)?(\w+)", text)
+    assert set(asked) <= set(launched)
+    functions = re.findall(r"kentry<[^;{]*?\b(OwnKernel<Kernel>|Kernel, Pointer)", text)
+    assert text.count("kentry<") == len(functions)
+
+
+UNITS = benchmark("unit_resources").UNITS
+
+
+def test_units_have_a_persistent_kernel_of_each_operation_that_has_them() -> None:
+    """Batched kernels, and those of convolutions, are never persistent."""
+    kernels = [(op, operation(op).kernels.parse(name)) for (op, _), names in UNITS.items() for name in names]
+    persistent = {op for op, kernel in kernels if getattr(kernel, "persistent", False)}
+    assert persistent == {"gemm_universal", "gemm_multi_d", "gemm_preshuffle", "gemm_grouped", "gemm_streamk"}
+
+
+@pytest.mark.slow
+@compiles()
+@pytest.mark.parametrize(("op", "arch"), UNITS)
+def test_a_unit_changes_no_kernel(op: str, arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its GPU functions, none of which calls another, and their resources and loops are those of each kernel alone."""
+    skip_without_compiler()
+    if interface_here() is not Interface.LATE_2025:
+        pytest.skip("the kernels are for headers of late 2025")
+    set_kernel_cache(monkeypatch)
+    script, names, kept = benchmark("unit_resources"), UNITS[op, arch], cache_dir("units")
+    together = script.compiled(op, arch, names, kept)
+    alone = [script.compiled(op, arch, (name,), kept) for name in names]
+    assert together.functions == sum(taken.functions for taken in together.taken)
+    assert together.taken == [call.taken[0] for call in alone]
+    assert {taken.calling for taken in together.taken} == {0}

@@ -265,6 +265,13 @@ def test_resources_become_columns(tmp_path: Path) -> None:
     assert [row["status"] for row in rows_of(path)] == ["ok", "crash", "ok", "ok"]
 
 
+def test_functions_that_call_others_are_a_column(tmp_path: Path) -> None:
+    """The count of the kernel's source; null where it is unknown, as in older journals."""
+    rows = (replace(OK, source_hash="hash1"), replace(OK, kernel=POOL[2], source_hash="hash2"))
+    path = write(tmp_path, *rows, kernels=(replace(KNOWN, calling=2), UNKNOWN))
+    assert [row["calling_functions"] for row in rows_of(path)] == [2, None]
+
+
 def test_unreported_resources_are_null(tmp_path: Path) -> None:
     """On the host, and with a compiler without reports, resources are null."""
     for folder, kernels in (("none", ()), ("unknown", (UNKNOWN,))):

@@ -25,8 +25,6 @@ using DirectProblem = ck_tile::DefaultGemm2DEpilogueProblem<
 constexpr const char* takes_more_tiles(ck_tile::index_t) { return nullptr; }
 
 template <class Kernel, class Arguments>
-Launch starting(Kernel, dim3 grid, const Arguments& arguments) {
-    return launch_of(ck_tile::kentry<1, OwnKernel<Kernel>, Arguments>, grid, Kernel::BlockSize(), arguments);
-}
+constexpr auto entry_of = ck_tile::kentry<1, OwnKernel<Kernel>, Arguments>;
 
 }  // namespace ckh

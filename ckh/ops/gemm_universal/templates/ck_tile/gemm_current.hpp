@@ -6,8 +6,8 @@
 // been compiled against the sources themselves, and no GPU has run it.
 #pragma once
 
-#include "gemm_grid.hpp"
 #include "gemm_current_limits.hpp"
+#include "gemm_grid.hpp"
 #include "gemm_host_arguments.hpp"
 
 namespace ckh {
@@ -23,8 +23,8 @@ inline bool kernel_supports(const Problem& p) { return Kernel::IsSupportedArgume
 inline Launch prepare(const Problem& p, const Operands& operands) {
     const auto arguments = kernel_arguments(p, operands);
     using Arguments = std::remove_const_t<decltype(arguments)>;
-    return launch_of(ck_tile::kentry<1, OwnKernel<Kernel>, Arguments>, grid_of<Kernel>(p, ck_tile::stream_config{}),
-                     Kernel::BlockSize(), arguments);
+    return launch_of(entry_of<Kernel, Arguments>, grid_of<Kernel>(p, ck_tile::stream_config{}), Kernel::BlockSize(),
+                     arguments);
 }
 
 }  // namespace ckh

@@ -1,6 +1,7 @@
 // What a GEMM kernel is in CK Tile's current interface: its traits, pipeline, epilogue and kernel class.
 #pragma once
 
+#include "check.hpp"
 #include "current_pipelines.hpp"
 #include "gemm_plain.hpp"
 
@@ -50,5 +51,8 @@ using EpilogueClass = typename EpilogueOf<kernel::epilogue>::Class;
 
 // GemmKernel only wraps this class, and counts the blocks of a persistent kernel by compiling the kernel once more.
 using Kernel = ck_tile::UniversalGemmKernel<Partitioner, Gemm, EpilogueClass>;
+
+template <class Kernel, class Arguments>
+constexpr auto entry_of = ck_tile::kentry<1, OwnKernel<Kernel>, Arguments>;
 
 }  // namespace ckh

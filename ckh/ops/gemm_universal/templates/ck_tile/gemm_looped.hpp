@@ -1,5 +1,5 @@
 // How a GEMM kernel of the interfaces of 2025 is chosen for a problem and launched. To be included after its classes,
-// host_arguments, grid_of and zero_result.
+// entry_of, host_arguments, grid_of and zero_result.
 #pragma once
 
 #include "gemm_arguments.hpp"
@@ -37,6 +37,11 @@ inline bool kernel_supports(const Problem& p) {
         supported = Kernel::IsSupportedArgument(Kernel::MakeKernelArgs(host_arguments(p, Operands{})));
     });
     return supported;
+}
+
+template <class Kernel, class Arguments>
+Launch starting(Kernel, dim3 grid, const Arguments& arguments) {
+    return launch_of(entry_of<Kernel, Arguments>, grid, Kernel::BlockSize(), arguments);
 }
 
 inline Launch prepare(const Problem& p, const Operands& operands) {

@@ -38,9 +38,6 @@ constexpr const char* takes_more_tiles(ck_tile::index_t steps) {
 }
 
 template <class Kernel, class Arguments>
-Launch starting(Kernel, dim3 grid, const Arguments& arguments) {
-    constexpr dim3 block = Kernel::BlockSize();
-    return launch_of(ck_tile::kentry<block.x, 1, OwnKernel<Kernel>, Arguments>, grid, block, arguments);
-}
+constexpr auto entry_of = ck_tile::kentry<Kernel::BlockSize().x, 1, OwnKernel<Kernel>, Arguments>;
 
 }  // namespace ckh

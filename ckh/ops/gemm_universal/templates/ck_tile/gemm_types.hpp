@@ -17,9 +17,12 @@ using PassThrough = ck_tile::element_wise::PassThrough;
 constexpr bool a_is_row_major = std::is_same_v<ALayout, RowMajor>;
 constexpr bool b_is_row_major = std::is_same_v<BLayout, RowMajor>;
 
-using Shape = ck_tile::TileGemmShape<ck_tile::sequence<kernel::tile_m, kernel::tile_n, kernel::tile_k>,
-                                     ck_tile::sequence<kernel::wave_m, kernel::wave_n, kernel::wave_k>,
-                                     ck_tile::sequence<kernel::warp_tile_m, kernel::warp_tile_n, kernel::warp_tile_k>>;
+// A type of this kernel alone. In a unit of several kernels, functions of CK Tile's that two of them share would have more
+// callers than in a kernel compiled alone, and the compiler calls such a function instead of inlining it.
+struct Shape
+    : ck_tile::TileGemmShape<ck_tile::sequence<kernel::tile_m, kernel::tile_n, kernel::tile_k>,
+                             ck_tile::sequence<kernel::wave_m, kernel::wave_n, kernel::wave_k>,
+                             ck_tile::sequence<kernel::warp_tile_m, kernel::warp_tile_n, kernel::warp_tile_k>> {};
 // Which tile a block takes: 8 and 4 are the numbers of CK Tile's own benchmark of these kernels.
 using Partitioner = ck_tile::GemmSpatiallyLocalTilePartitioner<Shape, 8, 4>;
 

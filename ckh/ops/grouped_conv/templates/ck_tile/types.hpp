@@ -14,9 +14,12 @@ using InLayout = std::conditional_t<kernel::ndim_spatial == 3, convolution::NDHW
 using WeiLayout = std::conditional_t<kernel::ndim_spatial == 3, convolution::GKZYXC, convolution::GKYXC>;
 using OutLayout = std::conditional_t<kernel::ndim_spatial == 3, convolution::NDHWGK, convolution::NHWGK>;
 
-using Shape = ck_tile::TileGemmShape<ck_tile::sequence<kernel::tile_m, kernel::tile_n, kernel::tile_k>,
-                                     ck_tile::sequence<kernel::wave_m, kernel::wave_n, kernel::wave_k>,
-                                     ck_tile::sequence<kernel::warp_tile_m, kernel::warp_tile_n, kernel::warp_tile_k>>;
+// A type of this kernel alone. In a unit of several kernels, functions of CK Tile's that two of them share would have more
+// callers than in a kernel compiled alone, and the compiler calls such a function instead of inlining it.
+struct Shape
+    : ck_tile::TileGemmShape<ck_tile::sequence<kernel::tile_m, kernel::tile_n, kernel::tile_k>,
+                             ck_tile::sequence<kernel::wave_m, kernel::wave_n, kernel::wave_k>,
+                             ck_tile::sequence<kernel::warp_tile_m, kernel::warp_tile_n, kernel::warp_tile_k>> {};
 
 inline ck_tile::conv::ConvParam conv_param(const Problem& p) {
     using Sizes = std::vector<ck_tile::index_t>;

@@ -11,6 +11,8 @@ struct stream_config {
     bool time_kernel_ = false;
 };
 
+inline index_t get_available_compute_units(const stream_config&) { return 1; }
+
 template <int MinBlockPerCu, typename Kernel, typename... Args>
 __launch_bounds__(Kernel::kBlockSize, MinBlockPerCu) __global__ void kentry([[maybe_unused]] Args... args) {
 #if defined(__HIP_DEVICE_COMPILE__)

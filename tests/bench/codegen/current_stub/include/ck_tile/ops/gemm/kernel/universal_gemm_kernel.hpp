@@ -82,7 +82,6 @@ struct UniversalGemmKernel {
     CK_TILE_HOST static constexpr auto GridSize(index_t M, index_t N, index_t KBatch) {
         return dim3(TilePartitioner_::GridSize(M, N), 1, KBatch);
     }
-    CK_TILE_HOST static auto MaxOccupancyGridSize(const stream_config&) -> dim3 { return dim3(1, 1, 1); }
     CK_TILE_HOST static auto BlockSize() { return dim3(kBlockSize); }
     CK_TILE_HOST static constexpr KernelArgs MakeKernelArgs(const UniversalGemmHostArgs<1, 1, 0>& hostArgs) {
         return {hostArgs.as_ptr[0],    hostArgs.bs_ptr[0],    hostArgs.e_ptr,    hostArgs.M,
