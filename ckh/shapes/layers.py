@@ -168,7 +168,7 @@ class Layer:
 
     Attributes:
         name: name of the layer; empty: unknown.
-        shape: a `Shape`, or a problem of `op`.
+        shape: a `Shape`, a problem of `op`, or the reason why it is left out.
         count: number of executions.
         where: file and position of the source.
         op: operation of a problem; empty: `shape` is not a problem.

@@ -146,6 +146,8 @@ def _problem(layer: Layer, wanted: RunOptions, op: str | None, *, is_model: bool
     """
     name = layer.op
     problem = layer.shape
+    if isinstance(problem, str):
+        return problem
     if not name or (op and op != name):
         shape = problem if not name else _required_part(name).shape(problem)
         name = op or _operation_of(shape)
