@@ -176,6 +176,7 @@ def _recorder(torch: Any) -> Any:
             self.path: list[str] = []
 
         def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
             is_product, is_convolution = func in products, func is aten.convolution.default
             if is_product or is_convolution:
                 operands = products[func](args) if is_product else args[:2]
@@ -184,8 +185,10 @@ def _recorder(torch: Any) -> Any:
                 elif is_product:
                     self._product(*operands, is_scaled=func is aten._scaled_mm.default)  # noqa: SLF001
                 else:
-                    self._add(_convolution(torch, args[0], args[1], args[3:6], args[8]), 1)
-            return func(*args, **(kwargs or {}))
+                    shape = _convolution(torch, args[0], args[1], args[3:6], args[8])
+                    shape.require_output(result.shape[1:])
+                    self._add(shape, 1)
+            return result
 
         def _product(self, a: Any, b: Any, *, is_scaled: bool) -> None:
             scaling = Scaling.ROW if is_scaled else Scaling.NONE

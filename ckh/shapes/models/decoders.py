@@ -303,9 +303,7 @@ def _shared(model: Decoder, ranks: Ranks) -> Iterator[Weight]:
         yield Weight("shared_gate", gate, model.hidden, model.sparse_layers, is_quantised=False)
 
 
-def _feed_forward(
-    prefix: str, module: str, hidden: int, intermediate: int, layers: frozenset[int]
-) -> Iterator[Weight]:
+def _feed_forward(prefix: str, module: str, hidden: int, intermediate: int, layers: frozenset[int]) -> Iterator[Weight]:
     """Weights of a gated feed-forward part: gate and up are one weight."""
     gate_up = {f"{module}.{name}_proj": intermediate for name in ("gate", "up")}
     yield Weight(f"{prefix}gate_up", gate_up, hidden, layers, "n")
