@@ -194,7 +194,7 @@ def _precision(document: Mapping[str, Any], config: Config, wanted: RunOptions) 
         quantisation = quantisation.replaced(scheme)
     if quantisation.depends_on_names and config.family.kind is not ModelKind.DECODER:
         raise DataError(
-            f"{config.where}: a quantization_config with modules by name, which is not read of {config.family.name} models",
+            f"{config.where}: quantization_config names modules, which are not known of {config.family.name} models",
             QUANTISATION_HINT,
             code="unsupported",
         )
