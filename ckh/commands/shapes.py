@@ -29,7 +29,7 @@ _TOKENS = ",".join(map(str, DEFAULT_TOKENS))
 _HELP = """List the problems of a model, a module or a log, with counts and layers.
 
 Sources are recognized by content: Hugging Face config.json or its folder (Llama, Qwen, Mistral, Gemma, GLM, Mixtral,
-DeepSeek, gpt-oss, ViT, CLIP, Whisper), ONNX, built-in models and networks (--list), AITER's untuned tables, logs and profiles:
+DeepSeek, ViT, CLIP, Whisper), ONNX, built-in models and networks (--list), AITER's untuned tables, logs and profiles:
 MIOPEN_ENABLE_LOGGING_CMD and MIOpenDriver lines, hipblaslt-bench and rocblas-bench lines, PyTorch's TunableOp files,
 AITER's and vLLM's lines of missing configurations, rocprof tables where kernels' names carry M, N and K; problem files;
 - is stdin. --torch traces a PyTorch module on the meta device.

@@ -58,6 +58,8 @@ NEXT = {
     "shared_expert_intermediate_size": 256,
 }
 FLOAT = {"num_bits": 8, "type": "float"}
+FP4 = {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32}
+NVFP4 = {**FP4, "group_size": 16}
 BLOCKS = {"quant_method": "fp8", "weight_block_size": [128, 128]}
 FP8_TOKEN = {
     "weight": {"dtype": "fp8_e4m3", "qscheme": "per_channel"},
@@ -111,10 +113,7 @@ def compressed(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
         ),
         (compressed(groups({"num_bits": 8, "type": "int"}, {"num_bits": 8, "type": "int"})), "a8w8 int8"),
         (compressed(groups(FLOAT, FLOAT), ignore=["lm_head"], quant_method=None), ROW),
-        (
-            compressed(groups(*[{"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32}] * 2)),
-            "a4w4_blockscale pk_fp4",
-        ),
+        (compressed(groups(FP4, FP4)), "a4w4_blockscale pk_fp4"),
         (BLOCKS, BLOCK),
         ({"quant_method": "fp8", "activation_scheme": "static"}, ROW),
         ({"quant_method": "fbgemm_fp8"}, ROW),
@@ -138,7 +137,7 @@ def test_schemes(tmp_path: Path, quantisation: dict[str, Any], kind: str) -> Non
     [
         (compressed(groups({"num_bits": 4, "type": "int", "group_size": 32}, None)), ["4-bit int", 32, "unquantised"]),
         (compressed(groups(FLOAT, None)), ["fp8", "unquantised"]),
-        (compressed(groups(*[{"num_bits": 4, "type": "float", "strategy": "group", "group_size": 16}] * 2)), [16]),
+        (compressed(groups(NVFP4, NVFP4)), [16]),
         ({"quant_method": "fp8", "weight_block_size": [1, 32]}, ["fp8", "1x32"]),
         ({"quant_method": "quark", "global_quant_config": {**MXFP4, "input_tensors": None}}, ["pk_fp4", "unquantised"]),
         ({"quant_method": "quark", "global_quant_config": {**FP8_TOKEN, "weight": [{}]}}, ["weight"]),
@@ -218,11 +217,10 @@ def test_modules_of_quark(tmp_path: Path) -> None:
 
 def test_targets_of_compressed_tensors(tmp_path: Path) -> None:
     """Groups by name come before those by class; modules without a group are not quantised; experts are modules."""
-    fp4 = {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32}
-    both = compressed(groups(FLOAT, FLOAT), groups(fp4, fp4, "re:.*mlp\\..*"))
+    both = compressed(groups(FLOAT, FLOAT), groups(FP4, FP4, "re:.*mlp\\..*"))
     result = kinds(found(tmp_path, LLAMA, both))
     assert (result["qkv"], result["down"]) == ({ROW: 4}, {"a4w4_blockscale pk_fp4": 4})
-    only = compressed(groups(fp4, fp4, "re:.*mlp.experts.*"))
+    only = compressed(groups(FP4, FP4, "re:.*mlp.experts.*"))
     result = kinds(found(tmp_path, DEEPSEEK, only))
     assert (result["o"], result["shared_down"], result["experts"]) == (
         {"bf16": 4},

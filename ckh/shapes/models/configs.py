@@ -17,7 +17,7 @@ from ckh.shapes.models.decoders import (
     decoder_layers,
 )
 from ckh.shapes.models.encoders import clip_layers, vision_layers, whisper_layers
-from ckh.shapes.models.quantisation import QUANTISATION_HINT, Quantisation, Scheme, read_quantisation
+from ckh.shapes.models.quantisation import QUANTISATION_HINT, ModuleSchemes, Scheme, read_quantisation
 from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _precision(document: Mapping[str, Any], config: Config, wanted: RunOptions) 
         (values[key] for values in (document, config.values) for key in _QUANTISATIONS if values.get(key)), None
     )
     if stated is None:
-        return Precision(base, None if scheme is None else Quantisation(scheme))
+        return Precision(base, None if scheme is None else ModuleSchemes(scheme))
     quantisation = read_quantisation(stated, config.where, is_replaced=scheme is not None)
     if scheme is not None:
         quantisation = quantisation.replaced(scheme)

@@ -20,7 +20,7 @@ from ckh.shapes.models.quantisation import Scheme
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from ckh.shapes.models.quantisation import Quantisation
+    from ckh.shapes.models.quantisation import ModuleSchemes
     from ckh.shapes.run_options import RunOptions
 
 VOCABULARY_PADDING = 64  # vLLM's DEFAULT_VOCAB_PADDING_SIZE
@@ -129,7 +129,7 @@ class Precision:
     """Element types of a model: `base` of unquantised modules, and the schemes of the others, if any."""
 
     base: str
-    quantisation: Quantisation | None = None
+    quantisation: ModuleSchemes | None = None
 
     def schemes(self, modules: Iterable[str], layers: Iterable[int]) -> Counter[Scheme]:
         """Number of layers per scheme of these modules, which are multiplied together."""

@@ -60,19 +60,19 @@ class Scheme:
     unread: str = ""
 
 
-class _Tensor(NamedTuple):
+class _ScaledTensor(NamedTuple):
     """Element type of a tensor, and the values that share a scale: a row, or n x k of them."""
 
     dtype: str
     values: str
 
 
-_UNQUANTISED = _Tensor("unquantised", "")
+_UNQUANTISED = _ScaledTensor("unquantised", "")
 _SCHEMES = {
-    (_Tensor("fp8", _ROW), _Tensor("fp8", _ROW)): Scheme("fp8", Scaling.ROW),
-    (_Tensor("int8", _ROW), _Tensor("int8", _ROW)): Scheme("int8", Scaling.ROW),
-    (_Tensor("fp8", "128x128"), _Tensor("fp8", "128")): Scheme("fp8", Scaling.BLOCK_128),
-    (_Tensor("pk_fp4", "32"), _Tensor("pk_fp4", "32")): Scheme("pk_fp4", Scaling.BLOCK_32),
+    (_ScaledTensor("fp8", _ROW), _ScaledTensor("fp8", _ROW)): Scheme("fp8", Scaling.ROW),
+    (_ScaledTensor("int8", _ROW), _ScaledTensor("int8", _ROW)): Scheme("int8", Scaling.ROW),
+    (_ScaledTensor("fp8", "128x128"), _ScaledTensor("fp8", "128")): Scheme("fp8", Scaling.BLOCK_128),
+    (_ScaledTensor("pk_fp4", "32"), _ScaledTensor("pk_fp4", "32")): Scheme("pk_fp4", Scaling.BLOCK_32),
 }
 
 
@@ -95,7 +95,7 @@ class Patterns:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantisation:
+class ModuleSchemes:
     """Schemes of modules.
 
     Attributes:
@@ -120,17 +120,17 @@ class Quantisation:
             return None
         return next((scheme for patterns, scheme in self.named if patterns.match(names)), self.default)
 
-    def replaced(self, scheme: Scheme) -> Quantisation:
+    def replaced(self, scheme: Scheme) -> ModuleSchemes:
         """The same with another element type; schemes that have it keep their scaling."""
 
         def other(own: Scheme) -> Scheme:
             return own if own.dtype == scheme.dtype else scheme
 
         named = tuple((patterns, other(own)) for patterns, own in self.named)
-        return Quantisation(None if self.default is None else other(self.default), named, self.excluded)
+        return ModuleSchemes(None if self.default is None else other(self.default), named, self.excluded)
 
 
-def read_quantisation(config: Any, where: str, *, is_replaced: bool = False) -> Quantisation:
+def read_quantisation(config: Any, where: str, *, is_replaced: bool = False) -> ModuleSchemes:
     """Read a `quantization_config`.
 
     Args:
@@ -150,9 +150,9 @@ def read_quantisation(config: Any, where: str, *, is_replaced: bool = False) -> 
     read = _METHODS.get(method)
     if read is not None:
         default, named = read({**nested, **config}, where)
-        return Quantisation(default, tuple(named), excluded)
+        return ModuleSchemes(default, tuple(named), excluded)
     if method in _WEIGHT_ONLY or is_replaced:
-        return Quantisation(Scheme("", unread=f"products with weights quantised by {method:.40}"), (), excluded)
+        return ModuleSchemes(Scheme("", unread=f"products with weights quantised by {method:.40}"), (), excluded)
     raise DataError(f"{where}: quant_method {method!r:.60} is not known", QUANTISATION_HINT, code="unsupported")
 
 
@@ -172,7 +172,7 @@ _Rules = tuple["Scheme | None", "list[tuple[Patterns, Scheme]]"]
 def _fp8(config: Fields, _where: str) -> _Rules:
     blocks = config.get("weight_block_size")
     values, inputs = (_ROW, _ROW) if blocks is None else (_sizes(blocks), _sizes(blocks).rpartition("x")[2])
-    return _scheme(_Tensor("fp8", values), _Tensor("fp8", inputs)), []
+    return _scheme(_ScaledTensor("fp8", values), _ScaledTensor("fp8", inputs)), []
 
 
 def _groups(config: Fields, where: str) -> _Rules:
@@ -192,13 +192,13 @@ def _groups(config: Fields, where: str) -> _Rules:
     return default, named
 
 
-def _compressed(fields: Fields) -> _Tensor:
+def _compressed(fields: Fields) -> _ScaledTensor:
     if not fields:
         return _UNQUANTISED
     kind, bits, size = str(fields.get("type", "int")), fields.get("num_bits", 8), fields.get("group_size")
     dtype = _COMPRESSED_TYPES.get((kind, bits) if isinstance(bits, int) else (kind, 0), f"{bits!r:.9}-bit {kind:.20}")
     strategy = fields.get("strategy") or ("group" if isinstance(size, int) and size > 0 else "channel")
-    return _Tensor(dtype, _values(str(strategy), size, fields.get("block_structure")))
+    return _ScaledTensor(dtype, _values(str(strategy), size, fields.get("block_structure")))
 
 
 def _quark(config: Fields, where: str) -> _Rules:
@@ -220,7 +220,7 @@ def _quark_scheme(fields: Fields, where: str) -> Scheme:
         own = _object(fields, key, where)
         size, blocks = own.get("group_size"), own.get("block_size")
         values = _values(str(own.get("qscheme")), size, blocks)
-        tensors.append(_Tensor(dtype_name(str(own.get("dtype"))), values) if own else _UNQUANTISED)
+        tensors.append(_ScaledTensor(dtype_name(str(own.get("dtype"))), values) if own else _UNQUANTISED)
     return _scheme(*tensors)
 
 
@@ -255,7 +255,7 @@ def _sizes(value: Any) -> str:
     return "x".join(map(str, value))[:40] if isinstance(value, list) else f"{value!r:.40}"
 
 
-def _scheme(weights: _Tensor, inputs: _Tensor) -> Scheme:
+def _scheme(weights: _ScaledTensor, inputs: _ScaledTensor) -> Scheme:
     kinds = " and ".join(
         f"{tensor.dtype}{f' (scales of {tensor.values})' if tensor.values else ''} {what}"
         for tensor, what in ((weights, "weights"), (inputs, "inputs"))
