@@ -125,9 +125,9 @@ def _loaded(path: Path, name: str) -> Any:
 
 
 def _open_sizes(model: Any, name: str, wanted: RunOptions) -> Iterator[dict[str, int]]:
-    """Values of open input sizes, after naming those without a name.
+    """Values of open input sizes: each number of images and of tokens, and the filter's channels.
 
-    They are each number of images and of tokens, and the channels of filters.
+    Names the open sizes that have none.
 
     Raises:
         DataError: sizes of images are open.

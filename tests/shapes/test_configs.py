@@ -244,6 +244,12 @@ def test_unknown_family_names_the_nearest(tmp_path: Path) -> None:
         read(tmp_path, {**LLAMA_70B, "model_type": "llama9"})
 
 
+def test_too_many_layers(tmp_path: Path) -> None:
+    """A number of layers that no model has is refused, before each of them takes memory."""
+    with expect_refusal(DataError, "out-of-range", 2**31 - 1, "layers"):
+        read(tmp_path, {**LLAMA_70B, "num_hidden_layers": 2**31 - 1})
+
+
 @pytest.mark.parametrize(("size", "code"), [(0, "out-of-range"), (2**40, "out-of-range"), ("8192", "bad-number")])
 def test_impossible_sizes(tmp_path: Path, size: object, code: str) -> None:
     """A size of 0 or 2^40, or a text, is refused with its key."""

@@ -185,7 +185,8 @@ def test_a_convolution_of_tokens(tmp_path: Path) -> None:
 def test_output_sizes_are_those_of_the_file(tmp_path: Path, stated: list[Any]) -> None:
     """A convolution whose output channels or sizes are not those that the file states is refused, with both."""
     nodes = [node("Conv", "x w", "a"), node("Relu", "a", "out")]
-    inputs, weights = {"x": [1, 4, 9, 9]}, {"w": (8, 4, 3, 3)}
+    inputs: dict[str, list[Any]] = {"x": [1, 4, 9, 9]}
+    weights: dict[str, tuple[int, ...]] = {"w": (8, 4, 3, 3)}
     path = save(tmp_path / "model.onnx", nodes, inputs, weights, {"a": stated})
     with expect_refusal(DataError, "impossible-problem", "node a", "8x7x7"):
         ckh.shapes.read(path)

@@ -165,6 +165,10 @@ def test_other_schemes_are_left_out(tmp_path: Path, quantisation: dict[str, Any]
         ({**BLOCKS, "ignore": ["re:("]}, "bad-field", ["'('"]),
         (compressed(groups([], None)), "bad-field", ["group_0", "weights"]),  # type: ignore[arg-type]
         ({"quant_method": "compressed-tensors", "config_groups": []}, "bad-field", ["config_groups"]),
+        (compressed(), "missing-field", ["config_groups"]),
+        (compressed(groups(FLOAT, FLOAT, "QKVParallelLinear")), "unsupported", ["QKVParallelLinear"]),
+        (compressed({"weights": FLOAT}), "unsupported", ["group_0", "targets"]),
+        ({"quant_method": "quark"}, "missing-field", ["global_quant_config"]),
         ({"quant_method": "quark", "layer_quant_config": {"*.mlp.*": "fp4"}}, "bad-field", ["*.mlp.*"]),
     ],
 )

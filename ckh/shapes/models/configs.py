@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _READ_PARTS = ("text_config", "quantization_config", "generation_config")
 _DENSE, _LINEAR = "dense", "linear_attention"
 _QUANTISATIONS = ("quantization_config", "compression_config")  # the latter of older compressed-tensors
+MAX_LAYERS = 1000  # five times those of the deepest models; each has its own element types
 _DEFAULT_DTYPE = "bf16"  # of models that state none
 # Element types of quantised models, with the usual scaling.
 _SCALING_OF = {"fp8": Scaling.ROW, "bf8": Scaling.ROW, "int8": Scaling.ROW, "pk_fp4": Scaling.BLOCK_32}
@@ -97,6 +98,8 @@ def decoder_of(config: Config) -> Decoder:
         DataError: a field is missing or wrong.
     """
     hidden, heads, layers = config.of("hidden"), config.of("heads"), config.of("layers")
+    if layers > MAX_LAYERS:
+        raise DataError(f"{config.where}: {layers} layers are more than {MAX_LAYERS}", code="out-of-range")
     latent = _latent(config) if config.has("kv_lora_rank") else None
     head_dim = config.of("head_dim", max(1, hidden // heads))
     linear = _linear(config) if config.has("linear_num_value_heads") else None
@@ -160,7 +163,7 @@ def _dense_layers(config: Config, every: frozenset[int]) -> frozenset[int]:
         return frozenset(number for number in every if number < len(types) and types[number] == _DENSE)
     only = config.values.get("mlp_only_layers")
     step, first = config.size("decoder_sparse_step", 1), config.of("first_dense", 0, least=0)
-    named = only if isinstance(only, list) else []
+    named = {item for item in only if isinstance(item, int)} if isinstance(only, list) else set()
     return frozenset(number for number in every if number < first or number in named or (number + 1) % step)
 
 

@@ -176,6 +176,16 @@ class Weight:
         """Outputs of all modules."""
         return sum(self.outputs.values())
 
+    def shape(self, m: int, scheme: Scheme) -> Matmul | ExpertProducts:
+        """Its product with m rows.
+
+        Raises:
+            UsageError: a size is out of range.
+        """
+        if self.mixture is not None:
+            return replace(self.mixture, tokens=m, dtype=scheme.dtype, scaling=scheme.scaling)
+        return Matmul(m, self.n, self.k, scheme.dtype, scaling=scheme.scaling)
+
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
@@ -354,10 +364,8 @@ def decoder_layers(
         for weight, own in schemes:
             m = min(rows, weight.most_rows) if weight.most_rows else rows
             for scheme, count in own.items():
-                shape: Matmul | ExpertProducts = Matmul(m, weight.n, weight.k, scheme.dtype, scaling=scheme.scaling)
-                if weight.mixture is not None:
-                    shape = replace(weight.mixture, tokens=m, dtype=scheme.dtype, scaling=scheme.scaling)
-                yield Layer(weight.name, scheme.unread or shape, count, where)
+                shape = scheme.unread or weight.shape(m, scheme)
+                yield Layer(weight.name, shape, count, where)
 
 
 def _schemes(

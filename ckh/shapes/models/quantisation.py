@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fnmatch import translate
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.errors import DataError
@@ -179,7 +178,7 @@ def _groups(config: Fields, where: str) -> _Rules:
     """The groups of compressed-tensors: by name, or by class."""
     default: Scheme | None = None
     named = []
-    for name, group in _object(config, "config_groups", where).items():
+    for name, group in _stated(config, "config_groups", where).items():
         at = f"{where}: group {name:.40}"
         fields = _object({name: group}, name, where)
         scheme = _scheme(*(_compressed(_object(fields, key, at)) for key in ("weights", "input_activations")))
@@ -187,8 +186,11 @@ def _groups(config: Fields, where: str) -> _Rules:
         if any(target in _LINEAR for target in targets):
             default = default or scheme
         names = [_EXPERTS.get(target, target) for target in targets if target not in _LINEAR]
-        if names:
-            named.append((patterns_of(names, at), scheme))
+        strange = [target for target in names if target[:1].isupper()]  # as classes are
+        if strange or not targets:
+            what = f"modules of the class {strange[0]:.60}" if strange else "no targets"
+            raise DataError(f"{at} is of {what}, which are not known", QUANTISATION_HINT, code="unsupported")
+        named.append((patterns_of(names, at), scheme))
     return default, named
 
 
@@ -208,8 +210,7 @@ def _quark(config: Fields, where: str) -> _Rules:
         named.append((patterns_of([pattern], where), _quark_scheme(own, f"{where}: layer_quant_config")))
     if config.get("layer_type_quant_config"):
         return Scheme("", unread="products of Quark's layer_type_quant_config"), named
-    whole = _object(config, "global_quant_config", where)
-    return _quark_scheme(whole, f"{where}: global_quant_config") if whole else None, named
+    return _quark_scheme(_stated(config, "global_quant_config", where), f"{where}: global_quant_config"), named
 
 
 def _quark_scheme(fields: Fields, where: str) -> Scheme:
@@ -269,7 +270,8 @@ def patterns_of(texts: Iterable[str], where: str) -> Patterns:
     Raises:
         DataError: a regular expression is invalid.
     """
-    names, expressions = [], []
+    names: list[str] = []
+    expressions: list[re.Pattern[str]] = []
     for text in texts:
         if text.startswith("re:") or not _NAME.fullmatch(text):
             expressions.append(_compiled(text.removeprefix("re:"), where))
@@ -287,7 +289,6 @@ def _compiled(text: str, where: str) -> re.Pattern[str]:
         raise DataError(f"{where}: {text[:60]!r} is not a regular expression: {error}", code="bad-field") from error
 
 
-@cache
 def _parts(name: str) -> frozenset[str]:
     """The parts of a name between any two dots."""
     words = name.split(".")
@@ -296,7 +297,6 @@ def _parts(name: str) -> frozenset[str]:
     )
 
 
-@cache
 def _spellings(module: str) -> tuple[str, ...]:
     """A module's names in the models of its family."""
     names = [module]
@@ -310,6 +310,12 @@ def _object(fields: Fields, key: str, where: str) -> dict[str, Any]:
     if value is not None and not isinstance(value, dict):
         raise DataError(f"{where}: {key:.40} must be an object, not {value!r:.60}", code="bad-field")
     return value or {}
+
+
+def _stated(fields: Fields, key: str, where: str) -> dict[str, Any]:
+    if not (value := _object(fields, key, where)):
+        raise DataError(f"{where}: {key} is missing or empty", QUANTISATION_HINT, code="missing-field")
+    return value
 
 
 def _texts(fields: Fields, key: str, where: str) -> Sequence[str]:
