@@ -262,7 +262,7 @@ def _convolution(node: Any, x: _Tensor, w: _Tensor) -> Convolution:
     spatial, taps = (tuple(size or 0 for size in item.shape[2:]) for item in (x, w))
     stride, dilation = (_sizes(given, name, ndim, 1) for name in ("strides", "dilations"))
     pads = _sizes(given, "pads", 2 * ndim, 0)
-    if given.get("auto_pad", b"").startswith(b"SAME"):
+    if given.get("auto_pad") in (b"SAME_UPPER", b"SAME_LOWER"):
         needed = [
             max(0, (-(-size // step) - 1) * step + (tap - 1) * gap + 1 - size)
             for size, step, tap, gap in zip(spatial, stride, taps, dilation, strict=True)

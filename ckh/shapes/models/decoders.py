@@ -138,7 +138,7 @@ class Precision:
             own = {module: self._scheme(f"layers.{layer}.{module}") for module in modules}
             kinds = list(dict.fromkeys(own.values()))
             if len(kinds) > 1:
-                names = ", ".join(f"{module.rpartition('.')[2]} {scheme.dtype}" for module, scheme in own.items())
+                names = ", ".join(f"{name.rpartition('.')[2]} {scheme.dtype or '?'}" for name, scheme in own.items())
                 kinds = [Scheme("", unread=f"fused products of modules with different schemes ({names})")]
             counts[kinds[0]] += 1
         return counts
