@@ -322,7 +322,8 @@ def test_other_kinds_of_models(tmp_path: Path) -> None:
         "image_size": 224,
         "patch_size": 16,
     }
-    assert kinds(found(tmp_path, model, {"quant_method": "fbgemm_fp8"}))["fc1"] == {ROW: 12}
+    for whole in ({"quant_method": "fbgemm_fp8"}, compressed(groups(FLOAT, FLOAT))):
+        assert kinds(found(tmp_path, model, whole))["fc1"] == {ROW: 12}
     with expect_refusal(DataError, "unsupported", "ViT", "--dtype"):
         found(tmp_path, model, {"quant_method": "fbgemm_fp8", "ignore": ["fc1"]})
 

@@ -190,7 +190,8 @@ def _groups(config: Fields, where: str) -> _Rules:
         if strange or not targets:
             what = f"modules of the class {strange[0]:.60}" if strange else "no targets"
             raise DataError(f"{at} is of {what}, which are not known", QUANTISATION_HINT, code="unsupported")
-        named.append((patterns_of(names, at), scheme))
+        if names:
+            named.append((patterns_of(names, at), scheme))
     return default, named
 
 
