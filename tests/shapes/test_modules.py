@@ -10,10 +10,12 @@ import pytest
 import ckh.shapes
 from ckh.cli import run
 from ckh.errors import ExitCode, UsageError
+from ckh.shapes.layers import Convolution
 from ckh.shapes.modules import traced
 from tests.refusals import expect_error, expect_refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 FACTORY = """
@@ -70,6 +72,37 @@ def test_convolutions(torch: Any) -> None:
     assert (result.problem.hi, result.problem.wi, result.problem.y, result.problem.x) == (1, 30, 1, 3)
     (result,) = ckh.shapes.of(torch.nn.Conv3d(4, 4, 3), torch.empty(2, 4, 5, 6, 7), op="miopen_conv")
     assert (result.problem.layout, result.problem.di, result.problem.hi, result.problem.wi) == ("ncdhw", 5, 6, 7)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options", "size", "outputs"),
+    [
+        (3, {"padding": (1, 0), "stride": 2}, 9, (6, 5, 4)),
+        (4, {"padding": "same"}, 7, (6, 7, 7)),
+        ((2, 3), {"dilation": 2}, 12, (6, 10, 8)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Using padding")
+def test_output_sizes_are_those_of_the_call(
+    torch: Any, kernel: Any, options: dict[str, Any], size: int, outputs: tuple[int, ...]
+) -> None:
+    """Channels and sizes of a convolution's output are compared with those of the call."""
+    module, x = torch.nn.Conv2d(4, 6, kernel, **options), torch.empty(2, 4, size, size)
+    stated: list[Sequence[int | None]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Convolution, "require_output", lambda _, sizes: stated.append(tuple(sizes)))
+        (result,) = (item.problem for item in ckh.shapes.of(module, x))
+    assert stated == [(result.k, result.ho, result.wo)] == [outputs]
+
+
+def test_a_convolution_with_another_output() -> None:
+    """Other channels, sizes or dimensions than those of the source are refused; unknown ones are not compared."""
+    shape = Convolution(2, 4, 6, (1, 12), (1, 3), stride=(1, 2), pad=(0, 1))
+    for stated in ((6, 1, 6), (6, 6), (6, None), (None, 6)):
+        shape.require_output(stated)
+    for stated in ((5, 6), (6, 7), (6, 1, 1, 6), ()):
+        with expect_refusal(UsageError, "impossible-problem", 6):
+            shape.require_output(stated)
 
 
 def test_a_real_module(torch: Any) -> None:
