@@ -141,6 +141,21 @@ def test_batched_and_scaled_products(torch: Any) -> None:
     assert (only.problem.m, only.count) == (16, 1)
 
 
+def test_scales_of_a_product(torch: Any) -> None:
+    """Scales by row and by blocks of 128 are two families; products with others are left out."""
+
+    class Product(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, a: Any, b: Any, scale_a: Any, scale_b: Any) -> Any:
+            return torch._scaled_mm(a, b.t(), scale_a, scale_b, out_dtype=torch.bfloat16)
+
+    operands = [torch.empty(size, 256, dtype=torch.float8_e4m3fn) for size in (64, 512)]
+    for family, *sizes in (("a8w8", (64, 1), (1, 512)), ("a8w8_blockscale", (64, 2), (2, 4))):
+        (result,) = ckh.shapes.of(Product(), *operands, *map(torch.empty, sizes))
+        assert result.problem.family == family
+    layers, left_out = traced(Product(), [*operands, torch.empty(64, 2), torch.empty(2, 512)])
+    assert (layers, list(left_out.values())) == ([], [1])
+
+
 def test_the_same_network_by_its_table(torch: Any) -> None:
     """VGG-16's convolutions, built with PyTorch, equal those of the built-in network."""
     layers: list[Any] = []
