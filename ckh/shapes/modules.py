@@ -184,7 +184,7 @@ def _recorder(torch: Any) -> Any:
                     self.left_out[reason] += 1
                 elif is_product:
                     is_scaled = func is aten._scaled_mm.default  # noqa: SLF001
-                    self._product(*operands, _scaling(*args[:4]) if is_scaled else Scaling.NONE)
+                    self._product(operands[0], operands[1], _scaling(*args[:4]) if is_scaled else Scaling.NONE)
                 else:
                     shape = _convolution(torch, args[0], args[1], args[3:6], args[8])
                     shape.require_output(result.shape[1:])

@@ -98,11 +98,11 @@ def test_output_sizes_are_those_of_the_call(
 def test_a_convolution_with_another_output() -> None:
     """Other channels, sizes or dimensions than those of the source are refused; unknown ones are not compared."""
     shape = Convolution(2, 4, 6, (1, 12), (1, 3), stride=(1, 2), pad=(0, 1))
-    for stated in ((6, 1, 6), (6, 6), (6, None), (None, 6)):
-        shape.require_output(stated)
-    for stated in ((5, 6), (6, 7), (6, 1, 1, 6), ()):
+    for same in ([6, 1, 6], [6, 6], [6, None], [None, 6]):
+        shape.require_output(same)
+    for other in ([5, 6], [6, 7], [6, 1, 1, 6], []):
         with expect_refusal(UsageError, "impossible-problem", 6):
-            shape.require_output(stated)
+            shape.require_output(other)
 
 
 def test_a_real_module(torch: Any) -> None:
