@@ -29,7 +29,7 @@ TITLE = "ckh on a machine without a GPU"
 COMMANDS = (
     "ckh shapes config.json --tp 8 --tokens 16",
     "ckh predict --m 16 --n 1280 --k 8192 --arch gfx942 --top 2",
-    "ckh tune config.json --tp 8 --tokens 16 --arch gfx942 --to aiter --out tables",
+    "ckh tune config.json --tp 8 --tokens 16 --arch gfx942 --dtype fp8 --to aiter --out tables",
     "ckh tune config.json --tp 8 --tokens 16 --arch gfx942 --budget 15m --to amd-registry --dry-run",
 )
 

@@ -28,7 +28,7 @@ total the gains, whether it is worthwhile, and the expected gain of another hour
 the same, with the commands. On this device, ckh predict puts the measured kernels first afterwards.
 
 ckh does not measure AITER's kernels: with --to aiter the steps are shapes, predict and export, of GEMMs unless --op
-names mixtures of experts.
+names mixtures of experts. They are those of quantised models: a bf16 model needs --dtype fp8, if it is served so.
 """
 
 

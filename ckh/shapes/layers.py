@@ -10,7 +10,7 @@ from ckh.strenum import StrEnum
 from ckh.text.shown import Shown, ShownTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 MAX_SIZE = 2**31 - 1
 _DIMENSIONS = (2, 3)
@@ -126,6 +126,26 @@ class Convolution:
             require_sizes((name, size) for size in getattr(self, name))
         require_sizes((("pad", size) for size in self.pad), least=0)
 
+    def require_output(self, stated: Sequence[int | None]) -> None:
+        """Refuse an output other than the one that the source states.
+
+        Args:
+            stated: channels and sizes of the forward direction's output, without those of added dimensions; None:
+                not stated.
+
+        Raises:
+            UsageError: they differ.
+        """
+        lists = zip(self.spatial, self.taps, self.stride, self.pad, self.dilation, strict=True)
+        sizes = [(size + 2 * pad - gap * (tap - 1) - 1) // step + 1 for size, tap, step, pad, gap in lists]
+        own = [self.k, *sizes[len(sizes) - len(stated) + 1 :]]
+        if len(own) != len(stated) or any(b not in (None, a) for a, b in zip(own, stated, strict=True)):
+            texts = ["x".join("?" if size is None else str(size) for size in item) for item in (own, stated)]
+            raise UsageError(
+                f"a convolution's output is {texts[0]} (channels, sizes) by its operands, {texts[1]} by its source",
+                code="impossible-problem",
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class ExpertProducts:
@@ -168,7 +188,7 @@ class Layer:
 
     Attributes:
         name: name of the layer; empty: unknown.
-        shape: a `Shape`, or a problem of `op`.
+        shape: a `Shape`, a problem of `op`, or the reason why it is left out.
         count: number of executions.
         where: file and position of the source.
         op: operation of a problem; empty: `shape` is not a problem.

@@ -176,19 +176,25 @@ def _recorder(torch: Any) -> Any:
             self.path: list[str] = []
 
         def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
             is_product, is_convolution = func in products, func is aten.convolution.default
             if is_product or is_convolution:
                 operands = products[func](args) if is_product else args[:2]
                 if (reason := _left_out(operands, is_transposed=is_convolution and args[6])) is not None:
                     self.left_out[reason] += 1
                 elif is_product:
-                    self._product(*operands, is_scaled=func is aten._scaled_mm.default)  # noqa: SLF001
+                    is_scaled = func is aten._scaled_mm.default  # noqa: SLF001
+                    self._product(operands[0], operands[1], _scaling(*args[:4]) if is_scaled else Scaling.NONE)
                 else:
-                    self._add(_convolution(torch, args[0], args[1], args[3:6], args[8]), 1)
-            return func(*args, **(kwargs or {}))
+                    shape = _convolution(torch, args[0], args[1], args[3:6], args[8])
+                    shape.require_output(result.shape[1:])
+                    self._add(shape, 1)
+            return result
 
-        def _product(self, a: Any, b: Any, *, is_scaled: bool) -> None:
-            scaling = Scaling.ROW if is_scaled else Scaling.NONE
+        def _product(self, a: Any, b: Any, scaling: Scaling | None) -> None:
+            if scaling is None:
+                self.left_out["products with other scales"] += 1
+                return
             layout = f"{_order(a)}{_order(b)}r"
             sizes, dtype = (a.shape[-2], b.shape[-1], a.shape[-1]), dtype_name(str(a.dtype))
             if a.dim() > _INNER and a.shape[0] > 1:
@@ -223,6 +229,16 @@ def _convolution(torch: Any, x: Any, w: Any, lists: Sequence[Sequence[int]], gro
         dtype=dtype_name(str(x.dtype)),
         layout=layouts.get(ndim, ""),
     )
+
+
+def _scaling(a: Any, b: Any, scale_a: Any, scale_b: Any) -> Scaling | None:
+    """Scaling of the operands of a scaled product; None: another."""
+    (rows, inner), columns = a.shape, b.shape[1]
+    if scale_a.numel() in (1, rows) and scale_b.numel() in (1, columns):
+        return Scaling.ROW
+    blocks = [-(-size // 128) for size in (inner, columns)]
+    is_blocked = (list(scale_a.shape), list(scale_b.shape)) == ([rows, blocks[0]], blocks)
+    return Scaling.BLOCK_128 if is_blocked else None
 
 
 def _order(matrix: Any) -> str:

@@ -35,7 +35,31 @@ _DTYPES = {
 _BATCH_WORDS = ("batch", "n", "bs", "b")
 _OF_PRODUCTS = {"MatMul": (0, 1), "MatMulInteger": (0, 1), "QLinearMatMul": (0, 3), "Gemm": (0, 1)}
 _OF_CONVOLUTIONS = {"Conv": (0, 1), "ConvInteger": (0, 1), "QLinearConv": (0, 3)}
-_UNREAD = ("ConvTranspose", "DeformConv", "FusedConv", "FusedMatMul", "FusedGemm", "If", "Loop", "Scan")
+# Operators that multiply no matrices; others that are not read are counted as left out.
+_WITHOUT_PRODUCTS = frozenset(
+    """
+    Abs Acos Acosh Add AffineGrid And ArgMax ArgMin Asin Asinh Atan Atanh AveragePool BatchNormalization Bernoulli
+    BiasGelu BiasSplitGelu BitCast BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor BlackmanWindow Cast CastLike Ceil
+    Celu CenterCropPad Clip Col2Im Compress Concat ConcatFromSequence Constant ConstantOfShape Cos Cosh CumProd CumSum
+    DepthToSpace DequantizeLinear Det Div Dropout DynamicQuantizeLinear Elu EmbedLayerNormalization Equal Erf Exp Expand
+    EyeLike FastGelu Flatten Floor Gather GatherElements GatherND Gelu GlobalAveragePool GlobalLpPool GlobalMaxPool
+    Greater GreaterOrEqual GridSample GroupNorm GroupNormalization HammingWindow HannWindow HardSigmoid HardSwish
+    Hardmax Identity ImageDecoder InstanceNormalization IsInf IsNaN LRN LayerNormalization LeakyRelu Less LessOrEqual
+    Log LogSoftmax LpNormalization LpPool Max MaxPool MaxRoiPool MaxUnpool Mean MeanVarianceNormalization
+    MelWeightMatrix Min Mish Mod Mul Multinomial Neg NegativeLogLikelihoodLoss NonMaxSuppression NonZero Not OneHot
+    Optional OptionalGetElement OptionalHasElement Or PRelu Pad Pow QLinearAdd QLinearAveragePool QLinearConcat
+    QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearSigmoid QLinearSoftmax QuantizeLinear QuickGelu
+    RMSNormalization RandomNormal RandomNormalLike RandomUniform RandomUniformLike Range Reciprocal ReduceL1 ReduceL2
+    ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare RegexFullMatch Relu
+    Reshape Resize ReverseSequence RoiAlign RotaryEmbedding Round Scatter ScatterElements ScatterND Selu SequenceAt
+    SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength Shape Shrink Sigmoid Sign
+    SimplifiedLayerNormalization Sin Sinh Size SkipGroupNorm SkipLayerNormalization SkipSimplifiedLayerNormalization
+    Slice Softmax SoftmaxCrossEntropyLoss Softplus Softsign SpaceToDepth Split SplitToSequence Sqrt Squeeze StringConcat
+    StringNormalizer StringSplit Sub Sum SwiGLU Swish Tan Tanh TensorScatter TfIdfVectorizer ThresholdedRelu Tile TopK
+    Transpose Trilu Unique Unsqueeze Upsample Where Xor
+    """.split()  # noqa: SIM905 - a list of 170 names, one per line or quoted, is longer than the module
+)
+_READ = {**_OF_PRODUCTS, **_OF_CONVOLUTIONS}  # operator -> places of its two operands
 _DIMENSIONS = (1, 2, 3)
 _MATRIX = 2
 _UNSUPPORTED = "unsupported"  # nodes without an operation, which are not an error of a model
@@ -60,14 +84,15 @@ def onnx_layers(path: Path, name: str, wanted: RunOptions) -> tuple[list[Layer],
     layers: list[Layer] = []
     bad: Counter[str] = Counter()
     left_out: Counter[str] = Counter()
-    for sizes in _open_sizes(model, wanted):
+    stated = {item.name: _tensor(item) for item in (*model.graph.value_info, *model.graph.output)}
+    for sizes in _open_sizes(model, name, wanted):
         tensors = _inferred(model, name, sizes)
         for number, node in enumerate(model.graph.node, 1):
             where = f"{name}: node {node.name or number} ({node.op_type})"
-            if node.op_type in _UNREAD:
+            if node.op_type not in _READ and node.op_type not in _WITHOUT_PRODUCTS:
                 left_out[node.op_type] += 1
             try:
-                layers += _layers(node, tensors, where)
+                layers += _layers(node, tensors, stated, where)
             except UsageError as error:
                 if error.code == _UNSUPPORTED:
                     left_out[error.message] += 1
@@ -81,6 +106,7 @@ def onnx_layers(path: Path, name: str, wanted: RunOptions) -> tuple[list[Layer],
 def _loaded(path: Path, name: str) -> Any:
     try:
         import onnx
+        import onnx.inliner
     except ImportError as error:
         raise UsageError(
             f"{name}: the package onnx is missing", "pip install 'ckh[onnx]'", code="not-installed"
@@ -91,23 +117,66 @@ def _loaded(path: Path, name: str) -> Any:
         model = onnx.load(str(path), load_external_data=False)
     except Exception as error:
         raise DataError(f"{name} is damaged: not an ONNX model, or truncated", code="damaged") from error
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
     if not model.graph.node:
         raise DataError(f"{name} is damaged: an ONNX model without nodes", code="damaged")
     return model
 
 
-def _open_sizes(model: Any, wanted: RunOptions) -> Iterator[dict[str, int]]:
-    """Values of symbolic input sizes: each number of images, and for other inputs each number of tokens."""
-    names: dict[str, bool] = {}
-    for number, item in enumerate(_inputs(model)):
+def _open_sizes(model: Any, name: str, wanted: RunOptions) -> Iterator[dict[str, int]]:
+    """Values of open input sizes: each number of images and of tokens, and the filter's channels.
+
+    Names the open sizes that have none.
+
+    Raises:
+        DataError: sizes of images are open.
+    """
+    batch: dict[str, bool] = {}
+    owners: dict[str, str] = {}
+    for item in _inputs(model):
         for place, size in enumerate(item.type.tensor_type.shape.dim):
             if not size.HasField("dim_value"):
-                name = size.dim_param or f"{number}.{place}"
-                names.setdefault(name, place == 0 or name.lower().split("_")[0] in _BATCH_WORDS)
-    axes = [wanted.batch if is_batch else wanted.tokens for is_batch in dict.fromkeys(names.values())]
+                size.dim_param = size.dim_param or f"{item.name}[{place}]"
+                batch.setdefault(size.dim_param, place == 0 or size.dim_param.lower().split("_")[0] in _BATCH_WORDS)
+                owners.setdefault(size.dim_param, item.name)
+    channels, read = _of_convolutions(model, name) if batch else ({}, frozenset())
+    images = [size for size, owner in owners.items() if owner in read and not batch[size] and size not in channels]
+    if images:
+        raise DataError(
+            f"{name}: the sizes {', '.join(images)[:120]} of {owners[images[0]][:60]!r} are open",
+            "fix them: python -m onnxruntime.tools.make_dynamic_shape_fixed"
+            f" --input_name {owners[images[0]][:60]} --input_shape N,C,H,W MODEL.onnx FIXED.onnx",
+            code="missing-field",
+        )
+    kinds = {size: is_batch for size, is_batch in batch.items() if size not in channels}
+    axes = [wanted.batch if is_batch else wanted.tokens for is_batch in dict.fromkeys(kinds.values())]
     for values in product(*axes):
-        by_kind = dict(zip(dict.fromkeys(names.values()), values, strict=True))
-        yield {name: by_kind[is_batch] for name, is_batch in names.items()}
+        by_kind = dict(zip(dict.fromkeys(kinds.values()), values, strict=True))
+        yield {size: by_kind[is_batch] for size, is_batch in kinds.items()} | channels
+
+
+def _of_convolutions(model: Any, name: str) -> tuple[dict[str, int], frozenset[str]]:
+    """Open channels with their number in the filter, and tensors that convolutions read without a product before."""
+    graph = _with_shapes(model, name)
+    values = {item.name: item.type.tensor_type.shape.dim for item in (*graph.input, *graph.value_info)}
+    weights = {item.name: tuple(item.dims) for item in graph.initializer}
+    makers = {output: node for node in graph.node for output in node.output}
+    channels: dict[str, int] = {}
+    read = []
+    for node in graph.node:
+        x, w = (node.input[place : place + 1] for place in _OF_CONVOLUTIONS.get(node.op_type, (0, 0)))
+        if node.op_type in _OF_CONVOLUTIONS and x and w:
+            read += x
+            own, filters = values.get(x[0], ()), weights.get(w[0], ())
+            if len(own) > 1 and own[1].dim_param and len(filters) > 1:
+                groups = next((item.i for item in node.attribute if item.name == "group"), 1)
+                channels.setdefault(own[1].dim_param, filters[1] * groups)
+    for tensor in read:
+        maker = makers.pop(tensor, None)
+        if maker is not None and maker.op_type in _WITHOUT_PRODUCTS - {"Gather"}:
+            read += maker.input
+    return channels, frozenset(read)
 
 
 def _inputs(model: Any) -> list[Any]:
@@ -121,22 +190,28 @@ def _inferred(model: Any, name: str, sizes: Mapping[str, int]) -> dict[str, _Ten
 
     whole = onnx.ModelProto()
     whole.CopyFrom(model)
-    for number, item in enumerate(_inputs(whole)):
-        for place, size in enumerate(item.type.tensor_type.shape.dim):
+    for item in _inputs(whole):
+        for size in item.type.tensor_type.shape.dim:
             if not size.HasField("dim_value"):
-                size.dim_value = sizes[size.dim_param or f"{number}.{place}"]
+                size.dim_value = sizes[size.dim_param]
     del whole.graph.value_info[:]
     for output in whole.graph.output:
         output.type.tensor_type.ClearField("shape")
-    try:
-        inferred = onnx.shape_inference.infer_shapes(whole, data_prop=True)
-    except Exception as error:
-        text = " ".join(str(error).split())[:200]
-        raise DataError(f"{name}: ONNX cannot infer shapes: {text}", code="bad-data") from error
-    graph = inferred.graph
+    graph = _with_shapes(whole, name)
     result = {layer.name: _tensor(layer) for layer in (*graph.input, *graph.value_info, *graph.output)}
     weights = {item.name: _Tensor(_DTYPES.get(item.data_type, ""), tuple(item.dims)) for item in graph.initializer}
     return result | weights
+
+
+def _with_shapes(model: Any, name: str) -> Any:
+    """A model's graph with inferred shapes."""
+    import onnx
+
+    try:
+        return onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    except Exception as error:
+        text = " ".join(str(error).split())[:200]
+        raise DataError(f"{name}: ONNX cannot infer shapes: {text}", code="bad-data") from error
 
 
 def _tensor(value: Any) -> _Tensor:
@@ -145,14 +220,18 @@ def _tensor(value: Any) -> _Tensor:
     return _Tensor(_DTYPES.get(kind.elem_type, ""), shape)
 
 
-def _layers(node: Any, tensors: Mapping[str, _Tensor], where: str) -> Iterator[Layer]:
-    operands = _OF_PRODUCTS.get(node.op_type) or _OF_CONVOLUTIONS.get(node.op_type)
+def _layers(node: Any, tensors: Mapping[str, _Tensor], stated: Mapping[str, _Tensor], where: str) -> Iterator[Layer]:
+    operands = _READ.get(node.op_type)
     if operands is None:
         return
     a, b = (_known(tensors, node.input[place] if place < len(node.input) else "") for place in operands)
     name = (node.name or node.op_type).replace(" ", "_")
     if node.op_type in _OF_CONVOLUTIONS:
-        yield Layer(name, _convolution(node, a, b), 1, where)
+        shape = _convolution(node, a, b)
+        for known in (tensors, stated):
+            if (output := known.get(node.output[0])) is not None and output.shape:
+                shape.require_output(output.shape[1:])
+        yield Layer(name, shape, 1, where)
     elif node.op_type == "Gemm":
         yield Layer(name, _gemm(node, a, b), 1, where)
     else:
@@ -183,22 +262,28 @@ def _convolution(node: Any, x: _Tensor, w: _Tensor) -> Convolution:
     spatial, taps = (tuple(size or 0 for size in item.shape[2:]) for item in (x, w))
     stride, dilation = (_sizes(given, name, ndim, 1) for name in ("strides", "dilations"))
     pads = _sizes(given, "pads", 2 * ndim, 0)
-    if given.get("auto_pad", b"").startswith(b"SAME"):
+    if given.get("auto_pad") in (b"SAME_UPPER", b"SAME_LOWER"):
         needed = [
             max(0, (-(-size // step) - 1) * step + (tap - 1) * gap + 1 - size)
             for size, step, tap, gap in zip(spatial, stride, taps, dilation, strict=True)
         ]
         pads = (*(item // 2 for item in needed), *(item - item // 2 for item in needed))
-    # Asymmetric padding by one row costs as much as padding both sides: use the larger one.
-    pad = tuple(max(pair) for pair in zip(pads[:ndim], pads[ndim:], strict=True))
+    # Asymmetric padding: an input that is padded by the difference, as PyTorch computes it.
+    pairs = list(zip(pads[:ndim], pads[ndim:], strict=True))
+    spatial, pad = tuple(size + abs(a - b) for size, (a, b) in zip(spatial, pairs, strict=True)), tuple(map(min, pairs))
+    groups = _sizes({"group": [given.get("group", 1)]}, "group", 1, 1)[0]
+    if x.shape[1] != (channels := (w.shape[1] or 0) * groups):
+        raise UsageError(
+            f"an input of {x.shape[1]} channels, and a filter of {groups} x {w.shape[1]}", code="impossible-problem"
+        )
     more = (1,) if ndim == 1 else ()  # of one dimension: an image of height 1
     return Convolution(
         x.shape[0] or 0,
-        x.shape[1] or 0,
+        channels,
         w.shape[0] or 0,
         more + spatial,
         more + taps,
-        _sizes({"group": [given.get("group", 1)]}, "group", 1, 1)[0],
+        groups,
         more + stride,
         (0,) * len(more) + pad,
         more + dilation,

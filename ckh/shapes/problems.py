@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -61,7 +62,7 @@ def found_in_all(names: Sequence[str], wanted: RunOptions, op: str | None) -> li
         CkhError: as `shapes_of`.
     """
     skips = wanted.skip_bad and len(names) > 1
-    return [_found_in(name, _quantised(wanted, op), op or "", skips=skips) for name in names]
+    return [_found_in(name, wanted, op or "", skips=skips) for name in names]
 
 
 def _found_in(name: str, wanted: RunOptions, op: str, *, skips: bool) -> SourceLayers:
@@ -81,6 +82,7 @@ def weighted(result: Sequence[SourceLayers], wanted: RunOptions, op: str | None)
     """
     bad, left_out = _Counted(item.bad for item in result), _Counted(item.left_out for item in result)
     counts: dict[tuple[str, Any], list[Layer]] = {}
+    hints: set[str] = set()
     for source_layers in result:
         for layer in source_layers.layers:
             try:
@@ -88,6 +90,7 @@ def weighted(result: Sequence[SourceLayers], wanted: RunOptions, op: str | None)
             except CkhError as error:
                 if error.code == UNSUPPORTED:
                     left_out[error.message] += layer.count
+                    hints.add(error.hint)
                 elif wanted.skip_bad:
                     bad[f"{layer.where}: {error.message}"] += 1
                 else:
@@ -100,17 +103,19 @@ def weighted(result: Sequence[SourceLayers], wanted: RunOptions, op: str | None)
                 counts.setdefault(problem, []).append(layer)
     problems = [_merged(name, problem, layers) for (name, problem), layers in counts.items()]
     if not problems:
-        raise _nothing(result, bad, left_out, op)
+        raise _nothing(result, bad, left_out, op, "; ".join(sorted(filter(None, hints))))
     return ShapesFound(problems, dict(bad), dict(left_out))
 
 
-def _nothing(result: Sequence[SourceLayers], bad: Counter[str], left_out: Counter[str], op: str | None) -> DataError:
-    """The error of sources without a shape."""
+def _nothing(
+    result: Sequence[SourceLayers], bad: Counter[str], left_out: Counter[str], op: str | None, hint: str
+) -> DataError:
+    """The error of sources without a shape; the hint is that of what was left out."""
     names = ", ".join(source_layers.source.name for source_layers in result)
     what = [f"only {_in_words(left_out)}"] if left_out else []
     what += [f"{bad.total()} bad, the first: {next(iter(bad))}"] if bad else []
     text = "; ".join([f"no shape{f' of {op}' if op else ''} in {names}", *what])
-    return DataError(text, "" if what else "see ckh shapes --help for what is read", code="no-problems")
+    return DataError(text, hint if what else "see ckh shapes --help for what is read", code="no-problems")
 
 
 class _Counted(Counter[str]):
@@ -132,12 +137,6 @@ def _in_words(counts: Counter[str]) -> str:
     return ", ".join(f"{count} of {what}" for what, count in counts.most_common(5))
 
 
-def _quantised(wanted: RunOptions, op: str | None) -> RunOptions:
-    """Run options, with quantised models if the operation has no 16-bit kernels."""
-    part = shaped_part(op) if op else None
-    return replace(wanted, quantised_as=part.quantised_as) if part is not None else wanted
-
-
 def _problem(layer: Layer, wanted: RunOptions, op: str | None, *, is_model: bool) -> tuple[str, Any] | str:
     """Operation and problem of a layer, or the reason why it is left out.
 
@@ -146,6 +145,8 @@ def _problem(layer: Layer, wanted: RunOptions, op: str | None, *, is_model: bool
     """
     name = layer.op
     problem = layer.shape
+    if isinstance(problem, str):
+        return problem
     if not name or (op and op != name):
         shape = problem if not name else _required_part(name).shape(problem)
         name = op or _operation_of(shape)
@@ -207,9 +208,18 @@ def counts_of(op: Operation[P, Any], source: str, problems: Iterable[P]) -> dict
     """
     if not reads(source, op):
         return None
-    kinds = {(problem.dtype, getattr(problem, "variant", None)) for problem in problems}
-    lists = [shapes_of([source], replace(DEFAULT, dtype=dtype, variant=variant), op.name) for dtype, variant in kinds]
-    return {problem.problem: problem.count for result in lists for problem in result.problems}
+    wanted = set(problems)
+    with suppress(DataError):  # without a shape unless its types are replaced
+        counts = _counts(source, DEFAULT, op)
+        if wanted <= counts.keys():
+            return counts
+    kinds = {(problem.dtype, getattr(problem, "variant", None)) for problem in wanted}
+    lists = [_counts(source, replace(DEFAULT, dtype=dtype, variant=variant), op) for dtype, variant in kinds]
+    return {problem: count for result in lists for problem, count in result.items()}
+
+
+def _counts(source: str, wanted: RunOptions, op: Operation[P, Any]) -> dict[P, int]:
+    return {item.problem: item.count for item in shapes_of([source], wanted, op.name).problems}
 
 
 def problems_of(

@@ -20,7 +20,6 @@ class RunOptions:
         default_dtype: element type of shapes that state none, e.g. those of networks.
         variant: direction of convolutions that state none; those with another direction are left out; None: forward,
             and all others.
-        quantised_as: element type that an unquantised model is quantised to; empty: it is not.
         fuse_shared: whether shared experts are fused with the routed ones.
         skip_bad: whether bad shapes are left out, with a warning.
     """
@@ -31,7 +30,6 @@ class RunOptions:
     dtype: str | None = None
     default_dtype: str = "fp16"
     variant: str | None = None
-    quantised_as: str = ""
     fuse_shared: bool = False
     skip_bad: bool = False
 

@@ -78,7 +78,7 @@ class Shaped(Generic[P]):
         problem: converts a shape to a problem, given a default element type; raises `UsageError`.
         shape: converts a problem to a shape.
         prefers: whether it is the default operation for this class of shapes.
-        quantised_as: element type that models are quantised to if the operation has no 16-bit kernels.
+        row_dtype: element type of `rows` that state none.
         marks: marker texts of lines that `line` may parse.
         line: parses a log line, given its file and number: returns its problem; or a description of other content; or
             None. Raises `CkhError`.
@@ -94,7 +94,7 @@ class Shaped(Generic[P]):
     problem: Callable[[Any, str], P]
     shape: Callable[[P], Shape]
     prefers: Callable[[Any], bool] = _all
-    quantised_as: str = ""
+    row_dtype: str = ""
     marks: tuple[str, ...] = ()
     line: Callable[[str, Path, int], P | str | None] = _nothing
     recognises: Callable[[Path, str], bool] = _none_of_them

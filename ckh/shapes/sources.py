@@ -330,7 +330,7 @@ def _read_untuned(part: Shaped[Any], source: Source, tally: ShapeCounts) -> None
     for line, entry in part.rows(source.path):
         where = f"{source.name}:{line}"
         try:
-            problem = entry(part.quantised_as or "")
+            problem = entry(part.row_dtype)
         except CkhError as error:
             tally.refuse(error, where)
             continue

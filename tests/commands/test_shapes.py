@@ -158,10 +158,13 @@ def test_plans_begin_with_the_most_time(
 
 
 def test_export_reads_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Tables for AITER are written for a model's quantised GEMMs."""
+    """Tables for AITER are written for a model's quantised GEMMs, and not for those of a bf16 model."""
     out = tmp_path / "tables"
     call = ["export", "--to", "aiter", "--op", "aiter_gemm", "--problems", "llama3-8b", "--arch", "gfx942"]
-    assert run([*call, "--out", str(out)]) == ExitCode.OK
+    assert run([*call, "--out", str(out)]) == ExitCode.BAD_DATA
+    expect_error(capsys.readouterr().err, "no-problems", "bf16", "--dtype fp8")
+    assert not out.exists()
+    assert run([*call, "--dtype", "fp8", "--out", str(out)]) == ExitCode.OK
     expect_warning(capsys.readouterr().err, "left-out", "bf16")
     rows = (file.read_text(encoding="utf-8").splitlines() for file in out.rglob("*.csv"))
     assert sum(len(lines) - 1 for lines in rows) == 4 * 6

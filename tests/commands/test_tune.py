@@ -114,7 +114,11 @@ def test_the_kernels_in_use_are_compared(
 def test_a_dry_run_prints_the_steps(shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """For an operation that ckh does not measure, as that of AITER's tables, without a measuring plan."""
     out = tmp_path / "tuned"
-    assert run(["tune", "llama3-8b", "--to", "aiter", "--arch", "gfx942", "--dry-run", "--out", str(out)]) == 0
+    call = ["tune", "llama3-8b", "--to", "aiter", "--arch", "gfx942", "--dry-run", "--out", str(out)]
+    assert run(call) == ExitCode.BAD_DATA  # a bf16 model has no scales
+    assert [path.name for path in out.iterdir()] == ["tune.json"]
+    capfd.readouterr()
+    assert run([*call, "--dtype", "fp8", "--force"]) == 0
     printed = capfd.readouterr().out
     assert "$ ckh predict --op aiter_gemm" in printed
     assert "ckh bench" not in printed

@@ -147,9 +147,11 @@ def test_a_dtype_quantises(tmp_path: Path) -> None:
     assert {(shape.op, shape.problem.dtype) for shape in fp16} == {("gemm_universal", "fp16")}
 
 
-def test_an_operation_quantises_models(tmp_path: Path) -> None:
-    """AITER's GEMMs of a bf16 model are those of the model quantised to fp8, without the vocabulary."""
-    result = read(tmp_path, LLAMA_70B, tokens=(1,), op="aiter_gemm")
+def test_an_operation_does_not_quantise_models(tmp_path: Path) -> None:
+    """A bf16 model has none of AITER's quantised GEMMs, unless its type is given; then all but the vocabulary's."""
+    with expect_refusal(DataError, "no-problems", "bf16", "scales", "--dtype fp8"):
+        read(tmp_path, LLAMA_70B, tokens=(1,), op="aiter_gemm")
+    result = read(tmp_path, LLAMA_70B, tokens=(1,), op="aiter_gemm", dtype="fp8")
     assert {name for shape in result for name in shape.layers} == {"qkv", "o", "gate_up", "down"}
 
 
@@ -240,6 +242,12 @@ def test_unknown_family_names_the_nearest(tmp_path: Path) -> None:
     """An unknown family suggests similar ones, and tracing a module."""
     with expect_refusal(DataError, "unknown-name", "llama9", "llama", "--torch"):
         read(tmp_path, {**LLAMA_70B, "model_type": "llama9"})
+
+
+def test_too_many_layers(tmp_path: Path) -> None:
+    """A number of layers that no model has is refused, before each of them takes memory."""
+    with expect_refusal(DataError, "out-of-range", 2**31 - 1, "layers"):
+        read(tmp_path, {**LLAMA_70B, "num_hidden_layers": 2**31 - 1})
 
 
 @pytest.mark.parametrize(("size", "code"), [(0, "out-of-range"), (2**40, "out-of-range"), ("8192", "bad-number")])

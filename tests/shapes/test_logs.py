@@ -263,3 +263,39 @@ def test_damaged_files_are_refused(name: str, tmp_path: Path) -> None:
         except CkhError as error:
             messages.append(error.message + error.hint)
     assert not any("\n" in message for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("options", "pads", "outputs"),
+    [
+        ("-H 57 -W 57 -y 3 -x 4 -p 0 -q 3 -u 1 -v 2", (0, 3), (55, 30)),
+        ("-H 57 -W 57 -y 3 -x 4 -p 0 -q 3 -u 1 -v 2 -z same", (1, 1), (57, 28)),
+        ("-H 57 -W 57 -y 3 -x 4 -p 0 -q 3 -u 1 -v 2 --pad_mode valid", (0, 0), (55, 27)),
+        ("-H 57 -W 57 -y 3 -x 3 -p 0 -q 3 -u 1 -v 2 -l 2 -j 2 -z same", (0, 3), (53, 30)),
+    ],
+)
+def test_padding_modes_of_the_driver(
+    tmp_path: Path, options: str, pads: tuple[int, int], outputs: tuple[int, int]
+) -> None:
+    """-z same and valid replace the stated padding as MIOpenDriver does, unless the filter is dilated."""
+    path = tmp_path / "driver.txt"
+    path.write_text(f"MIOpenDriver convfp16 -n 1 -c 64 -k 8 -F 1 {options}\n", encoding="utf-8")
+    (result,) = (item.problem for item in ckh.shapes.read(str(path)))
+    assert ((result.pad_h, result.pad_w), (result.ho, result.wo)) == (pads, outputs)
+
+
+def test_other_types_of_products(tmp_path: Path) -> None:
+    """Weights alone, other blocks of scales, and operands of two types are left out, not read as another type."""
+    path = tmp_path / "server.log"
+    vllm = "Config file not found at /c/N=6144,K=2048,device_name=AMD_Instinct_MI300X,dtype={}.json\n"
+    tunable = "ScaledGemmTunableOp_Float8_e4m3fn_{}_BFloat16_TN,tn_16_32_64_ld_64_64_16,x\n"
+    kinds = ("int8_w8a16", "fp8_w8a8,block_shape=[64,64]", "fp8_w8a8,block_shape=[128,128]", "fp8_w8a8")
+    lines = [*map(vllm.format, kinds), tunable.format("Float8_e5m2"), tunable.format("Float8_e4m3fn")]
+    path.write_text("".join(lines), encoding="utf-8")
+    shapes = shapes_of([str(path)], RunOptions(tokens=(1,)))
+    assert [(item.problem.family, item.problem.dtype, item.count) for item in shapes.problems] == [
+        ("a8w8_blockscale", "fp8", 1),
+        ("a8w8", "fp8", 1),
+        ("a8w8", "fp8", 1),
+    ]
+    assert sum(shapes.left_out.values()) == 3

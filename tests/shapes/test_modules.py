@@ -10,10 +10,12 @@ import pytest
 import ckh.shapes
 from ckh.cli import run
 from ckh.errors import ExitCode, UsageError
+from ckh.shapes.layers import Convolution
 from ckh.shapes.modules import traced
 from tests.refusals import expect_error, expect_refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 FACTORY = """
@@ -69,6 +71,37 @@ def test_convolutions(torch: Any) -> None:
     assert (result.problem.di, result.problem.hi, result.problem.wi) == (5, 6, 7)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "options", "size", "outputs"),
+    [
+        (3, {"padding": (1, 0), "stride": 2}, 9, (6, 5, 4)),
+        (4, {"padding": "same"}, 7, (6, 7, 7)),
+        ((2, 3), {"dilation": 2}, 12, (6, 10, 8)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Using padding")
+def test_output_sizes_are_those_of_the_call(
+    torch: Any, kernel: Any, options: dict[str, Any], size: int, outputs: tuple[int, ...]
+) -> None:
+    """Channels and sizes of a convolution's output are compared with those of the call."""
+    module, x = torch.nn.Conv2d(4, 6, kernel, **options), torch.empty(2, 4, size, size)
+    stated: list[Sequence[int | None]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Convolution, "require_output", lambda _, sizes: stated.append(tuple(sizes)))
+        (result,) = (item.problem for item in ckh.shapes.of(module, x))
+    assert stated == [(result.k, result.ho, result.wo)] == [outputs]
+
+
+def test_a_convolution_with_another_output() -> None:
+    """Other channels, sizes or dimensions than those of the source are refused; unknown ones are not compared."""
+    shape = Convolution(2, 4, 6, (1, 12), (1, 3), stride=(1, 2), pad=(0, 1))
+    for same in ([6, 1, 6], [6, 6], [6, None], [None, 6]):
+        shape.require_output(same)
+    for other in ([5, 6], [6, 7], [6, 1, 1, 6], []):
+        with expect_refusal(UsageError, "impossible-problem", 6):
+            shape.require_output(other)
+
+
 def test_a_real_module(torch: Any) -> None:
     """A transformer layer has four products, without attention, and its switch is restored."""
     module = torch.nn.TransformerEncoderLayer(64, 4, dim_feedforward=256, batch_first=True).eval()
@@ -103,6 +136,21 @@ def test_batched_and_scaled_products(torch: Any) -> None:
     }
     (only,) = ckh.shapes.of(Products(), *inputs, op="gemm_universal")
     assert (only.problem.m, only.count) == (16, 1)
+
+
+def test_scales_of_a_product(torch: Any) -> None:
+    """Scales by row and by blocks of 128 are two families; products with others are left out."""
+
+    class Product(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, a: Any, b: Any, scale_a: Any, scale_b: Any) -> Any:
+            return torch._scaled_mm(a, b.t(), scale_a, scale_b, out_dtype=torch.bfloat16)
+
+    operands = [torch.empty(size, 256, dtype=torch.float8_e4m3fn) for size in (64, 512)]
+    for family, *sizes in (("a8w8", (64, 1), (1, 512)), ("a8w8_blockscale", (64, 2), (2, 4))):
+        (result,) = ckh.shapes.of(Product(), *operands, *map(torch.empty, sizes))
+        assert result.problem.family == family
+    layers, left_out = traced(Product(), [*operands, torch.empty(64, 2), torch.empty(2, 512)])
+    assert (layers, list(left_out.values())) == ([], [1])
 
 
 def test_the_same_network_by_its_table(torch: Any) -> None:

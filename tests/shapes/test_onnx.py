@@ -22,8 +22,14 @@ def light(name: str) -> str:
     return str(Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / f"light_{name}.onnx")
 
 
-def save(path: Path, nodes: list[Any], inputs: dict[str, list[Any]], weights: dict[str, tuple[int, ...]]) -> str:
-    """Save an fp32 model with the given nodes, inputs and zero weights."""
+def save(
+    path: Path,
+    nodes: list[Any],
+    inputs: dict[str, list[Any]],
+    weights: dict[str, tuple[int, ...]],
+    stated: dict[str, list[Any]] | None = None,
+) -> str:
+    """Save an fp32 model with the given nodes, inputs, zero weights and stated shapes."""
     make, kind = onnx.helper, onnx.TensorProto.FLOAT
     graph = make.make_graph(
         nodes,
@@ -31,8 +37,10 @@ def save(path: Path, nodes: list[Any], inputs: dict[str, list[Any]], weights: di
         [make.make_tensor_value_info(name, kind, sizes) for name, sizes in inputs.items()],
         [make.make_tensor_value_info("out", kind, None)],
         [onnx.numpy_helper.from_array(np.zeros(sizes, np.float32), name) for name, sizes in weights.items()],
+        value_info=[make.make_tensor_value_info(name, kind, sizes) for name, sizes in (stated or {}).items()],
     )
-    onnx.save(make.make_model(graph), str(path))
+    opsets = [make.make_opsetid("", onnx.defs.onnx_opset_version()), make.make_opsetid("com.microsoft", 1)]
+    onnx.save(make.make_model(graph, opset_imports=opsets), str(path))
     return str(path)
 
 
@@ -104,6 +112,126 @@ def test_convolutions(tmp_path: Path) -> None:
     assert shapes.left_out == {"ConvTranspose": 1}
 
 
+@pytest.mark.parametrize(
+    ("x", "w", "attributes", "sizes", "outputs"),
+    [
+        ((8, 8, 1000), (8, 8, 3), {"pads": [1024, 0], "dilations": [512]}, (1, 2024, 0, 0), (1, 1000)),
+        ((1, 4, 7, 7), (4, 4, 4, 4), {"auto_pad": "SAME_UPPER"}, (8, 8, 1, 1), (7, 7)),
+        ((1, 4, 7, 7), (4, 4, 4, 4), {"auto_pad": "SAME_LOWER"}, (8, 8, 1, 1), (7, 7)),
+        ((1, 4, 4, 4), (4, 4, 2, 2), {"pads": [0, 0, 1, 1]}, (5, 5, 0, 0), (4, 4)),
+        ((1, 4, 9, 8), (4, 4, 3, 3), {"pads": [1, 0, 1, 3], "strides": [2, 2]}, (9, 11, 1, 0), (5, 5)),
+    ],
+)
+def test_asymmetric_padding(
+    tmp_path: Path,
+    x: tuple[int, ...],
+    w: tuple[int, ...],
+    attributes: dict[str, Any],
+    sizes: tuple[int, ...],
+    outputs: tuple[int, int],
+) -> None:
+    """The longer side is part of the input, so that output sizes and operations are the model's."""
+    path = save(tmp_path / "model.onnx", [node("Conv", "x w", "out", **attributes)], {"x": list(x)}, {"w": w})
+    (result,) = ckh.shapes.read(path)
+    conv = result.problem
+    assert (conv.hi, conv.wi, conv.pad_h, conv.pad_w, conv.ho, conv.wo) == (*sizes, *outputs)
+    assert conv.flops == 2 * x[0] * outputs[0] * outputs[1] * int(np.prod(w))
+
+
+def test_open_channels_are_those_of_the_filter(tmp_path: Path) -> None:
+    """Neither tokens nor the batch set them, whatever their name; the batch sets the images."""
+    for size in ("num_channels", "n_channels", "batch", None):
+        nodes = [node("Relu", "x", "a"), node("Conv", "a w", "out", group=2)]
+        path = save(tmp_path / "model.onnx", nodes, {"x": ["images", size, 9, 9]}, {"w": (8, 3, 3, 3)})
+        result = ckh.shapes.read(path, batch=(1, 4))
+        assert [(item.problem.n, item.problem.c, item.problem.hi) for item in result] == [(1, 6, 9), (4, 6, 9)]
+
+
+@pytest.mark.parametrize(
+    ("x", "before", "names"),
+    [
+        (["batch", "channels", "height", "width"], [], ["height, width"]),
+        ([1, 3, None, 9], [], ["x[2]"]),
+        (["n", "h", "w", 3], [("Transpose", {"perm": [0, 3, 1, 2]})], ["h, w"]),
+        (["n", 3, "time"], [("Cast", {"to": 1}), ("Relu", {})], ["time"]),
+    ],
+)
+def test_open_sizes_of_images(
+    tmp_path: Path, x: list[Any], before: list[tuple[str, dict[str, Any]]], names: list[str]
+) -> None:
+    """Sizes of images that the file leaves open are no tokens: they are named, with a way to set them."""
+    nodes, last = [], "x"
+    for number, (kind, attributes) in enumerate(before):
+        nodes.append(node(kind, last, last := f"t{number}", **attributes))
+    nodes.append(node("Conv", f"{last} w", "out"))
+    path = save(tmp_path / "model.onnx", nodes, {"x": x}, {"w": (8, 3, *[3] * (len(x) - 2))})
+    with expect_refusal(DataError, "missing-field", path, *names, "'x'", "--input_shape"):
+        ckh.shapes.read(path)
+
+
+def test_a_convolution_of_tokens(tmp_path: Path) -> None:
+    """The length of a sequence that a product computes, as in Mamba, is tokens also for a convolution over it."""
+    nodes = [
+        node("MatMul", "x v", "a"),
+        node("Transpose", "a", "t", perm=[0, 2, 1]),
+        node("Conv", "t w", "out", group=6, pads=[3, 0]),
+    ]
+    path = save(tmp_path / "model.onnx", nodes, {"x": ["batch", "seq", 16]}, {"v": (16, 6), "w": (6, 1, 4)})
+    conv = ckh.shapes.read(path, op="grouped_conv", tokens=(32,))[0].problem
+    assert (conv.n, conv.c, conv.wi, conv.wo) == (1, 6, 35, 32)
+
+
+@pytest.mark.parametrize("stated", [[1, 9, 7, 7], [1, 8, 9, 9], ["batch", 8, "height", 8]])
+def test_output_sizes_are_those_of_the_file(tmp_path: Path, stated: list[Any]) -> None:
+    """A convolution whose output channels or sizes are not those that the file states is refused, with both."""
+    nodes = [node("Conv", "x w", "a"), node("Relu", "a", "out")]
+    inputs: dict[str, list[Any]] = {"x": [1, 4, 9, 9]}
+    weights: dict[str, tuple[int, ...]] = {"w": (8, 4, 3, 3)}
+    path = save(tmp_path / "model.onnx", nodes, inputs, weights, {"a": stated})
+    with expect_refusal(DataError, "impossible-problem", "node a", "8x7x7"):
+        ckh.shapes.read(path)
+    path = save(tmp_path / "model.onnx", nodes, inputs, weights, {"a": ["batch", 8, "height", 7]})
+    assert len(ckh.shapes.read(path)) == 1
+
+
+def test_channels_of_input_and_filter(tmp_path: Path) -> None:
+    """A filter for other channels than the input's is refused, with both."""
+    path = save(tmp_path / "model.onnx", [node("Conv", "x w", "out")], {"x": [1, 4, 9, 9]}, {"w": (8, 3, 3, 3)})
+    with expect_refusal(DataError, "impossible-problem", "out", 4, 3):
+        ckh.shapes.read(path)
+
+
+def test_nodes_that_are_not_read(tmp_path: Path) -> None:
+    """Nodes that may multiply, of any domain, are counted as left out; others are not named."""
+    helper = onnx.helper
+    nodes = [
+        helper.make_node("MatMulNBits", ["x", "q"], ["a"], domain="com.microsoft"),
+        node("Einsum", "x w", "b", equation="ij,jk->ik"),
+        node("Softmax", "b", "c"),
+        node("MatMul", "x w", "out"),
+    ]
+    path = save(tmp_path / "model.onnx", nodes, {"x": [4, 8]}, {"w": (8, 2), "q": (2, 8)})
+    assert shapes_of([path]).left_out == {"MatMulNBits": 1, "Einsum": 1}
+
+
+def test_local_functions(tmp_path: Path) -> None:
+    """Nodes of the model's own functions are read."""
+    make, kind = onnx.helper, onnx.TensorProto.FLOAT
+    opsets = [make.make_opsetid("", 21), make.make_opsetid("own", 1)]
+    block = make.make_function("own", "Block", ["x", "w"], ["y"], [node("Conv", "x w", "y")], opsets[:1])
+    graph = make.make_graph(
+        [make.make_node("Block", ["x", "w"], ["out"], domain="own")],
+        "graph",
+        [make.make_tensor_value_info("x", kind, [1, 3, 9, 9])],
+        [make.make_tensor_value_info("out", kind, None)],
+        [onnx.numpy_helper.from_array(np.zeros((8, 3, 3, 3), np.float32), "w")],
+    )
+    onnx.save(make.make_model(graph, functions=[block], opset_imports=opsets), str(tmp_path / "model.onnx"))
+    shapes = shapes_of([str(tmp_path / "model.onnx")])
+    assert [(item.problem.c, item.problem.k) for item in shapes.problems] == [(3, 8)]
+    assert not shapes.left_out
+
+
 def test_a_truncated_model(tmp_path: Path) -> None:
     """A truncated model, or random bytes, is damaged and never a crash."""
     whole = Path(light("resnet50")).read_bytes()
@@ -140,7 +268,7 @@ def test_a_value_dependent_shape(tmp_path: Path) -> None:
         ({"strides": [0, 1]}, "out-of-range"),
         ({"dilations": [1, 2**40]}, "out-of-range"),
         ({"pads": [1, 1]}, "bad-field"),
-        ({"group": 3}, "indivisible"),
+        ({"group": 3}, "impossible-problem"),
         ({"strides": [1, 1], "dilations": [9, 9]}, "impossible-problem"),
     ],
 )

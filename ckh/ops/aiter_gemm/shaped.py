@@ -33,8 +33,8 @@ def _problem(shape: Matmul, dtype: str) -> AiterGemm:
     family = _FAMILY_OF.get((shape.scaling, shape.is_shuffled))
     if family is None:
         raise UsageError(
-            f"products in {shape.dtype or dtype} without scales, not supported by AITER's quantised kernels",
-            "name the model's quantisation: ckh shapes --dtype fp8",
+            f"products in {shape.dtype or dtype} without scales, which AITER's tables of quantised GEMMs need",
+            "pass --dtype fp8 if the model is served quantised",
             code="unsupported",
         )
     return AiterGemm(shape.m, shape.n, shape.k, family, shape.dtype or FAMILIES[family][0])
@@ -64,7 +64,7 @@ SHAPED = Shaped(
     _problem,
     _shape,
     prefers=_is_scaled,
-    quantised_as="fp8",
+    row_dtype="fp8",
     marks=(MISSED,),
     line=missed_problem,
     recognises=is_untuned,

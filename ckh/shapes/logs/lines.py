@@ -37,6 +37,7 @@ _SHORT_OPTIONS = {
     "g": "group_count",
     "F": "forw",
     "m": "mode",
+    "z": "pad_mode",
     "I": "in_layout",
     "_": "spatial_dim",
     "!": "in_d",
@@ -118,6 +119,9 @@ def driver_line(line: str) -> Iterator[StatedShape]:
         ours: tuple(number[f"{theirs}_{axis}"] for axis in axes)
         for ours, theirs in {"spatial": "in", "taps": "fil", "stride": "conv_stride", "pad": "pad"}.items()
     }
+    dilation = tuple(number[f"dilation_{axis}"] for axis in axes)
+    if set(dilation) == {1} or set(lists["taps"]) == {1}:
+        lists["pad"] = _padding(values.get("pad_mode", ""), **lists)
     wanted = number["forw"] or sum(_DIRECTIONS.values())
     for variant, bit in _DIRECTIONS.items():
         if wanted & bit:
@@ -128,12 +132,22 @@ def driver_line(line: str) -> Iterator[StatedShape]:
                     number["out_channels"],
                     g=number["group_count"],
                     **lists,
-                    dilation=tuple(number[f"dilation_{axis}"] for axis in axes),
+                    dilation=dilation,
                     variant=variant,
                     dtype=_driver_dtype(match["op"]),
                     layout=values.get("in_layout", "").lower(),
                 )
             )
+
+
+def _padding(
+    mode: str, spatial: tuple[int, ...], taps: tuple[int, ...], stride: tuple[int, ...], pad: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The padding that MIOpenDriver computes by its option -z."""
+    if mode == "same":
+        steps = (size % step or step if step else 0 for size, step in zip(spatial, stride, strict=True))
+        return tuple(max(tap - step, 0) // 2 for tap, step in zip(taps, steps, strict=True))
+    return (0,) * len(pad) if mode == "valid" else pad
 
 
 def _driver_dtype(op: str) -> str:
@@ -172,9 +186,12 @@ def tunable_line(line: str) -> Iterator[StatedShape]:
         return
     types = match["types"]
     whole = dtype_name(types)
-    dtype = whole if whole in DTYPE_BYTES else dtype_name(re.split(r"_(?=[A-Z])", types)[0])
+    operands = re.split(r"_(?=[A-Z])", types)
+    dtype = whole if whole in DTYPE_BYTES else dtype_name(operands[0])
     if dtype not in DTYPE_BYTES:
         raise UsageError(f"unknown element type {types!r:.60}", code="unknown-dtype")
+    if whole != dtype and len(operands) > 1 and operands[0] != operands[1]:
+        raise UsageError(f"products of {operands[0]} and {operands[1]}", code="unsupported")
     scaling = Scaling.ROW if match["scaled"] else Scaling.NONE
     shape = _blas_product(int(match["m"]), int(match["n"]), int(match["k"]), match["blas"], dtype, scaling)
     yield _batch_of(shape, int(match["batch"] or 1))
@@ -203,8 +220,11 @@ def vllm_line(line: str, tokens: Sequence[int]) -> Iterator[StatedShape]:
         raise UsageError(
             "mixtures of experts of vLLM, whose columns and choices its line does not state", code="unsupported"
         )
+    blocks = re.search(r"block_shape=\[(\d+), ?(\d+)\]", match["rest"])
     dtype = _VLLM_DTYPES.get(match["dtype"] or "", "")
-    scaling = Scaling.BLOCK_128 if re.search(r"block_shape=\[128, ?128\]", match["rest"]) else Scaling.ROW
+    if (match["dtype"] and not dtype) or (blocks and set(blocks.groups()) != {"128"}):
+        raise UsageError(f"products of vLLM in {match['dtype']:.20}{match['rest']:.30}", code="unsupported")
+    scaling = Scaling.BLOCK_128 if blocks else Scaling.ROW
     for m in tokens:
         yield StatedShape(
             Matmul(m, int(match["n"]), int(match["k"]), dtype, scaling=scaling if dtype else Scaling.NONE)

@@ -36,6 +36,7 @@ class Family:
         kind: kind of model.
         keys: field -> key of the configuration, if it is not the usual one.
         defaults: key -> value if omitted.
+        activation: activation of its experts.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Family:
     kind: ModelKind = ModelKind.DECODER
     keys: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, int | bool] = field(default_factory=dict)
+    activation: str = "silu"
 
 
 # Field of a decoder -> its usual key.
@@ -62,6 +64,7 @@ DECODER_KEYS = {
     "first_dense": "first_k_dense_replace",
 }
 _ROUTED = {"experts": "n_routed_experts"}
+_LOCAL = {"experts": "num_local_experts", "expert_intermediate": "intermediate_size"}
 _GEMMA = {"head_dim": 256, "num_key_value_heads": 4, "num_attention_heads": 8, "vocab_size": 262208}
 
 FAMILIES = (
@@ -73,7 +76,8 @@ FAMILIES = (
     Family("Gemma", ("gemma", "gemma2"), defaults={"head_dim": 256, "vocab_size": 256000}),
     Family("Gemma 3", ("gemma3_text",), defaults=_GEMMA),
     Family("GLM", ("glm", "glm4")),
-    Family("Mixtral", ("mixtral",), keys={"experts": "num_local_experts", "expert_intermediate": "intermediate_size"}),
+    Family("Mixtral", ("mixtral",), keys=_LOCAL),
+    Family("gpt-oss", ("gpt_oss",), keys=_LOCAL, defaults={"head_dim": 64}, activation="swiglu"),
     Family("Qwen2-MoE", ("qwen2_moe",), defaults={"n_shared_experts": 1}),
     Family("Qwen3-MoE", ("qwen3_moe", "qwen3_vl_moe_text")),
     Family("Qwen3-Next", ("qwen3_next", "qwen3_5_moe_text", "qwen3_5_text"), defaults={"attn_output_gate": True}),

@@ -17,6 +17,7 @@ from ckh.shapes.models.decoders import (
     decoder_layers,
 )
 from ckh.shapes.models.encoders import clip_layers, vision_layers, whisper_layers
+from ckh.shapes.models.quantisation import QUANTISATION_HINT, ModuleSchemes, Scheme, read_quantisation
 from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 _READ_PARTS = ("text_config", "quantization_config", "generation_config")
 _DENSE, _LINEAR = "dense", "linear_attention"
-_BLOCK_128 = [128, 128]
+_QUANTISATIONS = ("quantization_config", "compression_config")  # the latter of older compressed-tensors
+MAX_LAYERS = 1000  # five times those of the deepest models; each has its own element types
 _DEFAULT_DTYPE = "bf16"  # of models that state none
 # Element types of quantised models, with the usual scaling.
 _SCALING_OF = {"fp8": Scaling.ROW, "bf8": Scaling.ROW, "int8": Scaling.ROW, "pk_fp4": Scaling.BLOCK_32}
@@ -96,11 +98,14 @@ def decoder_of(config: Config) -> Decoder:
         DataError: a field is missing or wrong.
     """
     hidden, heads, layers = config.of("hidden"), config.of("heads"), config.of("layers")
+    if layers > MAX_LAYERS:
+        raise DataError(f"{config.where}: {layers} layers are more than {MAX_LAYERS}", code="out-of-range")
     latent = _latent(config) if config.has("kv_lora_rank") else None
     head_dim = config.of("head_dim", max(1, hidden // heads))
     linear = _linear(config) if config.has("linear_num_value_heads") else None
     experts = _experts(config) if config.has(config.key("experts")) else None
-    dense = layers if experts is None else _dense_layers(config, layers)
+    every = frozenset(range(layers))
+    dense = every if experts is None else _dense_layers(config, every)
     return Decoder(
         hidden=hidden,
         intermediate=config.of("intermediate") if dense else 0,
@@ -110,9 +115,9 @@ def decoder_of(config: Config) -> Decoder:
         vocabulary=config.of("vocabulary"),
         layers=layers,
         dense_layers=dense,
-        linear_layers=0 if linear is None else _linear_layers(config, layers),
+        linear_layers=frozenset() if linear is None else _linear_layers(config, every),
         gated_attention=config.has("attn_output_gate"),
-        experts=experts if dense < layers else None,
+        experts=experts if dense < every else None,
         latent=latent,
         linear=linear,
     )
@@ -144,27 +149,31 @@ def _experts(config: Config) -> MixtureOfExperts:
     stated = config.values.get(config.key("shared_intermediate"))
     shared = config.of("shared", int(bool(stated)), least=0)
     together = config.of("shared_intermediate", shared * intermediate, least=0) if shared else 0
-    return MixtureOfExperts(config.of("experts"), config.of("per_token"), intermediate, shared, together)
+    return MixtureOfExperts(
+        *(config.of("experts"), config.of("per_token"), intermediate, shared, together),
+        shared_gate=bool(stated),  # the families with this key weight their shared expert
+        activation=config.family.activation,
+    )
 
 
-def _dense_layers(config: Config, layers: int) -> int:
-    """Number of layers without experts."""
+def _dense_layers(config: Config, every: frozenset[int]) -> frozenset[int]:
+    """Layers without experts."""
     types = config.values.get("mlp_layer_types")
     if isinstance(types, list):
-        return types.count(_DENSE)
+        return frozenset(number for number in every if number < len(types) and types[number] == _DENSE)
     only = config.values.get("mlp_only_layers")
-    step = config.size("decoder_sparse_step", 1)
-    dense = set(range(min(layers, config.of("first_dense", 0, least=0))))
-    dense |= {item for item in only if isinstance(item, int)} if isinstance(only, list) else set()
-    return len(dense) if step == 1 else len(dense | {item for item in range(layers) if (item + 1) % step})
+    step, first = config.size("decoder_sparse_step", 1), config.of("first_dense", 0, least=0)
+    named = {item for item in only if isinstance(item, int)} if isinstance(only, list) else set()
+    return frozenset(number for number in every if number < first or number in named or (number + 1) % step)
 
 
-def _linear_layers(config: Config, layers: int) -> int:
-    """Number of layers with linear attention."""
+def _linear_layers(config: Config, every: frozenset[int]) -> frozenset[int]:
+    """Layers with linear attention."""
     types = config.values.get("layer_types")
     if isinstance(types, list):
-        return types.count(_LINEAR)
-    return layers - layers // config.size("full_attention_interval", 4)
+        return frozenset(number for number in every if number < len(types) and types[number] == _LINEAR)
+    interval = config.size("full_attention_interval", 4)
+    return frozenset(number for number in every if (number + 1) % interval)
 
 
 def _precision(document: Mapping[str, Any], config: Config, wanted: RunOptions) -> Precision:
@@ -172,24 +181,24 @@ def _precision(document: Mapping[str, Any], config: Config, wanted: RunOptions) 
 
     A requested type of 16 bits or more replaces all of them; one of 8 or fewer bits replaces the quantised ones.
     """
-    if wanted.dtype is not None and wanted.dtype not in _SCALING_OF:
-        return Precision(wanted.dtype, wanted.dtype)
+    asked = wanted.dtype
+    if asked is not None and asked not in _SCALING_OF:
+        return Precision(asked)
     named = (item.get(key) for item in (config.values, document) for key in ("dtype", "torch_dtype"))
     base = dtype_name(str(next(filter(None, named), _DEFAULT_DTYPE)))
-    quantised = document.get("quantization_config") or config.values.get("quantization_config")
-    if wanted.dtype is not None or not isinstance(quantised, dict):
-        dtype = wanted.dtype or wanted.quantised_as or base
-        return Precision(base, dtype, _SCALING_OF.get(dtype, Scaling.NONE))
-    text = f"{quantised.get('quant_method')} {quantised.get('config_groups')} {quantised.get('global_quant_config')}"
-    return Precision(base, *_quantised(quantised, text.lower(), base))
-
-
-def _quantised(config: Mapping[str, Any], text: str, base: str) -> tuple[str, Scaling]:
-    """Element type and scaling of quantised layers; the unquantised type if only weights are quantised."""
-    if "fp4" in text:
-        return "pk_fp4", Scaling.BLOCK_32
-    if "fp8" in text:
-        blocks = config.get("weight_block_size")
-        return "fp8", Scaling.BLOCK_128 if blocks == _BLOCK_128 else Scaling.ROW
-    activations = "input_activations" in text and "'input_activations': none" not in text
-    return ("int8", Scaling.ROW) if "int" in text and activations and "'num_bits': 8" in text else (base, Scaling.NONE)
+    scheme = None if asked is None else Scheme(asked, _SCALING_OF[asked])
+    stated = next(
+        (values[key] for values in (document, config.values) for key in _QUANTISATIONS if values.get(key)), None
+    )
+    if stated is None:
+        return Precision(base, None if scheme is None else ModuleSchemes(scheme))
+    quantisation = read_quantisation(stated, config.where, is_replaced=scheme is not None)
+    if scheme is not None:
+        quantisation = quantisation.replaced(scheme)
+    if quantisation.depends_on_names and config.family.kind is not ModelKind.DECODER:
+        raise DataError(
+            f"{config.where}: quantization_config names modules, which are not known of {config.family.name} models",
+            QUANTISATION_HINT,
+            code="unsupported",
+        )
+    return Precision(base, quantisation)

@@ -8,19 +8,24 @@ are replicated if there are fewer than ranks; the vocabulary is padded to a mult
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
 from ckh.shapes.layers import ExpertProducts, Layer, Matmul, Scaling
+from ckh.shapes.models.quantisation import Scheme
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from ckh.shapes.models.quantisation import ModuleSchemes
     from ckh.shapes.run_options import RunOptions
 
 VOCABULARY_PADDING = 64  # vLLM's DEFAULT_VOCAB_PADDING_SIZE
 MAX_SEQUENCES = 256  # vLLM's max_num_seqs: maximum rows of lm_head, one per sequence
+_BLOCK = 128  # rows and columns of `Scaling.BLOCK_128`
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,8 @@ class MixtureOfExperts:
         intermediate: columns between the two products of an expert.
         shared: number of shared experts, used by all tokens.
         shared_intermediate: columns between the products of all shared experts together.
+        shared_gate: whether a gate weights the shared experts, as in Qwen2-MoE.
+        activation: activation between the products.
     """
 
     count: int
@@ -40,6 +47,8 @@ class MixtureOfExperts:
     intermediate: int
     shared: int = 0
     shared_intermediate: int = 0
+    shared_gate: bool = False
+    activation: str = "silu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +96,8 @@ class Decoder:
         head_dim: dimension of a head.
         vocabulary: rows of the output weight.
         layers: number of layers.
-        dense_layers: number of layers without experts.
-        linear_layers: number of layers with linear attention.
+        dense_layers: layers without experts.
+        linear_layers: layers with linear attention.
         gated_attention: whether queries come with a gate of the same size.
         experts: mixture of experts of the other layers.
         latent: parameters of layers with latent attention.
@@ -102,38 +111,80 @@ class Decoder:
     head_dim: int
     vocabulary: int
     layers: int
-    dense_layers: int
-    linear_layers: int = 0
+    dense_layers: frozenset[int]
+    linear_layers: frozenset[int] = frozenset()
     gated_attention: bool = False
     experts: MixtureOfExperts | None = None
     latent: LatentAttention | None = None
     linear: LinearAttention | None = None
 
     @property
-    def sparse_layers(self) -> int:
+    def sparse_layers(self) -> frozenset[int]:
         """Layers with experts."""
-        return self.layers - self.dense_layers
+        return frozenset(range(self.layers)) - self.dense_layers
 
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Element types of a model: `base` of unquantised layers, `dtype` and `scaling` of the others."""
+    """Element types of a model: `base` of unquantised modules, and the schemes of the others, if any."""
 
     base: str
-    dtype: str
-    scaling: Scaling = Scaling.NONE
+    quantisation: ModuleSchemes | None = None
+
+    def schemes(self, modules: Iterable[str], layers: Iterable[int]) -> Counter[Scheme]:
+        """Number of layers per scheme of these modules, which are multiplied together."""
+        counts: Counter[Scheme] = Counter()
+        for layer in sorted(layers):
+            own = {module: self._scheme(f"layers.{layer}.{module}") for module in modules}
+            kinds = list(dict.fromkeys(own.values()))
+            if len(kinds) > 1:
+                names = ", ".join(f"{name.rpartition('.')[2]} {scheme.dtype or '?'}" for name, scheme in own.items())
+                kinds = [Scheme("", unread=f"fused products of modules with different schemes ({names})")]
+            counts[kinds[0]] += 1
+        return counts
+
+    def _scheme(self, module: str) -> Scheme:
+        return (self.quantisation and self.quantisation.of(module)) or Scheme(self.base)
 
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A weight of n outputs and k inputs on one rank, in `count` layers."""
+    """A weight of k inputs on one rank, in some layers.
+
+    Attributes:
+        name: displayed name.
+        outputs: module of a layer -> its outputs, fused in this order.
+        k: inputs.
+        layers: numbers of the layers.
+        divided: the dimension divided among ranks, n or k; empty: neither.
+        is_quantised: whether a quantisation applies.
+        most_rows: maximum rows of its input; 0: any.
+        mixture: the products of a mixture of experts, for one token.
+    """
 
     name: str
-    n: int
+    outputs: Mapping[str, int]
     k: int
-    count: int
+    layers: frozenset[int]
+    divided: str = ""
     is_quantised: bool = True
     most_rows: int = 0
+    mixture: ExpertProducts | None = None
+
+    @property
+    def n(self) -> int:
+        """Outputs of all modules."""
+        return sum(self.outputs.values())
+
+    def shape(self, m: int, scheme: Scheme) -> Matmul | ExpertProducts:
+        """Its product with m rows.
+
+        Raises:
+            UsageError: a size is out of range.
+        """
+        if self.mixture is not None:
+            return replace(self.mixture, tokens=m, dtype=scheme.dtype, scaling=scheme.scaling)
+        return Matmul(m, self.n, self.k, scheme.dtype, scaling=scheme.scaling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +233,13 @@ def weights_of(
     has_shared = mixture is not None and mixture.shared and not fuse_shared
     parts = (
         (model.latent is not None, _latent),
-        (model.latent is None and model.layers > model.linear_layers, _attention),
+        (model.latent is None and model.layers > len(model.linear_layers), _attention),
         (model.linear is not None, _linear),
         (model.dense_layers, _dense),
         (mixture is not None, _router),
         (has_shared, _shared),
         (True, _outputs),
+        (mixture is not None, partial(_routed, fuse_shared=fuse_shared)),
     )
     for is_there, part in parts:
         if is_there:
@@ -198,31 +250,35 @@ def weights_of(
 
 
 def _attention(model: Decoder, ranks: Ranks) -> Iterator[Weight]:
-    full = model.layers - model.linear_layers
-    heads = ranks.share(model.heads, "num_attention_heads")
+    full = frozenset(range(model.layers)) - model.linear_layers
+    heads, kv_heads = ranks.share(model.heads, "num_attention_heads"), ranks.kv_share(model.kv_heads)
     queries = heads * (2 if model.gated_attention else 1)
-    yield Weight("qkv", (queries + 2 * ranks.kv_share(model.kv_heads)) * model.head_dim, model.hidden, full)
-    yield Weight("o", model.hidden, heads * model.head_dim, full)
+    sizes = {"q": queries * model.head_dim, "k": kv_heads * model.head_dim, "v": kv_heads * model.head_dim}
+    outputs = {f"self_attn.{name}_proj": size for name, size in sizes.items()}
+    yield Weight("qkv", outputs, model.hidden, full, "n")
+    yield Weight("o", {"self_attn.o_proj": model.hidden}, heads * model.head_dim, full, "k")
 
 
 def _latent(model: Decoder, ranks: Ranks) -> Iterator[Weight]:
     latent = model.latent
     assert latent is not None, "the model has it"
-    heads, layers = ranks.share(model.heads, "num_attention_heads"), model.layers
-    kv_a = latent.kv_rank + latent.rope_dim
+    heads, layers = ranks.share(model.heads, "num_attention_heads"), frozenset(range(model.layers))
+    kv_a = {"self_attn.kv_a_proj_with_mqa": latent.kv_rank + latent.rope_dim}
     queries = heads * (latent.nope_dim + latent.rope_dim)
     if latent.q_rank:
-        yield Weight("qkv_a", latent.q_rank + kv_a, model.hidden, layers)
-        yield Weight("q_b", queries, latent.q_rank, layers)
+        yield Weight("qkv_a", {"self_attn.q_a_proj": latent.q_rank, **kv_a}, model.hidden, layers)
+        yield Weight("q_b", {"self_attn.q_b_proj": queries}, latent.q_rank, layers, "n")
     else:
-        yield Weight("q", queries, model.hidden, layers)
+        yield Weight("q", {"self_attn.q_proj": queries}, model.hidden, layers, "n")
         yield Weight("kv_a", kv_a, model.hidden, layers)
-    yield Weight("kv_b", heads * (latent.nope_dim + latent.value_dim), latent.kv_rank, layers)
+    outputs = heads * (latent.nope_dim + latent.value_dim)
+    yield Weight("kv_b", {"self_attn.kv_b_proj": outputs}, latent.kv_rank, layers, "n")
     if latent.index_heads:
-        yield Weight("index_q", latent.index_heads * latent.index_dim, latent.q_rank, layers)
-        keys = latent.index_dim + latent.index_heads
+        index_q = {"self_attn.indexer.wq_b": latent.index_heads * latent.index_dim}
+        yield Weight("index_q", index_q, latent.q_rank, layers)
+        keys = {"self_attn.indexer.wk": latent.index_dim, "self_attn.indexer.weights_proj": latent.index_heads}
         yield Weight("index_k_weights", keys, model.hidden, layers, is_quantised=False)
-    yield Weight("o", model.hidden, heads * latent.value_dim, layers)
+    yield Weight("o", {"self_attn.o_proj": model.hidden}, heads * latent.value_dim, layers, "k")
 
 
 def _linear(model: Decoder, ranks: Ranks) -> Iterator[Weight]:
@@ -230,38 +286,60 @@ def _linear(model: Decoder, ranks: Ranks) -> Iterator[Weight]:
     assert linear is not None, "the model has it"
     keys = ranks.share(linear.key_heads, "linear_num_key_heads") * linear.key_dim
     value_heads = ranks.share(linear.value_heads, "linear_num_value_heads")
-    values = value_heads * linear.value_dim
-    yield Weight("linear_qkvz", 2 * keys + 2 * values, model.hidden, model.linear_layers)
-    yield Weight("linear_ba", 2 * value_heads, model.hidden, model.linear_layers)
-    yield Weight("linear_o", model.hidden, values, model.linear_layers)
+    values, layers = value_heads * linear.value_dim, model.linear_layers
+    qkvz = {"linear_attn.in_proj_qkv": 2 * keys + values, "linear_attn.in_proj_z": values}
+    yield Weight("linear_qkvz", qkvz, model.hidden, layers, "n")
+    ba = {"linear_attn.in_proj_b": value_heads, "linear_attn.in_proj_a": value_heads}
+    yield Weight("linear_ba", ba, model.hidden, layers, "n")
+    yield Weight("linear_o", {"linear_attn.out_proj": model.hidden}, values, layers, "k")
 
 
 def _dense(model: Decoder, ranks: Ranks) -> Iterator[Weight]:
     intermediate = ranks.share(model.intermediate, "intermediate_size")
-    yield from _feed_forward("", model.hidden, intermediate, model.dense_layers)
+    yield from _feed_forward("", "mlp", model.hidden, intermediate, model.dense_layers)
 
 
 def _router(model: Decoder, _ranks: Ranks) -> Iterator[Weight]:
     assert model.experts is not None, "the model has them"
-    yield Weight("router", model.experts.count, model.hidden, model.sparse_layers, is_quantised=False)
+    yield Weight("router", {"mlp.gate": model.experts.count}, model.hidden, model.sparse_layers, is_quantised=False)
 
 
 def _shared(model: Decoder, ranks: Ranks) -> Iterator[Weight]:
     assert model.experts is not None, "the model has them"
     intermediate = ranks.share(model.experts.shared_intermediate, "the shared experts' intermediate size")
-    yield from _feed_forward("shared_", model.hidden, intermediate, model.sparse_layers)
+    yield from _feed_forward("shared_", "mlp.shared_experts", model.hidden, intermediate, model.sparse_layers)
+    if model.experts.shared_gate:
+        gate = {"mlp.shared_expert_gate": 1}
+        yield Weight("shared_gate", gate, model.hidden, model.sparse_layers, is_quantised=False)
 
 
-def _feed_forward(prefix: str, hidden: int, intermediate: int, count: int) -> Iterator[Weight]:
+def _feed_forward(prefix: str, module: str, hidden: int, intermediate: int, layers: frozenset[int]) -> Iterator[Weight]:
     """Weights of a gated feed-forward part: gate and up are one weight."""
-    yield Weight(f"{prefix}gate_up", 2 * intermediate, hidden, count)
-    yield Weight(f"{prefix}down", hidden, intermediate, count)
+    gate_up = {f"{module}.{name}_proj": intermediate for name in ("gate", "up")}
+    yield Weight(f"{prefix}gate_up", gate_up, hidden, layers, "n")
+    yield Weight(f"{prefix}down", {f"{module}.down_proj": hidden}, intermediate, layers, "k")
 
 
 def _outputs(model: Decoder, ranks: Ranks) -> Iterator[Weight]:
     padded = -(-model.vocabulary // VOCABULARY_PADDING) * VOCABULARY_PADDING
-    outputs = ranks.share(padded, "the padded vocab_size")
-    yield Weight("lm_head", outputs, model.hidden, 1, is_quantised=False, most_rows=MAX_SEQUENCES)
+    outputs = {"lm_head": ranks.share(padded, "the padded vocab_size")}
+    yield Weight("lm_head", outputs, model.hidden, frozenset({0}), "n", is_quantised=False, most_rows=MAX_SEQUENCES)
+
+
+def _routed(model: Decoder, ranks: Ranks, *, fuse_shared: bool) -> Iterator[Weight]:
+    mixture = model.experts
+    assert mixture is not None, "the model has them"
+    intermediate, more = ranks.share(mixture.intermediate, "the experts' intermediate size"), 0
+    modules = ["mlp.experts.0"]
+    if fuse_shared and mixture.shared:
+        more = mixture.shared
+        modules.append("mlp.shared_experts")
+    sizes = {"gate": intermediate, "up": intermediate, "down": model.hidden}
+    outputs = {f"{module}.{name}_proj": size for module in modules for name, size in sizes.items()}
+    products = ExpertProducts(
+        *(1, model.hidden, intermediate, mixture.count + more, mixture.per_token + more), activation=mixture.activation
+    )
+    yield Weight("experts", outputs, model.hidden, model.sparse_layers, "n", mixture=products)
 
 
 def decoder_layers(
@@ -281,32 +359,37 @@ def decoder_layers(
     """
     ranks = Ranks(run.tp)
     weights = list(weights_of(model, ranks, refuse, fuse_shared=run.fuse_shared))
-    experts = None
-    if model.experts is not None:
-        experts = _expert_sizes(model.experts, ranks, refuse, fuse_shared=run.fuse_shared)
+    schemes = [(weight, own) for weight in weights if (own := _schemes(weight, precision, ranks, refuse))]
     for rows in run.tokens:
-        for weight in weights:
-            dtype, scaling = (
-                (precision.dtype, precision.scaling) if weight.is_quantised else (precision.base, Scaling.NONE)
-            )
+        for weight, own in schemes:
             m = min(rows, weight.most_rows) if weight.most_rows else rows
-            yield Layer(weight.name, Matmul(m, weight.n, weight.k, dtype, scaling=scaling), weight.count, where)
-        if experts is not None:
-            intermediate, count, per_token = experts
-            shape = ExpertProducts(
-                rows, model.hidden, intermediate, count, per_token, precision.dtype, precision.scaling
-            )
-            yield Layer("experts", shape, model.sparse_layers, where)
+            for scheme, count in own.items():
+                shape = scheme.unread or weight.shape(m, scheme)
+                yield Layer(weight.name, shape, count, where)
 
 
-def _expert_sizes(
-    mixture: MixtureOfExperts, ranks: Ranks, refuse: Callable[[UsageError], None], *, fuse_shared: bool
-) -> tuple[int, int, int] | None:
-    """Columns between an expert's products, number of experts, and experts per token; None: refused."""
-    more = mixture.shared if fuse_shared else 0
-    try:
-        intermediate = ranks.share(mixture.intermediate, "the experts' intermediate size")
-    except UsageError as error:
-        refuse(error)
-        return None
-    return intermediate, mixture.count + more, mixture.per_token + more
+def _schemes(
+    weight: Weight, precision: Precision, ranks: Ranks, refuse: Callable[[UsageError], None]
+) -> Counter[Scheme]:
+    """Number of layers per scheme of a weight; none if scales of blocks cannot cover a rank's part of it.
+
+    vLLM and SGLang refuse such models as well: the sizes that are divided or fused must be whole blocks.
+    """
+    if not weight.is_quantised:
+        return Counter({Scheme(precision.base): len(weight.layers)})
+    schemes = precision.schemes(weight.outputs, weight.layers)
+    outputs, is_divided = list(weight.outputs.values()), ranks.count > 1
+    sizes = outputs if weight.divided == "n" and is_divided else outputs[:-1]
+    sizes += [weight.k] if weight.divided == "k" and is_divided else []
+    size = next((size for size in sizes if size % _BLOCK), 0)
+    if not size or all(scheme.scaling is not Scaling.BLOCK_128 for scheme in schemes):
+        return schemes
+    fitting = [n for n in range(1, ranks.count) if ranks.count % n == 0 == size * ranks.count // n % _BLOCK]
+    refuse(
+        UsageError(
+            f"{weight.name}: {size} on a rank of {ranks.count} is not a multiple of {_BLOCK}, the blocks of its scales",
+            f"use --tp {fitting[-1]}" if fitting else "serve it with another quantisation, and pass that as --dtype",
+            code="indivisible",
+        )
+    )
+    return Counter()

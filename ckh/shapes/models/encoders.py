@@ -36,7 +36,8 @@ class _Block:
 
     def product(self, name: str, m: int, n: int, k: int, count: int | None = None) -> Layer:
         """A matrix product with a weight."""
-        shape = Matmul(m, n, k, self.precision.dtype, scaling=self.precision.scaling)
+        (scheme,) = self.precision.schemes((name,), (0,))
+        shape = scheme.unread or Matmul(m, n, k, scheme.dtype, scaling=scheme.scaling)
         return Layer(self.prefix + name, shape, self.layers if count is None else count, self.where)
 
     def attention(self, rows: int, name: str = "") -> Iterator[Layer]:

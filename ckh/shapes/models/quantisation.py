@@ -1,0 +1,326 @@
+"""`quantization_config` of Hugging Face's `config.json`: element type and scaling of each module.
+
+Schemes are applied to module names by the configuration's own groups and patterns. A scheme without kernels here gives
+`Scheme.unread`, a reason to leave its modules out; a configuration that cannot be applied is refused. Neither is ever
+taken for the unquantised type, or for another quantised one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fnmatch import translate
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ckh.errors import DataError
+from ckh.problems import dtype_name
+from ckh.shapes.layers import Scaling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    Fields = Mapping[str, Any]
+
+_EXCLUSIONS = ("ignore", "ignored_layers", "modules_to_not_convert", "exclude", "exclude_modules")
+_WEIGHT_ONLY = ("awq", "gptq", "mxfp4")  # methods whose inputs are not quantised
+_ROW = "row"
+_BY_ROW = ("tensor", "channel", "token", "per_tensor", "per_channel", "per_token")
+_LINEAR = ("Linear", "LinearBase")  # classes of all modules with a weight
+_EXPERTS = {"FusedMoE": "experts"}  # class -> part of the names of its modules
+_COMPRESSED_TYPES = {("float", 8): "fp8", ("float", 4): "pk_fp4", ("int", 8): "int8"}
+_MODELOPT_ROW = ("FP8", "FP8_PER_CHANNEL_PER_TOKEN")
+QUANTISATION_HINT = "--dtype fp8 lists its products as if quantised so, --dtype bf16 as if not"
+_NAME = re.compile(r"[\w.*?\[\]!/-]*")
+# Prefixes of a text model's modules, alone and beside encoders, and other names of modules.
+_ROOTS = ("model.", "", "model.language_model.", "language_model.model.")
+_OTHER_NAMES = (
+    *((f".{part}_proj", ".qkv_proj") for part in "qkv"),
+    *((f".{part}_proj", ".gate_up_proj") for part in ("gate", "up")),
+    *((f".{part}_proj", f".{name}") for part, name in (("gate", "w1"), ("up", "w3"), ("down", "w2"))),
+    (".mlp.experts", ".block_sparse_moe.experts"),
+    (".shared_experts.", ".shared_expert."),
+    *((f".in_proj_{part}", ".in_proj_qkvz") for part in ("qkv", "z")),
+    *((f".in_proj_{part}", ".in_proj_ba") for part in "ba"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """Operands of quantised products.
+
+    Attributes:
+        dtype: element type.
+        scaling: scaling.
+        unread: why such products are left out; empty: they are not.
+    """
+
+    dtype: str
+    scaling: Scaling = Scaling.NONE
+    unread: str = ""
+
+
+class _ScaledTensor(NamedTuple):
+    """Element type of a tensor, and the values that share a scale: a row, or n x k of them."""
+
+    dtype: str
+    values: str
+
+
+_UNQUANTISED = _ScaledTensor("unquantised", "")
+_SCHEMES = {
+    (_ScaledTensor("fp8", _ROW), _ScaledTensor("fp8", _ROW)): Scheme("fp8", Scaling.ROW),
+    (_ScaledTensor("int8", _ROW), _ScaledTensor("int8", _ROW)): Scheme("int8", Scaling.ROW),
+    (_ScaledTensor("fp8", "128x128"), _ScaledTensor("fp8", "128")): Scheme("fp8", Scaling.BLOCK_128),
+    (_ScaledTensor("pk_fp4", "32"), _ScaledTensor("pk_fp4", "32")): Scheme("pk_fp4", Scaling.BLOCK_32),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    """Patterns of module names: whole names, parts of them between dots, wildcards, or re: and a regular expression."""
+
+    names: frozenset[str] = frozenset()
+    expressions: tuple[re.Pattern[str], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.expressions)
+
+    def match(self, spellings: Iterable[str]) -> bool:
+        """True if a pattern matches a spelling of a name."""
+        return any(
+            not self.names.isdisjoint(_parts(name)) or any(item.match(name) for item in self.expressions)
+            for name in spellings
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleSchemes:
+    """Schemes of modules.
+
+    Attributes:
+        default: of modules without a scheme of their own; None: they are not quantised.
+        named: of modules by name; the first that matches holds.
+        excluded: modules that are not quantised.
+    """
+
+    default: Scheme | None
+    named: tuple[tuple[Patterns, Scheme], ...] = ()
+    excluded: Patterns = Patterns()
+
+    @property
+    def depends_on_names(self) -> bool:
+        """True if modules differ."""
+        return bool(self.named or self.excluded)
+
+    def of(self, module: str) -> Scheme | None:
+        """The scheme of a module, named as in layers.0.self_attn.q_proj; None: it is not quantised."""
+        names = _spellings(module)
+        if self.excluded.match(names):
+            return None
+        return next((scheme for patterns, scheme in self.named if patterns.match(names)), self.default)
+
+    def replaced(self, scheme: Scheme) -> ModuleSchemes:
+        """The same with another element type; schemes that have it keep their scaling."""
+
+        def other(own: Scheme) -> Scheme:
+            return own if own.dtype == scheme.dtype else scheme
+
+        named = tuple((patterns, other(own)) for patterns, own in self.named)
+        return ModuleSchemes(None if self.default is None else other(self.default), named, self.excluded)
+
+
+def read_quantisation(config: Any, where: str, *, is_replaced: bool = False) -> ModuleSchemes:
+    """Read a `quantization_config`.
+
+    Args:
+        config: its value.
+        where: the file, for messages.
+        is_replaced: whether only the modules that it excludes are of interest.
+
+    Raises:
+        DataError: it is malformed, or its method is unknown.
+    """
+    where = f"{where}: quantization_config"
+    if not isinstance(config, dict):
+        raise DataError(f"{where} must be an object, not {config!r:.60}", code="bad-field")
+    nested = _object(config, "quantization", where)  # of ModelOpt
+    excluded = patterns_of((item for part in (config, nested) for item in _excluded(part, where)), where)
+    method = str(config.get("quant_method") or _method(config))
+    read = _METHODS.get(method)
+    if read is not None:
+        default, named = read({**nested, **config}, where)
+        return ModuleSchemes(default, tuple(named), excluded)
+    if method in _WEIGHT_ONLY or is_replaced:
+        return ModuleSchemes(Scheme("", unread=f"products with weights quantised by {method:.40}"), (), excluded)
+    raise DataError(f"{where}: quant_method {method!r:.60} is not known", QUANTISATION_HINT, code="unsupported")
+
+
+def _method(config: Fields) -> str:
+    """Method of a configuration that states none."""
+    return "compressed-tensors" if "config_groups" in config else "modelopt" if "quant_algo" in config else ""
+
+
+def _excluded(config: Fields, where: str) -> Iterator[str]:
+    for key in _EXCLUSIONS:
+        yield from _texts(config, key, where)
+
+
+_Rules = tuple["Scheme | None", "list[tuple[Patterns, Scheme]]"]
+
+
+def _fp8(config: Fields, _where: str) -> _Rules:
+    blocks = config.get("weight_block_size")
+    values, inputs = (_ROW, _ROW) if blocks is None else (_sizes(blocks), _sizes(blocks).rpartition("x")[2])
+    return _scheme(_ScaledTensor("fp8", values), _ScaledTensor("fp8", inputs)), []
+
+
+def _groups(config: Fields, where: str) -> _Rules:
+    """The groups of compressed-tensors: by name, or by class."""
+    default: Scheme | None = None
+    named = []
+    for name, group in _stated(config, "config_groups", where).items():
+        at = f"{where}: group {name:.40}"
+        fields = _object({name: group}, name, where)
+        scheme = _scheme(*(_compressed(_object(fields, key, at)) for key in ("weights", "input_activations")))
+        targets = _texts(fields, "targets", at)
+        if any(target in _LINEAR for target in targets):
+            default = default or scheme
+        names = [_EXPERTS.get(target, target) for target in targets if target not in _LINEAR]
+        strange = [target for target in names if target[:1].isupper()]  # as classes are
+        if strange or not targets:
+            what = f"modules of the class {strange[0]:.60}" if strange else "no targets"
+            raise DataError(f"{at} is of {what}, which are not known", QUANTISATION_HINT, code="unsupported")
+        if names:
+            named.append((patterns_of(names, at), scheme))
+    return default, named
+
+
+def _compressed(fields: Fields) -> _ScaledTensor:
+    if not fields:
+        return _UNQUANTISED
+    kind, bits, size = str(fields.get("type", "int")), fields.get("num_bits", 8), fields.get("group_size")
+    dtype = _COMPRESSED_TYPES.get((kind, bits) if isinstance(bits, int) else (kind, 0), f"{bits!r:.9}-bit {kind:.20}")
+    strategy = fields.get("strategy") or ("group" if isinstance(size, int) and size > 0 else "channel")
+    return _ScaledTensor(dtype, _values(str(strategy), size, fields.get("block_structure")))
+
+
+def _quark(config: Fields, where: str) -> _Rules:
+    named = []
+    for pattern, fields in _object(config, "layer_quant_config", where).items():
+        own = _object({pattern: fields}, pattern, where)
+        named.append((patterns_of([pattern], where), _quark_scheme(own, f"{where}: layer_quant_config")))
+    if config.get("layer_type_quant_config"):
+        return Scheme("", unread="products of Quark's layer_type_quant_config"), named
+    return _quark_scheme(_stated(config, "global_quant_config", where), f"{where}: global_quant_config"), named
+
+
+def _quark_scheme(fields: Fields, where: str) -> Scheme:
+    tensors = []
+    for key in ("weight", "input_tensors"):
+        if isinstance(fields.get(key), list):
+            return Scheme("", unread=f"products with several quantisations of a {key}")
+        own = _object(fields, key, where)
+        size, blocks = own.get("group_size"), own.get("block_size")
+        values = _values(str(own.get("qscheme")), size, blocks)
+        tensors.append(_ScaledTensor(dtype_name(str(own.get("dtype"))), values) if own else _UNQUANTISED)
+    return _scheme(*tensors)
+
+
+def _modelopt(config: Fields, where: str) -> _Rules:
+    if config.get("config_groups"):
+        return _groups(config, where)
+    algorithm = str(config.get("quant_algo"))
+    if algorithm in _MODELOPT_ROW:
+        return Scheme("fp8", Scaling.ROW), []
+    return Scheme("", unread=f"products quantised as {algorithm:.40} by ModelOpt"), []
+
+
+_METHODS: dict[str, Callable[[Fields, str], _Rules]] = {
+    "compressed-tensors": _groups,
+    "fp8": _fp8,
+    "fbgemm_fp8": _fp8,
+    "modelopt": _modelopt,
+    "quark": _quark,
+}
+
+
+def _values(strategy: str, size: Any, blocks: Any) -> str:
+    """The values that share a scale."""
+    if strategy in _BY_ROW:
+        return _ROW
+    if strategy in ("group", "per_group"):
+        return f"{size!r:.20}"
+    return _sizes(blocks) if strategy in ("block", "per_block") else strategy[:40]
+
+
+def _sizes(value: Any) -> str:
+    return "x".join(map(str, value))[:40] if isinstance(value, list) else f"{value!r:.40}"
+
+
+def _scheme(weights: _ScaledTensor, inputs: _ScaledTensor) -> Scheme:
+    kinds = " and ".join(
+        f"{tensor.dtype}{f' (scales of {tensor.values})' if tensor.values else ''} {what}"
+        for tensor, what in ((weights, "weights"), (inputs, "inputs"))
+    )
+    return _SCHEMES.get((weights, inputs)) or Scheme("", unread=f"products with {kinds}")
+
+
+def patterns_of(texts: Iterable[str], where: str) -> Patterns:
+    """Patterns of module names.
+
+    Raises:
+        DataError: a regular expression is invalid.
+    """
+    names: list[str] = []
+    expressions: list[re.Pattern[str]] = []
+    for text in texts:
+        if text.startswith("re:") or not _NAME.fullmatch(text):
+            expressions.append(_compiled(text.removeprefix("re:"), where))
+        elif set(text) & set("*?["):
+            expressions += [re.compile(translate(text)), re.compile(translate(f"{text}.*"))]
+        else:
+            names.append(text)
+    return Patterns(frozenset(names), tuple(expressions))
+
+
+def _compiled(text: str, where: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise DataError(f"{where}: {text[:60]!r} is not a regular expression: {error}", code="bad-field") from error
+
+
+def _parts(name: str) -> frozenset[str]:
+    """The parts of a name between any two dots."""
+    words = name.split(".")
+    return frozenset(
+        ".".join(words[begin:end]) for begin in range(len(words)) for end in range(begin + 1, len(words) + 1)
+    )
+
+
+def _spellings(module: str) -> tuple[str, ...]:
+    """A module's names in the models of its family."""
+    names = [module]
+    for own, other in _OTHER_NAMES:
+        names += [name.replace(own, other) for name in names if own in name]
+    return tuple(root + name for root in _ROOTS for name in names)
+
+
+def _object(fields: Fields, key: str, where: str) -> dict[str, Any]:
+    value = fields.get(key)
+    if value is not None and not isinstance(value, dict):
+        raise DataError(f"{where}: {key:.40} must be an object, not {value!r:.60}", code="bad-field")
+    return value or {}
+
+
+def _stated(fields: Fields, key: str, where: str) -> dict[str, Any]:
+    if not (value := _object(fields, key, where)):
+        raise DataError(f"{where}: {key} is missing or empty", QUANTISATION_HINT, code="missing-field")
+    return value
+
+
+def _texts(fields: Fields, key: str, where: str) -> Sequence[str]:
+    value = fields.get(key)
+    if value is not None and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+        raise DataError(f"{where}: {key} must be a list of names, not {value!r:.60}", code="bad-field")
+    return value or []

@@ -1,0 +1,348 @@
+"""Element types and scaling of a model's modules, by its quantization_config."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.errors import DataError, UsageError
+from ckh.ops import operation
+from ckh.shapes.problems import counts_of, shapes_of
+from ckh.shapes.run_options import RunOptions
+from tests.refusals import expect_refusal, expect_values
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.shapes.problems import ShapesFound
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 2048,
+    "intermediate_size": 8192,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "vocab_size": 32000,
+    "torch_dtype": "bfloat16",
+}
+DEEPSEEK = {
+    **LLAMA,
+    "model_type": "deepseek_v3",
+    "num_key_value_heads": 16,
+    "q_lora_rank": 256,
+    "kv_lora_rank": 128,
+    "qk_nope_head_dim": 64,
+    "qk_rope_head_dim": 32,
+    "v_head_dim": 64,
+    "n_routed_experts": 32,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 4,
+    "moe_intermediate_size": 512,
+    "first_k_dense_replace": 1,
+}
+NEXT = {
+    **LLAMA,
+    "model_type": "qwen3_next",
+    "hidden_size": 1024,
+    "head_dim": 128,
+    "linear_num_key_heads": 8,
+    "linear_key_head_dim": 128,
+    "linear_num_value_heads": 16,
+    "linear_value_head_dim": 128,
+    "num_experts": 32,
+    "num_experts_per_tok": 4,
+    "moe_intermediate_size": 256,
+    "shared_expert_intermediate_size": 256,
+}
+FLOAT = {"num_bits": 8, "type": "float"}
+FP4 = {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32}
+NVFP4 = {**FP4, "group_size": 16}
+BLOCKS = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+FP8_TOKEN = {
+    "weight": {"dtype": "fp8_e4m3", "qscheme": "per_channel"},
+    "input_tensors": {"dtype": "fp8_e4m3", "qscheme": "per_token", "is_dynamic": True},
+}
+MXFP4 = {name: {"dtype": "fp4", "qscheme": "per_group", "group_size": 32} for name in ("weight", "input_tensors")}
+ROW, BLOCK = "a8w8 fp8", "a8w8_blockscale fp8"
+
+
+def found(tmp_path: Path, model: dict[str, Any], quantisation: Any, **wanted: Any) -> ShapesFound:
+    """The problems of a model with a quantization_config, for one token."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**model, "quantization_config": quantisation}), encoding="utf-8")
+    return shapes_of([str(path)], RunOptions(tokens=(1,), **wanted))
+
+
+def kinds(shapes: ShapesFound) -> dict[str, dict[str, int]]:
+    """Layer -> family or quantisation, and element type -> count."""
+    result: dict[str, dict[str, int]] = {}
+    for item in shapes.problems:
+        kind = getattr(item.problem, "family", None) or getattr(item.problem, "quant", "")
+        for name in item.layers:
+            result.setdefault(name, {})[f"{kind} {item.problem.dtype}".strip()] = item.count
+    return result
+
+
+def groups(weights: dict[str, Any], inputs: dict[str, Any] | None, *targets: str) -> dict[str, Any]:
+    """A group of compressed-tensors."""
+    return {"targets": list(targets or ("Linear",)), "weights": weights, "input_activations": inputs}
+
+
+def compressed(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A configuration of compressed-tensors."""
+    by_name = {f"group_{number}": part for number, part in enumerate(parts)}
+    return {"quant_method": "compressed-tensors", "config_groups": by_name, **more}
+
+
+@pytest.mark.parametrize(
+    ("quantisation", "kind"),
+    [
+        (compressed(groups({**FLOAT, "strategy": "channel"}, {**FLOAT, "strategy": "token"})), ROW),
+        (compressed(groups({**FLOAT, "strategy": "tensor"}, {**FLOAT, "strategy": "tensor"})), ROW),
+        (
+            compressed(
+                groups(
+                    {**FLOAT, "strategy": "block", "block_structure": [128, 128]},
+                    {**FLOAT, "strategy": "group", "group_size": 128},
+                )
+            ),
+            BLOCK,
+        ),
+        (compressed(groups({"num_bits": 8, "type": "int"}, {"num_bits": 8, "type": "int"})), "a8w8 int8"),
+        (compressed(groups(FLOAT, FLOAT), ignore=["lm_head"], quant_method=None), ROW),
+        (compressed(groups(FP4, FP4)), "a4w4_blockscale pk_fp4"),
+        (BLOCKS, BLOCK),
+        ({"quant_method": "fp8", "activation_scheme": "static"}, ROW),
+        ({"quant_method": "fbgemm_fp8"}, ROW),
+        ({"quant_method": "quark", "global_quant_config": FP8_TOKEN}, ROW),
+        ({"quant_method": "quark", "global_quant_config": MXFP4}, "a4w4_blockscale pk_fp4"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, ROW),
+        ({"quant_method": "modelopt", "quantization": {"quant_algo": "FP8"}}, ROW),
+        ({**compressed(groups(FLOAT, FLOAT)), "quant_method": "modelopt"}, ROW),
+    ],
+)
+def test_schemes(tmp_path: Path, quantisation: dict[str, Any], kind: str) -> None:
+    """Each method's spelling of FP8 by row or block, INT8 and MXFP4 is read, and lm_head is not quantised."""
+    shapes = found(tmp_path, LLAMA, quantisation)
+    expected = {name: {kind: 4} for name in ("qkv", "o", "gate_up", "down")}
+    assert kinds(shapes) == {**expected, "lm_head": {"bf16": 1}}
+    assert not shapes.left_out
+
+
+@pytest.mark.parametrize(
+    ("quantisation", "words"),
+    [
+        (compressed(groups({"num_bits": 4, "type": "int", "group_size": 32}, None)), ["4-bit int", 32, "unquantised"]),
+        (compressed(groups(FLOAT, None)), ["fp8", "unquantised"]),
+        (compressed(groups(NVFP4, NVFP4)), [16]),
+        ({"quant_method": "fp8", "weight_block_size": [1, 32]}, ["fp8", "1x32"]),
+        ({"quant_method": "quark", "global_quant_config": {**MXFP4, "input_tensors": None}}, ["pk_fp4", "unquantised"]),
+        ({"quant_method": "quark", "global_quant_config": {**FP8_TOKEN, "weight": [{}]}}, ["weight"]),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, ["NVFP4"]),
+        ({"quant_method": "awq", "bits": 4}, ["awq"]),
+        ({"quant_method": "mxfp4"}, ["mxfp4"]),
+    ],
+)
+def test_other_schemes_are_left_out(tmp_path: Path, quantisation: dict[str, Any], words: list[Any]) -> None:
+    """Modules without kernels here are counted as left out, and named; they are never of another type."""
+    shapes = found(tmp_path, LLAMA, quantisation)
+    assert kinds(shapes) == {"lm_head": {"bf16": 1}}
+    ((reason, count),) = shapes.left_out.items()
+    assert count == 4 * 4
+    expect_values(reason, *words)
+
+
+@pytest.mark.parametrize(
+    ("quantisation", "code", "words"),
+    [
+        ({"quant_method": "bitsandbytes"}, "unsupported", ["bitsandbytes", "--dtype"]),
+        ({"bits": 4}, "unsupported", ["quant_method", "--dtype"]),
+        ("fp8", "bad-field", ["quantization_config", "'fp8'"]),
+        ({**BLOCKS, "modules_to_not_convert": "lm_head"}, "bad-field", ["modules_to_not_convert"]),
+        ({**BLOCKS, "ignore": ["re:("]}, "bad-field", ["'('"]),
+        (compressed(groups([], None)), "bad-field", ["group_0", "weights"]),  # type: ignore[arg-type]
+        ({"quant_method": "compressed-tensors", "config_groups": []}, "bad-field", ["config_groups"]),
+        (compressed(), "missing-field", ["config_groups"]),
+        (compressed(groups(FLOAT, FLOAT, "QKVParallelLinear")), "unsupported", ["QKVParallelLinear"]),
+        (compressed({"weights": FLOAT}), "unsupported", ["group_0", "targets"]),
+        ({"quant_method": "quark"}, "missing-field", ["global_quant_config"]),
+        ({"quant_method": "quark", "layer_quant_config": {"*.mlp.*": "fp4"}}, "bad-field", ["*.mlp.*"]),
+    ],
+)
+def test_what_is_not_understood_is_refused(tmp_path: Path, quantisation: Any, code: str, words: list[str]) -> None:
+    """An unknown method and malformed fields are errors that name them."""
+    with expect_refusal(DataError, code, "config.json", *words):
+        found(tmp_path, LLAMA, quantisation)
+
+
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        [f"model.layers.{layer}.mlp.{name}_proj" for layer in (0, 3) for name in ("gate", "up", "down")],
+        [f"model.layers.{layer}.mlp.{name}_proj" for layer in (0, 3) for name in ("gate_up", "down")],
+        ["model.layers.0.mlp", "layers.3.mlp"],
+        ["re:.*layers\\.[03]\\.mlp.*"],
+        ["model.layers.[03].mlp.*"],
+        ["*layers.0.mlp", "language_model.model.layers.3.mlp"],
+        ["model\\.layers\\.(0|3)\\.mlp"],
+    ],
+)
+@pytest.mark.parametrize("key", ["ignore", "ignored_layers", "modules_to_not_convert", "exclude", "exclude_modules"])
+def test_exclusions(tmp_path: Path, key: str, patterns: list[str]) -> None:
+    """Modules that a list excludes, by name, part, wildcard or expression, have the model's type in their layers."""
+    result = kinds(found(tmp_path, LLAMA, {"quant_method": "fbgemm_fp8", key: [*patterns, "lm_head"]}))
+    assert result["gate_up"] == result["down"] == {"bf16": 2, ROW: 2}
+    assert result["qkv"] == result["o"] == {ROW: 4}
+
+
+def test_similar_names_are_not_excluded(tmp_path: Path) -> None:
+    """Neither mlp.gate nor layer 1 excludes mlp.gate_proj or layer 10."""
+    model = {**LLAMA, "num_hidden_layers": 12}
+    result = kinds(found(tmp_path, model, {**BLOCKS, "ignore": ["mlp.gate", "*mlp.gate", "model.layers.1"]}))
+    assert result["gate_up"] == {BLOCK: 11, "bf16": 1}
+
+
+def test_modules_of_quark(tmp_path: Path) -> None:
+    """Layers with a scheme of their own have it; the exclusion of attention covers its low-rank projections."""
+    own = {"quant_method": "quark", "global_quant_config": FP8_TOKEN, "layer_quant_config": {"*.mlp.*": MXFP4}}
+    result = kinds(found(tmp_path, LLAMA, own))
+    assert result["gate_up"] == result["down"] == {"a4w4_blockscale pk_fp4": 4}
+    assert result["qkv"] == result["o"] == {ROW: 4}
+    excluded = {"quant_method": "quark", "global_quant_config": MXFP4, "exclude": ["re:.*self_attn.*", "*mlp.gate"]}
+    result = kinds(found(tmp_path, DEEPSEEK, excluded))
+    assert all(result[name] == {"bf16": 4} for name in ("qkv_a", "q_b", "kv_b", "o"))
+    assert result["gate_up"] == {"a4w4_blockscale pk_fp4": 1}
+    assert result["shared_down"] == {"a4w4_blockscale pk_fp4": 3}
+    assert result["experts"] == {"per_1x32 pk_fp4": 3}
+
+
+def test_targets_of_compressed_tensors(tmp_path: Path) -> None:
+    """Groups by name come before those by class; modules without a group are not quantised; experts are modules."""
+    both = compressed(groups(FLOAT, FLOAT), groups(FP4, FP4, "re:.*mlp\\..*"))
+    result = kinds(found(tmp_path, LLAMA, both))
+    assert (result["qkv"], result["down"]) == ({ROW: 4}, {"a4w4_blockscale pk_fp4": 4})
+    only = compressed(groups(FP4, FP4, "re:.*mlp.experts.*"))
+    result = kinds(found(tmp_path, DEEPSEEK, only))
+    assert (result["o"], result["shared_down"], result["experts"]) == (
+        {"bf16": 4},
+        {"bf16": 3},
+        {"per_1x32 pk_fp4": 3},
+    )
+    int4 = compressed(groups({"num_bits": 4, "type": "int", "group_size": 32}, None), ignore=["re:.*self_attn.*"])
+    shapes = found(tmp_path, DEEPSEEK, int4)
+    assert "experts" not in kinds(shapes)
+    assert sum(shapes.left_out.values()) == 2 + 3 * 2 + 3
+
+
+def test_fused_modules_of_different_schemes(tmp_path: Path) -> None:
+    """Modules that are fused here and have different types are counted as left out, with their types."""
+    shapes = found(tmp_path, LLAMA, {"quant_method": "fbgemm_fp8", "ignore": ["model.layers.2.self_attn.k_proj"]})
+    assert kinds(shapes)["qkv"] == {ROW: 3}
+    ((reason, count),) = shapes.left_out.items()
+    assert count == 1
+    expect_values(reason, "q_proj fp8", "k_proj bf16")
+
+
+def test_layers_of_qwen3_next(tmp_path: Path) -> None:
+    """linear_ba is excluded in the layers that have it; the gate of the shared expert is a product of one column."""
+    names = [f"model.layers.{layer}.linear_attn.in_proj_ba" for layer in range(3)]
+    shapes = found(tmp_path, NEXT, {**BLOCKS, "modules_to_not_convert": names})
+    result = kinds(shapes)
+    assert (result["qkv"], result["linear_qkvz"], result["experts"]) == ({BLOCK: 1}, {BLOCK: 3}, {"per_1x128 fp8": 4})
+    (linear_ba,) = (item for item in shapes.problems if "linear_ba" in item.layers)
+    assert (linear_ba.problem.n, linear_ba.problem.dtype, linear_ba.count) == (32, "bf16", 3 + 4)  # with the router
+    (gate,) = (item for item in shapes.problems if "shared_gate" in item.layers)
+    assert (gate.problem.n, gate.problem.k, gate.problem.dtype, gate.count) == (1, 1024, "bf16", 4)
+    with expect_refusal(UsageError, "indivisible", "linear_ba", 16, 128):
+        found(tmp_path, NEXT, BLOCKS)
+
+
+def test_blocks_that_ranks_cannot_share(tmp_path: Path) -> None:
+    """Sizes of a rank that are not whole blocks of scales are refused, with the ranks that fit."""
+    sizes = {"num_attention_heads": 32, "head_dim": 128, "moe_intermediate_size": 1536}
+    model = {**LLAMA, "model_type": "qwen3_moe", "num_experts": 64, "num_experts_per_tok": 8, **sizes}
+    with expect_refusal(UsageError, "indivisible", "experts", 192, 8, 128, "--tp 4"):
+        found(tmp_path, model, BLOCKS, tp=8)
+    shapes = found(tmp_path, model, BLOCKS, tp=8, skip_bad=True)
+    assert "experts" not in kinds(shapes)
+    assert sum(shapes.bad.values()) == 1
+    assert kinds(found(tmp_path, model, BLOCKS, tp=4))["experts"] == {"per_1x128 fp8": 4}
+    excluded = {**BLOCKS, "ignore": ["re:.*experts.*"]}
+    assert kinds(found(tmp_path, model, excluded, tp=8))["experts"] == {"none bf16": 4}
+
+
+def test_gpt_oss(tmp_path: Path) -> None:
+    """Its attention is excluded; its experts, of MXFP4 weights alone, are left out."""
+    model = {
+        "model_type": "gpt_oss",
+        "hidden_size": 2880,
+        "intermediate_size": 2880,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 8,
+        "vocab_size": 201088,
+        "num_local_experts": 128,
+        "num_experts_per_tok": 4,
+    }
+    excluded = ["model.layers.*.self_attn", "model.layers.*.mlp.router", "lm_head"]
+    shapes = found(tmp_path, model, {"quant_method": "mxfp4", "modules_to_not_convert": excluded})
+    assert [(item.problem.n, item.problem.k, item.problem.dtype, item.count) for item in shapes.problems] == [
+        (5120, 2880, "bf16", 36),
+        (2880, 4096, "bf16", 36),
+        (128, 2880, "bf16", 36),
+        (201088, 2880, "bf16", 1),
+    ]
+    assert list(shapes.left_out.values()) == [36]
+    experts = found(tmp_path, model, None).problems[-1].problem
+    assert (experts.inter_dim, experts.experts, experts.topk, experts.activation) == (2880, 128, 4, "swiglu")
+
+
+def test_a_requested_type(tmp_path: Path) -> None:
+    """A type of 8 bits replaces those of quantised modules, and keeps their own scaling; one of 16 replaces all."""
+    part = {**BLOCKS, "modules_to_not_convert": ["model.layers.0.mlp"]}
+    own, fp8 = (kinds(found(tmp_path, LLAMA, part, dtype=dtype)) for dtype in (None, "fp8"))
+    assert own == fp8
+    assert own["down"] == {BLOCK: 3, "bf16": 1}
+    assert kinds(found(tmp_path, LLAMA, part, dtype="pk_fp4"))["down"] == {"a4w4_blockscale pk_fp4": 3, "bf16": 1}
+    assert kinds(found(tmp_path, LLAMA, part, dtype="fp16"))["down"] == {"fp16": 4}
+    for other in ({"quant_method": "bitsandbytes"}, {"quant_method": "awq"}):
+        assert kinds(found(tmp_path, LLAMA, other, dtype="fp8"))["down"] == {ROW: 4}
+
+
+def test_other_kinds_of_models(tmp_path: Path) -> None:
+    """Encoders take one scheme for all modules; exclusions of theirs are refused."""
+    model = {
+        "model_type": "vit",
+        "hidden_size": 768,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "image_size": 224,
+        "patch_size": 16,
+    }
+    for whole in ({"quant_method": "fbgemm_fp8"}, compressed(groups(FLOAT, FLOAT))):
+        assert kinds(found(tmp_path, model, whole))["fc1"] == {ROW: 12}
+    with expect_refusal(DataError, "unsupported", "ViT", "--dtype"):
+        found(tmp_path, model, {"quant_method": "fbgemm_fp8", "ignore": ["fc1"]})
+
+
+def test_the_older_name_of_the_field(tmp_path: Path) -> None:
+    """compression_config is read as well."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA, "compression_config": compressed(groups(FLOAT, FLOAT))}), encoding="utf-8")
+    assert kinds(shapes_of([str(path)], RunOptions(tokens=(1,))))["qkv"] == {ROW: 4}
+
+
+def test_counts_of_a_model_of_several_types(tmp_path: Path) -> None:
+    """The counts of problems are those of their modules, not of all modules in their type."""
+    part = {**BLOCKS, "modules_to_not_convert": ["model.layers.0.mlp"]}
+    found(tmp_path, LLAMA, part)
+    path = str(tmp_path / "config.json")
+    for name, count in (("gemm_universal", 1), ("aiter_gemm", 3)):
+        shapes = shapes_of([path], RunOptions(), name)
+        down = [item.problem for item in shapes.problems if item.layers == ("down",)]
+        counts = counts_of(operation(name), path, down)
+        assert counts is not None
+        assert {counts[problem] for problem in down if problem.dtype != "fp8" or name == "aiter_gemm"} == {count}
