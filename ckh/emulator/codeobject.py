@@ -250,28 +250,30 @@ class CodeObject:
         self._sections = [_read(_SECTION, data, sections_at + _SECTION.size * i) for i in range(sections)]
         self._load([_read(_SEGMENT, data, segments_at + _SEGMENT.size * i) for i in range(segments)])
         self.text = self._text_section(self._section(names)[4])
-        symbols: dict[str, _Symbol] = {}
+        symbols: dict[str, _Symbol] | None = None
         metadata: Any = None
         for section in self._sections:
             kind, offset, size = section[1], section[4], section[5]
             if kind == _DYNAMIC_SYMBOLS:
-                if symbols:
+                if symbols is not None:
                     raise ValueError("a code object with several tables of symbols")
                 symbols = self._symbols(offset, size, self._section(section[6])[4])
             elif kind == _RELOCATIONS and size:
                 raise ValueError("a code object with relocations")
-            elif kind == _NOTE:
-                metadata = metadata or self._note(offset)
+            elif kind == _NOTE and metadata is None:
+                metadata = self._note(offset)
         named = _field(metadata or {"amdhsa.kernels": []}, "amdhsa.kernels", list)
-        unstated = self._unstated_sizes(named, symbols)
-        self.kernels = {kernel.name: kernel for kernel in (self._kernel(item, symbols, unstated) for item in named)}
+        unstated = self._unstated_sizes(named, symbols or {})
+        kernels = [self._kernel(item, symbols or {}, unstated) for item in named]
+        self.kernels = {kernel.name: kernel for kernel in kernels}
         if sum(kernel.code_size for kernel in self.kernels.values()) > MAX_MEMORY_BYTES:
             raise ValueError(f"a code object with more than {MAX_MEMORY_BYTES} bytes of functions")
 
     def _load(self, segments: list[tuple[int, ...]]) -> None:
         loaded = [(offset, at, length, size) for kind, _, offset, at, _, length, size, _ in segments if kind == _LOAD]
         taken = max((at + size for _, at, _, size in loaded), default=0)
-        if max(taken, sum(size for *_, size in loaded)) > MAX_MEMORY_BYTES:
+        taken = max(taken, sum(size for *_, size in loaded))
+        if taken > MAX_MEMORY_BYTES:
             raise ValueError(f"a code object that takes {taken} bytes of memory; the limit is {MAX_MEMORY_BYTES}")
         if any(length > size or offset + length > len(self._data) for offset, _, length, size in loaded):
             raise ValueError("a code object with an incomplete segment")
@@ -322,7 +324,7 @@ class CodeObject:
     def _note(self, at: int) -> Any:
         name_size, length, kind = _read(_NOTE_HEADER, self._data, at)
         start = at + _NOTE_HEADER.size + ((name_size + 3) & ~3)
-        return unpack(self._data[start : start + length]) if kind == _AMDGPU_METADATA else None
+        return unpack(self._data[start : start + length]) or {} if kind == _AMDGPU_METADATA else None
 
     def _kernel(self, item: Any, symbols: dict[str, _Symbol], unstated: dict[int, int]) -> CompiledKernel:
         name, symbol = _field(item, ".name", str), _field(item, ".symbol", str)

@@ -133,6 +133,12 @@ def test_measured_rows_take_precedence_and_are_read_back(tmp_path: Path) -> None
         read_dataset(tmp_path / "predicted.parquet")
 
 
+def test_block_scaled_experts_have_two_names(tmp_path: Path) -> None:
+    """AITER replaces per_128x128 by per_1x128 before it looks up a kernel."""
+    (problem,) = load_problems(str(untuned(tmp_path, row(64, f"{FP8},{FP8},QuantType.per_128x128"))), None, None)
+    assert problem.quant == "per_1x128"
+
+
 def test_short_rows_and_infinite_times_are_read_like_by_aiter(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -151,4 +151,4 @@ def candidates(problem: AiterGemm, arch: ArchSpec, _model: Path | None = None) -
 
 def candidates_key(problem: AiterGemm) -> Hashable:
     """Return the part of a problem that `candidates` reads."""
-    return problem.family, problem.library, problem.dtype, problem.k
+    return problem.family, problem.library, problem.k if values_of_k(1, problem.dtype) > 1 else 0
