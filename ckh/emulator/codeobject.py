@@ -11,8 +11,9 @@ import ctypes
 import mmap
 import struct
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +25,9 @@ MAX_USER_SGPRS = 32
 _ELF_MAGIC = b"\x7fELF"
 _LOAD, _RELOCATIONS, _NOTE, _DYNAMIC_SYMBOLS = 1, 4, 7, 11
 _AMDGPU_METADATA = 32
+_KIND_BITS, _FUNCTION = 15, 2  # of a symbol
+_MOST_SYMBOLS, _MOST_NAME = 1 << 16, 1 << 15
+_PADDING = b"\x00\x80\x9f\xbf"  # bytes of zeros, s_nop 0 and s_code_end, which no function's last instruction ends with
 _BUNDLE_COUNT, _BUNDLE_ENTRY = struct.Struct("<Q"), struct.Struct("<QQQ")
 _HEADER = struct.Struct("<32xQQ6xHHHHH")
 _SEGMENT, _SECTION, _SYMBOL = struct.Struct("<IIQQQQQQ"), struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
@@ -229,6 +233,14 @@ def _mapped(address: int) -> memoryview:
     raise ValueError(f"no memory at {address:#x}")
 
 
+class _Symbol(NamedTuple):
+    """A symbol's value, its size in bytes, and whether it is a function."""
+
+    value: int
+    size: int
+    is_function: bool
+
+
 class CodeObject:
     """A loaded code object.
 
@@ -249,18 +261,24 @@ class CodeObject:
         self._sections = [_read(_SECTION, data, sections_at + _SECTION.size * i) for i in range(sections)]
         self._load([_read(_SEGMENT, data, segments_at + _SEGMENT.size * i) for i in range(segments)])
         self.text = self._text_section(self._section(names)[4])
-        symbols: dict[str, tuple[int, int]] = {}
-        metadata: Any = {"amdhsa.kernels": []}
+        symbols: dict[str, _Symbol] | None = None
+        metadata: Any = None
         for section in self._sections:
             kind, offset, size = section[1], section[4], section[5]
             if kind == _DYNAMIC_SYMBOLS:
-                symbols |= self._symbols(offset, size, self._section(section[6])[4])
+                if symbols is not None:
+                    raise ValueError("a code object with several tables of symbols")
+                symbols = self._symbols(offset, size, self._section(section[6])[4])
             elif kind == _RELOCATIONS and size:
                 raise ValueError("a code object with relocations")
-            elif kind == _NOTE:
-                metadata = self._note(offset) or metadata
-        kernels = [self._kernel(item, symbols) for item in _field(metadata, "amdhsa.kernels", list)]
+            elif kind == _NOTE and metadata is None:
+                metadata = self._note(offset)
+        named = _field(metadata or {"amdhsa.kernels": []}, "amdhsa.kernels", list)
+        unstated = self._unstated_sizes(named, symbols or {})
+        kernels = [self._kernel(item, symbols or {}, unstated) for item in named]
         self.kernels = {kernel.name: kernel for kernel in kernels}
+        if sum(kernel.code_size for kernel in self.kernels.values()) > MAX_MEMORY_BYTES:
+            raise ValueError(f"a code object with more than {MAX_MEMORY_BYTES} bytes of functions")
 
     def machine_code(self, kernel: CompiledKernel) -> bytes:
         """Instructions of a kernel.
@@ -276,6 +294,7 @@ class CodeObject:
     def _load(self, segments: list[tuple[int, ...]]) -> None:
         loaded = [(offset, at, length, size) for kind, _, offset, at, _, length, size, _ in segments if kind == _LOAD]
         taken = max((at + size for _, at, _, size in loaded), default=0)
+        taken = max(taken, sum(size for *_, size in loaded))
         if taken > MAX_MEMORY_BYTES:
             raise ValueError(f"a code object that takes {taken} bytes of memory; the limit is {MAX_MEMORY_BYTES}")
         if any(length > size or offset + length > len(self._data) for offset, _, length, size in loaded):
@@ -300,33 +319,47 @@ class CodeObject:
         raise ValueError("a code object without instructions")
 
     def _text_at(self, at: int) -> str:
-        return self._data[at : self._data.index(b"\0", at)].decode()
+        return self._data[at : self._data.index(b"\0", at, at + _MOST_NAME)].decode()
 
-    def _symbols(self, at: int, size: int, strings: int) -> dict[str, tuple[int, int]]:
+    def _symbols(self, at: int, size: int, strings: int) -> dict[str, _Symbol]:
+        if size > _MOST_SYMBOLS * _SYMBOL.size:
+            raise ValueError(f"a code object with more than {_MOST_SYMBOLS} symbols")
         result = {}
         for place in range(at, at + size, _SYMBOL.size):
-            name, _, _, section, value, length = _read(_SYMBOL, self._data, place)
+            name, kind, _, section, value, length = _read(_SYMBOL, self._data, place)
             if section:
-                result[self._text_at(strings + name)] = value, length
+                result[self._text_at(strings + name)] = _Symbol(value, length, kind & _KIND_BITS == _FUNCTION)
         return result
+
+    def _unstated_sizes(self, named: list[Any], symbols: dict[str, _Symbol]) -> dict[int, int]:
+        """Size of each function by its place, up to the next one or the end of the text, without padding.
+
+        The symbols of assembly need not state it.
+        """
+        start, size = self.text
+        kernels = {_field(item, ".name", str) for item in named}
+        places = {item.value for name, item in symbols.items() if item.is_function or name in kernels}
+        ordered = [*sorted(place for place in places if start <= place < start + size), start + size]
+        code = (self._memory[place:end].rstrip(_PADDING) for place, end in pairwise(ordered))
+        return {place: -(-len(item) // 4) * 4 for place, item in zip(ordered, code, strict=False)}
 
     def _note(self, at: int) -> Any:
         name_size, length, kind = _read(_NOTE_HEADER, self._data, at)
         start = at + _NOTE_HEADER.size + ((name_size + 3) & ~3)
-        return unpack(self._data[start : start + length]) if kind == _AMDGPU_METADATA else None
+        return unpack(self._data[start : start + length]) or {} if kind == _AMDGPU_METADATA else None
 
-    def _kernel(self, item: Any, symbols: dict[str, tuple[int, int]]) -> CompiledKernel:
+    def _kernel(self, item: Any, symbols: dict[str, _Symbol], unstated: dict[int, int]) -> CompiledKernel:
         name, symbol = _field(item, ".name", str), _field(item, ".symbol", str)
         if name not in symbols or symbol not in symbols:
             raise ValueError(f"a code object without kernel {name}")
-        at = symbols[symbol][0]
+        at = symbols[symbol].value
         lds, scratch, entry, _, rsrc1, rsrc2, properties, preload = _read(_DESCRIPTOR, self._memory, at)
         kernarg_size = _at_most("arguments", _field(item, ".kernarg_segment_size", int), MAX_KERNARG_BYTES)
         arguments = _field(item, ".args", list) if ".args" in item else []
         return CompiledKernel(
             name=name,
             entry=at + entry,
-            code_size=symbols[name][1],
+            code_size=symbols[name].size or unstated.get(at + entry, 0),
             arguments=tuple(_argument(argument, kernarg_size) for argument in arguments),
             kernarg_size=kernarg_size,
             lds=lds,

@@ -145,16 +145,21 @@ def integer(text: str) -> int:
     return int(match[1])
 
 
-def csv_rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(path: Path, text: str, *, fills: bool = False) -> Iterator[tuple[int, list[str]]]:
     """Rows of CSV text, including the header, each with the number of its last line; cells are stripped.
+
+    With `fills` a row that omits its last cells gets empty ones, as pandas and AITER read it.
 
     Raises:
         DataError: a quote is not closed, or a cell exceeds csv's limit; the message has the line.
     """
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    width = 0
     try:
         for cells in reader:
-            yield reader.line_num, [cell.strip() for cell in cells]
+            width = width or len(cells)
+            omitted = width - len(cells) if fills and cells else 0
+            yield reader.line_num, [cell.strip() for cell in cells] + [""] * omitted
     except csv.Error as error:
         raise DataError(f"{path}:{reader.line_num}: not CSV: {error}", code="not-csv") from error
 

@@ -29,6 +29,8 @@ class FunctionDocument:
     """Instructions of the function."""
     loop_instructions: int
     """Instructions of one pass of its main loop; 0: it has no loop."""
+    over_tiles: bool
+    """Whether a loop over tiles of C is around it, as in a persistent kernel."""
     code_bytes: int
     """Size of the machine code."""
     calls: bool
@@ -80,7 +82,8 @@ class SimulatedDocument:
     waiting: float
     """Share of an iteration that a wave waits."""
     shares: Mapping[str, float]
-    """Shares of a block's clocks for the problem: before, iterations, after; empty without a problem."""
+    """Shares of a block's clocks, in a persistent kernel of a tile's, for the problem: before, iterations, after; empty
+    without a problem, or if no function runs it."""
 
 
 @dataclass(frozen=True, slots=True)

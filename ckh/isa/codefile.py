@@ -10,7 +10,7 @@ from ckh.archs import load_arch
 from ckh.bench.codegen.unit import chosen_number, function_part
 from ckh.bench.compilation.kernel_cache import loadable
 from ckh.emulator.codeobject import BUNDLE_MAGIC, CodeObject, bundled_archs, code_in
-from ckh.errors import DataError
+from ckh.errors import DataError, UsageError
 from ckh.files.untrusted import read_bytes
 from ckh.schema import Resources
 
@@ -44,6 +44,7 @@ _MACHINES = {
 _REGISTERS, _REGISTER_GRANULE = 512, 8  # per lane, vector and accumulation registers together
 _SCALARS, _SCALAR_GRANULE = 800, 16  # per SIMD
 _LDS_GRANULE = 512
+_SHOWN, _SHOWN_NAME = 5, 100  # names of functions in an error, and their characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class CodeFile:
 
 
 def read_code(path: Path, arch: str | None, parts: Sequence[str] = ()) -> CodeFile:
-    """Read the functions of a file whose mangled names contain one of `parts`; all, if none does.
+    """Read the functions of a file whose mangled names contain one of `parts`, by default all.
 
     Args:
         path: the file, possibly of ckh's cache.
@@ -82,6 +83,7 @@ def read_code(path: Path, arch: str | None, parts: Sequence[str] = ()) -> CodeFi
         parts: parts of names.
 
     Raises:
+        UsageError: no function has such a name.
         DataError: the file cannot be read, has no GPU code, is damaged, or is of another architecture.
     """
     data = read_bytes(_loadable(path))
@@ -96,9 +98,17 @@ def read_code(path: Path, arch: str | None, parts: Sequence[str] = ()) -> CodeFi
         raise DataError(f"{path}: {error}", hint, code="damaged") from error
     if number is not None:
         functions = [function for function in functions if function_part(number) in function.name]
-    some = [function for function in functions if any(part in function.name for part in parts)] or functions
-    if not some:
+    if not functions:
         raise DataError(f"{path}: a code object without kernels", "it may be stripped", code="damaged")
+    some = [function for function in functions if not parts or any(part in function.name for part in parts)]
+    if not some:
+        names = ", ".join(function.name[:_SHOWN_NAME] for function in functions[:_SHOWN])
+        more = f" and {len(functions) - _SHOWN} more" if len(functions) > _SHOWN else ""
+        raise UsageError(
+            f"{path} has no function named {' or '.join(parts)}", f"it has {names}{more}", code="unknown-name"
+        )
+    if empty := [function.name for function in some if not function.code]:
+        raise DataError(f"{path}: {empty[0]} has no instructions", "it may be cut off", code="damaged")
     return CodeFile(result, tuple(some))
 
 

@@ -137,8 +137,9 @@ def anatomy_of(code: CodeFile, asked: Asked) -> Described:
     estimated = _estimated(asked, arch, main.function.resources)
     at_once = min(blocks, estimated.blocks_at_once) if estimated is not None else blocks
     timeline = timeline_of(main.parts, costs, waves, at_once)
+    trips = asked.trips if asked.trips is None or main.runs(asked.trips) else None
     trip = _trip(main, costs, waves) if main.parts.loop else None
-    simulated = None if timeline is None else _simulated(timeline, main, trip, at_once, asked.trips)
+    simulated = None if timeline is None else _simulated(timeline, main, trip, at_once, trips)
     functions = tuple(_function(item, arch, asked.kernel, is_main=item is main) for item in own)
     anatomy = Anatomy(
         kernel=asked.name,
@@ -150,7 +151,7 @@ def anatomy_of(code: CodeFile, asked: Asked) -> Described:
         trip=trip,
         simulated=simulated,
         estimated=estimated,
-        advice=_advice(main.function.resources, trip, simulated),
+        advice=_advice(main, asked.trips, trip, simulated),
     )
     return Described(anatomy, timeline if main.parts.loop else None)
 
@@ -241,6 +242,7 @@ def _function(code: _Code, arch: ArchSpec, kernel: Any, *, is_main: bool) -> Fun
         trips=code.trips,
         instructions=code.instructions,
         loop_instructions=len(code.parts.loop),
+        over_tiles=code.parts.over_tiles,
         code_bytes=len(code.function.code),
         calls=calls_functions(code.function.code, arch.name),
         resources=taken,
@@ -307,25 +309,28 @@ def _estimated(asked: Asked, arch: ArchSpec, taken: Resources) -> EstimatedDocum
     )
 
 
-def _advice(taken: Resources, trip: TripDocument | None, simulated: SimulatedDocument | None) -> str:
+def _advice(main: _Code, trips: int | None, trip: TripDocument | None, simulated: SimulatedDocument | None) -> str:
     """The first thing that the kernel's author could change, in one line."""
+    taken = main.function.resources
+    if trips is not None and not main.runs(trips):
+        return f"no function here runs {trips} iterations over K: a function that they call may"
     if taken.vgpr_spills:
         return f"it spills {taken.vgpr_spills} vector registers to memory: take a smaller tile, or prefetch fewer tiles"
     if trip is None:
-        return "it has no loop: only other blocks can hide its memory latency"
+        return f"it has no loop{' over K' * main.parts.over_tiles}: only other blocks can hide its memory latency"
     parts = (_of_pipes(trip, simulated), _of_waits(trip))
     return "; ".join(filter(None, parts)) or "no pipe is a bottleneck, and no wait is long"
 
 
 def _of_pipes(trip: TripDocument, simulated: SimulatedDocument | None) -> str:
     matrix, vector = trip.clocks["matrix"], trip.clocks["vector ALU"]
-    if vector > _MUCH_MORE * matrix:
+    busiest = max(trip.clocks, key=trip.clocks.__getitem__)
+    if vector > _MUCH_MORE * matrix and vector == trip.clocks[busiest] and trip.address_clocks:
         return (
             f"the vector ALU is busy for {vector:.0f} clocks per iteration, {trip.address_clocks:.0f} of them on "
             f"addresses and bounds, the matrix pipe for {matrix:.0f}: compute addresses outside of the loop, or in "
             "scalar registers"
         )
-    busiest = max(trip.clocks, key=trip.clocks.__getitem__)
     if busiest in _LARGER:
         return f"{busiest} is the busiest pipe, {trip.clocks[busiest]:.0f} clocks per iteration: {_LARGER[busiest]}"
     if simulated is not None and simulated.busy[busiest] >= _MOSTLY_BUSY:

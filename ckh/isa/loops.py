@@ -18,11 +18,13 @@ class Parts:
     """The instructions issued by a wave: before its main loop, in one pass of it, and after it.
 
     Forward branches are not taken, as if all data are within the tensors' bounds. `loop` is empty if there is none.
+    In a persistent kernel all of them are those of one tile of C, of several `over_tiles`.
     """
 
     before: tuple[Instruction, ...]
     loop: tuple[Instruction, ...]
     after: tuple[Instruction, ...]
+    over_tiles: bool = False
 
     @property
     def can_skip(self) -> bool:
@@ -63,18 +65,17 @@ def parts_of(function: Sequence[Instruction]) -> Parts:
     """
     walk = _walk_to_matrix(function)
     path = walk.path
+    over_tiles = {loop for loop in walk.loops if _goes_over_tiles(path[slice(*loop)])}
     matrix = {
-        loop: count_of(path[slice(*loop)], InstructionKind.MATRIX)
-        for loop in walk.loops
-        if not _goes_over_tiles(path[slice(*loop)])
+        loop: count_of(path[slice(*loop)], InstructionKind.MATRIX) for loop in walk.loops if loop not in over_tiles
     }
     if count_of(path, InstructionKind.MATRIX):
         matrix = {loop: count for loop, count in matrix.items() if count}
     if not matrix:
-        return Parts(tuple(path), (), ())
+        return Parts(tuple(path), (), (), bool(over_tiles))
     innermost = [loop for loop in matrix if not any(matrix[other] and _is_within(other, loop) for other in matrix)]
     start, end = max(innermost, key=lambda loop: (matrix[loop], loop[0] - loop[1]))
-    return Parts(tuple(path[:start]), tuple(path[start:end]), tuple(path[end:]))
+    return Parts(tuple(path[:start]), tuple(path[start:end]), tuple(path[end:]), bool(over_tiles))
 
 
 def _goes_over_tiles(loop: Sequence[Instruction]) -> bool:

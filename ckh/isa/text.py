@@ -27,6 +27,10 @@ _KB = 1024
 def anatomy_text(anatomy: Anatomy) -> str:
     """Text with all facts about a kernel."""
     lines = [f"{anatomy.kernel}, {anatomy.arch}", f"code       {anatomy.file}", *short_lines(anatomy)]
+    if any(function.runs and function.over_tiles for function in anatomy.functions):
+        lines.append(
+            "persistent a block loops over tiles of C; iterations, and clocks before and after, are of one tile"
+        )
     if anatomy.trip is not None:
         lines += _trip_lines(anatomy.trip)
     text = [prose(line, _INDENT) for line in lines]

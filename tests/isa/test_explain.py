@@ -17,14 +17,15 @@ import pytest
 import ckh
 from ckh.cli import run
 from ckh.errors import ExitCode
-from ckh.isa.codefile import read_code
+from ckh.isa.codefile import CodeFile, read_code
+from ckh.isa.describe import Asked, anatomy_of, functions_of
 from ckh.kernels.compiled import shipped, shipped_compiler
 from ckh.ops import operation
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.emulator.keep import KEPT
-from tests.isa.keep import BACKWARD_DATA, LEAST, MOST
-from tests.refusals import expect_values
+from tests.isa.keep import BACKWARD_DATA, LEAST, MOST, code
+from tests.refusals import expect_error, expect_values
 
 pytestmark = pytest.mark.usefixtures("decoder")
 _FLAGS = 48  # where the processor stands in a code object
@@ -186,6 +187,99 @@ def test_a_function_that_calls_others_is_said_to(
 def _main_name(capsys: pytest.CaptureFixture[str], file: Path) -> str:
     functions = _explained(capsys, LEAST, "--code-object", file)["functions"]
     return str(next(item["name"] for item in functions if item["runs"]))
+
+
+def _symbols(data: bytes) -> list[tuple[int, str]]:
+    """The place of each dynamic symbol in a code object, and its name."""
+    (at,), (count,) = struct.unpack_from("<Q", data, 40), struct.unpack_from("<H", data, 60)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", data, at + 64 * number) for number in range(count)]
+    (table,) = (section for section in sections if section[1] == 11)
+    names = sections[table[6]][4]
+    places = range(table[4] + 24, table[4] + table[5], 24)  # the first symbol is empty
+    starts = [names + struct.unpack_from("<I", data, place)[0] for place in places]
+    return [(place, data[at : data.index(b"\0", at)].decode()) for place, at in zip(places, starts, strict=True)]
+
+
+def _without_sizes(data: bytes) -> bytearray:
+    """A code object whose symbols have no sizes, as of hand-written assembly."""
+    result = bytearray(data)
+    for place, _ in _symbols(data):
+        result[place + 16 : place + 24] = bytes(8)
+    return result
+
+
+def test_symbols_without_sizes(least: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A function of size 0 extends to the next one or to the end of the text: the same instructions and loops."""
+    file = tmp_path / "assembly.co"
+    file.write_bytes(_without_sizes(least.read_bytes()))
+    for name in (LEAST, "empty_kernel"):
+        stated, found = (_explained(capsys, name, "--code-object", path) for path in (least, file))
+        assert found["functions"] == stated["functions"]
+        assert found["trip"] == stated["trip"]
+
+
+def test_a_function_without_instructions(least: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A function of padding alone is an error, not a kernel without a loop."""
+    file, data = tmp_path / "assembly.co", _without_sizes(least.read_bytes())
+    (entry,) = (function.entry for function in read_code(least, None, ("empty_kernel",)).functions)
+    (at,), (count,) = struct.unpack_from("<Q", data, 32), struct.unpack_from("<H", data, 56)
+    segments = [struct.unpack_from("<IIQQQQQQ", data, at + 56 * number) for number in range(count)]
+    (offset,) = (item[2] - item[3] for item in segments if item[0] == 1 and item[3] <= entry < item[3] + item[5])
+    data[entry + offset : entry + offset + 4] = bytes(4)  # its only instruction
+    file.write_bytes(data)
+    assert _refused(capsys, "empty_kernel", "--code-object", file) == (ExitCode.BAD_DATA, "damaged")
+
+
+def test_an_unknown_function(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A name that no function has is an error, which lists names that there are."""
+    assert run(["explain", "somebody_elses", "--code-object", str(least)]) == ExitCode.USAGE
+    expect_error(capsys.readouterr().err, "unknown-name", "somebody_elses", "empty_kernel")
+
+
+def test_one_table_of_symbols(least: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Many sections that share one table are refused at the second: reading is not quadratic (ran for minutes)."""
+    data = bytearray(least.read_bytes())
+    (at,), (count,) = struct.unpack_from("<Q", data, 40), struct.unpack_from("<H", data, 60)
+    sections = [bytes(data[at + 64 * number : at + 64 * (number + 1)]) for number in range(count)]
+    table = next(list(section) for raw in sections if (section := struct.unpack("<IIQQQQIIQQ", raw))[1] == 11)
+    symbol = bytes(data[table[4] + 24 : table[4] + 48])
+    table[4:6] = len(data), 24 * 20000
+    data += symbol * 20000
+    struct.pack_into("<Q", data, 40, len(data))
+    data += b"".join(sections) + struct.pack("<IIQQQQIIQQ", *table) * 20000
+    struct.pack_into("<H", data, 60, count + 20000)
+    file = tmp_path / "many.co"
+    file.write_bytes(data)
+    assert _refused(capsys, LEAST, "--code-object", file) == (ExitCode.BAD_DATA, "damaged")
+
+
+def test_a_persistent_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The loop over tiles of C is said to be there; iterations are those of the innermost loop that multiplies."""
+    (kept,) = (item for item in KEPT if item.file == "gemm_persistent")
+    library = tmp_path / "kernel.so"
+    library.write_bytes(kept.library())
+    sizes = ("--layout", "ccr", "--m", "4096", "--n", "4096", "--k", str(112 * kept.kernel.tile_k))
+    result = _explained(capsys, kept.name, "--code-object", library, *sizes)
+    (main,) = (item for item in result["functions"] if item["runs"])
+    assert result["trips"] == 112
+    assert main["over_tiles"]
+    assert result["simulated"]["shares"]["trips"] > 0.8
+    other = _explained(capsys, LEAST, "--code-object", code(LEAST, tmp_path))
+    assert not any(item["over_tiles"] for item in other["functions"])
+
+
+def test_no_function_runs_the_problem(least: Path) -> None:
+    """Where the loop is in a function that is called, there are no shares of iterations that are not there."""
+    problem = ConvProblem(Direction.FORWARD, n=1, c=640, k=64, g=1, hi=28, wi=28, y=1, x=1, dtype="bf16")
+    op = operation("grouped_conv")
+    assert op.problems.tiled is not None
+    asked = Asked(LEAST, "", op.kernels.parse(LEAST), problem, op.problems.tiled(problem))
+    whole = read_code(least, None, ("GroupedConvolutionForwardKernel",))
+    stubs = tuple(item for item, form in zip(whole.functions, functions_of(whole, asked), strict=True) if not form.runs)
+    result = anatomy_of(CodeFile(whole.arch, stubs), asked).anatomy
+    assert result.simulated is not None
+    assert result.simulated.shares == {}
+    expect_values(result.advice, 10)
 
 
 def _predicted_code(capsys: pytest.CaptureFixture[str]) -> tuple[str, list[str]]:

@@ -127,6 +127,13 @@ def test_mixtures_of_experts(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         assert result["differs"] == differs
 
 
+def test_omitted_last_cells_are_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A row without its last cells is the nearest, as AITER reads it."""
+    table = HEADER.replace("\n", ",_tag\n") + f"gfx942,304,16,1280,8192,{FNUZ},ck,1,0,5.0,name\n"
+    (result,) = missed(tmp_path, capsys, LINE.format(m=64, n=1280, k=8192, dtype=FNUZ), table)
+    assert result["differs"] == {"M": "64"}
+
+
 def test_a_folder_of_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In an installed AITER the tables of the shape's family are used, without untuned lists and other families."""
     folder = tmp_path / "aiter" / "configs"
@@ -148,7 +155,11 @@ def test_a_folder_of_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize(
     ("table", "code"),
-    [("a,b\n1,2\n", "missing-column"), (HEADER + "gfx942,304\n", "bad-row"), ('gfx,cu_num\n"x', "not-csv")],
+    [
+        ("a,b\n1,2\n", "missing-column"),
+        (HEADER + "gfx942,304" + 13 * "," + "\n", "bad-row"),
+        ('gfx,cu_num\n"x', "not-csv"),
+    ],
 )
 def test_invalid_tables_are_refused(table: str, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file that is not a tuned table is refused."""

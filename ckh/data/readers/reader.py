@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +39,10 @@ class BadRow:
 
 
 class BadRows:
-    """Number of unusable rows of a file by reason, and the first few."""
+    """Number of unusable rows of a file by reason, and the first few; lines of rows without a time, left out."""
 
     def __init__(self) -> None:
+        self.without_time: list[int] = []
         self.counts: dict[str, int] = {}
         self.first: list[BadRow] = []
 
@@ -49,6 +51,11 @@ class BadRows:
         self.counts[reason] = self.counts.get(reason, 0) + 1
         if len(self.first) < _NAMED:
             self.first.append(BadRow(reason, line, detail))
+
+    def left_out(self) -> dict[str, int]:
+        """Return the number of omitted rows by reason; that of rows without a time names the first lines."""
+        lines = ", ".join(map(str, self.without_time[:_NAMED])) + (", …" if len(self.without_time) > _NAMED else "")
+        return self.counts | ({f"without a time (line {lines})": len(self.without_time)} if lines else {})
 
     def refuse(self, path: Path) -> None:
         """Refuse the file if it has unusable rows.
@@ -74,6 +81,25 @@ def refuse_bad(path: Path | str, counts: dict[str, int], first: list[BadRow]) ->
         "fix them, or omit them with --skip-bad",
         code="bad-row",
     )
+
+
+class MissingTime(Exception):  # noqa: N818 - the row is left out and counted
+    """A time that is empty, zero or not finite, as tuners write it for a kernel that failed."""
+
+
+def stated_time(text: str) -> float:
+    """Return the time in a cell.
+
+    Raises:
+        MissingTime: there is none.
+        ValueError: it is not a positive number.
+    """
+    time = float(text.replace("_", "no number") or "nan")
+    if not math.isfinite(time) or time == 0:
+        raise MissingTime
+    if time < 0:
+        raise ValueError(text)
+    return time
 
 
 def read_bytes(path: Path) -> bytes:

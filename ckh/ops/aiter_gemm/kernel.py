@@ -134,6 +134,11 @@ def parse_kernel(name: str) -> AiterKernel:
     raise DataError(f"not a kernel of AITER's: {name[:160]!r}", code="bad-kernel")
 
 
+def values_of_k(tile_k: int, dtype: str) -> int:
+    """Return the values along K of a tile of CK's, whose names count packed pairs of pk_fp4."""
+    return tile_k * 2 if dtype == "pk_fp4" else tile_k
+
+
 def _of_ck(base: str, match: re.Match[str]) -> AiterKernel:
     block, (tile_m, tile_n, tile_k) = int(match["block"]), _numbers(match["tile"])
     pairs = [_numbers(pair) for pair in match["pairs"].split("_")]

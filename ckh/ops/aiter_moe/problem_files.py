@@ -37,7 +37,14 @@ _GFX = re.compile(r"gfx[0-9a-f]{3,8}")
 _SIZES = {"token": "tokens", "expert": "experts", "cu_num": "num_cus"} | {
     name: name for name in ("model_dim", "inter_dim", "topk")
 }
-QUANT_OF = {"per_token": "per_token", "per_1x128": "per_1x128", "per_1x32": "per_1x32", "no": "none"}
+# AITER's fused_moe replaces per_128x128 before it looks up a kernel (`quant_remap`).
+QUANT_OF = {
+    "per_token": "per_token",
+    "per_1x128": "per_1x128",
+    "per_128x128": "per_1x128",
+    "per_1x32": "per_1x32",
+    "no": "none",
+}
 _TRUE, _FALSE = ("1", "true"), ("0", "false")
 
 

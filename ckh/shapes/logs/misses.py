@@ -88,7 +88,7 @@ def read_tables(paths: Iterable[Path]) -> KeyTables:
 
 
 def _table_rows(path: Path, *, is_strict: bool) -> Iterator[Mapping[str, str]]:
-    rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
+    rows = ((line, cells) for line, cells in csv_rows(path, read_text(path), fills=True) if any(cells))
     header = next(rows, (0, []))[1]
     if "cu_num" not in header and not is_strict:
         return  # another kind of table, e.g. of kernels

@@ -96,6 +96,32 @@ def test_a_device_without_kernels_is_refused() -> None:
     assert whole.refused == {}
 
 
+@pytest.mark.parametrize(("k", "splits"), [(128, set()), (384, set()), (256, {0}), (768, {0}), (512, {0, 1})])
+def test_packed_pairs_count_twice(k: int, splits: set[int]) -> None:
+    """CK's MXFP4 kernels are built without padding: each part of K is a multiple of the 256 values of a tile."""
+    result = candidates(AiterGemm(16, 4096, k, "a4w4_blockscale", "pk_fp4", num_cus=256), load_arch("gfx950"))
+    assert {kernel.split_k for kernel in result.kernels} == splits
+    assert len(result.kernels) == 20 * len(splits)
+    assert sum(result.by_problem.values()) == 20 * (2 - len(splits))
+    others = candidates(AiterGemm(16, 4096, k, "a8w8_blockscale", "fp8", num_cus=256), load_arch("gfx950"))
+    assert len(others.kernels) == len(others.pool)
+
+
+TUNED = DATA / "new" / "aiter_gemm_tuned.parquet"
+
+
+@pytest.mark.skipif(not TUNED.is_file(), reason=f"{TUNED} is absent")
+def test_no_tuned_mxfp4_kernel_breaks_a_rule() -> None:
+    """All 356 winners of CK's among AITER's tunings of a4w4 are candidates of their GEMMs."""
+    frame = pd.read_parquet(TUNED)
+    frame = frame[(frame["family"] == "a4w4_blockscale") & (frame["library"] == "ck")]
+    for row in frame.to_dict("records"):
+        problem = AiterGemm(row["M"], row["N"], row["K"], "a4w4_blockscale", "pk_fp4", num_cus=256)
+        names = {kernel.base for kernel in candidates(problem, load_arch("gfx950")).kernels}
+        assert resolved(row["kernel"]) in names, problem
+    assert len(frame) == 356
+
+
 NEWER = sorted(DATA.glob("aiter_*_tuned_gemm.csv"))
 
 

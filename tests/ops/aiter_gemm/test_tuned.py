@@ -11,7 +11,7 @@ from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.errors import ExitCode
 from ckh.ops.aiter_gemm.problem import AiterGemm
-from tests.refusals import expect_warning
+from tests.refusals import expect_error, expect_warning
 from tests.shared import DATA
 
 if TYPE_CHECKING:
@@ -48,11 +48,32 @@ def test_a_row_is_a_measured_winner(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert rows[80]["hw_num_cus"] == 80
 
 
+def test_rows_without_a_time_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Failures of AITER's tuner, whose times are infinite, NaN, 0 or empty, are counted and the first lines named."""
+    failed = ({"M": m, "us": us} for m, us in ((32, "inf"), (64, "nan"), (128, "0"), (256, "")))
+    path, out = write(tmp_path, {}, *failed), tmp_path / "data.parquet"
+    assert run(["convert", str(path), "--out", str(out)]) == ExitCode.OK
+    expect_warning(capsys.readouterr().err, "left-out", 4, 3, 4, 5)
+    assert [problem.m for problem in read_dataset(out).problems()] == [16]
+
+
+def test_omitted_last_cells_are_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As pandas and AITER read a row that is shorter than the header; a longer one is refused with its line."""
+    path, out = write(tmp_path, {}, {"M": 32}), tmp_path / "data.parquet"
+    header, first, second = path.read_text(encoding="utf-8").splitlines()
+    path.write_text(f"{header},errRatio,_tag\n{first}\n{second},0,\n", encoding="utf-8")
+    assert run(["convert", str(path), "--out", str(out)]) == ExitCode.OK
+    assert sorted(problem.m for problem in read_dataset(out).problems()) == [16, 32]
+    capsys.readouterr()
+    path.write_text(f"{header}\n{first}\n{second},0,\n", encoding="utf-8")
+    assert run(["convert", str(path), "--out", str(out), "--force"]) == ExitCode.BAD_DATA
+    expect_error(capsys.readouterr().err, "bad-row", "line 3", 13, 11)
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"us": 0}, "the time of"),
-        ({"us": "nan"}, "the time of"),
+        ({"us": -1}, "us is '-1'"),
         ({"M": 0}, "m must be 1 or more"),
         ({"M": "x"}, "M is 'x'"),
         ({"us": "1_0"}, "us is '1_0'"),

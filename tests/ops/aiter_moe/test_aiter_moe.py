@@ -18,7 +18,7 @@ from ckh.ops.aiter_moe.kernels.pool import candidates, kind_of, known_name, moe_
 from ckh.ops.aiter_moe.operation import OPERATION
 from ckh.ops.aiter_moe.problem import AiterMoe, parse_aiter_moe
 from ckh.ops.aiter_moe.readers.formats import _problem as problem_of
-from tests.refusals import expect_reasons, expect_refusal, expect_warning
+from tests.refusals import expect_error, expect_reasons, expect_refusal, expect_warning
 from tests.shared import DATA
 
 if TYPE_CHECKING:
@@ -114,6 +114,58 @@ def test_a_kernel_needs_whole_steps() -> None:
     none = candidates(AiterMoe(1, **LAYER, quant="none"), load_arch("gfx942"))
     expect_reasons(none.refused, ("both", "fp8 none silu", "gfx942"))
     assert list(none.refused.values()) == [1]
+
+
+@pytest.mark.skipif(not BEST.is_file(), reason=f"{BEST} is absent")
+def test_no_kernel_of_amds_tunings_breaks_a_rule() -> None:
+    """All measured kernels of CK and CK Tile are candidates; of those that failed with a whole N none is."""
+    frame = pd.read_parquet(DATA / "new" / "aiter_moe_all_candidates.parquet")
+    frame = frame[frame["library"].isin(["ck", "cktile"])]
+    known: dict[AiterMoe, set[str]] = {}
+    found = {True: 0, False: 0}
+    for row in frame.to_dict("records"):
+        problem = problem_of(row)
+        if problem not in known:
+            known[problem] = {choice.name for choice in candidates(problem, load_arch(row["gfx"])).kernels}
+        is_candidate = known_name(row["kernel"], row["gfx"], problem) in known[problem]
+        assert is_candidate == (row["time_us"] > 0), (problem, row["kernel"])
+        found[is_candidate] += 1
+    assert found == {True: 5697, False: 174}
+
+
+@pytest.mark.parametrize("activation", ["silu", "swiglu"])
+@pytest.mark.parametrize(
+    ("inter_dim", "is_whole"), [(128, False), (256, True), (384, False), (640, False), (768, True)]
+)
+def test_packed_pairs_count_twice(activation: str, inter_dim: int, is_whole: bool) -> None:
+    """No kernel takes MXFP4 experts whose inter_dim is not a multiple of 256: CK refuses, CK Tile mistakes scales."""
+    sizes = {"tokens": 2048, "model_dim": 3072, "inter_dim": inter_dim, "experts": 256, "topk": 8}
+    problem = AiterMoe(**sizes, dtype="pk_fp4", quant="per_1x32", activation=activation, num_cus=256)
+    assert bool(candidates(problem, load_arch("gfx950")).kernels) == is_whole
+
+
+def test_columns_are_whole_tiles() -> None:
+    """CK refuses bf16 experts of 704 columns with tiles of 128 (ROCm/aiter pull request 3973), takes those with 64."""
+    problem = AiterMoe(64, 7168, 704, 64, 8, "stage1", "bf16", "none", num_cus=256)
+    result = candidates(problem, load_arch("gfx950"))
+    assert {choice.tile_n1 for choice in result.kernels} == {64}
+    expect_reasons(result.refused, ("inter_dim = 704", "tile_n 128"))
+
+
+def test_mixtures_that_no_kernel_takes_are_not_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither `predict` nor `export` names a kernel for MXFP4 experts of 384 columns, and nothing is written."""
+    table, out = tmp_path / "untuned_fmoe.csv", tmp_path / "out"
+    table.write_text(
+        "token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,doweight_stage1\n"
+        "2048,3072,384,256,8,ActivationType.Silu,torch.bfloat16,torch.float4_e2m1fn_x2,torch.float4_e2m1fn_x2,"
+        "QuantType.per_1x32,1,0\n"
+    )
+    asked = ["--problems", str(table), "--arch", "gfx950"]
+    assert run(["predict", "--op", "aiter_moe", *asked]) == ExitCode.NO_KERNEL
+    expect_error(capsys.readouterr().err, "no-kernel", 384, 256)
+    assert run(["export", "--to", "aiter", *asked, "--out", str(out)]) == ExitCode.NO_KERNEL
+    expect_error(capsys.readouterr().err, "no-kernel", 384, 256)
+    assert not out.exists()
 
 
 def test_work_of_both_is_that_of_the_two_products() -> None:

@@ -133,6 +133,26 @@ def test_measured_rows_take_precedence_and_are_read_back(tmp_path: Path) -> None
         read_dataset(tmp_path / "predicted.parquet")
 
 
+def test_block_scaled_experts_have_two_names(tmp_path: Path) -> None:
+    """AITER replaces per_128x128 by per_1x128 before it looks up a kernel."""
+    (problem,) = load_problems(str(untuned(tmp_path, row(64, f"{FP8},{FP8},QuantType.per_128x128"))), None, None)
+    assert problem.quant == "per_1x128"
+
+
+def test_short_rows_and_infinite_times_are_read_like_by_aiter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Omitted last cells are empty; a tuning that failed, with an infinite time, is left out, and its line named."""
+    header, first = TUNED.splitlines()[:2]
+    assert first.endswith(",")
+    shorter, failed = first.rstrip(","), first.replace("100.75", "inf")
+    tuned = tmp_path / "tuned_fmoe.csv"
+    tuned.write_text(f"{header}\n{shorter}\n{failed}\n")
+    assert run(["convert", str(tuned), "--out", str(tmp_path / "data.parquet")]) == ExitCode.OK
+    expect_warning(capsys.readouterr().err, "left-out", 1, 3)
+    assert len(read_dataset(tmp_path / "data.parquet").frame) == 3
+
+
 def test_bf16_names_follow_newer_lists(tmp_path: Path) -> None:
     """Where older names stated no types, newer names are written, and read back as the names known to models."""
     problems = untuned(tmp_path, row(64, "torch.bfloat16,torch.bfloat16,QuantType.No"))

@@ -28,7 +28,7 @@ from ckh.ops.aiter_gemm.consumers.own_tables import (
 )
 from ckh.ops.aiter_gemm.kernel import parse_kernel
 from ckh.ops.aiter_gemm.kernels.installed import InstalledKernel, installed_kernels
-from ckh.ops.aiter_gemm.kernels.pool import NUMBERED_BY, kernel_numbers, kernel_pool
+from ckh.ops.aiter_gemm.kernels.pool import NUMBERED_BY, RULES, kernel_numbers, kernel_pool
 from ckh.ops.aiter_gemm.problem import BATCHED, FAMILIES, FBGEMM, GROUPED, LIBRARIES, SIZES, AiterGemm, has_pool
 from ckh.ops.aiter_gemm.readers.tuned_csv import (
     KEY,
@@ -250,7 +250,7 @@ def _groups(model: Model) -> Iterator[Group]:
         for library in LIBRARIES:
             for dtype in (item for item in FAMILIES[family] if has_pool(family, library, item)):
                 example = AiterGemm(1, 1, 1, family, dtype, library, num_cus=1)
-                yield ruled_group(KIND, example, kernel_pool(family, library, arch.name), (), arch)
+                yield ruled_group(KIND, example, kernel_pool(family, library, arch.name), RULES, arch)
 
 
 EXPORTED = Exported(KIND, _groups)

@@ -11,19 +11,20 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from ckh.archs import load_arch
+from ckh.kernels.judging import ProblemRules, RuleBook
 from ckh.kernels.pools import Candidates
-from ckh.ops.aiter_gemm.kernel import parse_kernel
+from ckh.kernels.table import KernelTable
+from ckh.ops.aiter_gemm.kernel import AiterKernel, parse_kernel, values_of_k
 from ckh.ops.aiter_gemm.problem import CK, CKTILE, FBGEMM
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Iterator
 
     from ckh.archs import ArchSpec
-    from ckh.ops.aiter_gemm.kernel import AiterKernel
     from ckh.ops.aiter_gemm.problem import AiterGemm
 
+BOOK = RuleBook()
 _LIST = Path(__file__).with_name("kernels.txt")
 # AITER's own tables of August 2026 have the same numbers (tests/ops/aiter_gemm/test_kernel.py).
 NUMBERED_BY = "amd-aiter 0.1.7.post2.dev18"
@@ -121,14 +122,33 @@ def _shorter(name: str) -> frozenset[str]:
     return frozenset("_".join(parts[:index] + parts[index + 1 :]) for index in pairs)
 
 
+@BOOK.rule
+def _whole_steps(problem: AiterGemm, tile_k: int, split_k: int) -> Iterator[str]:
+    """AITER builds CK's kernels of pk_fp4 without padding, unlike its others (CheckValidity in CK's …_v3_mx.hpp)."""
+    values = values_of_k(tile_k, problem.dtype)
+    if values != tile_k and problem.k % (values << split_k):
+        parts = f" in each of {1 << split_k} parts" if split_k else ""
+        yield f"K = {problem.k} is not a multiple of tile_k {tile_k} = {values} values{parts}"
+
+
+RULES = (_whole_steps,)
+
+
+@cache
+def _rules(family: str, library: str, arch: str) -> ProblemRules:
+    return ProblemRules(RULES, KernelTable.of(AiterKernel, kernel_pool(family, library, arch)), load_arch(arch))
+
+
 def candidates(problem: AiterGemm, arch: ArchSpec, _model: Path | None = None) -> Candidates[AiterKernel]:
-    """Return the kernels to rank: the whole pool. AITER detects only at run time which of them reject a problem."""
+    """Return the kernels to rank. Which others reject a problem, AITER detects only at run time."""
     pool = kernel_pool(problem.family, problem.library, arch.name)
     program = "FBGEMM" if problem.library == FBGEMM else "AITER"
     why = f"{program} has no kernels of {problem.library} for {problem.family} on {arch.name}"
-    return Candidates(pool, np.arange(len(pool)), {} if pool else {why: 1})
+    chosen, reasons = _rules(problem.family, problem.library, arch.name).judge(problem)
+    by_problem = dict(reasons.most_common())
+    return Candidates(pool, chosen, by_problem if pool else {why: 1}, by_problem=by_problem)
 
 
 def candidates_key(problem: AiterGemm) -> Hashable:
     """Return the part of a problem that `candidates` reads."""
-    return problem.family, problem.library
+    return problem.family, problem.library, problem.k if values_of_k(1, problem.dtype) > 1 else 0

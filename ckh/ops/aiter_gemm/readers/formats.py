@@ -12,7 +12,16 @@ import numpy as np
 
 from ckh.data.formats import Formats, Reader, Reading, ReadOptions, RowsFormat
 from ckh.data.readers.cells import WRONG_CELLS, read_header
-from ckh.data.readers.reader import BadRows, parquet_columns, parquet_frame, read_bytes, source_of, source_of_file
+from ckh.data.readers.reader import (
+    BadRows,
+    MissingTime,
+    parquet_columns,
+    parquet_frame,
+    read_bytes,
+    source_of,
+    source_of_file,
+    stated_time,
+)
 from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.spool import store
 from ckh.errors import CkhError, DataError
@@ -76,7 +85,7 @@ def read_csv(path: Path, options: ReadOptions) -> Reading:
     rows = list(_csv_rows(path, content, names, bad))
     if not options.skip_bad:
         bad.refuse(path)
-    left_out = Counter(bad.counts)
+    left_out = Counter(bad.left_out())
     stored = store(list(tables(rows, options, path, left_out)), options.output)
     return Reading(stored, (source_of(path, content, CSV),), bad=dict(left_out))
 
@@ -110,7 +119,7 @@ def _frame_rows(frame: Any) -> Iterator[TunedRow]:
 
 
 def _csv_rows(path: Path, content: bytes, names: list[str], bad: BadRows) -> Iterator[TunedRow]:
-    rows = csv_rows(path, as_text(path, content))
+    rows = csv_rows(path, as_text(path, content), fills=True)
     next(rows)
     for line, cells in rows:
         if not any(cells):
@@ -120,6 +129,8 @@ def _csv_rows(path: Path, content: bytes, names: list[str], bad: BadRows) -> Ite
             continue
         try:
             yield _csv_row(dict(zip(names, cells, strict=True)), path.name)
+        except MissingTime:
+            bad.without_time.append(line)
         except _Bad as why:
             bad.add(BAD_CELL, line, str(why))
 
@@ -144,14 +155,10 @@ def _csv_row(row: dict[str, str], name: str) -> TunedRow:
         dtype=row.get("q_dtype_w", "").removeprefix("torch."),
         kernel=row["kernelName"],
         split_k=int(number("splitK", integer)) if "splitK" in row else 0,
-        time_us=number("us", _time),
+        time_us=number("us", stated_time),
         hint=name,
         is_predicted=PREDICTED in row and bool(number(PREDICTED, float)),
     )
-
-
-def _time(text: str) -> float:
-    return float(text.replace("_", "no number"))
 
 
 FBGEMM_FORMAT = "fbgemm-parquet"

@@ -33,6 +33,7 @@ FOREIGN = "of a library other than Composable Kernel"
 UNLISTED = "of a kernel that is not in AITER's lists"
 UNKNOWN_ARCH = "of an architecture that is unknown or not stated"
 OTHER_ARCH = "of another architecture than --arch"
+NO_TIME = "without a time"
 BAD = "with a size, time or element type that is impossible"
 
 _SHUFFLED = "bpreshuffle"
@@ -97,7 +98,9 @@ def winner_of(row: TunedRow, options: ReadOptions) -> Won:
         problem = AiterGemm(row.m, row.n, row.k, family, _dtype(row, family), kernel.library, num_cus=row.num_cus or -1)
     except UsageError as error:
         raise LeftOut(BAD, error.message) from None
-    if not (np.isfinite(row.time_us) and row.time_us > 0):
+    if not np.isfinite(row.time_us) or row.time_us == 0:
+        raise LeftOut(NO_TIME)
+    if row.time_us < 0:
         raise LeftOut(BAD, f"the time of {problem.canonical()} is {row.time_us:g}")
     if kernel.name not in known_names(family, kernel.library, arch):
         raise LeftOut(UNLISTED)

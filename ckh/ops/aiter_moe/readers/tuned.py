@@ -6,7 +6,6 @@ unsupported kinds, are skipped and counted; predictions of ckh keep their bound.
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ckh.data.formats import Reading
-from ckh.data.readers.reader import read_bytes, source_of
+from ckh.data.readers.reader import BadRows, MissingTime, read_bytes, source_of, stated_time
 from ckh.data.spool import store
 from ckh.errors import DataError
 from ckh.files.untrusted import as_text, csv_rows
@@ -69,13 +68,14 @@ def read(path: Path, options: ReadOptions) -> Reading:
         DataError: the file is malformed, or no row is of kernels of Composable Kernel.
     """
     content = read_bytes(path)
-    rows = ((line, cells) for line, cells in csv_rows(path, as_text(path, content)) if any(cells))
+    rows = ((line, cells) for line, cells in csv_rows(path, as_text(path, content), fills=True) if any(cells))
     header = [name.strip() for name in next(rows, (0, []))[1]]
     if missing := [name for name in _REQUIRED if name not in header]:
         raise DataError(
             f"{path}: column {missing[0]} is missing", "expected " + ", ".join(_REQUIRED), code="missing-column"
         )
     left_out: Counter[str] = Counter()
+    bad = BadRows()
     result: dict[tuple[str, int], list[_Row]] = defaultdict(list)
     for line, cells in rows:
         if len(cells) != len(header):
@@ -85,7 +85,11 @@ def read(path: Path, options: ReadOptions) -> Reading:
         except _LeftOut as why:
             left_out[str(why)] += 1
             continue
+        except MissingTime:
+            bad.without_time.append(line)
+            continue
         result[arch, some[0].problem.num_cus] += some
+    left_out.update(bad.left_out())
     if not result:
         reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
         raise DataError(f"{path}: no usable row ({reasons or 'the file has no rows'})", code="empty")
@@ -127,12 +131,9 @@ def _arch(stated: str, num_cus: int, options: ReadOptions) -> str:
 
 def _time(text: str) -> float:
     try:
-        time_us = float(text.replace("_", "no number"))
+        return stated_time(text)
     except ValueError:
         raise _LeftOut(BAD_TIME) from None
-    if not (math.isfinite(time_us) and time_us > 0):
-        raise _LeftOut(BAD_TIME)
-    return time_us
 
 
 def _fastest(rows: list[_Row]) -> list[_Row]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.archs import arch_names
 from ckh.data.formats import ReadOptions, WinnerSummary
 from ckh.data.readers.cells import WRONG_CELLS, read_header
-from ckh.data.readers.reader import BadRows, read_bytes, source_of
+from ckh.data.readers.reader import BadRows, MissingTime, read_bytes, source_of, stated_time
 from ckh.errors import DataError
 from ckh.files.untrusted import as_text, csv_rows, integer
 from ckh.ops.gemm_universal.readers.gemm_rows import Unusable, problem_of
@@ -77,10 +77,13 @@ def read_winners(path: Path, options: ReadOptions) -> Winners:
     bad = BadRows()
     differing: list[int] = []
     repeated = 0
-    for line, cells in _rows(path, content, len(names)):
+    for line, cells in _rows(path, content):
         try:
             row = _cells_by_name(names, cells)
             winner = _winner(row, options, path.name)
+        except MissingTime:
+            bad.without_time.append(line)
+            continue
         except Unusable as why:
             bad.add(why.reason, line, why.detail)
             continue
@@ -88,16 +91,19 @@ def read_winners(path: Path, options: ReadOptions) -> Winners:
             differing.append(line)
         key = (winner.problem, winner.arch, winner.num_cus)
         repeated += key in best
-        if key not in best or winner.latency_us < best[key].latency_us:
-            best[key] = winner
+        best[key] = min(best.get(key, winner), winner, key=lambda item: item.latency_us)
     if not options.skip_bad:
         bad.refuse(path)
     if not best:
         raise DataError(
-            f"{path}: no valid row" if bad.counts else f"{path} has a header but no rows", code="no-good-row"
+            f"{path}: no valid row" if bad.left_out() else f"{path} has a header but no rows", code="no-good-row"
         )
     return Winners(
-        tuple(best.values()), source_of(path, content, NAME), bad.counts, repeated, tuple(_warnings(path, differing))
+        tuple(best.values()),
+        source_of(path, content, NAME),
+        bad.left_out(),
+        repeated,
+        tuple(_warnings(path, differing)),
     )
 
 
@@ -124,12 +130,10 @@ def write_problems(inputs: Sequence[Path], out: Path, options: ReadOptions) -> W
     )
 
 
-def _rows(path: Path, content: bytes, count: int) -> Iterator[tuple[int, list[str]]]:
-    rows = csv_rows(path, as_text(path, content))
+def _rows(path: Path, content: bytes) -> Iterator[tuple[int, list[str]]]:
+    rows = csv_rows(path, as_text(path, content), fills=True)
     next(rows)
-    for line, cells in rows:
-        if any(cells) or len(cells) == count:
-            yield line, cells
+    return ((line, cells) for line, cells in rows if any(cells))
 
 
 def _cells_by_name(names: list[str], cells: list[str]) -> dict[str, str]:
@@ -145,9 +149,7 @@ def _winner(row: dict[str, str], options: ReadOptions, source: str) -> Winner:
         raise Unusable(BAD_NUMBER, f"cu_num is {num_cus}")
     if not row["kernelName"]:
         raise Unusable(NO_KERNEL, "kernelName is empty")
-    latency_us = _float(row["us"])
-    if not (math.isfinite(latency_us) and latency_us > 0):
-        raise Unusable(BAD_TIME, f"us is {row['us']!r}")
+    latency_us = _time(row)
     return Winner(
         problem=problem_of(sizes, _dtype(row), _LAYOUT),
         arch=_arch(row, num_cus, options),
@@ -158,6 +160,13 @@ def _winner(row: dict[str, str], options: ReadOptions, source: str) -> Winner:
         latency_us=latency_us,
         source=source,
     )
+
+
+def _time(row: dict[str, str]) -> float:
+    try:
+        return stated_time(row["us"])
+    except ValueError:
+        raise Unusable(BAD_TIME, f"us is {row['us']!r}") from None
 
 
 def _dtype(row: dict[str, str]) -> str:
