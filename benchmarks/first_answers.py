@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 ARCHS = ("gfx942", "gfx950")
 _SEED = "first answers"
 _TOP, _EVERY = 5, 4  # of every fourth problem, the first five answers are asked
-_UNIT = 24  # kernels of a compiler
+_UNIT = 40  # kernels of a compiler
 _TIMEOUT_S = 1800.0
 _HALF, _FLOAT8 = ("fp16", "bf16"), ("fp16", "bf16", "fp8")
 # Compile for the host only: the GPU's code is left out, and the runtime is the one that is loaded already.
@@ -103,7 +103,7 @@ def _multi_d(rng: Random, dtype: str) -> Problem:
 
 
 def _preshuffle(rng: Random, dtype: str) -> Problem:
-    n, k = _size(rng, 6144, (16, 48, 64, 128)), _size(rng, 6144, (32, 64, 96, 128))
+    n, k = _size(rng, 6144, (32, 96, 192, 320)), _size(rng, 6144, (64, 128, 192, 320))
     return GemmPreshuffleProblem(_size(rng, 4096, (1, 2, 16)), n, k, dtype, b_order=rng.choice(("16x16", "32x16")))
 
 
@@ -114,7 +114,8 @@ def _grouped(rng: Random, dtype: str) -> Problem:
 
 
 def _streamk(rng: Random, dtype: str) -> Problem:
-    return GemmStreamKProblem(*_mnk(rng), dtype, rng.choice(GEMM_LAYOUTS))
+    m, n, _ = _mnk(rng)
+    return GemmStreamKProblem(m, n, _size(rng, 16384, (32, 64, 96, 320)), dtype, rng.choice(GEMM_LAYOUTS))
 
 
 def _conv(direction: Direction) -> Callable[[Random, str], Problem]:
@@ -320,6 +321,8 @@ def table(result: Sequence[Asked]) -> str:
 
 def run(arch: str, some: Sequence[Pair]) -> Iterator[Asked]:
     """Compile accepted kernels for the GPU, and execute them on the emulated one with verification."""
+    if not some:
+        return
     device = open_device(EMULATED_KIND, DeviceOptions(arch))
     driver = Driver(device, BenchLimits(timeout_s=_TIMEOUT_S, compile_timeout_s=_TIMEOUT_S, jobs=1), lambda: False)
     built = driver.build([kernel for _, _, kernel in some])
@@ -353,32 +356,38 @@ def main() -> int:
     parser.add_argument("--execute", type=int, default=0, help="first answers to execute on the emulated GPU")
     parser.add_argument("--table", action="store_true", help="print the results, and ask nothing")
     options = parser.parse_args()
+    result = read(options.out) if options.table else asked_now(options)
+    print(table(result))
+    fine = {ACCEPTED, NO_KERNEL, *map(str, RIGHT)}
+    return 0 if all(asked.status in fine for asked in result) else 1
+
+
+def asked_now(options: argparse.Namespace) -> list[Asked]:
+    """Ask what is not in the file, and return the results of today's answers, in the file or new."""
     os.environ[_LOGGING] = "1"
     until = time.monotonic() + 60 * options.minutes
-    accepted: dict[str, list[Pair]] = defaultdict(list)
-    for arch in () if options.table else options.arch:
+    accepted: list[Pair] = []
+    keys: set[tuple[str, str, str]] = set()
+    for arch in options.arch:
         device = HipDevice(DeviceOptions(arch))
         for name in options.op:
-            known = {asked.key: asked for asked in read(options.out)}
+            known = {asked.key for asked in read(options.out)}
             pairs = list(answers(name, arch, options.problems))
+            keys |= {asked.key for asked, _, _ in pairs}
             record(options.out, [asked for asked, _, kernel in pairs if kernel is None and asked.key not in known])
             for unit in units([pair for pair in pairs if pair[2] is not None and pair[0].key not in known]):
                 if time.monotonic() > until:
                     break
                 record(options.out, list(ask(device, unit)))
             fine = {asked.key for asked in read(options.out) if asked.status == ACCEPTED}
-            accepted[arch] += [pair for pair in pairs if pair[0].key in fine]
+            accepted += [pair for pair in pairs if pair[0].key in fine]
             print(f"{name} {arch}: {len(pairs)} answers", file=sys.stderr, flush=True)
-    chosen_pairs = to_execute([pair for some in accepted.values() for pair in some], options.execute)
     done = {asked.key for asked in read(options.out) if asked.status in map(str, Status)}
-    for arch, some in accepted.items():
-        left = [pair for pair in chosen_pairs if pair in some and pair[0].key not in done]
-        for asked in run(arch, left) if left else ():
+    left = [pair for pair in to_execute(accepted, options.execute) if pair[0].key not in done]
+    for arch in options.arch:
+        for asked in run(arch, [pair for pair in left if pair[0].arch == arch]):
             record(options.out, [asked])
-    result = read(options.out)
-    print(table(result))
-    fine_statuses = {ACCEPTED, NO_KERNEL, *map(str, RIGHT)}
-    return 0 if all(asked.status in fine_statuses for asked in result) else 1
+    return [asked for asked in read(options.out) if asked.key in keys]
 
 
 if __name__ == "__main__":
