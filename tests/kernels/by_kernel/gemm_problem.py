@@ -83,7 +83,7 @@ def _rows_of_c(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> Iter
     is_added = arch.is_gpu and problem.split_k > 1 and kernel.dtype == "bf16"
     if is_added and problem.size("m") % kernel.tile_m:
         yield (
-            f"M = {problem.size('m')} is not a multiple of tile_m {kernel.tile_m}: bf16 would be added beyond the end of C"
+            f"M = {problem.size('m')} is not a multiple of tile_m {kernel.tile_m}: CK Tile of 2025 would add bf16 beyond C"
         )
 
 
@@ -95,7 +95,7 @@ def _parts_alike(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> It
     last = problem.k - part * (problem.split_k - 1)
     ends = {_loop_end(kernel, (length + kernel.tile_k - 1) // kernel.tile_k) for length in (part, last) if last > 0}
     if len(ends) > 1:
-        yield f"parts of K of {part}, the last of {last}, do not end alike in tiles of {kernel.tile_k}"
+        yield f"parts of K of {part}, the last of {last}, do not end alike, as CK Tile of 2025 needs, in tiles of {kernel.tile_k}"
 
 
 def _overrun(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> Iterator[str]:
@@ -104,7 +104,7 @@ def _overrun(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> Iterat
     for trip in OVERRUNS.get(kernel.pipeline, ()):
         if problem.k == trip * kernel.tile_k * problem.split_k:
             what = f"{trip} x tile_k {kernel.tile_k}"
-            yield f"K = {problem.k} in {problem.split_k} parts is {what}: it would be read beyond"
+            yield f"K = {problem.k} in {problem.split_k} parts is {what}: CK Tile of 2025 would read beyond it"
 
 
 def _addressable(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> Iterator[str]:

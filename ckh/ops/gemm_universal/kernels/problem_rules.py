@@ -106,7 +106,7 @@ def _split_k(
 def _rows_of_c(arch: ArchSpec, problem: GemmProblem, dtype: str, tile_m: int) -> Iterator[str]:
     """Additions of bf16 are plain global atomics in CK Tile's headers of 2025, which nothing stops at the end of C."""
     if arch.is_gpu and problem.split_k > 1 and output_dtype(dtype) == "bf16" and problem.size("m") % tile_m:
-        yield f"M = {problem.size('m')} is not a multiple of tile_m {tile_m}: bf16 would be added beyond the end of C"
+        yield f"M = {problem.size('m')} is not a multiple of tile_m {tile_m}: CK Tile of 2025 would add bf16 beyond C"
 
 
 @BOOK.quantity
@@ -127,7 +127,7 @@ def _parts_alike(problem: GemmProblem, looping: tuple[tuple[int, int], int, int]
     part = -(-problem.k // (problem.split_k * step)) * step
     last = problem.k - part * (problem.split_k - 1)
     if last > 0 and not end_alike(loop, -(-part // tile_k), -(-last // tile_k)):
-        yield f"parts of K of {part}, the last of {last}, do not end alike in tiles of {tile_k}"
+        yield f"parts of K of {part}, the last of {last}, do not end alike, as CK Tile of 2025 needs, in tiles of {tile_k}"
 
 
 @BOOK.quantity
@@ -145,7 +145,7 @@ def _overrun(problem: GemmProblem, overrunning: tuple[tuple[int, ...], int]) -> 
     trips, tile_k = overrunning
     for trip in trips:
         if problem.k == trip * tile_k * problem.split_k:
-            yield f"K = {problem.k} in {problem.split_k} parts is {trip} x tile_k {tile_k}: it would be read beyond"
+            yield f"K = {problem.k} in {problem.split_k} parts is {trip} x tile_k {tile_k}: CK Tile of 2025 would read beyond it"
 
 
 @rule

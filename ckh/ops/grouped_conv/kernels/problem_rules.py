@@ -174,7 +174,7 @@ def _gemms_alike(problem: ConvProblem, looping: tuple[int, int, int]) -> Iterato
     least, most = _gemm_depths(problem)
     fewest, largest = -(-least // depth), -(-most // depth)
     if fewest != largest and (tails > 1 or fewest <= stages):
-        yield f"bwd_data's GEMMs take {fewest} to {largest} iterations over K, whose main loops may end differently"
+        yield f"bwd_data's GEMMs take {fewest} to {largest} iterations over K, for CK Tile of 2025 too unlike"
 
 
 @BOOK.quantity
