@@ -97,9 +97,7 @@ def _batched(rng: Random, dtype: str) -> Problem:
 
 def _multi_d(rng: Random, dtype: str) -> Problem:
     ds = rng.choice(("v", "r", "vr", "rr"))
-    return GemmMultiDProblem(
-        *_mnk(rng), dtype, rng.choice(GEMM_LAYOUTS), function=rng.choice(list(FUNCTIONS)), ds=ds
-    )
+    return GemmMultiDProblem(*_mnk(rng), dtype, rng.choice(GEMM_LAYOUTS), function=rng.choice(list(FUNCTIONS)), ds=ds)
 
 
 def _preshuffle(rng: Random, dtype: str) -> Problem:
@@ -110,7 +108,9 @@ def _preshuffle(rng: Random, dtype: str) -> Problem:
 def _grouped(rng: Random, dtype: str) -> Problem:
     _, n, k = _mnk(rng)
     ms = "+".join(str(_size(rng, 512, (1, 8))) for _ in range(rng.choice((1, 3, 8))))
-    return GemmGroupedProblem(ms=ms, n=n, k=k, dtype=dtype, layout=rng.choice(GEMM_LAYOUTS), split_k=rng.choice((1, 1, 2)))
+    return GemmGroupedProblem(
+        ms=ms, n=n, k=k, dtype=dtype, layout=rng.choice(GEMM_LAYOUTS), split_k=rng.choice((1, 1, 2))
+    )
 
 
 def _streamk(rng: Random, dtype: str) -> Problem:
@@ -258,8 +258,9 @@ def refusal(library: KernelLibrary, problem: Any) -> str:
         reason = library.unsupported(ctypes.byref(structure))
         if reason is None:
             return ""
-        lines = dict.fromkeys(line.strip() for line in said().splitlines() if "onditions" in line or " not " in line or "Can't" in line)
-    return ": ".join((reason.decode(), *lines))
+        return ": ".join(
+            (reason.decode(), *dict.fromkeys(line.strip() for line in said().splitlines() if line.strip()))
+        )
 
 
 def ask(device: HipDevice, pairs: Sequence[Pair]) -> Iterator[Asked]:
@@ -301,7 +302,10 @@ def record(path: Path, some: Sequence[Asked]) -> None:
 
 def table(result: Sequence[Asked]) -> str:
     """Refused and asked answers by operation and architecture as Markdown, and the reasons with an example each."""
-    lines = ["| answers | architecture | problems | asked | refused | executed | right |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| answers | architecture | problems | asked | refused | executed | right |",
+        "|---|---|---|---|---|---|---|",
+    ]
     groups: dict[tuple[str, str], list[Asked]] = defaultdict(list)
     for asked in result:
         groups[asked.name, asked.arch].append(asked)

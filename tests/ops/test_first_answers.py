@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ckh
-from benchmarks.first_answers import DRAWN, problems_of
+from benchmarks.first_answers import ACCEPTED, DRAWN, answers, ask, problems_of
 from ckh.archs import load_arch
+from ckh.bench.devices.device import DeviceOptions
+from ckh.bench.devices.hip_device import HipDevice
 from ckh.bench.planning.plan import full_name
 from ckh.ops.gemm_multi_d.kernel import GemmMultiDKernel
 from ckh.ops.gemm_multi_d.pool import MULTI_D_RULES
@@ -23,6 +25,7 @@ from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.problems import Direction
 from tests.ops.support_check import accepts_conv, accepts_gemm
+from tests.real import compiles, skip_without_compiler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,3 +151,13 @@ def test_first_answers_are_accepted(name: str, arch: str) -> None:
             answered += 1
             assert accepts(first.kernel, first.padded or problem), (first.kernel, problem)
     assert answered > len(problems) // 2
+
+
+@compiles()
+@pytest.mark.parametrize("name", ["gemm_universal", "gemm_grouped", "grouped_conv bwd_data"])
+def test_compiled_host_code_accepts_first_answers(name: str) -> None:
+    """Two first answers of irregular problems, asked in the host code that CK Tile's headers make of them."""
+    skip_without_compiler()
+    pairs = [pair for pair in answers(name, "gfx942", 8) if pair[0].place == 1 and pair[2] is not None][-2:]
+    asked = list(ask(HipDevice(DeviceOptions("gfx942")), pairs))
+    assert [(item.status, item.reason) for item in asked] == [(ACCEPTED, "")] * 2
