@@ -46,7 +46,7 @@ from ckh.bench.planning.plan import full_name
 from ckh.bench.supervision.driver import Driver
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.errors import NoKernelError
-from ckh.ops import operation_of_kernel, operation_of_problem
+from ckh.ops import operation_of_problem
 from ckh.ops.gemm_batched.problem import GemmBatchedProblem
 from ckh.ops.gemm_grouped.problem import GemmGroupedProblem
 from ckh.ops.gemm_multi_d.problem import FUNCTIONS, GemmMultiDProblem
@@ -108,9 +108,8 @@ def _preshuffle(rng: Random, dtype: str) -> Problem:
 def _grouped(rng: Random, dtype: str) -> Problem:
     _, n, k = _mnk(rng)
     ms = "+".join(str(_size(rng, 512, (1, 8))) for _ in range(rng.choice((1, 3, 8))))
-    return GemmGroupedProblem(
-        ms=ms, n=n, k=k, dtype=dtype, layout=rng.choice(GEMM_LAYOUTS), split_k=rng.choice((1, 1, 2))
-    )
+    layout, split_k = rng.choice(GEMM_LAYOUTS), rng.choice((1, 1, 2))
+    return GemmGroupedProblem(ms=ms, n=n, k=k, dtype=dtype, layout=layout, split_k=split_k)
 
 
 def _streamk(rng: Random, dtype: str) -> Problem:
@@ -213,7 +212,7 @@ def host_libraries(device: HipDevice, kernels: Sequence[Kernel], folder: Path) -
     for kernel in kernels:
         try:
             sources[kernel] = device.emit(kernel)
-        except UnsupportedKernelError as error:
+        except UnsupportedKernelError as error:  # noqa: PERF203 - each kernel may be refused
             result[kernel] = str(error)
     if not sources:
         return result
@@ -302,10 +301,8 @@ def record(path: Path, some: Sequence[Asked]) -> None:
 
 def table(result: Sequence[Asked]) -> str:
     """Refused and asked answers by operation and architecture as Markdown, and the reasons with an example each."""
-    lines = [
-        "| answers | architecture | problems | asked | refused | executed | right |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    head = "| answers | architecture | problems | asked | refused | executed | right |"
+    lines = [head, "|---|---|---|---|---|---|---|"]
     groups: dict[tuple[str, str], list[Asked]] = defaultdict(list)
     for asked in result:
         groups[asked.name, asked.arch].append(asked)

@@ -102,8 +102,8 @@ class Pipeline:
             the architecture.
         overruns: whether its main loop on a GPU does five iterations over K where three are needed, since CK Tile's
             tail of three follows a loop that is entered once.
-        stages: tiles along K that a GPU kernel prefetches before its main loop; 0: its loop has no end of its own. (Those of
-            `mem` depend on the tile: `main_loops.loaded_ahead`.)
+        stages: tiles along K that a GPU kernel prefetches before its main loop; 0: its loop has no separate ends or, of
+            `mem`, they depend on the tile (`main_loops.loaded_ahead`).
         tails: distinct ends of the main loop.
         reads_beyond: numbers of tiles along K for which its GEMMs of 2025 load tiles beyond K.
         repeats_packs: whether its GEMMs with current headers multiply a tile once for each vector that a thread loads

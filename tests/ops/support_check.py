@@ -1,7 +1,7 @@
 """CK Tile's `IsSupportedArgument`, restated from the text of its headers of November 2025, without ckh's rules.
 
 Sources: `universal_gemm_kernel.hpp`, `gemm_universal_pipeline_ag_bg_cr_policy.hpp`, `cshuffle_epilogue.hpp`,
-`default_2d_epilogue.hpp`, `flatmm_kernel.hpp`, `grouped_convolution_{forward,backward_data,backward_weight}_kernel.hpp`.
+`default_2d_epilogue.hpp`, `grouped_convolution_forward_kernel.hpp`, and those of the backward directions.
 """
 
 from __future__ import annotations

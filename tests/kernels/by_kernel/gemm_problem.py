@@ -1,8 +1,8 @@
 """The rules that a GEMM kernel must keep to run a problem.
 
 Source: the support check of CK Tile's universal GEMM kernel, which asks for padding and whole vectors along the axes
-that lie contiguously in A, B and C; and the checks before a launch in ckh's templates of 2025. A kernel for the host has
-no code for the rest of an axis that it does not pad, contiguous or not.
+that lie contiguously in A, B and C; and the checks before a launch in ckh's templates of 2025. A kernel for the host
+has no code for the rest of an axis that it does not pad, contiguous or not.
 """
 
 from __future__ import annotations
@@ -82,9 +82,8 @@ def _loop_end(kernel: GemmKernel, steps: int) -> tuple[bool, int]:
 def _rows_of_c(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> Iterator[str]:
     is_added = arch.is_gpu and problem.split_k > 1 and kernel.dtype == "bf16"
     if is_added and problem.size("m") % kernel.tile_m:
-        yield (
-            f"M = {problem.size('m')} is not a multiple of tile_m {kernel.tile_m}: CK Tile of 2025 would add bf16 beyond C"
-        )
+        why = "CK Tile of 2025 adds bf16 beyond C"
+        yield f"M = {problem.size('m')} is not a multiple of tile_m {kernel.tile_m}: {why}"
 
 
 def _parts_alike(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> Iterator[str]:
@@ -95,7 +94,7 @@ def _parts_alike(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> It
     last = problem.k - part * (problem.split_k - 1)
     ends = {_loop_end(kernel, (length + kernel.tile_k - 1) // kernel.tile_k) for length in (part, last) if last > 0}
     if len(ends) > 1:
-        yield f"parts of K of {part}, the last of {last}, do not end alike, as CK Tile of 2025 needs, in tiles of {kernel.tile_k}"
+        yield f"parts of K of {part}, the last of {last}, end unlike in tiles of {kernel.tile_k}"
 
 
 def _overrun(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> Iterator[str]:
@@ -104,7 +103,7 @@ def _overrun(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> Iterat
     for trip in OVERRUNS.get(kernel.pipeline, ()):
         if problem.k == trip * kernel.tile_k * problem.split_k:
             what = f"{trip} x tile_k {kernel.tile_k}"
-            yield f"K = {problem.k} in {problem.split_k} parts is {what}: CK Tile of 2025 would read beyond it"
+            yield f"K = {problem.k} in {problem.split_k} parts is {what}: CK Tile of 2025 reads beyond"
 
 
 def _addressable(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> Iterator[str]:

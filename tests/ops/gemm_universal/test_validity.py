@@ -255,7 +255,7 @@ def test_matrices_beyond_32_bit_offsets(sizes: dict[str, Any], refused: tuple[An
 def test_launches_that_would_be_refused_are_not_candidates(
     changes: dict[str, Any], sizes: dict[str, Any], values: tuple[Any, ...] | None
 ) -> None:
-    """What ckh's sources of 2025 refuse before a launch, the rules refuse: uneven parts of K, rows and K read beyond."""
+    """The rules refuse what ckh's sources refuse before a launch: uneven parts of K, rows added and K read beyond."""
     own = {"m": changes.pop("m", 128), "dtype": changes.get("dtype", "fp16"), "layout": changes.get("layout", "rcr")}
     problem = GemmProblem(n=128, **{"k": 128, **own, **sizes})
     reasons = GEMM_RULES.of_problem(kernel(**changes), load_arch("gfx942"), problem)

@@ -106,7 +106,7 @@ def _split_k(
 def _rows_of_c(arch: ArchSpec, problem: GemmProblem, dtype: str, tile_m: int) -> Iterator[str]:
     """Additions of bf16 are plain global atomics in CK Tile's headers of 2025, which nothing stops at the end of C."""
     if arch.is_gpu and problem.split_k > 1 and output_dtype(dtype) == "bf16" and problem.size("m") % tile_m:
-        yield f"M = {problem.size('m')} is not a multiple of tile_m {tile_m}: CK Tile of 2025 would add bf16 beyond C"
+        yield f"M = {problem.size('m')} is not a multiple of tile_m {tile_m}: CK Tile of 2025 adds bf16 beyond C"
 
 
 @BOOK.quantity
@@ -127,7 +127,7 @@ def _parts_alike(problem: GemmProblem, looping: tuple[tuple[int, int], int, int]
     part = -(-problem.k // (problem.split_k * step)) * step
     last = problem.k - part * (problem.split_k - 1)
     if last > 0 and not end_alike(loop, -(-part // tile_k), -(-last // tile_k)):
-        yield f"parts of K of {part}, the last of {last}, do not end alike, as CK Tile of 2025 needs, in tiles of {tile_k}"
+        yield f"parts of K of {part}, the last of {last}, end unlike in tiles of {tile_k}"
 
 
 @BOOK.quantity
@@ -139,13 +139,14 @@ def overrunning(arch: ArchSpec, pipeline: str, pad_k: bool | None, tile_k: int) 
 
 @rule
 def _overrun(problem: GemmProblem, overrunning: tuple[tuple[int, ...], int]) -> Iterator[str]:
-    """Beyond a K that is contiguous in A and B are the beginnings of the next lines; otherwise one operand has zeros."""
+    """Beyond a K that is contiguous in A and B the next lines begin; otherwise one operand has zeros there."""
     if problem.layout != "rcr":
         return
     trips, tile_k = overrunning
     for trip in trips:
         if problem.k == trip * tile_k * problem.split_k:
-            yield f"K = {problem.k} in {problem.split_k} parts is {trip} x tile_k {tile_k}: CK Tile of 2025 would read beyond it"
+            what = f"{trip} x tile_k {tile_k}"
+            yield f"K = {problem.k} in {problem.split_k} parts is {what}: CK Tile of 2025 reads beyond"
 
 
 @rule

@@ -135,7 +135,7 @@ def _gemm_depths(problem: ConvProblem) -> tuple[int, int]:
 
 def _gemms(problem: ConvProblem) -> int:
     """Return the number of GEMMs of backward data, at most."""
-    return prod(stride if stride < taps else taps for taps, stride, _ in _axes(problem))
+    return prod(min(taps, stride) for taps, stride, _ in _axes(problem))
 
 
 def _axes(problem: ConvProblem) -> tuple[tuple[int, int, int], ...]:
