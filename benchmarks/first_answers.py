@@ -70,6 +70,7 @@ _TIMEOUT_S = 1800.0
 _HALF, _FLOAT8 = ("fp16", "bf16"), ("fp16", "bf16", "fp8")
 # Compile for the host only: the GPU's code is left out, and the runtime is the one that is loaded already.
 _HOST_ONLY = ("--offload-host-only", "-O0", "-no-hip-rt", "-Wl,--defsym=__hip_fatbin=0")
+_FAILED = "host code: "
 _LOGGING = "CK_TILE_LOGGING"  # CK Tile then says why it refuses
 ACCEPTED, REFUSED, NOT_BUILT, NO_KERNEL = "accepted", "refused", "not built", "no kernel"
 
@@ -171,7 +172,8 @@ class Asked:
         problem: the problem, as the kernel runs it.
         place: place in the answer, from 1.
         kernel: the kernel; empty if there is none.
-        status: accepted, refused, not built or no kernel; executed kernels have a row's status.
+        status: accepted, refused, not built (of headers that lack it, as the answer says) or no kernel; executed kernels
+            have a row's status.
         reason: why it is refused.
     """
 
@@ -222,7 +224,7 @@ def host_libraries(device: HipDevice, kernels: Sequence[Kernel], folder: Path) -
     command = [word for word in device.compile_command(first, source, library) if not word.startswith("-Rpass")]
     run = run_compiler([*command, *_HOST_ONLY], source, _TIMEOUT_S, lambda: False)
     if run is None or run.status is not Status.OK:
-        return result | dict.fromkeys(sources, f"host code: {run.message if run else 'stopped'}")
+        return result | dict.fromkeys(sources, f"{_FAILED}{run.message if run else 'stopped'}")
     ctypes.CDLL(str(emulated_runtime()), ctypes.RTLD_GLOBAL)
     unit = library.read_bytes()
     for number, kernel in enumerate(sources):
@@ -270,7 +272,7 @@ def ask(device: HipDevice, pairs: Sequence[Pair]) -> Iterator[Asked]:
         for asked, problem, kernel in pairs:
             library = libraries[kernel]
             if isinstance(library, str):
-                status, reason = NOT_BUILT, library
+                status, reason = (REFUSED if library.startswith(_FAILED) else NOT_BUILT), library
             else:
                 reason = refusal(library, problem)
                 status = REFUSED if reason else ACCEPTED
@@ -359,7 +361,7 @@ def main() -> int:
     options = parser.parse_args()
     result = read(options.out) if options.table else asked_now(options)
     print(table(result))
-    fine = {ACCEPTED, NO_KERNEL, *map(str, RIGHT)}
+    fine = {ACCEPTED, NO_KERNEL, NOT_BUILT, *map(str, RIGHT)}
     return 0 if all(asked.status in fine for asked in result) else 1
 
 
