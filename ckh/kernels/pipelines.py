@@ -94,13 +94,18 @@ class Pipeline:
         header: CK Tile's GEMM pipeline header that defines it; empty if ckh does not emit it.
         of_convolutions: whether AMD's convolutions list it.
         of_backward: whether AMD's table of variants has it for backward convolutions, if at all.
-        pads_itself: whether its GEMMs on a GPU accept any size, whatever padding their names state.
+        marked_padded: whether AMD's converter of measurements marks its GEMMs as padded, whatever their names state; it
+            holds for features alone, since AMD's builders pad as the name states.
         since_late_2025: whether CK Tile's headers of mid-2025 lack it.
         fills_threads: whether each thread of its convolutions' blocks on a GPU must load a vector of A and B.
         has_least_trips: whether its backward-weight convolutions need a minimum number of iterations over K, given by
             the architecture.
         overruns: whether its main loop on a GPU does five iterations over K where three are needed, since CK Tile's
             tail of three follows a loop that is entered once.
+        stages: tiles along K that a GPU kernel prefetches before its main loop; 0: its loop has no separate ends or, of
+            `mem`, they depend on the tile (`main_loops.loaded_ahead`).
+        tails: distinct ends of the main loop.
+        reads_beyond: numbers of tiles along K for which its GEMMs of 2025 load tiles beyond K.
         repeats_packs: whether its GEMMs with current headers multiply a tile once for each vector that a thread loads
             from LDS.
         staging: its implementation on the host, which has exactly AMD's table of variants.
@@ -115,11 +120,14 @@ class Pipeline:
     header: str = ""
     of_convolutions: bool = True
     of_backward: bool = True
-    pads_itself: bool = False
+    marked_padded: bool = False
     since_late_2025: bool = False
     fills_threads: bool = False
     has_least_trips: bool = False
     overruns: bool = False
+    stages: int = 0
+    tails: int = 1
+    reads_beyond: tuple[int, ...] = ()
     repeats_packs: bool = False
     staging: Staging | None = None
 
@@ -148,10 +156,17 @@ _TABLE = (
         code=3,
         curated="mem",
         header=_V("ag_bg_cr_mem"),
-        pads_itself=True,
+        marked_padded=True,
         staging=Staging(_PREFETCHED, _BY_TILE, "nkm"),
     ),
-    Pipeline("compv3", code=0, curated="c3", header=_V("ag_bg_cr_comp_v3"), staging=Staging(_BY_TILE, _BY_TILE, "nkm")),
+    Pipeline(
+        "compv3",
+        code=0,
+        curated="c3",
+        header=_V("ag_bg_cr_comp_v3"),
+        stages=2,
+        staging=Staging(_BY_TILE, _BY_TILE, "nkm"),
+    ),
     Pipeline(
         "compv4",
         Buffers.TWO,
@@ -159,6 +174,9 @@ _TABLE = (
         curated="c4",
         header=_V("ag_bg_cr_comp_v4"),
         overruns=True,
+        stages=2,
+        tails=2,
+        reads_beyond=(1, 3),
         staging=Staging(_BY_TILE, _BY_TILE),
     ),
     Pipeline(
@@ -178,10 +196,21 @@ _TABLE = (
         since_late_2025=True,
         fills_threads=True,
         has_least_trips=True,
+        stages=3,
+        tails=2,
+        reads_beyond=(1,),
         repeats_packs=True,
         staging=Staging(_IN_PLACE, _UP_FRONT),
     ),
-    Pipeline("comp_async", Buffers.TWO, header=_V("ag_bg_cr_comp_async"), since_late_2025=True),
+    Pipeline(
+        "comp_async",
+        Buffers.TWO,
+        header=_V("ag_bg_cr_comp_async"),
+        since_late_2025=True,
+        stages=2,
+        tails=2,
+        reads_beyond=(3,),
+    ),
     Pipeline("basic_async_v1", Buffers.ONE, curated="async", header=_V("agmem_bgmem_creg_async_v1")),
     Pipeline("wavelet", Buffers.ONE, curated="wav", of_convolutions=False),
     Pipeline("preshufflev2", code=4, of_convolutions=False),
@@ -197,11 +226,12 @@ NO_DOUBLE_SMEM_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE 
 CONV_PIPELINES: tuple[str, ...] = tuple(row.name for row in _TABLE if row.of_convolutions)
 TABLE_PIPELINES: tuple[str, ...] = tuple(row.name for row in _TABLE if row.in_table)
 FORWARD_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if not row.of_backward)  # forward only
-ALWAYS_PADDED_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.pads_itself)
+MARKED_PADDED_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.marked_padded)
 LATE_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.since_late_2025)
 THREAD_FILLING_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.fills_threads)
 LEAST_TRIPS_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.has_least_trips)
 OVERRUNNING_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.overruns)
+READS_BEYOND: dict[str, tuple[int, ...]] = {row.name: row.reads_beyond for row in _TABLE if row.reads_beyond}
 PACK_REPEATING_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.repeats_packs)
 
 # Name -> number in AMD's feature engines, sorted by number, which is also the order of AMD's lists.

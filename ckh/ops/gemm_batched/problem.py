@@ -75,23 +75,9 @@ class GemmBatchedProblem(GemmProblem):
         return "row" if self.layout["ABC".index(operand)] == "r" else "column"
 
     @property
-    def lines(self) -> tuple[tuple[int, int], ...]:
-        """Number and length of the contiguous lines of A, B and C."""
-        shapes = (self.a_shape, self.b_shape, self.c_shape)
-        return tuple(shape if letter == "r" else shape[::-1] for shape, letter in zip(shapes, self.layout, strict=True))
-
-    @property
     def leading(self) -> tuple[int, ...]:
         """Distances of the lines of A, B and C in elements."""
         return tuple(getattr(self, name) or length for name, (_, length) in zip(LEADING, self.lines, strict=True))
-
-    @property
-    def spans(self) -> tuple[int, int, int]:
-        """Elements of A, B and C from the first to the last, of one matrix each."""
-        a, b, c = (
-            (lines - 1) * distance + length for (lines, length), distance in zip(self.lines, self.leading, strict=True)
-        )
-        return a, b, c
 
     @property
     def _dense_strides(self) -> tuple[int, ...]:

@@ -102,10 +102,11 @@ class GemmGroupedProblem(GemmProblem, kw_only=True):
         return math.ceil(read + self.m * self.n * DTYPE_BYTES[output_dtype(self.dtype)])
 
     @property
-    def spans(self) -> tuple[int, int, int]:
-        """Elements of A, B and C from the first to the last, of the largest group."""
+    def lines(self) -> tuple[tuple[int, int], ...]:
+        """Number and length of the contiguous lines of A, B and C, of the largest group; the A are one matrix."""
         most, _ = self.groups[0]
-        return (most if self.layout[0] == "r" else self.m) * self.k, self.k * self.n, most * self.n
+        a = (most, self.k) if self.layout[0] == "r" else (self.k, self.m)
+        return a, (self.k, self.n) if self.layout[1] == "r" else (self.n, self.k), (most, self.n)
 
     def size(self, axis: str) -> int:
         """The size along "n" or "k"; along "m" the greatest common divisor of the groups' M."""

@@ -13,6 +13,7 @@ from ckh.ops.gemm_multi_d.problem import DTYPES
 from ckh.ops.gemm_universal.kernels.pool import pools_of
 from ckh.ops.gemm_universal.kernels.problem_rules import BOOK, rule_key, rules_with
 from ckh.ops.gemm_universal.kernels.search_space import NarrowedSpaces, searched_in
+from ckh.ops.gemm_universal.kernels.vectors import store_width
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -35,6 +36,16 @@ def _same_epilogue(problem: GemmMultiDProblem, function: str, num_d: int) -> Ite
 
 
 @rule
+def _whole_d(
+    arch: ArchSpec, problem: GemmMultiDProblem, epilogue: str | None, dtype: str, wave_n: int, warp_tile_n: int
+) -> Iterator[str]:
+    """Further tensors are read in native vectors of C, whatever vectors of C a kernel stores."""
+    width = store_width(epilogue, dtype, wave_n, warp_tile_n)
+    if arch.is_gpu and problem.n % width:
+        yield f"N = {problem.n} is not a multiple of the {width} elements of a further tensor that are read at once"
+
+
+@rule
 def _on_a_gpu(arch: ArchSpec) -> Iterator[str]:
     if not arch.is_gpu:
         yield "the host device has no epilogues with further tensors"
@@ -46,7 +57,7 @@ def _floats(dtype: str) -> Iterator[str]:
         yield f"epilogues with further tensors are in floating point, not {dtype}"
 
 
-MULTI_D_RULES: Rules[GemmMultiDKernel] = rules_with((_on_a_gpu, _floats), problem=(_same_epilogue,))
+MULTI_D_RULES: Rules[GemmMultiDKernel] = rules_with((_on_a_gpu, _floats), problem=(_same_epilogue, _whole_d))
 POOLS = pools_of(GemmMultiDKernel, MULTI_D_RULES, parse_multi_d_kernel, SPACES.pool)
 BENCH_POOLS = pools_of(GemmMultiDKernel, MULTI_D_RULES, parse_multi_d_kernel, SPACES.bench)
 SEARCHED = searched_in(SPACES.search, MULTI_D_RULES, GemmMultiDKernel)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.kernels.pipelines import ALWAYS_PADDED_PIPELINES
+from ckh.kernels.pipelines import MARKED_PADDED_PIPELINES
 from ckh.kernels.table import column_of
 from ckh.ops.gemm_universal.problem import GemmProblem
 
@@ -49,7 +49,7 @@ def kernel_columns(kernels: Sequence[GemmKernel], *, mem_is_padded: bool = False
             `convert_json_to_parquet` does, whatever padding their names state.
     """
     texts = {name: column_of(kernels, name).astype(np.str_) for name in _TEXTS}
-    as_padded = np.isin(texts["pipeline"], list(ALWAYS_PADDED_PIPELINES)) & mem_is_padded
+    as_padded = np.isin(texts["pipeline"], list(MARKED_PADDED_PIPELINES)) & mem_is_padded
     return {
         **{name: column_of(kernels, name).astype(np.float64) for name in (*_SIZES, "persistent")},
         **texts,

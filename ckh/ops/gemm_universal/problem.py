@@ -142,9 +142,23 @@ class GemmProblem(PasteableProblem, Record):
         return self.m, self.n
 
     @property
+    def lines(self) -> tuple[tuple[int, int], ...]:
+        """Number and length of the contiguous lines of A, B and C."""
+        shapes = (self.a_shape, self.b_shape, self.c_shape)
+        return tuple(shape if letter == "r" else shape[::-1] for shape, letter in zip(shapes, self.layout, strict=True))
+
+    @property
+    def leading(self) -> tuple[int, ...]:
+        """Distances of the lines of A, B and C in elements."""
+        return tuple(length for _, length in self.lines)
+
+    @property
     def spans(self) -> tuple[int, int, int]:
         """Elements of A, B and C from the first to the last, of one matrix each."""
-        return self.m * self.k, self.k * self.n, self.m * self.n
+        a, b, c = (
+            (lines - 1) * distance + length for (lines, length), distance in zip(self.lines, self.leading, strict=True)
+        )
+        return a, b, c
 
     def size(self, axis: str) -> int:
         """The size along "m", "n" or "k"."""

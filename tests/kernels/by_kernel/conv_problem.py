@@ -5,8 +5,9 @@ C and K are channels per group here, as they are there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from math import gcd, prod
+from collections.abc import Callable, Iterator
+from itertools import product
+from math import prod
 
 from ckh.archs import ArchSpec
 from ckh.ops.grouped_conv.kernel import ConvKernel
@@ -66,12 +67,52 @@ def _specialization(kernel: ConvKernel, _arch: ArchSpec, problem: ConvProblem) -
             yield f"the specialization {kernel.specialization} needs {words}"
 
 
+def _taps_of_gemms(problem: ConvProblem) -> list[list[int]]:
+    """Taps along each axis that reach an input element, for each position within the stride that has any."""
+    axes = (
+        (problem.z, problem.stride_d, problem.dilation_d),
+        (problem.y, problem.stride_h, problem.dilation_h),
+        (problem.x, problem.stride_w, problem.dilation_w),
+    )
+    return [
+        # Where dilation may leave fewer positions, one of all taps counts too.
+        [len(range(at, taps, stride)) for at in range(min(taps, stride))] + [taps] * (stride > 1 and dilation > 1)
+        for taps, stride, dilation in axes[3 - problem.ndim :]
+    ]
+
+
+def _depths(problem: ConvProblem) -> list[int]:
+    if problem.variant is not Direction.BWD_DATA:
+        return [problem.gemm_sizes[2]]
+    return [problem.k_per_group * prod(taps) for taps in product(*_taps_of_gemms(problem))]
+
+
+def _countable(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> Iterator[str]:
+    gemms = (problem.z, problem.y, problem.x), (problem.stride_d, problem.stride_h, problem.stride_w)
+    count = prod(min(pair) for pair in list(zip(*gemms, strict=True))[3 - problem.ndim :])
+    if arch.is_gpu and problem.variant is Direction.BWD_DATA and count > 128:
+        yield f"bwd_data with these strides is {count} GEMMs, CK Tile launches at most 128"
+
+
+def _gemms_alike(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> Iterator[str]:
+    if kernel.variant is not Direction.BWD_DATA or not arch.is_gpu or not kernel.is_complete:
+        return
+    steps = sorted({-(-depth // kernel.tile_k) for depth in _depths(problem)})
+    looped = {"compv3": 2, "compv4": 2, "comp_async": 2, "compv6": 3, "mem": 8}
+    is_alike = len(steps) == 1 or (kernel.pipeline == "compv3" and steps[0] > looped["compv3"])
+    if kernel.pipeline in looped and not is_alike:
+        yield f"bwd_data's GEMMs take {steps[0]} to {steps[-1]} iterations over K, for CK Tile of 2025 too unlike"
+
+
 def _compv6_loops(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> Iterator[str]:
-    if kernel.pipeline != "compv6" or problem.variant is not Direction.BWD_WEIGHT:
+    if kernel.pipeline != "compv6":
         return
     loops = -(-problem.gemm_sizes[2] // kernel.tile_k)
-    if loops < arch.least_trips:
+    if problem.variant is Direction.BWD_WEIGHT and loops < arch.least_trips:
         yield f"compv6 in bwd_weight needs {arch.least_trips} iterations over K, {problem.gemm_sizes[2]} gives {loops}"
+    elif arch.is_gpu and min(_depths(problem)) <= kernel.tile_k * kernel.split_k:
+        where = f"{min(_depths(problem))} in {kernel.split_k} parts, tile_k {kernel.tile_k}"
+        yield f"compv6 is wrong with a single iteration over K: {where}"
 
 
 def _overrun(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> Iterator[str]:
@@ -133,30 +174,9 @@ PROBLEM_RULES: tuple[ProblemRule, ...] = (
     _vector_divisibility,
     _merged_groups,
     _specialization,
+    _countable,
+    _gemms_alike,
     _compv6_loops,
     _overrun,
     _addressable,
 )
-
-# All vector widths and numbers of merged groups of pools divide the first; the trips that a kernel needs are within the
-# second.
-_MOST_DIVISOR = 64
-_MOST_DEPTH = 2**20
-
-
-def rule_key(problem: ConvProblem) -> Hashable:
-    """Everything that the rules read from a problem: problems with equal keys support the same kernels."""
-    specialized = tuple(condition(problem) for condition in (_is_1x1, _is_stride1, _is_unpadded, _is_3x3))
-    channels = (gcd(size, _MOST_DIVISOR) for size in (problem.c_per_group, problem.k_per_group, problem.g))
-    # Only compv6 in backward weight asks how long K is.
-    depth = min(problem.gemm_sizes[2], _MOST_DEPTH) if problem.variant is Direction.BWD_WEIGHT else 0
-    kind = (problem.variant, problem.dtype, problem.ndim, problem.layout)
-    return (*kind, *channels, _has_one_channel(problem), *specialized, depth)
-
-
-def kernel_key(kernel: ConvKernel) -> Hashable:
-    """Everything that the rules read from a kernel: kernels with equal keys are refused for the same reasons."""
-    kind = (kernel.variant, kernel.dtype, kernel.ndim_spatial, kernel.layout, kernel.specialization)
-    widths = (kernel.vector_a, kernel.vector_b, kernel.vector_c, kernel.num_groups_to_merge)
-    tensors = (kernel.explicit_gemm, kernel.two_stage)
-    return (*kind, *widths, kernel.tile_k if kernel.pipeline == "compv6" else 0, *tensors)

@@ -127,14 +127,14 @@ def test_rules_of_the_host(changes: dict[str, Any], words: str) -> None:
         ({"pad_n": False}, {"n": 136}, ["N = 136 is not a multiple of tile_n 128, nor padded"]),
         ({"pad_m": False}, {"m": 1}, []),
         ({"pad_k": False}, {"split_k": 4}, ["K = 128 is not a multiple of tile_k 64 x split_k 4, nor padded"]),
-        ({"pipeline": "mem", "pad_n": False}, {"n": 136}, []),
+        ({"pipeline": "mem", "pad_n": False}, {"n": 136}, ["N = 136 is not a multiple of tile_n 128, nor padded"]),
         ({"epilogue": "default"}, {"split_k": 2}, ["split_k 2 needs an even vector_c for fp16 results"]),
         ({}, {"k": 40, "split_k": 3}, []),
         ({}, {"k": 40, "split_k": 4}, ["K = 40 in 4 parts of 16 leaves nothing for the last"]),
     ],
 )
 def test_each_problem_rule_has_a_reason(changes: dict[str, Any], sizes: dict[str, Any], words: list[str]) -> None:
-    """On a GPU padding and whole vectors matter along the contiguous axes; `mem` needs no padding."""
+    """On a GPU padding and whole vectors matter along the contiguous axes, whatever the pipeline."""
     problem = GemmProblem(**{"m": 128, "n": 128, "k": 128, "dtype": "fp16", **sizes})
     assert GEMM_RULES.of_problem(kernel(**changes), load_arch("gfx942"), problem) == words
 
@@ -160,7 +160,7 @@ def test_the_host_needs_whole_or_padded_axes_and_no_split() -> None:
 def test_no_gpu_kernel_runs_with_n_or_k_of_one() -> None:
     """AMD measured no valid kernel for N = 1 or K = 1, but valid ones for M = 1; the rules agree.
 
-    Padded kernels that store single elements (including those of `mem`) pass the rules for N = 1.
+    Padded kernels that store single elements pass the rules for N = 1.
     """
     arch = load_arch("gfx1100")
     pool = gemm_pool(arch, "fp16")
@@ -170,7 +170,7 @@ def test_no_gpu_kernel_runs_with_n_or_k_of_one() -> None:
         return any(not GEMM_RULES.of_problem(item, arch, GemmProblem(m, n, k, "fp16")) for item in kernels)
 
     for epilogue, padded in product(("default", "cshuffle"), (False, True)):
-        assert runs(64, 1, 64, epilogue, padded) == (epilogue == "default")
+        assert runs(64, 1, 64, epilogue, padded) == (epilogue == "default" and padded)
         assert not runs(64, 64, 1, epilogue, padded)
         assert runs(1, 64, 64, epilogue, padded)
 
@@ -211,14 +211,54 @@ def test_native_widths_by_hand(changes: dict[str, Any], widths: tuple[int, int, 
     ("sizes", "refused"),
     [
         ({"m": 2**16, "n": 2**13, "k": 2**14}, None),  # C of 2^29 elements
-        ({"m": 2**16, "n": 2**14, "k": 2**14}, ("C", 2**30, 2**30 - 1)),
-        ({"m": 2**16, "n": 2**13, "k": 2**15}, ("A", 2**31, 2**31 - 1)),
-        ({"m": 2**13, "n": 2**16, "k": 2**15}, ("B", 2**31, 2**31 - 1)),
+        ({"m": 2**16 - 128, "n": 2**14 - 8, "k": 2**13}, None),
+        ({"m": 2**16 - 127, "n": 2**14, "k": 2**13}, ("C", 2**30 - 127 * 2**14, 2**30 + 2**14, 2**30 - 1)),
+        ({"m": 2**16 - 385, "n": 2**13, "k": 2**15}, None),
+        ({"m": 2**16 - 384, "n": 2**13, "k": 2**15}, ("A", 2**31 - 384 * 2**15, 2**31, 2**31 - 1)),
+        ({"m": 2**13, "n": 2**16, "k": 2**15}, ("B", 2**31, 2**31 + 384 * 2**15, 2**31 - 1)),
+        ({"m": 2**15, "n": 2**10, "k": 2**15, "dtype": "fp32"}, ("A", 2**30, 2**30 + 384 * 2**15, 2**30 - 1)),
     ],
 )
-def test_matrices_beyond_32_bit_offsets(sizes: dict[str, int], refused: tuple[str, int, int] | None) -> None:
-    """Offsets of loads count elements, offsets of stores bytes, two per element here."""
+def test_matrices_beyond_32_bit_offsets(sizes: dict[str, Any], refused: tuple[Any, ...] | None) -> None:
+    """Offsets of loads count elements and bytes, offsets of stores bytes, up to the tiles beyond the last line."""
     arch = load_arch("gfx942")
-    problem = GemmProblem(**sizes, dtype="fp16", layout="rcr")
-    reasons = [] if refused is None else ["{} has {} elements; CK Tile's offsets reach {}".format(*refused)]
-    assert GEMM_RULES.of_problem(kernel(), arch, problem) == reasons
+    problem = GemmProblem(**{"dtype": "fp16", **sizes})
+    reasons = GEMM_RULES.of_problem(kernel(dtype=problem.dtype), arch, problem)
+    assert len(reasons) == (refused is not None)
+    if refused is not None:
+        expect_values(reasons[0], *refused)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sizes", "values"),
+    [
+        # 40 parts of 16 in 3: 224, 224 and 192, 4 tiles, 4 and 3.
+        ({"pipeline": "compv3"}, {"k": 640, "split_k": 3}, None),
+        ({"pipeline": "compv4"}, {"k": 640, "split_k": 3}, (224, 192, 64)),
+        ({"pipeline": "basic_v1"}, {"k": 640, "split_k": 3}, None),
+        ({"pipeline": "compv3"}, {"k": 256, "split_k": 3}, (96, 64, 64)),  # 2 and 1 tiles without the loop
+        ({"pipeline": "compv6"}, {"k": 640, "split_k": 3}, (224, 192, 64)),
+        ({"pipeline": "mem"}, {"k": 640, "split_k": 3}, (224, 192, 64)),
+        ({"dtype": "bf16", "m": 136}, {"split_k": 2}, ("M = 136", "tile_m 128")),
+        ({"dtype": "bf16", "m": 136}, {"split_k": 1}, None),
+        ({"dtype": "fp16", "m": 136}, {"split_k": 2}, None),
+        ({"pad_k": False, "pipeline": "compv4"}, {"k": 192}, ("K = 192", "3 x tile_k 64")),
+        ({"pad_k": False, "pipeline": "compv4"}, {"k": 64}, ("K = 64", "1 x tile_k 64")),
+        ({"pad_k": False, "pipeline": "compv4"}, {"k": 384, "split_k": 2}, ("K = 384", "3 x tile_k 64")),
+        ({"pad_k": False, "pipeline": "compv4"}, {"k": 256}, None),
+        ({"pad_k": True, "pipeline": "compv4"}, {"k": 192}, None),
+        ({"pad_k": False, "pipeline": "compv6"}, {"k": 64}, ("K = 64", "1 x tile_k 64")),
+        ({"pad_k": False, "pipeline": "compv3"}, {"k": 192}, None),
+        ({"pad_k": False, "pipeline": "compv4", "layout": "rrr"}, {"k": 192}, None),  # B has zeros beyond K
+    ],
+)
+def test_launches_that_would_be_refused_are_not_candidates(
+    changes: dict[str, Any], sizes: dict[str, Any], values: tuple[Any, ...] | None
+) -> None:
+    """The rules refuse what ckh's sources refuse before a launch: uneven parts of K, rows added and K read beyond."""
+    own = {"m": changes.pop("m", 128), "dtype": changes.get("dtype", "fp16"), "layout": changes.get("layout", "rcr")}
+    problem = GemmProblem(n=128, **{"k": 128, **own, **sizes})
+    reasons = GEMM_RULES.of_problem(kernel(**changes), load_arch("gfx942"), problem)
+    assert len(reasons) == (values is not None), reasons
+    if values is not None:
+        expect_values(reasons[0], *values)

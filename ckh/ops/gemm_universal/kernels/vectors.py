@@ -36,7 +36,8 @@ class Loads(NamedTuple):
 
 def native_widths(kernel: GemmKernel | Loads, arch: ArchSpec) -> Triple:
     """Return the native vector widths, in elements, of A, B and C for the tile of a complete kernel."""
-    return (*load_widths(kernel.dtype, kernel.layout, kernel.tile, kernel.wave, arch), _store_width(kernel))
+    stored = store_width(kernel.epilogue, kernel.dtype, kernel.wave[1], kernel.warp_tile[1])
+    return (*load_widths(kernel.dtype, kernel.layout, kernel.tile, kernel.wave, arch), stored)
 
 
 def load_widths(dtype: str, layout: str, tile: Triple, wave: Triple, arch: ArchSpec) -> tuple[int, int]:
@@ -69,9 +70,8 @@ def _load_width(dtype: str, per_thread: int, extent: int) -> int:
     return 1
 
 
-def _store_width(kernel: GemmKernel | Loads) -> int:
+def store_width(epilogue: str | None, dtype: str, wave_n: int, warp_tile_n: int) -> int:
     """Return the store width of C: every layout here has a row-major C, which only the cshuffle epilogue vectorizes."""
-    if kernel.epilogue != "cshuffle":
+    if epilogue != "cshuffle":
         return 1
-    most = int(MAX_VECTOR_BYTES / DTYPE_BYTES[output_dtype(kernel.dtype)])
-    return min(kernel.warp_tile[1] * kernel.wave[1], most)
+    return min(warp_tile_n * wave_n, int(MAX_VECTOR_BYTES / DTYPE_BYTES[output_dtype(dtype)]))

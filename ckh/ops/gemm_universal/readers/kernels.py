@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError
 from ckh.kernels.name_grammar import EPILOGUES, MOST
-from ckh.kernels.pipelines import ALWAYS_PADDED_PIPELINES, Scheduler
+from ckh.kernels.pipelines import MARKED_PADDED_PIPELINES, Scheduler
 from ckh.ops.gemm_universal.columns import AMD_WAVES
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
 from ckh.ops.gemm_universal.kernels.names import parse_kernel_name
@@ -49,7 +49,7 @@ def kernel_of(
     for field, value in stated.items():
         own = getattr(kernel, field)
         # AMD's converter writes padding into configurations of these pipelines, see tile_engine_json.
-        is_free = field.startswith("pad_") and kernel.pipeline in ALWAYS_PADDED_PIPELINES
+        is_free = field.startswith("pad_") and kernel.pipeline in MARKED_PADDED_PIPELINES
         if own is not None and own != value and not is_free:
             raise Unusable(CONTRADICTION, f"{name!r} has {field} {own}, its kernel_config {value}")
     if not kernel.is_complete:

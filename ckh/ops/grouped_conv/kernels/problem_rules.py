@@ -10,10 +10,11 @@ C and K are channels per group, as in CK Tile.
 from __future__ import annotations
 
 from dataclasses import fields
-from math import gcd
+from math import gcd, prod
 from typing import TYPE_CHECKING
 
 from ckh.kernels.judging import Rule, RuleBook, Rules
+from ckh.kernels.main_loops import loop_of
 from ckh.kernels.pipelines import LEAST_TRIPS_PIPELINES, OVERRUNNING_PIPELINES
 from ckh.kernels.table import TRIPLES
 from ckh.ops.grouped_conv.kernels.arch_rules import COMPLETE_RULES, NAME_RULES
@@ -43,6 +44,7 @@ _MEANING = {"c_per_group": "C/G", "k_per_group": "K/G", "g": "G"}
 _MAX_TENSOR_BYTES = 2**31 - 1
 _FP32_BYTES = int(DTYPE_BYTES["fp32"])
 _OVERRUN_TRIPS = 3
+_MAX_GEMMS = 128  # of backward data in a launch
 
 
 @rule
@@ -94,19 +96,85 @@ def _specialization(problem: ConvProblem, specialization: str | None) -> Iterato
 
 
 @BOOK.quantity
-def stepping(pipeline: str, tile_k: int) -> tuple[str, int]:
-    """Return pipeline and tile K where backward weight requires several iterations over K; empty for others."""
-    return (pipeline, tile_k) if pipeline in LEAST_TRIPS_PIPELINES else ("", 0)
+def stepping(pipeline: str, tile_k: int, split_k: int) -> tuple[str, int, int]:
+    """Return pipeline, tile K and split K where several iterations over K are required; empty for others."""
+    return (pipeline, tile_k, split_k) if pipeline in LEAST_TRIPS_PIPELINES else ("", 0, 0)
 
 
 @rule
-def _least_trips(arch: ArchSpec, problem: ConvProblem, stepping: tuple[str, int]) -> Iterator[str]:
-    pipeline, depth = stepping
-    if not pipeline or problem.variant is not Direction.BWD_WEIGHT:
+def _least_trips(arch: ArchSpec, problem: ConvProblem, stepping: tuple[str, int, int]) -> Iterator[str]:
+    pipeline, depth, parts = stepping
+    if not pipeline:
         return
-    trips, least = -(-problem.gemm_sizes[2] // depth), arch.least_trips
-    if trips < least:
-        yield f"{pipeline} in bwd_weight needs {least} iterations over K, {problem.gemm_sizes[2]} gives {trips}"
+    k = problem.gemm_sizes[2]
+    if problem.variant is Direction.BWD_WEIGHT and (trips := -(-k // depth)) < arch.least_trips:
+        yield f"{pipeline} in bwd_weight needs {arch.least_trips} iterations over K, {k} gives {trips}"
+    elif arch.is_gpu and (shortest := _gemm_depths(problem)[0]) <= depth * parts:
+        yield f"{pipeline} is wrong with a single iteration over K: {shortest} in {parts} parts, tile_k {depth}"
+
+
+def _gemm_depths(problem: ConvProblem) -> tuple[int, int]:
+    """Return the least and the greatest possible K of a problem's GEMMs.
+
+    Backward data is a GEMM for each position within the strides, with the taps of the filter that reach it; dilation
+    can make positions fewer, and is not traced further.
+    """
+    k = problem.gemm_sizes[2]
+    if problem.variant is not Direction.BWD_DATA:
+        return k, k
+    least = most = problem.k_per_group
+    for taps, stride, dilation in _axes(problem):
+        if stride == 1:
+            fewest, largest = taps, taps
+        else:
+            fewest = taps // stride if taps >= stride else 1
+            largest = taps if dilation != 1 else -(-taps // stride)
+        least, most = least * fewest, most * largest
+    return least, most
+
+
+def _gemms(problem: ConvProblem) -> int:
+    """Return the number of GEMMs of backward data, at most."""
+    return prod(min(taps, stride) for taps, stride, _ in _axes(problem))
+
+
+def _axes(problem: ConvProblem) -> tuple[tuple[int, int, int], ...]:
+    """Return the filter's size, the stride and the dilation along each axis."""
+    axes = (
+        (problem.z, problem.stride_d, problem.dilation_d),
+        (problem.y, problem.stride_h, problem.dilation_h),
+        (problem.x, problem.stride_w, problem.dilation_w),
+    )
+    return axes[3 - problem.ndim :]
+
+
+@rule
+def _countable(arch: ArchSpec, problem: ConvProblem, variant: Direction) -> Iterator[str]:
+    if arch.is_gpu and variant is Direction.BWD_DATA and (gemms := _gemms(problem)) > _MAX_GEMMS:
+        yield f"bwd_data with these strides is {gemms} GEMMs, CK Tile launches at most {_MAX_GEMMS}"
+
+
+@BOOK.quantity
+def looping(
+    arch: ArchSpec, is_complete: bool, variant: Direction, pipeline: str, dtype: str, tile: Triple, wave: Triple
+) -> tuple[int, int, int]:
+    """Return the main loop of a GPU kernel of backward data (`main_loops.loop_of`) and tile K; 0 for others."""
+    if variant is not Direction.BWD_DATA or not arch.is_gpu or not is_complete:
+        return 0, 0, 0
+    stages, tails = loop_of(pipeline, tile, prod(wave), dtype)
+    return (stages, tails, tile[2]) if stages else (0, 0, 0)
+
+
+@rule
+def _gemms_alike(problem: ConvProblem, looping: tuple[int, int, int]) -> Iterator[str]:
+    """Kernels of CK Tile's headers of 2025 know at compile time whether their main loop runs and how it ends."""
+    stages, tails, depth = looping
+    if not stages:
+        return
+    least, most = _gemm_depths(problem)
+    fewest, largest = -(-least // depth), -(-most // depth)
+    if fewest != largest and (tails > 1 or fewest <= stages):
+        yield f"bwd_data's GEMMs take {fewest} to {largest} iterations over K, for CK Tile of 2025 too unlike"
 
 
 @BOOK.quantity
@@ -193,25 +261,29 @@ PROBLEM_RULES: tuple[Rule, ...] = (
     _vector_divisibility,
     _merged_groups,
     _specialization,
+    _countable,
+    _gemms_alike,
     _least_trips,
     _overrun,
     _addressable,
 )
 
 # All vector widths and numbers of merged groups of pools divide the first; the iterations that rules count, over all
-# parts of K, are within the second.
+# parts of K, are within the second, and single ones within the third.
 _MOST_DIVISOR = 64
 _MOST_DEPTH = 2**20
+_ONE_DEPTH = 2**12
 
 
 def rule_key(problem: ConvProblem) -> Hashable:
     """Return the part of a problem that the rules read: problems of one key have the same applicable kernels."""
     specialized = tuple(condition(problem) for condition in (_is_1x1, _is_stride1, _is_unpadded, _is_3x3))
     channels = (gcd(size, _MOST_DIVISOR) for size in (problem.c_per_group, problem.k_per_group, problem.g))
-    # Only rules of backward weight depend on the length of K.
-    depth = min(problem.gemm_sizes[2], _MOST_DEPTH) if problem.variant is Direction.BWD_WEIGHT else 0
-    kind = (problem.variant, problem.dtype, problem.ndim, problem.layout)
-    return (*kind, *channels, _has_one_channel(problem), *specialized, depth, *_reached(problem))
+    least, most = _gemm_depths(problem)
+    counts = least != most or problem.variant is Direction.BWD_WEIGHT  # whether rules count iterations
+    depths = (min(least, _MOST_DEPTH), min(most, _MOST_DEPTH)) if counts else (min(least, _ONE_DEPTH),)
+    kind = (problem.variant, problem.dtype, problem.ndim, problem.layout, _gemms(problem) > _MAX_GEMMS)
+    return (*kind, *channels, _has_one_channel(problem), *specialized, *depths, *_reached(problem))
 
 
 def _reached(problem: ConvProblem) -> Iterator[bool]:
