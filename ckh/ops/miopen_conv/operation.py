@@ -10,13 +10,21 @@ no answer, as the MI300X's databases have none of their kind (3D, bf16), and are
 from __future__ import annotations
 
 from functools import cache, lru_cache, partial
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.kernels.pools import Candidates
 from ckh.ops.base import Kernels, Operation, Problems, Training, Worth, lazily
-from ckh.ops.grouped_conv.columns import CONV_IDENTITY, CONV_IDENTITY_COLUMNS, CONV_SIZES, problem_of_row
+from ckh.ops.grouped_conv.columns import (
+    CONV_IDENTITY,
+    CONV_IDENTITY_COLUMNS,
+    CONV_SIZES,
+    MOVED_COLUMNS,
+    moves_all,
+    problem_of_row,
+)
 from ckh.ops.grouped_conv.operation import OPERATION as CONVOLUTION
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
 from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
@@ -39,6 +47,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
+    from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
     from ckh.ops.base import Encoding
@@ -87,6 +96,21 @@ def runs_on(solver: Solver, arch: ArchSpec) -> bool:
 
 _MANY_ROWS = 100_000
 _SOLVER_COLUMNS = (Column("algorithm", "string", "", "the solver's class of algorithm"), WORKSPACE)
+
+
+def _needed(rows: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Shares of operations and bytes that solvers need: Winograd's of a tile, none of a Fourier transform's."""
+    numbers, names = rows["kernel"].factorize()
+    work = np.array([_work(parse_solver(str(name))) for name in names], dtype=np.float64)
+    return work[numbers], moves_all(rows)
+
+
+def _work(solver: Solver) -> float:
+    """Products of F(m, r), m + r - 1 instead of m r along each axis (Lavin and Gray, arXiv:1509.09308)."""
+    if solver.algorithm is not Algorithm.WINOGRAD:
+        return float(solver.algorithm is not Algorithm.FFT)
+    axes = (solver.tile_h, solver.taps_h), (solver.tile_w, solver.taps_w)
+    return prod((tile + taps - 1) / (tile * taps) for tile, taps in axes)
 
 
 def _problem_features(problems: Sequence[MiopenProblem]) -> dict[str, Any]:
@@ -188,6 +212,8 @@ OPERATION = Operation(
         input_columns=INPUT_COLUMNS,
         defaults=_train_defaults,
         model_files={CANDIDATES_NAME: _candidates_file},
+        needed=_needed,
+        needed_columns=(*MOVED_COLUMNS, "kernel"),
         timed=1,
         formats=lazily("ckh.ops.miopen_conv.readers.formats:FORMATS"),
         judged=JUDGED,

@@ -88,8 +88,6 @@ def test_a_choice_needs_two_solvers(frame: pd.DataFrame) -> None:
         ({"Ho": 13}, "output size"),
         ({"time_ms": -1.0}, "number"),
         ({"time_ms": 1e-10}, "number"),
-        ({"time_ms": float("nan")}, "number"),
-        ({"time_ms": float("inf")}, "number"),
         ({"solver": "GemmFwdRest"}, "solver twice"),
     ],
 )
@@ -119,6 +117,14 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     for name in ("x.parquet", "y.parquet"):
         with expect_refusal(DataError, "unreadable"):
             read_parquet(tmp_path / name, DEVICE)
+
+
+@pytest.mark.parametrize("time", [0.0, float("nan"), float("inf")])
+def test_rows_without_a_time_are_counted(frame: pd.DataFrame, time: float) -> None:
+    """They are no solvers of their problem, and not bad."""
+    timed = frame[frame["time_ms"] > 0].reset_index(drop=True)
+    table = from_frame(timed.assign(time_ms=[time, *timed["time_ms"][1:]]), DEVICE)
+    assert (len(table.frame), table.without_time, table.bad) == (len(timed) - 1, 1, {})
 
 
 @pytest.mark.slow

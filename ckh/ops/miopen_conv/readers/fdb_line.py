@@ -152,9 +152,10 @@ def _solver_time(entry: str) -> SolverTime:
         raise LineError("algorithm", _short(algorithm))
     try:
         time_ms, workspace_bytes = float(time), int(workspace)
+        time_ms = time_ms if math.isfinite(time_ms) else 0.0  # no time
     except ValueError as error:
         raise LineError("number", _short(entry)) from error
-    is_time = time_ms == 0 or SHORTEST_MS <= time_ms < math.inf
+    is_time = time_ms == 0 or time_ms >= SHORTEST_MS
     if not is_time or not 0 <= workspace_bytes < _MAX_BYTES or not solver:
         raise LineError("number", _short(entry))
     return SolverTime(solver, time_ms, workspace_bytes, ALGORITHMS[named[1]])

@@ -160,7 +160,7 @@ def from_frame(frame: pd.DataFrame, device: FdbDevice, *, skip_bad: bool = False
     if bad and not skip_bad:
         counts = ", ".join(f"{count} {reason}" for reason, count in bad.items())
         raise DataError(f"{NAME}: {sum(bad.values())} bad rows ({counts})", "skip them with skip_bad", code="bad-row")
-    has_time = table["latency_ms"].to_numpy() > 0
+    has_time = np.isfinite(table["latency_ms"].to_numpy()) & (table["latency_ms"].to_numpy() > 0)
     kept = table.loc[(reasons == "") & has_time, [*IDENTITY, "kernel", "latency_ms"]]
     without_time = int(np.count_nonzero((reasons == "") & ~has_time))
     return SolverTable(kept.reset_index(drop=True), device, without_time, bad)
@@ -212,7 +212,7 @@ def _reasons(table: pd.DataFrame) -> NDArray[np.str_]:
         "solver": table["kernel"].to_numpy() == "",
         "impossible problem": (least < 1) | (sizes["C"] % group > 0) | (sizes["K"] % group > 0),
         "output size": (np.min(outputs, axis=0) < 1) | (~np.logical_and.reduce(fits) if fits else False),
-        "number": ~np.isfinite(time) | ((time != 0) & (time < SHORTEST_MS)),
+        "number": (time != 0) & (time < SHORTEST_MS),
         "solver twice": table.duplicated([*IDENTITY, "kernel"]).to_numpy(),
     }
     return np.select([*rules.values()], [np.str_(name) for name in rules], default=np.str_(""))
