@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from ckh.quick.request import Request
 
-VERSION = 24  # of the prepared content
+VERSION = 25  # of the prepared content
 _FOLDER = "answers"
 _BACKEND = "CKH_RANK_BACKEND"
 _CHECK = 9  # bytes of the checksum before facts

@@ -44,6 +44,17 @@ def reach_of(forest: PackedForest, sizes: Container[str]) -> dict[str, float]:
     return reach
 
 
+def peak_tflops(per_unit: Sequence[float], problem: Problem) -> float:
+    """Peak TFLOPS of a problem's GPU, above which no speed is predicted.
+
+    Args:
+        per_unit: peak of a compute unit, 0 if unknown, and the units of the largest GPU (`Model.peak_of`).
+        problem: the problem, which may state the units.
+    """
+    peak, largest = per_unit
+    return peak * (getattr(problem, "num_cus", 0) or largest) or math.inf
+
+
 def limits(reach: Mapping[str, float], sizes: Iterable[str]) -> list[float]:
     """Largest value of each size for which a speed is predicted; infinite if unlimited.
 
