@@ -81,7 +81,7 @@ def unknown_dtype(name: str, known: Iterable[str] = tuple(DTYPE_BYTES)) -> Usage
 
 def as_integer(value: Any) -> Any:
     """Convert any other integer, such as NumPy's, to Python's; other values, also truth values, are returned."""
-    if isinstance(value, bool):
+    if isinstance(value, int):
         return value
     try:
         return index(value)
@@ -119,7 +119,7 @@ def check_size(column: str, value: object, least: int = 1) -> int:
     Raises:
         UsageError: it is not an integer from `least` to 2^31 - 1.
     """
-    value = value if type(value) is int else whole(column, value)
+    value = whole(column, value)
     if not least <= value <= _LIMIT:
         raise UsageError(f"{column} must be {least} or more (and below 2^31), not {value}", code="out-of-range")
     return value
