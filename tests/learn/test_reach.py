@@ -15,6 +15,7 @@ from ckh.learn.answers.answer import ABOVE_PEAK
 from ckh.learn.answers.api import rank, rank_many, ranking
 from ckh.learn.models.artifact import Model, load_model
 from ckh.learn.models.reach import FAR, beyond, peak_tflops
+from ckh.learn.models.spec import ModelSpec
 from ckh.ops.gemm_universal.problem import GemmProblem
 from tests.learn.conftest import kernels, problems, saved
 from tests.refusals import expect_values
@@ -72,12 +73,12 @@ def test_no_speed_above_the_peak_is_predicted(tmp_path: Path, monkeypatch: pytes
     ranked = rank(PROBLEM, model=before)
     speeds = [item.tflops or math.nan for item in ranked]
     middle = sorted(speeds)[len(speeds) // 2]
-    monkeypatch.setattr(Model, "peak_of", lambda *_: (middle, 1))
+    monkeypatch.setattr(ModelSpec, "peak_of", lambda *_: (middle, 1))
     capped = rank(PROBLEM, model=after)
     assert [item.kernel for item in capped] == [item.kernel for item in ranked]
     assert [item.tflops for item in capped] == [speed if speed <= middle else None for speed in speeds]
     assert [item.latency_ms is None for item in capped] == [speed > middle for speed in speeds]
-    monkeypatch.setattr(Model, "peak_of", lambda *_: (1e-9, 1))
+    monkeypatch.setattr(ModelSpec, "peak_of", lambda *_: (1e-9, 1))
     answer = ranking(PROBLEM, none, None, None, None).answer(3, "")
     assert [row.tflops for row in answer.kernels] == [None] * 3
     assert answer.no_speed == ABOVE_PEAK

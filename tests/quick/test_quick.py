@@ -23,7 +23,7 @@ from ckh.errors import ExitCode
 from ckh.files.paths import cache_dir
 from ckh.kernels.compiled import add_compiled
 from ckh.learn.answers.probes import Probe, Timed, remember, this_device
-from ckh.learn.models.artifact import Model
+from ckh.learn.models.spec import ModelSpec
 from ckh.ops import built_in_requested
 from ckh.quick import answer, store
 from ckh.quick.answer import text_of
@@ -96,7 +96,7 @@ def test_speeds_above_the_peak_equal_the_full_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither predicts one."""
-    monkeypatch.setattr(Model, "peak_of", lambda *_: (1e-9, 1))
+    monkeypatch.setattr(ModelSpec, "peak_of", lambda *_: (1e-9, 1))
     line = "--n 16 --c 256 --json"
     assert prepare(asked(line))
     result = quick(asked(line))

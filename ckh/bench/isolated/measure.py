@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -453,28 +453,12 @@ class Bench:
         loops = timing.loops_for(estimate_ns)
         with self._clock.phase(Phase.TIME):
             count = timing.sample_count(estimate_ns, problem.best_ns, wanted)
-            samples = self._compared(library, problem, loops, count, by_graph=warmed.by_graph)
+            samples = self._time(library, problem, loops, count, by_graph=warmed.by_graph, few=self._stopwatch.last)
             if timing.is_too_few(samples, problem.best_ns, wanted):
                 more = timing.sample_count(min(samples), 0.0, wanted)
                 samples = self._time(library, problem, loops, more, by_graph=warmed.by_graph)
             card = self._card()
         return replace(warmed, samples_ns=samples, loops=loops, card=card or None)
-
-    def _compared(
-        self, library: KernelLibrary, problem: _Problem, loops: int, samples: int, *, by_graph: bool
-    ) -> tuple[float, ...]:
-        """Samples whose events agree with the host's clock, by comparison with the last call of the warm-up."""
-        few = self._stopwatch.last
-        for _ in range(timing.LAG_TRIES):
-            times = self._time(library, problem, loops, samples, by_graph=by_graph)
-            many = self._stopwatch.last
-            if few is None or many is None or not timing.lags_host(few, many):
-                return times
-        raise KernelFailure(
-            Status.LAUNCH_ERROR,
-            f"the GPU's events say {(many.events_ns - few.events_ns) / 1e6:.3g} ms, "
-            f"the host waited {(many.host_ns - few.host_ns) / 1e6:.3g} ms",
-        )
 
     def _run_again(self, library: KernelLibrary, problem: _Problem) -> float:
         """Run a kernel a second time and compare its output; returns the wall time in ns."""
@@ -490,11 +474,10 @@ class Bench:
         return warm_ns
 
     def _time(
-        self, library: KernelLibrary, problem: _Problem, loops: int, samples: int, *, by_graph: bool = False
+        self, library: KernelLibrary, problem: _Problem, loops: int, samples: int, **how: Any
     ) -> tuple[float, ...]:
-        times = self._stopwatch.time(library, problem.c, loops, samples, by_graph=by_graph)
-        call = self._stopwatch.last
-        if reason := timing.complaint(times) or ("" if call is None else timing.outlasts_host(call)):
+        times, reason = self._stopwatch.checked(library, problem.c, loops, samples, **how)
+        if reason:
             raise KernelFailure(Status.LAUNCH_ERROR, reason)
         return times
 

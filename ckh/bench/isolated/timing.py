@@ -62,7 +62,7 @@ _MOST_OF_HOST, _HOST_SLACK_NS = 1.05, 50e3
 # than 100 us: events are five sixths of the host's time, or more. What is the same in each call (making events and
 # graphs, some milliseconds) is left out by comparing calls of few and of many samples, which must differ by so much.
 _LEAST_OF_HOST, _LEAST_COMPARED_NS = 0.6, 1e6
-LAG_TRIES = 3  # a pause of the machine looks the same, but does not occur each time
+_LAG_TRIES = 3  # a pause of the machine looks the same, but does not occur each time
 _LEAST_IN_GRAPH = 32  # Graph::least in exports.hpp
 
 
@@ -73,17 +73,21 @@ class Clocked(NamedTuple):
     host_ns: float
 
 
-def outlasts_host(call: Clocked) -> str:
+def outlasts_host(call: Clocked | None) -> str:
     """Reason why the events of a call cannot be right: they lasted longer than the call; empty if they can."""
-    if call.events_ns <= _MOST_OF_HOST * call.host_ns + _HOST_SLACK_NS:
+    if call is None or call.events_ns <= _MOST_OF_HOST * call.host_ns + _HOST_SLACK_NS:
         return ""
     return f"the GPU's events say {call.events_ns / 1e6:.3g} ms of a call that took {call.host_ns / 1e6:.3g} ms"
 
 
-def lags_host(few: Clocked, many: Clocked) -> bool:
-    """True if the events of calls with few and with many samples differ by far less than the calls themselves."""
+def lags_host(few: Clocked | None, many: Clocked | None) -> str:
+    """Reason why the events of calls with few and many samples differ by too little, compared with the calls."""
+    if few is None or many is None:
+        return ""
     events_ns, host_ns = many.events_ns - few.events_ns, many.host_ns - few.host_ns
-    return events_ns >= _LEAST_COMPARED_NS and events_ns < _LEAST_OF_HOST * host_ns
+    if events_ns < _LEAST_COMPARED_NS or events_ns >= _LEAST_OF_HOST * host_ns:
+        return ""
+    return f"the GPU's events say {events_ns / 1e6:.3g} ms of samples that took {host_ns / 1e6:.3g} ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +260,35 @@ class Stopwatch:
         self._check(library, code)
         self._last_s = monotonic()
         return tuple(times)
+
+    def checked(
+        self,
+        library: KernelLibrary,
+        problem: Any,
+        loops: int,
+        samples: int,
+        *,
+        by_graph: bool = False,
+        few: Clocked | None = None,
+    ) -> tuple[_Samples, str]:
+        """Samples as by `time`, and the reason why they cannot be times, or an empty string.
+
+        Args:
+            library: the kernel.
+            problem: its problem.
+            loops: runs per sample.
+            samples: number of samples.
+            by_graph: whether launches are started by graphs.
+            few: a call with fewer samples of the kernel, to compare the host's clock with; None: there is none.
+        """
+        times, reason = self.time(library, problem, loops, samples, by_graph=by_graph), ""
+        for _ in range(_LAG_TRIES):
+            if reason := complaint(times) or outlasts_host(self.last):
+                break
+            if not (reason := lags_host(few, self.last)):
+                break
+            times = self.time(library, problem, loops, samples, by_graph=by_graph)
+        return times, reason
 
     def _clocked(self, times: _Samples, launches: int, host_ns: float) -> Clocked | None:
         return None if self._memory.flush_buffer()[1] else Clocked(sum(times) * launches, host_ns)

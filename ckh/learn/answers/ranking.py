@@ -286,7 +286,7 @@ def facts_of(model: Model, problem: Problem) -> ModelFacts:
         device=spec.device,
         num_cus=model.num_cus,
         has_speeds=model.predicts_speeds,
-        peak=model.peak_of(problem.dtype),
+        peak=model.spec.peak_of(problem.dtype),
         reach=model.reach,
         bands=model.bands,
         limits={} if measured is None else measured.limits_by_size,

@@ -10,7 +10,6 @@ import re
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import isinf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from ckh.learn.models.frequent import frequent_table
 from ckh.learn.models.manifest import labels_of, problem_count
 from ckh.learn.models.measured_set import MEASURED_NAME, read_measured
 from ckh.learn.models.published import forest_path, model_file, read_forest
-from ckh.learn.models.reach import beyond, peak_tflops, reach_of
+from ckh.learn.models.reach import beyond, peak_tflops, possible_speeds, reach_of
 from ckh.learn.models.scoring import ModelInputs, PoolScorer, Remembered
 from ckh.learn.models.spec import ANY, SPEC_NAME, ModelSpec, ShownModel, may_be_for, read_spec
 from ckh.learn.models.unusable import leave_out
@@ -357,31 +356,17 @@ class Model(ShownModel):
     def speeds(
         self, score: NDArray[np.float64], tflops: NDArray[np.float64] | None, problems: Sequence[Problem]
     ) -> NDArray[np.float64] | None:
-        """Speeds of ranked kernels, shape (..., kernels), as predicted or calibrated.
+        """Speeds of each problem's ranked kernels, shape (..., kernels), as predicted or calibrated.
 
-        They are NaN after the first kernels whose times the data hold (`Operation.timed`), where not finite, and above
-        the peak of the GPU.
-
-        Args:
-            score: ranking scores, descending; of at least `calibration.FIRST` kernels, or all.
-            tflops: the predicted speeds, or None.
-            problems: the problem of each row of scores.
+        They are NaN after the first kernels whose times the data hold (`Operation.timed`), and where not possible.
+        Scores are descending, of at least `calibration.FIRST` kernels, or of all.
         """
         if tflops is None:
             return None
         speeds = tflops if self.calibration is None else self.calibration.speeds(score, tflops)
-        peaks = np.array([peak_tflops(self.peak_of(problem.dtype), problem) for problem in problems])
-        is_possible = np.isfinite(speeds) & (speeds <= (peaks[:, None] if speeds.ndim > 1 else peaks))
-        if not is_possible.all():  # of a third-party model, or trained on few or impossible times
-            speeds = np.where(is_possible, speeds, np.nan)
+        speeds = possible_speeds(speeds, [peak_tflops(self.spec.peak_of(one.dtype), one) for one in problems])
         timed = self.spec.op.training.timed
         return speeds if not timed else np.where(np.arange(speeds.shape[-1]) < timed, speeds, np.nan)
-
-    def peak_of(self, dtype: str) -> tuple[float, int]:
-        """Peak TFLOPS of a compute unit, 0 if unknown or kernels leave operations out, and units of the largest GPU."""
-        arch, training = load_arch(self.spec.arch), self.spec.op.training
-        known = arch.peak_tflops(dtype, 1)
-        return (0.0 if "kernel" in training.needed_columns or isinf(known) else known), arch.largest_gpu
 
     def score_pool(
         self, problems: Sequence[Problem], pool: Sequence[Kernel], *, tflops: bool = True
