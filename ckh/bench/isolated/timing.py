@@ -62,7 +62,7 @@ _MOST_OF_HOST, _HOST_SLACK_NS = 1.05, 50e3
 # than 100 us: events are five sixths of the host's time, or more. What is the same in each call (making events and
 # graphs, some milliseconds) is left out by comparing calls of few and of many samples, which must differ by so much.
 _LEAST_OF_HOST, _LEAST_COMPARED_NS = 0.6, 1e6
-_LAG_TRIES = 3  # a pause of the machine looks the same, but does not occur each time
+_LAG_TRIES = 20  # a pause of a busy machine looks the same, but does not occur each time
 _LEAST_IN_GRAPH = 32  # Graph::least in exports.hpp
 
 
@@ -281,13 +281,12 @@ class Stopwatch:
             by_graph: whether launches are started by graphs.
             few: a call with fewer samples of the kernel, to compare the host's clock with; None: there is none.
         """
-        times, reason = self.time(library, problem, loops, samples, by_graph=by_graph), ""
         for _ in range(_LAG_TRIES):
+            times = self.time(library, problem, loops, samples, by_graph=by_graph)
             if reason := complaint(times) or outlasts_host(self.last):
                 break
             if not (reason := lags_host(few, self.last)):
                 break
-            times = self.time(library, problem, loops, samples, by_graph=by_graph)
         return times, reason
 
     def _clocked(self, times: _Samples, launches: int, host_ns: float) -> Clocked | None:
