@@ -136,6 +136,7 @@ ERROR_CODES: dict[str, str] = {
     "bad-column": "a column has missing or invalid values",
     "column-type": "a column has another type",
     "bad-time": "a time that is too short to be a measurement",
+    "impossible-time": "times above the peak rates of their GPU: wrong units, or another GPU",
     "mixed-data": "data of several operations, architectures or element types",
     "mixed-devices": "data of several devices",
     "mixed-flags": "data of one GPU's kernels that were compiled with different flags",

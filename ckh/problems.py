@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from operator import index
+from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
 from ckh.strenum import StrEnum
@@ -78,16 +79,50 @@ def unknown_dtype(name: str, known: Iterable[str] = tuple(DTYPE_BYTES)) -> Usage
     return UsageError(f"unknown dtype {name!r}", one_of(name, tuple(known), also=_DTYPE_OF), code="unknown-dtype")
 
 
-def check_size(column: str, value: object, least: int = 1) -> None:
-    """Refuse a size that is not an integer from `least` to 2^31 - 1.
+def as_integer(value: Any) -> Any:
+    """Convert any other integer, such as NumPy's, to Python's; other values, also truth values, are returned."""
+    if isinstance(value, int):
+        return value
+    try:
+        return index(value)
+    except TypeError:
+        return value
+
+
+def whole(name: str, value: object) -> int:
+    """Return an integer, which may be NumPy's, as Python's.
 
     Raises:
-        UsageError: it is not.
+        UsageError: it is none.
     """
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise UsageError(f"{column} must be an integer, not {value!r}", code="bad-number")
+    result = as_integer(value)
+    if isinstance(result, bool) or not isinstance(result, int):
+        raise UsageError(f"{name} must be an integer, not {value!r}", code="bad-number")
+    return result
+
+
+def settle_size(problem: object, name: str, column: str = "", least: int = 1) -> None:
+    """Store a size of a new problem as Python's integer.
+
+    Raises:
+        UsageError: it is not an integer from `least` to 2^31 - 1.
+    """
+    value = getattr(problem, name)
+    size = check_size(column or name, value, least)
+    if size is not value:
+        object.__setattr__(problem, name, size)
+
+
+def check_size(column: str, value: object, least: int = 1) -> int:
+    """Return a size as Python's integer.
+
+    Raises:
+        UsageError: it is not an integer from `least` to 2^31 - 1.
+    """
+    value = whole(column, value)
     if not least <= value <= _LIMIT:
         raise UsageError(f"{column} must be {least} or more (and below 2^31), not {value}", code="out-of-range")
+    return value
 
 
 def unknown_set(message: str, name: str, names: Iterable[str]) -> UsageError:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+import ckh.shapes
+from ckh.api.inputs import options_of, problem
 from ckh.errors import UsageError
 from ckh.ops import canonical_options, operation, operation_names
+from ckh.ops.aiter_gemm.problem import AiterGemm
+from ckh.ops.gemm_batched.problem import GemmBatchedProblem
+from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import DTYPE_BYTES, dtype_name, unknown_dtype
+from ckh.training import TrainOptions, TreeParams
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,3 +124,42 @@ def test_types_in_problem_files_have_other_spellings_too(op: str, columns: str, 
     file = tmp_path / "layers.csv"
     file.write_text(f"{columns},dtype\n{row},bfloat16\n{row},torch.float16\n")
     assert [problem.dtype for problem in operation(op).problems.load(str(file), None, None)] == ["bf16", "fp16"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [
+        (GemmProblem, {"m": 128, "n": 64, "k": 256, "split_k": 2}),
+        (GemmBatchedProblem, {"m": 128, "n": 64, "k": 256, "batch": 3, "lda": 512}),
+        (ConvProblem, {"variant": "forward", "n": 2, "c": 8, "k": 8, "g": 1, "hi": 9, "wi": 9, "y": 3, "x": 3}),
+        (AiterGemm, {"m": 16, "n": 512, "k": 512, "family": "a8w8", "dtype": "int8", "library": "ck", "num_cus": 304}),
+    ],
+)
+@pytest.mark.parametrize("integer", [np.int64, np.int32, np.uint16])
+def test_numpys_integers_are_sizes(kind: Any, sizes: dict[str, Any], integer: Any) -> None:
+    """They are stored as Python's."""
+    given = {name: integer(value) if isinstance(value, int) else value for name, value in sizes.items()}
+    made = kind(**given)
+    assert made == kind(**sizes)
+    assert all(type(getattr(made, name)) is int for name, value in sizes.items() if isinstance(value, int))
+
+
+@pytest.mark.parametrize("value", [np.float64(8), np.bool_(True), True, 8.0, "8", np.array([8, 8])])  # noqa: FBT003
+def test_other_values_are_no_sizes(value: object) -> None:
+    """Floats and truth values are refused, NumPy's too."""
+    with expect_refusal(UsageError, "bad-number", "m"):
+        GemmProblem(value, 8, 8)  # type: ignore[arg-type]
+
+
+def test_options_of_the_python_api_are_numpys_integers() -> None:
+    """Sizes by name, and fields of dataclasses, are stored as Python's integers."""
+    made = problem(m=np.int64(128), n=np.int32(1536), k=np.int64(7168), op="gemm_universal", arch="gfx942")
+    assert made.to_dict()["m"] == 128
+    assert json.dumps(made.to_dict())
+    with expect_refusal(UsageError, "bad-number", "m"):
+        problem(m=128.0, n=1536, k=7168)
+    given, params = options_of({"seed": np.int64(7), "n_estimators": np.int32(5)}, TrainOptions, TreeParams)
+    assert [(type(value), value) for value in (*given.values(), *params.values())] == [(int, 7), (int, 5)]
+    read = ckh.shapes.read("llama3-8b", tp=np.int64(2), tokens=[np.int64(16)], op="gemm_universal")
+    plain = ckh.shapes.read("llama3-8b", tp=2, tokens=(16,), op="gemm_universal")
+    assert read.to_frame().equals(plain.to_frame())

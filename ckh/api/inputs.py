@@ -15,7 +15,7 @@ from ckh.declared import declarations
 from ckh.errors import UsageError, WrongTypeError
 from ckh.learn.models.choice import Chooser
 from ckh.ops import all_requested, as_problem, canonical_options, meant_operation, requested
-from ckh.problems import Direction
+from ckh.problems import Direction, as_integer, whole
 from ckh.strenum import StrEnum
 from ckh.text.progress import ProgressStyle, show_progress
 from ckh.text.prose import one_of
@@ -74,7 +74,7 @@ def _value(group: type, name: str, value: Any) -> Any:
         if value not in list(kind):
             raise UsageError(f"unknown {name} {value!r}", one_of(value, kind), code="unknown-name")
         return kind(value)
-    value = tuple(value) if isinstance(value, list) else value
+    value = tuple(map(as_integer, value)) if isinstance(value, (list, tuple)) else as_integer(value)
     if not _is_of(kind, value):
         raise WrongTypeError(name, f"of type {getattr(kind, '__name__', kind)}", value)
     if limits is None or isinstance(value, str) or value is None or isinstance(value, tuple):
@@ -145,9 +145,7 @@ def _as_typed(name: str, value: Any, kind: type | None) -> Any:
     """A value as the command line gives it: the text of a stride may be a number, or one for each axis."""
     if kind is str and not isinstance(value, str):
         return "x".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
-    if kind is int and (isinstance(value, bool) or not isinstance(value, int)):
-        raise UsageError(f"{name} must be an integer, not {value!r}", code="bad-number")
-    return value
+    return whole(name, value) if kind is int else value
 
 
 def progress(style: str) -> None:

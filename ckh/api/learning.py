@@ -45,6 +45,7 @@ class TrainRequest:
         targets: targets besides the order; None: the operation's.
         warm_start: folder of the model to add trees to, or `NEAREST`; None: none.
         tuned: number of settings to try; None: none.
+        peak_check: whether times above the peak rates of their GPU are left out, or refused if they are many.
     """
 
     params: Mapping[str, Any]
@@ -52,6 +53,7 @@ class TrainRequest:
     targets: tuple[str, ...] | None = None
     warm_start: Path | None = None
     tuned: int | None = None
+    peak_check: bool = True
 
     def __post_init__(self) -> None:
         if self.given.get("folds") in _NO_FOLDS:
@@ -86,12 +88,14 @@ def read_rows(
         CkhError: a file is unusable, or has no such rows.
     """
     from ckh.data.parts import read_sample
+    from ckh.data.peaks import possible_rows
 
     only = {} if variant is None else {"variant": str(variant)}
     read, drawn = read_sample(paths, sample, request.seed, lambda item: item.column_names(), only)
     if drawn is not None:
         note(f"{drawn}: --sample {sample}, --seed {request.seed}")
-    return _selected(read, op, variant), drawn
+    selected = _selected(read, op, variant)
+    return possible_rows(selected, ", ".join(map(str, paths))) if request.peak_check else selected, drawn
 
 
 def _selected(dataset: Dataset, op: str | None, variant: Direction | None) -> Dataset:
@@ -245,7 +249,7 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.2%}"
 
 
-def train(
+def train(  # noqa: PLR0913 - as many as options of the command
     data: Data,
     out: Path | str,
     *,
@@ -255,6 +259,7 @@ def train(
     tune: int | None = None,
     sample: int = MOST_ROWS,
     force: bool = False,
+    peak_check: bool = True,
     **options: Any,
 ) -> Model:
     """Train a model on measurements and write its directory, as `ckh train` does.
@@ -268,6 +273,7 @@ def train(
         tune: number of settings to try, including the default.
         sample: maximum number of rows; larger data are sampled by problem.
         force: whether a model in `out` is replaced.
+        peak_check: whether times above the peak rates of their GPU are left out, or refused if they are many.
         options: fields of `ckh.training.TrainOptions` and `TreeParams`, e.g. rank, folds, seed, n_estimators.
 
     Returns:
@@ -284,7 +290,7 @@ def train(
     if targets is not None and (isinstance(targets, str) or not isinstance(targets, Iterable)):
         raise WrongTypeError("targets", "a list of names", targets)
     given, params = options_of(options, TrainOptions, TreeParams)
-    request = TrainRequest(params, given, None if targets is None else tuple(targets), start, tune)
+    request = TrainRequest(params, given, None if targets is None else tuple(targets), start, tune, peak_check)
     with files_of(data) as paths:
         inputs = [*paths, *([start] if start is not None and not request.is_nearest else [])]
         check_output(out, MODEL, force=force, inputs=inputs)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.api.inputs import options_of
 from ckh.files.paths import path_of
 from ckh.ops import operation
+from ckh.problems import as_integer
 from ckh.tune.settings import OWN_TABLES, TuneOptions, settings_of
 from ckh.tune.tuning import ModelTuning
 
@@ -57,4 +58,4 @@ def _typed(value: Any) -> str | None:
     """Numbers as they are typed."""
     if value is None or isinstance(value, str):
         return value
-    return str(value) if isinstance(value, int) else ",".join(map(str, value)) or None
+    return str(value) if isinstance(as_integer(value), int) else ",".join(map(str, value)) or None

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 OP_HELP = f"Operation: {', '.join(operation_names())}."
 JSON_HELP = "Print one JSON document instead of tables."
+NO_PEAK_CHECK_HELP = "Use times above the peak rates of their GPU as they are."
 
 _COMPLETIONS = {
     "op": _completion.operations,

@@ -10,7 +10,7 @@ import typer
 
 from ckh.archs import arch_of_gpu
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, completed, examples, print_json, print_table, say
+from ckh.commands._common import JSON_HELP, NO_PEAK_CHECK_HELP, completed, examples, print_json, print_table, say
 from ckh.commands.panels import DATA
 from ckh.data import conversion
 from ckh.data.conversion import PARQUET, ConversionSummary
@@ -31,7 +31,8 @@ more samples. With --average the result is the geometric mean of inputs of the s
 With --partition-rows the dataset is a folder of files, which other commands read like a single file.
 An existing file is replaced with --force only, and only by the same kind of file; an input is never overwritten.
 Any CSV or Parquet table can be read with --op and --map, which maps our column names to those of the table.
-A bad row aborts the conversion without output, unless --skip-bad leaves such rows out.
+A bad row aborts the conversion without output, unless --skip-bad leaves such rows out. Rows without a time are left
+out, and so are times above 1.2 times the peak rates of their GPU; if these are more than a tenth, the input is refused.
 """
 
 
@@ -93,6 +94,7 @@ def convert(
         help=_TO_HELP,
     ),
     skip_bad: bool = typer.Option(False, "--skip-bad", help="Skip bad rows."),
+    no_peak_check: bool = typer.Option(False, "--no-peak-check", help=NO_PEAK_CHECK_HELP),
     force: bool = typer.Option(False, "--force", help="Replace a file of the same kind."),
     average: bool = typer.Option(False, "--average", help="Average times of pairs measured in several inputs."),
     partition_rows: int | None = typer.Option(
@@ -111,7 +113,9 @@ def convert(
         require_measurements(path)
     mapping = _mapping(maps, op, from_format)
     measured, cus = (None, 0) if arch is None else arch_of_gpu(arch)
-    options = ReadOptions(arch=measured, skip_bad=skip_bad, num_cus=num_cus or cus or None, op=op, mapping=mapping)
+    options = ReadOptions(
+        measured, skip_bad, num_cus or cus or None, op=op, mapping=mapping, peak_check=not no_peak_check
+    )
     target = _OTHERS.get(to)
     if isinstance(target, ProblemsFormat):
         written = conversion.convert_problems(inputs, out, options, target, format_name=from_format)

@@ -20,7 +20,8 @@ PANELS = {
     PROBLEM: "op variant dtype ndim problems num_cus pad_channels",
     "Sources": "torch lists",
     "Model as it runs": "tp tokens batch fuse_shared",
-    DATA: "data train_data labels with_trained max_unstable amd_recipe from_format maps skip_bad average sample",
+    DATA: "data train_data labels with_trained max_unstable amd_recipe from_format maps skip_bad no_peak_check average "
+    "sample",
     "Kernels": "kernels registry rule_set filter split_k max_scratch matrix size keep code_object",
     MODEL: "model require among warm_start",
     AITER: "table",

@@ -13,6 +13,7 @@ from ckh.data import tables
 from ckh.data.dataset import DATASET, save_blocks
 from ckh.data.digest import ContentDigest
 from ckh.data.merge import merge
+from ckh.data.peaks import ABOVE, drop_impossible
 from ckh.data.readers import find_reader, formats_of, read_input, read_mapped
 from ckh.data.readers.named_table import frame_table
 from ckh.data.written import write_parquet
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ckh.data.dataset import Dataset
-    from ckh.data.formats import ProblemsFormat, ReadOptions, RowsFormat, WinnerSummary
+    from ckh.data.formats import ProblemsFormat, Reading, ReadOptions, RowsFormat, WinnerSummary
     from ckh.files.outputs import FileKind
     from ckh.ops.base import AnyOperation
 
@@ -178,7 +179,7 @@ def convert(
 
     # Rows spill to a file beside the output: the system's temporary folder may be too small.
     options = replace(options, output=out)
-    readings = [read_input(path, options, format_name) for path in inputs]
+    readings = [_possible(read_input(path, options, format_name), options) for path in inputs]
     merged = merge(readings, averages=averages, output=out)
     dropped: Counter[str] = Counter()
     for reading in readings:
@@ -213,12 +214,22 @@ def dataset_of_frame(frame: pd.DataFrame, options: ReadOptions) -> Dataset:
     Raises:
         CkhError: a column is missing, or rows are bad and `skip_bad` is not set.
     """
-    reading = read_mapped(frame_table(frame), options)
+    reading = _possible(read_mapped(frame_table(frame), options), options)
     for reason, count in reading.bad.items():
         warn(f"left out {count} {reason}", "left-out")
     for warning in reading.warnings:
         warn(warning, "conversion")
     return merge([reading]).dataset
+
+
+def _possible(reading: Reading, options: ReadOptions) -> Reading:
+    """Leave out the rows with impossible times, unless they are to be taken as they are."""
+    operations = [tables.operation_in(table, "an input") for _, table in reading.rows.all_blocks(["op_type"])]
+    if not options.peak_check or not operations:
+        return reading
+    where = ", ".join(str(source["name"]) for source in reading.sources)
+    count = drop_impossible(reading.rows, tables.one_operation(operations), where)
+    return replace(reading, bad=reading.bad | {ABOVE: count}) if count else reading
 
 
 def convert_problems(

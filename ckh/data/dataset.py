@@ -70,6 +70,7 @@ class Dataset(Shown):
         mapping: Mapping[str, str] | None = None,
         num_cus: int | None = None,
         skip_bad: bool = False,
+        peak_check: bool = True,
     ) -> Dataset:
         """Convert any table of measurements, one row per problem and kernel (docs/loop.md lists the columns).
 
@@ -80,13 +81,15 @@ class Dataset(Shown):
             mapping: the operation's column -> the frame's column that holds its values.
             num_cus: compute units of the device, by default those in the architecture's file.
             skip_bad: whether to leave out unusable rows, with a warning.
+            peak_check: whether times above the peak rates of their GPU are left out, with a warning, or refused if they
+                are many.
 
         Raises:
             CkhError: columns are missing (the message names all of them), or rows are unusable.
         """
         from ckh.data.formats import ReadOptions
 
-        options = ReadOptions(arch, skip_bad, num_cus, op=op, mapping=mapping or {})
+        options = ReadOptions(arch, skip_bad, num_cus, op=op, mapping=mapping or {}, peak_check=peak_check)
         # Imported lazily: conversion is a layer above datasets.
         converted = cast("Callable[[], Callable[..., Dataset]]", lazily("ckh.data.conversion:dataset_of_frame"))
         return converted()(frame, options)

@@ -24,7 +24,8 @@ class ReadOptions:
     """Facts that a file may lack (`None` if not given), and whether to skip bad rows.
 
     `arch` is the measured architecture, `num_cus` its number of compute units. Rows spill to a file beside `output`, by
-    default in the system's temporary folder. `mapping` maps columns of the operation `op` to columns of the table.
+    default in the system's temporary folder. `mapping` maps columns of the operation `op` to columns of the table. With
+    `peak_check`, rows with times above the peak of their GPU are left out, and many of them are an error.
     """
 
     arch: str | None = None
@@ -33,6 +34,7 @@ class ReadOptions:
     output: Path | None = None
     op: str | None = None
     mapping: Mapping[str, str] = field(default_factory=dict)
+    peak_check: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)

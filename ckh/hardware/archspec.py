@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from math import inf, isinf
 from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
@@ -153,11 +154,27 @@ class ArchSpec:
             flops: operations.
             num_cus: compute units of the device; None: those of `hardware`.
         """
-        rate = None if self.peaks is None else self.peaks.flops_per_cu_clock.get(dtype)
-        if self.peaks is None or not rate:
+        tflops = self.peak_tflops(dtype, num_cus or self.hardware.num_cus)
+        if self.peaks is None or isinf(tflops):
             return None
-        per_second = rate * (num_cus or self.hardware.num_cus) * self.hardware.max_clock_mhz * 1e6
-        return traffic / (self.peaks.bandwidth_gb_s * 1e9), flops / per_second
+        return traffic / (self.peaks.bandwidth_gb_s * 1e9), flops / (tflops * 1e12)
+
+    @property
+    def largest_gpu(self) -> int:
+        """Compute units of the architecture's largest GPU."""
+        return max(self.hardware.num_cus, *self.gpus.values()) if self.gpus else self.hardware.num_cus
+
+    def peak_tflops(self, dtype: str, num_cus: float = 0, clock_mhz: float = 0) -> float:
+        """Peak rate of operations on an element type; infinite if unknown.
+
+        Args:
+            dtype: element type.
+            num_cus: compute units of the device; 0: those of the largest GPU.
+            clock_mhz: its clock; 0: the maximum.
+        """
+        rate = 0 if self.peaks is None else self.peaks.flops_per_cu_clock.get(dtype, 0)
+        clock_hz = (clock_mhz or self.hardware.max_clock_mhz) * 1e6
+        return rate * (num_cus or self.largest_gpu) * clock_hz / 1e12 or inf
 
     def lds_budget(self, pipeline: str, *, double_smem_buffer: bool = False) -> int:
         """Maximum bytes of the tiles of A and B together.

@@ -207,6 +207,10 @@ def having(name: str, value: object) -> Callable[[Any], bool]:
     return lambda problem: bool(getattr(problem, name) == value)
 
 
+def _all_needed(_rows: Mapping[str, Any]) -> tuple[float, float]:
+    return 1.0, 1.0
+
+
 def _no_names(_kernel: object) -> tuple[str, ...]:
     return ()
 
@@ -309,6 +313,9 @@ class Training:
         model_files: further files of a model's directory: file name -> function of the training rows and the folder of
             the continued model (None without one) that returns the content. No content: no such file.
         amd_features: feature names of models of AMD's tools; empty: AMD has no such tool.
+        needed: shares of rows' operations and bytes that their kernels cannot avoid, of the columns `needed_columns`;
+            by default all. Times are held against the peak rates of these (`ckh.data.peaks`).
+        needed_columns: columns that `needed` reads.
         timed: number of top-ranked kernels whose times are predicted, where the data hold only the fastest kernels of a
             problem; 0: all kernels.
         law: the terms that a kernel's time is a sum of, if known.
@@ -324,6 +331,8 @@ class Training:
     defaults: Callable[[int], TrainOptions] = _default_options
     model_files: Mapping[str, Callable[[pd.DataFrame, Path | None], bytes | None]] = field(default_factory=dict)
     amd_features: tuple[str, ...] = ()
+    needed: Callable[[Mapping[str, Any]], tuple[Any, Any]] = _all_needed
+    needed_columns: tuple[str, ...] = ()
     timed: int = 0
     law: TimeLaw | None = None
     judged: tuple[Worth, ...] = ()

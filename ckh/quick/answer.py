@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import nullcontext, suppress
 from itertools import groupby
-from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -129,14 +128,15 @@ def _answer(problem: Problem, facts: dict[str, Any], path: Path, request: Reques
     """
     from ckh.learn.answers.answer import AnswerRows, ModelFacts
     from ckh.learn.answers.caveats import answer_of
-    from ckh.learn.models.reach import beyond
+    from ckh.learn.models.reach import beyond, peak_tflops
 
     of_model = ModelFacts.of_json(facts["answer"])
     probe = _measured(problem, of_model.arch) if "no_measured" not in request.flags else None
     pool = ScoredPool(facts, path)
     run, sizes, count, choices = _ranked(problem, facts, pool, request.top if probe is None else 0)
     headers = read_headers(facts)
-    made = _KernelRows(pool, headers, has_speeds=of_model.has_speeds and not beyond(run, of_model.reach))
+    has_speeds = of_model.has_speeds and not beyond(run, of_model.reach)
+    made = _KernelRows(pool, headers, peak_tflops(of_model.peak, run) if has_speeds else 0.0)
     kernels = made.first(choices, request.top) if probe is None else [made.row(choice) for choice in choices]
     applying, refused = pool.count(pool.reasons(sizes))
     if probe is not None:
@@ -186,14 +186,14 @@ def _applying(counts: Mapping[KernelKind, int], what: str) -> int:
 
 
 class _KernelRows:
-    """Converts kernels of a pool to rows of a ranking.
+    """Converts kernels of a pool to rows of a ranking; speeds up to `most_tflops` are shown.
 
     Attributes:
         family_of: families of the converted kernels by name, as in `KernelKind`.
     """
 
-    def __init__(self, pool: ScoredPool, headers: PreparedHeaders | None, *, has_speeds: bool) -> None:
-        self._pool, self._headers, self._has_speeds = pool, headers, has_speeds
+    def __init__(self, pool: ScoredPool, headers: PreparedHeaders | None, most_tflops: float) -> None:
+        self._pool, self._headers, self._most_tflops = pool, headers, most_tflops
         self.family_of: dict[str, str] = {}
 
     def first(self, choices: Sequence[RankedCandidate], top: int) -> list[KernelRow]:
@@ -216,7 +216,7 @@ class _KernelRows:
         kind, name = self._pool.kind(choice.kernel), self._pool.name(choice.kernel)
         self.family_of[name] = kind.family
         lack = "" if self._headers is None else self._headers.lack(kind.lack)
-        has_speed = self._has_speeds and not isnan(choice.tflops)
+        has_speed = choice.tflops <= self._most_tflops  # not NaN
         tflops, latency_ms = (choice.tflops, choice.latency_ms) if has_speed else (None, None)
         return KernelRow(name, choice.score, tflops, latency_ms, None, not_in_headers=lack)
 

@@ -99,11 +99,11 @@ def _roofs(dataset: Dataset) -> list[Roof | None]:
 
 
 def _roof(arch: str, dtype: str, cus: float, clock_mhz: float) -> Roof | None:
-    peaks = load_arch(arch).peaks
-    if peaks is None or dtype not in peaks.flops_per_cu_clock or not cus > 0 or not clock_mhz > 0:
+    spec = load_arch(arch)
+    if spec.peaks is None or dtype not in spec.peaks.flops_per_cu_clock or not cus > 0 or not clock_mhz > 0:
         return None
-    tflops = peaks.flops_per_cu_clock[dtype] * cus * clock_mhz * 1e6 / _PER_TERA
-    return Roof(f"{arch}, {dtype}, {cus:g} CUs", tflops, peaks.bandwidth_gb_s / 1e3)
+    tflops = spec.peak_tflops(dtype, cus, clock_mhz)
+    return Roof(f"{arch}, {dtype}, {cus:g} CUs", tflops, spec.peaks.bandwidth_gb_s / 1e3)
 
 
 def times_over_problems(speeds: Speeds) -> Drawing:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from math import prod
 from numbers import Real
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import EMULATED_KIND
@@ -21,12 +24,14 @@ from ckh.schema import Status
 from ckh.text.log import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
     from typing import TypedDict
 
     from typing_extensions import Unpack
 
+    from ckh.bench.computation import Operand
+    from ckh.bench.isolated.typed import Array
     from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import Kernel, Problem
@@ -132,21 +137,34 @@ class RunnableKernel:
         stored = [enlarged(by_place[place], operand.shape) for place, operand in enumerate(inputs)]
         storage = element_type(output.dtype).storage
         with folder_of(stored, storage.itemsize * prod(output.shape)) as folder:
-            self._compute(on_operands(self.runs.canonical(), folder, is_checked=verify))
+            self._compute(
+                on_operands(self.runs.canonical(), folder, is_checked=verify),
+                lambda: all(map(self._is_finite, inputs, stored)),
+            )
             result = result_in(folder, output.shape, storage)
         has_its_dtype = output.dtype == self.problem.dtype
         return given_back(result, self._result, given[0], has_its_dtype=has_its_dtype)
 
-    def _compute(self, setup: Job) -> None:
-        """Have the first candidate that works compute the problem of a setup; warns once of those before."""
+    def _is_finite(self, operand: Operand, stored: Array) -> bool:
+        element = element_type(operand.dtype, fnuz_floats=self._worker.fnuz_floats)
+        return bool(np.isfinite(element.widened(stored)).all())
+
+    def _compute(self, setup: Job, are_finite: Callable[[], bool]) -> None:
+        """Have the first candidate that works compute the problem of a setup; warns once of those before.
+
+        A wrong result of operands with NaN or infinities does not count in later calls: they may be in padding, which a
+        kernel may multiply or skip.
+        """
         failed, before = self._worker.failed, ""
-        for kernel in self._left():
+        here: dict[tuple[str, Kernel], str] = {}
+        for kernel in self._left(here):
             if not (why := self._why_not(kernel, setup)):
                 if before:
                     name = self._op.kernels.name(kernel)
                     warn(f"{setup.problem} is computed by a later candidate, {name}: {before}", "no-working-kernel")
                 return
-            failed[setup.problem, kernel] = why
+            is_of_data = why.startswith(Status.WRONG_RESULT) and not are_finite()
+            (here if is_of_data else failed)[setup.problem, kernel] = why
             before = before or f"{self._op.kernels.name(kernel)} failed: {why}"
 
     def _why_not(self, kernel: Kernel, setup: Job) -> str:
@@ -156,17 +174,17 @@ class RunnableKernel:
             return f"{built.status}: {built.message}"
         return self._worker.why_not(Job(Op.RUN, 0, library=built.library), setup)
 
-    def _left(self) -> Iterable[Kernel]:
-        """The candidates that have not failed, in order.
+    def _left(self, here: Mapping[tuple[str, Kernel], str] = MappingProxyType({})) -> Iterable[Kernel]:
+        """The candidates that have not failed, in order; `here` are failures of the present call alone.
 
         Raises:
             NoKernelError: all have; raised once there is none left.
         """
-        text, failed = self.runs.canonical(), self._worker.failed
+        text = self.runs.canonical()
         for kernel in self._candidates:
-            if (text, kernel) not in failed:
+            if (text, kernel) not in {**self._worker.failed, **here}:
                 yield kernel
-        first = self._candidates[0]
+        failed, first = {**self._worker.failed, **here}, self._candidates[0]
         raise NoKernelError(
             f"no kernel computes {text}, {len(self._candidates)} were tried; {self._op.kernels.name(first)}: "
             f"{failed[text, first]}",

@@ -121,7 +121,7 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
         # The first candidates determine the predicted speed of the problem, so that a kernel has the same speed as in
         # `ckh predict`.
         both = np.concatenate([choices, order])
-        tflops[0, both] = model.speeds(score[0, both], tflops[0, both])
+        tflops[0, both] = model.speeds(score[0, both], tflops[0, both], [problem])
     tflops = None if far else tflops
     best = order[: None if top is None else max(top, 0)]
     kernels = []

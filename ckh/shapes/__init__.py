@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ckh.problems import as_integer
+
 if TYPE_CHECKING:
     from ckh.shapes.layers import Shapes
 
@@ -58,4 +60,8 @@ def read(*sources: str, op: str | None = None, **wanted: Any) -> Shapes:
     from ckh.shapes.problems import shapes_of
     from ckh.shapes.run_options import DEFAULT
 
-    return Shapes(shapes_of(sources, replace(DEFAULT, **wanted), op).problems)
+    plain = {
+        name: tuple(map(as_integer, value)) if isinstance(value, (list, tuple)) else as_integer(value)
+        for name, value in wanted.items()
+    }
+    return Shapes(shapes_of(sources, replace(DEFAULT, **plain), op).problems)

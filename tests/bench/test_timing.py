@@ -8,13 +8,17 @@ from hypothesis import strategies as st
 
 from ckh.bench.isolated.timing import (
     MAX_LOOPS,
+    Clocked,
     Launching,
     Timing,
     WarmUp,
     complaint,
+    in_graphs,
     is_hopeless,
     is_too_few,
+    lags_host,
     loops_for,
+    outlasts_host,
     sample_count,
     summarize,
     warm_up_loops,
@@ -182,3 +186,35 @@ def test_one_outlier_does_not_count_as_spread() -> None:
 def test_invalid_times_are_reported(samples_ns: tuple[float, ...], said: str) -> None:
     """A time is positive and finite, and there must be at least one."""
     assert complaint(samples_ns) == said
+
+
+@pytest.mark.parametrize(
+    ("events_ms", "host_ms", "is_right"), [(2.5, 2.6, True), (2.5, 2.4, True), (2.5, 2.2, False), (0.02, 0.001, True)]
+)
+def test_events_do_not_outlast_the_call(events_ms: float, host_ms: float, is_right: bool) -> None:
+    """A twentieth and 50 us are left for two clocks and the resolution of events."""
+    assert (outlasts_host(Clocked(events_ms * 1e6, host_ms * 1e6)) == "") == is_right
+
+
+@pytest.mark.parametrize(
+    ("events_ms", "host_ms", "lags"),
+    [
+        ((0.5, 2.5), (3.5, 5.5), False),  # making a graph takes 3 ms in both calls
+        ((0.5, 2.5), (0.6, 3.0), False),  # 100 us between samples
+        ((0.5, 2.5), (1.0, 5.0), True),  # half
+        ((0.5, 2.5), (5.0, 25.0), True),  # a tenth
+        ((0.5, 1.0), (1.0, 3.0), False),  # too little to compare
+    ],
+)
+def test_events_lag_the_host(events_ms: tuple[float, float], host_ms: tuple[float, float], lags: bool) -> None:
+    """What calls of few and of many samples have in common does not count."""
+    few, many = (Clocked(events * 1e6, host * 1e6) for events, host in zip(events_ms, host_ms, strict=True))
+    assert bool(lags_host(few, many)) == lags
+
+
+@pytest.mark.parametrize(
+    ("loops", "sets", "launches"), [(1, 1, 32), (32, 1, 32), (33, 1, 64), (100, 5, 105), (1, 64, 64), (70, 35, 70)]
+)
+def test_graphs_are_started_whole(loops: int, sets: int, launches: int) -> None:
+    """32 launches or more, of all sets equally often."""
+    assert in_graphs(loops, sets) == launches

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from ckh.bench.computation import Split
 from ckh.bench.isolated.typed import ElementType, element_type
 from ckh.bench.isolated.verify import Limits, tolerance
 from ckh.ops.grouped_conv.problem import ConvProblem
@@ -241,3 +242,30 @@ def test_unwritten_narrow_results_are_detected(dtype: str) -> None:
     result = np.frombuffer(b"\xff" * 30, element.storage)
     complaint = limits_of(p, *stored).complaint(result)
     expect_values(complaint, "15 of 15", 15, "NaN")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_operands_that_are_not_finite_have_exact_results(value: float) -> None:
+    """NaN and infinities are right where the reference has them, and wrong anywhere else."""
+    p, x, w = matrices(13, 37, 7)
+    x[2, 5] = value
+    limits, right = limits_of(p, x, w), (x.astype(np.float64) @ w.T).astype(np.float32)
+    assert limits.complaint(right) == ""
+    for place, other in (((2, 3), 1.0), ((4, 3), np.nan), ((4, 3), np.inf), ((2, 3), -right[2, 3])):
+        wrong = right.copy()
+        wrong[place] = other
+        is_nan = np.isnan(right[place]) and np.isnan(other)
+        expect_values(limits.complaint(wrong), *(() if is_nan else ("1 of 91",)))
+
+
+def test_one_nan_leaves_the_limits_of_split_sums() -> None:
+    """Elements without NaN in their sums keep their limits."""
+    p, x, w = matrices(13, 64, 7)
+    p = replace(p, dtype="fp16")
+    x, w = x.astype(np.float16), w.astype(np.float16)
+    x[2, 5] = np.nan
+    limits, right = limits_of(p, x, w), (x.astype(np.float64) @ w.T.astype(np.float64)).astype(np.float16)
+    split = Split(4)
+    assert limits.complaint(right, split) == ""
+    right[4, 3] += 1
+    expect_values(limits.complaint(right, split), "1 of 91")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ckh.archs import load_arch
 from ckh.files.paths import data_dir
-from ckh.learn.answers.api import rank, rank_many
+from ckh.learn.answers.answer import ABOVE_PEAK
+from ckh.learn.answers.api import rank, rank_many, ranking
 from ckh.learn.models.artifact import Model, load_model
-from ckh.learn.models.reach import FAR, beyond
+from ckh.learn.models.reach import FAR, beyond, peak_tflops
+from ckh.learn.models.spec import ModelSpec
 from ckh.ops.gemm_universal.problem import GemmProblem
 from tests.learn.conftest import kernels, problems, saved
 from tests.refusals import expect_values
@@ -60,3 +65,31 @@ def test_one_and_many_agree(model: Model) -> None:
     assert all(item.tflops is None for item in model.rank(far, pool))
     scores = [item.score for item in outside]
     assert scores == sorted(scores, reverse=True)
+
+
+def test_no_speed_above_the_peak_is_predicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such rows have neither TFLOPS nor a time, in `rank` and in answers, which state the reason; the order is kept."""
+    before, after, none = (load_model(saved(tmp_path / name)) for name in ("before", "after", "none"))
+    ranked = rank(PROBLEM, model=before)
+    speeds = [item.tflops or math.nan for item in ranked]
+    middle = sorted(speeds)[len(speeds) // 2]
+    monkeypatch.setattr(ModelSpec, "peak_of", lambda *_: (middle, 1))
+    capped = rank(PROBLEM, model=after)
+    assert [item.kernel for item in capped] == [item.kernel for item in ranked]
+    assert [item.tflops for item in capped] == [speed if speed <= middle else None for speed in speeds]
+    assert [item.latency_ms is None for item in capped] == [speed > middle for speed in speeds]
+    monkeypatch.setattr(ModelSpec, "peak_of", lambda *_: (1e-9, 1))
+    answer = ranking(PROBLEM, none, None, None, None).answer(3, "")
+    assert [row.tflops for row in answer.kernels] == [None] * 3
+    assert answer.no_speed == ABOVE_PEAK
+
+
+@pytest.mark.parametrize(("num_cus", "tflops"), [(0, 2048 * 304 * 2100e6 / 1e12), (80, 2048 * 80 * 2100e6 / 1e12)])
+def test_the_peak_is_that_of_the_problems_gpu(num_cus: int, tflops: float) -> None:
+    """Of the 304 compute units of an MI300X unless the problem states them; infinite for unknown rates."""
+    arch = load_arch("gfx942")
+    of_unit = arch.peak_tflops("fp16", 1), arch.largest_gpu
+    stating = SimpleNamespace(num_cus=num_cus)
+    assert peak_tflops(of_unit, stating) == pytest.approx(tflops)  # type: ignore[arg-type]
+    assert arch.peak_tflops("fp16", num_cus) == pytest.approx(tflops)
+    assert arch.peak_tflops("fp64", num_cus) == peak_tflops((0.0, 304), stating) == math.inf  # type: ignore[arg-type]

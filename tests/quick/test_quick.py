@@ -23,6 +23,7 @@ from ckh.errors import ExitCode
 from ckh.files.paths import cache_dir
 from ckh.kernels.compiled import add_compiled
 from ckh.learn.answers.probes import Probe, Timed, remember, this_device
+from ckh.learn.models.spec import ModelSpec
 from ckh.ops import built_in_requested
 from ckh.quick import answer, store
 from ckh.quick.answer import text_of
@@ -88,6 +89,19 @@ def test_answers_equal_the_full_command(lines: Sequence[str], flags: str, capsys
         assert prepare(asked(line))
     for line in lines:
         assert quick(asked(line + flags)) == full(capsys, line + flags)
+
+
+@pytest.mark.usefixtures("alone")
+def test_speeds_above_the_peak_equal_the_full_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither predicts one."""
+    monkeypatch.setattr(ModelSpec, "peak_of", lambda *_: (1e-9, 1))
+    line = "--n 16 --c 256 --json"
+    assert prepare(asked(line))
+    result = quick(asked(line))
+    assert result == full(capsys, line)
+    assert {row["tflops"] for row in json.loads(result or "")["kernels"]} == {None}
 
 
 @pytest.mark.usefixtures("alone")

@@ -61,6 +61,32 @@ def test_matrix_products(layout: str) -> None:
     np.testing.assert_array_equal(chosen(np.asfortranarray(a), b[:, ::-1][:, ::-1], verify=True), a @ b)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_operands_that_are_not_finite_are_data(value: float) -> None:
+    """NaN equals NaN and infinity equals infinity in a verified result, and no kernel fails for it."""
+    a, b = operands(GEMM)
+    special = a.copy()
+    special[3, 5] = value
+    chosen = ckh.kernel(GEMM, device="host")
+    first = chosen.name
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(chosen(special, b, verify=True), special @ b)
+    assert np.isfinite(chosen(a, b, verify=True)).all()
+    assert chosen.name == first
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("direction", Direction)
+@pytest.mark.parametrize("place", [0, 1])
+def test_infinite_operands_of_convolutions(direction: Direction, place: int) -> None:
+    """With padding, groups and strides, NaN and infinities are where the reference has them."""
+    problem = CONV.with_direction(direction)
+    given = operands(problem)
+    given[place].flat[7] = np.inf
+    done = ckh.run(problem, *given, device="host", verify=True)
+    assert 0 < np.isinf(done).sum() + np.isnan(done).sum() < done.size
+
+
 @pytest.mark.slow
 def test_other_shapes_and_canonical_texts() -> None:
     """Channels of all groups may be one axis, also in the result; a problem may be its canonical text."""
@@ -187,6 +213,20 @@ def test_only_verification_detects_a_wrong_kernel(faulty: Any, capsys: pytest.Ca
     assert np.count_nonzero(ckh.run(CONV, x, w, device="host") != right) == 1
     np.testing.assert_array_equal(ckh.run(CONV, x, w, device="host", verify=True), right)
     expect_values(capsys.readouterr().err, names[0], "wrong_result")
+
+
+@pytest.mark.slow
+def test_wrong_results_of_operands_with_nan_are_not_kept(faulty: Any) -> None:
+    """A kernel that fails verification with NaN in an operand is tried again in later calls."""
+    names = faulty(FAULTS["one wrong number"][0], GOOD)
+    x, w = operands(CONV)
+    special = x.copy()
+    special.flat[-1] = np.nan
+    chosen = ckh.kernel(CONV, device="host")
+    chosen(special, w, verify=True)
+    assert chosen.name == names[0]
+    chosen(x, w, verify=True)
+    assert chosen.name == names[1]
 
 
 def test_out_of_bounds_writes_are_detected_without_verification(faulty: Any) -> None:

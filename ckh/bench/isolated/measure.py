@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -431,7 +431,7 @@ class Bench:
         loops = timing.loops_for(estimate_ns)
         with self._clock.phase(Phase.TIME):
             count = timing.sample_count(estimate_ns, problem.best_ns, wanted)
-            samples = self._time(library, problem, loops, count, by_graph=warmed.by_graph)
+            samples = self._time(library, problem, loops, count, by_graph=warmed.by_graph, few=self._stopwatch.last)
             if timing.is_too_few(samples, problem.best_ns, wanted):
                 more = timing.sample_count(min(samples), 0.0, wanted)
                 samples = self._time(library, problem, loops, more, by_graph=warmed.by_graph)
@@ -452,10 +452,10 @@ class Bench:
         return warm_ns
 
     def _time(
-        self, library: KernelLibrary, problem: _Problem, loops: int, samples: int, *, by_graph: bool = False
+        self, library: KernelLibrary, problem: _Problem, loops: int, samples: int, **how: Any
     ) -> tuple[float, ...]:
-        times = self._stopwatch.time(library, problem.c, loops, samples, by_graph=by_graph)
-        if reason := timing.complaint(times):
+        times, reason = self._stopwatch.checked(library, problem.c, loops, samples, **how)
+        if reason:
             raise KernelFailure(Status.LAUNCH_ERROR, reason)
         return times
 

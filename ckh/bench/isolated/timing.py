@@ -5,6 +5,8 @@ the problem gets fewer samples: its exact time does not matter, and would take m
 
 A GPU is warmed up first by runs of the kernel, until it was busy for long enough and three successive samples agree.
 Launch overhead is measured with an empty kernel, and short kernels are launched by graphs.
+
+A GPU's events are held against the host's clock, as both pass the same seconds (`outlasts_host`, `lags_host`).
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ import ctypes
 from dataclasses import dataclass, field
 from math import ceil, isclose
 from statistics import median
-from time import monotonic
-from typing import TYPE_CHECKING, Any
+from time import monotonic, perf_counter_ns
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.bench.isolated.kernel_library import BY_GRAPH, OF_NOTHING, pointers
 
@@ -51,6 +53,41 @@ _WARM_UP_NS = 1.5e6
 _MORE_WARM_UP_NS = 50e6  # for a kernel whose samples do not agree
 _STEADY, _STEADY_RATIO = 3, 1.02
 _MAX_WARM_UPS = 1000
+
+
+# Events lie within the call that the host times: more is a wrong clock. Two clocks differ by some 100 ppm, and events
+# are as coarse as microseconds.
+_MOST_OF_HOST, _HOST_SLACK_NS = 1.05, 50e3
+# Between samples of half a millisecond and more, a GPU waits for the host's wake-up and its next launch, together less
+# than 100 us: events are five sixths of the host's time, or more. What is the same in each call (making events and
+# graphs, some milliseconds) is left out by comparing calls of few and of many samples, which must differ by so much.
+_LEAST_OF_HOST, _LEAST_COMPARED_NS = 0.6, 1e6
+_LAG_TRIES = 20  # a pause of a busy machine looks the same, but does not occur each time
+_LEAST_IN_GRAPH = 32  # Graph::least in exports.hpp
+
+
+class Clocked(NamedTuple):
+    """Time of a call that samples a kernel, in ns: by the GPU's events, and by the host's clock."""
+
+    events_ns: float
+    host_ns: float
+
+
+def outlasts_host(call: Clocked | None) -> str:
+    """Reason why the events of a call cannot be right: they lasted longer than the call; empty if they can."""
+    if call is None or call.events_ns <= _MOST_OF_HOST * call.host_ns + _HOST_SLACK_NS:
+        return ""
+    return f"the GPU's events say {call.events_ns / 1e6:.3g} ms of a call that took {call.host_ns / 1e6:.3g} ms"
+
+
+def lags_host(few: Clocked | None, many: Clocked | None) -> str:
+    """Reason why the events of calls with few and many samples differ by too little, compared with the calls."""
+    if few is None or many is None:
+        return ""
+    events_ns, host_ns = many.events_ns - few.events_ns, many.host_ns - few.host_ns
+    if events_ns < _LEAST_COMPARED_NS or events_ns >= _LEAST_OF_HOST * host_ns:
+        return ""
+    return f"the GPU's events say {events_ns / 1e6:.3g} ms of samples that took {host_ns / 1e6:.3g} ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +201,12 @@ def loops_for(estimate_ns: float, target_ns: float = MIN_SAMPLE_NS) -> int:
     return min(MAX_LOOPS, max(1, ceil(target_ns / max(estimate_ns, 1.0))))
 
 
+def in_graphs(loops: int, sets: int) -> int:
+    """Number of launches that graphs of `loops` launches or more start, of a multiple of the operand sets each."""
+    size = -(-_LEAST_IN_GRAPH // sets) * sets
+    return -(-loops // size) * size
+
+
 def summarize(samples_ns: Sequence[float]) -> Timing:
     """Median, minimum and relative median absolute deviation of samples."""
     middle = median(samples_ns)
@@ -189,6 +232,8 @@ class Stopwatch:
         self._check = check
         self._launching: Launching | None = None
         self._runs = 0
+        self.last: Clocked | None = None
+        """The last call on a GPU; None: its caches were emptied between launches, which takes time, too."""
         self._last_s: float | None = None  # when the device was last busy
         self._idle_s: float | None = None  # longest pause since it was warm; None: it never was
 
@@ -207,11 +252,45 @@ class Stopwatch:
         else:
             each = self._memory.operand_sets()
             how, first = BY_GRAPH if by_graph else 0, self._runs % len(each)
+            start_ns = perf_counter_ns()
             code = library.time_by(how, problem, pointers(*each), len(each), first, loops, samples, times)
+            launches = in_graphs(loops, min(len(each), loops * samples)) if by_graph else loops
+            self.last = self._clocked(tuple(times), launches, perf_counter_ns() - start_ns)
             self._runs += loops * samples  # the next sample continues with the least recently used operand set
         self._check(library, code)
         self._last_s = monotonic()
         return tuple(times)
+
+    def checked(
+        self,
+        library: KernelLibrary,
+        problem: Any,
+        loops: int,
+        samples: int,
+        *,
+        by_graph: bool = False,
+        few: Clocked | None = None,
+    ) -> tuple[_Samples, str]:
+        """Samples as by `time`, and the reason why they cannot be times, or an empty string.
+
+        Args:
+            library: the kernel.
+            problem: its problem.
+            loops: runs per sample.
+            samples: number of samples.
+            by_graph: whether launches are started by graphs.
+            few: a call with fewer samples of the kernel, to compare the host's clock with; None: there is none.
+        """
+        for _ in range(_LAG_TRIES):
+            times = self.time(library, problem, loops, samples, by_graph=by_graph)
+            if reason := complaint(times) or outlasts_host(self.last):
+                break
+            if not (reason := lags_host(few, self.last)):
+                break
+        return times, reason
+
+    def _clocked(self, times: _Samples, launches: int, host_ns: float) -> Clocked | None:
+        return None if self._memory.flush_buffer()[1] else Clocked(sum(times) * launches, host_ns)
 
     def warm_up(self, library: KernelLibrary, problem: Any, run_ns: float, *, by_graph: bool = False) -> float:
         """Run a kernel until the clock is steady; returns ns per run at the end, 0 if the clock does not advance."""

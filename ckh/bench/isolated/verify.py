@@ -91,14 +91,17 @@ def tolerance(problem: Problem) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Range:
-    """Lower and upper bounds of right values, in float32 for a fast comparison."""
+    """Lower and upper bounds of right values, in float32 for a fast comparison; both NaN where NaN is right."""
 
     low: Array
     high: Array
 
     def holds(self, values: Array, part: slice) -> Array:
-        """True if all values of a part are within bounds; False for NaN."""
-        within: Array = (values >= self.low[part]) & (values <= self.high[part])
+        """Mask of the values of a part within bounds; NaN is where the bounds are NaN, too."""
+        low, high = self.low[part], self.high[part]
+        within: Array = (values >= low) & (values <= high)
+        if not within.all():
+            within |= np.isnan(values) & np.isnan(low) & np.isnan(high)
         return within
 
     def together(self, values: Array) -> float:
@@ -120,6 +123,12 @@ class _Sums:
     peak: float
 
 
+def _around(exact: Array, margin: Array) -> tuple[Array, Array]:
+    """Return bounds of values; those that are not finite, as of operands that are not, are their own bounds."""
+    margin = np.where(np.isfinite(exact), margin, 0)
+    return exact - margin, exact + margin
+
+
 class Limits:
     """Limits of right results: lower and upper bounds of every element.
 
@@ -139,24 +148,26 @@ class Limits:
             widened = element_type(operand.dtype, fnuz_floats=fnuz_floats).widened(values)
             (biases if operand.role is Role.BIAS else factors).append(widened)
         compute, finish = computation.compute, computation.finish
-        exact = compute(problem, *(values.astype(np.float64) for values in factors)).reshape(-1)
+        with np.errstate(invalid="ignore"):  # of infinities in the operands
+            exact = compute(problem, *(values.astype(np.float64) for values in factors)).reshape(-1)
         self._split, self._sums = _WHOLE, None
         if self._element.is_exact:
             self._range = _Range(exact, exact)
             return
-        magnitude = compute(problem, *map(np.abs, factors)).reshape(-1)
+        with np.errstate(invalid="ignore"):
+            magnitude = compute(problem, *map(np.abs, factors)).reshape(-1)
         self._tolerance = tolerance(problem)
         margin = magnitude.astype(np.float64) * self._tolerance
-        low, high = exact - margin, exact + margin
+        low, high = _around(exact, margin)
         if finish is not None:
             low, high = finish(problem, (low, high), [values.astype(np.float64) for values in biases])
         self._range = self._rounded(low, high)
         if finish is None and self._element.rounding > FP32_ROUNDING:
-            peak = prod(float(np.max(np.abs(values), initial=0)) for values in factors)
+            peak = prod(float(np.max(np.abs(values), initial=0, where=np.isfinite(values))) for values in factors)
             self._sums = _Sums(exact.astype(np.float32), magnitude, peak)
 
     def complaint(self, result: Array, split: Split = _WHOLE) -> str:
-        """Reason why a stored result is wrong; empty if right. NaN is never right.
+        """Reason why a stored result is wrong; empty if right. NaN is right only where the reference is NaN.
 
         Args:
             result: the kernel's output.
@@ -204,13 +215,14 @@ class Limits:
         margin += sums.magnitude * np.float32(self._tolerance)
         margin += (sums.magnitude > 0) * np.float32(roundings * self._element.least_normal)
         kept = max(0.0, 1 - unit * (parts + 3) / 2) if is_cut else 1.0
-        shifted = sums.exact * np.float32(kept)
-        return self._rounded(np.minimum(sums.exact, shifted) - margin, np.maximum(sums.exact, shifted) + margin)
+        low, high = _around(sums.exact, margin)
+        cut_low, cut_high = _around(sums.exact * np.float32(kept), margin)
+        return self._rounded(np.minimum(low, cut_low), np.maximum(high, cut_high))
 
     def _describe(self, flat: Array, right: _Range) -> str:
         wrong = ~right.holds(flat, slice(None))
         first = int(np.argmax(wrong))
-        missing = int(np.count_nonzero(np.isnan(flat) | (flat == self._element.unwritten)))
+        missing = int(np.count_nonzero(wrong & (np.isnan(flat) | (flat == self._element.unwritten))))
         middle = (float(right.low[first]) + float(right.high[first])) / 2
         text = f"{np.count_nonzero(wrong)} of {flat.size} outputs wrong, the first at {first}: "
         text += f"{float(flat[first]):.7g}, expected {middle:.7g}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ckh.cluster.connection import CLUSTER_HELP, spread_over
-from ckh.commands._common import JSON_HELP, OP_HELP, completed, examples
+from ckh.commands._common import JSON_HELP, NO_PEAK_CHECK_HELP, OP_HELP, completed, examples
 from ckh.commands._declared_options import has_options_of
 from ckh.errors import UsageError
 from ckh.files.outputs import check_output
@@ -119,6 +119,7 @@ def train(
     sample: int = typer.Option(
         2_000_000, "--sample", min=1, help="Maximum number of rows; larger data are sampled by problem."
     ),
+    no_peak_check: bool = typer.Option(False, "--no-peak-check", help=NO_PEAK_CHECK_HELP),
     force: bool = typer.Option(False, "--force", help="Replace a model in --out."),
     cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=f"Folds and trials: {CLUSTER_HELP}"),
     distributed: bool = typer.Option(
@@ -136,7 +137,9 @@ def train(
     # Let LightGBM's threads sleep while they wait, as others may need the cores; read when the library is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     said = [*(inputs or []), *data]
-    request = TrainRequest(params, given, None if targets is None else _targets(targets), warm_start, tuned)
+    request = TrainRequest(
+        params, given, None if targets is None else _targets(targets), warm_start, tuned, not no_peak_check
+    )
     if distributed and not said:
         raise UsageError(
             "--distributed loads data on the workers", "name datasets with --data", code="inapplicable-option"

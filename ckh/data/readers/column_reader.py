@@ -7,18 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ckh.data.readers.cells import Cells
 from ckh.files.untrusted import integer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ckh.data.readers.cells import Cells, Faults, TextColumn
+    from ckh.data.readers.cells import Faults, TextColumn
 
 BAD_NUMBER = "with a cell that is not a number"
 TIMES = ("latency_ms", "latency_us", "tflops")  # a table must have one of these; the first present is used
 
+WITHOUT_TIME = "without a time"
+
+_NO_NUMBERS = frozenset({"", "nan", "inf", "infinity", "null", "none"})
+_MARKS = ("is_valid", "verified", "non_zero")  # false, or 0, for a failure
 _NOT_A_NUMBER = -(2**62)
 _TRUE = frozenset({"", "true", "1", "1.0"})
+_FALSE = frozenset({"false", "0", "0.0"})
 _US_PER_MS = 1000.0
 
 
@@ -72,9 +78,30 @@ def true_cells(column: TextColumn) -> NDArray[np.bool_]:
     return np.array(truth or [True])[column.codes]
 
 
+def _is_false(column: TextColumn) -> NDArray[np.bool_]:
+    """Mask of rows whose cell is false or 0."""
+    return np.array([text.lower() in _FALSE for text in column.texts] or [False])[column.codes]
+
+
 def time_column(cells: Cells) -> str:
     """Name of the column with the times: `latency_ms`, else `latency_us`, else `tflops`."""
     return next(name for name in TIMES if cells.has(name))
+
+
+def with_times(cells: Cells) -> tuple[Cells, int]:
+    """Return the rows that have a time or are marked as failed, and the number of the others: no time, zero or inf."""
+    name = time_column(cells)
+    values = cells.floats(name)
+    missing = ~np.isfinite(values) | (values == 0)
+    for row in np.flatnonzero(missing & np.isnan(values)).tolist():
+        missing[row] = cells.text(name, row).strip().lower().lstrip("+-") in _NO_NUMBERS
+    for mark in _MARKS:
+        if cells.has(mark):
+            missing &= ~_is_false(cells.column(mark))
+    if not missing.any():
+        return cells, 0
+    kept = np.flatnonzero(~missing)
+    return Cells(cells.table.take(kept), cells.lines[kept], cells.wrong), len(cells) - len(kept)
 
 
 def times_ms(column: str, values: NDArray[np.float64], flops: NDArray[Any]) -> NDArray[np.float64]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MAX_TIED = 100  # names of a row's tied kernels in JSON
 ORDER_ALONE = "the model was trained to rank kernels, not to predict times"
 TIMED_ALONE = "the training data have times of the fastest kernels only, which are known for the first row alone"
+ABOVE_PEAK = "the model predicts a speed above the peak of the GPU, so the times that it was trained on are in doubt"
 TUNE_BUDGET = "15m"  # measuring time of the commands that tune
 # Places in the text: after the lines on the problem, the model and the kernels, with --why, and below the table.
 PROBLEM, MODEL, KERNELS, WHY, TABLE = "problem", "model", "kernels", "why", "table"
@@ -114,6 +115,7 @@ class ModelFacts(NamedTuple):
         num_cus: compute units of that device, if known and not part of the problem.
         asked_cus: compute units of the product that is asked about; 0: none was named.
         has_speeds: whether the model predicts speeds.
+        peak: peak TFLOPS of a compute unit, and units (`reach.peak_tflops`).
         reach: limits of extrapolation by size (`reach.beyond`).
         bands: 90 % prediction intervals of measured over predicted time, by predicted speed (`interval_at`).
         limits: smallest and largest measured value of each size; empty if unknown.
@@ -133,6 +135,7 @@ class ModelFacts(NamedTuple):
     num_cus: int | None
     asked_cus: int
     has_speeds: bool
+    peak: Sequence[float]
     reach: Mapping[str, float]
     bands: Sequence[Sequence[float]]
     limits: Mapping[str, Sequence[int]]
@@ -305,6 +308,8 @@ class Answer(Record, Shown):
         has_speed = [kernel.tflops is not None for kernel in self.kernels]
         if self.beyond or self.not_measured is not None or all(has_speed):
             return self.beyond
+        if self.facts.has_speeds and not has_speed[0]:
+            return ABOVE_PEAK
         return TIMED_ALONE if any(has_speed) else ORDER_ALONE
 
 

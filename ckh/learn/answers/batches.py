@@ -201,7 +201,8 @@ def _score_together(
     far = are_beyond(some, model.reach if has_speeds else {})
     for candidate, end, order, tied in zip(candidates, ends.tolist(), orders, rows_of, strict=True):
         part = slice(end - len(order), end), slice(order.shape[1])
-        expected = model.speeds(score[part], speeds[part] if has_speeds and speeds is not None else None)
+        own = speeds[part] if has_speeds and speeds is not None else None
+        expected = model.speeds(score[part], own, some[part[0]])
         given = score[part], expected, far[part[0]], len(candidate.chosen), candidate.unmeasured
         yield Scored(requested[part[0]], padded[part[0]], pool, order, *given, rows=tied)
 

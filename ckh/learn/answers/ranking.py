@@ -287,6 +287,7 @@ def facts_of(model: Model, problem: Problem) -> ModelFacts:
         num_cus=model.num_cus,
         asked_cus=model.asked_cus,
         has_speeds=model.predicts_speeds,
+        peak=model.spec.peak_of(problem.dtype),
         reach=model.reach,
         bands=model.bands,
         limits={} if measured is None else measured.limits_by_size,

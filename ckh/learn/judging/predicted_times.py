@@ -85,7 +85,7 @@ def predicted_speeds(
     speed = score if model.spec.rank_by == TFLOPS else model.predict_dataset(dataset, TFLOPS)
     for group in in_order(score[usable], dataset.problem_ids[usable]):
         rows = usable[group]
-        speeds = model.speeds(score[rows], speed[rows])
+        speeds = model.speeds(score[rows], speed[rows], [dataset.problem(int(rows[0]))])
         assert speeds is not None
         tflops[rows], first_tflops[dataset.problem_ids[rows[0]]] = speeds, speeds[0]
     return tflops, first_tflops

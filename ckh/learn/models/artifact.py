@@ -25,7 +25,7 @@ from ckh.learn.models.frequent import frequent_table
 from ckh.learn.models.manifest import labels_of, problem_count
 from ckh.learn.models.measured_set import MEASURED_NAME, read_measured
 from ckh.learn.models.published import forest_path, model_file, read_forest
-from ckh.learn.models.reach import beyond, reach_of
+from ckh.learn.models.reach import beyond, peak_tflops, possible_speeds, reach_of
 from ckh.learn.models.scoring import ModelInputs, PoolScorer, Remembered
 from ckh.learn.models.spec import SPEC_NAME, ModelSpec, ShownModel, Wanted, may_be_for, read_spec
 from ckh.learn.models.unusable import leave_out
@@ -332,27 +332,25 @@ class Model(ShownModel):
         score, tflops = self.score_pool([problem], pool)
         order = best_first(score[0])
         expected = None if tflops is None or beyond(problem, self.reach) else tflops[0, order]
-        return in_order(problem, pool, order, score[0, order], self.speeds(score[0, order], expected))
+        return in_order(problem, pool, order, score[0, order], self.speeds(score[0, order], expected, [problem]))
 
     @property
     def bands(self) -> tuple[tuple[float, float, float], ...]:
         """Prediction intervals of times (`Calibration.bands`); empty without a calibration."""
         return () if self.calibration is None else self.calibration.bands
 
-    def speeds(self, score: NDArray[np.float64], tflops: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
-        """Speeds of ranked kernels, shape (..., kernels), as predicted or calibrated.
+    def speeds(
+        self, score: NDArray[np.float64], tflops: NDArray[np.float64] | None, problems: Sequence[Problem]
+    ) -> NDArray[np.float64] | None:
+        """Speeds of each problem's ranked kernels, shape (..., kernels), as predicted or calibrated.
 
-        They are NaN after the first kernels whose times the data hold (`Operation.timed`), and where not finite.
-
-        Args:
-            score: ranking scores, descending; of at least `calibration.FIRST` kernels, or all.
-            tflops: the predicted speeds, or None.
+        They are NaN after the first kernels whose times the data hold (`Operation.timed`), and where not possible.
+        Scores are descending, of at least `calibration.FIRST` kernels, or of all.
         """
         if tflops is None:
             return None
         speeds = tflops if self.calibration is None else self.calibration.speeds(score, tflops)
-        if not np.isfinite(speeds).all():  # in a third-party model
-            speeds = np.where(np.isfinite(speeds), speeds, np.nan)
+        speeds = possible_speeds(speeds, [peak_tflops(self.spec.peak_of(one.dtype), one) for one in problems])
         timed = self.spec.op.training.timed
         return speeds if not timed else np.where(np.arange(speeds.shape[-1]) < timed, speeds, np.nan)
 

@@ -44,6 +44,31 @@ def reach_of(forest: PackedForest, sizes: Container[str]) -> dict[str, float]:
     return reach
 
 
+def peak_tflops(per_unit: Sequence[float], problem: Problem) -> float:
+    """Peak TFLOPS of a problem's GPU, above which no speed is predicted.
+
+    Args:
+        per_unit: peak of a compute unit, 0 if unknown, and the units of the largest GPU (`ModelSpec.peak_of`).
+        problem: the problem, which may state the units.
+    """
+    peak, largest = per_unit
+    return peak * (getattr(problem, "num_cus", 0) or largest) or math.inf
+
+
+def possible_speeds(speeds: NDArray[np.float64], peaks: Sequence[float]) -> NDArray[np.float64]:
+    """Replace speeds that are not finite, or above the peak of their problem, by NaN.
+
+    Args:
+        speeds: TFLOPS, shape (problems, kernels), or (kernels,) of one problem.
+        peaks: peak TFLOPS of each problem's GPU.
+    """
+    import numpy as np
+
+    most = np.array(peaks).reshape(-1, *[1] * (speeds.ndim - 1))
+    is_possible = np.isfinite(speeds) & (speeds <= most)
+    return speeds if is_possible.all() else np.where(is_possible, speeds, np.nan)
+
+
 def limits(reach: Mapping[str, float], sizes: Iterable[str]) -> list[float]:
     """Largest value of each size for which a speed is predicted; infinite if unlimited.
 

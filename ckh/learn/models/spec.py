@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict, dataclass, replace
+from math import isinf
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import arch_names, load_arch
@@ -109,6 +110,12 @@ class ModelSpec:
     def encoding(self) -> Encoding:
         """The model's encoding of kernels."""
         return Encoding.on(self.arch, legacy=self.legacy_tiles)
+
+    def peak_of(self, dtype: str) -> tuple[float, int]:
+        """Peak TFLOPS of a compute unit, 0 if unknown or kernels leave operations out, and units of the largest GPU."""
+        arch, may_leave_out = load_arch(self.arch), "kernel" in self.op.training.needed_columns
+        known = arch.peak_tflops(dtype, 1)
+        return 0.0 if may_leave_out or isinf(known) else known, arch.largest_gpu
 
     @property
     def engine(self) -> FeatureEngine:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ckh.errors import UsageError
-from ckh.problems import DTYPE_BYTES, PasteableProblem, check_size
+from ckh.problems import DTYPE_BYTES, PasteableProblem, settle_size
 from ckh.text.prose import one_of
 
 OP_TYPE = "aiter_gemm"
@@ -79,7 +79,7 @@ class AiterGemm(PasteableProblem):
 
     def __post_init__(self) -> None:
         for name in (*SIZES.values(), GROUPS):
-            check_size(name, getattr(self, name), least=0 if name in ("num_cus", GROUPS) else 1)
+            settle_size(self, name, least=0 if name in ("num_cus", GROUPS) else 1)
         if self.family not in FAMILIES:
             raise UsageError(f"unknown family {self.family!r}", one_of(self.family, FAMILIES), code="unknown-name")
         if self.dtype not in FAMILIES[self.family]:

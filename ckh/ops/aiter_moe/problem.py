@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ckh.errors import UsageError
-from ckh.problems import DTYPE_BYTES, PasteableProblem, check_size
+from ckh.problems import DTYPE_BYTES, PasteableProblem, settle_size
 from ckh.text.prose import one_of
 
 OP_TYPE = "aiter_moe"
@@ -82,7 +82,7 @@ class AiterMoe(PasteableProblem):
 
     def __post_init__(self) -> None:
         for name in SIZES:
-            check_size(name, getattr(self, name), least=0 if name == "num_cus" else 1)
+            settle_size(self, name, least=0 if name == "num_cus" else 1)
         if self.dtype not in DTYPES and (reason := UNANSWERED.get((self.dtype, self.dtype, self.quant))):
             raise UsageError(f"no answer for {self.dtype} by {self.dtype}, {self.quant}: {reason}", code="unsupported")
         for name, values in KINDS.items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ckh.errors import UsageError
 from ckh.ops.gemm_universal.problem import GEMM_COLUMNS, SPLIT_K, GemmProblem, K, M, N, Stated
-from ckh.problems import check_size
+from ckh.problems import settle_size
 
 OP_TYPE = "gemm_batched"
 
@@ -51,9 +51,9 @@ class GemmBatchedProblem(GemmProblem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_size("batch", self.batch)
+        settle_size(self, "batch")
         for name in (*LEADING, *BATCH_STRIDES):
-            check_size(name, getattr(self, name), least=0)
+            settle_size(self, name, least=0)
         for operand, (name, (lines, length)) in zip("ABC", zip(LEADING, self.lines, strict=True), strict=True):
             self._settle(name, length, length, f"elements of a {self._line(operand)} of {operand}", lines)
         for operand, name, span, dense in zip("ABC", BATCH_STRIDES, self.spans, self._dense_strides, strict=True):

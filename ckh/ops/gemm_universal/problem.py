@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ckh.errors import UsageError
-from ckh.problems import DTYPE_BYTES, PasteableProblem, check_size, unknown_dtype
+from ckh.problems import DTYPE_BYTES, PasteableProblem, settle_size, unknown_dtype
 from ckh.records import Record
 from ckh.text.prose import one_of
 
@@ -94,7 +94,7 @@ class GemmProblem(PasteableProblem, Record):
 
     def __post_init__(self) -> None:
         for column, name in GEMM_COLUMNS.items():
-            check_size(column, getattr(self, name))
+            settle_size(self, name, column)
         if self.dtype not in DTYPE_BYTES:
             raise unknown_dtype(self.dtype)
         if self.layout not in GEMM_LAYOUTS:

@@ -14,6 +14,8 @@ from ckh.schema import Column, dataset_columns
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
 CONV_IDENTITY_COLUMNS = (
@@ -62,6 +64,20 @@ KERNEL_TEXTS = ("pipeline", "wave_mode")
 
 
 _sizes_of = attrgetter(*CONV_COLUMNS.values())
+
+
+_FILTER = {"h": "Y", "w": "X", "d": "Z"}
+MOVED_COLUMNS = tuple(f"{what}_{axis}" for what in ("stride", "dilation") for axis in _FILTER) + tuple(_FILTER.values())
+
+
+def moves_all(rows: Mapping[str, Any]) -> NDArray[np.bool_]:
+    """Mask of rows whose filters touch all pixels of X: not with gaps between filters, or within them where strided."""
+    result = np.ones(len(rows["X"]), dtype=bool)
+    for axis, size in _FILTER.items():
+        stride = np.asarray(rows[f"stride_{axis}"], dtype=np.int64)
+        is_dense = (stride <= np.asarray(rows[size])) & (np.asarray(rows[f"dilation_{axis}"]) == 1)
+        result &= (stride == 1) | is_dense
+    return result
 
 
 def problem_of_row(row: Mapping[str, Any], kind: type[Any] = ConvProblem) -> Any:

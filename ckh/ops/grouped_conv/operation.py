@@ -19,7 +19,9 @@ from ckh.ops.grouped_conv.columns import (
     CONV_IDENTITY,
     KERNEL_FIELDS,
     KERNEL_TEXTS,
+    MOVED_COLUMNS,
     legacy_columns,
+    moves_all,
     problem_columns,
     problem_of_row,
 )
@@ -35,6 +37,9 @@ from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem, parse_conv_p
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    import pandas as pd
+    from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
     from ckh.kernels.pools import Candidates, KernelList
@@ -117,6 +122,10 @@ def _other_names(kernel: ConvKernel) -> tuple[str, ...]:
     return amd_full_name(kernel), amd_short_name(kernel)
 
 
+def _needed(rows: pd.DataFrame) -> tuple[float, NDArray[Any]]:
+    return 1.0, moves_all(rows)
+
+
 def _mismatch(kernel: ConvKernel, problem: ConvProblem) -> str:
     of_kernel = (kernel.variant, kernel.dtype, kernel.ndim_spatial)
     is_same = of_kernel == (problem.variant, problem.dtype, problem.ndim)
@@ -187,6 +196,8 @@ OPERATION = Operation(
         legacy_columns=legacy_columns,
         model_files={LEARNED_NAME: learned_file, TIMED_NAME: POOLS.timed_file},
         amd_features=CORE_NAMES,
+        needed=_needed,
+        needed_columns=MOVED_COLUMNS,
         formats=lazily("ckh.ops.grouped_conv.readers.amd_csv:FORMATS"),
         law=CONV_LAW,
         judged=JUDGED,

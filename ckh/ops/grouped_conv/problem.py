@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from ckh.errors import UsageError
-from ckh.problems import DTYPE_BYTES, Direction, PasteableProblem, check_size, unknown_dtype
+from ckh.problems import DTYPE_BYTES, Direction, PasteableProblem, as_integer, settle_size, unknown_dtype
 from ckh.records import Record
 from ckh.text.prose import one_of
 
@@ -94,6 +94,7 @@ class ConvProblem(PasteableProblem, Record):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "variant", _direction(self.variant))
+        object.__setattr__(self, "ndim", as_integer(self.ndim))
         if self.ndim not in CONV_LAYOUTS:
             raise not_2d_or_3d(self.ndim)
         if not self.layout:
@@ -107,7 +108,7 @@ class ConvProblem(PasteableProblem, Record):
         if self.dtype not in DTYPE_BYTES:
             raise unknown_dtype(self.dtype)
         for column, name in CONV_COLUMNS.items():
-            check_size(column, getattr(self, name), 0 if name in _MAY_BE_ZERO else 1)
+            settle_size(self, name, column, 0 if name in _MAY_BE_ZERO else 1)
         if self.ndim == min(CONV_LAYOUTS) and (self.di, self.z, self.stride_d, self.pad_d, self.dilation_d) != (
             1,
             1,

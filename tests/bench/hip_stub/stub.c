@@ -10,11 +10,14 @@
    CKH_STUB_FAULTS          what goes wrong (see stub_arm below)
    CKH_STUB_STATE           a file with what goes wrong in every process that starts from now on; kernels write it
    CKH_STUB_CLOCK           how the clock goes (see clocks below) */
+#define _GNU_SOURCE
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define OFFSET ((uintptr_t)1 << 60)
@@ -175,10 +178,11 @@ static int result(int code) {
      launch=US              that the host takes for a launch of a kernel or of a graph, 2 if not said
      gap=US                 that the GPU takes for a kernel beside its work
      host=MS                that the host takes to look at what it has downloaded
+     events=FACTOR          of what lies between two events, which they then say
      seed=N                 of what is random */
-enum { START, RAMP, THROTTLE, STEPS, IDLE, OTHER, NOISE, LAUNCH, GAP, HOST, SEED, SETTINGS };
+enum { START, RAMP, THROTTLE, STEPS, IDLE, OTHER, NOISE, LAUNCH, GAP, HOST, EVENTS, SEED, SETTINGS };
 static const char* const setting_names[SETTINGS] = {"start", "ramp",   "throttle", "steps", "idle",
-                                                    "other", "noise", "launch", "gap",      "host", "seed"};
+                                                    "other", "noise", "launch", "gap",      "host", "events", "seed"};
 static double settings[SETTINGS][3];
 static double host_ms, gpu_ms; /* the host's time, and until when the GPU has work */
 static double step_ms, other_ms, warm_ms, noise_factor;
@@ -200,7 +204,7 @@ void stub_clock(const char* text) {
     char words[512], *rest = words, *word;
     memset(settings, 0, sizeof settings);
     settings[THROTTLE][0] = settings[IDLE][0] = INFINITY;
-    settings[LAUNCH][0] = 2;
+    settings[LAUNCH][0] = 2, settings[EVENTS][0] = 1;
     snprintf(words, sizeof words, "%s", text);
     while ((word = strtok_r(rest, " ", &rest))) {
         const char* value = strchr(word, '=');
@@ -219,6 +223,17 @@ void stub_clock(const char* text) {
 }
 
 double stub_now_ms(void) { return host_ms; }
+void stub_pass(double ms) { host_ms += ms; }
+
+/* The clock of processes that preload this: what the simulated host waits for passes for them, too. */
+int clock_gettime(clockid_t clock, struct timespec* now) {
+    const int code = (int)syscall(SYS_clock_gettime, clock, now);
+    if (!code && clock == CLOCK_MONOTONIC && has_clock) {
+        const double ns = (double)now->tv_nsec + fmod(host_ms, 1e3) * 1e6;
+        now->tv_sec += (time_t)(host_ms / 1e3) + (time_t)(ns / 1e9), now->tv_nsec = (long)fmod(ns, 1e9);
+    }
+    return code;
+}
 
 /* The GPU's speed at a time, and until when it has that. */
 static double speed_at(double ms, double* until) {
@@ -515,7 +530,7 @@ int hipEventSynchronize(double* event) {
 
 int hipEventElapsedTime(float* ms, const double* start, const double* stop) {
     ENTER();
-    *ms = (float)said(__func__, *stop - *start);
+    *ms = (float)said(__func__, settings[EVENTS][0] * (*stop - *start));
     return OK;
 }
 

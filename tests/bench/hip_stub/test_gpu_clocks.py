@@ -9,10 +9,12 @@ import ctypes
 import random
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ckh.bench.isolated import timing
 from ckh.bench.isolated.hip_memory import HipMemory
 from ckh.bench.isolated.hip_runtime import HipRuntime
 from ckh.bench.isolated.measure import Bench, answer
@@ -128,7 +130,10 @@ def gpu(hip_library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         campaign = Campaign("host", given, folder / "run", resume=False)
         driver = LocalDriver(device, BenchLimits(jobs=2), lambda: False)
         record = new_record(device.identity(), campaign.settings)
-        yield Gpu(ctypes.CDLL(str(hip_library)), driver, campaign.plan, record, device.names, folder)
+        stub = ctypes.CDLL(str(hip_library))
+        stub.stub_now_ms.restype = ctypes.c_double
+        patch.setattr(timing, "perf_counter_ns", lambda: perf_counter_ns() + int(stub.stub_now_ms() * 1e6))
+        yield Gpu(stub, driver, campaign.plan, record, device.names, folder)
 
 
 @pytest.mark.slow

@@ -176,6 +176,7 @@ def met(
         folder = tmp_path_factory.mktemp("faults")
         patch.setenv("CKH_CACHE_DIR", str(folder / "cache"))
         patch.setenv("CKH_HIP_LIBRARY", str(hip_library))
+        patch.setenv("LD_PRELOAD", str(hip_library))
         faulty = [GpuKernel(fault=fault.faults) for fault in AT_WORK.values()]
         runs = Stub(hip_library, exported, patch).runs(folder, *faulty, *[GOOD] * RIGHT)
         assert runs.run().reason is StopReason.COMPLETE
@@ -189,6 +190,21 @@ def test_each_fault_is_a_row_of_its_kernel(name: str, met: tuple[dict[str, list[
     """There is one row, with its status and the reason."""
     (row,) = met[0][name]
     assert (row.status, AT_WORK[name].message in row.message, row.latency_ms) == (AT_WORK[name].status, True, None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clock", ["events=0.1", "events=0.5", "events=1000", "events=0.5 host=2", ""])
+def test_events_are_held_against_the_hosts_clock(
+    clock: str, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events that say another time than passes for the host give no times, for kernels with and without graphs."""
+    monkeypatch.setenv("CKH_STUB_CLOCK", clock)
+    runs = stub.runs(tmp_path, *map(GpuKernel, (100.0, 110.0, 3.0, 3.3)))
+    runs.run()
+    expected = Status.LAUNCH_ERROR if clock else Status.OK
+    assert [{row.status for row in rows} for rows in runs.rows.values()] == [{expected}] * 4
+    if clock:
+        assert all("events" in row.message for rows in runs.rows.values() for row in rows)
 
 
 @pytest.mark.slow

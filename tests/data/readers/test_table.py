@@ -15,6 +15,7 @@ from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.data.formats import ReadOptions
 from ckh.data.readers import find_reader, read_input
+from ckh.data.readers.column_reader import WITHOUT_TIME
 from ckh.errors import DataError, ExitCode, UsageError
 from tests.refusals import expect_error, expect_refusal, has_values
 from tests.shared import DATA
@@ -68,22 +69,28 @@ def test_both_spellings_of_names_are_one_kernel(tmp_path: Path) -> None:
 
 
 def test_failures_have_no_time(tmp_path: Path) -> None:
-    """A missing time is a failure, zeros and unverified rows are wrong results; empty optional cells are ignored."""
+    """Rows marked as failed have a failure's status, zeros and unverified rows are wrong results."""
     path = write(
         tmp_path,
         {"verified": True},
-        {"latency_ms": "", "verified": ""},
-        {"latency_ms": 0, "verified": ""},
+        {"latency_ms": "", "verified": False},
         {"non_zero": 0, "verified": ""},
         {"verified": False},
         {"non_zero": "", "verified": ""},
     )
     rows = rows_of(path)
-    assert [row["status"] for row in rows] == ["ok", "launch_error", "launch_error", *["wrong_result"] * 2, "ok"]
-    assert [row["latency_ms"] for row in rows] == [0.5, None, None, 0.5, 0.5, 0.5]
-    assert [row["is_valid"] for row in rows] == [True, False, False, False, False, True]
-    assert rows[4]["message"]
-    assert rows[5]["non_zero"] is None
+    assert [row["status"] for row in rows] == ["ok", "launch_error", *["wrong_result"] * 2, "ok"]
+    assert [row["latency_ms"] for row in rows] == [0.5, None, 0.5, 0.5, 0.5]
+    assert [row["is_valid"] for row in rows] == [True, False, False, False, True]
+    assert rows[3]["message"]
+    assert rows[4]["non_zero"] is None
+
+
+@pytest.mark.parametrize("time", ["", "nan", "inf", 0])
+def test_a_row_without_a_time_is_left_out_and_counted(tmp_path: Path, time: object) -> None:
+    """It is neither an error nor a failure of its kernel."""
+    reading = read_input(write(tmp_path, {}, {"latency_ms": time}), GFX942)
+    assert (reading.bad, reading.rows.table()["status"].to_pylist()) == ({WITHOUT_TIME: 1}, ["ok"])
 
 
 def test_the_form_of_master_results() -> None:
@@ -207,7 +214,6 @@ def test_an_empty_optional_column_is_no_error(tmp_path: Path) -> None:
         ({"M": "many"}, "m is 'many'"),
         ({"latency_ms": -1}, "latency_ms is -1"),
         ({"latency_ms": "fast"}, "latency_ms is 'fast'"),
-        ({"latency_ms": "inf"}, "latency_ms is 'inf'"),
     ],
 )
 def test_bad_rows_are_one_line_and_nothing_is_written(

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.data.formats import Reading, ReadOptions
+from ckh.data.readers.column_reader import WITHOUT_TIME
 from ckh.data.spool import store
 from ckh.errors import DataError
 from ckh.files.jsonfields import JsonError, parse_json
@@ -309,12 +310,13 @@ class _Log:
         problem = problem_of(stated, kernel.dtype, kernel.layout)
         latency, tflops = number(perf, _LATENCY), number(perf, _TFLOPS)
         time = precise_time(latency, tflops, problem.flops)
-        row = len(self.rows)
-        if tflops > 0 and time.latency_ms > 0:
+        row, said = len(self.rows), f"the log says {latency} ms and {tflops} TFLOPS"
+        if min(latency, tflops) < 0:
+            self.rows.add_failed(problem, (name, kernel), Status.LAUNCH_ERROR, said)
+        elif latency and tflops:
             self.rows.add(where, problem, (name, kernel), time)
         else:
-            message = f"the log says {latency} ms and {tflops} TFLOPS"
-            self.rows.add_failed(problem, (name, kernel), Status.LAUNCH_ERROR, message)
+            raise Unusable(WITHOUT_TIME, said)
         self._row_of_kernel[str(values["name"]).strip()] = row
 
     def _kernel(self, name: Any) -> tuple[str, GemmKernel]:

@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
+from ckh.data.readers.column_reader import WITHOUT_TIME
 from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.tables import BLOCK_ROWS
 from ckh.errors import DataError, UsageError
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
 BAD_PROBLEM = "with an impossible problem"
-BAD_TIME = "with a time that is missing, not a number, not positive, or impossibly short"
+BAD_TIME = "with a time that is not a number, negative, or impossibly short"
 MISMATCH = "with a kernel that is not for the problem"
 
 _NAMED = 3
@@ -86,8 +87,10 @@ def number(values: Mapping[str, Any], name: str) -> Decimal:
         Unusable: it is missing or not a number.
     """
     value = values.get(name)
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        raise Unusable(WITHOUT_TIME, f"{name} is {'missing' if value is None else value}")
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)) or not math.isfinite(_float(value)):
-        raise Unusable(BAD_TIME, f"{name} is {'missing' if value is None else value}")
+        raise Unusable(BAD_TIME, f"{name} is {value}")
     return Decimal(value)
 
 
@@ -163,7 +166,7 @@ class GemmRows:
     def drop(self, where: str, why: Unusable) -> None:
         """Count a measurement that cannot be used."""
         self._bad[why.reason] += 1
-        if len(self._first_bad) < _NAMED:
+        if why.reason != WITHOUT_TIME and len(self._first_bad) < _NAMED:
             self._first_bad.append(f"{where}: {why.detail}")
 
     def check(self, kernel: GemmKernel, problem: GemmProblem) -> None:
@@ -211,9 +214,10 @@ class GemmRows:
         Raises:
             DataError: there are unusable measurements, or no usable ones.
         """
-        count = sum(self._bad.values())
+        bad = {reason: number for reason, number in self._bad.items() if reason != WITHOUT_TIME}
+        count = sum(bad.values())
         if count and not self._options.skip_bad:
-            by_reason = ", ".join(f"{number} {reason}" for reason, number in self._bad.items())
+            by_reason = ", ".join(f"{number} {reason}" for reason, number in bad.items())
             rows = "row" if count == 1 else "rows"
             raise DataError(
                 f"{self._path}: {count} bad {rows} ({by_reason}): " + "; ".join(self._first_bad),
@@ -222,7 +226,7 @@ class GemmRows:
             )
         if not len(self):
             raise DataError(
-                f"{self._path}: " + ("no valid row" if count else "no benchmark results"),
+                f"{self._path}: " + ("no row with a time" if self._bad else "no benchmark results"),
                 code="no-good-row",
             )
 

@@ -21,7 +21,17 @@ from ckh.archs import load_arch
 from ckh.data.formats import Formats, MappedTable, Reading, ReadOptions
 from ckh.data.numbering import combined_numbers, first_rows
 from ckh.data.readers.cells import Cells, Faults
-from ckh.data.readers.column_reader import TIMES, Integers, integers, numbers, time_column, times_ms, true_cells
+from ckh.data.readers.column_reader import (
+    TIMES,
+    WITHOUT_TIME,
+    Integers,
+    integers,
+    numbers,
+    time_column,
+    times_ms,
+    true_cells,
+    with_times,
+)
 from ckh.data.readers.named_table import COMMENT, Table, open_table, require_columns
 from ckh.data.readers.reader import BadRow, parquet_columns, refuse_bad
 from ckh.data.rows import Origin, Pairs, Results, build_table
@@ -147,10 +157,10 @@ def read_table(table: Table, options: ReadOptions, form: TableForm = GEMMS) -> R
     if rows.bad and not options.skip_bad:
         refuse_bad(table.where, dict(rows.bad), sorted(rows.first, key=lambda bad_row: bad_row.line))
     if not len(rows.good):
-        raise DataError(f"{table.where}: no valid row", code="no-good-row")
+        raise DataError(f"{table.where}: no row with a time", code="no-good-row")
     source = {"name": table.file_name, "format": _format_of(table), "sha256": table.sha256}
     warnings = (*table.warnings, *(f"{table.where}: {text}" for text in rows.notes()))
-    return Reading(rows.good, (source,), bad=dict(rows.bad), warnings=warnings, repeats=True)
+    return Reading(rows.good, (source,), bad=dict(rows.bad + rows.left_out), warnings=warnings, repeats=True)
 
 
 def _format_of(table: Table) -> str:
@@ -169,6 +179,7 @@ class _TableRows:
     seen: int = 0
     not_run: int = 0
     differing: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
     bad: Counter[str] = field(default_factory=Counter)
     first: list[BadRow] = field(default_factory=list)
 
@@ -179,7 +190,8 @@ class _TableRows:
     def add(self, cells: Cells) -> None:
         """Validate and add rows."""
         self.seen += len(cells) + len(cells.wrong)
-        cells = self._that_ran(cells)
+        cells, missing = with_times(self._that_ran(cells))
+        self.left_out += Counter({WITHOUT_TIME: missing})
         faults = Faults(cells)
         table = self._judged(cells, faults)
         self.bad.update(faults.counts())

@@ -22,6 +22,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.formats import Reading, ReadOptions
+from ckh.data.readers.column_reader import WITHOUT_TIME
 from ckh.data.readers.reader import read_bytes, source_of
 from ckh.data.spool import store
 from ckh.errors import DataError
@@ -160,7 +161,8 @@ class _File:
             return
         time = precise_time(number(benchmark, "avg_time_ms"), number(benchmark, "tflops"), problem.flops)
         if time.latency_ms <= 0:
-            raise Unusable(BAD_TIME, f"avg_time_ms is {benchmark['avg_time_ms']}, though is_valid")
+            reason = BAD_TIME if time.latency_ms else WITHOUT_TIME
+            raise Unusable(reason, f"avg_time_ms is {benchmark['avg_time_ms']}, though is_valid")
         self._rows.add(where, problem, name, time)
 
     def _kind(self, config: dict[str, Any]) -> dict[str, str]:

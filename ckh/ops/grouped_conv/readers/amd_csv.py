@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.archs import load_arch
 from ckh.data.formats import Formats, MappedTable, Reader, Reading, ReadOptions, RowsFormat
 from ckh.data.readers.cells import Cells, Faults
-from ckh.data.readers.column_reader import TIMES
+from ckh.data.readers.column_reader import TIMES, WITHOUT_TIME, with_times
 from ckh.data.readers.named_table import Table, open_table, require_columns
 from ckh.data.readers.reader import BadRow, parquet_columns, refuse_bad
 from ckh.data.spool import Buckets, StoredRows
@@ -82,13 +82,13 @@ def read_table(table: Table, options: ReadOptions) -> Reading:
     if rows.bad and not options.skip_bad:
         refuse_bad(table.where, rows.bad, sorted(rows.first, key=lambda bad_row: bad_row.line))
     if not len(rows.good):
-        raise DataError(f"{table.where}: no valid row", code="no-good-row")
+        raise DataError(f"{table.where}: no row with a time", code="no-good-row")
     is_csv = table.file_name.lower().endswith(".csv")
     source = {"name": table.file_name, "format": NAME if is_csv else PARQUET_NAME, "sha256": table.sha256}
     others = [own for name, own in table.columns.items() if name not in COLUMNS]
     warnings = [f"{table.where}: unknown columns are ignored: {', '.join(others)}"] if others and is_csv else []
     warnings += [*table.warnings, *rows.notes(table.where)]
-    return Reading(rows.good, (source,), bad=dict(rows.bad), warnings=tuple(warnings), repeats=True)
+    return Reading(rows.good, (source,), bad=dict(rows.bad + rows.left_out), warnings=tuple(warnings), repeats=True)
 
 
 class _GoodRows:
@@ -99,6 +99,7 @@ class _GoodRows:
 
         self.seen = 0
         self.bad: Counter[str] = Counter()
+        self.left_out: Counter[str] = Counter()
         self.first: list[BadRow] = []
         self.good = StoredRows(options.output)
         self._names = KernelNames(arch)
@@ -112,10 +113,12 @@ class _GoodRows:
         """Validate and add rows."""
         import numpy as np
 
+        cells, missing = with_times(cells)
+        self.left_out += Counter({WITHOUT_TIME: missing})
         faults = Faults(cells)
         table, aliased = judged_rows(cells, faults, self._names, self._run_id)
         self._aliased.update(aliased)
-        self.seen += len(cells) + len(cells.wrong)
+        self.seen += len(cells) + len(cells.wrong) + missing
         self.bad.update(faults.counts())
         self.first = sorted([*self.first, *faults.first()], key=lambda bad_row: bad_row.line)[:_NAMED]
         rows = np.arange(self.good.added, self.good.added + len(table))

@@ -15,6 +15,7 @@ from ckh.data.dataset import read_dataset
 from ckh.data.formats import ReadOptions
 from ckh.data.merge import merge
 from ckh.data.readers import find_reader, read_input, readers
+from ckh.data.readers.column_reader import WITHOUT_TIME
 from ckh.errors import DataError, ExitCode, UsageError
 from ckh.ops.gemm_universal.readers import bench_log, gemm_rows, kernels
 from ckh.ops.gemm_universal.readers import bench_log as reader
@@ -212,9 +213,7 @@ def test_nesting_is_limited(tmp_path: Path) -> None:
         (result(k="2048"), gemm_rows.BAD_PROBLEM, "k must be an integer"),
         (result(split_k=4096), gemm_rows.BAD_PROBLEM, "cannot be split"),
         (result(structured_sparsity=True), reader.SPARSE, "structured_sparsity"),
-        (bare(ms=None), gemm_rows.BAD_TIME, "latency(ms) is missing"),
         (bare(ms="0.5"), gemm_rows.BAD_TIME, "latency(ms) is 0.5"),
-        (bare(ms=float("nan")), gemm_rows.BAD_TIME, "latency(ms) is nan"),
         (result("nan", 3), bench_log.MALFORMED, "line 2: "),
         (result("inf", 3), bench_log.MALFORMED, "line 2: "),
         (bare(ms=1e-10, rate=1e18), gemm_rows.BAD_TIME, "the time is 1e-10 ms"),
@@ -240,12 +239,23 @@ def test_a_missing_problem_is_refused(tmp_path: Path) -> None:
         rows_of(write(tmp_path, bare()))
 
 
-@pytest.mark.parametrize(("latency", "tflops"), [("-1.00", "-1.00"), ("0.00", "0.00"), ("0.5", "0"), ("0", "0.01")])
-def test_a_missing_time_is_a_failure(tmp_path: Path, latency: str, tflops: str) -> None:
+def test_a_negative_time_is_a_failure(tmp_path: Path) -> None:
     """It is kept as a row without numbers, with the printed values in its message."""
-    row = rows_of(write(tmp_path, result(latency, tflops)))[0]
+    row = rows_of(write(tmp_path, result("-1.00", "-1.00")))[0]
     assert (row["status"], row["is_valid"], row["latency_ms"], row["tflops"]) == ("launch_error", False, None, None)
-    expect_values(row["message"], latency, tflops)
+    expect_values(row["message"], "-1.00")
+
+
+@pytest.mark.parametrize(
+    "untimed", [result("0.00", "0.00"), result("0.5", "0"), result("0", "0.01"), bare(ms=None), bare(ms=float("nan"))]
+)
+def test_an_object_without_a_time_is_left_out_and_counted(tmp_path: Path, untimed: str) -> None:
+    """It is neither an error nor a failure of its kernel, whose later line on verification does not count either."""
+    path = write(
+        tmp_path, result(0.25, name=OTHER), SHAPE, "\n", untimed, f"Verification failed, skip kernel: {NAME}\n"
+    )
+    reading = read_input(path, GFX950)
+    assert (reading.bad, reading.rows.table()["status"].to_pylist()) == ({WITHOUT_TIME: 1}, ["ok"])
 
 
 def test_times_of_two_decimals_follow_from_tflops(tmp_path: Path) -> None:

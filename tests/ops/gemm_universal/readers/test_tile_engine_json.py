@@ -12,6 +12,7 @@ from ckh.data.dataset import read_dataset
 from ckh.data.formats import Reading, ReadOptions
 from ckh.data.merge import merge
 from ckh.data.readers import find_reader, read_input, readers
+from ckh.data.readers.column_reader import WITHOUT_TIME
 from ckh.errors import DataError, ExitCode, UsageError
 from ckh.ops.gemm_universal.readers import gemm_rows, kernels
 from ckh.ops.gemm_universal.readers import tile_engine_json as reader
@@ -191,12 +192,8 @@ def test_a_partial_file_is_a_bare_list(tmp_path: Path) -> None:
         (entry(OK | {"k": True}), gemm_rows.BAD_PROBLEM, "k must be an integer"),
         (entry({"is_valid": True}), gemm_rows.BAD_PROBLEM, "m is missing"),
         (entry(OK | {"avg_time_ms": "fast"}), gemm_rows.BAD_TIME, "avg_time_ms is fast"),
-        (entry(OK | {"avg_time_ms": None}), gemm_rows.BAD_TIME, "avg_time_ms is missing"),
-        (entry(OK | {"avg_time_ms": float("nan")}), gemm_rows.BAD_TIME, "avg_time_ms is nan"),
-        (entry(OK | {"tflops": float("inf")}), gemm_rows.BAD_TIME, "tflops is inf"),
         (entry(OK | {"avg_time_ms": 10**400}), gemm_rows.BAD_TIME, "avg_time_ms is 1000"),
         (entry(OK | {"avg_time_ms": -0.5}), gemm_rows.BAD_TIME, "avg_time_ms is -0.5, though is_valid"),
-        (entry(OK | {"avg_time_ms": 0, "tflops": 0}), gemm_rows.BAD_TIME, "avg_time_ms is 0, though is_valid"),
         (entry(OK | {"avg_time_ms": 1e-10, "tflops": 0}), gemm_rows.BAD_TIME, "the time is 1e-10 ms"),
         (entry(OK | {"is_valid": "yes"}), reader.BAD_ENTRY, "is_valid is yes"),
         (entry("no object"), reader.BAD_ENTRY, "there is no kernel_config"),
@@ -215,6 +212,15 @@ def test_a_bad_benchmark_is_named_or_skipped(tmp_path: Path, bad: Any, reason: s
     assert "\n" not in message
     reading: Reading = read_input(path, SKIP_BAD)
     assert (reading.rows.table().num_rows, reading.bad) == (1, {reason: 1})
+
+
+@pytest.mark.parametrize(
+    "changes", [{"avg_time_ms": None}, {"avg_time_ms": float("nan")}, {"avg_time_ms": 0, "tflops": 0}]
+)
+def test_a_benchmark_without_a_time_is_left_out_and_counted(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """It is neither an error nor a failure of its kernel."""
+    reading = read_input(write(tmp_path, entry(OK), entry(OK | changes)), GFX950)
+    assert (reading.bad, reading.rows.table()["status"].to_pylist()) == ({WITHOUT_TIME: 1}, ["ok"])
 
 
 @pytest.mark.parametrize(

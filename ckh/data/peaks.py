@@ -1,0 +1,142 @@
+"""Times held against the peak rates of their GPU.
+
+A time is impossible if a GPU of its architecture would have to exceed its peak rate of operations, the rate of its L2,
+which all tensors pass (`Peaks.l2_bytes_per_clock` of each CU and clock; those of CDNA 3 and 4 read 2 KB per clock and
+die, no more than that), or its memory bandwidth, for the bytes beyond the capacity of all of its caches: the others may
+stay there between runs. Operations and bytes that a kernel may leave out do not count (`Training.needed`).
+
+GPUs run above their nominal clock at times, hence `MOST`. Of 600,000 times that AMD measured (MIOpen's find databases,
+AITER's tables, CK Tile's sweeps), all but 20 have at most 0.95 of the peak. Those 20 are placeholders of 1 us, one time
+of MIOpen's 137 times above the peak, and rows of an 80-CU GPU measured on a larger one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.archs import load_arch
+from ckh.data.numbering import first_rows, group_numbers
+from ckh.data.tables import plain
+from ckh.errors import DataError
+from ckh.text.log import warn
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from ckh.data.dataset import Dataset
+    from ckh.data.spool import StoredRows
+    from ckh.ops.base import AnyOperation
+
+MOST = 1.2
+ABOVE = f"with a time above {MOST} times the peak of its GPU"
+_MOST_LEFT_OUT = 0.1  # of the times; above, all are doubtful: a wrong unit or architecture
+_DEVICE_SIZE = "num_cus"  # identity column of operations whose problems state the device
+_RATES = ("latency_ms", "tflops", "bandwidth_gb_s")
+_PER_KB, _GB_S = 1024, 1e9
+
+
+def of_peak(frame: pd.DataFrame, op: AnyOperation) -> NDArray[np.float64]:
+    """Share of its GPU's peak rates that each time needs, 0 without a time or with unknown peaks; shape (rows,).
+
+    Args:
+        frame: rows with the columns `columns_of`.
+        op: their operation.
+    """
+    keys = _keys(op)
+    numbers = group_numbers(frame, keys)
+    kinds = frame.iloc[first_rows(numbers)][list(keys)].itertuples(index=False, name=None)
+    tflops, cached, memory, caches = np.array([_limits(*kind) for kind in kinds]).reshape(-1, 4)[numbers].T
+    ms, rate, gb_s = (frame[name].to_numpy(dtype=np.float64) for name in _RATES)
+    work, moved = op.training.needed(frame)
+    from_memory = np.maximum(gb_s * moved - caches / ms, 0)
+    return np.nan_to_num(np.max([rate * work / tflops, gb_s * moved / cached, from_memory / memory], axis=0))
+
+
+def columns_of(op: AnyOperation) -> tuple[str, ...]:
+    """Columns that `of_peak` reads."""
+    return tuple(dict.fromkeys((*_keys(op), *_RATES, *op.training.needed_columns)))
+
+
+def _keys(op: AnyOperation) -> tuple[str, ...]:
+    stated = (_DEVICE_SIZE,) if _DEVICE_SIZE in op.problems.identity else ()
+    return ("arch", "dtype", "hw_num_cus", *stated)
+
+
+def _limits(arch: str, dtype: str, hw_num_cus: float, num_cus: float = 0) -> tuple[float, float, float, float]:
+    """Limits of a kind of rows: TFLOPS, GB/s of the L2, GB/s of memory, and MB of caches, in units of GB/s times ms.
+
+    Rows of an architecture's default profile do not name their GPU: it may be the largest.
+    """
+    spec = load_arch(arch)
+    if spec.peaks is None:
+        return np.inf, np.inf, np.inf, 0.0
+    hardware = spec.hardware
+    units = num_cus or (hw_num_cus if hw_num_cus > 0 and hw_num_cus != hardware.num_cus else spec.largest_gpu)
+    cached = spec.peaks.l2_bytes_per_clock * units * hardware.max_clock_mhz * 1e6 / _GB_S
+    caches = (hardware.l2_cache_kb * hardware.num_xcd + hardware.l3_cache_kb) * _PER_KB / 1e6
+    return spec.peak_tflops(dtype, units), cached, spec.peaks.bandwidth_gb_s, caches
+
+
+class Impossible:
+    """Count of the impossible times of an input, and the worst of them."""
+
+    def __init__(self) -> None:
+        self.timed = self.count = 0
+        self._worst, self._arch = 0.0, ""
+
+    def among(self, frame: pd.DataFrame, op: AnyOperation) -> NDArray[np.bool_]:
+        """Mask of the rows with an impossible time, which are counted."""
+        shares = of_peak(frame, op)
+        mask = shares > MOST
+        self.timed += int((frame["latency_ms"] > 0).sum())
+        self.count += int(mask.sum())
+        if mask.any() and shares.max() > self._worst:
+            self._worst, self._arch = float(shares.max()), str(frame["arch"].iloc[int(shares.argmax())])
+        return mask
+
+    def refuse_many(self, where: str) -> None:
+        """Refuse an input of which more than a tenth of the times are impossible.
+
+        Raises:
+            DataError: they are.
+        """
+        if self.count > _MOST_LEFT_OUT * self.timed:
+            raise DataError(
+                f"{where}: {self.count} of {self.timed} times are up to {self._worst:.3g} times the peak of "
+                f"{self._arch}: are the times in ms?",
+                "correct their unit or the architecture; --no-peak-check takes them as they are",
+                code="impossible-time",
+            )
+
+
+def drop_impossible(rows: StoredRows, op: AnyOperation, where: str) -> int:
+    """Drop the rows of an input with impossible times; returns their number.
+
+    Raises:
+        DataError: there are too many.
+    """
+    counted, dropped = Impossible(), [np.zeros(0, dtype=np.int64)]
+    for start, table in rows.all_blocks(columns_of(op)):
+        numbers = np.flatnonzero(rows.kept(start, len(table)))
+        kept = plain(table.take(numbers)).to_pandas()
+        dropped.append(start + numbers[counted.among(kept, op)])
+    counted.refuse_many(where)
+    rows.drop(np.concatenate(dropped))
+    return counted.count
+
+
+def possible_rows(dataset: Dataset, where: str) -> Dataset:
+    """Select the rows without impossible times, with a warning of the others.
+
+    Raises:
+        DataError: there are too many.
+    """
+    counted = Impossible()
+    mask = counted.among(dataset.frame, dataset.op)
+    counted.refuse_many(where)
+    if counted.count:
+        warn(f"{where}: left out {counted.count} rows {ABOVE}", "left-out")
+    return dataset.select(~mask)
