@@ -125,7 +125,7 @@ def _print_plan(tuning: ModelTuning) -> None:
 
     _, _, measuring = tuning.planned()
     for step in measuring:
-        if step.name == "bench" and (code := tuning.called(dry(step))):
+        if step.name == "bench" and (code := tuning.called(dry(step, tuning.out))):
             raise StepError(step.name, code, step.name)
         emit(f"$ {step.line}\n")
     export = f", ckh export --to {tuning.settings.to}" if tuning.settings.to else ""
