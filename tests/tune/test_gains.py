@@ -82,9 +82,7 @@ def test_a_gain_of_separate_measurements_is_not_established() -> None:
         ([look(1.0, 0.0), look(0.94, 5.0), row("a", (2.0,) * 5), row("b", (1.0,) * 5)], Unestablished.DRIFT),
     ],
 )
-def test_unsteady_times_establish_no_gain(
-    records: list[ResultRow | ReferenceRecord], expected: Unestablished
-) -> None:
+def test_unsteady_times_establish_no_gain(records: list[ResultRow | ReferenceRecord], expected: Unestablished) -> None:
     """Of different or too few rounds, unstable on either side, or beside a reference time that differs by over 5 %."""
     assert gain_of(*records) is expected
 

@@ -3,8 +3,8 @@
 The fastest kernels of each problem, and the one in use today if it is known, are remeasured in rounds, interleaved in
 random order, so that clock drift affects all alike; these times replace the first ones.
 
-With a budget, the first kernels of every problem are built and measured first, then as many as compile in half of the
-time that is left, by the rate of this run, and so on: a budget that is too short for the plan also gives measurements.
+With a budget, kernels are built in parts, each measured when it is built: the first two of every problem, then as many
+as compile in half of the remaining time by the rate of this run. So a budget too short for the plan gives times, too.
 
 With several devices each problem is measured on one of them. A partly measured problem of an earlier run continues on
 its device, or is measured again if that is missing. Kernels with identical code are measured once.
@@ -141,33 +141,35 @@ class Sweep:
         kernels = left.kernels + self._leading_kernels(left, results)
         if self._stop.left_s is None:
             return self._measured(left, kernels + self._compared(plan), results, partial(self._serve, left.tasks))
-        first = [replace(task, kernels=tuple(k for k in task.kernels if k in self._first(task))) for task in left.tasks]
+        first = self._first_kernels(left)
 
         def serve(work: _Work, watch: ReferenceWatch | None) -> None:
-            self._serve([task for task in first if task.kernels], work, watch)
-            is_more = True
-            while is_more and not self._stop():
-                is_more = self._build_part(kernels, work.built)
-                some = [replace(task, kernels=_built(task.kernels, work.built)) for task in left.tasks]
-                self._serve(some, work, watch)
+            while not self._stop():
+                tasks = [replace(task, kernels=_built(task.kernels, work.built)) for task in left.tasks]
+                self._serve(tasks, work, watch)
+                unbuilt = _unbuilt(first, work.built) or _unbuilt(kernels, work.built)
+                if not unbuilt:
+                    return
+                self._build_more(self._next_kernels(unbuilt), work.built)
 
-        return self._measured(left, replace(left, tasks=tuple(first)).kernels + self._compared(plan), results, serve)
+        return self._measured(left, (*first[: self._driver.jobs], *self._compared(plan)), results, serve)
 
-    def _first(self, task: Task) -> Sequence[Kernel]:
-        """The kernels of a problem that are measured first: today's, and the first choice of a plan."""
-        return self._whole[task.problem.canonical()].kernels[:_FIRST]
+    def _first_kernels(self, left: Plan) -> tuple[Kernel, ...]:
+        """The first two kernels of each problem, today's and the first choice; first one for the drift monitor."""
+        tasks = [(task, self._whole[task.problem.canonical()].kernels[:_FIRST]) for task in left.tasks]
+        computing = by_computing([task for task in left.tasks if task.kernels], self._driver.configs[0].kind)[:1]
+        monitored = [task.kernels[0] for task in computing]
+        first = (kernel for task, kernels in tasks for kernel in kernels if kernel in task.kernels)
+        return tuple(dict.fromkeys((*monitored, *first)))
 
-    def _build_part(self, kernels: Sequence[Kernel], built: dict[str, Built]) -> bool:
-        """Build kernels for half of the remaining time, by this run's rate; True if more are left."""
-        left = [kernel for kernel in kernels if full_name(kernel) not in built]
-        missing = self._driver.missing(left)
-        count = self._driver.jobs
+    def _next_kernels(self, unbuilt: Sequence[Kernel]) -> list[Kernel]:
+        """Those that compile in half of the remaining time, by this run's rate."""
+        count, missing = self._driver.jobs, self._driver.missing(unbuilt)
         if self._compiled:
             rate_s = self._driver.phase_s[COMPILE_PHASE] / self._compiled
             count = max(count, int(_COMPILING * (self._stop.left_s or 0.0) / rate_s))
         later = set(missing[count:])
-        self._build_more([kernel for kernel in left if kernel not in later], built)
-        return bool(later)
+        return [kernel for kernel in unbuilt if kernel not in later]
 
     def _serve(self, tasks: Sequence[Task], work: _Work, watch: ReferenceWatch | None) -> None:
         """Measure tasks on all devices."""
@@ -420,9 +422,7 @@ class Sweep:
         for name in twins:
             yield _twin_row(row, name, work.built[name])
 
-    def _measure_leaders(
-        self, worker: JobRunner, setup: Job, looks: Looks, work: _Work, names: Sequence[str]
-    ) -> None:
+    def _measure_leaders(self, worker: JobRunner, setup: Job, looks: Looks, work: _Work, names: Sequence[str]) -> None:
         results, built, canonical = work.results, work.built, setup.problem
         leaders = self._leaders(canonical, results, names)
         if not leaders or any(leader.kernel not in built for leader in leaders):
@@ -462,6 +462,10 @@ class Sweep:
 
 def _built(kernels: Sequence[Kernel], built: Mapping[str, Built]) -> tuple[Kernel, ...]:
     return tuple(kernel for kernel in kernels if full_name(kernel) in built)
+
+
+def _unbuilt(kernels: Sequence[Kernel], built: Mapping[str, Built]) -> list[Kernel]:
+    return [kernel for kernel in kernels if full_name(kernel) not in built]
 
 
 def _unless_moved(row: ResultRow, moved: Collection[str]) -> ResultRow:
