@@ -268,7 +268,7 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.2%}"
 
 
-def train(
+def train(  # noqa: PLR0913 - as many as its callers may choose by name
     data: Data,
     out: Path | str,
     *,

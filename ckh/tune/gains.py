@@ -10,14 +10,14 @@ from ckh.assess.times import times_of
 from ckh.documents import Document
 from ckh.records import Record
 from ckh.text.shown import Shown, ShownTable
-from ckh.tune.rounds import Ratio, Unestablished
+from ckh.tune.common_rounds import Ratio, Unestablished
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ckh.data.dataset import Dataset
     from ckh.shapes.layers import WeightedProblem
-    from ckh.tune.rounds import MeasuredRun
+    from ckh.tune.common_rounds import MeasuredRun
 
 BY_PREDICT, AITER_TABLES = "ckh predict before tuning", "AITER's own tables"  # sources of today's kernels
 WORTH_IT = 1.01  # smaller gains do not justify a table

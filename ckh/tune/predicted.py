@@ -15,8 +15,8 @@ import numpy as np
 from ckh.assess.metrics import choices
 from ckh.assess.times import times_of
 from ckh.learn.judging.calibrate import relative_speeds
+from ckh.tune.common_rounds import SAME_KERNEL, Ratio
 from ckh.tune.gains import PredictedGain
-from ckh.tune.rounds import SAME_KERNEL, Ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -21,6 +21,7 @@ from ckh.ops import operation, requested
 from ckh.text.durations import parse_duration
 from ckh.text.log import note
 from ckh.tune import steps
+from ckh.tune.common_rounds import MeasuredRun, read_run
 from ckh.tune.gains import (
     AITER_TABLES,
     BY_PREDICT,
@@ -35,7 +36,6 @@ from ckh.tune.gains import (
 )
 from ckh.tune.page import page
 from ckh.tune.predicted import by_model, over_tables, predicted_total
-from ckh.tune.rounds import MeasuredRun, read_run
 from ckh.tune.settings import FILE, OWN_TABLES, progress_of
 
 if TYPE_CHECKING:
@@ -146,20 +146,27 @@ class ModelTuning:
         problems = [] if measured is None else measured.problems()
         directions = tuple(dict.fromkeys(str(problem.variant) for problem in problems if hasattr(problem, "variant")))
         training = list(steps.learning(self.out, op, len(problems), directions=directions))
-        self._run(training)
-        is_trained = bool(training)
-        self._run(steps.exporting(self.settings, self.out, op, is_trained=is_trained, problems=len(problems)))
+        is_trained = bool(training) and self._run(training)
+        try:
+            self._run(list(steps.exporting(self.settings, self.out, op, is_trained=is_trained, problems=len(problems))))
+        except UsageError as error:
+            if self._is_complete():
+                raise
+            note(f"no export yet: {error.message}")
         document = self._document(op, shapes, measured)
         write_atomic(self.out / steps.PAGE, page(document, self.settings.budget, self._commands).encode())
         return document
 
-    def _run(self, wanted: Iterable[TuneStep]) -> None:
+    def _run(self, wanted: Iterable[TuneStep]) -> bool:
+        """Run steps; False if too little was measured for one while the run is incomplete."""
         for step in wanted:
             self._commands.append(step.line)
             if step.name in self._progress.done or (step.name == "convert" and not self._has_pairs()):
                 continue
             note(f"$ {step.line}")
             code = self.called(step)
+            if step.name == "train" and code == ExitCode.BAD_DATA and not self._is_complete():
+                return False
             if code and not (step.is_gate_ignored and code == ExitCode.NO_KERNEL):
                 self._progress.repeat_from(step.after)
                 raise StepError(step.name, code, step.after or step.name)
@@ -167,6 +174,7 @@ class ModelTuning:
                 self._measured_run = read_run(self.out / steps.RUN)
             if self._is_complete():
                 self._progress.mark(step.name)
+        return True
 
     def _is_complete(self) -> bool:
         """Whether no pairs are left to measure, after which steps need not be repeated."""
@@ -174,6 +182,7 @@ class ModelTuning:
 
     def _has_pairs(self) -> bool:
         """Whether there are rows to convert; without, those of an earlier tuning in the folder are deleted."""
+        self._measured_run = self._measured_run or read_run(self.out / steps.RUN)
         if self._measured_run is not None and self._measured_run.pairs:
             return True
         (self.out / steps.MEASURED).unlink(missing_ok=True)

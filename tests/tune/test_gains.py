@@ -11,8 +11,8 @@ from ckh import GemmProblem
 from ckh.data.journal_records import ReferenceRecord, ResultRow
 from ckh.schema import Status
 from ckh.shapes.layers import WeightedProblem
+from ckh.tune.common_rounds import SAME_KERNEL, MeasuredRun, Ratio, Unestablished, ratio_of_rounds
 from ckh.tune.gains import Compared, compared, is_worth_it, today_total_ms, whole
-from ckh.tune.rounds import SAME_KERNEL, MeasuredRun, Ratio, Unestablished, ratio_of_rounds
 
 LARGE, SMALL = (
     WeightedProblem("gemm_universal", GemmProblem(64, 128, 32 * k, "fp32"), count, (f"layer{k}",), "here")

@@ -16,9 +16,9 @@ from ckh.ops.grouped_conv.kernels.names import kernel_name, parse_kernel_name
 from ckh.problems import Direction
 from ckh.shapes.layers import WeightedProblem
 from ckh.training import TrainOptions
+from ckh.tune.common_rounds import Ratio
 from ckh.tune.gains import OwnTime, PredictedGain, compared
 from ckh.tune.predicted import by_model, held_out_choices, over_tables, predicted_ratio, predicted_total
-from ckh.tune.rounds import Ratio
 from tests.learn.conftest import TREES, kernels, measured, problems, saved, time_ms
 
 if TYPE_CHECKING:

@@ -395,7 +395,7 @@ class Sweep:
             if self._stop() or not all(results.has(canonical, name) for name in names):
                 return
             self._measure_leaders(worker, setup, looks, work, names)
-            if not looks.moved():
+            if not looks.moved() and not self._leaders(canonical, results):  # the fastest is one of the remeasured
                 return
 
     def _measure_moved(
