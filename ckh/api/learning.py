@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.api.inputs import direction_of, files_of, options_of
 from ckh.errors import DataError, UsageError, WrongTypeError
 from ckh.files.outputs import check_output
-from ckh.files.paths import path_of
+from ckh.files.paths import own_model_folders, path_of
 from ckh.text.log import note, warn
 from ckh.text.progress import progress
 from ckh.text.prose import one_of, shell_word
@@ -181,7 +181,7 @@ def fitted(
     options = options if tuning is None else replace(options, params=tuning.params)
     with progress("training trees", rounds(options)) as advance:
         trained = replace(train(dataset, options, advance, start, far), tuning=tuning)
-    return trained if start is not None else replace(trained, today=against_today(trained))
+    return replace(trained, today=against_today(trained))
 
 
 def _tuned(dataset: Dataset, options: TrainOptions, request: TrainRequest, start: Start | None) -> Tuning:
@@ -193,18 +193,40 @@ def _tuned(dataset: Dataset, options: TrainOptions, request: TrainRequest, start
         return tune(dataset, options, request.tuned, advance, list(request.params), start)
 
 
-def saved(trained: Trained, out: Path) -> None:
+def saved(trained: Trained, out: Path, *, install: bool = False) -> Path:
     """Write a model directory, and warn of a model that chooses worse than its start or the one in use.
 
+    Where ckh predict looks for models, only a model that is better than the one in use is written, or the first of its
+    kind; another is kept beside that folder, unless `install`.
+
+    Returns:
+        The directory that was written.
+
     Raises:
+        UsageError: the place beside is taken by other files.
         OutputError: it cannot be written.
     """
-    from ckh.learn.training.save import save
+    from ckh.learn.judging.today import why_not_used
+    from ckh.learn.training.save import MODEL, save
 
+    is_searched = out.absolute().parent.resolve() in [folder.resolve() for folder in own_model_folders()]
+    why = why_not_used(trained, out) if is_searched and not install else ""
+    if why:
+        out = out.absolute().parent.with_name(f"{out.absolute().parent.name}-not-installed") / out.name
+        check_output(out, MODEL, force=True)
     save(trained, out)
     if trained.start is not None:
         _warn_of_start(trained)
-    _warn_if_worse(trained)
+    _warn_if_worse(trained, is_used=is_searched and not why)
+    if why:
+        warn(f"not installed: {why}; use it by --model {shell_word(out)}, or train with --install", "not-installed")
+    return out
+
+
+def continues_current(trained: Trained) -> bool:
+    """Return whether the start of a continued model is the model in use, so that both comparisons are the same."""
+    today, start = trained.today, trained.start
+    return today is not None and start is not None and Path(today.source).resolve() == start.path.resolve()
 
 
 def _warn_of_start(trained: Trained) -> None:
@@ -219,16 +241,17 @@ def _warn_of_start(trained: Trained) -> None:
         warn(f"the model is worse than its start, by {fell}: {against_start(comparison)}", "worse-than-start")
 
 
-def _warn_if_worse(trained: Trained) -> None:
-    """Warn of a model with worse choices than the one in use, over which it takes precedence."""
+def _warn_if_worse(trained: Trained, *, is_used: bool) -> None:
+    """Warn of a model with worse choices than the one in use, over which it takes precedence if installed."""
     today = trained.today
-    if today is not None and today.comparison.worse:
+    if today is not None and today.comparison.worse and not continues_current(trained):
         fell = " and ".join(today.comparison.worse)
         result = f"{today.source}, the model used until now, has better choices by {fell}"
         warn(f"{result}: {against_start(today.comparison)}", "worse-than-current")
         # By now "nearest" may be the new model itself.
         instead = f"; --warm-start {shell_word(today.source)} extends it" if Path(today.source).is_dir() else ""
-        warn(f"ckh predict prefers your own models{instead}", "shadows-model")
+        if is_used:
+            warn(f"ckh predict prefers your own models{instead}", "shadows-model")
 
 
 def against_start(comparison: StartComparison) -> str:
@@ -249,7 +272,7 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.2%}"
 
 
-def train(  # noqa: PLR0913 - as many as options of the command
+def train(  # noqa: PLR0913 - as many as its callers may choose by name
     data: Data,
     out: Path | str,
     *,
@@ -260,9 +283,12 @@ def train(  # noqa: PLR0913 - as many as options of the command
     sample: int = MOST_ROWS,
     force: bool = False,
     peak_check: bool = True,
+    install: bool = False,
     **options: Any,
 ) -> Model:
     """Train a model on measurements and write its directory, as `ckh train` does.
+
+    In a folder where `ckh predict` looks, a model that is not better than the one in use is kept beside that folder.
 
     Args:
         data: the measurements: datasets, or paths of such.
@@ -274,10 +300,11 @@ def train(  # noqa: PLR0913 - as many as options of the command
         sample: maximum number of rows; larger data are sampled by problem.
         force: whether a model in `out` is replaced.
         peak_check: whether times above the peak rates of their GPU are left out, or refused if they are many.
+        install: whether the model is used although it is not better than the one in use.
         options: fields of `ckh.training.TrainOptions` and `TreeParams`, e.g. rank, folds, seed, n_estimators.
 
     Returns:
-        The model, loaded.
+        The model, loaded; its `path` is where it was written.
 
     Raises:
         CkhError: data, options or output are unusable.
@@ -298,5 +325,4 @@ def train(  # noqa: PLR0913 - as many as options of the command
         begun = None if start is None or request.is_nearest else read_start(start)
     begun = nearest_start(dataset) if request.is_nearest else begun
     trained = fitted(dataset, chosen_options(dataset, request, begun), request, begun)
-    saved(replace(trained, sample=drawn), out)
-    return load_model(out)
+    return load_model(saved(replace(trained, sample=drawn), out, install=install))

@@ -37,7 +37,7 @@ PANELS = {
     "Consumers": "consumer export dispatcher",
     "Figures": "over by_data watch every plots",
     "Output": "to out svg top embed ordered partition_rows write_registry skip_unsupported why explain worst junit "
-    "summary force as_json wide",
+    "summary force install as_json wide",
     OTHER: "",
 }
 _PANEL_OF = {option: panel for panel, options in PANELS.items() for option in options.split()}

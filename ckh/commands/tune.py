@@ -19,13 +19,14 @@ _HELP = """Tune the kernels of a model: list its shapes, measure, train, and exp
 
 SOURCE is anything that `ckh shapes` reads, such as a Hugging Face config.json. Each step is a command of ckh on the
 folder --out, printed before it runs: shapes, predict (current choices), bench --plan auto (shapes weighted by count and
-time), convert, train (with six or more measured problems), export. After an interruption the same command continues;
---budget may change.
+time), convert, train (with six or more measured problems), export. After an interruption or the end of the budget the
+same command continues; --budget may change. Shapes that were not measured are listed with predicted kernels.
 
 The summary shows for each shape the current kernel (of the list --today, else the choice of ckh predict), the fastest
 measured kernel, the measured and the predicted gain with their intervals and its share of the model's time, and in
-total the gains, whether it is worthwhile, and the expected gain of another hour. The file summary.md in the folder has
-the same, with the commands. On this device, ckh predict puts the measured kernels first afterwards.
+total the gains, whether it is worthwhile, and the expected gain of another hour. A gain is established by interleaved
+rounds of both kernels on a steady machine only; else the reason is stated. The file summary.md in the folder has the
+same, with the commands. On this device, ckh predict puts the measured kernels first afterwards.
 
 ckh does not measure AITER's kernels: with --to aiter the steps are shapes, predict and export, of GEMMs unless --op
 names mixtures of experts. They are those of quantised models: a bf16 model needs --dtype fp8, if it is served so.
@@ -125,7 +126,7 @@ def _print_plan(tuning: ModelTuning) -> None:
 
     _, _, measuring = tuning.planned()
     for step in measuring:
-        if step.name == "bench" and (code := tuning.called(dry(step))):
+        if step.name == "bench" and (code := tuning.called(dry(step, tuning.out))):
             raise StepError(step.name, code, step.name)
         emit(f"$ {step.line}\n")
     export = f", ckh export --to {tuning.settings.to}" if tuning.settings.to else ""

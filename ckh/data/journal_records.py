@@ -103,6 +103,9 @@ class ResultRow:
     Times are None unless the status is ok, unstable or launch_bound. `latency_ms` is the median, `spread` the median
     absolute deviation relative to it.
 
+    Kernels of a problem that were remeasured in the same interleaved rounds have the same `time`; their samples are in
+    the order of the rounds.
+
     `launch_ms` is the time of an empty kernel, timed the same way: as a graph, or launch by launch. `card` holds the
     GPU's sensor readings right after the last sample, under the names of `schema.CARD`.
     """

@@ -65,7 +65,8 @@ class Settings:
     )
     today: str | None = declared(
         Declared(
-            "Kernels in use today, a registry or a file of names: the first that applies to a problem is measured too.",
+            "Kernels in use today, a registry or a file of names: the first that applies to a problem is measured too, "
+            "and in the same rounds as the fastest. Or the output of ckh predict --json: its choice.",
             kind=Path,
         ),
         default=None,

@@ -192,8 +192,8 @@ def user_data_dir() -> Path:
     return _chosen("CKH_DATA_DIR", "XDG_DATA_HOME", ".local/share")
 
 
-def model_folders() -> list[Path]:
-    """Search path of models: $CKH_MODELS, the user data folder, the shipped models.
+def own_model_folders() -> list[Path]:
+    """Search path of the user's models: $CKH_MODELS, the user data folder.
 
     Raises:
         UsageError: $CKH_MODELS names a path that is not a folder.
@@ -202,11 +202,20 @@ def model_folders() -> list[Path]:
     for folder in named:
         if not folder.is_dir():
             raise UsageError(f"{MODELS_VARIABLE} names {folder}, not a folder", "create it, or omit it", code="no-file")
+    return [*named, user_data_dir() / "models"]
+
+
+def model_folders() -> list[Path]:
+    """Search path of models: the user's, then the shipped models.
+
+    Raises:
+        UsageError: $CKH_MODELS names a path that is not a folder.
+    """
     try:
         shipped = [data_dir("models")]
     except DataError:  # an installation without models works with the user's
         shipped = []
-    return [*named, user_data_dir() / "models", *shipped]
+    return [*own_model_folders(), *shipped]
 
 
 def files_of_models(*more: str) -> list[tuple[str, os.stat_result]]:

@@ -167,11 +167,9 @@ def _search(rows: Sequence[ResultRow]) -> Drawing | None:
     best = np.minimum.accumulate(times)[good[0] :]
     place = np.arange(good[0], len(times)) + 1
     last = int(np.argmin(times)) + 1
-    gain = times[good[0]] / best[-1]
     return Drawing(
         "search",
-        f"The fastest of {len(rows)} measurements is number {last}: {best[-1]:.4g} ms, {gain:.2f} times as fast as the "
-        "first",
+        f"The fastest of {len(rows)} measurements is number {last}: {best[-1]:.4g} ms",
         "Points are the measured kernels in order, triangles far slower ones; the line is the best so far.",
         Lines(
             [

@@ -10,15 +10,15 @@ from ckh.assess.times import times_of
 from ckh.documents import Document
 from ckh.records import Record
 from ckh.text.shown import Shown, ShownTable
+from ckh.tune.common_rounds import Ratio, Unestablished
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ckh.data.dataset import Dataset
     from ckh.shapes.layers import WeightedProblem
+    from ckh.tune.common_rounds import MeasuredRun
 
-_DEVIATION = 1.4826  # standard deviation of a normal distribution / its median absolute deviation
-_CONFIDENCE = 1.96  # standard errors on each side of an interval of 95 %
 BY_PREDICT, AITER_TABLES = "ckh predict before tuning", "AITER's own tables"  # sources of today's kernels
 WORTH_IT = 1.01  # smaller gains do not justify a table
 
@@ -44,12 +44,15 @@ class TunedShape(Record):
     latency_ms: float | None
     """Measured time of the fastest kernel."""
     gain: float | None
-    """Measured time of today's kernel divided by that of the fastest."""
+    """Time of today's kernel divided by that of the fastest, in the same interleaved rounds; null: not established."""
     gain_interval: tuple[float, float] | None
-    """95 % confidence interval of the gain, by the spread of samples."""
+    """95 % confidence interval of the gain, from round to round."""
+    not_established: str | None
+    """Why the gain is not established: not measured, no common rounds, unstable, clock changed or drift; null if it
+    is."""
     predicted_kernel: str | None
-    """First choice of the folder's model without measurements of this shape; with --to aiter the choice of ckh predict;
-    null: there is none."""
+    """First choice of the folder's model without measurements of this shape; without a model, and with --to aiter, the
+    choice of ckh predict; null: there is none."""
     predicted_gain: float | None
     """Predicted time of today's kernel, or its time in the consumer's table, divided by that of predicted_kernel."""
     predicted_gain_interval: tuple[float, float] | None
@@ -74,19 +77,31 @@ class TuneDocument(Document, Shown):
     shapes: tuple[TunedShape, ...]
     """Shapes by their share of the time."""
     today_ms: float | None
-    """Total time of all shapes with both kernels measured, with today's kernels, weighted by count."""
+    """Total time of all shapes with an established gain, with today's kernels, weighted by count."""
     tuned_ms: float | None
-    """The same with the fastest measured kernels."""
+    """The same with the fastest measured kernels, by the gains."""
     gain: float | None
-    """today_ms / tuned_ms."""
+    """today_ms / tuned_ms; null if no shape's gain is established."""
     gain_interval: tuple[float, float] | None
     """95 % confidence interval of the gain."""
+    established: int
+    """Number of shapes whose gain is established."""
+    drift: tuple[float, float] | None
+    """Minimum and maximum of the reference kernel's times, relative to the first, if the machine drifted."""
+    unstable: float | None
+    """Share of times whose samples differ too much."""
+    pairs: int
+    """Measured pairs of a problem and a kernel."""
+    pairs_planned: int
+    """Pairs of the run's plan."""
+    is_complete: bool
+    """Whether nothing is left to do; else the same command continues."""
     predicted_gain: float | None
     """The predicted gains of all shapes with one, weighted by count and time; null: no prediction."""
     predicted_gain_interval: tuple[float, float] | None
     """90 % prediction interval of predicted_gain, for errors that all shapes have in common."""
     is_worth_it: bool | None
-    """Whether the gain exceeds noise and 1 %; null if unknown."""
+    """Whether the gain exceeds noise and 1 %; null if unknown, as where other measured shapes may gain."""
     another_hour: tuple[float, float, float] | None
     """Expected gain of another hour of measuring, in mean efficiency, with its 95 % interval; null if unknown."""
     model: str | None
@@ -95,7 +110,7 @@ class TuneDocument(Document, Shown):
     """Folder of the export."""
 
     def __repr__(self) -> str:
-        gain = "not measured" if self.gain is None else f"{self.gain:.3f}x"
+        gain = "not established" if self.gain is None else f"{self.gain:.3f}x"
         return f"<ckh.TuneDocument {self.folder}: {len(self.shapes)} shapes of {self.op}, gain {gain}>"
 
     def table(self) -> ShownTable:
@@ -106,14 +121,6 @@ class TuneDocument(Document, Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredTime:
-    """The measured time of a kernel in ms, and its standard error."""
-
-    ms: float
-    error_ms: float
-
-
-@dataclass(frozen=True, slots=True)
 class OwnTime:
     """A kernel in the consumer's own table, and its time there in ms if stated."""
 
@@ -121,42 +128,15 @@ class OwnTime:
     ms: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """A ratio of times, with its interval."""
-
-    value: float
-    interval: tuple[float, float]
-
-
-def measured_times(dataset: Dataset) -> dict[str, dict[str, MeasuredTime]]:
-    """Times of each problem's kernels, by canonical text and name."""
-    times, frame = times_of(dataset), dataset.frame
-    names, samples = frame["kernel"], frame["samples"].fillna(1).clip(lower=1)
-    error = times.latency_ms * times.spread * _DEVIATION / samples.to_numpy() ** 0.5
-    result: dict[str, dict[str, MeasuredTime]] = {}
+def measured_times(dataset: Dataset) -> dict[str, dict[str, float]]:
+    """Times of each problem's kernels in ms, by canonical text and name."""
+    times, names = times_of(dataset), dataset.frame["kernel"]
+    result: dict[str, dict[str, float]] = {}
     texts = [problem.canonical() for problem in dataset.problems()]
-    for number, name, ms, deviation in zip(
-        times.problem.tolist(), names, times.latency_ms.tolist(), error.tolist(), strict=True
-    ):
+    for number, name, ms in zip(times.problem.tolist(), names, times.latency_ms.tolist(), strict=True):
         if math.isfinite(ms):
-            result.setdefault(texts[number], {})[name] = MeasuredTime(ms, 0.0 if math.isnan(deviation) else deviation)
+            result.setdefault(texts[number], {})[name] = ms
     return result
-
-
-def ratio(today: Sequence[MeasuredTime], tuned: Sequence[MeasuredTime], counts: Sequence[int]) -> Ratio:
-    """Ratio of two sums of times, weighted by count, with its 95 % confidence interval.
-
-    Errors of times are independent; if both times are of the same kernel, the difference has no error.
-    """
-    before, after = _sum(today, counts), _sum(tuned, counts)
-    variance = sum(
-        (n * measured_time.error_ms / before) ** 2 + (n * other.error_ms / after) ** 2
-        for n, measured_time, other in zip(counts, today, tuned, strict=True)
-        if measured_time is not other
-    )
-    value, error = before / after, _CONFIDENCE * math.sqrt(variance)
-    return Ratio(value, (value * math.exp(-error), value * math.exp(error)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,63 +163,91 @@ class Compared:
 
     shape: WeightedProblem
     today: str | None
-    before: MeasuredTime | None
+    today_ms: float | None
     kernel: str | None
-    best: MeasuredTime | None
+    latency_ms: float | None
+    gain: Ratio | Unestablished
     table_ms: float | None = None
     predicted: PredictedGain | None = None
 
     def row(self, whole_ms: float) -> TunedShape:
-        """Row of the shape in JSON, given the total time."""
-        item = None if self.before is None or self.best is None else ratio([self.before], [self.best], [1])
+        """Row of the shape in JSON, given the total time with today's kernels."""
+        gain = self.gain if isinstance(self.gain, Ratio) else None
         expected = None if self.predicted is None else self.predicted.gain
-        today_ms = self.table_ms if self.before is None else self.before.ms
+        today_ms = self.table_ms if self.today_ms is None else self.today_ms
         return TunedShape(
             problem=self.shape.problem.canonical(),
             count=self.shape.count,
             layers=self.shape.layers,
             today=self.today,
-            today_ms=None if self.before is None else self.before.ms,
+            today_ms=self.today_ms,
             table_ms=self.table_ms,
             kernel=self.kernel,
-            latency_ms=None if self.best is None else self.best.ms,
-            gain=None if item is None else item.value,
-            gain_interval=None if item is None else item.interval,
+            latency_ms=self.latency_ms,
+            gain=None if gain is None else gain.value,
+            gain_interval=None if gain is None else gain.interval,
+            not_established=None if isinstance(self.gain, Ratio) else str(self.gain),
             predicted_kernel=None if self.predicted is None else self.predicted.kernel,
             predicted_gain=None if expected is None else expected.value,
             predicted_gain_interval=None if expected is None else expected.interval,
-            share=None if today_ms is None else self.shape.count * today_ms / whole_ms,
+            share=None if today_ms is None or not whole_ms else self.shape.count * today_ms / whole_ms,
         )
 
 
 def compared(
     shape: WeightedProblem,
     today: str | None,
-    times: Mapping[str, MeasuredTime],
+    times: Mapping[str, float],
+    run: MeasuredRun | None = None,
     table: OwnTime | None = None,
     predicted: PredictedGain | None = None,
 ) -> Compared:
-    """Compare today's kernel of a shape, that of a table if given, with its fastest measured kernel."""
-    fastest = min(times, key=lambda name: times[name].ms, default=None)
+    """Compare today's kernel of a shape, that of a table if given, with its fastest measured kernel.
+
+    Args:
+        shape: the shape.
+        today: today's kernel; None: unknown.
+        times: measured times of its kernels in ms.
+        run: the run that measured them; None: none.
+        table: its row in the consumer's own table, if any.
+        predicted: the choice of a model, if any.
+    """
     today = today if table is None else table.kernel
-    before = None if today is None else times.get(today)
-    best = None if fastest is None else times[fastest]
-    return Compared(shape, today, before, fastest, best, None if table is None else table.ms, predicted)
+    best = min(times, key=times.__getitem__, default=None)
+    gain: Ratio | Unestablished = Unestablished.NOT_MEASURED
+    if run is not None and best is not None and today is not None and today in times:
+        gain = run.gain(shape.problem.canonical(), today, best)
+    today_ms = None if today is None else times.get(today)
+    table_ms = None if table is None else table.ms
+    return Compared(shape, today, today_ms, best, None if best is None else times[best], gain, table_ms, predicted)
+
+
+def today_total_ms(shapes: Sequence[Compared]) -> float:
+    """Total time of the shapes whose kernel of today was measured, weighted by count."""
+    return sum(shape.shape.count * shape.today_ms for shape in shapes if shape.today_ms is not None)
 
 
 def whole(shapes: Sequence[Compared]) -> tuple[float, float, Ratio] | None:
-    """Total times in ms with today's and with the fastest kernels, and their ratio; None if no shape has both."""
-    pairs = [(shape.before, shape.best, shape.shape.count) for shape in shapes if shape.before and shape.best]
-    if not pairs:
+    """Total times in ms with today's and with the fastest kernels, and their ratio, of shapes with established gains.
+
+    The errors of shapes are independent. None without such a shape.
+    """
+    parts = [
+        (shape.shape.count * shape.today_ms, shape.gain)
+        for shape in shapes
+        if isinstance(shape.gain, Ratio) and shape.today_ms is not None
+    ]
+    if not parts:
         return None
-    before, after, counts = (list(some) for some in zip(*pairs, strict=True))
-    return _sum(before, counts), _sum(after, counts), ratio(before, after, counts)
+    before = sum(ms for ms, _ in parts)
+    after = sum(ms / gain.value for ms, gain in parts)
+    value = before / after
+    half = math.hypot(*(ms / gain.value / after * math.log(gain.interval[1] / gain.value) for ms, gain in parts))
+    return before, after, Ratio(value, (value * math.exp(-half), value * math.exp(half)))
 
 
-def _sum(times: Sequence[MeasuredTime], counts: Sequence[int]) -> float:
-    return sum(n * time.ms for n, time in zip(counts, times, strict=True))
-
-
-def is_worth_it(gain: Ratio) -> bool:
-    """True if a gain exceeds noise and `WORTH_IT`."""
-    return gain.interval[0] > 1 and gain.value >= WORTH_IT
+def is_worth_it(gain: Ratio, shapes: Sequence[Compared]) -> bool | None:
+    """True if a gain exceeds noise and `WORTH_IT`; None if it does not, but those of other measured shapes may."""
+    if gain.interval[0] > 1 and gain.value >= WORTH_IT:
+        return True
+    return False if all(isinstance(shape.gain, Ratio) or shape.kernel is None for shape in shapes) else None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from ckh.bench.isolated.timing import MANY_UNSTABLE
 from ckh.text.log import BORROWED, ESTIMATED, MEASURED
 from ckh.text.prose import paragraphs
 from ckh.text.tabletext import table_text
@@ -21,13 +23,14 @@ _SHOWN = 20  # shapes at a terminal, by decreasing share of the time
 _SHAPE, _COUNT, _SHARE, _TODAY, _TUNED, _GAIN = "shape", "count", "share", "today ms", "tuned ms", "gain (95 %)"
 # Only where the consumer has tables, and where there is a prediction.
 _TABLE, _PREDICTED = "table ms", "predicted (90 %)"
+_NOT_MEASURED = "predicted"  # instead of a time
 _BASES = {**dict.fromkeys((_TODAY, _TUNED, _GAIN), MEASURED), _TABLE: BORROWED, _PREDICTED: ESTIMATED}
 _KERNELS = ("layers", "today's kernel", "fastest measured kernel", "predicted kernel")
 
 
 def summary(document: TuneDocument, budget: str) -> str:
     """Summary for a terminal: the first shapes, and the totals."""
-    rows = document.shapes[:_SHOWN] if document.device or _in_tables(document) else ()
+    rows = document.shapes[:_SHOWN] if document.pairs_planned or _in_tables(document) else ()
     columns = _columns(document)
     cells = [_cells(row, columns, _around) for row in rows]
     table = table_text(document.folder, columns, cells, bases=_BASES) if rows else ""
@@ -52,6 +55,7 @@ def page(document: TuneDocument, budget: str, commands: Sequence[str]) -> str:
 
 def _sentences(document: TuneDocument, budget: str) -> Iterator[str]:
     yield _verdict(document)
+    yield from _state(document)
     if document.today_from != AITER_TABLES:
         yield f"today's kernels: the first choice of {document.today_from}"
     if document.predicted_gain is not None:
@@ -72,11 +76,30 @@ def _sentences(document: TuneDocument, budget: str) -> Iterator[str]:
 
 
 def _verdict(document: TuneDocument) -> str:
+    if not document.device and not document.pairs_planned:
+        return "gain: not measured, as nothing was timed"
+    reasons = Counter(shape.not_established for shape in document.shapes if shape.not_established is not None)
+    why = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+    of = f"{document.established} of {len(document.shapes)} shapes"
     if document.gain is None or document.gain_interval is None:
-        return "gain: not measured" + ("" if document.device else ", as nothing was timed")
-    of = f"{sum(shape.gain is not None for shape in document.shapes)} of {len(document.shapes)} shapes"
+        return f"gain: not established on any of {len(document.shapes)} shapes ({why})"
     gain = f"{_ratio(document.gain, document.gain_interval, 3)} on {of}, {document.device}"
-    return f"gain: {gain}" if document.is_worth_it else f"not worth it: {gain}; today's kernels are as fast"
+    gain += f"; not established on the others ({why})" if why else ""
+    return f"not worth it: {gain}; today's kernels are as fast" if document.is_worth_it is False else f"gain: {gain}"
+
+
+def _state(document: TuneDocument) -> Iterator[str]:
+    """Sentences on what makes the times doubtful, and what is left to measure."""
+    if document.drift is not None:
+        low, high = document.drift
+        yield f"the machine drifted: the reference kernel took {low:.2f} to {high:.2f} of its first time"
+    if document.unstable is not None and document.unstable > MANY_UNSTABLE:
+        yield f"{document.unstable:.0%} of the times are unstable: their samples spread by more than 5 %"
+    if unmeasured := sum(shape.kernel is None for shape in document.shapes) if document.pairs_planned else 0:
+        yield f"predicted, not measured: the kernels of {unmeasured} of {len(document.shapes)} shapes"
+    if not document.is_complete:
+        share = f"{document.pairs} of {document.pairs_planned} pairs were measured"
+        yield f"the budget ended: {share}; the same command continues"
 
 
 def _prediction(document: TuneDocument, gain: float) -> str:
@@ -84,7 +107,7 @@ def _prediction(document: TuneDocument, gain: float) -> str:
     text = f"predicted gain: {_ratio(gain, document.predicted_gain_interval, 3)}"
     if document.gain is None and gain < WORTH_IT:
         text = f"not worth it by prediction, {text}"
-    unknown = sum(item.gain is None for item in some)
+    unknown = sum(item.kernel is None for item in some)
     of = f"on {len(some)} of {len(document.shapes)} shapes, {unknown} of them not measured"
     return f"{text} {of}, " + (
         "over AITER's own tables" if _in_tables(document) else "without each shape's measurements"
@@ -109,11 +132,16 @@ def _cells(tuned_shape: TunedShape, columns: Sequence[str], gain: _Formatter) ->
         _SHARE: "" if tuned_shape.share is None else f"{tuned_shape.share:.1%}",
         _TABLE: _time(tuned_shape.table_ms),
         _TODAY: _time(tuned_shape.today_ms),
-        _TUNED: _time(tuned_shape.latency_ms),
-        _GAIN: gain(tuned_shape.gain, tuned_shape.gain_interval),
+        _TUNED: _time(tuned_shape.latency_ms) or (_NOT_MEASURED if tuned_shape.predicted_kernel else ""),
+        _GAIN: gain(tuned_shape.gain, tuned_shape.gain_interval) or _why_not(tuned_shape),
         _PREDICTED: gain(tuned_shape.predicted_gain, tuned_shape.predicted_gain_interval),
     }
     return tuple(cells[name] for name in columns)
+
+
+def _why_not(tuned_shape: TunedShape) -> str:
+    """Reason why the gain of a measured shape is not established; empty for others."""
+    return "" if tuned_shape.kernel is None else tuned_shape.not_established or ""
 
 
 def _time(ms: float | None) -> str:

@@ -15,7 +15,8 @@ import numpy as np
 from ckh.assess.metrics import choices
 from ckh.assess.times import times_of
 from ckh.learn.judging.calibrate import relative_speeds
-from ckh.tune.gains import PredictedGain, Ratio
+from ckh.tune.common_rounds import SAME_KERNEL, Ratio
+from ckh.tune.gains import PredictedGain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 _COVERED = 0.9
 _FEWEST_ERRORS = 3  # minimum for an interval
-_SAME_KERNEL = Ratio(1.0, (1.0, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def by_model(
     result = {}
     for choice in chosen:
         others = [error for problem, error in errors.items() if problem != choice.problem]
-        gain = _SAME_KERNEL if choice.error is None else predicted_ratio(choice.log_gain, others)
+        gain = SAME_KERNEL if choice.error is None else predicted_ratio(choice.log_gain, others)
         if gain is not None:
             result[choice.problem] = PredictedGain(choice.kernel, choice.today_ms, gain)
     known = {problem.canonical() for problem in measured.problems()}
@@ -152,7 +152,7 @@ def _not_measured(
         best, run, best_ms = ranked[0], ranked[0].padded or problem, ranked[0].latency_ms
         scores = model.predict(run, [model.spec.op.kernels.parse(now), best.kernel], model.spec.rank_by)
         log_gain = _log_gain(speeds, scores[1], scores[0])
-        gain = _SAME_KERNEL if best.name == now else predicted_ratio(log_gain, errors)
+        gain = SAME_KERNEL if best.name == now else predicted_ratio(log_gain, errors)
         if gain is not None:
             yield problem.canonical(), PredictedGain(best.name, best_ms * gain.value, gain)
 
@@ -173,7 +173,7 @@ def over_tables(answers: Sequence[Mapping[str, Any]], tables: Mapping[str, OwnTi
         if table is None or not table.ms:
             result[answer["problem"]] = PredictedGain(name)
         elif name == table.kernel:
-            result[answer["problem"]] = PredictedGain(name, table.ms, _SAME_KERNEL)
+            result[answer["problem"]] = PredictedGain(name, table.ms, SAME_KERNEL)
         elif not best["latency_ms"] or not interval:
             result[answer["problem"]] = PredictedGain(name)
         else:

@@ -74,6 +74,7 @@ def measuring(
     """
     shapes = ("--op", op, "--problems", str(folder / SHAPES))
     directions = ("--variant", "all") if operation(op).has_directions else ()
+    before = str(folder / BEFORE)
     yield TuneStep(
         "before",
         ("predict", *shapes, *settings.place_options(), "--top", "1", "--skip-unsupported", "--json"),
@@ -85,8 +86,9 @@ def measuring(
     if is_begun and not force:
         yield TuneStep("bench", ("bench", "--resume", "--out", run, *budget))
     else:
+        today = settings.device_options() if settings.today else (*settings.device_options(), "--today", before)
         new = (*budget, "--out", run, *(("--force",) if is_begun else ()))
-        yield TuneStep("bench", ("bench", *shapes, *directions, *settings.device_options(), *PLAN, *new))
+        yield TuneStep("bench", ("bench", *shapes, *directions, *today, *PLAN, *new))
     if settings.device != "emulated":
         yield TuneStep("convert", ("convert", run, "--out", str(folder / MEASURED), "--force"), after="bench")
 

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.bench.planning.registry import first_fits
+from ckh.data.journal import JOURNAL_NAME, is_started
 from ckh.errors import CkhError, ExitCode, UsageError
 from ckh.files.child import module_command
 from ckh.files.jsonfields import read_json
+from ckh.files.locks import FileLock
 from ckh.files.outputs import check_output, refuse_planted, write_output
 from ckh.learn.answers.probes import remember_all
 from ckh.ops import operation, requested
 from ckh.text.durations import parse_duration
 from ckh.text.log import note
 from ckh.tune import steps
-from ckh.tune.gains import AITER_TABLES, BY_PREDICT, OwnTime, TuneDocument, compared, is_worth_it, measured_times, whole
+from ckh.tune.common_rounds import MeasuredRun, read_run
+from ckh.tune.gains import (
+    AITER_TABLES,
+    BY_PREDICT,
+    OwnTime,
+    PredictedGain,
+    TuneDocument,
+    compared,
+    is_worth_it,
+    measured_times,
+    today_total_ms,
+    whole,
+)
 from ckh.tune.page import page
 from ckh.tune.predicted import by_model, over_tables, predicted_total
 from ckh.tune.settings import FILE, KIND, OWN_TABLES, progress_of
@@ -29,7 +45,7 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.ops.base import Kernel, Problem
     from ckh.shapes.layers import WeightedProblem
-    from ckh.tune.gains import Compared, PredictedGain
+    from ckh.tune.gains import Compared
     from ckh.tune.settings import Progress, TuneSettings
     from ckh.tune.steps import TuneStep
 
@@ -63,13 +79,14 @@ class ModelTuning:
         is_quiet: whether what steps print goes to stderr.
 
     Raises:
-        CkhError: the folder is another's, or was begun with other settings.
+        CkhError: the folder is another's, in use, or was begun with other settings.
     """
 
     def __init__(self, settings: TuneSettings, out: Path, *, force: bool, is_quiet: bool) -> None:
         self.settings, self.out = settings, out
         self._force, self._is_quiet = force, is_quiet
         self._progress = self._begun()
+        self._measured_run: MeasuredRun | None = None
         self._commands: list[str] = []
 
     def _begun(self) -> Progress:
@@ -79,10 +96,22 @@ class ModelTuning:
             raise UsageError(
                 f"{out} exists and is not a folder of ckh tune", "choose another --out", code="foreign-output"
             )
+        out.mkdir(parents=True, exist_ok=True)
+        self._lock()
         if self._force:
             check_output(out / FILE, KIND, force=True)
             (out / FILE).unlink(missing_ok=True)
         return progress_of(out, self.settings)
+
+    def _lock(self) -> None:
+        """Lock the folder while this object exists."""
+        file, lock = os.open(self.out, os.O_RDONLY), FileLock(self.out)
+        weakref.finalize(self, os.close, file)
+        if not lock.take(file):
+            raise UsageError(
+                f"{self.out} is in use by another ckh tune", "wait for it, or choose another --out", code="in-use"
+            )
+        weakref.finalize(self, lock.release)
 
     def planned(self) -> tuple[str, list[WeightedProblem], list[TuneStep]]:
         """List the shapes; the operation that is tuned, its shapes, and the steps up to measurements.
@@ -100,7 +129,7 @@ class ModelTuning:
         dtypes = {item.problem.dtype for item in own}
         # A run measures one element type: without --dtype the shapes' own, not the architecture's default.
         settings = replace(self.settings, dtype=self.settings.dtype or (dtypes.pop() if len(dtypes) == 1 else None))
-        is_begun = (self.out / steps.RUN / "journal.jsonl").exists()
+        is_begun = is_started(self.out / steps.RUN / JOURNAL_NAME)
         measuring = list(steps.measuring(settings, self.out, op, is_begun=is_begun, force=self._force))
         return op, own, measuring
 
@@ -113,29 +142,54 @@ class ModelTuning:
         """
         op, shapes, measuring = self.planned()
         self._run(measuring)
+        self._measured_run = self._measured_run or read_run(self.out / steps.RUN)
         measured = self._measured()
         if measured is not None and (count := remember_all(measured)):
             note(f"ckh predict puts the kernels measured for {count} problems first on this device")
         problems = [] if measured is None else measured.problems()
         directions = tuple(dict.fromkeys(str(problem.variant) for problem in problems if hasattr(problem, "variant")))
-        self._run(steps.learning(self.out, op, len(problems), directions=directions))
-        is_trained = "train" in self._progress.done
-        self._run(steps.exporting(self.settings, self.out, op, is_trained=is_trained, problems=len(problems)))
+        training = list(steps.learning(self.out, op, len(problems), directions=directions))
+        is_trained = bool(training) and self._run(training)
+        try:
+            self._run(list(steps.exporting(self.settings, self.out, op, is_trained=is_trained, problems=len(problems))))
+        except UsageError as error:
+            if self._is_complete():
+                raise
+            note(f"no export yet: {error.message}")
         document = self._document(op, shapes, measured)
         write_output(self.out / steps.PAGE, page(document, self.settings.budget, self._commands).encode(), replace=True)
         return document
 
-    def _run(self, wanted: Iterable[TuneStep]) -> None:
+    def _run(self, wanted: Iterable[TuneStep]) -> bool:
+        """Run steps; False if too little was measured for one while the run is incomplete."""
         for step in wanted:
             self._commands.append(step.line)
-            if step.name in self._progress.done:
+            if step.name in self._progress.done or (step.name == "convert" and not self._has_pairs()):
                 continue
             note(f"$ {step.line}")
             code = self.called(step)
+            if step.name == "train" and code == ExitCode.BAD_DATA and not self._is_complete():
+                return False
             if code and not (step.is_gate_ignored and code == ExitCode.NO_KERNEL):
                 self._progress.repeat_from(step.after)
                 raise StepError(step.name, code, step.after or step.name)
-            self._progress.mark(step.name)
+            if step.name == "bench":
+                self._measured_run = read_run(self.out / steps.RUN)
+            if self._is_complete():
+                self._progress.mark(step.name)
+        return True
+
+    def _is_complete(self) -> bool:
+        """Whether no pairs are left to measure, after which steps need not be repeated."""
+        return self._measured_run is None or self._measured_run.is_complete
+
+    def _has_pairs(self) -> bool:
+        """Whether there are rows to convert; without, those of an earlier tuning in the folder are deleted."""
+        self._measured_run = self._measured_run or read_run(self.out / steps.RUN)
+        if self._measured_run is not None and self._measured_run.pairs:
+            return True
+        (self.out / steps.MEASURED).unlink(missing_ok=True)
+        return False
 
     def called(self, step: TuneStep) -> int:
         """Run a step in a process of its own; its exit code. What it prints goes to a file, or where it is told."""
@@ -162,9 +216,10 @@ class ModelTuning:
         """Each shape with its kernels, times and predictions."""
         times, tables = {} if measured is None else measured_times(measured), self._in_tables()
         ranked = read_json(self.out / steps.BEFORE)["results"]
-        today: dict[str, str] = {
+        first: dict[str, str] = {
             candidate["problem"]: candidate["kernels"][0]["kernel"] for candidate in ranked if candidate["kernels"]
         }
+        today = first
         part, arch = requested(op), next((candidate["arch"] for candidate in ranked), "")
         if part is not None and arch:
             shapes = [replace(shape, problem=part.completed(shape.problem, arch)) for shape in shapes]
@@ -175,9 +230,11 @@ class ModelTuning:
         if self.settings.to == OWN_TABLES:  # what ckh chooses is new there
             predicted, today = over_tables(ranked, tables), {}
         else:
-            predicted = self._predicted(measured, chosen)
+            predicted = {text: PredictedGain(name) for text, name in first.items() if text not in times}
+            predicted |= self._predicted(measured, chosen)
+        run = self._measured_run
         return [
-            compared(shape, today.get(text), times.get(text, {}), tables.get(text), predicted.get(text))
+            compared(shape, today.get(text), times.get(text, {}), run, tables.get(text), predicted.get(text))
             for shape, text in zip(shapes, texts, strict=True)
         ]
 
@@ -185,8 +242,9 @@ class ModelTuning:
         result = self._compared(op, shapes, measured)
         total, expected = whole(result), predicted_total(result)
         today_ms, tuned_ms, gain = (None, None, None) if total is None else total
-        rows = [item.row(today_ms or _in_tables_ms(result)) for item in result]
+        rows = [item.row(today_total_ms(result) or _in_tables_ms(result)) for item in result]
         made = {name: str(self.out / name) for name in (steps.MODEL, steps.EXPORT) if (self.out / name).exists()}
+        run = self._measured_run or MeasuredRun(is_complete=True)
         devices = () if measured is None else tuple(dict.fromkeys(measured.frame["device"].dropna()))
         return TuneDocument(
             folder=str(self.out),
@@ -198,9 +256,15 @@ class ModelTuning:
             tuned_ms=tuned_ms,
             gain=None if gain is None else gain.value,
             gain_interval=None if gain is None else gain.interval,
+            established=sum(row.gain is not None for row in rows),
+            drift=run.drift,
+            unstable=run.unstable,
+            pairs=len(run.pairs),
+            pairs_planned=run.planned,
+            is_complete=run.is_complete,
             predicted_gain=None if expected is None else expected.value,
             predicted_gain_interval=None if expected is None else expected.interval,
-            is_worth_it=None if gain is None else is_worth_it(gain),
+            is_worth_it=None if gain is None else is_worth_it(gain, result),
             another_hour=None if measured is None else _another_hour(measured, parse_duration(self.settings.budget)),
             model=made.get(steps.MODEL),
             export=made.get(steps.EXPORT),
@@ -235,9 +299,11 @@ class ModelTuning:
         return {item["problem"]: OwnTime(item["kernel"], item["us"] and item["us"] / _US_PER_MS) for item in kept}
 
 
-def dry(step: TuneStep) -> TuneStep:
-    """A step that only says what it would do."""
-    return replace(step, args=(*step.args, "--dry-run"))
+def dry(step: TuneStep, out: Path) -> TuneStep:
+    """A step that only says what it would do, without the choices of an earlier step that was not done."""
+    before = str(out / steps.BEFORE)
+    undone = () if (out / steps.BEFORE).exists() or before not in step.args else ("--today", before)
+    return replace(step, args=(*(arg for arg in step.args if arg not in undone), "--dry-run"))
 
 
 def _in_tables_ms(shapes: Sequence[Compared]) -> float:

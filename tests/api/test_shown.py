@@ -55,7 +55,8 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     """One value of each kind, with the content of its first row."""
     folder: Path = tmp_path_factory.mktemp("shown")
     data = measured()
-    shape = TunedShape("p", 2, ("a", "b"), "k", 2.0, None, "best", 1.0, 2.0, (1.5, 2.5), "best", 2.5, (1.5, 3.0), 1.0)
+    gains = (2.0, (1.5, 2.5), None, "best", 2.5, (1.5, 3.0))
+    shape = TunedShape("p", 2, ("a", "b"), "k", 2.0, None, "best", 1.0, *gains, 1.0)
     return {
         "ranked": ckh.rank(LAYER, arch="host"),
         "ranked for many": ckh.rank_many([LAYER], 2, arch="host")[0],
@@ -74,6 +75,12 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
             tuned_ms=2.0,
             gain=2.0,
             gain_interval=(1.5, 2.5),
+            established=1,
+            drift=None,
+            unstable=0.0,
+            pairs=2,
+            pairs_planned=2,
+            is_complete=True,
             predicted_gain=2.5,
             predicted_gain_interval=(1.5, 3.0),
             is_worth_it=True,

@@ -85,11 +85,11 @@ def test_without_knowledge_kernels_are_sampled_from_all(whole: Plan) -> None:
 
 @pytest.mark.parametrize("budget_s", [20.0, 120.0, 900.0])
 def test_auto_fills_the_budget(whole: Plan, budget_s: float) -> None:
-    """The time of compiling and measuring stays within the budget; more time gives no fewer pairs."""
+    """Compiling and measuring fill 85 % of the budget, as they are estimates; more time gives no fewer pairs."""
     few = few_plan(whole, AUTO, small_tiles, 0, budget_s, PACE)
     needs_s = PACE.compiling_s(few.kernels) + PACE.measuring_s(few.tasks)
-    assert needs_s <= budget_s
-    assert needs_s >= 0.9 * budget_s or few.pairs == whole.pairs
+    assert needs_s <= 0.85 * budget_s
+    assert needs_s >= 0.9 * 0.85 * budget_s or few.pairs == whole.pairs
     assert few.pairs <= few_plan(whole, AUTO, small_tiles, 0, 2 * budget_s, PACE).pairs
 
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from ckh.archs import load_arch
-from ckh.bench.planning.registry import read_registry, write_registry
+from ckh.archs import HOST, load_arch
+from ckh.bench.planning.registry import first_fits, read_registry, write_registry
 from ckh.errors import DataError, OutputError, UsageError
 from ckh.kernels.lists import Registry
 from ckh.ops import operation
 from ckh.ops.gemm_universal.kernels.pool import gemm_pool
+from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.kernels.names import kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.rules import rule_set
 from ckh.problems import Direction
@@ -244,3 +245,20 @@ def test_a_binary_or_missing_file(path: Path) -> None:
     path.unlink()
     with expect_refusal(DataError, "unreadable", "No such file"):
         read_registry(path, CONVOLUTION)
+
+
+def test_the_kernels_in_use_may_be_those_of_predict(path: Path) -> None:
+    """The output of ckh predict has one for each problem; one that does not apply, or is missing, is none."""
+    op, names = operation("gemm_universal"), {}
+    fits = "gemm_universal_fp32_rcr_mem_cshuffle_intrawave_False_False_False_False_64x64x256_2x2x1_16x16x16"
+    for m, k in ((64, 256), (33, 256), (128, 256)):
+        names[GemmProblem(m, 64, k, "fp32")] = fits
+    results = [{"problem": problem.canonical(), "kernels": [{"kernel": name}]} for problem, name in names.items()]
+    results[2]["kernels"] = []
+    path.write_text(json.dumps({"schema": "ckh.predict_many", "results": results}), encoding="utf-8")
+    first = first_fits(path, op, HOST, "fp32")
+    chosen = [first(problem) for problem in (*names, GemmProblem(256, 64, 256, "fp32"))]
+    assert [kernel and op.kernels.name(kernel) for kernel in chosen] == [fits, None, None, None]
+    path.write_text(json.dumps({"schema": "ckh.predict_many", "results": [{}]}), encoding="utf-8")
+    with expect_refusal(DataError, "bad-field", path):
+        first_fits(path, op, HOST, "fp32")

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ckh.bench.planning.plan import full_name
 from ckh.bench.planning.results import MAX_LEADERS, PairResults
 from ckh.bench.supervision import campaign as campaign_module
 from ckh.bench.supervision.campaign import Campaign, Outcome
-from ckh.bench.supervision.limits import BenchLimits, StopReason
+from ckh.bench.supervision.driver import Driver
+from ckh.bench.supervision.limits import BenchLimits, Stop, StopReason
 from ckh.bench.supervision.protocol import WorkerConfig
 from ckh.data.journal import ResultRow, read_journal
 from ckh.data.settings import Given
@@ -42,10 +44,10 @@ class Runs:
         self._problems.write_text("\n".join(p.canonical() for p in problems), encoding="utf-8")
         self._kernels.write_text("\n".join(device.names), encoding="utf-8")
 
-    def campaign(self, *, resume: bool = False, kernels: str | None = None, seed: int | None = None) -> Campaign:
+    def campaign(self, *, resume: bool = False, kernels: str | None = None, **given: object) -> Campaign:
         """A run that has not started."""
-        given = Given(problems=str(self._problems), kernels=kernels or str(self._kernels), seed=seed)
-        return Campaign("host", given, self.out, resume=resume)
+        named = {"problems": str(self._problems), "kernels": kernels or str(self._kernels)}
+        return Campaign("host", Given(**named, **given), self.out, resume=resume)
 
     def run(self, *, resume: bool = False, limits: BenchLimits = LIMITS) -> Outcome:
         """Measure."""
@@ -151,6 +153,35 @@ def test_leaders_are_measured_again(make_runs: Callable[..., Runs]) -> None:
     assert all(len(row.samples_ns) == 5 for row in runs.rows if row.remeasured)
 
 
+def test_the_kernel_in_use_is_measured_in_the_same_rounds(make_runs: Callable[..., Runs]) -> None:
+    """However slow it is, and although the fastest has no other kernel within 8 %; a resumed run does not repeat it."""
+    runs = make_runs(claims(100.0), claims(150.0, 140.0), claims(250.0, 240.0))
+    best, _, today = runs.device.names
+    (runs.out.parent / "today").write_text(today, encoding="utf-8")
+    assert runs.campaign(today=str(runs.out.parent / "today")).run(LIMITS).totals.remeasured == 2
+    again = [row for row in runs.rows if row.remeasured]
+    assert {row.kernel: row.latency_ms for row in again} == {best: 100.0, today: 240.0}
+    assert len({row.time for row in again}) == 1
+    assert [len(row.samples_ns) for row in again] == [5, 5]
+    assert runs.rows[0].kernel == today
+    assert runs.run(resume=True).totals.remeasured == 0
+
+
+def test_rounds_are_repeated_for_a_new_leader() -> None:
+    """After rounds, a faster kernel, one that is new among the leaders, or another baseline needs further ones."""
+    rows = [
+        ResultRow("run", "p", f"k{i}", Status.OK, latency_ms=ms, remeasured=i in {1, 3})
+        for i, ms in enumerate((1.07, 1.0, 1.5, 2.0))
+    ]
+    results = PairResults(rows)
+    assert results.leaders("p", baseline="k3") == []
+    assert results.leaders("p", baseline="k3", new=["k2"]) == []
+    assert [leader.kernel for leader in results.leaders("p", baseline="k3", new=["k0"])] == ["k1", "k0", "k3"]
+    assert [leader.kernel for leader in results.leaders("p", baseline="k2")] == ["k1", "k0", "k2"]
+    results.add(ResultRow("run", "p", "k4", Status.OK, latency_ms=0.9))
+    assert [leader.kernel for leader in results.leaders("p", baseline="k3")] == ["k4", "k3"]
+
+
 def test_a_single_leader_is_not_measured_again(make_runs: Callable[..., Runs]) -> None:
     """If no kernel is close to the best there is nothing to compare."""
     runs = make_runs(claims(100.0), claims(150.0))
@@ -214,6 +245,28 @@ def test_a_budget_stops_the_run_early(make_runs: Callable[..., Runs]) -> None:
     assert 0 < outcome.pairs_left == 24 - outcome.totals.statuses.total()
     assert read_journal(runs.out).ends[-1].reason == "budget"
     assert sum(runs.first_pass.values()) == 24 - outcome.pairs_left
+
+
+@pytest.mark.slow
+def test_with_a_budget_first_kernels_are_measured_first(
+    make_runs: Callable[..., Runs], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of every problem, then what compiles in half of the time left, here two kernels at a time; each pair once."""
+    monkeypatch.setattr(Stop, "left_s", 1e-9)
+    runs = make_runs(*[GOOD] * 7, problems=(PROBLEM, OTHER_PROBLEM))
+    campaign = runs.campaign()
+    built: list[int] = []
+    build = Driver.build
+    monkeypatch.setattr(
+        Driver, "build", lambda driver, kernels, title="": built.append(len(kernels)) or build(driver, kernels, title)
+    )
+    outcome = campaign.run(LIMITS)
+    first = {full_name(kernel) for task in campaign.plan.tasks for kernel in task.kernels[:2]}
+    rows = [(row.problem, row.kernel) for row in runs.rows if not row.remeasured]
+    assert set(list(dict.fromkeys(kernel for _, kernel in rows))[: len(first)]) == first
+    assert Counter(rows) == runs.all_pairs
+    assert (sum(built), max(built)) == (7, 2)
+    assert (outcome.reason, outcome.pairs_left) == (StopReason.COMPLETE, 0)
 
 
 def test_samples_follow_from_the_seed(make_runs: Callable[..., Runs]) -> None:

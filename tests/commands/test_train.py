@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -314,7 +316,7 @@ def test_a_model_is_compared_with_the_current_one(
     monkeypatch.setenv("CKH_MODELS", str(models))
     few, out = data.with_name("few.parquet"), data.with_name("model")
     write_dataset(measured().select(measured().problem_ids < 4), few)
-    assert run(["train", str(few), "--out", str(models / "mine"), *SMALL]) == ExitCode.OK
+    assert run(["train", str(few), "--out", str(models / "mine"), "--install", *SMALL]) == ExitCode.OK
     capsys.readouterr()
     assert run(["train", str(data), "--out", str(out), *SMALL, "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
@@ -330,18 +332,51 @@ def test_a_model_is_compared_with_the_current_one(
         assert run(["train", str(data), "--out", str(out), *options, "--force", "--json"]) == ExitCode.OK
         stdout, stderr = capsys.readouterr()
         load = json.loads(stdout)["today"]["validation"]
-        is_said = "[worse-than-current]" in stderr
-        assert (
-            is_said == ("[shadows-model]" in stderr) == (f"--warm-start {models / 'mine'}" in stderr) == load["worse"]
-        )
+        assert ("[worse-than-current]" in stderr) == load["worse"]
+        assert "[shadows-model]" not in stderr  # ckh predict does not look there
     assert load["worse"]
     assert f"{load['start_mean_efficiency']:.2%} -> {load['mean_efficiency']:.2%}" in stderr
-    poor = [*SMALL, "--trees", "1", "--leaves", "2", "--force"]
+    poor = [*SMALL, "--trees", "1", "--leaves", "2", "--force", "--install"]
     assert run(["train", str(few), "--out", str(models / "mine"), *poor]) == ExitCode.OK
     capsys.readouterr()
     assert run(["train", str(data), "--out", str(out), *SMALL, "--trees", "40", "--force"]) == ExitCode.OK
     said = " ".join(capsys.readouterr().out.split())
     expect_values(said, models / "mine")
+
+
+@pytest.mark.slow
+def test_only_a_better_model_is_installed(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A worse or incomparable one is kept beside, and installed on request; the first of its kind and a better are."""
+    models, before = data.parent / "models", load_model(saved(data.parent / "models" / "mine"))
+    monkeypatch.setenv("CKH_MODELS", str(models))
+    (models / "mine" / "train_manifest.json").unlink()  # so that its training problems are unknown
+    kept = data.parent / "models-not-installed"
+    poor = ["train", str(data), *SMALL, "--trees", "1", "--leaves", "2"]
+    efficiency = dict.fromkeys(("mean_efficiency", "start_mean_efficiency"), 0.0)
+    for line, place, codes in (
+        ([*poor, "--out", str(models / "new")], kept / "new", {"worse-than-current", "not-installed"}),
+        ([*poor, "--out", str(models / "new"), "--folds", "0"], kept / "new", {"not-installed"}),
+        ([*poor, "--out", str(models / "mine"), "--force"], kept / "mine", {"worse-than-current", "not-installed"}),
+        ([*poor, "--out", str(models / "new"), "--install"], models / "new", {"worse-than-current", "shadows-model"}),
+    ):
+        capsys.readouterr()
+        assert run([*line, "--json"]) == ExitCode.OK
+        printed = capsys.readouterr()
+        assert set(re.findall(r"\[([a-z-]+)\]", printed.err)) == codes
+        document = json.loads(printed.out)
+        assert (document["out"], (place / "feature_spec.json").is_file()) == (str(place), True)
+        assert (models / "new").exists() == ("--install" in line)
+        efficiency = efficiency if "today" not in document else document["today"]["validation"]
+        assert efficiency["mean_efficiency"] < efficiency["start_mean_efficiency"]
+    assert load_model(models / "mine").scores(measured()).tolist() == before.scores(measured()).tolist()
+    shutil.rmtree(models)
+    shutil.copytree(kept / "new", models / "poor", ignore=shutil.ignore_patterns("train_manifest.json"))
+    assert run(["train", str(data), *SMALL, "--trees", "40", "--out", str(models / "better"), "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert document["today"]["validation"]["mean_efficiency"] > efficiency["mean_efficiency"]
+    assert document["out"] == str(models / "better")
 
 
 @pytest.mark.slow

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
-from typing import TYPE_CHECKING
+import time
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ckh.bench.compilation.compile import Built, KernelBuilder
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.errors import ExitCode
 from ckh.tune import steps
 from ckh.tune.settings import TuneOptions, settings_of
+from ckh.tune.tuning import ModelTuning
 from tests.jsonschemas import require_described
 from tests.ops.aiter_gemm.newer_aiter import table_row, write_aiter
 from tests.refusals import expect_error, expect_values
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from ckh.tune.steps import TuneStep
 
 KERNEL = "a8w8_bpreshuffle_128x16x32x512_16x16_16x16_32x4x1_32x4x1_1x16x1x8_4x4x1_1x1_intrawave_v1"
 SHAPES = "op,count,layers,dtype,layout,m,n,k,split_k\n" + "".join(
@@ -109,6 +117,97 @@ def test_the_kernels_in_use_are_compared(
         assert len(times) > 1
         assert item["today_ms"] == times[item["today"]]
         assert item["latency_ms"] == min(times.values())
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps run in this process, so that tests can replace what they call."""
+
+    def called(_tuning: ModelTuning, step: TuneStep) -> int:
+        printed = io.StringIO()
+        with redirect_stdout(printed):
+            code = run(list(step.args))
+        if step.keeps is not None:
+            step.keeps.write_text(printed.getvalue(), encoding="utf-8")
+        return code
+
+    monkeypatch.setattr(ModelTuning, "called", called)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize(("compile_s", "is_measured"), [(20.0, True), (100.0, False)])
+def test_a_minute_gives_a_table(
+    compile_s: float,
+    is_measured: bool,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a slow compiler the first kernels are measured, or none: all shapes are listed, the rest as predicted.
+
+    The export has a kernel for each, and the same command continues until nothing is left.
+    """
+    shapes, out, clock_s = tmp_path / "shapes.csv", tmp_path / "tuned", [0.0]
+    sizes = ((1, 64, 96), (1, 32, 64), (1, 16, 256))
+    shapes.write_text(
+        SHAPES.partition("\n")[0]
+        + "\n"
+        + "".join(f"gemm_universal,{count},layer{n},fp32,rcr,{m},{n},64,1\n" for count, m, n in sizes),
+        encoding="utf-8",
+    )
+    real_s, build = time.monotonic, KernelBuilder.build
+    monkeypatch.setattr(steps, "PLAN", ("--kernels", "best:4"))
+
+    def slow(
+        self: KernelBuilder, kernels: Sequence[Any], jobs: int, advance: Any, should_stop: Any
+    ) -> dict[Any, Built]:
+        built: dict[Any, Built] = {}
+        for kernel in kernels:
+            if not should_stop():
+                clock_s[0] += compile_s * len(self.missing([kernel]))
+                built |= build(self, [kernel], jobs, advance)
+        return built
+
+    monkeypatch.setattr(time, "monotonic", lambda: real_s() + clock_s[0])
+    monkeypatch.setattr(KernelBuilder, "build", slow)
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    line = ["tune", str(shapes), "--device", "host", "--budget", "1m", "--to", "amd-registry", "--out", str(out)]
+    assert run([*line, "--json"]) == ExitCode.OK
+    document = json.loads(capfd.readouterr().out)
+    require_described("tune", document)
+    count = sum(item["kernel"] is not None for item in document["shapes"])
+    assert count > 0 if is_measured else count == 0
+    assert all(item["kernel"] or item["predicted_kernel"] for item in document["shapes"])
+    assert not document["is_complete"]
+    assert document["pairs"] < document["pairs_planned"]
+    names = json.loads(next((out / "export").glob("*.json")).read_text(encoding="utf-8"))
+    assert names
+    summary = (out / "summary.md").read_text(encoding="utf-8")
+    expect_values(summary, document["pairs"], document["pairs_planned"])
+    assert summary.count("| predicted |") == 3 - count
+    compile_s = 0.0
+    assert run([*line, "--json"]) == ExitCode.OK
+    printed = capfd.readouterr()
+    assert "ckh bench --resume" in printed.err
+    document = json.loads(printed.out)
+    assert (document["is_complete"], document["pairs"]) == (True, document["pairs_planned"])
+    assert all(item["kernel"] for item in document["shapes"])
+    assert run(line) == ExitCode.OK
+    assert "$ ckh" not in capfd.readouterr().err
+
+
+def test_a_folder_in_use_is_refused(shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """By tune itself, before any step and even with --force; afterwards it can be used."""
+    out = tmp_path / "tuned"
+    line = ["tune", str(shapes), "--device", "host", "--out", str(out), "--force"]
+    other = ModelTuning(settings_of([str(shapes)], TuneOptions(device="host")), out, force=False, is_quiet=True)
+    before = (out / "tune.json").read_bytes()
+    assert run(line) == ExitCode.USAGE
+    expect_error(capfd.readouterr().err, "in-use", out)
+    assert (out / "tune.json").read_bytes() == before
+    del other
+    ModelTuning(settings_of([str(shapes)], TuneOptions(device="host")), out, force=False, is_quiet=True)
 
 
 def test_a_dry_run_prints_the_steps(shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

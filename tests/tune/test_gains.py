@@ -1,4 +1,4 @@
-"""Gains of tuning are ratios of measured times, weighted by counts."""
+"""Gains of tuning are those of common rounds, weighted by counts."""
 
 from __future__ import annotations
 
@@ -8,68 +8,147 @@ import numpy as np
 import pytest
 
 from ckh import GemmProblem
+from ckh.data.journal_records import ReferenceRecord, ResultRow
+from ckh.schema import Status
 from ckh.shapes.layers import WeightedProblem
-from ckh.tune.gains import MeasuredTime, compared, is_worth_it, ratio, whole
+from ckh.tune.common_rounds import SAME_KERNEL, MeasuredRun, Ratio, Unestablished, ratio_of_rounds
+from ckh.tune.gains import Compared, compared, is_worth_it, today_total_ms, whole
 
 LARGE, SMALL = (
     WeightedProblem("gemm_universal", GemmProblem(64, 128, 32 * k, "fp32"), count, (f"layer{k}",), "here")
     for k, count in ((4, 80), (1, 3))
 )
-TIMES = {"a": MeasuredTime(4.0, 0.1), "b": MeasuredTime(2.0, 0.02), "c": MeasuredTime(8.0, 0.0)}
+TIMES = {"a": 4.0, "b": 2.0, "c": 8.0}
 
 
-def test_the_gain_is_a_ratio_of_weighted_sums() -> None:
-    """Its interval equals that of random times with these errors."""
-    today, tuned, counts = (
-        [MeasuredTime(4.0, 0.1), MeasuredTime(1.0, 0.2)],
-        [MeasuredTime(2.0, 0.02), MeasuredTime(0.9, 0.05)],
-        [80, 3],
-    )
-    result = ratio(today, tuned, counts)
-    assert result.value == pytest.approx((80 * 4 + 3 * 1) / (80 * 2 + 3 * 0.9), rel=1e-12)
-    random = np.random.default_rng(0)
-    drawn = [
-        sum(
-            n * random.normal(measured_time.ms, measured_time.error_ms, 200_000)
-            for n, measured_time in zip(counts, some, strict=True)
-        )
-        for some in (today, tuned)
+def row(kernel: str, samples_ms: tuple[float, ...], *, time: float = 10.0, again: bool = True) -> ResultRow:
+    """Row of a kernel on the large problem, as bench writes it."""
+    ms = float(np.median(samples_ms))
+    spread = float(np.median(np.abs(np.array(samples_ms) - ms))) / ms
+    samples_ns = tuple(1e6 * sample for sample in samples_ms)
+    status = Status.UNSTABLE if spread > 0.05 else Status.OK
+    problem = LARGE.problem.canonical()
+    return ResultRow("run", problem, kernel, status, "", ms, ms, spread, samples_ns, 1, again, "", time)
+
+
+def look(ratio: float, time: float) -> ReferenceRecord:
+    """A reference measurement."""
+    return ReferenceRecord("run", "p", "k", ratio, ratio, None, None, time)
+
+
+def gain_of(*records: ResultRow | ReferenceRecord) -> Ratio | Unestablished:
+    """Gain of kernel b over kernel a."""
+    return MeasuredRun.of(records).gain(LARGE.problem.canonical(), "a", "b")
+
+
+def test_the_gain_is_that_of_the_rounds() -> None:
+    """Ratios of 2, 2.08 and 1.92: their geometric mean, and t = 4.3027 standard errors of the logarithms."""
+    result = gain_of(row("a", (4.0, 4.16, 3.84)), row("b", (2.0, 2.0, 2.0)), row("c", (9.0,) * 3))
+    assert isinstance(result, Ratio)
+    # Logarithms 0.693147, 0.732368, 0.652325: mean 0.692613, deviation 0.040024, error 0.023108, times t 0.099426.
+    assert result.value == pytest.approx(1.998932, abs=2e-6)
+    assert result.interval == pytest.approx((1.809741, 2.207902), abs=1e-5)
+
+
+def test_drift_within_rounds_cancels() -> None:
+    """A machine that becomes slower by 4 % a round leaves the ratio of two kernels exact."""
+    drifts = [1.04**number for number in range(5)]
+    result = ratio_of_rounds([3.0 * drift for drift in drifts], [2.0 * drift for drift in drifts])
+    assert (result.value, *result.interval) == pytest.approx((1.5, 1.5, 1.5), rel=1e-12)
+
+
+def test_a_gain_of_separate_measurements_is_not_established() -> None:
+    """Today's kernel sampled once on a drifting machine, the winner again: neither 3.86x nor any other gain."""
+    today = row("a", (2.6, 18.7, 23.2, 2.6, 19.3), again=False)
+    winner = [row("b", (1.4, 1.39, 1.387, 1.38, 1.4)), row("c", (1.45,) * 5)]
+    looks = [look(1.0, 0.0), look(1.53, 9.0), look(1.5, 70.0)]
+    assert gain_of(today, *winner, *looks) is Unestablished.NO_ROUNDS
+    run = MeasuredRun.of([today, *winner, *looks])
+    assert (run.drift, run.unstable) == ((1.0, 1.53), 1.0)
+    item = compared(LARGE, "a", {"a": 18.7, "b": 1.387}, run)
+    document = item.row(1.0)
+    assert (document.gain, document.gain_interval, document.not_established) == (None, None, "no common rounds")
+    assert whole([item]) is None
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        ([row("a", (2.0,) * 5, time=9.0), row("b", (1.0,) * 5)], Unestablished.NO_ROUNDS),
+        ([row("a", (2.0, 2.0)), row("b", (1.0, 1.0))], Unestablished.NO_ROUNDS),
+        ([row("a", (2.6, 18.7, 23.2, 2.6, 19.3)), row("b", (1.4,) * 5)], Unestablished.UNSTABLE),
+        ([row("a", (2.0,) * 5), row("b", (1.0, 1.2, 0.8, 1.3, 0.7))], Unestablished.UNSTABLE),
+        ([look(1.0, 0.0), row("a", (2.0,) * 5), row("b", (1.0,) * 5), look(1.06, 20.0)], Unestablished.DRIFT),
+        ([look(1.0, 0.0), look(0.94, 5.0), row("a", (2.0,) * 5), row("b", (1.0,) * 5)], Unestablished.DRIFT),
+    ],
+)
+def test_unsteady_times_establish_no_gain(records: list[ResultRow | ReferenceRecord], expected: Unestablished) -> None:
+    """Of different or too few rounds, unstable on either side, or beside a reference time that differs by over 5 %."""
+    assert gain_of(*records) is expected
+
+
+def test_a_changed_clock_establishes_no_gain() -> None:
+    """Rows that bench marked, although their samples agree."""
+    moved = row("b", (1.0,) * 5)
+    moved = ResultRow(**{name: getattr(moved, name) for name in moved.__slots__} | {"status": Status.UNSTABLE})
+    assert gain_of(row("a", (2.0,) * 5), moved) is Unestablished.CLOCK
+
+
+def test_drift_at_another_time_is_no_reason() -> None:
+    """The reference times before and after the rounds count, and the last rounds with both kernels."""
+    records = [
+        *(look(1.0, 0.0), row("a", (8.0,) * 5, time=1.0), row("b", (1.0,) * 5, time=1.0)),
+        *(row("a", (3.0,) * 5), row("b", (1.0,) * 5), look(1.01, 20.0), look(1.3, 80.0)),
+        *(row("b", (1.0,) * 5, time=90.0), row("c", (1.0,) * 5, time=90.0)),
     ]
-    assert result.interval == pytest.approx(np.percentile(drawn[0] / drawn[1], [2.5, 97.5]), rel=2e-3)
+    result = gain_of(*records)
+    assert isinstance(result, Ratio)
+    assert result.value == pytest.approx(3.0)
 
 
 def test_an_unchanged_kernel_gains_exactly_nothing() -> None:
-    """Its time is the same on both sides, however uncertain."""
-    time = MeasuredTime(4.0, 1.0)
-    assert ratio([time], [time], [5]).interval == (1.0, 1.0)
+    """However uncertain its time is."""
+    assert MeasuredRun().gain(LARGE.problem.canonical(), "a", "a") == SAME_KERNEL
 
 
 def test_the_fastest_measured_kernel_is_compared_with_the_current_one() -> None:
     """A shape's share is of the time with current kernels; unmeasured shapes have no gain."""
-    item = compared(LARGE, "a", TIMES)
-    assert (item.kernel, item.best) == ("b", TIMES["b"])
-    row = item.row(whole_ms=400.0)
-    assert (row.gain, row.share, row.count, row.layers) == (2.0, 80 * 4.0 / 400.0, 80, ("layer4",))
-    unmeasured = compared(SMALL, "d", TIMES).row(400.0)
+    run = MeasuredRun.of([row("a", (4.0,) * 3), row("b", (2.0,) * 3)])
+    item = compared(LARGE, "a", TIMES, run)
+    assert (item.kernel, item.latency_ms) == ("b", 2.0)
+    document = item.row(whole_ms=400.0)
+    assert (document.gain, document.not_established, document.share) == (pytest.approx(2.0), None, 80 * 4.0 / 400.0)
+    assert (document.count, document.layers) == (80, ("layer4",))
+    unmeasured = compared(SMALL, "d", TIMES, run).row(400.0)
     assert (unmeasured.gain, unmeasured.today_ms, unmeasured.latency_ms, unmeasured.share) == (None, None, 2.0, None)
-    nothing = compared(SMALL, None, {}).row(400.0)
+    assert unmeasured.not_established == "not measured"
+    nothing = compared(SMALL, None, {}, run).row(400.0)
     assert (nothing.today, nothing.kernel, nothing.latency_ms) == (None, None, None)
 
 
-def test_the_total_counts_shapes_with_both_times() -> None:
-    """A shape without one of its times is left out."""
-    both = compared(LARGE, "a", TIMES), compared(SMALL, "c", TIMES), compared(SMALL, "d", TIMES)
-    result = whole(both)
+def test_the_total_is_of_established_gains() -> None:
+    """Weighted by count and time, with the errors of independent shapes; others do not count, but have shares."""
+    rows = [
+        Compared(LARGE, "a", 4.0, "b", 2.0, Ratio(2.0, (1.8, 2.0**2 / 1.8))),
+        Compared(SMALL, "c", 8.0, "b", 2.0, Ratio(4.0, (4.0, 4.0))),
+        Compared(SMALL, "a", 50.0, "b", 2.0, Unestablished.DRIFT),
+    ]
+    result = whole(rows)
     assert result is not None
     today, tuned, gain = result
     assert (today, tuned) == (80 * 4.0 + 3 * 8.0, 80 * 2.0 + 3 * 2.0)
     assert gain.value == today / tuned
-    assert whole([compared(SMALL, "d", TIMES)]) is None
+    half = 160 / 166 * math.log(2.0 / 1.8)
+    assert gain.interval == pytest.approx((gain.value * math.exp(-half), gain.value * math.exp(half)), rel=1e-12)
+    assert today_total_ms(rows) == 344.0 + 150.0
+    assert whole(rows[2:]) is None
 
 
-@pytest.mark.parametrize(("before", "error", "expected"), [(1.2, 0.01, True), (1.2, 0.2, False), (1.005, 0.0, False)])
-def test_gains_below_the_noise_are_not_worth_it(before: float, error: float, expected: bool) -> None:
-    """Only a gain above both noise and one percent counts."""
-    result = ratio([MeasuredTime(before, error)], [MeasuredTime(1.0, 0.0)], [1])
-    assert is_worth_it(result) is expected
-    assert math.isclose(result.value, before)
+@pytest.mark.parametrize(("value", "low", "expected"), [(1.2, 1.1, True), (1.2, 0.9, False), (1.005, 1.001, False)])
+def test_gains_below_the_noise_are_not_worth_it(value: float, low: float, expected: bool) -> None:
+    """Only a gain above both noise and one percent counts; beside shapes that may gain there is no verdict."""
+    gain = Ratio(value, (low, value**2 / low))
+    sure, unsure = (Compared(LARGE, "a", 4.0, "b", 2.0, item) for item in (gain, Unestablished.DRIFT))
+    unmeasured = Compared(SMALL, "a", None, None, None, Unestablished.NOT_MEASURED)
+    assert is_worth_it(gain, [sure, unmeasured]) is expected
+    assert is_worth_it(gain, [sure, unsure]) is (expected or None)

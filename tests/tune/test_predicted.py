@@ -16,7 +16,8 @@ from ckh.ops.grouped_conv.kernels.names import kernel_name, parse_kernel_name
 from ckh.problems import Direction
 from ckh.shapes.layers import WeightedProblem
 from ckh.training import TrainOptions
-from ckh.tune.gains import OwnTime, PredictedGain, Ratio, compared
+from ckh.tune.common_rounds import Ratio
+from ckh.tune.gains import OwnTime, PredictedGain, compared
 from ckh.tune.predicted import by_model, held_out_choices, over_tables, predicted_ratio, predicted_total
 from tests.learn.conftest import TREES, kernels, measured, problems, saved, time_ms
 
@@ -118,7 +119,7 @@ def test_the_total_is_weighted_by_time() -> None:
     }
     problem = GemmProblem(64, 128, 32, "fp32")
     shapes = [
-        compared(WeightedProblem("gemm_universal", problem, count, (), "here"), None, {}, None, gain)
+        compared(WeightedProblem("gemm_universal", problem, count, (), "here"), None, {}, predicted=gain)
         for count, gain in gains.items()
     ]
     ratio = predicted_total(shapes)

@@ -41,6 +41,7 @@ _MAX_TIMING_NS = 2e9
 
 # Median absolute deviation / median above which a time is called unstable.
 UNSTABLE_SPREAD = 0.05
+MANY_UNSTABLE = 0.1  # share of unstable times of a run
 
 # A kernel below this many launch times, launched one by one, waits for the host; launches of a graph do not.
 LEAST_LAUNCHES = 3.0

@@ -105,7 +105,8 @@ def _slower(history: History) -> float:
 
 
 AUTO = "auto"  # as many problems as fit in the budget
-_COMPILING = 0.5  # share of a budget for compiling
+_PLANNED = 0.85  # share of a budget that a plan fills, as its times are estimates
+_COMPILING = 0.5  # share of it for compiling
 _FEWEST_KERNELS = 4
 _USED, _AIM = 0.9, 0.96  # shares of a budget: acceptable use, and the target
 _TRIALS = 6
@@ -157,7 +158,7 @@ def few_plan(
     by_worth = [plan.tasks[number] for number in islice(representative(_places(plan), seed, weights), most)]
     draft = _Draft(by_worth, order, seed)
     if count == AUTO and budget_s is not None:
-        return replace(plan, tasks=_within(draft, len(plan.kernels), budget_s, pace))
+        return replace(plan, tasks=_within(draft, len(plan.kernels), _PLANNED * budget_s, pace))
     return replace(plan, tasks=draft.tasks(len(by_worth), Shots()))
 
 

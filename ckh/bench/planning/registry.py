@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 _STDIN = "-"
+_PREDICTED, _HEAD_CHARACTERS = '"ckh.predict_many"', 100
 _HEAD = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"arch":\s*"[^"]*",\s*"kernels":\s*\[')
 REGISTRY = FileKind("registry of kernels", lambda path: _HEAD.match(head_of(path)) is not None)
 
@@ -100,10 +101,11 @@ def limited_models(source: str, models: Sequence[Model]) -> list[Model]:
 def first_fits(path: Path, op: AnyOperation, arch: str, dtype: str) -> Callable[[Problem], Kernel | None]:
     """Return the choice of a program without heuristics: the first kernel of its list that applies, None without one.
 
-    CK's dispatcher chooses in this way by default (`SelectionStrategy::FirstFit`).
+    CK's dispatcher chooses in this way by default (`SelectionStrategy::FirstFit`). In the output of ckh predict each
+    problem has a list of its own.
 
     Args:
-        path: a registry, or a text file with complete names.
+        path: a registry, a text file with complete names, or the output of `ckh predict --problems --json`.
         op: the operation.
         arch: the architecture.
         dtype: the element type.
@@ -112,15 +114,32 @@ def first_fits(path: Path, op: AnyOperation, arch: str, dtype: str) -> Callable[
         DataError: the file cannot be read, or has neither format; see also `kernel_list`.
         UsageError: it is another architecture's registry.
     """
-    listed = _listed(str(path), read_text(path), op, arch, dtype)
+    text = read_text(path)
+    answers = _answers(path) if _PREDICTED in text[:_HEAD_CHARACTERS] else None
+    listed = _listed(str(path), text, op, arch, dtype) if answers is None else None
     spec, listing = load_arch(arch), op.kernels.listed
     assert listing is not None  # as for all measured operations
 
     def first(problem: Problem) -> Kernel | None:
-        tune_step = listing(problem, spec, path, listed)
-        return tune_step.pool[int(tune_step.chosen[0])] if len(tune_step.chosen) else None
+        own = listed
+        if answers is not None:
+            name = answers.get(problem.canonical())
+            own = None if name is None else kernel_list([name], op, str(path))
+        if own is None:
+            return None
+        applicable = listing(problem, spec, path, own)
+        return applicable.pool[int(applicable.chosen[0])] if len(applicable.chosen) else None
 
     return first
+
+
+def _answers(path: Path) -> dict[str, str]:
+    """Name of each problem's first kernel in the output of ckh predict."""
+    try:
+        answers = read_json(path)["results"]
+        return {answer["problem"]: answer["kernels"][0]["kernel"] for answer in answers if answer["kernels"]}
+    except (KeyError, TypeError, IndexError) as error:
+        raise DataError(f"{path}: not the output of ckh predict --json", code="bad-field") from error
 
 
 def _listed(source: str, text: str, op: AnyOperation, arch: str, dtype: str) -> KernelList[Kernel]:

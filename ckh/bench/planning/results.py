@@ -29,7 +29,7 @@ from ckh.errors import CkhError, DataError
 from ckh.schema import MEASURED, TRIED_AGAIN, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from ckh.data.journal_records import Record
@@ -158,20 +158,33 @@ class PairResults:
         """Minimum of a problem's median times, 0 if unknown."""
         return min((item.ms * NS_PER_MS for item in self._measured(problem)), default=0.0)
 
-    def leaders(self, problem: str, count: int | None = None) -> list[Leader]:
-        """Kernels to remeasure, fastest first; none if that was done or there is nothing to compare.
+    def leaders(
+        self, problem: str, count: int | None = None, baseline: str | None = None, new: Collection[str] = ()
+    ) -> list[Leader]:
+        """Kernels to remeasure together, fastest first; none if that was done or there is nothing to compare.
+
+        It was done if the fastest and the baseline were remeasured, and the new ones among the leaders.
 
         Args:
             problem: canonical text.
             count: number of kernels; None: up to `MAX_LEADERS` within `LEADER_MARGIN` of the best.
+            baseline: a further kernel, however slow, to compare the fastest with; None: none.
+            new: kernels that were measured now.
         """
         ranked = sorted(self._measured(problem), key=lambda item: item.ms)
-        again = sum(self._by_problem[problem].again) if ranked else 0
-        if not ranked or again >= (1 if count is None else min(count, len(ranked))):
+        if not ranked:
             return []
         limit = ranked[0].ms * (1 + LEADER_MARGIN) if count is None else float("inf")
         close = [candidate for candidate in ranked[: count or MAX_LEADERS] if candidate.ms <= limit]
-        return close if len(close) > 1 else []
+        close += [candidate for candidate in ranked if candidate.kernel == baseline and candidate not in close]
+        again = self._remeasured(problem)
+        left = {ranked[0].kernel, baseline, *new} & {candidate.kernel for candidate in close} - again
+        is_done = not left and len(again) >= (1 if count is None else min(count, len(ranked)))
+        return close if len(close) > 1 and not is_done else []
+
+    def _remeasured(self, problem: str) -> set[str]:
+        rows = self._by_problem[problem]
+        return {self._names[kernel] for kernel, again in zip(rows.kernels, rows.again, strict=True) if again}
 
     def _measured(self, problem: str) -> list[Leader]:
         if problem not in self._by_problem:

@@ -94,6 +94,10 @@ class Driver:
         finally:
             self.phase_s[COMPILE_PHASE] += time.monotonic() - start
 
+    def missing(self, kernels: Sequence[Kernel]) -> list[Kernel]:
+        """Kernels to compile: one of each source without a library in the cache."""
+        return self._builder.missing(kernels)
+
     @contextmanager
     def worker(
         self,

@@ -96,6 +96,11 @@ class Stop:
             return StopReason.BUDGET
         return StopReason.COMPLETE
 
+    @property
+    def left_s(self) -> float | None:
+        """Seconds left of the budget; None without one."""
+        return None if self._end is None else max(self._end - time.monotonic(), 0.0)
+
     def __enter__(self) -> Stop:  # noqa: PYI034 - Self is not in Python 3.10
         """Install the signal handlers."""
         self._previous = [(number, signal.signal(number, self._on_signal)) for number in _SIGNALS]

@@ -157,7 +157,7 @@ def by_computing(tasks: Sequence[Task], kind: str) -> list[Task]:
 
 @dataclass(slots=True)
 class _Seen:
-    """State of one worker: reference times in ms, time of the last one, and tasks measured since."""
+    """State of one device: reference times in ms, time of the last one, and tasks measured since."""
 
     first_ms: float = 0.0
     last_s: float = float("-inf")
@@ -170,7 +170,6 @@ class ReferenceWatch:
     Args:
         run_id: id of the run.
         journal: journal of the reference measurements.
-        tasks: number of tasks.
         workers: number of workers.
         problem: canonical text of a problem.
         built: a built kernel for it.
@@ -182,7 +181,6 @@ class ReferenceWatch:
         self,
         run_id: str,
         journal: JournalWriter,
-        tasks: int,
         workers: int,
         problem: str,
         built: Built,
@@ -191,22 +189,26 @@ class ReferenceWatch:
     ) -> None:
         self._run_id = run_id
         self._journal = journal
-        self._left = tasks
+        self._left = 0
         self._workers = workers
         self._problem = problem
         self._built = built
         self._kernel = kernel
         self._clock = clock
-        self._seen: dict[int, _Seen] = {}
+        self._seen: dict[str, _Seen] = {}  # by device
         self._lock = threading.Lock()
         self.looks: list[ReferenceRecord] = []
         self.suspects: list[Task] = []
+
+    def expect(self, tasks: int) -> None:
+        """Set the number of tasks that are left, to know each worker's last one."""
+        self._left = tasks
 
     def before(self, worker: JobRunner, task: Task) -> None:
         """Measure the reference before a task, if a minute has passed."""
         self._look(worker, EVERY_S)
         with self._lock:
-            self._seen[id(worker)].since.append(task)
+            self._seen[worker.node].since.append(task)
 
     def after(self, worker: JobRunner) -> None:
         """Measure the reference after each worker's last task, which thus lies between two measurements."""
@@ -222,7 +224,7 @@ class ReferenceWatch:
 
     def _look(self, worker: JobRunner, every_s: float) -> None:
         with self._lock:
-            seen = self._seen.setdefault(id(worker), _Seen())
+            seen = self._seen.setdefault(worker.node, _Seen())
         if self._clock() - seen.last_s < every_s:
             return
         if not seen.first_ms:

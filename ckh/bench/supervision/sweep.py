@@ -1,7 +1,10 @@
 """A run of bench: build the kernels of a plan, measure them problem by problem, and journal every result.
 
-The fastest kernels of each problem are remeasured in rounds, interleaved in random order, so that clock drift affects
-all alike; these times replace the first ones.
+The fastest kernels of each problem, and the one in use today if it is known, are remeasured in rounds, interleaved in
+random order, so that clock drift affects all alike; these times replace the first ones.
+
+With a budget, kernels are built in parts, each measured when it is built: the first two of every problem, then as many
+as compile in half of the remaining time by the rate of this run. So a budget too short for the plan gives times, too.
 
 With several devices each problem is measured on one of them. A partly measured problem of an earlier run continues on
 its device, or is measured again if that is missing. Kernels with identical code are measured once.
@@ -13,6 +16,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -39,17 +43,22 @@ from ckh.text.log import note
 from ckh.text.progress import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from ckh.bench.compilation.compile import Built
     from ckh.bench.planning.active import ActiveRun
     from ckh.bench.planning.plan import Plan, Task
+    from ckh.bench.planning.results import Leader
     from ckh.bench.supervision.driver import Driver
     from ckh.bench.supervision.limits import Stop
     from ckh.bench.supervision.protocol import Job, Reply
     from ckh.bench.supervision.runner import JobRunner
     from ckh.data.journal import JournalWriter, ResultRow, RunRecord
     from ckh.ops.base import Kernel
+
+
+_FIRST = 2  # kernels of each problem that are measured first with a budget
+_COMPILING = 0.5  # share of the remaining budget for the next kernels
 
 
 def _has_hidden_code(record: KernelRecord) -> bool:
@@ -124,6 +133,7 @@ class Sweep:
         self._whole: dict[str, Task] = {}  # the plan's task of each problem
         self._lock, self._building = threading.Lock(), threading.Lock()
         self._active: ActiveRun | None = None
+        self._compiled = 0  # kernels compiled by this run
         self.totals = Totals(workers=len(driver.configs))
 
     def measure(self, plan: Plan, results: PairResults) -> Totals:
@@ -134,8 +144,45 @@ class Sweep:
             OutputError: the journal cannot be written; all earlier results are in the journal.
         """
         left = self._unfinished(plan, results)
-        kernels = left.kernels + self._leading_kernels(left, results) + self._compared(plan)
-        return self._measured(left, kernels, results, self._tasks(left.tasks, results).next, self._watched)
+        kernels = left.kernels + self._leading_kernels(left, results)
+        if self._stop.left_s is None:
+            return self._measured(left, kernels + self._compared(plan), results, partial(self._serve, left.tasks))
+        first = self._first_kernels(left)
+
+        def serve(work: _Work, watch: ReferenceWatch | None) -> None:
+            while not self._stop():
+                tasks = [replace(task, kernels=_built(task.kernels, work.built)) for task in left.tasks]
+                self._serve(tasks, work, watch)
+                unbuilt = _unbuilt(first, work.built) or _unbuilt(kernels, work.built)
+                if not unbuilt:
+                    return
+                self._build_more(self._next_kernels(unbuilt), work.built)
+
+        return self._measured(left, (*first[: self._driver.jobs], *self._compared(plan)), results, serve)
+
+    def _first_kernels(self, left: Plan) -> tuple[Kernel, ...]:
+        """The first two kernels of each problem, today's and the first choice; first one for the drift monitor."""
+        tasks = [(task, self._whole[task.problem.canonical()].kernels[:_FIRST]) for task in left.tasks]
+        computing = by_computing([task for task in left.tasks if task.kernels], self._driver.configs[0].kind)[:1]
+        monitored = [task.kernels[0] for task in computing]
+        first = (kernel for task, kernels in tasks for kernel in kernels if kernel in task.kernels)
+        return tuple(dict.fromkeys((*monitored, *first)))
+
+    def _next_kernels(self, unbuilt: Sequence[Kernel]) -> list[Kernel]:
+        """Those that compile in half of the remaining time, by this run's rate."""
+        count, missing = self._driver.jobs, self._driver.missing(unbuilt)
+        if self._compiled:
+            rate_s = self._driver.phase_s[COMPILE_PHASE] / self._compiled
+            count = max(count, int(_COMPILING * (self._stop.left_s or 0.0) / rate_s))
+        later = set(missing[count:])
+        return [kernel for kernel in unbuilt if kernel not in later]
+
+    def _serve(self, tasks: Sequence[Task], work: _Work, watch: ReferenceWatch | None) -> None:
+        """Measure tasks on all devices."""
+        if watch is not None:
+            watch.expect(len(tasks))
+        choose = self._tasks(tasks, work.results).next
+        self._driver.serve(choose, lambda worker, task: self._watched(worker, task, work, watch))
 
     def measure_chosen(self, plan: Plan, results: PairResults, active: ActiveRun) -> Totals:
         """As `measure`, for pairs selected while results arrive."""
@@ -150,28 +197,31 @@ class Sweep:
             if watch is not None and active.is_over(worker.node):
                 watch.last(worker)
 
+        def serve(work: _Work, watch: ReferenceWatch | None) -> None:
+            self._driver.serve(active.next, lambda worker, task: measure_chosen(worker, task, work, watch))
+
         kernels = active.useful + self._compared(plan)
-        return self._measured(plan.without(results.has), kernels, results, active.next, measure_chosen)
+        return self._measured(plan.without(results.has), kernels, results, serve)
 
     def _measured(
         self,
         left: Plan,
         kernels: Sequence[Kernel],
         results: PairResults,
-        choose: Callable[[str], Task | None],
-        measure: Callable[[JobRunner, Task, _Work, ReferenceWatch | None], None],
+        serve: Callable[[_Work, ReferenceWatch | None], None],
     ) -> Totals:
-        """Build kernels, measure tasks on all devices, and write the end of the run."""
+        """Build kernels, have tasks measured by `serve`, and write the end of the run."""
         start = time.monotonic()
         try:
             built = self._build(kernels)
             self._require_alike(left, built)
             with progress("measuring", left.pairs) as advance:
                 work, watch = _Work(built, results, advance), self._watch(left, built)
-                started = time.monotonic()
-                self._driver.serve(choose, lambda worker, task: measure(worker, task, work, watch))
+                started = time.monotonic() - self._driver.phase_s[COMPILE_PHASE]
+                serve(work, watch)
             if watch is not None:
-                self._measure_suspects(watch, work, time.monotonic() - started)
+                measuring_s = time.monotonic() - self._driver.phase_s[COMPILE_PHASE] - started
+                self._measure_suspects(watch, work, measuring_s)
         finally:
             self.totals.phase_s, self.totals.restarts = self._driver.phase_s, self._driver.restarts
             self.totals.compile_s = self._driver.phase_s[COMPILE_PHASE]
@@ -190,7 +240,7 @@ class Sweep:
         left, here = [], self._driver.names
         for problem, task in self._whole.items():
             kernels = tuple(kernel for kernel in task.kernels if not results.has(problem, full_name(kernel)))
-            if not kernels and not results.leaders(problem, self._driver.limits.leaders):
+            if not kernels and not self._leaders(problem, results):
                 continue
             device = results.device(problem)
             if device is not None and device not in here:
@@ -258,14 +308,22 @@ class Sweep:
             canonical = rest.problem.canonical()
             whole = self._whole[canonical].kernels
             if not rest.kernels:
-                names = {leader.kernel for leader in results.leaders(canonical, self._driver.limits.leaders)}
+                names = {leader.kernel for leader in self._leaders(canonical, results)}
                 needed |= {kernel for kernel in whole if full_name(kernel) in names}
             elif len(rest.kernels) < len(whole):
                 needed |= set(whole)  # any of them may become a leader
         return tuple(needed)
 
+    def _leaders(self, problem: str, results: PairResults, new: Sequence[str] = ()) -> list[Leader]:
+        """Kernels of a problem to remeasure in rounds: the fastest, and today's, which is the first of a task."""
+        kernels = self._whole[problem].kernels if self._run.today is not None and problem in self._whole else ()
+        baseline = full_name(kernels[0]) if kernels else None
+        return results.leaders(problem, self._driver.limits.leaders, baseline, new)
+
     def _build(self, kernels: Sequence[Kernel]) -> dict[str, Built]:
+        missing = [] if self._stop.left_s is None else self._driver.missing(kernels)
         built = self._driver.build(kernels, "compiling kernels")
+        self._compiled += len(missing) - len(self._driver.missing(missing))
         records = {
             built.source_hash: KernelRecord(
                 *(self._run.run_id, built.source_hash, built.code_hash, built.binary.resources, built.binary.calling)
@@ -296,8 +354,8 @@ class Sweep:
         if left.pairs < LEAST_PAIRS or result is None:
             return None
         problem, kernel = result
-        counts = len(left.tasks), len(self._driver.configs)
-        return ReferenceWatch(self._run.run_id, self._journal, *counts, problem, built[kernel], kernel)
+        workers = len(self._driver.configs)
+        return ReferenceWatch(self._run.run_id, self._journal, workers, problem, built[kernel], kernel)
 
     def _measure_suspects(self, watch: ReferenceWatch, work: _Work, measuring_s: float) -> None:
         """Remeasure pairs measured during drift, within a tenth of the measuring time."""
@@ -347,8 +405,8 @@ class Sweep:
             self._measure_moved(worker, setup, groups, looks, work)
             if self._stop() or not all(results.has(canonical, name) for name in names):
                 return
-            self._measure_leaders(worker, setup, looks, work)
-            if not looks.moved():
+            self._measure_leaders(worker, setup, looks, work, names)
+            if not looks.moved() and not self._leaders(canonical, results):  # the fastest is one of the remeasured
                 return
 
     def _measure_moved(
@@ -375,10 +433,10 @@ class Sweep:
         for name in twins:
             yield _twin_row(row, name, work.built[name])
 
-    def _measure_leaders(self, worker: JobRunner, setup: Job, looks: Looks, work: _Work) -> None:
+    def _measure_leaders(self, worker: JobRunner, setup: Job, looks: Looks, work: _Work, names: Sequence[str]) -> None:
         results, built, canonical = work.results, work.built, setup.problem
-        leaders = results.leaders(canonical, self._driver.limits.leaders)
-        if not leaders:
+        leaders = self._leaders(canonical, results, names)
+        if not leaders or any(leader.kernel not in built for leader in leaders):
             return
         kernels = [(built[leader.kernel].library, leader.loops) for leader in leaders]
         seed = f"{self._run.seed} leaders {canonical}"
@@ -387,8 +445,9 @@ class Sweep:
         if replies is None:
             return  # stopped: the next run repeats it
         looks.add_rounds({leader.kernel for leader in leaders}, replies)
+        moved, now = looks.moved(), round(time.time(), 3)
         rows = [
-            replace(row, remeasured=True)
+            replace(_unless_moved(row, moved), remeasured=True, time=now)
             for leader, reply in zip(leaders, replies, strict=True)
             for row in self._rows(worker, canonical, [leader.kernel], reply, work)
         ]
@@ -410,6 +469,21 @@ class Sweep:
             self._journal.add(*rows)
             for row in rows:
                 results.add(row)
+
+
+def _built(kernels: Sequence[Kernel], built: Mapping[str, Built]) -> tuple[Kernel, ...]:
+    return tuple(kernel for kernel in kernels if full_name(kernel) in built)
+
+
+def _unbuilt(kernels: Sequence[Kernel], built: Mapping[str, Built]) -> list[Kernel]:
+    return [kernel for kernel in kernels if full_name(kernel) not in built]
+
+
+def _unless_moved(row: ResultRow, moved: Collection[str]) -> ResultRow:
+    """Mark the row of rounds during which the clock changed as unstable."""
+    if row.kernel not in moved or row.status is not Status.OK:
+        return row
+    return replace(row, status=Status.UNSTABLE, message="the clock changed while it was measured")
 
 
 def _twin_row(row: ResultRow, kernel: str, built: Built) -> ResultRow:

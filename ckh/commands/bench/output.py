@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.bench.compilation.building import BuildReport
 from ckh.bench.devices.device import EMULATED_KIND, HOST_KIND
+from ckh.bench.isolated.timing import MANY_UNSTABLE
 from ckh.bench.supervision.campaign import Outlook
 from ckh.bench.supervision.limits import StopReason
 from ckh.bench.supervision.reference_watch import DRIFT
@@ -20,7 +21,6 @@ from ckh.text.log import warn
 from ckh.text.prose import shell_word
 from ckh.text.tabletext import sparkline
 
-_MANY_UNSTABLE = 0.1  # share of unstable times
 _SPARKS = 24  # bars per line
 _FAILURES_SHOWN = 3  # statuses
 _TASKS_SHOWN = 20  # problems of a plan
@@ -282,10 +282,8 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
         share = f", {outcome.orchestration:.1%} orchestration overhead of measuring" if totals.statuses else ""
     say(f"\ntotal {format_duration(totals.wall_s)}{share}")
     if outcome.reason is StopReason.BUDGET and not totals.statuses:
-        warn(
-            "the budget ended before the first measurement: continue with --resume, or use --plan auto",
-            "budget",
-        )
+        fewer = "" if campaign.settings.plan else "; --plan auto selects pairs for a budget"
+        warn(f"the budget ended before the first measurement; the compiled kernels are kept{fewer}", "budget")
     for line in reference_lines(totals.references):
         say(line)
     for line in machine_lines(totals):
@@ -348,7 +346,7 @@ def machine_lines(totals: Totals) -> list[str]:
             f"the machine drifted: the reference kernel took {min(looks):.2f} to {max(looks):.2f} of its first "
             f"time; {totals.drifted} pairs measured in between were remeasured{rest}"
         )
-    if share > _MANY_UNSTABLE:
+    if share > MANY_UNSTABLE:
         lines.append(f"{share:.0%} of the times are unstable: their samples spread by more than 5 %")
     if lines:
         lines.append(f"for more stable times: {_WHAT_TO_DO}")

@@ -33,6 +33,10 @@ Defaults: data are the newest complete runs of ckh bench in the folder runs, els
 device (forward convolutions, unless --variant is given); the model is written to your own models, where ckh predict
 looks first. A line states both.
 
+Where ckh predict looks, a model is installed only if its mean efficiency on the compared problems is higher than that
+of the model in use, or if no model fits these problems yet. Another, also one that cannot be compared, is kept beside
+that folder, which a line states; --install installs it.
+
 Cross-validation holds out whole problems, with a separate fold for early stopping; the final fit uses all rows and the
 median number of trees. The same data and seed give the same bytes. The files are AMD's: gzip'd LightGBM text,
 feature_spec.json and train_manifest.json; cv_metrics_*.json and feature_importances_*.json are for information only.
@@ -121,6 +125,9 @@ def train(
     ),
     no_peak_check: bool = typer.Option(False, "--no-peak-check", help=NO_PEAK_CHECK_HELP),
     force: bool = typer.Option(False, "--force", help="Replace a model in --out."),
+    install: bool = typer.Option(
+        False, "--install", help="Use the model although it is not better than the one in use."
+    ),
     cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=f"Folds and trials: {CLUSTER_HELP}"),
     distributed: bool = typer.Option(
         False, "--distributed", help="Fit the final models to all rows, partitioned over the workers of --cluster."
@@ -159,7 +166,7 @@ def train(
     with _interruptible(), spread_over(cluster) as workers:
         far = _spread(workers, paths, variant, options) if distributed and workers is not None else None
         trained = replace(fitted(dataset, options, request, start, far), sample=drawn)
-    saved(trained, out)
+    out = saved(trained, out, install=install)
     print_trained(trained, out, as_json=as_json)
 
 

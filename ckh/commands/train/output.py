@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.api.learning import against_start
+from ckh.api.learning import against_start, continues_current
 from ckh.commands._common import print_json, print_table, say
 from ckh.documents import Document, fields_of
 from ckh.text.prose import shell_word
@@ -177,7 +177,7 @@ def _print_how(trained: Trained) -> None:
         _print_tuning(trained.tuning)
     if made.comparison is not None and not made.comparison.worse:
         say(f"\nagainst its start: {against_start(made.comparison)}")
-    if trained.today is not None and not trained.today.comparison.worse:
+    if trained.today is not None and not trained.today.comparison.worse and not continues_current(trained):
         say(f"\nagainst {trained.today.source}, the model used until now: {against_start(trained.today.comparison)}")
 
 

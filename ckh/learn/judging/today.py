@@ -1,7 +1,7 @@
 """Comparison of a newly trained model, by its held-out choices, with the model that answered for such data before.
 
 A model in the user's folder takes precedence over a shipped model, however few rows it was trained on. So `ckh train`
-prints which of the two chooses better on the measured problems.
+prints which of the two chooses better on the measured problems, and installs only the better one.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from ckh.assess.metrics import choices
 from ckh.assess.times import times_of
 from ckh.errors import CkhError
 from ckh.learn.answers.answering import AnsweringModels
+from ckh.learn.models.artifact import fitting_models, wanted_for
 from ckh.learn.models.manifest import trained_problems
-from ckh.learn.models.spec import BETWEEN_DEVICES, spec_of
+from ckh.learn.models.spec import BETWEEN_DEVICES, SPEC_NAME, spec_of
 from ckh.learn.training.trained import Today
 from ckh.learn.training.validation import seen
 from ckh.learn.training.warm_start import compare
 from ckh.training import Labels
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
@@ -57,6 +60,26 @@ def against_today(trained: Trained) -> Today | None:
     if is_seen is not None and is_seen.all() and _devices(spec_of(dataset, ())) <= _devices(model.spec):
         return None
     return Today(str(model.path), compare(before, np.array(held_out)[used], is_seen))
+
+
+def why_not_used(trained: Trained, out: Path) -> str:
+    """Why a model must not replace the one in use; empty if it may.
+
+    It may if its mean efficiency is higher on the problems of the comparison, or if it is the first of its kind: no
+    model fits these problems, and none is in `out`.
+
+    Args:
+        trained: the model, compared.
+        out: its folder among the user's models.
+    """
+    if trained.today is not None:
+        comparison = trained.today.comparison
+        is_better = comparison.mean_efficiency > comparison.start_mean_efficiency
+        return "" if is_better else f"its mean efficiency is not above that of {trained.today.source}"
+    dataset = trained.dataset
+    in_use = [ref.path for ref in fitting_models(wanted_for(dataset.problems()[0], dataset.arch))]
+    others = [out, *in_use] if (out / SPEC_NAME).exists() else in_use
+    return f"it cannot be compared with {others[0]} on the same problems" if others else ""
 
 
 def _devices(spec: ModelSpec) -> set[str]:
