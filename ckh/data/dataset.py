@@ -225,8 +225,8 @@ class Dataset(Shown):
     @property
     def num_cus(self) -> int:
         """Compute units of the measured device; 0 if they are not known, or rows differ."""
-        values = self.frame["hw_num_cus"].unique()
-        return int(values[0]) if len(values) == 1 and values[0] > 0 else 0
+        values = self.frame["hw_num_cus"].dropna().unique()
+        return int(values[0]) if len(values) == 1 else 0
 
     def hardware(self) -> dict[str, int | NDArray[np.int64]]:
         """Hardware profile by name (`num_cus`, …): an integer if all rows agree, else one value per row.

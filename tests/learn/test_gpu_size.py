@@ -17,6 +17,7 @@ from ckh.learn.answers.answering import AnsweringModels
 from ckh.learn.answers.explain import quantisation
 from ckh.learn.answers.known import other_device
 from ckh.learn.answers.ranking import ranking_of
+from ckh.learn.judging.judged_answers import answering_model
 from ckh.learn.models.artifact import load_model, wanted_for
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.features import CORE_NAMES
@@ -73,6 +74,12 @@ def test_the_gpu_here_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archs, "cus_here", {"gfx942": 80}.get)
     cus = {gpu: answering(gpu, CONV).gpu.hardware.num_cus for gpu in ("gfx942", "mi300x", "mi308x")}
     assert cus == {"gfx942": 80, "mi300x": 304, "mi308x": 80}
+
+
+def test_data_are_judged_on_the_measured_gpu() -> None:
+    """The model that would answer for measured problems has the compute units of their device."""
+    for cus in (80, 304):
+        assert answering_model([CONV], "gfx942", cus).gpu.hardware.num_cus == cus
 
 
 @pytest.mark.slow
