@@ -139,7 +139,7 @@ def test_no_kernel_of_amds_tunings_breaks_a_rule() -> None:
 )
 def test_packed_pairs_count_twice(activation: str, inter_dim: int, is_whole: bool) -> None:
     """No kernel takes MXFP4 experts whose inter_dim is not a multiple of 256: CK refuses, CK Tile mistakes scales."""
-    sizes = {"tokens": 2048, "model_dim": 3072, "inter_dim": inter_dim, "experts": 256, "topk": 8}
+    sizes: dict[str, Any] = {"tokens": 2048, "model_dim": 3072, "inter_dim": inter_dim, "experts": 256, "topk": 8}
     problem = AiterMoe(**sizes, dtype="pk_fp4", quant="per_1x32", activation=activation, num_cus=256)
     assert bool(candidates(problem, load_arch("gfx950")).kernels) == is_whole
 
