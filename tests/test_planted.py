@@ -79,6 +79,7 @@ def test_a_command_runs_nothing_of_the_current_folder(
     code(LEAST, folder).rename(folder / "kernel.co")
     cache = shutil.copytree(emulator_build, tmp_path / "cache", symlinks=True)
     monkeypatch.setenv("CKH_CACHE_DIR", str(cache))
+    monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))  # without probes of before
     monkeypatch.setenv("PATH", f":{os.environ['PATH']}")
     monkeypatch.setenv("CPATH", ":")
     done = subprocess.run(

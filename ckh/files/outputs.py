@@ -99,7 +99,7 @@ def check_output(
 
 
 def refuse_planted(out: Path) -> None:
-    """Refuse an output behind a link of another user (`planted_link`), and a file of his in a folder such as /tmp.
+    """Refuse outputs behind links of other users (`planted_link`), and their files in folders such as /tmp.
 
     Raises:
         OutputError: there is such a link or file, or a parent folder cannot be read.
