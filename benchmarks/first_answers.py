@@ -172,7 +172,7 @@ class Asked:
         problem: the problem, as the kernel runs it.
         place: place in the answer, from 1.
         kernel: the kernel; empty if there is none.
-        status: accepted, refused, not built (of headers that lack it, as the answer says) or no kernel; executed kernels
+        status: accepted, refused, not built (the headers lack it, as the answer says) or no kernel; executed kernels
             have a row's status.
         reason: why it is refused.
     """

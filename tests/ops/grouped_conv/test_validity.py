@@ -282,6 +282,35 @@ def test_compv6_in_bwd_weight_needs_four_iterations_over_k() -> None:
 
 
 @pytest.mark.parametrize(
+    ("pipeline", "sizes", "values"),
+    [
+        # Taps 2 x 2, 2 x 1, 1 x 2 and 1 of 256 channels, 64 of which are a tile: 16 to 4 iterations.
+        ("compv3", {"stride_h": 2, "stride_w": 2}, None),
+        ("mem", {"stride_h": 2, "stride_w": 2}, (4, 16)),
+        ("compv4", {"stride_h": 2, "stride_w": 2}, (4, 16)),
+        ("basic_v1", {"stride_h": 2, "stride_w": 2}, None),
+        ("mem", {"stride_h": 1, "stride_w": 1}, None),
+        ("mem", {"stride_h": 2, "y": 4, "pad_h": 0}, None),  # two taps each
+        ("compv3", {"k": 128, "stride_h": 2, "stride_w": 2}, (2, 8)),  # the shortest has no main loop
+        ("mem", {"y": 1, "x": 1, "pad_h": 0, "pad_w": 0, "stride_h": 2, "stride_w": 2}, None),
+        ("mem", {"stride_h": 3, "stride_w": 1, "dilation_h": 2, "k": 64, "pad_h": 2}, (3, 9)),
+        ("basic_v1", {"y": 13, "x": 11, "stride_h": 12, "stride_w": 11, "pad_h": 6, "pad_w": 5}, (132, 128)),
+        ("compv6", {"y": 1, "x": 1, "pad_h": 0, "pad_w": 0, "k": 64}, (64, 1, 64)),
+    ],
+)
+def test_strided_backward_data_that_launches_refuse(
+    pipeline: str, sizes: dict[str, Any], values: tuple[int, ...] | None
+) -> None:
+    """Its GEMMs must end alike and be countable, and compv6 needs a second iteration."""
+    arch = load_arch("gfx942")
+    problem = problem_on(arch, Direction.BWD_DATA, **{"k": 256, **sizes})
+    reasons = CONV_RULES.of_problem(kernel_on(arch, Direction.BWD_DATA, pipeline=pipeline), arch, problem)
+    assert len(reasons) == (values is not None), reasons
+    if values is not None:
+        expect_values(reasons[0], *values)
+
+
+@pytest.mark.parametrize(
     ("arch_name", "parts", "images", "is_refused"),
     # An image has 64 pixels, as has a tile of K: images per part are iterations per part.
     [
