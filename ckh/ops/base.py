@@ -207,7 +207,7 @@ def having(name: str, value: object) -> Callable[[Any], bool]:
     return lambda problem: bool(getattr(problem, name) == value)
 
 
-def _all_needed(_rows: Mapping[str, Any]) -> tuple[float, float]:
+def _all_needed(_rows: pd.DataFrame) -> tuple[float, float]:
     return 1.0, 1.0
 
 
@@ -331,7 +331,7 @@ class Training:
     defaults: Callable[[int], TrainOptions] = _default_options
     model_files: Mapping[str, Callable[[pd.DataFrame, Path | None], bytes | None]] = field(default_factory=dict)
     amd_features: tuple[str, ...] = ()
-    needed: Callable[[Mapping[str, Any]], tuple[Any, Any]] = _all_needed
+    needed: Callable[[pd.DataFrame], tuple[Any, Any]] = _all_needed
     needed_columns: tuple[str, ...] = ()
     timed: int = 0
     law: TimeLaw | None = None

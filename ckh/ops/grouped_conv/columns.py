@@ -14,6 +14,7 @@ from ckh.schema import Column, dataset_columns
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pandas as pd
     from numpy.typing import NDArray
 
     from ckh.ops.grouped_conv.kernel import ConvKernel
@@ -70,7 +71,7 @@ _FILTER = {"h": "Y", "w": "X", "d": "Z"}
 MOVED_COLUMNS = tuple(f"{what}_{axis}" for what in ("stride", "dilation") for axis in _FILTER) + tuple(_FILTER.values())
 
 
-def moves_all(rows: Mapping[str, Any]) -> NDArray[np.bool_]:
+def moves_all(rows: Mapping[str, Any] | pd.DataFrame) -> NDArray[np.bool_]:
     """Mask of rows whose filters touch all pixels of X: not with gaps between filters, or within them where strided."""
     result = np.ones(len(rows["X"]), dtype=bool)
     for axis, size in _FILTER.items():
