@@ -66,17 +66,21 @@ def test_a_list_of_shapes_is_tuned(
     assert "ckh shapes" not in printed.err
     assert [item["count"] for item in document["shapes"]] == [80, 2]
     assert sum(item["share"] for item in document["shapes"]) == pytest.approx(1)
-    today, tuned = (
-        sum(item["count"] * item[name] for item in document["shapes"]) for name in ("today_ms", "latency_ms")
-    )
-    assert (document["today_ms"], document["tuned_ms"]) == pytest.approx((today, tuned))
-    assert document["gain"] == pytest.approx(today / tuned)
-    assert document["gain"] >= 1
+    established = [item for item in document["shapes"] if item["gain"] is not None]  # on a steady machine all
+    assert document["established"] == len(established)
+    reasons = {item["not_established"] for item in document["shapes"] if item["gain"] is None}
+    assert reasons <= {"unstable", "drift"}
+    if established:
+        today = sum(item["count"] * item["today_ms"] for item in established)
+        tuned = sum(item["count"] * item["today_ms"] / item["gain"] for item in established)
+        assert (document["today_ms"], document["tuned_ms"]) == pytest.approx((today, tuned))
+        assert document["gain"] == pytest.approx(today / tuned)
+    assert document["is_complete"]
     assert document["model"] is None
     assert (out / "export" / "README.md").is_file()
     assert [item["predicted_gain"] for item in document["shapes"]] == [None, None]  # no model of two problems
     summary = (out / "summary.md").read_text(encoding="utf-8")
-    assert f"{document['gain']:.3f}x" in summary
+    assert f"{document['gain']:.3f}x" in summary if established else all(reason in summary for reason in reasons)
     assert f"ckh convert {out}/run" in summary
     assert run([*line, "--budget", "11m"]) == ExitCode.OK
     assert "$ ckh" not in capfd.readouterr().err
