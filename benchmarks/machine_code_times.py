@@ -61,8 +61,8 @@ def complete_kernels(dataset: Dataset) -> list[Any]:
 
 
 def estimate_of(dataset: Dataset) -> EstimateModel:
-    """The estimate for a dataset's problems, without a calibration of this machine."""
-    return EstimateModel(wanted_for(dataset.problems()[0], dataset.arch), uses_calibration=False)
+    """The estimate for a dataset's problems."""
+    return EstimateModel(wanted_for(dataset.problems()[0], dataset.arch))
 
 
 def compiled(kernels: Sequence[Any], dataset: Dataset) -> dict[Any, CodeFile]:
