@@ -130,7 +130,7 @@ def _conv(direction: Direction) -> Callable[[Random, str], Problem]:
             sizes[axis] = (taps[axis] - 1) * dilations[axis] + rng.randrange(1, 30)
             pads[axis] = rng.choice((0, (taps[axis] - 1) * dilations[axis] // 2))
         names = ("hw", "dhw")[ndim - 2]
-        fields = {
+        fields: dict[str, Any] = {
             **{f"{axis}i": size for axis, size in zip(names, sizes, strict=True)},
             **dict(zip(("yx", "zyx")[ndim - 2], taps, strict=True)),
             **{f"stride_{axis}": value for axis, value in zip(names, strides, strict=True)},

@@ -50,10 +50,12 @@ def kernels_of(dtype: str, layout: str, count: int, arch: str = "gfx942") -> Ite
     while count:
         block = rng.choice(space.blocks)
         sizes = zip(("tile", "wave", "warp_tile"), (rng.choice(space.tiles), block.wave, block.warp_tile), strict=True)
-        fields = {f"{name}_{axis}": size for name, some in sizes for axis, size in zip("mnk", some, strict=True)}
-        pads = {f"pad_{axis}": rng.random() < 0.5 for axis in "mnk"}
+        fields: dict[str, Any] = {
+            f"{name}_{axis}": size for name, some in sizes for axis, size in zip("mnk", some, strict=True)
+        }
+        pads: dict[str, Any] = {f"pad_{axis}": rng.random() < 0.5 for axis in "mnk"}
         words = {name: rng.choice(getattr(space, f"{name}s")) for name in ("pipeline", "scheduler", "epilogue")}
-        widths = dict.fromkeys(("vector_a", "vector_b", "vector_c"), 0)
+        widths: dict[str, Any] = dict.fromkeys(("vector_a", "vector_b", "vector_c"), 0)
         kernel = GemmKernel(dtype, layout, **fields, **pads, **words, **widths, persistent=rng.random() < 0.5)
         if not GEMM_RULES.of_arch(kernel, spec):
             count -= 1
@@ -99,7 +101,7 @@ def test_further_tensors_are_loaded_in_vectors_of_their_own() -> None:
     """A kernel that stores narrow vectors still reads its further tensors in native ones."""
     arch, applicable = load_arch("gfx942"), set()
     fields = {name: getattr(next(kernels_of("fp16", "rcr", 1)), name) for name in GemmKernel.__dataclass_fields__}
-    padded = {"pad_m": True, "pad_n": True, "pad_k": True, "epilogue": "cshuffle", "vector_c": 2}
+    padded: dict[str, Any] = {"pad_m": True, "pad_n": True, "pad_k": True, "epilogue": "cshuffle", "vector_c": 2}
     kernel = replace(GemmMultiDKernel(**fields, function="add", num_d=1), **padded)
     for n in (8, 12, 16, 20):
         problem = GemmMultiDProblem(64, n, 64, "fp16")
