@@ -265,7 +265,8 @@ def test_with_a_budget_first_kernels_are_measured_first(
     rows = [(row.problem, row.kernel) for row in runs.rows if not row.remeasured]
     assert set(list(dict.fromkeys(kernel for _, kernel in rows))[: len(first)]) == first
     assert Counter(rows) == runs.all_pairs
-    assert (sum(built), max(built)) == (7, 2)
+    assert (sum(built), built[0]) == (7, 2)
+    assert len(built) > 1
     assert (outcome.reason, outcome.pairs_left) == (StopReason.COMPLETE, 0)
 
 

@@ -372,10 +372,15 @@ def test_only_a_better_model_is_installed(
         assert efficiency["mean_efficiency"] < efficiency["start_mean_efficiency"]
     assert load_model(models / "mine").scores(measured()).tolist() == before.scores(measured()).tolist()
     shutil.rmtree(models)
-    shutil.copytree(kept / "new", models / "poor", ignore=shutil.ignore_patterns("train_manifest.json"))
+    few = data.with_name("few.parquet")
+    write_dataset(measured().select(measured().problem_ids < 4), few)
+    models.mkdir()
+    assert run(["train", str(few), *poor[2:], "--out", str(models / "poor"), "--install", "--force"]) == ExitCode.OK
+    capsys.readouterr()
     assert run(["train", str(data), *SMALL, "--trees", "40", "--out", str(models / "better"), "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
-    assert document["today"]["validation"]["mean_efficiency"] > efficiency["mean_efficiency"]
+    efficiency = document["today"]["validation"]
+    assert efficiency["mean_efficiency"] > efficiency["start_mean_efficiency"]
     assert document["out"] == str(models / "better")
 
 
