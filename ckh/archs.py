@@ -76,6 +76,8 @@ def arch_of_gpu(name: str) -> tuple[str, int]:
 
     A series has those of its largest product. The number is 0 for any other name, which is returned unchanged.
     """
+    if not isinstance(name, str):
+        raise WrongTypeError("arch", "the name of an architecture", name)
     if name in (names := arch_names()):
         return name, 0
     wanted = _plain(name)

@@ -201,7 +201,6 @@ WARNING_CODES: dict[str, str] = {
     "worse-than-current": "a new model chooses worse than the one used until now",
     "shadows-model": "a new model takes precedence over a better one",
     "not-installed": "a new model is not better than the one in use, or cannot be compared, and is kept beside",
-    "export": "what an export had to omit",
 }
 """Codes of warnings, besides those of errors, with their meanings."""
 

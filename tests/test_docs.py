@@ -214,4 +214,4 @@ def test_the_guides_exist() -> None:
     assert len(written_calls()) >= 30
     assert sum(shown.judges for shown in shown_answers()) == 4  # every shipped model that was measured here
     pages = [shown.page for shown in shown_answers()]
-    assert (pages.count("README.md"), pages.count("docs/predict.md")) == (1, 4)
+    assert (pages.count("README.md"), pages.count("docs/predict.md")) == (1, 3)

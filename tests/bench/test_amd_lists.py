@@ -190,7 +190,7 @@ def test_predict_ranks_such_lists(kind: str, tmp_path: Path, capsys: pytest.Capt
 
 def test_bench_plans_the_kernels_of_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The only kernel of AMD's `user_provided_config.json`, and the number of unsupported combinations."""
-    (tmp_path / "p.csv").write_text("m,n,k\n64,192,64\n")
+    (tmp_path / "p.csv").write_text("m,n,k\n64,192,256\n")
     path = AMD / "gemm_user_provided_config.json"
     command = ["bench", "--op", "gemm_universal", "--device", "hip", "--arch", "gfx942", "--dtype", "fp16", "--dry-run"]
     assert run([*command, "--problems", str(tmp_path / "p.csv"), "--registry", str(path), "--json"]) == ExitCode.OK

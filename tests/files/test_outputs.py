@@ -318,7 +318,6 @@ _MODES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|[( =]['\"][rbt+]*[wax][rbt+]*['\"]
 _NO_OUTPUTS = {
     "temporary folders": {
         *(
-            "bench.checks.calibrating",
             "bench.checks.checkup",
             "bench.compilation.compile",
             "bench.compilation.toolchain",
@@ -330,7 +329,7 @@ _NO_OUTPUTS = {
         *("bench.compilation.kernel_cache", "bench.devices.emulated", "bench.nodes.remote", "kernels.compiled"),
         *("quick.prepare", "quick.shipped", "quick.store", "ranking.forest_file"),
     },
-    "the folder of user data": {"learn.analytic.calibrated", "learn.answers.probes"},
+    "the folder of user data": {"learn.answers.probes"},
     "/dev/null, memory": {"boundary", "bench.supervision.guard", "commands.doctor.check"},
     "a file that a variable of the tests names": {"emulator.launch"},
     "journals, which are appended to and have the same checks": {"data.journal"},

@@ -42,7 +42,7 @@ def test_text_size_is_limited(name: str, tmp_path: Path) -> None:
         reader(b" " * untrusted.MOST_TEXT_BYTES + b"1")
 
 
-@pytest.mark.parametrize("name", ["spec", "candidates", "calibration", "learned-kernels"])
+@pytest.mark.parametrize("name", ["spec", "calibration", "learned-kernels"])
 def test_model_file_size_is_limited(name: str, tmp_path: Path) -> None:
     """The limit is lower; the hint does not suggest splitting the file."""
     with expect_refusal(ModelError, "too-large", "16", "train the model"):

@@ -282,8 +282,8 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
         share = f", {outcome.orchestration:.1%} orchestration overhead of measuring" if totals.statuses else ""
     say(f"\ntotal {format_duration(totals.wall_s)}{share}")
     if outcome.reason is StopReason.BUDGET and not totals.statuses:
-        fewer = "" if campaign.settings.plan else "; --plan auto selects pairs for a budget"
-        warn(f"the budget ended before the first measurement; the compiled kernels are kept{fewer}", "budget")
+        how = "" if campaign.settings.plan else ": continue with --resume, or use --plan auto"
+        warn(f"the budget ended before the first measurement; the compiled kernels are kept{how}", "budget")
     for line in reference_lines(totals.references):
         say(line)
     for line in machine_lines(totals):

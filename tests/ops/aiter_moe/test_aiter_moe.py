@@ -191,7 +191,7 @@ def _table(path: Path) -> None:
             for block_m in (16, 32, 64, 128):
                 slower = 1 if block_m == (16 if token < 100 else 64) else 1.5
                 for stage, name in (("stage1", FIRST), ("stage2", SECOND)):
-                    times = (10.0 * slower, 12.0 * slower, 90.0)
+                    times = (1000.0 * slower, 1200.0 * slower, 9000.0)
                     rows += [(stage, token, inter_dim, name.format(block_m), time) for time in times]
             rows.append(("stage1", token, inter_dim, CKTILE, float("nan")))
     frame = pd.DataFrame(rows, columns=["stage", "token", "inter_dim", "kernel", "time_us"])
@@ -218,8 +218,8 @@ def test_the_whole_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
             strict=True,
         )
     }
-    assert times["stage1", 1, 384, FIRST.format(16)] == pytest.approx(0.012)
-    assert times["both", 1, 384, joint(FIRST.format(32), SECOND.format(32))] == pytest.approx(2 * 0.018)
+    assert times["stage1", 1, 384, FIRST.format(16)] == pytest.approx(1.2)
+    assert times["both", 1, 384, joint(FIRST.format(32), SECOND.format(32))] == pytest.approx(2 * 1.8)
     assert len(times) == len(dataset) == 2 * 4 * 3 * 4
     assert dataset.frame["samples"].unique().tolist() == [3]
     assert np.allclose(dataset.frame["spread"].to_numpy()[:4], 2 / 12)

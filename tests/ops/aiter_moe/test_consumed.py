@@ -269,8 +269,8 @@ def test_a_measured_kernel_that_the_installed_aiter_lacks_is_refused(
     first = SMALL.format(1, "64x128", "0_silu")
     tuned.write_text(
         TUNED.splitlines()[0]
-        + f"\n256,64,7168,256,256,8,ActivationType.Silu,torch.bfloat16,{kind},1,0,32,0,60.5,{first},0.0%,40.25,"
-        + f"{ONE[1]},0.1%,100.75,0,1,2,\n"
+        + f"\n256,64,7168,256,256,8,ActivationType.Silu,torch.bfloat16,{kind},1,0,32,0,605,{first},0.0%,402.5,"
+        + f"{ONE[1]},0.1%,1007.5,0,1,2,\n"
     )
     args = ["--data", str(tuned), "--installed", str(source)]
     assert export(untuned(tmp_path, row(64, kind)), tmp_path / "out", *args) == ExitCode.BAD_DATA
