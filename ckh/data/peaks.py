@@ -52,7 +52,8 @@ def of_peak(frame: pd.DataFrame, op: AnyOperation) -> NDArray[np.float64]:
     ms, rate, gb_s = (frame[name].to_numpy(dtype=np.float64) for name in _RATES)
     work, moved = op.training.needed(frame)
     from_memory = np.maximum(gb_s * moved - caches / ms, 0)
-    return np.nan_to_num(np.max([rate * work / tflops, gb_s * moved / cached, from_memory / memory], axis=0))
+    shares = [rate * work / tflops, gb_s * moved / cached, from_memory / memory]
+    return np.asarray(np.nan_to_num(np.max(shares, axis=0)))
 
 
 def columns_of(op: AnyOperation) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ def read(*sources: str, op: str | None = None, **wanted: Any) -> Shapes:
     from ckh.shapes.problems import shapes_of
     from ckh.shapes.run_options import DEFAULT
 
-    plain = {
+    plain: dict[str, Any] = {
         name: tuple(map(as_integer, value)) if isinstance(value, (list, tuple)) else as_integer(value)
         for name, value in wanted.items()
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -257,9 +257,12 @@ def test_with_a_budget_first_kernels_are_measured_first(
     campaign = runs.campaign()
     built: list[int] = []
     build = Driver.build
-    monkeypatch.setattr(
-        Driver, "build", lambda driver, kernels, title="": built.append(len(kernels)) or build(driver, kernels, title)
-    )
+
+    def counted(driver: Driver, kernels: Sequence[Any], title: str = "") -> dict[Any, Any]:
+        built.append(len(kernels))
+        return build(driver, kernels, title)
+
+    monkeypatch.setattr(Driver, "build", counted)
     outcome = campaign.run(LIMITS)
     first = {full_name(kernel) for task in campaign.plan.tasks for kernel in task.kernels[:2]}
     rows = [(row.problem, row.kernel) for row in runs.rows if not row.remeasured]

@@ -28,9 +28,10 @@ LEAST_MS = 2 * M * N * K / (2048 * 304 * 2100e6) * 1e3
 def rows(*times: float, m: int = M) -> pd.DataFrame:
     """Measurements of one kernel of distinct problems, at multiples of the shortest time."""
     sizes = [(m + 8 * number, time) for number, time in enumerate(times)]
-    return pd.DataFrame(
+    frame: pd.DataFrame = pd.DataFrame(
         [{"kernel": NAME, "m": m, "n": N, "k": K, "latency_ms": m / M * LEAST_MS * time} for m, time in sizes]
     )
+    return frame
 
 
 def converted(frame: pd.DataFrame, arch: str = "gfx942", **options: Any) -> Dataset:

@@ -90,6 +90,6 @@ def test_the_peak_is_that_of_the_problems_gpu(num_cus: int, tflops: float) -> No
     arch = load_arch("gfx942")
     of_unit = arch.peak_tflops("fp16", 1), arch.largest_gpu
     stating = SimpleNamespace(num_cus=num_cus)
-    assert peak_tflops(of_unit, stating) == pytest.approx(tflops)  # type: ignore[arg-type]
+    assert peak_tflops(of_unit, stating) == pytest.approx(tflops)
     assert arch.peak_tflops("fp16", num_cus) == pytest.approx(tflops)
-    assert arch.peak_tflops("fp64", num_cus) == peak_tflops((0.0, 304), stating) == math.inf  # type: ignore[arg-type]
+    assert arch.peak_tflops("fp64", num_cus) == peak_tflops((0.0, 304), stating) == math.inf
