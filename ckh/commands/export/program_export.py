@@ -99,6 +99,7 @@ def measured_rows(paths: Sequence[Path], op: AnyOperation, arch: str | None = No
     from ckh.data import conversion
     from ckh.data.dataset import DATASET, read_dataset
     from ckh.data.formats import ReadOptions
+    from ckh.data.peaks import possible_rows
 
     with tempfile.TemporaryDirectory() as folder:
         datasets = [path for path in paths if path.is_dir() or DATASET.is_one(path)]
@@ -106,7 +107,7 @@ def measured_rows(paths: Sequence[Path], op: AnyOperation, arch: str | None = No
         if others:
             datasets.append(Path(folder, "converted.parquet"))
             conversion.convert(others, datasets[-1], ReadOptions(arch=arch))
-        dataset = read_dataset(*datasets)
+        dataset = possible_rows(read_dataset(*datasets), "--data")
     if dataset.op.name != op.name:
         raise DataError(f"the rows of --data are of {dataset.op.name}, not of {op.name}", code="mixed-data")
     return dataset
