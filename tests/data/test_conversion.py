@@ -52,11 +52,19 @@ def write_inputs(folder: Path) -> list[Path]:
     return paths
 
 
+@pytest.mark.parametrize(("given", "stored"), [(None, 304), (80, 80)])
+def test_stated_compute_units_are_stored(tmp_path: Path, given: int | None, stored: int) -> None:
+    """AMD's CSV states none: they are the caller's, else those of the architecture."""
+    options = ReadOptions(arch="gfx942", skip_bad=True, num_cus=given)
+    conversion.convert(write_inputs(tmp_path)[:1], tmp_path / "out.parquet", options)
+    assert read_dataset(tmp_path / "out.parquet").num_cus == stored
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("block_bytes", [1 << 23, 3000])
 @pytest.mark.parametrize(
     ("count", "rows", "repeated", "digest"),
-    [(1, 200, 0, "a30607a69be6a6d3"), (3, 335, 265, "aaf76b2c1ba9935f")],
+    [(1, 200, 0, "a3621a60fe56125f"), (3, 335, 265, "b102c23378f958d6")],
 )
 def test_rows_do_not_depend_on_blocks(
     tmp_path: Path,

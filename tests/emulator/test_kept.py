@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,10 +23,6 @@ if TYPE_CHECKING:
     from ckh.emulator.launch import EmulatorLibrary
 
 _TIMEOUT_S = 300.0
-REFUSED = {
-    "gemm_compv6": 2,
-    "gemm_gfx90a_compv4": 1,
-}  # problems with numbers of tiles along K that a loop cannot end with
 EXPONENTS = {"bf16": "3", "fp32": "67"}  # of errors, which are those of rounding
 FOUND_OUT = (Status.WRONG_RESULT, Status.LAUNCH_ERROR, Status.CRASH)
 
@@ -73,8 +68,7 @@ def test_kernels_are_right(kept: Kept, tmp_path: Path) -> None:
     replies = executed(kept.library(), kept, tmp_path, problems)
     assert len(problems) >= 6
     right = [reply for reply in replies if reply.status is Status.VERIFIED]
-    counter = Counter(reply.status for reply in replies)
-    assert counter == Counter({Status.VERIFIED: len(right), Status.UNSUPPORTED: REFUSED.get(kept.file, 0)})
+    assert len(right) == len(replies)
     error = rf"largest error \d\.\de-0[{EXPONENTS.get(kept.kernel.dtype, '45')}] of the largest output"
     assert all(re.fullmatch(error, reply.message) for reply in right)
     assert not any(reply.samples_ns for reply in replies)

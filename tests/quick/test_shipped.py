@@ -98,10 +98,13 @@ def test_changed_models_have_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shipped.find(asked("--c 64")) is None
 
 
-def test_large_models_are_unpacked_once(installed: Path, tmp_path: Path) -> None:
+def test_large_models_are_unpacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first call unpacks a model into the cache; a damaged file gives no answer."""
+    packed = tmp_path / "large" / "gemm_universal_fp32_host.ckhm.z"
+    monkeypatch.setattr(shipped, "_MAX_PLAIN_BYTES", 1 << 18)
+    monkeypatch.setattr(shipped, "FOLDER", packed.parent)
+    shipped.write(packed.parent)
     line = asked("--m 128 --n 1536 --k 7168")
-    packed = installed / "gemm_universal_fp32_host.ckhm.z"
     content = packed.read_bytes()
     old = tmp_path / "cache" / "shipped" / f"1-1-{packed.stem}"
     old.parent.mkdir(parents=True, mode=0o700)

@@ -71,7 +71,7 @@ def read_table(table: Table, options: ReadOptions) -> Reading:
     if not table.has("kernel") and table.has("kernel_name"):
         table = table.renamed({"kernel": "kernel_name"})
     known = _known_columns(table)
-    arch = load_arch(table.arch(options.arch))
+    arch = load_arch(table.arch(options.arch)).sized(options.num_cus or 0)
     many = [name for name in TIMES if name in known]
     few = [name for name in known if name not in {*many, *_NOT_READ}]
     rows = _GoodRows(arch, f"{table.file_name}:{table.sha256[:12]}", options)
