@@ -5,9 +5,8 @@ which all tensors pass (`Peaks.l2_bytes_per_clock` of each CU and clock; those o
 die, no more than that), or its memory bandwidth, for the bytes beyond the capacity of all of its caches: the others may
 stay there between runs. Operations and bytes that a kernel may leave out do not count (`Training.needed`).
 
-GPUs run above their nominal clock at times, hence `MOST`. Of 600,000 times that AMD measured (MIOpen's find databases,
-AITER's tables, CK Tile's sweeps), all but 20 have at most 0.95 of the peak. Those 20 are placeholders of 1 us, one time
-of MIOpen's 137 times above the peak, and rows of an 80-CU GPU measured on a larger one.
+GPUs run above their nominal clock at times, hence `MOST`. Of AMD's times that ship, 17 are above it: six stand for an
+unknown time with 1 us, and eleven say 80 compute units but were measured on a larger GPU (tests/data/test_peaks.py).
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ class Sweep:
         return tuple(dict.fromkeys((*monitored, *first)))
 
     def _next_kernels(self, unbuilt: Sequence[Kernel]) -> list[Kernel]:
-        """Those that compile in half of the remaining time, by this run's rate."""
+        """Select the kernels that compile in half of the remaining time, at the rate of this run."""
         count, missing = self._driver.jobs, self._driver.missing(unbuilt)
         if self._compiled:
             rate_s = self._driver.phase_s[COMPILE_PHASE] / self._compiled
