@@ -212,6 +212,5 @@ def test_the_guides_exist() -> None:
     """The tests above cover all guides, many calls, and the answers of README."""
     assert {"README.md", "CONTRIBUTING.md", "docs/results.md", "benchmarks/README.md"} <= {name_of(p) for p in PAGES}
     assert len(written_calls()) >= 30
-    assert sum(shown.judges for shown in shown_answers()) == 4  # every shipped model that was measured here
     pages = [shown.page for shown in shown_answers()]
     assert (pages.count("README.md"), pages.count("docs/predict.md")) == (1, 3)
