@@ -31,7 +31,7 @@ from ckh.learn.models.calibration import CALIBRATION_NAME, Calibration
 from ckh.learn.models.spec import read_spec
 from ckh.learn.training.boosting import Boosting
 from ckh.learn.training.prepared import prepare
-from ckh.learn.training.targets import BLEND_WEIGHT, make_fit
+from ckh.learn.training.targets import make_fit
 from ckh.training import RANK, TFLOPS, RankObjective, TrainOptions, TreeParams
 
 if TYPE_CHECKING:
@@ -113,11 +113,7 @@ def _scores(boosting: Boosting, learned: NDArray[np.int64], held: NDArray[np.int
     """Scores of rows by a model trained on others."""
     options, prepared = boosting.options, boosting.prepared
     fit = make_fit(RANK, prepared.dataset, options.rank)
-    score = boosting.predicted(fit, boosting.fit(fit, learned, None, RANK, trees), learned, held)
-    if options.rank is RankObjective.BLEND:
-        relative = make_fit(RANK, prepared.dataset, RankObjective.RELATIVE)
-        score += BLEND_WEIGHT * prepared.matrix.predict(boosting.fit(relative, learned, None, RANK, trees), held)
-    return score
+    return boosting.predicted(fit, boosting.fit(fit, learned, None, RANK, trees), learned, held)
 
 
 def _show(name: str, prepared: Prepared, score: Floats, told: Floats, tflops: Floats, *, speeds_order: bool) -> None:

@@ -114,11 +114,15 @@ def _refuse_usage(error: Any, command: str) -> int:
 
 
 def _misplaced(error: Any) -> UsageError | None:
-    """Error for an option that belongs to a subcommand or has its name."""
+    """Error for an option that belongs to a subcommand or has its name, or that was removed."""
     option = getattr(error, "option_name", None)
     if option is None or error.ctx is None:
         return None
+    from ckh.text.prose import REMOVED
+
     place, said = error.ctx.command_path, f"{error.ctx.command_path} has no {option}"
+    if instead := REMOVED.get(f"{place} {option}"):
+        return UsageError(f"{said} any more", instead, code="inapplicable-option")
     for name, command in getattr(error.ctx.command, "commands", {}).items():
         if option == f"--{name}" or any(option in (*param.opts, *param.secondary_opts) for param in command.params):
             return UsageError(said, f"use {place} {name}, see {place} {name} --help", code="inapplicable-option")

@@ -17,14 +17,13 @@ class RankObjective(StrEnum):
     """Objectives of the ranking model.
 
     EFFICIENCY regresses TFLOPS / best TFLOPS of the problem, whose slow outliers are bounded by 0; RELATIVE regresses
-    its logarithm; LAMBDARANK optimizes the order itself; BLEND has the trees of both; with TFLOPS there is no ranking
-    model, and the model of TFLOPS ranks.
+    its logarithm; LAMBDARANK optimizes the order itself; with TFLOPS there is no ranking model, and the model of TFLOPS
+    ranks.
     """
 
     EFFICIENCY = "efficiency"
     RELATIVE = "relative"
     LAMBDARANK = "lambdarank"
-    BLEND = "blend"
     TFLOPS = "tflops"
 
 
@@ -62,10 +61,7 @@ class TreeParams:
     min_child_samples: int = 10
     subsample: float = 0.85
     subsample_freq: int = 1
-    colsample_bytree: float = declared(
-        Declared("Share of the features per tree.  [0.4]", typed=("--feature-fraction",), low=0.05, high=1.0),
-        default=0.85,
-    )
+    colsample_bytree: float = 0.85
     reg_alpha: float = 0.05
     reg_lambda: float = 0.5
     path_smooth: float = 0.0
@@ -80,16 +76,12 @@ class TrainOptions:
     """Training options.
 
     `targets` are modelled in addition to the order: TFLOPS, which predictions include; latency and bandwidth only if
-    requested, since only `Model.predict` and the export to LightGBM use them. The model of TFLOPS has the parameters
-    `speeds`, or else `params`. `jobs` threads do not affect the result. With an `ensemble` of several models, the
-    ranking model is trained that many times, with seeds following `seed`, and has the trees of all; cross-validation
-    uses one. A blend is an ensemble of LambdaRanks with one regression, which has the parameters `regression`, or else
-    `params`; cross-validation uses a single LambdaRank. A ranking regression weights rows by their efficiency. With 0
-    folds there is no cross-validation, and models have all of their trees. `mine` rounds give hard problems more weight
-    (`mining`). A regression of efficiency also gets, with weight `prior` relative to 1, the trees of a time model
-    fitted to the rows, if the operation has a time model and each kernel was measured often enough (`learn.prior`), and
-    on GPUs the analytic estimate, which ranks alone with few rows (`learn.analytic.corrected`). With such a time model
-    it also gets the trees of a LambdaRank, scaled to its own scores, with weight `lambdarank` relative to 1.
+    requested, since only `Model.predict` and the export to LightGBM use them. `jobs` threads do not affect the result.
+    With 0 folds there is no cross-validation, and models have all of their trees. A regression of efficiency also gets,
+    with weight `prior` relative to 1, the trees of a time model fitted to the rows, if the operation has a time model
+    and each kernel was measured often enough (`learn.analytic.prior`), and on GPUs the analytic estimate, which ranks
+    alone with few rows (`learn.analytic.corrected`). With such a time model it also gets the trees of a LambdaRank,
+    scaled to its own scores, with weight `lambdarank` relative to 1.
     """
 
     targets: tuple[str, ...] = (TFLOPS,)
@@ -109,17 +101,7 @@ class TrainOptions:
         ),
         default=1,
     )
-    ensemble: int = declared(
-        Declared("Number of ranking models, with different seeds, whose trees are combined.  [1]", low=1, high=50),
-        default=1,
-    )
-    regression: TreeParams | None = None
-    speeds: TreeParams | None = None
-    mine: int = declared(Declared("Rounds of hard-example mining.", low=0, high=20), default=0)
-    prior: float = declared(
-        Declared("Weight of analytic times, relative to the regression.  [1 or 0]", low=0.0, high=10.0),
-        default=0.0,
-    )
+    prior: float = 0.0
     lambdarank: float = declared(
         Declared("Weight of a LambdaRank, relative to the regression.  [1 or 0]", low=0.0, high=10.0),
         default=0.0,

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import operator
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -19,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh.assess.metrics import choices
-from ckh.assess.times import times_of
 from ckh.cli import run
 from ckh.cluster import calls as calls_module
 from ckh.cluster.calls import Call, ClusterNode, gone, in_order
@@ -28,20 +23,15 @@ from ckh.cluster.connection import connected
 from ckh.data import parts as parts_module
 from ckh.data.dataset import write_dataset
 from ckh.errors import DeviceError, ExitCode, UsageError
-from ckh.learn.models.artifact import load_model
 from ckh.ops import operation
 from tests.clusters import shared_cluster
 from tests.learn.conftest import measured
-from tests.refusals import expect_error, expect_refusal
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from ckh.cluster.calls import Cluster
-    from ckh.data.dataset import Dataset
 
 pytest.importorskip("distributed", reason="needs the extra 'cluster'")
 
@@ -227,116 +217,3 @@ def test_evaluation_on_a_cluster_gives_the_same_figures(
 
 def _has_scored() -> bool:
     return "ckh.learn.judging.judged_answers" in sys.modules
-
-
-@pytest.mark.slow
-def test_training_on_a_cluster_gives_the_same_model(local: Cluster, tmp_path: Path) -> None:
-    """Folds and trials fitted by other processes give the same bytes as those fitted here."""
-    data = tmp_path / "measured.parquet"
-    write_dataset(measured(), data)
-    args = [
-        "train",
-        "--data",
-        str(data),
-        "--trees",
-        "30",
-        "--leaves",
-        "7",
-        "--folds",
-        "3",
-        "--jobs",
-        "1",
-        "--tune",
-        "3",
-    ]
-    assert run([*args, "--out", str(tmp_path / "here")]) == ExitCode.OK
-    far = ["--cluster", local.client.scheduler.address]
-    assert run([*args, "--out", str(tmp_path / "there"), *far]) == ExitCode.OK
-    assert any(local.everywhere(_has_fitted).values())
-    for file in (tmp_path / "here").iterdir():
-        if file.name.startswith(("model_", "cv_metrics_", "tuning")):
-            assert (tmp_path / "there" / file.name).read_bytes() == file.read_bytes()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rank", ["efficiency", "lambdarank"])
-def test_a_model_fitted_on_distributed_rows_chooses_like_a_local_one(
-    local: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: str
-) -> None:
-    """Its choices are at most two points worse; it is an ordinary model, without addresses of workers."""
-    monkeypatch.setattr(parts_module, "PART_ROWS", 40)
-    data, rows = tmp_path / "measured.parquet", measured()
-    write_dataset(rows, data)
-    args = ["train", "--data", str(data), "--trees", "40", "--leaves", "7", "--folds", "0", "--targets", "tflops"]
-    args += ["--rank", rank, "--jobs", "1"]
-    far = ["--distributed", "--cluster", local.client.scheduler.address]
-    assert run([*args, "--out", str(tmp_path / "here")]) == ExitCode.OK
-    assert run([*args, "--out", str(tmp_path / "there"), *far]) == ExitCode.OK
-    valid = rows.valid()
-    here, there = (load_model(tmp_path / name) for name in ("here", "there"))
-    near, far_away = (float(_efficiency(valid, model.scores(valid))) for model in (here, there))
-    assert far_away > near - 0.02  # it may well be better, as its trees differ
-    assert min(near, far_away) > 0.9
-    manifest = json.loads((tmp_path / "there" / "train_manifest.json").read_text(encoding="utf-8"))
-    assert manifest["ckh"]["distributed"]["workers"] > 1
-    text = gzip.decompress((tmp_path / "there" / "model_tflops.lgbm.gz").read_bytes()).decode()
-    assert "[tree_learner: data]" in text
-    assert "127.0.0.1" not in text
-
-
-_SPREADING = """
-import sys
-from ckh.cli import run
-from ckh.data import parts
-
-parts.PART_ROWS = 40
-sys.exit(run(sys.argv[1:]))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_fitting_workers_end_with_their_client(tmp_path: Path, number: signal.Signals) -> None:
-    """All of them do, though each waits for the others in every round: the next client has them at once."""
-    data = tmp_path / "measured.parquet"
-    write_dataset(measured(), data)
-    args = ["train", "--data", str(data), "--trees", "100000", "--learning-rate", "0.001", "--folds", "0"]
-    args += ["--targets", "tflops", "--jobs", "1", "--out", str(tmp_path / "model"), "--distributed", "--cluster"]
-    with shared_cluster(2) as cluster:
-        command = [sys.executable, "-c", _SPREADING, *args, cluster.client.scheduler.address]
-        client = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        while not cluster.client.run_on_scheduler(_has_answers):  # wait until workers have finished their first round
-            assert client.poll() is None
-            time.sleep(0.1)
-        client.send_signal(number)
-        client.wait(30)
-        ended = time.monotonic() + 60
-        for node in cluster.nodes():
-            call = Call(os.getpid, (), on=node.address)
-            assert cluster.result(call, lambda: time.monotonic() > ended) is not None
-
-
-def _has_answers(dask_scheduler: Any) -> bool:
-    return "ckh_answers" in dask_scheduler.__dict__
-
-
-def _efficiency(rows: Dataset, scores: NDArray[np.float64]) -> float:
-    """Mean efficiency of the choices by scores."""
-    times = times_of(rows)
-    return float(times.efficiency()[choices(scores, rows.problem_ids, times.count)].mean())
-
-
-@pytest.mark.slow
-def test_work_that_cannot_be_distributed_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a cluster, or with a blend of models: one line, before anything is started."""
-    write_dataset(measured(), tmp_path / "data.parquet")
-    args = ["train", "--data", str(tmp_path / "data.parquet"), "--out", str(tmp_path / "model"), "--distributed"]
-    assert run(args) == ExitCode.USAGE
-    assert "--cluster" in capsys.readouterr().err
-    assert run([*args, "--cluster", "local:1", "--ensemble", "2"]) == ExitCode.USAGE
-    expect_error(capsys.readouterr().err, "conflicting-options", "--distributed", "--ensemble")
-    assert not (tmp_path / "model").exists()
-
-
-def _has_fitted() -> bool:
-    return "ckh.learn.training.boosting" in sys.modules

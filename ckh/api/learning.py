@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.data.parts import Drawn
     from ckh.learn.models.artifact import Model
-    from ckh.learn.training.far_fit import FarFit
-    from ckh.learn.training.halving import Tuning
-    from ckh.learn.training.trained import Trained
-    from ckh.learn.training.warm_start import Start, StartComparison
+    from ckh.learn.training.trained import StartComparison, Trained
+    from ckh.learn.training.warm_start import Start
     from ckh.problems import Direction
 
 NEAREST = "nearest"  # the start that answers for the problems of the data now
@@ -44,7 +42,6 @@ class TrainRequest:
         given: fields of `TrainOptions`.
         targets: targets besides the order; None: the operation's.
         warm_start: folder of the model to add trees to, or `NEAREST`; None: none.
-        tuned: number of settings to try; None: none.
         peak_check: whether times above the peak rates of their GPU are left out, or refused if they are many.
     """
 
@@ -52,7 +49,6 @@ class TrainRequest:
     given: Mapping[str, Any]
     targets: tuple[str, ...] | None = None
     warm_start: Path | None = None
-    tuned: int | None = None
     peak_check: bool = True
 
     def __post_init__(self) -> None:
@@ -140,15 +136,14 @@ def chosen_options(dataset: Dataset, request: TrainRequest, start: Start | None)
 
 
 def _options(defaults: TrainOptions, params: dict[str, Any], given: dict[str, Any]) -> TrainOptions:
-    """The operation's own options, with those that were given: of trees, for a blend's regression as well."""
-    regression, speeds = (None, None) if params else (defaults.regression, defaults.speeds)
+    """The operation's own options, with those that were given."""
     if given.get("labels") is Labels.WINNERS:
         defaults = replace(defaults, targets=(), rank=RankObjective.LAMBDARANK)
     if given.get("rank", defaults.rank) is not RankObjective.EFFICIENCY:
         given = {"prior": 0.0, **given}
     if not given.get("prior", defaults.prior):
         given = {"lambdarank": 0.0, **given}
-    return replace(defaults, **given, params=replace(defaults.params, **params), regression=regression, speeds=speeds)
+    return replace(defaults, **given, params=replace(defaults.params, **params))
 
 
 def nearest_start(dataset: Dataset) -> Start:
@@ -166,9 +161,7 @@ def nearest_start(dataset: Dataset) -> Start:
     return read_start(folder)
 
 
-def fitted(
-    dataset: Dataset, options: TrainOptions, request: TrainRequest, start: Start | None, far: FarFit | None = None
-) -> Trained:
+def fitted(dataset: Dataset, options: TrainOptions, start: Start | None) -> Trained:
     """Train models on a dataset, and compare what chooses kernels with the model in use.
 
     Raises:
@@ -177,20 +170,9 @@ def fitted(
     from ckh.learn.judging.today import against_today
     from ckh.learn.training.train import rounds, train
 
-    tuning = None if request.tuned is None else _tuned(dataset, options, request, start)
-    options = options if tuning is None else replace(options, params=tuning.params)
     with progress("training trees", rounds(options)) as advance:
-        trained = replace(train(dataset, options, advance, start, far), tuning=tuning)
+        trained = train(dataset, options, advance, start)
     return replace(trained, today=against_today(trained))
-
-
-def _tuned(dataset: Dataset, options: TrainOptions, request: TrainRequest, start: Start | None) -> Tuning:
-    from ckh.learn.training.halving import fits
-    from ckh.learn.training.tune import tune
-
-    assert request.tuned is not None
-    with progress("tuning", fits(request.tuned, options.folds)) as advance:
-        return tune(dataset, options, request.tuned, advance, list(request.params), start)
 
 
 def saved(trained: Trained, out: Path, *, install: bool = False) -> Path:
@@ -279,7 +261,6 @@ def train(  # noqa: PLR0913 - as many as its callers may choose by name
     variant: Direction | str | None = None,
     targets: Sequence[str] | None = None,
     warm_start: Path | str | None = None,
-    tune: int | None = None,
     sample: int = MOST_ROWS,
     force: bool = False,
     peak_check: bool = True,
@@ -296,7 +277,6 @@ def train(  # noqa: PLR0913 - as many as its callers may choose by name
         variant: the direction, where the data have several.
         targets: targets besides the ranking: tflops, latency, bandwidth.
         warm_start: model directory to add trees to, or "nearest".
-        tune: number of settings to try, including the default.
         sample: maximum number of rows; larger data are sampled by problem.
         force: whether a model in `out` is replaced.
         peak_check: whether times above the peak rates of their GPU are left out, or refused if they are many.
@@ -317,12 +297,12 @@ def train(  # noqa: PLR0913 - as many as its callers may choose by name
     if targets is not None and (isinstance(targets, str) or not isinstance(targets, Iterable)):
         raise WrongTypeError("targets", "a list of names", targets)
     given, params = options_of(options, TrainOptions, TreeParams)
-    request = TrainRequest(params, given, None if targets is None else tuple(targets), start, tune, peak_check)
+    request = TrainRequest(params, given, None if targets is None else tuple(targets), start, peak_check)
     with files_of(data) as paths:
         inputs = [*paths, *([start] if start is not None and not request.is_nearest else [])]
         check_output(out, MODEL, force=force, inputs=inputs)
         dataset, drawn = read_rows(paths, request, sample, None, direction_of(variant))
         begun = None if start is None or request.is_nearest else read_start(start)
     begun = nearest_start(dataset) if request.is_nearest else begun
-    trained = fitted(dataset, chosen_options(dataset, request, begun), request, begun)
+    trained = fitted(dataset, chosen_options(dataset, request, begun), begun)
     return load_model(saved(replace(trained, sample=drawn), out, install=install))

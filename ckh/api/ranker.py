@@ -40,8 +40,6 @@ class KernelRanker(BaseEstimator):  # type: ignore[misc]
         num_leaves: leaves per tree.
         colsample_bytree: share of the features per tree.
         folds: folds of the validation that determines the number of trees; 0: all trees.
-        ensemble: number of models whose trees are combined.
-        mine: rounds of hard-example mining.
         prior: weight of analytic times.
         lambdarank: weight of the additional LambdaRank.
         seed: random seed.
@@ -62,8 +60,6 @@ class KernelRanker(BaseEstimator):  # type: ignore[misc]
         num_leaves: int | None = None,
         colsample_bytree: float | None = None,
         folds: int | None = None,
-        ensemble: int | None = None,
-        mine: int | None = None,
         prior: float | None = None,
         lambdarank: float | None = None,
         seed: int | None = None,
@@ -75,8 +71,6 @@ class KernelRanker(BaseEstimator):  # type: ignore[misc]
         self.num_leaves = num_leaves
         self.colsample_bytree = colsample_bytree
         self.folds = folds
-        self.ensemble = ensemble
-        self.mine = mine
         self.prior = prior
         self.lambdarank = lambdarank
         self.seed = seed

@@ -26,8 +26,7 @@ PANELS = {
     MODEL: "model require among warm_start",
     AITER: "table",
     "Plan": "plan active today stop_gain dry_run",
-    "Training": "targets rank prior lambdarank n_estimators num_leaves learning_rate colsample_bytree ensemble folds "
-    "mine tuned distributed",
+    "Training": "targets rank lambdarank n_estimators num_leaves learning_rate folds",
     "Search": "strategy evaluations",
     "Device": "device arch hipcc hipcc_flags ck_include gpus",
     MEASURING: "measured probe on_device limit timeout timeout_s samples cold rotating leaders",

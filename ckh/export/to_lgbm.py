@@ -33,7 +33,7 @@ def lgbm_files(models: Sequence[Model]) -> tuple[dict[str, bytes], dict[str, Any
         if model.spec.estimate is not None:
             raise UsageError(
                 f"{model.path} adds the analytic estimate to its trees, which LightGBM's text cannot state",
-                "export it with --to c, or train it with --prior 0",
+                "export it with --to c, or train it with --rank relative",
                 code="unsupported",
             )
         for target in model.spec.targets:

@@ -315,7 +315,7 @@ def few_kernels(orders: Sequence[NDArray[np.int64]], shots: Shots, seed: int = 0
 
 def quick_options(defaults: TrainOptions, jobs: int = 1) -> TrainOptions:
     """Training options of the models used for selection: the operation's, with fewer trees."""
-    return replace(defaults, targets=(), folds=0, ensemble=1, params=QUICK_TREES, jobs=jobs)
+    return replace(defaults, targets=(), folds=0, params=QUICK_TREES, jobs=jobs)
 
 
 def is_due(pairs: int, learned: int) -> bool:

@@ -67,8 +67,7 @@ _SEED = 0
 def learning_by_data(judged: Judged, learned_from: Dataset, jobs: int, advance: Callable[[int, str], None]) -> Drawing:
     """Efficiency of models with the same settings, trained on an eighth to all of the training problems.
 
-    Only the ranking model is trained, with the same number of trees: of a blend its LambdaRank, without a model of
-    times.
+    Only the ranking model is trained, with the same number of trees, without a model of times.
 
     Args:
         judged: the model's choices, whose problems all models are evaluated on.
@@ -104,7 +103,7 @@ def learning_by_data(judged: Judged, learned_from: Dataset, jobs: int, advance: 
         f"The last doubling of the data, to {counts[-1]:,} problems, gained {gained:+.1f} points of mean efficiency",
         "Efficiency on the evaluated problems, among the measured kernels, of models with these settings trained on "
         "a part of the training problems. A rising curve needs more measurements. Each is a single ranking model, "
-        "without a blend's regression and time model, so the last may be slightly worse than the model itself.",
+        "without a time model, so the last may be slightly worse than the model itself.",
         efficiency_lines("training problems", counts, result),
     )
 

@@ -34,11 +34,21 @@ def whole_names(*, is_whole: bool) -> Iterator[None]:
         _whole = before
 
 
-# Names that ckh had, with what replaced them.
+# Names, and options of commands, that ckh had, with what replaced them.
 REMOVED = dict.fromkeys(
     ("miopen_conv", "miopen", "miopen-fdb", "miopen-fdb-parquet"),
     "MIOpen's solvers were removed: MIOpen ranks them itself; ckh ranks CK Tile's convolutions",
-)
+) | {
+    "ckh bench --active": "use --plan auto --budget TIME, which selects the pairs before the run",
+    "ckh bench --stop-gain": "it was for --active; use --plan auto --budget TIME",
+    "ckh train --tune": "give --trees, --leaves and --learning-rate; the defaults depend on the number of rows",
+    "ckh train --mine": "it seldom helped; measure more problems like the hard ones",
+    "ckh train --ensemble": "models are single; average the scores of several in Python",
+    "ckh train --distributed": "omit it: data above --sample rows are sampled by problem",
+    "ckh train --cluster": "omit it: ckh bench and ckh evaluate have --cluster",
+    "ckh train --prior": "omit it: the operation's recipe sets it; --rank relative trains without",
+    "ckh train --feature-fraction": "omit it, or give colsample_bytree to ckh.train in Python",
+}
 
 
 def one_of(name: object, known: Iterable[str], also: Iterable[str] = ()) -> str:

@@ -27,8 +27,7 @@ from ckh.cluster.calls import Call, NodeLostError
 from ckh.cluster.connection import connected
 from ckh.cluster.on_worker import is_withdrawn
 from ckh.data.journal import read_journal
-from ckh.errors import CkhError, DeviceError, ExitCode
-from ckh.learn.training.boosting import Boosting
+from ckh.errors import DeviceError, ExitCode
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
@@ -195,27 +194,6 @@ def test_a_cluster_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) 
         made.scale(0)
         with expect_refusal(DeviceError, "no-nodes"):
             list(generator)
-
-
-@pytest.mark.slow
-def test_a_fit_without_client_ends(tmp_path: Path) -> None:
-    """It ends with its current round, so that the next training need not wait for all rounds."""
-    began, ended = tmp_path / "began", tmp_path / "ended"
-    with shared_cluster(1) as cluster:
-        boosting = Boosting(None, None, lambda _steps, _text: None)  # type: ignore[arg-type]
-        call = Call(_go_on_until_ended, (boosting, str(began), str(ended)), on=cluster.nodes()[0].address)
-        assert cluster.result(call, began.exists) is None
-        _until(ended.exists)
-
-
-def _go_on_until_ended(boosting: Boosting, began: str, ended: str) -> None:
-    try:
-        while True:
-            boosting.advance(1, "")
-            Path(began).touch()
-            time.sleep(0.05)
-    except CkhError:
-        Path(ended).touch()
 
 
 @pytest.mark.slow

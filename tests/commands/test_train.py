@@ -158,10 +158,10 @@ def test_unreadable_data(data: Path, damage: str, capsys: pytest.CaptureFixture[
         (["--trees", "0"], "usage", "--trees"),
         (["--folds", "2"], "out-of-range", "--folds 2"),
         (["--learning-rate", "nan"], "usage", "--learning-rate"),
-        (["--tune", "1"], "usage", "--tune"),
-        (["--tune", "3", "--folds", "0"], "missing-option", "tuned"),
-        (["--mine", "-1"], "usage", "--mine"),
-        (["--mine", "1", "--folds", "0"], "missing-option", "mined"),
+        (["--tune", "3"], "inapplicable-option", "--tune"),
+        (["--mine", "1"], "inapplicable-option", "--mine"),
+        (["--prior", "0"], "inapplicable-option", "--prior"),
+        (["--rank", "blend"], "usage", "blend"),
     ],
 )
 def test_invalid_options_are_refused(
@@ -433,31 +433,10 @@ def test_an_incompatible_warm_start(data: Path, capsys: pytest.CaptureFixture[st
     assert run([*args, str(start), *SMALL, "--rank", "lambdarank", "--targets", "tflops"]) == ExitCode.USAGE
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
-    expect_error(stderr, "not-continuable", start, "relative", "lambdarank", "bandwidth latency", "bandwidth")
+    expect_error(stderr, "not-continuable", start, "relative", "lambdarank", "bandwidth", "bandwidth")
     assert run([*args, str(data.with_name("nothing")), *SMALL]) == ExitCode.BAD_DATA
     expect_error(capsys.readouterr().err, "no-model", data.with_name("nothing"))
     assert sorted(path.name for path in data.parent.iterdir()) == ["data.parquet", "start"]
-
-
-@pytest.mark.slow
-def test_settings_are_tuned(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """All settings are in the document and in tuning.json; the model has the best one's parameters."""
-    out = data.with_name("model")
-    args = ["train", str(data), "--out", str(out), "--tune", "3", "--mine", "1", *SMALL]
-    assert run([*args, "--json"]) == ExitCode.OK
-    document = json.loads(capsys.readouterr().out)
-    assert document["tuning"] == json.loads((out / "tuning.json").read_text(encoding="utf-8"))
-    chosen = document["tuning"]["settings"][document["tuning"]["chosen"]]
-    spec = json.loads((out / "feature_spec.json").read_text(encoding="utf-8"))
-    assert {name: spec["params"][name] for name in chosen["params"]} == chosen["params"]
-    assert all(item["params"]["num_leaves"] == 5 for item in document["tuning"]["settings"])
-    assert document["mining"]["rounds"][0]["mean_efficiency"] == pytest.approx(chosen["mean_efficiency"])
-    before = {path.name: path.read_bytes() for path in out.iterdir()}
-    assert run([*args, "--force"]) == ExitCode.OK
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-    text = capsys.readouterr().out
-    assert "3 settings tried" in text
-    expect_values(text, f"round {document['mining']['kept']}")
 
 
 def test_the_nearest_model_is_warm_started(

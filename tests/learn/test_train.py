@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 from dataclasses import replace
 from statistics import fmean, median
 from typing import TYPE_CHECKING
@@ -23,7 +22,7 @@ from ckh.learn.models.manifest import problem_id, trained_problems
 from ckh.learn.training import boosting
 from ckh.learn.training.prepared import prepare
 from ckh.learn.training.save import MODEL, save
-from ckh.learn.training.targets import make_fit, weighted
+from ckh.learn.training.targets import make_fit
 from ckh.learn.training.train import held_out, rounds, train
 from ckh.ops.grouped_conv.features import GROUPED_CONV, INPUT_COLUMNS
 from ckh.problems import Direction
@@ -98,26 +97,6 @@ def test_another_seed_gives_other_trees(tmp_path: Path) -> None:
         train_options.targets["rank"].text.split("\nparameters:")[0]
         != two.targets["rank"].text.split("\nparameters:")[0]
     )
-
-
-@pytest.mark.parametrize(("rank", "parts"), [(RankObjective.RELATIVE, 3), (RankObjective.LAMBDARANK, 1)])
-def test_an_ensemble_combines_its_models(rank: RankObjective, parts: int) -> None:
-    """Three models with consecutive seeds: the mean of regressions, the sum of LambdaRanks; TFLOPS have one model."""
-    options = TrainOptions(targets=("tflops",), rank=rank, folds=0, ensemble=3, seed=5, params=TREES)
-    together = train(measured(), options, lambda _steps, _text: None).targets
-    matrix = GROUPED_CONV.matrix({name: measured().frame[name].to_numpy() for name in INPUT_COLUMNS}, HARDWARE)
-    alone = []
-    for seed in (5, 6, 7):
-        made = train(measured(), replace(options, ensemble=1, seed=seed), lambda _steps, _text: None).targets
-        alone.append(made["rank"].text)
-        assert (seed == 5) == (made["tflops"].text == together["tflops"].text)
-    each = [np.asarray(lightgbm.Booster(model_str=text).predict(matrix)) for text in alone]
-    expected = np.sum(each, axis=0) / parts
-    leaves = [line for text in alone for line in re.findall(r"^leaf_value=(.*)$", text, re.MULTILINE)]
-    rounded = 0.0005 / parts * sum(max(abs(float(leaf)) for leaf in line.split()) for line in leaves)
-    result = np.asarray(lightgbm.Booster(model_str=together["rank"].text).predict(matrix))
-    np.testing.assert_allclose(result, expected, rtol=0, atol=rounded)
-    assert rounded < 0.01 * np.ptp(result)
 
 
 @pytest.mark.parametrize("rank", RankObjective)
@@ -230,52 +209,6 @@ def test_the_order_weighs_rows_by_their_efficiency() -> None:
     assert make_fit("tflops", valid, RankObjective.RELATIVE).weight is None
 
 
-def test_a_blend_has_the_trees_of_both() -> None:
-    """Two LambdaRanks and 16 times the regression with its own parameters; cross-validation uses one LambdaRank."""
-    own = replace(TREES, n_estimators=9, num_leaves=5, learning_rate=0.2)
-    blend = TrainOptions(targets=(), rank=RankObjective.BLEND, folds=3, ensemble=2, seed=5, regression=own)
-    blend = replace(blend, params=TREES)
-    alone = replace(blend, rank=RankObjective.LAMBDARANK)
-    regression = replace(blend, rank=RankObjective.RELATIVE, ensemble=1, folds=0, params=own)
-    passed: list[int] = []
-    made = train(measured(), blend, lambda steps, _text: passed.append(steps)).targets["rank"]
-    parts = [train(measured(), item, lambda _steps, _text: None).targets["rank"] for item in (alone, regression)]
-    assert sum(passed) == rounds(blend) == rounds(alone) + 9
-    assert made.folds == parts[0].folds
-    matrix = GROUPED_CONV.matrix({name: measured().frame[name].to_numpy() for name in INPUT_COLUMNS}, HARDWARE)
-    each = [lightgbm.Booster(model_str=part.text).predict(matrix, raw_score=True) for part in parts]
-    result = lightgbm.Booster(model_str=made.text).predict(matrix, raw_score=True)
-    np.testing.assert_allclose(result, np.asarray(each[0]) + 16 * np.asarray(each[1]), atol=0.002 * np.ptp(result))
-    assert made.text.count("Tree=") == parts[0].text.count("Tree=") + 9
-
-
-def test_an_ensemble_needs_a_ranking_target() -> None:
-    """An ensemble ranks: without a ranking model it would have no effect."""
-    options = TrainOptions(rank=RankObjective.TFLOPS, folds=0, ensemble=2, params=TREES)
-    with expect_refusal(UsageError, "conflicting-options", "ensemble"):
-        train(measured(), options, lambda _steps, _text: None)
-
-
-def test_hard_examples_of_a_blend_are_not_mined() -> None:
-    """They would be mined by one objective and have no weight in the other."""
-    options = TrainOptions(rank=RankObjective.BLEND, folds=3, mine=1, params=TREES)
-    with expect_refusal(UsageError, "conflicting-options", "blend"):
-        train(measured(), options, lambda _steps, _text: None)
-
-
-def test_the_model_of_speeds_may_have_parameters_of_its_own() -> None:
-    """TFLOPS are trained as if all models had these parameters; the ranking is unchanged."""
-    own = replace(TREES, num_leaves=4, n_estimators=7)
-    options = TrainOptions(folds=3, early_stopping=5, params=TREES)
-    steps: list[int] = []
-    made = train(measured(), replace(options, speeds=own), lambda step, _text: steps.append(step)).targets
-    alone = train(measured(), replace(options, params=own), lambda _steps, _text: None).targets
-    plain = train(measured(), options, lambda _steps, _text: None).targets
-    assert made["tflops"] == alone["tflops"]
-    assert made["rank"] == plain["rank"]
-    assert sum(steps) == rounds(replace(options, speeds=own))
-
-
 @pytest.mark.parametrize("are_many", [False, True])
 def test_the_progress_counts_every_round_once(are_many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The steps add up to the total, with or without early stopping; for large data latency has one fold."""
@@ -350,6 +283,15 @@ def test_the_files_have_the_keys_of_amd(model_dir: Path) -> None:
     assert read["feature_importances_tflops.json"] == trained().targets["tflops"].importances
 
 
+def test_an_ordinary_model_omits_unused_options(model_dir: Path) -> None:
+    """The manifest has only the standard keys."""
+    manifest = json.loads((model_dir / "train_manifest.json").read_text(encoding="utf-8"))
+    assert set(manifest["ckh"]) == {
+        *("version", "lightgbm", "data_sha256", "sources", "rank_objective", "folds", "seed", "trees"),
+        *("oof_efficiency", "problems", "layers"),
+    }
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_model_files_are_the_text_of_lightgbm(model_dir: Path, target: str) -> None:
     """LightGBM reads the unpacked file."""
@@ -407,16 +349,6 @@ def test_every_model_that_ships_is_known_as_one(name: str) -> None:
     assert MODEL.difference(data_dir("models") / name) == ""
 
 
-@pytest.mark.parametrize("rank", [RankObjective.RELATIVE, RankObjective.LAMBDARANK])
-def test_weights_multiply(rank: RankObjective) -> None:
-    """Weights are multiplied with those of the relative objective, if any."""
-    fit = make_fit("rank", measured().valid(), rank)
-    extra = np.linspace(0.5, 1.5, len(fit.label))
-    own = np.ones(len(extra)) if fit.weight is None else fit.weight
-    assert (fit.weight is None) == (rank is RankObjective.LAMBDARANK)
-    np.testing.assert_array_equal(weighted(fit, extra).weight, own * extra)
-
-
 @pytest.mark.parametrize(("rows", "threads"), [(10**9, 1), (50, 2), (1, 3)])
 def test_few_rows_take_few_threads(rows: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One thread per that many rows, at least one, and at most the number in the options."""
@@ -427,4 +359,4 @@ def test_few_rows_take_few_threads(rows: int, threads: int, monkeypatch: pytest.
     fitting = boosting.Boosting(prepare(data, options), options, lambda _steps, _text: None)
     assert len(fitting.prepared.matrix) == len(data) in range(100, 150)
     fit = make_fit("tflops", fitting.prepared.dataset, options.rank)
-    assert fitting.parameters(fit)["n_jobs"] == threads
+    assert fitting._parameters(fit, options.params)["n_jobs"] == threads

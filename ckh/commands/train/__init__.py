@@ -10,22 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ckh.cluster.connection import CLUSTER_HELP, spread_over
 from ckh.commands._common import JSON_HELP, NO_PEAK_CHECK_HELP, OP_HELP, completed, examples
 from ckh.commands._declared_options import has_options_of
-from ckh.errors import UsageError
 from ckh.files.outputs import check_output
 from ckh.problems import Direction
 from ckh.text.log import note
 from ckh.training import TrainOptions, TreeParams
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ckh.cluster.calls import Cluster
-    from ckh.learn.training.far_fit import FarFit
-    from ckh.learn.training.warm_start import Start
-
+    from collections.abc import Iterator
 
 _HELP = """Train LightGBM models of TFLOPS and of the ranking of a problem's kernels.
 
@@ -43,8 +36,8 @@ feature_spec.json and train_manifest.json; cv_metrics_*.json and feature_importa
 Tree sizes depend on the number of rows (400 trees of 31 leaves up to 15,000 rows, of 63 up to 60,000, and above 200 of
 255 with twice the learning rate), or come from a recipe of the operation.
 
---rank: efficiency regresses the efficiency, relative its logarithm; lambdarank optimises the order; blend has the trees
-of lambdarank and relative; tflops ranks by the TFLOPS model.
+--rank: efficiency regresses the efficiency, relative its logarithm; lambdarank optimises the order; tflops ranks by the
+TFLOPS model.
 
 --targets tflops,latency,bandwidth adds models of latency and bandwidth for ckh export --to lgbm; predictions do not
 need them. Above 60,000 rows they are validated on one fold.
@@ -53,12 +46,11 @@ need them. Above 60,000 rows they are validated on one fold.
 candidates count as slower, and only the order is learned. Efficiency is then the share of problems whose winner ranks
 first.
 
---prior W adds trees of an analytic time model (iterations over K, rounds over the compute units, bytes), fitted to the
-rows, with weight W relative to the regression, which extrapolates to unmeasured sizes. W is 1 for convolutions up to
-15,000 rows; the time model is omitted if, fitted to two thirds of the problems, its median error on the rest exceeds a
-factor of 1.4, as on a CPU. With less than 3,000 rows of a GPU the prior also has the analytic estimate of ckh predict,
-corrected by the rows, with a weight that grows as the rows get fewer; with a few hundred or fewer, kernels of
-unmeasured tiles and pipelines are ranked too.
+With --rank efficiency and up to 15,000 rows, convolutions get a prior: trees of an analytic time model (iterations over
+K, rounds over the compute units, bytes), fitted to the rows, which extrapolates to unmeasured sizes. It is omitted if,
+fitted to two thirds of the problems, its median error on the rest exceeds a factor of 1.4, as on a CPU. With less than
+3,000 rows of a GPU the prior also has the analytic estimate of ckh predict, corrected by the rows, with a weight that
+grows as the rows get fewer; with a few hundred or fewer, kernels of unmeasured tiles and pipelines are ranked too.
 With a prior, --lambdarank W adds the trees of a LambdaRank: W is 1 from 2,000 to 15,000 rows.
 
 --warm-start adds trees (500 unless --trees is given) to a model of the same operation, direction, features and targets;
@@ -66,14 +58,7 @@ nearest takes the model that ckh predict would select. Other options default to 
 element type are printed and recorded in the manifest. The new model is compared with its start, else with the model in
 use, on the same problems: on those unseen by the start if there are ten or more.
 
---tune N tries N settings: the default, and random draws from 200-1600 trees, learning rates 0.02-0.2, 15-255 leaves,
-3-40 rows per leaf, 0.3-1 of the features and 0.55-1 of the rows per tree, L1 0-1 and L2 0-10. Given options stay fixed.
-Successive halving drops the worse half on each fold; the best replaces the default only if its choices are better. See
-tuning.json.
-
-Data with more rows than --sample are sampled by problem, with --seed; the manifest records the total. With
---distributed and --cluster the sample is used for validation, and LightGBM on Dask fits the final models to all rows
-(docs/cluster.md).
+Data with more rows than --sample are sampled by problem, with --seed; the manifest records the total.
 """
 
 
@@ -88,14 +73,10 @@ def register(app: typer.Typer) -> None:
             "ckh train --op gemm_universal --data gemm.parquet --out models/gemm",
             "ckh train --data a.parquet --data b.parquet --out models/mine --force",
             "ckh train --data large --sample 1000000 --out models/mine",
-            "ckh train --data large --distributed --cluster tcp://head:8786 --out models/mine",
             "ckh train --data data.parquet --out models/small --trees 300 --leaves 31 --learning-rate 0.1",
-            "ckh train --data data.parquet --out models/mine --trees 300 --leaves 63 --ensemble 3",
             "ckh train --data amd.parquet --out models/gfx942 --rank tflops --json",
             "ckh train --data more.parquet --warm-start models/mine --trees 200 --out models/mine2",
             "ckh train --data few.parquet --warm-start nearest --trees 200 --out models/mine",
-            "ckh train --data data.parquet --out models/tuned --tune 20 --trees 400 --seed 7",
-            "ckh train --data data.parquet --out models/mine --mine 2",
             "ckh train --labels winners --data aiter.parquet --out models/aiter_gemm",
         ),
     )(train)
@@ -117,9 +98,6 @@ def train(
     params: dict[str, Any],
     given: dict[str, Any],
     warm_start: Path | None = typer.Option(None, "--warm-start", help="Model directory to add trees to, or nearest."),
-    tuned: int | None = typer.Option(
-        None, "--tune", min=2, max=1000, help="Number of settings to try, including the default."
-    ),
     sample: int = typer.Option(
         2_000_000, "--sample", min=1, help="Maximum number of rows; larger data are sampled by problem."
     ),
@@ -127,10 +105,6 @@ def train(
     force: bool = typer.Option(False, "--force", help="Replace a model in --out."),
     install: bool = typer.Option(
         False, "--install", help="Use the model although it is not better than the one in use."
-    ),
-    cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=f"Folds and trials: {CLUSTER_HELP}"),
-    distributed: bool = typer.Option(
-        False, "--distributed", help="Fit the final models to all rows, partitioned over the workers of --cluster."
     ),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
@@ -144,13 +118,8 @@ def train(
     # Let LightGBM's threads sleep while they wait, as others may need the cores; read when the library is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     said = [*(inputs or []), *data]
-    request = TrainRequest(
-        params, given, None if targets is None else _targets(targets), warm_start, tuned, not no_peak_check
-    )
-    if distributed and not said:
-        raise UsageError(
-            "--distributed loads data on the workers", "name datasets with --data", code="inapplicable-option"
-        )
+    names = None if targets is None else tuple(filter(None, (name.strip() for name in targets.split(","))))
+    request = TrainRequest(params, given, names, warm_start, not no_peak_check)
     read_from = [*said, *([warm_start] if warm_start and not request.is_nearest else [])]
     if out is not None:
         check_output(out, MODEL, force=force, inputs=read_from)
@@ -161,11 +130,8 @@ def train(
     out = checked_out(dataset, variant, default_data.words, out, force=force, inputs=read_from)
     start = nearest_start(dataset) if request.is_nearest else start
     options = chosen_options(dataset, request, start)
-    if distributed:
-        _require_distributable(options, start, cluster)
-    with _interruptible(), spread_over(cluster) as workers:
-        far = _spread(workers, paths, variant, options) if distributed and workers is not None else None
-        trained = replace(fitted(dataset, options, request, start, far), sample=drawn)
+    with _interruptible():
+        trained = replace(fitted(dataset, options, start), sample=drawn)
     out = saved(trained, out, install=install)
     print_trained(trained, out, as_json=as_json)
 
@@ -178,26 +144,3 @@ def _interruptible() -> Iterator[None]:
     except KeyboardInterrupt:
         note("interrupted: no model was written, --out is unchanged; training cannot be resumed")
         raise
-
-
-def _require_distributable(options: TrainOptions, start: Start | None, cluster: str | None) -> None:
-    from ckh.learn.training.prepared import check_distributed
-
-    if cluster is None:
-        raise UsageError("--distributed needs --cluster", "name it with --cluster", code="inapplicable-option")
-    check_distributed(options, start)
-
-
-def _spread(cluster: Cluster, paths: Sequence[Path], variant: Direction | None, options: TrainOptions) -> FarFit:
-    """Distribute rows, all or of a direction, over the workers of a cluster."""
-    from ckh.data.parts import read_parts
-    from ckh.learn.training.far_fit import FarFit
-
-    parts = read_parts(*paths, columns=lambda item: item.column_names())
-    if variant is not None:
-        parts = parts.select([(part.frame["variant"] == str(variant)).to_numpy() for part in parts])
-    return FarFit(cluster, parts, options)
-
-
-def _targets(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ckh.api.learning import against_start, continues_current
 from ckh.commands._common import print_json, print_table, say
@@ -12,11 +12,7 @@ from ckh.documents import Document, fields_of
 from ckh.text.prose import shell_word
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ckh.learn.training.halving import Trial, Tuning
-    from ckh.learn.training.trained import FoldMetrics, Mined, Trained, TrainedTarget
-    from ckh.learn.training.warm_start import StartComparison
+    from ckh.learn.training.trained import FoldMetrics, StartComparison, Trained
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,30 +53,6 @@ class WarmStart:
 
 
 @dataclass(frozen=True, slots=True)
-class TriedSetting:
-    """A trial of --tune."""
-
-    number: int
-    params: Mapping[str, float]
-    fold_efficiency: tuple[float, ...]
-    problems: int
-    mean_efficiency: float
-    dropped_after_fold: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class TuningResult:
-    """Trials of --tune."""
-
-    seed: int
-    folds: int
-    space: Mapping[str, tuple[float, ...]]
-    default: int
-    chosen: int
-    settings: tuple[TriedSetting, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class CurrentModel:
     """Model in use before training."""
 
@@ -105,11 +77,7 @@ class TrainDocument(Document):
     bandwidth: TargetResult | None = None
     warm_start: WarmStart | None = None
     """With --warm-start."""
-    tuning: TuningResult | None = None
-    """With --tune."""
     today: CurrentModel | None = None
-    mining: Mined | None = None
-    """With hard-example mining."""
 
 
 def print_trained(trained: Trained, out: Path, *, as_json: bool) -> None:
@@ -155,14 +123,8 @@ def _document(trained: Trained, out: Path) -> TrainDocument:
         problems=len(dataset.problems()),
         **targets,
         warm_start=warm_start,
-        tuning=None if trained.tuning is None else _tuned(trained.tuning.to_dict()),
         today=None if today is None else CurrentModel(today.source, _compared(today.comparison)),
-        mining=made.mined,
     )
-
-
-def _tuned(result: dict[str, Any]) -> TuningResult:
-    return TuningResult(**result | {"settings": tuple(TriedSetting(**item) for item in result["settings"])})
 
 
 def _compared(comparison: StartComparison) -> ModelComparison:
@@ -171,50 +133,10 @@ def _compared(comparison: StartComparison) -> ModelComparison:
 
 def _print_how(trained: Trained) -> None:
     made = trained.targets[trained.rank_by]
-    if made.mined is not None:
-        _print_mining(made)
-    if trained.tuning is not None:
-        _print_tuning(trained.tuning)
     if made.comparison is not None and not made.comparison.worse:
         say(f"\nagainst its start: {against_start(made.comparison)}")
     if trained.today is not None and not trained.today.comparison.worse and not continues_current(trained):
         say(f"\nagainst {trained.today.source}, the model used until now: {against_start(trained.today.comparison)}")
-
-
-def _print_mining(made: TrainedTarget) -> None:
-    assert made.mined is not None
-    rows = [
-        [
-            str(mining_round.number),
-            str(mining_round.raised),
-            _percent(mining_round.mean_efficiency),
-            _percent(mining_round.p10_efficiency),
-        ]
-        for mining_round in made.mined.rounds
-    ]
-    title = f"\nhard-example mining, round {made.mined.kept} kept"
-    print_table(title, ("round", "problems with more weight", "mean efficiency", "P10 efficiency"), rows)
-
-
-def _print_tuning(tuning: Tuning) -> None:
-    from ckh.learn.training.halving import SPACE
-
-    last = sorted((trial for trial in tuning.trials if len(trial.folds) == tuning.folds), key=_by_efficiency)
-    rows = [
-        [
-            "default" if trial.number == 0 else str(trial.number),
-            *(f"{getattr(trial.params, name):g}" for name in SPACE),
-            _percent(trial.mean_efficiency),
-        ]
-        for trial in last
-    ]
-    chosen = "the default" if tuning.chosen == 0 else f"setting {tuning.chosen}"
-    title = f"\n{len(tuning.trials)} settings tried, listed are the finalists; {chosen} selected"
-    print_table(title, ("setting", *SPACE, "mean efficiency"), rows)
-
-
-def _by_efficiency(trial: Trial) -> tuple[float, int]:
-    return -trial.mean_efficiency, trial.number
 
 
 def _mean(values: list[float | None]) -> str:

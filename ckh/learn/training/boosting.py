@@ -1,4 +1,4 @@
-"""Fitting a model with LightGBM: parameters, rows, and the trees of a warm start."""
+"""Fitting models to rows with LightGBM: parameters, rows, priors, and the trees of a warm start."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import lightgbm
 import numpy as np
 
-from ckh.cluster.on_worker import is_withdrawn
-from ckh.errors import CkhError
 from ckh.learn.analytic.corrected import estimate_term, ranks_alone, row_scores
 from ckh.learn.analytic.prior import PRIOR_TREES, prior_rows
 from ckh.learn.training.targets import Fit, make_fit
@@ -38,12 +36,6 @@ _ROWS_A_THREAD = 4_000
 _LAMBDARANK_TREES = TreeParams(400, 0.05, 15, colsample_bytree=0.4, path_smooth=20.0)
 
 
-def _go_on(_steps: int, _text: str) -> None:
-    """Progress callback on a cluster's worker, without a progress bar: stop if the result is no longer awaited."""
-    if is_withdrawn():
-        raise CkhError("the run has ended", code="run-ended")
-
-
 class Prior(NamedTuple):
     """A `lightgbm.Booster` of a time model, and its weight relative to 1 of the trees of measurements."""
 
@@ -52,22 +44,12 @@ class Prior(NamedTuple):
 
 
 class Boosting:
-    """Fits models to rows of prepared data.
-
-    Args:
-        prepared: the data.
-        options: training options.
-        advance: called with the number of finished rounds, and a description of the fit.
-    """
+    """Fits models to rows of prepared data; `advance` gets the number of finished rounds, and what is fitted."""
 
     def __init__(self, prepared: Prepared, options: TrainOptions, advance: Callable[[int, str], None]) -> None:
         self.prepared = prepared
         self.options = options
         self.advance = advance
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle for a cluster's worker, with its own callback."""
-        return Boosting, (self.prepared, self.options, _go_on)
 
     def fit(
         self,
@@ -76,18 +58,8 @@ class Boosting:
         stop: NDArray[np.int64] | None,
         text: str,
         trees: int | None = None,
-        number: int = 0,
     ) -> Any:
-        """Fit a `lightgbm.Booster` to some rows.
-
-        Args:
-            fit: target, labels and weights.
-            rows: row indices.
-            stop: rows for early stopping; None: no early stopping.
-            text: description for the progress bar.
-            trees: number of rounds, by default that of the options.
-            number: index of the model in an ensemble, from which its seed is derived.
-        """
+        """Fit a `lightgbm.Booster` to some rows, stopped early by others if there are any (`stop`)."""
         options, budget, done = self.options, self.options.params.n_estimators, 0
 
         def count_round(_: Any) -> None:
@@ -95,7 +67,7 @@ class Boosting:
             done += 1
             self.advance(1, text)
 
-        parameters = self._parameters(fit, options.params, options.seed + number)
+        parameters = self._parameters(fit, options.params)
         callbacks: list[Any] = [count_round]
         if stop is not None:
             callbacks.append(lightgbm.early_stopping(options.early_stopping, first_metric_only=True, verbose=False))
@@ -112,10 +84,6 @@ class Boosting:
         self.advance(budget - done, text)
         return model
 
-    def parameters(self, fit: Fit) -> dict[str, Any]:
-        """LightGBM's parameters of a model, without the number of trees."""
-        return self._parameters(fit, self.options.params, self.options.seed)
-
     def prior(self, fit: Fit, rows: NDArray[np.int64]) -> Prior | None:
         """Train trees on a time model of the rows (`prior_rows`); None if no prior is used."""
         dataset, options = self.prepared.dataset, self.options
@@ -125,7 +93,7 @@ class Boosting:
         if known is None:
             return None
         law = Fit(fit.target, known.efficiency, known.efficiency, dict(fit.parameters), is_grouped=False)
-        parameters = self._parameters(law, PRIOR_TREES, options.seed)
+        parameters = self._parameters(law, PRIOR_TREES)
         rows = np.arange(len(known.efficiency))
         arguments = {"label": law.label, "weight": law.weight, "params": parameters}
         data = known.matrix.lightgbm_data(rows, **arguments, **self._features)
@@ -150,7 +118,7 @@ class Boosting:
         if not self.options.lambdarank:
             return None
         fit = make_fit(RANK, self.prepared.dataset, RankObjective.LAMBDARANK)
-        parameters = self._parameters(fit, _LAMBDARANK_TREES, self.options.seed)
+        parameters = self._parameters(fit, _LAMBDARANK_TREES)
         return lightgbm.train(parameters, self._rows(fit, rows, parameters), _LAMBDARANK_TREES.n_estimators)
 
     def lambdarank_scale(self, rows: NDArray[np.int64], model: Any, prior: Prior, lambdarank: Any) -> float:
@@ -192,7 +160,7 @@ class Boosting:
         matrix, weight = self.prepared.matrix, prior.weight
         return (matrix.predict(model, rows) + weight * matrix.predict(prior.model, rows)) / (1.0 + weight)
 
-    def _parameters(self, fit: Fit, trees: TreeParams, seed: int) -> dict[str, Any]:
+    def _parameters(self, fit: Fit, trees: TreeParams) -> dict[str, Any]:
         """LightGBM's parameters, without the number of trees."""
         parameters = {
             **trees.to_dict(),
@@ -200,7 +168,7 @@ class Boosting:
             # Also set by LightGBM's scikit-learn interface, and part of the model text.
             "metric": fit.parameters["objective"],
             **({"eval_at": _EVAL_AT} if fit.is_grouped else {}),
-            "random_state": seed,
+            "random_state": self.options.seed,
             "n_jobs": min(self.options.jobs, max(1, len(self.prepared.matrix) // _ROWS_A_THREAD)),
             "deterministic": True,
             "force_row_wise" if self.has_many else "force_col_wise": True,
@@ -248,12 +216,7 @@ class Boosting:
 
 
 def _spread_within(score: NDArray[np.float64], problem: NDArray[np.int64]) -> float:
-    """Mean over problems of the standard deviation of a problem's scores.
-
-    Args:
-        score: score of each row.
-        problem: index of each row's problem, consecutive from 0.
-    """
+    """Mean over problems, numbered from 0, of the standard deviation of a problem's scores."""
     count = np.bincount(problem)
     mean = np.bincount(problem, score) / count
     return float(np.sqrt(np.bincount(problem, (score - mean[problem]) ** 2) / count).mean())

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.documents import plain
 from ckh.errors import DataError
 from ckh.files.jsonfields import read_json
 from ckh.files.outputs import FolderKind, write_folder
@@ -22,7 +21,7 @@ from ckh.learn.models.manifest import MANIFEST_NAME, problem_id, trained_layers
 from ckh.learn.models.measured_set import MEASURED_NAME, measured_file
 from ckh.learn.models.spec import BETWEEN_DEVICES, SPEC_NAME, ModelSpec, spec_of, spec_text
 from ckh.ops import is_operation, operation
-from ckh.training import TFLOPS, Labels, RankObjective, TrainOptions
+from ckh.training import Labels
 from ckh.version import __version__
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from ckh.learn.training.trained import Trained
 
-TUNING_NAME = "tuning.json"
+TUNING_NAME = "tuning.json"  # of models that earlier versions tuned
 _OF_TARGET = re.compile(r"model_\w+\.lgbm(\.gz)?|(cv_metrics|feature_importances)_\w+\.json")
 _MOST_IDS = 20_000
 
@@ -76,8 +75,6 @@ def _files(trained: Trained) -> Iterable[tuple[str, bytes]]:
         yield f"feature_importances_{target}.json", _json(made.importances)
     if trained.calibration is not None:
         yield CALIBRATION_NAME, trained.calibration.to_json().encode()
-    if trained.tuning is not None:
-        yield TUNING_NAME, _json(trained.tuning.to_dict())
     before = None if trained.start is None else trained.start.path
     for name, content_of in trained.dataset.op.training.model_files.items():
         if name != TIMED_NAME and _ranks_whole_pool(trained):  # no list of the kernels it knows: it knows all
@@ -110,8 +107,6 @@ def _manifest(trained: Trained) -> dict[str, Any]:
     start, rank_by = trained.start, trained.rank_by
     before = 0 if start is None else start.trees[rank_by]
     problems = trained.dataset.problems()
-    # The sample used for validation does not include all problems of the workers' rows.
-    known = None if trained.spread_over and trained.sample is not None else frozenset[str]()
     runs = trained.dataset.metadata["runs"]
     return {
         "warm_start_from": None if start is None else str(start.path),
@@ -136,10 +131,10 @@ def _manifest(trained: Trained) -> dict[str, Any]:
                 for target, made in trained.targets.items()
                 if made.oof_mean_efficiency is not None
             },
-            "problems": _ids(problems, known if start is None else start.problems),
+            "problems": _ids(problems, frozenset() if start is None else start.problems),
             "layers": _ids(
                 [trained.dataset.op.layer(problem) for problem in problems],
-                known if start is None else trained_layers(start.path),
+                frozenset() if start is None else trained_layers(start.path),
             ),
             **_how(trained),
         },
@@ -148,15 +143,21 @@ def _manifest(trained: Trained) -> dict[str, Any]:
 
 def _how(trained: Trained) -> dict[str, Any]:
     """Optional parts, written only if requested: an ordinary model's manifest is unchanged."""
-    options, made = trained.options, trained.targets[trained.rank_by]
-    said: dict[str, Any] = _of_many_rows(trained)
-    if trained.start is not None:
-        said["warm_start"] = trained.start.to_dict(made.comparison)
-    if trained.tuning is not None:
-        said["tuning"] = {"settings": len(trained.tuning.trials), "chosen": trained.tuning.chosen}
-    if options.ensemble > 1:
-        said["ensemble"] = options.ensemble
-    said |= _own_parameters(options)
+    options, made, drawn, start = trained.options, trained.targets[trained.rank_by], trained.sample, trained.start
+    said: dict[str, Any] = {}
+    if drawn is not None:
+        said["drawn_from"] = {"rows": drawn.of_rows, "problems": drawn.of_problems}
+    if start is not None:
+        said["warm_start"] = {
+            "from": str(start.path),
+            "sha256": start.sha256,
+            "data_sha256": start.data_sha256,
+            "prev_trees": start.trees,
+            "problems_known": bool(start.problems),
+            **({"differs": list(start.differs)} if start.differs else {}),
+            "validation": None if made.comparison is None else made.comparison.to_dict(),
+            "start": start.lineage,
+        }
     if options.labels is not Labels.MEASURED:
         said["labels"] = str(options.labels)
     if made.estimate is not None and ranks_alone(len(trained.dataset)):
@@ -165,24 +166,7 @@ def _how(trained: Trained) -> dict[str, Any]:
         said["prior"] = options.prior
         if options.lambdarank:
             said["lambdarank"] = options.lambdarank
-    if made.mined is not None:
-        said["mining"] = plain(made.mined)
     return said
-
-
-def _own_parameters(options: TrainOptions) -> dict[str, Any]:
-    """Parameters of a blend's regression, and of the model of TFLOPS, if they have their own."""
-    regression = options.regression if options.rank is RankObjective.BLEND else None
-    own = {"regression": regression, "speeds": options.speeds if TFLOPS in options.targets else None}
-    return {name: params.to_dict() for name, params in own.items() if params is not None}
-
-
-def _of_many_rows(trained: Trained) -> dict[str, Any]:
-    drawn, workers = trained.sample, trained.spread_over
-    said: dict[str, Any] = {}
-    if drawn is not None:
-        said["drawn_from"] = {"rows": drawn.of_rows, "problems": drawn.of_problems}
-    return said | ({"distributed": {"workers": workers}} if workers else {})
 
 
 def _ids(problems: list[Any], before: frozenset[str] | None) -> list[str] | None:

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.assess.times import efficiency_of
 from ckh.errors import DataError
-from ckh.learn.models.model_text import join_trees, scale_leaves
 from ckh.training import LOG_TARGETS, RANK, TARGET_COLUMNS, RankObjective
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
 
 # Kernels slower than exp(-2.5) = 8 % of the best are all treated as equally bad.
 _RELATIVE_FLOOR = -2.5
-# Weight of a blend's regression per LambdaRank. Tuned on MIOpen's solvers, where the mean efficiency changes by at
-# most .0003 between 4 and 10.
-BLEND_WEIGHT = 8.0
 # LambdaRank needs few integer grades: efficiency in thirtieths, each with a gain exp(1/5) times the one below.
 _GRADES = 30
 _GRADE_SCALE = 5.0
@@ -57,16 +51,8 @@ def relative(efficiency: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.maximum(np.log(efficiency), _RELATIVE_FLOOR)
 
 
-def blended(lambdaranks: Sequence[str], regression: str) -> str:
-    """Join LambdaRanks and a regression into one model, in LightGBM's text."""
-    return join_trees([*lambdaranks, scale_leaves(regression, BLEND_WEIGHT * len(lambdaranks))])
-
-
 def make_fit(target: str, dataset: Dataset, rank: RankObjective) -> Fit:
-    """Build the labels of a target for the valid rows of a dataset; for a blend those of its LambdaRanks.
-
-    Rows of a ranking regression are weighted by efficiency.
-    """
+    """Build the labels of a target for the valid rows of a dataset; a ranking regression weighs them by efficiency."""
     if target != RANK:
         value = dataset.frame[TARGET_COLUMNS[target]].to_numpy(dtype=np.float64)
         if missing := int(np.count_nonzero(~np.isfinite(value))):
@@ -76,13 +62,8 @@ def make_fit(target: str, dataset: Dataset, rank: RankObjective) -> Fit:
         label = np.log1p(value) if target in LOG_TARGETS else value
         return Fit(target, label, None, {"objective": "regression"}, is_grouped=False)
     efficiency = efficiency_of(dataset)
-    if rank in {RankObjective.LAMBDARANK, RankObjective.BLEND}:
+    if rank is RankObjective.LAMBDARANK:
         return Fit(target, grades(efficiency), None, lambdarank_parameters(), is_grouped=True)
     label = efficiency if rank is RankObjective.EFFICIENCY else relative(efficiency)
     # Only the order near the top matters.
     return Fit(target, label, efficiency, {"objective": "regression"}, is_grouped=False)
-
-
-def weighted(fit: Fit, weight: NDArray[np.float64]) -> Fit:
-    """Multiply the weights of a fit by weights of shape (rows,)."""
-    return replace(fit, weight=weight if fit.weight is None else fit.weight * weight)

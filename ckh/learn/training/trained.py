@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,13 +10,16 @@ import numpy as np
 from ckh.training import RANK, TFLOPS
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ckh.data.dataset import Dataset
     from ckh.data.parts import Drawn
     from ckh.learn.models.calibration import Calibration
     from ckh.learn.models.spec import EstimateTerm
-    from ckh.learn.training.halving import Tuning
-    from ckh.learn.training.warm_start import Start, StartComparison
+    from ckh.learn.training.warm_start import Start
     from ckh.training import TrainOptions
+
+_ENOUGH = 10  # problems; a tenth percentile of fewer is not meaningful
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +42,49 @@ class FoldMetrics:
 
 
 @dataclass(frozen=True, slots=True)
-class MiningRound:
-    """Result of a round of hard-example mining; round 0 has equal weights."""
+class StartComparison:
+    """Efficiency of a new model and of its start, or of the model in use, on the same problems.
 
-    number: int
-    raised: int
-    """Problems with increased weight."""
+    The problems were held out from the new model. `seen` of them are training problems of the other, which biases the
+    result upwards; None if unknown.
+    """
+
+    problems: int
+    seen: int | None
+    start_mean_efficiency: float
+    start_p10_efficiency: float
     mean_efficiency: float
     p10_efficiency: float
 
+    @property
+    def worse(self) -> tuple[str, ...]:
+        """Figures that decreased: the mean, P10, both or none."""
+        pairs = {
+            "mean": (self.start_mean_efficiency, self.mean_efficiency),
+            "P10": (self.start_p10_efficiency, self.p10_efficiency),
+        }
+        return tuple(name for name, (before, after) in pairs.items() if after < before)
 
-@dataclass(frozen=True, slots=True)
-class Mined:
-    """All rounds, and the one that is kept: the highest mean efficiency, the first of ties."""
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as a JSON document."""
+        return {**asdict(self), "worse": bool(self.worse)}
 
-    rounds: tuple[MiningRound, ...]
-    kept: int
+
+def compare(
+    before: NDArray[np.float64], after: NDArray[np.float64], is_seen: NDArray[np.bool_] | None
+) -> StartComparison:
+    """Compare efficiencies, shape (problems,), on the problems that were not seen before, if they are enough."""
+    used = np.ones(len(before), dtype=bool)
+    if is_seen is not None and int((~is_seen).sum()) >= _ENOUGH:
+        used = ~is_seen
+    return StartComparison(
+        problems=int(used.sum()),
+        seen=None if is_seen is None else int((is_seen & used).sum()),
+        start_mean_efficiency=float(before[used].mean()),
+        start_p10_efficiency=float(np.percentile(before[used], 10)),
+        mean_efficiency=float(after[used].mean()),
+        p10_efficiency=float(np.percentile(after[used], 10)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +93,7 @@ class TrainedTarget:
 
     Out-of-fold efficiencies are given for all problems in order, each by the model that did not see the problem. Trees
     and counts are of the whole model, including a warm start's. The ranking target also has the comparison with its
-    start, if both have folds, and the rounds of mining; and the analytic estimate's part in its scores.
+    start, if both have folds, and the analytic estimate's part in its scores.
     """
 
     text: str
@@ -72,7 +102,6 @@ class TrainedTarget:
     importances: dict[str, int]
     oof_efficiency: tuple[float, ...] | None
     comparison: StartComparison | None = None
-    mined: Mined | None = None
     estimate: EstimateTerm | None = None
 
     @property
@@ -88,19 +117,10 @@ class TrainedTarget:
 
 @dataclass(frozen=True, slots=True)
 class Today:
-    """The present answer for such data, and the comparison with it.
-
-    Attributes:
-        source: folder of the model, or name of the estimate.
-        comparison: its choices compared with the held-out choices of the new model.
-    """
+    """The present answer for such data, a model's folder or an estimate's name, compared with the new model."""
 
     source: str
     comparison: StartComparison
-
-    def to_dict(self) -> dict[str, Any]:
-        """Serialize for JSON."""
-        return {"model": self.source, "validation": self.comparison.to_dict()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +138,9 @@ class Trained:
     targets: dict[str, TrainedTarget]
     params: dict[str, Any]
     start: Start | None = None
-    tuning: Tuning | None = None
     calibration: Calibration | None = None
     sample: Drawn | None = None
     today: Today | None = None
-    spread_over: int = 0  # number of workers that trained the final models together, on all rows
 
     @property
     def rank_by(self) -> str:
