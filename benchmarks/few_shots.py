@@ -26,11 +26,11 @@ import numpy as np
 
 from ckh.archs import load_arch
 from ckh.assess.times import times_of
+from ckh.bench.planning.planner import Shots, few_kernels, representative
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.learn.analytic.estimate import estimated_us
 from ckh.learn.judging.judged_answers import ranked_rows
 from ckh.learn.models.artifact import load_model
-from ckh.learn.selection import Shots, few_kernels, representative
 from ckh.learn.training.save import save
 from ckh.learn.training.train import train
 from ckh.ops.grouped_conv.kernels.names import amd_short_name

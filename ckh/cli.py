@@ -11,6 +11,7 @@ import typer
 
 from ckh.boundary import JSON_OPTION, guarded
 from ckh.errors import EXIT_CODE_MEANING, ExitCode, UsageError
+from ckh.requested import as_option
 from ckh.version import __version__
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ COMMANDS: dict[str, str] = {
     "help": "Show a page of the documentation.",
 }
 
+_BY_TEXT = ("ckh search measure", "ckh explain")  # commands that take a problem by its text, and no options of sizes
 COMPLETION_VARIABLE = "_CKH_COMPLETE"  # Typer's, derived from the name of the program
 _TYPED = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")  # set by Typer's shell scripts to the command line
 _WRONG_USAGE: type[Exception] = typer.BadParameter.__bases__[0]  # Click's UsageError, wherever Typer imports it from
@@ -118,15 +120,24 @@ def _misplaced(error: Any) -> UsageError | None:
     option = getattr(error, "option_name", None)
     if option is None or error.ctx is None:
         return None
-    from ckh.text.prose import REMOVED
-
     place, said = error.ctx.command_path, f"{error.ctx.command_path} has no {option}"
-    if instead := REMOVED.get(f"{place} {option}"):
+    if instead := _instead(place, option):
         return UsageError(f"{said} any more", instead, code="inapplicable-option")
     for name, command in getattr(error.ctx.command, "commands", {}).items():
         if option == f"--{name}" or any(option in (*param.opts, *param.secondary_opts) for param in command.params):
             return UsageError(said, f"use {place} {name}, see {place} {name} --help", code="inapplicable-option")
     return None
+
+
+def _instead(place: str, option: str) -> str:
+    """What replaced a removed option of a command; empty: it was not removed."""
+    from ckh.ops import all_requested
+    from ckh.text.prose import REMOVED
+
+    sizes = {as_option(size.name) for part in all_requested().values() for size in part.options}
+    if place in _BY_TEXT and option in {"--op", "--variant", "--dtype", *sizes}:
+        return f"name the problem by its text, as ckh predict prints it: {place} PROBLEM"
+    return REMOVED.get(f"{place} {option}", "")
 
 
 def _complete() -> int:

@@ -25,7 +25,7 @@ PANELS = {
     "Kernels": "kernels registry rule_set filter split_k max_scratch matrix size keep code_object",
     MODEL: "model require among warm_start",
     AITER: "table",
-    "Plan": "plan active today stop_gain dry_run",
+    "Plan": "plan today dry_run",
     "Training": "targets rank lambdarank n_estimators num_leaves learning_rate folds",
     "Search": "strategy evaluations",
     "Device": "device arch hipcc hipcc_flags ck_include gpus",

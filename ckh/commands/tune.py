@@ -17,16 +17,17 @@ if TYPE_CHECKING:
 
 _HELP = """Tune the kernels of a model: list its shapes, measure, train, and export tuned tables.
 
-SOURCE is anything that `ckh shapes` reads, such as a Hugging Face config.json. Each step is a command of ckh on the
-folder --out, printed before it runs: shapes, predict (current choices), bench --plan auto (shapes weighted by count and
-time), convert, train (with six or more measured problems), export. After an interruption or the end of the budget the
-same command continues; --budget may change. Shapes that were not measured are listed with predicted kernels.
+SOURCE is anything that `ckh shapes` reads, such as a Hugging Face config.json, or what it writes. Each step is a
+command of ckh on the folder --out, printed before it runs: shapes, predict (current choices), bench --plan auto (shapes
+weighted by count and time), convert, train (with six or more measured problems), export. After an interruption or the
+end of the budget the same command continues; --budget may change. Shapes that were not measured are listed with
+predicted kernels.
 
 The summary shows for each shape the current kernel (of the list --today, else the choice of ckh predict), the fastest
 measured kernel, the measured and the predicted gain with their intervals and its share of the model's time, and in
-total the gains, whether it is worthwhile, and the expected gain of another hour. A gain is established by interleaved
-rounds of both kernels on a steady machine only; else the reason is stated. The file summary.md in the folder has the
-same, with the commands. On this device, ckh predict puts the measured kernels first afterwards.
+total the gains, whether it is worthwhile, and how good choices for unmeasured shapes are. A gain is established by
+interleaved rounds of both kernels on a steady machine only; else the reason is stated. The file summary.md in the
+folder has the same, with the commands. On this device, ckh predict puts the measured kernels first afterwards.
 
 ckh does not measure AITER's kernels: with --to aiter the steps are shapes, predict and export, of GEMMs unless --op
 names mixtures of experts. They are those of quantised models: a bf16 model needs --dtype fp8, if it is served so.
@@ -55,11 +56,6 @@ def tune(
     tp: int = typer.Option(1, "--tp", min=1, metavar="N", help="Ranks of tensor parallelism."),
     tokens: str | None = typer.Option(None, "--tokens", metavar="N[,N…]", help="Rows of a language model's GEMMs."),
     batch: str = typer.Option("1", "--batch", metavar="N[,N…]", help="Images, clips or samples at a time."),
-    torch: str | None = typer.Option(
-        None, "--torch", metavar="PKG.MODULE:FACTORY", help="Function that returns a PyTorch module and its inputs."
-    ),
-    fuse_shared: bool = typer.Option(False, "--fuse-shared", help="Treat shared experts as additional routed experts."),
-    skip_bad: bool = typer.Option(False, "--skip-bad", help="Skip bad lines and layers of the sources."),
     op: str | None = completed("op", f"{OP_HELP}  [the measured one with the most work]"),
     variant: str | None = typer.Option(None, "--variant", help="Direction of convolutions.  [forward]"),
     dtype: str | None = completed("dtype", "Element type.  [the shapes'; host: fp32]"),
@@ -103,8 +99,8 @@ def tune(
         "budget": budget,
         "to": to,
     }
-    shapes: dict[str, Any] = {"tp": tp, "tokens": tokens, "batch": batch, "torch": torch, "fuse_shared": fuse_shared}
-    given = TuneOptions(**choices, **shapes, skip_bad=skip_bad, installed=tables, today=in_use)
+    shapes: dict[str, Any] = {"tp": tp, "tokens": tokens, "batch": batch}
+    given = TuneOptions(**choices, **shapes, installed=tables, today=in_use)
     tuning = ModelTuning(settings_of(sources or [], given), out, force=force, is_quiet=as_json)
     try:
         if dry_run:

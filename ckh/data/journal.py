@@ -258,10 +258,6 @@ class JournalWriter:
         """Write a reference measurement."""
         self._append([reference])
 
-    def add_chosen(self, chosen: ChosenRecord) -> None:
-        """Write newly selected pairs."""
-        self._append([chosen])
-
     def end_run(self, end: EndRecord) -> None:
         """Write the end of the run and flush it to disk."""
         self._append([end])

@@ -65,7 +65,7 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True)
 class ChosenRecord:
-    """A selection of an active run: a problem, the indices of its kernels in the plan, and the node it is assigned to.
+    """A selection of a run of earlier versions: a problem, its kernels by their indices in the plan, and its node.
 
     `chosen_by` is what ranked the kernels: prior knowledge, or a model trained on a number of pairs of this run.
     """

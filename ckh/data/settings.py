@@ -60,9 +60,7 @@ class Settings:
         ),
         default=None,
     )
-    active: bool = declared(
-        Declared("Active learning: select the next pairs by the results so far.", typed=("--active",)), default=False
-    )
+    active: bool = False  # whether pairs were selected while results arrived, which earlier versions did
     today: str | None = declared(
         Declared(
             "Kernels in use today, a registry or a file of names: the first that applies to a problem is measured too, "

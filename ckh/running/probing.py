@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from ckh.bench.devices.device import Device
     from ckh.bench.supervision.protocol import Reply
-    from ckh.learn.answers.ranked import Ranked
     from ckh.learn.answers.ranking import Ranking
 
 _NS_PER_MS = 1e6
@@ -68,13 +67,16 @@ def probe_all(rankings: Sequence[Ranking], count: int, timeout_s: float, device:
     """
     from ckh.bench.devices.device_choice import device_of
     from ckh.bench.isolated.rounds import compare_kernels
+    from ckh.bench.planning.planner import first_choices
 
     spec = rankings[0].model.spec
     if spec.op.measured is None:
         raise UsageError(f"ckh builds no kernels of {spec.op_type}", "omit --probe", code="unsupported")
     device = device or device_of(spec.arch)
     compiler = device.identity().compiler
-    tasks = {ranking.run.canonical(): [choice.kernel for choice in _to_build(ranking, count)] for ranking in rankings}
+    tasks = {
+        ranking.run.canonical(): [choice.kernel for choice in first_choices(ranking, count)] for ranking in rankings
+    }
     requested: dict[str, list[str]] = {problem: [] for problem in tasks}
     for ranking in rankings:
         requested[ranking.run.canonical()].append(ranking.problem.canonical())
@@ -87,12 +89,6 @@ def probe_all(rankings: Sequence[Ranking], count: int, timeout_s: float, device:
             remember(Probe(name, spec.arch, this_device(spec.arch) or "", when, __version__, compiler, kernels))
 
     compare_kernels(device, tasks, timeout_s, "probing", take)
-
-
-def _to_build(ranking: Ranking, count: int) -> list[Ranked]:
-    """The first choices that the headers can build; those that they cannot where there are no others."""
-    best = ranking.best(count)
-    return [ranked for ranked in best if not ranked.not_in_headers] or best
 
 
 def _timed(name: str, reply: Reply) -> Timed:

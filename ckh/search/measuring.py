@@ -12,6 +12,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ckh.bench.devices.device import HIP_KIND
 from ckh.bench.isolated.rounds import time_in_rounds
 from ckh.bench.nodes.cluster_driver import driver_for
@@ -21,16 +23,17 @@ from ckh.bench.supervision.limits import Stop, StopReason
 from ckh.bench.supervision.runner import measure, on_problem
 from ckh.data.journal import EndRecord, KernelRecord, ResultRow
 from ckh.data.settings import Settings
+from ckh.learn.models.pooled import PooledScores
 from ckh.ops import operation_of
 from ckh.schema import MEASURED
 from ckh.search.run import StoppedError, run
 from ckh.search.strategies import make_strategy
+from ckh.training import TFLOPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from ckh.bench.compilation.compile import Built
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from ckh.bench.supervision.protocol import Job, Reply
     from ckh.cluster.calls import Cluster
     from ckh.data.journal import JournalWriter, RunRecord
+    from ckh.learn.models.artifact import Model
     from ckh.ops.base import Kernel, Problem
     from ckh.search.kernels import KernelSpace
     from ckh.search.strategies import Strategy
@@ -151,6 +155,7 @@ class Measurer:
         return replace(row, node=self._worker.node)
 
 
+_LEAST_TFLOPS = 1e-9
 _ROUNDS = 11  # in which the best are remeasured
 
 
@@ -184,6 +189,13 @@ class Guide:
 
     prior: NDArray[np.float64]
     first_choice: int | None
+
+    @classmethod
+    def of(cls, model: Model, problem: Problem, space: KernelSpace) -> Guide:
+        """Guide by a model's scores of a space; of TFLOPS, their logarithm."""
+        scores = PooledScores(model, space.kernels)(problem, np.arange(len(space)))
+        scores = np.log(np.maximum(scores, _LEAST_TFLOPS)) if model.spec.rank_by == TFLOPS else scores
+        return cls(scores, int(scores[: space.pool_size].argmax()) if space.pool_size else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,13 @@
-"""Search loop: request a configuration, measure it, report its time, until all evaluations are used up.
-
-`log_speeds` gives a model's prediction for single kernels, and for a whole space as a prior.
-"""
+"""Search loop: request a configuration, measure it, report its time, until all evaluations are used up."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ckh.search.kernels.space import look_alikes
-from ckh.training import TFLOPS
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
-    from ckh.learn.models.artifact import Model
-    from ckh.ops.base import Kernel, Problem
     from ckh.search.strategies.strategy import Strategy
 
 
@@ -86,19 +74,3 @@ def run(
             best = time_ms
         trace.append(Step(index, time_ms, best))
     return SearchResult(tuple(trace))
-
-
-_LEAST_TFLOPS = 1e-9
-_MOST_LOG = 700.0  # largest argument of exp
-
-
-def log_speeds(model: Model, problem: Problem, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
-    """Predicted log TFLOPS of kernels, or scores of a ranking model, shape (kernels,).
-
-    Kernels with equal features are ranked once.
-    """
-    alike = look_alikes(kernels, model)
-    scores = model.predict(problem, [kernels[i] for i in alike.first], model.spec.rank_by)
-    if model.spec.rank_by == TFLOPS:
-        scores = np.log(np.maximum(scores, _LEAST_TFLOPS))
-    return np.asarray(np.clip(scores, -_MOST_LOG, _MOST_LOG)[alike.kind])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckh.errors import CkhError, DataError, UsageError
-from ckh.ops import operation
+from ckh.ops import as_problem, operation, operation_of_problem, requested
 from ckh.shapes.layers import Convolution, WeightedProblem
 from ckh.shapes.logs.reading import UNSUPPORTED
 from ckh.shapes.run_options import DEFAULT
@@ -239,6 +239,33 @@ def problems_of(
     if shapes.left_out:
         warn(f"{source}: left out {_in_words(Counter(shapes.left_out))}", "left-out")
     return tuple(problem.problem for problem in shapes.problems)
+
+
+def problem_of_text(text: str, arch: str) -> Problem:
+    """The problem that a text names: as `ckh predict` prints it, or a source of shapes that has a single one.
+
+    Args:
+        text: the text.
+        arch: the architecture, which completes the definition of some problems.
+
+    Raises:
+        CkhError: it names no problem, or several.
+    """
+    try:
+        problem = as_problem(text)
+    except UsageError as error:
+        if error.code != "unknown-op":
+            raise
+        problems = shapes_of([text]).problems
+        if len(problems) > 1:
+            texts = ", ".join(item.problem.canonical() for item in problems[:2])
+            raise UsageError(
+                f"{text} has {len(problems)} problems: {texts}, …", "name one of them by its text", code="bad-problem"
+            ) from error
+        problem = problems[0].problem
+    part = requested(operation_of_problem(problem).name)
+    completed: Problem = problem if part is None else part.completed(problem, arch)
+    return completed
 
 
 def stated_operation(source: str | None) -> str | None:

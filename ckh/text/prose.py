@@ -41,6 +41,10 @@ REMOVED = dict.fromkeys(
 ) | {
     "ckh bench --active": "use --plan auto --budget TIME, which selects the pairs before the run",
     "ckh bench --stop-gain": "it was for --active; use --plan auto --budget TIME",
+    **dict.fromkeys(
+        ("ckh tune --torch", "ckh tune --fuse-shared", "ckh tune --skip-bad"),
+        "list the shapes first: ckh shapes … --out shapes.csv, and tune that file",
+    ),
     "ckh train --tune": "give --trees, --leaves and --learning-rate; the defaults depend on the number of rows",
     "ckh train --mine": "it seldom helped; measure more problems like the hard ones",
     "ckh train --ensemble": "models are single; average the scores of several in Python",

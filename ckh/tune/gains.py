@@ -102,8 +102,9 @@ class TuneDocument(Document, Shown):
     """90 % prediction interval of predicted_gain, for errors that all shapes have in common."""
     is_worth_it: bool | None
     """Whether the gain exceeds noise and 1 %; null if unknown, as where other measured shapes may gain."""
-    another_hour: tuple[float, float, float] | None
-    """Expected gain of another hour of measuring, in mean efficiency, with its 95 % interval; null if unknown."""
+    held_out_efficiency: tuple[float, float, float] | None
+    """Mean efficiency of the model's choices for shapes that it has not seen, with its 95 % interval; null: no
+    model."""
     model: str | None
     """Folder of the trained model."""
     export: str | None

@@ -66,10 +66,10 @@ def _sentences(document: TuneDocument, budget: str) -> Iterator[str]:
         )
         of = f"{len(known)} of {len(document.shapes)} shapes"
         yield f"today by AITER's own tables: {total:.4g} ms for {of}, measured by AITER, not by ckh"
-    if document.another_hour is not None:
-        gain, low, high = (100 * item for item in document.another_hour)
-        more = f"{gain:+.1f} points of mean efficiency ({low:+.1f} to {high:+.1f})"
-        yield f"after {budget}, another hour would bring {more}"
+    if document.held_out_efficiency is not None:
+        value, low, high = document.held_out_efficiency
+        share = f"{value:.1%} ({low:.1%} to {high:.1%}) of the best measured ones"
+        yield f"after {budget}, choices for shapes without measurements reach {share}"
     for name, path in (("model", document.model), ("export", document.export)):
         if path is not None:
             yield f"{name} {path}"

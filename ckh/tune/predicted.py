@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ckh.assess.intervals import estimates, mean_of
 from ckh.assess.metrics import choices
 from ckh.assess.times import times_of
 from ckh.learn.judging.calibrate import relative_speeds
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from ckh.assess.intervals import Estimate
     from ckh.data.dataset import Dataset
     from ckh.learn.models.artifact import Model
     from ckh.learn.models.calibration import Calibration
     from ckh.learn.training.train import HeldOut
     from ckh.ops.base import Problem
-    from ckh.training import TrainOptions
     from ckh.tune.gains import Compared, OwnTime
 
 _COVERED = 0.9
@@ -54,26 +55,20 @@ class HeldOutChoice:
     error: float | None
 
 
-def by_model(
-    measured: Dataset, options: TrainOptions, folder: Path, today: Mapping[Problem, str]
-) -> dict[str, PredictedGain]:
+def held_out_efficiency(rows: HeldOut) -> Estimate:
+    """Mean efficiency of the choices for shapes that the folds' models have not seen, with its 95 % interval."""
+    times = times_of(rows.dataset)
+    efficiency = times.efficiency()[choices(rows.score, times.problem, times.count)]
+    return estimates({"": mean_of(efficiency)}, len(efficiency))[""]
+
+
+def by_model(measured: Dataset, rows: HeldOut, folder: Path, today: Mapping[Problem, str]) -> dict[str, PredictedGain]:
     """Predicted gains of the choices of a model, by canonical text of the shape; without those that it cannot predict.
 
-    Args:
-        measured: the rows that the model was trained on.
-        options: its training options.
-        folder: the model.
-        today: today's kernel of each shape.
-
-    Raises:
-        CkhError: the rows or the model are unusable.
+    `measured` are the rows that the model in the folder was trained on, `rows` those scored by its folds.
     """
     from ckh.learn.models.artifact import load_model, wanted_for
-    from ckh.learn.training.train import held_out
 
-    rows = held_out(measured, options)
-    if rows is None:
-        return {}
     names = {problem.canonical(): name for problem, name in today.items()}
     tflops = rows.dataset.frame["tflops"].to_numpy(dtype=np.float64)
     speeds = relative_speeds(rows.score, tflops, rows.dataset.problem_ids)

@@ -117,24 +117,16 @@ class TuneOptions(TuneChoices):
         tp: ranks of tensor parallelism.
         tokens: rows of a language model's GEMMs, separated by commas; None: not given.
         batch: batch sizes (images, clips or samples), separated by commas.
-        torch: function that returns a PyTorch module and its inputs, a further source; None: not given.
-        fuse_shared: whether shared experts are fused with the routed ones.
-        skip_bad: whether bad shapes are left out.
     """
 
     tp: int = 1
     tokens: str | None = None
     batch: str = "1"
-    torch: str | None = None
-    fuse_shared: bool = False
-    skip_bad: bool = False
 
     def shape_options(self) -> tuple[str, ...]:
         """Further arguments of `ckh shapes`."""
         ranks = {"tp": str(self.tp)} if self.tp > 1 else {}
-        flags = {"--fuse-shared": self.fuse_shared, "--skip-bad": self.skip_bad}
-        named = _options(batch=self.batch, tokens=self.tokens or None, **ranks, torch=self.torch)
-        return (*named, *(flag for flag, is_given in flags.items() if is_given))
+        return _options(batch=self.batch, tokens=self.tokens or None, **ranks)
 
 
 def settings_of(sources: Sequence[str], given: TuneOptions) -> TuneSettings:
@@ -144,8 +136,8 @@ def settings_of(sources: Sequence[str], given: TuneOptions) -> TuneSettings:
         UsageError: there is no source, operation or target, the target is not for the device, or the budget is not a
             duration.
     """
-    if not sources and given.torch is None:
-        raise UsageError("no source", "name a file or a model (ckh shapes --list), or --torch", code="missing-option")
+    if not sources:
+        raise UsageError("no source", "name a file or a model (ckh shapes --list)", code="missing-option")
     parse_duration(given.budget)
     if given.to is not None and given.to not in TARGETS:
         raise UsageError(f"unknown target {given.to!r}", one_of(given.to, TARGETS), code="unknown-name")

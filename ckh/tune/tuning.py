@@ -19,7 +19,6 @@ from ckh.files.locks import FileLock
 from ckh.files.outputs import check_output, refuse_planted, write_output
 from ckh.learn.answers.probes import remember_all
 from ckh.ops import operation, requested
-from ckh.text.durations import parse_duration
 from ckh.text.log import note
 from ckh.tune import steps
 from ckh.tune.common_rounds import MeasuredRun, read_run
@@ -36,7 +35,7 @@ from ckh.tune.gains import (
     whole,
 )
 from ckh.tune.page import page
-from ckh.tune.predicted import by_model, over_tables, predicted_total
+from ckh.tune.predicted import by_model, held_out_efficiency, over_tables, predicted_total
 from ckh.tune.settings import FILE, KIND, OWN_TABLES, progress_of
 
 if TYPE_CHECKING:
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from ckh.tune.settings import Progress, TuneSettings
     from ckh.tune.steps import TuneStep
 
-_HOUR_S = 3600.0
 _US_PER_MS = 1e3
 
 
@@ -88,6 +86,7 @@ class ModelTuning:
         self._progress = self._begun()
         self._measured_run: MeasuredRun | None = None
         self._commands: list[str] = []
+        self._held_out_efficiency: tuple[float, float, float] | None = None
 
     def _begun(self) -> Progress:
         out = self.out
@@ -265,7 +264,7 @@ class ModelTuning:
             predicted_gain=None if expected is None else expected.value,
             predicted_gain_interval=None if expected is None else expected.interval,
             is_worth_it=None if gain is None else is_worth_it(gain, result),
-            another_hour=None if measured is None else _another_hour(measured, parse_duration(self.settings.budget)),
+            held_out_efficiency=self._held_out_efficiency,
             model=made.get(steps.MODEL),
             export=made.get(steps.EXPORT),
         )
@@ -285,8 +284,15 @@ class ModelTuning:
         model = self.out / steps.MODEL
         if measured is None or not model.exists():
             return {}
+        from ckh.learn.training.train import held_out
+
         try:
-            return by_model(measured, measured.op.training.defaults(len(measured)), model, today)
+            rows = held_out(measured, measured.op.training.defaults(len(measured)))
+            if rows is None:
+                return {}
+            share = held_out_efficiency(rows)
+            self._held_out_efficiency = share.value, share.low, share.high
+            return by_model(measured, rows, model, today)
         except CkhError:  # too few usable times
             return {}
 
@@ -321,17 +327,3 @@ def _heaviest(shapes: Sequence[WeightedProblem]) -> str:
     for name in sorted(work.keys() - {chosen}):
         note(f"{name}, {work[name] / total:.0%} of the work, is tuned separately: --op {name}, and another --out")
     return chosen
-
-
-def _another_hour(measured: Dataset, budget_s: float) -> tuple[float, float, float] | None:
-    """The expected gain of an hour more, by the learning curve; None where there are too few problems for one."""
-    from ckh.learn.judging.outlook import FEWEST_PROBLEMS, learning_curve
-
-    if len(measured.problems()) < FEWEST_PROBLEMS:
-        return None
-    try:
-        curve = learning_curve(measured, measured.op.training.defaults(len(measured)))
-    except CkhError:  # too few usable times
-        return None
-    estimate = curve.gain(_HOUR_S / budget_s)
-    return estimate.value, estimate.low, estimate.high

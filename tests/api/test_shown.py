@@ -84,7 +84,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
             predicted_gain=2.5,
             predicted_gain_interval=(1.5, 3.0),
             is_worth_it=True,
-            another_hour=None,
+            held_out_efficiency=None,
             model=None,
             export=None,
         ),

@@ -337,9 +337,12 @@ def test_matrices_of_kernels_are_tried_by_nodes(nodes: Cluster, capsys: pytest.C
     assert sum(item["executed"] for item in far) > 0
 
 
+SEARCHED = ConvProblem(Direction.FORWARD, n=1, c=8, k=8, g=1, hi=7, wi=7, y=3, x=3, pad_h=1, pad_w=1).canonical()
+
+
 def test_a_search_measures_on_one_device_of_a_cluster(nodes: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     """All nodes compile, one device times all kernels of the problem, and is named in the journal."""
-    args = ["search", "measure", "--n", "1", "--c", "8", "--k", "8", "--hi", "7", "--wi", "7", "--arch", "host"]
+    args = ["search", "measure", SEARCHED, "--arch", "host"]
     effort = ["--evaluations", "3", "--strategy", "random", "--top", "2", "--out", "found", "--json"]
     assert run([*args, *effort, "--cluster", nodes.client.scheduler.address]) == ExitCode.OK
     assert json.loads(capsys.readouterr().out)

@@ -18,9 +18,11 @@ from ckh.data import journal as journal_module
 from ckh.data.dataset import read_dataset
 from ckh.data.journal import read_journal
 from ckh.errors import ExitCode
+from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
-from ckh.ops.grouped_conv.problem import parse_conv_problem
+from ckh.ops.grouped_conv.problem import ConvProblem, parse_conv_problem
+from ckh.problems import Direction
 from ckh.schema import Status
 from ckh.search.measuring import Measurer
 from tests.learn.conftest import HOST, saved
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 
 SMALL = ["--c", "16", "--hi", "7"]
 GEMM = ["--m", "32", "--n", "64", "--k", "64"]
+# The same problems by their texts.
+SMALL_TEXT = ConvProblem(Direction.FORWARD, 1, 16, k=16, g=1, hi=7, wi=7, y=3, x=3, pad_h=1, pad_w=1).canonical()
+GEMM_TEXT = GemmProblem(32, 64, 64, "fp32").canonical()
 
 
 @pytest.fixture(scope="session")
@@ -146,7 +151,7 @@ def test_measuring_options_name_their_command(model: Path, option: str, capsys: 
     [
         ("--set 20 --data x.parquet", "ckh search set"),
         ("--keep 0.9", "ckh search set"),
-        ("measure --gpu 1", "--gpus"),
+        (f"measure {SMALL_TEXT} --gpu 1", "--gpus"),
     ],
 )
 def test_wrong_options_suggest_the_right_ones(args: str, now: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,7 +175,7 @@ def test_without_a_model_search_measures(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.slow
 def test_measured_journals_are_convertible(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Five proposals are five rows of legal kernels, the best are remeasured, and convert reads the journal."""
-    result = document(capsys, "measure", *SMALL, "--evaluations", "5", "--top", "2", "--out", "run")
+    result = document(capsys, "measure", SMALL_TEXT, "--evaluations", "5", "--top", "2", "--out", "run")
     rows = measured()
     assert (result["evaluations"], len(rows), result["ended"]) == (5, 5, "complete")
     assert {row.status for row in rows} <= {Status.OK, Status.UNSTABLE}
@@ -190,7 +195,7 @@ def test_measured_journals_are_convertible(model: Path, capsys: pytest.CaptureFi
 @pytest.mark.slow
 def test_the_first_choice_is_measured_first_and_compared(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With a model the search begins with predict's first choice, and prints its time relative to the best."""
-    result = document(capsys, "measure", *SMALL, "--evaluations", "3", "--top", "1", "--out", "run")
+    result = document(capsys, "measure", SMALL_TEXT, "--evaluations", "3", "--top", "1", "--out", "run")
     assert run(["predict", *SMALL, "--top", "1", "--json"]) == ExitCode.OK
     first = json.loads(capsys.readouterr().out)["kernels"][0]
     assert measured()[0].kernel == result["first_choice"]["kernel"]
@@ -206,7 +211,9 @@ def test_the_first_choice_is_measured_first_and_compared(model: Path, capsys: py
 @pytest.mark.slow
 def test_a_gemm_is_measured_without_a_model(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a model there is a note and no comparison, and the table's last line is the next command."""
-    assert run(["search", "measure", *GEMM, "--evaluations", "2", "--strategy", "de", "--out", "run"]) == ExitCode.OK
+    assert (
+        run(["search", "measure", GEMM_TEXT, "--evaluations", "2", "--strategy", "de", "--out", "run"]) == ExitCode.OK
+    )
     out, err = capsys.readouterr()
     expect_values(err, "gemm_universal fp32 on host")
     assert out.splitlines()[-1] == "next: ckh convert run --out run.parquet"
@@ -224,7 +231,7 @@ def test_failures_count_against_the_budget(capsys: pytest.CaptureFixture[str], m
     failing.write_text(f'#!/bin/sh\ncase "$*" in {simplest} *) echo "error: no" >&2; exit 1;; esac\n')
     failing.chmod(0o755)
     monkeypatch.setenv("CXX", str(failing.resolve()))
-    assert run(["search", "measure", *SMALL, "--evaluations", "3", "--out", "run", "--json"]) == ExitCode.NO_KERNEL
+    assert run(["search", "measure", SMALL_TEXT, "--evaluations", "3", "--out", "run", "--json"]) == ExitCode.NO_KERNEL
     out, err = capsys.readouterr()
     result = json.loads(out)
     assert result["statuses"] == {"compile_error": 3}
@@ -238,7 +245,7 @@ def test_rows_of_a_concurrent_search_are_kept(
 ) -> None:
     """A folder that was empty when the search began, but is not when it would measure, is refused and unchanged."""
     monkeypatch.setattr(journal_module, "JournalWriter", writer_behind_another)
-    assert run(["search", "measure", *SMALL, "--evaluations", "3", "--out", "run"]) == ExitCode.USAGE
+    assert run(["search", "measure", SMALL_TEXT, "--evaluations", "3", "--out", "run"]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, "written-meanwhile", "run/journal.jsonl")
     assert read_journal(Path("run")).runs == (ANOTHER,)
 
@@ -258,7 +265,7 @@ def test_an_interrupted_search_keeps_its_rows(
         return done[-1]
 
     monkeypatch.setattr(Measurer, "measure", interrupted)
-    args = ["measure", *SMALL, "--evaluations", "50", "--out", "run"]
+    args = ["measure", SMALL_TEXT, "--evaluations", "50", "--out", "run"]
     result = document(capsys, *args, code=ExitCode.INTERRUPTED)
     assert (result["ended"], result["evaluations"]) == ("interrupted", 2)
     assert [(row.kernel, row.latency_ms) for row in measured()] == [(row.kernel, row.latency_ms) for row in done]
@@ -282,7 +289,7 @@ def test_upcoming_kernels_are_compiled_together(
         return build(self, kernels, given, *others)
 
     monkeypatch.setattr(KernelBuilder, "build", counted)
-    args = ["measure", *SMALL, "--strategy", "random", "--evaluations", "6", "--jobs", str(jobs), "--out", "run"]
+    args = ["measure", SMALL_TEXT, "--strategy", "random", "--evaluations", "6", "--jobs", str(jobs), "--out", "run"]
     assert document(capsys, *args)["evaluations"] == 6
     assert [len(kernels) for kernels in together] == ([1] * 6 if jobs == 1 else [3] * 2)
     assert [row.kernel for row in measured()][:6] == [full_name(kernel) for kernels in together for kernel in kernels]
@@ -311,7 +318,7 @@ def test_a_time_budget_ends_a_search(capsys: pytest.CaptureFixture[str], monkeyp
 
     monkeypatch.setattr(Measurer, "measure", counted)
     monkeypatch.setattr("ckh.search.measuring.Stop", AfterOne)
-    result = document(capsys, "measure", *SMALL, "--evaluations", "50", "--budget", "1h", "--out", "run")
+    result = document(capsys, "measure", SMALL_TEXT, "--evaluations", "50", "--budget", "1h", "--out", "run")
     assert (result["ended"], result["evaluations"]) == ("budget", 1)
     assert [item["remeasured"] for item in result["kernels"]] == [True]
     assert read_journal(Path("run")).ends[-1].reason == "budget"
@@ -319,7 +326,7 @@ def test_a_time_budget_ends_a_search(capsys: pytest.CaptureFixture[str], monkeyp
 
 def test_a_zero_time_budget(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that ends before its first measurement reports it, with the exit code of no kernel."""
-    assert run(["search", "measure", *SMALL, "--budget", "0.000001s", "--out", "run"]) == ExitCode.NO_KERNEL
+    assert run(["search", "measure", SMALL_TEXT, "--budget", "0.000001s", "--out", "run"]) == ExitCode.NO_KERNEL
     expect_error(capsys.readouterr().err, "not-measured")
 
 
@@ -327,7 +334,7 @@ def test_a_run_is_not_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     """A folder with a foreign journal is wrong usage, and unchanged."""
     Path("run").mkdir()
     Path("run/journal.jsonl").write_text("{}\n", encoding="utf-8")
-    assert run(["search", "measure", *SMALL, "--out", "run"]) == ExitCode.USAGE
+    assert run(["search", "measure", SMALL_TEXT, "--out", "run"]) == ExitCode.USAGE
     assert "run/journal.jsonl exists" in capsys.readouterr().err
     assert Path("run/journal.jsonl").read_text(encoding="utf-8") == "{}\n"
 
@@ -342,14 +349,17 @@ def test_a_run_is_not_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
         ("--op aiter_moe", ExitCode.USAGE, "unsupported", ["aiter_moe"]),
         ("--op nothing", ExitCode.USAGE, "unknown-op", ["'nothing'"]),
         ("--arch gfx000", ExitCode.USAGE, "unknown-arch", ["'gfx000'"]),
-        ("measure --budget soon", ExitCode.USAGE, "bad-number", ["'soon'"]),
-        ("measure --device host --gpus 1", ExitCode.USAGE, "inapplicable-option", ["host", "gpus"]),
-        ("measure --device hip --gpus 0,1", ExitCode.USAGE, "out-of-range", ["--gpus"]),
-        ("measure --device hip --arch gfx000", ExitCode.USAGE, "unknown-arch", ["'gfx000'"]),
-        ("measure --arch gfx942 --hipcc /no/hipcc", ExitCode.NO_DEVICE, "no-compiler", ["/no/hipcc"]),
+        (f"measure {SMALL_TEXT} --budget soon", ExitCode.USAGE, "bad-number", ["'soon'"]),
+        (f"measure {SMALL_TEXT} --device host --gpus 1", ExitCode.USAGE, "inapplicable-option", ["host", "gpus"]),
+        (f"measure {SMALL_TEXT} --device hip --gpus 0,1", ExitCode.USAGE, "out-of-range", ["--gpus"]),
+        (f"measure {SMALL_TEXT} --device hip --arch gfx000", ExitCode.USAGE, "unknown-arch", ["'gfx000'"]),
+        (f"measure {SMALL_TEXT} --arch gfx942 --hipcc /no/hipcc", ExitCode.NO_DEVICE, "no-compiler", ["/no/hipcc"]),
         ("--model none", ExitCode.BAD_DATA, "no-model", ["none"]),
-        ("measure --model none", ExitCode.BAD_DATA, "no-model", ["none"]),
-        ("measure --dtype fp16", ExitCode.NO_KERNEL, "no-kernel", ["host"]),
+        (f"measure {SMALL_TEXT} --model none", ExitCode.BAD_DATA, "no-model", ["none"]),
+        (f"measure {SMALL_TEXT.replace('fp32', 'fp16')}", ExitCode.NO_KERNEL, "no-kernel", ["host"]),
+        ("measure --n 16 --c 256", ExitCode.USAGE, "inapplicable-option", ["--n", "PROBLEM"]),
+        ("measure resnet50", ExitCode.USAGE, "bad-problem", ["resnet50"]),
+        ("measure nothing.csv", ExitCode.USAGE, "no-file", ["nothing.csv"]),
     ],
 )
 def test_invalid_input_is_refused(
@@ -362,7 +372,7 @@ def test_invalid_input_is_refused(
 @pytest.mark.parametrize("args", ["--evaluations 0", "--top 0", "--strategy best", "--seed -1", "--device cuda"])
 def test_option_values_of_the_wrong_type(args: str, capsys: pytest.CaptureFixture[str]) -> None:
     """An invalid value of an option is wrong usage, too."""
-    assert run(["search", "measure", *args.split()]) == ExitCode.USAGE
+    assert run(["search", "measure", SMALL_TEXT, *args.split()]) == ExitCode.USAGE
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
     assert args.split(maxsplit=1)[0] in stderr
@@ -370,8 +380,9 @@ def test_option_values_of_the_wrong_type(args: str, capsys: pytest.CaptureFixtur
 
 def test_a_named_model_must_fit(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--model must be for the direction, both when scoring and when measuring."""
-    for more in ([], ["measure"]):
-        error = fails(capsys, ExitCode.USAGE, *more, "--model", str(model), "--variant", "bwd_data")
+    backward = SMALL_TEXT.replace("forward", "bwd_data")
+    for more in (["--variant", "bwd_data"], ["measure", backward]):
+        error = fails(capsys, ExitCode.USAGE, *more, "--model", str(model))
         expect_error(error, "model-mismatch", "forward fp32 on host", "bwd_data")
 
 
@@ -382,7 +393,8 @@ def test_search_without_a_model_is_scored_by_the_estimate(capsys: pytest.Capture
     assert run(words) == ExitCode.OK
     text = capsys.readouterr().out
     assert "NOT MEASURED" in text
-    assert "next     ckh search measure --n 512 --k 1024 --m 128 --dtype bf16 --arch gfx950\n" in text
+    problem = GemmProblem(128, 512, 1024, "bf16").canonical()
+    assert f"next     ckh search measure {problem} --arch gfx950\n" in text
     assert run([*words, "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     assert document["not_measured"]["basis"] == "estimate"

@@ -339,23 +339,12 @@ def test_a_target_without_enough_shapes(shapes: Path, tmp_path: Path, capfd: pyt
     assert not (out / "run").exists()
 
 
-@pytest.mark.slow
-def test_bad_shapes_are_skipped_on_request(shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The same option as of ckh shapes; without it the first step fails."""
-    shapes.write_text(SHAPES + "gemm_universal,1,bad,fp32,rcr,0,32,64,1\n", encoding="utf-8")
-    line = ["tune", str(shapes), "--device", "host", "--dry-run", "--out", str(tmp_path / "tuned")]
-    assert run(line) == ExitCode.BAD_DATA
-    assert run([*line, "--skip-bad"]) == ExitCode.OK
-    assert "--skip-bad" in capfd.readouterr().err
-    assert (tmp_path / "tuned" / "shapes.csv").read_text(encoding="utf-8") == SHAPES
-
-
 def test_no_source_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A module by --torch is one."""
+    """The options of ckh shapes that others need are named with what replaces them."""
     assert run(["tune", "--out", str(tmp_path / "tuned")]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, "missing-option")
-    module = settings_of([], TuneOptions(torch="pkg:factory", device="host"))
-    assert module.shape_options()[2:4] == ("--torch", "pkg:factory")
+    assert run(["tune", "--torch", "pkg:factory", "--out", str(tmp_path / "tuned")]) == ExitCode.USAGE
+    expect_error(capsys.readouterr().err, "inapplicable-option", "--torch", "ckh shapes")
 
 
 def test_a_source_is_never_an_option(tmp_path: Path) -> None:

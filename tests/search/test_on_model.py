@@ -25,9 +25,9 @@ from ckh.ops.grouped_conv.rules.rule_tables import curated_tiles
 from ckh.problems import Direction
 from ckh.schema import Resources
 from ckh.search.kernels import kernel_space
+from ckh.search.measuring import Guide
 from ckh.search.on_model import search_model
 from ckh.search.on_model_text import search_text
-from ckh.search.run import log_speeds
 from ckh.training import RankObjective
 from tests.learn.conftest import HOST, amd_model, saved
 from tests.refusals import expect_refusal, expect_values
@@ -148,17 +148,11 @@ def test_no_legal_kernel_is_an_error(gpu_model: Model) -> None:
 
 
 @pytest.mark.parametrize("rank", [RankObjective.RELATIVE, RankObjective.TFLOPS])
-def test_speeds_are_ordered_like_scores(rank: RankObjective, tmp_path: Path) -> None:
-    """The time passed to strategies falls as the score grows, for TFLOPS and for scores."""
+def test_the_prior_of_a_search_is_the_order_of_the_model(rank: RankObjective, tmp_path: Path) -> None:
+    """Scores, of TFLOPS their logarithms, with the first choice of the pool."""
     model = load_model(saved(tmp_path / "model", rank))
-    space = kernel_space(PROBLEM, HOST, [candidate.kernel for candidate in ranking_of(PROBLEM, model).ranked], 9000)
-    kernels = space.kernels[:: len(space) // 200]
-    scores = model.predict(PROBLEM, kernels, model.spec.rank_by)
-    speeds = log_speeds(model, PROBLEM, kernels)
-    times = np.exp(-speeds)
-    assert (times > 0).all()
-    order = np.argsort(scores, kind="stable")
-    assert (np.diff(times[order]) <= 0).all()
-    assert len(np.unique(times)) == len(np.unique(scores))
-    if model.spec.rank_by == "tflops":
-        assert np.allclose(1 / times, scores)
+    space = kernel_space(PROBLEM, HOST, [candidate.kernel for candidate in ranking_of(PROBLEM, model).ranked], 900)
+    expected = model.predict(PROBLEM, space.kernels, model.spec.rank_by)
+    guide = Guide.of(model, PROBLEM, space)
+    np.testing.assert_allclose(np.exp(guide.prior) if rank is RankObjective.TFLOPS else guide.prior, expected)
+    assert guide.first_choice == int(expected[: space.pool_size].argmax())

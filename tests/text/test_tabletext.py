@@ -109,6 +109,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 _BENCH = "bench --device host --problems small.txt --kernels sample:1 --out run"
 _SEARCHED = "--model model --c 16 --hi 7"
+_MEASURED = "conv_forward_fp32_nhwgc_2d_n1_c16_k16_g1_i7x7_f3x3_s1x1_p1x1_d1x1 --model model --evaluations 1"
 
 
 @pytest.mark.slow
@@ -127,7 +128,7 @@ _SEARCHED = "--model model --c 16 --hi 7"
         ["export --model model --to c --out exported"],
         ["train data.parquet --out learned --trees 3 --leaves 4 --folds 3"],
         [f"{_BENCH} --dry-run", _BENCH, "convert run --out converted.parquet"],
-        [f"search {_SEARCHED}", f"search measure {_SEARCHED} --evaluations 1 --out found"],
+        [f"search {_SEARCHED}", f"search measure {_MEASURED} --out found"],
         ["validate kernels --matrix pipelines --variant bwd_data"],
         ["report data.parquet --out page.html"],
     ],

@@ -11,14 +11,21 @@ import pytest
 from ckh import GemmProblem
 from ckh.data.dataset import Dataset
 from ckh.learn.models.calibration import Calibration
-from ckh.learn.training.train import HeldOut
+from ckh.learn.training.train import HeldOut, held_out, train
 from ckh.ops.grouped_conv.kernels.names import kernel_name, parse_kernel_name
 from ckh.problems import Direction
 from ckh.shapes.layers import WeightedProblem
 from ckh.training import TrainOptions
 from ckh.tune.common_rounds import Ratio
 from ckh.tune.gains import OwnTime, PredictedGain, compared
-from ckh.tune.predicted import by_model, held_out_choices, over_tables, predicted_ratio, predicted_total
+from ckh.tune.predicted import (
+    by_model,
+    held_out_choices,
+    held_out_efficiency,
+    over_tables,
+    predicted_ratio,
+    predicted_total,
+)
 from tests.learn.conftest import TREES, kernels, measured, problems, saved, time_ms
 
 if TYPE_CHECKING:
@@ -79,7 +86,13 @@ def test_measured_and_other_shapes_are_predicted(tmp_path: Path) -> None:
     named: dict[Problem, str] = {item: kernel_name(kernel) for item, kernel in today.items()}
     named[problems(Direction.BWD_DATA)[0]] = "of another direction, for which there is no model"
     options = TrainOptions(folds=4, early_stopping=5, params=TREES)
-    result = by_model(known, options, saved(tmp_path / "model"), named)
+    rows = held_out(known, options)
+    assert rows is not None
+    result = by_model(known, rows, saved(tmp_path / "model"), named)
+    share = held_out_efficiency(rows)
+    targets = train(known, options, lambda _steps, _text: None).targets
+    assert share.value == pytest.approx(targets["rank"].oof_mean_efficiency)
+    assert share.low < share.value < share.high
     timed = [problem for problem in today if problem.canonical() in result]
     assert left in timed
     assert len(timed) > len(today) / 2  # a few current kernels have a wrong result

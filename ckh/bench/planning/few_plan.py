@@ -1,8 +1,6 @@
-"""`ckh bench --plan`: select the most informative problems and kernels of a plan (`learn.selection`).
+"""`ckh bench --plan`: select the most informative problems and kernels of a plan (`planner`).
 
-The kernels of a problem are ordered by the model that `ckh predict` would use, the nearest model or an estimate, else
-randomly. Problems are measured in order of their marginal gain, so that an interrupted run has measured the most
-informative ones.
+Problems are measured in order of their marginal gain: an interrupted run has measured the most informative ones.
 
 `Pace` estimates compile and measuring times, from earlier runs or by constants of the kind of device. Compile times are
 CPU seconds, as wall time depends on other work on the machine.
@@ -11,30 +9,23 @@ CPU seconds, as wall time depends on other work on the machine.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import chain, islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.archs import load_arch
 from ckh.bench.compilation.compile import CompileCosts, default_jobs
 from ckh.bench.planning.plan import PoolKernels
+from ckh.bench.planning.planner import Shots, few_kernels, representative
 from ckh.bench.supervision.driver import COMPILE_PHASE
-from ckh.errors import ModelError, UsageError
+from ckh.errors import UsageError
 from ckh.files.untrusted import integer
-from ckh.kernels.table import KernelTable
-from ckh.learn.analytic.estimate import ESTIMATE
-from ckh.learn.analytic.transfer import EstimateModel, has_estimate, stand_in
-from ckh.learn.models.artifact import find_model, fitting_models, load_model, wanted_for
-from ckh.learn.models.pooled import PooledScores
-from ckh.learn.selection import Shots, few_kernels, representative
 from ckh.ops import operation, operation_of_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -42,9 +33,10 @@ if TYPE_CHECKING:
     from ckh.bench.devices.device import Device
     from ckh.bench.planning.plan import Plan, Task
     from ckh.bench.planning.results import History
-    from ckh.learn.models.artifact import Model
-    from ckh.learn.models.spec import Wanted
     from ckh.ops.base import Kernel, Problem
+
+    # Scores some of a plan's kernels, by index, for a problem, as `KnownBefore` does.
+    Order = Callable[[Problem, Sequence[Kernel], NDArray[np.int64]], NDArray[np.float64] | None]
 
 # Seconds of a pair, and additional seconds per operation, if no measurements are available.
 _PAIR_S = 0.004
@@ -58,14 +50,7 @@ def _all(kernels: Sequence[Kernel]) -> Sequence[Kernel]:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Durations of compiling and measuring.
-
-    Attributes:
-        costs: compile times.
-        jobs: parallel compilers.
-        slower: ratio of measuring times to the constants.
-        to_compile: returns the kernels that are not compiled yet.
-    """
+    """Durations of compiling with some jobs, and of measuring, relative to the constants (`slower`)."""
 
     costs: CompileCosts
     jobs: int = 1
@@ -114,21 +99,6 @@ _FEW_MORE = 1.25  # ratio to the requested number of kernels: problems of many k
 _MOST_STEP = 3.0  # maximum factor between measuring times of successive trials
 
 
-class Order(Protocol):
-    """Prior scores of kernels."""
-
-    def __call__(
-        self, problem: Problem, kernels: Sequence[Kernel], numbers: NDArray[np.int64], /
-    ) -> NDArray[np.float64] | None:
-        """Score of each of a problem's kernels, higher is faster; None: unknown.
-
-        Args:
-            problem: the problem.
-            kernels: all kernels of a plan, the same object for each of its problems.
-            numbers: indices of the problem's kernels.
-        """
-
-
 def few_plan(
     plan: Plan,
     count: str,
@@ -138,19 +108,10 @@ def few_plan(
     pace: Pace,
     times: Mapping[Problem, float] | None = None,
 ) -> Plan:
-    """Select the most informative part of a plan.
+    """Select the most informative part of a plan: a number of problems, or "auto": as many as fit in the budget.
 
-    Args:
-        plan: problems with all kernels.
-        count: number of problems, or "auto": as many as fit in the budget.
-        order: prior scores of kernels.
-        seed: seed of random choices.
-        budget_s: seconds for compiling and measuring.
-        pace: estimated duration of these.
-        times: relative time of all executions of each problem, by which problems are weighted; None: equally.
-
-    Raises:
-        UsageError: the count is invalid, or "auto" without a budget.
+    `order` scores kernels by what is known before; `times`, the relative time of all executions of each problem, weighs
+    the problems.
     """
     most = _count(count, budget_s)
     weights = None if times is None else np.array([times[task.problem] for task in plan.tasks])
@@ -172,13 +133,7 @@ def total_times(plan: Plan, counts: Mapping[Problem, int], arch: ArchSpec) -> di
 
 
 class _Draft:
-    """Plans of the first of some tasks, with cached scores.
-
-    Args:
-        by_worth: tasks by decreasing marginal gain.
-        order: prior scores of kernels.
-        seed: seed of random choices.
-    """
+    """Plans of the first of some tasks, which are in the order of marginal gain, with cached scores."""
 
     def __init__(self, by_worth: Sequence[Task], order: Order, seed: int) -> None:
         self.by_worth = by_worth
@@ -314,53 +269,3 @@ def _shots(by_worth: Sequence[Task], kernels: int, left_s: float, pace: Pace) ->
 
 def _kernels_of(tasks: Iterable[Task]) -> list[Kernel]:
     return list({id(kernel): kernel for task in tasks for kernel in task.kernels}.values())
-
-
-@dataclass(slots=True)
-class KnownBefore:
-    """Orders kernels by the model of a folder, if given, else by the one that fits, or its substitute.
-
-    `sources` names the models used.
-
-    Kernels unknown to the model are ranked by the estimate.
-    """
-
-    arch: str
-    folder: Path | None
-    num_cus: int = 0
-    sources: dict[str, None] = field(default_factory=dict)
-    _scores: dict[Wanted, PooledScores | None] = field(default_factory=dict)
-
-    def __call__(
-        self, problem: Problem, kernels: Sequence[Kernel], numbers: NDArray[np.int64], /
-    ) -> NDArray[np.float64] | None:
-        """See `Order`."""
-        wanted = wanted_for(problem, self.arch, self.num_cus)
-        if wanted not in self._scores:
-            model = self._model(wanted, problem, [kernels[number] for number in numbers.tolist()])
-            self._scores[wanted] = None if model is None else PooledScores(model, kernels)
-            if model is not None:
-                self.sources[str(model.path) if str(model.path) == ESTIMATE else model.path.name] = None
-        scores = self._scores[wanted]
-        return None if scores is None else scores(problem, numbers)
-
-    def _model(self, wanted: Wanted, problem: Problem, kernels: Sequence[Kernel]) -> Model | None:
-        if self.folder is not None:
-            model = load_model(self.folder)
-            model.require(wanted)
-            return model
-        try:
-            model = find_model(wanted) if fitting_models(wanted) else stand_in(wanted, problem)
-        except ModelError:
-            return None
-        candidates = operation_of_problem(problem).kernels.candidates(
-            problem, load_arch(self.arch), model.candidates_of
-        )
-        pool = (
-            candidates.pool
-            if isinstance(candidates.pool, KernelTable)
-            else KernelTable.of(type(kernels[0]), candidates.pool)
-        )
-        if has_estimate(wanted) and not np.isin(pool.numbers_of(kernels), candidates.chosen).all():
-            return EstimateModel(wanted)
-        return model if len(candidates.chosen) else None

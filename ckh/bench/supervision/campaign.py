@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.compilation.building import BuildReport, build_and_load
 from ckh.bench.compilation.compile import KernelBuilder
-from ckh.bench.compilation.kernel_cache import KernelCache
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import EMULATED_KIND, HIP_KIND, HOST_KIND, Device, DeviceOptions
 from ckh.bench.devices.device_choice import default_device_kind, open_device, require_usable
@@ -18,8 +17,9 @@ from ckh.bench.isolated.timing import DEFAULT_SAMPLES
 from ckh.bench.nodes.cluster_driver import driver_for
 from ckh.bench.nodes.remote import DeviceRequest
 from ckh.bench.planning.candidates import BuildableSource
-from ckh.bench.planning.few_plan import KnownBefore, Pace, few_plan, total_times
+from ckh.bench.planning.few_plan import Pace, few_plan, total_times
 from ckh.bench.planning.plan import ALL, BEST, SAMPLE, SEARCH, Plan, Scorer, make_plan
+from ckh.bench.planning.planner import KnownBefore
 from ckh.bench.planning.registry import first_fits
 from ckh.bench.planning.results import History, PairResults, plan_records, read_history, stored_plan
 from ckh.bench.supervision.journal_rows import new_record
@@ -43,10 +43,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.bench.devices.device import DeviceIdentity
-    from ckh.bench.planning.active import ActiveReport
     from ckh.bench.supervision.driver import Driver
     from ckh.cluster.calls import Cluster
-    from ckh.data.journal import RunRecord
     from ckh.learn.models.artifact import Model
     from ckh.learn.models.spec import Wanted
     from ckh.ops.base import Kernel, Problem
@@ -94,16 +92,12 @@ class Outlook(Record):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of a run: counts, remaining pairs, and whether any pair, of this or earlier runs, has a right result.
-
-    `active` is the report of a run with --active.
-    """
+    """Result of a run: counts, remaining pairs, and whether any pair, of this or earlier runs, has a right result."""
 
     reason: StopReason
     totals: Totals
     pairs_left: int
     is_any_right: bool
-    active: ActiveReport | None = None
 
     @property
     def is_failed(self) -> bool:
@@ -206,7 +200,7 @@ class Campaign:
         score = _scorer(arch.name, _path(settings.model))
         measured = measured_of(operation(settings.op))
         problems, source = measured.problems(settings), measured.candidate_source(settings)
-        if settings.plan is not None or settings.active or settings.kernels.startswith((SAMPLE, BEST)):
+        if settings.plan is not None or settings.kernels.startswith((SAMPLE, BEST)):
             source = BuildableSource(source, self.device.refusals)
         plan = make_plan(problems, settings.kernels, arch, settings.seed, source, score)
         if settings.plan is None:
@@ -276,24 +270,10 @@ class Campaign:
                 journal.start_run(record, () if self._is_stored else plan_records(record.run_id, self.plan))
                 looks = () if self._history is None else self._history.references
                 sweep = Sweep(driver, record, journal, stop, looks)
-                if self.settings.active:
-                    return self._run_active(sweep, record, journal, limits)
                 totals = sweep.measure(self.plan, self._results)
                 return self._outcome(totals, stop.reason)
             finally:
                 journal.close()
-
-    def _run_active(self, sweep: Sweep, record: RunRecord, journal: JournalWriter, limits: BenchLimits) -> Outcome:
-        from ckh.bench.planning.active import ActiveRun
-
-        arch = self.device.arch
-        known = KnownBefore(arch.name, _path(self.settings.model), arch.hardware.num_cus)
-        with KernelCache().workshop() as folder:
-            active = ActiveRun(
-                self.plan, self._results, known, record, journal, folder, limits.stop_gain, limits.jobs or 1
-            )
-            totals = sweep.measure_chosen(self.plan, self._results, active)
-            return replace(self._outcome(totals, sweep.reason), active=active.report())
 
     def _outcome(self, totals: Totals, reason: StopReason) -> Outcome:
         pairs_left = self.plan.without(self._results.has).pairs
@@ -354,6 +334,12 @@ def _read_run(out: Path, given: Given) -> History:
         raise UsageError(f"no run to resume in {out}", "omit --resume to start one", code="no-run")
     history = read_history(out)
     last = history.runs[-1]
+    if last.active:
+        raise UsageError(
+            f"{out} has a run with --active, which was removed",
+            "convert its rows, and start a run with --plan auto in another --out",
+            code="not-resumable",
+        )
     if last.kernels.startswith(SEARCH):
         raise UsageError(
             f"{out} has a search, which cannot be resumed", "search again into another --out", code="not-resumable"
@@ -412,12 +398,9 @@ def _check_choice(settings: Settings) -> None:
         UsageError: there are such options.
     """
     is_counted, omit = settings.kernels.startswith((SAMPLE, BEST)), f"omit --kernels {settings.kernels}"
-    has_plan, is_active = settings.plan is not None, settings.active
+    has_plan = settings.plan is not None
     for is_wrong, what, hint in (
         (has_plan and is_counted, "--plan selects the kernels of each problem", omit),
-        (is_active and is_counted, "--active selects the kernels of each problem", omit),
-        (is_active and has_plan, "--active selects while measuring, --plan before it", "omit one"),
-        (is_active and settings.today, "--active selects all pairs by the results", "omit --today, or use --plan"),
         (
             settings.cold and settings.rotating > 1,
             "--cold flushes the caches before every timed run",
@@ -426,11 +409,11 @@ def _check_choice(settings: Settings) -> None:
     ):
         if is_wrong:
             raise UsageError(what, hint, code="conflicting-options")
-    is_model_used = settings.active or settings.plan is not None or settings.kernels.startswith(BEST)
+    is_model_used = has_plan or settings.kernels.startswith(BEST)
     if settings.model is not None and not is_model_used:
         raise UsageError(
             "--model ranks kernels",
-            f"use it with --kernels {BEST}N, --plan N and --active",
+            f"use it with --kernels {BEST}N and --plan N",
             code="inapplicable-option",
         )
 

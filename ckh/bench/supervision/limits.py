@@ -16,15 +16,13 @@ if TYPE_CHECKING:
 
 DEFAULT_COMPILE_TIMEOUT_S = 300.0
 DEFAULT_TIMEOUT_S = 30.0
-DEFAULT_STOP_GAIN = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class BenchLimits:
     """Timeouts in seconds, parallel compilers (None: by cores and memory), and leaders per problem.
 
-    `leaders` is the number of kernels remeasured per problem; None: up to 12 within 8 % of the best. `stop_gain` is in
-    percentage points of mean efficiency per minute.
+    `leaders` is the number of kernels remeasured per problem; None: up to 12 within 8 % of the best.
     """
 
     budget_s: float | None = declared(Declared("Time budget, e.g. 20m.", metavar="TIME"), default=None)
@@ -45,16 +43,6 @@ class BenchLimits:
         Declared(f"Time limit per compiler.  [{DEFAULT_COMPILE_TIMEOUT_S / 60:g}m]", metavar="TIME"),
         default=DEFAULT_COMPILE_TIMEOUT_S,
     )
-    stop_gain: float = declared(
-        Declared(
-            "--active: stop below this expected gain per minute, in percentage points of mean efficiency.  "
-            f"[{DEFAULT_STOP_GAIN:g}]",
-            metavar="POINTS",
-            low=0.0,
-            high=100.0,
-        ),
-        default=DEFAULT_STOP_GAIN,
-    )
 
 
 class StopReason(StrEnum):
@@ -63,7 +51,6 @@ class StopReason(StrEnum):
     COMPLETE = "complete"
     INTERRUPTED = "interrupted"
     BUDGET = "budget"
-    GAIN = "gain"  # expected gain per minute below the requested minimum
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -25,7 +25,6 @@ from ckh.bench.planning.plan import full_name
 from ckh.bench.planning.results import PairResults
 from ckh.bench.supervision.driver import COMPILE_PHASE
 from ckh.bench.supervision.journal_rows import result_row
-from ckh.bench.supervision.limits import StopReason
 from ckh.bench.supervision.reference_watch import (
     AGAIN_SHARE,
     LEAST_PAIRS,
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from ckh.bench.compilation.compile import Built
-    from ckh.bench.planning.active import ActiveRun
     from ckh.bench.planning.plan import Plan, Task
     from ckh.bench.planning.results import Leader
     from ckh.bench.supervision.driver import Driver
@@ -132,7 +130,6 @@ class Sweep:
         self._looks = looks
         self._whole: dict[str, Task] = {}  # the plan's task of each problem
         self._lock, self._building = threading.Lock(), threading.Lock()
-        self._active: ActiveRun | None = None
         self._compiled = 0  # kernels compiled by this run
         self.totals = Totals(workers=len(driver.configs))
 
@@ -184,25 +181,6 @@ class Sweep:
         choose = self._tasks(tasks, work.results).next
         self._driver.serve(choose, lambda worker, task: self._watched(worker, task, work, watch))
 
-    def measure_chosen(self, plan: Plan, results: PairResults, active: ActiveRun) -> Totals:
-        """As `measure`, for pairs selected while results arrive."""
-        self._active = active
-
-        def measure_chosen(worker: JobRunner, task: Task, work: _Work, watch: ReferenceWatch | None) -> None:
-            self._build_more(task.kernels, work.built)
-            if watch is not None:
-                watch.before(worker, task)
-            self._measure_task(worker, task, work)
-            active.done(task, worker.node, lambda kernels: self._build_more(kernels, work.built))
-            if watch is not None and active.is_over(worker.node):
-                watch.last(worker)
-
-        def serve(work: _Work, watch: ReferenceWatch | None) -> None:
-            self._driver.serve(active.next, lambda worker, task: measure_chosen(worker, task, work, watch))
-
-        kernels = active.useful + self._compared(plan)
-        return self._measured(plan.without(results.has), kernels, results, serve)
-
     def _measured(
         self,
         left: Plan,
@@ -228,7 +206,7 @@ class Sweep:
             self.totals.wall_s = time.monotonic() - start
         phase_s = {phase: round(seconds, 3) for phase, seconds in self.totals.phase_s.items()}
         wall_s = round(self.totals.wall_s, 3)
-        self._journal.end_run(EndRecord(self._run.run_id, str(self.reason), wall_s, phase_s))
+        self._journal.end_run(EndRecord(self._run.run_id, str(self._stop.reason), wall_s, phase_s))
         return self.totals
 
     def _unfinished(self, plan: Plan, results: PairResults) -> Plan:
@@ -260,11 +238,6 @@ class Sweep:
             return
         with self._building:
             built.update(self._build([kernel for kernel in kernels if full_name(kernel) not in built]))
-
-    @property
-    def reason(self) -> StopReason:
-        """Reason of an early end."""
-        return StopReason.GAIN if self._active is not None and self._active.is_enough else self._stop.reason
 
     def _require_alike(self, left: Plan, built: dict[str, Built]) -> None:
         """Compare the devices with each other, and with those of earlier runs."""

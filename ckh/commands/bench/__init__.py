@@ -46,9 +46,6 @@ from any folder, with the remaining pairs and the settings in the journal; confl
 On an AMD GPU (--device hip) kernels are CK Tile's, compiled by hipcc; --arch and --compile-only need no GPU. An
 emulated GPU (--device emulated) checks the results of the same kernels on small problems, without times.
 
-With --active, pairs are selected while results arrive: on the most representative problems, the kernels that a model of
-the results so far ranks first, and random ones, until the expected gain per minute is below --stop-gain.
-
 Without options the plan and its duration are printed, and the run starts after five seconds at a terminal, else
 immediately.
 
@@ -70,7 +67,6 @@ def register(app: typer.Typer) -> None:
             "ckh bench --op gemm_universal --kernels best:60+20 --model models/gemm_universal_fp32_host",
             "ckh bench --problems my_layers.csv --plan 20 --dry-run",
             "ckh bench --problems my_layers.csv --plan auto --budget 15m",
-            "ckh bench --problems my_layers.csv --active --stop-gain 0.05 --budget 4h",
             "ckh bench --out runs/resnet --resume",
             "ckh bench --device hip --arch gfx942 --rule-set tiny --compile-only",
             "ckh bench --cluster tcp://head:8786 --device hip --out runs/mi300",
@@ -187,17 +183,10 @@ def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool, counts_d
 
     _warn_of_headers(campaign)
     outlook = campaign.outlook(limits)
-    if campaign.settings.active:
-        note(
-            f"selects from {outlook.pairs} pairs of {outlook.kernels} kernels and {outlook.problems} problems until a "
-            f"minute is expected to gain less than {limits.stop_gain:g} points, into {campaign.out}"
-        )
-    else:
-        note(
-            f"{outlook.pairs} pairs of {outlook.kernels} kernels and {outlook.problems} problems "
-            f"({outlook.to_compile} kernels to compile), about {format_duration(outlook.estimate_s)}, into "
-            f"{campaign.out}"
-        )
+    note(
+        f"{outlook.pairs} pairs of {outlook.kernels} kernels and {outlook.problems} problems "
+        f"({outlook.to_compile} kernels to compile), about {format_duration(outlook.estimate_s)}, into {campaign.out}"
+    )
     if counts_down:
         _count_down(_SECONDS)
     outcome = campaign.run(limits)

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from ckh.bench.planning.active import ActiveReport
     from ckh.bench.planning.plan import Plan
     from ckh.bench.supervision.campaign import Campaign, Outcome
     from ckh.bench.supervision.sweep import Totals
@@ -134,8 +133,6 @@ class BenchDocument(Document):
     """Seconds by phase of the workers."""
     orchestration: float
     """Share of the time that is not measuring."""
-    active: ActiveReport | None
-    """Report of a run with --active; else null."""
     worker_restarts: int
     next: str
     """The next command to run."""
@@ -262,7 +259,6 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
             wall_s=totals.wall_s,
             phase_s=totals.phase_s,
             orchestration=outcome.orchestration,
-            active=outcome.active,
             worker_restarts=totals.restarts,
             next=after,
         )
@@ -288,29 +284,7 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
         say(line)
     for line in machine_lines(totals):
         warn(line, "unsteady")
-    if outcome.active is not None:
-        say("\n".join(active_lines(outcome.active)))
     say(f"next: {after}")
-
-
-def active_lines(report: ActiveReport) -> list[str]:
-    """Lines on an active run: expected efficiency, and the expected gain of another hour."""
-    chosen = (
-        f"selected: {report.pairs} pairs of {report.problems} problems and {report.kernels} kernels, with "
-        f"{report.models} models trained, {report.pairs_a_minute:.0f} pairs a minute"
-    )
-    if report.efficiency is None or report.minute is None or report.hour is None:
-        return [chosen, "too few problems were measured to extrapolate the learning curve"]
-    now, hour = report.efficiency, report.hour
-    known = (
-        f"now: expected efficiency {now.value:.1%} ({now.low:.1%}–{now.high:.1%}) on unseen problems, "
-        "of a model of these pairs"
-    )
-    more = (
-        f"another minute: {100 * report.minute.value:+.2f} points expected; another hour ({report.hour_pairs} pairs): "
-        f"{100 * hour.value:+.2f} ({100 * hour.low:+.2f} to {100 * hour.high:+.2f}), by the learning curve"
-    )
-    return [chosen, known, more]
 
 
 def reference_lines(looks: Sequence[ReferenceRecord]) -> list[str]:
@@ -366,8 +340,7 @@ def _unstable_share(totals: Totals) -> float:
 
 
 def _next_command(campaign: Campaign, outcome: Outcome) -> str:
-    is_enough = outcome.reason is StopReason.GAIN
-    if outcome.pairs_left and not is_enough:
+    if outcome.pairs_left:
         identity = campaign.device.identity()
         arch = f" --arch {identity.arch}" if identity.kind != HOST_KIND else ""
         return f"ckh bench --resume --out {shell_word(campaign.out)} --device {identity.kind}{arch}"

@@ -26,6 +26,8 @@ ckh search measure compiles and times kernels of this space; ckh search set sele
 """
 _MEASURE_HELP = """Find the fastest kernel for a problem by compiling and timing kernels of the space of ckh search.
 
+PROBLEM is the text by which ckh predict names it, or a source of shapes, as of ckh tune, that has a single one.
+
 A strategy proposes kernels, which are compiled, checked and timed on the device, each in a separate worker, until
 --evaluations of them or the time of --budget are used up; failures count. Very large spaces are subsampled. A model's
 scores, if one fits, determine the initial proposals. Idle compilers (--jobs) compile likely next proposals. At the end
@@ -54,7 +56,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "ckh search --n 16 --c 256",
             "ckh search --m 128 --n 1536 --k 7168 --top 5",
-            "ckh search measure --n 16 --c 256 --evaluations 200 --budget 10m --out runs/layer1",
+            "ckh search measure layer1.csv --evaluations 200 --budget 10m --out runs/layer1",
             "ckh search set --size 20 --data layers.parquet --write-registry set.json",
         ),
         invoke_without_command=True,
@@ -67,8 +69,8 @@ def register(app: typer.Typer) -> None:
         help=_MEASURE_HELP,
         short_help="Compile and time kernels of the space, proposed by a strategy.",
         epilog=examples(
-            "ckh search measure --n 16 --c 256 --evaluations 200 --budget 10m --out runs/layer1",
-            "ckh search measure --m 16 --n 4096 --k 4096 --device hip --json",
+            "ckh search measure layer1.csv --evaluations 200 --budget 10m --out runs/layer1",
+            "ckh search measure gemm_fp16_rcr_m16_n4096_k4096_splitk1 --device hip --json",
             "ckh convert runs/layer1 --out layer1.parquet",
         ),
     )(measure)
@@ -103,13 +105,14 @@ def search(
     ask_model(typed, top or Effort().top, must_be_measured=require is not None, as_json=as_json)
 
 
-@says_a_problem
 @has_options_of(effort=Effort, measuring=Measuring)
 def measure(
-    typed: Typed,
+    problem: str = typer.Argument(..., metavar="PROBLEM", help="The problem's text, or a source of one shape."),
     *,
     effort: dict[str, Any],
     measuring: dict[str, Any],
+    arch: str | None = completed("arch", "Architecture.  [the device's]"),
+    model: Path | None = completed("model", "Model directory.  [the first that fits]"),
     require: OnlyMeasured | None = _REQUIRE,
     cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=CLUSTER_HELP),
     force: bool = typer.Option(False, "--force", help="Replace a journal in --out."),
@@ -119,7 +122,8 @@ def measure(
     from ckh.commands.search import on_device
 
     flags = {"must_be_measured": require is not None, "force": force, "as_json": as_json}
-    if not on_device.measure(typed, Effort(**effort), Measuring(**measuring), cluster, **flags):
+    wanted = on_device.MeasuredSearch(problem, arch, model, Effort(**effort), Measuring(**measuring), cluster)
+    if not on_device.measure(wanted, **flags):
         raise typer.Exit(int(ExitCode.INTERRUPTED))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -18,17 +18,11 @@ from ckh.text.log import emit, note
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ckh.archs import ArchSpec
     from ckh.bench.devices.device import Device
     from ckh.bench.nodes.remote import DeviceRequest
     from ckh.commands._problem_options import Typed
     from ckh.commands.search.options import Effort, Measuring
-    from ckh.learn.answers.ranked import Ranked
-    from ckh.learn.models.artifact import Model
-    from ckh.learn.models.choice import Chooser
-    from ckh.ops.base import Kernel, Problem
-    from ckh.search.kernels import KernelSpace
-    from ckh.search.measuring import Guide
+    from ckh.ops.base import Kernel
 
 SPACE_LIMIT = 50_000  # maximum number of kernels in a measured search
 _HOST = "host"
@@ -44,20 +38,22 @@ def ask_model(typed: Typed, top: int, *, must_be_measured: bool, as_json: bool) 
         NoKernelError: no kernel can be built and applies.
     """
     from ckh.archs import load_arch
+    from ckh.search.kernels.space import searched
     from ckh.search.on_model import search_model
     from ckh.search.on_model_text import search_json, search_text
 
     chooser = typed.chooser(typed.arch)
-    problem = _problem(typed, chooser, "search")
+    searched(chooser.op)
+    problem = typed.problem(chooser, "search")
     try:
         model = chooser.model(problem, stands_in=not must_be_measured)
     except ModelError as error:
-        hint = f"{error.hint}; or search by measuring: ckh search measure"
+        hint = f"{error.hint}; or search by measuring: ckh search measure {problem.canonical()}"
         raise ModelError(error.message, hint, code=error.code) from error
     if model.not_measured is not None:
         doubts, first = (
             model.not_measured.of_problem(problem, model.spec.arch),
-            f"ckh search measure {typed.as_typed()}",
+            f"ckh search measure {problem.canonical()} --arch {model.spec.arch}",
         )
         model.not_measured = replace(doubts, next_commands=(first, *doubts.next_commands))
     model_search = search_model(problem, model, load_arch(model.spec.arch), top)
@@ -65,56 +61,62 @@ def ask_model(typed: Typed, top: int, *, must_be_measured: bool, as_json: bool) 
     emit(text)
 
 
-def measure(
-    typed: Typed,
-    effort: Effort,
-    measuring: Measuring,
-    cluster: str | None,
-    *,
-    must_be_measured: bool,
-    force: bool,
-    as_json: bool,
-) -> bool:
-    """Search by measuring on a device and print the fastest kernels; returns False if interrupted.
+@dataclass(frozen=True, slots=True)
+class MeasuredSearch:
+    """Options of a search by measuring: the problem's text, architecture and model, if given, and how to measure."""
 
-    Raises:
-        UsageError: the folder holds a run already, or an option does not go with the device.
-        DeviceError: the device cannot be used.
-        OutputError: the journal cannot be written.
-        NoKernelError: no kernel can be built and applies, or none worked.
-    """
+    problem: str
+    arch: str | None
+    model: Path | None
+    effort: Effort
+    measuring: Measuring
+    cluster: str | None
+
+
+def measure(wanted: MeasuredSearch, *, must_be_measured: bool, force: bool, as_json: bool) -> bool:
+    """Search by measuring on a device and print the fastest kernels; returns False if interrupted."""
     from ckh.bench.devices.device_choice import open_device
+    from ckh.bench.planning.planner import KnownBefore
     from ckh.bench.supervision.limits import StopReason
     from ckh.cluster.connection import connected
     from ckh.data.journal import JOURNAL, JOURNAL_NAME, JournalWriter, is_started
-    from ckh.search.measuring import SearchSettings, Where, search_measured
+    from ckh.learn.models.artifact import find_model, wanted_for
+    from ckh.ops import operation_of_problem
+    from ckh.search.kernels import kernel_space
+    from ckh.search.kernels.space import searched
+    from ckh.search.measuring import Guide, SearchSettings, Where, search_measured
+    from ckh.shapes.problems import problem_of_text
     from ckh.text.progress import progress
 
-    limits = measuring.limits
-    settings = SearchSettings(
-        *(effort.strategy, effort.seed, effort.evaluations, effort.top, measuring.samples, measuring.cold, limits)
-    )
-    request = _request(typed.arch, measuring)
+    effort, measuring, limits = wanted.effort, wanted.measuring, wanted.measuring.limits
+    chosen = (effort.strategy, effort.seed, effort.evaluations, effort.top, measuring.samples, measuring.cold, limits)
+    request = _request(wanted.arch, measuring)
     device = open_device(request.kind, request.options)
-    chooser = typed.chooser(typed.arch or device.arch.name)
-    problem = _problem(typed, chooser, "search measure")
-    folder = Path(measuring.out or _RUNS / f"search-{device.arch.name}-{datetime.now(timezone.utc):%Y-%m-%d-%H%M%S}")
-    path = folder / JOURNAL_NAME
-    check_output(path, JOURNAL, force=force or not is_started(path))
-    model = _model_or_none(chooser, problem, is_needed=typed.model is not None or must_be_measured)
-    pool = _ranked_pool(problem, device.arch, model)
-    space = _space(problem, device.arch, pool, _buildable(device))
-    guide = None if model is None else _guide(problem, model, space, pool)
+    arch = device.arch
+    problem = problem_of_text(wanted.problem, wanted.arch or arch.name)
+    searched(op := operation_of_problem(problem))
+    folder = Path(measuring.out or _RUNS / f"search-{arch.name}-{datetime.now(timezone.utc):%Y-%m-%d-%H%M%S}")
+    check_output(folder / JOURNAL_NAME, JOURNAL, force=force or not is_started(folder / JOURNAL_NAME))
+    candidates = op.kernels.candidates(problem, arch, _NOTHING).kernels
+    if must_be_measured and wanted.model is None:
+        find_model(wanted_for(problem, arch.name))
+    space = kernel_space(problem, arch, candidates, SPACE_LIMIT, _buildable(device))
+    known = KnownBefore(arch.name, wanted.model, arch.hardware.num_cus)
+    model = known.model(problem, candidates or space.kernels[:1])
+    if model is None:
+        note(f"no model of {wanted_for(problem, arch.name)}: the first proposals are a design without one")
+    elif model.not_measured is not None:
+        note(f"no measurements of this GPU: initial proposals by {model.not_measured.source}")
+    guide = None if model is None else Guide.of(model, problem, space)
     until = "" if limits.budget_s is None else f", at most {format_duration(limits.budget_s)}"
-    note(f"{min(settings.evaluations, len(space))} of {len(space)} kernels{until}, into {folder}")
+    note(f"{min(effort.evaluations, len(space))} of {len(space)} kernels{until}, into {folder}")
     with ExitStack() as stack:
-        nodes = None if cluster is None else stack.enter_context(connected(cluster))
-        advance = stack.enter_context(progress("searching", min(settings.evaluations, len(space))))
+        nodes = None if wanted.cluster is None else stack.enter_context(connected(wanted.cluster))
+        advance = stack.enter_context(progress("searching", min(effort.evaluations, len(space))))
         where = Where(request, nodes)
         open_journal = partial(JournalWriter, folder, replace=force, is_new=not force)
-        outcome = search_measured(device, where, problem, space, guide, settings, open_journal, advance)
-    summary = output.Summary(problem, model, space, effort)
-    output.print_measured(summary, outcome, folder, as_json=as_json)
+        outcome = search_measured(device, where, problem, space, guide, SearchSettings(*chosen), open_journal, advance)
+    output.print_measured(output.Summary(problem, model, space, effort), outcome, folder, as_json=as_json)
     if outcome.reason is StopReason.INTERRUPTED:
         return False
     if not outcome.best:
@@ -128,13 +130,6 @@ def measure(
             code="no-working-kernel",
         )
     return True
-
-
-def _problem(typed: Typed, chooser: Chooser, command: str) -> Problem:
-    from ckh.search.kernels.space import searched
-
-    searched(chooser.op)
-    return typed.problem(chooser, command)
 
 
 def _request(arch: str | None, measuring: Measuring) -> DeviceRequest:
@@ -155,39 +150,6 @@ def _request(arch: str | None, measuring: Measuring) -> DeviceRequest:
     return DeviceRequest(measuring.device or (_HOST if arch == _HOST else default_device_kind(options)), options)
 
 
-def _model_or_none(chooser: Chooser, problem: Problem, *, is_needed: bool) -> Model | None:
-    """Model for a problem or its substitute; None only if neither --model nor --require is given."""
-    if is_needed:
-        return chooser.model(problem)
-    try:
-        model = chooser.model(problem, stands_in=True)
-    except ModelError as error:
-        note(f"{error.message.partition(';')[0]}: searching without one")
-        return None
-    if model.not_measured is not None:
-        note(f"no measurements of this GPU: initial proposals by {model.not_measured.source}")
-    return model
-
-
-def _ranked_pool(problem: Problem, arch: ArchSpec, model: Model | None) -> list[Ranked]:
-    """Candidates for a problem in the order of the model, or unordered without one."""
-    from ckh.learn.answers.ranked import Ranked
-    from ckh.ops import operation_of
-
-    kernels = operation_of(problem.canonical()).kernels.candidates(problem, arch, _NOTHING).kernels
-    if model is None or not kernels:
-        return [Ranked(kernel, 0.0, None, None) for kernel in kernels]
-    return model.rank(problem, kernels)
-
-
-def _space(
-    problem: Problem, arch: ArchSpec, pool: list[Ranked], can_build: Callable[[Kernel], bool] = lambda _: True
-) -> KernelSpace:
-    from ckh.search.kernels import kernel_space
-
-    return kernel_space(problem, arch, [kernel.kernel for kernel in pool], SPACE_LIMIT, can_build)
-
-
 def _buildable(device: Device) -> Callable[[Kernel], bool]:
     """Predicate for the kernels that a device can build: all on the host; on a GPU, those of CK Tile's headers."""
     if not device.arch.is_gpu:
@@ -202,12 +164,3 @@ def _buildable(device: Device) -> Callable[[Kernel], bool]:
         return True
 
     return can_build
-
-
-def _guide(problem: Problem, model: Model, space: KernelSpace, pool: list[Ranked]) -> Guide:
-    from ckh.search.measuring import Guide
-    from ckh.search.run import log_speeds
-
-    number = {kernel: i for i, kernel in enumerate(space.kernels[: space.pool_size])}
-    first = next((number[kernel.kernel] for kernel in pool if kernel.kernel in number), None)
-    return Guide(log_speeds(model, problem, space.kernels), first)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
-    from ckh.learn.models.artifact import Model
     from ckh.ops.base import AnyOperation, Kernel, Problem
     from ckh.search.kernels.product import KernelParameter, Product
 
@@ -55,19 +54,6 @@ class KernelSpace:
             self.left_out,
             Space(self.space.names, columns),
         )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LookAlikes:
-    """Kernels grouped by the features that a model reads.
-
-    Attributes:
-        first: index of the first kernel of each group, ascending.
-        kind: group of each kernel, as a position in `first`.
-    """
-
-    first: NDArray[np.int64]
-    kind: NDArray[np.int64]
 
 
 def kernel_space(
@@ -125,17 +111,6 @@ def searched(op: AnyOperation) -> Searched[Any]:
             code="unsupported",
         )
     return part
-
-
-def look_alikes(kernels: Sequence[Kernel], model: Model) -> LookAlikes:
-    """Group kernels with equal features for a model."""
-    columns = model.spec.op.kernels.features(kernels, model.spec.encoding)
-    codes = [np.unique(column, return_inverse=True)[1].reshape(-1) for column in columns.values()]
-    _, first, kind = np.unique(np.stack(codes, axis=1), axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    position = np.empty(len(order), dtype=np.int64)
-    position[order] = np.arange(len(order))
-    return LookAlikes(first[order], position[kind.reshape(-1)])
 
 
 def product_of(problem: Problem, arch: ArchSpec) -> Product:

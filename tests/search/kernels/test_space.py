@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 import pytest
 
 from ckh.archs import load_arch
 from ckh.errors import NoKernelError, UsageError
-from ckh.learn.models.artifact import load_model
 from ckh.ops import operation, operation_of
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 from ckh.ops.gemm_universal.kernels.spaces import space_of
@@ -22,14 +20,12 @@ from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from ckh.search.kernels import kernel_space
-from ckh.search.kernels.space import look_alikes, product_of, searched
-from tests.learn.conftest import saved
+from ckh.search.kernels.space import searched
 from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ckh.archs import ArchSpec
 
 P = TypeVar("P", ConvProblem, GemmProblem)
 CONV = ConvProblem(Direction.FORWARD, n=1, c=64, k=64, g=1, hi=14, wi=14, y=3, x=3, pad_h=1, pad_w=1)
@@ -187,71 +183,3 @@ def test_listed_kernels_cannot_be_searched() -> None:
     """An operation whose kernels have no parameters is refused."""
     with expect_refusal(UsageError, "unsupported", "aiter_moe"):
         searched(operation("aiter_moe"))
-
-
-def test_look_alikes_have_equal_features(tmp_path: Path) -> None:
-    """Convolution models read tile, pipeline, scheduler, buffers and images: kernels equal in these are merged."""
-    space = space_for(CONV, limit=3000)
-    alike = look_alikes(space.kernels, load_model(saved(tmp_path / "model")))
-
-    def seen(number: int) -> tuple[object, ...]:
-        kernel = space.kernels[number]
-        tile = kernel.tile_m, kernel.tile_n, kernel.tile_k
-        return *tile, kernel.pipeline, kernel.scheduler, kernel.double_smem_buffer, kernel.split_image
-
-    first: dict[tuple[object, ...], int] = {}
-    for number in range(len(space)):
-        first.setdefault(seen(number), number)
-    assert alike.first.tolist() == sorted(first.values())
-    assert [int(alike.first[kind]) for kind in alike.kind] == [first[seen(number)] for number in range(len(space))]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("arch", "dtype"), ARCH_DTYPES)
-@pytest.mark.parametrize("op", ["conv", "gemm"])
-def test_a_product_is_checked_like_its_kernels(op: str, arch: str, dtype: str) -> None:
-    """Random bases with random options, for several problems: legal means refused by no single check."""
-    spec, rng = load_arch(arch), random.Random(f"{op} {arch}")
-    rules: Any = CONV_RULES if op == "conv" else GEMM_RULES
-    verdicts = set()
-    for _ in range(4):
-        problem = random_conv(rng, dtype) if op == "conv" else random_gemm(rng, dtype)
-        product = product_of(problem, spec)
-        legal = product.legal(problem)
-        assert legal.shape == (len(product.bases), len(product.options.rows))
-        every = [(base, row) for base in range(len(product.bases)) for row in (0, len(product.options.rows) - 1)]
-        some = [(rng.randrange(len(product.bases)), rng.randrange(len(product.options.rows))) for _ in range(150)]
-        # Few options are refused whatever the problem: those that are must be among what is looked at.
-        unbuilt = np.argwhere(~product._builds[product._kind_of]).tolist()
-        assert (len(unbuilt) > 0) is ((op, spec.is_gpu) == ("conv", True))
-        for base, row in (*some, *rng.sample(every, 50), *rng.sample(unbuilt, min(30, len(unbuilt)))):
-            kernel = product.kernel(base, row)
-            is_legal = not rules.check(kernel, spec, problem) and (op == "gemm" or can_load(kernel, spec))
-            assert bool(legal[base, row]) is is_legal
-            verdicts.add(is_legal)
-            assert [int(result[0]) for result in product.numbers_of([kernel])] == [base, row]
-    # The rules of a problem refuse nothing on the host that builds: its kernels mask what is left over.
-    assert verdicts == ({True} if (op, arch) == ("conv", "host") else {True, False})
-
-
-def can_load(kernel: Any, spec: ArchSpec) -> bool:
-    """Whether the threads of a GPU block load A and B in whole vectors."""
-    threads = spec.wavefront_size * kernel.wave_m * kernel.wave_n * kernel.wave_k
-    shares = [rows * kernel.tile_k / threads for rows in (kernel.tile_m, kernel.tile_n)]
-    widths = (kernel.vector_a, kernel.vector_b)
-    fits = (share == int(share) and (share % width == 0 or width % share == 0) for share, width in zip(shares, widths))  # noqa: B905
-    return not spec.is_gpu or (kernel.tile_n % kernel.vector_c == 0 and all(fits))
-
-
-def test_a_products_pool_is_legal_under_any_rules() -> None:
-    """Candidates are in the space; kernels outside of it have no number."""
-    spec = load_arch("host")
-    pool = operation("grouped_conv").kernels.candidates(CONV, spec, Path()).kernels
-    product = product_of(CONV, spec)
-    bases, rows = product.numbers_of(pool)
-    assert [product.kernel(base, row) for base, row in zip(bases.tolist(), rows.tolist(), strict=True)] == list(pool)
-    assert set(rows.tolist()) == {product.own}
-    strange = replace(pool[0], vector_a=5), replace(pool[0], tile_m=48)
-    assert [result.tolist() for result in product.numbers_of(strange)] == [[-1, -1], [-1, -1]]
-    odd = replace(CONV, c=3, k=3, dtype="fp32")
-    assert product.legal(odd, (bases, rows))[bases, rows].all()

@@ -6,7 +6,7 @@ from itertools import islice
 
 import numpy as np
 
-from ckh.learn.selection import MOST_PROBLEMS, Shots, few_kernels, representative, useful_kernels
+from ckh.bench.planning.planner import MOST_PROBLEMS, Shots, few_kernels, representative, useful_kernels
 
 
 def cost(places: np.ndarray, chosen: list[int]) -> float:
