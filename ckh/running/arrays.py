@@ -33,15 +33,7 @@ _TORCH_CODES |= dict.fromkeys(("float8_e5m2", "float8_e5m2fnuz"), "uint8")
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A user's array as an operand.
-
-    Attributes:
-        values: its stored elements, in the shape that kernels take.
-        dtype: NumPy's type of the array.
-        is_other: whether it came in the other shape of its form.
-        torch_dtype: name of PyTorch's type of a tensor; empty: it is none.
-        torch_device: the device of a tensor; None: it is none.
-    """
+    """A user's array as an operand."""
 
     values: Array
     dtype: np.dtype[Any]
@@ -51,17 +43,7 @@ class Taken:
 
 
 def taken(array: Any, form: ArrayForm, dtype: str, *, fnuz_floats: bool) -> Taken:
-    """An operand of a user's array.
-
-    Args:
-        array: NumPy's, PyTorch's, or one with `__dlpack__` in the memory of the CPU.
-        form: how it must hold the operand.
-        dtype: the element type.
-        fnuz_floats: whether floating-point numbers of eight bits are encoded as on CDNA3, else as OCP says.
-
-    Raises:
-        UsageError: it is no array, or has another shape or element type.
-    """
+    """An operand of a user's array."""
     torch_dtype, torch_device = "", None
     if type(array).__module__.partition(".")[0] == _TORCH:
         torch_dtype, torch_device = str(getattr(array, "dtype", "")).removeprefix("torch."), array.device
@@ -125,14 +107,7 @@ def enlarged(values: Array, shape: Shape) -> Array:
 
 
 def given_back(stored: Array, form: ArrayForm, like: Taken, *, has_its_dtype: bool) -> Any:
-    """A result of the kind of an operand: array or tensor, its element type if it `has_its_dtype`, its kind of shape.
-
-    Args:
-        stored: the elements, of which those in front along each axis are the result's.
-        form: how the user's array holds it.
-        like: the first operand.
-        has_its_dtype: whether the result has the operand's element type.
-    """
+    """A result of the kind of an operand: array or tensor, shape, and its element type if it `has_its_dtype`."""
     shape = form.shape[::-1] if form.is_transposed else form.shape
     values = np.ascontiguousarray(stored[tuple(map(slice, shape))])
     values = values.T if form.is_transposed else values

@@ -20,11 +20,7 @@ _NS_PER_MS = 1e6
 
 
 def measured_before(ranking: Ranking) -> Ranking:
-    """The answer with what was probed on this machine before in front, if anything was.
-
-    Raises:
-        DataError: what was measured cannot be read.
-    """
+    """The answer with what was probed on this machine before in front, if anything was."""
     probe = recall(ranking.problem.canonical(), ranking.model.spec.arch)
     return ranking if probe is None else ranking.by_times(probe)
 
@@ -37,11 +33,7 @@ def is_known(ranking: Ranking, count: int) -> bool:
 
 
 def measured_first(ranking: Ranking, count: int, timeout_s: float, device: Device) -> Ranking:
-    """The answer with its first choices by their times on a device, measured now where they were not before.
-
-    Raises:
-        CkhError: as `probe_all`.
-    """
+    """The answer with its first choices by their times on a device, measured now where they were not before."""
     if not is_known(ranking, count):
         probe_all([ranking], count, timeout_s, device)
     return measured_before(ranking)
@@ -52,18 +44,6 @@ def probe_all(rankings: Sequence[Ranking], count: int, timeout_s: float, device:
 
     Kernels run the padded problem where there is one; its times are remembered as those of the requested one.
     Each problem's times are on the disk before the next problem starts.
-
-    Args:
-        rankings: answers of one model.
-        count: how many choices of each.
-        timeout_s: longest time for one kernel on one problem, in seconds.
-        device: where; None: this machine's device of the model's architecture.
-
-    Raises:
-        UsageError: ckh cannot build kernels of the operation.
-        DeviceError: this machine has no device of the model's architecture, or it cannot be used.
-        DataError: the times cannot be written.
-        KeyboardInterrupt: it was stopped; what was measured is kept.
     """
     from ckh.bench.devices.device_choice import device_of
     from ckh.bench.isolated.rounds import compare_kernels

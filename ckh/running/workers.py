@@ -38,13 +38,7 @@ _ROOM = 1.1  # of the arrays' size, for a folder that takes them
 
 @dataclass
 class WarmWorker:
-    """A device's worker, which starts with its first job and is restarted when it dies.
-
-    Attributes:
-        device: what it runs on.
-        limits: of a kernel and of its compiler.
-        failed: why a kernel does not compute a problem, by the canonical text of the problem and the kernel.
-    """
+    """A device's worker, which starts with its first job and is restarted when it dies."""
 
     device: Device
     limits: BenchLimits
@@ -72,11 +66,7 @@ class WarmWorker:
             return known
 
     def why_not(self, job: Job, setup: Job) -> str:
-        """Run a kernel on the operands of the setup's folder; why there is no result there, empty if there is.
-
-        Raises:
-            DeviceError: no worker can be started.
-        """
+        """Run a kernel on the operands of the setup's folder; why there is no result there, empty if there is."""
         with self._lock:
             if self._runner is None:
                 self._runner = self._stack.enter_context(self._driver.worker())
@@ -93,17 +83,7 @@ class WarmWorker:
 
 
 def warm_worker(kind: str | None, arch: str | None, timeout_s: float) -> WarmWorker:
-    """The worker of a device, which later calls share.
-
-    Args:
-        kind: "host", "hip" or "emulated"; None: hip where there is a GPU or an architecture of one is named, else host.
-        arch: the architecture; None: the device's.
-        timeout_s: longest time of a kernel.
-
-    Raises:
-        UsageError: there is no such device.
-        DeviceError: it cannot be used here.
-    """
+    """The worker of a device, which later calls share."""
     options = DeviceOptions(None if arch == HOST_KIND else arch)
     kind = kind or (HOST_KIND if arch == HOST_KIND else default_device_kind(options))
     return _kept(kind, options, timeout_s, os.getpid())
@@ -129,11 +109,7 @@ def close_all() -> None:
 
 @contextmanager
 def folder_of(operands: Sequence[Array], result_bytes: int) -> Iterator[Path]:
-    """A folder with operands for a worker, in shared memory where there is room.
-
-    Raises:
-        OutputError: they cannot be written.
-    """
+    """A folder with operands for a worker, in shared memory where there is room."""
     needed = _ROOM * (sum(operand.nbytes for operand in operands) + result_bytes)
     has_room = os.access(_SHARED_MEMORY, os.W_OK) and shutil.disk_usage(_SHARED_MEMORY).free > needed
     with tempfile.TemporaryDirectory(prefix="ckh-run-", dir=_SHARED_MEMORY if has_room else None) as name:

@@ -53,14 +53,7 @@ _LOOK_AHEAD = 4  # ratio of expected kernels to compilers, as some kernels are c
 
 
 class Measurer:
-    """Compiles and measures kernels on one problem, one at a time, in its own worker. Use it as a context manager.
-
-    Args:
-        driver: builds and runs the kernels; once it is stopped, measuring raises `StoppedError`.
-        problem: canonical text.
-        run: record of the run, in the journal already.
-        journal: destination of every result.
-    """
+    """Compiles and measures kernels on one problem, one at a time, in its own worker. Use it as a context manager."""
 
     def __init__(self, driver: Driver, problem: str, run: RunRecord, journal: JournalWriter) -> None:
         self._driver = driver
@@ -82,18 +75,7 @@ class Measurer:
         self._open.__exit__(kind, error, at)
 
     def measure(self, kernel: Kernel, ahead: Callable[[int], Sequence[Kernel]] = lambda _count: ()) -> ResultRow:
-        """Measure a kernel and write its row to the journal.
-
-        Args:
-            kernel: the kernel.
-            ahead: returns up to the given number of kernels that are likely to be next; called when this kernel must
-                be compiled.
-
-        Raises:
-            StoppedError: it was stopped before there was a result.
-            DeviceError: the compiler or the worker cannot be started.
-            OutputError: the journal cannot be written.
-        """
+        """Measure a kernel and write its row to the journal."""
         name, built = full_name(kernel), self._build(kernel, ahead)
         replies = [reply for _, reply in measure(self._worker, self._setup(), [built], self._run.samples)]
         if not replies:
@@ -108,19 +90,7 @@ class Measurer:
     def compare(
         self, rows: Sequence[ResultRow], rounds: int, seed: int, should_stop: Callable[[], bool]
     ) -> list[ResultRow]:
-        """Remeasure kernels in rounds; returns the journalled rows that replace theirs, fastest first.
-
-        Args:
-            rows: rows with times, of kernels measured by this object.
-            rounds: number of rounds.
-            seed: seed of the order.
-            should_stop: stop condition, instead of the driver's.
-
-        Raises:
-            StoppedError: it was stopped before all rounds were done.
-            DeviceError: the worker cannot be started.
-            OutputError: the journal cannot be written.
-        """
+        """Remeasure kernels in rounds; returns the journalled rows that replace theirs, fastest first."""
         kernels = [(self._built[row.kernel].library, row.loops) for row in rows]
         with self._driver.worker(should_stop=should_stop) as worker:
             replies = time_in_rounds(worker, self._setup(), kernels, rounds, f"{seed} best {self._problem}")
@@ -161,18 +131,7 @@ _ROUNDS = 11  # in which the best are remeasured
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """The settings of a search.
-
-    Attributes:
-        strategy: its name.
-        seed: random seed.
-        evaluations: number of kernels to measure.
-        top: number of the best kernels to remeasure at the end.
-        samples: samples per kernel.
-        cold: whether a GPU's caches are flushed before every timed run (True), or hold one set of operands (False);
-            None: operands rotate.
-        limits: timeouts of each kernel and its compiler, and the total time budget.
-    """
+    """The settings of a search."""
 
     strategy: str
     seed: int
@@ -200,16 +159,7 @@ class Guide:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Result of a search.
-
-    Attributes:
-        reason: why it ended.
-        rows: rows in order of measurement.
-        best: the fastest kernels, fastest first: remeasured in rounds (`remeasured`), or if that was stopped, as first
-            measured.
-        first_choice: the model's first choice in the pool, remeasured too; None without a model, or if it failed.
-        wall_s: total seconds.
-    """
+    """Result of a search."""
 
     reason: StopReason
     rows: tuple[ResultRow, ...]
@@ -251,23 +201,7 @@ def search_measured(
     open_journal: Callable[[], JournalWriter],
     advance: Callable[[int, str], None],
 ) -> Measurement:
-    """Find the fastest kernel by measuring, until the evaluations or the time are used up, or it is stopped.
-
-    Args:
-        device: device to measure on.
-        where: this machine or a cluster.
-        problem: the problem.
-        space: search space.
-        guide: a model's prior; None without a model.
-        settings: settings of the search.
-        open_journal: called once, when the device is known to work.
-        advance: called after each measurement, with the best time so far.
-
-    Raises:
-        UsageError: the journal is in use by another run or complete, or there is no such strategy.
-        DeviceError: compiler or worker cannot be started.
-        OutputError: the journal cannot be written; earlier results are safe.
-    """
+    """Find the fastest kernel by measuring, until the evaluations or the time are used up, or it is stopped."""
     first = None if guide is None else guide.first_choice
     prior = None if guide is None else guide.prior
     starts = () if first is None else (first,)

@@ -37,18 +37,7 @@ _PREPARED = 8  # cached spaces
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelSearch:
-    """Result of a search by a model.
-
-    Attributes:
-        legal: number of kernels that can be built and apply to the problem.
-        candidates: number of candidates of the pool among them.
-        distinct: number of legal kernels that the model distinguishes; all of these were scored.
-        found: the best kernels, best first; in case of ties a candidate, or else the first kernel.
-        in_pool: whether each of these is a candidate.
-        first_choice: the best candidate; None if there is none.
-        beyond: why the model predicts no speed for this problem; empty if it does, or never predicts speeds.
-        known: out-of-distribution check of the problem, this device, and the returned kernels.
-    """
+    """Result of a search by a model."""
 
     legal: int
     candidates: int
@@ -62,14 +51,7 @@ class ModelSearch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scorable:
-    """A product in the form that a model scores.
-
-    Attributes:
-        product: the kernels.
-        groups: for each option set, the index of its group that the model distinguishes.
-        table: each base with each group.
-        kind: group of each kernel of the table with equal features; shape (kernels,).
-    """
+    """A product in the form that a model scores."""
 
     product: Product
     groups: NDArray[np.intp]
@@ -78,19 +60,7 @@ class _Scorable:
 
 
 def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> ModelSearch:
-    """Find the fastest kernels predicted by a model among all that can be built and apply.
-
-    Args:
-        problem: the problem.
-        model: the model.
-        arch: architecture that the kernels run on.
-        top: number of kernels.
-
-    Raises:
-        UsageError: the operation's kernels have no parameter space, or the model is for other problems.
-        NoKernelError: no kernel can be built and applies.
-        ModelError: a file of the model is damaged.
-    """
+    """Find the fastest kernels predicted by a model among all that can be built and apply."""
     space = _scorable(product_of(problem, arch), model)
     model.require(wanted_for(problem, model.spec.arch))
     candidates = model.spec.op.kernels.candidates(problem, arch, model.candidates_of).kernels

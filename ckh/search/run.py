@@ -52,15 +52,7 @@ def run(
     evaluations: int,
     should_stop: Callable[[], bool] = _never,
 ) -> SearchResult:
-    """Measure the configurations that a strategy proposes.
-
-    Args:
-        strategy: a strategy, new or to be continued.
-        evaluate: measures a configuration by its index; returns its time in ms, or None if it failed, which counts as
-            an evaluation too; or raises `StoppedError`.
-        evaluations: number of measurements; fewer are made only if the space is exhausted.
-        should_stop: called before each measurement.
-    """
+    """Measure the configurations that a strategy proposes."""
     trace: list[Step] = []
     best: float | None = None
     while len(trace) < evaluations and not strategy.is_exhausted and not should_stop():

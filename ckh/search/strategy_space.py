@@ -25,16 +25,7 @@ class Parameter:
 
 
 class Space:
-    """The legal configurations, numbered from 0 in the given order, as indices of values (`codes`).
-
-    Args:
-        names: names of the parameters.
-        columns: each parameter's value in every configuration, all of the same length.
-
-    Raises:
-        DataError: no parameter, no configuration, columns of different lengths, a missing value, or a duplicate
-            configuration.
-    """
+    """The legal configurations, numbered from 0 in the given order, as indices of values (`codes`)."""
 
     def __init__(self, names: Sequence[str], columns: Sequence[ArrayLike]) -> None:
         arrays = [np.asarray(column) for column in columns]
@@ -73,11 +64,7 @@ class Space:
         return {parameter.name: parameter.values[code] for parameter, code in zip(self.parameters, row, strict=True)}
 
     def find(self, config: Mapping[str, Any]) -> int | None:
-        """Index of a configuration, or None if it is not legal.
-
-        Raises:
-            DataError: it has other parameters than the space.
-        """
+        """Index of a configuration, or None if it is not legal."""
         if set(config) != set(self.names):
             raise DataError(f"a configuration needs the parameters {', '.join(self.names)}", code="bad-column")
         codes = [known.get(config[name]) for name, known in zip(self.names, self._value_codes, strict=True)]

@@ -47,14 +47,7 @@ SAME_KERNEL = Ratio(1.0, (1.0, 1.0))
 
 @dataclass(slots=True)
 class MeasuredRun:
-    """What the journal of a run says about its gains.
-
-    Attributes:
-        planned: number of pairs of its plan.
-        pairs: measured pairs, with or without a time.
-        is_complete: whether the last run ended with nothing left to measure.
-        looks: reference measurements, in order.
-    """
+    """What the journal of a run says about its gains."""
 
     planned: int = 0
     pairs: set[tuple[str, str]] = field(default_factory=set)
@@ -123,11 +116,7 @@ class MeasuredRun:
 
 
 def read_run(folder: Path) -> MeasuredRun | None:
-    """Read the journal of a run; None if it has not begun.
-
-    Raises:
-        DataError: it is damaged.
-    """
+    """Read the journal of a run; None if it has not begun."""
     path = journal_path(folder)
     return MeasuredRun.of(records_of(path)) if path.exists() else None
 

@@ -142,13 +142,7 @@ def measured_times(dataset: Dataset) -> dict[str, dict[str, float]]:
 
 @dataclass(frozen=True, slots=True)
 class PredictedGain:
-    """Predicted gain of a kernel for a shape.
-
-    Attributes:
-        kernel: the kernel.
-        today_ms: time of today's kernel: measured, predicted, or in the consumer's table; 0 without a gain.
-        gain: time of today's kernel divided by that of the kernel, with its 90 % prediction interval; None: unknown.
-    """
+    """Predicted gain of a kernel for a shape."""
 
     kernel: str
     today_ms: float = 0.0
@@ -203,16 +197,7 @@ def compared(
     table: OwnTime | None = None,
     predicted: PredictedGain | None = None,
 ) -> Compared:
-    """Compare today's kernel of a shape, that of a table if given, with its fastest measured kernel.
-
-    Args:
-        shape: the shape.
-        today: today's kernel; None: unknown.
-        times: measured times of its kernels in ms.
-        run: the run that measured them; None: none.
-        table: its row in the consumer's own table, if any.
-        predicted: the choice of a model, if any.
-    """
+    """Compare today's kernel of a shape, that of a table if given, with its fastest measured kernel."""
     today = today if table is None else table.kernel
     best = min(times, key=times.__getitem__, default=None)
     gain: Ratio | Unestablished = Unestablished.NOT_MEASURED

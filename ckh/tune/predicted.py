@@ -38,21 +38,13 @@ _FEWEST_ERRORS = 3  # minimum for an interval
 
 @dataclass(frozen=True, slots=True)
 class HeldOutChoice:
-    """The kernel that models without measurements of a shape choose for it.
-
-    Attributes:
-        problem: canonical text of the shape.
-        kernel: the kernel.
-        today_ms: measured time of today's kernel.
-        log_gain: logarithm of the predicted gain.
-        error: logarithm of measured over predicted gain; None: it is today's kernel.
-    """
+    """The kernel that models without measurements of a shape choose for it."""
 
     problem: str
     kernel: str
     today_ms: float
-    log_gain: float
-    error: float | None
+    log_gain: float  # logarithm of the predicted gain
+    error: float | None  # logarithm of measured over predicted gain; None: it is today's kernel
 
 
 def held_out_efficiency(rows: HeldOut) -> Estimate:
@@ -91,13 +83,7 @@ def by_model(measured: Dataset, rows: HeldOut, folder: Path, today: Mapping[Prob
 
 
 def held_out_choices(rows: HeldOut, speeds: Calibration, today: Mapping[str, str]) -> Iterator[HeldOutChoice]:
-    """Choices for the shapes whose kernel of today was measured.
-
-    Args:
-        rows: scores by models that have not seen a row's shape.
-        speeds: relative speeds by scores.
-        today: today's kernel by canonical text of the shape.
-    """
+    """Choices for the shapes whose kernel of today was measured."""
     times, names = times_of(rows.dataset), rows.dataset.frame["kernel"].to_numpy()
     problems = rows.dataset.problems()
     best = choices(rows.score, times.problem, len(problems))
@@ -118,12 +104,7 @@ def _log_gain(speeds: Calibration, best: float, now: float) -> float:
 
 
 def predicted_ratio(log_gain: float, errors: Sequence[float]) -> Ratio | None:
-    """The gain with its 90 % prediction interval; None for too few errors.
-
-    Args:
-        log_gain: logarithm of the predicted gain.
-        errors: logarithms of measured over predicted gains of other shapes, taken as normally distributed.
-    """
+    """The gain with its 90 % prediction interval; None for too few errors."""
     from scipy.special import stdtrit
 
     count = len(errors)
@@ -153,12 +134,7 @@ def _not_measured(
 
 
 def over_tables(answers: Sequence[Mapping[str, Any]], tables: Mapping[str, OwnTime]) -> dict[str, PredictedGain]:
-    """Choices by canonical text of the shape, with predicted gains over the kernels of the consumer's own tables.
-
-    Args:
-        answers: `results` of `ckh predict --json`.
-        tables: row of each shape, if any.
-    """
+    """Choices by canonical text of the shape, with predicted gains over the kernels of the consumer's own tables."""
     result = {}
     for answer in answers:
         table, best = tables.get(answer["problem"]), next(iter(answer["kernels"]), None)

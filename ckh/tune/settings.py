@@ -28,16 +28,9 @@ _REPEATS = {"budget": "bench", "to": "export"}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A target of ckh export.
+    """A target of ckh export."""
 
-    Attributes:
-        needs_model: whether it is made of a trained model alone.
-        takes_rows: whether it takes measured rows.
-        takes_problems: whether it is made for the shapes.
-        is_for_gpus: whether it has no kernels for the CPU.
-    """
-
-    needs_model: bool = False
+    needs_model: bool = False  # it is made of a trained model alone
     takes_rows: bool = False
     takes_problems: bool = True
     is_for_gpus: bool = False
@@ -55,39 +48,31 @@ _LISTED = "shapes"  # the last step before the choice of settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneChoices:
-    """Choices of a tuning; None: not given.
-
-    Attributes:
-        op: the operation; None: the one with the most work, of those that ckh measures if there are any.
-        variant: direction of convolutions.
-        dtype: the element type; None: the sources' or the device's, on the host fp32.
-        device: kind of device; None: hip if there is a GPU, else host.
-        arch: the architecture; None: the device's.
-        budget: time for compiling and measuring, as typed.
-        to: target of the export.
-        installed: the AITER whose tables are kept.
-        today: a registry or a file of names of the kernels in use today; the first that applies to a shape is compared.
-    """
+    """Choices of a tuning; None: not given."""
 
     op: str | None = None
+    """The operation; None: the one with the most work, of those that ckh measures if there are any."""
     variant: str | None = None
+    """Direction of convolutions."""
     dtype: str | None = None
+    """The element type; None: the sources' or the device's, on the host fp32."""
     device: str | None = None
+    """Kind of device; None: hip if there is a GPU, else host."""
     arch: str | None = None
+    """The architecture; None: the device's."""
     budget: str = "15m"
+    """Time for compiling and measuring, as typed."""
     to: str | None = None
+    """Target of the export."""
     installed: str | None = None
+    """The AITER whose tables are kept."""
     today: str | None = None
+    """Registry or file of names of the kernels in use today; the first that applies to a shape is compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class TuneSettings(TuneChoices):
-    """Settings of a tuning.
-
-    Attributes:
-        sources: sources of shapes, as of `ckh shapes`.
-        options: further options of `ckh shapes`, as typed.
-    """
+    """Settings of a tuning."""
 
     sources: tuple[str, ...]
     options: tuple[str, ...] = ()
@@ -111,17 +96,14 @@ class TuneSettings(TuneChoices):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneOptions(TuneChoices):
-    """Options of `ckh tune`, as typed.
-
-    Attributes:
-        tp: ranks of tensor parallelism.
-        tokens: rows of a language model's GEMMs, separated by commas; None: not given.
-        batch: batch sizes (images, clips or samples), separated by commas.
-    """
+    """Options of `ckh tune`, as typed."""
 
     tp: int = 1
+    """Ranks of tensor parallelism."""
     tokens: str | None = None
+    """Rows of a language model's GEMMs, separated by commas."""
     batch: str = "1"
+    """Batch sizes (images, clips or samples), separated by commas."""
 
     def shape_options(self) -> tuple[str, ...]:
         """Further arguments of `ckh shapes`."""
@@ -130,12 +112,7 @@ class TuneOptions(TuneChoices):
 
 
 def settings_of(sources: Sequence[str], given: TuneOptions) -> TuneSettings:
-    """Settings of a tuning of sources, with the device of this machine.
-
-    Raises:
-        UsageError: there is no source, operation or target, the target is not for the device, or the budget is not a
-            duration.
-    """
+    """Settings of a tuning of sources, with the device of this machine."""
     if not sources:
         raise UsageError("no source", "name a file or a model (ckh shapes --list)", code="missing-option")
     parse_duration(given.budget)
@@ -171,53 +148,31 @@ def _options(**values: str | None) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class Progress:
-    """Finished steps of a folder.
-
-    Attributes:
-        done: names of the finished steps.
-    """
+    """Finished steps of a folder."""
 
     folder: Path
     settings: TuneSettings
     done: list[str] = field(default_factory=list)
 
     def mark(self, name: str) -> None:
-        """Record that a step is finished.
-
-        Raises:
-            OutputError: the file cannot be written.
-        """
+        """Record that a step is finished."""
         self.done.append(name)
         self.write()
 
     def repeat_from(self, name: str) -> None:
-        """Mark a step and those after it as unfinished.
-
-        Raises:
-            OutputError: the file cannot be written.
-        """
+        """Mark a step and those after it as unfinished."""
         if name in self.done:
             del self.done[self.done.index(name) :]
             self.write()
 
     def write(self) -> None:
-        """Write the file.
-
-        Raises:
-            OutputError: it cannot be written.
-        """
+        """Write the file."""
         document = {_VERSION: __version__, "settings": asdict(self.settings), "done": self.done}
         write_output(self.folder / FILE, json.dumps(document, indent=2).encode() + b"\n", replace=True)
 
 
 def progress_of(folder: Path, settings: TuneSettings) -> Progress:
-    """Progress of a folder; empty if it is new.
-
-    Raises:
-        UsageError: it was started with other settings.
-        DataError: its file is damaged.
-        OutputError: it cannot be written.
-    """
+    """Progress of a folder; empty if it is new."""
     path = folder / FILE
     if not path.exists():
         progress = Progress(folder, settings)

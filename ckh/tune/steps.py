@@ -32,21 +32,13 @@ SHAPES, BEFORE, RUN, MEASURED, MODEL, EXPORT, EXPORTED = (
 
 @dataclass(frozen=True, slots=True)
 class TuneStep:
-    """A ckh command line.
-
-    Attributes:
-        name: name of the step, in the settings file.
-        args: arguments of ckh.
-        keeps: file that its output is written to; None: it is printed.
-        is_gate_ignored: whether exit code 5 (problems without a kernel) is accepted.
-        after: step to repeat if this one fails, as it may have ended before anything was measured.
-    """
+    """A ckh command line."""
 
     name: str
     args: tuple[str, ...]
-    keeps: Path | None = None
-    is_gate_ignored: bool = False
-    after: str = ""
+    keeps: Path | None = None  # file that its output is written to; None: it is printed
+    is_gate_ignored: bool = False  # exit code 5 (problems without a kernel) is accepted
+    after: str = ""  # step to repeat if this one fails, as it may have ended before anything was measured
 
     @property
     def line(self) -> str:
@@ -63,15 +55,7 @@ def listing(settings: TuneSettings, folder: Path) -> TuneStep:
 def measuring(
     settings: TuneSettings, folder: Path, op: str, *, is_begun: bool, force: bool = False
 ) -> Iterator[TuneStep]:
-    """Steps from shapes to measurements; none for an operation whose kernels ckh does not measure.
-
-    Args:
-        settings: settings of the tuning.
-        folder: folder of the tuning.
-        op: the operation.
-        is_begun: whether there is a run to continue.
-        force: whether to replace it instead.
-    """
+    """Steps from shapes to measurements; none for an operation whose kernels ckh does not measure."""
     shapes = ("--op", op, "--problems", str(folder / SHAPES))
     directions = ("--variant", "all") if operation(op).has_directions else ()
     before = str(folder / BEFORE)
@@ -94,16 +78,7 @@ def measuring(
 
 
 def require_model(settings: TuneSettings, problems: int, *, has_model: bool) -> None:
-    """Refuse a target that needs a model without one.
-
-    Args:
-        settings: settings of the tuning.
-        problems: number of problems.
-        has_model: whether there is a model, or may be one of these problems.
-
-    Raises:
-        UsageError: it needs one.
-    """
+    """Refuse a target that needs a model without one."""
     if settings.to is not None and TARGETS[settings.to].needs_model and not has_model:
         raise UsageError(
             f"--to {settings.to} needs a model of {FEWEST_PROBLEMS} measured problems or more of one direction, "
@@ -114,14 +89,7 @@ def require_model(settings: TuneSettings, problems: int, *, has_model: bool) -> 
 
 
 def learning(folder: Path, op: str, problems: int, *, directions: tuple[str, ...]) -> Iterator[TuneStep]:
-    """Step that trains a model, if there are enough problems.
-
-    Args:
-        folder: folder of the tuning.
-        op: the operation.
-        problems: number of measured problems.
-        directions: their directions; a model has one.
-    """
+    """Step that trains a model, if there are enough problems."""
     if problems >= FEWEST_PROBLEMS and len(directions) <= 1:
         variant = ("--variant", directions[0]) if directions else ()
         data = ("--data", str(folder / MEASURED))
@@ -129,18 +97,7 @@ def learning(folder: Path, op: str, problems: int, *, directions: tuple[str, ...
 
 
 def exporting(settings: TuneSettings, folder: Path, op: str, *, is_trained: bool, problems: int) -> Iterator[TuneStep]:
-    """Step that writes the table of a target, if requested.
-
-    Args:
-        settings: settings of the tuning.
-        folder: folder of the tuning.
-        op: the operation.
-        is_trained: whether a model was trained.
-        problems: number of measured problems.
-
-    Raises:
-        UsageError: the target needs a model, and too few problems were measured to train one.
-    """
+    """Step that writes the table of a target, if requested."""
     if settings.to is None:
         return
     target = TARGETS[settings.to]

@@ -52,13 +52,7 @@ _US_PER_MS = 1e3
 
 
 class StepError(CkhError):
-    """A step of a tuning failed, as its own output says.
-
-    Args:
-        step: its name.
-        code: its exit code.
-        again: the step that the next call begins with.
-    """
+    """A step of a tuning failed, as its own output says."""
 
     default_code = "step-failed"
 
@@ -68,17 +62,7 @@ class StepError(CkhError):
 
 
 class ModelTuning:
-    """A tuning in a folder, begun or to be continued.
-
-    Args:
-        settings: what is tuned.
-        out: the folder.
-        force: whether it begins anew.
-        is_quiet: whether what steps print goes to stderr.
-
-    Raises:
-        CkhError: the folder is another's, in use, or was begun with other settings.
-    """
+    """A tuning in a folder, begun or to be continued."""
 
     def __init__(self, settings: TuneSettings, out: Path, *, force: bool, is_quiet: bool) -> None:
         self.settings, self.out = settings, out
@@ -113,11 +97,7 @@ class ModelTuning:
         weakref.finalize(self, lock.release)
 
     def planned(self) -> tuple[str, list[WeightedProblem], list[TuneStep]]:
-        """List the shapes; the operation that is tuned, its shapes, and the steps up to measurements.
-
-        Raises:
-            CkhError: the shapes are unusable.
-        """
+        """List the shapes; the operation that is tuned, its shapes, and the steps up to measurements."""
         self._run([steps.listing(self.settings, self.out)])
         shapes = self._shapes()
         op = self.settings.op or _heaviest(shapes)
@@ -133,12 +113,7 @@ class ModelTuning:
         return op, own, measuring
 
     def run(self) -> TuneDocument:
-        """Run the steps that are left, and write the page; what the tuning brings.
-
-        Raises:
-            StepError: a step failed.
-            CkhError: the shapes are unusable, or the target cannot be written.
-        """
+        """Run the steps that are left, and write the page; what the tuning brings."""
         op, shapes, measuring = self.planned()
         self._run(measuring)
         self._measured_run = self._measured_run or read_run(self.out / steps.RUN)

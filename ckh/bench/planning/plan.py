@@ -53,12 +53,7 @@ class Scorer(Protocol):
 
 
 class PoolKernels(Sequence[Any]):
-    """Kernels of a pool by index, in an order: plans with tens of millions of pairs store only these arrays.
-
-    Attributes:
-        pool: the pool.
-        numbers: indices into the pool, shape (kernels,).
-    """
+    """Kernels of a pool by index, in an order: plans with tens of millions of pairs store only these arrays."""
 
     def __init__(self, pool: Sequence[Kernel], numbers: NDArray[np.intp]) -> None:
         self.pool, self.numbers = pool, numbers
@@ -101,14 +96,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The pairs to measure.
-
-    Attributes:
-        tasks: tasks in order.
-        refused: number of refused (problem, kernel) pairs, by the first violated rule.
-        groups: for each kind of problems, the number of candidate kernels, and of refused kernels.
-        origin: description of the source of the kernels.
-    """
+    """The pairs to measure."""
 
     tasks: tuple[Task, ...]
     refused: dict[str, int]
@@ -181,20 +169,8 @@ def make_plan(
 ) -> Plan:
     """Plan problems in random order, each with its applicable kernels in random order.
 
-    Args:
-        problems: distinct problems.
-        kernels: "all", "sample:N" (N of each problem's kernels), "best:N" (the N with the highest score), "best:N+M"
-            (those, and M others at random), a pattern for kernel names, or a file of them.
-        arch: architecture that the kernels run on.
-        seed: seed of the random orders.
-        candidates: source of the kernels.
-        score: scores the kernels, for "best".
-
-    Raises:
-        UsageError: `kernels` is malformed, requests the best without a score, or names a kernel that is not in the
-            pool.
-        DataError: the file of kernels cannot be read.
-        NoKernelError: nothing is left to measure.
+    `kernels` is "all", "sample:N" (N of each problem's kernels), "best:N" (the N with the highest score), "best:N+M"
+    (those, and M others at random), a pattern for kernel names, or a file of them.
     """
     groups = dict.fromkeys(candidates.group(problem) for problem in problems)
     both = {group: candidates.of(*group, arch) for group in groups}

@@ -39,12 +39,7 @@ REGISTRY = FileKind("registry of kernels", lambda path: _HEAD.match(head_of(path
 
 
 def write_registry(path: Path, kernels: Sequence[Kernel], *, arch: str) -> None:
-    """Write kernels to a file in the given order, atomically.
-
-    Raises:
-        UsageError: a kernel is incomplete, has a value that its name cannot hold, or is repeated.
-        OutputError: the file cannot be written.
-    """
+    """Write kernels to a file in the given order, atomically."""
     said = [_as_named(kernel) for kernel in kernels]
     for number, first in _repeated(said):
         raise UsageError(
@@ -56,12 +51,7 @@ def write_registry(path: Path, kernels: Sequence[Kernel], *, arch: str) -> None:
 
 
 def read_registry(path: Path, op: AnyOperation) -> Registry[Any]:
-    """Read a registry of an operation's kernels, or a kernel list of AMD's tools.
-
-    Raises:
-        DataError: the file cannot be read, is damaged or of another version; a kernel has an unknown field, lacks one,
-            has a value of the wrong type, has a name that disagrees with its fields, or is repeated.
-    """
+    """Read a registry of an operation's kernels, or a kernel list of AMD's tools."""
     document = read_json(path, unique=True)
     lists = part_of(op, op.kernels.lists, ListFormat)
     if lists is not None and isinstance(document, dict) and lists.recognises(document):
@@ -83,16 +73,7 @@ def read_registry(path: Path, op: AnyOperation) -> Registry[Any]:
 
 
 def limited_models(source: str, models: Sequence[Model]) -> list[Model]:
-    """Restrict models to the kernels of a file.
-
-    Args:
-        source: a registry, or a text file with complete names, one per line, where # begins a comment; - is stdin.
-        models: the models.
-
-    Raises:
-        DataError: the file cannot be read, or has neither format; see also `kernel_list`.
-        UsageError: it is another architecture's registry.
-    """
+    """Restrict models to the kernels of a file."""
     text = sys.stdin.read(MOST_TEXT_BYTES) if source == _STDIN else read_text(Path(source))
     specs = [(model, model.spec) for model in models]
     return [model.limited_to(_listed(source, text, spec.op, spec.arch, spec.dtype)) for model, spec in specs]
@@ -103,16 +84,6 @@ def first_fits(path: Path, op: AnyOperation, arch: str, dtype: str) -> Callable[
 
     CK's dispatcher chooses in this way by default (`SelectionStrategy::FirstFit`). In the output of ckh predict each
     problem has a list of its own.
-
-    Args:
-        path: a registry, a text file with complete names, or the output of `ckh predict --problems --json`.
-        op: the operation.
-        arch: the architecture.
-        dtype: the element type.
-
-    Raises:
-        DataError: the file cannot be read, or has neither format; see also `kernel_list`.
-        UsageError: it is another architecture's registry.
     """
     text = read_text(path)
     answers = _answers(path) if _PREDICTED in text[:_HEAD_CHARACTERS] else None

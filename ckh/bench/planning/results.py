@@ -164,12 +164,6 @@ class PairResults:
         """Kernels to remeasure together, fastest first; none if that was done or there is nothing to compare.
 
         It was done if the fastest and the baseline were remeasured, and the new ones among the leaders.
-
-        Args:
-            problem: canonical text.
-            count: number of kernels; None: up to `MAX_LEADERS` within `LEADER_MARGIN` of the best.
-            baseline: a further kernel, however slow, to compare the fastest with; None: none.
-            new: kernels that were measured now.
         """
         ranked = sorted(self._measured(problem), key=lambda item: item.ms)
         if not ranked:
@@ -208,11 +202,7 @@ class History:
 
 
 def read_history(folder: Path) -> History:
-    """Read a journal, given its file or folder.
-
-    Raises:
-        DataError: as `read_journal`.
-    """
+    """Read a journal, given its file or folder."""
     path = journal_path(folder)
     others: dict[type[Record], list[Record]] = {
         kind: [] for kind in (RunRecord, EndRecord, PlanRecord, TaskRecord, ReferenceRecord)
@@ -254,11 +244,7 @@ def plan_records(run_id: str, plan: Plan) -> Iterator[PlanRecord | TaskRecord]:
 
 
 def stored_plan(history: History, op: AnyOperation) -> Plan | None:
-    """The plan of the last run with a complete one; None if there is none, as in journals of earlier versions.
-
-    Raises:
-        DataError: it is damaged, or contains a problem or kernel unknown to this version.
-    """
+    """The plan of the last run with a complete one; None if there is none, as in journals of earlier versions."""
     planned = [run for run in history.runs if run.pairs is not None]
     return next((plan for run in reversed(planned) if (plan := _plan_of(history, run, op)) is not None), None)
 

@@ -33,15 +33,7 @@ _SHOWN = 40  # printed steps of the curve
 
 @dataclass(frozen=True, slots=True)
 class SetRequest:
-    """Options of a set of kernels.
-
-    Attributes:
-        most: maximum number of kernels.
-        keep: share of the oracle's mean to keep.
-        data: Parquet files of measurements.
-        problems: problem set or file of the workload; None: all problems of the data.
-        registry: output file of the set.
-    """
+    """Options of a set of kernels."""
 
     most: int
     keep: float
@@ -51,13 +43,7 @@ class SetRequest:
 
 
 def search_set(request: SetRequest, *, force: bool, as_json: bool) -> None:
-    """Select the set, write its registry, and print it with the curve of efficiency over set size.
-
-    Raises:
-        DataError: the data cannot be read, or hold no usable time.
-        UsageError: a problem of the workload was not measured.
-        OutputError: the registry cannot be written.
-    """
+    """Select the set, write its registry, and print it with the curve of efficiency over set size."""
     if request.registry is not None:
         check_output(request.registry, REGISTRY, force=force, inputs=request.data)
     dataset = _of_workload(judged(read_dataset(*request.data, columns=needed_columns)), request.problems)
@@ -79,11 +65,7 @@ def search_set(request: SetRequest, *, force: bool, as_json: bool) -> None:
 
 
 def _of_workload(dataset: Dataset, source: str | None) -> Dataset:
-    """Rows of the problems of a set or file.
-
-    Raises:
-        UsageError: one of them was not measured.
-    """
+    """Rows of the problems of a set or file."""
     if source is None:
         return dataset
     wanted = problems_of(dataset.op, source, None, None, str(dataset.frame["dtype"].iloc[0]))

@@ -31,12 +31,7 @@ _NOTHING = Path()  # disables models that come with candidates
 
 
 def ask_model(typed: Typed, top: int, *, must_be_measured: bool, as_json: bool) -> None:
-    """Score the space with a model or its substitute, and print the first kernels.
-
-    Raises:
-        ModelError: there is no model for the problem, or it is damaged.
-        NoKernelError: no kernel can be built and applies.
-    """
+    """Score the space with a model or its substitute, and print the first kernels."""
     from ckh.archs import load_arch
     from ckh.search.kernels.space import searched
     from ckh.search.on_model import search_model

@@ -28,13 +28,7 @@ _HELD_OUT = ("holdout", "host-llm")  # in names of shipped datasets for evaluati
 
 @dataclass(frozen=True, slots=True)
 class DefaultData:
-    """Data to train on.
-
-    Attributes:
-        paths: datasets, or folders of runs to convert.
-        words: description; empty if they were named.
-        variant: direction, if the data have several.
-    """
+    """Data to train on."""
 
     paths: tuple[Path, ...]
     words: str
@@ -101,11 +95,7 @@ def _shipped(name: str, variant: Direction | None) -> DefaultData:
 
 @contextmanager
 def to_train_on(said: Sequence[Path], op: str | None, variant: Direction | None) -> Iterator[DefaultData]:
-    """Named or default datasets; converted runs exist until the context ends.
-
-    Raises:
-        CkhError: there are none, or a run cannot be converted.
-    """
+    """Named or default datasets; converted runs exist until the context ends."""
     if said:
         yield DefaultData(tuple(said), "", variant)
         return
@@ -125,11 +115,7 @@ def to_train_on(said: Sequence[Path], op: str | None, variant: Direction | None)
 def checked_out(
     dataset: Dataset, variant: Direction | None, words: str, out: Path | None, *, force: bool, inputs: Sequence[Path]
 ) -> Path:
-    """Output folder, by default among the user's models; prints the defaults in use.
-
-    Raises:
-        CkhError: it cannot be written.
-    """
+    """Output folder, by default among the user's models; prints the defaults in use."""
     from ckh.learn.training.save import MODEL
 
     is_said = out is not None
@@ -143,11 +129,7 @@ def checked_out(
 
 
 def _default_out(dataset: Dataset, variant: Direction | None) -> Path:
-    """Folder among the user's models, named like shipped models.
-
-    Raises:
-        DataError: the data hold several directions.
-    """
+    """Folder among the user's models, named like shipped models."""
     op = dataset.op
     direction = str(variant) if variant is not None else None
     if op.has_directions and direction is None:

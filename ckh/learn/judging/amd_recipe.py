@@ -28,14 +28,7 @@ _SEED = 42
 def amd_scorer(
     learned_from: Dataset, hardware: Mapping[str, int], jobs: int, params: TreeParams | None = None
 ) -> Scorer:
-    """Train a model of AMD's recipe and return a scorer for datasets of the same operation.
-
-    Args:
-        learned_from: the training data.
-        hardware: the hardware profile of both, by name.
-        jobs: threads; they do not affect the result.
-        params: parameters of the trees; AMD's by default.
-    """
+    """Train a model of AMD's recipe and return a scorer for datasets of the same operation."""
     import lightgbm
 
     known = learned_from.valid()

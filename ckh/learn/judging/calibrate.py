@@ -34,14 +34,6 @@ def calibrate(
     kernels. The interval spans quantiles of measured over predicted time among the first kernels of each problem, so
     that it covers the nominal share of the times of further problems from the same distribution: split conformal
     prediction, in bands of the predicted speed (Mondrian conformal prediction).
-
-    Args:
-        score: out-of-fold ranking scores, shape (rows,); None: ranked by speed.
-        predicted_speed: out-of-fold predicted speeds, shape (rows,).
-        tflops: measured speeds, shape (rows,).
-        problem: index of each row's problem, shape (rows,).
-        timed: number of first kernels with times (`Operation.timed`), for which the interval is calibrated, without
-            shares; 0: `SHOWN`.
     """
     by = predicted_speed if score is None else score
     usable = np.isfinite(by) & np.isfinite(predicted_speed) & (predicted_speed > 0) & (tflops > 0)
@@ -60,13 +52,7 @@ def calibrate(
 
 
 def relative_speeds(score: Floats, tflops: Floats, problem: NDArray[np.int64]) -> Calibration:
-    """Calibrate the shares alone, for any number of problems.
-
-    Args:
-        score: out-of-fold ranking scores, shape (rows,).
-        tflops: measured speeds, shape (rows,).
-        problem: index of each row's problem, shape (rows,).
-    """
+    """Calibrate the shares alone, for any number of problems."""
     groups = list(in_order(score, problem))
     return Calibration(*_shares(score, tflops, groups), 1.0, _NO_BANDS, len(groups))
 
@@ -91,12 +77,7 @@ def _shares(
 
 
 def _bands(first: Floats, times: Sequence[Floats]) -> tuple[tuple[float, float, float], ...]:
-    """Prediction intervals by predicted speed, in bands with equal numbers of problems.
-
-    Args:
-        first: predicted speed of the first kernel, shape (problems,).
-        times: measured over predicted times of the first kernels of each problem.
-    """
+    """Prediction intervals by predicted speed, in bands with equal numbers of problems."""
     count = max(1, min(_BANDS, len(first) // _PROBLEMS_OF_BAND))
     starts = np.unique(np.quantile(first, np.linspace(0, 1, count + 1)[1:-1]))
     band = np.searchsorted(starts, first, side="right")

@@ -43,12 +43,7 @@ _AT_ONCE = 64  # answers in memory: each has indices of all candidates
 
 
 def ranked_rows(model: Model, dataset: Dataset) -> RankedRows:
-    """Join the model's answers for the problems of a dataset with its rows.
-
-    Raises:
-        ModelError: a file of the model is damaged.
-        UsageError: the model is for something else.
-    """
+    """Join the model's answers for the problems of a dataset with its rows."""
     from pandas import factorize
 
     op, problems, problem_ids = dataset.op, dataset.problems(), dataset.problem_ids
@@ -78,17 +73,7 @@ def ranked_rows(model: Model, dataset: Dataset) -> RankedRows:
 
 
 def judged_rows(model: Model, dataset: Dataset, *, measured_alone: bool) -> tuple[RankedRows, TimeRatios]:
-    """Rank the rows of a dataset with a model, and compute measured over predicted times of the first rows.
-
-    Args:
-        model: the model.
-        dataset: whole problems.
-        measured_alone: rank exactly the measured kernels by the model's scores, whether candidates of `ckh predict` or
-            not.
-
-    Raises:
-        CkhError: the model is damaged, for something else, or a column is missing.
-    """
+    """Rank the rows of a dataset with a model, and compute measured over predicted times of the first rows."""
     ranked = _measured_rows(model, dataset) if measured_alone else ranked_rows(model, dataset)
     return ranked, answered_ratios(model, dataset, ranked)
 
@@ -101,12 +86,7 @@ def _measured_rows(model: Model, dataset: Dataset) -> RankedRows:
 
 
 def answering_model(problems: Sequence[Problem], arch: str, num_cus: int) -> Model:
-    """Return the model with which `ckh predict` answers problems on a GPU, or a substitute.
-
-    Raises:
-        UsageError: several models answer them.
-        ModelError: there is no such model, or a model is damaged.
-    """
+    """Return the model with which `ckh predict` answers problems on a GPU, or a substitute."""
     models = AnsweringModels(arch, num_cus)
     counter = Counter(models.answering(problem) for problem in problems)
     if len(counter) > 1:
@@ -144,12 +124,7 @@ _MODELS: dict[str, tuple[Model, tempfile.TemporaryDirectory[str]]] = {}  # cache
 def judged_parts(
     model: Model, parts: DatasetParts, *, measured_alone: bool
 ) -> Generator[tuple[RankedRows, TimeRatios], None, None]:
-    """Yield `judged_rows` of each part of a dataset, computed on the cluster that spreads calls (`in_order`).
-
-    Raises:
-        CkhError: as `judged_rows`.
-        DeviceError: the connection to the cluster is lost.
-    """
+    """Yield `judged_rows` of each part of a dataset, computed on the cluster that spreads calls (`in_order`)."""
     files = {path.name: read_bytes(path) for path in model.path.iterdir() if path.is_file()}
     return in_order(_judged_far, ((files, part, measured_alone) for part in parts))
 

@@ -36,11 +36,7 @@ MOST_UNSTABLE = 0.2  # share of times: above this, the machine was loaded
 
 
 def judged_model(path: Path | None, data: Sequence[Path]) -> Model:
-    """Return the named model, or the model that predict selects for the data; prints a substitute.
-
-    Raises:
-        CkhError: there is no such model, or several are needed; a file is unusable.
-    """
+    """Return the named model, or the model that predict selects for the data; prints a substitute."""
     from ckh.data.parts import read_parts
     from ckh.learn.judging.judged_answers import answering_model
     from ckh.learn.models.artifact import load_model
@@ -91,12 +87,7 @@ def stands_in(model: Model) -> StandIn | None:
 
 
 def load_judged(model: Model, paths: Sequence[Path], also: Iterable[str] = ()) -> DatasetParts:
-    """Load the rows of a model's problems with an oracle, also with other columns; warns of rows left out.
-
-    Raises:
-        DataError: there is no such row, or a file is unusable.
-        OutputError: the temporary folder, in which parts of large data are kept, is full.
-    """
+    """Load the rows of a model's problems with an oracle, also with other columns; warns of rows left out."""
     from ckh.assess.times import has_oracle, needed_columns, no_oracle
     from ckh.data.parts import read_parts
 
@@ -151,16 +142,7 @@ def _is_for(dataset: Dataset, spec: ModelSpec) -> NDArray[np.bool_]:
 
 
 def held_out(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool = False) -> DatasetParts:
-    """Rows of problems that no model was trained on; warns of those left out.
-
-    Args:
-        parts: rows of problems that have an oracle.
-        models: the evaluated models.
-        with_trained: whether training problems are included, with a warning.
-
-    Raises:
-        DataError: the models were trained on all of them.
-    """
+    """Rows of problems that no model was trained on; warns of those left out."""
     is_new = ~_is_seen(parts, models, with_trained=with_trained)
     if not is_new.any():
         raise DataError(
@@ -177,16 +159,6 @@ def for_verdict(
     """Rows for a verdict: problems with several kernels, without training problems of the models.
 
     Warns of excluded problems, and of models whose manifest does not state their training problems.
-
-    Args:
-        parts: rows of problems that have an oracle.
-        models: the evaluated models.
-        least: minimum number of problems.
-        with_trained: whether training problems are included, with a warning.
-        of_winners: whether the rows are winners among all candidates, which are a choice even if single.
-
-    Raises:
-        DataError: there are fewer problems.
     """
     import numpy as np
 
@@ -249,11 +221,7 @@ def is_copy(parts: DatasetParts, model: Model, learned_from: DatasetParts | None
 
 
 def refuse_unstable(parts: DatasetParts, most: float) -> None:
-    """Refuse data with too many unstable times.
-
-    Raises:
-        DataError: more than this share of the times is unstable.
-    """
+    """Refuse data with too many unstable times."""
     from ckh.assess.times import unstable_share
 
     share = unstable_share(parts)

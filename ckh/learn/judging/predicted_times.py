@@ -50,12 +50,7 @@ class TimeErrors:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeRatios:
-    """Measured over predicted times of the first kernels of problems.
-
-    Attributes:
-        times: all ratios, shape (times,).
-        covered: share of each problem's ratios within the interval, shape (problems,); empty without intervals.
-    """
+    """Measured over predicted times of the first kernels of problems."""
 
     times: NDArray[np.float64]
     covered: NDArray[np.float64]
@@ -64,20 +59,7 @@ class TimeRatios:
 def predicted_speeds(
     model: Model, dataset: Dataset, score: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Predict speeds as `ckh predict` would, for the rows with a time; NaN without predictions or times.
-
-    Args:
-        model: the model.
-        dataset: whole problems.
-        score: ranking scores of the model, shape (rows,).
-
-    Returns:
-        The speed of each row, shape (rows,), and of the first kernel of each problem, shape (problems,).
-
-    Raises:
-        ModelError: a file of the model is damaged.
-        DataError: a column is missing.
-    """
+    """Predict speeds as `ckh predict` would, for the rows with a time; NaN without predictions or times."""
     tflops, first_tflops = np.full(len(dataset), np.nan), np.full(len(dataset.first_rows), np.nan)
     usable = np.flatnonzero(dataset.frame["tflops"].to_numpy(dtype=np.float64) > 0)
     if TFLOPS not in model.spec.targets or not len(usable):

@@ -38,10 +38,6 @@ def against_today(trained: Trained) -> Today | None:
     """Compare a model with the one that now answers for its data, before it is saved.
 
     If there are very many problems, an evenly spaced subset is compared.
-
-    Returns:
-        None if nothing answers, only winners are known, the new model was not validated, or the present model was
-            trained on all of the problems on this very device.
     """
     held_out = trained.targets[trained.rank_by].oof_efficiency
     if held_out is None or trained.options.labels is Labels.WINNERS:
@@ -66,10 +62,6 @@ def why_not_used(trained: Trained, out: Path) -> str:
 
     It may if its mean efficiency is higher on the problems of the comparison, or if it is the first of its kind: no
     model fits these problems, and none is in `out`.
-
-    Args:
-        trained: the model, compared.
-        out: its folder among the user's models.
     """
     if trained.today is not None:
         comparison = trained.today.comparison

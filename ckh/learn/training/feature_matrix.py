@@ -53,14 +53,7 @@ class _Column:
 
 
 class FeatureMatrix:
-    """Values of an engine's features, never held in memory as one float array.
-
-    Args:
-        engine: the feature engine.
-        columns: raw columns by name, of equal length.
-        hardware: the hardware profile by name, numbers or one value per row.
-        names: names of the features, in this order; all by default.
-    """
+    """Values of an engine's features, never held in memory as one float array."""
 
     def __init__(
         self,
@@ -120,13 +113,7 @@ class FeatureMatrix:
         return Data(Rows(), **arguments)
 
     def binned(self, order: NDArray[np.int64], parameters: dict[str, Any], **arguments: Any) -> Any:
-        """Convert all rows in an order to a `lightgbm.Dataset` for taking subsets; the last result is cached.
-
-        Args:
-            order: row indices, the same in each call.
-            parameters: LightGBM's; the minimum number of rows in a leaf decides which features are filtered out.
-            arguments: further arguments of the dataset.
-        """
+        """Convert all rows in an order to a `lightgbm.Dataset` for taking subsets; the last result is cached."""
         least = parameters["min_child_samples"]
         if self._binned is None or self._binned[0] != least:
             none = np.zeros(len(order))  # subsets have their own labels

@@ -36,16 +36,7 @@ _SHARE_OF_OTHERS = 0.01
 
 
 def with_rivals(winners: Dataset, seed: int) -> Dataset:
-    """Append rivals to the winners: for each problem other candidates, as rows that failed to win.
-
-    Args:
-        winners: usable rows, of one architecture.
-        seed: random seed of the draw.
-
-    Raises:
-        UsageError: the operation's candidates are only known from a trained model.
-        DataError: the rows are of several architectures.
-    """
+    """Append rivals to the winners: for each problem other candidates, as rows that failed to win."""
     op = winners.op
     if op.training.model_files.keys() - {TIMED_NAME}:
         raise UsageError(
@@ -110,11 +101,7 @@ def _columns(op: AnyOperation, pool: Sequence[Kernel], arch: str) -> pd.DataFram
 
 
 def ranked_winners(dataset: Dataset, model: Model) -> WinnerPlaces:
-    """Rank the winners of a dataset among all candidates of their problems.
-
-    Raises:
-        ModelError: a file of the model is damaged.
-    """
+    """Rank the winners of a dataset among all candidates of their problems."""
     op = dataset.op
     winners = dataset.frame["kernel"].to_numpy(dtype=object)[winner_rows(dataset)]
     place = np.full(len(winners), MISSING, np.int64)

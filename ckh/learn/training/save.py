@@ -36,11 +36,7 @@ _MOST_IDS = 20_000
 
 
 def save(trained: Trained, out: Path) -> None:
-    """Write all files of a model; atomically replaces an old model in the same place.
-
-    Raises:
-        OutputError: the directory cannot be written; its content is unchanged.
-    """
+    """Write all files of a model; atomically replaces an old model in the same place."""
     write_folder(out, _files(trained))
 
 

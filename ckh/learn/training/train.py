@@ -48,10 +48,6 @@ def train(
     """Train every target on the valid rows of a dataset of one architecture, and one direction and dtype.
 
     With a `start`, trees are added to that model.
-
-    Raises:
-        DataError: the data cannot be trained on (`prepare`).
-        UsageError: the options are incompatible (`check_options`), or with the data or start.
     """
     check_options(options, start)
     prepared = prepare(dataset, options, start)

@@ -26,14 +26,7 @@ _SAMPLE_SEED = 0  # the space of a problem is independent of the search's seed
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelSpace:
-    """Legal kernels, and the space with a configuration of the same index for each of them.
-
-    Attributes:
-        kernels: the kernels, beginning with the candidate pool in its order.
-        pool_size: number of kernels of the pool.
-        left_out: number of combinations that were not considered, because the space was large enough.
-        space: the parameter space.
-    """
+    """Legal kernels, and the space with a configuration of the same index for each of them."""
 
     kernels: tuple[Kernel, ...]
     pool_size: int
@@ -63,19 +56,7 @@ def kernel_space(
     limit: int,
     can_build: Callable[[Kernel], bool] = lambda _: True,
 ) -> KernelSpace:
-    """Legal kernels for a problem: those of the pool, the bases, and a random part of all other combinations.
-
-    Args:
-        problem: the problem.
-        arch: architecture that the kernels run on.
-        pool: the candidates, which are included whatever the limit.
-        limit: maximum number of kernels besides the pool.
-        can_build: further condition on kernels, e.g. that a device's headers support them.
-
-    Raises:
-        UsageError: kernels of the problem's operation have no parameter space.
-        NoKernelError: there is no such kernel.
-    """
+    """Legal kernels for a problem: those of the pool, the bases, and a random part of all other combinations."""
     product = product_of(problem, arch)
     legal = product.legal(problem)
     rows = product.useful(problem)
@@ -97,11 +78,7 @@ def kernel_space(
 
 
 def searched(op: AnyOperation) -> Searched[Any]:
-    """How kernels of an operation are searched.
-
-    Raises:
-        UsageError: its kernels have no parameter space.
-    """
+    """How kernels of an operation are searched."""
     part = part_of(op, op.kernels.searched, Searched)
     if part is None:
         others = [name for name in built_in_names() if operation(name).kernels.searched]
@@ -114,11 +91,7 @@ def searched(op: AnyOperation) -> Searched[Any]:
 
 
 def product_of(problem: Problem, arch: ArchSpec) -> Product:
-    """The kernels that may be proposed for a problem.
-
-    Raises:
-        UsageError: kernels of the problem's operation have no parameter space.
-    """
+    """The kernels that may be proposed for a problem."""
     return searched(operation_of_problem(problem)).product(problem, arch)
 
 

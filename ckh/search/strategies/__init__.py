@@ -76,12 +76,7 @@ DEFAULT_STRATEGY = "surrogate"
 def make_strategy(
     name: str, space: Space, seed: int = 0, prior: NDArray[np.float64] | None = None, starts: Sequence[int] = ()
 ) -> Strategy:
-    """Make a strategy by name; the other arguments are those of `Strategy`.
-
-    Raises:
-        UsageError: there is no such strategy.
-        DataError: the prior does not fit the space.
-    """
+    """Make a strategy by name; the other arguments are those of `Strategy`."""
     if name not in STRATEGIES:
         raise UsageError(f"unknown search strategy {name!r}", one_of(name, STRATEGIES), code="unknown-name")
     return STRATEGIES[name](space, seed, prior, starts)

@@ -47,17 +47,7 @@ def _shared(codes: NDArray[np.int32], row: NDArray[np.int32]) -> NDArray[np.int6
 
 
 class Strategy(ABC):
-    """Proposes configurations of a space, each at most once; deterministic for a seed and results.
-
-    Args:
-        space: search space.
-        seed: random seed.
-        prior: predicted score of every configuration, higher is faster, shape (configurations,); None without a model.
-        starts: distinct configurations to measure before all others.
-
-    Raises:
-        DataError: the prior has another shape or is not finite.
-    """
+    """Proposes configurations of a space, each at most once; deterministic for a seed and results."""
 
     def __init__(
         self, space: Space, seed: int = 0, prior: NDArray[np.float64] | None = None, starts: Sequence[int] = ()
@@ -95,11 +85,7 @@ class Strategy(ABC):
         return bool(self._is_proposed.all())
 
     def ask(self) -> int:
-        """The configuration to measure next.
-
-        Raises:
-            ValueError: the result of the last one is missing, or nothing is left to measure.
-        """
+        """The configuration to measure next."""
         if self._pending is not None:
             raise ValueError("report the time of the last configuration before requesting another")
         if self.is_exhausted:
@@ -113,15 +99,7 @@ class Strategy(ABC):
         return index
 
     def tell(self, index: int, time_ms: float | None) -> None:
-        """Report the time of the configuration returned by `ask`.
-
-        Args:
-            index: the configuration.
-            time_ms: the measured time; None if the configuration failed.
-
-        Raises:
-            ValueError: another configuration was requested, or the time is not a positive number.
-        """
+        """Report the time of the configuration returned by `ask`."""
         if index != self._pending:
             raise ValueError(f"configuration {index} was not the last one requested")
         if time_ms is not None and not (np.isfinite(time_ms) and time_ms > 0):
@@ -135,12 +113,7 @@ class Strategy(ABC):
         """Yield configurations not yet requested; the time of each is known when the next one is drawn."""
 
     def _opening(self, count: int, by_prior: int) -> Sequence[int]:
-        """The first configurations: the starts, the prior's best, and a balanced design for the rest of `count`.
-
-        Args:
-            count: number of configurations; more only if there are more starts.
-            by_prior: number of configurations chosen by the prior, if there is one.
-        """
+        """The first configurations: the starts, the prior's best, and a balanced design for the rest of `count`."""
         top = [] if self._prior is None else self._by_prior()[:by_prior].tolist()
         chosen = dict.fromkeys([*self._starts, *top])
         if len(chosen) < count:

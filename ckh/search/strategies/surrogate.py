@@ -92,11 +92,7 @@ _GROWTH = 64
 
 
 class GaussianProcess:
-    """Fit with `fit`, add single observations with `extend`, predict the whole pool with `predict`.
-
-    Args:
-        features: features of every configuration.
-    """
+    """Fit with `fit`, add single observations with `extend`, predict the whole pool with `predict`."""
 
     def __init__(self, features: Features) -> None:
         self._matrix = features.matrix
@@ -108,13 +104,7 @@ class GaussianProcess:
         self._theta = self._mean.copy()
 
     def optimise(self, rows: NDArray[np.int64], targets: NDArray[np.float64], iterations: int) -> None:
-        """Move the hyperparameters towards the mode of their posterior, from their current values.
-
-        Args:
-            rows: observed configurations.
-            targets: standardised observations.
-            iterations: maximum number of L-BFGS iterations.
-        """
+        """Move the hyperparameters towards the mode of their posterior, from their current values."""
         result = minimize(
             self._loss,
             self._theta,
