@@ -54,32 +54,18 @@ class ClusterNode:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of a ckh module and its arguments.
-
-    Attributes:
-        function: runs on a worker.
-        args: its arguments, which are sent with it.
-        key: calls with the same key, of any client, run once; empty: the call is unique.
-        needs: worker resources used while it runs.
-        on: address of the only worker that may run it; empty: any.
-        joins: whether to wait for another client's call with this key, as reported by `claim`.
-    """
+    """A function of a ckh module and its arguments."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
-    key: str = ""
-    needs: dict[str, float] = field(default_factory=dict)
-    on: str = ""
-    joins: bool = False
+    key: str = ""  # calls with the same key, of any client, run once
+    needs: dict[str, float] = field(default_factory=dict)  # worker resources used while it runs
+    on: str = ""  # address of the only worker that may run it; empty: any
+    joins: bool = False  # wait for another client's call with this key, as reported by `claim`
 
 
 class Cluster:
-    """The workers of a Dask client.
-
-    Attributes:
-        client: the Dask client.
-        is_verbose: whether to report periodically what the workers do.
-    """
+    """The workers of a Dask client."""
 
     def __init__(self, client: Client, *, is_verbose: bool = False) -> None:
         self.client, self.is_verbose = client, is_verbose
@@ -89,11 +75,7 @@ class Cluster:
         self._lock = threading.Lock()
 
     def nodes(self) -> tuple[ClusterNode, ...]:
-        """Current workers by address, or the last known ones.
-
-        Raises:
-            DeviceError: the scheduler is gone, or there was no worker for a minute.
-        """
+        """Current workers by address, or the last known ones."""
         with self._lock:
             self._require_alive()
             now = time.monotonic()
@@ -107,11 +89,7 @@ class Cluster:
             return self._nodes
 
     def open_calls(self) -> dict[str, int]:
-        """Number of running and queued calls of each worker, by address.
-
-        Raises:
-            DeviceError: the scheduler is gone.
-        """
+        """Number of running and queued calls of each worker, by address."""
         with _asked():
             return {address: len(calls) for address, calls in self.client.processing().items()}
 
@@ -121,10 +99,6 @@ class Cluster:
         """Run a function on all workers, or on the given ones; returns results by address.
 
         Workers that are gone are left out.
-
-        Raises:
-            CkhError: raised by the function.
-            DeviceError: the scheduler is gone.
         """
         workers = None if on is None else list(on)
         with _asked():
@@ -135,33 +109,17 @@ class Cluster:
         return {address: item for address, item in sorted(done.items()) if not isinstance(item, Exception)}
 
     def on_scheduler(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Run a function in the scheduler's process, passed as `dask_scheduler`; returns its result.
-
-        Raises:
-            DeviceError: the scheduler is gone.
-        """
+        """Run a function in the scheduler's process, passed as `dask_scheduler`; returns its result."""
         with _asked():
             return self.client.run_on_scheduler(function, *args)
 
     def advertise(self, address: str, resources: dict[str, float]) -> None:
-        """Register a worker's resources, which calls use (`Call.needs`), with the scheduler.
-
-        Raises:
-            DeviceError: the scheduler is gone.
-        """
+        """Register a worker's resources, which calls use (`Call.needs`), with the scheduler."""
         self.everywhere(set_resources, resources, on=[address])
         self.on_scheduler(offer, address)
 
     def claim(self, names: Sequence[str], key: str) -> dict[str, str]:
-        """Claim the results that a call is about to compute, so that no other client computes them at the same time.
-
-        Returns:
-            The names that calls of other clients compute already, each with the key of that call, which can be joined;
-            all others are claimed for `key`, which must be called at once.
-
-        Raises:
-            DeviceError: the scheduler is gone.
-        """
+        """Claim results for a call that follows at once; returns those that other calls compute, with their keys."""
         while True:
             result: dict[str, str] = self.on_scheduler(claim, list(names), key, self.client.id)
             if self.on_scheduler(are_called, list(set(result.values()))):
@@ -169,13 +127,7 @@ class Cluster:
             time.sleep(_POLL_S)  # claimed and about to be called, or just finished
 
     def result(self, call: Call, should_stop: Callable[[], bool] = lambda: False) -> Any:
-        """Run a call on one worker; returns its result, None if it was stopped before it ended.
-
-        Raises:
-            CkhError: raised by the call.
-            NodeLostError: its worker is gone.
-            DeviceError: the scheduler is gone.
-        """
+        """Run a call on one worker; returns its result, None if it was stopped before it ended."""
         with closing(self.results([call], should_stop)) as outcome:
             return next((result for _, result in outcome), None)
 
@@ -185,11 +137,6 @@ class Cluster:
         """Yield calls with their results as they end; only as many calls are submitted as keep the workers busy.
 
         Calls that have not begun when the iteration ends, or after `should_stop`, are cancelled.
-
-        Raises:
-            CkhError: raised by a call.
-            NodeLostError: the worker selected for a call is gone.
-            DeviceError: the scheduler is gone, or all workers that ran a call died.
         """
         ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
         open_calls: dict[Future, Call] = {}
@@ -256,16 +203,7 @@ class Cluster:
 
 
 def in_order(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Generator[Any, None, None]:
-    """Yield the results of a function for arguments, in their order; computed here, or by `Cluster.spreading`.
-
-    Args:
-        function: a function or method of a ckh module.
-        arguments: arguments of each call; on a cluster, two per parallel call are in memory here at a time.
-
-    Raises:
-        CkhError: raised by a call.
-        DeviceError: the connection to the cluster is lost, or no worker is left.
-    """
+    """Yield the results of a function for arguments, in their order; computed here, or by `Cluster.spreading`."""
     if (cluster := _CURRENT.get()) is None:
         yield from (function(*item) for item in arguments)
         return

@@ -38,17 +38,7 @@ _WORKER_S = 60  # until there is a worker
 
 @contextmanager
 def connected(address: str, *, is_verbose: bool = False) -> Iterator[Cluster]:
-    """The cluster at an address, for the duration of the context.
-
-    Args:
-        address: address of a scheduler, or a scheduler file, or `local:N`, which starts N workers on this machine that
-            accept no other client.
-        is_verbose: whether to report periodically what the workers do.
-
-    Raises:
-        UsageError: Dask is not installed, or the address is invalid.
-        DeviceError: there is no answer, or a worker has another version of ckh.
-    """
+    """The cluster at an address, for the duration of the context."""
     try:
         import distributed
     except ImportError as error:
@@ -69,12 +59,7 @@ def connected(address: str, *, is_verbose: bool = False) -> Iterator[Cluster]:
 
 @contextmanager
 def spread_over(address: str | None) -> Iterator[Cluster | None]:
-    """Compute the calls of `in_order` on a cluster, if an address is given; yields the cluster.
-
-    Raises:
-        UsageError: as `connected`.
-        DeviceError: as `connected`.
-    """
+    """Compute the calls of `in_order` on a cluster, if an address is given; yields the cluster."""
     if address is None:
         yield None
         return
@@ -203,11 +188,7 @@ async def _shake_hands(address: str) -> None:
 
 
 def _await_workers(cluster: Cluster) -> None:
-    """Wait for the first worker.
-
-    Raises:
-        DeviceError: there is none for a minute, or the scheduler is gone.
-    """
+    """Wait for the first worker."""
     if cluster.client.scheduler_info()["workers"]:
         return
     note(f"cluster {cluster.client.scheduler.address} has no workers yet")

@@ -75,13 +75,7 @@ class CheckedPair:
 
 @dataclass(slots=True)
 class Checkup:
-    """A check of a device. `run` fills it in; steps that were not reached stay empty.
-
-    Args:
-        kind: device kind.
-        options: device options.
-        folder: folder for the journals of the runs, with one subfolder for each of `RUNS`.
-    """
+    """A check of a device. `run` fills it in; steps that were not reached stay empty."""
 
     kind: str
     options: DeviceOptions

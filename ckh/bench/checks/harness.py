@@ -40,20 +40,13 @@ ACCEPTED = (*RIGHT, Status.INVALID, Status.UNSUPPORTED)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Result of a case.
-
-    Attributes:
-        status: OK only if the kernel ran and its result was right, or, with `run` off, if it was compiled and loaded.
-        reason: reason why it is not OK.
-        built: kernel name reported by the library; empty if no library was built.
-        executed: number of problems on which it ran with a right result.
-    """
+    """Result of a case."""
 
     case: Case[Any, Any]
     status: Status
     reason: str
-    built: str
-    executed: int = 0
+    built: str  # kernel name reported by the library; empty without one
+    executed: int = 0  # problems on which it ran with a right result
 
     @property
     def is_accepted(self) -> bool:
@@ -62,12 +55,7 @@ class Finding:
 
 
 def try_cases(driver: Driver, cases: Sequence[Case[Any, Any]], *, run: bool) -> Iterator[Finding]:
-    """Yield findings in the order of the cases; ends early when stopped. Without `run`, kernels are only loaded.
-
-    Raises:
-        DeviceError: there is no compiler, or no usable device to run on.
-        CacheError: the disk is too full to compile.
-    """
+    """Yield findings in the order of the cases; ends early when stopped. Without `run`, kernels are only loaded."""
     reasons = [_reasons(case, driver.device.arch) for case in cases]
     built = driver.build(
         [case.kernel for case, why in zip(cases, reasons, strict=True) if not why], "compiling kernels"
@@ -167,19 +155,7 @@ RECORD = Path(__file__).with_name("executed.json")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Executed:
-    """Result of executing one kernel of a class, by operation and architecture.
-
-    Attributes:
-        op: operation.
-        arch: architecture.
-        kernel_class: description of the class.
-        kernel: name of the executed kernel.
-        interface: interface of CK Tile's headers.
-        status: verified, or the status of the first failure.
-        reason: the failure, and on which problem it occurred.
-        problems: number of problems with right results.
-        largest_error: largest error of an element in a right result, relative to the largest output.
-    """
+    """Result of executing one kernel of a class, by operation and architecture."""
 
     op: str
     arch: str

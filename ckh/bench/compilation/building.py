@@ -38,12 +38,7 @@ class BuildReport:
 
 
 def build_and_load(driver: Driver, kernels: Sequence[Kernel]) -> dict[Kernel, BuildReport]:
-    """Compile kernels and load each library in a worker; kernels not reached when stopped are omitted.
-
-    Raises:
-        DeviceError: the worker cannot be started.
-        DataError: the cache cannot be used.
-    """
+    """Compile kernels and load each library in a worker; kernels not reached when stopped are omitted."""
     built = driver.build(kernels, "compiling kernels")
     loaded = _load_all(driver, [item.library for item in built.values() if item.status is Status.OK])
     return {

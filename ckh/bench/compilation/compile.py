@@ -50,14 +50,9 @@ def kind_of(kernel: Kernel) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CompileCosts:
-    """Compile times of kernels of an operation.
+    """Compile times of kernels of an operation; `seen` has mean seconds and number of those compiled here, by kind."""
 
-    Attributes:
-        usual: default seconds by kind.
-        seen: mean seconds of kinds compiled here, each with the number of kernels.
-    """
-
-    usual: Mapping[str, float]
+    usual: Mapping[str, float]  # default seconds by kind
     seen: Mapping[str, tuple[float, int]] = field(default_factory=dict)
 
     @classmethod
@@ -177,11 +172,7 @@ class BuildOrder:
 
 
 class KernelBuilder:
-    """Builds the kernels of a device, each distinct source once.
-
-    Raises:
-        DataError: the cache folder cannot be used.
-    """
+    """Builds the kernels of a device, each distinct source once."""
 
     def __init__(self, device: Device, timeout_s: float = DEFAULT_COMPILE_TIMEOUT_S) -> None:
         self._device = device
@@ -190,11 +181,7 @@ class KernelBuilder:
         self._cache = KernelCache()
 
     def source_hash(self, kernel: Kernel) -> str:
-        """Name of the kernel's library in the cache.
-
-        Raises:
-            UnsupportedKernelError: the device cannot build it.
-        """
+        """Name of the kernel's library in the cache."""
         return self._hash(self._device.emit(kernel))
 
     def missing(self, kernels: Sequence[Kernel]) -> list[Kernel]:
@@ -206,11 +193,7 @@ class KernelBuilder:
         return [kernel for key, kernel in keys.items() if not self._cache.path(key).exists()]
 
     def library(self, kernel: Kernel) -> Path:
-        """Path of the kernel's library in the cache, whether or not it exists yet.
-
-        Raises:
-            UnsupportedKernelError: the device cannot build it.
-        """
+        """Path of the kernel's library in the cache, whether or not it exists yet."""
         return self._cache.path(self.source_hash(kernel))
 
     def build(
@@ -220,12 +203,7 @@ class KernelBuilder:
         advance: Callable[[int, str], None],
         should_stop: Callable[[], bool] = lambda: False,
     ) -> dict[Kernel, Built]:
-        """Build what is not cached, with `jobs` compilers in parallel; after `should_stop`, the rest is omitted.
-
-        Raises:
-            DeviceError: the toolchain is broken, so that no kernel can be built.
-            CacheError: the disk is full.
-        """
+        """Build what is not cached, with `jobs` compilers in parallel; after `should_stop`, the rest is omitted."""
         built: dict[Kernel, Built] = {}
         hashes: dict[Kernel, str] = {}
         sources: dict[str, tuple[Kernel, str]] = {}
@@ -266,11 +244,7 @@ class KernelBuilder:
         return made
 
     def _require_toolchain(self, order: BuildOrder) -> None:
-        """Check that any kernel can be built, before compiling and after all compilers failed.
-
-        Raises:
-            DeviceError: no kernel can be built.
-        """
+        """Check that any kernel can be built, before compiling and after all compilers failed."""
         if not order.should_stop():
             require_toolchain(self._device, order.workshop, order.should_stop)
 

@@ -64,16 +64,6 @@ def run_compiler(
     """Run a compiler in the folder of its source, which also holds its temporary files; None when stopped.
 
     Its processes end with it, and with this process.
-
-    Args:
-        command: command line.
-        source: input file; its name is removed from the message.
-        timeout_s: timeout in seconds.
-        should_stop: polled while the compiler runs.
-        environ: environment of the compiler, except TMPDIR.
-
-    Raises:
-        OSError: it cannot be started.
     """
     cpu_s = 0.0
     deadline = time.monotonic() + timeout_s

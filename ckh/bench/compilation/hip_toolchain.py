@@ -47,11 +47,7 @@ _OF_FILES = re.compile(r"-f(?:syntax-only|plugin|pass-plugin|save-|time-trace|pr
 
 
 def find_hipcc(wanted: str | None, environ: Mapping[str, str] = os.environ) -> Compiler:
-    """Find the HIP compiler: the requested one, else $HIPCC, else in $ROCM_PATH, PATH or /opt/rocm.
-
-    Raises:
-        DeviceError: the requested one does not run, or there is none.
-    """
+    """Find the HIP compiler: the requested one, else $HIPCC, else in $ROCM_PATH, PATH or /opt/rocm."""
     for requested in (wanted, environ.get(_HIPCC)):
         if requested:
             return _checked(requested, environ)
@@ -88,11 +84,7 @@ def runtime_beside(hipcc: Compiler) -> Path | None:
 
 
 def parsed_flags(text: str | None) -> tuple[str, ...]:
-    """A user's options of code generation, which are recorded: none may name a file, or replace the output.
-
-    Raises:
-        UsageError: they are not such options.
-    """
+    """A user's options of code generation, which are recorded: none may name a file, or replace the output."""
     try:
         words = tuple(shlex.split(text or ""))
     except ValueError as error:
@@ -107,12 +99,7 @@ def parsed_flags(text: str | None) -> tuple[str, ...]:
 
 
 def all_flags(hipcc: Compiler, further: tuple[str, ...]) -> tuple[str, ...]:
-    """Options of code generation: those of CK's own build that a compiler accepts, and then the user's.
-
-    Raises:
-        UsageError: the compiler does not accept the user's.
-        DeviceError: the compiler hangs or is killed.
-    """
+    """Options of code generation: those of CK's own build that a compiler accepts, and then the user's."""
     every = tuple(word for option in _CK_OPTIONS for word in option)
     if not _accepts(hipcc, every):
         every = tuple(word for option in _CK_OPTIONS if _accepts(hipcc, option) for word in option)
@@ -147,11 +134,7 @@ def compiler_warning(hipcc: Compiler) -> str:
 
 
 def find_ck_tile(wanted: str | None, hipcc: Compiler | None, environ: Mapping[str, str] = os.environ) -> Headers:
-    """Find CK Tile's headers: the requested include folder, else $CK_TILE_INCLUDE, else those of ROCm.
-
-    Raises:
-        DeviceError: there are none.
-    """
+    """Find CK Tile's headers: the requested include folder, else $CK_TILE_INCLUDE, else those of ROCm."""
     for requested in (wanted, environ.get(_INCLUDE)):
         if requested:
             return detect_interface(Path(requested))

@@ -89,14 +89,7 @@ class CachedLibrary:
 
 
 class KernelCache:
-    """Libraries in a subfolder of the cache folder, created on the first build.
-
-    Args:
-        name: name of the subfolder.
-
-    Raises:
-        DataError: the cache folder cannot be used, or is writable by others.
-    """
+    """Libraries in a subfolder of the cache folder, created on the first build."""
 
     def __init__(self, name: str = _FOLDER) -> None:
         self._name = name
@@ -108,11 +101,7 @@ class KernelCache:
         return self.folder / key[:2] / f"{key}{_LIBRARY}"
 
     def find(self, key: str) -> CachedLibrary | None:
-        """Return the library of a source hash if it is intact.
-
-        Raises:
-            DataError: it is writable by others.
-        """
+        """Return the library of a source hash if it is intact."""
         path = self.path(key)
         content = _read(path)
         known = None if content is None else _known(content)
@@ -131,11 +120,7 @@ class KernelCache:
         return True
 
     def put_unit(self, library: Path) -> str:
-        """Copy the library of a unit into the cache; returns its name.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Copy the library of a unit into the cache; returns its name."""
         name = _unit_name(library.read_bytes())
         copy = library.with_suffix(_UNIT)
         shutil.copyfile(library, copy)
@@ -150,11 +135,7 @@ class KernelCache:
         compilation: Compilation | None = None,
         part: Part | None = None,
     ) -> CachedLibrary:
-        """Move a library without `fault` into the cache, or for a part, write a file that refers to the unit's library.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Move a library without `fault` into the cache; for a part, write a file that refers to the unit's library."""
         known = {"binary": binary and asdict(binary), "compilation": compilation and asdict(compilation)}
         text = json.dumps(known | ({"part": asdict(part)} if part else {})).encode()
         content = (b"" if part else library.read_bytes()) + text
@@ -169,11 +150,7 @@ class KernelCache:
         return known is not None and (part is None or _unit_path(self.folder, str(part["unit"])).exists())
 
     def files(self, keys: Iterable[str]) -> dict[str, bytes]:
-        """Files of libraries by name, for the cache of another machine.
-
-        Raises:
-            DataError: a file is missing or damaged, or writable by others.
-        """
+        """Files of libraries by name, for the cache of another machine."""
         result: dict[str, bytes] = {}
         for key in keys:
             content = _read(self.path(key))
@@ -189,12 +166,7 @@ class KernelCache:
         return result
 
     def adopt(self, files: Mapping[str, bytes]) -> None:
-        """Store files of another machine's cache (see `files`).
-
-        Raises:
-            DataError: one of them is damaged; those before it are stored.
-            OutputError: one cannot be written.
-        """
+        """Store files of another machine's cache (see `files`)."""
         cache_dir(self._name)
         for name, content in files.items():
             match = _FILE.fullmatch(name)
@@ -234,10 +206,6 @@ class KernelCache:
         """Create a temporary folder to compile in, removed at the end of the context.
 
         After a kill -9 a later process removes it.
-
-        Raises:
-            DataError: the cache is writable by others, or cannot be created.
-            OSError: the folder cannot be created.
         """
         cache_dir(self._name)
         for left in self.folder.glob(f"{_WORKSHOP}*"):
@@ -264,11 +232,7 @@ def fault(library: Path) -> str:
 
 
 def loadable(path: str) -> str:
-    """Loadable file of a library, cached or not: for a part of a unit, a copy with the lifetime of this process.
-
-    Raises:
-        OSError: the library of a part cannot be read, or the copy cannot be written.
-    """
+    """Loadable file of a library, cached or not: for a part of a unit, a copy with the lifetime of this process."""
     file = Path(path)
     known = _known_of(file)
     if known is None or known.get("part") is None:
@@ -294,11 +258,7 @@ def _folder_of_copies(cached: Path) -> Path:
 
 
 def _read(path: Path) -> bytes | None:
-    """Content of a cache file, if it exists.
-
-    Raises:
-        DataError: it is writable by others.
-    """
+    """Content of a cache file, if it exists."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:

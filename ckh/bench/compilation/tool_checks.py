@@ -68,11 +68,7 @@ def checked(name: str, find: Callable[[], str]) -> ToolCheck:
 
 
 def opened(kind: str, options: DeviceOptions) -> str:
-    """Open each GPU of a device in a worker, and write and read its memory.
-
-    Raises:
-        DeviceError: a GPU cannot be used.
-    """
+    """Open each GPU of a device in a worker, and write and read its memory."""
     device = open_device(kind, options)
     require_usable(device)
     count = len(device.worker_configs())
@@ -80,12 +76,7 @@ def opened(kind: str, options: DeviceOptions) -> str:
 
 
 def built_simplest(kind: str, options: DeviceOptions) -> str:
-    """Compile, link and load the simplest kernel.
-
-    Raises:
-        DeviceError: one of these fails.
-        DataError: the cache cannot be used.
-    """
+    """Compile, link and load the simplest kernel."""
     compiler = find_compiler() if kind == HOST_KIND else find_hipcc(options.hipcc)
     with KernelCache().workshop() as folder:
         require_toolchain(open_device(kind, options), folder)

@@ -88,12 +88,7 @@ _REMEDIES = (
 
 
 def require_toolchain(device: Device, folder: Path, should_stop: Callable[[], bool] = lambda: False) -> None:
-    """Compile, link and load a minimal kernel in a folder. An interrupted compiler proves nothing here either.
-
-    Raises:
-        DeviceError: one of these fails; names the step, the reason and the remedy.
-        OSError: the folder cannot be written.
-    """
+    """Compile, link and load a minimal kernel in a folder. An interrupted compiler proves nothing here either."""
     with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as work:
         source, library = Path(work, "least.cpp"), Path(work, "least.so")
         source.write_text(device.least_source, encoding="utf-8")
@@ -132,11 +127,7 @@ class Compiler:
 
 
 def find_compiler() -> Compiler:
-    """Find the C++ compiler: $CXX if set (with arguments, if any), else the first of g++, c++, clang++.
-
-    Raises:
-        DeviceError: none of them runs.
-    """
+    """Find the C++ compiler: $CXX if set (with arguments, if any), else the first of g++, c++, clang++."""
     wanted = [os.environ["CXX"]] if os.environ.get("CXX") else list(_COMPILERS)
     for name in wanted:
         program, *arguments = shlex.split(name) or [""]

@@ -30,17 +30,7 @@ _BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "
 
 @dataclass(frozen=True, slots=True)
 class DeviceOptions:
-    """Options of a `hip` or `emulated` device; None: detected.
-
-    Attributes:
-        arch: target architecture, with target features if any ("gfx90a:xnack-").
-        hipcc: compiler.
-        ck_include: include folder of CK Tile's headers.
-        gpus: indices of the GPUs to use; None: all of the architecture.
-        hipcc_flags: further options of code generation, as typed in a shell.
-        cold: whether caches are flushed before every timed run.
-        rotating: number of operand sets that timed runs rotate through; 0: as many as exceed the caches.
-    """
+    """Options of a `hip` or `emulated` device; None: detected."""
 
     arch: str | None = declared(
         Declared("hip: compile for this architecture.  [the GPU's]", completion="architectures"), default=None
@@ -56,7 +46,9 @@ class DeviceOptions:
         Declared("hip: further options of code generation, to compare.  [none]", metavar="FLAGS"), default=None
     )
     cold: bool = False
+    """Whether caches are flushed before every timed run."""
     rotating: int = 0
+    """Number of operand sets that timed runs rotate through; 0: as many as exceed the caches."""
 
 
 _NO_KIND = ("clock_mhz", "max_clock_mhz", "hardware")  # fields of `hardware` are compared one by one
@@ -104,11 +96,7 @@ class Device(Protocol):
         """Memory that one compiler may need, in bytes."""
 
     def emit(self, kernel: Kernel) -> str:
-        """Source of a kernel; kernels with the same source are compiled once.
-
-        Raises:
-            UnsupportedKernelError: the device cannot build it.
-        """
+        """Source of a kernel; kernels with the same source are compiled once."""
 
     def refusals(self, kernels: Sequence[Kernel]) -> Verdicts | None:  # noqa: ARG002 - for GPUs
         """Kernels of an operation that `emit` refuses; None if there are none, or without headers."""

@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 
 
 def open_device(kind: str, options: DeviceOptions = DeviceOptions()) -> Device:
-    """Open the device of a kind.
-
-    Raises:
-        UsageError: there is no such kind, or it does not have one of the options.
-        DeviceError: it cannot be used here.
-    """
+    """Open the device of a kind."""
     if kind == HIP_KIND:
         from ckh.bench.devices.hip_device import HipDevice
 
@@ -41,11 +36,7 @@ def open_device(kind: str, options: DeviceOptions = DeviceOptions()) -> Device:
 
 
 def device_of(arch: str) -> Device:
-    """Open this machine's device of an architecture.
-
-    Raises:
-        DeviceError: it has none, or it cannot be used.
-    """
+    """Open this machine's device of an architecture."""
     from ckh.archs import HOST
 
     is_host = arch == HOST
@@ -73,11 +64,7 @@ def caution_of(device: Device) -> str:
 
 
 def require_usable(device: Device) -> None:
-    """Check that all GPUs can be used, in parallel, before hours of compilation.
-
-    Raises:
-        DeviceError: a worker cannot be started; gives the reason.
-    """
+    """Check that all GPUs can be used, in parallel, before hours of compilation."""
     from concurrent.futures import ThreadPoolExecutor
 
     from ckh.bench.supervision.process import WorkerProcess

@@ -36,11 +36,7 @@ _LOADER_PATH = "LD_LIBRARY_PATH"
 
 
 class EmulatedDevice(HipDevice):
-    """An emulated GPU. Kernels are emitted and compiled as for a real GPU.
-
-    Raises:
-        UsageError: the architecture is not emulated, or an option is given that only a real GPU has.
-    """
+    """An emulated GPU. Kernels are emitted and compiled as for a real GPU."""
 
     def __init__(self, options: DeviceOptions) -> None:
         if options.gpus is not None or options.cold or options.rotating:
@@ -65,11 +61,7 @@ class EmulatedDevice(HipDevice):
         return (replace(config, kind=EMULATED_KIND, arch=self.arch.name),) * len(os.sched_getaffinity(0))
 
     def worker_environment(self) -> dict[str, str]:
-        """This process's environment, with the emulated runtime in place of HIP's; it is built on first use.
-
-        Raises:
-            DeviceError: there is no C compiler, or it fails.
-        """
+        """This process's environment, with the emulated runtime in place of HIP's; it is built on first use."""
         environment = super().worker_environment()
         folders = [str(self._runtime.parent), *filter(None, [environment.get(_LOADER_PATH)])]
         return {**environment, _LOADER_PATH: os.pathsep.join(folders), LIBRARY_VARIABLE: str(self._runtime)}
@@ -83,10 +75,6 @@ def emulated_runtime() -> Path:
     """Build the emulated HIP runtime, in a folder where the loader finds it by every name that kernels require.
 
     It is cached with the compiled libraries, by a hash of its sources, flags, compiler and processor.
-
-    Raises:
-        DeviceError: there is no C compiler, or it fails.
-        DataError: the cache cannot be used, or is writable by others.
     """
     compiler = find_c_compiler()
     cache = KernelCache(_FOLDER)

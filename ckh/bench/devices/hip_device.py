@@ -79,11 +79,6 @@ class HipDevice(Device):
     """The AMD GPUs of one architecture in this machine, or a target architecture without a GPU.
 
     Compiler and headers are looked up on first use, which raises `DeviceError` if they are missing.
-
-    Raises:
-        DeviceError: there is no GPU and no architecture is given.
-        UsageError: the architecture is unknown or not a GPU's, there is no GPU of the requested index, or the flags
-            are not of code generation.
     """
 
     def __init__(self, options: DeviceOptions) -> None:
@@ -152,11 +147,7 @@ class HipDevice(Device):
         )
 
     def emit(self, kernel: Kernel) -> str:
-        """Emit the kernel as one CK Tile translation unit.
-
-        Raises:
-            UnsupportedKernelError: these headers cannot build it.
-        """
+        """Emit the kernel as one CK Tile translation unit."""
         emission = _emission(kernel)
         return emission.emit(kernel, self._headers, self._arch) + self._comment_on(emission.templates)
 

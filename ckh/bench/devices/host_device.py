@@ -36,11 +36,7 @@ _MEMORY_SHARE = 0.8  # share of the free memory that the worker may use
 
 
 class HostDevice(Device):
-    """This machine's CPU, one thread.
-
-    Raises:
-        DeviceError: there is no C++ compiler.
-    """
+    """This machine's CPU, one thread."""
 
     def __init__(self) -> None:
         self._arch = load_arch(HOST_KIND)

@@ -27,11 +27,7 @@ def _rounded(size: int) -> int:
 
 
 class DeviceBuffer:
-    """GPU memory between two guards.
-
-    Raises:
-        HipMemoryError: there is not enough memory.
-    """
+    """GPU memory between two guards."""
 
     def __init__(self, runtime: HipRuntime, size: int) -> None:
         self._runtime = runtime
@@ -74,14 +70,7 @@ class DeviceBuffer:
 
 
 class HipMemory:
-    """Memory of one GPU. Kernels can overwrite inputs there, so the host keeps a copy.
-
-    Args:
-        runtime: HIP runtime of the GPU.
-        flush_bytes: size of the buffer that kernels overwrite to flush the caches; 0: none.
-        rotating: number of operand sets that timed runs rotate through; 0: as many as reach `rotating_bytes` in total.
-        rotating_bytes: see `rotating`.
-    """
+    """Memory of one GPU. Kernels can overwrite inputs there, so the host keeps a copy."""
 
     times_first_runs = False
 

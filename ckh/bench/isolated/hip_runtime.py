@@ -48,11 +48,7 @@ class HipMemoryError(HipError):
 
 
 class HipRuntime:
-    """The HIP runtime on one GPU.
-
-    Raises:
-        DeviceError: there is no runtime, or it has no such GPU.
-    """
+    """The HIP runtime on one GPU."""
 
     def __init__(self, gpu: int) -> None:
         self._library = _load()
@@ -63,11 +59,7 @@ class HipRuntime:
         self._choose(gpu)
 
     def allocate(self, size: int) -> int:
-        """Allocate GPU memory; returns its address.
-
-        Raises:
-            HipMemoryError: there is not enough memory.
-        """
+        """Allocate GPU memory; returns its address."""
         address = _pointer()
         self._call("hipMalloc", ctypes.byref(address), size, what=f" of {size / 1e6:.1f} MB")
         assert address.value is not None

@@ -25,13 +25,7 @@ def pointers(*sets: Sequence[int]) -> ctypes.Array[ctypes.c_void_p]:
 
 
 class KernelLibrary:
-    """Functions of a loaded kernel.
-
-    Raises:
-        OSError: the file cannot be loaded, or has another ABI version.
-        AttributeError: a required function is missing; `ckh_name`, `ckh_error`, `ckh_set_flush` and `ckh_time_by` are
-            optional.
-    """
+    """Functions of a loaded kernel."""
 
     def __init__(self, path: str) -> None:
         self._pid = os.getpid()

@@ -162,13 +162,6 @@ class Bench:
 
     Each method executes one kind of job. They raise `KernelFailure`, `OSError` or `MemoryError`, and `HipError` when
     the GPU cannot be used any more; `answer` converts these to replies.
-
-    Args:
-        memory: memory that kernels use.
-        clock: accumulates the time by phase.
-        card: reads the GPU's sensors, by the names of `schema.CARD`.
-        fnuz_floats: encoding of 8-bit floating-point numbers (`typed.element_type`).
-        has_times: whether the device has times; otherwise kernels are run once, or twice with a workspace, and checked.
     """
 
     def __init__(

@@ -36,11 +36,7 @@ def _pages(size: int) -> Array:
 
 
 def input_array(values: Array) -> Array:
-    """Read-only copy of the values, followed by readable zeros: a kernel that writes to it crashes.
-
-    Raises:
-        OSError: there is not enough memory.
-    """
+    """Read-only copy of the values, followed by readable zeros: a kernel that writes to it crashes."""
     memory = _pages(values.nbytes + READABLE_TAIL_BYTES)
     copy = memory[: values.nbytes].view(values.dtype).reshape(values.shape)
     copy[...] = values
@@ -52,11 +48,7 @@ def input_array(values: Array) -> Array:
 
 
 class GuardedBuffer:
-    """Memory between two guard pages with canaries.
-
-    Raises:
-        OSError: there is not enough memory.
-    """
+    """Memory between two guard pages with canaries."""
 
     def __init__(self, size: int) -> None:
         self._memory = _pages(size + 2 * PAGE)

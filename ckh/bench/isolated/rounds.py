@@ -58,9 +58,6 @@ def measure_interleaved(
     """Check and time the kernels of each problem, given by its canonical string.
 
     Replies are in the order of the kernels. When stopped, ends early with the problems finished so far.
-
-    Raises:
-        DeviceError: compiler or worker cannot be started.
     """
     built = driver.build([kernel for kernels in tasks.values() for kernel in kernels])
     with driver.worker() as worker:
@@ -80,19 +77,7 @@ def compare_kernels(
     title: str,
     take: Callable[[str, list[Reply]], None],
 ) -> None:
-    """Run `measure_interleaved` with one worker, a progress bar and Ctrl-C; `take` gets each problem's replies at once.
-
-    Args:
-        device: device to measure on.
-        tasks: kernels of each problem, given by its canonical string.
-        timeout_s: timeout of one kernel on one problem, in seconds.
-        title: title of the progress bar.
-        take: called with a problem and its replies, in the order of the kernels.
-
-    Raises:
-        DeviceError: compiler or worker cannot be started.
-        KeyboardInterrupt: it was stopped; all results passed to `take` are complete.
-    """
+    """Run `measure_interleaved` with a progress bar and Ctrl-C; `take` gets each problem's replies at once."""
     with Stop() as stop, progress(title, len(tasks)) as advance:
         driver = Driver(device, BenchLimits(timeout_s=timeout_s), stop)
         for problem, replies in measure_interleaved(driver, tasks, DEFAULT_SAMPLES):

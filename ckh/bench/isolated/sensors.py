@@ -44,13 +44,7 @@ def read_sensors(root: Path = Path("/")) -> Sensors:
 
 
 def read_card(pci: str, kfd_id: int, root: Path = Path("/")) -> dict[str, float]:
-    """Return the sensor readings of a GPU by the names of `schema.CARD`; missing ones are left out.
-
-    Args:
-        pci: PCI address.
-        kfd_id: id of the GPU in the kernel driver.
-        root: parent of `sys`.
-    """
+    """Return the sensor readings of a GPU by the names of `schema.CARD`; missing ones are left out."""
     monitors = (root / "sys/bus/pci/devices" / pci / "hwmon").glob("hwmon*")
     folder = next((monitor for monitor in monitors if text_of(monitor / "name") == "amdgpu"), root / "none")
     # MI300 has no temp1_input, the edge temperature.

@@ -221,12 +221,7 @@ _EMPTY_LOOPS, _EMPTY_COLD_LOOPS, _EMPTY_SAMPLES = 200, 10, 5
 
 
 class Stopwatch:
-    """Times kernels in a memory.
-
-    Args:
-        memory: memory that kernels use.
-        check: called with a library and the return value of its function; raises if that is not 0.
-    """
+    """Times kernels in a memory."""
 
     def __init__(self, memory: Memory, check: Callable[[KernelLibrary, int], None]) -> None:
         self._memory = memory
@@ -241,11 +236,7 @@ class Stopwatch:
     def time(
         self, library: KernelLibrary, problem: Any, loops: int, samples: int, *, by_graph: bool = False
     ) -> _Samples:
-        """Take samples of a kernel, in ns per run.
-
-        Raises:
-            what `check` raises.
-        """
+        """Take samples of a kernel, in ns per run."""
         times = (ctypes.c_double * samples)()
         self._count_pause()
         if library.time_by is None:
@@ -272,16 +263,7 @@ class Stopwatch:
         by_graph: bool = False,
         few: Clocked | None = None,
     ) -> tuple[_Samples, str]:
-        """Samples as by `time`, and the reason why they cannot be times, or an empty string.
-
-        Args:
-            library: the kernel.
-            problem: its problem.
-            loops: runs per sample.
-            samples: number of samples.
-            by_graph: whether launches are started by graphs.
-            few: a call with fewer samples of the kernel, to compare the host's clock with; None: there is none.
-        """
+        """Samples as by `time`, and the reason why they cannot be times, or an empty string."""
         for _ in range(_LAG_TRIES):
             times = self.time(library, problem, loops, samples, by_graph=by_graph)
             if reason := complaint(times) or outlasts_host(self.last):

@@ -130,13 +130,7 @@ def _around(exact: Array, margin: Array) -> tuple[Array, Array]:
 
 
 class Limits:
-    """Limits of right results: lower and upper bounds of every element.
-
-    Args:
-        problem: its operands determine the storage of inputs and result.
-        inputs: tensors of the inputs in stored elements, factors with random signs.
-        fnuz_floats: encoding of 8-bit numbers (`typed.element_type`).
-    """
+    """Limits of right results: lower and upper bounds of every element."""
 
     def __init__(self, problem: Problem, *inputs: Array, fnuz_floats: bool = False) -> None:
         computation = computation_of(problem)
@@ -167,12 +161,7 @@ class Limits:
             self._sums = _Sums(exact.astype(np.float32), magnitude, peak)
 
     def complaint(self, result: Array, split: Split = _WHOLE) -> str:
-        """Reason why a stored result is wrong; empty if right. NaN is right only where the reference is NaN.
-
-        Args:
-            result: the kernel's output.
-            split: how the kernel splits the sums.
-        """
+        """Reason why a stored result is wrong; empty if right. NaN is right only where the reference is NaN."""
         stored, right = result.reshape(-1), self._range_of(split)
         for start in range(0, stored.size, _CHUNK):
             part = slice(start, start + _CHUNK)

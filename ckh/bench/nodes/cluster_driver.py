@@ -46,19 +46,7 @@ _ALONE_S = 60.0  # without any usable node
 
 
 class ClusterDriver(Driver):
-    """A driver on a cluster.
-
-    Args:
-        cluster: the nodes.
-        request: device that each node opens.
-        device: the same device on this machine, for kernel sources.
-        limits: as `Driver`; `jobs` is not used.
-        should_stop: as `Driver`.
-        measures: whether devices are used, and not only compilers.
-
-    Raises:
-        DeviceError: no node can be used, or nodes differ in compiler, headers or devices.
-    """
+    """A driver on a cluster."""
 
     def __init__(
         self,
@@ -104,11 +92,7 @@ class ClusterDriver(Driver):
         return ClusterBuilder(self._cluster, self._request, self.device, timeout_s, self._see_nodes)
 
     def devices(self) -> tuple[RemoteDevice, ...]:
-        """Devices of all current nodes, each device of a machine once.
-
-        Raises:
-            DeviceError: two nodes differ.
-        """
+        """Devices of all current nodes, each device of a machine once."""
         self._see_nodes()
         nodes = {node.address: node for node in self._cluster.nodes()}
         result: dict[tuple[str, int], RemoteDevice] = {}
@@ -184,12 +168,7 @@ class ClusterDriver(Driver):
                 self._count(runner)
 
     def serve(self, choose: Callable[[str], T | None], work: Callable[[JobRunner, T], None]) -> None:
-        """As `Driver.serve`, on all current devices and those that join while it runs.
-
-        Raises:
-            CkhError: the first error raised by `work`.
-            DeviceError: no node is left, and none joined within a minute.
-        """
+        """As `Driver.serve`, on all current devices and those that join while it runs."""
         serving = Serving(choose, work, self.should_stop)
         running: dict[str, threading.Thread] = {}
         alone_since = time.monotonic()
@@ -259,19 +238,7 @@ def driver_for(
     *,
     measures: bool = True,
 ) -> Driver:
-    """Create the driver that builds and runs kernels: on this machine, or on a cluster's nodes.
-
-    Args:
-        cluster: None: this machine.
-        request: device that nodes open.
-        device: the same device on this machine.
-        limits: as `Driver`.
-        should_stop: as `Driver`.
-        measures: whether devices are used, and not only compilers.
-
-    Raises:
-        DeviceError: the device cannot be used, or no node can.
-    """
+    """Create the driver that builds and runs kernels: on this machine, or on a cluster's nodes."""
     if cluster is not None:
         return ClusterDriver(cluster, request, device, limits, should_stop, measures=measures)
     if measures:
@@ -283,15 +250,7 @@ COMPILERS = "ckh-compilers"  # node resource taken by a compiler
 
 
 class ClusterBuilder(KernelBuilder):
-    """Builds kernels on the nodes.
-
-    Args:
-        cluster: the nodes.
-        request: device that each node opens.
-        device: the same device on this machine, for kernel sources.
-        timeout_s: compiler timeout in seconds.
-        see_nodes: describes nodes that joined since the last call.
-    """
+    """Builds kernels on the nodes."""
 
     def __init__(
         self, cluster: Cluster, request: DeviceRequest, device: Device, timeout_s: float, see_nodes: Callable[[], None]

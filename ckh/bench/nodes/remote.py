@@ -48,22 +48,13 @@ class DeviceRequest:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """Facts of a node.
+    """Facts of a node; with a `fault` it cannot be used, and the others are empty."""
 
-    Attributes:
-        machine: its name; nodes of one machine share its devices.
-        identity: identity of its devices.
-        toolchain: hash of everything that a compiled kernel depends on besides its source.
-        configs: one for each device; all of them can measure in parallel.
-        compilers: number of parallel compilers.
-        fault: reason why it cannot be used, if any; the other fields are then empty.
-    """
-
-    machine: str
+    machine: str  # nodes of one machine share its devices
     identity: DeviceIdentity | None = None
-    toolchain: str = ""
+    toolchain: str = ""  # hash of everything that a compiled kernel depends on besides its source
     configs: tuple[WorkerConfig, ...] = ()
-    compilers: int = 0
+    compilers: int = 0  # in parallel
     fault: str = ""
 
 
@@ -100,12 +91,7 @@ def describe(request: DeviceRequest, *, measures: bool) -> NodeFacts:
 def build_here(
     request: DeviceRequest, kernels: Sequence[Kernel], timeout_s: float
 ) -> tuple[dict[str, Built], dict[str, bytes]]:
-    """Compile the kernels of a unit; returns the results by source hash, and the library files.
-
-    Raises:
-        DeviceError: there is no compiler, or it is broken; names the machine.
-        DataError: the cache cannot be used.
-    """
+    """Compile the kernels of a unit; returns the results by source hash, and the library files."""
     try:
         built = KernelBuilder(_device(request), timeout_s).build(kernels, 1, lambda _steps, _text: None)
     except DeviceError as error:
@@ -127,29 +113,14 @@ def whole_files(keys: Sequence[str]) -> dict[str, bytes]:
 
 
 def store(files: dict[str, bytes]) -> None:
-    """Store files of compiled kernels in this node's cache.
-
-    Raises:
-        DataError: one of them is damaged, or the cache cannot be used.
-    """
+    """Store files of compiled kernels in this node's cache."""
     KernelCache().adopt(files)
 
 
 def run_jobs(
     request: DeviceRequest, number: int, timeout_s: float, setup: Job | None, jobs: Sequence[Job]
 ) -> Ran | Missing:
-    """Run jobs on the problem of `setup` with a device of this node, used exclusively.
-
-    Args:
-        request: the device.
-        number: index of its configuration.
-        timeout_s: timeout of one kernel on one problem, in seconds.
-        setup: the problem.
-        jobs: jobs to run; libraries are named by their keys in the cache.
-
-    Raises:
-        DeviceError: no worker can be started.
-    """
+    """Run jobs on the problem of `setup` with a device of this node, used exclusively."""
     kernels = KernelCache()
     keys = tuple(dict.fromkeys(job.library for job in jobs if job.library))
     if missing := tuple(key for key in keys if not kernels.has(key)):

@@ -45,19 +45,7 @@ class RemoteDevice:
 
 @dataclass(slots=True)
 class RemoteRunner:
-    """Runs jobs on a device of a node (`JobRunner`).
-
-    Attributes:
-        cluster: the nodes.
-        request: device that the node opens.
-        device: the node's device.
-        states: collects its state.
-        timeout_s: timeout of one kernel on one problem, in seconds.
-        should_stop: polled; once it is true, running calls are cancelled.
-        node: name of the device, for rows.
-        phase_s: seconds by phase.
-        restarts: number of restarts of the device's process.
-    """
+    """Runs jobs on a device of a node (`JobRunner`)."""
 
     cluster: Cluster
     request: DeviceRequest
@@ -74,12 +62,7 @@ class RemoteRunner:
         self.node = self.device.name
 
     def run(self, setup: Job | None, jobs: Sequence[Job]) -> Iterator[tuple[Job, Reply]]:
-        """Run jobs on the problem of `setup`; all replies arrive together, or none if stopped.
-
-        Raises:
-            NodeLostError: the node is gone; nothing was done.
-            DeviceError: the device cannot be used.
-        """
+        """Run jobs on the problem of `setup`; all replies arrive together, or none if stopped."""
         keyed = [replace(job, library=Path(job.library).stem) if job.library else job for job in jobs]
         arguments = (self.request, self.device.number, self.timeout_s, setup, keyed)
         call = Call(run_jobs, arguments, on=self.device.node.address)
@@ -119,11 +102,7 @@ class _Device:
 
 
 class NodeStates:
-    """Tracks the work of devices, and prints one line for each, with the calls of its node.
-
-    Args:
-        cluster: the nodes.
-    """
+    """Tracks the work of devices, and prints one line for each, with the calls of its node."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -143,11 +122,7 @@ class NodeStates:
             state.problem = ""
 
     def lines(self) -> list[str]:
-        """One line for each node, and one for each device that was used.
-
-        Raises:
-            DeviceError: the scheduler is gone.
-        """
+        """One line for each node, and one for each device that was used."""
         calls, here = self._cluster.open_calls(), self._cluster.nodes()
         lines = [f"{node.address}: {calls.get(node.address, 0)} calls, {node.slots} at a time" for node in here]
         with self._lock:

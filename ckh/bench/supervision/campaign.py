@@ -113,27 +113,7 @@ class Outcome:
 
 
 class Campaign:
-    """A run in a folder.
-
-    Args:
-        device_kind: "host", "hip" or "emulated"; None: that of the resumed run, else hip if there is a GPU.
-        options: device options.
-        cluster: cluster whose nodes compile and measure; None: this machine.
-        given: the settings; with `resume`, those given must equal the settings of the folder's run.
-        out: the folder; None: `runs/<variant>-<arch>-<date>`, or with `resume` the newest such folder.
-        resume: whether to continue the folder's run: the pairs of its plan, which is in its journal.
-        force: whether a run in the folder may be replaced.
-        limits: limits that the plan depends on.
-        measures: whether it will measure: then this machine's device is tested before planning.
-
-    Raises:
-        UsageError: the folder holds a run already and neither `resume` nor `force` is set, or it holds none to resume,
-            or one with other settings, or a setting is impossible.
-        DeviceError: the device cannot be used.
-        DataError: the journal or a file of problems or kernels is unusable.
-        NoKernelError: no kernel applies to any problem.
-        ModelError: the best kernels are requested, and there is no model to rank them.
-    """
+    """A run in a folder."""
 
     def __init__(  # noqa: PLR0913 - a run is that many choices, and its callers have them one by one
         self,
@@ -244,22 +224,12 @@ class Campaign:
         return driver_for(self._cluster, self._request, self.device, limits, stop, measures=measures)
 
     def build(self, limits: BenchLimits) -> tuple[dict[Kernel, BuildReport], StopReason]:
-        """Compile the remaining kernels and load each in a separate process; returns why it ended.
-
-        Raises:
-            DeviceError: there is no compiler.
-            DataError: the cache cannot be used.
-        """
+        """Compile the remaining kernels and load each in a separate process; returns why it ended."""
         with Stop(limits.budget_s) as stop, self._driver(limits, stop, measures=False) as driver:
             return build_and_load(driver, self.plan.without(self._results.has).kernels), stop.reason
 
     def run(self, limits: BenchLimits) -> Outcome:
-        """Measure the remaining pairs, until complete, interrupted or out of time.
-
-        Raises:
-            DeviceError: the compiler or the worker cannot be started.
-            OutputError: the journal cannot be written; what was measured before is safe.
-        """
+        """Measure the remaining pairs, until complete, interrupted or out of time."""
         with Stop(limits.budget_s) as stop, self._driver(limits, stop, measures=True) as driver:
             if self._history is not None:
                 self._refuse_other_device(self._history, driver.identity)
@@ -324,12 +294,7 @@ class Campaign:
 
 
 def _read_run(out: Path, given: Given) -> History:
-    """Read the journal of a run to resume.
-
-    Raises:
-        UsageError: there is none, it is a search's, or it has other settings than those given.
-        DataError: it is damaged.
-    """
+    """Read the journal of a run to resume."""
     if not is_started(out / JOURNAL_NAME):
         raise UsageError(f"no run to resume in {out}", "omit --resume to start one", code="no-run")
     history = read_history(out)
@@ -392,11 +357,7 @@ def _sets(given: Given) -> int:
 
 
 def _check_choice(settings: Settings) -> None:
-    """Refuse conflicting options that select kernels.
-
-    Raises:
-        UsageError: there are such options.
-    """
+    """Refuse conflicting options that select kernels."""
     is_counted, omit = settings.kernels.startswith((SAMPLE, BEST)), f"omit --kernels {settings.kernels}"
     has_plan = settings.plan is not None
     for is_wrong, what, hint in (

@@ -40,12 +40,6 @@ class Driver:
     """Builds kernels for a device and runs them in its workers; accumulates the seconds of both by phase.
 
     With `is_spread`, devices of several machines are used.
-
-    Args:
-        device: device that kernels are emitted for and run on.
-        limits: timeouts of kernels and compilers, and parallel compilers.
-        should_stop: polled; once it is true, remaining work is omitted.
-        configs: configurations of the workers that may run in parallel; None: the device's.
     """
 
     is_spread = False
@@ -79,12 +73,7 @@ class Driver:
         return self.device.identity()
 
     def build(self, kernels: Sequence[Kernel], title: str = "") -> dict[Kernel, Built]:
-        """Build kernels; those not reached when stopped are omitted. A title enables a progress bar.
-
-        Raises:
-            DeviceError: there is no compiler.
-            DataError: the cache cannot be used.
-        """
+        """Build kernels; those not reached when stopped are omitted. A title enables a progress bar."""
         start = time.monotonic()
         distinct = list(dict.fromkeys(kernels))
         shown = progress(title, len(distinct)) if title else nullcontext(lambda _steps, _text: None)
@@ -106,11 +95,7 @@ class Driver:
         timeout_s: float | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> Iterator[JobRunner]:
-        """A worker, started by its first job. Arguments default to the first configuration and the driver's own limits.
-
-        Yields:
-            The supervisor, whose `run` raises DeviceError if no worker can be started.
-        """
+        """A worker, started by its first job; by default of the first configuration and with the driver's own limits."""
         config = config or self.configs[0]
         options = SupervisorOptions(timeout_s or self.limits.timeout_s, config)
         with Supervisor(self.device, options, should_stop or self.should_stop) as supervisor:
@@ -122,15 +107,7 @@ class Driver:
                     self._count(supervisor)
 
     def serve(self, choose: Callable[[str], T | None], work: Callable[[JobRunner, T], None]) -> None:
-        """Execute each task on the next free worker, one task on one worker; a failure ends all.
-
-        Args:
-            choose: returns the next task of a device, given by its node's name; None: nothing more.
-            work: executes a task with a worker; called from several threads.
-
-        Raises:
-            CkhError: the first error raised by `work`.
-        """
+        """Execute each task on the next free worker, one task on one worker; a failure ends all."""
         from joblib import Parallel, delayed
 
         failures = list[CkhError]()
@@ -169,11 +146,7 @@ class Driver:
         return "" if len(self.configs) == 1 else device_name(machine_name(), config)
 
     def require_alike(self, alike: Alike) -> None:
-        """Refuse to mix devices of different speed: those of a cluster, and those of earlier runs.
-
-        Raises:
-            DeviceError: a device is too much slower than the fastest one.
-        """
+        """Refuse to mix devices of different speed: those of a cluster, and those of earlier runs."""
         self._time(alike)
         alike.require()
 

@@ -60,9 +60,6 @@ class Stop:
     """Stop condition, polled by calling `stop()`. As a context manager it handles SIGINT and SIGTERM.
 
     A second signal raises KeyboardInterrupt, to end immediately.
-
-    Args:
-        budget_s: time budget in seconds from now; None: no limit.
     """
 
     def __init__(self, budget_s: float | None = None) -> None:

@@ -48,11 +48,7 @@ _KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class WorkerDiedError(Exception):
-    """The worker ended; the message says how, with the last line of its stderr.
-
-    Attributes:
-        was_killed: whether it was ended by a signal that usually comes from outside.
-    """
+    """The worker ended; the message says how, with the last line of its stderr."""
 
     def __init__(self, message: str, *, was_killed: bool = False) -> None:
         super().__init__(message)
@@ -64,11 +60,7 @@ class DeadlineError(Exception):
 
 
 class WorkerProcess:
-    """A running worker that is ready for jobs. A worker killed while it starts is restarted, at most twice.
-
-    Raises:
-        DeviceError: it cannot be started.
-    """
+    """A running worker that is ready for jobs. A worker killed while it starts is restarted, at most twice."""
 
     def __init__(self, device: Device, config: WorkerConfig) -> None:
         for left in reversed(range(_STARTS)):
@@ -129,12 +121,7 @@ class WorkerProcess:
         self._write(sent.to_line())
 
     def receive(self, deadline: float, should_give_up: Callable[[], bool] = lambda: False) -> Reply:
-        """Receive the reply to the first unanswered job.
-
-        Raises:
-            WorkerDiedError: the worker ended.
-            DeadlineError: there was no reply before `deadline` (of time.monotonic), or `should_give_up` returned True.
-        """
+        """Receive the reply to the first unanswered job."""
         while b"\n" not in self._received:
             left = deadline - time.monotonic()
             if left <= 0 or should_give_up():

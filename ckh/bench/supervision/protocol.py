@@ -87,34 +87,19 @@ class PhaseClock:
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """Configuration of a worker process.
+    """Configuration of a worker process."""
 
-    Args:
-        memory_limit_bytes: limit of address space; 0: none. Only for workers of kind "host".
-        cpu: core that it is pinned to; None: any.
-        kind: "host", "hip" or "emulated".
-        gpu: index of the GPU, for "hip"; 0 for an emulated one.
-        flush_bytes: size of the buffer that kernels overwrite before every timed GPU run to flush its caches; 0: none.
-        rotating: number of operand sets that timed GPU runs rotate through; 0: as many as reach `rotating_bytes`.
-        rotating_bytes: size that exceeds the caches of the GPU.
-        load_only: never open the device and accept only `Op.LOAD`.
-        fnuz_floats: whether 8-bit floating-point numbers are encoded as on CDNA3, else as in OCP's specification.
-        arch: architecture of an emulated GPU.
-        pci: PCI address of the GPU, for its sensors; empty if unknown.
-        kfd_id: id of the GPU in the kernel driver.
-    """
-
-    memory_limit_bytes: int
-    cpu: int | None
+    memory_limit_bytes: int  # of address space, for the host only; 0: none
+    cpu: int | None  # core that it is pinned to
     kind: str = "host"
     gpu: int = 0
-    flush_bytes: int = 0
-    load_only: bool = False
-    fnuz_floats: bool = False
+    flush_bytes: int = 0  # overwritten before every timed run, to flush the caches
+    load_only: bool = False  # never open the device and accept only `Op.LOAD`
+    fnuz_floats: bool = False  # 8-bit numbers as on CDNA3, else as in OCP's specification
     arch: str = ""
     pci: str = ""
     kfd_id: int = 0
-    rotating: int = 1
+    rotating: int = 1  # operand sets of timed runs; 0: as many as reach `rotating_bytes`
     rotating_bytes: int = 0
 
     @property
@@ -208,11 +193,7 @@ class Reply:
 
 
 def reply_from_line(line: bytes) -> Reply:
-    """Parse and validate a reply, which a kernel may have forged.
-
-    Raises:
-        ValueError: it is not a valid reply.
-    """
+    """Parse and validate a reply, which a kernel may have forged."""
     try:
         values = json.loads(line)
     except RecursionError as error:

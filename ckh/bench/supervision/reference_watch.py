@@ -46,28 +46,16 @@ _ROUNDS = 3  # rounds of the reference kernel on each device
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A (kernel, problem) pair to compare devices by.
-
-    Attributes:
-        setup: the problem.
-        built: the kernel.
-        earlier: its times in ms on the devices of earlier runs, by name.
-        seen: called with a device's name and time, for the journal.
-    """
+    """A (kernel, problem) pair to compare devices by."""
 
     setup: Job
     built: Built
-    earlier: dict[str, float]
-    seen: Callable[[str, float], None]
+    earlier: dict[str, float]  # times in ms on the devices of earlier runs, by name
+    seen: Callable[[str, float], None]  # called with a device's name and time, for the journal
 
 
 class Alike:
-    """The devices that measure for a journal, with the time of a reference kernel on each.
-
-    Args:
-        kind: kind of the devices.
-        reference: the kernel.
-    """
+    """The devices that measure for a journal, with the time of a reference kernel on each."""
 
     def __init__(self, kind: str, reference: Reference) -> None:
         self._reference = reference
@@ -95,11 +83,7 @@ class Alike:
             self._keep(runner.node, ms)
 
     def require(self) -> None:
-        """Refuse to mix devices of different speed.
-
-        Raises:
-            DeviceError: a device is too much slower than the fastest one.
-        """
+        """Refuse to mix devices of different speed."""
         if len(self.times) <= 1:
             return
         fastest, slowest = min(self.times, key=self.times.__getitem__), max(self.times, key=self.times.__getitem__)
@@ -165,17 +149,7 @@ class _Seen:
 
 
 class ReferenceWatch:
-    """Times the reference kernel on each worker when due, and collects pairs measured during drift.
-
-    Args:
-        run_id: id of the run.
-        journal: journal of the reference measurements.
-        workers: number of workers.
-        problem: canonical text of a problem.
-        built: a built kernel for it.
-        kernel: name of the kernel.
-        clock: monotonic clock in seconds.
-    """
+    """Times the reference kernel on each worker when due, and collects pairs measured during drift."""
 
     def __init__(
         self,

@@ -14,15 +14,9 @@ if TYPE_CHECKING:
 
 
 class JobRunner(Protocol):
-    """A runner of jobs on one device: a `Supervisor`, or that of a cluster node.
+    """A runner of jobs on one device: a `Supervisor`, or that of a cluster node."""
 
-    Attributes:
-        node: name of machine and device; empty: the only device of this machine.
-        phase_s: seconds by phase.
-        restarts: number of restarts of the device's process.
-    """
-
-    node: str
+    node: str  # name of machine and device; empty: the only device of this machine
     phase_s: dict[str, float]
     restarts: int
 

@@ -25,12 +25,7 @@ def in_order(tasks: Iterable[T]) -> Callable[[str], T | None]:
 
 
 class BegunTasks(Generic[T]):
-    """Tasks in order; a task that a device has begun is continued there, or on another device if that one is missing.
-
-    Args:
-        tasks: each with the device that began it; None: none did.
-        is_here: whether the device of a name is available.
-    """
+    """Tasks in order; one that a device has begun is continued there, or on another device if that one is missing."""
 
     def __init__(self, tasks: Iterable[tuple[T, str | None]], is_here: Callable[[str], bool]) -> None:
         self._new: deque[T] = deque()
@@ -50,13 +45,7 @@ class BegunTasks(Generic[T]):
 
 
 class Serving(Generic[T]):
-    """State shared by the devices of a cluster in a run: tasks of lost nodes, and failures.
-
-    Args:
-        choose: next task of a device; None: none, as long as the set of devices does not change.
-        work: executes a task with a device.
-        should_stop: whether the run is to end.
-    """
+    """State shared by the devices of a cluster in a run: tasks of lost nodes, and failures."""
 
     def __init__(
         self, choose: Callable[[str], T | None], work: Callable[[JobRunner, T], None], should_stop: Callable[[], bool]
@@ -92,11 +81,7 @@ class Serving(Generic[T]):
             self._here = names
 
     def do_all(self, runner: JobRunner) -> None:
-        """Execute tasks with a device until there are none for it; if its node is lost, others continue.
-
-        Raises:
-            CkhError: a task raised it.
-        """
+        """Execute tasks with a device until there are none for it; if its node is lost, others continue."""
         while not self.is_over and (task := self._next(runner.node)) is not None:
             with self._kept(task):
                 self._work(runner, task)

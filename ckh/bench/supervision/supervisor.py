@@ -136,16 +136,7 @@ class Supervisor:
         self._drop_worker()
 
     def run(self, setup: Job | None, jobs: Sequence[Job]) -> Iterator[tuple[Job, Reply]]:
-        """Run jobs on the problem of `setup`; yields each with its reply, in order, until done or stopped.
-
-        Args:
-            setup: the problem; None for jobs without one.
-            jobs: jobs to run.
-
-        Raises:
-            DeviceError: no worker can be started, or a new one cannot use the GPU. The job that caused this has been
-                yielded before.
-        """
+        """Run jobs on the problem of `setup`; yields each with its reply, in order, until done or stopped."""
         if self._worker is not None and self._worker.is_busy:  # the last caller did not consume all replies
             self._drop_worker()
         run = _Run(setup, deque(jobs))

@@ -66,21 +66,7 @@ def _has_hidden_code(record: KernelRecord) -> bool:
 
 @dataclass(slots=True)
 class Totals:
-    """Counts of a run, and seconds by phase and in total.
-
-    Attributes:
-        statuses: rows by status.
-        first_failures: message of the first row of each failing status.
-        remeasured: number of remeasured fastest kernels.
-        drifted: number of pairs remeasured because of drift.
-        suspects_left: number of pairs measured during drift and not remeasured.
-        references: reference measurements, in order.
-        compile_s: seconds of compiling.
-        wall_s: total seconds.
-        phase_s: seconds by phase.
-        restarts: number of restarted workers.
-        workers: number of workers.
-    """
+    """Counts of a run, and seconds by phase and in total."""
 
     statuses: Counter[str] = field(default_factory=Counter)
     first_failures: dict[str, str] = field(default_factory=dict)
@@ -105,15 +91,7 @@ class _Work:
 
 
 class Sweep:
-    """Executes a plan.
-
-    Args:
-        driver: builds kernels and has them measured.
-        run: the record of this run, in the journal already.
-        journal: destination of results.
-        stop: reason to end early, if any.
-        looks: reference measurements of earlier runs.
-    """
+    """Executes a plan."""
 
     def __init__(
         self,
@@ -134,12 +112,7 @@ class Sweep:
         self.totals = Totals(workers=len(driver.configs))
 
     def measure(self, plan: Plan, results: PairResults) -> Totals:
-        """Measure pairs missing in `results`, until complete or stopped.
-
-        Raises:
-            DeviceError: the device or compiler cannot be used.
-            OutputError: the journal cannot be written; all earlier results are in the journal.
-        """
+        """Measure pairs missing in `results`, until complete or stopped."""
         left = self._unfinished(plan, results)
         kernels = left.kernels + self._leading_kernels(left, results)
         if self._stop.left_s is None:
