@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import faulthandler
 import fcntl
 import os
+import signal
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -31,9 +33,13 @@ from tests.real import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from pathlib import Path
 
 RELIABILITY = ("short", "long")
+LIMIT_S = 300  # of a test, on a busy machine
+LIMITS_S = {"compiles": 7200, "slow": 3600}
+_GRACE_S = 60
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,6 +55,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Enforce the time limit of tests of real kernels."""
     skip_if_late(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test that hangs, by its name; one that hangs in C ends its process, which pytest reports by the name."""
+    limit_s = next((limit_s for mark, limit_s in LIMITS_S.items() if item.get_closest_marker(mark)), LIMIT_S)
+
+    def fail(_number: int, _frame: object) -> None:
+        pytest.fail(f"{item.nodeid} takes longer than {limit_s} s")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(limit_s)
+    faulthandler.dump_traceback_later(limit_s + _GRACE_S, exit=True, file=sys.__stderr__)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture(scope="session")

@@ -214,16 +214,13 @@ def test_message_of_a_failing_compiler(script: str, message: str, cache: Path) -
 def test_a_hanging_compiler_is_killed_with_its_children(cache: Path, tmp_path: Path) -> None:
     """After the timeout neither the compiler nor its children are running, and no file is left."""
     pids = tmp_path / "pids"
-    device = FakeDevice(command=["sh", "-c", f"sleep 60 & echo $$ $! > {pids}; wait"])
-    start = time.monotonic()
+    device = FakeDevice(command=["sh", "-c", f"sleep 9999 & echo $$ $! > {pids}; wait"])
     built = KernelBuilder(device, timeout_s=0.5).build(KERNELS[:1], 1, ignore)[KERNELS[0]]
-    assert 0.5 <= time.monotonic() - start < 10
     assert (built.status, built.library) == (Status.COMPILE_TIMEOUT, "")
     expect_values(built.message, "0.5 s")
     started = [int(pid) for pid in pids.read_text(encoding="utf-8").split()]
-    while any(map(is_running, started)) and time.monotonic() < start + 10:  # a killed process needs a moment to end
+    while any(map(is_running, started)):  # a killed process needs a moment to end; the test has a time limit
         time.sleep(0.01)
-    assert not any(map(is_running, started))
     assert files(cache) == []
 
 
@@ -297,10 +294,8 @@ def test_stopped_in_the_middle_the_rest_is_omitted(cache: Path) -> None:
 def test_stopping_kills_a_running_compiler(cache: Path, tmp_path: Path) -> None:
     """The compiler ends, its kernel is not in the result, and no file is left."""
     pid = tmp_path / "pid"
-    device = FakeDevice(command=["sh", "-c", f"echo $$ > {pid}; sleep 60"])
-    start = time.monotonic()
+    device = FakeDevice(command=["sh", "-c", f"echo $$ > {pid}; sleep 9999"])
     assert KernelBuilder(device).build(KERNELS[:1], 1, ignore, pid.exists) == {}
-    assert time.monotonic() - start < 10
     assert not is_running(int(pid.read_text(encoding="utf-8")))
     assert files(cache) == []
 

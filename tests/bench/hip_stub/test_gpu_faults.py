@@ -240,7 +240,8 @@ def test_a_failing_worker_start_is_one_line(
 ) -> None:
     """The run ends with the exit code of a missing device and the reason, without rows."""
     faults, message = AT_START[name]
-    monkeypatch.setattr(process, "_START_TIMEOUT_S", 1.5)
+    if "hang" in faults:
+        monkeypatch.setattr(process, "_START_TIMEOUT_S", 1.5)
     monkeypatch.setenv("CKH_STUB_FAULTS", faults)
     device = StubGpus(stub.runtime, stub.exported, [])
     with pytest.raises(DeviceError) as caught:
