@@ -67,8 +67,8 @@ class Call:
 class Cluster:
     """The workers of a Dask client."""
 
-    def __init__(self, client: Client, *, is_verbose: bool = False) -> None:
-        self.client, self.is_verbose = client, is_verbose
+    def __init__(self, client: Client) -> None:
+        self.client = client
         self._nodes: tuple[ClusterNode, ...] = ()
         self._looked_at = -_LOOK_S
         self._alone_since: float | None = None
@@ -87,11 +87,6 @@ class Cluster:
             if self._alone_since is not None and now > self._alone_since + _ALONE_S:
                 raise DeviceError("no worker of the cluster is left", _RESUME, code="no-nodes")
             return self._nodes
-
-    def open_calls(self) -> dict[str, int]:
-        """Number of running and queued calls of each worker, by address."""
-        with _asked():
-            return {address: len(calls) for address, calls in self.client.processing().items()}
 
     def everywhere(
         self, function: Callable[..., Any], *args: Any, on: Sequence[str] | None = None, **named: Any

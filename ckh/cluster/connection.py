@@ -37,7 +37,7 @@ _WORKER_S = 60  # until there is a worker
 
 
 @contextmanager
-def connected(address: str, *, is_verbose: bool = False) -> Iterator[Cluster]:
+def connected(address: str) -> Iterator[Cluster]:
     """The cluster at an address, for the duration of the context."""
     try:
         import distributed
@@ -49,7 +49,7 @@ def connected(address: str, *, is_verbose: bool = False) -> Iterator[Cluster]:
             logging.getLogger(name).setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", "Sending large graph")  # parts of a dataset have some megabytes
     with _backend(address) as where, _client(distributed, address, where) as client:
-        cluster = Cluster(client, is_verbose=is_verbose)
+        cluster = Cluster(client)
         _await_workers(cluster)
         _require_same(cluster)
         pages = f", dashboard {client.dashboard_link}" if cluster.on_scheduler(has_pages) else ""

@@ -52,6 +52,11 @@ REMOVED = dict.fromkeys(
     "ckh train --cluster": "omit it: ckh bench and ckh evaluate have --cluster",
     "ckh train --prior": "omit it: the operation's recipe sets it; --rank relative trains without",
     "ckh train --feature-fraction": "omit it, or give colsample_bytree to ckh.train in Python",
+    **dict.fromkeys(
+        ("ckh bench --verbose", "ckh bench -v"),
+        "omit it: Dask's dashboard, whose address is printed at the start, shows each worker",
+    ),
+    **dict.fromkeys(("ckh bench --yes", "ckh bench -y"), "omit it: runs start at once; --dry-run prints the plan only"),
 }
 
 

@@ -18,7 +18,6 @@ from ckh.archs import load_arch
 from ckh.bench.compilation.kernel_cache import KernelCache
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.host_device import HostDevice
-from ckh.bench.nodes import remote_device
 from ckh.bench.nodes.cluster_driver import ClusterDriver
 from ckh.bench.nodes.remote import DeviceRequest, describe
 from ckh.bench.planning.plan import full_name
@@ -351,21 +350,6 @@ def test_a_search_measures_on_one_device_of_a_cluster(nodes: Cluster, capsys: py
     assert any(row.remeasured for row in rows)
     assert len({row.node for row in rows}) == 1
     assert "/host" in rows[0].node
-
-
-def test_nodes_report_their_state(
-    nodes: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With --verbose there is a line for each node, and one for the work of each device; it needs a cluster."""
-    monkeypatch.setattr(remote_device, "_FIRST_S", 0.1)
-    monkeypatch.setattr(remote_device, "_EVERY_S", 0.2)
-    what = ["--problems", "problems.txt", "--kernels", "kernels", "--samples", "40", "--verbose"]
-    assert bench("run", *what, cluster=nodes) == ExitCode.OK
-    said = capsys.readouterr().err
-    for node in nodes.nodes():
-        assert re.search(rf"{node.address}: \d\D*1 at a time", said)
-    assert re.search(r"/host\d+: \d+ pairs\D*\d+ calls", said)
-    assert bench("none", *what, cluster=None) == ExitCode.USAGE
 
 
 def test_a_kernel_damaged_in_transfer_is_refused(tmp_path: Path) -> None:

@@ -71,6 +71,13 @@ def args(bench_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return ["bench", "--device", "host", "--problems", "problems.txt", "--kernels", "kernels", "--out", "run"]
 
 
+@pytest.mark.parametrize("option", ["--yes", "-y", "--verbose", "-v"])
+def test_a_removed_option_is_answered(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line says what to do instead."""
+    assert run(["bench", option]) == ExitCode.USAGE
+    expect_error(capsys.readouterr().err, "inapplicable-option", option, "omit it")
+
+
 @pytest.mark.slow
 def test_a_file_system_without_locks_is_measured_on(args: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """As on some NFS and Lustre mounts: all pairs are measured, and only the journal is left."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from ckh.archs import HOST
 from ckh.cli import run
-from ckh.commands import bench
 from ckh.commands.train import defaults
 from ckh.errors import ExitCode
 from tests.refusals import expect_error, expect_values, expect_warning
@@ -67,18 +64,3 @@ def test_nothing_to_train_on_is_reported(capsys: pytest.CaptureFixture[str], mon
     error = capsys.readouterr().err
     expect_error(error, "no-training-data", "grouped_conv forward", "gfx1201")
     assert not Path("mine").exists()
-
-
-def test_the_countdown_is_shown_only_at_terminals(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At a terminal it is a line that is erased at the end; otherwise there is no waiting."""
-    waited: list[int] = []
-    monkeypatch.setattr(time, "sleep", waited.append)
-    bench._count_down(3)
-    assert (waited, capsys.readouterr().err) == ([], "")
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    bench._count_down(3)
-    assert waited == [1, 1, 1]
-    assert "in 3 s;" in capsys.readouterr().err

@@ -12,14 +12,14 @@ import hashlib
 import secrets
 import threading
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ckh.bench.compilation.compile import KernelBuilder
 from ckh.bench.devices.device_choice import require_usable
 from ckh.bench.nodes.remote import build_here, cached, describe, end_devices, whole_files
-from ckh.bench.nodes.remote_device import SHIPPED, NodeStates, RemoteDevice, RemoteRunner
+from ckh.bench.nodes.remote_device import SHIPPED, RemoteDevice, RemoteRunner
 from ckh.bench.supervision.driver import Driver
 from ckh.bench.supervision.serving import Serving
 from ckh.cluster.calls import Call, NodeLostError
@@ -59,7 +59,6 @@ class ClusterDriver(Driver):
         measures: bool = True,
     ) -> None:
         self._cluster, self._request, self._measures = cluster, request, measures
-        self._states, self._open = NodeStates(cluster), ExitStack()
         self._alike: Alike | None = None
         self._left_out: set[str] = set()  # devices that differ from the others
         self._facts: dict[str, NodeFacts] = {}
@@ -160,7 +159,7 @@ class ClusterDriver(Driver):
             return
         chosen, stop = device or self._first, should_stop or self.should_stop
         limit_s = timeout_s or self.limits.timeout_s
-        runner = RemoteRunner(self._cluster, self._request, chosen, self._states, limit_s, stop)
+        runner = RemoteRunner(self._cluster, self._request, chosen, limit_s, stop)
         try:
             yield runner
         finally:
@@ -216,15 +215,8 @@ class ClusterDriver(Driver):
         self._left_out.add(runner.node)
         return False
 
-    def __enter__(self) -> ClusterDriver:  # noqa: PYI034 - Self is not in Python 3.10
-        """Print the work of the nodes, if requested."""
-        if self._cluster.is_verbose:
-            self._open.enter_context(self._states.said())
-        return self
-
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """End the processes that nodes keep for this run."""
-        self._open.close()
         with suppress(DeviceError):  # the cluster is gone, and its processes with it
             self._cluster.everywhere(end_devices)
 

@@ -95,7 +95,7 @@ class Driver:
         timeout_s: float | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> Iterator[JobRunner]:
-        """A worker, started by its first job; by default of the first configuration and with the driver's own limits."""
+        """A worker, started by its first job; by default of the first configuration, within the driver's limits."""
         config = config or self.configs[0]
         options = SupervisorOptions(timeout_s or self.limits.timeout_s, config)
         with Supervisor(self.device, options, should_stop or self.should_stop) as supervisor:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +14,7 @@ from ckh.cluster.connection import CLUSTER_HELP, connected
 from ckh.commands._common import JSON_HELP, examples
 from ckh.commands._declared_options import has_options_of
 from ckh.data.settings import Given, Settings
-from ckh.errors import ExitCode, UsageError
+from ckh.errors import ExitCode
 from ckh.files.outputs import check_output
 from ckh.strenum import StrEnum
 from ckh.text.durations import format_duration
@@ -34,8 +32,6 @@ class DeviceKind(StrEnum):
     EMULATED = "emulated"
 
 
-_SECONDS = 5
-
 _HELP = """Emit, compile and measure kernels on many problems, and write every result to a journal.
 
 Each kernel runs in a separate worker process. Its result is checked against a float64 reference, its time is the median
@@ -46,8 +42,7 @@ from any folder, with the remaining pairs and the settings in the journal; confl
 On an AMD GPU (--device hip) kernels are CK Tile's, compiled by hipcc; --arch and --compile-only need no GPU. An
 emulated GPU (--device emulated) checks the results of the same kernels on small problems, without times.
 
-Without options the plan and its duration are printed, and the run starts after five seconds at a terminal, else
-immediately.
+The plan and its duration are printed, and the run starts; --dry-run prints them only.
 
 With --cluster the workers of a Dask scheduler compile and measure, each problem on one device (docs/cluster.md).
 """
@@ -92,8 +87,6 @@ def bench(
     compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load the kernels only."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print the plan and its estimated time only."),
     cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=CLUSTER_HELP),
-    yes: bool = typer.Option(False, "--yes", "-y", help="Without other options: start without a countdown."),
-    verbose: bool = typer.Option(False, "--verbose", "-v", help="--cluster: print the state of each node every 30 s."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Measure and print the results."""
@@ -101,19 +94,12 @@ def bench(
     from ckh.commands.bench import output
     from ckh.shapes.problems import stated_operation
 
-    is_plain = not any((device, out, resume, cluster, as_json)) and not any(settings.values())
     if settings.get("op") is None and not resume:
         settings["op"] = stated_operation(settings.get("problems"))
     given, most = Given(**settings), BenchLimits(**limits)
     options = DeviceOptions(**device_options, cold=bool(given["cold"]), rotating=given["rotating"] or 0)
     with ExitStack() as stack:
-        if verbose and cluster is None:
-            raise UsageError(
-                "--verbose needs --cluster",
-                "add --cluster, or omit it",
-                code="inapplicable-option",
-            )
-        nodes = None if cluster is None else stack.enter_context(connected(cluster, is_verbose=verbose))
+        nodes = None if cluster is None else stack.enter_context(connected(cluster))
         campaign = Campaign(
             str(device) if device else None,
             given,
@@ -133,7 +119,7 @@ def bench(
         elif compile_only:
             _build(campaign, most, as_json=as_json)
         else:
-            _measure(campaign, most, as_json=as_json, counts_down=is_plain and not yes)
+            _measure(campaign, most, as_json=as_json)
 
 
 def _require_writable(registry: Path, given: Given, *, force: bool) -> None:
@@ -164,19 +150,7 @@ def _build(campaign: Campaign, limits: BenchLimits, *, as_json: bool) -> None:
     raise typer.Exit(int(ExitCode.OK if is_good else ExitCode.GATE_FAILED))
 
 
-def _count_down(seconds: int) -> None:
-    """Count down to the start of a run, at a terminal only."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return
-    for left in range(seconds, 0, -1):
-        sys.stderr.write(f"\rstarting in {left} s; Ctrl-C cancels, --yes skips the countdown ")
-        sys.stderr.flush()
-        time.sleep(1)
-    sys.stderr.write("\r\033[K")
-    sys.stderr.flush()
-
-
-def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool, counts_down: bool) -> None:
+def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool) -> None:
     """Measure the remaining pairs, print the results, and exit with their code."""
     from ckh.bench.supervision.limits import StopReason
     from ckh.commands.bench import output
@@ -187,8 +161,6 @@ def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool, counts_d
         f"{outlook.pairs} pairs of {outlook.kernels} kernels and {outlook.problems} problems "
         f"({outlook.to_compile} kernels to compile), about {format_duration(outlook.estimate_s)}, into {campaign.out}"
     )
-    if counts_down:
-        _count_down(_SECONDS)
     outcome = campaign.run(limits)
     output.print_outcome(campaign, outcome, as_json=as_json)
     if outcome.reason is StopReason.INTERRUPTED:
