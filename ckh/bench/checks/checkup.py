@@ -5,6 +5,7 @@ Uses the same code path as `ckh bench`. The result is a few values and the journ
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from ckh.bench.devices.device import Device, DeviceOptions
     from ckh.data.journal import ResultRow
-    from ckh.ops.base import Kernel
 
 RUNS = ("run-1", "run-2")
 _KERNELS = 3
@@ -128,9 +128,11 @@ class Checkup:
 
     def _choose(self) -> str:
         """Choose problems, and kernels that this device can build, and write both to files."""
-        if self.kind == HIP_KIND:
-            self.options = _of_one_gpu(self.kind, self.options)
         device = open_device(self.kind, self.options)
+        first, *others = device.worker_configs()
+        if self.kind == HIP_KIND and others:  # both runs use the first of several GPUs
+            self.options = replace(self.options, gpus=(first.gpu,))
+            device = open_device(self.kind, self.options)
         self.device, self.arch = device.identity().name, device.arch.name
         dtype = device.arch.default_dtype if self.kind == HOST_KIND else _GPU_DTYPE
         cases = sorted(_cases(device, dtype), key=lambda case: case.label not in _FIRST)[:_KERNELS]
@@ -185,24 +187,12 @@ class Checkup:
         return text
 
 
-def _of_one_gpu(kind: str, options: DeviceOptions) -> DeviceOptions:
-    """Restrict the options to the first of several GPUs, so that both runs use the same one."""
-    first, *others = open_device(kind, options).worker_configs()
-    return replace(options, gpus=(first.gpu,)) if others else options
-
-
 def _cases(device: Device, dtype: str) -> Iterator[Any]:
     """Matrix cases of forward convolutions that this device can build."""
     measured = measured_of(operation(DEFAULT_OPERATION))
     assert measured.matrix is not None
     for case in measured.matrix(_MATRIX, MatrixSettings(device.arch, dtype, Direction.FORWARD.value, 2)):
-        if not measured.reasons(case.kernel, device.arch, case.problem) and _is_emitted(device, case.kernel):
-            yield case
-
-
-def _is_emitted(device: Device, kernel: Kernel) -> bool:
-    try:
-        device.emit(kernel)
-    except UnsupportedKernelError:
-        return False
-    return True
+        if not measured.reasons(case.kernel, device.arch, case.problem):
+            with suppress(UnsupportedKernelError):
+                device.emit(case.kernel)
+                yield case

@@ -26,7 +26,6 @@ from ckh.text.progress import progress
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ckh.archs import ArchSpec
     from ckh.bench.compilation.compile import Built
     from ckh.bench.computation import Case
     from ckh.bench.devices.device import Device
@@ -56,7 +55,10 @@ class Finding:
 
 def try_cases(driver: Driver, cases: Sequence[Case[Any, Any]], *, run: bool) -> Iterator[Finding]:
     """Yield findings in the order of the cases; ends early when stopped. Without `run`, kernels are only loaded."""
-    reasons = [_reasons(case, driver.device.arch) for case in cases]
+    reasons = [
+        measured_of(operation_of_kernel(case.kernel)).reasons(case.kernel, driver.device.arch, case.problem)
+        for case in cases
+    ]
     built = driver.build(
         [case.kernel for case, why in zip(cases, reasons, strict=True) if not why], "compiling kernels"
     )
@@ -96,10 +98,6 @@ def _tried_at_once(
     return result
 
 
-def _reasons(case: Case[Any, Any], arch: ArchSpec) -> list[str]:
-    return measured_of(operation_of_kernel(case.kernel)).reasons(case.kernel, arch, case.problem)
-
-
 def _try(driver: Driver, case: Case[Any, Any], built: Built, *, run: bool) -> Finding:
     if built.status is not Status.OK:
         return Finding(case, built.status, built.message, "")
@@ -117,7 +115,10 @@ def _try_with(worker: JobRunner, driver: Driver, case: Case[Any, Any], built: Bu
         return Finding(case, Status.WRONG_RESULT, f"the library contains another kernel than {wanted}", name)
     if not run:
         return Finding(case, Status.OK, "compiled and loaded, not run", name)
-    replies = dict(execute(worker, built.library, _problems(driver, case)))
+    # An emulated GPU has no times: there the problems that reach every loop end are run as well.
+    more = loop_ends(driver.device, case.kernel) if driver.configs[0].is_emulated else []
+    problems = [case.problem, *(item for item in more if item != case.problem)]
+    replies = dict(execute(worker, built.library, problems))
     wrong = next((item for item, reply in replies.items() if reply.status not in ACCEPTED), None)
     executed = sum(reply.status in RIGHT for reply in replies.values())
     if wrong is None:
@@ -142,12 +143,6 @@ def loop_ends(device: Device, kernel: Any) -> list[Any]:
     measured = measured_of(operation_of_kernel(kernel))
     result = () if measured.trials is None else measured.trials().loop_ends(kernel)
     return [item for item in result if not measured.reasons(kernel, device.arch, item)]
-
-
-def _problems(driver: Driver, case: Case[Any, Any]) -> list[Any]:
-    """The case's own problems; on an emulated GPU, which has no times, also those that reach every loop end."""
-    more = loop_ends(driver.device, case.kernel) if driver.configs[0].is_emulated else []
-    return [case.problem, *(item for item in more if item != case.problem)]
 
 
 RECORD = Path(__file__).with_name("executed.json")

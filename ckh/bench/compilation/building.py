@@ -13,7 +13,6 @@ from ckh.text.progress import progress
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.bench.compilation.compile import Built
     from ckh.bench.supervision.driver import Driver
     from ckh.bench.supervision.protocol import Reply
     from ckh.ops.base import Kernel
@@ -41,17 +40,14 @@ def build_and_load(driver: Driver, kernels: Sequence[Kernel]) -> dict[Kernel, Bu
     """Compile kernels and load each library in a worker; kernels not reached when stopped are omitted."""
     built = driver.build(kernels, "compiling kernels")
     loaded = _load_all(driver, [item.library for item in built.values() if item.status is Status.OK])
-    return {
-        kernel: _report(item, loaded.get(item.library))
-        for kernel, item in built.items()
-        if item.status is not Status.OK or item.library in loaded
-    }
-
-
-def _report(built: Built, loaded: Reply | None) -> BuildReport:
-    status, message = (built.status, built.message) if loaded is None else (loaded.status, loaded.message)
-    binary = built.binary or Binary("", None)
-    return BuildReport(status, message, built.library, binary.resources, binary.calling)
+    result: dict[Kernel, BuildReport] = {}
+    for kernel, item in built.items():
+        if item.status is Status.OK and item.library not in loaded:
+            continue  # stopped before
+        last = loaded.get(item.library, item)
+        binary = item.binary or Binary("", None)
+        result[kernel] = BuildReport(last.status, last.message, item.library, binary.resources, binary.calling)
+    return result
 
 
 def _load_all(driver: Driver, libraries: Sequence[str]) -> dict[str, Reply]:

@@ -209,7 +209,9 @@ class KernelCache:
         """
         cache_dir(self._name)
         for left in self.folder.glob(f"{_WORKSHOP}*"):
-            _remove_unless_locked(left)
+            if (abandoned := _lock(left)) is not None:
+                shutil.rmtree(left, ignore_errors=True)
+                os.close(abandoned)
         folder, lock = _new_workshop(self.folder)
         try:
             yield folder
@@ -333,13 +335,6 @@ def _new_workshop(parent: Path) -> tuple[Path, int]:
         lock = _lock(folder)
         if lock is not None:  # otherwise another process is removing it as abandoned
             return folder, lock
-
-
-def _remove_unless_locked(folder: Path) -> None:
-    lock = _lock(folder)
-    if lock is not None:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
 
 
 def _lock(folder: Path) -> int | None:

@@ -109,17 +109,14 @@ class HipDevice(Device):
 
     @property
     def arch(self) -> ArchSpec:
-        """Target architecture."""
         return self._arch
 
     @property
     def job_bytes(self) -> int:
-        """Memory of a compiler for CK Tile's templates, in bytes."""
         return _JOB_BYTES
 
     @property
     def unit_kernels(self) -> int:
-        """Maximum number of kernels that fit into a compiler's memory."""
         return _UNIT_KERNELS
 
     def identity(self) -> DeviceIdentity:
@@ -147,7 +144,6 @@ class HipDevice(Device):
         )
 
     def emit(self, kernel: Kernel) -> str:
-        """Emit the kernel as one CK Tile translation unit."""
         emission = _emission(kernel)
         return emission.emit(kernel, self._headers, self._arch) + self._comment_on(emission.templates)
 
@@ -160,20 +156,16 @@ class HipDevice(Device):
         return judge_table(_emission(kernels[0]).rules(headers), table, self._arch)
 
     def emit_unit(self, kernel: Kernel, sources: Sequence[str]) -> str:
-        """Combine sources of kernels of that kernel's operation into one translation unit."""
         return unit_source(sources, _folders(kernel))
 
     def compile_s(self, op: AnyOperation) -> Mapping[str, float]:
-        """Default CPU seconds to compile a kernel, by kind."""
         return _emission_of(op).compile_s
 
     def cache_salt(self) -> bytes:
-        """Shared headers, CK Tile's headers, flags, target and compiler version."""
         parts = (self._compiler.version, *self._compiler.command[1:], *self._flags, self._target, self._headers_hash)
         return header_contents(ck_tile.template_dir()) + "\0".join(parts).encode()
 
     def compile_command(self, kernel: Kernel, source: Path, library: Path) -> list[str]:
-        """One call of hipcc."""
         folders = (f"-I{folder}" for folder in (*_folders(kernel), self._headers.include))
         macros = (f"-D{dispatcher_macro(self._headers)}", *framework_flags(self._headers, self._target))
         target = (f"--offload-arch={self._target}", *macros)
@@ -181,7 +173,6 @@ class HipDevice(Device):
 
     @property
     def least_source(self) -> str:
-        """Kernel that stores a number, and its launch."""
         return LEAST_HIP
 
     def least_command(self, source: Path, library: Path) -> list[str]:

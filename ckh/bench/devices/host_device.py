@@ -45,7 +45,6 @@ class HostDevice(Device):
 
     @property
     def arch(self) -> ArchSpec:
-        """The architecture `host`."""
         return self._arch
 
     def identity(self) -> DeviceIdentity:
@@ -62,7 +61,6 @@ class HostDevice(Device):
 
     @property
     def job_bytes(self) -> int:
-        """Memory of a compiler for the host's templates, in bytes."""
         return _JOB_BYTES
 
     def emit(self, kernel: Kernel) -> str:
@@ -73,7 +71,6 @@ class HostDevice(Device):
         return emission.emit(kernel, simd) + self._comment_on(emission.templates)
 
     def compile_s(self, op: AnyOperation) -> Mapping[str, float]:
-        """Default CPU seconds to compile a kernel, by kind."""
         return _emission_of(op).compile_s
 
     def cache_salt(self) -> bytes:
@@ -82,17 +79,14 @@ class HostDevice(Device):
         return header_contents(template_dir()) + "\0".join(parts).encode()
 
     def compile_command(self, kernel: Kernel, source: Path, library: Path) -> list[str]:
-        """One call of the C++ compiler."""
         folders = (f"-I{folder}" for folder in _emission(kernel).templates)
         return [*self._compiler.command, *compile_flags(), *folders, "-o", str(library), str(source)]
 
     @property
     def least_source(self) -> str:
-        """A kernel that does nothing."""
         return LEAST_HOST
 
     def least_command(self, source: Path, library: Path) -> list[str]:
-        """One call of the C++ compiler."""
         return [*self._compiler.command, *compile_flags(), "-o", str(library), str(source)]
 
     def worker_configs(self) -> tuple[WorkerConfig, ...]:
@@ -100,7 +94,6 @@ class HostDevice(Device):
         return (WorkerConfig(int(available_bytes() * _MEMORY_SHARE), max(os.sched_getaffinity(0))),)
 
     def worker_environment(self) -> dict[str, str]:
-        """This process's environment, with one thread for BLAS."""
         return worker_environment(blas_threads=1)
 
 

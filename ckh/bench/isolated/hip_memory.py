@@ -87,7 +87,6 @@ class HipMemory:
         self._workspace = DeviceBuffer(runtime, 0)
 
     def clear(self) -> None:
-        """Free inputs and output."""
         buffers = [buffer for _, buffer in self._inputs]
         if self._copies is not None:
             buffers.append(self._copies)
@@ -106,7 +105,6 @@ class HipMemory:
         return values
 
     def set_output(self, shape: Sequence[int], element: ElementType) -> None:
-        """Allocate a result between guards."""
         self._output = DeviceBuffer(self._runtime, element.storage.itemsize * prod(shape))
         self._result = np.empty(tuple(shape), element.storage)
         self._unwritten_byte = element.unwritten_byte
@@ -132,7 +130,6 @@ class HipMemory:
         self._runtime.synchronize()
 
     def pointers(self) -> tuple[int, ...]:
-        """GPU addresses of the kernel's arguments."""
         inputs = (buffer.address for _, buffer in self._inputs)
         return *inputs, self._has_output().address, self._workspace.address
 
@@ -161,7 +158,6 @@ class HipMemory:
         return ""
 
     def result(self) -> Array:
-        """Download the output."""
         self._has_output().download(self._result)
         return self._result
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.bench.compilation.kernel_cache import loadable
-from ckh.bench.computation import Operand, Split, computation_of
+from ckh.bench.computation import Split, computation_of
 from ckh.bench.isolated import timing
 from ckh.bench.isolated.hip_runtime import HipError, HipMemoryError
 from ckh.bench.isolated.kernel_library import KernelLibrary, pointers
@@ -28,7 +28,7 @@ from ckh.ops import operation_of
 from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable
 
     from ckh.bench.isolated.memory import Memory
     from ckh.bench.isolated.typed import Array
@@ -74,11 +74,21 @@ class _Problem:
         operands, self._output = computation.operands_of(problem)
         self._element = element_type(self._output.dtype, fnuz_floats=fnuz_floats)
         with clock.phase(Phase.INPUTS):
-            if job.folder:
-                values = _read(self.folder, operands, fnuz_floats=fnuz_floats)
-            else:
-                values = _drawn(problem, operands, fnuz_floats=fnuz_floats)
-            tensors = [_added(memory, operand, each) for operand, each in zip(operands, values, strict=True)]
+            # Seeded by the problem, so that all workers use the same operands.
+            random = np.random.Generator(np.random.SFC64(zlib.crc32(problem.canonical().encode())))
+            tensors: list[Array] = []
+            for place, operand in enumerate(operands):
+                if job.folder:
+                    storage = element_type(operand.dtype, fnuz_floats=fnuz_floats).storage
+                    dense = np.fromfile(self.folder / operand_file(place), storage).reshape(operand.shape)
+                    stored = laid_out(operand, dense, fnuz_floats=fnuz_floats)
+                else:
+                    stored = drawn(operand, random, fnuz_floats=fnuz_floats)
+                if operand.order is None:
+                    tensors.append(tensor_of(operand, memory.add_input(stored)))
+                else:  # kernels read it in another order
+                    memory.add_input(np.ascontiguousarray(operand.order(stored)))
+                    tensors.append(stored)
             memory.set_output(stored_shape(self._output), self._element)
             self.first = np.empty(stored_shape(self._output), self._element.storage)
         self._limits: Limits | None = None
@@ -115,29 +125,6 @@ class _Problem:
         """Number of elements whose bits differ from the first run."""
         bits = np.dtype(f"u{result.itemsize}")
         return int(np.count_nonzero(result.view(bits) != self.first.view(bits)))
-
-
-def _drawn(problem: Problem, operands: Sequence[Operand], *, fnuz_floats: bool) -> Iterator[Array]:
-    """Stored elements of random operands, seeded by the problem, so that all workers use the same ones."""
-    random = np.random.Generator(np.random.SFC64(zlib.crc32(problem.canonical().encode())))
-    for operand in operands:
-        yield drawn(operand, random, fnuz_floats=fnuz_floats)
-
-
-def _read(folder: Path, operands: Sequence[Operand], *, fnuz_floats: bool) -> Iterator[Array]:
-    """Stored elements of operands whose dense tensors are files in a folder."""
-    for place, operand in enumerate(operands):
-        storage = element_type(operand.dtype, fnuz_floats=fnuz_floats).storage
-        values = np.fromfile(folder / operand_file(place), storage).reshape(operand.shape)
-        yield laid_out(operand, values, fnuz_floats=fnuz_floats)
-
-
-def _added(memory: Memory, operand: Operand, stored: Array) -> Array:
-    """Store an input in the order in which kernels read it, and return its tensor."""
-    if operand.order is None:
-        return tensor_of(operand, memory.add_input(stored))
-    memory.add_input(np.ascontiguousarray(operand.order(stored)))
-    return stored
 
 
 @dataclass(frozen=True, slots=True)

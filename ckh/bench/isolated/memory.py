@@ -150,7 +150,6 @@ class HostMemory(Memory):
         self._workspace = GuardedBuffer(0)
 
     def clear(self) -> None:
-        """Free inputs and output."""
         self._inputs.clear()
         self._output = GuardedBuffer(0)
         self._result = self._output.data
@@ -161,25 +160,21 @@ class HostMemory(Memory):
         return self._inputs[-1]
 
     def set_output(self, shape: Sequence[int], element: ElementType) -> None:
-        """Allocate a result between guards."""
         self._output = GuardedBuffer(element.storage.itemsize * prod(shape))
         self._result = array_view(self._output, shape, element.storage)
         self._unwritten_byte = element.unwritten_byte
 
     def provide_workspace(self, size: int) -> None:
-        """Allocate at least `size` bytes."""
         if size > self._workspace.data.nbytes:
             self._workspace = GuardedBuffer(size)
 
     def reset(self, workspace_bytes: int) -> None:
-        """Fill output and workspace and restore the guards."""
         self._workspace.reset()
         self._workspace.data[: min(workspace_bytes, WORKSPACE_FILL_BYTES)] = NAN_BYTE
         self._output.reset()
         self._output.data.fill(self._unwritten_byte)
 
     def pointers(self) -> tuple[int, ...]:
-        """Addresses of the kernel's arguments."""
         return *(values.ctypes.data for values in self._inputs), self._output.address, self._workspace.address
 
     def overrun(self) -> str:
@@ -191,5 +186,4 @@ class HostMemory(Memory):
         return ""
 
     def result(self) -> Array:
-        """The output array."""
         return self._result

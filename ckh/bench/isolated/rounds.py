@@ -42,14 +42,13 @@ def time_in_rounds(
         replies[job.id].append(reply)
     if any(len(of_one) < rounds for of_one in replies):
         return None
-    return [_joined([with_times(reply) for reply in of_one]) for of_one in replies]
-
-
-def _joined(replies: Sequence[Reply]) -> Reply:
-    failure = next((reply for reply in replies if reply.status is not Status.OK), None)
-    if failure is not None:
-        return failure
-    return replace(replies[-1], samples_ns=tuple(sample for reply in replies for sample in reply.samples_ns))
+    joined: list[Reply] = []
+    for of_one in replies:
+        timed = [with_times(reply) for reply in of_one]
+        samples_ns = tuple(sample for reply in timed for sample in reply.samples_ns)
+        failure = next((reply for reply in timed if reply.status is not Status.OK), None)
+        joined.append(failure or replace(timed[-1], samples_ns=samples_ns))
+    return joined
 
 
 def measure_interleaved(

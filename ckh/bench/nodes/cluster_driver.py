@@ -105,13 +105,16 @@ class ClusterDriver(Driver):
         return tuple(result.values())
 
     def _see_nodes(self) -> None:
-        """Describe new nodes, and advertise their resources."""
+        """Describe new nodes, and register their compilers and devices with the scheduler."""
         new = [node.address for node in self._cluster.nodes() if node.address not in self._facts]
         if new:
             described = self._cluster.everywhere(describe, self._request, on=new, measures=self._measures)
             self._facts |= described
             self._require_same()
-            self._advertise(list(described))
+            for address, facts in described.items():
+                if facts.identity is not None:
+                    devices = {f"ckh {facts.identity.name}": float(len(facts.configs))}
+                    self._cluster.advertise(address, {COMPILERS: float(facts.compilers), **devices})
 
     def _require_same(self) -> None:
         """Refuse nodes that compile differently from this machine, or whose devices are of several kinds."""
@@ -134,14 +137,6 @@ class ClusterDriver(Driver):
                     "measure each kind in a separate run",
                     code="nodes-differ",
                 )
-
-    def _advertise(self, addresses: Sequence[str]) -> None:
-        """Register the resources of nodes with the scheduler: parallel compilers, and devices by name."""
-        for address in addresses:
-            facts = self._facts[address]
-            if facts.identity is not None:
-                devices = {f"ckh {facts.identity.name}": float(len(facts.configs))}
-                self._cluster.advertise(address, {COMPILERS: float(facts.compilers), **devices})
 
     @contextmanager
     def worker(
@@ -188,8 +183,11 @@ class ClusterDriver(Driver):
         """Execute tasks with a device until there are none left, or its worker is lost."""
         try:
             with self.worker(device=device, should_stop=lambda: serving.is_over) as runner:
-                if self._is_alike(runner):
+                # A device may have joined during the run: it must be as fast as those compared.
+                if self._alike is None or self._alike.admits(runner):
                     serving.do_all(runner)
+                else:
+                    self._left_out.add(runner.node)
         except NodeLostError as error:
             note(f"{device.name}: {error.message}; its problem is given to another device")
         except CkhError as error:
@@ -207,13 +205,6 @@ class ClusterDriver(Driver):
         for device in self.devices():
             with suppress(NodeLostError), self.worker(device=device) as runner:  # it is compared again when it returns
                 alike.add(runner)
-
-    def _is_alike(self, runner: JobRunner) -> bool:
-        """True if a device, which may have joined during the run, is as fast as those compared."""
-        if self._alike is None or self._alike.admits(runner):
-            return True
-        self._left_out.add(runner.node)
-        return False
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """End the processes that nodes keep for this run."""

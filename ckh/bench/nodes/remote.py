@@ -126,7 +126,9 @@ def run_jobs(
     if missing := tuple(key for key in keys if not kernels.has(key)):
         return Missing(missing)
     here = [replace(job, library=str(kernels.path(job.library))) if job.library else job for job in jobs]
-    with _warm(request, number, timeout_s).in_use() as supervisor:
+    with _WARM_LOCK:
+        warm = _WARM.setdefault((request, number, timeout_s), _Warm(request, number, timeout_s))
+    with warm.in_use() as supervisor:
         phases, restarts = dict(supervisor.phase_s), supervisor.restarts
         replies = [reply for _, reply in supervisor.run(setup, here)]
         spent = {name: value - phases.get(name, 0.0) for name, value in supervisor.phase_s.items()}
@@ -203,11 +205,6 @@ class _Warm:
 
 _WARM: dict[tuple[DeviceRequest, int, float], _Warm] = {}
 _WARM_LOCK = threading.Lock()
-
-
-def _warm(request: DeviceRequest, number: int, timeout_s: float) -> _Warm:
-    with _WARM_LOCK:
-        return _WARM.setdefault((request, number, timeout_s), _Warm(request, number, timeout_s))
 
 
 @contextmanager

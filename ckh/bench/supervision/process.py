@@ -118,7 +118,8 @@ class WorkerProcess:
         """Send a job; a dead worker is detected when receiving."""
         sent = replace(job, id=secrets.randbits(_NUMBER_BITS))
         self._jobs.append((job, sent))
-        self._write(sent.to_line())
+        with suppress(OSError):
+            self._socket.sendall(sent.to_line())
 
     def receive(self, deadline: float, should_give_up: Callable[[], bool] = lambda: False) -> Reply:
         """Receive the reply to the first unanswered job."""
@@ -149,10 +150,6 @@ class WorkerProcess:
             raise self._lied("the worker replied more than once")
         return replace(reply, id=job.id)
 
-    def _write(self, line: bytes) -> None:
-        with suppress(OSError):
-            self._socket.sendall(line)
-
     def kill(self) -> None:
         """End the worker at once, with all its descendants.
 
@@ -175,23 +172,19 @@ class WorkerProcess:
         if descriptor == self._err:
             self._read_stderr()
             return
-        data, writer = self._read_socket()
+        try:
+            data, ancillary, _, _ = self._socket.recvmsg(_READ_BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))
+        except ConnectionResetError:  # it ended without reading its job
+            data, ancillary = b"", []
         if not data:
             raise self._ended()
+        writer = _CREDENTIALS.unpack(ancillary[0][2])[0] if ancillary else 0
         self._pid = self._pid or writer
         if writer != self._pid:
             raise self._lied("a process that the kernel started wrote to the supervisor")
         self._received += data
         if len(self._received) > _MOST_READ_BYTES:
             raise self._lied(f"the worker answered nonsense: {bytes(self._received[:_SHOWN])!r}")
-
-    def _read_socket(self) -> tuple[bytes, int]:
-        """Read the next bytes, and the sending process; nothing once no process can write any more."""
-        try:
-            data, ancillary, _, _ = self._socket.recvmsg(_READ_BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))
-        except ConnectionResetError:  # it ended without reading its job
-            return b"", 0
-        return data, _CREDENTIALS.unpack(ancillary[0][2])[0] if ancillary else 0
 
     def _ended(self) -> WorkerDiedError:
         """Reason why a worker that has closed its pipe does not reply: it has ended, or never will reply."""
@@ -203,9 +196,12 @@ class WorkerProcess:
         while read < _MOST_READ_BYTES and (count := self._read_stderr()):
             read += count
         if code is None:
-            return WorkerDiedError(self._obituary("closed its pipe and did not end"))
-        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
-        return WorkerDiedError(self._obituary(how), was_killed=-code in _KILLS)
+            how = "closed its pipe and did not end"
+        else:
+            how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+        lines = [line.strip() for line in self._tail.decode(errors="replace").splitlines() if line.strip()]
+        message = f"{how}; stderr: {lines[-1]}" if lines else how
+        return WorkerDiedError(message[:_MESSAGE_LENGTH], was_killed=code is not None and -code in _KILLS)
 
     def _read_stderr(self) -> int:
         """Read from stderr; returns the number of bytes."""
@@ -219,7 +215,3 @@ class WorkerProcess:
         self._tail += data
         del self._tail[:-_TAIL_BYTES]
         return len(data)
-
-    def _obituary(self, how: str) -> str:
-        lines = [line.strip() for line in self._tail.decode(errors="replace").splitlines() if line.strip()]
-        return (f"{how}; stderr: {lines[-1]}" if lines else how)[:_MESSAGE_LENGTH]
