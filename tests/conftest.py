@@ -67,7 +67,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
     before = signal.signal(signal.SIGALRM, fail)
     signal.alarm(limit_s)
-    faulthandler.dump_traceback_later(limit_s + _GRACE_S, exit=True, file=sys.__stderr__)
+    faulthandler.dump_traceback_later(limit_s + _GRACE_S, exit=True, file=2)
     try:
         return (yield)
     finally:

@@ -303,8 +303,8 @@ def test_a_different_device_that_joins_later_is_excluded(
     """A device that joins during a run is compared with the others before it measures."""
     monkeypatch.setitem(alike_module.DEVICE_RATIO, "host", 1e6)
     request = DeviceRequest("host", DeviceOptions())
-    device = HostDevice()
-    with ClusterDriver(nodes, request, device, BenchLimits(), lambda: False) as driver:
+    driver = ClusterDriver(nodes, request, HostDevice(), BenchLimits(), lambda: False)
+    with driver:
         built = list(driver.build(conv_pool(Direction.FORWARD, load_arch("host"))[:1]).values())
         first, second = (device.name for device in driver.devices())
         times: dict[str, float] = {}
