@@ -33,11 +33,7 @@ def random_efficiency(times: Times) -> NDArray[np.float64]:
 
 
 class Learned:
-    """Training data of the baselines, in twelve bytes per row.
-
-    Args:
-        parts: the data, in parts of whole problems.
-    """
+    """Training data of the baselines, in twelve bytes per row."""
 
     def __init__(self, parts: Iterable[Dataset]) -> None:
         from sklearn.neighbors import KDTree
@@ -110,9 +106,6 @@ def hindsight_efficiency(parts: Iterable[Dataset]) -> NDArray[np.float64] | None
     There is one such kernel for each kind of problems (equal except for sizes), since a kernel serves one kind. It must
     have been measured on every problem of its kind; the result is None if a kind has no such kernel, as in sampled
     data.
-
-    Args:
-        parts: the data, each with whole problems; iterated twice.
     """
     totals: dict[Kind, _Totals] = {}
     for part in parts:

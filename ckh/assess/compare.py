@@ -120,16 +120,6 @@ def compare(parts: Iterable[Dataset], old: Ranker, new: Ranker, thresholds: Thre
     """Compare two models' answers on a dataset, in parts of whole problems.
 
     Two choices are the same if they are the same kernel or equally fast.
-
-    Args:
-        parts: the rows.
-        old: ranks a part's rows with the old model.
-        new: ranks a part's rows with the new model.
-        thresholds: allowed losses of the new model.
-        least: minimum number of problems where both choices were measured.
-
-    Raises:
-        DataError: there are fewer such problems.
     """
     result = [_choices(part, old(part), new(part)) for part in parts]
     efficiency = np.concatenate([choices.efficiency for choices in result], axis=1)
@@ -179,21 +169,13 @@ def too_few_choices(judged: int, problems: int, least: int, whose: str = "the ch
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Choices:
-    """Both models' choices on a part.
+    """Both models' choices on a part."""
 
-    Attributes:
-        efficiency: NaN for unmeasured choices, shape (2, problems).
-        agrees: mask of equal choices, among problems that both answer.
-        degraded: problems with a slower new choice.
-        newly_refused: problems that only the old model answers.
-        coverage: coverage of both.
-    """
-
-    efficiency: NDArray[np.float64]
-    agrees: NDArray[np.bool_]
-    degraded: list[Degraded]
-    newly_refused: NDArray[np.object_]
-    coverage: tuple[CoverageOfPart, CoverageOfPart]
+    efficiency: NDArray[np.float64]  # NaN for unmeasured choices, shape (2, problems)
+    agrees: NDArray[np.bool_]  # mask of equal choices, among problems that both answer
+    degraded: list[Degraded]  # problems with a slower new choice
+    newly_refused: NDArray[np.object_]  # problems that only the old model answers
+    coverage: tuple[CoverageOfPart, CoverageOfPart]  # coverage of both
 
 
 def _choices(part: Dataset, old: RankedRows, new: RankedRows) -> _Choices:

@@ -28,21 +28,13 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
-    """Working pairs of problems and kernels, with their efficiencies.
+    """Working pairs of problems and kernels, with their efficiencies."""
 
-    Attributes:
-        problem: index of each pair's problem, shape (pairs,).
-        kernel: index of each pair's kernel, shape (pairs,).
-        efficiency: the problem's oracle time / the pair's time, shape (pairs,).
-        weight: weights of problems with sum 1, shape (problems,).
-        kernels: number of kernels.
-    """
-
-    problem: NDArray[np.int64]
-    kernel: NDArray[np.int64]
-    efficiency: NDArray[np.float64]
-    weight: NDArray[np.float64]
-    kernels: int
+    problem: NDArray[np.int64]  # index of each pair's problem, shape (pairs,)
+    kernel: NDArray[np.int64]  # index of each pair's kernel, shape (pairs,)
+    efficiency: NDArray[np.float64]  # the problem's oracle time / the pair's time, shape (pairs,)
+    weight: NDArray[np.float64]  # weights of problems with sum 1, shape (problems,)
+    kernels: int  # number of kernels
 
     def reached(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
         """Efficiency of a set on each problem, 0 without a working kernel; shape (problems,)."""
@@ -54,40 +46,24 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class CoverStep:
-    """A prefix of the greedy order.
+    """A prefix of the greedy order."""
 
-    Attributes:
-        kernel: index of the last added kernel.
-        mean: mean efficiency on the workload.
-        least: efficiency on the worst problem, 0 if one has no working kernel.
-        bound: upper bound of the mean of any set of this size that covers all problems.
-    """
-
-    kernel: int
-    mean: float
-    least: float
-    bound: float
+    kernel: int  # index of the last added kernel
+    mean: float  # mean efficiency on the workload
+    least: float  # efficiency on the worst problem, 0 if one has no working kernel
+    bound: float  # upper bound of the mean of any set of this size that covers all problems
 
 
 @dataclass(frozen=True, slots=True)
 class KernelSet:
-    """A set of kernels.
+    """A set of kernels."""
 
-    Attributes:
-        kernels: indices in greedy order.
-        mean: mean efficiency on the workload.
-        least: efficiency on the worst problem.
-        keeps: whether the requested mean is reached, and every problem has a working kernel.
-        fewest: lower bound of the set size.
-        curve: the greedy order, as far as computed.
-    """
-
-    kernels: tuple[int, ...]
-    mean: float
-    least: float
-    keeps: bool
-    fewest: int
-    curve: tuple[CoverStep, ...]
+    kernels: tuple[int, ...]  # indices in greedy order
+    mean: float  # mean efficiency on the workload
+    least: float  # efficiency on the worst problem
+    keeps: bool  # whether the requested mean is reached, and every problem has a working kernel
+    fewest: int  # lower bound of the set size
+    curve: tuple[CoverStep, ...]  # the greedy order, as far as computed
 
     @property
     def is_fewest(self) -> bool:
@@ -99,14 +75,6 @@ def choose_set(workload: Workload, keep: float, most: int) -> KernelSet:
     """Choose the smallest set, at most `most` kernels, that keeps a share of the mean and serves every problem.
 
     If `most` kernels are not enough, the first ones in greedy order are chosen.
-
-    Args:
-        workload: the problems and kernels.
-        keep: share, above 0 and at most 1.
-        most: maximum number of kernels.
-
-    Raises:
-        DataError: a problem has no working kernel, or there is no problem.
     """
     if not len(workload.weight) or np.bincount(workload.problem, minlength=len(workload.weight)).min() == 0:
         raise DataError("every problem of a workload needs a working kernel", code="no-working-kernel")
@@ -133,10 +101,6 @@ def _greedy(workload: Workload, keep: float, most: int) -> tuple[list[CoverStep]
 
     The objective is the mean efficiency plus the share of problems with a working kernel, so that serving every problem
     comes first.
-
-    Returns:
-        the order, the number of its kernels that keep the share (None if it never does), and a lower bound of the set
-            size.
     """
     values = 1.0 + workload.efficiency
     value = np.zeros(len(workload.weight))  # 1 + efficiency, 0 without a kernel

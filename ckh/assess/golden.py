@@ -70,12 +70,7 @@ class Change:
         return self.slowdown is not None or bool(self.failed) or not self.now
 
     def failure(self, most: float, *, allows_unmeasured: bool) -> str:
-        """Return the reason why a gate must reject the change; empty if it may pass.
-
-        Args:
-            most: maximum allowed slowdown.
-            allows_unmeasured: whether an unmeasured change may pass.
-        """
+        """Return the reason why a gate must reject the change; empty if it may pass."""
         if not self.now:
             return f"{self.problem}: no kernel applies any more"
         if self.failed:
@@ -87,11 +82,7 @@ class Change:
 
 
 def read_golden(path: Path) -> Golden:
-    """Read a file of golden choices.
-
-    Raises:
-        DataError: it cannot be read, or has no choices.
-    """
+    """Read a file of golden choices."""
     fields = JsonFields.read(path)
     schema, *_ = (fields.scalar(name, str) for name in _NAMES)
     if schema != f"ckh.{_SCHEMA}":
@@ -107,12 +98,7 @@ def read_golden(path: Path) -> Golden:
 
 
 def changes(golden: Golden, now: Mapping[str, str]) -> list[Change]:
-    """Return the problems whose choice differs now, in the order of the golden choices.
-
-    Args:
-        golden: the golden choices.
-        now: current choice by problem, without problems that no kernel applies to.
-    """
+    """Return the problems whose choice differs now, in the order of the golden choices."""
     return [
         Change(problem, was, now.get(problem, ""))
         for problem, was in golden.kernels.items()

@@ -36,27 +36,19 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Figure:
-    """A figure of problems, each drawn a number of times.
-
-    Attributes:
-        columns: values of problems, shape (problems,) each; the figure depends on their sums over the draws.
-        of_draws: maps those sums, shape (resamples, columns), and the number of draws of each problem, shape
-            (resamples, problems), to the figure of each resample.
-    """
+    """A figure of problems, each drawn a number of times."""
 
     columns: tuple[NDArray[np.float64], ...]
+    """Values of problems, shape (problems,) each; the figure depends on their sums over the draws."""
     of_draws: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
+    """Maps those sums, shape (resamples, columns), and the number of draws of each problem, shape (resamples,
+    problems), to the figure of each resample."""
 
 
 def estimates(figures: Mapping[str, Figure], problems: int, seed: int = 0) -> dict[str, Estimate]:
     """Compute each figure over all problems, with its interval.
 
     A figure that is undefined in a resample is NaN there, and that resample is ignored.
-
-    Args:
-        figures: by name.
-        problems: number of problems, at least one.
-        seed: random seed of the draws.
     """
     columns = np.stack([column for figure in figures.values() for column in figure.columns], axis=1)
     values = {name: float(result[0]) for name, result in _of_draws(figures, columns, np.ones((1, problems)))}

@@ -24,20 +24,14 @@ _MIN_TOLERANCE = 0.01  # relative; closer times are ties
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Times:
-    """Measured times of rows, one row per (problem, kernel) pair.
+    """Measured times of rows, one row per (problem, kernel) pair."""
 
-    Attributes:
-        problem: index of each row's problem, 0, 1, …, shape (rows,).
-        latency_ms: positive times, shape (rows,).
-        spread: relative median absolute deviation of each time, NaN where unknown, shape (rows,).
-        tolerance: relative difference between repeated measurements of a kernel, NaN where unknown, shape (problems,);
-            None if unknown for all problems.
-    """
-
-    problem: NDArray[np.int64]
-    latency_ms: NDArray[np.float64]
-    spread: NDArray[np.float64]
+    problem: NDArray[np.int64]  # index of each row's problem, 0, 1, …, shape (rows,)
+    latency_ms: NDArray[np.float64]  # positive times, shape (rows,)
+    spread: NDArray[np.float64]  # relative median absolute deviation of each time, NaN where unknown, shape (rows,)
     tolerance: NDArray[np.float64] | None = None
+    """Relative difference between repeated measurements of a kernel, NaN where unknown, shape (problems,); None if
+    unknown for all problems."""
 
     @property
     def count(self) -> int:
@@ -154,11 +148,6 @@ def best_of_first(times: Times, place: NDArray[np.float64], ks: Sequence[int] = 
     """Efficiency of the best measured kernel among the first k choices of each problem, shape (ks, problems).
 
     NaN where none of them was measured.
-
-    Args:
-        times: times of all rows.
-        place: rank of each row in its problem, 0 for the first, shape (rows,).
-        ks: numbers of choices.
     """
     efficiency = times.efficiency()
     best = np.full((len(ks), times.count), np.nan)
@@ -172,11 +161,6 @@ def top_k(best: NDArray[np.float64], tolerance: NDArray[np.float64], ks: Sequenc
     """Hit rate and efficiency of the best of the first k choices.
 
     Problems without a measured kernel among the first k are ignored; a k without any such problem is left out.
-
-    Args:
-        best: result of `best_of_first`, shape (ks, problems).
-        tolerance: relative tolerance of ties with the oracle, shape (problems,).
-        ks: numbers of choices.
     """
     result = []
     for k, row in zip(ks, best, strict=True):

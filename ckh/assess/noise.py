@@ -55,18 +55,12 @@ class DeviceNoise:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RepeatNoise:
-    """Repeat noise of a dataset.
+    """Repeat noise of a dataset."""
 
-    Attributes:
-        devices: noise of each device with repeated pairs.
-        tolerance: relative difference between repeated measurements of a kernel, NaN where the device has none; shape
-            (problems,).
-        problems_of_their_own: number of problems with enough pairs to estimate their own noise.
-    """
-
-    devices: tuple[DeviceNoise, ...]
+    devices: tuple[DeviceNoise, ...]  # noise of each device with repeated pairs
     tolerance: NDArray[np.float64]
-    problems_of_their_own: int
+    """Relative difference between repeated measurements of a kernel, NaN where its device has none; (problems,)."""
+    problems_of_their_own: int  # number of problems with enough pairs to estimate their own noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,19 +158,13 @@ class RepeatNoiseOfParts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredAgain:
-    """Choices scored in measurements that did not select them, shape (problems,) each.
-
-    Attributes:
-        is_known: whether the problem's best kernels were all measured twice; the other values are undefined elsewhere.
-        repeated: efficiency of choosing by a measurement.
-        model: efficiency of the model's choice.
-        base: efficiency of the choice at which the closable gap begins.
-    """
+    """Choices scored in measurements that did not select them, shape (problems,) each."""
 
     is_known: NDArray[np.bool_]
-    repeated: NDArray[np.float64]
-    model: NDArray[np.float64]
-    base: NDArray[np.float64]
+    """Whether the problem's best kernels were all measured twice; the other values are undefined elsewhere."""
+    repeated: NDArray[np.float64]  # efficiency of choosing by a measurement
+    model: NDArray[np.float64]  # efficiency of the model's choice
+    base: NDArray[np.float64]  # efficiency of the choice at which the closable gap begins
 
 
 def scored_again(dataset: Dataset, chosen: NDArray[np.int64], without: NDArray[np.int64] | None) -> ScoredAgain:
@@ -185,11 +173,6 @@ def scored_again(dataset: Dataset, chosen: NDArray[np.int64], without: NDArray[n
     Scores use the later measurement; where all kernels of a problem were measured twice, both, with a repeated
     measurement's choice scored in the other one. Problems whose best kernels were not all measured twice are unknown;
     other kernels count with their single time.
-
-    Args:
-        dataset: problems that have an oracle.
-        chosen: the model's row of each problem, shape (problems,).
-        without: the row of each problem at which the closable gap begins, shape (problems,); None for a random choice.
     """
     frame, problem = dataset.frame, dataset.problem_ids
     count = int(problem.max()) + 1
@@ -222,12 +205,7 @@ def scored_again(dataset: Dataset, chosen: NDArray[np.int64], without: NDArray[n
 
 
 def ceiling(parts: Sequence[ScoredAgain], baseline: str) -> Ceiling | None:
-    """Compare the model's choices with those of a repeated measurement; None without repeated measurements.
-
-    Args:
-        parts: scores of the problems.
-        baseline: name of the choice at which the closable gap begins.
-    """
+    """Compare the model's choices with those of a repeated measurement; None without repeated measurements."""
     is_known = np.concatenate([part.is_known for part in parts])
     if not is_known.any():
         return None

@@ -32,21 +32,14 @@ _TWO = 2  # fastest kernels used in the estimate
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """A problem and the kernels to measure again.
+    """A problem and the kernels to measure again."""
 
-    Attributes:
-        problem: canonical text.
-        kernels: the oracle's kernel, the model's first choices, best score first, and further kernels of the sample.
-        first: number of first choices.
-        sample: names of random candidates.
-        candidates: number of candidates.
-    """
-
-    problem: str
+    problem: str  # canonical text
     kernels: tuple[str, ...]
-    first: int
-    sample: tuple[str, ...] = ()
-    candidates: int = 0
+    """The oracle's kernel, the model's first choices, best score first, and further kernels of the sample."""
+    first: int  # number of first choices
+    sample: tuple[str, ...] = ()  # names of random candidates
+    candidates: int = 0  # number of candidates
 
     @property
     def missed_share(self) -> float:
@@ -118,12 +111,7 @@ class Remeasured:
 
 
 def contests(dataset: Dataset, first: Sequence[Sequence[str]]) -> list[Contest]:
-    """Select the kernels to remeasure on every problem with choices: the oracle's kernel and the choices.
-
-    Args:
-        dataset: problems that have an oracle.
-        first: names of a model's first choices of each problem, best first; empty if the problem is refused.
-    """
+    """Select the kernels to remeasure on every problem with choices: the oracle's kernel and the choices."""
     times = times_of(dataset)
     best = choices(-times.latency_ms, times.problem, times.count)
     names = dataset.frame["kernel"].to_numpy()
@@ -154,12 +142,6 @@ def with_sample(
 
     All kernels are put in one random order, and each problem uses the first applicable ones: few kernels need
     compiling, and for each problem they are still a random sample.
-
-    Args:
-        result: the contests.
-        candidates: names of the kernels that apply to a problem.
-        size: number of random kernels per problem.
-        seed: random seed of the order.
     """
     random = np.random.default_rng(seed)
     order: dict[str, float] = {}

@@ -23,21 +23,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedRows:
-    """A model's answer for each problem of a dataset, joined with the measured rows.
-
-    Attributes:
-        place: rank of each row's kernel in the answer, 0 for the first; infinite if it is not ranked; shape (rows,).
-        first: name of each answer's first kernel, empty if the problem is refused; shape (problems,).
-        refusal: reason why a problem has no kernel, empty if it has one; shape (problems,).
-        tflops: predicted speed of each row, NaN if unknown; shape (rows,).
-        first_tflops: predicted speed of each answer's first kernel, NaN if unknown; shape (problems,).
-    """
+    """A model's answer for each problem of a dataset, joined with the measured rows."""
 
     place: NDArray[np.float64]
-    first: NDArray[np.object_]
-    refusal: NDArray[np.object_]
-    tflops: NDArray[np.float64]
+    """Rank of each row's kernel in the answer, 0 for the first; infinite if it is not ranked; shape (rows,)."""
+    first: NDArray[np.object_]  # name of each answer's first kernel, empty if the problem is refused; shape (problems,)
+    refusal: NDArray[np.object_]  # reason why a problem has no kernel, empty if it has one; shape (problems,)
+    tflops: NDArray[np.float64]  # predicted speed of each row, NaN if unknown; shape (rows,)
     first_tflops: NDArray[np.float64]
+    """Predicted speed of each answer's first kernel, NaN if unknown; shape (problems,)."""
 
     @classmethod
     def by_scores(cls, dataset: Dataset, scores: NDArray[np.float64]) -> RankedRows:

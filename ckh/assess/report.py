@@ -71,30 +71,17 @@ class _Slice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlicesOfPart:
-    """Inputs of slices for a part of the problems.
+    """Inputs of slices for a part of the problems."""
 
-    Attributes:
-        efficiency: efficiency of the choices, NaN where the choice was never measured, shape (problems,).
-        values: values that distinguish problems, by kind, shape (problems,) each.
-        inside: masks of the operation's slices, by kind and name, shape (problems,) each.
-        kernels: efficiency among the kernels of a kind, NaN where a problem has none with a time, shape (problems,)
-            each.
-    """
-
-    efficiency: NDArray[np.float64]
-    values: dict[str, NDArray[np.object_]]
-    inside: dict[tuple[str, str], NDArray[np.bool_]]
+    efficiency: NDArray[np.float64]  # of the choices, NaN where the choice was never measured, shape (problems,)
+    values: dict[str, NDArray[np.object_]]  # values that distinguish problems, by kind, shape (problems,) each
+    inside: dict[tuple[str, str], NDArray[np.bool_]]  # masks of the operation's slices, by kind and name
     kernels: dict[str, NDArray[np.float64]]
+    """Efficiency among the kernels of a kind, NaN where a problem has none with a time, shape (problems,) each."""
 
 
 def slices_of(dataset: Dataset, times: Times, ranked: RankedRows) -> SlicesOfPart:
-    """Compute the inputs of slices for a part.
-
-    Args:
-        dataset: whole problems.
-        times: its times.
-        ranked: its rows in the model's order.
-    """
+    """Compute the inputs of slices for a part."""
     op, first, problems = dataset.op, dataset.frame.iloc[dataset.first_rows], dataset.problems()
     return SlicesOfPart(
         np.where(ranked.is_measured(times.problem), times.efficiency()[ranked.best_ranked(times.problem)], np.nan),
@@ -115,14 +102,7 @@ def slices_of(dataset: Dataset, times: Times, ranked: RankedRows) -> SlicesOfPar
 def slices(
     parts: Sequence[SlicesOfPart], kernel_slice: str, is_copy: NDArray[np.bool_] | None = None
 ) -> list[SliceReport]:
-    """Compute the efficiency by slice.
-
-    Args:
-        parts: inputs for all problems.
-        kernel_slice: column that defines kinds of kernels.
-        is_copy: whether the same layer was in the training data at another batch size, shape (problems,); None if
-            unknown.
-    """
+    """Compute the efficiency by slice."""
     efficiency = np.concatenate([part.efficiency for part in parts])
     result = [*_of_problems(parts, efficiency), *_joined_kernels(parts, kernel_slice)]
     if is_copy is not None and is_copy.any():
@@ -252,14 +232,6 @@ def evaluate(
     """Evaluate a model's answers on a dataset whose problems all have an oracle (`times.judged`).
 
     One part at a time is in memory, and only figures by problem are kept of it.
-
-    Args:
-        parts: the evaluation data.
-        rank: ranks a part's rows with the model.
-        learned: training data of the baselines that learn.
-        others: scorers of other models to compare with, by name.
-        is_copy: whether the same layer was in the training data at another batch size, shape (problems,); None if
-            unknown.
     """
     scorers = {**(others or {}), **_learned_baselines(learned)}
     repeats, result = RepeatNoiseOfParts(), []
@@ -306,31 +278,19 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _JudgedPart:
-    """Results of an evaluated part: figures by problem, and counts.
+    """Results of an evaluated part: figures by problem, and counts."""
 
-    Attributes:
-        rows: number of rows.
-        coverage: inputs of coverage.
-        choices: choice of each problem; whether it is best is updated when the noise of all parts is known.
-        best_ranked: efficiency of the best-ranked measured kernel, NaN without one, shape (problems,).
-        others: efficiency of choices without the model, by name, shape (problems,) each.
-        best_of_first: as in `metrics.best_of_first`.
-        tolerance: tolerance without repeated measurements, shape (problems,).
-        slices: inputs of slices.
-        again: choices scored in measurements that did not select them.
-        unstable: as in `unstable_counts`.
-    """
-
-    rows: int
-    coverage: CoverageOfPart
-    choices: list[Choice]
+    rows: int  # number of rows
+    coverage: CoverageOfPart  # inputs of coverage
+    choices: list[Choice]  # choice of each problem; whether it is best is updated when the noise of all parts is known
     best_ranked: NDArray[np.float64]
-    others: dict[str, NDArray[np.float64]]
-    best_of_first: NDArray[np.float64]
-    tolerance: NDArray[np.float64]
-    slices: SlicesOfPart
-    again: ScoredAgain
-    unstable: NDArray[np.int64]
+    """Efficiency of the best-ranked measured kernel, NaN without one, shape (problems,)."""
+    others: dict[str, NDArray[np.float64]]  # efficiency of choices without the model, by name, shape (problems,) each
+    best_of_first: NDArray[np.float64]  # as in `metrics.best_of_first`
+    tolerance: NDArray[np.float64]  # tolerance without repeated measurements, shape (problems,)
+    slices: SlicesOfPart  # inputs of slices
+    again: ScoredAgain  # choices scored in measurements that did not select them
+    unstable: NDArray[np.int64]  # as in `unstable_counts`
 
 
 def _judged(part: Dataset, times: Times, ranked: RankedRows, others: Mapping[str, NDArray[np.float64]]) -> _JudgedPart:

@@ -72,11 +72,7 @@ def has_oracle(dataset: Dataset) -> NDArray[np.bool_]:
 
 
 def judged(dataset: Dataset) -> Dataset:
-    """Select the rows of problems that have an oracle: at least one usable time.
-
-    Raises:
-        DataError: no problem has one.
-    """
+    """Select the rows of problems that have an oracle: at least one usable time."""
     result = has_oracle(dataset)
     if not result.any():
         raise no_oracle()

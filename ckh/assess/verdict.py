@@ -37,21 +37,13 @@ class VerdictTable:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict of a gate.
+    """The verdict of a gate."""
 
-    Attributes:
-        command: the gate, such as "ckh validate compare".
-        title: what was evaluated.
-        checks: the checks of the gate.
-        lines: sentences for readers.
-        tables: figures for readers.
-    """
-
-    command: str
-    title: str
-    checks: tuple[Check, ...]
-    lines: tuple[str, ...] = ()
-    tables: tuple[VerdictTable, ...] = ()
+    command: str  # the gate, such as "ckh validate compare"
+    title: str  # what was evaluated
+    checks: tuple[Check, ...]  # the checks of the gate
+    lines: tuple[str, ...] = ()  # sentences for readers
+    tables: tuple[VerdictTable, ...] = ()  # figures for readers
 
     @property
     def failures(self) -> tuple[str, ...]:

@@ -106,13 +106,7 @@ def winner_rows(dataset: Dataset) -> NDArray[np.int64]:
 
 
 def report(dataset: Dataset, ranked: WinnerPlaces, learned_from: Dataset | None = None) -> WinnerReport:
-    """Evaluate rankings of the candidates of all problems of a dataset.
-
-    Args:
-        dataset: the evaluation data, problems with a usable time.
-        ranked: the rankings, one per problem in the dataset's order.
-        learned_from: training data of the model, for the baseline: the most frequent winner at this number of rows.
-    """
+    """Evaluate rankings of the candidates of all problems of a dataset."""
     least = bounds(dataset, ranked.first)
     baseline = None if learned_from is None else _hits("wins most at this size", most_frequent(dataset, learned_from))
     refused, missing = ranked.first == "", ranked.place >= MISSING

@@ -20,62 +20,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choices:
-    """Input of a table of choices.
+    """Input of a table of choices."""
 
-    Attributes:
-        answers: the ranking of each problem.
-        measured: measured rows of the operation, whose winners take precedence; None without.
-        installed: folder of the program that will read the table, if its own kernels and tables are used.
-        replaces: whether choices replace the program's rows for the same shapes.
-    """
-
-    answers: Sequence[Ranking]
-    measured: Dataset | None
-    installed: Path | None
-    replaces: bool = False
+    answers: Sequence[Ranking]  # the ranking of each problem
+    measured: Dataset | None  # measured rows of the operation, whose winners take precedence; None without
+    installed: Path | None  # folder of the program that will read the table, if its own kernels and tables are used
+    replaces: bool = False  # whether choices replace the program's rows for the same shapes
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenChoices:
-    """Files written for choices.
+    """Files written for choices."""
 
-    Attributes:
-        files: path within the export and content of each.
-        rows: result for each problem, in order, for JSON.
-        how_to: Markdown text on how the program uses the files.
-        missing: problems without a choice, with reasons, for JSON.
-        environment: environment variables that make the program read the files, in shell syntax, with `OUT` for the
-            export's folder.
-    """
-
-    files: Mapping[str, bytes]
-    rows: tuple[Mapping[str, Any], ...]
-    how_to: str
-    missing: tuple[Mapping[str, str], ...] = ()
+    files: Mapping[str, bytes]  # path within the export and content of each
+    rows: tuple[Mapping[str, Any], ...]  # result for each problem, in order, for JSON
+    how_to: str  # Markdown text on how the program uses the files
+    missing: tuple[Mapping[str, str], ...] = ()  # problems without a choice, with reasons, for JSON
     environment: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that make the program read the files, in shell syntax; `OUT` stands for the folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedTable:
-    """Result of a program's own code for a table of choices.
+    """Result of a program's own code for a table of choices."""
 
-    Attributes:
-        name: the file, within the export.
-        rows_before: rows that the program has without the export.
-        rows_after: rows that it has with it.
-        lost: number of the former rows that are missing afterwards.
-        is_unchanged: whether the program left the exported file unchanged.
-        failure: error of the program's code; empty if it succeeded.
-        shapes: for each problem the rows that the program uses without and with the export, for JSON.
-    """
-
-    name: str
-    rows_before: int
-    rows_after: int
-    lost: int
-    is_unchanged: bool
-    failure: str
+    name: str  # the file, within the export
+    rows_before: int  # rows that the program has without the export
+    rows_after: int  # rows that it has with it
+    lost: int  # number of the former rows that are missing afterwards
+    is_unchanged: bool  # whether the program left the exported file unchanged
+    failure: str  # error of the program's code; empty if it succeeded
     shapes: tuple[Mapping[str, Any], ...]
+    """For each problem the rows that the program uses without and with the export, for JSON."""
 
     @property
     def problems(self) -> list[str]:
@@ -89,65 +65,45 @@ class CheckedTable:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceTable:
-    """Files of choices for a list of problems.
+    """Files of choices for a list of problems."""
 
-    Attributes:
-        name: name of the program on the command line.
-        summary: short description of the output.
-        write: builds the files; raises `CkhError`.
-        check: runs the program's own code on an export's files, given the export's folder, its list and the program's
-            folder; raises `CkhError`.
-        reads: whether a file has problems of this operation, if several operations write for the program; None: any
-            file that belongs to no other.
-        picked: the kernel that the program finds in an export's folder, by ckh's name, for problems on an architecture;
-            empty: it finds no row. None: unknown.
-    """
-
-    name: str
-    summary: str
-    write: Callable[[Choices], WrittenChoices]
+    name: str  # name of the program on the command line
+    summary: str  # short description of the output
+    write: Callable[[Choices], WrittenChoices]  # builds the files; raises `CkhError`
     check: Callable[[Path, Mapping[str, Any], Path], list[CheckedTable]] | None = None
+    """Runs the program's own code on an export's files, given the export's folder, its list and the program's folder;
+    raises `CkhError`."""
     reads: Callable[[str], bool] | None = None
+    """Whether a file has problems of this operation, if several operations write for the program; None: any file that
+    belongs to no other."""
     picked: Callable[[Path, str, Sequence[Any]], list[str]] | None = None
+    """The kernel that the program finds in an export's folder, by ckh's name, for problems on an architecture; empty:
+    it finds no row. None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelHeader:
-    """A C++ header with which a program uses models exported to C.
+    """A C++ header with which a program uses models exported to C."""
 
-    Attributes:
-        name: name of the program on the command line.
-        summary: short description of the output.
-        how_to: a section of Markdown on how the program uses it, for the export's README.
-        text: the header for a model, given its name in the export; raises `CkhError`.
-        called: the program's name of a kernel.
-        program: C++ code that prints the kernel, by the program's name, selected from a list for each problem on stdin,
-            using a model by its name in the export.
-    """
-
-    name: str
-    summary: str
-    how_to: str
-    text: Callable[[str, Model], str]
-    called: Callable[[Any], str]
+    name: str  # name of the program on the command line
+    summary: str  # short description of the output
+    how_to: str  # a section of Markdown on how the program uses it, for the export's README
+    text: Callable[[str, Model], str]  # the header for a model, given its name in the export; raises `CkhError`
+    called: Callable[[Any], str]  # the program's name of a kernel
     program: Callable[[str, Model, Sequence[Any]], str]
+    """C++ code that prints the kernel, by the program's name, selected from a list for each problem on stdin, using a
+    model by its name in the export."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instances:
-    """Mapping between kernels and problems of a Python program and those of an operation.
+    """Mapping between kernels and problems of a Python program and those of an operation."""
 
-    Attributes:
-        name: name of the program.
-        problem: the problem that a template computes with an instance; None if the operation has no such problem.
-        kernel: the kernel equal or closest to the instance; None if the operation has none.
-        template: a template of the program for a problem; raises `UsageError` if it has none.
-    """
-
-    name: str
+    name: str  # name of the program
     problem: Callable[[Any, Any], Any]
-    kernel: Callable[[Any, Any], Any]
-    template: Callable[[Any], Any]
+    """The problem that a template computes with an instance; None if the operation has no such problem."""
+    kernel: Callable[[Any, Any], Any]  # the kernel equal or closest to the instance; None if the operation has none
+    template: Callable[[Any], Any]  # a template of the program for a problem; raises `UsageError` if it has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +116,7 @@ class Consumers:
 
 
 def consumers_of(op: AnyOperation) -> Consumers:
-    """Return the consumers of an operation's choices.
-
-    Raises:
-        UsageError: the package that provides them is broken.
-    """
+    """Return the consumers of an operation's choices."""
     return part_of(op, op.consumers, Consumers) or Consumers()
 
 
@@ -181,11 +133,7 @@ def named(kind: str, name: str) -> dict[str, Any]:
 
 
 def the_table(name: str, op: str | None, problems: str) -> tuple[AnyOperation, ChoiceTable]:
-    """Return the operation that writes a table for a program: the named one, or that of the problems.
-
-    Raises:
-        UsageError: as for `the_one`.
-    """
+    """Return the operation that writes a table for a program: the named one, or that of the problems."""
     result = named("tables", name)
     if op is None and len(result) > 1:
         mine = [item for item, table in result.items() if table.reads is not None and table.reads(problems)]
@@ -194,11 +142,7 @@ def the_table(name: str, op: str | None, problems: str) -> tuple[AnyOperation, C
 
 
 def the_one(kind: str, name: str, op: str | None) -> tuple[AnyOperation, Any]:
-    """Return the operation that has a consumer for a program: the named one, or the only one.
-
-    Raises:
-        UsageError: it has none, or several operations have one.
-    """
+    """Return the operation that has a consumer for a program: the named one, or the only one."""
     result = named(kind, name)
     if op is not None and op not in result:
         raise UsageError(

@@ -17,15 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A calculation: a number, the size with an index, or an operation on expressions.
+    """A calculation: a number, the size with an index, or an operation on expressions."""
 
-    Attributes:
-        op: "number", "size", a name in `_ARITHMETIC` or, for a condition, a comparison.
-        operands: integers for the first two, else expressions.
-    """
-
-    op: str
-    operands: tuple[Any, ...]
+    op: str  # "number", "size", a name in `_ARITHMETIC` or, for a condition, a comparison
+    operands: tuple[Any, ...]  # integers for the first two, else expressions
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +120,7 @@ def _expression(value: Any) -> Expression:
 
 
 def value_of(compute: Callable[[Callable[[int], Symbol]], Any]) -> Expression:
-    """Trace the expression of an integer.
-
-    Args:
-        compute: computes it, given a function from an index to a size.
-
-    Raises:
-        FormulaError: it depends on a decision, or needs the value of a size.
-    """
+    """Trace the expression of an integer."""
     path = _Path(())
     expression = _expression(compute(path.size))
     if path.decided:
@@ -141,15 +129,7 @@ def value_of(compute: Callable[[Callable[[int], Symbol]], Any]) -> Expression:
 
 
 def decisions(compute: Callable[[Callable[[int], Symbol]], bool | str], answers: tuple[bool, ...] = ()) -> Tree:
-    """Trace all paths to a result: a boolean, or a text, which may contain sizes.
-
-    Args:
-        compute: computes the result, given a function from an index to a size.
-        answers: outcomes of the first conditions.
-
-    Raises:
-        FormulaError: the result needs the value of a size.
-    """
+    """Trace all paths to a result: a boolean, or a text, which may contain sizes."""
     path = _Path(answers)
     result = compute(path.size)
     tree: Tree = path.parsed(result) if isinstance(result, str) else bool(result)

@@ -41,46 +41,27 @@ _FOLDER = Path(__file__).with_name("c")
 
 @dataclass(frozen=True, slots=True)
 class DispatcherPart:
-    """An operation's problems and kernels in C++.
+    """An operation's problems and kernels in C++."""
 
-    Attributes:
-        kind: its kind of problems in exported C.
-        include: the dispatcher's header, below ck_tile/dispatcher.
-        dispatcher: the dispatcher's class.
-        problem: its class of problems.
-        function: its type of heuristics.
-        rename: statements that build a `Kernel` from `name`, ckh's name of it.
-        before: functions that `rename` calls.
-        detail: functions, including `split_k_of`, which returns the split-K factor of a problem.
-        fill: statements that set the fields of `p` from `problem`, or return false.
-        parameters: further parameters of the constructor, each preceded by a comma.
-        initializers: member initializers of the constructor.
-        members: declarations of the members.
-        registered: statements before kernels are named.
-        named: an expression for the dispatcher's name of `kernel`; an empty name leaves it out.
-        methods: further public functions.
-        pick: a type `Row` of kernels, a function that registers one, and one that returns the name of the selected
-            kernel for a problem's fields in C's order, with the model in the file @PATH@.
-        row: a kernel as an initializer of `Row`.
-    """
-
-    kind: str
-    include: str
-    dispatcher: str
-    problem: str
-    function: str
-    rename: str
-    detail: str
-    fill: str
+    kind: str  # its kind of problems in exported C
+    include: str  # the dispatcher's header, below ck_tile/dispatcher
+    dispatcher: str  # the dispatcher's class
+    problem: str  # its class of problems
+    function: str  # its type of heuristics
+    rename: str  # statements that build a `Kernel` from `name`, ckh's name of it
+    detail: str  # functions, including `split_k_of`, which returns the split-K factor of a problem
+    fill: str  # statements that set the fields of `p` from `problem`, or return false
     pick: str
-    row: Callable[[Any], str]
-    parameters: str = ""
-    initializers: str = ""
-    members: str = ""
-    before: str = ""
-    registered: str = ""
-    named: str = "kernel.name"
-    methods: str = ""
+    """A type `Row` of kernels, a function that registers one, and one that returns the name of the selected kernel for
+    a problem's fields in C's order, with the model in the file @PATH@."""
+    row: Callable[[Any], str]  # a kernel as an initializer of `Row`
+    parameters: str = ""  # further parameters of the constructor, each preceded by a comma
+    initializers: str = ""  # member initializers of the constructor
+    members: str = ""  # declarations of the members
+    before: str = ""  # functions that `rename` calls
+    registered: str = ""  # statements before kernels are named
+    named: str = "kernel.name"  # an expression for the dispatcher's name of `kernel`; an empty name leaves it out
+    methods: str = ""  # further public functions
 
 
 def dispatcher_header(part: Callable[[Model], DispatcherPart], called: Callable[[Any], str]) -> ModelHeader:

@@ -26,11 +26,7 @@ def with_list(files: Mapping[str, bytes], report: Mapping[str, Any]) -> dict[str
 
 
 def list_of(folder: Path) -> dict[str, Any]:
-    """Read the list of an export.
-
-    Raises:
-        DataError: the folder is not an export.
-    """
+    """Read the list of an export."""
     if _owns(folder) is None:
         raise DataError(f"{folder} is not an export of ckh", "write one, or name another folder", code="not-an-export")
     document: dict[str, Any] = read_json(folder / _LIST_NAME)
@@ -41,10 +37,6 @@ def model_names(models: Sequence[Model]) -> list[str]:
     """Return the names of models in an export: those of their folders.
 
     Names are used in paths, C and Markdown.
-
-    Raises:
-        DataError: a folder's name is not allowed in an export.
-        UsageError: two models have the same name.
     """
     names = [require_name(model.path.resolve().name, "the folder of a model") for model in models]
     if len(set(names)) != len(names):
@@ -57,11 +49,7 @@ def model_names(models: Sequence[Model]) -> list[str]:
 
 
 def require_measurements(path: Path) -> None:
-    """Refuse an export's folder, or a file of an exported model: neither has measured rows.
-
-    Raises:
-        DataError: it is an export; the hint says what to do instead.
-    """
+    """Refuse an export's folder, or a file of an exported model: neither has measured rows."""
     folder = path if path.is_dir() else path.parent
     is_own = _owns(folder)
     if is_own is None or not (path.is_dir() or is_own(path.name)):

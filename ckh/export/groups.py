@@ -32,35 +32,21 @@ DTYPES: tuple[str, ...] = tuple(DTYPE_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A field of problems that is a number in C: problems that differ in it are in different groups.
+    """A field of problems that is a number in C: problems that differ in it are in different groups."""
 
-    Attributes:
-        name: name in C.
-        field: name in Python.
-        place: position in the keys of groups: 0 for directions, 1 for element types, 2 for layouts, where 0 selects the
-            first group with the other numbers, and 3.
-        values: values in the order of their numbers.
-        prefix: prefix of the names of values in C; empty: they have none.
-        end: exclusive upper bound of the numbers in C, a name or number.
-        least: the first number in C.
-        added: offset of the numbers in keys.
-    """
-
-    name: str
-    field: str
+    name: str  # name in C
+    field: str  # name in Python
     place: int
-    values: tuple[str | int, ...]
-    prefix: str = ""
-    end: str | int = 0
-    least: int = 0
-    added: int = 0
+    """Position in the keys of groups: 0 for directions, 1 for element types, 2 for layouts, where 0 selects the first
+    group with the other numbers, and 3."""
+    values: tuple[str | int, ...]  # values in the order of their numbers
+    prefix: str = ""  # prefix of the names of values in C; empty: they have none
+    end: str | int = 0  # exclusive upper bound of the numbers in C, a name or number
+    least: int = 0  # the first number in C
+    added: int = 0  # offset of the numbers in keys
 
     def number(self, value: str | int) -> int:
-        """Return the number of a value in C.
-
-        Raises:
-            UsageError: it has none.
-        """
+        """Return the number of a value in C."""
         if value not in self.values:
             raise UsageError(f"{self.field}={value} has no number in C", code="unsupported")
         return self.values.index(value) + self.least
@@ -76,22 +62,15 @@ DTYPE = Code("dtype", "dtype", 1, DTYPES, "CKH_", "CKH_DTYPES")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """Problems that differ only in their sizes.
+    """Problems that differ only in their sizes."""
 
-    Attributes:
-        key: its codes, as in C: see `ProblemKind.key`.
-        example: one of the problems.
-        kernels: the kernels that apply to some of them.
-        judgements: distinct sequences of reasons; the first that returns words refuses a kernel. Empty words mean a
-            kernel for other problems, which is not counted as refused.
-        judged_by: index of each kernel's sequence.
-    """
-
-    key: tuple[int, int, int, int]
-    example: Problem
-    kernels: Sequence[Kernel]
+    key: tuple[int, int, int, int]  # its codes, as in C: see `ProblemKind.key`
+    example: Problem  # one of the problems
+    kernels: Sequence[Kernel]  # the kernels that apply to some of them
     judgements: Sequence[tuple[Reason, ...]]
-    judged_by: Sequence[int]
+    """Distinct sequences of reasons; the first that returns words refuses a kernel. Empty words mean a kernel for other
+    problems, which is not counted as refused."""
+    judged_by: Sequence[int]  # index of each kernel's sequence
 
     def among(self, kernels: frozenset[Kernel] | None) -> Group:
         """Restrict the group to these kernels; None: all."""
@@ -111,25 +90,15 @@ class Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemKind:
-    """Facts about a kind of problems, as needed in C.
+    """Facts about a kind of problems, as needed in C."""
 
-    Attributes:
-        name: as in names in C, such as `ckh_rank_conv`.
-        number: unique number in model files.
-        summary: description for readers of the header.
-        codes: the fields other than sizes, in C's order.
-        sizes: dataset column -> field, in the order of the sizes.
-        problem: the class of problems, whose defaults are used in C.
-        example: sizes of the problem ranked by an export's example program.
-    """
-
-    name: str
-    number: int
-    summary: str
-    codes: tuple[Code, ...]
-    sizes: Mapping[str, str]
-    problem: type
-    example: Mapping[str, int]
+    name: str  # as in names in C, such as `ckh_rank_conv`
+    number: int  # unique number in model files
+    summary: str  # description for readers of the header
+    codes: tuple[Code, ...]  # the fields other than sizes, in C's order
+    sizes: Mapping[str, str]  # dataset column -> field, in the order of the sizes
+    problem: type  # the class of problems, whose defaults are used in C
+    example: Mapping[str, int]  # sizes of the problem ranked by an export's example program
 
     def defaults(self) -> dict[str, Any]:
         """Default values of the fields of problems; the first code, or 0, without a default."""
@@ -192,23 +161,15 @@ def _is_possible(problem: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exported:
-    """Export of an operation's models to C.
+    """Export of an operation's models to C."""
 
-    Attributes:
-        kind: the kind of its problems; operations whose problems have the same fields share a kind.
-        groups: all groups that a model is for, those of a default layout first; raises `ModelError`.
-    """
-
-    kind: ProblemKind
+    kind: ProblemKind  # the kind of its problems; operations whose problems have the same fields share a kind
     groups: Callable[[Model], Iterable[Group]]
+    """All groups that a model is for, those of a default layout first; raises `ModelError`."""
 
 
 def exported(op_type: str) -> Exported:
-    """Return how models of an operation are exported to C.
-
-    Raises:
-        UsageError: they cannot be exported.
-    """
+    """Return how models of an operation are exported to C."""
     op = operation(op_type)
     part = part_of(op, op.exported, Exported)
     if part is None:
@@ -231,12 +192,7 @@ def kinds(models: Iterable[Model]) -> list[ProblemKind]:
 
 
 def group_of(model: Model, problem: Problem) -> Group:
-    """Return the group of a problem.
-
-    Raises:
-        UsageError: problems of its operation cannot be exported.
-        ModelError: a file of the model is damaged.
-    """
+    """Return the group of a problem."""
     part = exported(model.spec.op_type)
     for group in part.groups(model):
         if group.key == part.kind.key(problem):
@@ -253,15 +209,7 @@ def element_types(model: Model) -> tuple[str, ...]:
 def ruled_group(
     kind: ProblemKind, example: Problem, pool: Sequence[Kernel], rules: tuple[Rule, ...], arch: ArchSpec
 ) -> Group:
-    """Build a group whose kernels are a pool.
-
-    Args:
-        kind: the kind of problems.
-        example: a problem of the group.
-        pool: the kernels.
-        rules: the rules of problems. Kernels with the same values for a rule share a reason, which is traced once.
-        arch: the architecture.
-    """
+    """Build a group whose kernels are a pool."""
 
     def made(rule: Rule, values: Sequence[Any]) -> Reason:
         return lambda problem: next(rule.of(values, arch, problem), None)

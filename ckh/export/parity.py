@@ -38,11 +38,7 @@ class Pick:
 
 
 def compiled_sources(folder: Path) -> list[Path]:
-    """Compile the C sources of an export and return the object files.
-
-    Raises:
-        DeviceError: there is no compiler, or the sources do not compile.
-    """
+    """Compile the C sources of an export and return the object files."""
     sources = [path for path in sorted(folder.glob("*.c")) if path.name != _EXAMPLE]
     _compile([*find_c_compiler(), *_C_FLAGS, "-c", *(path.name for path in sources)], folder)
     return [folder / f"{path.stem}.o" for path in sources]
@@ -51,18 +47,7 @@ def compiled_sources(folder: Path) -> list[Path]:
 def c_picks(
     folder: Path, objects: Sequence[Path], name: str, answers: Sequence[Ranking], *, is_embedded: bool
 ) -> list[Pick]:
-    """Run exported C and return its first kernels.
-
-    Args:
-        folder: the export.
-        objects: its compiled sources.
-        name: name of the model in the export.
-        answers: ckh's answers by that model.
-        is_embedded: whether models are compiled into the sources.
-
-    Raises:
-        DeviceError: there is no compiler, or the program does not compile or run.
-    """
+    """Run exported C and return its first kernels."""
     kind = exported(answers[0].model.spec.op_type).kind
     source, program = folder / "parity.c", folder / "parity"
     text = _PROGRAM.read_text(encoding="utf-8").replace("@KIND@", kind.name).replace("@UPPER@", kind.name.upper())
@@ -78,19 +63,7 @@ def c_picks(
 def dispatcher_picks(
     folder: Path, objects: Sequence[Path], name: str, answers: Sequence[Ranking], part: ModelHeader, include: Path
 ) -> list[Pick]:
-    """Return the kernels that AMD's dispatcher selects with an exported header, among ckh's candidates.
-
-    Args:
-        folder: the export.
-        objects: its compiled C sources.
-        name: name of the model in the export.
-        answers: ckh's answers by that model.
-        part: the header of the operation.
-        include: the folder with ck_tile/dispatcher.
-
-    Raises:
-        DeviceError: there is no compiler, or the program does not compile or run.
-    """
+    """Return the kernels that AMD's dispatcher selects with an exported header, among ckh's candidates."""
     source, program = folder / "parity.cpp", folder / "parity_cpp"
     pools = {id(answer.pool): answer.pool for answer in answers}.values()
     kernels = list(dict.fromkeys(kernel for pool in pools for kernel in pool))
@@ -106,18 +79,7 @@ def dispatcher_picks(
 def table_picks(
     folder: Path, table: ChoiceTable, answers: Sequence[Ranking], measured: Mapping[str, str] | None = None
 ) -> list[Pick]:
-    """Return the kernels that a program finds in an export's tables by its lookup rules.
-
-    Args:
-        folder: the export.
-        table: how the operation writes tables for the program.
-        answers: ckh's answers on one architecture.
-        measured: kernels of the export's measured rows by problem, which take precedence over answers.
-
-    Raises:
-        DataError: a table is damaged.
-        UsageError: the program's lookup rules are unknown.
-    """
+    """Return the kernels that a program finds in an export's tables by its lookup rules."""
     if table.picked is None:
         raise UsageError("its lookup is not known", code="unsupported")
     result = table.picked(folder, answers[0].model.spec.arch, [answer.problem for answer in answers])
@@ -140,11 +102,7 @@ def by_model(answers: Sequence[Ranking]) -> dict[str, list[Ranking]]:
 
 
 def _printed(command: list[str], folder: Path, answers: Sequence[Ranking]) -> list[str]:
-    """Run a program and return the line it prints for each problem.
-
-    Raises:
-        DeviceError: it fails, or prints another number of lines.
-    """
+    """Run a program and return the line it prints for each problem."""
     kind = exported(answers[0].model.spec.op_type).kind
     text = "".join(" ".join(map(str, kind.numbers(answer.run))) + "\n" for answer in answers)
     done = _run(command, folder, text)

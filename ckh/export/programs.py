@@ -31,55 +31,30 @@ _RELATIONS = {"==": "EQUAL", "<": "SMALLER", ">": "GREATER"}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RulePrograms:
-    """Rules that decide which candidates of a group apply, as data.
+    """Rules that decide which candidates of a group apply, as data."""
 
-    Attributes:
-        conditions: conditions on a problem's sizes.
-        steps: condition, next step if true and if false; an earlier step, `APPLIES`, or `REFUSED` or below.
-        begins: first step of each candidate.
-        reasons: why candidates do not apply: reason `i` is the end `REFUSED - i`.
-    """
-
-    conditions: tuple[Expression, ...]
+    conditions: tuple[Expression, ...]  # conditions on a problem's sizes
     steps: tuple[tuple[int, int, int], ...]
-    begins: tuple[int, ...]
-    reasons: tuple[Text, ...]
+    """Condition, next step if true and if false: an earlier step, `APPLIES`, or `REFUSED` or below."""
+    begins: tuple[int, ...]  # first step of each candidate
+    reasons: tuple[Text, ...]  # why candidates do not apply: reason `i` is the end `REFUSED - i`
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelContent:
-    """A model's file.
+    """A model's file."""
 
-    Attributes:
-        content: its bytes.
-        kernels: number of distinct kernel names.
-        numbers: for each group the indices of its kernels' names.
-        rules: rules of each group.
-        trees: number of trees of each forest, by target.
-    """
-
-    content: bytes
-    kernels: int
-    numbers: tuple[Sequence[int], ...]
-    rules: tuple[RulePrograms, ...]
-    trees: dict[str, int]
+    content: bytes  # its bytes
+    kernels: int  # number of distinct kernel names
+    numbers: tuple[Sequence[int], ...]  # for each group the indices of its kernels' names
+    rules: tuple[RulePrograms, ...]  # rules of each group
+    trees: dict[str, int]  # number of trees of each forest, by target
 
 
 def model_content(
     model: Model, name: str, kind: ProblemKind, groups: Sequence[Group], *, are_named: bool = True
 ) -> ModelContent:
-    """Build the file of a model with some groups of problems.
-
-    Args:
-        model: the model.
-        name: its name.
-        kind: the kind of its problems.
-        groups: the groups.
-        are_named: whether the file includes the names of kernels.
-
-    Raises:
-        ModelError: the model is damaged, or a feature or rule cannot be computed in C.
-    """
+    """Build the file of a model with some groups of problems."""
     spec = model.spec
     targets = [spec.rank_by, *({TFLOPS} & set(spec.targets) - {spec.rank_by})]
     forests = [model.packed_forest(target) for target in targets]

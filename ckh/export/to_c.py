@@ -82,16 +82,7 @@ class _Exported:
 
 
 def c_files(models: Sequence[Model], *, embed: bool) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """Build the files of an export, and a description of them for JSON.
-
-    Args:
-        models: the models; each keeps its folder's name.
-        embed: whether to compile them into the sources instead of writing files.
-
-    Raises:
-        UsageError: two models have the same name, or an operation cannot be exported.
-        ModelError: a model is damaged, or a feature or rule cannot be exported.
-    """
+    """Build the files of an export, and a description of them for JSON."""
     prepared = [_prepare(*item) for item in zip(model_names(models), models, strict=True)]
     contents = {item.name: item.file.content for item in prepared}
     report = {

@@ -21,12 +21,7 @@ _README = Path(__file__).with_name("lgbm") / "README.md.in"
 
 
 def lgbm_files(models: Sequence[Model]) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """Build the files of an export, and a description of them for JSON.
-
-    Raises:
-        UsageError: two models have the same name, or scores of one have the analytic estimate.
-        ModelError: a model is damaged.
-    """
+    """Build the files of an export, and a description of them for JSON."""
     names = model_names(models)
     files, rows = {}, []
     for name, model in zip(names, models, strict=True):

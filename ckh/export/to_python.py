@@ -38,18 +38,7 @@ Kernel that ckh ranks first; `ckh_{program}.undo()` undoes that. {uses}
 
 
 def module_files(program: str, model: Path | None, arch: str | None, top: int | None) -> tuple[dict[str, bytes], Any]:
-    """Build the files of an export, and a description of them for JSON.
-
-    Args:
-        program: the program, a module of `ckh.integrations`.
-        model: folder of the model to use; None: the first that fits, or a substitute model.
-        arch: the architecture; None: that of the machine that runs the program.
-        top: number of instances; None: as many as the program is set to.
-
-    Raises:
-        ModelError: the model is missing or damaged.
-        UsageError: as for `require_use`.
-    """
+    """Build the files of an export, and a description of them for JSON."""
     files: dict[str, bytes] = {}
     models = []
     loaded = None if model is None else load_model(model)
@@ -71,17 +60,7 @@ def module_files(program: str, model: Path | None, arch: str | None, top: int | 
 
 
 def require_use(program: str, arch: str | None, model: Model | None) -> None:
-    """Refuse a model or architecture that a program cannot use.
-
-    Args:
-        program: the program.
-        arch: the architecture; None: the model's, or that of the machine that runs the program.
-        model: the model to use; None: the first that fits, or a substitute model.
-
-    Raises:
-        UsageError: the program builds no such kernels for the architecture, or the model is of other kernels or for
-            another architecture.
-    """
+    """Refuse a model or architecture that a program cannot use."""
     of = None if model is None else model.spec.arch
     wanted = of if arch is None else load_arch(arch).name
     if wanted not in (None, *BUILT_FOR[program]):

@@ -65,43 +65,13 @@ def choose(
     arch: str | None = None,
     model: Path | str | None = None,
 ) -> list[Any]:
-    """Order the instances of a template, best first.
-
-    Args:
-        template: Inductor's template for CK or CK Tile, which defines the problem.
-        instances: result of its `gen_ops`.
-        top: number of instances; all by default.
-        arch: the GPU's architecture, by default that of this machine.
-        model: folder of a model, by default the first that fits, or else the nearest or an estimate.
-
-    Returns:
-        The instances that ckh ranks, best first, then the others in Inductor's order, with one warning per process;
-        `instances` unchanged if ckh cannot rank the problem, e.g. with sizes that are not yet known.
-
-    Raises:
-        UsageError: there is no GPU on this machine and none was named, or Inductor has no such kernels for it.
-        ModelError: the model is damaged.
-    """
+    """Order the instances of a template, best first."""
     result = _ranked(template, list(instances), _architecture(arch), model)
     return result[:top]
 
 
 def install(*, top: int | None = None, arch: str | None = None, model: Path | str | None = None) -> Callable[[], None]:
-    """Make Inductor time the first instances in the order of `choose` instead of a random sample.
-
-    Args:
-        top: number of instances per problem; by default Inductor's sample size, all if it has none.
-        arch: the GPU's architecture, by default that of this machine.
-        model: folder of a model, as for `choose`.
-
-    Returns:
-        A function that undoes it.
-
-    Raises:
-        UsageError: there is no PyTorch with these templates; or there is no GPU and none was named, or Inductor has no
-            such kernels for it; or the model is of other kernels or for another GPU.
-        ModelError: the model is damaged.
-    """
+    """Make Inductor time the first instances in the order of `choose` instead of a random sample."""
     arch = _architecture(arch)
     require_use(PROGRAM, arch, None if model is None else load_model(model))
     undo: list[Callable[[], None]] = []
@@ -207,11 +177,7 @@ def _understood(part: Instances, template: Any, instance: Any) -> tuple[Any, Any
 
 
 def _require_sizes(kernel: Any) -> None:
-    """Refuse a kernel with an impossible size.
-
-    Raises:
-        ValueError: a size is impossible.
-    """
+    """Refuse a kernel with an impossible size."""
     for name in _SIZES:
         size = getattr(kernel, name)
         if type(size) is not int or not 0 < size <= _MOST_SIZE:
@@ -270,14 +236,6 @@ def inductor_picks(
     """First instance that Inductor would time for each problem, and number of problems without one, by reason.
 
     Instances that differ only in padding are the same kernel; so are instances with equal scores.
-
-    Args:
-        chooser: selects the model for a problem.
-        model: folder of the model to use; None: the first that fits.
-        problems: problems of one operation.
-
-    Raises:
-        CkhError: as for `inductor.install`.
     """
     part: Instances = named("instances", PROGRAM)[chooser.op.name]
     undo = install(top=1, arch=chooser.arch, model=model)
@@ -303,12 +261,7 @@ def inductor_picks(
 
 
 def _ours(op: AnyOperation, part: Instances, template: Any, model: Model, problem: Problem) -> list[str]:
-    """Names of the kernels that ckh ranks first among a template's instances.
-
-    Raises:
-        UsageError: there is no instance.
-        NoKernelError: no kernel applies.
-    """
+    """Names of the kernels that ckh ranks first among a template's instances."""
     config: Any = import_module("torch._inductor.config")
     with config.patch({f"rocm.{setting_of(template)}": None}):
         instances = template.gen_ops()

@@ -58,11 +58,7 @@ _SETTINGS = {
 
 
 def require_matplotlib() -> None:
-    """Refuse to report without matplotlib.
-
-    Raises:
-        UsageError: it is not installed.
-    """
+    """Refuse to report without matplotlib."""
     import logging
     from importlib.util import find_spec
 

@@ -11,62 +11,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line, steps or points.
+    """A line, steps or points."""
 
-    Attributes:
-        label: its label; a line without one belongs to the previous line, and has its colour.
-        x: values from left to right.
-        y: as many values.
-        style: "line", "steps" or "points".
-        low: lower edge of a band around it, with as many values; empty: no band.
-        high: its upper edge.
-        tips: tooltip of each point; empty: none.
-        size: size of points, in typographic points; None: by their number.
-        is_quiet: whether it is grey, behind the others.
-        is_plain: whether its values are not marked.
-    """
-
-    label: str
-    x: Sequence[float]
-    y: Sequence[float]
-    style: str = "line"
-    low: Sequence[float] = ()
-    high: Sequence[float] = ()
-    tips: Sequence[str] = ()
-    size: float | None = None
-    is_quiet: bool = False
-    is_plain: bool = False
+    label: str  # its label; a line without one belongs to the previous line, and has its colour
+    x: Sequence[float]  # values from left to right
+    y: Sequence[float]  # as many values
+    style: str = "line"  # "line", "steps" or "points"
+    low: Sequence[float] = ()  # lower edge of a band around it, with as many values; empty: no band
+    high: Sequence[float] = ()  # its upper edge
+    tips: Sequence[str] = ()  # tooltip of each point; empty: none
+    size: float | None = None  # size of points, in typographic points; None: by their number
+    is_quiet: bool = False  # whether it is grey, behind the others
+    is_plain: bool = False  # whether its values are not marked
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Lines on common axes.
+    """Lines on common axes."""
 
-    Attributes:
-        lines: the most important first.
-        x_label: label of the axis, with its unit.
-        y_label: label of the axis, with its unit.
-        log_x: whether x is logarithmic, with a separate position for 0 if it occurs.
-        log_y: whether y is logarithmic.
-        percent_x: whether x are shares, shown in percent.
-        percent_y: whether y are shares, shown in percent.
-        x_from_zero: whether x begins at 0.
-        y_range: range of y; None: all.
-        zero: whether a line at y = 0 is drawn.
-        labels_above: whether labels are above the axes, not at the ends of the lines.
-    """
-
-    lines: Sequence[Line]
-    x_label: str
-    y_label: str
-    log_x: bool = False
-    log_y: bool = False
-    percent_x: bool = False
-    percent_y: bool = False
-    x_from_zero: bool = False
-    y_range: tuple[float, float] | None = None
-    zero: bool = False
-    labels_above: bool = False
+    lines: Sequence[Line]  # the most important first
+    x_label: str  # label of the axis, with its unit
+    y_label: str  # label of the axis, with its unit
+    log_x: bool = False  # whether x is logarithmic, with a separate position for 0 if it occurs
+    log_y: bool = False  # whether y is logarithmic
+    percent_x: bool = False  # whether x are shares, shown in percent
+    percent_y: bool = False  # whether y are shares, shown in percent
+    x_from_zero: bool = False  # whether x begins at 0
+    y_range: tuple[float, float] | None = None  # range of y; None: all
+    zero: bool = False  # whether a line at y = 0 is drawn
+    labels_above: bool = False  # whether labels are above the axes, not at the ends of the lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,61 +101,36 @@ Body = Lines | Bars | Spreads | Heat | Dots
 
 @dataclass(frozen=True, slots=True)
 class PageTable:
-    """Cells as text below column names.
+    """Cells as text below column names."""
 
-    Attributes:
-        title: title of the table.
-        columns: column names.
-        rows: as many cells each.
-        code: columns of names, set as code.
-        note: text above the table.
-        is_data: whether it can be sorted and filtered.
-    """
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    code: frozenset[int] = frozenset()
-    note: str = ""
-    is_data: bool = False
+    title: str  # title of the table
+    columns: Sequence[str]  # column names
+    rows: Sequence[Sequence[str]]  # as many cells each
+    code: frozenset[int] = frozenset()  # columns of names, set as code
+    note: str = ""  # text above the table
+    is_data: bool = False  # whether it can be sorted and filtered
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A figure.
+    """A figure."""
 
-    Attributes:
-        name: name of its files.
-        title: its main statement, as a sentence.
-        note: how to read it.
-        body: its content.
-    """
-
-    name: str
-    title: str
-    note: str
-    body: Body
+    name: str  # name of its files
+    title: str  # its main statement, as a sentence
+    note: str  # how to read it
+    body: Body  # its content
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The content of a page.
+    """The content of a page."""
 
-    Attributes:
-        title: subject of the report.
-        subtitle: source of the data.
-        facts: names and values at the top.
-        figures: figures in order.
-        tables: tables below the figures.
-        refresh_s: interval in seconds after which a browser reloads the page; None: never.
-    """
-
-    title: str
-    subtitle: str
-    facts: Sequence[tuple[str, str]]
-    figures: Sequence[Drawing]
-    tables: Sequence[PageTable] = ()
-    refresh_s: int | None = None
+    title: str  # subject of the report
+    subtitle: str  # source of the data
+    facts: Sequence[tuple[str, str]]  # names and values at the top
+    figures: Sequence[Drawing]  # figures in order
+    tables: Sequence[PageTable] = ()  # tables below the figures
+    refresh_s: int | None = None  # interval in seconds after which a browser reloads the page; None: never
 
 
 def numbers(figure: Drawing) -> PageTable:

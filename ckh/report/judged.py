@@ -26,23 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judged:
-    """A model evaluated on a dataset.
+    """A model evaluated on a dataset."""
 
-    Attributes:
-        model: the model.
-        dataset: problems that have an oracle.
-        times: times of all rows.
-        ranked: the rows in the model's order.
-        coverage: overlap of the model's answers and the measurements.
-        weights: number of executions of each problem, shape (problems,).
-    """
-
-    model: Model
-    dataset: Dataset
-    times: Times
-    ranked: RankedRows
-    coverage: Coverage
-    weights: NDArray[np.float64]
+    model: Model  # the model
+    dataset: Dataset  # problems that have an oracle
+    times: Times  # times of all rows
+    ranked: RankedRows  # the rows in the model's order
+    coverage: Coverage  # overlap of the model's answers and the measurements
+    weights: NDArray[np.float64]  # number of executions of each problem, shape (problems,)
 
     @property
     def all_efficiency(self) -> NDArray[np.float64]:
@@ -94,17 +85,7 @@ class Judged:
 def judge(
     model: Model, dataset: Dataset, weight: NDArray[np.float64] | None = None, *, measured_alone: bool = False
 ) -> Judged:
-    """Answers of a model for measured problems with an oracle; or its order of only the measured kernels.
-
-    Args:
-        model: the model.
-        dataset: the problems.
-        weight: number of executions of each problem, shape (problems,); None: equal weights.
-        measured_alone: whether only measured kernels are ranked.
-
-    Raises:
-        DataError: no choice was measured.
-    """
+    """Answers of a model for measured problems with an oracle; or its order of only the measured kernels."""
     (times, _noise), (ranked, _) = noise_times(dataset), judged_rows(model, dataset, measured_alone=measured_alone)
     weight = np.ones(times.count) if weight is None else weight
     judged = Judged(model, dataset, times, ranked, coverage([coverage_of(ranked, times)]), weight)

@@ -23,12 +23,7 @@ _POINTS = 60
 
 
 def coverage(sizes: Mapping[str, NDArray[np.float64]], weights: NDArray[np.float64]) -> Drawing | None:
-    """Frequencies of sizes: values of problems by the size's name; None if all are the same.
-
-    Args:
-        sizes: values of the problems, shape (problems,) each.
-        weights: number of executions of each problem, shape (problems,).
-    """
+    """Frequencies of sizes: values of problems by the size's name; None if all are the same."""
     result = {name: _counted(values, weights) for name, values in sizes.items()}
     varying = {name: pair for name, pair in result.items() if len(pair[0]) > 1}
     if not varying:
@@ -57,13 +52,7 @@ def _counted(
 
 
 def winners(names: Sequence[str], weights: NDArray[np.float64], kernels: int) -> Drawing:
-    """How often each kernel is the fastest.
-
-    Args:
-        names: the fastest kernel of each problem.
-        weights: number of executions of each problem, shape (problems,).
-        kernels: number of measured kernels.
-    """
+    """How often each kernel is the fastest."""
     counts: Counter[str] = Counter()
     for name, weight in zip(names, weights.astype(int).tolist(), strict=True):
         counts[name] += weight
@@ -130,13 +119,7 @@ def noise(spread: NDArray[np.float64]) -> Drawing | None:
 
 
 def over_time(when: NDArray[np.float64], unit: str, spread: NDArray[np.float64]) -> Drawing | None:
-    """Spread during a run: medians of equal parts; None with too few measurements.
-
-    Args:
-        when: time since the start, or positions in the order of measurement; shape (rows,).
-        unit: unit of `when`.
-        spread: spread of each row, shape (rows,).
-    """
+    """Spread during a run: medians of equal parts; None with too few measurements."""
     known = np.isfinite(spread)
     if known.sum() < 2 * _POINTS or np.ptp(when[known]) <= 0:
         return None
@@ -251,13 +234,7 @@ def _over_time(
 
 
 def repeats(earlier: NDArray[np.float64], later: NDArray[np.float64], problem: NDArray[np.int64]) -> Drawing | None:
-    """Ratio of the second measurement of each problem to its first, in order of measurement.
-
-    Args:
-        earlier: times of pairs, NaN for those measured once, shape (rows,).
-        later: times of the second measurement, shape (rows,).
-        problem: index of each row's problem, shape (rows,).
-    """
+    """Ratio of the second measurement of each problem to its first, in order of measurement."""
     twice = np.flatnonzero((earlier > 0) & (later > 0))
     numbers, counts = np.unique(problem[twice], return_counts=True)
     ratio: dict[int, list[float]] = {int(number): [] for number in numbers[counts >= _LEAST_PAIRS]}

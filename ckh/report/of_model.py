@@ -67,17 +67,8 @@ _SEED = 0
 def learning_by_data(judged: Judged, learned_from: Dataset, jobs: int, advance: Callable[[int, str], None]) -> Drawing:
     """Efficiency of models with the same settings, trained on an eighth to all of the training problems.
 
-    Only the ranking model is trained, with the same number of trees, without a model of times.
-
-    Args:
-        judged: the model's choices, whose problems all models are evaluated on.
-        learned_from: the training problems.
-        jobs: threads.
-        advance: called with the number of finished shares, and the current training.
-
-    Raises:
-        UsageError: the model does not state how it was trained.
-        DataError: the data cannot be trained on.
+    Only the ranking model is trained, with the same number of trees: of a blend its LambdaRank, without a model of
+    times.
     """
     start = read_start(judged.model.path)
     if start.objective is None:
@@ -144,19 +135,7 @@ def report_model(
     further: Sequence[Drawing] = (),
     machine_code: Callable[[Sequence[Choice]], PageTable | None] = lambda _worst: None,
 ) -> Report:
-    """All figures that a model and measured problems allow.
-
-    Args:
-        judged: the model's choices.
-        learned_from: training data of the baselines.
-        over: two sizes for the heat map; None: those that vary most.
-        again: the command that measures problems again; empty if there is none.
-        further: figures that come last.
-        machine_code: what is known of the kernels of the worst choices; None if nothing.
-
-    Raises:
-        UsageError: there is no such size.
-    """
+    """All figures that a model and measured problems allow."""
     spec, efficiency, weight = judged.model.spec, judged.efficiency, judged.judged_weights
     speeds = speeds_of(judged.dataset, judged.times, judged.weights, judged.chosen)
     p50, p10 = weights.quantiles(efficiency, [0.5, 0.1], weight).tolist()

@@ -42,25 +42,16 @@ class Roof(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Speeds:
-    """Measured speeds of problems, from usable times.
+    """Measured speeds of problems, from usable times."""
 
-    Attributes:
-        dataset: dataset of problems that have an oracle.
-        times: times of all rows.
-        weights: number of executions of each problem, shape (problems,).
-        intensity: operations per byte of compulsory traffic, shape (problems,).
-        tflops: of each row, 0 without a time, shape (rows,).
-        roofs: roof of each problem; None: unknown peaks.
-        chosen: row of a model's choice for each problem, -1 if unmeasured, shape (problems,); None: no model.
-    """
-
-    dataset: Dataset
-    times: Times
-    weights: NDArray[np.float64]
-    intensity: NDArray[np.float64]
-    tflops: NDArray[np.float64]
-    roofs: Sequence[Roof | None]
+    dataset: Dataset  # dataset of problems that have an oracle
+    times: Times  # times of all rows
+    weights: NDArray[np.float64]  # number of executions of each problem, shape (problems,)
+    intensity: NDArray[np.float64]  # operations per byte of compulsory traffic, shape (problems,)
+    tflops: NDArray[np.float64]  # of each row, 0 without a time, shape (rows,)
+    roofs: Sequence[Roof | None]  # roof of each problem; None: unknown peaks
     chosen: NDArray[np.int64] | None = None
+    """Row of a model's choice for each problem, -1 if unmeasured, shape (problems,); None: no model."""
 
     @property
     def best(self) -> NDArray[np.int64]:

@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 
 
 def listed(dataset: Dataset, source: str) -> tuple[Dataset, NDArray[np.float64]]:
-    """Problems of a dataset that a source lists, and their numbers of executions, shape (problems,).
-
-    Raises:
-        UsageError: the source states no counts.
-        DataError: the dataset has none of its problems.
-        CkhError: the source cannot be read.
-    """
+    """Problems of a dataset that a source lists, and their numbers of executions, shape (problems,)."""
     counts = counts_of(dataset.op, source, dataset.problems())
     if counts is None:
         raise UsageError(

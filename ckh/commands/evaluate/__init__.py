@@ -116,11 +116,7 @@ def evaluate(
 
 
 def _require_judged(evaluated: Evaluated, least: int) -> None:
-    """Refuse an efficiency gate with too few measured choices.
-
-    Raises:
-        DataError: fewer than `least` were measured.
-    """
+    """Refuse an efficiency gate with too few measured choices."""
     from ckh.assess.compare import too_few_choices
     from ckh.assess.report import Evaluation
 

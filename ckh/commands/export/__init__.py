@@ -76,11 +76,7 @@ class _Typed:
     ordered: bool
 
     def require(self, to: str, needed: str | None, *others: str) -> None:
-        """Refuse options that a target does not support, and require those that it needs.
-
-        Raises:
-            UsageError: an option is unsupported or missing.
-        """
+        """Refuse options that a target does not support, and require those that it needs."""
         typed = [name for name in self.__slots__ if getattr(self, name)]
         if strange := [name for name in typed if name not in (needed, *others)]:
             raise UsageError(
@@ -90,11 +86,7 @@ class _Typed:
             raise UsageError(f"--to {to} needs {as_option(needed)}", "see ckh export --help", code="missing-option")
 
     def the_model(self, to: str) -> Path | None:
-        """The model of a target that takes one, if given.
-
-        Raises:
-            UsageError: several are given.
-        """
+        """The model of a target that takes one, if given."""
         if len(self.model) > 1:
             raise UsageError(
                 f"--to {to} takes one --model",
@@ -369,11 +361,7 @@ def _export_lists(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bo
 
 
 def _require_source(typed: _Typed) -> None:
-    """Refuse conflicting options of kernel lists, and missing ones.
-
-    Raises:
-        UsageError: options conflict, or one is missing.
-    """
+    """Refuse conflicting options of kernel lists, and missing ones."""
     if typed.registry is not None and (typed.ordered or typed.problems or typed.data):
         raise UsageError(
             "--registry determines the kernels",

@@ -33,31 +33,17 @@ _LEAST_GAIN = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class OrderedList:
-    """A fallback list and its efficiency on the problems it was built from.
+    """A fallback list and its efficiency on the problems it was built from."""
 
-    Attributes:
-        kernels: indices of the kernels, in order.
-        efficiency: mean efficiency of the first applicable kernel; 0 where none applies.
-        covered: number of problems to which a kernel of the list applies.
-        single: the best single kernel, with efficiency 0 where it does not apply.
-        single_efficiency: its mean efficiency.
-    """
-
-    kernels: tuple[int, ...]
-    efficiency: float
-    covered: int
-    single: int
-    single_efficiency: float
+    kernels: tuple[int, ...]  # indices of the kernels, in order
+    efficiency: float  # mean efficiency of the first applicable kernel; 0 where none applies
+    covered: int  # number of problems to which a kernel of the list applies
+    single: int  # the best single kernel, with efficiency 0 where it does not apply
+    single_efficiency: float  # its mean efficiency
 
 
 def ordered_list(efficiency: NDArray[np.float64], applies: NDArray[np.bool_], most: int) -> OrderedList:
-    """Build a list greedily, each time inserting the kernel and position with the largest gain.
-
-    Args:
-        efficiency: efficiency of each problem and kernel, 0 to 1; shape (problems, kernels).
-        applies: whether a kernel applies to a problem; a list uses it there, however slow it is.
-        most: maximum number of kernels.
-    """
+    """Build a list greedily, each time inserting the kernel and position with the largest gain."""
     reached = np.where(applies, efficiency, 0.0)
     means = reached.mean(axis=0)
     single = int(means.argmax())
@@ -135,23 +121,14 @@ The list was made of these problems: of others it is worth less.
 
 @dataclass(frozen=True, slots=True)
 class RegistryWanted:
-    """Options that select the kernels.
+    """Options that select the kernels."""
 
-    Attributes:
-        problems: a set or file.
-        data: measured rows.
-        registry: a list of kernels.
-        top: kernels of each problem, or of a fallback list; None: the default.
-        is_ordered: whether to make a fallback list.
-        name: name of the list.
-    """
-
-    problems: str | None
-    data: Sequence[Path]
-    registry: Path | None
-    top: int | None
-    is_ordered: bool
-    name: str
+    problems: str | None  # a set or file
+    data: Sequence[Path]  # measured rows
+    registry: Path | None  # a list of kernels
+    top: int | None  # kernels of each problem, or of a fallback list; None: the default
+    is_ordered: bool  # whether to make a fallback list
+    name: str  # name of the list
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,11 +143,7 @@ class _Speeds:
 
 
 def registry_files(chooser: Chooser, wanted: RegistryWanted) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """Make the files, and the description of their contents for JSON.
-
-    Raises:
-        CkhError: there are no such kernels, a file is unusable, or the operation has no such lists.
-    """
+    """Make the files, and the description of their contents for JSON."""
     lists = part_of(chooser.op, chooser.op.kernels.lists, ListFormat)
     if lists is None:
         raise UsageError(
@@ -233,11 +206,7 @@ def _of_file(path: Path, op: AnyOperation, arch: ArchSpec, dtype: str) -> tuple[
 
 
 def _answers(chooser: Chooser, source: str) -> list[Ranking]:
-    """Rankings of the problems with applicable kernels.
-
-    Raises:
-        NoKernelError: no kernel applies to any problem.
-    """
+    """Rankings of the problems with applicable kernels."""
     from ckh.commands.export.program_export import answered
 
     rankings = list(answered(chooser, chooser.load_problems(source, None, None)))
@@ -286,12 +255,7 @@ def _ordered(speeds: _Speeds, most: int, op: AnyOperation) -> tuple[tuple[Kernel
 
 
 def _predicted(chooser: Chooser, wanted: RegistryWanted) -> _Speeds:
-    """Predicted efficiencies.
-
-    Raises:
-        NoKernelError: no kernel applies to any problem.
-        DataError: a model predicts the order only.
-    """
+    """Predicted efficiencies."""
     result = _answers(chooser, str(wanted.problems))
     columns: dict[Kernel, int] = {}
     column_of: dict[int, NDArray[np.intp]] = {}
@@ -317,11 +281,7 @@ def _predicted(chooser: Chooser, wanted: RegistryWanted) -> _Speeds:
 
 
 def _measured(chooser: Chooser, wanted: RegistryWanted, lists: ListFormat, arch: ArchSpec) -> _Speeds:
-    """Measured efficiencies; unmeasured and failed kernels have none.
-
-    Raises:
-        DataError: the rows are of another operation or GPU, or have no kernel with a complete name.
-    """
+    """Measured efficiencies; unmeasured and failed kernels have none."""
     from ckh.assess.times import judged, times_of
     from ckh.commands.export.program_export import measured_rows
 

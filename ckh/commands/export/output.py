@@ -205,11 +205,7 @@ class ExportCheckedDocument(Document):
 
 
 def check_export(to: str, out: Path, program: Path, *, as_json: bool) -> None:
-    """Check an existing export and print the result.
-
-    Raises:
-        CkhError: it is not an export of choices for the program, or the program's code cannot be run.
-    """
+    """Check an existing export and print the result."""
     checked = checked_tables(to, out, program)
     if as_json:
         print_json(ExportCheckedDocument(str(out), to, checked_document(checked)))
@@ -219,11 +215,7 @@ def check_export(to: str, out: Path, program: Path, *, as_json: bool) -> None:
 
 
 def checked_tables(to: str, out: Path, program: Path) -> list[CheckedTable]:
-    """Tables of an export, as read by the program's own code.
-
-    Raises:
-        CkhError: it is not an export of choices for the program, or the program's code cannot be run.
-    """
+    """Tables of an export, as read by the program's own code."""
     document = list_of(out)
     table = named("tables", to).get(str(document.get("op_type")))
     if document.get("to") != to or table is None:

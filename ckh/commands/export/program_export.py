@@ -22,37 +22,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChoicesWanted:
-    """Options that select the problems.
+    """Options that select the problems."""
 
-    Attributes:
-        problems: a set or file.
-        model: folder of a model; None: the first that fits.
-        arch: the architecture; None: the model's, or this machine's.
-        dtype: default element type of the problems.
-        variant: the direction.
-        num_cus: default compute units of the problems' device; None: those of `arch` (`archs.load_arch`).
-        data: measured rows, whose winners take precedence over predictions.
-        installed: folder of the program to export for; its own rows take precedence over predictions.
-        replaces: whether choices replace the program's own rows.
-    """
-
-    problems: str
-    model: Path | None
-    arch: str | None
-    dtype: str | None
-    variant: str | None
-    num_cus: int | None
-    data: Sequence[Path]
-    installed: Path | None
-    replaces: bool
+    problems: str  # a set or file
+    model: Path | None  # folder of a model; None: the first that fits
+    arch: str | None  # the architecture; None: the model's, or this machine's
+    dtype: str | None  # default element type of the problems
+    variant: str | None  # the direction
+    num_cus: int | None  # default compute units of the problems' device; None: those of `arch` (`archs.load_arch`)
+    data: Sequence[Path]  # measured rows, whose winners take precedence over predictions
+    installed: Path | None  # folder of the program to export for; its own rows take precedence over predictions
+    replaces: bool  # whether choices replace the program's own rows
 
 
 def choice_table(op: AnyOperation, table: ChoiceTable, wanted: ChoicesWanted) -> WrittenChoices:
-    """Files of choices; winners of measured rows take precedence.
-
-    Raises:
-        CkhError: a file is unusable, no model fits, or the program has no such kernels.
-    """
+    """Files of choices; winners of measured rows take precedence."""
     from ckh.export.consumers import Choices
     from ckh.learn.models.choice import Chooser
 
@@ -65,11 +49,7 @@ def choice_table(op: AnyOperation, table: ChoiceTable, wanted: ChoicesWanted) ->
 
 
 def _problems(chooser: Chooser, wanted: ChoicesWanted) -> tuple[Problem, ...]:
-    """Problems on the device.
-
-    Raises:
-        CkhError: there is no such set, the file is unusable, or the operation's problems do not state a device.
-    """
+    """Problems on the device."""
     if wanted.num_cus is None:
         return chooser.load_problems(wanted.problems, wanted.variant, wanted.dtype)
     problems: Sequence[Any] = problems_of(chooser.op, wanted.problems, wanted.variant, wanted.dtype, chooser.dtype)
@@ -91,11 +71,7 @@ def answered(chooser: Chooser, problems: Sequence[Problem]) -> Iterator[Ranking]
 
 
 def measured_rows(paths: Sequence[Path], op: AnyOperation, arch: str | None = None) -> Dataset:
-    """Rows of datasets, or of any input of `ckh convert`.
-
-    Raises:
-        DataError: they are of another operation or unusable.
-    """
+    """Rows of datasets, or of any input of `ckh convert`."""
     from ckh.data import conversion
     from ckh.data.dataset import DATASET, read_dataset
     from ckh.data.formats import ReadOptions

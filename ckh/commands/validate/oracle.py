@@ -193,11 +193,7 @@ def oracle(
 
 
 def _judged_as_measured(model: Model, parts: DatasetParts, among: Among, top_k: int, least: int) -> _Judged:
-    """Evaluation of the choices by the times of the data.
-
-    Raises:
-        DataError: fewer than `least` choices were measured.
-    """
+    """Evaluation of the choices by the times of the data."""
     import numpy as np
 
     from ckh.assess.compare import too_few_choices
@@ -239,11 +235,7 @@ def _judged_as_measured(model: Model, parts: DatasetParts, among: Among, top_k: 
 
 
 def _contests(model: Model, parts: DatasetParts, among: Among, top_k: int, least: int) -> list[Contest]:
-    """Kernels to measure again, for the problems that the model answers.
-
-    Raises:
-        DataError: it answers fewer than `least`.
-    """
+    """Kernels to measure again, for the problems that the model answers."""
     from ckh.assess.oracle import contests, first_measured
     from ckh.learn.judging.judged_answers import first_kernels
 

@@ -150,12 +150,7 @@ def parity(
 
 
 def _exports(folders: Sequence[Path]) -> dict[str, tuple[Path, dict[str, Any]]]:
-    """Target -> the export named for it, and its list of files.
-
-    Raises:
-        DataError: a folder is not an export, or is for a target that is not compared.
-        UsageError: two are for the same target.
-    """
+    """Target -> the export named for it, and its list of files."""
     from ckh.export.folder import list_of
 
     result: dict[str, tuple[Path, dict[str, Any]]] = {}
@@ -173,11 +168,7 @@ def _exports(folders: Sequence[Path]) -> dict[str, tuple[Path, dict[str, Any]]]:
 
 
 def _answers(chooser: Chooser, source: str, variant: Direction | None, dtype: str | None) -> list[Ranking]:
-    """Answers for the problems with an applicable kernel.
-
-    Raises:
-        NoKernelError: no kernel applies to any problem.
-    """
+    """Answers for the problems with an applicable kernel."""
     from ckh.commands.export.program_export import answered
 
     problems = chooser.load_problems(source, None if variant is None else str(variant), dtype)
@@ -191,21 +182,13 @@ def _answers(chooser: Chooser, source: str, variant: Direction | None, dtype: st
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """Comparison of all consumers of an operation.
+    """Comparison of all consumers of an operation."""
 
-    Attributes:
-        chooser: selects the model.
-        model: folder of the named model.
-        answers: ckh's answers.
-        exports: existing exports by target.
-        dispatcher: include folder of AMD's dispatcher.
-    """
-
-    chooser: Chooser
-    model: Path | None
-    answers: list[Ranking]
-    exports: Mapping[str, tuple[Path, dict[str, Any]]]
-    dispatcher: Path | None
+    chooser: Chooser  # selects the model
+    model: Path | None  # folder of the named model
+    answers: list[Ranking]  # ckh's answers
+    exports: Mapping[str, tuple[Path, dict[str, Any]]]  # existing exports by target
+    dispatcher: Path | None  # include folder of AMD's dispatcher
 
     def all_of(self, consumers: Sequence[str]) -> list[ConsumerParity]:
         """Compare the named consumers, or all of the operation."""
@@ -262,11 +245,7 @@ class _Compared:
         return picks, reasons
 
     def _include(self) -> Path:
-        """Folder with the headers of AMD's dispatcher.
-
-        Raises:
-            UsageError: it was not named, or has none.
-        """
+        """Folder with the headers of AMD's dispatcher."""
         if self.dispatcher is None:
             raise UsageError("no headers of AMD's dispatcher: name them with --dispatcher", code="no-headers")
         if not (self.dispatcher / "ck_tile" / "dispatcher").is_dir():

@@ -30,12 +30,7 @@ class VerdictFiles:
     summary: Path | None
 
     def check(self, *, force: bool, inputs: Sequence[Path]) -> None:
-        """Refuse files that cannot or must not be written, before the evaluation.
-
-        Raises:
-            UsageError: one exists and `force` is not set, is of another kind, or is an input.
-            OutputError: one cannot be written.
-        """
+        """Refuse files that cannot or must not be written, before the evaluation."""
         from ckh.assess.verdict import JUNIT_START, SUMMARY_START
 
         starts = ((self.junit, "JUnit file of ckh", JUNIT_START), (self.summary, "summary", SUMMARY_START.encode()))
@@ -44,11 +39,7 @@ class VerdictFiles:
                 check_output(path, _kind(name, start), force=force, inputs=inputs)
 
     def write(self, verdict: Verdict) -> None:
-        """Write the requested files.
-
-        Raises:
-            OutputError: one cannot be written.
-        """
+        """Write the requested files."""
         if self.junit is not None:
             write_output(self.junit, verdict.junit())
         if self.summary is not None:
