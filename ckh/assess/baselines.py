@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     Kind: TypeAlias = tuple[Any, ...]  # of problems: all of their identity except the sizes
 
 
+_MAX_DISTANCES = 1 << 22  # coordinates in memory at a time
+
+
 def random_efficiency(times: Times) -> NDArray[np.float64]:
     """Expected efficiency of a random choice, shape (problems,)."""
     total = np.bincount(times.problem, weights=times.efficiency(), minlength=times.count)
@@ -36,8 +39,6 @@ class Learned:
     """Training data of the baselines, in twelve bytes per row."""
 
     def __init__(self, parts: Iterable[Dataset]) -> None:
-        from sklearn.neighbors import KDTree
-
         self._numbers: dict[str, int] = {}
         kernels, efficiencies, rows, places = [], [], [], []
         for part in parts:
@@ -51,8 +52,7 @@ class Learned:
         # Rows _start[p] to _start[p + 1] belong to problem p, ordered by kernel.
         self._start = np.concatenate([[0], np.cumsum(np.concatenate(rows))])
         self._means = np.bincount(self._kernel, weights=self._efficiency) / np.bincount(self._kernel)
-        distinct, self._first = np.unique(np.concatenate(places), axis=0, return_index=True)
-        self._tree = KDTree(distinct)
+        self._places, self._first = np.unique(np.concatenate(places), axis=0, return_index=True)
 
     def means(self) -> dict[str, float]:
         """Mean efficiency of each kernel over the problems it was measured on."""
@@ -73,7 +73,7 @@ class Learned:
         sizes. Kernels not measured on that problem rank below the measured ones, by mean efficiency over all problems.
         """
         kernel, problem = self._known(dataset), dataset.problem_ids
-        nearest = self._first[self._tree.query(places_of(dataset), k=1)[1][:, 0]]
+        nearest = self._first[_nearest(places_of(dataset), self._places)]
         scores = np.where(kernel >= 0, self._means[kernel], 0.0) - 2.0
         order = np.argsort(problem, kind="stable")
         for rows in np.split(order, np.flatnonzero(np.diff(problem[order])) + 1):
@@ -98,6 +98,16 @@ class Learned:
 def places_of(dataset: Dataset) -> NDArray[np.float64]:
     """Coordinates of the problems, shape (problems, axes)."""
     return np.array([dataset.op.problems.place(problem) for problem in dataset.problems()], dtype=np.float64)
+
+
+def _nearest(places: NDArray[np.float64], known: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Index of the nearest known place of each place, the first of ties, shape (places,)."""
+    step = max(1, _MAX_DISTANCES // known.size)
+    found = [
+        np.square(places[start : start + step, None] - known).sum(axis=2).argmin(axis=1)
+        for start in range(0, len(places), step)
+    ]
+    return np.concatenate(found)
 
 
 def hindsight_efficiency(parts: Iterable[Dataset]) -> NDArray[np.float64] | None:

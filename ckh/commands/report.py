@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,28 +14,24 @@ from ckh.documents import Document
 from ckh.errors import DataError, UsageError
 from ckh.files.outputs import SVG, FileKind, check_output, head_of, write_output
 from ckh.learn.judging.judged_data import Among, files_learned_from
-from ckh.text.durations import parse_duration
 from ckh.text.log import note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.assess.report import Choice
-    from ckh.learn.models.spec import ModelSpec
-    from ckh.report.drawing import Drawing, PageTable, Report
-    from ckh.report.judged import Judged
+    from ckh.report.drawing import Report
 
 _HELP = """Plot measurements or models, as a self-contained HTML page or as files.
 
 WHAT is a dataset (sizes, winning kernels, failures, noise and drift over time), a folder of ckh bench or ckh search
 measure (progress, noise and drift over time, best kernels), a model with --data (efficiency beside baselines, regret,
-a heat map, calibration, learning curve, worst choices), or two models with --data, which are compared. Models are
+a heat map, calibration, training curve, worst choices), or two models with --data, which are compared. Models are
 evaluated by the answers of `ckh predict`; --among measured ranks the measured kernels only.
 
 The page supports light and dark colours, phones and screen readers, with the numbers of every figure. --plots writes
 each figure as SVG and PNG too. --watch updates the page while a run is measuring; the browser reloads it.
 """
-_LEAST_EVERY_S = 1.0
+_WATCHED_EVERY_S = 10.0
 
 
 class ReportDocument(Document):
@@ -60,8 +55,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "ckh report data.parquet",
             "ckh report runs/resnet --watch --out progress.html",
-            "ckh report models/mine --data holdout.parquet --train-data train.parquet --over C,Hi",
-            "ckh report models/mine --data holdout.parquet --train-data train.parquet --learning-curve",
+            "ckh report models/mine --data holdout.parquet --train-data train.parquet",
             "ckh report models/old models/new --data holdout.parquet --plots pictures",
         ),
     )(report)
@@ -73,12 +67,6 @@ def report(
     plots: Path | None = typer.Option(None, "--plots", metavar="DIR", help="Write each figure as SVG and PNG too."),
     data: list[Path] = typer.Option([], "--data", help="Models: measured dataset to evaluate on; may be repeated."),
     train_data: list[Path] = typer.Option([], "--train-data", help=f"Models. {LEARNED_FROM}"),
-    over: str | None = typer.Option(
-        None, "--over", metavar="SIZE,SIZE", help="Models: the two sizes of the heat map.  [the two that vary most]"
-    ),
-    by_data: bool = typer.Option(
-        False, "--learning-curve", help="Model: train on parts of --train-data with its settings (minutes)."
-    ),
     problems: str | None = typer.Option(
         None,
         "--problems",
@@ -87,7 +75,6 @@ def report(
     ),
     among: Among = AMONG,
     watch: bool = typer.Option(False, "--watch", help="Run: update the page until the run ends."),
-    every: str = typer.Option("10s", "--every", metavar="TIME", help="Interval of --watch."),
     force: bool = typer.Option(False, "--force", help="Replace files of an earlier report."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
@@ -95,29 +82,20 @@ def report(
     from ckh.report.draw import require_matplotlib
 
     require_matplotlib()
-    every_s = parse_duration(every)
-    if every_s < _LEAST_EVERY_S:
-        raise UsageError(f"--every {every} is shorter than a second", "write it like 10s", code="out-of-range")
     is_run = len(what) == 1 and _is_run(what[0])
-    if by_data and not (len(what) == 1 and _are_models(what)):
-        raise UsageError(
-            "--learning-curve needs one model and its training data",
-            "name these with --train-data",
-            code="inapplicable-option",
-        )
     if watch and not is_run:
         raise UsageError("--watch needs a folder of ckh bench or ckh search", "omit it", code="inapplicable-option")
     if problems is not None and (is_run or (len(what) > 1 and _are_models(what))):
         raise UsageError("--problems is for a dataset or one model", "omit it", code="inapplicable-option")
     check_output(out, _page_kind(), force=force, inputs=[*what, *data, *train_data])
     if is_run:
-        _refuse_for_models(data, train_data, over, "a run")
-        written = _write_run(what[0], out, plots, every_s if watch else None, force=force)
+        _refuse_for_models([*data, *train_data], "a run")
+        written = _write_run(what[0], out, plots, is_watched=watch, force=force)
     else:
         if _are_models(what):
-            made = _report_models(what, data, train_data, over, problems, among, by_data=by_data)
+            made = _report_models(what, data, train_data, problems, among)
         else:
-            made = _report_data(what, [*data, *train_data], over, problems)
+            made = _report_data(what, [*data, *train_data], problems)
         written = _write(made, out, plots, force=force)
     if as_json:
         print_json(ReportDocument(str(out), tuple(written), None if plots is None else str(plots)))
@@ -153,18 +131,19 @@ def _are_models(paths: Sequence[Path]) -> bool:
     return all(result)
 
 
-def _refuse_for_models(data: Sequence[Path], train_data: Sequence[Path], over: str | None, what: str) -> None:
-    for name, value in (("--data", data), ("--train-data", train_data), ("--over", over)):
-        if value:
-            raise UsageError(f"{name} is for models, not for {what}", "omit it", code="inapplicable-option")
+def _refuse_for_models(data: Sequence[Path], what: str) -> None:
+    if data:
+        raise UsageError(
+            f"--data and --train-data are for models, not for {what}", "omit it", code="inapplicable-option"
+        )
 
 
-def _report_data(paths: list[Path], data: Sequence[Path], over: str | None, problems: str | None) -> Report:
+def _report_data(paths: list[Path], data: Sequence[Path], problems: str | None) -> Report:
     from ckh.data.dataset import read_dataset
     from ckh.report.of_dataset import report_dataset
     from ckh.report.weights import listed
 
-    _refuse_for_models(data, (), over, "a dataset")
+    _refuse_for_models(data, "a dataset")
     for path in paths:
         if path.is_dir() and not list(path.glob("*.parquet")):
             raise DataError(
@@ -183,11 +162,8 @@ def _report_models(
     paths: list[Path],
     data: list[Path],
     train_data: list[Path],
-    over: str | None,
     problems: str | None,
     among: Among,
-    *,
-    by_data: bool,
 ) -> Report:
     from ckh.commands.evaluate.output import measure_again
     from ckh.learn.judging.judged_data import held_out, load_judged
@@ -225,82 +201,11 @@ def _report_models(
             )
         return report_comparison(*judged)
     train_data = files_learned_from(models[0], train_data, data)
-    if by_data and not train_data:
-        raise UsageError("training data of the model not found", "name them with --train-data", code="no-training-data")
     learned_from = load_judged(models[0], train_data).whole() if train_data else None
-    further = [_learning_by_data(judged[0], train_data)] if by_data else []
-    return report_model(
-        judged[0],
-        learned_from,
-        _two(over),
-        lambda worst: measure_again(worst, models[0].spec),
-        further,
-        lambda worst: _machine_code(worst, models[0].spec),
-    )
+    return report_model(judged[0], learned_from, lambda worst: measure_again(worst, models[0].spec))
 
 
-def _machine_code(worst: Sequence[Choice], spec: ModelSpec) -> PageTable | None:
-    """What is known of the machine code of chosen and best kernels, a row each; None if nothing is."""
-    from ckh.isa.brief import brief
-    from ckh.report.drawing import PageTable
-
-    problems = {name: choice.problem for choice in worst for name in (choice.kernel, choice.best_kernel) if name}
-    result = {name: brief(spec.op, name, spec.op.problems.parse(text), spec.arch) for name, text in problems.items()}
-    known = {name: item for name, item in result.items() if item is not None}
-    if not known:
-        return None
-    chosen = Counter(known[choice.kernel].kernel for choice in worst if choice.kernel in known)
-    best = Counter(known[choice.best_kernel].kernel for choice in worst if choice.best_kernel in known)
-    pipes = list(dict.fromkeys(pipe for item in known.values() for pipe in item.clocks))
-    rows = [
-        [
-            brief.kernel,
-            *(str(counts[brief.kernel]) if counts[brief.kernel] else "" for counts in (chosen, best)),
-            *(str(count) for count in (brief.resources.vgprs, brief.resources.agprs, brief.resources.sgprs)),
-            f"{brief.resources.lds_bytes / 1024:g}",
-            str(brief.blocks_per_cu),
-            brief.bound_by,
-            *(f"{brief.clocks[pipe]:,.0f}" if pipe in brief.clocks else "" for pipe in pipes),
-        ]
-        for brief in {choice.kernel: choice for choice in known.values()}.values()
-    ]
-    columns = ["kernel", "chosen", "best", "VGPRs", "AGPRs", "SGPRs", "LDS KB", "blocks per CU", "bound by"]
-    return PageTable(
-        f"The machine code of {len(rows)} of their kernels",
-        [*columns, *(f"{pipe} clocks" for pipe in pipes)],
-        rows,
-        code=frozenset({0}),
-        is_data=True,
-        note="Numbers of these problems on which a kernel was chosen or is the best, its registers as compiled, and "
-        "the resource that limits the blocks per compute unit."
-        + (
-            " Clocks per iteration over K that a pipe is busy are counted, not measured (ckh explain)." if pipes else ""
-        ),
-    )
-
-
-def _learning_by_data(judged: Judged, train_data: list[Path]) -> Drawing:
-    import os
-
-    from ckh.data.dataset import read_dataset
-    from ckh.report.of_model import SHARES, learning_by_data
-    from ckh.text.progress import progress
-
-    learned_from = read_dataset(*train_data, columns=lambda op: op.column_names())
-    with progress("training", len(SHARES)) as advance:
-        return learning_by_data(judged, learned_from, len(os.sched_getaffinity(0)), advance)
-
-
-def _two(over: str | None) -> tuple[str, str] | None:
-    if over is None:
-        return None
-    first, comma, second = over.partition(",")
-    if not (first and comma and second) or "," in second:
-        raise UsageError(f"--over {over!r} does not name two sizes", "write it like C,Hi", code="unknown-field")
-    return first.strip(), second.strip()
-
-
-def _write_run(path: Path, out: Path, plots: Path | None, every_s: float | None, *, force: bool) -> list[str]:
+def _write_run(path: Path, out: Path, plots: Path | None, *, is_watched: bool, force: bool) -> list[str]:
     """Write the report of a run, with --watch repeatedly until the run ends."""
     from ckh.data.journal import read_journal
     from ckh.report.of_run import is_ended, report_run
@@ -309,12 +214,12 @@ def _write_run(path: Path, out: Path, plots: Path | None, every_s: float | None,
         journal = read_journal(path)
         if not journal.runs:
             raise DataError(f"{path} has no run yet", "start it with ckh bench", code="no-run")
-        written = _write(report_run(journal, None if every_s is None else round(every_s)), out, plots, force=force)
-        if every_s is None or is_ended(journal):
+        written = _write(report_run(journal, round(_WATCHED_EVERY_S) if is_watched else None), out, plots, force=force)
+        if not is_watched or is_ended(journal):
             return written
-        note(f"{out}: {len(journal.rows):,} rows; again in {every_s:g} s, Ctrl-C ends it")
+        note(f"{out}: {len(journal.rows):,} rows; again in {_WATCHED_EVERY_S:g} s, Ctrl-C ends it")
         force = True
-        time.sleep(every_s)
+        time.sleep(_WATCHED_EVERY_S)
 
 
 def _write(made: Report, out: Path, plots: Path | None, *, force: bool) -> list[str]:

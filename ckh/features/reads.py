@@ -101,9 +101,3 @@ def _kind(reads: frozenset[str], of_kernel: frozenset[str]) -> Depends:
     if reads & of_kernel:
         return Depends.BOTH if others else Depends.KERNEL
     return Depends.PROBLEM if others else Depends.HARDWARE
-
-
-def describe(engine: FeatureEngine, names: Sequence[str]) -> list[dict[str, str]]:
-    """Name, unit and dependence of features, for documents."""
-    chosen = zip(engine.select(names), dependence(engine, names), strict=True)
-    return [{"name": feature.name, "unit": feature.unit, "depends": str(depends)} for feature, depends in chosen]

@@ -1,4 +1,4 @@
-"""Report of a model on measured problems, with learning curves by its trees and by its training problems."""
+"""Report of a model on measured problems, with the training curve by its trees."""
 
 from __future__ import annotations
 
@@ -8,21 +8,13 @@ import numpy as np
 
 from ckh.assess.metrics import best_of_first
 from ckh.assess.report import choices_made
-from ckh.errors import UsageError
-from ckh.learn.training.boosting import Boosting
-from ckh.learn.training.feature_matrix import FeatureMatrix, widened
-from ckh.learn.training.prepared import prepare
-from ckh.learn.training.targets import make_fit
-from ckh.learn.training.warm_start import read_start
 from ckh.report import weights
 from ckh.report.drawing import Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads
 from ckh.report.judged import baseline_efficiencies
 from ckh.report.roofline import problem_table, roofline, speeds_of
-from ckh.text.prose import one_of
-from ckh.training import TFLOPS, TrainOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -42,77 +34,21 @@ def learning_curve(judged: Judged) -> Drawing | None:
     if len(trees) < 2:  # noqa: PLR2004 - one point is not a curve
         return None
     result = [judged.mean_and_low(model.predict_dataset(judged.dataset, target, count)) for count in trees]
-    half = next(count for count, (mean, _) in zip(trees, result, strict=True) if mean >= result[-1][0] - 0.005)
+    mean, low = zip(*result, strict=True)
+    half = next(count for count, value in zip(trees, mean, strict=True) if value >= mean[-1] - 0.005)
     return Drawing(
         "learning",
         f"{half} of {trees[-1]} trees are within half a point of the full model",
         "Efficiency on the evaluated problems with the first trees only, among the measured kernels. A rising curve "
         "needs more trees; a flat one, more data or other features.",
-        efficiency_lines("trees", trees, result),
+        Lines(
+            [Line("mean", trees, list(mean)), Line("P10", trees, list(low))],
+            "trees",
+            "efficiency",
+            log_x=True,
+            percent_y=True,
+        ),
     )
-
-
-def efficiency_lines(by: str, counts: Sequence[int], efficiencies: Sequence[tuple[float, float]]) -> Lines:
-    """Mean and tenth percentile of the efficiency by a count."""
-    mean, low = zip(*efficiencies, strict=True)
-    lines = [Line("mean", list(counts), list(mean)), Line("P10", list(counts), list(low))]
-    return Lines(lines, by, "efficiency", log_x=True, percent_y=True)
-
-
-SHARES = (1 / 8, 1 / 4, 1 / 2, 1.0)  # of the training problems
-_FEWEST = 4  # minimum number of training problems
-_SEED = 0
-
-
-def learning_by_data(judged: Judged, learned_from: Dataset, jobs: int, advance: Callable[[int, str], None]) -> Drawing:
-    """Efficiency of models with the same settings, trained on an eighth to all of the training problems.
-
-    Only the ranking model is trained, with the same number of trees: of a blend its LambdaRank, without a model of
-    times.
-    """
-    start = read_start(judged.model.path)
-    if start.objective is None:
-        raise UsageError(f"{start.path} does not state how it was trained", "omit --learning-curve", code="bad-model")
-    options = TrainOptions(targets=(TFLOPS,), rank=start.objective, folds=0, jobs=jobs, params=start.params)
-    target = options.rank_target
-    trees = min(start.trees[judged.model.spec.rank_by], start.params.n_estimators)
-    matrix = _matrix(judged)
-    counts, result = [], []
-    for count, rows in _parts(learned_from.valid()):
-        advance(0, f"{count} problems")
-        prepared = prepare(rows, options)
-        fit = make_fit(target, prepared.dataset, options.rank)
-        model = Boosting(prepared, options, lambda _steps, _text: None).fit(
-            fit, np.arange(len(prepared.dataset)), None, target, trees
-        )
-        counts.append(count)
-        result.append(judged.mean_and_low(matrix.predict(model, np.arange(len(judged.dataset)))))
-        advance(1, f"{count} problems")
-    gained = 100 * (result[-1][0] - result[-2][0]) if len(result) > 1 else 0.0
-    return Drawing(
-        "learning-by-data",
-        f"The last doubling of the data, to {counts[-1]:,} problems, gained {gained:+.1f} points of mean efficiency",
-        "Efficiency on the evaluated problems, among the measured kernels, of models with these settings trained on "
-        "a part of the training problems. A rising curve needs more measurements. Each is a single ranking model, "
-        "without a time model, so the last may be slightly worse than the model itself.",
-        efficiency_lines("training problems", counts, result),
-    )
-
-
-def _parts(dataset: Dataset) -> Iterator[tuple[int, Dataset]]:
-    """Nested subsets of the problems in a random order, with their numbers of problems."""
-    problems = len(dataset.first_rows)
-    place = np.random.default_rng(_SEED).permutation(problems)
-    for count in sorted({max(min(_FEWEST, problems), round(problems * share)) for share in SHARES}):
-        yield count, dataset.select(place[dataset.problem_ids] < count)
-
-
-def _matrix(judged: Judged) -> FeatureMatrix:
-    dataset = judged.dataset
-    columns: dict[str, NDArray[np.generic]] = {
-        name: widened(dataset.frame[name].to_numpy()) for name in dataset.op.training.input_columns
-    }
-    return FeatureMatrix(dataset.op.training.engine, columns, judged.model.hardware)
 
 
 SPREADS_NOTE = (
@@ -130,10 +66,7 @@ _LEAST_ROWS = 40  # minimum per part
 def report_model(
     judged: Judged,
     learned_from: Dataset | None,
-    over: tuple[str, str] | None,
     again: Callable[[Sequence[Choice]], str],
-    further: Sequence[Drawing] = (),
-    machine_code: Callable[[Sequence[Choice]], PageTable | None] = lambda _worst: None,
 ) -> Report:
     """All figures that a model and measured problems allow."""
     spec, efficiency, weight = judged.model.spec, judged.efficiency, judged.judged_weights
@@ -143,17 +76,12 @@ def report_model(
     figures = [
         _distribution(judged, learned_from),
         _regret(judged),
-        _heat(judged, over),
+        _heat(judged),
         roofline(speeds),
         _calibration(judged),
         learning_curve(judged),
-        *further,
     ]
     below = _below_best(judged)
-    worst = [item for _, item in below[:_WORST]]
-    tables = (
-        [_worst(judged, below, again), machine_code(worst), problem_table(speeds)] if worst else [problem_table(speeds)]
-    )
     return Report(
         title=f"Model: {judged.name}",
         subtitle=f"{spec.purpose}, evaluated on {len(efficiency):,} measured problems"
@@ -166,7 +94,7 @@ def report_model(
             *judged.coverage_facts,
         ],
         figures=[figure for figure in figures if figure is not None],
-        tables=[table for table in tables if table is not None],
+        tables=[*([_worst(judged, below, again)] if below else []), problem_table(speeds)],
     )
 
 
@@ -216,21 +144,15 @@ def _regret(judged: Judged) -> Drawing:
     )
 
 
-def _heat(judged: Judged, over: tuple[str, str] | None) -> Drawing | None:
+def _heat(judged: Judged) -> Drawing | None:
     efficiency = judged.all_efficiency
     is_judged = np.isfinite(efficiency)
     weight = judged.judged_weights
     efficiency, first = efficiency[is_judged], judged.dataset.frame.iloc[judged.dataset.first_rows[is_judged]]
     sizes = {name: first[name].to_numpy(dtype=np.float64) for name in judged.dataset.op.problems.sizes}
-    for name in over or ():
-        if name not in sizes:
-            raise UsageError(f"unknown size {name!r}", one_of(name, sizes), code="unknown-field")
-    if over is None:
-        varying = sorted((name for name in sizes), key=lambda name: -_variety(sizes[name]))
-        over = (varying[0], varying[1])
-        if _variety(sizes[over[1]]) <= 1:
-            return None
-    x, y = over
+    x, y = sorted(sizes, key=lambda name: -_variety(sizes[name]))[:2]
+    if _variety(sizes[y]) <= 1:
+        return None
     x_bins, x_names = _bins(sizes[x])
     y_bins, y_names = _bins(sizes[y])
     values: list[list[float | None]] = [[None] * len(x_names) for _ in y_names]

@@ -57,6 +57,10 @@ REMOVED = dict.fromkeys(
         "omit it: Dask's dashboard, whose address is printed at the start, shows each worker",
     ),
     **dict.fromkeys(("ckh bench --yes", "ckh bench -y"), "omit it: runs start at once; --dry-run prints the plan only"),
+    "lgbm": "use --to c; LightGBM's text is in a model's own folder, as model_TARGET.lgbm.gz",
+    "ckh report --learning-curve": "train on parts of the data with ckh train, and compare with ckh evaluate",
+    "ckh report --over": "omit it: the heat map has the two sizes that vary most",
+    "ckh report --every": "omit it: --watch updates the page every ten seconds",
 }
 
 

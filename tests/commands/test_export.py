@@ -43,14 +43,6 @@ def test_json_is_one_document(model: Path, tmp_path: Path, capsys: pytest.Captur
     assert report["files"] == {str(p.relative_to(out)): p.stat().st_size for p in out.rglob("*") if p.is_file()}
 
 
-def test_text_is_written(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--to lgbm writes a text for each target."""
-    out = tmp_path / "text"
-    assert run(["export", "--model", str(model), "--to", "lgbm", "--out", str(out)]) == ExitCode.OK
-    assert (out / "mine" / "model_rank.txt").read_text().startswith("tree\n")
-    assert "features" in capsys.readouterr().out
-
-
 def test_nothing_is_overwritten_without_force(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An export needs --force to be replaced, as a whole; any other folder is unchanged, even the model's own."""
     out = tmp_path / "out"
@@ -59,11 +51,10 @@ def test_nothing_is_overwritten_without_force(model: Path, tmp_path: Path, capsy
     capsys.readouterr()
     assert run(args) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, "output-exists", out, "--force")
-    args[4] = "lgbm"
-    assert run([*args, "--force"]) == ExitCode.OK
+    assert run([*args, "--force", "--embed"]) == ExitCode.OK
     names = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
     assert set(json.loads((out / "export.json").read_text())["files"]) == names
-    assert "ckh.h" not in names
+    assert "models/mine.ckhm" not in names
     (out / "my_notes").write_text("mine")
     capsys.readouterr()
     assert run([*args, "--force"]) == ExitCode.USAGE
@@ -80,10 +71,11 @@ def test_nothing_is_overwritten_without_force(model: Path, tmp_path: Path, capsy
 @pytest.mark.parametrize(
     ("args", "exit_code", "code", "value"),
     [
-        (["--to", "lgbm", "--embed"], ExitCode.USAGE, "inapplicable-option", "--embed"),
+        (["--to", "ck-dispatcher", "--embed"], ExitCode.USAGE, "inapplicable-option", "--embed"),
         (["--to", "c", "--arch", "gfx942"], ExitCode.USAGE, "inapplicable-option", "--arch"),
         (["--to", "aiter"], ExitCode.USAGE, "missing-option", "--problems"),
         (["--to", "pascal"], ExitCode.USAGE, "unknown-name", "pascal"),
+        (["--to", "lgbm"], ExitCode.USAGE, "unknown-name", "--to c"),
         (["--to", "c", "--model", "missing"], ExitCode.BAD_DATA, "no-model", "missing"),
     ],
 )

@@ -16,7 +16,6 @@ from ckh.api.ranker import KernelRanker
 from ckh.archs import load_arch
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.errors import UsageError
-from ckh.export.to_lgbm import lgbm_files
 from ckh.learn.analytic.corrected import complete_kernels, estimate_term, row_scores
 from ckh.learn.analytic.estimate import estimated_us
 from ckh.learn.analytic.transfer import EstimateModel
@@ -226,12 +225,6 @@ def test_c_ranks_as_python_does(few: Path, tmp_path: Path) -> None:
     for problem, answer in zip(problems, answers, strict=True):
         ranking = ranking_of(problem, load_model(few))
         assert answer.kernels[0] == ranking.model.spec.op.kernels.name(ranking.best(1)[0].kernel)
-
-
-def test_lightgbms_text_cannot_state_it(few: Path) -> None:
-    """LightGBM's text would have the trees alone, which have no weight."""
-    with expect_refusal(UsageError, "unsupported", "estimate"):
-        lgbm_files([load_model(few)])
 
 
 def test_a_model_without_trees_is_not_continued(few: Path) -> None:

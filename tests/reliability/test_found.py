@@ -280,16 +280,15 @@ def test_markup_of_a_model_is_not_exported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ['x", &model); exit(7); ("', "a b", "x\n", "${x}"])
-@pytest.mark.parametrize("to", ["c", "lgbm"])
 def test_a_model_with_an_unexportable_folder_name_is_refused(
-    name: str, to: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A quote in a folder's name would end a string of example.c: such a name is refused, and nothing is written."""
     folder = tmp_path / "models" / name
     folder.parent.mkdir()
     shutil.copytree(data_dir("models") / "grouped_conv_forward_fp32_host", folder)
     out = tmp_path / "out"
-    assert cli.run(["export", "--model", str(folder), "--to", to, "--out", str(out)]) == ExitCode.BAD_DATA
+    assert cli.run(["export", "--model", str(folder), "--to", "c", "--out", str(out)]) == ExitCode.BAD_DATA
     expect_error(capsys.readouterr().err, "bad-name")
     assert not out.exists()
 

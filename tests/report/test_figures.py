@@ -24,7 +24,7 @@ from ckh.report.judged import baseline_efficiencies, judge
 from ckh.report.measurements import Look, looks_of_runs, machine, repeats
 from ckh.report.of_comparison import report_comparison
 from ckh.report.of_dataset import report_dataset
-from ckh.report.of_model import learning_by_data, report_model
+from ckh.report.of_model import report_model
 from ckh.training import RankObjective
 from tests.learn.conftest import efficiencies, measured, saved
 from tests.refusals import expect_values
@@ -189,7 +189,7 @@ def test_a_model_is_evaluated(tmp_path: Path) -> None:
     assert best[0] == pytest.approx(expected, rel=1e-12)
     assert best[-1] == pytest.approx(1.0)
     assert (np.diff(best, axis=0) >= 0).all()
-    made = report_model(judged, data, None, lambda worst: f"again {worst[0].problem}")
+    made = report_model(judged, data, lambda worst: f"again {worst[0].problem}")
     result = {drawing.name: drawing for drawing in made.figures}
     assert list(result) == ["efficiency", "regret", "heat", "roofline", "calibration", "learning"]
     spreads = result["efficiency"].body
@@ -214,20 +214,6 @@ def test_a_model_is_evaluated(tmp_path: Path) -> None:
     below = np.flatnonzero(~judged.times.is_best()[judged.ranked.best_ranked(judged.times.problem)])
     assert 0 < len(below) < 14
     assert {row[1] for row in worst.rows} == {data.problems()[i].canonical() for i in below}
-
-
-def test_the_learning_curve_is_drawn(tmp_path: Path) -> None:
-    """With all data a model with the same settings chooses as the model does; earlier points use fewer problems."""
-    data = measured()
-    judged = judge(load_model(saved(tmp_path / "model")), data, measured_alone=True)
-    done: list[int] = []
-    made = learning_by_data(judged, data, 1, lambda steps, _text: done.append(steps))
-    assert isinstance(made.body, Lines)
-    mean = made.body.lines[0]
-    assert list(mean.x) == [4, 7, 14]
-    assert mean.y[-1] == pytest.approx(judged.efficiency.mean(), rel=1e-12)
-    assert mean.y[0] < mean.y[-1]
-    assert sum(done) == 3
 
 
 def test_two_models_are_compared(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_model_figures_weigh_problems_by_count(tmp_path: Path) -> None:
     """The mean efficiency is weighted, and the table has each problem's count beside its kernel."""
     data, counts = measured(), np.arange(1, 15, dtype=float)
     judged = judge(load_model(saved(tmp_path / "model")), data, counts, measured_alone=True)
-    made = report_model(judged, data, None, lambda _worst: "")
+    made = report_model(judged, data, lambda _worst: "")
     expected = as_repeated(judged.efficiency, counts)
     assert dict(made.facts)["mean efficiency"] == f"{expected.mean():.1%}"
     table = next(table for table in made.tables if table.is_data)

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 _HELP = """Export models or choices of kernels to other programs (docs/consumers.md).
 
 Models: --to c writes a folder that needs only a C compiler: a header, sources, model files (or with --embed models
-compiled into the sources), CMakeLists.txt and an example; it ranks as `ckh predict` does. --to lgbm writes LightGBM's
-text and the names of its inputs. --to ck-dispatcher is --to c plus a C++ header that implements a heuristic of AMD's
-dispatcher.
+compiled into the sources), CMakeLists.txt and an example; it ranks as `ckh predict` does. --to ck-dispatcher is --to
+c plus a C++ header that implements a heuristic of AMD's dispatcher.
 
 Problems: --to aiter writes tuned tables for --problems, of GEMMs or mixtures of experts. Winners of measured rows
 (--data) take precedence over predictions, which are written to separate files and marked as not measured. --installed
@@ -51,7 +50,7 @@ instead of a random sample.
 
 `ckh convert` reads back the output of --to aiter.
 """
-_C, _LGBM, _LISTS = "c", "lgbm", "amd-registry"
+_C, _LISTS = "c", "amd-registry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ class _Typed:
 
 def _targets() -> dict[str, str]:
     """Target -> source of its files: models, or a kind of `Consumers`."""
-    result = dict.fromkeys((_C, _LGBM), "models")
+    result = {_C: "models"}
     for kind in ("headers", "tables", "instances"):
         result |= {registry_wanted.name: kind for _, registry_wanted in all_of(kind)}
     return result | {_LISTS: "lists"}
@@ -116,7 +115,6 @@ def register(app: typer.Typer) -> None:
             "ckh export --model models/grouped_conv_forward_fp32_host --to c --out ckh_c",
             "ckh export --model models/forward --model models/bwd_data --to c --embed --out ckh_c --force",
             "ckh export --model models/forward --registry set.json --to c --out ckh_c",
-            "ckh export --model models/gemm_universal_fp32_host --to lgbm --out text",
             "ckh export --model models/grouped_conv_forward_bf16_gfx950 --to ck-dispatcher --out ckh_cpp",
             "ckh export --to aiter --arch gfx942 --problems vllm.log --installed AITER --out tables",
             "ckh export --to aiter --out tables --check AITER",
@@ -133,7 +131,7 @@ def export(
     to: str = typer.Option(..., "--to", metavar="[" + "|".join(_TARGETS) + "]", help="Target."),
     out: Path = typer.Option(..., "--out", help="Output folder."),
     model: list[Path] = typer.Option(
-        [], "--model", "-m", autocompletion=_completion.models, help="Model directory; may be repeated for C and text."
+        [], "--model", "-m", autocompletion=_completion.models, help="Model directory; may be repeated for C."
     ),
     registry: Path | None = typer.Option(None, "--registry", help="Only the kernels of this JSON registry."),
     embed: bool = typer.Option(False, "--embed", help="With --to c: compile models into the sources."),
@@ -195,18 +193,17 @@ def export(
 def _export_models(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bool) -> None:
     from ckh.export.folder import EXPORT, with_list
     from ckh.export.to_c import c_files
-    from ckh.export.to_lgbm import lgbm_files
     from ckh.learn.models.artifact import load_model
 
-    typed.require(to, "model", *({_C: ("embed", "registry"), _LGBM: ()}.get(to, ("registry",))))
+    typed.require(to, "model", "registry", *(("embed",) if to == _C else ()))
     check_output(out, EXPORT, force=force, inputs=[*typed.model, *([typed.registry] if typed.registry else [])])
     models = [load_model(path) for path in typed.model]
     if typed.registry is not None:
         from ckh.bench.planning.registry import limited_models
 
         models = limited_models(str(typed.registry), models)
-    made, report = lgbm_files(models) if to == _LGBM else c_files(models, embed=typed.embed)
-    if to not in (_C, _LGBM):
+    made, report = c_files(models, embed=typed.embed)
+    if to != _C:
         made |= _headers(to, models)
         made["README.md"] += next(iter(named("headers", to).values())).how_to.encode()
         report["to"] = to
@@ -216,7 +213,8 @@ def _export_models(typed: _Typed, to: str, out: Path, *, force: bool, as_json: b
         print_json(ExportDocument(str(out), **report, files=_sizes(files)))
         return
     for item in report["models"]:
-        say(f"model  {item['name']}, {_in_words(item)}")
+        targets = " and ".join(item["targets"])
+        say(f"model  {item['name']}, {item['kernels']} kernels, {targets}, {item['bytes'] / 1e6:.1f} MB")
     _print_written(out, files)
 
 
@@ -385,9 +383,3 @@ def _sizes(files: dict[str, bytes]) -> dict[str, int]:
 def _print_written(out: Path, files: dict[str, bytes]) -> None:
     size = sum(map(len, files.values()))
     say(f"wrote  {out}: {len(files)} files, {size / 1e6:.1f} MB; {out / 'README.md'} says how to use them")
-
-
-def _in_words(item: dict[str, Any]) -> str:
-    if "kernels" not in item:
-        return f"{', '.join(item['targets'])} of {item['features']} features"
-    return f"{item['kernels']} kernels, {' and '.join(item['targets'])}, {item['bytes'] / 1e6:.1f} MB"
