@@ -33,6 +33,7 @@ class VerdictTable:
     title: str
     columns: tuple[str, ...]
     rows: Sequence[Sequence[str]]
+    names: int = 0  # number of last columns whose long values a terminal shows below the first, a line each
 
 
 @dataclass(frozen=True, slots=True)

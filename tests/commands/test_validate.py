@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+LOOSE = ("--fail-under", "mean_efficiency=0", "--fail-under", "p10_efficiency=0")
 MEASURED = ("--among", "measured")  # 24 of the 300 candidates were measured
 
 
@@ -79,11 +80,10 @@ def test_the_oracle_gives_the_verdict(model: Path, data: Path, capsys: pytest.Ca
         "--data",
         str(data),
         "--json",
-        "--min-p10",
-        "0",
-        "--min-mean",
+        "--fail-under=p10_efficiency=0",
     ]
-    assert run([*args, repr(float(result.mean()) - 1e-9)]) == ExitCode.OK
+    gate = "--fail-under=mean_efficiency={}".format
+    assert run([*args, gate(float(result.mean()) - 1e-9)]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     document = json.loads(stdout)
     assert stderr.splitlines()[-1] == "PASS"
@@ -93,7 +93,7 @@ def test_the_oracle_gives_the_verdict(model: Path, data: Path, capsys: pytest.Ca
     names = [f"{name} efficiency" for name in ("mean", "median", "P10", "least")]
     assert [figures[name] for name in names] == pytest.approx(expected, rel=1e-12)
     assert figures["mean efficiency of the best of 5"] >= figures["mean efficiency"]
-    assert run([*args, repr(float(result.mean()) + 1e-9)]) == ExitCode.GATE_FAILED
+    assert run([*args, gate(float(result.mean()) + 1e-9)]) == ExitCode.GATE_FAILED
     stdout, stderr = capsys.readouterr()
     assert not json.loads(stdout)["passes"]
     assert stderr.splitlines()[-1] == "FAIL"
@@ -133,7 +133,7 @@ def test_held_out_problems_give_the_verdict(data: Path, tmp_path: Path, capsys: 
         "--json",
         "--min-problems",
     ]
-    assert run([*args, "11", "--min-mean", "0", "--min-p10", "0"]) == ExitCode.OK
+    assert run([*args, "11", *LOOSE]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     result = json.loads(stdout)
     assert (result["problems"], result["passes"]) == (11, True)
@@ -164,10 +164,7 @@ def test_unknown_figures_are_reported(model: Path, data: Path, capsys: pytest.Ca
         str(model),
         "--data",
         str(data),
-        "--min-mean",
-        "0",
-        "--min-p10",
-        "0",
+        *LOOSE,
     ]
     assert run(args) == ExitCode.OK
     stderr = capsys.readouterr().err
@@ -185,13 +182,15 @@ def test_the_tenth_percentile_is_a_separate_gate(
     warnings = [line for line in stderr.splitlines() if "efficiency is" in line]
     assert [line.split(" is ")[0] for line in warnings] == ["warning: mean efficiency", "warning: P10 efficiency"]
     assert f"{efficiencies(opposite).mean():.2%}" in stdout
-    assert run([*args, "--min-mean", "0", "--min-p10", "0"]) == ExitCode.OK
+    assert run([*args, *LOOSE]) == ExitCode.OK
 
 
 @pytest.mark.parametrize(
     "args",
     [
-        ["--min-mean", "2"],
+        ["--fail-under", "mean_efficiency=2"],
+        ["--fail-under", "speed=0.5"],
+        ["--min-mean", "0.5"],
         ["--top-k", "0"],
         ["--min-problems", "0"],
         ["--on-device", "--limit", "3"],
@@ -210,7 +209,7 @@ def test_a_model_compared_with_itself_passes(
     model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All choices agree and nothing is lost, so that even zero thresholds pass."""
-    nothing = [f"--max-{name}-loss=0" for name in ("mean", "median", "p10", "problem")]
+    nothing = [f"--max-loss={name}=0" for name in ("mean", "median", "p10", "problem")]
     again = silent(saved(tmp_path / "again"))
     args = ["validate", "compare", *MEASURED, str(model), str(again), "--data", str(data), *nothing]
     assert run(args) == ExitCode.OK
@@ -244,9 +243,9 @@ def test_a_worse_model_fails(model: Path, opposite: Path, data: Path, capsys: py
     assert stderr.splitlines()[-1] == "FAIL"
     assert run(args) == ExitCode.GATE_FAILED
     assert "degraded most" in capsys.readouterr().out
-    assert run([*args, *(f"--max-{name}-loss=1" for name in ("mean", "median", "p10", "problem"))]) == ExitCode.OK
+    assert run([*args, *(f"--max-loss={name}=1" for name in ("mean", "median", "p10", "problem"))]) == ExitCode.OK
     turned = ["validate", "compare", *MEASURED, str(opposite), str(model), "--data", str(data)]
-    assert run([*turned, "--max-problem-loss=1"]) == ExitCode.OK
+    assert run([*turned, "--max-loss=problem=1"]) == ExitCode.OK
 
 
 def test_models_of_different_objectives_compare(
@@ -254,7 +253,7 @@ def test_models_of_different_objectives_compare(
 ) -> None:
     """Scores need no common scale: only choices are compared."""
     other = silent(saved(tmp_path / "other", RankObjective.LAMBDARANK))
-    loose = [f"--max-{name}-loss=1" for name in ("mean", "median", "p10", "problem")]
+    loose = [f"--max-loss={name}=1" for name in ("mean", "median", "p10", "problem")]
     assert (
         run(["validate", "compare", *MEASURED, str(model), str(other), "--data", str(data), *loose, "--json"])
         == ExitCode.OK
@@ -308,10 +307,7 @@ def test_choices_are_remeasured_on_the_device(
         "--on-device",
     ]
     args += ["--sample", "2"]
-    assert (
-        run([*args, "--top-k", "2", "--min-problems", "2", "--min-mean", "0", "--min-p10", "0", "--json"])
-        == ExitCode.OK
-    )
+    assert run([*args, "--top-k", "2", "--min-problems", "2", *LOOSE, "--json"]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     document = json.loads(stdout)
     assert (document["on_device"], document["problems"]) == (True, 2)

@@ -12,8 +12,8 @@ import pytest
 from ckh.archs import load_arch
 from ckh.bench.planning.registry import read_registry
 from ckh.cli import run
-from ckh.commands.export.kernel_lists import ordered_list
 from ckh.errors import ExitCode
+from ckh.export.kernel_lists import ordered_list
 from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import load_model
 from ckh.ops import operation

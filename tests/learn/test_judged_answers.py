@@ -293,7 +293,8 @@ def test_coverage_is_a_gate(folder: Path, model: Model, tmp_path: Path, capsys: 
     expect_values(" ".join(shown.out.split()), "1 of 4")
     assert run([*args, "mean_efficiency=0.1"]) == ExitCode.BAD_DATA
     expect_error(capsys.readouterr().err, "few-problems", "3 of 4", 4)
-    oracle = ["validate", "oracle", "--model", str(folder), "--data", str(path), "--min-mean", "0", "--min-p10", "0"]
+    oracle = ["validate", "oracle", "--model", str(folder), "--data", str(path)]
+    oracle += ["--fail-under=mean_efficiency=0", "--fail-under=p10_efficiency=0"]
     assert run([*oracle, "--min-problems", "4"]) == ExitCode.BAD_DATA
     capsys.readouterr()
     assert run([*oracle, "--min-problems", "3", "--json"]) == ExitCode.OK

@@ -10,12 +10,10 @@ import typer
 
 from ckh.cluster.connection import CLUSTER_HELP
 from ckh.commands._common import JSON_HELP, examples, print_json, say
-from ckh.commands._judging import AMONG, LEARNED_FROM, MODEL
+from ckh.commands._judging import AMONG, LEARNED_FROM, MODEL, figure_values
 from ckh.errors import ExitCode, UsageError
 from ckh.learn.judging.judged_data import LEAST_PROBLEMS, MOST_UNSTABLE, Among, judged_model
 from ckh.text.log import note, warn
-from ckh.text.prose import one_of
-from ckh.training import Labels
 
 if TYPE_CHECKING:
     from ckh.api.evaluating import Evaluated
@@ -68,9 +66,6 @@ def evaluate(
     fail_under: list[str] = typer.Option(
         [], "--fail-under", metavar="FIGURE=VALUE", help="Exit code 1 if a figure is lower; may be repeated."
     ),
-    labels: Labels | None = typer.Option(
-        None, "--labels", help="Labels of the data: times or winners.  [those of the model]"
-    ),
     min_problems: int | None = typer.Option(
         None, "--min-problems", min=1, help=f"Minimum number of problems for a gate.  [{LEAST_PROBLEMS}]"
     ),
@@ -88,10 +83,13 @@ def evaluate(
 ) -> None:
     """Evaluate, print the report, and apply the gate."""
     from ckh.api.evaluating import COVERAGE, EvaluateOptions, evaluated, is_of_winners
+    from ckh.assess.metrics import FIGURES
+    from ckh.assess.winners import FIRST
 
     loaded = judged_model(model, data)
-    is_winners = is_of_winners(loaded, labels)
-    gates = [_parse_gate(text, is_winners=is_winners) for text in fail_under]
+    is_winners = is_of_winners(loaded, None)
+    known = (COVERAGE, *(tuple(f"top{k}" for k in FIRST) if is_winners else FIGURES))
+    gates = list(figure_values("--fail-under", fail_under, known))
     if not gates and min_problems is not None:
         raise UsageError("--min-problems needs a gate", "add --fail-under FIGURE=VALUE", code="inapplicable-option")
     least = min_problems or LEAST_PROBLEMS
@@ -146,23 +144,3 @@ def _print(evaluated: Evaluated, worst: int) -> None:
     output.print_report(evaluated.result, evaluated.model.spec, title, worst)
     if evaluated.times is not None:
         say("\n" + "\n".join(evaluated.times.lines()))
-
-
-def _parse_gate(text: str, *, is_winners: bool) -> tuple[str, float]:
-    from ckh.api.evaluating import COVERAGE
-    from ckh.assess.metrics import FIGURES
-    from ckh.assess.winners import FIRST
-
-    known = (COVERAGE, *(tuple(f"top{k}" for k in FIRST) if is_winners else FIGURES))
-    name, _, value = text.partition("=")
-    if name not in known:
-        raise UsageError(f"--fail-under {text!r}: unknown figure {name!r}", one_of(name, known), code="unknown-name")
-    try:
-        least = float(value)
-    except ValueError:
-        least = float("nan")
-    if not 0 <= least <= 1:
-        raise UsageError(
-            f"--fail-under {text!r}: {value!r} is not a number from 0 to 1", f"write {name}=0.85", code="out-of-range"
-        )
-    return name, least

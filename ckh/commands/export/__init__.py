@@ -241,7 +241,7 @@ def _headers(to: str, models: list[Model]) -> dict[str, bytes]:
 
 def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bool) -> None:
     from ckh.commands.export.output import check_export, checked_document, checked_tables, conclude, print_checked
-    from ckh.commands.export.program_export import ChoicesWanted, choice_table
+    from ckh.export.answered import ChoicesWanted, choice_table
     from ckh.export.folder import EXPORT, with_list
     from ckh.version import __version__
 
@@ -326,8 +326,8 @@ def _export_module(typed: _Typed, to: str, out: Path, *, force: bool, as_json: b
 
 
 def _export_lists(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bool) -> None:
-    from ckh.commands.export.kernel_lists import RegistryWanted, registry_files
     from ckh.export.folder import EXPORT, with_list
+    from ckh.export.kernel_lists import RegistryWanted, registry_files
     from ckh.learn.models.choice import Chooser
 
     typed.require(to, None, "model", "registry", "problems", "data", "op", "arch", "dtype", "top", "ordered")

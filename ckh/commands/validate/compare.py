@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
-from ckh.commands._judging import AMONG, MIN_PROBLEMS
-from ckh.commands.validate.verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, give_verdict
+from ckh.commands._common import JSON_HELP, examples
+from ckh.commands._judging import AMONG, MIN_PROBLEMS, figure_values
+from ckh.commands.validate.verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, conclude, show
 from ckh.documents import fields_of
 from ckh.errors import UsageError
 from ckh.learn.judging.judged_data import Among, for_verdict, load_judged, percent, ranker_of
@@ -43,7 +44,7 @@ def register(group: typer.Typer) -> None:
         help=_HELP,
         epilog=examples(
             "ckh validate compare models/old models/new --data holdout.parquet",
-            "ckh validate compare models/old models/new --data holdout.parquet --max-p10-loss 0.01 --json",
+            "ckh validate compare models/old models/new --data holdout.parquet --max-loss p10=0.01 --json",
             "ckh validate compare models/old models/new --data holdout.parquet --junit junit.xml --summary summary.md",
         ),
     )(compare)
@@ -57,15 +58,12 @@ def compare(
         ..., metavar="NEW", autocompletion=_completion.models, help="Directory of the new model."
     ),
     data: list[Path] = typer.Option(..., "--data", help="Measured hold-out; may be repeated."),
-    max_mean_loss: float = typer.Option(
-        0.005, "--max-mean-loss", min=0, max=1, help="Allowed loss of mean efficiency."
-    ),
-    max_median_loss: float = typer.Option(
-        0.005, "--max-median-loss", min=0, max=1, help="Allowed loss of median efficiency."
-    ),
-    max_p10_loss: float = typer.Option(0.02, "--max-p10-loss", min=0, max=1, help="Allowed loss of P10 efficiency."),
-    max_problem_loss: float = typer.Option(
-        0.10, "--max-problem-loss", min=0, max=1, help="Allowed loss of a single problem, relative."
+    max_loss: list[str] = typer.Option(
+        [],
+        "--max-loss",
+        metavar="FIGURE=VALUE",
+        help="Allowed loss of mean, median or p10 efficiency, or of a single problem, relative; may be repeated.  "
+        "[mean=0.005, median=0.005, p10=0.02, problem=0.1]",
     ),
     min_problems: int = MIN_PROBLEMS,
     among: Among = AMONG,
@@ -78,6 +76,8 @@ def compare(
     from ckh.assess import compare as comparing
     from ckh.learn.models.artifact import load_model
 
+    known = [field.name for field in fields(comparing.Thresholds)]
+    thresholds = comparing.Thresholds(**dict(figure_values("--max-loss", max_loss, known)))
     files = VerdictFiles(junit, summary)
     files.check(force=force, inputs=[old, new, *data])
     before, after = load_model(old), load_model(new)
@@ -87,16 +87,12 @@ def compare(
             code="model-mismatch",
         )
     parts = for_verdict(load_judged(after, data), [before, after], min_problems)
-    thresholds = comparing.Thresholds(max_mean_loss, max_median_loss, max_p10_loss, max_problem_loss)
     rankers = ranker_of(before, among), ranker_of(after, among)
     result = comparing.compare(parts, *rankers, thresholds, min_problems)
     verdict = _verdict(result, f"{old} -> {new}")
-    files.write(verdict)
-    if as_json:
-        print_json(comparing.CompareDocument(**fields_of(result), old=str(old), new=str(new), among=str(among)))
-    else:
-        _print(verdict)
-    give_verdict(result.failures)
+    document = comparing.CompareDocument(**fields_of(result), old=str(old), new=str(new), among=str(among))
+    show(verdict, document, files, as_json=as_json)
+    conclude(verdict)
 
 
 def _verdict(result: Comparison, title: str) -> Verdict:
@@ -147,12 +143,3 @@ def _degraded(result: Comparison) -> VerdictTable:
         [degraded.problem, percent(degraded.old_efficiency), percent(degraded.new_efficiency)] for degraded in worst
     ]
     return VerdictTable("", ("degraded most", "old", "new"), rows)
-
-
-def _print(verdict: Verdict) -> None:
-    first, *others = verdict.tables
-    print_table(verdict.title, first.columns, first.rows)
-    say("\n" + "\n".join(verdict.lines))
-    for table in others:
-        say()
-        print_table(table.title, table.columns, table.rows)

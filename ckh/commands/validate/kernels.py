@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import typer
@@ -16,9 +14,8 @@ from ckh.bench.supervision.limits import BenchLimits
 from ckh.cluster.connection import CLUSTER_HELP, connected
 from ckh.commands._common import JSON_HELP, OP_HELP, completed, examples, print_json, print_table, say
 from ckh.commands._declared_options import option_of
-from ckh.documents import Document, json_text
+from ckh.documents import Document
 from ckh.errors import ExitCode, UsageError
-from ckh.files.outputs import FileKind, check_output, head_of, write_output
 from ckh.ops import DEFAULT_OPERATION
 from ckh.text.durations import parse_duration
 from ckh.text.log import warn
@@ -40,11 +37,6 @@ table has the number of problems that a kernel ran on, and for kernels that did 
 
 With --cluster nodes compile, and each device tries the next kernel, in a process that ends with a failing kernel.
 """
-
-_FINDINGS = FileKind(
-    "file of findings",
-    lambda path: re.match(rb'\{\s*("schema": "ckh.validate_kernels"|"matrix":)', head_of(path)) is not None,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +82,7 @@ def register(group: typer.Typer) -> None:
         epilog=examples(
             "ckh validate kernels --matrix pipelines",
             "ckh validate kernels --op gemm_universal --matrix schedulers",
-            "ckh validate kernels --matrix options --variant bwd_weight --ndim 3 --out options.json",
+            "ckh validate kernels --matrix options --variant bwd_weight --ndim 3 --json",
             "ckh validate kernels --matrix schedulers --device hip --arch gfx942 --compile-only",
             "ckh validate kernels --matrix pipelines --device emulated --arch gfx942 --dtype fp16 --timeout 5m",
         ),
@@ -114,8 +106,6 @@ def kernels(
     timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="Time limit per kernel."),
     jobs: int | None = option_of(BenchLimits, "jobs"),
     cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=CLUSTER_HELP),
-    out: Path | None = typer.Option(None, "--out", "-o", help="Write the findings to this JSON file too."),
-    force: bool = typer.Option(False, "--force", help="Replace findings in --out."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Try the kernels, print and give the verdict."""
@@ -127,8 +117,6 @@ def kernels(
     from ckh.bench.supervision.limits import Stop
     from ckh.ops import operation
 
-    if out is not None:
-        check_output(out, _FINDINGS, force=force)
     options = DeviceOptions(arch, hipcc, ck_include, hipcc_flags=hipcc_flags)
     kind = device or default_device_kind(options)
     result = open_device(kind, options)
@@ -149,8 +137,6 @@ def kernels(
         if stop():
             raise typer.Exit(int(ExitCode.INTERRUPTED))
     document = _document(findings, str(matrix), result.arch.name, caution)
-    if out is not None:
-        write_output(out, json_text(document).encode())
     if as_json:
         print_json(document)
     else:

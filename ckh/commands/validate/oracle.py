@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
-from ckh.commands._judging import AMONG, MIN_PROBLEMS, MODEL
+from ckh.assess.verdict import Check, Verdict, VerdictTable
+from ckh.commands._common import JSON_HELP, examples
+from ckh.commands._judging import AMONG, MIN_PROBLEMS, MODEL, figure_values
 from ckh.commands.panels import MEASURING
-from ckh.commands.validate.verdicts import give_verdict
+from ckh.commands.validate.verdicts import VerdictFiles, conclude, show
 from ckh.documents import Document
 from ckh.errors import DataError, UsageError
 from ckh.learn.judging.judged_data import (
@@ -58,6 +59,14 @@ There is no verdict, and exit code 4, with fewer than --min-problems measured ch
 not count (unknown for models of AMD's tools, as the report states), nor problems with a single measured kernel.
 """
 _SAMPLE = 59
+_SEED = 0
+_GATES = {  # name in gates -> name of the figure
+    "mean_efficiency": "mean efficiency",
+    "p50_efficiency": "median efficiency",
+    "p10_efficiency": "P10 efficiency",
+    "min_efficiency": "least efficiency",
+}
+_LEAST = {"mean_efficiency": 0.90, "p10_efficiency": 0.75}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +114,7 @@ def register(group: typer.Typer) -> None:
         help=_HELP,
         epilog=examples(
             "ckh validate oracle --model models/mine --data holdout.parquet",
-            "ckh validate oracle --model models/mine --data holdout.parquet --min-mean 0.95 --min-p10 0.85",
+            "ckh validate oracle --model models/mine --data holdout.parquet --fail-under mean_efficiency=0.95",
             "ckh validate oracle --model models/mine --data holdout.parquet --on-device --limit 30",
         ),
     )(oracle)
@@ -114,13 +123,14 @@ def register(group: typer.Typer) -> None:
 def oracle(
     model: Path | None = MODEL,
     data: list[Path] = typer.Option(..., "--data", help="Measured hold-out; may be repeated."),
-    min_mean: float = typer.Option(0.90, "--min-mean", min=0, max=1, help="Minimum mean efficiency."),
-    min_p10: float = typer.Option(0.75, "--min-p10", min=0, max=1, help="Minimum P10 efficiency."),
+    fail_under: list[str] = typer.Option(
+        [],
+        "--fail-under",
+        metavar="FIGURE=VALUE",
+        help="Minimum efficiency; may be repeated.  [mean_efficiency=0.9, p10_efficiency=0.75]",
+    ),
     min_problems: int = MIN_PROBLEMS,
     among: Among = AMONG,
-    max_unstable: float = typer.Option(
-        MOST_UNSTABLE, "--max-unstable", min=0, max=1, help="Maximum share of unstable times in the data."
-    ),
     top_k: int = typer.Option(5, "--top-k", min=1, max=50, help="Number of choices to evaluate."),
     on_device: bool = typer.Option(False, "--on-device", help="Measure choices and oracle again on this machine."),
     sample: int = typer.Option(
@@ -131,13 +141,13 @@ def oracle(
         help="--on-device: number of random candidates to measure too.",
     ),
     limit: int | None = typer.Option(None, "--limit", min=1, help="Number of random problems to measure again."),
-    seed: int = typer.Option(0, "--seed", help="Random seed."),
     timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="Time limit per kernel and problem."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Evaluate, print and give the verdict."""
     import numpy as np
 
+    gates = _LEAST | dict(figure_values("--fail-under", fail_under, list(_GATES)))
     loaded, timeout_s = judged_model(model, data), parse_duration(timeout)
     if limit is not None and limit < min_problems:
         raise UsageError(
@@ -146,14 +156,14 @@ def oracle(
             code="few-problems",
         )
     parts = for_verdict(load_judged(loaded, data), [loaded], min_problems)
-    refuse_unstable(parts, max_unstable)
+    refuse_unstable(parts, MOST_UNSTABLE)
     if on_device:
         from ckh.learn.answers.known import other_device
 
         if other := other_device(loaded.spec.arch, loaded.spec.device, None):
             warn(f"{loaded.path} was {other}: evaluated on another device", "trained-on")
-        result = _some(_contests(loaded, parts, among, top_k, min_problems), limit, seed)
-        judged = _judged_again(_measure_again(loaded, result, sample, seed, timeout_s), top_k)
+        result = _some(_contests(loaded, parts, among, top_k, min_problems), limit)
+        judged = _judged_again(_measure_again(loaded, result, sample, timeout_s), top_k)
     else:
         judged = _judged_as_measured(loaded, parts, among, top_k, min_problems)
     figures = {
@@ -163,33 +173,37 @@ def oracle(
         "least efficiency": float(judged.efficiency.min()),
         **judged.figures,
     }
-    failures = [
-        f"{name} is {percent(figures[name])}, under {percent(least)}"
-        for name, least in (("mean efficiency", min_mean), ("P10 efficiency", min_p10))
-        if figures[name] < least
-    ]
-    if as_json:
-        print_json(
-            OracleDocument(
-                model=str(loaded.path),
-                stands_in=stands_in(loaded),
-                among=among,
-                problems=len(judged.efficiency),
-                on_device=on_device,
-                figures=figures,
-                coverage=judged.coverage,
-                notes=judged.notes,
-                failures=tuple(failures),
-                passes=not failures,
-            )
+    checks = [
+        Check(
+            _GATES[name],
+            ""
+            if (value := figures[_GATES[name]]) >= least
+            else f"{_GATES[name]} is {percent(value)}, under {percent(least)}",
         )
-    else:
-        how = "measured again on this machine" if on_device else "as measured in the data"
-        title = f"{loaded.path}: {len(judged.efficiency)} problems, {how}"
-        print_table(title, ("", "value"), [[name, percent(value)] for name, value in figures.items()])
-        lines = [*judged.notes, *(judged.coverage.lines() if judged.coverage else [])]
-        say("".join(f"\n{line}" for line in lines))
-    give_verdict(failures)
+        for name, least in gates.items()
+    ]
+    how = "measured again on this machine" if on_device else "as measured in the data"
+    verdict = Verdict(
+        command="ckh validate oracle",
+        title=f"{loaded.path}: {len(judged.efficiency)} problems, {how}",
+        checks=tuple(checks),
+        lines=(*judged.notes, *(judged.coverage.lines() if judged.coverage else [])),
+        tables=(VerdictTable("", ("", "value"), [[name, percent(value)] for name, value in figures.items()]),),
+    )
+    document = OracleDocument(
+        model=str(loaded.path),
+        stands_in=stands_in(loaded),
+        among=among,
+        problems=len(judged.efficiency),
+        on_device=on_device,
+        figures=figures,
+        coverage=judged.coverage,
+        notes=judged.notes,
+        failures=verdict.failures,
+        passes=not verdict.failures,
+    )
+    show(verdict, document, VerdictFiles(None, None), as_json=as_json)
+    conclude(verdict)
 
 
 def _judged_as_measured(model: Model, parts: DatasetParts, among: Among, top_k: int, least: int) -> _Judged:
@@ -254,13 +268,13 @@ def _contests(model: Model, parts: DatasetParts, among: Among, top_k: int, least
     return result
 
 
-def _some(contests: list[Contest], limit: int | None, seed: int) -> list[Contest]:
+def _some(contests: list[Contest], limit: int | None) -> list[Contest]:
     import random
 
-    return contests if limit is None or limit >= len(contests) else random.Random(seed).sample(contests, limit)
+    return contests if limit is None or limit >= len(contests) else random.Random(_SEED).sample(contests, limit)
 
 
-def _measure_again(model: Model, contests: list[Contest], sample: int, seed: int, timeout_s: float) -> list[Remeasured]:
+def _measure_again(model: Model, contests: list[Contest], sample: int, timeout_s: float) -> list[Remeasured]:
     from ckh.assess.oracle import measured_again, with_sample
     from ckh.bench.devices.device_choice import device_of
     from ckh.bench.isolated.rounds import compare_kernels
@@ -272,7 +286,7 @@ def _measure_again(model: Model, contests: list[Contest], sample: int, seed: int
         known = known_candidates(op.problems.parse(problem), model)
         return [op.kernels.name(kernel) for kernel in known.kernels]
 
-    contests = with_sample(contests, candidates, sample, seed) if sample else contests
+    contests = with_sample(contests, candidates, sample, _SEED) if sample else contests
     by_problem = {contest.problem: contest for contest in contests}
     tasks = {contest.problem: [op.kernels.parse(name) for name in contest.kernels] for contest in contests}
     again: list[Remeasured] = []

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ckh.commands._common import JSON_HELP, OP_HELP, completed, examples, print_json, print_table, say
+from ckh.commands._common import JSON_HELP, OP_HELP, completed, examples
 from ckh.commands.panels import PROBLEM
-from ckh.commands.validate.verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, give_verdict
+from ckh.commands.validate.verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, conclude, show
 from ckh.documents import Document
 from ckh.errors import CkhError, DataError, DeviceError, NoKernelError, UsageError
 from ckh.files.outputs import write_folder
@@ -135,18 +135,19 @@ def parity(
     compared = _Compared(chooser, model, answers, exports, dispatcher)
     result = compared.all_of(consumer)
     verdict = _verdict(result, chooser, len(answers))
-    files.write(verdict)
     is_tried = any(item.compared for item in result)
-    if as_json:
-        passes = is_tried and not verdict.failures
-        print_json(ParityDocument(chooser.op.name, chooser.arch, len(answers), tuple(result), verdict.failures, passes))
-    else:
-        _print(verdict)
+    passes = is_tried and not verdict.failures
+    show(
+        verdict,
+        ParityDocument(chooser.op.name, chooser.arch, len(answers), tuple(result), verdict.failures, passes),
+        files,
+        as_json=as_json,
+    )
     untried = [item for item in result if not item.compared and item.consumer in (consumer or CONSUMERS)]
     if not verdict.failures and untried and (consumer or not is_tried):
         reason = next(iter(untried[0].not_compared), "no problem")
         raise DeviceError(f"{untried[0].consumer} was not compared: {reason}", code="no-consumer")
-    give_verdict(verdict.failures)
+    conclude(verdict)
 
 
 def _exports(folders: Sequence[Path]) -> dict[str, tuple[Path, dict[str, Any]]]:
@@ -169,7 +170,7 @@ def _exports(folders: Sequence[Path]) -> dict[str, tuple[Path, dict[str, Any]]]:
 
 def _answers(chooser: Chooser, source: str, variant: Direction | None, dtype: str | None) -> list[Ranking]:
     """Answers for the problems with an applicable kernel."""
-    from ckh.commands.export.program_export import answered
+    from ckh.export.answered import answered
 
     problems = chooser.load_problems(source, None if variant is None else str(variant), dtype)
     answers = [ranking for ranking in answered(chooser, problems) if len(ranking.order)]
@@ -313,7 +314,7 @@ def _verdict(consumer_parities: Sequence[ConsumerParity], chooser: Chooser, prob
         if item.differences:
             shown = [[pick.problem, pick.ckh, pick.consumer] for pick in item.differences[:_MOST_SHOWN]]
             title = f"{item.consumer}: {len(shown)} of {len(item.differences)} differences"
-            tables.append(VerdictTable(title, ("problem", "ckh", item.consumer), shown))
+            tables.append(VerdictTable(title, ("problem", "ckh", item.consumer), shown, names=2))
     return Verdict(
         command="ckh validate parity",
         title=f"{chooser.op.name} on {chooser.arch}: {problems} problems",
@@ -330,14 +331,3 @@ def _failure(consumer_parity: ConsumerParity) -> str:
         if count
         else ""
     )
-
-
-def _print(verdict: Verdict) -> None:
-    counts, *others = verdict.tables
-    print_table(verdict.title, counts.columns, counts.rows)
-    if verdict.lines:
-        say("\n" + "\n".join(verdict.lines))
-    for table in others:
-        say(f"\n{table.title}")
-        for problem, ours, theirs in table.rows:
-            say(f"\n{problem}\n  ckh      {ours}\n  consumer {theirs}")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ckh.commands._common import JSON_HELP, OP_HELP, completed, examples, print_json, print_table, say
+from ckh.commands._common import JSON_HELP, OP_HELP, completed, examples
 from ckh.commands.panels import PROBLEM
-from ckh.commands.validate.verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, give_verdict
+from ckh.commands.validate.verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, conclude, show
 from ckh.documents import Document
 from ckh.errors import NoKernelError, UsageError
 from ckh.files.outputs import check_output, write_output
@@ -124,22 +124,17 @@ def selection(
     elif changes and on_device:
         changes = with_measurements(changes, kept, timeout_s)
     verdict = _verdict(kept, changes, str(golden), max_loss, allows_unmeasured=allow_unmeasured)
-    files.write(verdict)
-    if as_json:
-        print_json(
-            SelectionDocument(
-                golden=str(golden),
-                op=kept.op,
-                arch=kept.arch,
-                problems=len(kept.kernels),
-                changes=tuple(changes),
-                failures=tuple(verdict.failures),
-                passes=not verdict.failures,
-            )
-        )
-    else:
-        _print(verdict)
-    give_verdict(verdict.failures)
+    document = SelectionDocument(
+        golden=str(golden),
+        op=kept.op,
+        arch=kept.arch,
+        problems=len(kept.kernels),
+        changes=tuple(changes),
+        failures=verdict.failures,
+        passes=not verdict.failures,
+    )
+    show(verdict, document, files, as_json=as_json)
+    conclude(verdict)
 
 
 def _refuse(given: Mapping[str, object], how: str) -> None:
@@ -160,7 +155,7 @@ def _verdict(golden: Golden, changes: list[Change], title: str, max_loss: float,
         [change.problem, _ms(change.was_ms), _ms(change.now_ms), _by(change), change.was, change.now or "none"]
         for change in changes
     ]
-    table = VerdictTable("", ("changed", "was ms", "is ms", "longer", "was", "is"), rows)
+    table = VerdictTable("", ("changed", "was ms", "is ms", "longer", "was", "is"), rows, names=2)
     return Verdict(
         command="ckh validate selection",
         title=title,
@@ -178,15 +173,6 @@ def _by(change: Change) -> str:
     if change.failed:
         return "failed"
     return "-" if change.slowdown is None else f"{change.slowdown:+.1%}"
-
-
-def _print(verdict: Verdict) -> None:
-    say(f"{verdict.title}: " + "\n".join(verdict.lines))
-    for table in verdict.tables:
-        say()
-        print_table("", table.columns[:4], [row[:4] for row in table.rows])
-        for problem, *_, was, now in table.rows:
-            say(f"\n{problem}\n  was {was}\n  is  {now}")
 
 
 @dataclass(frozen=True, slots=True)

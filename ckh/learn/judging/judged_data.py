@@ -228,7 +228,7 @@ def refuse_unstable(parts: DatasetParts, most: float) -> None:
     if share > most:
         raise DataError(
             f"{percent(share)} of the times are unstable; the limit is {percent(most)}",
-            "measure again on an idle machine, or set --max-unstable",
+            "measure again on an idle machine, or use ckh evaluate --max-unstable",
             code="unsteady",
         )
 

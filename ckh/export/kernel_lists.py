@@ -9,6 +9,7 @@ import numpy as np
 
 from ckh.archs import load_arch
 from ckh.errors import DataError, NoKernelError, UsageError
+from ckh.export.answered import answered, measured_rows
 from ckh.kernels.judging import ProblemRules
 from ckh.kernels.lists import ListFormat
 from ckh.kernels.table import KernelTable
@@ -207,8 +208,6 @@ def _of_file(path: Path, op: AnyOperation, arch: ArchSpec, dtype: str) -> tuple[
 
 def _answers(chooser: Chooser, source: str) -> list[Ranking]:
     """Rankings of the problems with applicable kernels."""
-    from ckh.commands.export.program_export import answered
-
     rankings = list(answered(chooser, chooser.load_problems(source, None, None)))
     failures = [failure for ranking in rankings if (failure := ranking.failure)]
     if failures and len(failures) == len(rankings):
@@ -283,7 +282,6 @@ def _predicted(chooser: Chooser, wanted: RegistryWanted) -> _Speeds:
 def _measured(chooser: Chooser, wanted: RegistryWanted, lists: ListFormat, arch: ArchSpec) -> _Speeds:
     """Measured efficiencies; unmeasured and failed kernels have none."""
     from ckh.assess.times import judged, times_of
-    from ckh.commands.export.program_export import measured_rows
 
     dataset = judged(measured_rows(wanted.data, chooser.op, arch.name))
     problems = list(dataset.problems())
