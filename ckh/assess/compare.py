@@ -152,7 +152,11 @@ def compare(parts: Iterable[Dataset], old: Ranker, new: Ranker, thresholds: Thre
         checks=(
             *map(_check_of, differences),
             _check_of_worst(worse, thresholds.problem),
-            _check_of_refused(refused),
+            Check(
+                "no problem is refused that the old model answers",
+                f"{len(refused)} problems are refused that the old model answers" if refused else "",
+                "\n".join(refused),
+            ),
         ),
     )
 
@@ -221,10 +225,3 @@ def _check_of_worst(worse: Sequence[Degraded], most: float) -> Check:
         f"{degraded.problem}: {degraded.old_efficiency:.2%} -> {degraded.new_efficiency:.2%}" for degraded in lost
     )
     return Check(name, f"{len(lost)} problems lose more than {most:.0%}, the worst {lost[0].loss:.1%}", detail)
-
-
-def _check_of_refused(refused: Sequence[str]) -> Check:
-    name = "no problem is refused that the old model answers"
-    if not refused:
-        return Check(name)
-    return Check(name, f"{len(refused)} problems are refused that the old model answers", "\n".join(refused))

@@ -60,7 +60,6 @@ class RepeatNoise:
     devices: tuple[DeviceNoise, ...]  # noise of each device with repeated pairs
     tolerance: NDArray[np.float64]
     """Relative difference between repeated measurements of a kernel, NaN where its device has none; (problems,)."""
-    problems_of_their_own: int  # number of problems with enough pairs to estimate their own noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +152,7 @@ class RepeatNoiseOfParts:
         of_device = {device.device: device.tolerance for device in devices}
         own = np.concatenate(self._own)
         others = np.array([of_device.get(name, np.nan) for name in self._devices])
-        return RepeatNoise(devices, np.where(np.isfinite(own), own, others), int(np.isfinite(own).sum()))
+        return RepeatNoise(devices, np.where(np.isfinite(own), own, others))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

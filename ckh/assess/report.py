@@ -104,7 +104,10 @@ def slices(
 ) -> list[SliceReport]:
     """Compute the efficiency by slice."""
     efficiency = np.concatenate([part.efficiency for part in parts])
-    result = [*_of_problems(parts, efficiency), *_joined_kernels(parts, kernel_slice)]
+    result = list(_of_problems(parts, efficiency))
+    for name in sorted({name for part in parts for name in part.kernels}):
+        values = np.concatenate([part.kernels.get(name, np.full(len(part.efficiency), np.nan)) for part in parts])
+        result.append(_Slice(kernel_slice, name, np.isfinite(values), values))
     if is_copy is not None and is_copy.any():
         halves = ((COPY, is_copy), (NEW, ~is_copy))
         result = [_Slice(SEEN_LAYERS, name, inside, efficiency) for name, inside in halves] + result
@@ -139,12 +142,6 @@ def _of_problems(parts: Sequence[SlicesOfPart], efficiency: NDArray[np.float64])
             yield _Slice(kind, name, values == name, efficiency)
     for kind, name in parts[0].inside:
         yield _Slice(kind, name, np.concatenate([part.inside[kind, name] for part in parts]), efficiency)
-
-
-def _joined_kernels(parts: Sequence[SlicesOfPart], kernel_slice: str) -> Iterator[_Slice]:
-    for name in sorted({name for part in parts for name in part.kernels}):
-        result = np.concatenate([part.kernels.get(name, np.full(len(part.efficiency), np.nan)) for part in parts])
-        yield _Slice(kernel_slice, name, np.isfinite(result), result)
 
 
 def _of_kernels(
@@ -233,7 +230,9 @@ def evaluate(
 
     One part at a time is in memory, and only figures by problem are kept of it.
     """
-    scorers = {**(others or {}), **_learned_baselines(learned)}
+    scorers = dict(others or {})
+    if learned is not None:
+        scorers |= {NEAREST: learned.nearest_problem_scores, FIXED: learned.single_kernel_scores}
     repeats, result = RepeatNoiseOfParts(), []
     for part in parts:
         times = times_of(part)
@@ -309,13 +308,6 @@ def _judged(part: Dataset, times: Times, ranked: RankedRows, others: Mapping[str
         again=replace(again, is_known=again.is_known & ranked.is_measured(times.problem)),
         unstable=unstable_counts(part),
     )
-
-
-def _learned_baselines(learned: baselines.Learned | None) -> dict[str, Scorer]:
-    """Baselines that learn, by name; the closable gap begins at the best single kernel, or else at a random one."""
-    if learned is None:
-        return {}
-    return {NEAREST: learned.nearest_problem_scores, FIXED: learned.single_kernel_scores}
 
 
 def _judged_best(made: list[Choice], efficiency: NDArray[np.float64], tolerance: NDArray[np.float64]) -> list[Choice]:

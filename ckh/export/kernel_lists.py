@@ -17,7 +17,7 @@ from ckh.ops import part_of
 from ckh.text.log import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -160,8 +160,12 @@ def registry_files(chooser: Chooser, wanted: RegistryWanted) -> tuple[dict[str, 
         speeds = _measured(chooser, wanted, lists, arch) if wanted.data else _predicted(chooser, wanted)
         kernels, ordered = _ordered(speeds, wanted.top or _MOST, chooser.op)
     else:
-        kernels = tuple(_best(_answers(chooser, str(wanted.problems)), wanted.top or _TOP))
-    files = {name: item for name, item in lists.write(kernels, arch, wanted.name).items() if _is_wanted(item, ordered)}
+        rankings = _answers(chooser, str(wanted.problems))
+        best = (ranked.kernel for ranking in rankings for ranked in ranking.best(wanted.top or _TOP))
+        kernels = tuple(dict.fromkeys(best))
+    files = lists.write(kernels, arch, wanted.name)
+    if ordered is not None:  # a configuration is a Cartesian product, which has no order
+        files = {name: file for name, file in files.items() if file.form == "registry"}
     names = [chooser.op.kernels.name(kernel) for kernel in kernels]
     report = {
         "to": TARGET,
@@ -173,10 +177,6 @@ def registry_files(chooser: Chooser, wanted: RegistryWanted) -> tuple[dict[str, 
     }
     made = {name: file.content for name, file in files.items()}
     return made | {"README.md": _readme(files, kernels, ordered).encode()}, report
-
-
-def _is_wanted(written_list: WrittenList, ordered: dict[str, Any] | None) -> bool:
-    return ordered is None or written_list.form == "registry"  # a Cartesian product has no order
 
 
 def _readme(files: dict[str, WrittenList], kernels: Sequence[Any], ordered: dict[str, Any] | None) -> str:
@@ -218,14 +218,6 @@ def _answers(chooser: Chooser, source: str) -> list[Ranking]:
             "no-kernel",
         )
     return [ranking for ranking in rankings if len(ranking.order)]
-
-
-def _best(rankings: Iterable[Ranking], top: int) -> dict[Kernel, None]:
-    """The first kernels of each problem."""
-    kernels: dict[Kernel, None] = {}
-    for ranking in rankings:
-        kernels |= dict.fromkeys(ranked.kernel for ranked in ranking.best(top))
-    return kernels
 
 
 def _ordered(speeds: _Speeds, most: int, op: AnyOperation) -> tuple[tuple[Kernel, ...], dict[str, Any]]:

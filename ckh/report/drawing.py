@@ -151,10 +151,6 @@ def _of_lines(body: Lines) -> tuple[list[str], list[list[str]]]:
     return columns, [row[: len(columns)] for row in rows]
 
 
-def _of_bars(body: Bars) -> tuple[list[str], list[list[str]]]:
-    return ["", body.x_label], [[label, text] for label, text in zip(body.labels, body.texts, strict=True)]
-
-
 def _of_spreads(body: Spreads) -> tuple[list[str], list[list[str]]]:
     rows = [
         [row.label, *(f"{value:.1%}" for value in (row.mean, row.p5, row.p25, row.p50, row.p75, row.p95))]
@@ -189,7 +185,7 @@ def _number(value: float) -> str:
 _MOST_ROWS = 24  # per line, in its table
 _CELLS: dict[type, Callable[[Any], tuple[list[str], list[list[str]]]]] = {
     Lines: _of_lines,
-    Bars: _of_bars,
+    Bars: lambda body: (["", body.x_label], list(map(list, zip(body.labels, body.texts, strict=True)))),
     Spreads: _of_spreads,
     Heat: _of_heat,
     Dots: _of_dots,

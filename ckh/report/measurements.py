@@ -24,8 +24,11 @@ _POINTS = 60
 
 def coverage(sizes: Mapping[str, NDArray[np.float64]], weights: NDArray[np.float64]) -> Drawing | None:
     """Frequencies of sizes: values of problems by the size's name; None if all are the same."""
-    result = {name: _counted(values, weights) for name, values in sizes.items()}
-    varying = {name: pair for name, pair in result.items() if len(pair[0]) > 1}
+    varying: dict[str, tuple[NDArray[np.float64], NDArray[np.int64]]] = {}
+    for name, values in sizes.items():
+        distinct, place = np.unique(values, return_inverse=True)
+        if len(distinct) > 1:
+            varying[name] = distinct, np.bincount(place.ravel(), weights=weights).astype(np.int64)
     if not varying:
         return None
     widest = max(varying, key=lambda name: float(varying[name][0][-1] / max(varying[name][0][0], 1)))
@@ -41,14 +44,6 @@ def coverage(sizes: Mapping[str, NDArray[np.float64]], weights: NDArray[np.float
             "value of the size",
         ),
     )
-
-
-def _counted(
-    values: NDArray[np.float64], weights: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Distinct values, and their frequencies."""
-    distinct, place = np.unique(values, return_inverse=True)
-    return distinct, np.bincount(place.ravel(), weights=weights).astype(np.int64)
 
 
 def winners(names: Sequence[str], weights: NDArray[np.float64], kernels: int) -> Drawing:
@@ -127,9 +122,10 @@ def over_time(when: NDArray[np.float64], unit: str, spread: NDArray[np.float64])
     parts = np.array_split(order, _POINTS)
     x = [float(np.median(when[known][part])) for part in parts]
     low, middle, high = ([float(np.quantile(spread[known][part], q)) for part in parts] for q in (0.25, 0.5, 0.75))
+    duration = f"{np.ptp(when):,.0f}" if np.ptp(when) >= 100 else f"{np.ptp(when):.2g}"  # noqa: PLR2004 - three digits
     return Drawing(
         "noise-over-time",
-        f"The spread is {middle[0]:.1%} at the start and {middle[-1]:.1%} at the end of {_round(np.ptp(when))} {unit}",
+        f"The spread is {middle[0]:.1%} at the start and {middle[-1]:.1%} at the end of {duration} {unit}",
         f"Medians of {_POINTS} parts of the run, with the middle half of the measurements as a band.",
         Lines(
             [Line("spread", x, middle, low=low, high=high)],
@@ -139,10 +135,6 @@ def over_time(when: NDArray[np.float64], unit: str, spread: NDArray[np.float64])
             y_range=(0.0, max(high) * 1.05 or 0.01),
         ),
     )
-
-
-def _round(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"  # noqa: PLR2004 - three digits
 
 
 HOUR_S = 3600.0
@@ -192,7 +184,8 @@ def machine(looks: Mapping[str, Sequence[Look]]) -> list[Drawing]:
     longest = sorted((run for run in usable if len(usable[run]) > 1), key=lambda run: -len(usable[run]))[:_MOST_RUNS]
     if not longest:
         return []
-    drift = {run: _against_median([look.latency_ms for look in usable[run]]) for run in longest}
+    times = {run: np.array([look.latency_ms for look in usable[run]], dtype=np.float64) for run in longest}
+    drift = {run: ms / np.median(ms) - 1.0 for run, ms in times.items()}
     every = np.concatenate(list(drift.values()))
     far = max(float(np.abs(every).max()) * 1.1, LEAST_FAR)
     figures = [
@@ -214,11 +207,6 @@ def machine(looks: Mapping[str, Sequence[Look]]) -> list[Drawing]:
             note = "As reported by the system when the reference kernel was measured."
             figures.append(_over_time(name, title, note, values, Lines([], "", f"{name} in {unit}")))
     return figures
-
-
-def _against_median(ms: Sequence[float]) -> NDArray[np.float64]:
-    values = np.array(ms, dtype=np.float64)
-    return np.asarray(values / np.median(values) - 1.0)
 
 
 def _over_time(

@@ -26,7 +26,15 @@ def report_comparison(old: Judged, new: Judged) -> Report:
     """Compare both models on the same rows."""
     comparison = compare([new.dataset], lambda _: old.ranked, lambda _: new.ranked, Thresholds())
     mean = comparison.differences[0]
-    names = _names(old, new)
+    paths = [judged.model.path.resolve().parts[::-1] for judged in (old, new)]
+    differ = next((place for place, (a, b) in enumerate(zip(*paths, strict=False)) if a != b), 0)
+    # As much of the folders as distinguishes the models.
+    first, second = ("/".join(reversed(path[: differ + 1])) for path in paths)
+    names = first, second
+    worst = [
+        [f"{degraded.old_efficiency:.1%}", f"{degraded.new_efficiency:.1%}", degraded.problem]
+        for degraded in comparison.degraded[:_WORST]
+    ]
     figures = [_change(old, new, comparison), _distributions(old, new, names), _regret(old, new), _slices(old, new)]
     return Report(
         title=" → ".join(names),
@@ -41,23 +49,10 @@ def report_comparison(old: Judged, new: Judged) -> Report:
             *((f"{names[1]}: {words}", value) for words, value in new.coverage_facts),
         ],
         figures=[figure for figure in figures if figure is not None],
-        tables=[_degraded(comparison)] if comparison.degraded else [],
+        tables=[PageTable(f"The {len(worst)} largest losses", ["old", "new", "problem"], worst, code=frozenset({2}))]
+        if worst
+        else [],
     )
-
-
-def _names(old: Judged, new: Judged) -> tuple[str, str]:
-    """Names of both models, with as much of their folders as distinguishes them."""
-    paths = [judged.model.path.resolve().parts[::-1] for judged in (old, new)]
-    differ = next((place for place, (a, b) in enumerate(zip(*paths, strict=False)) if a != b), 0)
-    first, second = ("/".join(reversed(path[: differ + 1])) for path in paths)
-    return first, second
-
-
-def _in_words(low: float, high: float) -> str:
-    """Description of the interval of a difference."""
-    if low > 0:
-        return "better"
-    return "worse" if high < 0 else "not distinguishable from the old"
 
 
 def _both(old: Judged, new: Judged) -> NDArray[np.float64]:
@@ -72,9 +67,10 @@ def _change(old: Judged, new: Judged, comparison: Comparison) -> Drawing:
     change = np.sort(after - before)
     at = np.linspace(0, 1, min(_POINTS, len(change)))
     values = np.quantile(change, at)
+    is_worse = "worse" if mean.high < 0 else "not distinguishable from the old"
     return Drawing(
         "change",
-        f"On average the new model is {_in_words(mean.low, mean.high)}: {mean.new - mean.old:+.2%} "
+        f"On average the new model is {'better' if mean.low > 0 else is_worse}: {mean.new - mean.old:+.2%} "
         f"({mean.low:+.2%} to {mean.high:+.2%})",
         "Difference in efficiency on each problem, from the largest loss to the largest gain. The interval is from "
         "a paired bootstrap over problems.",
@@ -161,11 +157,3 @@ def _slices(old: Judged, new: Judged) -> Drawing | None:
             strong=sum(value < 0 for value, _, _ in shown),
         ),
     )
-
-
-def _degraded(comparison: Comparison) -> PageTable:
-    rows = [
-        [f"{degraded.old_efficiency:.1%}", f"{degraded.new_efficiency:.1%}", degraded.problem]
-        for degraded in comparison.degraded[:_WORST]
-    ]
-    return PageTable(f"The {len(rows)} largest losses", ["old", "new", "problem"], rows, code=frozenset({2}))

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
-    from ckh.report.drawing import Drawing
-    from ckh.report.roofline import Speeds
 
 
 def report_dataset(dataset: Dataset, paths: list[Path], weights: NDArray[np.float64] | None = None) -> Report:
@@ -31,22 +29,27 @@ def report_dataset(dataset: Dataset, paths: list[Path], weights: NDArray[np.floa
     has_oracle = np.isfinite(times.oracle_ms())
     weights = np.ones(times.count) if weights is None else weights
     best = choices(-times.latency_ms, times.problem, times.count)[has_oracle]
-    speeds = _speeds(dataset, has_oracle, weights)
+    speeds = None
+    if has_oracle.any():
+        known = dataset.select(has_oracle[dataset.problem_ids])
+        speeds = speeds_of(known, times_of(known), weights[has_oracle])
     names = frame["kernel"].astype(str).to_numpy()
     kernels = int(frame["kernel"].nunique())
     first = frame.iloc[dataset.first_rows]
     sizes = {name: first[name].to_numpy(dtype=np.float64) for name in dataset.op.problems.sizes}
     is_valid = frame["is_valid"].to_numpy(dtype=bool)
     spread = frame["spread"].to_numpy(dtype=np.float64)[is_valid]
+    failed = frame["status"][~is_valid].astype(str).value_counts()
+    twice = [frame[name].to_numpy(dtype=np.float64) for name in REPEATED if name in frame]
     figures = [
         measurements.coverage(sizes, weights),
         *([] if speeds is None else [times_over_problems(speeds), roofline(speeds)]),
         measurements.winners(names[best].tolist(), weights[has_oracle], kernels) if len(best) else None,
-        measurements.failures(_reasons(dataset, is_valid), len(frame)),
+        measurements.failures({name.replace("_", " "): int(count) for name, count in failed.items()}, len(frame)),
         measurements.noise(spread),
         measurements.over_time(np.arange(len(spread), dtype=np.float64), "measurements", spread),
         *machine(looks_of_runs(dataset.metadata["runs"])),
-        _repeats(dataset),
+        repeats(twice[0], twice[1], dataset.problem_ids) if len(twice) == len(REPEATED) else None,
     ]
     where = ", ".join(dict.fromkeys(frame["device"].dropna().astype(str))) if "device" in frame else ""
     return Report(
@@ -62,23 +65,3 @@ def report_dataset(dataset: Dataset, paths: list[Path], weights: NDArray[np.floa
         figures=[figure for figure in figures if figure is not None],
         tables=[] if speeds is None else [problem_table(speeds)],
     )
-
-
-def _speeds(dataset: Dataset, has_oracle: NDArray[np.bool_], weights: NDArray[np.float64]) -> Speeds | None:
-    """Speeds of problems with a time; None if there is no such problem."""
-    if not has_oracle.any():
-        return None
-    known = dataset.select(has_oracle[dataset.problem_ids])
-    return speeds_of(known, times_of(known), weights[has_oracle])
-
-
-def _repeats(dataset: Dataset) -> Drawing | None:
-    if not set(REPEATED) <= set(dataset.frame.columns):
-        return None
-    earlier, later = (dataset.frame[name].to_numpy(dtype=np.float64) for name in REPEATED)
-    return repeats(earlier, later, dataset.problem_ids)
-
-
-def _reasons(dataset: Dataset, is_valid: np.ndarray) -> dict[str, int]:
-    statuses = dataset.frame["status"][~is_valid].astype(str).value_counts()
-    return {str(name).replace("_", " "): int(count) for name, count in statuses.items() if count}

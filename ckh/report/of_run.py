@@ -36,9 +36,12 @@ def report_run(journal: Journal, refresh_s: int | None) -> Report:
         ("state", state),
         ("pairs measured", f"{done:,}" + (f" of {pairs:,}" if pairs else "")),
         ("problems", f"{len({row.problem for row in rows}):,}"),
-        ("usable times", _share(rows)),
-        *_time_left(rows, pairs, done, ended=ended),
+        ("usable times", f"{sum(row.status in MEASURED for row in rows) / len(rows):.1%}" if rows else "-"),
     ]
+    hours = _hours(rows)
+    if not ended and pairs and len(hours) > 1 and hours[-1] > 0:
+        left = (pairs - done) * hours[-1] / done
+        facts.append(("about", f"{left:.1f} hours left" if left >= 1 else f"{left * 60:.0f} minutes left"))
     figures = [_search(rows)] if is_search else [_progress(rows, pairs), *_of_rows(journal)]
     looks: dict[str, list[Look]] = {}
     for reference in journal.references:
@@ -60,19 +63,6 @@ def report_run(journal: Journal, refresh_s: int | None) -> Report:
 def is_ended(journal: Journal) -> bool:
     """True if the last run that started has ended."""
     return bool(journal.ends) and journal.ends[-1].run_id == journal.runs[-1].run_id
-
-
-def _share(rows: Sequence[ResultRow]) -> str:
-    good = sum(row.status in MEASURED for row in rows)
-    return f"{good / len(rows):.1%}" if rows else "-"
-
-
-def _time_left(rows: Sequence[ResultRow], pairs: int | None, done: int, *, ended: bool) -> list[tuple[str, str]]:
-    hours = _hours(rows)
-    if ended or not pairs or len(hours) < 2 or hours[-1] <= 0:  # noqa: PLR2004 - one time has no rate
-        return []
-    left = (pairs - done) * hours[-1] / done
-    return [("about", f"{left:.1f} hours left" if left >= 1 else f"{left * 60:.0f} minutes left")]
 
 
 def _hours(rows: Sequence[ResultRow]) -> np.ndarray:

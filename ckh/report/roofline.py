@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -78,17 +79,13 @@ def speeds_of(
     flops = np.array([problem.flops for problem in problems], dtype=np.float64)
     moved = np.array([problem.bytes for problem in problems], dtype=np.float64)
     tflops = flops[times.problem] / (times.latency_ms / _MS) / _PER_TERA
-    return Speeds(dataset, times, weights, flops / moved, tflops, _roofs(dataset), chosen)
-
-
-def _roofs(dataset: Dataset) -> list[Roof | None]:
-    """Roof of each problem, by the compute units and the clock of the rows."""
     first = dataset.frame.iloc[dataset.first_rows]
     keys = zip(*(first[name] for name in ("arch", "dtype", *HARDWARE_COLUMNS)), strict=True)
-    known: dict[tuple[object, ...], Roof | None] = {}
-    return [known.setdefault(key, _roof(*key)) for key in keys]
+    roofs = [_roof(*key) for key in keys]
+    return Speeds(dataset, times, weights, flops / moved, tflops, roofs, chosen)
 
 
+@cache
 def _roof(arch: str, dtype: str, cus: float, clock_mhz: float) -> Roof | None:
     spec = load_arch(arch)
     if spec.peaks is None or dtype not in spec.peaks.flops_per_cu_clock or not cus > 0 or not clock_mhz > 0:
@@ -129,18 +126,15 @@ def roofline(speeds: Speeds) -> Drawing:
     if chosen is not None:
         lines.append(_points("chosen", speeds, chosen[(chosen >= 0) & (speeds.tflops[chosen] > 0)], 5.0))
     lines.append(_points("other kernels", speeds, _others(speeds, shown, marked), 3.5))
+    sampled = "" if len(shown) == len(order) else f" ({len(shown)} of {len(order):,})"
     return Drawing(
         "roofline",
         _roofline_title(speeds),
-        f"Each column is a problem{_of_all(len(shown), len(order))}, with up to {_OTHERS} other kernels between its "
+        f"Each column is a problem{sampled}, with up to {_OTHERS} other kernels between its "
         "fastest and its slowest. Arithmetic intensity is operations per byte of minimal memory traffic. "
         f"{_peaks_in_words(speeds)}",
         Lines(lines, "operations per byte", "TFLOPS", log_x=True, log_y=True, labels_above=True),
     )
-
-
-def _of_all(shown: int, all_problems: int) -> str:
-    return "" if shown == all_problems else f" ({shown} of {all_problems:,})"
 
 
 def _where(speeds: Speeds) -> str:
