@@ -45,7 +45,7 @@ def report_dataset(dataset: Dataset, paths: list[Path], weights: NDArray[np.floa
         measurements.coverage(sizes, weights),
         *([] if speeds is None else [times_over_problems(speeds), roofline(speeds)]),
         measurements.winners(names[best].tolist(), weights[has_oracle], kernels) if len(best) else None,
-        measurements.failures({name.replace("_", " "): int(count) for name, count in failed.items()}, len(frame)),
+        measurements.failures({str(name).replace("_", " "): int(count) for name, count in failed.items()}, len(frame)),
         measurements.noise(spread),
         measurements.over_time(np.arange(len(spread), dtype=np.float64), "measurements", spread),
         *machine(looks_of_runs(dataset.metadata["runs"])),
