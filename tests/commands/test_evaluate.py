@@ -51,9 +51,17 @@ def data(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_table_shows_total_and_slices(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def call(model: Path, data: Path) -> list[str]:
+    """The evaluation of the model on its training data."""
+    return ["evaluate", *MEASURED, "--model", str(model), "--data", str(data)]
+
+
+def test_the_table_shows_total_and_slices(
+    call: list[str], model: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The model's line has the mean and percentiles of a plain loop; baselines, first k and slices follow."""
-    assert run(["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--with-trained"]) == ExitCode.OK
+    assert run([*call, "--with-trained"]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     lines = [line.split() for line in stdout.splitlines()]
     (line,) = [line for line in lines if line and line[0] == "model"]
@@ -79,9 +87,11 @@ def test_the_table_shows_total_and_slices(model: Path, data: Path, capsys: pytes
     expect_warning(stderr, "trained-on", 14, 14, model)
 
 
-def test_training_data_are_located(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_training_data_are_located(
+    call: list[str], model: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A single file is found by its digest, several by their source; the table states if they differ."""
-    args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--with-trained"]
+    args = [*call, "--with-trained"]
     assert run([*args, "--train-data", str(data)]) == ExitCode.OK
     named = capsys.readouterr().out
     assert "nearest training problem" in named
@@ -112,21 +122,9 @@ def test_training_data_are_located(model: Path, data: Path, capsys: pytest.Captu
     assert "nearest training problem" not in capsys.readouterr().out
 
 
-def test_json_has_every_figure(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_every_figure(call: list[str], model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One document: figures, trained baselines, and the choices, worst first."""
-    args = [
-        "evaluate",
-        *MEASURED,
-        "--model",
-        str(model),
-        "--data",
-        str(data),
-        "--train-data",
-        str(data),
-        "--json",
-        "--with-trained",
-    ]
-    assert run(args) == ExitCode.OK
+    assert run([*call, "--train-data", str(data), "--json", "--with-trained"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     expected = efficiencies(model)
     assert document["figures"]["mean_efficiency"] == pytest.approx(expected.mean(), rel=1e-12)
@@ -160,9 +158,9 @@ def test_slices_change_no_figure(
     assert json.loads(at_once.out)["ceiling"]["problems"] > 0
 
 
-def test_the_worst_choices_are_listed(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_worst_choices_are_listed(call: list[str], model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--worst lists as many, in ascending order, and truncates the choices of --json."""
-    args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--with-trained", "--worst", "3"]
+    args = [*call, "--with-trained", "--worst", "3"]
     assert run(args) == ExitCode.OK
     listed = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("conv_forward_")]
     assert [line[1] for line in listed] == [f"{efficiency:.2%}" for efficiency in sorted(efficiencies(model))[:3]]
@@ -170,20 +168,10 @@ def test_the_worst_choices_are_listed(model: Path, data: Path, capsys: pytest.Ca
     assert len(json.loads(capsys.readouterr().out)["choices"]) == 3
 
 
-def test_gates(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gates(call: list[str], model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A figure below its gate gives exit code 1 and a warning; at its gate it passes."""
     least = float(efficiencies(model).min())
-    args = [
-        "evaluate",
-        *MEASURED,
-        "--model",
-        str(model),
-        "--data",
-        str(data),
-        "--json",
-        "--with-trained",
-        "--fail-under",
-    ]
+    args = [*call, "--json", "--with-trained", "--fail-under"]
     assert run([*args, f"min_efficiency={least!r}", "--fail-under", "mean_efficiency=0.5"]) == ExitCode.OK
     assert "all gates passed" in capsys.readouterr().err
     assert run([*args, f"min_efficiency={least + 1e-6!r}", "--fail-under", "mean_efficiency=0.5"]) == 1
@@ -193,10 +181,10 @@ def test_gates(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "all gates passed" not in stderr
 
 
-def test_a_gate_ignores_training_data(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gate_ignores_training_data(call: list[str], data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Training problems are left out, and too few others give no verdict; --with-trained gives a warning."""
     gate = ["--fail-under", "mean_efficiency=0"]
-    args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--json"]
+    args = [*call, "--json"]
     assert run([*args, *gate]) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
     assert json.loads(stdout)["code"] == "few-problems"
@@ -213,9 +201,11 @@ def test_a_gate_ignores_training_data(model: Path, data: Path, capsys: pytest.Ca
     assert "--min-problems needs a gate" in capsys.readouterr().err
 
 
-def test_a_holdout_in_the_training_data_is_refused(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_holdout_in_the_training_data_is_refused(
+    call: list[str], model: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Also without a gate: evaluation needs new problems, and mixed data are evaluated on those."""
-    args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--json"]
+    args = [*call, "--json"]
     assert run(args) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
     assert json.loads(stdout)["code"] == "trained-on-all"
@@ -258,10 +248,10 @@ def test_unstable_data_are_refused(model: Path, tmp_path: Path, capsys: pytest.C
 
 
 def test_the_worst_choices_have_a_command_to_remeasure_them(
-    model: Path, data: Path, capsys: pytest.CaptureFixture[str]
+    call: list[str], model: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The printed command, run by a shell, writes the problems and plans a bench of them with all kernels."""
-    args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--with-trained", "--worst", "2"]
+    args = [*call, "--with-trained", "--worst", "2"]
     assert run(args) == ExitCode.OK
     (line,) = [text for text in capsys.readouterr().out.splitlines() if text.startswith("measure them again: ")]
     write, bench = line.removeprefix("measure them again: ").split(" && ")
@@ -290,12 +280,10 @@ def test_the_worst_choices_have_a_command_to_remeasure_them(
     ],
 )
 def test_invalid_gates_are_refused(
-    model: Path, data: Path, gate: str, code: str, value: str, capsys: pytest.CaptureFixture[str]
+    call: list[str], gate: str, code: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """They are refused, so that no gate passes by accident."""
-    assert (
-        run(["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--fail-under", gate]) == ExitCode.USAGE
-    )
+    assert run([*call, "--fail-under", gate]) == ExitCode.USAGE
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
     expect_error(stderr, code, value)
@@ -330,24 +318,26 @@ def test_rows_of_other_directions_are_skipped(model: Path, data: Path, capsys: p
     expect_error(stderr, "model-mismatch", "grouped_conv forward fp32", "grouped_conv bwd_data")
 
 
-def test_a_model_without_its_training_problems(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_without_its_training_problems(
+    call: list[str], model: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Its own training data are evaluated as if they were new, with a warning that this is unknown."""
     (model / "train_manifest.json").write_text("{}", encoding="utf-8")
-    assert run(["evaluate", *MEASURED, "--model", str(model), "--data", str(data)]) == ExitCode.OK
+    assert run(call) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     assert "14 problems" in stdout
     expect_warning(stderr, "unknown-training-data", model)
     assert stderr.count("[unknown-training-data]") == 1
 
 
-def test_a_missing_or_damaged_model(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_or_damaged_model(
+    call: list[str], model: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Both are reported in one line with exit code 4."""
     assert run(["evaluate", *MEASURED, "--model", str(model / "none"), "--data", str(data)]) == ExitCode.BAD_DATA
     expect_error(capsys.readouterr().err, "no-model", model / "none")
     (model / "model_rank.lgbm.gz").write_bytes(b"hello")
-    assert (
-        run(["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--with-trained"]) == ExitCode.BAD_DATA
-    )
+    assert run([*call, "--with-trained"]) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
     expect_error(stderr, "damaged-model", model, "rank")
@@ -361,16 +351,8 @@ def test_amds_baseline_is_shown(
     write_dataset(measured(), tmp_path / "old.parquet")
     new = type(measured())(measured().frame.assign(N=measured().frame["N"] + 100))
     write_dataset(new, tmp_path / "new.parquet")
-    args = [
-        "evaluate",
-        *MEASURED,
-        "--model",
-        str(model),
-        "--data",
-        str(tmp_path / "new.parquet"),
-        "--amd-recipe",
-        "--json",
-    ]
+    args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(tmp_path / "new.parquet")]
+    args += ["--amd-recipe", "--json"]
     assert run(args) == ExitCode.USAGE
     capsys.readouterr()
     assert run([*args, "--train-data", str(tmp_path / "old.parquet")]) == ExitCode.OK

@@ -71,17 +71,8 @@ def opposite(tmp_path: Path) -> Path:
 def test_the_oracle_gives_the_verdict(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The figures are those of a plain loop; a gate just below them passes, one just above fails."""
     result = efficiencies(model)
-    args = [
-        "validate",
-        "oracle",
-        *MEASURED,
-        "--model",
-        str(model),
-        "--data",
-        str(data),
-        "--json",
-        "--fail-under=p10_efficiency=0",
-    ]
+    args = ["validate", "oracle", *MEASURED, "--model", str(model), "--data", str(data)]
+    args += ["--json", "--fail-under=p10_efficiency=0"]
     gate = "--fail-under=mean_efficiency={}".format
     assert run([*args, gate(float(result.mean()) - 1e-9)]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
@@ -122,17 +113,8 @@ def test_held_out_problems_give_the_verdict(data: Path, tmp_path: Path, capsys: 
     document = json.loads(path.read_text(encoding="utf-8"))
     document["ckh"]["problems"] = [problem_id(problem) for problem in measured().problems()[:3]]
     path.write_text(json.dumps(document), encoding="utf-8")
-    args = [
-        "validate",
-        "oracle",
-        *MEASURED,
-        "--model",
-        str(path.parent),
-        "--data",
-        str(data),
-        "--json",
-        "--min-problems",
-    ]
+    args = ["validate", "oracle", *MEASURED, "--model", str(path.parent), "--data", str(data)]
+    args += ["--json", "--min-problems"]
     assert run([*args, "11", *LOOSE]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     result = json.loads(stdout)
@@ -156,16 +138,8 @@ def test_a_single_row_gives_no_verdict(model: Path, tmp_path: Path, capsys: pyte
 
 def test_unknown_figures_are_reported(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A manifest without the problems gives a verdict with a warning."""
-    args = [
-        "validate",
-        "oracle",
-        *MEASURED,
-        "--model",
-        str(model),
-        "--data",
-        str(data),
-        *LOOSE,
-    ]
+    args = ["validate", "oracle", *MEASURED, "--model", str(model), "--data", str(data)]
+    args += [*LOOSE]
     assert run(args) == ExitCode.OK
     stderr = capsys.readouterr().err
     expect_warning(stderr, "unknown-training-data", model)
@@ -296,17 +270,8 @@ def test_choices_are_remeasured_on_the_device(
     of = kernels()[:3]
     rows = [(item, kernel, time_ms(item, kernel)) for item in (first, replace(first, n=2)) for kernel in of]
     write_dataset(build(rows), tmp_path / "tiny.parquet")
-    args = [
-        "validate",
-        "oracle",
-        *MEASURED,
-        "--model",
-        str(model),
-        "--data",
-        str(tmp_path / "tiny.parquet"),
-        "--on-device",
-    ]
-    args += ["--sample", "2"]
+    args = ["validate", "oracle", *MEASURED, "--model", str(model), "--data", str(tmp_path / "tiny.parquet")]
+    args += ["--on-device", "--sample", "2"]
     assert run([*args, "--top-k", "2", "--min-problems", "2", *LOOSE, "--json"]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     document = json.loads(stdout)
