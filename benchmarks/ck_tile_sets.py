@@ -21,7 +21,7 @@ from ckh.bench.devices.device import Device, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
 from ckh.bench.supervision.driver import Driver
 from ckh.bench.supervision.limits import BenchLimits
-from ckh.ops.grouped_conv.rules import rule_set
+from ckh.ops.grouped_conv.rules.sets import rule_set
 from ckh.problems import Direction
 from ckh.schema import Status
 

@@ -47,7 +47,7 @@ from ckh.ops.gemm_universal.measuring.trials import cost as gemm_cost
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.grouped_conv.measuring.measured import SetCandidates
 from ckh.ops.grouped_conv.measuring.trials import cost as conv_cost
-from ckh.ops.grouped_conv.rules import rule_set
+from ckh.ops.grouped_conv.rules.sets import rule_set
 from ckh.problems import Direction
 from ckh.schema import RIGHT, Status
 

@@ -34,7 +34,7 @@ from ckh.data.settings import Settings
 from ckh.ops.grouped_conv.kernels.names import amd_short_name, kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
-from ckh.ops.grouped_conv.readers.amd_export import AMD_COLUMNS
+from ckh.ops.grouped_conv.readers.amd_csv import AMD_COLUMNS
 from ckh.problems import Direction
 from ckh.schema import Status
 

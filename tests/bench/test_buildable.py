@@ -20,7 +20,7 @@ from ckh.ops.gemm_universal.kernels.pool import POOLS
 from ckh.ops.gemm_universal.measuring import hip_rules as gemm_rules
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.measuring import hip_rules as conv_rules
-from ckh.ops.grouped_conv.rules import rule_set
+from ckh.ops.grouped_conv.rules.sets import rule_set
 from ckh.problems import Direction
 from tests.bench.codegen import test_ck_tile as conv
 from tests.bench.codegen import test_ck_tile_gemm as gemm

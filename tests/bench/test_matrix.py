@@ -20,7 +20,7 @@ from ckh.ops.gemm_universal.measuring.measured import matrix as gemm_matrix
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import SPECIALIZATIONS, VARIANT_PIPELINES
-from ckh.ops.grouped_conv.measuring.case_matrix import MATRICES, matrix
+from ckh.ops.grouped_conv.measuring.trials import MATRICES, matrix
 from ckh.problems import Direction
 from ckh.schema import Status
 from tests.bench.faults import GOOD, HANG, SEGFAULT, Fault, FaultyDevice

@@ -17,7 +17,7 @@ from ckh.data.formats import ReadOptions
 from ckh.data.parts import read_parts
 from ckh.data.readers import cells
 from ckh.errors import DataError
-from ckh.ops.grouped_conv.readers.amd_export import AMD_COLUMNS
+from ckh.ops.grouped_conv.readers.amd_csv import AMD_COLUMNS
 from tests.refusals import expect_refusal, expect_values
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.kernels.names import amd_short_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, table_of, tile_axis, variant_axis
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
-from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES
+from ckh.ops.grouped_conv.kernels.variants import CONV_TILES
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.kernels.by_kernel import conv_arch, conv_problem, gemm_arch, gemm_problem

@@ -21,7 +21,7 @@ from ckh.learn.models.artifact import load_model
 from ckh.ops.grouped_conv.kernels.names import amd_short_name, kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
-from ckh.ops.grouped_conv.rules import RULE_SETS, rule_set
+from ckh.ops.grouped_conv.rules.sets import RULE_SETS, rule_set
 from ckh.problems import Direction
 from tests.refusals import expect_error, expect_refusal
 

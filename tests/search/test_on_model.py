@@ -18,10 +18,9 @@ from ckh.learn.models.artifact import load_model
 from ckh.ops.grouped_conv.features import CORE_NAMES
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
-from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES
-from ckh.ops.grouped_conv.kernels.variants import PIPELINE_VARIANTS
+from ckh.ops.grouped_conv.kernels.variants import CONV_TILES, PIPELINE_VARIANTS
 from ckh.ops.grouped_conv.problem import ConvProblem
-from ckh.ops.grouped_conv.rules.rule_tables import curated_tiles
+from ckh.ops.grouped_conv.rules.tables import curated_tiles
 from ckh.problems import Direction
 from ckh.schema import Resources
 from ckh.search.kernels import kernel_space

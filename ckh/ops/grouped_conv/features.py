@@ -18,8 +18,7 @@ import numpy as np
 from ckh.features.engine import Columns, Feature, FeatureEngine
 from ckh.features.formulas import log2_of, pieces, ratio, raw
 from ckh.kernels.pipelines import PIPELINE_CODES
-from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES
-from ckh.ops.grouped_conv.kernels.variants import PIPELINE_VARIANTS
+from ckh.ops.grouped_conv.kernels.variants import CONV_TILES, PIPELINE_VARIANTS
 from ckh.ops.grouped_conv.law import LAW_TERMS, LAW_TILES
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
 from ckh.problems import DTYPE_BYTES, Direction

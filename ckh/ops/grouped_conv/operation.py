@@ -186,7 +186,7 @@ OPERATION = Operation(
         knows=learned_kernels,
         searched=lazily("ckh.ops.grouped_conv.kernels.search_space:SEARCHED"),
         lists=lazily("ckh.ops.grouped_conv.kernels.amd_lists:LISTS"),
-        rule_sets=lazily("ckh.ops.grouped_conv.rules:SETS_OF_CONV"),
+        rule_sets=lazily("ckh.ops.grouped_conv.rules.sets:SETS_OF_CONV"),
     ),
     training=Training(
         columns=CONV_DATASET,

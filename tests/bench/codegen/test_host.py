@@ -25,7 +25,7 @@ from ckh.errors import UsageError
 from ckh.kernels.pipelines import Scheduler
 from ckh.ops.grouped_conv.kernels.names import amd_short_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
-from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES
+from ckh.ops.grouped_conv.kernels.variants import CONV_TILES
 from ckh.ops.grouped_conv.measuring.host import emit
 from ckh.ops.grouped_conv.measuring.measured import c_problem
 from ckh.ops.grouped_conv.problem import ConvProblem, parse_conv_problem

@@ -25,7 +25,7 @@ from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.hip_device import HipDevice
 from ckh.files.paths import cache_dir
 from ckh.ops import operation
-from ckh.ops.grouped_conv.rules import rule_set
+from ckh.ops.grouped_conv.rules.sets import rule_set
 from ckh.problems import Direction
 from ckh.schema import Status
 from tests.bench.fake_hipcc import REMARKS

@@ -13,7 +13,7 @@ from ckh.errors import DataError, UsageError
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.measuring.measured import SetCandidates, make_candidates
-from ckh.ops.grouped_conv.rules import refused_of_rule_set, rule_set
+from ckh.ops.grouped_conv.rules.sets import refused_of_rule_set, rule_set
 from ckh.problems import Direction
 from tests.refusals import expect_refusal, expect_values, has_values
 

@@ -29,8 +29,7 @@ from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.kernels.names import DIRECTION_TOKENS, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import table_of, tile_axis
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
-from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES, tiles_of
-from ckh.ops.grouped_conv.kernels.variants import DEFAULT_SPECIALIZATION
+from ckh.ops.grouped_conv.kernels.variants import CONV_TILES, DEFAULT_SPECIALIZATION, tiles_of
 from ckh.ops.grouped_conv.rules.full import blocks_per_cu
 from ckh.problems import DTYPE_BYTES, Direction
 

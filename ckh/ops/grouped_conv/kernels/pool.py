@@ -18,8 +18,7 @@ from ckh.kernels.table import KernelTable
 from ckh.ops.grouped_conv.kernel import ConvKernel, default_layout
 from ckh.ops.grouped_conv.kernels.names import kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
-from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES, tiles_of
-from ckh.ops.grouped_conv.kernels.variants import DEFAULT_SPECIALIZATION, PIPELINE_VARIANTS
+from ckh.ops.grouped_conv.kernels.variants import CONV_TILES, DEFAULT_SPECIALIZATION, PIPELINE_VARIANTS, tiles_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.kernels.table import Axis
-    from ckh.ops.grouped_conv.kernels.tiles import ConvTile
+    from ckh.ops.grouped_conv.kernels.variants import ConvTile
     from ckh.problems import Direction
 
 LEARNED_NAME = "kernels.json"

@@ -15,9 +15,8 @@ from ckh.kernels.judging import RuleBook
 from ckh.kernels.table import TRIPLES
 from ckh.ops.grouped_conv.kernels.pool import table_of, variant_axis
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
-from ckh.ops.grouped_conv.kernels.tiles import tiles_of
-from ckh.ops.grouped_conv.rules.rule_matrix import is_loadable
-from ckh.ops.grouped_conv.rules.rule_tables import curated_tiles
+from ckh.ops.grouped_conv.kernels.variants import tiles_of
+from ckh.ops.grouped_conv.rules.tables import curated_tiles, is_loadable
 from ckh.search.kernels.product import KernelParameter, Options, Product, Searched, by
 
 if TYPE_CHECKING:

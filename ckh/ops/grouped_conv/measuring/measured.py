@@ -28,7 +28,7 @@ from ckh.ops.grouped_conv.measuring.hip_headers import detect_conv, found_words
 from ckh.ops.grouped_conv.measuring.hip_rules import rules_of
 from ckh.ops.grouped_conv.measuring.reference import array_forms, convolve, operands, reduction_length
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
-from ckh.ops.grouped_conv.rules import DEFAULT_RULE_SET, refused_of_rule_set, rule_set, weight_options
+from ckh.ops.grouped_conv.rules.sets import DEFAULT_RULE_SET, refused_of_rule_set, rule_set, weight_options
 from ckh.problems import Direction
 from ckh.text.prose import one_of
 
@@ -208,7 +208,7 @@ _conv_headers = cache(detect_conv)
 
 
 def _matrix(name: str, settings: MatrixSettings) -> tuple[Case[ConvProblem, ConvKernel], ...]:
-    from ckh.ops.grouped_conv.measuring.case_matrix import matrix
+    from ckh.ops.grouped_conv.measuring.trials import matrix
 
     directions = _directions(settings.variant or ALL_DIRECTIONS)
     ndims = tuple(CONV_LAYOUTS) if settings.ndim is None else (settings.ndim,)

@@ -17,15 +17,18 @@ from ckh.ops.grouped_conv.kernels.variants import (
     FILTER3X3,
 )
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
-from ckh.ops.grouped_conv.rules.rule_matrix import is_loadable, keeps_first_depth, warp_depth, wave_and_shape
-from ckh.ops.grouped_conv.rules.rule_tables import (
+from ckh.ops.grouped_conv.rules.tables import (
     HALF_DTYPES,
     PIPES,
     RULE_DTYPES,
     CuratedTile,
     Pipe,
     curated_tiles,
+    is_loadable,
+    keeps_first_depth,
     triple,
+    warp_depth,
+    wave_and_shape,
 )
 from ckh.problems import Direction
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain, zip_longest
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
+from ckh.kernels.lists import RuleSets
 from ckh.kernels.table import KernelTable
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.kernels.judging import RefusedKernel
+    from ckh.ops.grouped_conv.problem import ConvProblem
 
 Kernels = tuple[ConvKernel, ...]
 Key = Callable[[ConvKernel], Hashable]
@@ -200,3 +202,13 @@ def _find(name: str, ndim_spatial: int) -> RuleSet:
             code="unsupported",
         )
     return RULE_SETS[name]
+
+
+_drawn = lru_cache(maxsize=64)(rule_set)  # computing the full rule set takes a second
+
+
+def _of_problem(name: str, problem: ConvProblem, arch: ArchSpec) -> tuple[ConvKernel, ...]:
+    return tuple(_drawn(name, problem.variant, problem.ndim, problem.dtype, arch))
+
+
+SETS_OF_CONV = RuleSets(tuple(RULE_SETS), _of_problem)

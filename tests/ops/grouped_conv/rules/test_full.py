@@ -12,8 +12,7 @@ from ckh.archs import load_arch
 from ckh.errors import DataError
 from ckh.ops.grouped_conv.kernels.names import kernel_name
 from ckh.ops.grouped_conv.rules.full import blocks_per_cu, full_candidates, specializations
-from ckh.ops.grouped_conv.rules.rule_matrix import wave_and_shape
-from ckh.ops.grouped_conv.rules.rule_tables import curated_tiles, read_columns, triple
+from ckh.ops.grouped_conv.rules.tables import curated_tiles, read_columns, triple, wave_and_shape
 from ckh.problems import Direction
 from tests.refusals import expect_refusal
 

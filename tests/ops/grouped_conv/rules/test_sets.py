@@ -12,9 +12,8 @@ from ckh.archs import ArchSpec, load_arch
 from ckh.errors import UsageError
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
-from ckh.ops.grouped_conv.rules import RULE_SETS, refused_of_rule_set, rule_set
 from ckh.ops.grouped_conv.rules.full import full_candidates
-from ckh.ops.grouped_conv.rules.sets import Kernels, category
+from ckh.ops.grouped_conv.rules.sets import RULE_SETS, Kernels, category, refused_of_rule_set, rule_set
 from ckh.problems import Direction
 from tests.refusals import expect_reasons, expect_refusal, expect_values, has_values
 
