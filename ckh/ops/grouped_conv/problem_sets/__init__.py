@@ -51,8 +51,8 @@ _SETS: dict[str, Callable[[Direction], Iterable[ConvProblem]]] = {
     # 300 forward, two of them twice; ten of each backward direction.
     "validation": amd_families.validation,
     # AMD's forward shapes in 2D.
-    "wide": lambda _: amd_families.ordered(amd_families.WIDE),
-    "edge": lambda _: amd_families.ordered(amd_families.EDGE),
+    "wide": lambda _: amd_families.ordered("wide"),
+    "edge": lambda _: amd_families.ordered("edge"),
     "host-train": lambda _: host_train.host_train(),
     **{name: _network_of(name) for name in NETWORKS},
     "holdout": lambda _: holdout.holdout(),
