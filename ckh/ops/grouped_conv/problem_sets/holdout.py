@@ -8,10 +8,11 @@ spaced in order of work, including the cheapest and the most expensive.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckh.ops.grouped_conv.problem_sets import networks
+from ckh.ops.grouped_conv.problem import parse_conv_problem
 from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
@@ -23,25 +24,25 @@ BATCHES = (1, 8)
 HOST_MFLOP = (0.5, 300.0)
 
 
-# A network's layers in execution order, with duplicates, at batch 1, forward and fp32.
-NETWORKS: dict[str, Callable[[], list[ConvProblem]]] = {
-    "resnet50": networks.resnet50,  # ResNet-50 v1.5 at 224x224
-    "resnext50": networks.resnext50,  # ResNeXt-50 32x4d at 224x224
-    "mobilenet-v2": networks.mobilenet_v2,  # MobileNetV2 at 224x224
-    "mobilenet-v3-large": networks.mobilenet_v3_large,  # MobileNetV3-Large at 224x224
-    "efficientnet-b0": networks.efficientnet_b0,  # EfficientNet-B0 at 224x224
-    "shufflenet-v2": networks.shufflenet_v2,  # ShuffleNetV2 1.0x at 224x224
-    "vgg16": networks.vgg16,  # VGG-16 at 224x224
-    "densenet121": networks.densenet121,  # DenseNet-121 at 224x224
-    "inception-v3": networks.inception_v3,  # Inception-v3 at 299x299
-    "convnext-tiny": networks.convnext_tiny,  # ConvNeXt-T at 224x224
-    "unet": networks.unet,  # U-Net (2015), padded, at 256x256
-    "r3d18": lambda: networks.r3d18((16, 112, 112)),  # R3D-18 on clips of 16x112x112
-    "r3d18-8x56": lambda: networks.r3d18((8, 56, 56)),  # R3D-18 on clips of 8x56x56
-    "r3d18-8x32": lambda: networks.r3d18((8, 32, 32)),  # R3D-18 on clips of 8x32x32
-    "r2plus1d18": lambda: networks.r2plus1d18((16, 112, 112)),  # R(2+1)D-18 on clips of 16x112x112
-    "r2plus1d18-16x32": lambda: networks.r2plus1d18((16, 32, 32)),  # R(2+1)D-18 on clips of 16x32x32
-}
+def _networks() -> dict[str, Callable[[], list[ConvProblem]]]:
+    """Return, by name, functions that parse the layers of a network, which a heading of networks.txt names."""
+    texts: dict[str, list[str]] = {}
+    for line in Path(__file__).with_name("networks.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            texts[line[2:].partition(":")[0]] = layers = []
+        else:
+            layers.append(line)
+    return {name: partial(_parsed, lines) for name, lines in texts.items()}
+
+
+def _parsed(lines: Sequence[str]) -> list[ConvProblem]:
+    return list(map(parse_conv_problem, lines))
+
+
+# A network's layers in execution order, with duplicates, at batch 1, forward and fp32. Fully connected classifiers are
+# not convolutions; squeeze-and-excitation layers and ConvNeXt's pointwise layers are (1x1). Derived from torchvision's
+# definitions, except U-Net (Ronneberger 2015 with padding; an up-convolution is the bwd_data of a 2x2 stride-2 layer).
+NETWORKS = _networks()
 
 
 class LayerKind(StrEnum):
