@@ -117,11 +117,7 @@ NUMBERS: tuple[str, ...] = tuple(field.name for field in fields(AiterKernel) if 
 
 @lru_cache(maxsize=16384)
 def parse_kernel(name: str) -> AiterKernel:
-    """Parse a kernel's name.
-
-    Raises:
-        DataError: it is not a name of a Composable Kernel kernel in AITER.
-    """
+    """Parse a kernel's name."""
     split = _SPLIT.fullmatch(name)
     base, parts = (split["base"], int(split["split"])) if split else (name, 0)
     if parts > _MOST_SPLIT:

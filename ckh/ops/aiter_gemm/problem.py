@@ -141,11 +141,7 @@ def has_pool(family: str, library: str, dtype: str) -> bool:
 
 
 def parse_aiter_gemm(text: str) -> AiterGemm:
-    """Parse the text that `AiterGemm.canonical` returns.
-
-    Raises:
-        UsageError: the text is malformed, or its sizes are invalid.
-    """
+    """Parse the text that `AiterGemm.canonical` returns."""
     match = re.fullmatch(_CANONICAL, text.strip())
     if match is None:
         raise UsageError(

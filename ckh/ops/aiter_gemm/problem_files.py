@@ -48,12 +48,7 @@ _FIELDS = (*_SIZES, "family", "library", "dtype")
 def load_problems(
     source: str, variant: str | None, dtype: str | None, default_dtype: str = _DEFAULT_DTYPE
 ) -> tuple[AiterGemm, ...]:
-    """Return the distinct problems of a file, in order.
-
-    Raises:
-        UsageError: there is no such file, or a direction was given.
-        DataError: the file is unusable; the message names the line.
-    """
+    """Return the distinct problems of a file, in order."""
     return load_entries(OP_TYPE, source, variant, (untuned_rows, _text), dtype or default_dtype)
 
 
@@ -157,22 +152,14 @@ def stated_key(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def missed_problem(text: str, _path: Path, _number: int) -> AiterGemm | str | None:
-    """Return the problem that a log's line reports as missing; a description if unsupported; None for another line.
-
-    Raises:
-        UsageError: a size is wrong.
-    """
+    """Return the problem that a log's line reports as missing; a description if unsupported; None for another line."""
     if (missed := _missed(text)) is None:
         return None
     return _entry(missed, _DEFAULT_DTYPE)
 
 
 def untuned_rows(path: Path) -> Entries:
-    """Yield the rows of a CSV file: the line, and a function that returns the problem, or a description if unsupported.
-
-    Raises:
-        DataError: it is not CSV, or a column is missing.
-    """
+    """Yield the line of each row of a CSV file, and a function: the problem, or a description if unsupported."""
     rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
     header = [_RENAMED.get(name.strip().lower(), name.strip().lower()) for name in next(rows, (0, []))[1]]
     if missing := [name for name in "mnk" if name not in header]:

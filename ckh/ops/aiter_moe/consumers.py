@@ -82,17 +82,7 @@ print(json.dumps(sorted({name for text in texts for name in re.findall(r'"(moe_c
 
 
 def built_kernels(root: Path, arch: str, problem: AiterMoe) -> frozenset[str]:
-    """Return the names of the kernels that AITER builds for a kind of mixtures; none if it lacks the activation.
-
-    Args:
-        root: AITER's source, or its installed package.
-        arch: the architecture.
-        problem: a problem of that kind.
-
-    Raises:
-        UsageError: there is no AITER.
-        DataError: it has no generator, or one that fails.
-    """
+    """Return the names of the kernels that AITER builds for a kind of mixtures; none if it lacks the activation."""
     return _built_kernels(root, arch, problem.quant, problem.activation)
 
 
@@ -145,11 +135,7 @@ EXPORTED = Exported(KIND, _groups)
 
 
 def check_tables(folder: Path, document: Mapping[str, Any], root: Path) -> list[CheckedTable]:
-    """Check an export of mixtures of experts with AITER's code.
-
-    Raises:
-        CkhError: there is no AITER, it lacks a file, or its code cannot be run.
-    """
+    """Check an export of mixtures of experts with AITER's code."""
     devices: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
     for row in document["choices"]:
         devices.setdefault((row["arch"], parse_aiter_moe(row["problem"]).num_cus), []).append(row)
@@ -195,9 +181,6 @@ def write_tables(choices: Choices) -> WrittenChoices:
     """Write the tables for the mixtures of answers. If AITER pads several to one row, the one with most tokens is used.
 
     Mixtures without a kernel, and those of a single product, are listed as missing.
-
-    Raises:
-        CkhError: no mixture has a kernel, or AITER's lists cannot be read.
     """
     lines = [] if choices.measured is None else dataset_lines(DatasetRows(choices.measured))
     measured = {line.key: line for line in lines if not line.is_predicted}
@@ -299,11 +282,7 @@ def _padded(problem: AiterMoe, tokens: int) -> str:
 
 
 def picked_mixtures(folder: Path, arch: str, problems: Sequence[AiterMoe]) -> list[str]:
-    """Return the kernels of both products that AITER finds in an export, by its rules; empty where it finds no row.
-
-    Raises:
-        DataError: the table is not CSV.
-    """
+    """Return the kernels of both products that AITER finds in an export, by its rules; empty where it finds no row."""
     keys = [[TunedMixture(arch, looked_up(problem), "", 0.0, is_predicted=True).key_cells()] for problem in problems]
     rows = found_rows(folder, NAME, KEY, keys)
     return [

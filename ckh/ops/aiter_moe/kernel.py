@@ -75,11 +75,7 @@ _NOTHING = (0,) * ((len(NUMBERS) - 1) // _PAIR)
 
 @lru_cache(maxsize=65536)
 def parse_choice(name: str) -> MoeChoice:
-    """Parse the name of a choice.
-
-    Raises:
-        DataError: it is not a name of Composable Kernel's in AITER, or of two kernels that are incompatible.
-    """
+    """Parse the name of a choice."""
     parts = [_part(item) for item in name.split(_JOINED)]
     if len(parts) == 1:
         (item,) = parts
@@ -101,11 +97,7 @@ def joint(first: str, second: str) -> str:
 
 
 def parts(name: str) -> tuple[MoeChoice, MoeChoice]:
-    """Return the two kernels of a joint choice.
-
-    Raises:
-        DataError: it is not a joint choice.
-    """
+    """Return the two kernels of a joint choice."""
     first, _, second = name.partition(_JOINED)
     return parse_choice(first), parse_choice(second)
 

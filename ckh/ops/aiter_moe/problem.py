@@ -125,11 +125,7 @@ class AiterMoe(PasteableProblem):
 
 
 def parse_aiter_moe(text: str) -> AiterMoe:
-    """Parse the text that `AiterMoe.canonical` returns.
-
-    Raises:
-        UsageError: the text is malformed, or its sizes are invalid.
-    """
+    """Parse the text that `AiterMoe.canonical` returns."""
     match = re.fullmatch(_CANONICAL, text.strip())
     if match is None:
         example = AiterMoe(64, 7168, 256, 256, 8, num_cus=256).canonical()

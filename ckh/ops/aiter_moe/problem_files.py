@@ -63,21 +63,12 @@ def is_of_mixtures(source: str) -> bool:
 def load_problems(
     source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp8"
 ) -> tuple[AiterMoe, ...]:
-    """Return the distinct problems of a file, in order.
-
-    Raises:
-        UsageError: there is no such file, or a direction was given.
-        DataError: the file is unusable; the message names the line.
-    """
+    """Return the distinct problems of a file, in order."""
     return load_entries(OP_TYPE, source, variant, (untuned_rows, _text), dtype or default_dtype, dtype)
 
 
 def problem_of(path: Path, line: int, values: Mapping[str, str]) -> AiterMoe | str:
-    """Return the problem of a row of AITER's, by column; or a description if unsupported.
-
-    Raises:
-        DataError: a size is invalid, or a column is missing.
-    """
+    """Return the problem of a row of AITER's, by column; or a description if unsupported."""
     fields: dict[str, Any] = {}
     for column, name in _SIZES.items():
         if column not in values:
@@ -125,11 +116,7 @@ def _word(text: str) -> str:
 
 
 def untuned_rows(path: Path) -> Entries:
-    """Yield the rows of a CSV file: the line, and a function that returns the problem, or a description if unsupported.
-
-    Raises:
-        DataError: it is not CSV, or a column is missing.
-    """
+    """Yield the line of each row of a CSV file, and a function: the problem, or a description if unsupported."""
     rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
     header = [name.strip() for name in next(rows, (0, []))[1]]
     if missing := [name for name in _UNTUNED[:-2] if name not in header]:
@@ -159,11 +146,7 @@ def _text(path: Path) -> Entries:
 
 
 def missed_problem(text: str, path: Path, line: int) -> AiterMoe | str | None:
-    """Return the problem that a log's line reports as missing; a description if unsupported; None for another line.
-
-    Raises:
-        DataError: the line has other values than AITER prints, or a size is wrong.
-    """
+    """Return the problem that a log's line reports as missing; a description if unsupported; None for another line."""
     if (match := _MISS.search(text)) is None:
         return None
     values = [text.strip() for text in match["key"].split(",")]

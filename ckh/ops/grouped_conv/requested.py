@@ -62,11 +62,7 @@ _3D = 3
 
 
 def requested_convolution(given: Mapping[str, Any], variant: str, dtype: str) -> ConvProblem:
-    """Return the requested problem, with the defaults that the help states; forward unless a direction was given.
-
-    Raises:
-        UsageError: the problem is impossible.
-    """
+    """Return the requested problem, with the defaults that the help states; forward unless a direction was given."""
     from ckh.ops.grouped_conv.problem import ConvProblem, not_2d_or_3d
     from ckh.problems import Direction
 

@@ -71,11 +71,7 @@ class TableCheck:
 
 
 def check_tables(folder: Path, document: Mapping[str, Any], root: Path) -> list[CheckedTable]:
-    """Check an export of GEMMs with AITER's code.
-
-    Raises:
-        CkhError: there is no AITER, it lacks a file, or its code cannot be run.
-    """
+    """Check an export of GEMMs with AITER's code."""
     by_table: dict[tuple[str, str, int], list[Mapping[str, Any]]] = {}
     for row in document["choices"]:
         problem = parse_aiter_gemm(row["problem"])
@@ -230,11 +226,7 @@ def _looked_up(package: Path, table: TableCheck, work: Path, value: str) -> Mapp
 
 
 def run_aiter(command: list[str], text: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run a program of AITER's.
-
-    Raises:
-        DataError: it cannot be run, or takes too long.
-    """
+    """Run a program of AITER's."""
     try:
         return subprocess.run(
             command,

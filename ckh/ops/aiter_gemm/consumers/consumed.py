@@ -81,11 +81,7 @@ class _Measured:
 
 
 def roofline_us(problem: AiterGemm | AiterMoe, arch: str) -> float:
-    """Return the minimum time that a device's peak rates allow, in microseconds.
-
-    Raises:
-        DataError: the architecture's peak rates for the element type are unknown.
-    """
+    """Return the minimum time that a device's peak rates allow, in microseconds."""
     times = load_arch(arch).shortest_s(problem.dtype, problem.bytes, problem.flops, problem.num_cus)
     if times is None:
         raise DataError(f"unknown peak rates of {arch} for {problem.dtype}", code="unknown-hardware")
@@ -93,11 +89,7 @@ def roofline_us(problem: AiterGemm | AiterMoe, arch: str) -> float:
 
 
 def write_tables(choices: Choices) -> WrittenChoices:
-    """Write the tables for the problems of answers; problems without a kernel are listed as missing.
-
-    Raises:
-        CkhError: no problem has a kernel, or AITER's lists cannot be read.
-    """
+    """Write the tables for the problems of answers; problems without a kernel are listed as missing."""
     measured = _measured(choices.measured)
     lines: dict[tuple[Any, ...], TunedLine] = {}
 

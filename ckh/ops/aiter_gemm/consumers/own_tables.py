@@ -55,12 +55,7 @@ class OwnTable:
         return _by_others(self, column).get(_key(cells, _others(self, column)), [])
 
     def merged(self, lines: Iterable[TableRow], columns: Sequence[str]) -> str:
-        """Return the text of one table that includes these rows, which replace rows of the same shape.
-
-        Args:
-            lines: the rows.
-            columns: the columns of a table that AITER does not have.
-        """
+        """Return the text of one table that includes these rows, which replace rows of the same shape."""
         added = [{**line.cells(), PREDICTED: int(line.is_predicted)} for line in lines]
         replaced = {_key(row, self.key) for row in added}
         names = list(self.columns) or list(columns)
@@ -83,14 +78,7 @@ def _others(own: OwnTable, column: str) -> tuple[str, ...]:
 
 
 def configs_of(root: Path) -> Path | None:
-    """Return the folder of AITER's tuned tables; None if there is none.
-
-    Args:
-        root: AITER's source, or its installed package.
-
-    Raises:
-        UsageError: there is no such folder.
-    """
+    """Return the folder of AITER's tuned tables; None if there is none."""
     if not root.is_dir():
         raise UsageError(f"no such folder: {root}", "name AITER's source, or its installed package", code="no-file")
     bases = (root / "aiter", root, root.parent / "aiter")
@@ -99,15 +87,7 @@ def configs_of(root: Path) -> Path | None:
 
 @cache
 def source_text(root: Path | None, name: str) -> str:
-    """Return the text of a file of AITER's package; empty if it does not exist.
-
-    Args:
-        root: AITER's source or package.
-        name: the file, below the package.
-
-    Raises:
-        UsageError: there is no such folder.
-    """
+    """Return the text of a file of AITER's package; empty if it does not exist."""
     folder = None if root is None else configs_of(root)
     path = None if folder is None else folder.parent / name
     return read_text(path) if path is not None and path.is_file() else ""
@@ -119,13 +99,7 @@ def pads_rows(root: Path | None, family: str) -> bool:
 
 
 def row_above_all(own: OwnTable, root: Path | None, cells: Mapping[str, Any]) -> Mapping[str, str] | None:
-    """Return the row of a layer's largest M, which newer versions use for every larger M; None if they do not.
-
-    Args:
-        own: AITER's table.
-        root: AITER's source or package.
-        cells: the key of the shape.
-    """
+    """Return the row of a layer's largest M, which newer versions use for every larger M; None if they do not."""
     if _ABOVE_ALL not in source_text(root, _GEMM_LOOKUP) or "q_dtype_w" not in own.key:
         return None
     largest = max(own.but_for("M", cells), key=lambda row: int(row["M"]), default=None)
@@ -208,11 +182,7 @@ Row = dict[str, Any]
 def chosen(
     answers: Iterable[Ranking], choose: Callable[[Ranking], Row]
 ) -> tuple[dict[Any, Row], tuple[dict[str, str], ...]]:
-    """Return the row of each problem, and the problems without a row with the reason.
-
-    Raises:
-        CkhError: no problem has a row; the error of the first.
-    """
+    """Return the row of each problem, and the problems without a row with the reason."""
     rows: dict[Any, Row] = {}
     errors: list[tuple[str, CkhError]] = []
     for answer in answers:
@@ -317,11 +287,7 @@ def found_rows(folder: Path, name: str, key: Sequence[str], wanted: Sequence[Seq
 
 
 def picked_gemms(folder: Path, arch: str, problems: Sequence[AiterGemm]) -> list[str]:
-    """Return the kernels, with their split of K, that AITER finds in an export; empty where it finds no row.
-
-    Raises:
-        DataError: a table is not CSV.
-    """
+    """Return the kernels, with their split of K, that AITER finds in an export; empty where it finds no row."""
     result: dict[AiterGemm, str] = {}
     for family in dict.fromkeys(problem.family for problem in problems):
         some = [problem for problem in problems if problem.family == family]

@@ -46,17 +46,7 @@ class InstalledKernel(NamedTuple):
 
 @cache
 def installed_kernels(root: Path, family: str, library: str) -> dict[str, InstalledKernel]:
-    """Return the kernels of a family by the names that ckh uses; older versions had other names.
-
-    Args:
-        root: AITER's source, or its installed package.
-        family: the family.
-        library: `ck` or `cktile`.
-
-    Raises:
-        UsageError: there is no AITER.
-        DataError: it has no list for the family, or one that cannot be read.
-    """
+    """Return the kernels of a family by the names that ckh uses; older versions had other names."""
     path = _list_of(root, family, library)
     command = code_command(_PRINT, str(path))
     try:
@@ -85,11 +75,7 @@ def _list_of(root: Path, family: str, library: str) -> Path:
 
 
 def source_file(root: Path, *patterns: str) -> Path | None:
-    """Return the first file of AITER's source that matches a pattern, in or beside its package; None without one.
-
-    Raises:
-        UsageError: there is no AITER.
-    """
+    """Return the first file of AITER's source that matches a pattern, in or beside its package; None without one."""
     if not root.is_dir():
         raise UsageError(f"no such folder: {root}", "name AITER's source, or its installed package", code="no-aiter")
     bases = (root, root / "aiter_meta", root.parent / "aiter_meta", root.parent)

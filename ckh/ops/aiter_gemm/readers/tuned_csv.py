@@ -148,13 +148,7 @@ def torch_dtype(dtype: str, arch: str) -> str:
 
 
 def padded_m(m: int, n: int, level: int) -> int:
-    """Return the padded M that AITER looks up if a table lacks M (`getPaddedM` of its gemm_common.cu).
-
-    Args:
-        m: rows of A.
-        n: rows of B.
-        level: 0 for the fine steps, 1 for powers of two.
-    """
+    """Return the padded M that AITER looks up if a table lacks M (`getPaddedM` of its gemm_common.cu)."""
     if level == 0:
         step = next((step for most, step in _FINE_STEPS if m <= most), _FINEST_ABOVE)
         return -(-m // step) * step
@@ -178,12 +172,7 @@ def columns_of(family: str) -> list[str]:
 
 
 def table_text(lines: Sequence[TunedLine]) -> str:
-    """Return the text of a table of rows of one family.
-
-    Raises:
-        DataError: rows are of several families, or both measured and predicted, or of kernels that AITER does not have;
-            or a shape is duplicated.
-    """
+    """Return the text of a table of rows of one family."""
     families = {line.problem.family for line in lines}
     if len(families) != 1 or len({line.is_predicted for line in lines}) != 1:
         what = "of several families" if len(families) > 1 else "measured and predicted, or none at all"
@@ -225,22 +214,13 @@ def _check(line: TunedLine, family: str, seen: set[tuple[Any, ...]]) -> None:
 
 
 def write_tuned(rows: MeasuredRows, path: Path) -> list[str]:
-    """Write a dataset's rows as a tuned table: the winner of each shape, or predictions that were read back.
-
-    Raises:
-        DataError: as `table_text`; or no row is a winner or a prediction.
-        OutputError: the file cannot be written.
-    """
+    """Write a dataset's rows as a tuned table: the winner of each shape, or predictions that were read back."""
     lines = dataset_lines(rows)
     return write_lines(path, table_text(lines), len(rows) - len(lines), "slower kernels and failures")
 
 
 def write_lines(path: Path, text: str, omitted: int, what: str) -> list[str]:
-    """Write a table of a dataset's rows; the warning counts and describes the omitted rows.
-
-    Raises:
-        OutputError: the file cannot be written.
-    """
+    """Write a table of a dataset's rows; the warning counts and describes the omitted rows."""
     write_output(path, text.encode())
     return [f"rows of {what} are not in {path}: {omitted}"] if omitted else []
 
@@ -282,11 +262,7 @@ def bound_message(time_us: float) -> str:
 
 
 def bound_of(message: str) -> float:
-    """Return the bound of a prediction in microseconds.
-
-    Raises:
-        DataError: the text states none.
-    """
+    """Return the bound of a prediction in microseconds."""
     try:
         return float(str(message).removeprefix(_BOUND).removesuffix(" us"))
     except ValueError:

@@ -72,11 +72,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(path: Path, options: ReadOptions) -> Reading:
-    """Read collected tunings.
-
-    Raises:
-        DataError: the file cannot be read, lacks a column, or has no row of Composable Kernel.
-    """
+    """Read collected tunings."""
     frame = parquet_frame(path, _COLUMNS)
     left_out: Counter[str] = Counter()
     tables = list(_tables(_usable(frame, options, left_out), left_out, path.name))

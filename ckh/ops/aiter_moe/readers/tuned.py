@@ -62,11 +62,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(path: Path, options: ReadOptions) -> Reading:
-    """Read a tuned table.
-
-    Raises:
-        DataError: the file is malformed, or no row is of kernels of Composable Kernel.
-    """
+    """Read a tuned table."""
     content = read_bytes(path)
     rows = ((line, cells) for line, cells in csv_rows(path, as_text(path, content), fills=True) if any(cells))
     header = [name.strip() for name in next(rows, (0, []))[1]]

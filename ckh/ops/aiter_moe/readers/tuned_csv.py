@@ -119,12 +119,7 @@ def looked_up(problem: AiterMoe) -> AiterMoe:
 
 
 def table_text(lines: Sequence[TunedMixture]) -> str:
-    """Return the text of a table of rows.
-
-    Raises:
-        DataError: rows are both measured and predicted, or of kernels that AITER does not have; or a shape is
-            duplicated.
-    """
+    """Return the text of a table of rows."""
     if len({line.is_predicted for line in lines}) != 1:
         raise DataError(
             "rows of one table of AITER must not be both measured and predicted, nor empty",
@@ -145,12 +140,7 @@ def table_text(lines: Sequence[TunedMixture]) -> str:
 
 
 def write_tuned(rows: MeasuredRows, path: Path) -> list[str]:
-    """Write a dataset's rows as a tuned table: the best choice for both products, or predictions that were read back.
-
-    Raises:
-        DataError: as `table_text`; or no row is of both products.
-        OutputError: the file cannot be written.
-    """
+    """Write a dataset's rows as a tuned table: the best choices for both products, or predictions read back."""
     lines = dataset_lines(rows)
     return write_lines(path, table_text(lines), len(rows) - len(lines), "slower kernels, single products and failures")
 

@@ -83,11 +83,7 @@ _TOKEN_OF_DIRECTION = {direction: token for token, direction in DIRECTION_TOKENS
 
 
 def kernel_name(kernel: ConvKernel) -> str:
-    """Return the complete name; `parse_kernel_name` returns exactly this kernel.
-
-    Raises:
-        UsageError: the kernel is incomplete, or has a value without a token in the grammar.
-    """
+    """Return the complete name; `parse_kernel_name` returns exactly this kernel."""
     name = _full_name(kernel, f"_bpc{kernel.block_per_cu}" if kernel.block_per_cu != 1 else "")
     return f"{name}_splitk{kernel.split_k}" if kernel.split_k != 1 else name
 
@@ -96,9 +92,6 @@ def amd_full_name(kernel: ConvKernel) -> str:
     """Return the name of AMD's code generator: ckh's without blocks per CU and split of K.
 
     Its newer generation deduces the blocks per CU; the split is a launch argument.
-
-    Raises:
-        UsageError: as `kernel_name`.
     """
     return _full_name(kernel, "")
 
@@ -119,9 +112,6 @@ def parse_kernel_name(text: str) -> ConvKernel:
 
     Fields that a short name omits are `None`. A short name without a scheduler is intrawave: AMD omits the scheduler
     where no other is possible, and its parser does the same.
-
-    Raises:
-        DataError: the text is not a kernel name; the message states which part is invalid.
     """
     match, is_short = GRAMMAR.match(text)
     return _from_short(match) if is_short else _from_full(match)

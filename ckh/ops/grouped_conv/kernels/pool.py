@@ -74,11 +74,7 @@ class LearnedKernels:
 
 
 def learned_file(frame: pd.DataFrame, before: Path | None) -> bytes | None:
-    """Return the file's content, from training rows and the continued model; None if that model knows all kernels.
-
-    Raises:
-        ModelError: the file of the continued model is damaged.
-    """
+    """Return the file's content, from training rows and the continued model; None if that model knows all kernels."""
     known = LearnedKernels(frozenset(), frozenset()) if before is None else learned_kernels(before)
     if known is None:
         return None
@@ -90,11 +86,7 @@ def learned_file(frame: pd.DataFrame, before: Path | None) -> bytes | None:
 
 
 def learned_kernels(model: Path) -> LearnedKernels | None:
-    """Return the kernels known to the model in a folder; None if it has no such file.
-
-    Raises:
-        ModelError: the file is damaged.
-    """
+    """Return the kernels known to the model in a folder; None if it has no such file."""
     path = model / LEARNED_NAME
     return _read(path, path.stat().st_mtime_ns) if path.is_file() else None
 

@@ -33,11 +33,7 @@ _BOOLEANS = ("double_smem_buffer", "split_image", "two_stage", "explicit_gemm")
 
 
 def emit(kernel: ConvKernel, headers: ConvHeaders, arch: ArchSpec) -> str:
-    """Return the C++ source of one kernel for an architecture.
-
-    Raises:
-        UnsupportedKernelError: these headers cannot build it; states the reason.
-    """
+    """Return the C++ source of one kernel for an architecture."""
     reasons = missing(kernel, headers, arch)
     if reasons:
         raise UnsupportedKernelError("; ".join(reasons))

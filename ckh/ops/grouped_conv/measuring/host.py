@@ -24,11 +24,7 @@ _BOOLEANS = ("double_smem_buffer", "split_image")
 
 
 def emit(kernel: ConvKernel, simd: HostSimd) -> str:
-    """Return the C++ source of one kernel; the same for 2D and 3D, since 2D is depth 1.
-
-    Raises:
-        UsageError: the kernel is incomplete, or has a feature that the host device does not support.
-    """
+    """Return the C++ source of one kernel; the same for 2D and 3D, since 2D is depth 1."""
     _check(kernel)
     flags = {name: getattr(kernel, name) for name in _BOOLEANS} | staging_constants(kernel.pipeline)
     lines = [

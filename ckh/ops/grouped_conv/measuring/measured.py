@@ -74,11 +74,7 @@ class SetCandidates:
     def of(
         self, variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec
     ) -> tuple[tuple[ConvKernel, ...], tuple[RefusedKernel[ConvKernel], ...]]:
-        """Return the kernels that the architecture can build, and the rejected kernels with reasons.
-
-        Raises:
-            UsageError: the registry is for another architecture, or the rule set is unknown.
-        """
+        """Return the kernels that the architecture can build, and the rejected kernels with reasons."""
         if self.registry is None:
             kernels = rule_set(self.rule_set, variant, ndim_spatial, dtype, arch)
             if self._has_options(variant, arch):
@@ -116,12 +112,7 @@ def _splits(kernel: ConvKernel, counts: tuple[int, ...]) -> Iterator[ConvKernel]
 def make_candidates(
     rule_set_name: str, registry: Path | None, filter_text: str | None, split_k: tuple[int, ...]
 ) -> SetCandidates:
-    """Return the source of candidates for a run's settings.
-
-    Raises:
-        UsageError: a setting is malformed or contradicts another.
-        DataError: the registry cannot be read.
-    """
+    """Return the source of candidates for a run's settings."""
     if registry is not None and rule_set_name != DEFAULT_RULE_SET:
         raise UsageError("--registry and --rule-set exclude each other", "omit one of them", code="conflicting-options")
     return SetCandidates(
@@ -169,11 +160,7 @@ def _split(_problem: ConvProblem, kernel_name: str) -> Split:
 
 
 def _problems(settings: Settings) -> tuple[ConvProblem, ...]:
-    """Return the problems of a set or file for the direction and number of dimensions, with padded channels if set.
-
-    Raises:
-        DataError: there are no problems.
-    """
+    """Return the problems of a set or file for the direction and number of dimensions, with padded channels if set."""
     from ckh.ops.grouped_conv.requested import pad_channels
 
     sets = _by_direction(settings.problems, _directions(settings.variant), settings.dtype)
@@ -184,11 +171,7 @@ def _problems(settings: Settings) -> tuple[ConvProblem, ...]:
 
 
 def _by_direction(source: str, directions: Sequence[Direction], dtype: str) -> Iterator[tuple[ConvProblem, ...]]:
-    """Yield the problems of each direction; of several directions a source may lack some.
-
-    Raises:
-        CkhError: the source is unusable, or has no problem of any direction.
-    """
+    """Yield the problems of each direction; of several directions a source may lack some."""
     from ckh.ops.grouped_conv.operation import OPERATION
     from ckh.shapes.problems import problems_of
 

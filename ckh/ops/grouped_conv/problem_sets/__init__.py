@@ -66,11 +66,7 @@ def set_names() -> tuple[str, ...]:
 
 
 def problem_set(name: str, variant: Direction = Direction.FORWARD, dtype: str = "fp32") -> tuple[ConvProblem, ...]:
-    """Return the distinct problems of a set, in a fixed order.
-
-    Raises:
-        UsageError: no such set, direction or dtype exists.
-    """
+    """Return the distinct problems of a set, in a fixed order."""
     if name not in _SETS:
         raise unknown_set(f"unknown problem set {name!r}", name, _SETS)
     return _problem_set(name, variant, dtype)
@@ -86,18 +82,7 @@ def _problem_set(name: str, variant: Direction, dtype: str) -> tuple[ConvProblem
 def load_problems(
     source: str, variant: str | None = None, dtype: str | None = None, default_dtype: str = "fp32"
 ) -> tuple[ConvProblem, ...]:
-    """Return the distinct problems of a named set or of a .txt, .csv, .json or .py file (see `files.read_problems`).
-
-    Args:
-        source: the name of a set, or the path of a file.
-        variant: the direction; None: as the file states, else forward. A file that states another is refused.
-        dtype: likewise; None: as the file states, else `default_dtype`.
-        default_dtype: the element type if neither is stated.
-
-    Raises:
-        UsageError: `source` is neither a set nor such a file.
-        DataError: the file is unusable; the message names the line.
-    """
+    """Return the distinct problems of a named set or of a .txt, .csv, .json or .py file (see `files.read_problems`)."""
     direction = None if variant is None else Direction(variant)
     if source in _SETS:
         return problem_set(source, direction or Direction.FORWARD, dtype or default_dtype)

@@ -66,12 +66,7 @@ def sniff_parquet(head: bytes) -> bool:
 
 
 def read(path: Path, options: ReadOptions) -> Reading:
-    """Read a CSV or Parquet file of AMD's benchmark.
-
-    Raises:
-        UsageError: no architecture, or an unknown one, was given.
-        DataError: columns are missing, or there are bad rows that are not to be skipped.
-    """
+    """Read a CSV or Parquet file of AMD's benchmark."""
     return read_table(open_table(path), options)
 
 
@@ -186,10 +181,6 @@ def write_amd_csv(rows: MeasuredRows, path: Path) -> list[str]:
     As in AMD's files, only rows with a time are written. Kernels have AMD's short names if these are distinct for all
     kernels of the rows, else their complete names. `non_zero` is 1 if outputs were not counted but the result was
     correct.
-
-    Raises:
-        DataError: the rows come from several architectures or none has a time.
-        OutputError: the file cannot be written.
     """
     if len(archs := rows.distinct("arch")) > 1:
         raise DataError(

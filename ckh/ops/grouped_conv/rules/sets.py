@@ -148,9 +148,6 @@ def rule_set(name: str, variant: Direction, ndim_spatial: int, dtype: str, arch:
     """Return the kernels of a rule set that the architecture can build, in table order.
 
     There are none for a dtype that the architecture or the tables do not have.
-
-    Raises:
-        UsageError: no such rule set or number of dimensions exists.
     """
     draw = _find(name, ndim_spatial).draw
     if draw is None:
@@ -164,9 +161,6 @@ def refused_of_rule_set(
     """Return the kernels excluded from `rule_set` because the architecture cannot build them, with the reasons.
 
     For a set drawn from the full set, these are the rejected kernels of the full set.
-
-    Raises:
-        UsageError: as `rule_set`.
     """
     if _find(name, ndim_spatial).draw is None:
         return refused_pool(variant, arch, ndim_spatial, dtype)

@@ -88,11 +88,7 @@ def curated_tiles(variant: Direction) -> tuple[CuratedTile, ...]:
 
 
 def read_columns(name: str, count: int) -> tuple[list[str], ...]:
-    """Read the lines of a table in this folder, split at bars, without comments and empty lines.
-
-    Raises:
-        DataError: a line does not have that many columns.
-    """
+    """Read the lines of a table in this folder, split at bars, without comments and empty lines."""
     path = Path(__file__).with_name(name)
     rows = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
