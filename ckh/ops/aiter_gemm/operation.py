@@ -174,7 +174,7 @@ OPERATION = Operation(
         split_by=("n", "k"),
         load=called("ckh.ops.aiter_gemm.problem_files:load_problems"),
         set_names=tuple,
-        shaped=lazily("ckh.ops.aiter_gemm.shaped:SHAPED"),
+        shaped=lazily("ckh.ops.aiter_gemm.problem_files:SHAPED"),
         requested=lazily("ckh.ops.aiter_gemm.requested:REQUESTED"),
         grows_with="m",
     ),

@@ -1,4 +1,4 @@
-"""Files of AITER's GEMM problems: its untuned CSV files, its logs, and canonical texts.
+"""Files of AITER's GEMM problems: its untuned CSV files, its logs, canonical texts; and shapes of models.
 
     M,N,K,q_dtype_w
     shape is M:16, N:7168, K:2048, not found tuned config in a8w8_bpreshuffle_tuned_gemm.csv, will use default config!
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,12 @@ from typing import TYPE_CHECKING, Any
 from ckh.errors import DataError, UsageError
 from ckh.files.untrusted import csv_rows, integer, read_text
 from ckh.ops.aiter_gemm.problem import FAMILIES, GROUPS, OP_TYPE, PREFIX, SIZES, UNANSWERED, AiterGemm, parse_aiter_gemm
+from ckh.ops.aiter_gemm.readers.tuned_csv import key_cells, looked_up
+from ckh.ops.aiter_gemm.tuned_device import compute_units
 from ckh.problems import dtype_name
+from ckh.shapes.layers import Matmul, Scaling
+from ckh.shapes.logs.misses import Lookup, nearest_key
+from ckh.shapes.shaped import Shaped
 from ckh.text.log import warn
 
 if TYPE_CHECKING:
@@ -29,6 +35,9 @@ if TYPE_CHECKING:
     # A file's entries: the line, and a function that returns the problem given the default element type, or a
     # description of an unsupported one.
     Entries = Iterator[tuple[int, Callable[[str], Any]]]
+    from ckh.shapes.logs.misses import KeyTables
+    from ckh.shapes.shaped import MissedLookup, NearKey
+
 
 _TABLE = "table"  # of a log's line, if the table is of no family
 MISSED = "not found tuned config"
@@ -208,3 +217,59 @@ def _problem(values: dict[str, Any], dtype: str) -> AiterGemm:
         raise UsageError(f"{missing[0].upper()} is missing", code="missing-field")
     own = FAMILIES.get(values.get("family", "a8w8"), (dtype,))
     return AiterGemm(**{"dtype": dtype if dtype in own else own[0], **values})
+
+
+_FAMILY_OF = {
+    (Scaling.ROW, False): "a8w8",
+    (Scaling.ROW, True): "a8w8_bpreshuffle",
+    (Scaling.BLOCK_128, False): "a8w8_blockscale",
+    (Scaling.BLOCK_128, True): "a8w8_blockscale_bpreshuffle",
+    (Scaling.BLOCK_32, False): "a4w4_blockscale",
+}
+_SCALING_OF = {family: key for key, family in _FAMILY_OF.items()}
+_LOOKUP = Lookup(rows="M", columns="N", others=("K",), dtypes=("q_dtype_w",))
+
+
+def _of_shape(shape: Matmul, dtype: str) -> AiterGemm:
+    family = _FAMILY_OF.get((shape.scaling, shape.is_shuffled))
+    if family is None:
+        raise UsageError(
+            f"products in {shape.dtype or dtype} without scales, which AITER's tables of quantised GEMMs need",
+            "pass --dtype fp8 if the model is served quantised",
+            code="unsupported",
+        )
+    return AiterGemm(shape.m, shape.n, shape.k, family, shape.dtype or FAMILIES[family][0])
+
+
+def _shape(problem: AiterGemm) -> Matmul:
+    if problem.family not in _SCALING_OF:
+        raise UsageError(f"{problem.family} is several products, not one", code="unsupported")
+    scaling, is_shuffled = _SCALING_OF[problem.family]
+    return Matmul(problem.m, problem.n, problem.k, problem.dtype, scaling=scaling, is_shuffled=is_shuffled)
+
+
+def _is_scaled(shape: Matmul) -> bool:
+    return bool(shape.scaling)
+
+
+def _nearest(missed: MissedLookup[AiterGemm], tables: KeyTables) -> NearKey:
+    num_cus = compute_units(missed.problem.num_cus or missed.num_cus, missed.arch)
+    asked = replace(missed.problem, num_cus=num_cus)
+    key = {name: str(value) for name, value in key_cells(missed.arch, asked).items()} | dict(missed.stated)
+    table = tables.joined(lambda name: stated_family(name) in ("", asked.family))
+    return nearest_key(_LOOKUP, key, looked_up(asked), table)
+
+
+SHAPED = Shaped(
+    Matmul,
+    _of_shape,
+    _shape,
+    prefers=_is_scaled,
+    row_dtype="fp8",
+    marks=(MISSED,),
+    line=missed_problem,
+    recognises=is_untuned,
+    rows=untuned_rows,
+    stated=stated_key,
+    nearest=_nearest,
+)

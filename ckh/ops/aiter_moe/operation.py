@@ -139,7 +139,7 @@ OPERATION = Operation(
         split_by=("model_dim", "inter_dim", "experts"),
         load=called("ckh.ops.aiter_moe.problem_files:load_problems"),
         set_names=tuple,
-        shaped=lazily("ckh.ops.aiter_moe.shaped:SHAPED"),
+        shaped=lazily("ckh.ops.aiter_moe.problem_files:SHAPED"),
         requested=lazily("ckh.ops.aiter_moe.requested:REQUESTED"),
         grows_with="tokens",
     ),
