@@ -56,11 +56,7 @@ class BenchRun(Shown):
         return ShownTable(str(self.folder), ("status", "pairs"), list(self.outcome.totals.statuses.items()), notes)
 
     def dataset(self) -> Dataset:
-        """The measurements, as `ckh convert` makes a dataset of them.
-
-        Raises:
-            CkhError: nothing was measured.
-        """
+        """The measurements, as `ckh convert` makes a dataset of them."""
         from ckh.data.conversion import convert
         from ckh.data.dataset import read_dataset
         from ckh.data.formats import ReadOptions
@@ -71,11 +67,7 @@ class BenchRun(Shown):
             return read_dataset(path)
 
     def to_frame(self) -> pd.DataFrame:
-        """The measurements, one row for each pair of a problem and a kernel.
-
-        Raises:
-            CkhError: nothing was measured.
-        """
+        """The measurements, one row for each pair of a problem and a kernel."""
         return self.dataset().frame
 
 

@@ -50,17 +50,7 @@ COVERAGE = "coverage"  # the figure of coverage
 
 @dataclass(frozen=True, slots=True)
 class EvaluateOptions:
-    """Data, model and options of an evaluation.
-
-    Attributes:
-        train_data: training data of the baselines; empty: the model's, if found.
-        among: kernels to choose among.
-        with_trained: whether problems of the training data are included.
-        max_unstable: maximum share of unstable times.
-        amd_recipe: whether there is a baseline trained with AMD's recipe.
-        cluster: address of a cluster that ranks; None: this process does.
-        least: minimum number of problems of a verdict; None: there is none.
-    """
+    """Data, model and options of an evaluation."""
 
     train_data: tuple[Path, ...] = ()
     among: Among = Among.CANDIDATES
@@ -127,12 +117,7 @@ def is_of_winners(model: Model, labels: Labels | None) -> bool:
 
 
 def evaluated(model: Model, data: Sequence[Path], options: EvaluateOptions, *, of_winners: bool) -> Evaluated:
-    """Evaluate a model's choices on datasets.
-
-    Raises:
-        CkhError: the data have no problem of the model that it was not trained on, or fewer than a verdict needs, or
-            too many unstable times, or a file is unusable, or options contradict each other.
-    """
+    """Evaluate a model's choices on datasets."""
     if of_winners and options.cluster is not None:
         raise UsageError("--cluster is not used for winners", "omit --cluster", code="conflicting-options")
     if of_winners and options.among is Among.MEASURED:

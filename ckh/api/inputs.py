@@ -32,12 +32,7 @@ Data: TypeAlias = "One | Iterable[One]"
 
 @contextmanager
 def files_of(data: Data) -> Iterator[list[Path]]:
-    """The files of data; those of datasets in memory exist until the context ends.
-
-    Raises:
-        WrongTypeError: they are something else.
-        OutputError: a dataset cannot be written.
-    """
+    """The files of data; those of datasets in memory exist until the context ends."""
     several = [data] if isinstance(data, (Dataset, Path, str)) or not isinstance(data, Iterable) else list(data)
     with TemporaryDirectory(prefix="ckh-data-") as folder:
         yield [_file_of(item, Path(folder, f"data-{number}.parquet")) for number, item in enumerate(several)]
@@ -53,11 +48,7 @@ def _file_of(item: object, path: Path) -> Path:
 
 
 def options_of(given: Mapping[str, Any], *groups: type) -> list[dict[str, Any]]:
-    """Values by name, split into fields of dataclasses; choices become members of their enumerations, lists tuples.
-
-    Raises:
-        UsageError: a name is a field of none, or a number or choice is none of the field's.
-    """
+    """Values by name, split into fields of dataclasses; choices become members of their enumerations, lists tuples."""
     names = [name for group in groups for name in _names(group)]
     if strange := sorted(given.keys() - set(names)):
         raise UsageError(f"unknown option {strange[0]!r}", one_of(strange[0], sorted(names)), code="unknown-field")
@@ -95,11 +86,7 @@ def _is_of(kind: Any, value: object) -> bool:
 
 
 def direction_of(variant: Direction | str | None) -> Direction | None:
-    """A direction by its name; None: none is given.
-
-    Raises:
-        UsageError: there is no such direction.
-    """
+    """A direction by its name; None: none is given."""
     if variant is not None and variant not in list(Direction):
         raise UsageError(f"unknown direction {variant!r}", one_of(variant, Direction), code="unknown-name")
     return None if variant is None else Direction(variant)

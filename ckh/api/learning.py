@@ -35,15 +35,7 @@ _NO_FOLDS = (1, 2)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainRequest:
-    """How a model is to be trained, where it is said.
-
-    Attributes:
-        params: fields of `TreeParams`.
-        given: fields of `TrainOptions`.
-        targets: targets besides the order; None: the operation's.
-        warm_start: folder of the model to add trees to, or `NEAREST`; None: none.
-        peak_check: whether times above the peak rates of their GPU are left out, or refused if they are many.
-    """
+    """How a model is to be trained, where it is said."""
 
     params: Mapping[str, Any]
     given: Mapping[str, Any]
@@ -78,11 +70,7 @@ class TrainRequest:
 def read_rows(
     paths: Sequence[Path], request: TrainRequest, sample: int, op: str | None, variant: Direction | None
 ) -> tuple[Dataset, Drawn | None]:
-    """Read the rows to train on; of data with more than `sample` rows those of problems drawn at random.
-
-    Raises:
-        CkhError: a file is unusable, or has no such rows.
-    """
+    """Read the rows to train on; of data with more than `sample` rows those of problems drawn at random."""
     from ckh.data.parts import read_sample
     from ckh.data.peaks import possible_rows
 
@@ -114,11 +102,7 @@ def _selected(dataset: Dataset, op: str | None, variant: Direction | None) -> Da
 
 
 def chosen_options(dataset: Dataset, request: TrainRequest, start: Start | None) -> TrainOptions:
-    """The options of a training: those that were given, else the start's or the operation's.
-
-    Raises:
-        CkhError: the start cannot be continued so.
-    """
+    """The options of a training: those that were given, else the start's or the operation's."""
     from ckh.learn.training.prepared import too_few_to_validate
     from ckh.learn.training.warm_start import continued
 
@@ -147,11 +131,7 @@ def _options(defaults: TrainOptions, params: dict[str, Any], given: dict[str, An
 
 
 def nearest_start(dataset: Dataset) -> Start:
-    """The model that currently answers for the problems of the data, to add trees to.
-
-    Raises:
-        ModelError: there is none.
-    """
+    """The model that currently answers for the problems of the data, to add trees to."""
     from ckh.learn.analytic.transfer import nearest_model
     from ckh.learn.models.artifact import wanted_for
     from ckh.learn.training.warm_start import read_start
@@ -162,11 +142,7 @@ def nearest_start(dataset: Dataset) -> Start:
 
 
 def fitted(dataset: Dataset, options: TrainOptions, start: Start | None) -> Trained:
-    """Train models on a dataset, and compare what chooses kernels with the model in use.
-
-    Raises:
-        CkhError: the data are not enough.
-    """
+    """Train models on a dataset, and compare what chooses kernels with the model in use."""
     from ckh.learn.judging.today import against_today
     from ckh.learn.training.train import rounds, train
 
@@ -180,13 +156,6 @@ def saved(trained: Trained, out: Path, *, install: bool = False) -> Path:
 
     Where ckh predict looks for models, only a model that is better than the one in use is written, or the first of its
     kind; another is kept beside that folder, unless `install`.
-
-    Returns:
-        The directory that was written.
-
-    Raises:
-        UsageError: the place beside is taken by other files.
-        OutputError: it cannot be written.
     """
     from ckh.learn.judging.today import why_not_used
     from ckh.learn.training.save import MODEL, save

@@ -43,11 +43,7 @@ def tune(*sources: Path | str, out: Path | str = "tuned", force: bool = False, *
 
 
 def tuned_operation(op: str | None, to: str | None) -> str | None:
-    """The operation to tune: the named one, else that of the target's tables; None: by its work.
-
-    Raises:
-        UsageError: there is no such operation, or it is not written for the target.
-    """
+    """The operation to tune: the named one, else that of the target's tables; None: by its work."""
     from ckh.export.consumers import the_table
 
     op = None if op is None else operation(op).name

@@ -106,11 +106,7 @@ def _in_cache(request: Request) -> tuple[dict[str, Any], Path] | None:
 
 
 def problem_of(request: Request, facts: dict[str, Any]) -> Problem:
-    """Return the requested problem.
-
-    Raises:
-        CkhError: it is impossible.
-    """
+    """Return the requested problem."""
     op, arch = facts["answer"]["op"], facts["answer"]["arch"]
     part = requested(op)
     if part is None:
@@ -121,11 +117,7 @@ def problem_of(request: Request, facts: dict[str, Any]) -> Problem:
 
 
 def _answer(problem: Problem, facts: dict[str, Any], path: Path, request: Request) -> Answer:
-    """Build the answer that the full command would give.
-
-    Raises:
-        CkhError: C reports an error, or stored probes cannot be read.
-    """
+    """Build the answer that the full command would give."""
     from ckh.learn.answers.answer import AnswerRows, ModelFacts
     from ckh.learn.answers.caveats import answer_of
     from ckh.learn.models.reach import beyond, peak_tflops
@@ -160,11 +152,7 @@ def _answer(problem: Problem, facts: dict[str, Any], path: Path, request: Reques
 
 
 def _ranked(problem: Problem, facts: dict[str, Any], pool: ScoredPool, rows: int) -> _Ranked:
-    """Rank a problem, or the padded problem if no kernel applies to it.
-
-    Raises:
-        ModelError: no kernel applies to either, or C reports an error.
-    """
+    """Rank a problem, or the padded problem if no kernel applies to it."""
     part = requested(facts["answer"]["op"])
     padded = problem if part is None else part.padded(problem)
     for run in dict.fromkeys((problem, padded)):
@@ -186,11 +174,7 @@ def _applying(counts: Mapping[KernelKind, int], what: str) -> int:
 
 
 class _KernelRows:
-    """Converts kernels of a pool to rows of a ranking; speeds up to `most_tflops` are shown.
-
-    Attributes:
-        family_of: families of the converted kernels by name, as in `KernelKind`.
-    """
+    """Converts kernels of a pool to rows of a ranking; speeds up to `most_tflops` are shown."""
 
     def __init__(self, pool: ScoredPool, headers: PreparedHeaders | None, most_tflops: float) -> None:
         self._pool, self._headers, self._most_tflops = pool, headers, most_tflops

@@ -21,13 +21,7 @@ _FOLDER = "ck_tile"
 
 
 class PreparedHeaders(NamedTuple):
-    """The headers on this machine, and the reasons why they cannot build kernels of a prepared pool.
-
-    Attributes:
-        include: folder of the headers; empty if there are none.
-        interface: as in `HeadersNote`.
-        sentences: the reasons.
-    """
+    """The headers on this machine, and the reasons why they cannot build kernels of a prepared pool."""
 
     include: str
     interface: str
@@ -52,13 +46,7 @@ NONE = PreparedHeaders(NO_HEADERS.include, NO_HEADERS.interface, ())
 def headers_of(
     model: Model, pool: Sequence[Kernel], *, are_shipped: bool = False
 ) -> tuple[PreparedHeaders | None, list[int]]:
-    """Reasons why these headers cannot build kernels of a pool, and the index of each kernel's reason, -1 for none.
-
-    Args:
-        model: the model; None is returned if its kernels are not built with these headers.
-        pool: the kernels.
-        are_shipped: whether the facts are for another machine: then headers are unknown.
-    """
+    """Reasons why these headers cannot build kernels of a pool, and the index of each kernel's reason, -1 for none."""
     from ckh.archs import load_arch
     from ckh.learn.answers.buildable import is_built_by_ckh, lacking
 

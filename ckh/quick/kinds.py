@@ -19,29 +19,17 @@ _FIRST_WORD, _LAST_WORD = 1, 255  # of the bytes that represent words; 0 pads a 
 
 
 class KernelKind(NamedTuple):
-    """Properties shared by kernels of a pool, as far as an answer prints them.
+    """Properties shared by kernels of a pool, as far as an answer prints them."""
 
-    Attributes:
-        lack: index of the reason why the headers cannot build them; -1 if they can.
-        family: their family if the model has no measurements of it; else empty.
-        is_estimated: whether the estimate scores them.
-        is_compiled: whether the estimate uses a compiler report.
-        is_timed: whether the model's training data have times of them.
-    """
-
-    lack: int
-    family: str
+    lack: int  # index of the reason why the headers cannot build them; -1 if they can
+    family: str  # if the model has no measurements of it; else empty
     is_estimated: bool
     is_compiled: bool
     is_timed: bool
 
 
 def kind_facts(kind_of: Sequence[KernelKind], judged_by: Sequence[int]) -> dict[str, Any]:
-    """Encode the facts of a pool's kernels, given their kinds and the indices of the rules that refuse them.
-
-    Raises:
-        ModelError: there are too many kinds.
-    """
+    """Encode the facts of a pool's kernels, given their kinds and the indices of the rules that refuse them."""
     numbers: dict[KernelKind, int] = {}
     kinds = [numbers.setdefault(kind, len(numbers)) for kind in kind_of]
     if len(numbers) > _MOST_KINDS:
@@ -67,11 +55,7 @@ def unpacked(text: str) -> bytes:
 
 
 def encode_names(names: Sequence[str]) -> tuple[list[str], list[bytes]]:
-    """Encode names as records of equal length: one byte per word, if there are few enough distinct words.
-
-    Returns:
-        The words, empty if names are not encoded, and the records.
-    """
+    """Encode names as records of equal length: one byte per word, if there are few enough distinct words."""
     parts = [name.split("_") for name in names]
     number_of = {word: number for number, word in enumerate(dict.fromkeys(chain(*parts)), _FIRST_WORD)}
     if is_short := len(number_of) <= _LAST_WORD:

@@ -35,9 +35,6 @@ def prepare(request: Request) -> bool:
     """Prepare answers for a request that the full command has just answered.
 
     Failures are ignored: the full command will answer the next time, too.
-
-    Returns:
-        Whether the next such call will be answered quickly.
     """
     with suppress(CkhError, OSError):
         return is_wanted() and is_available() and _prepare(request)
@@ -122,17 +119,7 @@ def facts_of(
     *,
     are_shipped: bool = False,
 ) -> dict[str, Any]:
-    """Facts that an answer needs besides the model file, for JSON.
-
-    Args:
-        model: the model.
-        kind: the kind of its problems.
-        group: the group of a problem.
-        rules: rules that decide which of the group's kernels apply.
-        candidates: the candidates of the problem, and the number of refused kernels by reason.
-        problem: the problem, by default the group's example.
-        are_shipped: whether the facts are for another machine.
-    """
+    """Facts that an answer needs besides the model file, for JSON."""
     from ckh.learn.analytic.filled import CompletedModel
     from ckh.learn.answers.ranking import facts_of as facts_of_model
 

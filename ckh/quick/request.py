@@ -25,16 +25,7 @@ _MOST_DIGITS = 9
 
 
 class Request(NamedTuple):
-    """Options of a call.
-
-    Attributes:
-        sizes: sizes of the problem, as typed.
-        top: number of kernels to print.
-        kind: the other options, by name; empty if not given. Calls with equal values are answered by the same model and
-            pool unless sizes decide otherwise.
-        flags: the given flags.
-        op: the operation, if given.
-    """
+    """Options of a call."""
 
     sizes: dict[str, int | str]
     top: int
@@ -59,11 +50,7 @@ class Request(NamedTuple):
 
 
 def parse(args: Sequence[str]) -> Request | None:
-    """Parse a command line; None if the full command must handle it.
-
-    Args:
-        args: the command line.
-    """
+    """Parse a command line; None if the full command must handle it."""
     parts = built_in_requested()
     kinds = {option.name: option.kind for part in parts.values() for option in part.options}
     kinds |= dict.fromkeys(NUMBERS, int) | dict.fromkeys(TEXTS, str)

@@ -36,16 +36,7 @@ _FEW, _TIMES_MORE = 128, 8  # number of kernels ranked first, and growth factor 
 
 
 class ScoredPool:
-    """The kernels of a kind of problems, ranked by a model, an estimate, or both.
-
-    Args:
-        facts: the prepared facts (`prepare.facts_of`).
-        path: the model's file; that of a completing estimate is beside it.
-
-    Raises:
-        ModelError: a file is damaged, or there is no C part.
-        OSError: the file of names cannot be read.
-    """
+    """The kernels of a kind of problems, ranked by a model, an estimate, or both."""
 
     def __init__(self, facts: dict[str, Any], path: Path) -> None:
         self._facts = facts
@@ -90,24 +81,13 @@ class ScoredPool:
         return [*result, *(value_of(part, result) for part in self._facts["tiled"]), problem.bytes]
 
     def reasons(self, sizes: Sequence[int]) -> Sequence[int]:
-        """For each kernel, index of the reason why it does not apply to a problem of these sizes; -1 if it does.
-
-        Raises:
-            ModelError: the sizes are invalid.
-        """
+        """For each kernel, index of the reason why it does not apply to a problem of these sizes; -1 if it does."""
         return self._model.reasons(self._facts["key"], sizes, self._facts["pool"])
 
     def rank(self, sizes: Sequence[int], rows: int) -> tuple[int, list[RankedCandidate]]:
         """Return the number of kernels that apply to a problem of these sizes, and the first ones by pool index.
 
         Kernels that the headers here cannot build come last.
-
-        Args:
-            sizes: sizes of the problem.
-            rows: minimum number of rows of tied kernels; 0: all.
-
-        Raises:
-            ModelError: no kernel applies, the sizes are invalid, or the model knows none of the kernels.
         """
         most = _FEW if rows else self._facts["pool"]
         tie_break = self._tie_breaks(sizes)

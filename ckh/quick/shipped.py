@@ -60,12 +60,7 @@ def find(request: Request) -> tuple[dict[str, Any], Path] | None:
 
 
 def _model_file(name: str) -> Path:
-    """Return the model file with a name, unpacked.
-
-    Raises:
-        CkhError: the cache folder cannot be used.
-        OSError: the file cannot be read, or unpacked into the cache.
-    """
+    """Return the model file with a name, unpacked."""
     packed = FOLDER / f"{name}{_PACKED}"
     try:
         state = packed.stat()
@@ -84,12 +79,7 @@ def _model_file(name: str) -> Path:
 
 
 def write(folder: Path) -> None:
-    """Prepare all shipped models, into a new folder.
-
-    Raises:
-        ModelError: a model is damaged, or cannot be prepared.
-        OSError: the folder cannot be written.
-    """
+    """Prepare all shipped models, into a new folder."""
     from ckh.archs import load_arch
     from ckh.export.groups import exported
     from ckh.export.programs import model_content

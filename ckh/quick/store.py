@@ -100,12 +100,7 @@ def read_printed(request: Request) -> str | None:
 
 
 def keep_printed(request: Request, text: str) -> None:
-    """Cache printed output, if it is not too long; evicts the oldest.
-
-    Raises:
-        CkhError: the cache folder cannot be used.
-        OSError: it cannot be written.
-    """
+    """Cache printed output, if it is not too long; evicts the oldest."""
     if len(text) > MAX_PRINTED_BYTES:
         return
     folder, options = cache_dir(_PRINTED), _options(request)

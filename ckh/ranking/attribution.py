@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 def difference_by_feature(
     forest: PackedForest, first: NDArray[np.float64], second: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Decompose the first row's score minus the second's into one summand per feature, shape (features,).
-
-    Args:
-        forest: the forest.
-        first: features of the first row, shape (features,).
-        second: features of the second row.
-    """
+    """Decompose the first row's score minus the second's into one summand per feature, shape (features,)."""
     columns = np.stack([first, second], axis=1)
     held = [holds(forest, family, columns[feature]) for family, feature in enumerate(forest.families[:, 0])]
     outcome = np.concatenate([np.zeros((0, 2), np.bool_), *held]).tolist()

@@ -28,13 +28,7 @@ _MIXED = 3  # cost of a test of both halves for each class of variants, relative
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A reader of kernel columns.
-
-    Attributes:
-        reads: the kernel columns.
-        nodes: number of nodes that test it.
-        is_dynamic: whether its value changes with the problem.
-    """
+    """A reader of kernel columns."""
 
     reads: frozenset[str]
     nodes: int
@@ -43,12 +37,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keys:
-    """Distinct values of some columns over the candidates.
-
-    Attributes:
-        first: index of a candidate with each of them, shape (keys,).
-        of: key of each candidate, shape (candidates,).
-    """
+    """Distinct values of some columns over the candidates."""
 
     first: NDArray[np.intp]
     of: NDArray[np.intp]

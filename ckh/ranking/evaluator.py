@@ -43,11 +43,7 @@ _MOST_TEXTS = 64  # combinations of strings that a pool is prepared for
 
 
 def backend_name() -> str:
-    """Return the ranking backend: "c", or "numpy" if the C part is absent or $CKH_RANK_BACKEND requests it.
-
-    Raises:
-        UsageError: the variable has another value, or requests C although it is absent.
-    """
+    """Return the ranking backend: "c", or "numpy" if the C part is absent or $CKH_RANK_BACKEND requests it."""
     wanted = os.environ.get(BACKEND_VARIABLE, "")
     if wanted not in {"", "c", "numpy"}:
         raise UsageError(
@@ -63,21 +59,7 @@ def backend_name() -> str:
 
 
 class Ranker:
-    """Forests over a pool of candidates, prepared once for many problems. Thread-safe.
-
-    Args:
-        forests: forests over the same inputs.
-        engine: the features.
-        names: the inputs of the forests, in order.
-        hardware: the hardware profile by name.
-        kernels: the candidates' raw columns, one row each.
-        example: the raw columns of any problem, one row.
-        logs: for each forest, whether it predicts log(1 + x); by default none does.
-
-    Raises:
-        ModelError: a forest has another number of inputs, or the engine lacks one.
-        DataError: a column that a feature needs is missing, or there are no candidates.
-    """
+    """Forests over a pool of candidates, prepared once for many problems. Thread-safe."""
 
     def __init__(
         self,
@@ -111,15 +93,7 @@ class Ranker:
         return None if known is None else (known[0].tiles, known[0].variants)
 
     def scores(self, problems: Mapping[str, Array], forests: int | None = None) -> NDArray[np.float64]:
-        """Score all candidates, shape (forests, problems, candidates).
-
-        Args:
-            problems: raw columns, one row per problem; columns of one row are broadcast.
-            forests: number of forests to evaluate, from the first; all by default.
-
-        Raises:
-            DataError: a column that a feature needs is missing.
-        """
+        """Score all candidates, shape (forests, problems, candidates)."""
         columns, count = _rows_of(problems)
         out = np.empty((len(self._forests[:forests]), count, self.candidates))
         for rows, some in _by_text(columns, count):
@@ -130,13 +104,7 @@ class Ranker:
         return out
 
     def some(self, problems: Mapping[str, Array], candidates: NDArray[np.intp], forest: int) -> NDArray[np.float64]:
-        """Score some candidates of each problem with one forest, like `scores`.
-
-        Args:
-            problems: as for `scores`.
-            candidates: indices of candidates, shape (problems, some), like the result.
-            forest: index of the forest.
-        """
+        """Score some candidates of each problem with one forest, like `scores`."""
         columns, count = _rows_of(problems)
         out = np.empty(candidates.shape)
         for rows, some in _by_text(columns, count):
@@ -219,12 +187,7 @@ def _sizes(pool: Pool, columns: Columns, count: int) -> NDArray[np.float64]:
 
 
 def best_first(scores: NDArray[np.float64], top: int | None = None) -> NDArray[np.intp]:
-    """Order candidates by descending score along the last axis, stable for ties.
-
-    Args:
-        scores: numbers other than NaN, shape (..., candidates).
-        top: number of candidates, a prefix of the whole order; all by default.
-    """
+    """Order candidates by descending score along the last axis, stable for ties."""
     count = scores.shape[-1]
     wanted = count if top is None else min(max(top, 0), count)
     orders = np.empty((*scores.shape[:-1], wanted), np.intp)
@@ -266,12 +229,7 @@ _CELLS = 1 << 24  # limit of test outcomes, or walkers, in memory
 
 
 def scores_by_numpy(forest: PackedForest, matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Evaluate the raw scores of rows, shape (rows,).
-
-    Args:
-        forest: the forest.
-        matrix: features, shape (rows, features).
-    """
+    """Evaluate the raw scores of rows, shape (rows,)."""
     step = max(_CELLS // max(len(forest.thresholds), len(forest.roots), 1), 1)
     sums = [_sums(forest, matrix[start : start + step].T) for start in range(0, len(matrix), step)]
     scores = forest.to_float(np.concatenate([np.zeros((0, 2), np.int64), *sums]))

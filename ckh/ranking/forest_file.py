@@ -40,20 +40,12 @@ _EXPONENTS = range(-2048, 2048)
 
 
 def open_forest(path: Path) -> PackedForest:
-    """Open the forest of a LightGBM text, plain or gzipped, through the cache.
-
-    Raises:
-        ModelError: it cannot be read, or is not a model that can be packed (`parse_forest`).
-    """
+    """Open the forest of a LightGBM text, plain or gzipped, through the cache."""
     return forest_of(model_bytes(path), str(path))
 
 
 def model_bytes(path: Path) -> bytes:
-    """Read a model's file.
-
-    Raises:
-        ModelError: it cannot be read, or is larger than any model.
-    """
+    """Read a model's file."""
     try:
         return read_bytes(path)
     except DataError as error:
@@ -93,11 +85,7 @@ def _build(content: bytes, name: str) -> PackedForest:
 
 
 def model_text(content: bytes, name: str) -> str:
-    """Decode the text of a file, plain or gzipped.
-
-    Raises:
-        ModelError: it is damaged, or unpacks to more than `untrusted.most_unpacked` allows.
-    """
+    """Decode the text of a file, plain or gzipped."""
     try:
         return unpacked(content, name).decode()
     except DataError as error:
@@ -107,11 +95,7 @@ def model_text(content: bytes, name: str) -> str:
 
 
 def read_packed(path: Path) -> PackedForest:
-    """Map the forest in a packed file into memory.
-
-    Raises:
-        ModelError: the file is missing, damaged or of another version.
-    """
+    """Map the forest in a packed file into memory."""
     try:
         with path.open("rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -135,11 +119,7 @@ def encode(forest: PackedForest) -> bytes:
 
 
 def decode(content: bytes | mmap.mmap) -> PackedForest:
-    """Decode the forest in a packed file; its arrays are views of the content.
-
-    Raises:
-        ModelError: it is damaged or of another version.
-    """
+    """Decode the forest in a packed file; its arrays are views of the content."""
     if (
         len(content) < _START
         or zlib.crc32(content[: _HEADER.size]) != _HEADER_CHECK.unpack_from(content, _HEADER.size)[0]

@@ -70,11 +70,7 @@ def why_not() -> str:
 
 
 class OpenModel:
-    """A model validated and opened by the C part, from a file or from content, of which it keeps a copy.
-
-    Raises:
-        ModelError: it is damaged or of another version, or there is no C part.
-    """
+    """A model validated and opened by the C part, from a file or from content, of which it keeps a copy."""
 
     def __init__(self, source: Path | bytes) -> None:
         library, reason = _load(LIBRARY)
@@ -98,55 +94,24 @@ class OpenModel:
         return name.decode()
 
     def rank(self, key: Sequence[int], sizes: Sequence[int], top: int) -> tuple[int, list[RankedCandidate]]:
-        """Return the number of kernels that apply to a problem, and the best of them.
-
-        Raises:
-            ModelError: no kernel applies, or the sizes are invalid.
-        """
+        """Return the number of kernels that apply to a problem, and the best of them."""
         choices, count = (RankedCandidate * top)(), c_size_t()
         self._check(self._library.ckh_rank_sizes(*self._problem(key, sizes), 0, choices, top, byref(count)))
         return count.value, choices[: min(top, count.value)]
 
     def reasons(self, key: Sequence[int], sizes: Sequence[int], candidates: int) -> Sequence[int]:
-        """For each candidate, index of the reason why it does not apply to a problem; -1 if it does.
-
-        Raises:
-            ModelError: the sizes are invalid.
-        """
+        """For each candidate, index of the reason why it does not apply to a problem; -1 if it does."""
         reasons, count = (c_int32 * candidates)(), c_size_t()
         self._check(self._library.ckh_reasons(*self._problem(key, sizes), reasons, candidates, byref(count)))
         result: Sequence[int] = memoryview(reasons).cast("B").cast("i")[: count.value]
         return result
 
     def score(self, problems: int, sizes: int, forests: int, scores: int, *, is_portable: bool = False) -> None:
-        """Score all candidates of the first group for problems.
-
-        Args:
-            problems: number of problems.
-            sizes: address of their numbers, shape (problems, numbers).
-            forests: number of forests, from the first.
-            scores: address of the result, shape (forests, problems, candidates).
-            is_portable: whether to use only baseline instructions of the processor architecture.
-
-        Raises:
-            ModelError: not enough memory.
-        """
+        """Score all candidates of the first group for problems."""
         self._check(self._library.ckh_score(self._handle, 0, problems, sizes, forests, scores, is_portable))
 
     def score_some(self, forest: int, problems: int, sizes: int, candidates: int, count: int, scores: int) -> None:
-        """Score some candidates of the first group for each problem with one forest, like `score`.
-
-        Args:
-            forest: index of the forest.
-            problems: number of problems.
-            sizes: address of their numbers, shape (problems, numbers).
-            candidates: address of the candidates' indices as int32, shape (problems, count).
-            count: number of candidates per problem.
-            scores: address of the result, shape (problems, count).
-
-        Raises:
-            ModelError: not enough memory.
-        """
+        """Score some candidates of the first group for each problem with one forest, like `score`."""
         given = self._handle, 0, forest, problems, sizes, candidates, count, scores
         self._check(self._library.ckh_score_some(*given))
 

@@ -50,19 +50,6 @@ class Forest:
 
     Nodes are numbered across all trees. A non-negative child is a node, otherwise `~child` is a leaf. A one-leaf tree
     has a root that is already `~leaf`.
-
-    Attributes:
-        feature_names: names of the inputs, in order.
-        roots: root of each tree, shape (trees,).
-        feature: input that a node tests, shape (nodes,).
-        threshold: threshold of a numerical test, shape (nodes,).
-        decision: LightGBM's decision type, shape (nodes,).
-        left: child if the test holds, shape (nodes,).
-        right: the other child, shape (nodes,).
-        leaf_value: shape (leaves,).
-        category_start: first word in `category_words` of a categorical test's bit set, shape (nodes,).
-        category_count: number of those words; 0 for a numerical test, shape (nodes,).
-        category_words: 32-bit words of all bit sets.
     """
 
     feature_names: tuple[str, ...]
@@ -79,12 +66,7 @@ class Forest:
 
 
 def parse_forest(text: str) -> Forest:
-    """Parse a model from LightGBM's text.
-
-    Raises:
-        ModelError: the text is not a complete LightGBM model, or its output is not the sum of its leaves (linear trees,
-            several classes, averaged output, an objective with a link function).
-    """
+    """Parse a model from LightGBM's text."""
     if text.count("\nTree=") > _MOST_TREES:
         raise ModelError(f"it has more than {_MOST_TREES} trees", code="too-large")
     head, *blocks = text.split("\nTree=")

@@ -41,17 +41,7 @@ class PreparedPool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileGroup:
-    """Problems that differ only in their sizes.
-
-    Attributes:
-        key: codes of direction, dtype, layout and dimensions.
-        kernels: the candidates, by their numbers in the file.
-        decision: first step of the decision whether each candidate applies, or `APPLIES`.
-        step: decisions, as rows of this record.
-        reasons: number of reasons for refusal.
-        prepared: the pool; None without candidates.
-        checks: calculations with sizes.
-    """
+    """Problems that differ only in their sizes."""
 
     key: tuple[int, int, int, int]
     kernels: Sequence[int]
@@ -64,18 +54,7 @@ class FileGroup:
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """Metadata of a file.
-
-    Attributes:
-        texts: the model's name, its purpose, and the names of its kernels.
-        kind: the kind of its problems.
-        direction: code of the direction, or -1.
-        dtype: code of the element type, or -1.
-        tflops: index of the forest that predicts TFLOPS, or -1.
-        timed: number of a problem's first kernels for which it predicts TFLOPS; 0 for all.
-        limits: largest value of each size with predicted TFLOPS; empty if unlimited.
-        calibration: a scale, distances of scores and shares of speed (`learn.calibration`); empty without.
-    """
+    """Metadata of a file."""
 
     texts: Sequence[str]
     kind: int = 0
@@ -96,22 +75,7 @@ def prepare_pool(
     forests: Sequence[PackedForest],
     sizes: Sequence[str] | None = None,
 ) -> PreparedPool:
-    """Prepare a pool for forests.
-
-    Args:
-        engine: the features.
-        names: the inputs of the forests, in order.
-        hardware: the hardware profile by name.
-        kernels: the candidates' raw columns, one row each.
-        example: the raw columns of any problem, one row.
-        forests: the forests.
-        sizes: columns that change between problems, in C's order; the others are constant. By default numeric columns
-            change, and C gets those that are read, sorted.
-
-    Raises:
-        DataError: a column that a feature needs is missing.
-        ModelError: a feature cannot be computed in C, or the engine lacks an input.
-    """
+    """Prepare a pool for forests."""
     columns = {name: np.atleast_1d(column) for name, column in example.items()}
     changing = [name for name, column in columns.items() if is_number(column)] if sizes is None else sizes
     fixed = {name: column[0] for name, column in columns.items() if name not in changing}
@@ -149,14 +113,7 @@ def whole_group(prepared: PreparedPool) -> FileGroup:
 def model_file(
     facts: FileFacts, forests: Sequence[PackedForest], logs: Sequence[bool], groups: Sequence[FileGroup]
 ) -> bytes:
-    """Encode the content of a file.
-
-    Args:
-        facts: its metadata.
-        forests: the forests; the first ranks.
-        logs: for each forest, whether it predicts log(1 + x).
-        groups: its groups.
-    """
+    """Encode the content of a file."""
     writer = FileWriter()
     encoded = [text.encode(errors="surrogateescape") + b"\0" for text in facts.texts]
     programs: dict[bytes, int] = {}
@@ -242,15 +199,7 @@ BLOCK = 4096  # tiles ranked together; csrc/ckh_fill.c refuses more
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TileBlock:
-    """Some of the tiles, and the candidates that have them.
-
-    Attributes:
-        tiles: range of the tiles.
-        candidates: the candidates, shape (some,).
-        tile_of: tile of each candidate, relative to the block's first.
-        variant_of: variant of each candidate.
-        masks: for each static test the tiles for which it holds, shape (static masks, words).
-    """
+    """Some of the tiles, and the candidates that have them."""
 
     tiles: slice
     candidates: NDArray[np.intp]
@@ -261,20 +210,7 @@ class TileBlock:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankingPlan:
-    """How to rank a pool with a forest.
-
-    Attributes:
-        forest: the forest.
-        variants: number of distinct variants.
-        families: for each family: kind, source (column of the constants, or first dynamic row; -1 if static), first
-            mask (static masks precede dynamic ones; those of variants are numbered separately), and partition; shape
-            (families, 4). A mixed family has its masks class by class.
-        masks: number of static masks, and of all masks over tiles.
-        variant_masks: for each variant test the variants for which it holds, shape (variant tests, words).
-        class_masks: the variants of each class, partition after partition, shape (classes, words).
-        class_starts: first class of each partition, shape (partitions + 1,).
-        blocks: the tiles, in order.
-    """
+    """How to rank a pool with a forest."""
 
     forest: PackedForest
     variants: int

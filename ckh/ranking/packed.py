@@ -36,21 +36,7 @@ _ENOUGH = 1e-15  # relative rounding error of high parts that needs no low parts
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedForest:
-    """A forest for partial evaluation.
-
-    Attributes:
-        feature_names: names of the inputs, in order.
-        roots: root of each tree; a node if not negative, else `~leaf`, shape (trees,).
-        nodes: test, child if it holds and other child of each node, shape (nodes, 3).
-        leaves: high and low part of each leaf's value, shape (leaves, 2); all low parts may be 0.
-        families: input, flags, first test and number of tests, shape (families, 4), sorted by input.
-        thresholds: threshold of a numerical test, shape (tests,).
-        sets: first word and number of words of a categorical test's bit set, shape (tests, 2).
-        words: 32-bit words of all bit sets.
-        high_exponent: binary exponent of the high parts' unit.
-        low_exponent: binary exponent of the low parts' unit.
-        is_input: whether the value of the first family's input is added to the sum of the trees.
-    """
+    """A forest for partial evaluation."""
 
     feature_names: tuple[str, ...]
     roots: Int32
@@ -127,11 +113,7 @@ def with_input(forest: PackedForest, name: str, *, is_added: bool) -> PackedFore
 
 
 def pack(forest: Forest) -> PackedForest:
-    """Pack a forest.
-
-    Raises:
-        ModelError: its trees are malformed, or a value is not finite.
-    """
+    """Pack a forest."""
     if not len(forest.roots) <= MAX_TREES or max(len(forest.feature), len(forest.leaf_value)) > _MAX_COUNT:
         raise ModelError("the model is too large to be packed", code="too-large")
     node_at, leaf_at = _depth_first(forest)
@@ -167,11 +149,7 @@ def _moved(children: IntArray, node_at: IntArray, leaf_at: IntArray) -> Int32:
 
 
 def _depth_first(forest: Forest) -> tuple[IntArray, IntArray]:
-    """Renumber nodes and leaves: parents before children, left before right, tree after tree.
-
-    Raises:
-        ModelError: a node or leaf has no parent or several.
-    """
+    """Renumber nodes and leaves: parents before children, left before right, tree after tree."""
     count, leaves = len(forest.feature), len(forest.leaf_value)
     children = np.concatenate([forest.roots, forest.left, forest.right])
     seen_nodes = np.bincount(children[children >= 0], minlength=count)

@@ -36,15 +36,7 @@ _OF_TILES, _OF_CLASSES = (-1,), (-1, 1)
 
 
 class _GridColumns(SymbolicColumns):
-    """Columns over classes of variants and tiles, and symbols; columns of one axis are computed along that axis only.
-
-    Args:
-        symbols: the problem's sizes by column.
-        axes: columns of one axis, the raw columns not available along it, and its shape in the grid.
-        reads: raw columns read by each quantity.
-        derived: formulas of intermediate quantities, by name.
-        defaults: values of raw columns that may be missing.
-    """
+    """Columns over classes of variants and tiles, and symbols; columns of one axis are computed along it only."""
 
     def __init__(
         self,
@@ -91,16 +83,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placed:
-    """Location of a feature's values.
-
-    Attributes:
-        feature: its index among the engine's inputs.
-        kind: axes along which it varies.
-        is_dynamic: whether it depends on the problem, so that its rows are computed for each.
-        row: its first row among the constants, tile rows (static or dynamic), or variant rows.
-        rows: number of rows; several only if mixed: one for each class.
-        partition: the partition of the variants into its classes; -1 if not mixed.
-    """
+    """Location of a feature's values."""
 
     feature: int
     kind: Kind
@@ -111,32 +94,7 @@ class Placed:
 
 
 class Pool:
-    """Candidates for a problem, and their features.
-
-    Args:
-        engine: the features.
-        names: the model's inputs, in order.
-        hardware: the hardware profile by name.
-        kernels: the candidates' columns, one row each; columns of one row are broadcast.
-        example: the numeric columns of any problem, one row. Its strings are among the defaults.
-        nodes: number of nodes that test each input; untested features are never computed.
-
-    Attributes:
-        features: the features that are used.
-        placed: their locations.
-        numbers: the problem's columns that they read, sorted.
-        tile_of: the tile of each candidate; shape (candidates,).
-        variant_of: the variant of each candidate; shape (candidates,).
-        tiles: number of distinct tiles.
-        variants: number of distinct variants.
-        static_rows: values independent of the problem, by tile; shape (static rows, tiles).
-        variant_rows: the same by variant; shape (variant rows, variants).
-        partitions: the class of each variant, for each partition; shape (partitions, variants).
-
-    Raises:
-        DataError: a column that a feature needs is missing.
-        ModelError: the engine lacks an input.
-    """
+    """Candidates for a problem, and their features."""
 
     def __init__(
         self,
@@ -183,11 +141,7 @@ class Pool:
         self._fill(held)
 
     def columns(self, symbols: Mapping[str, Symbol]) -> Iterator[tuple[Feature, Placed, Columns]]:
-        """Yield the features that are constants or depend on the problem, with the columns to compute them from.
-
-        Args:
-            symbols: the problem's numbers.
-        """
+        """Yield the features that are constants or depend on the problem, with the columns to compute them from."""
         grids = {place.partition: self._grid(place.partition, symbols) for place in self.placed}
         alone = SymbolicColumns(symbols, self._hardware, self._engine.derived, self._engine.defaults)
         for feature, place in zip(self.features, self.placed, strict=True):

@@ -28,15 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of a formula.
-
-    Attributes:
-        kind: kind of its number.
-        operation: number of the operation.
-        operands: indices of operand nodes; for a size, leaf or literal its index.
-        by_tile: whether it varies by tile.
-        partition: the partition by whose classes of variants it varies; -1 if none.
-    """
+    """A node of a formula."""
 
     kind: Number
     operation: int
@@ -52,16 +44,7 @@ class Node:
 
 @dataclass(slots=True, eq=False)
 class Graph(Recorder):
-    """All formulas over a pool.
-
-    Attributes:
-        tiles: number of tiles.
-        partition: the partition whose classes are the rows of arrays with several rows.
-        nodes: all distinct nodes, operands first.
-        leaves: all distinct arrays independent of sizes, shape (classes or 1, tiles or 1).
-        literals: real numbers, by their bytes.
-        integers: integers.
-    """
+    """All formulas over a pool."""
 
     tiles: int
     partition: int = -1
@@ -77,11 +60,7 @@ class Graph(Recorder):
         return self._symbol(self._add(self._leaf_node("SIZE", Number.REAL, index)))
 
     def apply(self, name: str, operands: Sequence[Any]) -> Symbol:
-        """Apply a NumPy function by name to symbols, arrays and numbers.
-
-        Raises:
-            FormulaError: there is no such operation.
-        """
+        """Apply a NumPy function by name to symbols, arrays and numbers."""
         kind = Number.TRUTH if name in ON_TRUTHS else max(map(kind_of, operands))
         if (name, (kind,) * len(operands)) not in operations() and name in ALWAYS_REAL:
             kind = Number.REAL
@@ -98,11 +77,7 @@ class Graph(Recorder):
         return self._symbol(self.number_of(symbol, kind))
 
     def number_of(self, value: Any, kind: Number) -> int:
-        """Return the node of a symbol, array or number, converted to a kind of number.
-
-        Raises:
-            FormulaError: a program cannot compute it.
-        """
+        """Return the node of a symbol, array or number, converted to a kind of number."""
         if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
             return self._literal(value, kind)
         number = value.node if isinstance(value, Symbol) else self._cast(self._leaf(value), kind_of(value))
@@ -172,14 +147,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """The features that depend on sizes or are constants of the pool.
-
-    Attributes:
-        sizes: number of values of a problem.
-        graph: the formulas.
-        outputs: the features.
-        classes: number of classes of each partition of the variants.
-    """
+    """The features that depend on sizes or are constants of the pool."""
 
     sizes: int
     graph: Graph
@@ -199,15 +167,7 @@ class Program:
 
 @dataclass(slots=True, eq=False)
 class Checks:
-    """Calculations with a problem's sizes; by default every problem is valid.
-
-    Attributes:
-        integers: constants of calculations, and their indices.
-        calculation, comparison, step: rows of these records; comparisons of rules come first.
-        conditions: number of comparisons that belong to rules.
-        begin: first step of the check of a problem.
-        flops: the calculation of its operations; -1 if there is none.
-    """
+    """Calculations with a problem's sizes; by default every problem is valid."""
 
     integers: dict[int, int] = field(default_factory=dict)
     calculation: Rows = field(default_factory=list)
@@ -219,15 +179,7 @@ class Checks:
 
 
 def trace_program(pool: Pool, sizes: Sequence[str]) -> Program:
-    """Trace the program of a pool.
-
-    Args:
-        pool: the pool.
-        sizes: the problem's numeric columns, in C's order.
-
-    Raises:
-        FormulaError: a formula cannot be compiled.
-    """
+    """Trace the program of a pool."""
     graph = Graph(pool.tiles)
     symbols = {name: graph.size(index) for index, name in enumerate(sizes)}
     outputs = []

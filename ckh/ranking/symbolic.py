@@ -65,13 +65,7 @@ class Recorder(ABC):
 
 
 class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
-    """A number or array that depends on a problem's sizes.
-
-    Args:
-        recorder: records the operations.
-        node: the recorder's representation of it.
-        kind: the kind of its numbers.
-    """
+    """A number or array that depends on a problem's sizes."""
 
     __slots__ = ("kind", "node", "recorder")
     __array_function__ = _call
@@ -114,11 +108,7 @@ class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 def kind_of(value: Any) -> Number:
-    """Return the kind of a symbol, array or number.
-
-    Raises:
-        FormulaError: it is text.
-    """
+    """Return the kind of a symbol, array or number."""
     if isinstance(value, Symbol):
         return value.kind
     code = np.asarray(value).dtype.kind
@@ -128,11 +118,7 @@ def kind_of(value: Any) -> Number:
 
 
 def constant(value: Any) -> NDArray[np.float64]:
-    """Convert an array or number to float64, shape (classes or 1, tiles or 1).
-
-    Raises:
-        FormulaError: it is text, has more than two axes, or integers that float64 cannot represent.
-    """
+    """Convert an array or number to float64, shape (classes or 1, tiles or 1)."""
     array = np.atleast_2d(value)
     kind = kind_of(array)
     values = array.astype(np.float64)
@@ -185,14 +171,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
 
 
 class SymbolicColumns(Columns):
-    """Columns of which some are symbols.
-
-    Args:
-        symbols: the problem's sizes by column; not available as raw columns.
-        given: the other raw columns.
-        derived: formulas of intermediate quantities, by name.
-        defaults: values of raw columns that may be missing.
-    """
+    """Columns of which some are symbols."""
 
     def __init__(
         self,
@@ -208,11 +187,7 @@ class SymbolicColumns(Columns):
         return self._symbols[name] if name in self._symbols and name not in self._derived else super()._find(name)
 
     def raw(self, name: str) -> Array:
-        """Return a raw column.
-
-        Raises:
-            FormulaError: it is a symbol.
-        """
+        """Return a raw column."""
         if name in self._symbols:
             raise FormulaError(f"the raw column {name} cannot be compiled")
         return super().raw(name)

@@ -28,11 +28,6 @@ def filled(score: Sequence[float], minus_us: Sequence[float], is_known: Sequence
     """Fill in the scores of unknown kernels from a line fitted to the known scores by least squares.
 
     The line is over the log of the estimated time, and never decreases with estimated speed.
-
-    Args:
-        score: a model's scores of a problem's kernels; those of unknown kernels are ignored.
-        minus_us: negative estimated times.
-        is_known: mask of the kernels known to the model, at least one.
     """
     estimated = [-log(-item) for item in minus_us]
     known, scores = list(compress(estimated, is_known)), list(compress(score, is_known))
@@ -47,11 +42,7 @@ def filled(score: Sequence[float], minus_us: Sequence[float], is_known: Sequence
 
 
 def tie_breaks(minus_us: Iterable[float]) -> dict[float, float]:
-    """Tie breaker of each estimate: up to `MOST_TIE_BREAK`, by its rank among the distinct estimates.
-
-    Args:
-        minus_us: negative estimated times of a problem's kernels.
-    """
+    """Tie breaker of each estimate: up to `MOST_TIE_BREAK`, by its rank among the distinct estimates."""
     distinct = sorted(set(minus_us))
     last = max(1, len(distinct) - 1)
     return {item: MOST_TIE_BREAK * (place / last) for place, item in enumerate(distinct)}

@@ -90,11 +90,7 @@ def ranks_alone(rows: int) -> bool:
 
 
 def row_scores(dataset: Dataset, term: EstimateTerm) -> NDArray[np.float64]:
-    """The estimate's part in the score of every row of a dataset, shape (rows,).
-
-    Raises:
-        DataError: a kernel has no estimate.
-    """
+    """The estimate's part in the score of every row of a dataset, shape (rows,)."""
     names, kernel = np.unique(dataset.frame["kernel"].to_numpy(dtype=str), return_inverse=True)
     kernels = complete_kernels(dataset, names.tolist())
     if kernels is None:
@@ -170,15 +166,7 @@ def _offsets(
     error: NDArray[np.float64],
     gap: NDArray[np.float64],
 ) -> dict[str, float]:
-    """Offsets of groups of kernels whose deviation exceeds its uncertainty, by name.
-
-    Args:
-        groups: names of each row's groups, shape (3, rows).
-        problem: each row's problem, shape (rows,).
-        sizes: logs of the sizes of each row's problem, shape (rows, sizes).
-        error: log of measured over estimated time, shape (rows,).
-        gap: log of the estimated time over the best of the problem, shape (rows,).
-    """
+    """Offsets of groups of kernels whose deviation exceeds its uncertainty, by name."""
     near = _near(sizes)
     covariance = _OF_ALL**2 + _OF_PROBLEM**2 * (problem[:, None] == problem) + near * _OF_SIZES**2
     for names, of_all, of_like in zip(groups, _OF_ALL_SIZES, _OF_LIKE_SIZES, strict=True):

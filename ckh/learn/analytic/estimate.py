@@ -71,18 +71,7 @@ _NOT_SHARED = -1.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelShapes:
-    """Kernels as columns, shape (kernels,).
-
-    Attributes:
-        tile_m: the block's tile; likewise `tile_n`, `tile_k`.
-        wave_m: waves along M; likewise `wave_n`.
-        waves: waves per block.
-        buffers: buffers of tiles in LDS.
-        prefetches: whether an iteration's loads overlap the computation of another.
-        instruction: the tile of one matrix instruction, shape (kernels, 3).
-        sharing: blocks per compute unit that share tiles, 0: as many as it holds; -1: every block has its own tile.
-        adds: whether blocks that share tiles add to the result by atomic operations.
-    """
+    """Kernels as columns, shape (kernels,)."""
 
     tile_m: NDArray[np.float64]
     tile_n: NDArray[np.float64]
@@ -93,8 +82,8 @@ class KernelShapes:
     buffers: NDArray[np.float64]
     prefetches: NDArray[np.bool_]
     instruction: NDArray[np.float64]
-    sharing: NDArray[np.float64]
-    adds: NDArray[np.bool_]
+    sharing: NDArray[np.float64]  # blocks per compute unit that share tiles, 0: as many as it holds; -1: none do
+    adds: NDArray[np.bool_]  # blocks that share tiles add to the result by atomic operations
 
     @classmethod
     def of(cls, kernels: Sequence[Any]) -> KernelShapes:
@@ -121,16 +110,7 @@ class KernelShapes:
 
 @dataclass(frozen=True, slots=True)
 class EstimatedParts:
-    """Parts of an estimated time.
-
-    Attributes:
-        launch_us: time before and after the kernel.
-        trips_us: iterations over K of all waves of blocks.
-        ends_us: time of a wave of blocks before and after its iterations.
-        memory_us: time at peak bandwidth, a lower bound.
-        rounds: waves of blocks over the compute units.
-        blocks_at_once: blocks per compute unit.
-    """
+    """Parts of an estimated time."""
 
     launch_us: float
     trips_us: float
@@ -152,15 +132,7 @@ def estimated_us(
     arch: ArchSpec,
     compiled: Sequence[Resources | None] = (),
 ) -> NDArray[np.float64]:
-    """Estimate the times of kernels in microseconds, shape (kernels,); only their order is meaningful.
-
-    Args:
-        problem: the problem.
-        sizes: its matrix products.
-        kernels: complete kernels with tiles and waves, or their shapes, which take longer to compute than the estimate.
-        arch: a GPU with known peak rates.
-        compiled: compiler report of each kernel, if any; empty: none.
-    """
+    """Estimate the times of kernels in microseconds, shape (kernels,); only their order is meaningful."""
     shapes = kernels if isinstance(kernels, KernelShapes) else KernelShapes.of(kernels)
     of_kernels = kernel_inputs(shapes, problem.dtype, arch, compiled)
     return np.asarray(-minus_us([problem], [sizes], of_kernels, arch)[0])
@@ -169,14 +141,7 @@ def estimated_us(
 def minus_us(
     problems: Sequence[Problem], sizes: Sequence[TiledSizes], kernels: Mapping[str, NDArray[np.float64]], arch: ArchSpec
 ) -> NDArray[np.float64]:
-    """Negative estimated times in microseconds, shape (problems, kernels).
-
-    Args:
-        problems: the problems.
-        sizes: their matrix products.
-        kernels: the kernels (`kernel_inputs`).
-        arch: a GPU with known peak rates.
-    """
+    """Negative estimated times in microseconds, shape (problems, kernels)."""
     score = np.empty((len(problems), len(kernels[_TILE_M])))
     for row, problem, tiled in zip(score, problems, sizes, strict=True):
         row[:] = _minus_us(arch, _columns(problem, tiled, kernels))
@@ -190,14 +155,7 @@ def estimate_engine(op_type: str, arch: ArchSpec) -> FeatureEngine:
 
 
 def with_estimate(engine: FeatureEngine, sizes: Sequence[str], arch: ArchSpec, weight: float) -> FeatureEngine:
-    """Add a feature: minus the logarithm of an architecture's estimate and the kernel's offset, times a weight.
-
-    Args:
-        engine: the features of an operation.
-        sizes: its columns in the order of `PROBLEM_INPUTS`.
-        arch: a GPU with known peak rates.
-        weight: the factor.
-    """
+    """Add a feature: minus the logarithm of an architecture's estimate and the kernel's offset, times a weight."""
 
     def formula(c: Columns) -> Any:
         return -weight * (np.log(-_minus_us(arch, c)) + c[_OFFSET])
@@ -225,15 +183,7 @@ def kernel_inputs(
     compiled: Sequence[Resources | None] = (),
     offsets: NDArray[np.float64] | None = None,
 ) -> dict[str, NDArray[np.float64]]:
-    """Inputs of the estimate for kernels, independent of the problem, as columns.
-
-    Args:
-        shape: the kernels.
-        dtype: element type of the problems.
-        arch: a GPU with known peak rates.
-        compiled: as in `estimated_us`.
-        offsets: log of measured over estimated time of each kernel (`corrected`), by default 0.
-    """
+    """Inputs of the estimate for kernels, independent of the problem, as columns."""
     assert arch.peaks is not None
     width = DTYPE_BYTES[dtype]
     lds = (shape.tile_m + shape.tile_n) * shape.tile_k * width * shape.buffers

@@ -24,16 +24,7 @@ _POOLS = 64  # pools with a cached mask of known kernels
 
 
 class CompletedModel(Model, ABC):
-    """A model whose scores the analytic estimate completes.
-
-    Attributes:
-        completion: kind of completion.
-        estimate: the estimate.
-
-    Args:
-        model: the model adapted to this GPU and element type, which predicts no speed.
-        estimate: the estimate.
-    """
+    """A model whose scores the analytic estimate completes."""
 
     completion: ClassVar[Completion]
 
@@ -71,13 +62,7 @@ class CompletedModel(Model, ABC):
 
 
 class FilledModel(CompletedModel):
-    """Ranks known kernels by the model's trees, and unknown kernels by the estimate.
-
-    Args:
-        model: the model adapted to this GPU and element type, which predicts no speed.
-        knows: the kernels known to the model.
-        estimate: the estimate.
-    """
+    """Ranks known kernels by the model's trees, and unknown kernels by the estimate."""
 
     completion = Completion.FILLED
 

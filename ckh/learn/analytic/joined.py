@@ -25,10 +25,6 @@ class KernelJoin:
 
     Two kernels match if their names parse to the same kernel. AMD's shorter names lack fields: such a name matches
     every kernel that agrees in the others.
-
-    Args:
-        op: the operation.
-        names: distinct names.
     """
 
     def __init__(self, op: AnyOperation, names: Sequence[str]) -> None:

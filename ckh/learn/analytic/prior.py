@@ -60,14 +60,7 @@ class PriorRows:
 def prior_rows(
     dataset: Dataset, rows: NDArray[np.int64], efficiency: NDArray[np.float64], seed: int
 ) -> PriorRows | None:
-    """Predict the kernels of rows on their problems and on others around them; None without a valid time model.
-
-    Args:
-        dataset: the measurements.
-        rows: indices of the training rows.
-        efficiency: efficiencies of all rows of the dataset; better rows get more weight.
-        seed: random seed of the other problems' sizes.
-    """
+    """Predict the kernels of rows on their problems and on others around them; None without a valid time model."""
     if not has_prior(dataset, rows):
         return None
     law = _Law.of(dataset, rows, efficiency[rows])
@@ -92,12 +85,7 @@ def has_prior(dataset: Dataset, rows: NDArray[np.int64]) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Grid:
-    """Measured problems and others around them, and all measured kernels.
-
-    Attributes:
-        problems: raw columns of problems, shape (problems,).
-        kernels: raw columns of kernels, shape (kernels,).
-    """
+    """Measured problems and others around them, and all measured kernels."""
 
     problems: dict[str, NDArray[Any]]
     kernels: dict[str, NDArray[Any]]
@@ -152,17 +140,7 @@ class _LawRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Law:
-    """Inputs for fitting time models of kernels.
-
-    Attributes:
-        raw: columns of all rows.
-        hardware: hardware profile.
-        measured: terms and times of all rows.
-        kernel: index of each row's kernel.
-        first_kernel: a row of each kernel, shape (kernels,).
-        shared: explanatory columns of coefficients within a family, shape (kernels, shared).
-        families: family of each kernel, shape (kernels,).
-    """
+    """Inputs for fitting time models of kernels."""
 
     raw: dict[str, NDArray[Any]]
     hardware: dict[str, int]
@@ -231,14 +209,7 @@ def _with_constant(
 def _coefficients(
     measured: _LawRows, kernel: NDArray[np.int64], shared: NDArray[np.float64], families: NDArray[np.str_]
 ) -> NDArray[np.float64]:
-    """Fit the coefficients of each kernel, shape (kernels, terms).
-
-    Args:
-        measured: rows of all kernels.
-        kernel: index of each row's kernel.
-        shared: explanatory columns of coefficients within a family, shape (kernels, shared).
-        families: family of each kernel, shape (kernels,).
-    """
+    """Fit the coefficients of each kernel, shape (kernels, terms)."""
     result = np.empty((len(families), measured.terms.shape[1]))
     sizes = measured.sizes
     for family in np.unique(families):

@@ -60,12 +60,6 @@ class EstimateModel(Model):
     """Ranks by the analytic estimate, with the interface of a model but no folder.
 
     Without an estimate (`has_estimate`) it lists refused kernels and ranks none. It predicts no speeds.
-
-    Attributes:
-        compiled: compiler reports of locally compiled kernels, by name.
-
-    Args:
-        wanted: the kind of problems.
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -171,16 +165,6 @@ def stand_in(wanted: Wanted, problem: Problem) -> Model:
     Of the nearest model of the family, the estimate and the nearest model of another family, the one with the best
     evaluation is used; options without evaluation come last, ties in this order. A model of this GPU in an element type
     of the same width and rate comes first, since it was measured on instructions with these rates.
-
-    Args:
-        wanted: requirements that no model meets, or only a model without kernels for the problem.
-        problem: a problem of this kind.
-
-    Returns:
-        A model; without candidates if no kernel applies, to report the reasons.
-
-    Raises:
-        ModelError: there are kernels but no substitute, as for the host.
     """
     near, far = _others_nearest_first(wanted)
     options = [_first_with_kernels(near, wanted, problem)]
@@ -253,13 +237,7 @@ def _answering(option: _Option, wanted: Wanted) -> Model:
 
 
 def with_estimate(model: Model, ref: ModelRef, wanted: Wanted) -> Model:
-    """Add the estimate to a substitute model: for unknown kernels, and for ties in another element type.
-
-    Args:
-        model: the substitute (`as_of`).
-        ref: the model it is derived from.
-        wanted: the requirements.
-    """
+    """Add the estimate to a substitute model: for unknown kernels, and for ties in another element type."""
     if not has_estimate(wanted):
         return model
     if model.spec.op.kernels.knows is not None and (knows := model.spec.op.kernels.knows(model.path)) is not None:
@@ -291,11 +269,7 @@ def _judged(source: str, wanted: Wanted, problem: Problem) -> list[Worth]:
 
 
 def nearest_model(wanted: Wanted) -> Path:
-    """Folder of the model that fits, or of the nearest: of another element type, or GPU of the family.
-
-    Raises:
-        ModelError: there is none.
-    """
+    """Folder of the model that fits, or of the nearest: of another element type, or GPU of the family."""
     near, _ = _others_nearest_first(wanted)
     folders = [ref.path for ref in [*fitting_models(wanted), *near]]
     return folders[0] if folders else find_model(wanted).path
@@ -381,13 +355,7 @@ def _distance(spec: ModelSpec, wanted: Wanted) -> tuple[bool, bool, bool, int, s
 
 
 def next_commands(wanted: Wanted, problems: str = "") -> tuple[str, ...]:
-    """The command that measures; or trains on others' times, if ckh builds no kernels.
-
-    Args:
-        wanted: requirements that no model meets.
-        problems: the requested set or source of problems; empty: a single one, for which `NotMeasured.of_problem` has
-            the command.
-    """
+    """The command that measures; or trains on others' times, if ckh builds no kernels."""
     op = operation(wanted.op_type)
     if op.measured is None:
         return (f"ckh convert TIMES --out own.parquet && ckh train --data own.parquet --out MODEL  # of {wanted}",)

@@ -34,13 +34,7 @@ PROBLEM, MODEL, KERNELS, WHY, TABLE = "problem", "model", "kernels", "why", "tab
 
 
 class HeadersNote(NamedTuple):
-    """Candidates that CK Tile's headers on this machine cannot build.
-
-    Attributes:
-        include: the headers' folder; empty: no headers were found.
-        interface: version of their interface; without headers, the version that the candidates are for.
-        reasons: number of candidates that cannot be built, by reason.
-    """
+    """Candidates that CK Tile's headers on this machine cannot build."""
 
     include: str
     interface: str
@@ -74,13 +68,7 @@ class NotMeasured(Record):
     """Commands that measure, the quickest first."""
 
     def of_problem(self, problem: Problem, arch: str, again: str = "") -> NotMeasured:
-        """Return a model's caveat for a problem, with the command that tunes it unless the model has another.
-
-        Args:
-            problem: the problem.
-            arch: the architecture.
-            again: the command without measuring options, to measure the first choices with; empty: none.
-        """
+        """Return a model's caveat for a problem, with the command that tunes it unless the model has another."""
         text = problem.canonical()
         folder = f"tuned/{arch}-{crc32(text.encode()):08x}"
         tune = f"ckh tune {text} --arch {arch} --budget {TUNE_BUDGET} --out {folder}"
@@ -314,12 +302,7 @@ class Answer(Record, Shown):
 
 
 def interval_at(bands: Sequence[Sequence[float]], tflops: float) -> tuple[float, float]:
-    """90 % prediction interval of measured over predicted time at a predicted speed.
-
-    Args:
-        bands: lowest TFLOPS of each band, ascending from 0, with the low and the high end of its interval.
-        tflops: the predicted speed.
-    """
+    """90 % prediction interval of measured over predicted time at a predicted speed."""
     held = [band for band in bands if band[0] <= tflops] or bands[:1]
     _, low, high = held[-1]
     return low, high

@@ -50,21 +50,13 @@ class AnsweringModels:
         self._others: dict[tuple[Wanted, Path, NotMeasured | None], Model] = {}
 
     def first(self, wanted: Wanted) -> Model | None:
-        """Return the first model that fits, or None.
-
-        Raises:
-            ModelError: it is damaged.
-        """
+        """Return the first model that fits, or None."""
         if wanted not in self._first:
             self._first[wanted] = self.sized(first_model(wanted))
         return self._first[wanted]
 
     def fitting(self, problem: Problem) -> Model:
-        """Return the first model that fits.
-
-        Raises:
-            ModelError: there is none, it is damaged, or such kernels were never measured on the architecture.
-        """
+        """Return the first model that fits."""
         wanted = self.wanted(problem)
         model = self.first(wanted) or find_model(wanted)
         if unmeasured := known_candidates(problem, model).unmeasured:
@@ -75,11 +67,7 @@ class AnsweringModels:
         return model
 
     def answering(self, problem: Problem) -> Model:
-        """Return the model that fits, or a substitute model.
-
-        Raises:
-            ModelError: it is damaged.
-        """
+        """Return the model that fits, or a substitute model."""
         wanted = self.wanted(problem)
         # The applicable kernels may differ between problems.
         key = (wanted, operation_of_problem(problem).kernels.key_of(problem))

@@ -154,11 +154,7 @@ def ranking(
     *,
     require_measured: bool = False,
 ) -> Ranking:
-    """Build the ranking for `rank` and `answer`, with kernels that the headers cannot build last; arguments as there.
-
-    Raises:
-        CkhError: as for `rank`.
-    """
+    """Build the ranking for `rank` and `answer`, with kernels that the headers cannot build last."""
     alone = RankedAlone.of(kernels, rule_set)
     return _in_model_order(problem, model, arch, alone, require_measured=require_measured).buildable_first
 

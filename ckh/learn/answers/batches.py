@@ -35,20 +35,7 @@ _FEW_SPEEDS = 16  # up to this many kernels of a problem, speeds are computed fo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
-    """First candidates of problems that share their candidates.
-
-    Attributes:
-        problems: the problems.
-        padded: the problem to run for each (`runnable`); None: the problem itself.
-        pool: kernels to choose from.
-        order: indices of the first candidates of each problem in the pool, best first; shape (problems, first).
-        score: ranking scores; same shape.
-        tflops: predicted speeds, if any, NaN if not predicted; same shape.
-        is_beyond: mask of problems too far outside the training data for speeds; shape (problems,).
-        candidates: number of candidates.
-        unmeasured: as in `Candidates`.
-        rows: rows of each problem, of the kernels in `order`; None: one row per kernel.
-    """
+    """First candidates of problems that share their candidates."""
 
     problems: list[Problem]
     padded: list[Problem | None]
@@ -105,18 +92,7 @@ def _halves(points: NDArray[np.float64], part: NDArray[np.intp]) -> list[NDArray
 def scored(
     problems: Sequence[Problem], model: Model, *, top: int | None = None, tflops: bool = True
 ) -> Iterator[Scored]:
-    """Score all problems, grouped by candidates.
-
-    Args:
-        problems: the problems.
-        model: the model.
-        top: number of candidates per problem, all by default; if small, speeds are computed for these only.
-        tflops: whether to predict speeds.
-
-    Raises:
-        UsageError: the model is for something else.
-        ModelError: a file of the model is damaged.
-    """
+    """Score all problems, grouped by candidates."""
     pools: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     known: list[Candidates[Kernel]] = []
     for kind in {wanted_for(problem, model.spec.arch) for problem in problems}:

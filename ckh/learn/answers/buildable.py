@@ -27,14 +27,7 @@ _POOLS = 32  # cached pools
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lacking:
-    """Kernels of a pool that the headers cannot build.
-
-    Attributes:
-        include: folder of the headers.
-        interface: version of their interface.
-        pool: the pool, referenced so that its id is not reused.
-        verdicts: result for each of its kernels.
-    """
+    """Kernels of a pool that the headers cannot build."""
 
     include: str
     interface: str

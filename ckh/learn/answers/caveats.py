@@ -132,15 +132,7 @@ _CAVEATS: tuple[Callable[[Answer], Iterator[Caveat]], ...] = (
 def answer_of(
     problem: Problem, facts: ModelFacts, rows: AnswerRows, again: str, measured: Callable[[], MeasuredSet | None]
 ) -> Answer:
-    """Build an answer.
-
-    Args:
-        problem: the problem.
-        facts: facts of the model.
-        rows: the ranked kernels.
-        again: the command without measuring options; empty: none.
-        measured: reads the measurements of the training data.
-    """
+    """Build an answer."""
     doubts = facts.not_measured
     bare = Answer(
         problem=problem,

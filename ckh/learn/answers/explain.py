@@ -54,11 +54,7 @@ _OTHER = "problem"
 
 
 def explain(ranking: Ranking) -> Explanation | None:
-    """Explain why the first kernel of an answer ranks above the next with a different score; None if there is none.
-
-    Raises:
-        ModelError: a file of the model is damaged.
-    """
+    """Explain why the first kernel of an answer ranks above the next with a different score; None if there is none."""
     rows = ranking.best(2)
     if len(rows) < 2:  # noqa: PLR2004 - kernels to compare
         return None

@@ -129,16 +129,7 @@ def find_known(
     families: Sequence[str],
     left_out: Iterable[str],
 ) -> Known:
-    """Find the out-of-distribution parts of an answer.
-
-    Args:
-        problem: the problem.
-        device: mismatch with the measured device (`other_device`); empty if none is known.
-        measured: reads the measured problems; called if the problem is outside.
-        limits: smallest and largest measured value of each size; empty if unknown.
-        families: kernel families in the answer without measurements.
-        left_out: kernel families that are not ranked, for lack of measurements.
-    """
+    """Find the out-of-distribution parts of an answer."""
     outside = tuple(
         Outside(size, value, least, most)
         for size, (least, most) in limits.items()
@@ -151,14 +142,7 @@ def find_known(
 
 
 def other_device(arch: str, device: str, num_cus: int | None, asked_cus: int = 0) -> str:
-    """Device mismatch between the measurements and this machine in words; empty if none is known.
-
-    Args:
-        arch: the model's architecture.
-        device: name of the measured device; empty if unknown.
-        num_cus: compute units of that device, if known and not part of the problem.
-        asked_cus: compute units of the product that is asked about, instead of this machine's; 0: none was named.
-    """
+    """Device mismatch between the measurements and this machine in words; empty if none is known."""
     if arch == _HOST:
         from ckh.hardware import machine
 

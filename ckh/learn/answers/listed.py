@@ -22,17 +22,7 @@ if TYPE_CHECKING:
 
 
 def kernel_list(items: Iterable[str | Kernel], op: AnyOperation, source: str = "kernels") -> KernelList[Kernel]:
-    """Parse a list of kernels, without duplicates, in its order.
-
-    Args:
-        items: complete names (ckh's or AMD's) and kernels.
-        op: the operation of the kernels.
-        source: origin of the list, for messages.
-
-    Raises:
-        DataError: the list is empty; a name is not of the operation, or incomplete; the kernels have several element
-            types.
-    """
+    """Parse a list of kernels, without duplicates, in its order."""
     kernels = tuple(dict.fromkeys(_kernel(item, op, source) for item in items))
     if not kernels:
         raise DataError(f"{source} has no kernels", "give complete names, one per line", code="empty")
@@ -46,24 +36,14 @@ def kernel_list(items: Iterable[str | Kernel], op: AnyOperation, source: str = "
 
 @dataclass(frozen=True, slots=True)
 class RankedAlone:
-    """The kernels to rank instead of the architecture's pool: a list, a rule set, or neither.
-
-    Attributes:
-        kernels: the list, or None.
-        rule_set: name of a rule set, or None.
-    """
+    """The kernels to rank instead of the architecture's pool: a list, a rule set, or neither."""
 
     kernels: tuple[str | Kernel, ...] | None
     rule_set: str | None
 
     @classmethod
     def of(cls, kernels: object, rule_set: object) -> RankedAlone:
-        """Validate two arguments of `rank`.
-
-        Raises:
-            WrongTypeError: an argument is of another type.
-            UsageError: both are given.
-        """
+        """Validate two arguments of `rank`."""
         if rule_set is not None and not isinstance(rule_set, str):
             raise WrongTypeError("rule_set", "the name of a rule set", rule_set)
         if kernels is None:
@@ -75,12 +55,7 @@ class RankedAlone:
         return cls(tuple(kernels), None)
 
     def limit(self, model: Model, problem: Problem) -> Model:
-        """Restrict a model to these kernels for problems of a kind; returns the model itself without a restriction.
-
-        Raises:
-            DataError: a kernel of the list is not of the operation, or the list is empty.
-            UsageError: there is no such rule set.
-        """
+        """Restrict a model to these kernels for problems of a kind; returns the model itself without a restriction."""
         if self.rule_set is not None:
             return limited_to_rule_set(model, self.rule_set, problem)
         return model if self.kernels is None else model.limited_to(kernel_list(self.kernels, model.spec.op))
@@ -98,11 +73,7 @@ class RankedAlone:
 
 
 def limited_to_rule_set(model: Model, name: str, problem: Problem) -> Model:
-    """Restrict a model to the rule set's kernels of the problem's kind, possibly none.
-
-    Raises:
-        UsageError: the operation has no rule sets, or none with this name.
-    """
+    """Restrict a model to the rule set's kernels of the problem's kind, possibly none."""
     op = model.spec.op
     sets = part_of(op, op.kernels.rule_sets, RuleSets)
     if sets is None:

@@ -70,13 +70,6 @@ def in_front(probe: Probe, names: Sequence[str]) -> tuple[Probe, list[int]]:
     """Order with measured kernels first, fastest first, and failed kernels last.
 
     Kernels that are no longer candidates are left out.
-
-    Args:
-        probe: the probe.
-        names: the candidates, best first.
-
-    Returns:
-        The measured candidates, and candidate indices in the new order.
     """
     place_of = {name: place for place, name in enumerate(names)}
     known = replace(probe, kernels=tuple(kernel for kernel in probe.kernels if kernel.kernel in place_of))
@@ -119,11 +112,7 @@ def probe_path(problem: str, arch: str) -> Path:
 
 
 def recall(problem: str, arch: str) -> Probe | None:
-    """Return the last probe of a problem on this machine's device of the architecture.
-
-    Raises:
-        DataError: the file cannot be read. Truncated and damaged lines are skipped.
-    """
+    """Return the last probe of a problem on this machine's device of the architecture."""
     path = probe_path(problem, arch)
     try:
         lines = path.read_bytes().splitlines()
@@ -140,11 +129,7 @@ def recall(problem: str, arch: str) -> Probe | None:
 
 
 def remember(probe: Probe) -> None:
-    """Append a probe to its problem's file, flushed to disk.
-
-    Raises:
-        OutputError: the file cannot be written.
-    """
+    """Append a probe to its problem's file, flushed to disk."""
     path = probe_path(probe.problem, probe.arch)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -162,15 +147,7 @@ def remember(probe: Probe) -> None:
 
 
 def remember_all(measured: Dataset) -> int:
-    """Remember the times of a dataset of ckh bench as probes of its device, except where a later probe is known.
-
-    Returns:
-        The number of problems with a time.
-
-    Raises:
-        OutputError: a file cannot be written.
-        DataError: a file cannot be read.
-    """
+    """Remember the times of a dataset of ckh bench as probes of its device, except where a later probe is known."""
     from datetime import datetime, timezone
 
     from ckh.version import __version__

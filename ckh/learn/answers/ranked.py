@@ -30,12 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TiedKernels(Sequence[Any]):
-    """Kernels of a pool with equal scores, created when accessed.
-
-    Attributes:
-        pool: the pool.
-        numbers: their indices in the pool.
-    """
+    """Kernels of a pool with equal scores, created when accessed."""
 
     pool: Sequence[Any]
     numbers: NDArray[np.intp]
@@ -56,12 +51,7 @@ class TiedKernels(Sequence[Any]):
 
 
 class TieRows(NamedTuple):
-    """The rows of a problem's answer, best first.
-
-    Attributes:
-        places: index of the first kernel of each row among the ordered kernels.
-        numbers: indices of the kernels of each row, ascending.
-    """
+    """The rows of a problem's answer, best first."""
 
     places: NDArray[np.intp]
     numbers: list[NDArray[np.intp]]
@@ -74,14 +64,7 @@ class TieRows(NamedTuple):
 def row_starts(
     score: NDArray[np.float64], alone_first: int = 0, alone_last: int = 0, kind: NDArray[np.intp] | None = None
 ) -> NDArray[np.intp]:
-    """Return the start indices of rows among ranked kernels.
-
-    Args:
-        score: scores of the kernels, shape (kernels,).
-        alone_first: number of first kernels with a row each, since they were measured.
-        alone_last: number of last kernels with a row each, since they failed.
-        kind: kind of each kernel, shape (kernels,): rows do not mix kinds; None: all are of one kind.
-    """
+    """Return the start indices of rows among ranked kernels."""
     begins = np.ones(len(score), np.bool_)
     begins[1:] = score[1:] != score[:-1]
     if kind is not None:
@@ -98,17 +81,7 @@ def row_lengths(score: NDArray[np.float64], kind: NDArray[np.intp] | None = None
 
 
 def first_rows(score: NDArray[np.float64], top: int, first: int) -> tuple[NDArray[np.intp], list[TieRows] | None]:
-    """Order the kernels of the first rows of problems with the same candidates, shape (problems, some).
-
-    Args:
-        score: scores of the candidates, shape (problems, candidates).
-        top: number of rows.
-        first: minimum number of first kernels, whatever their rows.
-
-    Returns:
-        Candidate indices: the first ones and, if there are ties, after them the first kernel of each row; and the rows
-            of each problem, None if each of the first kernels is a row.
-    """
+    """Order the kernels of the first rows of problems with the same candidates, shape (problems, some)."""
     order = best_first(score, first + 1)
     values = np.take_along_axis(score, order, axis=1)
     if (values[:, 1:] != values[:, :-1]).all():

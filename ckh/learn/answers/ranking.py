@@ -46,21 +46,7 @@ _MOST_REMEMBERED = 20_000  # maximum number of candidates of a cached answer
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
-    """Ranking of a model for a problem.
-
-    Attributes:
-        problem: the problem.
-        model: the model.
-        pool: kernels to choose from.
-        order: indices of applicable kernels in the pool, best first; shape (candidates,).
-        score: ranking scores, descending; shape (candidates,).
-        tflops: predicted speeds, NaN if not predicted; shape (candidates,). None also if the problem is far outside the
-            training data (`reach.beyond`).
-        probe: measurements on this machine, if they determine the order: measured kernels by time, then the others by
-            score, then failed kernels.
-        padded: the padded problem that kernels run, if no kernel applies to the unpadded problem.
-        lacking: pool kernels that the installed headers cannot build; None: not considered.
-    """
+    """Ranking of a model for a problem."""
 
     problem: Problem
     model: Model
@@ -270,11 +256,7 @@ class Ranking:
 
 
 def facts_of(model: Model, problem: Problem) -> ModelFacts:
-    """Facts of a model from which the answer for a problem is built.
-
-    Raises:
-        ModelError: a file of the model is damaged.
-    """
+    """Facts of a model from which the answer for a problem is built."""
     spec, measured = model.spec, model.measured
     table = model.frequent_table(problem)
     return ModelFacts(
@@ -311,13 +293,7 @@ def unmeasured_families(model: Model, kernels: Sequence[Kernel]) -> list[str]:
 
 
 def ranking_of(problem: Problem, model: Model) -> Ranking:
-    """Rank the kernels of the model's architecture for a problem.
-
-    Raises:
-        NoKernelError: no kernel applies; the message has the most frequent reason.
-        UsageError: the model is for something else.
-        ModelError: a file of the model is damaged.
-    """
+    """Rank the kernels of the model's architecture for a problem."""
     (ranking,) = rankings_of([problem], model)
     if failure := ranking.failure:
         raise failure
@@ -325,12 +301,7 @@ def ranking_of(problem: Problem, model: Model) -> Ranking:
 
 
 def rankings_of(problems: Iterable[Problem], model: Model) -> list[Ranking]:
-    """Rank the kernels for many problems; `Ranking.failure` is set for those without a kernel. Results are cached.
-
-    Raises:
-        UsageError: the model is for something else.
-        ModelError: a file of the model is damaged.
-    """
+    """Rank the kernels for many problems; `Ranking.failure` is set for those without a kernel. Results are cached."""
     requested = list(problems)
     result = {problem: known for problem in requested if (known := model.remembered.get(problem)) is not None}
     left = [problem for problem in dict.fromkeys(requested) if problem not in result]

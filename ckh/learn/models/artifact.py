@@ -143,11 +143,7 @@ def _by_training(ref: ModelRef) -> tuple[int, int, str]:
 
 
 def first_model(wanted: Wanted) -> Model | None:
-    """Load the first model that fits, or return None.
-
-    Raises:
-        ModelError: it is damaged.
-    """
+    """Load the first model that fits, or return None."""
     fitting = [ref.path for ref in fitting_models(wanted)]
     if not fitting:
         return None
@@ -157,11 +153,7 @@ def first_model(wanted: Wanted) -> Model | None:
 
 
 def find_model(wanted: Wanted) -> Model:
-    """Load the first model that fits, with the others (`Model.others`).
-
-    Raises:
-        ModelError: there is none; names the available models.
-    """
+    """Load the first model that fits, with the others (`Model.others`)."""
     if (model := first_model(wanted)) is not None:
         return model
     known = list_models()
@@ -232,21 +224,13 @@ class Model(ShownModel):
 
     @property
     def measured(self) -> MeasuredSet | None:
-        """Measurements that the model was trained on, if stored.
-
-        Raises:
-            ModelError: the file is damaged.
-        """
+        """Measurements that the model was trained on, if stored."""
         if not self._measured:
             self._measured.append(read_measured(self.path, map(str.lower, self.spec.op.problems.sizes)))
         return self._measured[0]
 
     def frequent_table(self, problem: Problem) -> Table | None:
-        """Most frequent winners by size for problems of this kind; None if not trained on winners.
-
-        Raises:
-            ModelError: a file of the model is damaged.
-        """
+        """Most frequent winners by size for problems of this kind; None if not trained on winners."""
         op = self.spec.op
         if not op.problems.grows_with or labels_of(self.path) is not Labels.WINNERS or self.measured is None:
             return None
@@ -296,20 +280,12 @@ class Model(ShownModel):
         return made
 
     def require(self, wanted: Wanted) -> None:
-        """Refuse a use that the model was not trained for.
-
-        Raises:
-            UsageError: it was trained for something else.
-        """
+        """Refuse a use that the model was not trained for."""
         if not wanted.fits(self.spec):
             raise UsageError(f"{self.path} is for {self.spec.purpose}, not {wanted}", code="model-mismatch")
 
     def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = TFLOPS) -> NDArray[np.float64]:
-        """Predict values of kernels, shape (kernels,): TFLOPS, ms, GB/s, or scores for the target `rank`.
-
-        Raises:
-            ModelError: there is no such target, or its file is damaged.
-        """
+        """Predict values of kernels, shape (kernels,): TFLOPS, ms, GB/s, or scores for the target `rank`."""
         raw = scores_by_numpy(self.packed_forest(target), self.matrix(problem, kernels))
         return self._linear(raw, target)
 
@@ -323,11 +299,7 @@ class Model(ShownModel):
         return tuple(target for target in wanted if model_file(self.path, target) is not None)
 
     def rank(self, problem: Problem, kernels: Sequence[Kernel]) -> list[Ranked]:
-        """Rank kernels, best first; ties in the order of `kernels`.
-
-        Raises:
-            ModelError: a file of the model is damaged.
-        """
+        """Rank kernels, best first; ties in the order of `kernels`."""
         pool = tuple(kernels)
         score, tflops = self.score_pool([problem], pool)
         order = best_first(score[0])
@@ -360,9 +332,6 @@ class Model(ShownModel):
         """Predict ranking scores of a pool's kernels, and TFLOPS if available and requested.
 
         Both have the shape (problems, kernels). Data prepared for a pool are cached by the identity of the object.
-
-        Raises:
-            ModelError: a file of the model is damaged.
         """
         wanted = self._targets if tflops else self._targets[:1]
         remembered = dict(zip(wanted, self._scorer.predictions(problems, pool, len(wanted)), strict=True))
@@ -376,16 +345,7 @@ class Model(ShownModel):
     def speeds_of(
         self, problems: Sequence[Problem], pool: Sequence[Kernel], kernels: NDArray[np.intp]
     ) -> NDArray[np.float64]:
-        """Predict TFLOPS of selected kernels of each problem, bit-identical to `score_pool`.
-
-        Args:
-            problems: the problems.
-            pool: the pool.
-            kernels: indices in the pool, shape (problems, some), like the result.
-
-        Raises:
-            ModelError: a file of the model is damaged.
-        """
+        """Predict TFLOPS of selected kernels of each problem, bit-identical to `score_pool`."""
         return self._scorer.some(problems, pool, kernels, self._targets.index(TFLOPS))
 
     def scores(self, dataset: Dataset) -> NDArray[np.float64]:
@@ -393,12 +353,7 @@ class Model(ShownModel):
         return self.predict_dataset(dataset, self.spec.rank_by)
 
     def predict_dataset(self, dataset: Dataset, target: str, trees: int | None = None) -> NDArray[np.float64]:
-        """`predict` for every row of a dataset; with the first `trees` only, if given.
-
-        Raises:
-            ModelError: there is no such target, or its file is damaged.
-            DataError: a column is missing.
-        """
+        """`predict` for every row of a dataset; with the first `trees` only, if given."""
         import lightgbm
 
         try:
@@ -431,11 +386,7 @@ class Model(ShownModel):
             yield spec.engine.matrix(columns, self.hardware, spec.feature_names)
 
     def tree_count(self, target: str) -> int:
-        """Number of trees of a target's model.
-
-        Raises:
-            ModelError: there is no such target, or its file is damaged.
-        """
+        """Number of trees of a target's model."""
         return len(self._forest(target).roots)
 
     def matrix(self, problem: Problem, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
@@ -458,11 +409,7 @@ class Model(ShownModel):
         return self._forests[target]
 
     def packed_forest(self, target: str) -> PackedForest:
-        """Packed forest of a target.
-
-        Raises:
-            ModelError: there is no such target, or its file is damaged.
-        """
+        """Packed forest of a target."""
         path = forest_path(self.path, target)
         try:
             forest = open_forest(path)

@@ -33,29 +33,16 @@ _LEAST, _MOST = 1e-12, 1e12  # bounds of ratios and speeds, so that products are
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Calibration of a model's speeds.
+    """Calibration of a model's speeds."""
 
-    Attributes:
-        gap: distances of a score to the best score, ascending from 0; empty: speeds are used as predicted.
-        share: speeds at these distances relative to the best, decreasing from 1.
-        scale: correction of the overall median.
-        bands: 90 % prediction intervals by predicted speed: lowest TFLOPS of each band, ascending from 0, and the 5 %
-            and 95 % quantiles of measured over predicted times on held-out folds (`answer.interval_at`).
-        problems: number of held-out problems.
-    """
-
-    gap: tuple[float, ...]
-    share: tuple[float, ...]
+    gap: tuple[float, ...]  # of a score to the best, ascending from 0; empty: speeds are used as predicted
+    share: tuple[float, ...]  # speeds at these gaps relative to the best, decreasing from 1
     scale: float
-    bands: tuple[tuple[float, float, float], ...]
+    bands: tuple[tuple[float, float, float], ...]  # as of `answer.interval_at`, on held-out folds
     problems: int
 
     def __post_init__(self) -> None:
-        """Validate the values.
-
-        Raises:
-            DataError: a number is not finite, out of range, or out of order.
-        """
+        """Validate the values."""
         numbers = (*self.gap, *self.share, self.scale, *(item for band in self.bands for item in band))
         is_table = len(self.gap) == len(self.share) <= _MOST_ROWS and all(abs(number) < _MOST for number in numbers)
         is_table = is_table and (not self.gap or (self.gap[0], self.share[0]) == (0.0, 1.0))
@@ -85,12 +72,7 @@ class Calibration:
         return np.asarray(np.where(gap >= gaps[-1], shares[-1], np.maximum(share, shares[above])))
 
     def speeds(self, score: NDArray[np.float64], tflops: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Calibrated speeds of kernels in ranking order, decreasing: identical to those computed in C.
-
-        Args:
-            score: ranking scores, shape (..., kernels), of at least `FIRST` kernels or all.
-            tflops: the predicted speeds, of the same shape.
-        """
+        """Calibrated speeds of kernels in ranking order, decreasing: identical to those computed in C."""
         import numpy as np
 
         count = min(FIRST, score.shape[-1])
@@ -109,11 +91,7 @@ class Calibration:
 
 
 def read_calibration(folder: Path) -> Calibration | None:
-    """Read the calibration in a model's directory; None if there is none.
-
-    Raises:
-        ModelError: it is damaged.
-    """
+    """Read the calibration in a model's directory; None if there is none."""
     path = folder / CALIBRATION_NAME
     if not path.is_file():
         return None

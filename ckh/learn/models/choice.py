@@ -27,10 +27,6 @@ class Chooser:
     """Selects a model for each problem, given operation, architecture and element type.
 
     It is the named model, or the first that fits (`artifact.fitting_models`).
-
-    Raises:
-        UsageError: there is no such operation or architecture.
-        ModelError: the named model is missing or damaged.
     """
 
     def __init__(self, path: Path | str | None, arch: str | None, dtype: str | None, op: str | None) -> None:
@@ -55,28 +51,14 @@ class Chooser:
         self._models.sized(self._named)
 
     def model(self, problem: Problem, *, stands_in: bool = False) -> Model:
-        """Return the model for a problem; with `stands_in` a substitute if there is none (`transfer.stand_in`).
-
-        Raises:
-            ModelError: there is none, or it is damaged.
-            UsageError: the named model is for something else.
-        """
+        """Return the model for a problem; with `stands_in` a substitute if there is none (`transfer.stand_in`)."""
         if self._named is not None:
             self._named.require(wanted_for(problem, self.arch))
             return self._named
         return self._models.answering(problem) if stands_in else self._models.fitting(problem)
 
     def problem(self, given: Mapping[str, Any], variant: str, command: str) -> Problem:
-        """Return the requested problem.
-
-        Args:
-            given: the given options, by name.
-            variant: the direction; empty if none was given.
-            command: the command whose help messages refer to.
-
-        Raises:
-            UsageError: the problem is impossible, or an option does not go with the operation.
-        """
+        """Return the requested problem."""
         if self._requested is None:
             raise UsageError(
                 f"no options for problems of {self.op.name}",
@@ -88,11 +70,7 @@ class Chooser:
         return problem
 
     def load_problems(self, source: str, variant: str | None, dtype: str | None) -> tuple[Problem, ...]:
-        """Load the problems of a set or file (`LoadProblems`), for the architecture.
-
-        Raises:
-            CkhError: there is no such set, or the file is unusable.
-        """
+        """Load the problems of a set or file (`LoadProblems`), for the architecture."""
         self._models.source = source
         problems = problems_of(self.op, source, variant, dtype, self.dtype)
         if self._requested is None:

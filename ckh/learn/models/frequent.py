@@ -48,11 +48,7 @@ Table = dict[str, list[tuple[int, str, int, int]]]
 
 
 def frequent_table(measured: MeasuredSet, problem: Problem, op: AnyOperation, file: Path) -> Table:
-    """Most frequent winner at each size, for problems that differ from this one only in sizes.
-
-    Raises:
-        ModelError: the text of a measured problem does not parse; `file` is named.
-    """
+    """Most frequent winner at each size, for problems that differ from this one only in sizes."""
     sizes, left_out = [name.lower() for name in op.problems.sizes], held_out(op)
     wanted, size = _without(problem, sizes), op.problems.grows_with.lower()
     wins: dict[str, dict[int, Counter[str]]] = {}
@@ -75,14 +71,7 @@ def held_out(op: AnyOperation) -> list[str]:
 def frequent(
     problem: Problem, size: str, left_out: Sequence[str], table: Mapping[str, Sequence[Sequence[Any]]]
 ) -> Frequent | None:
-    """Most frequent winner at the nearest known size; None if the problem's kind is unknown.
-
-    Args:
-        problem: the problem.
-        size: the size.
-        left_out: sizes to ignore (`held_out`).
-        table: `frequent_table`, or its JSON form.
-    """
+    """Most frequent winner at the nearest known size; None if the problem's kind is unknown."""
     known = table.get(_without(problem, left_out))
     if not known:
         return None

@@ -31,29 +31,17 @@ def problem_id(problem: Problem) -> str:
 
 
 def trained_problems(folder: Path) -> frozenset[str] | None:
-    """Ids (`problem_id`) of the problems that a model was trained on; None if not in its manifest.
-
-    Raises:
-        ModelError: the manifest is damaged.
-    """
+    """Ids (`problem_id`) of the problems that a model was trained on; None if not in its manifest."""
     return _ids(folder, "problems")
 
 
 def trained_layers(folder: Path) -> frozenset[str] | None:
-    """Ids of the layers that a model was trained on, at any batch size; None if not in its manifest.
-
-    Raises:
-        ModelError: the manifest is damaged.
-    """
+    """Ids of the layers that a model was trained on, at any batch size; None if not in its manifest."""
     return _ids(folder, "layers")
 
 
 def labels_of(folder: Path) -> Labels:
-    """Labels that a model was trained on; measured times if not in its manifest.
-
-    Raises:
-        ModelError: the manifest is damaged, or the labels are unknown.
-    """
+    """Labels that a model was trained on; measured times if not in its manifest."""
     named = our_manifest(folder).get("labels", Labels.MEASURED.value)
     if not isinstance(named, str) or named not in list(Labels):
         raise ModelError(f"{folder / MANIFEST_NAME}: ckh.labels must be one of {', '.join(Labels)}", code="bad-field")
@@ -73,11 +61,7 @@ def problem_count(folder: Path) -> int:
 
 
 def our_manifest(folder: Path) -> dict[str, Any]:
-    """Entries written by ckh into a manifest; empty for models of AMD's tools, or without a manifest.
-
-    Raises:
-        ModelError: the manifest is damaged.
-    """
+    """Entries written by ckh into a manifest; empty for models of AMD's tools, or without a manifest."""
     ours = read_manifest(folder).get("ckh", {})
     if not isinstance(ours, dict):
         raise ModelError(f"{folder / MANIFEST_NAME}: ckh must be an object", code="bad-field")
@@ -85,11 +69,7 @@ def our_manifest(folder: Path) -> dict[str, Any]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read a model's manifest; empty if it is missing.
-
-    Raises:
-        ModelError: it is damaged.
-    """
+    """Read a model's manifest; empty if it is missing."""
     path = folder / MANIFEST_NAME
     if not path.is_file():
         return {}
@@ -113,10 +93,6 @@ def training_files(model: Path, folders: Iterable[Path]) -> tuple[Path, ...]:
     """Find the datasets that a model was trained on; empty unless all are in the folders.
 
     A single file is found by the digest of its rows; several by the digests of their source files, and their rows.
-
-    Args:
-        model: the model's folder.
-        folders: folders to search, not recursively.
     """
     manifest = read_manifest(model)
     ours = manifest.get("ckh")

@@ -45,25 +45,15 @@ class NearestProblem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredSet:
-    """Measurements that a model was trained on.
-
-    Attributes:
-        sizes: names of sizes.
-        limits: minimum and maximum of each size.
-        families: measured kernel families, e.g. pipelines.
-        problems: canonical texts; empty if there are too many.
-        values: sizes of each problem.
-        kernels: names of winning kernels.
-        best: index of the fastest kernel of each problem, and its time in ms.
-    """
+    """Measurements that a model was trained on."""
 
     sizes: tuple[str, ...]
     limits: tuple[tuple[int, int], ...]
     families: tuple[str, ...]
-    problems: tuple[str, ...]
+    problems: tuple[str, ...]  # empty if there are too many
     values: tuple[tuple[int, ...], ...]
     kernels: tuple[str, ...]
-    best: tuple[tuple[int, float], ...]
+    best: tuple[tuple[int, float], ...]  # of each problem: index of the fastest kernel, and its time in ms
 
     @property
     def limits_by_size(self) -> dict[str, tuple[int, int]]:
@@ -99,12 +89,7 @@ def _log(size: int) -> float:
 
 
 def measured_file(dataset: Dataset, before: MeasuredSet | None = None) -> bytes:
-    """Build the file content for training rows; problems without times count only for limits and families.
-
-    Args:
-        dataset: the rows.
-        before: measurements of the start of a warm start; replaced by newer ones of the same problem.
-    """
+    """Build the file content for training rows; problems without times count only for limits and families."""
     import numpy as np
 
     from ckh.assess.metrics import choices
@@ -148,18 +133,7 @@ def measured_file(dataset: Dataset, before: MeasuredSet | None = None) -> bytes:
 
 
 def read_measured(folder: Path, sizes: Iterable[str] | None = None) -> MeasuredSet | None:
-    """Read the measurements of a model's folder.
-
-    Args:
-        folder: folder of the model.
-        sizes: names of the sizes of the operation's problems; None: not checked.
-
-    Returns:
-        The measurements; None if there is no such file.
-
-    Raises:
-        ModelError: it is damaged, of another version, or has a size that is not in `sizes`.
-    """
+    """Read the measurements of a model's folder."""
     path = folder / MEASURED_NAME
     if not path.is_file():
         return None

@@ -52,11 +52,7 @@ def scale_leaves(text: str, factor: float) -> str:
 
 
 def join_trees(texts: Sequence[str]) -> str:
-    """Join models: the raw score is the sum of their raw scores; the rest of the text is from the first.
-
-    Raises:
-        ModelError: a text has no trees, or the models have different inputs.
-    """
+    """Join models: the raw score is the sum of their raw scores; the rest of the text is from the first."""
     parts = [_parts(text) for text in texts]
     if len({inputs for _, inputs, _, _ in parts}) != 1:
         raise ModelError("models with different inputs cannot be joined", code="model-inputs")

@@ -22,10 +22,6 @@ class PooledScores:
 
     Preparing a pool takes longer than scoring. So the pool holds the kernels of all problems scored so far, and grows
     when a problem has others.
-
-    Args:
-        model: the model.
-        kernels: the kernels that indices refer to.
     """
 
     def __init__(self, model: Model, kernels: Sequence[Kernel]) -> None:

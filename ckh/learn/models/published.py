@@ -31,11 +31,7 @@ def model_file(folder: Path, target: str) -> Path | None:
 
 
 def forest_path(folder: Path, target: str) -> Path:
-    """File of a target's model.
-
-    Raises:
-        ModelError: there is none.
-    """
+    """File of a target's model."""
     path = model_file(folder, target)
     if path is None:
         raise ModelError(
@@ -45,11 +41,7 @@ def forest_path(folder: Path, target: str) -> Path:
 
 
 def read_forest(folder: Path, target: str) -> str:
-    """Read LightGBM's text of a target's model in a folder.
-
-    Raises:
-        ModelError: there is none, or it is damaged.
-    """
+    """Read LightGBM's text of a target's model in a folder."""
     path = forest_path(folder, target)
     return model_text(model_bytes(path), str(path))
 
@@ -60,11 +52,7 @@ def targets_in(folder: Path) -> tuple[str, ...]:
 
 
 def is_of_logs(folder: Path, target: str) -> bool:
-    """True if a model was trained on log1p of its target; False if on the target itself, or if it does not exist.
-
-    Raises:
-        ModelError: its file is damaged.
-    """
+    """True if a model was trained on log1p of its target; False if on the target itself, or if it does not exist."""
     path = model_file(folder, target)
     return path is not None and _mean_of_first_tree(path) <= _LARGEST_MEAN_LOG
 

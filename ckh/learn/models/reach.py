@@ -24,12 +24,7 @@ _LOGARITHM = "log2_"
 
 
 def reach_of(forest: PackedForest, sizes: Container[str]) -> dict[str, float]:
-    """Largest threshold on each tested size, by name; thresholds on logarithms are converted.
-
-    Args:
-        forest: the forest that predicts the speed.
-        sizes: names of sizes, in lower case.
-    """
+    """Largest threshold on each tested size, by name; thresholds on logarithms are converted."""
     from ckh.ranking.packed import CATEGORICAL
 
     reach: dict[str, float] = {}
@@ -45,23 +40,13 @@ def reach_of(forest: PackedForest, sizes: Container[str]) -> dict[str, float]:
 
 
 def peak_tflops(per_unit: Sequence[float], problem: Problem) -> float:
-    """Peak TFLOPS of a problem's GPU, above which no speed is predicted.
-
-    Args:
-        per_unit: peak of a compute unit, 0 if unknown, and the units of the largest GPU (`ModelSpec.peak_of`).
-        problem: the problem, which may state the units.
-    """
+    """Peak TFLOPS of a problem's GPU, above which no speed is predicted."""
     peak, largest = per_unit
     return peak * (getattr(problem, "num_cus", 0) or largest) or math.inf
 
 
 def possible_speeds(speeds: NDArray[np.float64], peaks: Sequence[float]) -> NDArray[np.float64]:
-    """Replace speeds that are not finite, or above the peak of their problem, by NaN.
-
-    Args:
-        speeds: TFLOPS, shape (problems, kernels), or (kernels,) of one problem.
-        peaks: peak TFLOPS of each problem's GPU.
-    """
+    """Replace speeds that are not finite, or above the peak of their problem, by NaN."""
     import numpy as np
 
     most = np.array(peaks).reshape(-1, *[1] * (speeds.ndim - 1))
@@ -70,12 +55,7 @@ def possible_speeds(speeds: NDArray[np.float64], peaks: Sequence[float]) -> NDAr
 
 
 def limits(reach: Mapping[str, float], sizes: Iterable[str]) -> list[float]:
-    """Largest value of each size for which a speed is predicted; infinite if unlimited.
-
-    Args:
-        reach: as returned by `reach_of`.
-        sizes: names of sizes, as in problems.
-    """
+    """Largest value of each size for which a speed is predicted; infinite if unlimited."""
     return [FAR * max(reach[name], 1.0) if name in reach else math.inf for name in sizes]
 
 

@@ -25,11 +25,7 @@ _Value = TypeVar("_Value")
 
 
 class Remembered(Generic[_Value]):
-    """Thread-safe LRU cache.
-
-    Args:
-        most: capacity.
-    """
+    """Thread-safe LRU cache."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -54,15 +50,7 @@ class Remembered(Generic[_Value]):
 
 @dataclass(frozen=True, slots=True)
 class ModelInputs:
-    """Inputs of a model's scores.
-
-    Attributes:
-        engine: the features.
-        names: names of the model's features, in order.
-        of_kernels: raw columns of kernels.
-        of_problem: raw columns of a problem.
-        further_sizes: columns of problems besides the sizes of the operation.
-    """
+    """Inputs of a model's scores."""
 
     engine: FeatureEngine
     names: tuple[str, ...]
@@ -82,15 +70,7 @@ class ModelInputs:
 
 
 class PoolScorer:
-    """Scores pools of kernels for problems.
-
-    Args:
-        spec: purpose and inputs of the model.
-        inputs: returns the inputs of the model.
-        hardware: hardware profile by name.
-        targets: targets to predict.
-        forest: returns the forest of a target.
-    """
+    """Scores pools of kernels for problems."""
 
     def __init__(
         self,
@@ -111,30 +91,14 @@ class PoolScorer:
     def predictions(
         self, problems: Sequence[Problem], pool: Sequence[Kernel], targets: int | None = None
     ) -> NDArray[np.float64]:
-        """Predict targets of each kernel, shape (targets, problems, kernels).
-
-        Args:
-            problems: the problems.
-            pool: the kernels.
-            targets: number of targets to compute, from the first; all by default.
-
-        Raises:
-            ModelError: a file of the model is missing or damaged.
-        """
+        """Predict targets of each kernel, shape (targets, problems, kernels)."""
         columns = self._spec.op.problems.features(problems)
         return self._ranker(pool, columns).scores(columns, targets)
 
     def some(
         self, problems: Sequence[Problem], pool: Sequence[Kernel], kernels: NDArray[np.intp], target: int
     ) -> NDArray[np.float64]:
-        """Predict a target of selected kernels of each problem, identical to `predictions`.
-
-        Args:
-            problems: the problems.
-            pool: the kernels.
-            kernels: indices in the pool, shape (problems, some), like the result.
-            target: index of the target.
-        """
+        """Predict a target of selected kernels of each problem, identical to `predictions`."""
         columns = self._spec.op.problems.features(problems)
         return self._ranker(pool, columns).some(columns, kernels, target)
 

@@ -48,12 +48,7 @@ _DIRECTION_IN_NAME = re.compile("|".join(direction.value for direction in Direct
 
 @dataclass(frozen=True, slots=True)
 class EstimateTerm:
-    """The analytic estimate's part in a model's ranking scores.
-
-    Attributes:
-        weight: factor of minus the log of the estimated time, relative to the trees.
-        offsets: log of measured over estimated time, by family, tile, or both (`corrected.kernel_groups`).
-    """
+    """The analytic estimate's part in a model's ranking scores."""
 
     weight: float
     offsets: Mapping[str, float]
@@ -61,26 +56,7 @@ class EstimateTerm:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """The data that a model was trained on.
-
-    Attributes:
-        op_type: the operation.
-        variant: the direction; None if the model is for all directions, or neither the spec of AMD's model nor its
-            folder name states it.
-        dtype: element type of the problems; `ANY` if the model is for all types.
-        arch: architecture of the measurements.
-        device: name of the device on one line, empty if unknown.
-        feature_names: inputs, in order.
-        categorical_features: the categorical inputs.
-        targets: targets with a model.
-        log_targets: targets trained on log1p.
-        rank_by: target that orders kernels.
-        hardware: the profile shared by all training data, by name of `schema.HARDWARE`; missing values come from the
-            architecture.
-        legacy_tiles: whether the model was trained by AMD's tools, whose kernel columns have other meanings
-            (`Operation.legacy_columns`).
-        estimate: the analytic estimate's part in the scores; None if trees alone rank.
-    """
+    """The data that a model was trained on."""
 
     op_type: str
     variant: Direction | None
@@ -157,14 +133,7 @@ class Wanted:
 
 
 class ShownModel(Shown):
-    """Base of models: how they are represented.
-
-    Attributes:
-        path: folder of the model.
-        spec: its purpose and inputs.
-        only: the kernels to rank; None: all.
-        not_measured: caveat of a substitute for another GPU or element type; None: it is none.
-    """
+    """Base of models: how they are represented."""
 
     path: Path
     spec: ModelSpec
@@ -244,11 +213,7 @@ def may_be_for(folder: Path, op_type: str, arch: str) -> bool:
 
 
 def read_spec(folder: Path) -> ModelSpec:
-    """Read the spec of the model in a folder.
-
-    Raises:
-        ModelError: it is missing, damaged, or has an operation, encoding or features unknown to ckh.
-    """
+    """Read the spec of the model in a folder."""
     path = folder / SPEC_NAME
     if not path.is_file():
         raise ModelError(f"{folder} is not a model: it has no {SPEC_NAME}", code="not-a-model")
