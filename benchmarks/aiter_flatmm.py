@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ckh.learn.analytic.transfer import EstimateModel
+from ckh.learn.analytic.transfer import estimate_model
 from ckh.learn.models.artifact import wanted_for
 from ckh.ops.aiter_gemm.kernel import AiterKernel, parse_kernel
 from ckh.ops.aiter_gemm.kernels.pool import kernel_pool
@@ -52,7 +52,7 @@ def evaluated(rows: pd.DataFrame, arch: str, num_cus: int) -> dict[str, list[lis
         GemmPreshuffleProblem(int(m), int(n), int(k), "fp8")
         for m, n, k in rows[["M", "N", "K"]].itertuples(index=False)
     ]
-    model = EstimateModel(wanted_for(problems[0], arch, num_cus))
+    model = estimate_model(wanted_for(problems[0], arch, num_cus))
     result: dict[str, list[list[float]]] = {"estimate": [], "wins most on other layers": [], "random": []}
     for problem, winner in zip(problems, winners, strict=True):
         own = [kernel for kernel in pool if problem.n % kernel.tile_n == problem.k % kernel.tile_k == 0]

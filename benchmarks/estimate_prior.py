@@ -20,7 +20,7 @@ import numpy as np
 
 from ckh.assess.times import times_of
 from ckh.data.dataset import Dataset, read_dataset
-from ckh.learn.analytic.transfer import EstimateModel
+from ckh.learn.analytic.transfer import estimate_model
 from ckh.learn.judging.judged_answers import ranked_rows
 from ckh.learn.models.artifact import Model, load_model, wanted_for
 from ckh.learn.training.save import save
@@ -76,7 +76,7 @@ def main() -> None:
     data = {number: read_dataset(path).valid() for number, path in FILES.items()}
     for learned, judged in ((20, 30), (30, 20)):
         held_out = data[judged]
-        estimate = EstimateModel(wanted_for(held_out.problems()[0], held_out.arch))
+        estimate = estimate_model(wanted_for(held_out.problems()[0], held_out.arch))
         print(f"{judged}-kernel file by the estimate alone: {shown([efficiency(estimate, held_out)])}", flush=True)
         for pairs in arguments.pairs:
             draws = 1 if pairs >= len(data[learned]) else arguments.draws

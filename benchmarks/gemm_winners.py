@@ -31,7 +31,7 @@ from ckh.data.conversion import convert
 from ckh.data.dataset import read_dataset
 from ckh.data.formats import ReadOptions
 from ckh.kernels.table import column_of
-from ckh.learn.analytic.transfer import EstimateModel, as_of, with_estimate
+from ckh.learn.analytic.transfer import as_of, estimate_model, with_estimate
 from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import ModelRef, load_model, wanted_for
 from ckh.learn.training.rivals import ranked_winners
@@ -98,7 +98,7 @@ def winners(path: Path, folder: Path | None) -> None:
     for row in rows.itertuples():
         problem, arch = _problem(row), str(row.arch)
         if arch not in models:
-            models[arch] = EstimateModel(wanted_for(problem, arch)) if folder is None else load_model(folder)
+            models[arch] = estimate_model(wanted_for(problem, arch)) if folder is None else load_model(folder)
         ranking = ranking_of(problem, models[arch])
         if id(ranking.pool) not in kinds:
             large = np.minimum(column_of(ranking.pool, "tile_m"), column_of(ranking.pool, "tile_n")) >= SMALLEST
@@ -194,7 +194,7 @@ def sweep(path: Path, folder: Path | None) -> None:
         problem, arch = _problem(row), load_arch(row.arch)
         kernels = [OP.kernels.parse(name) for name in times.index]
         wanted = wanted_for(problem, arch.name)
-        model: Model = EstimateModel(wanted)
+        model: Model = estimate_model(wanted)
         if folder is not None:
             ref = ModelRef(folder, load_model(folder).spec)
             model = with_estimate(as_of(ref, wanted), ref, wanted)

@@ -28,7 +28,7 @@ from ckh.isa.codefile import read_code
 from ckh.isa.describe import Asked, anatomy_of, functions_of
 from ckh.learn.analytic.estimate import bounded_us, estimated_parts, estimated_us
 from ckh.learn.analytic.joined import KernelJoin
-from ckh.learn.analytic.transfer import EstimateModel
+from ckh.learn.analytic.transfer import estimate_model
 from ckh.learn.answers.ranking import rankings_of
 from ckh.learn.models.artifact import wanted_for
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from ckh.isa.anatomy import Anatomy, FunctionDocument
     from ckh.isa.codefile import CodeFile
+    from ckh.learn.models.artifact import Model
 
 ROOT = Path(__file__).parents[1]
 FILES = {number: ROOT / "data" / f"amd-gfx950-conv-{number}kernels.parquet" for number in (20, 30)}
@@ -60,9 +61,9 @@ def complete_kernels(dataset: Dataset) -> list[Any]:
     return [answer.pool[of_code[code]] for code in codes.tolist()]
 
 
-def estimate_of(dataset: Dataset) -> EstimateModel:
+def estimate_of(dataset: Dataset) -> Model:
     """The estimate for a dataset's problems."""
-    return EstimateModel(wanted_for(dataset.problems()[0], dataset.arch))
+    return estimate_model(wanted_for(dataset.problems()[0], dataset.arch))
 
 
 def compiled(kernels: Sequence[Any], dataset: Dataset) -> dict[Any, CodeFile]:

@@ -24,7 +24,7 @@ import numpy as np
 from ckh.assess.metrics import choices
 from ckh.assess.times import times_of
 from ckh.data.dataset import read_dataset
-from ckh.learn.analytic.transfer import EstimateModel, as_of, with_estimate
+from ckh.learn.analytic.transfer import as_of, estimate_model, with_estimate
 from ckh.learn.judging.judged_answers import ranked_rows
 from ckh.learn.models.artifact import Model, ModelRef, load_model, wanted_for
 from ckh.learn.models.spec import ANY, Wanted, read_spec
@@ -88,7 +88,7 @@ def estimate() -> None:
     """Evaluate the estimate on gfx950, and models of one pipeline with the other pipeline's kernels inserted."""
     dataset = read_dataset(*DATA).valid()
     wanted = wanted_for(dataset.problems()[0], dataset.arch)
-    show("analytic estimate, CK Tile on gfx950", dataset, answered(EstimateModel(wanted), dataset))
+    show("analytic estimate, CK Tile on gfx950", dataset, answered(estimate_model(wanted), dataset))
     problems = int(dataset.problem_ids.max()) + 1
     fold = np.random.default_rng(0).permutation(problems)[dataset.problem_ids] % HELD_OUT
     for pipeline in sorted(dataset.frame["pipeline"].unique()):

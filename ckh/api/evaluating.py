@@ -194,9 +194,7 @@ def _judging(model: Model, parts: DatasetParts, cluster: str | None, among: Amon
     if cluster is None:
         yield lambda part: judged_rows(model, part, measured_alone=measured_alone)
         return
-    from ckh.learn.analytic.transfer import EstimateModel
-
-    if isinstance(model, EstimateModel):
+    if model.is_estimate:
         raise UsageError("--cluster needs a model, not an estimate", "omit --cluster", code="conflicting-options")
     with spread_over(cluster), closing(judged_parts(model, parts, measured_alone=measured_alone)) as judged:
         yield lambda _part: next(judged)

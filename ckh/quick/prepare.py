@@ -73,9 +73,10 @@ def _prepare(request: Request) -> bool:
 def _can_prepare(model: Model, problem: Problem) -> bool:
     """True if one model answers all problems of the kind that have kernels, with values that C computes."""
     from ckh.export.groups import exported
-    from ckh.learn.analytic.transfer import EstimateModel, is_for_all_sizes
+    from ckh.learn.analytic.transfer import is_for_all_sizes
 
-    if model.shown_beside or (isinstance(model, EstimateModel) and not model.can_score):
+    estimate = model.estimate
+    if model.shown_beside or (model.is_estimate and estimate is not None and not estimate.can_score):
         return False  # C has forests for the order and TFLOPS only
     if not exported(model.spec.op_type).kind.has(problem):
         return False
@@ -87,7 +88,7 @@ def _prepared(model: Model, candidates: Candidates[Kernel], problem: Problem) ->
     from ckh.export.groups import exported, group_of
     from ckh.export.programs import model_content
     from ckh.learn.analytic.estimate import ESTIMATE
-    from ckh.learn.analytic.filled import CompletedModel
+    from ckh.learn.analytic.transfer import estimate_model
 
     kind, group = exported(model.spec.op_type).kind, group_of(model, problem)
     words, names = encode_names([model.spec.op.kernels.name(kernel) for kernel in group.kernels])
@@ -98,8 +99,9 @@ def _prepared(model: Model, candidates: Candidates[Kernel], problem: Problem) ->
     }
     contents = [b"".join(names), made.content]
     facts["names_checksum"] = zlib.crc32(contents[0])
-    if isinstance(model, CompletedModel):
-        contents.append(model_content(model.estimate, ESTIMATE, kind, [group], are_named=False).content)
+    if model.estimate is not None and not model.is_estimate:
+        estimate = estimate_model(model.estimate.wanted)
+        contents.append(model_content(estimate, ESTIMATE, kind, [group], are_named=False).content)
     return facts, contents
 
 
@@ -120,7 +122,6 @@ def facts_of(
     are_shipped: bool = False,
 ) -> dict[str, Any]:
     """Facts that an answer needs besides the model file, for JSON."""
-    from ckh.learn.analytic.filled import CompletedModel
     from ckh.learn.answers.ranking import facts_of as facts_of_model
 
     item = problem or group.example
@@ -142,22 +143,18 @@ def facts_of(
         "is_timed_known": candidates.timed is not None,
         "refused": {words: count - own[words] for words, count in candidates.refused.items() if count > own[words]},
         "reasons": [[_listed(part) for part in text] for text in rules.reasons],
-        "completion": model.completion if isinstance(model, CompletedModel) else "",
+        "completion": "" if model.is_estimate else model.completion or "",
         **kind_facts(_kinds_of(model, group.kernels, lacks, candidates.timed or 0), group.judged_by),
     }
 
 
 def _kinds_of(model: Model, pool: Sequence[Kernel], lacks: Sequence[int], timed: int) -> list[KernelKind]:
     """Kind of each kernel; the first ones have times."""
-    from ckh.learn.analytic.filled import FilledModel
-    from ckh.learn.analytic.transfer import EstimateModel, estimate_of
     from ckh.learn.answers.ranking import unmeasured_families
 
-    estimate, name = estimate_of(model), model.spec.op.kernels.name
+    estimate, name = model.estimate_of_kernels, model.spec.op.kernels.name
     known = {} if estimate is None else estimate.compiled
-    is_estimated = [isinstance(model, EstimateModel)] * len(pool)
-    if isinstance(model, FilledModel):
-        is_estimated = (~model.is_known(pool)).tolist()
+    is_estimated = model.estimated(pool).tolist()
     is_compiled = [name(kernel) in known for kernel in pool] if known else [False] * len(pool)
     is_timed = [number < timed for number in range(len(pool))]
     columns = lacks, unmeasured_families(model, pool), is_estimated, is_compiled, is_timed
@@ -166,11 +163,8 @@ def _kinds_of(model: Model, pool: Sequence[Kernel], lacks: Sequence[int], timed:
 
 def _tiled_facts(model: Model, kind: ProblemKind, problem: Problem) -> list[Any]:
     """Expressions for an estimate's M, N, K and batches from a problem's sizes; empty without an estimate."""
-    from ckh.learn.analytic.filled import CompletedModel
-    from ckh.learn.analytic.transfer import EstimateModel
-
     tiled = model.spec.op.problems.tiled
-    if tiled is None or not isinstance(model, (EstimateModel, CompletedModel)):
+    if tiled is None or model.estimate is None:
         return []
 
     def number(name: str) -> Expression:

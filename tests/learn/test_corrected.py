@@ -18,7 +18,7 @@ from ckh.data.dataset import Dataset, read_dataset
 from ckh.errors import UsageError
 from ckh.learn.analytic.corrected import complete_kernels, estimate_term, row_scores
 from ckh.learn.analytic.estimate import estimated_us
-from ckh.learn.analytic.transfer import EstimateModel
+from ckh.learn.analytic.transfer import estimate_model
 from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import Model, load_model, wanted_for
 from ckh.learn.models.spec import EstimateTerm
@@ -165,7 +165,7 @@ def test_the_score_is_the_estimate_less_offsets(few: Path) -> None:
     assert term is not None
     for problem in amd().problems()[:3]:
         pool: Any = ranking_of(problem, model).pool
-        every = ranking_of(problem, EstimateModel(wanted_for(problem, "gfx950")))
+        every = ranking_of(problem, estimate_model(wanted_for(problem, "gfx950")))
         assert sorted(map(str, pool)) == sorted(map(str, every.pool))
         offset = np.array([term.offsets.get(kernel.pipeline, 0.0) for kernel in pool])
         expected = -np.log(estimated_of(problem, pool)) - offset

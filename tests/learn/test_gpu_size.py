@@ -12,7 +12,7 @@ from ckh import archs, cli
 from ckh.archs import load_arch
 from ckh.files.paths import data_dir
 from ckh.learn.analytic.corrected import corrected_inputs
-from ckh.learn.analytic.transfer import EstimateModel
+from ckh.learn.analytic.transfer import estimate_model
 from ckh.learn.answers.answering import AnsweringModels
 from ckh.learn.answers.explain import quantisation
 from ckh.learn.answers.known import other_device
@@ -57,9 +57,9 @@ def test_substitutes_have_the_compute_units_of_the_named_gpu(problem: ConvProble
         assert (model.spec.arch, model.hardware["num_cus"], model.num_cus) == ("gfx942", cus, None)
         found = quantisation(ranking, first)
         assert found.rounds == -(-found.blocks // cus)
-    estimate = EstimateModel(wanted_for(problem, "gfx942", 80))
+    estimate = estimate_model(wanted_for(problem, "gfx942", 80))
     assert estimate.inputs.engine.features[0].name == "estimate"
-    assert estimate.predict(problem, [first]) == EstimateModel(wanted_for(problem, "mi308x")).predict(problem, [first])
+    assert estimate.predict(problem, [first]) == estimate_model(wanted_for(problem, "mi308x")).predict(problem, [first])
 
 
 def test_python_answers_for_the_named_gpu() -> None:

@@ -21,7 +21,7 @@ from ckh.files.paths import data_dir
 from ckh.kernels.compiled import add_compiled
 from ckh.learn.analytic.completed import filled
 from ckh.learn.analytic.estimate import ESTIMATE, KernelShapes, compiled_blocks_per_cu, estimated_us
-from ckh.learn.analytic.transfer import EstimateModel, judged_model, stand_in
+from ckh.learn.analytic.transfer import estimate_model, judged_model, stand_in
 from ckh.learn.answers.ranking import ranking_of, rankings_of
 from ckh.learn.models.artifact import load_model, wanted_for
 from ckh.learn.models.choice import Chooser
@@ -96,7 +96,7 @@ def test_a_model_of_another_gpu_ranks_all_kernels_of_this_one(backward_model: Pa
             for kernel in kernels
         ]
     )
-    estimated = -np.log(-EstimateModel(wanted_for(BACKWARD, "gfx942")).predict(BACKWARD, kernels))
+    estimated = -np.log(-estimate_model(wanted_for(BACKWARD, "gfx942")).predict(BACKWARD, kernels))
     tiled = operation_named("grouped_conv").problems.tiled
     assert tiled is not None
     by_tiles = np.log(estimated_us(BACKWARD, tiled(BACKWARD), kernels, load_arch("gfx942")))
@@ -142,7 +142,7 @@ def test_a_line_that_would_fall_is_level() -> None:
 def test_the_better_evaluated_option_ranks_forward_on_another_gpu() -> None:
     """The estimate was evaluated, gfx950's model on gfx942 was not: the estimate ranks the whole pool of 208."""
     ranking = ranking_of(PROBLEM, stand_in(wanted_for(PROBLEM, "gfx942"), PROBLEM))
-    assert isinstance(ranking.model, EstimateModel)
+    assert ranking.model.is_estimate
     assert len(ranking.order) == ranking.estimated == 208
     assert ranking.model.not_measured is not None
     assert ranking.model.not_measured.worth is None  # it was evaluated on gfx950, and with what shaped it
@@ -288,7 +288,7 @@ def test_the_estimate_scores_rows() -> None:
     pairs = [(problems[i % 2], kernels[i // 2]) for i in range(12)]
     dataset = build([(problem, kernel, 1.0) for problem, kernel in pairs])
     dataset.frame["arch"] = arch.name
-    estimate = EstimateModel(wanted_for(weight, arch.name))
+    estimate = estimate_model(wanted_for(weight, arch.name))
     expected = [estimate.predict(problem, [kernel])[0] for problem, kernel in pairs]
     assert estimate.scores(dataset) == pytest.approx(expected, rel=1e-12)
     assert len(set(expected)) > 2
@@ -366,7 +366,7 @@ def test_no_instruction_of_four_rows_comes_first() -> None:
         problems = [
             GemmProblem(m, n, k, dtype, "rcr") for m in (64, 1000, 8192) for n in (64, 4096) for k in (256, 8192)
         ]
-        model = EstimateModel(wanted_for(problems[0], arch))
+        model = estimate_model(wanted_for(problems[0], arch))
         for ranking in rankings_of(problems, model):
             (first,) = ranking.best(1)
             assert 4 not in (first.kernel.warp_tile_m, first.kernel.warp_tile_n)  # type: ignore[attr-defined]
@@ -375,7 +375,7 @@ def test_no_instruction_of_four_rows_comes_first() -> None:
 def test_equal_shapes_are_estimated_once() -> None:
     """The scores of a pool equal those of its kernels, from far fewer shapes than kernels."""
     problem = GemmProblem(4096, 4096, 4096, "fp8", "rcr")
-    model, arch = EstimateModel(wanted_for(problem, "gfx942")), load_arch("gfx942")
+    model, arch = estimate_model(wanted_for(problem, "gfx942")), load_arch("gfx942")
     pool = model.spec.op.kernels.candidates(problem, arch, model.path).pool
     scores, _ = model.score_pool([problem], pool)
     some = [pool[number] for number in range(0, len(pool), 997)]

@@ -24,7 +24,8 @@ from ckh.archs import load_arch
 from ckh.errors import ModelError
 from ckh.kernels.table import KernelTable
 from ckh.learn.analytic.estimate import ESTIMATE
-from ckh.learn.analytic.transfer import EstimateModel, has_estimate, stand_in
+from ckh.learn.analytic.estimator import has_estimate
+from ckh.learn.analytic.transfer import estimate_model, stand_in
 from ckh.learn.models.artifact import find_model, fitting_models, load_model, wanted_for
 from ckh.learn.models.pooled import PooledScores
 from ckh.ops import operation_of_problem
@@ -213,5 +214,5 @@ class KnownBefore:
             else KernelTable.of(type(kernels[0]), candidates.pool)
         )
         if has_estimate(wanted) and not np.isin(pool.numbers_of(kernels), candidates.chosen).all():
-            return EstimateModel(wanted)
+            return estimate_model(wanted)
         return model if len(candidates.chosen) else None

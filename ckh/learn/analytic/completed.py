@@ -20,6 +20,7 @@ MOST_TIE_BREAK = 1e-9  # less than differences between leaf sums, more than a do
 class Completion(StrEnum):
     """How the estimate completes a model's scores."""
 
+    ALONE = "alone"  # there are no trees
     FILLED = "filled"
     TIE_BROKEN = "tie-broken"
 

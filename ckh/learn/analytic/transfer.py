@@ -9,35 +9,22 @@ not used for GPUs. Such answers are never called measured.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property, reduce
+from functools import reduce
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
 
 from ckh.archs import HOST, arch_names, load_arch
 from ckh.errors import ModelError
 from ckh.files.paths import model_folders
-from ckh.kernels.compiled import compiled
-from ckh.learn.analytic.estimate import (
-    ESTIMATE,
-    ESTIMATE_FEATURE,
-    PROBLEM_INPUTS,
-    KernelShapes,
-    estimate_engine,
-    kernel_inputs,
-    minus_us,
-    problem_inputs,
-)
-from ckh.learn.analytic.filled import FilledModel, TieBreakingModel
+from ckh.learn.analytic.completed import Completion
+from ckh.learn.analytic.estimate import ESTIMATE
+from ckh.learn.analytic.estimator import EstimateScores, has_estimate
 from ckh.learn.answers.answer import TUNE_BUDGET, NotMeasured
 from ckh.learn.answers.batches import known_candidates
 from ckh.learn.models.artifact import Model, find_model, first_model, fitting_models, list_models, wanted_for
-from ckh.learn.models.scoring import ModelInputs
 from ckh.learn.models.spec import ANY, ModelSpec
 from ckh.ops import operation
 from ckh.problems import DTYPE_BYTES, Direction
-from ckh.ranking.packed import input_forest
 from ckh.shapes.sources import STDIN
 from ckh.text.prose import shell_word
 from ckh.training import RANK
@@ -45,118 +32,32 @@ from ckh.training import RANK
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
-    from ckh.data.dataset import Dataset
     from ckh.kernels.pools import Candidates
     from ckh.learn.models.artifact import ModelRef
     from ckh.learn.models.spec import Wanted
     from ckh.ops.base import Kernel, Problem, Worth
-    from ckh.ranking.packed import PackedForest
-    from ckh.schema import Resources
 
 
-class EstimateModel(Model):
-    """Ranks by the analytic estimate, with the interface of a model but no folder.
+def estimate_model(wanted: Wanted) -> Model:
+    """A model that ranks by the analytic estimate alone, without a folder.
 
     Without an estimate (`has_estimate`) it lists refused kernels and ranks none. It predicts no speeds.
     """
-
-    def __init__(self, wanted: Wanted) -> None:
-        op, can_score = operation(wanted.op_type), has_estimate(wanted)
-        variant = None if wanted.variant is None else Direction(wanted.variant)
-        spec = ModelSpec(
-            op_type=wanted.op_type,
-            variant=variant,
-            dtype=wanted.dtype,
-            arch=wanted.arch,
-            device="",
-            feature_names=(),
-            categorical_features=(),
-            targets=(RANK,),
-            log_targets=(),
-            rank_by=RANK,
-            hardware={"num_cus": wanted.gpu.hardware.num_cus},
-            legacy_tiles=False,
-        )
-        super().__init__(Path(ESTIMATE), spec)
-        self._tiled = op.problems.tiled if can_score else None
-        self.compiled = {} if self._tiled is None else compiled(wanted.arch, wanted.op_type)
-        self._arch = self.gpu
-        # The last scored pool, and its shapes, which take longer to compute than the estimate.
-        self._pool: Sequence[Kernel] | None = None
-        self._shapes: dict[str, NDArray[np.float64]] = {}
-        self._shape_of = np.empty(0, np.intp)
-
-    def score_pool(
-        self,
-        problems: Sequence[Problem],
-        pool: Sequence[Kernel],
-        *,
-        tflops: bool = True,  # noqa: ARG002 - as of a model
-    ) -> tuple[NDArray[np.float64], None]:
-        """Negative estimated times in microseconds, shape (problems, kernels)."""
-        if self._tiled is None:
-            return np.zeros((len(problems), len(pool))), None
-        if self._pool is not pool:
-            shapes, every = KernelShapes.of(pool), np.arange(len(pool))
-            distinct, self._shape_of = (shapes, every) if self.compiled else shapes.distinct()
-            self._shapes = kernel_inputs(distinct, self.spec.dtype, self._arch, self._compiled(pool))
-            self._pool = pool
-        scores = minus_us(problems, [self._tiled(problem) for problem in problems], self._shapes, self._arch)
-        return scores[:, self._shape_of], None
-
-    @property
-    def can_score(self) -> bool:
-        """True if there is an estimate."""
-        return self._tiled is not None
-
-    @cached_property
-    def inputs(self) -> ModelInputs:
-        """The estimate as the only feature of a model."""
-        assert self._tiled is not None
-        tiled, op = self._tiled, self.spec.op
-        return ModelInputs(
-            engine=estimate_engine(op.name, self._arch),
-            names=(ESTIMATE_FEATURE,),
-            of_kernels=lambda pool: kernel_inputs(
-                KernelShapes.of(pool), self.spec.dtype, self._arch, self._compiled(pool)
-            ),
-            of_problem=lambda item: {**op.problems.features([item]), **problem_inputs(item, tiled(item))},
-            further_sizes=PROBLEM_INPUTS,
-        )
-
-    def packed_forest(self, target: str) -> PackedForest:
-        """A forest that passes the estimate through."""
-        assert target == RANK
-        return input_forest(ESTIMATE_FEATURE)
-
-    def _compiled(self, pool: Sequence[Kernel]) -> list[Resources | None]:
-        """Compiler reports of each kernel; empty if there are none."""
-        name = self.spec.op.kernels.name
-        return [self.compiled.get(name(kernel)) for kernel in pool] if self.compiled else []
-
-    def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = RANK) -> NDArray[np.float64]:
-        """Scores of kernels, shape (kernels,)."""
-        assert target == RANK
-        row: NDArray[np.float64] = self.score_pool([problem], tuple(kernels))[0][0]
-        return row
-
-    def scores(self, dataset: Dataset) -> NDArray[np.float64]:
-        """Score of every row of a dataset, shape (rows,)."""
-        op, result = self.spec.op, np.zeros(len(dataset))
-        kernel_of = {name: op.kernels.parse(name) for name in dataset.frame["kernel"].unique()}
-        names = dataset.frame["kernel"].to_numpy()
-        order = np.argsort(dataset.problem_ids, kind="stable")
-        parts = np.split(order, np.cumsum(np.bincount(dataset.problem_ids))[:-1])
-        for problem, rows in zip(dataset.problems(), parts, strict=True):
-            result[rows] = self.predict(problem, [kernel_of[name] for name in names[rows]])
-        return result
-
-
-def has_estimate(wanted: Wanted) -> bool:
-    """True if the analytic estimate can rank these kernels: they have tiles, and the GPU's peak rates are known."""
-    return operation(wanted.op_type).problems.tiled is not None and load_arch(wanted.arch).peaks is not None
+    spec = ModelSpec(
+        op_type=wanted.op_type,
+        variant=None if wanted.variant is None else Direction(wanted.variant),
+        dtype=wanted.dtype,
+        arch=wanted.arch,
+        device="",
+        feature_names=(),
+        categorical_features=(),
+        targets=(RANK,),
+        log_targets=(),
+        rank_by=RANK,
+        hardware={"num_cus": wanted.gpu.hardware.num_cus},
+        legacy_tiles=False,
+    )
+    return Model(Path(ESTIMATE), spec, EstimateScores(wanted), Completion.ALONE)
 
 
 def stand_in(wanted: Wanted, problem: Problem) -> Model:
@@ -171,20 +72,14 @@ def stand_in(wanted: Wanted, problem: Problem) -> Model:
     if options[0] is not None and options[0].ref is not None and _has_same_rates(options[0].ref.spec, wanted):
         return _answering(options[0], wanted)
     if has_estimate(wanted):
-        options.append(_Option(EstimateModel(wanted), judged_estimate(wanted, problem)))
+        options.append(_Option(estimate_model(wanted), judged_estimate(wanted, problem)))
     options.append(_first_with_kernels(far, wanted, problem))
     if result := [option for option in options if option is not None]:
         return _answering(reduce(_better, result), wanted)
     # The reasons of the model that knows most such kernels are most informative.
     models = [as_of(ref, wanted) for ref in [*near, *far]]
-    without = max(models, key=lambda model: _known_kernels(problem, model), default=EstimateModel(wanted))
+    without = max(models, key=lambda model: _known_kernels(problem, model), default=estimate_model(wanted))
     return find_model(wanted) if has_kernels(problem, without) else without
-
-
-def estimate_of(model: Model) -> EstimateModel | None:
-    """The estimate that scores all kernels or those unknown to a model; None without one."""
-    estimate = model.estimate if isinstance(model, FilledModel) else model
-    return estimate if isinstance(estimate, EstimateModel) else None
 
 
 def is_for_all_sizes(problem: Problem, model: Model) -> bool:
@@ -226,7 +121,6 @@ def _answering(option: _Option, wanted: Wanted) -> Model:
     """The model of an option with its caveat; the estimate ranks kernels unknown to it."""
     model, ref = option.model, option.ref
     if ref is None:
-        assert isinstance(model, EstimateModel)
         basis, source = "estimate", f"{ESTIMATE} (no GPU data)"
     else:
         basis, source = "model", f"{ref.path.name}, measured on {ref.spec.device or ref.arch}"
@@ -241,10 +135,10 @@ def with_estimate(model: Model, ref: ModelRef, wanted: Wanted) -> Model:
     if not has_estimate(wanted):
         return model
     if model.spec.op.kernels.knows is not None and (knows := model.spec.op.kernels.knows(model.path)) is not None:
-        return FilledModel(model, knows, EstimateModel(wanted))
+        return Model(model.path, model.spec, EstimateScores(wanted), Completion.FILLED, knows)
     if ref.spec.dtype in (ANY, wanted.dtype):
         return model
-    return TieBreakingModel(model, EstimateModel(wanted))
+    return Model(model.path, model.spec, EstimateScores(wanted), Completion.TIE_BROKEN)
 
 
 def judged_estimate(wanted: Wanted, problem: Problem) -> Worth | None:

@@ -10,8 +10,6 @@ import numpy as np
 from ckh.archs import load_arch
 from ckh.errors import NoKernelError
 from ckh.kernels.table import KernelTable
-from ckh.learn.analytic.filled import FilledModel
-from ckh.learn.analytic.transfer import EstimateModel, estimate_of
 from ckh.learn.answers.answer import (
     MAX_TIED,
     NO_HEADERS,
@@ -222,7 +220,7 @@ class Ranking:
     @property
     def _compiled(self) -> int | None:
         """Number of candidates with a compiler report in the estimate; None: no estimate."""
-        estimate = estimate_of(self.model)
+        estimate = self.model.estimate_of_kernels
         if estimate is None:
             return None
         known = estimate.compiled
@@ -236,9 +234,7 @@ class Ranking:
     @property
     def estimated(self) -> int:
         """Number of candidates scored by the estimate: those unknown to the model, or all."""
-        if isinstance(self.model, FilledModel):
-            return int((~self.model.is_known(self.pool)[self.order]).sum())
-        return len(self.order) if isinstance(self.model, EstimateModel) else 0
+        return int(self.model.estimated(self.pool)[self.order].sum())
 
     @property
     def failure(self) -> NoKernelError | None:
@@ -279,7 +275,7 @@ def facts_of(model: Model, problem: Problem) -> ModelFacts:
         left_out=tuple(known_candidates(problem, model).left_out),
         not_measured=model.not_measured,
         can_probe=spec.op.measured is not None,
-        has_estimate=estimate_of(model) is not None,
+        has_estimate=model.estimate_of_kernels is not None,
     )
 
 

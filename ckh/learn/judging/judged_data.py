@@ -182,13 +182,12 @@ def _is_seen(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool
     """Mask of excluded training problems, shape (problems,); prints their number."""
     import numpy as np
 
-    from ckh.learn.analytic.transfer import EstimateModel
     from ckh.learn.models.manifest import problem_id, trained_problems
 
     ids = [problem_id(problem) for part in parts for problem in part.problems()]
     values = np.zeros(len(ids), dtype=bool)
     for model in models:
-        known = frozenset() if isinstance(model, EstimateModel) else trained_problems(model.path)
+        known = frozenset() if model.is_estimate else trained_problems(model.path)
         if known is None:
             warn(
                 f"the manifest of {model.path} has no training problems, which may be among these",

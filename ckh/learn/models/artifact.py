@@ -10,6 +10,7 @@ import re
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +18,9 @@ import numpy as np
 from ckh.archs import HOST
 from ckh.errors import DataError, ModelError, UsageError
 from ckh.files.paths import MODELS_VARIABLE, data_dir, model_folders, path_of
+from ckh.learn.analytic.completed import Completion
 from ckh.learn.analytic.corrected import corrected_inputs, row_scores
-from ckh.learn.analytic.estimate import ESTIMATE_FEATURE
+from ckh.learn.analytic.estimate import ESTIMATE, ESTIMATE_FEATURE
 from ckh.learn.answers.ranked import Ranked, in_order
 from ckh.learn.models.calibration import read_calibration
 from ckh.learn.models.frequent import frequent_table
@@ -34,18 +36,18 @@ from ckh.ops import operation_of_problem
 from ckh.ranking.evaluator import best_first, scores_by_numpy
 from ckh.ranking.forest_file import open_forest
 from ckh.ranking.lightgbm_text import Forest, parse_forest
-from ckh.ranking.packed import with_input
-from ckh.training import BANDWIDTH, LATENCY, TFLOPS, Labels
+from ckh.ranking.packed import input_forest, with_input
+from ckh.training import BANDWIDTH, LATENCY, RANK, TFLOPS, Labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
     import lightgbm
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
-    from ckh.kernels.pools import Candidates, KernelList
+    from ckh.kernels.pools import Candidates, KernelList, Knows
+    from ckh.learn.analytic.estimator import EstimateScores
     from ckh.learn.answers.answer import NotMeasured
     from ckh.learn.models.frequent import Table
     from ckh.learn.models.measured_set import MeasuredSet
@@ -192,11 +194,22 @@ class Model(ShownModel):
         candidates_of: the folder passed to `Operation.candidates`: its own, unless it also ranks other kernels.
         calibration: makes speeds consistent with the order (`calibration`); None without.
         not_measured: caveat of its answers, for a substitute model (`transfer`).
+        estimate: the analytic estimate, if it is a part of the scores.
+        completion: which part.
     """
 
-    def __init__(self, path: Path, spec: ModelSpec) -> None:
+    def __init__(
+        self,
+        path: Path,
+        spec: ModelSpec,
+        estimate: EstimateScores | None = None,
+        completion: Completion | None = None,
+        knows: Knows | None = None,  # the kernels known to the trees, which the estimate does not score
+    ) -> None:
         self.path = path
-        self.candidates_of = path
+        self.estimate, self.completion, self._knows = estimate, completion, knows
+        self.candidates_of = Path(ESTIMATE) if completion is Completion.FILLED else path
+        self._estimated: Remembered[tuple[Sequence[Kernel], NDArray[np.bool_]]] = Remembered(_ALONE)
         self.spec = spec
         self._texts: dict[str, str] = {}
         self._forests: dict[str, Forest] = {}
@@ -220,7 +233,30 @@ class Model(ShownModel):
     @cached_property
     def inputs(self) -> ModelInputs:
         """Inputs of the scores: the operation's features used in training, and the estimate if they have it."""
+        if self.is_estimate:
+            assert self.estimate is not None
+            return self.estimate.inputs
         return ModelInputs.of(self.spec) if self.spec.estimate is None else corrected_inputs(self.spec)
+
+    @property
+    def is_estimate(self) -> bool:
+        """True if the analytic estimate alone ranks, without trees."""
+        return self.completion is Completion.ALONE
+
+    def estimated(self, pool: Sequence[Kernel]) -> NDArray[np.bool_]:
+        """Mask of the kernels that the estimate scores: those unknown to the trees, or all."""
+        if self._knows is None:
+            return np.full(len(pool), self.is_estimate)
+        known = self._estimated.get(id(pool))
+        if known is None:
+            known = pool, np.array([bool(self._knows.reason(kernel)) for kernel in pool], np.bool_)
+            self._estimated.put(id(pool), known)
+        return known[1]
+
+    @property
+    def estimate_of_kernels(self) -> EstimateScores | None:
+        """The estimate if it scores kernels, and does not break ties alone."""
+        return None if self.completion is Completion.TIE_BROKEN else self.estimate
 
     @property
     def measured(self) -> MeasuredSet | None:
@@ -286,6 +322,9 @@ class Model(ShownModel):
 
     def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = TFLOPS) -> NDArray[np.float64]:
         """Predict values of kernels, shape (kernels,): TFLOPS, ms, GB/s, or scores for the target `rank`."""
+        if self.estimate is not None:  # there are no speeds
+            of_kernels: NDArray[np.float64] = self.score_pool([problem], tuple(kernels))[0][0]
+            return of_kernels
         raw = scores_by_numpy(self.packed_forest(target), self.matrix(problem, kernels))
         return self._linear(raw, target)
 
@@ -333,9 +372,14 @@ class Model(ShownModel):
 
         Both have the shape (problems, kernels). Data prepared for a pool are cached by the identity of the object.
         """
+        if self.estimate is not None and self.is_estimate:
+            return self.estimate.scores(problems, pool), None
         wanted = self._targets if tflops else self._targets[:1]
         remembered = dict(zip(wanted, self._scorer.predictions(problems, pool, len(wanted)), strict=True))
-        return remembered[self.spec.rank_by], remembered.get(TFLOPS)
+        score = remembered[self.spec.rank_by]
+        if self.estimate is not None and self.completion is not None:
+            score = self.estimate.completed(score, problems, pool, self.completion, ~self.estimated(pool))
+        return score, remembered.get(TFLOPS)
 
     @property
     def predicts_speeds(self) -> bool:
@@ -350,7 +394,16 @@ class Model(ShownModel):
 
     def scores(self, dataset: Dataset) -> NDArray[np.float64]:
         """Score every row of a dataset, shape (rows,): higher is better."""
-        return self.predict_dataset(dataset, self.spec.rank_by)
+        if not self.is_estimate:
+            return self.predict_dataset(dataset, self.spec.rank_by)
+        op, result = self.spec.op, np.zeros(len(dataset))
+        names = dataset.frame["kernel"].to_numpy()
+        kernel_of = {name: op.kernels.parse(name) for name in dataset.frame["kernel"].unique()}
+        order = np.argsort(dataset.problem_ids, kind="stable")
+        parts = np.split(order, np.cumsum(np.bincount(dataset.problem_ids))[:-1])
+        for problem, rows in zip(dataset.problems(), parts, strict=True):
+            result[rows] = self.predict(problem, [kernel_of[name] for name in names[rows]], RANK)
+        return result
 
     def predict_dataset(self, dataset: Dataset, target: str, trees: int | None = None) -> NDArray[np.float64]:
         """`predict` for every row of a dataset; with the first `trees` only, if given."""
@@ -410,6 +463,8 @@ class Model(ShownModel):
 
     def packed_forest(self, target: str) -> PackedForest:
         """Packed forest of a target."""
+        if self.is_estimate:
+            return input_forest(ESTIMATE_FEATURE)
         path = forest_path(self.path, target)
         try:
             forest = open_forest(path)

@@ -1,0 +1,105 @@
+"""The analytic estimate as a part of a model's scores: of all kernels, of those unknown to its trees, or of ties."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.archs import load_arch
+from ckh.kernels.compiled import compiled
+from ckh.learn.analytic.completed import Completion, filled, tie_breaks
+from ckh.learn.analytic.estimate import (
+    ESTIMATE_FEATURE,
+    PROBLEM_INPUTS,
+    KernelShapes,
+    estimate_engine,
+    kernel_inputs,
+    minus_us,
+    problem_inputs,
+)
+from ckh.learn.models.scoring import ModelInputs
+from ckh.ops import operation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from ckh.learn.models.spec import Wanted
+    from ckh.ops.base import Kernel, Problem
+    from ckh.schema import Resources
+
+
+def has_estimate(wanted: Wanted) -> bool:
+    """True if the analytic estimate can rank these kernels: they have tiles, and the GPU's peak rates are known."""
+    return operation(wanted.op_type).problems.tiled is not None and load_arch(wanted.arch).peaks is not None
+
+
+class EstimateScores:
+    """Scores of kernels by the analytic estimate; all are 0 where there is none (`has_estimate`)."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self._op, self._arch = operation(wanted.op_type), wanted.gpu
+        self._tiled = self._op.problems.tiled if has_estimate(wanted) else None
+        self.compiled = {} if self._tiled is None else compiled(wanted.arch, wanted.op_type)  # reports by kernel name
+        # The last scored pool, and its shapes, which take longer to compute than the estimate.
+        self._pool: Sequence[Kernel] | None = None
+        self._shapes: dict[str, NDArray[np.float64]] = {}
+        self._shape_of = np.empty(0, np.intp)
+
+    @property
+    def can_score(self) -> bool:
+        """True if there is an estimate."""
+        return self._tiled is not None
+
+    def scores(self, problems: Sequence[Problem], pool: Sequence[Kernel]) -> NDArray[np.float64]:
+        """Negative estimated times in microseconds, shape (problems, kernels)."""
+        if self._tiled is None:
+            return np.zeros((len(problems), len(pool)))
+        if self._pool is not pool:
+            shapes, every = KernelShapes.of(pool), np.arange(len(pool))
+            distinct, self._shape_of = (shapes, every) if self.compiled else shapes.distinct()
+            self._shapes = kernel_inputs(distinct, self.wanted.dtype, self._arch, self._compiled(pool))
+            self._pool = pool
+        scores = minus_us(problems, [self._tiled(problem) for problem in problems], self._shapes, self._arch)
+        return scores[:, self._shape_of]
+
+    def completed(
+        self,
+        score: NDArray[np.float64],
+        problems: Sequence[Problem],
+        pool: Sequence[Kernel],
+        how: Completion,
+        is_known: NDArray[np.bool_],
+    ) -> NDArray[np.float64]:
+        """Fill in the scores of unknown kernels, or break ties, shape (problems, kernels)."""
+        if how is Completion.FILLED and is_known.all():
+            return score
+        estimated: list[list[float]] = self.scores(problems, pool).tolist()
+        if how is Completion.FILLED:
+            rows = zip(score.tolist(), estimated, strict=True)
+            return np.array([filled(own, minus_us, is_known.tolist()) for own, minus_us in rows])
+        return score + [list(map(tie_breaks(minus_us).__getitem__, minus_us)) for minus_us in estimated]
+
+    @cached_property
+    def inputs(self) -> ModelInputs:
+        """The estimate as the only feature of a model."""
+        assert self._tiled is not None
+        tiled, op = self._tiled, self._op
+        return ModelInputs(
+            engine=estimate_engine(op.name, self._arch),
+            names=(ESTIMATE_FEATURE,),
+            of_kernels=lambda pool: kernel_inputs(
+                KernelShapes.of(pool), self.wanted.dtype, self._arch, self._compiled(pool)
+            ),
+            of_problem=lambda item: {**op.problems.features([item]), **problem_inputs(item, tiled(item))},
+            further_sizes=PROBLEM_INPUTS,
+        )
+
+    def _compiled(self, pool: Sequence[Kernel]) -> list[Resources | None]:
+        """Compiler reports of each kernel; empty if there are none."""
+        name = self._op.kernels.name
+        return [self.compiled.get(name(kernel)) for kernel in pool] if self.compiled else []
