@@ -15,7 +15,6 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _SOURCES = Path("ckh", "ranking", "csrc")
-_PREPARED = Path("ckh", "quick", "prepared")
 _LIBRARY = Path("ckh", "ranking", "_ckh_rank.so")
 # Features must be Python's bit for bit: no fused multiply-add.
 _FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared", "-ffp-contract=off", "-DCKH_SIZES_ONLY")
@@ -34,9 +33,6 @@ class CBuildHook(BuildHookInterface):  # type: ignore[misc] # hatchling may be u
             built = _compile(root, Path(self._folder.name, _LIBRARY.name))
             if built is not None:
                 build_data["force_include"][str(built)] = _LIBRARY.as_posix()
-                prepared = _prepare(root, Path(self._folder.name, "prepared"))
-                if prepared is not None:
-                    build_data["force_include"][str(prepared)] = _PREPARED.as_posix()
         if built is None:
             return
         build_data["pure_python"] = False
@@ -59,22 +55,6 @@ def _compile(root: Path, library: Path) -> Path | None:
         return None
     part.replace(library)
     return library
-
-
-def _prepare(root: Path, folder: Path) -> Path | None:
-    """Prepare answers of the models that ship, so that the first call after installation is quick."""
-    write = f"from pathlib import Path; from ckh.quick.shipped import write; write(Path({str(folder)!r}))"
-    with tempfile.TemporaryDirectory() as own:
-        # NumPy is where this process has found it: an isolated environment of pip is nothing but a path.
-        found = os.pathsep.join([str(root), *filter(None, sys.path)])
-        folders = {"PYTHONPATH": found, "CKH_CACHE_DIR": own, "CKH_DATA_DIR": own, "CKH_MODELS": ""}
-        done = subprocess.run(
-            [sys.executable, "-c", write], env={**os.environ, **folders}, capture_output=True, text=True, check=False
-        )
-    if done.returncode:
-        print(f"no prepared answers, the first call will prepare its own:\n{done.stderr}", file=sys.stderr)  # noqa: T201
-        return None
-    return folder
 
 
 def _compiler() -> list[str] | None:

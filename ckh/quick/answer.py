@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ckh.errors import CkhError, ModelError, UsageError
 from ckh.files.paths import PROBES, user_data_dir
 from ckh.ops import requested
-from ckh.quick import shipped
 from ckh.quick.headers import read_headers
 from ckh.quick.scored_pool import ScoredPool, value_of
 from ckh.quick.store import is_wanted, keep_printed, paths, read_facts, read_printed, stamp
@@ -77,7 +76,7 @@ def _prepared(request: Request, *, warns: bool) -> str | None:
     from ckh.learn.answers.known import offer_once
 
     try:
-        result = shipped.find(request) or _in_cache(request)
+        result = _in_cache(request)
         if result is None:
             return None
         facts, model_path = result

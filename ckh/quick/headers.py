@@ -43,26 +43,17 @@ class PreparedHeaders(NamedTuple):
 NONE = PreparedHeaders(NO_HEADERS.include, NO_HEADERS.interface, ())
 
 
-def headers_of(
-    model: Model, pool: Sequence[Kernel], *, are_shipped: bool = False
-) -> tuple[PreparedHeaders | None, list[int]]:
+def headers_of(model: Model, pool: Sequence[Kernel]) -> tuple[PreparedHeaders | None, list[int]]:
     """Reasons why these headers cannot build kernels of a pool, and the index of each kernel's reason, -1 for none."""
     from ckh.archs import load_arch
     from ckh.learn.answers.buildable import is_built_by_ckh, lacking
 
     op, arch = model.spec.op, load_arch(model.spec.arch)
-    result = None if are_shipped else lacking(op, arch, pool)
+    result = lacking(op, arch, pool)
     if result is None:
         return NONE if is_built_by_ckh(op, arch) else None, [-1] * len(pool)
     headers = PreparedHeaders(result.include, result.interface, result.verdicts.sentences)
     return headers, result.verdicts.number.tolist()
-
-
-def are_known() -> bool:
-    """True if there are headers on this machine."""
-    from ckh.bench.compilation.hip_toolchain import known_ck_tile
-
-    return known_ck_tile() is not None
 
 
 def state() -> Iterator[str]:

@@ -93,7 +93,7 @@ def _prepared(model: Model, candidates: Candidates[Kernel], problem: Problem) ->
     kind, group = exported(model.spec.op_type).kind, group_of(model, problem)
     words, names = encode_names([model.spec.op.kernels.name(kernel) for kernel in group.kernels])
     made = model_content(model, model.path.name, kind, [group], are_named=False)
-    facts = facts_of(model, kind, group, made.rules[0], candidates, problem) | {
+    facts = _facts_of(model, kind, group, made.rules[0], candidates, problem) | {
         "words": words,
         "name_bytes": len(names[0]),
     }
@@ -111,34 +111,27 @@ def _can_open(facts: dict[str, Any], path: Path) -> bool:
     return False
 
 
-def facts_of(
+def _facts_of(
     model: Model,
     kind: ProblemKind,
     group: Group,
     rules: RulePrograms,
     candidates: Candidates[Kernel],
-    problem: Problem | None = None,
-    *,
-    are_shipped: bool = False,
+    problem: Problem,
 ) -> dict[str, Any]:
     """Facts that an answer needs besides the model file, for JSON."""
     from ckh.learn.answers.ranking import facts_of as facts_of_model
 
-    item = problem or group.example
-    headers, lacks = headers_of(model, group.kernels, are_shipped=are_shipped)
-    own = group.refused(item)
+    headers, lacks = headers_of(model, group.kernels)
+    own = group.refused(problem)
     return {
-        "answer": facts_of_model(model, item).as_json(),
-        "dtype": item.dtype,
+        "answer": facts_of_model(model, problem).as_json(),
+        "dtype": problem.dtype,
         "unusable": [],
         "sizes": list(kind.sizes.values()),
         "key": list(group.key),
-        "tiled": _tiled_facts(model, kind, item),
+        "tiled": _tiled_facts(model, kind, problem),
         "pool": len(group.kernels),
-        "words": [],
-        "name_bytes": 0,
-        "names_checksum": 0,
-        "numbers": [],
         "headers": headers,
         "is_timed_known": candidates.timed is not None,
         "refused": {words: count - own[words] for words, count in candidates.refused.items() if count > own[words]},

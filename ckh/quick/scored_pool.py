@@ -43,17 +43,15 @@ class ScoredPool:
         self._model = OpenModel(path)
         self._estimate = OpenModel(estimate_path(path)) if facts["completion"] else None
         self._completion = facts["completion"]
-        self._place_of = {number: place for place, number in enumerate(facts["numbers"])}
         self._kinds = [KernelKind(*kind) for kind in facts["kinds"]]
         self._kind_of = unpacked(facts["kind_of"])
-        self._names = names_path(path).read_bytes() if facts["name_bytes"] else b""
+        self._names = names_path(path).read_bytes()
         if zlib.crc32(self._names) != facts["names_checksum"]:
             raise ModelError(f"{names_path(path)} is damaged", code="damaged-model")
 
     def name(self, kernel: int) -> str:
         """Return the complete name of a kernel, given its index in the pool."""
-        if not (length := self._facts["name_bytes"]):
-            return self._model.kernel_name(self._facts["numbers"][kernel])
+        length = self._facts["name_bytes"]
         return decode_name(self._names[kernel * length : (kernel + 1) * length], self._facts["words"])
 
     def kind(self, kernel: int) -> KernelKind:
@@ -92,7 +90,10 @@ class ScoredPool:
         most = _FEW if rows else self._facts["pool"]
         tie_break = self._tie_breaks(sizes)
         while True:
-            count, first = self._filled(sizes) if self._completion == Completion.FILLED else self._own(sizes, most)
+            if self._completion == Completion.FILLED:
+                count, first = self._filled(sizes)
+            else:
+                count, first = self._model.rank(self._facts["key"], sizes, min(most, self._facts["pool"]))
             others = first[-1].score + (MOST_TIE_BREAK if tie_break else 0)  # upper bound of the other kernels' scores
             if tie_break:
                 for item in first:
@@ -102,25 +103,10 @@ class ScoredPool:
                 return count, first
             most *= _TIMES_MORE
 
-    def _own(self, sizes: Sequence[int], most: int) -> tuple[int, list[RankedCandidate]]:
-        """Return the number of applicable kernels, and the first ones by the model's own scores."""
-        count, first = self._model.rank(self._facts["key"], sizes, min(most, self._facts["pool"]))
-        for item in first if self._place_of else ():
-            item.kernel = self._place_of[item.kernel]
-        return count, first
-
     def _are_whole(self, first: Sequence[RankedCandidate], rows: int, others: float) -> bool:
         """True if the first rows include all of their ties, given the highest score of the kernels left out."""
-        return (
-            len(
-                {
-                    open_model.score
-                    for open_model in first
-                    if open_model.score > others and not self._is_lacking(open_model)
-                }
-            )
-            >= rows
-        )
+        scores = {item.score for item in first if item.score > others and not self._is_lacking(item)}
+        return len(scores) >= rows
 
     def _is_lacking(self, ranked_candidate: RankedCandidate) -> bool:
         return self.kind(ranked_candidate.kernel).lack >= 0

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ckh.quick.request import Request
 
-VERSION = 25  # of the prepared content
+VERSION = 26  # of the prepared content
 _FOLDER = "answers"
 _BACKEND = "CKH_RANK_BACKEND"
 _CHECK = 9  # bytes of the checksum before facts
@@ -153,11 +153,6 @@ def encode_facts(facts: dict[str, Any]) -> bytes:
 
 def _checksum(content: bytes) -> bytes:
     return b"%08x\n" % zlib.crc32(content)
-
-
-def detected_arch() -> str:
-    """Return the architecture of this machine's GPU, or an empty string. Without a driver, nothing is imported."""
-    return next((gpu.partition(" ")[0] for gpu in _gpus()), "")
 
 
 def _gpus() -> list[str]:

@@ -31,7 +31,6 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ckh_open_memory": (c_int32, (c_void_p, c_size_t, POINTER(c_void_p))),
     "ckh_close": (None, (c_void_p,)),
     "ckh_error_string": (c_char_p, (c_int32,)),
-    "ckh_kernel_name": (c_char_p, (c_void_p, c_int32)),
     "ckh_rank_sizes": (c_int32, (*_SIZES, c_uint32, POINTER(RankedCandidate), c_size_t, POINTER(c_size_t))),
     "ckh_reasons": (c_int32, (*_SIZES, POINTER(c_int32), c_size_t, POINTER(c_size_t))),
     "ckh_score": (c_int32, (c_void_p, c_int32, c_size_t, c_void_p, c_int32, c_void_p, c_int32)),
@@ -87,11 +86,6 @@ class OpenModel:
         """Free the memory."""
         if getattr(self, "_handle", None):
             self._library.ckh_close(self._handle)
-
-    def kernel_name(self, kernel: int) -> str:
-        """Return the name of a kernel."""
-        name: bytes = self._library.ckh_kernel_name(self._handle, kernel)
-        return name.decode()
 
     def rank(self, key: Sequence[int], sizes: Sequence[int], top: int) -> tuple[int, list[RankedCandidate]]:
         """Return the number of kernels that apply to a problem, and the best of them."""
