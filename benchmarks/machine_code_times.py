@@ -101,7 +101,8 @@ class Simulated(NamedTuple):
 
 def times_us(dataset: Dataset, kernels: Sequence[Any], code: dict[Any, CodeFile]) -> NDArray[np.float64]:
     """Times of rows by each of `SOURCES`, in microseconds, shape (3, rows)."""
-    estimate = estimate_of(dataset)
+    estimate = estimate_of(dataset).estimate
+    assert estimate is not None
     names = {kernel: dataset.op.kernels.name(kernel) for kernel in code}
     arch, problems = load_arch(dataset.arch), dataset.problems()
     tiled = dataset.op.problems.tiled
