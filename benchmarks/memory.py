@@ -16,11 +16,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from msgspec import structs
 
 from ckh.archs import load_arch
 from ckh.bench.devices.device import HOST_KIND, DeviceOptions
@@ -155,7 +156,7 @@ def write_host_run(folder: Path, rows: int, seed: int = 0) -> None:
         for number, item in enumerate(measured):
             text, left = item.problem.canonical(), rows - number * len(kernels)
             for kernel, ms in list(zip(map(kernel_name, kernels), item.ms.tolist(), strict=True))[:left]:
-                file.write(record_line(replace(_row(text, kernel, ms, is_again=False), run_id=run.run_id)))
+                file.write(record_line(structs.replace(_row(text, kernel, ms, is_again=False), run_id=run.run_id)))
 
 
 def _row(problem: str, kernel: str, ms: float, *, is_again: bool) -> ResultRow:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import reprlib
-from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from typing import Annotated, Any
+
+import msgspec
 
 from ckh.data.settings import SETTINGS, Settings
-from ckh.files.jsonfields import require_characters
-from ckh.schema import SCHEMA_VERSION, Resources, Status
+from ckh.files.jsonfields import parse_json
+from ckh.schema import RESOURCE_NAMES, SCHEMA_VERSION, Resources, Status
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-_INT64 = 1 << 63
+_Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +91,7 @@ class KernelRecord:
     calling: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ResultRow:
+class ResultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="result", tag_field="kind", gc=False):
     """Result of a (problem, kernel) pair, with its time of arrival.
 
     Each of `samples_ns` is the mean of `loops` launches.
@@ -119,14 +117,14 @@ class ResultRow:
     latency_min_ms: float | None = None
     spread: float | None = None
     samples_ns: tuple[float, ...] = ()
-    loops: int = 0
+    loops: _Int64 = 0
     remeasured: bool = False
     source_hash: str = ""
     time: float = 0.0
     node: str = ""
     launch_ms: float | None = None
     by_graph: bool = False
-    card: dict[str, float] = field(default_factory=dict)
+    card: dict[str, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +167,10 @@ _KINDS: dict[type[Any], str] = {
     ReferenceRecord: "reference",
     EndRecord: "end",
 }
-_RECORDS = {kind: record for record, kind in _KINDS.items()}
+_RECORDS = {kind: record for record, kind in _KINDS.items() if record is not ResultRow}
+_FIELDS = {kind: {"kind", *(item.name for item in fields(record))} for kind, record in _RECORDS.items()}
 RUN_START = b'{"kind": "run"'
+_decode_row = msgspec.json.Decoder(ResultRow).decode
 
 
 def record_line(record: Record) -> str:
@@ -180,11 +180,11 @@ def record_line(record: Record) -> str:
         ValueError: a number is NaN or infinite.
     """
     if isinstance(record, ResultRow):
-        values = {item.name: getattr(record, item.name) for item in fields(record)}
-        values |= {"status": str(record.status), "samples_ns": [round(sample, 1) for sample in record.samples_ns]}
+        values = msgspec.to_builtins(record)
+        values["samples_ns"] = [round(sample, 1) for sample in record.samples_ns]
     else:
-        values = asdict(record)
-    return json.dumps({"kind": _KINDS[type(record)], **values}, allow_nan=False) + "\n"
+        values = {"kind": _KINDS[type(record)], **asdict(record)}
+    return json.dumps(values, allow_nan=False) + "\n"
 
 
 def parse_record(line: bytes) -> Record:
@@ -193,88 +193,19 @@ def parse_record(line: bytes) -> Record:
     Raises:
         ValueError: the line is not a record; the message says why.
     """
-    try:
-        values = json.loads(line)
-        kind = values.pop("kind")
-        _require_types(values, _TYPES[kind])
-        require_characters(line, values)
-        return _record(kind, values)
-    except RecursionError as error:
-        raise ValueError("its values are nested too deep") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{type(error).__name__}: {error}") from error
-
-
-def _record(kind: str, values: dict[str, Any]) -> Record:
-    if kind == "run" and values["schema_version"] != SCHEMA_VERSION:
-        raise ValueError(f"schema version {values['schema_version']}, this is {SCHEMA_VERSION}")
-    converted = {name: made(values[name]) for name, made in _CONVERTED[kind].items() if name in values}
-    record: Record = _RECORDS[kind](**{**values, **converted})
+    with suppress(ValueError):
+        return _decode_row(line)  # most lines by far
+    values = parse_json(line)
+    kind = values.get("kind") if isinstance(values, dict) else None
+    if kind == "result":
+        return msgspec.convert(values, ResultRow)
+    if not isinstance(kind, str) or kind not in _RECORDS:
+        raise ValueError(f"it is of no kind of record: {kind!r:.60}")
+    resources = values.get("resources") if kind == "kernel" else None
+    strange = values.keys() - _FIELDS[kind]
+    if strange or (isinstance(resources, dict) and resources.keys() - set(RESOURCE_NAMES)):
+        raise ValueError(f"it has fields that a {kind} does not have")
+    if kind == "run" and values.get("schema_version") != SCHEMA_VERSION:
+        raise ValueError(f"schema version {values.get('schema_version')!r:.60}, this is {SCHEMA_VERSION}")
+    record: Record = msgspec.convert(values, _RECORDS[kind])
     return record
-
-
-def _require_types(values: dict[str, Any], types: dict[str, Callable[[Any], bool]]) -> None:
-    for name, value in values.items():
-        if name in types and not types[name](value):
-            raise ValueError(f"{name} is {reprlib.repr(value)}")
-
-
-def _is_text(value: object) -> bool:
-    return type(value) is str
-
-
-def _is_flag(value: object) -> bool:
-    return type(value) is bool
-
-
-def _is_integer(value: object) -> bool:
-    return type(value) is int and -_INT64 <= value < _INT64
-
-
-def _is_number(value: object) -> bool:
-    return type(value) is float or _is_integer(value)
-
-
-def _or_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: value is None or check(value)
-
-
-def _list_of(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: type(value) is list and all(map(check, value))
-
-
-def _object_of(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: type(value) is dict and all(map(check, value.values()))
-
-
-# Type check of a field's JSON value, by the text of its annotation.
-_CHECKS: dict[str, Callable[[Any], bool]] = {
-    "str": _is_text,
-    "str | None": _or_none(_is_text),
-    "bool": _is_flag,
-    "int": _is_integer,
-    "int | None": _or_none(_is_integer),
-    "float": _is_number,
-    "float | None": _or_none(_is_number),
-    "tuple[str, ...]": _list_of(_is_text),
-    "tuple[int, ...]": _list_of(_is_integer),
-    "tuple[float, ...]": _list_of(_is_number),
-    "dict[str, int]": _object_of(_is_integer),
-    "dict[str, float]": _object_of(_is_number),
-    "Status": _is_text,
-    "Resources | None": _or_none(_object_of(_is_integer)),
-}
-_TYPES = {kind: {item.name: _CHECKS[str(item.type)] for item in fields(record)} for record, kind in _KINDS.items()}
-
-# Conversion of a field's JSON value, likewise.
-_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
-    "tuple[str, ...]": tuple,
-    "tuple[int, ...]": tuple,
-    "tuple[float, ...]": tuple,
-    "Status": Status,
-    "Resources | None": lambda value: None if value is None else Resources(**value),
-}
-_CONVERTED = {
-    kind: {item.name: _CONVERSIONS[str(item.type)] for item in fields(record) if str(item.type) in _CONVERSIONS}
-    for record, kind in _KINDS.items()
-}

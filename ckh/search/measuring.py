@@ -9,10 +9,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import structs
 
 from ckh.bench.devices.device import HIP_KIND
 from ckh.bench.isolated.rounds import time_in_rounds
@@ -97,7 +98,7 @@ class Measurer:
         if replies is None:
             raise StoppedError
         again = [
-            replace(self._row(row.kernel, reply, self._built[row.kernel]), remeasured=True)
+            structs.replace(self._row(row.kernel, reply, self._built[row.kernel]), remeasured=True)
             for row, reply in zip(rows, replies, strict=True)
         ]
         self._journal.add(*again)
@@ -122,7 +123,7 @@ class Measurer:
 
     def _row(self, kernel: str, reply: Reply, built: Built) -> ResultRow:
         row = result_row(self._run.run_id, self._problem, kernel, reply, built)
-        return replace(row, node=self._worker.node)
+        return structs.replace(row, node=self._worker.node)
 
 
 _LEAST_TFLOPS = 1e-9

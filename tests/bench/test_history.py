@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from ckh.bench.planning.results import PairResults, read_history
 from ckh.data.journal import JOURNAL_NAME, read_journal
@@ -42,7 +43,7 @@ def random_rows(random: Random, count: int) -> list[ResultRow]:
         problem, kernel = f"p{random.randrange(4)}", f"k{random.randrange(9)}"
         again, node = random.random() < 0.1, random.choice(["", "a", "b"])
         row = ResultRow(_RUN.run_id, problem, kernel, status, "", ms, ms, 0.01, (1.0,), random.randrange(1, 9), again)
-        rows.append(replace(row, node=node))
+        rows.append(structs.replace(row, node=node))
     return rows
 
 
@@ -77,9 +78,9 @@ def test_final_rows_are_the_journals(tmp_path: Path, seed: int) -> None:
 def test_a_row_replaces_those_of_another_device() -> None:
     """Added rows replace their pair's, and all of their problem by another device."""
     first = ResultRow("r", "p", "k1", Status.OK, "", 2.0, loops=3)
-    results = PairResults([first, replace(first, kernel="k0"), replace(first, latency_ms=1.0)])
+    results = PairResults([first, structs.replace(first, kernel="k0"), structs.replace(first, latency_ms=1.0)])
     assert results.times("p") == {"k0": 2.0, "k1": 1.0}
-    results.add(replace(first, kernel="k2", node="other"))
+    results.add(structs.replace(first, kernel="k2", node="other"))
     assert results.times("p") == {"k2": 2.0}
     results.set_aside("p")
     assert results.device("p") is None
@@ -96,7 +97,7 @@ def test_runs_plans_and_reference_times_are_kept(tmp_path: Path) -> None:
         ReferenceRecord(_RUN.run_id, "p", "k0", 1.0, 1.0, None, None, 0.0),
         EndRecord(_RUN.run_id, "complete", 2.0, {}),
     ]
-    rows: list[Record] = [row, replace(row, kernel="k1"), replace(row, remeasured=True), replace(row, problem="q")]
+    rows: list[Record] = [row, structs.replace(row, kernel="k1"), structs.replace(row, remeasured=True), structs.replace(row, problem="q")]
     folder = write(tmp_path / "run", [_RUN, *others[:3], *rows, *others[3:], replace(_RUN, run_id="second")])
     history, journal = read_history(folder), read_journal(folder)
     assert history.measured == {(_RUN.run_id, "p"): 2, (_RUN.run_id, "q"): 1}

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from ckh.bench.planning.plan import full_name
 from ckh.bench.planning.results import MAX_LEADERS, PairResults
@@ -219,12 +220,12 @@ def test_at_most_twelve_kernels_lead() -> None:
 def test_more_kernels_lead_if_asked() -> None:
     """With a number, that many are leaders, at any distance; until as many were remeasured."""
     rows = [ResultRow("run", "p", f"k{i}", Status.OK, latency_ms=1.0 + i) for i in range(5)]
-    rows[0] = replace(rows[0], remeasured=True)
+    rows[0] = structs.replace(rows[0], remeasured=True)
     assert PairResults(rows).leaders("p") == []
     assert [row.kernel for row in PairResults(rows).leaders("p", 3)] == ["k0", "k1", "k2"]
     assert [row.kernel for row in PairResults(rows).leaders("p", 9)] == ["k0", "k1", "k2", "k3", "k4"]
-    assert PairResults([replace(row, remeasured=True) for row in rows[:3]] + rows[3:]).leaders("p", 3) == []
-    assert PairResults([replace(row, remeasured=True) for row in rows]).leaders("p", 9) == []
+    assert PairResults([structs.replace(row, remeasured=True) for row in rows[:3]] + rows[3:]).leaders("p", 3) == []
+    assert PairResults([structs.replace(row, remeasured=True) for row in rows]).leaders("p", 9) == []
 
 
 @pytest.mark.slow

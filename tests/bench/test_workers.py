@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from ckh.bench.compilation.binary import Binary
 from ckh.bench.devices import hip_device as hip_device_module
@@ -238,8 +239,8 @@ def test_equal_code_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (message,) = {row.message for row in twins}
         expect_values(message, measured.kernel)
         assert all(
-            replace(row, kernel="", message="", source_hash="")
-            == replace(measured, kernel="", message="", source_hash="")
+            structs.replace(row, kernel="", message="", source_hash="")
+            == structs.replace(measured, kernel="", message="", source_hash="")
             for row in twins
         )
         assert len({row.source_hash for row in same}) == 3

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from ckh import GemmProblem
 from ckh.data.journal_records import ReferenceRecord, ResultRow
@@ -89,8 +90,7 @@ def test_unsteady_times_establish_no_gain(records: list[ResultRow | ReferenceRec
 
 def test_a_changed_clock_establishes_no_gain() -> None:
     """Rows that bench marked, although their samples agree."""
-    moved = row("b", (1.0,) * 5)
-    moved = ResultRow(**{name: getattr(moved, name) for name in moved.__slots__} | {"status": Status.UNSTABLE})
+    moved = structs.replace(row("b", (1.0,) * 5), status=Status.UNSTABLE)
     assert gain_of(row("a", (2.0,) * 5), moved) is Unestablished.CLOCK
 
 

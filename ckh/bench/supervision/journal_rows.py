@@ -11,6 +11,8 @@ from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from ckh.bench.isolated.timing import UNSTABLE_SPREAD, complaint, is_launch_bound, summarize
 from ckh.data.journal import ResultRow, RunRecord
 from ckh.schema import Status
@@ -71,7 +73,7 @@ def result_row(run_id: str, problem: str, kernel: str, reply: Reply, built: Buil
         status, message = Status.LAUNCH_BOUND, f"{timing.median_ns / reply.launch_ns:.1f} times an empty kernel"
     elif timing.spread > UNSTABLE_SPREAD:
         status, message = Status.UNSTABLE, f"the samples spread by {timing.spread:.1%}"
-    return replace(
+    return structs.replace(
         row,
         status=status,
         message=message,

@@ -20,6 +20,8 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from ckh.bench.isolated.rounds import time_in_rounds
 from ckh.bench.planning.plan import full_name
 from ckh.bench.planning.results import PairResults
@@ -374,7 +376,7 @@ class Sweep:
     ) -> Iterator[ResultRow]:
         """Rows of kernels with identical code, measured once."""
         first, *twins = names
-        row = replace(result_row(self._run.run_id, canonical, first, reply, work.built[first]), node=worker.node)
+        row = structs.replace(result_row(self._run.run_id, canonical, first, reply, work.built[first]), node=worker.node)
         yield row
         for name in twins:
             yield _twin_row(row, name, work.built[name])
@@ -393,7 +395,7 @@ class Sweep:
         looks.add_rounds({leader.kernel for leader in leaders}, replies)
         moved, now = looks.moved(), round(time.time(), 3)
         rows = [
-            replace(_unless_moved(row, moved), remeasured=True, time=now)
+            structs.replace(_unless_moved(row, moved), remeasured=True, time=now)
             for leader, reply in zip(leaders, replies, strict=True)
             for row in self._rows(worker, canonical, [leader.kernel], reply, work)
         ]
@@ -429,10 +431,10 @@ def _unless_moved(row: ResultRow, moved: Collection[str]) -> ResultRow:
     """Mark the row of rounds during which the clock changed as unstable."""
     if row.kernel not in moved or row.status is not Status.OK:
         return row
-    return replace(row, status=Status.UNSTABLE, message="the clock changed while it was measured")
+    return structs.replace(row, status=Status.UNSTABLE, message="the clock changed while it was measured")
 
 
 def _twin_row(row: ResultRow, kernel: str, built: Built) -> ResultRow:
     """Row of a kernel with the same code as a measured kernel."""
     message = f"the same code as {row.kernel}, measured once" + (f": {row.message}" if row.message else "")
-    return replace(row, kernel=kernel, source_hash=built.source_hash, message=message)
+    return structs.replace(row, kernel=kernel, source_hash=built.source_hash, message=message)
