@@ -97,7 +97,12 @@ def test_runs_plans_and_reference_times_are_kept(tmp_path: Path) -> None:
         ReferenceRecord(_RUN.run_id, "p", "k0", 1.0, 1.0, None, None, 0.0),
         EndRecord(_RUN.run_id, "complete", 2.0, {}),
     ]
-    rows: list[Record] = [row, structs.replace(row, kernel="k1"), structs.replace(row, remeasured=True), structs.replace(row, problem="q")]
+    rows: list[Record] = [
+        row,
+        structs.replace(row, kernel="k1"),
+        structs.replace(row, remeasured=True),
+        structs.replace(row, problem="q"),
+    ]
     folder = write(tmp_path / "run", [_RUN, *others[:3], *rows, *others[3:], replace(_RUN, run_id="second")])
     history, journal = read_history(folder), read_journal(folder)
     assert history.measured == {(_RUN.run_id, "p"): 2, (_RUN.run_id, "q"): 1}

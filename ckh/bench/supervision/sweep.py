@@ -376,7 +376,9 @@ class Sweep:
     ) -> Iterator[ResultRow]:
         """Rows of kernels with identical code, measured once."""
         first, *twins = names
-        row = structs.replace(result_row(self._run.run_id, canonical, first, reply, work.built[first]), node=worker.node)
+        row = structs.replace(
+            result_row(self._run.run_id, canonical, first, reply, work.built[first]), node=worker.node
+        )
         yield row
         for name in twins:
             yield _twin_row(row, name, work.built[name])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from msgspec import structs
+from msgspec.structs import replace as changed
 
 from ckh.archs import load_arch
 from ckh.cli import run
@@ -65,7 +65,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("status", [Status.CRASH, Status.WRONG_RESULT, Status.NONDETERMINISTIC])
 def test_rows_and_failures(tmp_path: Path, status: Status) -> None:
     """A result keeps its numbers and the facts of its run; a failure is a row without times."""
-    ok, failed = rows_of(write(tmp_path, OK, structs.replace(FAILED, status=status)))
+    ok, failed = rows_of(write(tmp_path, OK, changed(FAILED, status=status)))
     flops = parse_conv_problem(PROBLEM).flops
     expected: dict[str, Any] = {
         "latency_ms": 0.5,
@@ -83,8 +83,8 @@ def test_rows_and_failures(tmp_path: Path, status: Status) -> None:
 
 def test_rows_have_node_and_time(tmp_path: Path) -> None:
     """Node and time are in the dataset; without them, as in old journals, the checksum is unchanged."""
-    far = structs.replace(OK, node="head/hip3", time=1700000000.25)
-    write(tmp_path / "far", far, structs.replace(FAILED, node="head/hip3"))
+    far = changed(OK, node="head/hip3", time=1700000000.25)
+    write(tmp_path / "far", far, changed(FAILED, node="head/hip3"))
     assert [(row["node"], row["measured_at"]) for row in rows_of(tmp_path / "far")] == [
         ("head/hip3", 1700000000.25),
         ("head/hip3", None),
@@ -102,7 +102,7 @@ def test_rows_have_node_and_time(tmp_path: Path) -> None:
 
 def test_rows_have_launch_times_and_sensor_readings(tmp_path: Path) -> None:
     """Launch time and sensor readings are stored if known; a launch-bound row is valid."""
-    short = structs.replace(OK, status=Status.LAUNCH_BOUND, launch_ms=0.25, by_graph=True, card={"clock_mhz": 2100.0})
+    short = changed(OK, status=Status.LAUNCH_BOUND, launch_ms=0.25, by_graph=True, card={"clock_mhz": 2100.0})
     row, failed = rows_of(write(tmp_path, short, FAILED))
     assert (row["card_clock_mhz"], row["card_power_w"], failed["card_clock_mhz"]) == (2100.0, None, None)
     assert (row["status"], row["is_valid"], row["launch_ms"], row["by_graph"]) == ("launch_bound", True, 0.25, True)
@@ -111,8 +111,8 @@ def test_rows_have_launch_times_and_sensor_readings(tmp_path: Path) -> None:
 
 def test_rows_of_the_last_device_of_a_problem_win(tmp_path: Path) -> None:
     """If another device remeasures a problem, rows of the first device remain in the journal only."""
-    begun = [structs.replace(item, node="a/hip0") for item in (OK, FAILED)]
-    path = write(tmp_path / "run", *begun, structs.replace(OK, node="b/hip0", latency_ms=0.25))
+    begun = [changed(item, node="a/hip0") for item in (OK, FAILED)]
+    path = write(tmp_path / "run", *begun, changed(OK, node="b/hip0", latency_ms=0.25))
     assert [(row["node"], row["latency_ms"]) for row in rows_of(tmp_path / "run")] == [("b/hip0", 0.25)]
     assert [row.latency_ms for row in read_journal(path).final_rows()] == [0.25]
     assert len(read_journal(path).rows) == 3
@@ -120,7 +120,7 @@ def test_rows_of_the_last_device_of_a_problem_win(tmp_path: Path) -> None:
 
 def test_a_later_row_of_a_pair_replaces_the_earlier(tmp_path: Path) -> None:
     """Only the last row of a (problem, kernel) pair is kept, and the others are counted."""
-    reading = read_input(write(tmp_path, OK, FAILED, structs.replace(OK, latency_ms=0.25)), ReadOptions())
+    reading = read_input(write(tmp_path, OK, FAILED, changed(OK, latency_ms=0.25)), ReadOptions())
     assert reading.rows.table()["latency_ms"].to_pylist() == [0.25, None]
     assert reading.superseded == 1
 
@@ -134,7 +134,7 @@ def test_the_last_row_of_a_pair_takes_the_position_of_its_first(tmp_path: Path, 
     pairs = [(problem, kernel) for problem in problems for kernel in POOL[:30]]
     last: dict[tuple[str, str], tuple[str, float]] = {}
     for run_id in ("run1", "run2", "run3"):
-        rows = [structs.replace(OK, run_id=run_id, problem=p, kernel=k, latency_ms=random.random() + 1) for p, k in pairs]
+        rows = [changed(OK, run_id=run_id, problem=p, kernel=k, latency_ms=random.random() + 1) for p, k in pairs]
         rows = random.choices(rows, k=120)
         write(tmp_path, *rows, run=replace(RUN, run_id=run_id))
         last.update({(row.problem, row.kernel): (run_id, row.latency_ms or 0.0) for row in rows})
@@ -152,7 +152,7 @@ def test_a_resumed_journal_keeps_each_runs_hardware(tmp_path: Path) -> None:
     """Rows of a second run in the same journal have that run's id and hardware."""
     write(tmp_path, OK)
     second = replace(RUN, run_id="run2", hardware={**RUN.hardware, "num_cus": 8})
-    write(tmp_path, structs.replace(FAILED, run_id="run2"), run=second)
+    write(tmp_path, changed(FAILED, run_id="run2"), run=second)
     reading = read_input(tmp_path, ReadOptions())
     assert reading.rows.table()["hw_num_cus"].to_pylist() == [4, 8]
     assert [run["run_id"] for run in reading.runs] == ["run1", "run2"]
@@ -175,15 +175,15 @@ def test_a_truncated_last_line_is_ignored(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        (structs.replace(OK, problem="conv_1"), reader.BAD_PROBLEM),
-        (structs.replace(OK, problem=PROBLEM.replace("_g1_", "_g3_")), reader.BAD_PROBLEM),
-        (structs.replace(OK, problem=PROBLEM.replace("_n1_", "_n0_")), reader.BAD_PROBLEM),
-        (structs.replace(OK, kernel="fast_kernel"), reader.BAD_KERNEL),
-        (structs.replace(OK, problem=PROBLEM.replace("fp32", "bf16")), reader.MISMATCH),
-        (structs.replace(OK, latency_ms=None), reader.BAD_TIME),
-        (structs.replace(OK, latency_ms=0.0), reader.BAD_TIME),
-        (structs.replace(OK, latency_ms=-1.0), reader.BAD_TIME),
-        (structs.replace(OK, run_id="run9"), reader.UNKNOWN_RUN),
+        (changed(OK, problem="conv_1"), reader.BAD_PROBLEM),
+        (changed(OK, problem=PROBLEM.replace("_g1_", "_g3_")), reader.BAD_PROBLEM),
+        (changed(OK, problem=PROBLEM.replace("_n1_", "_n0_")), reader.BAD_PROBLEM),
+        (changed(OK, kernel="fast_kernel"), reader.BAD_KERNEL),
+        (changed(OK, problem=PROBLEM.replace("fp32", "bf16")), reader.MISMATCH),
+        (changed(OK, latency_ms=None), reader.BAD_TIME),
+        (changed(OK, latency_ms=0.0), reader.BAD_TIME),
+        (changed(OK, latency_ms=-1.0), reader.BAD_TIME),
+        (changed(OK, run_id="run9"), reader.UNKNOWN_RUN),
     ],
 )
 def test_a_bad_row_is_named_or_skipped(tmp_path: Path, row: ResultRow, reason: str) -> None:
@@ -258,8 +258,12 @@ def test_kernel_records_are_read_back(tmp_path: Path) -> None:
 
 def test_resources_become_columns(tmp_path: Path) -> None:
     """Every row has the resources of its kernel's source, whatever its status; unknown resources are null."""
-    rows = (structs.replace(OK, source_hash="hash1"), structs.replace(FAILED, source_hash="hash1"), structs.replace(OK, kernel=POOL[2]))
-    path = write(tmp_path, *rows, structs.replace(OK, kernel=POOL[3], source_hash="hash2"), kernels=(KNOWN, UNKNOWN))
+    rows = (
+        changed(OK, source_hash="hash1"),
+        changed(FAILED, source_hash="hash1"),
+        changed(OK, kernel=POOL[2]),
+    )
+    path = write(tmp_path, *rows, changed(OK, kernel=POOL[3], source_hash="hash2"), kernels=(KNOWN, UNKNOWN))
     taken = [[row[name] for name in RESOURCE_NAMES] for row in rows_of(path)]
     nothing = [None] * 8
     assert taken == [[96, 16, 40, 16384, 8, 2, 1, 4], [96, 16, 40, 16384, 8, 2, 1, 4], nothing, nothing]
@@ -268,7 +272,7 @@ def test_resources_become_columns(tmp_path: Path) -> None:
 
 def test_functions_that_call_others_are_a_column(tmp_path: Path) -> None:
     """The count of the kernel's source; null where it is unknown, as in older journals."""
-    rows = (structs.replace(OK, source_hash="hash1"), structs.replace(OK, kernel=POOL[2], source_hash="hash2"))
+    rows = (changed(OK, source_hash="hash1"), changed(OK, kernel=POOL[2], source_hash="hash2"))
     path = write(tmp_path, *rows, kernels=(replace(KNOWN, calling=2), UNKNOWN))
     assert [row["calling_functions"] for row in rows_of(path)] == [2, None]
 
@@ -276,14 +280,14 @@ def test_functions_that_call_others_are_a_column(tmp_path: Path) -> None:
 def test_unreported_resources_are_null(tmp_path: Path) -> None:
     """On the host, and with a compiler without reports, resources are null."""
     for folder, kernels in (("none", ()), ("unknown", (UNKNOWN,))):
-        (row,) = rows_of(write(tmp_path / folder, structs.replace(OK, source_hash="hash2"), kernels=kernels))
+        (row,) = rows_of(write(tmp_path / folder, changed(OK, source_hash="hash2"), kernels=kernels))
         assert [row[name] for name in RESOURCE_NAMES] == [None] * 8
 
 
 def test_runs_with_and_without_resources_are_one_table(tmp_path: Path) -> None:
     """A resumed run with libraries from an older cache has nulls in its rows."""
-    write(tmp_path, structs.replace(OK, source_hash="hash1"), kernels=(KNOWN,))
-    second = structs.replace(FAILED, run_id="run2", source_hash="hash2")
+    write(tmp_path, changed(OK, source_hash="hash1"), kernels=(KNOWN,))
+    second = changed(FAILED, run_id="run2", source_hash="hash2")
     write(tmp_path, second, run=replace(RUN, run_id="run2"))
     assert [row["vgprs"] for row in rows_of(tmp_path)] == [96, None]
 
@@ -291,7 +295,7 @@ def test_runs_with_and_without_resources_are_one_table(tmp_path: Path) -> None:
 def test_a_later_record_of_a_kernel_replaces_the_earlier(tmp_path: Path) -> None:
     """A resumed run may repeat a kernel's record."""
     newer = replace(KNOWN, run_id="run2", resources=replace(TAKES, vgprs=128))
-    path = write(tmp_path, structs.replace(OK, source_hash="hash1"), kernels=(KNOWN, newer))
+    path = write(tmp_path, changed(OK, source_hash="hash1"), kernels=(KNOWN, newer))
     assert [row["vgprs"] for row in rows_of(path)] == [128]
 
 
@@ -316,7 +320,7 @@ def test_a_damaged_kernel_record_is_named(tmp_path: Path, values: dict[str, Any]
 
 def test_line_numbers_of_bad_rows_count_kernel_records(tmp_path: Path) -> None:
     """The reported line is the line in the file."""
-    path = write(tmp_path, FAILED, structs.replace(OK, latency_ms=-1.0), kernels=(KNOWN, UNKNOWN))
+    path = write(tmp_path, FAILED, changed(OK, latency_ms=-1.0), kernels=(KNOWN, UNKNOWN))
     with expect_refusal(DataError, "bad-row", "1", "5"):
         rows_of(path)
 
