@@ -54,10 +54,6 @@ def load_arch(name: str) -> ArchSpec:
 
     Compute units (`hardware.num_cus`) are the product's; for an architecture's name those of this machine's GPU of that
     architecture, and without one those of the architecture's file.
-
-    Raises:
-        UsageError: there is no such architecture, or it is not text.
-        DataError: its file is malformed.
     """
     if not isinstance(name, str):
         raise WrongTypeError("arch", "the name of an architecture", name)
@@ -96,11 +92,7 @@ def _plain(name: str) -> str:
 
 
 def typed_arch(name: str) -> str:
-    """Return the architecture's name if it means the same compute units, else the product's.
-
-    Raises:
-        UsageError: there is no such architecture or product.
-    """
+    """Return the architecture's name if it means the same compute units, else the product's."""
     arch = load_arch(name).name
     return arch if load_arch(name) is load_arch(arch) else _plain(name)
 
@@ -136,11 +128,7 @@ _TILE = re.compile(r"([1-9][0-9]{0,3})x([1-9][0-9]{0,3})x([1-9][0-9]{0,3})")
 
 
 def read_common_rules(path: Path) -> CommonRules:
-    """Read the rules shared by all architectures.
-
-    Raises:
-        DataError: the file is malformed.
-    """
+    """Read the rules shared by all architectures."""
     file = JsonFields.read(path)
     lds, operators = file.part("pipeline_lds"), file.part("operators")
     rules = CommonRules(
@@ -167,11 +155,7 @@ def _operator_tile(part: JsonFields) -> OperatorTile:
 
 
 def read_arch(path: Path, common: CommonRules) -> ArchSpec:
-    """Read an architecture.
-
-    Raises:
-        DataError: the file is malformed.
-    """
+    """Read an architecture."""
     file = JsonFields.read(path)
     machine = read_machine() if file.is_string("hardware") else None
     hardware = _device_profile(file) if machine is None else _host_profile(file, machine)

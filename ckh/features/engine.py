@@ -38,11 +38,6 @@ class Columns:
     """Columns by name: given ones, and quantities derived from them, each computed once.
 
     Given numeric columns are converted to float64. Columns of one row are broadcast.
-
-    Args:
-        given: raw columns.
-        derived: formulas of intermediate quantities, by name.
-        defaults: values of raw columns that may be missing.
     """
 
     def __init__(
@@ -57,11 +52,7 @@ class Columns:
         self._known: dict[str, Array] = {}
 
     def __getitem__(self, name: str) -> Array:
-        """Return the column as float64, or the result of its formula.
-
-        Raises:
-            DataError: it is neither given, nor derived, and has no default.
-        """
+        """Return the column as float64, or the result of its formula."""
         if name not in self._known:
             self._known[name] = self._find(name)
         return self._known[name]
@@ -72,11 +63,7 @@ class Columns:
         return np.asarray(self.raw(name), dtype=np.float64)
 
     def raw(self, name: str) -> Array:
-        """Return a raw column, or its default.
-
-        Raises:
-            DataError: it is not given and has no default.
-        """
+        """Return a raw column, or its default."""
         if name in self._given:
             return np.atleast_1d(np.asarray(self._given[name]))
         if name in self._defaults:
@@ -139,11 +126,7 @@ class FeatureEngine:
         return tuple(feature.name for feature in self.features)
 
     def select(self, names: Sequence[str]) -> tuple[Feature, ...]:
-        """Select features by name, in this order.
-
-        Raises:
-            ModelError: the engine lacks a feature.
-        """
+        """Select features by name, in this order."""
         known = {feature.name: feature for feature in self.features}
         if missing := [name for name in names if name not in known]:
             raise ModelError(f"unknown features {', '.join(missing)}", "train the model again", code="unknown-feature")
@@ -152,28 +135,14 @@ class FeatureEngine:
     def matrix(
         self, columns: Mapping[str, Array], hardware: Mapping[str, Array], names: Sequence[str] | None = None
     ) -> NDArray[np.float64]:
-        """Compute feature values, shape (rows, features).
-
-        Args:
-            columns: raw columns by name, each with one row or with all rows.
-            hardware: the hardware profile by name (`schema.HARDWARE`), numbers or one value per row.
-            names: names of the features, in this order; all by default.
-
-        Raises:
-            DataError: a column that a feature needs is missing.
-            ModelError: a name is unknown.
-        """
+        """Compute feature values, shape (rows, features)."""
         chosen = self.features if names is None else self.select(names)
         return self._values(columns, hardware, [feature.formula for feature in chosen])
 
     def quantities(
         self, columns: Mapping[str, Array], hardware: Mapping[str, Array], names: Sequence[str]
     ) -> NDArray[np.float64]:
-        """Compute derived quantities or raw columns by name, shape (rows, names).
-
-        Raises:
-            DataError: a name is neither derived nor given.
-        """
+        """Compute derived quantities or raw columns by name, shape (rows, names)."""
         return self._values(columns, hardware, [lambda lazy, name=name: lazy[name] for name in names])  # type: ignore[misc]
 
     def _values(

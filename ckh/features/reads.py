@@ -54,16 +54,7 @@ class WatchedColumns(Columns):
 def columns_read(
     engine: FeatureEngine, features: Sequence[Feature], given: Mapping[str, Array]
 ) -> tuple[list[frozenset[str]], dict[str, frozenset[str]]]:
-    """Raw columns that each feature reads, and those read by every quantity that they use.
-
-    Args:
-        engine: the engine of the features.
-        features: the features.
-        given: raw columns with one row.
-
-    Raises:
-        DataError: a column is missing.
-    """
+    """Raw columns that each feature reads, and those read by every quantity that they use."""
     columns = WatchedColumns(engine, given)
     return [columns.of_feature(feature) for feature in features], columns.reads
 
@@ -87,11 +78,7 @@ class _AnyColumns(WatchedColumns):
 
 
 def dependence(engine: FeatureEngine, names: Sequence[str]) -> list[Depends]:
-    """Dependence of features on problem, kernel and hardware, by the raw columns that their formulas read.
-
-    Raises:
-        ModelError: the engine lacks a feature.
-    """
+    """Dependence of features on problem, kernel and hardware, by the raw columns that their formulas read."""
     columns = _AnyColumns(engine, {})
     return [_kind(columns.of_feature(feature), engine.kernel_columns) for feature in engine.select(names)]
 

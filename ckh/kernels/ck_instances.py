@@ -17,11 +17,7 @@ _LEAST_WARP_TILE_K = 16
 
 
 def tiled_fields(instance: Any) -> dict[str, Any] | None:
-    """Tile, waves, instruction, pipeline and scheduler of an instance, by field; None if a value is unknown.
-
-    Args:
-        instance: has the fields that `ck4inductor` gives GEMMs and convolutions: m_per_block, m_per_xdl and so on.
-    """
+    """Tile, waves, instruction, pipeline and scheduler of an instance, by field; None if a value is unknown."""
     scheduler = _last_word(instance.block_gemm_pipeline_scheduler).lower()
     pipeline = _PIPELINES.get(_last_word(instance.block_gemm_pipeline_version))
     wave_m = instance.m_per_block // (instance.m_per_xdl * instance.m_xdl_per_wave)

@@ -39,12 +39,7 @@ class ShippedKernel:
 
 
 def add_compiled(arch: str, op: str, kernel: str, resources: Resources) -> None:
-    """Add a kernel of an operation compiled for an architecture; the last entry of a name wins.
-
-    Raises:
-        DataError: the cache folder cannot be used.
-        OSError: it cannot be written.
-    """
+    """Add a kernel of an operation compiled for an architecture; the last entry of a name wins."""
     # A single write is not interleaved with other processes'; the leading newline isolates a line truncated by a full
     # disk.
     line = f"\n{json.dumps([kernel, *astuple(resources)])}\n".encode()

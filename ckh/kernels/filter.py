@@ -66,14 +66,6 @@ def parse_filter(text: str, kind: type[K]) -> Callable[[K], bool]:
     """Compile a filter to a function of a dataclass instance.
 
     A field that is None equals only None, and is neither less nor greater than anything.
-
-    Args:
-        text: the filter.
-        kind: the dataclass with its fields, such as `ConvKernel`.
-
-    Raises:
-        UsageError: the text is not a filter, names an unknown field, compares incompatible types, or is too long or too
-            deeply nested.
     """
     return _Reader(field_types(kind)).condition(_tree(text))
 

@@ -239,11 +239,6 @@ class ProblemRules:
     """Rules of problems over kernels that an architecture builds, prepared for many problems.
 
     Kernels with the same values for the rules form a kind and are refused together.
-
-    Args:
-        rules: the rules.
-        table: the kernels.
-        arch: the architecture.
     """
 
     def __init__(self, rules: Sequence[Rule], table: KernelTable[Any], arch: ArchSpec) -> None:

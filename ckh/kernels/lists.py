@@ -72,11 +72,7 @@ class Registry(Generic[K]):
     product: KernelProduct[K] | None = None
 
     def require(self, arch: str) -> None:
-        """Refuse kernels of another architecture.
-
-        Raises:
-            UsageError: the architecture differs.
-        """
+        """Refuse kernels of another architecture."""
         if self.arch not in ("", arch):
             raise UsageError(f"the registry is for {self.arch}, not {arch}", code="mismatch")
 
@@ -118,14 +114,7 @@ class ListFormat:
 
 
 def read_values(part: JsonFields, name: str, is_known: Callable[[Any], bool], known: Sequence[Any] = ()) -> list[Any]:
-    """Return the distinct values of a parameter of AMD's configurations, a list or a range; fail on unknown ones.
-
-    Args:
-        part: the parameters.
-        name: the parameter's name.
-        is_known: whether a value is known.
-        known: the known values, if they are to be stated.
-    """
+    """Return the distinct values of a parameter of AMD's configurations, a list or a range; fail on unknown ones."""
     values = _values_of(part.value(name))
     if not values:
         part.fail(name, "must be a list of values, or a range with min, max and step")

@@ -25,14 +25,7 @@ _FEWEST, _MOST = 2, 8
 
 
 def loaded_ahead(pipeline: str, tile: Triple, waves: int, dtype: str) -> int:
-    """Tiles along K that `mem` prefetches, equal to the number of tails of its loop; 0 for other pipelines.
-
-    Args:
-        pipeline: the kernel's pipeline.
-        tile: block tile along M, N, K.
-        waves: waves per block.
-        dtype: element type of A and B.
-    """
+    """Tiles along K that `mem` prefetches, equal to the number of tails of its loop; 0 for other pipelines."""
     if pipeline != _MEM:
         return 0
     m, n, k = tile

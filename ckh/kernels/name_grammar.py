@@ -50,11 +50,7 @@ class NameGrammar:
         self._forms = tuple((re.compile(_pattern(tokens)), tokens) for tokens in (head + full, head + short))
 
     def match(self, text: str) -> tuple[re.Match[str], bool]:
-        """Match a name; returns its parts, and whether it is a short name.
-
-        Raises:
-            DataError: the text is not a name; the message gives the part that was not understood.
-        """
+        """Match a name; returns its parts, and whether it is a short name."""
         is_short = self._looks_short.match(text) is not None
         name, tokens = self._forms[is_short]
         match = name.fullmatch(text)

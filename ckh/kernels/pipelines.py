@@ -247,13 +247,7 @@ def wave_groups_of(pipeline: str) -> WaveGroups | None:
 
 
 def wave_group_reason(pipeline: str, wave: Triple, groups: int | None = None) -> str:
-    """Reason why a pipeline computes wrong results on a GPU with these waves; empty if it does not.
-
-    Args:
-        pipeline: its name.
-        wave: waves per block along M, N, K.
-        groups: groups of waves; by default those that the pipeline needs.
-    """
+    """Reason why a pipeline computes wrong results on a GPU with these waves; empty if it does not."""
     needed = wave_groups_of(pipeline)
     if needed is None:
         is_right = groups in (None, 1)

@@ -168,19 +168,7 @@ class Pools(Generic[K]):
     def candidates(
         self, problem: object, arch: ArchSpec, *group: Any, model: Path | None = None, only: KernelList[K] | None = None
     ) -> Candidates[K]:
-        """Return the applicable kernels known to the model.
-
-        Args:
-            problem: the problem.
-            arch: the architecture.
-            group: the problem's group.
-            model: folder of the model that will rank them, if any.
-            only: kernels to use as the pool; None: the architecture's pool and the measured kernels.
-
-        Raises:
-            ModelError: a file of the model is damaged.
-            DataError: a listed kernel violates a rule of the architecture.
-        """
+        """Return the applicable kernels known to the model."""
         result = self._find(model, only, arch, group)
         chosen, reasons = self._problem_rules(result, arch).judge(problem)
         refused, by_problem = dict((result.refused + reasons).most_common()), dict(reasons.most_common())
@@ -189,18 +177,7 @@ class Pools(Generic[K]):
         )
 
     def timed_file(self, frame: pd.DataFrame, before: Path | None) -> bytes | None:
-        """Content of `timed_kernels.json.gz`: complete kernels with times in the rows.
-
-        Args:
-            frame: the rows, of one architecture.
-            before: folder of the start of a warm start, whose kernels are added.
-
-        Returns:
-            None if there are none: short names do not identify the measured kernel.
-
-        Raises:
-            ModelError: the file of the start is damaged.
-        """
+        """Content of `timed_kernels.json.gz`: complete kernels with times, or None if names are short."""
         arch = str(frame["arch"].iloc[0])
         is_timed = frame["is_valid"].to_numpy(dtype=bool) & (frame["latency_ms"].to_numpy(dtype=np.float64) > 0)
         kernels = {self.parse(str(name)) for name in frame["kernel"][is_timed].unique()}
@@ -279,11 +256,7 @@ class Pools(Generic[K]):
     def _judge_list(
         self, only: KernelList[K], timed: TimedKernels[K] | None, arch: ArchSpec, *group: Any
     ) -> _JudgedPool[K]:
-        """Listed kernels of the group, measured ones first.
-
-        Raises:
-            DataError: a kernel violates a rule of the architecture, and was not measured on it.
-        """
+        """Listed kernels of the group, measured ones first."""
         were_timed = frozenset(timed.kernels) if timed is not None and timed.arch == arch.name else frozenset()
         own = [kernel for kernel in only.kernels if self._group(kernel) == group]
         for kernel in own:

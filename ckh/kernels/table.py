@@ -83,11 +83,6 @@ class TiledKernel:
 class KernelTable(Sequence[K], Generic[K]):
     """Complete kernels of one class.
 
-    Args:
-        make: the class; takes its fields by name.
-        columns: for every field the distinct values, and each kernel's index; None if all kernels have the same value.
-        length: number of kernels.
-
     Attributes:
         quantities: cached quantities that rules derived from the columns.
         read: names of the columns that were read.
@@ -105,13 +100,7 @@ class KernelTable(Sequence[K], Generic[K]):
 
     @classmethod
     def product(cls, make: Callable[..., K], axes: Sequence[Axis], **same: Any) -> KernelTable[K]:
-        """Build all combinations of the rows of axes, in the order of `itertools.product`.
-
-        Args:
-            make: the class of the kernels.
-            axes: the axes.
-            same: fields with the same value in all kernels.
-        """
+        """Build all combinations of the rows of axes, in the order of `itertools.product`."""
         length = int(np.prod([len(rows) for _, rows in axes]))
         same = _defaults(make) | same
         columns: dict[str, tuple[tuple[Any, ...], Codes | None]] = {
@@ -259,16 +248,7 @@ def column_of(kernels: Sequence[Any], name: str) -> NDArray[Any]:
 def distinct(
     columns: Sequence[tuple[Codes | None, int]], length: int, chosen: Codes | None = None
 ) -> tuple[list[list[int]], Codes]:
-    """Find the distinct rows of coded columns.
-
-    Args:
-        columns: codes, and their exclusive upper bound.
-        length: length of the columns.
-        chosen: indices of the rows to use; all by default.
-
-    Returns:
-        For each column its code in each distinct row, and for each row the index of its distinct row.
-    """
+    """Return the codes of the distinct rows of coded columns, column by column, and the index of each row's."""
     count = length if chosen is None else len(chosen)
     key = np.zeros(count, np.intp)
     sizes = []

@@ -45,15 +45,7 @@ def timed_file(arch: str, names: set[str]) -> bytes:
 
 
 def read_timed(path: Path, parse: Callable[[str], K]) -> TimedKernels[K]:
-    """Read the file of a model.
-
-    Args:
-        path: the file.
-        parse: parses a kernel's name.
-
-    Raises:
-        ModelError: it is damaged, or its kernels are unknown.
-    """
+    """Read the file of a model."""
     with model_fields(path) as fields:
         if (version := fields.scalar("version", int)) != _VERSION:
             fields.fail("version", f"is {version}, and this ckh reads {_VERSION}")

@@ -95,9 +95,6 @@ def canonical_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
     A product with other compute units than its architecture's name means (`load_arch`) keeps its name; for an operation
     whose problems state compute units it sets --num-cus instead.
-
-    Args:
-        given: option name -> value, None if the option was not given.
     """
     result = dict(given)
     if op := result.get("op"):
@@ -125,11 +122,7 @@ def canonical_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def operation(name: str) -> AnyOperation:
-    """Return the operation of a name.
-
-    Raises:
-        UsageError: no such operation exists, or its package is broken.
-    """
+    """Return the operation of a name."""
     if not is_operation(name):
         if (known := operation_name(name)) != name:
             return operation(known)
@@ -143,12 +136,7 @@ def operation(name: str) -> AnyOperation:
 
 
 def _loaded(entry: EntryPoint) -> AnyOperation:
-    """Load the record of an installed operation.
-
-    Raises:
-        UsageError: the entry point does not give a record of that name, the record is inconsistent, or its problems
-            cannot be distinguished from another operation's.
-    """
+    """Load the record of an installed operation."""
     try:
         result = entry.load()
     except Exception as error:
@@ -175,11 +163,7 @@ def _broken(name: str, what: str) -> UsageError:
 
 
 def part_of(op: AnyOperation, make: Part | None, kind: type[T]) -> T | None:
-    """Return an optional part of an operation's record, such as `op.measured`; None if absent.
-
-    Raises:
-        UsageError: the package of the operation is broken.
-    """
+    """Return an optional part of an operation's record, such as `op.measured`; None if absent."""
     if make is None:
         return None
     try:
@@ -194,11 +178,7 @@ def part_of(op: AnyOperation, make: Part | None, kind: type[T]) -> T | None:
 
 
 def operation_of(problem: str) -> AnyOperation:
-    """Return the operation of a problem, given its canonical text.
-
-    Raises:
-        UsageError: the text is not a problem of any operation.
-    """
+    """Return the operation of a problem, given its canonical text."""
     return operation(_name_of(problem))
 
 
@@ -214,12 +194,7 @@ def _name_of(problem: str) -> str:
 
 
 def as_problem(problem: Problem | str) -> Problem:
-    """Return the problem, parsed if given as canonical text.
-
-    Raises:
-        UsageError: the text is not a problem.
-        WrongTypeError: it is neither.
-    """
+    """Return the problem, parsed if given as canonical text."""
     if isinstance(problem, str):
         return operation_of(problem.strip()).problems.parse(problem.strip())
     if not hasattr(problem, "canonical"):
@@ -228,11 +203,7 @@ def as_problem(problem: Problem | str) -> Problem:
 
 
 def operation_of_problem(problem: Problem) -> AnyOperation:
-    """Return the operation of a problem.
-
-    Raises:
-        UsageError: it is not a problem of any operation.
-    """
+    """Return the operation of a problem."""
     kind = type(problem)
     if kind not in _of_class:
         _of_class[kind] = operation_of(problem.canonical())
@@ -240,11 +211,7 @@ def operation_of_problem(problem: Problem) -> AnyOperation:
 
 
 def operation_of_kernel(kernel: object) -> AnyOperation:
-    """Return the operation of a kernel.
-
-    Raises:
-        WrongTypeError: it is not a kernel.
-    """
+    """Return the operation of a kernel."""
     kind = type(kernel)
     if kind not in _of_class:
         own = [name for name, built_in in _BUILT_IN.items() if built_in.kernel_type == kind.__name__]
@@ -260,9 +227,6 @@ def requested(name: str) -> Requested[Any] | None:
     """Return how problems of an operation are requested; None if they cannot be.
 
     Of a built-in operation, only this part is imported.
-
-    Raises:
-        UsageError: no such operation exists, or its package is broken.
     """
     if name in _BUILT_IN:
         result: Requested[Any] = import_module(f"{__name__}.{name}.requested").REQUESTED

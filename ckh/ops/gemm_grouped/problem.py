@@ -24,11 +24,7 @@ Groups = tuple[tuple[int, int], ...]  # distinct M, largest first, each with the
 
 @lru_cache(maxsize=4096)
 def parse_groups(text: str) -> Groups:
-    """Parse the M of groups, in any order, such as 64x8+512.
-
-    Raises:
-        UsageError: the text is malformed, empty, or states more groups than a kernel takes.
-    """
+    """Parse the M of groups, in any order, such as 64x8+512."""
     counts: dict[int, int] = {}
     for part in text.split("+"):
         match = _RUN.fullmatch(part.strip())

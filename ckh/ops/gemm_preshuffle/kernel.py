@@ -81,11 +81,7 @@ _parse = parser_of(
 
 
 def parse_preshuffle_kernel(text: str) -> GemmPreshuffleKernel:
-    """Parse a kernel's name.
-
-    Raises:
-        DataError: it is not a name of a kernel, or does not state which one.
-    """
+    """Parse a kernel's name."""
     if _AMDS.search(text):
         raise DataError(
             f"{text!r} does not state whether N is permuted, as all names of AMD's tile engine",

@@ -42,11 +42,7 @@ def operands(problem: GemmPreshuffleProblem) -> tuple[Operand, ...]:
 
 
 def emit(kernel: GemmPreshuffleKernel, headers: GemmHeaders, arch: ArchSpec) -> str:
-    """Return the C++ source of one kernel for an architecture.
-
-    Raises:
-        UnsupportedKernelError: these headers cannot build it; states the reason.
-    """
+    """Return the C++ source of one kernel for an architecture."""
     first, *further = preshuffle_rules(headers)
     if reasons := list(first(kernel, arch)) or [reason for item in further for reason in item(kernel, arch)]:
         raise UnsupportedKernelError("; ".join(reasons))

@@ -51,11 +51,7 @@ _AMD = re.compile(rf"{PREFIX}(?P<kind>\w+?)_(?P<reduction>atomic|reduction|linea
 
 
 def parse_streamk_kernel(text: str) -> GemmStreamKKernel:
-    """Parse a kernel's name.
-
-    Raises:
-        DataError: it is not a kernel's name.
-    """
+    """Parse a kernel's name."""
     if matched := _AMD.fullmatch(text):
         reduction = "atomic" if matched["reduction"] == "atomic" else "reduction"
         return _parse(f"{PREFIX}{reduction}_{ALL_HELD}_{matched['kind']}_{matched['sizes']}")

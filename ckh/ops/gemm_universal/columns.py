@@ -41,13 +41,7 @@ def problem_columns(problems: Sequence[GemmProblem], kind: type[GemmProblem] = G
 
 
 def kernel_columns(kernels: Sequence[GemmKernel], *, mem_is_padded: bool = False) -> dict[str, Any]:
-    """One row per kernel.
-
-    Args:
-        kernels: complete kernels.
-        mem_is_padded: treat kernels of the `mem` pipeline as padded along every axis, as AMD's
-            `convert_json_to_parquet` does, whatever padding their names state.
-    """
+    """One row per kernel; `mem_is_padded`: those of `mem` are, whatever their names, as AMD's converter has it."""
     texts = {name: column_of(kernels, name).astype(np.str_) for name in _TEXTS}
     as_padded = np.isin(texts["pipeline"], list(MARKED_PADDED_PIPELINES)) & mem_is_padded
     return {

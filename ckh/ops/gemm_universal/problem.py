@@ -177,11 +177,7 @@ class GemmProblem(PasteableProblem, Record):
 
     @classmethod
     def parsed(cls, text: str) -> Self:
-        """Parse the text that `canonical` returns.
-
-        Raises:
-            UsageError: the text is malformed, or its values are invalid.
-        """
+        """Parse the text that `canonical` returns."""
         match = _pattern_of(cls).fullmatch(text.strip())
         if match is None:
             raise UsageError(f"not {cls.noun}: {text!r}", f"e.g. {cls.prefix}{cls.example}", code="bad-problem")

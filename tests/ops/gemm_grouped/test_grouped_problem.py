@@ -90,14 +90,6 @@ def test_work_is_that_of_all_groups() -> None:
     assert result.bytes == sum(part.bytes for part in parts)
 
 
-def test_rows_are_problems_again() -> None:
-    """Dataset columns of problems restore them."""
-    problems = [*SETS.load("experts-mixtral-8x7b", None, None)[:9], problem("3+2x5+0", layout="ccr")]
-    columns = OP.problems.columns(problems)
-    rows = [{name: values[row] for name, values in columns.items()} for row in range(len(problems))]
-    assert [OP.problems.of_row(row) for row in rows] == problems
-
-
 def test_spreads_of_rows() -> None:
     """Rows are all spread; unevenly, a quarter of the experts has half of them and another quarter a quarter."""
     assert evenly(10, 4) == "3x2+2x2"

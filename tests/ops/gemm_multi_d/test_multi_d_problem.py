@@ -69,14 +69,6 @@ def test_other_texts_are_refused(text: str) -> None:
         GemmMultiDProblem.parsed(text)
 
 
-def test_rows_are_problems_again() -> None:
-    """Dataset columns of problems restore them."""
-    problems = [*SETS.load("epilogues-gpt2-xl", None, None)[:9], GemmMultiDProblem(3, 5, 7, "fp8", "ccr", ds="rv")]
-    columns = OPERATION.problems.columns(problems)
-    rows = [{name: values[row] for name, values in columns.items()} for row in range(len(problems))]
-    assert [OPERATION.problems.of_row(row) for row in rows] == problems
-
-
 def test_names_state_function_and_tensors() -> None:
     """They are parsed again, and short names too; a name without a function is refused."""
     kernel = POOLS.of(ARCH, "fp16", "rcr", "add_gelu", 2)[0]

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from ckh.errors import DataError, ModelError
-from ckh.features.reads import Depends, dependence
+from ckh.ops import operation
+from ckh.ops.base import Encoding
 from ckh.ops.gemm_universal.columns import INPUT_COLUMNS, from_amd, kernel_columns, problem_columns
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL, NAMES_55, NAMES_72
 from ckh.ops.gemm_universal.kernels.names import parse_kernel_name
@@ -150,29 +151,6 @@ def test_hardware_affects_only_its_features() -> None:
     assert changed(l2_cache_kb=1) == {"hw_l2_cache_kb"}
 
 
-def test_a_batch_equals_single_rows() -> None:
-    """A single row is a batch of one, and one row of problem columns is broadcast over all kernels."""
-    together = GEMM_UNIVERSAL.matrix({**problem_columns([PROBLEM]), **kernel_columns(KERNELS)}, REFERENCE_HARDWARE)
-    assert together.shape == (3, len(GEMM_UNIVERSAL.names))
-    for index, row in enumerate(together):
-        np.testing.assert_array_equal(_one(list(GEMM_UNIVERSAL.names), index), row)
-
-
-def test_traced_dependencies_are_real() -> None:
-    """A feature traced as dependent on the problem only is equal for all kernels, and vice versa."""
-    other = GemmProblem(17, 8192, 50, "fp16", "rrr")
-    a, b = (
-        GEMM_UNIVERSAL.matrix({**problem_columns([p]), **kernel_columns(KERNELS)}, REFERENCE_HARDWARE)
-        for p in (PROBLEM, other)
-    )
-    depends = dependence(GEMM_UNIVERSAL, GEMM_UNIVERSAL.names)
-    for column, feature in enumerate(GEMM_UNIVERSAL.features):
-        if depends[column] in (Depends.PROBLEM, Depends.HARDWARE):
-            assert len(set(a[:, column])) == 1, feature.name
-        if depends[column] in (Depends.KERNEL, Depends.HARDWARE):
-            assert (a[:, column] == b[:, column]).all(), feature.name
-
-
 def test_schema_of_55_is_a_subset_and_categories_are_amds() -> None:
     """The older schema lacks the 17 features on utilization and padding; four of AMD's features are categories."""
     assert (len(NAMES_55), len(NAMES_72), len(set(NAMES_72))) == (55, 72, 72)
@@ -190,11 +168,6 @@ def test_mem_counts_as_padded_for_models_trained_that_way() -> None:
     assert [padded[f"pad_{axis}"].tolist() for axis in "mnk"] == [[1, 1, 0]] * 3
 
 
-def test_kernels_cannot_override_the_problem() -> None:
-    """No kernel column is a problem column; otherwise, as in AMD's predict CLI, the kernel's row would be ranked."""
-    assert not set(problem_columns([PROBLEM])) & set(kernel_columns(KERNELS))
-
-
 def test_missing_columns_and_unknown_names_are_named() -> None:
     """A missing column and an unknown feature are errors that name it."""
     columns: dict[str, Any] = {**problem_columns([PROBLEM]), **kernel_columns(KERNELS)}
@@ -202,3 +175,11 @@ def test_missing_columns_and_unknown_names_are_named() -> None:
         GEMM_UNIVERSAL.matrix({n: v for n, v in columns.items() if n != "wave_n"}, REFERENCE_HARDWARE)
     with pytest.raises(ModelError, match="vec_frac_a"):
         GEMM_UNIVERSAL.select(["M", "vec_frac_a"])
+
+
+def test_mem_counts_as_padded_on_a_gpu_alone() -> None:
+    """Columns of datasets mark every `mem` kernel as padded on a GPU, where it runs every size; not on the host."""
+    columns = operation("gemm_universal").kernels.columns
+    for is_gpu, pads in ((True, [1, 1, 0]), (False, [0, 1, 0])):
+        result = columns(KERNELS, Encoding(is_gpu=is_gpu))
+        assert result["pad_m"] == pads

@@ -8,12 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ckh.archs import load_arch
 from ckh.errors import DataError, UsageError
 from ckh.kernels.pipelines import Scheduler
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name, short_name
-from ckh.ops.gemm_universal.kernels.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.problems import DTYPE_BYTES
 from tests.refusals import expect_refusal
@@ -85,13 +83,6 @@ def test_a_short_name_leaves_other_fields_open(kernel: GemmKernel) -> None:
         assert getattr(parsed, field.name) == expected, field.name
     assert not parsed.is_complete
     assert {"wave_m", "epilogue", "pad_k", "persistent", "vector_c"} <= set(parsed.missing)
-
-
-def test_names_of_a_pool_are_distinct_and_round_trip() -> None:
-    """Every kernel of the host's pool has a unique name that restores it."""
-    pool = gemm_pool(load_arch("host"))
-    assert len({kernel_name(kernel) for kernel in pool}) == len(pool)
-    assert all(parse_kernel_name(kernel_name(kernel)) == kernel for kernel in pool)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckh.errors import UsageError
+from ckh.ops.gemm_universal.operation import SLICES
 from ckh.ops.gemm_universal.problem import (
     GEMM_COLUMNS,
     GEMM_LAYOUTS,
@@ -117,3 +118,22 @@ def test_invalid_problem_text_is_refused(text: str) -> None:
     """Text with missing or extra parts is refused."""
     with expect_refusal(UsageError, "bad-problem"):
         GemmProblem.parsed(text)
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "shape", "depth"),
+    [
+        (31, 511, "tiny M", "shallow K"),
+        (32, 512, "small M", "medium K"),
+        (255, 4095, "small M", "medium K"),
+        (256, 4096, "medium M", "deep K"),
+        (4095, 1, "medium M", "shallow K"),
+        (4096, 9000, "large M", "deep K"),
+    ],
+)
+def test_limits_match_amd(m: int, k: int, shape: str, depth: str) -> None:
+    """M is split at 32, 256 and 4096, K at 512 and 4096, as in AMD's evaluation."""
+    problem = GemmProblem(m, 8, k, layout="crr")
+    assert [name for name, test in SLICES["shape"].items() if test(problem)] == [shape]
+    assert [name for name, test in SLICES["depth"].items() if test(problem)] == [depth]
+    assert [name for name, test in SLICES["layout"].items() if test(problem)] == ["crr"]

@@ -63,11 +63,7 @@ def flag(text: str) -> bool:
 
 
 def kernel_name(kernel: GemmKernel) -> str:
-    """Return the complete name; `parse_kernel_name` returns exactly this kernel.
-
-    Raises:
-        UsageError: the kernel is incomplete, or has a value without a token in the grammar.
-    """
+    """Return the complete name; `parse_kernel_name` returns exactly this kernel."""
     if missing := kernel.missing:
         raise UsageError(
             f"{short_name(kernel)} has no complete name, it lacks " + ", ".join(missing), code="incomplete-kernel"

@@ -56,11 +56,7 @@ class DerivedHip:
         return *rules_of(headers), *given((self.lacks,), headers=headers)
 
     def emit(self, kernel: Any, headers: GemmHeaders, arch: ArchSpec) -> str:
-        """Return the C++ source of one kernel for an architecture.
-
-        Raises:
-            UnsupportedKernelError: these headers cannot build it; states the reason.
-        """
+        """Return the C++ source of one kernel for an architecture."""
         (own,) = given((self.lacks,), headers=headers)
         if reasons := list(own(kernel, arch)) or missing(kernel, headers, arch):
             raise UnsupportedKernelError("; ".join(reasons))
@@ -93,16 +89,7 @@ def hip_emission(
     rules: Callable[[GemmHeaders], tuple[Rule, ...]],
     result: Callable[[GemmHeaders], Mapping[str, tuple[str, ...]]],
 ) -> HipEmission[Any]:
-    """Return how kernels are built for AMD GPUs, from functions of headers' features for GEMM kernels.
-
-    Args:
-        module: file of the operation's module, beside the folder `templates`.
-        problems: default problem set to measure.
-        functions: substrings of the mangled names of the kernels' GPU functions.
-        emit: C++ source of a kernel.
-        rules: what headers cannot build.
-        result: features of headers for these kernels, described, by name.
-    """
+    """Return how kernels are built for AMD GPUs, from functions of headers' features for GEMM kernels."""
     return HipEmission(
         lambda kernel, headers, arch: emit(kernel, gemm.gemm_headers(headers), arch),
         (Path(module).parent / "templates" / "ck_tile", *_HIP.templates),
@@ -129,17 +116,7 @@ def derived_measured(
     trials: Trials[Any, Any],
     host: HostEmission[Any] | None = None,
 ) -> Measured[Any, Any]:
-    """Return how an operation is measured.
-
-    Args:
-        op: the operation.
-        pools: its pools.
-        bench_pools: its pools for runs without a filter.
-        computation: what its problems compute.
-        hip: how its kernels are built for AMD GPUs.
-        trials: how its kernels are executed for validation.
-        host: how its kernels are built for the CPU, if they are.
-    """
+    """Return how an operation is measured."""
     return Measured(
         computation=computation,
         host=host,

@@ -32,11 +32,7 @@ _BOOLEANS = ("pad_m", "pad_n", "pad_k", "persistent")
 
 
 def emit(kernel: GemmKernel, headers: GemmHeaders, arch: ArchSpec) -> str:
-    """Return the C++ source of one kernel for an architecture.
-
-    Raises:
-        UnsupportedKernelError: these headers cannot build it; states the reason.
-    """
+    """Return the C++ source of one kernel for an architecture."""
     reasons = missing(kernel, headers, arch)
     if reasons:
         raise UnsupportedKernelError("; ".join(reasons))
@@ -50,15 +46,7 @@ def source_of(
     vocabulary: str = "gemm_vocabulary.hpp",
     own: Sequence[str] = (),
 ) -> str:
-    """Return the source of a kernel that can be built.
-
-    Args:
-        kernel: the kernel.
-        headers: features of CK Tile's headers.
-        includes: headers of ckh's after the parameters.
-        vocabulary: header of ckh's before them.
-        own: lines of further parameters.
-    """
+    """Return the source of a kernel that can be built."""
     assert kernel.epilogue is not None
     is_shared = kernel.pipeline in EMITTED[headers.common.interface]  # others are in headers of their operation
     values = {

@@ -28,11 +28,7 @@ _PADS = ("pad_m", "pad_n", "pad_k")
 
 
 def emit(kernel: GemmKernel, simd: HostSimd, abi: str = "gemm_abi.hpp") -> str:
-    """Return the C++ source of one kernel, whose exported functions are in the header `abi`.
-
-    Raises:
-        UsageError: the kernel is incomplete, or has a feature that the host device does not support.
-    """
+    """Return the C++ source of one kernel, whose exported functions are in the header `abi`."""
     _check(kernel)
     constants = {
         "int vector_bytes": simd.vector_bytes,

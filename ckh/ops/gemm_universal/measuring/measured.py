@@ -52,12 +52,7 @@ _MATRICES = {"pipelines": (Scheduler.INTRAWAVE,), "schedulers": tuple(Scheduler)
 
 
 def matrix(name: str, settings: MatrixSettings) -> tuple[Case[GemmProblem, GemmKernel], ...]:
-    """Return the cases of a matrix, by layout; options known to fail are included.
-
-    Raises:
-        UsageError: no such matrix exists, or a setting is for convolutions.
-        NoKernelError: the architecture has no kernel to start from.
-    """
+    """Return the cases of a matrix, by layout; options known to fail are included."""
     if settings.variant or settings.ndim:
         raise UsageError(
             f"{OP_TYPE} has neither directions nor dimensions", "omit those options", code="inapplicable-option"
@@ -158,11 +153,7 @@ def _found(headers: Headers) -> dict[str, tuple[str, ...]]:
 
 
 def problems_of_run(settings: Settings, op: str) -> tuple[Any, ...]:
-    """Return the problems of an operation that a run's settings mean.
-
-    Raises:
-        UsageError: a setting is for convolutions.
-    """
+    """Return the problems of an operation that a run's settings mean."""
     from ckh.shapes.problems import problems_of
 
     if settings.variant or settings.ndim or settings.pad_channels:
@@ -177,18 +168,7 @@ def problems_of_run(settings: Settings, op: str) -> tuple[Any, ...]:
 def candidates_of_run(
     settings: Settings, op: str, pools: Pools[Any], bench_pools: Pools[Any]
 ) -> CandidateSource[Any, Any]:
-    """Return the source of candidates for a run's settings: an architecture's pool or a registry, filtered.
-
-    Args:
-        settings: the settings.
-        op: the operation.
-        pools: its pools.
-        bench_pools: its pools for runs without a filter.
-
-    Raises:
-        UsageError: a setting is malformed, or is for convolutions.
-        DataError: the registry cannot be read.
-    """
+    """Return the source of candidates for a run's settings: an architecture's pool or a registry, filtered."""
     from ckh.bench.planning.candidates import PoolSource, registry_of, wanted_by
 
     if option := settings.first_given("rule_set", "split_k"):

@@ -106,11 +106,7 @@ _SETS: dict[str, _GemmSet] = {
 
 
 def problem_set(name: str, dtype: str = "fp32", layout: str = "rcr") -> tuple[GemmProblem, ...]:
-    """Return the distinct problems of a set, in a fixed order.
-
-    Raises:
-        UsageError: no such set, dtype or layout exists.
-    """
+    """Return the distinct problems of a set, in a fixed order."""
     if name not in _SETS:
         raise unknown_set(f"unknown GEMM problem set {name!r}", name, _SETS)
     return _problem_set(name, dtype, layout)

@@ -162,15 +162,7 @@ def draw_problems(
     held_out: Collection[tuple[int, int]],
     others: Collection[GemmProblem] = (),
 ) -> tuple[GemmProblem, ...]:
-    """Draw about `count` distinct problems, fp32 and rcr, ordered by family and work.
-
-    Args:
-        families: the families to draw; their percentages are of `count`.
-        count: number of problems for 100 percent.
-        limits: limits of each problem.
-        held_out: weights (N, K) to exclude.
-        others: problems to exclude, drawn before.
-    """
+    """Draw about `count` distinct problems, fp32 and rcr, ordered by family and work."""
     rng = Random(SEED + len(others))
     known = frozenset(others)
     taken: dict[GemmProblem, None] = {}

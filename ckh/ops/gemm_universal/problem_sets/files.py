@@ -59,15 +59,6 @@ def read_problems(
 
     Columns and keys are m, n, k and optionally the class's other sizes, dtype (`default_dtype`) and layout (rcr); they
     are case-insensitive.
-
-    Args:
-        source: the path.
-        kind: the class of the problems.
-        dtype: the element type; None: as the file states, else `default_dtype`. A file that states another is refused.
-        default_dtype: the element type of entries that state none.
-
-    Raises:
-        DataError: the file is unusable; the message names the entry.
     """
     path = Path(source)
     problems: dict[Any, None] = {}
@@ -178,12 +169,7 @@ class NamedSets(Generic[P]):
         return tuple(self.sets)
 
     def load(self, source: str, variant: str | None, dtype: str | None, default_dtype: str = "") -> tuple[Any, ...]:
-        """Return the problems of a set or a file, in dtype `dtype`, or in a default one if neither states a dtype.
-
-        Raises:
-            UsageError: it is neither a set nor a file, or a direction is given.
-            DataError: the file has a line that is not a problem.
-        """
+        """Return the problems of a set or a file, in dtype `dtype`, or in a default one if neither states a dtype."""
         if variant is not None:
             raise UsageError(f"{self.kind.op_type} has no directions", "omit --variant", code="inapplicable-option")
         default = default_dtype or self.default_dtype

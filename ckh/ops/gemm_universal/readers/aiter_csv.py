@@ -59,11 +59,7 @@ class Winners:
 
 
 def read_winners(path: Path, options: ReadOptions) -> Winners:
-    """Read a tuned table.
-
-    Raises:
-        DataError: it is not such a table, or there are bad rows that are not to be skipped.
-    """
+    """Read a tuned table."""
     content = read_bytes(path)
     names = read_header(path, content)
     for name in _REQUIRED:
@@ -108,11 +104,7 @@ def read_winners(path: Path, options: ReadOptions) -> Winners:
 
 
 def write_problems(inputs: Sequence[Path], out: Path, options: ReadOptions) -> WinnerSummary:
-    """Write the winners of tuned tables as one problem file, atomically.
-
-    Raises:
-        CkhError: an input is unusable, or the output cannot be written.
-    """
+    """Write the winners of tuned tables as one problem file, atomically."""
     require_csv_name(out)
     tables = [read_winners(path, options) for path in inputs]
     winners = [winner for table in tables for winner in table.winners]

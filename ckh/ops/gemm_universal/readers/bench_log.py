@@ -242,12 +242,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(path: Path, options: ReadOptions) -> Reading:
-    """Read a log.
-
-    Raises:
-        UsageError: no architecture, or an unknown one, was given.
-        DataError: the log cannot be read, has no results, or has bad objects that are not to be skipped.
-    """
+    """Read a log."""
     log = _Log(GemmRows(path, options))
     digest = hashlib.sha256()
     try:
@@ -346,11 +341,7 @@ def _letter(layout: Any) -> str:
 
 
 def _check(stated: dict[str, Any], dtype: str, layout: str) -> None:
-    """Check that type and layout in the log agree with the kernel's name; unknown spellings are ignored.
-
-    Raises:
-        Unusable: they differ.
-    """
+    """Check that type and layout in the log agree with the kernel's name; unknown spellings are ignored."""
     for what, own, known in (("dtype", dtype, DTYPE_BYTES), ("layout", layout, GEMM_LAYOUTS)):
         if what in stated and stated[what] != own and str(stated[what]) in known:
             raise Unusable(MISMATCH, f"the log says {what} {stated[what]}, the kernel's name {own}")

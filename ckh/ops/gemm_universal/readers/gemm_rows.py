@@ -65,11 +65,7 @@ class Time:
 def problem_of(
     sizes: Mapping[str, Any], dtype: str, layout: str, kind: type[GemmProblem] = GemmProblem, **own: Any
 ) -> GemmProblem:
-    """Return the problem, of a class with its own texts, of m, n, k and optionally its other sizes.
-
-    Raises:
-        Unusable: a size is missing or impossible.
-    """
+    """Return the problem, of a class with its own texts, of m, n, k and optionally its other sizes."""
     for name in "mnk":
         if name not in sizes:
             raise Unusable(BAD_PROBLEM, f"{name} is missing")
@@ -81,11 +77,7 @@ def problem_of(
 
 
 def number(values: Mapping[str, Any], name: str) -> Decimal:
-    """Return a finite number, with the digits in the file.
-
-    Raises:
-        Unusable: it is missing or not a number.
-    """
+    """Return a finite number, with the digits in the file."""
     value = values.get(name)
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         raise Unusable(WITHOUT_TIME, f"{name} is {'missing' if value is None else value}")
@@ -170,21 +162,13 @@ class GemmRows:
             self._first_bad.append(f"{where}: {why.detail}")
 
     def check(self, kernel: GemmKernel, problem: GemmProblem) -> None:
-        """Check that the kernel matches the problem.
-
-        Raises:
-            Unusable: it does not.
-        """
+        """Check that the kernel matches the problem."""
         if (kernel.dtype, kernel.layout) != (problem.dtype, problem.layout):
             what = f"a kernel of {kernel.dtype} {kernel.layout} on {problem.canonical()}"
             raise Unusable(MISMATCH, what)
 
     def add(self, where: str, problem: GemmProblem, named: tuple[str, GemmKernel], time: Time) -> None:
-        """Add a measured time; `named` is the kernel's name and the kernel that its columns describe.
-
-        Raises:
-            Unusable: the time is too short to be possible.
-        """
+        """Add a measured time; `named` is the kernel's name and the kernel that its columns describe."""
         if time.latency_ms < SHORTEST_MS:
             raise Unusable(BAD_TIME, f"the time is {time.latency_ms:g} ms")
         self._append(problem, named, Status.OK, time.latency_ms)
@@ -209,11 +193,7 @@ class GemmRows:
         self._status_of_row[row] = self._statuses.setdefault(str(Status.WRONG_RESULT), len(self._statuses))
 
     def refuse_bad(self) -> None:
-        """Refuse the file if it has unusable measurements, unless they are to be skipped.
-
-        Raises:
-            DataError: there are unusable measurements, or no usable ones.
-        """
+        """Refuse the file if it has unusable measurements, unless they are to be skipped."""
         bad = {reason: number for reason, number in self._bad.items() if reason != WITHOUT_TIME}
         count = sum(bad.values())
         if count and not self._options.skip_bad:

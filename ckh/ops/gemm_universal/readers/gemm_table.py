@@ -127,12 +127,7 @@ def _header(head: bytes) -> set[str]:
 
 
 def read(path: Path, options: ReadOptions) -> Reading:
-    """Read a file of one of AMD's formats.
-
-    Raises:
-        UsageError: no architecture, or an unknown one, was given.
-        DataError: columns are missing, or there are bad rows that are not to be skipped.
-    """
+    """Read a file of one of AMD's formats."""
     return read_table(open_table(path), options)
 
 

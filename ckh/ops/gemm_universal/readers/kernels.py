@@ -34,15 +34,6 @@ def kernel_of(
     """Return the kernel of a name; parameters that a short name omits are taken from a configuration with AMD's fields.
 
     A configuration does not state vector widths; they are native, as in a full name without them.
-
-    Args:
-        name: the name.
-        config: the configuration.
-        arch: the architecture.
-        parse: parses a name.
-
-    Raises:
-        Unusable: the name does not parse, the configuration contradicts it, or both omit a parameter.
     """
     kernel = _parsed(name, arch, parse)
     stated = _stated(config)

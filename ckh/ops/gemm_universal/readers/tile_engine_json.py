@@ -69,12 +69,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(path: Path, options: ReadOptions) -> Reading:
-    """Read a benchmark file.
-
-    Raises:
-        UsageError: no architecture, or an unknown one, was given.
-        DataError: the file is not such JSON, or there are bad benchmarks that are not to be skipped.
-    """
+    """Read a benchmark file."""
     rows = GemmRows(path, options)
     content = read_bytes(path)
     metadata, results = _document(path, content)

@@ -69,11 +69,7 @@ class Winner:
 
 
 def require_csv_name(path: Path) -> None:
-    """Require a name by which a problem file is recognised.
-
-    Raises:
-        UsageError: it does not end in .csv.
-    """
+    """Require a name by which a problem file is recognised."""
     if path.suffix.lower() != ".csv":
         raise UsageError(
             f"{path} does not end in .csv", "the name decides how a file of problems is read", code="unknown-format"
@@ -81,13 +77,7 @@ def require_csv_name(path: Path) -> None:
 
 
 def write_winners(winners: Sequence[Winner], path: Path | str) -> None:
-    """Write a CSV file of winners that is also a problem file, atomically.
-
-    Raises:
-        UsageError: the name does not end in .csv, by which problem files are recognised.
-        DataError: there are no winners.
-        OutputError: the file cannot be written.
-    """
+    """Write a CSV file of winners that is also a problem file, atomically."""
     path = Path(path)
     require_csv_name(path)
     if not winners:
