@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     # A file's entries: location, and a function that returns the problem given the default element type.
     _Entries = Iterator[tuple[int, Callable[[str], "P"]]]
 
-P = TypeVar("P", bound=GemmProblem)
+P = TypeVar("P", bound=Any)  # has a GemmProblem's `parsed`, `required`, `size_columns` and `text_columns`
 
 # AMD's scripts have calls, and lists such as `ml_sizes = [(1, 4096, 4096), ...]` of M, N and K.
 _IN_PYTHON = WrittenForm(

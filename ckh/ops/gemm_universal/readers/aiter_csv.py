@@ -143,7 +143,7 @@ def _winner(row: dict[str, str], options: ReadOptions, source: str) -> Winner:
         raise Unusable(NO_KERNEL, "kernelName is empty")
     latency_us = _time(row)
     return Winner(
-        problem=problem_of(sizes, _dtype(row), _LAYOUT),
+        problem=problem_of(sizes, dtype=_dtype(row), layout=_LAYOUT),
         arch=_arch(row, num_cus, options),
         num_cus=num_cus,
         library=row.get("libtype", ""),

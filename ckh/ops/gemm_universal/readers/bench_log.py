@@ -302,7 +302,7 @@ class _Log:
         name, kernel = self._kernel(values["name"])
         stated = self._stated(values.get("problem"))
         _check(stated, kernel.dtype, kernel.layout)
-        problem = problem_of(stated, kernel.dtype, kernel.layout)
+        problem = problem_of(stated, dtype=kernel.dtype, layout=kernel.layout)
         latency, tflops = number(perf, _LATENCY), number(perf, _TFLOPS)
         time = precise_time(latency, tflops, problem.flops)
         row, said = len(self.rows), f"the log says {latency} ms and {tflops} TFLOPS"

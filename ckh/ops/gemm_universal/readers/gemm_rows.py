@@ -62,16 +62,14 @@ class Time:
     is_doubtful: bool = False
 
 
-def problem_of(
-    sizes: Mapping[str, Any], dtype: str, layout: str, kind: type[GemmProblem] = GemmProblem, **own: Any
-) -> GemmProblem:
+def problem_of(sizes: Mapping[str, Any], kind: type[Any] = GemmProblem, **texts: str) -> Any:
     """Return the problem, of a class with its own texts, of m, n, k and optionally its other sizes."""
-    for name in "mnk":
+    for name in kind.required:
         if name not in sizes:
             raise Unusable(BAD_PROBLEM, f"{name} is missing")
     try:
         stated = {name: sizes[name] for name in kind.size_columns if name in sizes}
-        return kind(**stated, dtype=dtype, layout=layout, **own)
+        return kind(**stated, **texts)
     except UsageError as error:
         raise Unusable(BAD_PROBLEM, error.message) from error
 

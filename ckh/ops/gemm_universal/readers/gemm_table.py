@@ -37,10 +37,10 @@ from ckh.data.readers.reader import BadRow, parquet_columns, refuse_bad
 from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.spool import StoredRows
 from ckh.errors import DataError
-from ckh.ops.gemm_universal.kernels.names import parse_kernel_name
+from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.gemm_universal.readers.gemm_rows import BAD_TIME, MISMATCH, Unusable, named, problem_of
-from ckh.ops.gemm_universal.readers.kernels import kernel_of
+from ckh.ops.gemm_universal.readers.gemm_rows import BAD_TIME, MISMATCH, Unusable, problem_of
+from ckh.ops.gemm_universal.readers.kernels import BAD_KERNEL, kernel_of
 from ckh.schema import SHORTEST_MS, Status
 
 if TYPE_CHECKING:
@@ -80,11 +80,16 @@ _FAILURES = (
 
 @dataclass(frozen=True, slots=True)
 class TableForm:
-    """The rows of a table: class of problems, parser of kernel names, and the sizes that it must have."""
+    """The rows of a table: class of problems, parser of kernel names, the sizes that it must have, and kernels' names.
 
-    kind: type[GemmProblem]
-    parse: Callable[[str], GemmKernel]
+    `complete` returns the kernel of a name, or raises `Unusable` if the name does not state all of it.
+    """
+
+    kind: type[Any]
+    parse: Callable[[str], Any]
     sizes: tuple[str, ...] = ("m", "n", "k")
+    complete: Callable[..., Any] = kernel_of
+    name: Callable[[Any], str] = kernel_name
 
     @property
     def more_sizes(self) -> tuple[str, ...]:
@@ -276,9 +281,12 @@ class _TableRows:
     def _kernel(self, text: str) -> tuple[str, GemmKernel] | Unusable:
         if text not in self._kernels:
             try:
-                self._kernels[text] = named(kernel_of(text, {}, self.arch, self.form.parse))
+                kernel = self.form.complete(text, {}, self.arch, self.form.parse)
+                self._kernels[text] = self.form.name(kernel), kernel
             except Unusable as why:
                 self._kernels[text] = why
+            except DataError as error:
+                self._kernels[text] = Unusable(BAD_KERNEL, error.message)
         return self._kernels[text]
 
 
@@ -300,7 +308,7 @@ def _problems(
 
     sizes = {name: integers(cells, name, faults) for name in form.sizes}
     sizes |= {name: integers(cells, name, faults, form.kind.field_defaults[name]) for name in form.more_sizes}
-    _check_stated(kernels, kernel_of_row, cells, faults)
+    _check_stated(kernels, kernel_of_row, cells, faults, form.kind.text_columns)
     of_row = np.zeros(len(cells), dtype=np.int64)
     good = np.flatnonzero(faults.good)
     if not len(good):
@@ -319,7 +327,7 @@ def _problems(
     for i, (row, given) in enumerate(zip(first.tolist(), values, strict=True)):
         try:
             stated = dict(zip(texts, distinct[int(kind_of_row[row])], strict=True))
-            problem = problem_of(dict(zip(sizes, given, strict=True)), **stated, kind=form.kind)
+            problem = problem_of(dict(zip(sizes, given, strict=True)), kind=form.kind, **stated)
         except Unusable as why:
             complaints[i] = why
             continue
@@ -332,12 +340,18 @@ def _problems(
     return problems, of_row
 
 
-def _check_stated(kernels: list[GemmKernel], kernel_of_row: NDArray[np.int64], cells: Cells, faults: Faults) -> None:
+def _check_stated(
+    kernels: list[GemmKernel],
+    kernel_of_row: NDArray[np.int64],
+    cells: Cells,
+    faults: Faults,
+    texts: tuple[str, ...],
+) -> None:
     """Mark the rows whose stated element type or layout differs from their kernel's."""
     import numpy as np
 
     for name in ("dtype", "layout"):
-        if not cells.has(name) or not kernels:
+        if name not in texts or not cells.has(name) or not kernels:
             continue
         column = cells.column(name)
         own = [str(getattr(kernel, name)) for kernel in kernels]

@@ -143,7 +143,8 @@ class _File:
             raise Unusable(BAD_ENTRY, "there is no kernel_config, or there are no benchmarks")
         kernel = kernel_of(_kernel_name(config, benchmark), config, self._rows.arch)
         kind = self._kind(config)
-        problem = problem_of({key: benchmark[key] for key in "mnk" if key in benchmark}, kind["dtype"], kind["layout"])
+        sizes = {key: benchmark[key] for key in "mnk" if key in benchmark}
+        problem = problem_of(sizes, dtype=kind["dtype"], layout=kind["layout"])
         self._rows.check(kernel, problem)
         name = named(kernel)
         is_valid, error = benchmark.get("is_valid"), benchmark.get("error")
