@@ -14,8 +14,7 @@ from ckh.archs import load_arch
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.hip_device import HipDevice
 from ckh.bench.planning.plan import full_name
-from ckh.ops.gemm_multi_d.kernel import GemmMultiDKernel
-from ckh.ops.gemm_multi_d.pool import MULTI_D_RULES
+from ckh.ops.gemm_multi_d.pool import MULTI_D_RULES, GemmMultiDKernel
 from ckh.ops.gemm_multi_d.problem import GemmMultiDProblem
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES

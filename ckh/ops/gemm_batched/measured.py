@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.bench.computation import Operand, Role, Trials
 from ckh.kernels.judging import RuleBook
 from ckh.kernels.pipelines import wave_groups_of
-from ckh.ops.gemm_batched.kernel import GemmBatchedKernel
-from ckh.ops.gemm_batched.pool import BENCH_POOLS, POOLS, SPACES
+from ckh.ops.gemm_batched.pool import BENCH_POOLS, POOLS, SPACES, GemmBatchedKernel
 from ckh.ops.gemm_batched.problem import BATCH_STRIDES, LEADING, OP_TYPE, GemmBatchedProblem
 from ckh.ops.gemm_universal.measuring import measured as gemm
 from ckh.ops.gemm_universal.measuring.derived_measured import GEMM, DerivedHip, derived_measured, host_emission

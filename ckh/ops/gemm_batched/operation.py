@@ -75,6 +75,19 @@ def _tiled(problem: GemmBatchedProblem) -> TiledSizes:
     return TiledSizes(problem.m, problem.n, k, problem.split_k * problem.batch)
 
 
+def _shaped() -> object:
+    from ckh.shapes.layers import BatchedMatmul
+    from ckh.shapes.shaped import Shaped
+
+    def problem(shape: BatchedMatmul, dtype: str) -> GemmBatchedProblem:
+        return GemmBatchedProblem(shape.m, shape.n, shape.k, shape.dtype or dtype, shape.layout, batch=shape.batch)
+
+    def shape(of: GemmBatchedProblem) -> BatchedMatmul:
+        return BatchedMatmul(of.batch, of.m, of.n, of.k, of.dtype, of.layout)
+
+    return Shaped(BatchedMatmul, problem, shape)
+
+
 OPERATION = replace(
     _DERIVED,
     problems=replace(
@@ -82,7 +95,7 @@ OPERATION = replace(
         slices={**GEMM.problems.slices, "batch": sliced_by("batch", "products", few=16, many=256)},
         place=lambda problem: [*GEMM.problems.place(problem), log2(problem.batch)],
         batch="batch",
-        shaped=lazily("ckh.ops.gemm_batched.shaped:SHAPED"),
+        shaped=_shaped,
         tiled=_tiled,
     ),
     kernels=replace(_DERIVED.kernels, key_of=batched_rule_key, lists=lazily("ckh.ops.gemm_batched.pool:LISTS")),

@@ -1,4 +1,7 @@
-"""Rules, pools and lists of batched kernels.
+"""Kernels of batched GEMMs: names, rules, pools and lists.
+
+Names are those of `GemmKernel` that begin with `gemm_batched_`, as in CK Tile; those of AMD's tile engine, which begin
+with `batched_gemm_`, are parsed too.
 
 Source of the rules: CK Tile's `BatchedGemmKernel`: its grid has a row of blocks per product, offsets of matrices are 32
 bits, and lines are loaded and stored in vectors from their first element on. Source of the pools: the configuration of
@@ -8,11 +11,13 @@ without persistent kernels.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ckh.ops.gemm_batched.kernel import GemmBatchedKernel, parse_batched_kernel
-from ckh.ops.gemm_batched.problem import BATCH_STRIDES, LEADING
+from ckh.ops.gemm_batched.problem import BATCH_STRIDES, LEADING, OP_TYPE
+from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.kernels.amd_lists import ListedKernels, lists_of
+from ckh.ops.gemm_universal.kernels.names import parser_of
 from ckh.ops.gemm_universal.kernels.pool import pools_of
 from ckh.ops.gemm_universal.kernels.problem_rules import BOOK, MAX_OFFSET, rule_key, rules_with
 from ckh.ops.gemm_universal.kernels.search_space import NarrowedSpaces, searched_in
@@ -23,6 +28,16 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec, Triple
     from ckh.kernels.judging import Rules
     from ckh.ops.gemm_batched.problem import GemmBatchedProblem
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GemmBatchedKernel(GemmKernel):
+    """A kernel that computes a batch of matrix products."""
+
+    op_type = OP_TYPE
+
+
+parse_batched_kernel = parser_of(GemmBatchedKernel, r"(?:gemm_batched|batched_gemm)")
 
 SPACES = NarrowedSpaces(("compv3", "compv4", "mem"), are_persistent=False)
 MAX_BATCH = 2**16 - 1  # blocks of a grid along its second axis

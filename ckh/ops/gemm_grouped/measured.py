@@ -11,8 +11,7 @@ import numpy as np
 
 from ckh.bench.computation import ArrayForm, Trials
 from ckh.kernels.judging import RuleBook
-from ckh.ops.gemm_grouped.kernel import GemmGroupedKernel
-from ckh.ops.gemm_grouped.pool import BENCH_POOLS, POOLS, SPACES
+from ckh.ops.gemm_grouped.pool import BENCH_POOLS, POOLS, SPACES, GemmGroupedKernel
 from ckh.ops.gemm_grouped.problem import MAX_GROUPS, OP_TYPE, GemmGroupedProblem
 from ckh.ops.gemm_universal.measuring import measured as gemm
 from ckh.ops.gemm_universal.measuring.derived_measured import GEMM, DerivedHip, derived_measured, host_emission

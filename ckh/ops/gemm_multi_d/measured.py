@@ -13,8 +13,7 @@ from ckh.bench.codegen.interfaces import Interface
 from ckh.bench.computation import ArrayForm, Operand, Role, Trials
 from ckh.bench.isolated.typed import element_type
 from ckh.kernels.judging import RuleBook
-from ckh.ops.gemm_multi_d.kernel import GemmMultiDKernel
-from ckh.ops.gemm_multi_d.pool import BENCH_POOLS, POOLS, SPACES
+from ckh.ops.gemm_multi_d.pool import BENCH_POOLS, POOLS, SPACES, GemmMultiDKernel
 from ckh.ops.gemm_multi_d.problem import DTYPES, FUNCTIONS, MAX_TENSORS, OP_TYPE, VECTOR, GemmMultiDProblem
 from ckh.ops.gemm_universal.measuring import measured as gemm
 from ckh.ops.gemm_universal.measuring.derived_measured import GEMM, DerivedHip, derived_measured

@@ -16,7 +16,7 @@ from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 
 if TYPE_CHECKING:
     from ckh.features.engine import Columns
-    from ckh.ops.gemm_multi_d.kernel import GemmMultiDKernel
+    from ckh.ops.gemm_multi_d.pool import GemmMultiDKernel
 
 _CODES = {name: float(code) for code, name in enumerate(FUNCTIONS)}
 

@@ -1,4 +1,7 @@
-"""Rules and pools of kernels with further tensors.
+"""Kernels with further tensors: names, rules and pools.
+
+Names are those of `GemmKernel` with another beginning, which states the function and the number of tensors:
+`gemm_multi_d_add_relu_2_fp16_rcr_...`.
 
 Source of the pools: the configuration of AMD's tile engine for these GEMMs, which has `gemm_universal`'s tiles, waves
 and instructions with three pipelines; persistent kernels included.
@@ -6,10 +9,13 @@ and instructions with three pipelines; persistent kernels included.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ckh.ops.gemm_multi_d.kernel import GemmMultiDKernel, parse_multi_d_kernel
-from ckh.ops.gemm_multi_d.problem import DTYPES
+from ckh.kernels.name_grammar import either
+from ckh.ops.gemm_multi_d.problem import DTYPES, FUNCTIONS, MAX_TENSORS, PREFIX
+from ckh.ops.gemm_universal.kernel import GROUP_FIELDS, GemmKernel
+from ckh.ops.gemm_universal.kernels.names import parser_of
 from ckh.ops.gemm_universal.kernels.pool import pools_of
 from ckh.ops.gemm_universal.kernels.problem_rules import BOOK, rule_key, rules_with
 from ckh.ops.gemm_universal.kernels.search_space import NarrowedSpaces, searched_in
@@ -21,6 +27,32 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.kernels.judging import Rules
     from ckh.ops.gemm_multi_d.problem import GemmMultiDProblem
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GemmMultiDKernel(GemmKernel):
+    """A kernel whose epilogue applies a function.
+
+    Attributes:
+        function: one of `FUNCTIONS`.
+        num_d: number of further tensors.
+    """
+
+    group_fields = (*GROUP_FIELDS, "function", "num_d")
+
+    function: str = "add"
+    num_d: int = 1
+
+    @property
+    def op_type(self) -> str:  # type: ignore[override]
+        """First part of names."""
+        return f"{PREFIX}{self.function}_{self.num_d}"
+
+
+_HEAD = rf"{PREFIX}(?P<function>{either(FUNCTIONS)})_(?P<num_d>[1-{MAX_TENSORS}])"
+parse_multi_d_kernel = parser_of(
+    GemmMultiDKernel, _HEAD, lambda match: {"function": match["function"], "num_d": int(match["num_d"])}
+)
 
 SPACES = NarrowedSpaces(("compv3", "compv4", "mem"))
 

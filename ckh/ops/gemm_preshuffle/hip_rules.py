@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.interfaces import Interface
 from ckh.kernels.judging import RuleBook, given
-from ckh.ops.gemm_preshuffle.kernel import FLATMM_BYTES
+from ckh.ops.gemm_preshuffle.kernel_rules import FLATMM_BYTES
 from ckh.ops.gemm_preshuffle.problem import FLATMM, OP_TYPE, PRESHUFFLE
 from ckh.ops.gemm_universal.measuring.hip_rules import RULES_OF_ANY_PIPELINE, racing_reason, stored_together
 from ckh.problems import DTYPE_BYTES

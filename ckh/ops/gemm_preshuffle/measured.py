@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.bench.codegen.unit_source import UnsupportedKernelError
 from ckh.bench.computation import Operand, Trials
 from ckh.ops.gemm_preshuffle.hip_rules import EMITTED, found_in, preshuffle_rules
-from ckh.ops.gemm_preshuffle.kernel import GemmPreshuffleKernel, order_of
+from ckh.ops.gemm_preshuffle.kernel_rules import GemmPreshuffleKernel, order_of
 from ckh.ops.gemm_preshuffle.pool import POOLS
 from ckh.ops.gemm_preshuffle.problem import DTYPES, LAYOUT, OP_TYPE, GemmPreshuffleProblem, StoredOrder
 from ckh.ops.gemm_universal.measuring import hip

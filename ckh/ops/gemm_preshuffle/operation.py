@@ -17,7 +17,7 @@ from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 
 if TYPE_CHECKING:
     from ckh.features.engine import Columns
-    from ckh.ops.gemm_preshuffle.kernel import GemmPreshuffleKernel
+    from ckh.ops.gemm_preshuffle.kernel_rules import GemmPreshuffleKernel
 
 
 def _a_tile_bytes(c: Columns) -> Any:

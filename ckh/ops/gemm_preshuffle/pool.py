@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.kernels.pipelines import Scheduler
 from ckh.kernels.pools import Pools
-from ckh.ops.gemm_preshuffle.kernel import GemmPreshuffleKernel, parse_preshuffle_kernel
-from ckh.ops.gemm_preshuffle.kernel_rules import PRESHUFFLE_RULES
+from ckh.ops.gemm_preshuffle.kernel_rules import PRESHUFFLE_RULES, GemmPreshuffleKernel, parse_preshuffle_kernel
 from ckh.ops.gemm_preshuffle.problem import FLATMM, OP_TYPE, PRESHUFFLE
 from ckh.ops.gemm_universal.kernels.amd_lists import ListedKernels, lists_of
 from ckh.ops.gemm_universal.kernels.names import kernel_name

@@ -11,8 +11,17 @@ from ckh.bench.codegen.ck_tile import PIPELINE_HEADERS
 from ckh.bench.codegen.interfaces import Interface
 from ckh.bench.computation import Split, Trials
 from ckh.kernels.judging import RuleBook
-from ckh.ops.gemm_streamk.kernel import ALL_HELD, MOST_BLOCKS, REDUCTIONS, GemmStreamKKernel, parse_streamk_kernel
-from ckh.ops.gemm_streamk.pool import BENCH_POOLS, POOLS, SPACES, STREAMK_RULES
+from ckh.ops.gemm_streamk.pool import (
+    ALL_HELD,
+    BENCH_POOLS,
+    MOST_BLOCKS,
+    POOLS,
+    REDUCTIONS,
+    SPACES,
+    STREAMK_RULES,
+    GemmStreamKKernel,
+    parse_streamk_kernel,
+)
 from ckh.ops.gemm_streamk.problem import OP_TYPE, GemmStreamKProblem
 from ckh.ops.gemm_universal.measuring.derived_measured import GEMM, DerivedHip, derived_measured
 from ckh.ops.gemm_universal.measuring.hip import source_of

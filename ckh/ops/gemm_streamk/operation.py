@@ -9,8 +9,7 @@ import numpy as np
 
 from ckh.features.engine import Feature
 from ckh.ops.base import lazily
-from ckh.ops.gemm_streamk.kernel import REDUCTIONS
-from ckh.ops.gemm_streamk.pool import POOLS
+from ckh.ops.gemm_streamk.pool import POOLS, REDUCTIONS
 from ckh.ops.gemm_streamk.problem import OP_TYPE, GemmStreamKProblem
 from ckh.ops.gemm_universal.derived import derived
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL

@@ -14,9 +14,16 @@ from ckh.cli import run
 from ckh.errors import DataError, ExitCode
 from ckh.ops import operation, operation_of_kernel
 from ckh.ops.base import Encoding
-from ckh.ops.gemm_batched.kernel import GemmBatchedKernel, parse_batched_kernel
 from ckh.ops.gemm_batched.operation import GEMM_BATCHED
-from ckh.ops.gemm_batched.pool import BATCHED_RULES, BENCH_POOLS, LISTS, POOLS, batched_rule_key
+from ckh.ops.gemm_batched.pool import (
+    BATCHED_RULES,
+    BENCH_POOLS,
+    LISTS,
+    POOLS,
+    GemmBatchedKernel,
+    batched_rule_key,
+    parse_batched_kernel,
+)
 from ckh.ops.gemm_batched.problem import GemmBatchedProblem
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 from ckh.ops.gemm_universal.kernels.names import kernel_name

@@ -27,9 +27,8 @@ from ckh.data.dataset import read_dataset
 from ckh.errors import ExitCode
 from ckh.kernels.judging import judge_table
 from ckh.kernels.table import KernelTable
-from ckh.ops.gemm_batched.kernel import GemmBatchedKernel, parse_batched_kernel
 from ckh.ops.gemm_batched.measured import HIP, MEASURED, c_batched_problem, loop_end_problems, multiply_batch, operands
-from ckh.ops.gemm_batched.pool import POOLS
+from ckh.ops.gemm_batched.pool import POOLS, GemmBatchedKernel, parse_batched_kernel
 from ckh.ops.gemm_batched.problem import GemmBatchedProblem
 from ckh.ops.gemm_universal.kernels.names import kernel_name
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS

@@ -27,7 +27,6 @@ from ckh.errors import ExitCode, UsageError
 from ckh.isa.source import described
 from ckh.kernels.judging import judge_table
 from ckh.kernels.table import KernelTable
-from ckh.ops.gemm_grouped.kernel import GemmGroupedKernel, parse_grouped_kernel
 from ckh.ops.gemm_grouped.measured import (
     HIP,
     MEASURED,
@@ -35,7 +34,7 @@ from ckh.ops.gemm_grouped.measured import (
     multiply_groups,
     operands,
 )
-from ckh.ops.gemm_grouped.pool import POOLS
+from ckh.ops.gemm_grouped.pool import POOLS, GemmGroupedKernel, parse_grouped_kernel
 from ckh.ops.gemm_grouped.problem import GemmGroupedProblem
 from ckh.ops.gemm_universal.kernels.names import kernel_name
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS

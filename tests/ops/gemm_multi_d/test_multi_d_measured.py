@@ -18,8 +18,8 @@ from ckh.bench.isolated.operands import drawn
 from ckh.bench.isolated.typed import element_type
 from ckh.bench.isolated.verify import Limits
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
-from ckh.ops.gemm_multi_d.kernel import parse_multi_d_kernel
 from ckh.ops.gemm_multi_d.measured import HIP, MEASURED, c_problem, operands
+from ckh.ops.gemm_multi_d.pool import parse_multi_d_kernel
 from ckh.ops.gemm_multi_d.problem import FUNCTIONS, GemmMultiDProblem
 from ckh.schema import Status
 from tests.bench.codegen.test_ck_tile_gemm import LATE_2025, MID_2025

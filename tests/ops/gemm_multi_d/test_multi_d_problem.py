@@ -11,9 +11,8 @@ from ckh.archs import load_arch
 from ckh.errors import DataError, UsageError
 from ckh.ops import operation_of
 from ckh.ops.base import Encoding
-from ckh.ops.gemm_multi_d.kernel import GemmMultiDKernel, parse_multi_d_kernel
 from ckh.ops.gemm_multi_d.operation import OPERATION
-from ckh.ops.gemm_multi_d.pool import MULTI_D_RULES, POOLS
+from ckh.ops.gemm_multi_d.pool import MULTI_D_RULES, POOLS, GemmMultiDKernel, parse_multi_d_kernel
 from ckh.ops.gemm_multi_d.problem import FUNCTIONS, GemmMultiDProblem
 from ckh.ops.gemm_multi_d.problem_sets import SETS
 from ckh.ops.gemm_universal.kernels.names import kernel_name

@@ -17,7 +17,7 @@ from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.ops.gemm_preshuffle.hip_rules import preshuffle_rules
-from ckh.ops.gemm_preshuffle.kernel import parse_preshuffle_kernel
+from ckh.ops.gemm_preshuffle.kernel_rules import parse_preshuffle_kernel
 from ckh.ops.gemm_preshuffle.measured import MEASURED, emit, operands
 from ckh.ops.gemm_preshuffle.problem import GemmPreshuffleProblem
 from ckh.schema import Status

@@ -19,8 +19,7 @@ from ckh.ops import operation, operation_of
 from ckh.ops.aiter_gemm.kernels.pool import kernel_pool
 from ckh.ops.aiter_gemm.problem import CKTILE
 from ckh.ops.base import Encoding
-from ckh.ops.gemm_preshuffle.kernel import parse_preshuffle_kernel
-from ckh.ops.gemm_preshuffle.kernel_rules import PRESHUFFLE_RULES, preshuffle_rule_key
+from ckh.ops.gemm_preshuffle.kernel_rules import PRESHUFFLE_RULES, parse_preshuffle_kernel, preshuffle_rule_key
 from ckh.ops.gemm_preshuffle.operation import OPERATION
 from ckh.ops.gemm_preshuffle.pool import LISTS, POOLS, SEARCHED
 from ckh.ops.gemm_preshuffle.problem import DTYPES, GemmPreshuffleProblem, StoredOrder

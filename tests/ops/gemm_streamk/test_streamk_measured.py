@@ -18,8 +18,8 @@ from ckh.bench.devices.device_choice import open_device
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
-from ckh.ops.gemm_streamk.kernel import parse_streamk_kernel
 from ckh.ops.gemm_streamk.measured import HIP, MEASURED, parts_at_most, split
+from ckh.ops.gemm_streamk.pool import parse_streamk_kernel
 from ckh.ops.gemm_streamk.problem import GemmStreamKProblem
 from ckh.schema import Status
 from tests.bench.codegen.test_ck_tile_gemm import CURRENT, LATE_2025, MID_2025

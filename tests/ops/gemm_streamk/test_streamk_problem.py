@@ -18,9 +18,16 @@ from ckh.features.engine import Columns
 from ckh.learn.analytic.estimate import estimated_parts, estimated_us
 from ckh.ops import operation_of
 from ckh.ops.base import Encoding
-from ckh.ops.gemm_streamk.kernel import GemmStreamKKernel, parse_streamk_kernel
 from ckh.ops.gemm_streamk.operation import GEMM_STREAMK, OPERATION
-from ckh.ops.gemm_streamk.pool import BENCH_POOLS, LISTS, POOLS, SEARCHED, STREAMK_RULES
+from ckh.ops.gemm_streamk.pool import (
+    BENCH_POOLS,
+    LISTS,
+    POOLS,
+    SEARCHED,
+    STREAMK_RULES,
+    GemmStreamKKernel,
+    parse_streamk_kernel,
+)
 from ckh.ops.gemm_streamk.problem import GemmStreamKProblem
 from ckh.ops.gemm_streamk.problem_sets import SETS
 from ckh.ops.gemm_universal.kernel import GemmKernel
