@@ -135,7 +135,8 @@ def names(example: Example) -> Iterator[str]:
 
 def pool(example: Example) -> Iterator[str]:
     """Candidates are the kernels that no rule refuses one by one, and equal for problems of one key."""
-    op, by_key = example.op, {}
+    op = example.op
+    by_key: dict[Any, Candidates[Any]] = {}
     for problem, candidates in example.candidates():
         text, chosen = problem.canonical(), candidates.chosen
         if (np.diff(chosen) <= 0).any() or sum(candidates.by_problem.values()) != len(candidates.pool) - len(chosen):

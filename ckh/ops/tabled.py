@@ -70,7 +70,8 @@ class TabledProblem(PasteableProblem, Record):
         sizes = "".join(f"_{name}(?P<{name}>{_INTEGER})" for name in cls.size_columns)
         if (match := re.fullmatch(f"{cls.op_type}_(?P<dtype>[a-z0-9]+){sizes}", text.strip())) is None:
             raise UsageError(f"not a problem of {cls.op_type}: {text!r}", code="bad-problem")
-        return cls(**{name: value if name == "dtype" else int(value) for name, value in match.groupdict().items()})
+        sizes_of: dict[str, Any] = {name: int(match[name]) for name in cls.size_columns}
+        return cls(**sizes_of, dtype=match["dtype"])
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, for JSON."""
