@@ -12,12 +12,12 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
-from ckh.ops.gemm_universal.problem_sets import drawn as training
 from ckh.ops.gemm_universal.problem_sets.drawn import (
     FAMILIES,
     FURTHER_FAMILIES,
     SPLIT_FAMILIES,
     SizeLimits,
+    coverage,
     draw_problems,
 )
 from ckh.ops.gemm_universal.problem_sets.files import NamedSets, by_name
@@ -100,8 +100,8 @@ _SETS: dict[str, _GemmSet] = {
     # One of eight ranks' share of those layers, 1 MFLOP to 2 GFLOP.
     "host-llm": _GemmSet(_host_llm, HOST_LAYOUTS),
     # AMD's coverage lists; N or K of the second is 1 to 16.
-    "wide": _GemmSet(lambda: training.ordered(training.WIDE), AMD_LAYOUTS),
-    "edge": _GemmSet(lambda: training.ordered(training.EDGE), AMD_LAYOUTS),
+    "wide": _GemmSet(partial(coverage, "wide"), AMD_LAYOUTS),
+    "edge": _GemmSet(partial(coverage, "edge"), AMD_LAYOUTS),
 }
 
 
