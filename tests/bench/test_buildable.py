@@ -22,8 +22,8 @@ from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.measuring import hip_rules as conv_rules
 from ckh.ops.grouped_conv.rules.sets import rule_set
 from ckh.problems import Direction
-from tests.bench.codegen import test_ck_tile as conv
-from tests.bench.codegen import test_ck_tile_gemm as gemm
+from tests.bench.codegen import conv_headers as conv
+from tests.bench.codegen import gemm_headers as gemm
 from tests.bench.fake_hipcc import write_headers
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ckh.bench.codegen.interfaces import NOT_VERIFIED, Interface
 from ckh.bench.compilation.kernel_cache import KernelCache
 from ckh.cli import run
 from ckh.errors import ExitCode
-from tests.bench.codegen.test_ck_tile import write_templates
+from tests.bench.codegen.conv_headers import write_templates
 from tests.bench.fake_hipcc import FakeHipcc, write_headers
 from tests.refusals import expect_error, expect_values
 

@@ -14,7 +14,7 @@ from ckh.quick.answer import text_of
 from ckh.quick.prepare import prepare
 from ckh.quick.store import estimate_path, paths
 from ckh.text.log import written
-from tests.bench.codegen.test_ck_tile_gemm_current import STUB
+from tests.bench.codegen.stubs import STUB
 from tests.quick.test_quick import asked, full
 
 if TYPE_CHECKING:

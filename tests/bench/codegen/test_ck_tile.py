@@ -28,9 +28,10 @@ from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import FILTER3X3
 from ckh.ops.grouped_conv.measuring.hip import emit
 from ckh.ops.grouped_conv.measuring.hip_headers import ConvHeaders, detect_conv
-from ckh.ops.grouped_conv.measuring.hip_rules import ELEMENTS, missing
+from ckh.ops.grouped_conv.measuring.hip_rules import missing
 from ckh.problems import Direction
 from ckh.schema import Status
+from tests.bench.codegen.conv_headers import CURRENT, HEADERS, LATE_2025, MID_2025, write_templates
 from tests.bench.codegen.real_kernels import REAL_KERNELS
 from tests.bench.codegen.templates import OPERATIONS, SHARED
 from tests.bench.fake_hipcc import write_headers
@@ -46,55 +47,6 @@ HOW_TO_UPDATE = f"if that is meant, run this test with {UPDATE}=1 and look at th
 GFX942 = load_arch("gfx942")
 LOAD_TIMEOUT_S = 120.0
 
-MID_2025 = ConvHeaders(
-    common=Headers(
-        include=Path("/ck"),
-        interface=Interface.MID_2025,
-        pipelines=frozenset({"basic_v1", "mem", "compv3", "compv4", "compv5"}),
-        double_buffered=frozenset({"compv4"}),
-        interwave=frozenset({"mem"}),
-    ),
-    directions=frozenset({Direction.FORWARD, Direction.BWD_WEIGHT}),
-    interwave=frozenset({"mem"}),
-    splitting=frozenset({Direction.BWD_WEIGHT}),
-)
-CURRENT = ConvHeaders(
-    common=Headers(
-        include=Path("/ck"),
-        interface=Interface.CURRENT,
-        pipelines=frozenset({"basic_v1", "mem", "compv3", "compv4", "compv6", "comp_async", "basic_async_v1"}),
-        double_buffered=frozenset({"compv4", "comp_async"}),
-        interwave=frozenset({"basic_v1", "mem"}),
-    ),
-    directions=frozenset(Direction),
-    interwave=frozenset({"basic_v1", "mem"}),
-    merging=frozenset({Direction.FORWARD, Direction.BWD_WEIGHT}),
-    splitting=frozenset({Direction.BWD_DATA, Direction.BWD_WEIGHT}),
-    split_images=frozenset({Direction.FORWARD}),
-    explicit=frozenset({Direction.FORWARD, Direction.BWD_WEIGHT}),
-    two_stages=frozenset({Direction.BWD_WEIGHT}),
-)
-LATE_2025 = ConvHeaders(
-    common=replace(
-        CURRENT.common,
-        interface=Interface.LATE_2025,
-        pipelines=frozenset({"basic_v1", "mem", "compv3", "compv4", "compv5", "compv6", "comp_async"}),
-        interwave=frozenset({"mem"}),
-    ),
-    directions=frozenset(Direction),
-    incomplete=dict.fromkeys(("compv5", "compv6", "comp_async"), "does not fit"),
-    interwave=frozenset({"basic_v1", "mem"}),
-    warp_gemms=frozenset((ELEMENTS["fp16"], tile) for tile in ((32, 32, 8), (32, 32, 16), (16, 16, 16), (16, 16, 32)))
-    | frozenset((ELEMENTS["bf16"], tile) for tile in ((32, 32, 8), (32, 32, 16), (16, 16, 16))),
-    transposing=frozenset((ELEMENTS[dtype], (32, 32, 16), 2) for dtype in ("fp16", "bf16")),
-    two_buffers=frozenset({Direction.FORWARD, Direction.BWD_WEIGHT}),
-    merging=frozenset({Direction.BWD_WEIGHT}),
-    splitting=frozenset({Direction.BWD_WEIGHT}),
-    split_images=frozenset({Direction.FORWARD}),
-    two_stages=frozenset({Direction.BWD_WEIGHT}),
-    one_channel={Direction.FORWARD: "AB"},
-)
-HEADERS = {Interface.MID_2025: MID_2025, Interface.LATE_2025: LATE_2025, Interface.CURRENT: CURRENT}
 # File -> headers and the kernel's name without the common prefix.
 EMITTED: dict[str, tuple[ConvHeaders, str]] = {
     "fwd_basic_v1": (MID_2025, "fwd_fp16_nhwgc_2d_basic_v1_cshuffle_intrawave_64x64x32_2x2x1_32x32x8_vec8_8_8_bpc2"),
@@ -342,18 +294,6 @@ def test_restrictions_of_3x3_kernels_are_parsed(tmp_path: Path) -> None:
     assert detect_conv(detect_interface(tmp_path)).one_channel == {Direction.FORWARD: "A"}
     forward.write_text(checks.format(channels=4), encoding="utf-8")
     assert detect_conv(detect_interface(tmp_path)).one_channel == {}
-
-
-def write_templates(include: Path, interface: Interface) -> Path:
-    """Write an include folder whose templates have the parameters of an interface."""
-    write_headers(include)
-    for name, (file, wanted) in TEMPLATES.items():
-        path = include / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        kind = "CK_TILE_HOST auto" if name == "make_kernel" else "struct"
-        text = f"template <{', '.join(f'int {item}' for item in wanted[interface])}> {kind} {name}"
-        path.write_text(text, encoding="utf-8")
-    return include
 
 
 @pytest.mark.parametrize("interface", Interface)

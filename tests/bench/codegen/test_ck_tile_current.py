@@ -6,13 +6,9 @@ The stubs in `current_stub` declare the part of CK Tile's interface used by the 
 from __future__ import annotations
 
 import ctypes
-import os
-import shlex
 import shutil
-import subprocess
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -30,15 +26,16 @@ from ckh.ops.grouped_conv.measuring.hip_rules import ELEMENTS, missing
 from ckh.ops.grouped_conv.measuring.measured import CConvProblem, c_problem
 from ckh.ops.grouped_conv.problem import parse_conv_problem
 from ckh.problems import Direction
+from tests.bench.codegen.stubs import STUB, built, needs_hipcc, syntax_errors
 from tests.bench.codegen.templates import OPERATIONS, SHARED, copy_templates
 from tests.refusals import expect_values
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 GFX942 = load_arch("gfx942")
 TEMPLATES = (SHARED, OPERATIONS["grouped_conv"])
-STUB = Path(__file__).parent / "current_stub" / "include"
 PIPELINES = STUB / "ck_tile" / "ops" / "gemm" / "pipeline"
-HIPCC = shlex.split(os.environ.get("HIPCC", ""))
-needs_hipcc = pytest.mark.skipif(not HIPCC, reason="HIPCC names no HIP compiler to check the C++ with")
 
 FORWARD = ConvKernel(
     variant=Direction.FORWARD,
@@ -102,15 +99,9 @@ def headers() -> ConvHeaders:
     return detect_conv(detect_interface(STUB))
 
 
-def syntax_errors(kernel: ConvKernel, headers: ConvHeaders, folder: Path, templates: tuple[Path, ...]) -> str:
-    """Compiler errors of a kernel's source; empty if it is accepted for the host and for the GPU."""
-    source = folder / "kernel.hip"
-    source.write_text(emit(kernel, headers, GFX942))
-    include = [f"-I{headers.common.include}", *(f"-I{template}" for template in templates)]
-    flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-Wno-unused-command-line-argument", "--offload-arch=gfx942"]
-    command = [*HIPCC, *flags, *include, "-fsyntax-only", "-x", "hip", str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return f"exit code {done.returncode}: {done.stderr}" if done.returncode else ""
+def errors_of(kernel: ConvKernel, headers: ConvHeaders, folder: Path, templates: tuple[Path, ...]) -> str:
+    """Compiler errors of a kernel's source."""
+    return syntax_errors(emit(kernel, headers, GFX942), folder, (headers.common.include, *templates))
 
 
 @pytest.mark.slow
@@ -118,7 +109,7 @@ def syntax_errors(kernel: ConvKernel, headers: ConvHeaders, folder: Path, templa
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_fit_the_published_templates(name: str, headers: ConvHeaders, tmp_path: Path) -> None:
     """A kernel's source passes the arguments that CK Tile's templates take, in their order."""
-    assert syntax_errors(KERNELS[name], headers, tmp_path, TEMPLATES) == ""
+    assert errors_of(KERNELS[name], headers, tmp_path, TEMPLATES) == ""
 
 
 @needs_hipcc
@@ -131,7 +122,7 @@ def test_a_complete_compv5_fits(tmp_path: Path) -> None:
     text = (tree / file).read_text().replace("template <GemmPipelineScheduler>", members, 1)
     (tree / file).write_text(text)
     kernel = replace(FORWARD, pipeline="compv5", **GROUPS)
-    assert syntax_errors(kernel, detect_conv(detect_interface(tree)), tmp_path, TEMPLATES) == ""
+    assert errors_of(kernel, detect_conv(detect_interface(tree)), tmp_path, TEMPLATES) == ""
 
 
 # Mistakes that the check must detect: text of a ckh template, and its replacement.
@@ -168,17 +159,13 @@ def test_the_check_detects_wrong_arguments(mistake: str, headers: ConvHeaders, t
     having = [header for header in templates.glob("*.hpp") if right in header.read_text() and is_of_current(header)]
     assert len(having) == 1
     having[0].write_text(having[0].read_text().replace(right, wrong))
-    assert "error" in syntax_errors(KERNELS[name], headers, tmp_path, (templates,))
+    assert "error" in errors_of(KERNELS[name], headers, tmp_path, (templates,))
 
 
 def library(kernel: ConvKernel, headers: ConvHeaders, folder: Path) -> ctypes.CDLL:
     """A kernel built with the stubs, host part only."""
-    source, built = folder / "kernel.hip", folder / "kernel.so"
-    source.write_text(emit(kernel, headers, GFX942))
-    include = [f"-I{headers.common.include}", *(f"-I{item}" for item in TEMPLATES)]
-    flags = ["-std=c++20", "--offload-arch=gfx942", "-shared", "-fPIC", "-O0"]
-    subprocess.run([*HIPCC, *flags, *include, "-x", "hip", str(source), "-o", str(built)], check=True)
-    loaded = ctypes.CDLL(str(built))
+    path = built(emit(kernel, headers, GFX942), folder, (headers.common.include, *TEMPLATES))
+    loaded = ctypes.CDLL(path)
     loaded.ckh_unsupported.restype = ctypes.c_char_p
     loaded.ckh_unsupported.argtypes = [ctypes.POINTER(CConvProblem)]
     loaded.ckh_workspace_bytes.restype = ctypes.c_int64

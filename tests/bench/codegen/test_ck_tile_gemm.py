@@ -13,7 +13,6 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.bench.codegen import ck_tile
-from ckh.bench.codegen.ck_tile import Headers
 from ckh.bench.codegen.interfaces import Interface
 from ckh.bench.codegen.unit_source import UnsupportedKernelError
 from ckh.bench.compilation.kernel_cache import loadable
@@ -33,6 +32,7 @@ from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
 from ckh.schema import Status
+from tests.bench.codegen.gemm_headers import CURRENT, LATE_2025, MID_2025
 from tests.bench.codegen.real_gemm_kernels import REAL_GEMM_KERNELS
 from tests.bench.fake_hipcc import REMARKS, write_headers
 from tests.real import Real, built_with, compiles, interface_here
@@ -47,59 +47,6 @@ LOAD_TIMEOUT_S = 120.0
 WHICH = "the CK Tile headers (mid2025)"
 GFX942, GFX950 = load_arch("gfx942"), load_arch("gfx950")
 
-MID_2025 = GemmHeaders(
-    common=Headers(
-        include=Path("/ck"),
-        interface=Interface.MID_2025,
-        pipelines=frozenset({"basic_v1", "mem", "compv3", "compv4", "compv5"}),
-        double_buffered=frozenset({"compv4"}),
-    ),
-    has_kernel=True,
-    epilogues=frozenset({"cshuffle", "default"}),
-    interwave=frozenset({"mem"}),
-    persistent=frozenset({"mem", "compv3"}),
-    warp_gemms=frozenset(
-        {
-            *(
-                (ELEMENTS[dtype], tile)
-                for dtype in ("fp16", "bf16")
-                for tile in ((32, 32, 8), (32, 32, 16), (4, 64, 16))
-            ),
-            *((ELEMENTS[dtype], (16, 16, 16)) for dtype in ("fp16", "bf16")),
-            *((ELEMENTS[dtype], tile) for dtype in ("fp8", "bf8") for tile in ((32, 32, 16), (16, 16, 32))),
-            (ELEMENTS["int8"], (32, 32, 16)),
-        }
-    ),
-    along_k=frozenset({("basic_v1", Scheduler.INTRAWAVE), ("compv5", Scheduler.INTRAWAVE)}),
-    races_between_tiles=True,
-)
-CURRENT = replace(
-    MID_2025,
-    common=replace(
-        MID_2025.common,
-        interface=Interface.CURRENT,
-        pipelines=frozenset({"basic_v1", "mem", "compv3", "compv4", "compv5", "compv6", "comp_async"}),
-    ),
-    interwave=frozenset({"mem", "basic_v1"}),
-    persistent=frozenset({"mem", "compv3", "compv4"}),
-    warp_gemms=MID_2025.warp_gemms | {("float", (32, 32, 8))},
-    along_k=frozenset(),
-    races_between_tiles=False,
-)
-LATE_2025 = replace(
-    CURRENT,
-    common=replace(CURRENT.common, interface=Interface.LATE_2025, double_buffered=frozenset({"compv4", "comp_async"})),
-    interwave=frozenset({"mem"}),
-    along_k=MID_2025.along_k,
-    transposes_all=True,
-    transposing=frozenset(
-        {
-            (ELEMENTS["fp16"], (32, 32, 8), 1),
-            (ELEMENTS["fp16"], (32, 32, 16), 2),
-            (ELEMENTS["fp8"], (32, 32, 16), 1),
-        }
-    ),
-)
 # File -> the kernel's name without the common prefix, for headers of mid-2025.
 EMITTED = {
     "basic_v1": "fp16_rcr_basic_v1_cshuffle_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8",

@@ -6,10 +6,7 @@ The stubs in `current_stub` declare the part of CK Tile's interface used by the 
 from __future__ import annotations
 
 import ctypes
-import os
-import shlex
 import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +24,7 @@ from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders, detect_gem
 from ckh.ops.gemm_universal.measuring.hip_rules import ELEMENTS, missing
 from ckh.ops.gemm_universal.measuring.measured import CGemmProblem
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
+from tests.bench.codegen.stubs import STUB, built, needs_hipcc, syntax_errors
 from tests.bench.codegen.templates import OPERATIONS, SHARED, copy_templates
 from tests.refusals import expect_reasons
 
@@ -34,9 +32,6 @@ if TYPE_CHECKING:
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
 TEMPLATES = (SHARED, OPERATIONS["gemm_universal"])
-STUB = Path(__file__).parent / "current_stub" / "include"
-HIPCC = shlex.split(os.environ.get("HIPCC", ""))
-needs_hipcc = pytest.mark.skipif(not HIPCC, reason="HIPCC names no HIP compiler to check the C++ with")
 WHICH = "the CK Tile headers (current)"
 GFX942 = load_arch("gfx942")
 GEMM = "ck_tile/ops/gemm"
@@ -81,15 +76,9 @@ def headers(tmp_path_factory: pytest.TempPathFactory) -> GemmHeaders:
     return detect(tree_in(tmp_path_factory.mktemp("stubs")))
 
 
-def syntax_errors(kernel: GemmKernel, headers: GemmHeaders, folder: Path, templates: tuple[Path, ...]) -> str:
-    """Compiler errors of a kernel's source; empty if it is accepted for the host and for the GPU."""
-    source = folder / "kernel.hip"
-    source.write_text(emit(kernel, headers, GFX942))
-    include = [f"-I{headers.common.include}", *(f"-I{template}" for template in templates)]
-    flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-Wno-unused-command-line-argument", "--offload-arch=gfx942"]
-    command = [*HIPCC, *flags, *include, "-fsyntax-only", "-x", "hip", str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return f"exit code {done.returncode}: {done.stderr}" if done.returncode else ""
+def errors_of(kernel: GemmKernel, headers: GemmHeaders, folder: Path, templates: tuple[Path, ...]) -> str:
+    """Compiler errors of a kernel's source."""
+    return syntax_errors(emit(kernel, headers, GFX942), folder, (headers.common.include, *templates))
 
 
 @pytest.mark.slow
@@ -97,7 +86,7 @@ def syntax_errors(kernel: GemmKernel, headers: GemmHeaders, folder: Path, templa
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_fit_the_published_templates(name: str, headers: GemmHeaders, tmp_path: Path) -> None:
     """A kernel's source passes the arguments that CK Tile's templates take, in their order."""
-    assert syntax_errors(KERNELS[name], headers, tmp_path, TEMPLATES) == ""
+    assert errors_of(KERNELS[name], headers, tmp_path, TEMPLATES) == ""
 
 
 def test_the_checked_kernels_cover_every_option() -> None:
@@ -135,17 +124,13 @@ def test_the_check_detects_wrong_arguments(mistake: str, headers: GemmHeaders, t
     text = (templates / "gemm_current_kernel.hpp").read_text()
     assert right in text
     (templates / "gemm_current_kernel.hpp").write_text(text.replace(right, wrong))
-    assert "error" in syntax_errors(KERNELS[name], headers, tmp_path, (templates,))
+    assert "error" in errors_of(KERNELS[name], headers, tmp_path, (templates,))
 
 
 def library(kernel: GemmKernel, headers: GemmHeaders, folder: Path) -> KernelLibrary:
     """A kernel built with the stubs, host part only."""
-    source, built = folder / "kernel.hip", folder / "kernel.so"
-    source.write_text(emit(kernel, headers, GFX942))
-    include = [f"-I{headers.common.include}", *(f"-I{item}" for item in TEMPLATES)]
-    flags = ["-std=c++20", "--offload-arch=gfx942", "-shared", "-fPIC", "-O0"]
-    subprocess.run([*HIPCC, *flags, *include, "-x", "hip", str(source), "-o", str(built)], check=True)
-    return KernelLibrary(str(built))
+    path = built(emit(kernel, headers, GFX942), folder, (headers.common.include, *TEMPLATES))
+    return KernelLibrary(path)
 
 
 INCOMPLETE = "a line of A or B ends within a vector, or within a tile that is not padded"

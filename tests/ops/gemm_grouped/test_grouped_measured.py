@@ -39,7 +39,7 @@ from ckh.ops.gemm_grouped.problem import GemmGroupedProblem
 from ckh.ops.gemm_universal.kernels.names import kernel_name
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.schema import Status
-from tests.bench.codegen.test_ck_tile_gemm import CURRENT, LATE_2025, MID_2025
+from tests.bench.codegen.gemm_headers import CURRENT, LATE_2025, MID_2025
 from tests.real import Real, compiles, set_kernel_cache
 from tests.refusals import expect_refusal
 

@@ -22,7 +22,7 @@ from ckh.ops.gemm_multi_d.measured import HIP, MEASURED, c_problem, operands
 from ckh.ops.gemm_multi_d.pool import parse_multi_d_kernel
 from ckh.ops.gemm_multi_d.problem import FUNCTIONS, GemmMultiDProblem
 from ckh.schema import Status
-from tests.bench.codegen.test_ck_tile_gemm import LATE_2025, MID_2025
+from tests.bench.codegen.gemm_headers import LATE_2025, MID_2025
 from tests.real import Real, compiles, set_kernel_cache
 from tests.refusals import expect_values
 

@@ -21,7 +21,7 @@ from ckh.ops.gemm_preshuffle.kernel_rules import parse_preshuffle_kernel
 from ckh.ops.gemm_preshuffle.measured import MEASURED, emit, operands
 from ckh.ops.gemm_preshuffle.problem import GemmPreshuffleProblem
 from ckh.schema import Status
-from tests.bench.codegen.test_ck_tile_gemm import CURRENT, LATE_2025, MID_2025
+from tests.bench.codegen.gemm_headers import CURRENT, LATE_2025, MID_2025
 from tests.real import Real, compiles, interface_here, set_kernel_cache
 from tests.refusals import has_values
 

@@ -22,7 +22,7 @@ from ckh.ops.gemm_streamk.measured import HIP, MEASURED, parts_at_most, split
 from ckh.ops.gemm_streamk.pool import parse_streamk_kernel
 from ckh.ops.gemm_streamk.problem import GemmStreamKProblem
 from ckh.schema import Status
-from tests.bench.codegen.test_ck_tile_gemm import CURRENT, LATE_2025, MID_2025
+from tests.bench.codegen.gemm_headers import CURRENT, LATE_2025, MID_2025
 from tests.real import Real, compiles, set_kernel_cache
 
 if TYPE_CHECKING:
