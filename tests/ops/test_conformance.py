@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ckh.errors import DataError
 from ckh.ops import operation, operation_names
 from ckh.ops.aiter_gemm.problem import AiterGemm
 from ckh.ops.aiter_moe.problem import AiterMoe
@@ -19,6 +20,7 @@ from ckh.ops.gemm_streamk.problem import GemmStreamKProblem
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
+from tests.refusals import expect_refusal
 
 CONV = ConvProblem(Direction.BWD_DATA, n=2, c=16, k=32, g=4, hi=9, wi=7, y=3, x=1, stride_h=2, pad_h=1)
 PROBLEMS: dict[str, tuple[Any, ...]] = {
@@ -100,3 +102,14 @@ def test_operations_conform(name: str, check: str) -> None:
     """No check finds a fault, but for known classes of kernels that nothing executes."""
     faults = CHECKS[check](EXAMPLES[name])
     assert [fault for fault in faults if not all(part in fault for part in NOT_EXECUTED)] == []
+
+
+@pytest.mark.parametrize(("name", "amds"), [("gemm_batched", "batched_gemm"), ("gemm_grouped", "grouped_gemm")])
+def test_names_are_of_one_operation(name: str, amds: str) -> None:
+    """Those of AMD's tile engine are parsed too; those of another operation are refused."""
+    op, other = operation(name), operation("gemm_universal")
+    rest = "_fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x128x64_2x2x1_32x32x16"
+    assert op.kernels.parse(amds + rest) == op.kernels.parse(name + rest) != other.kernels.parse(other.name + rest)
+    for one, wrong in ((other, name), (op, other.name)):
+        with expect_refusal(DataError, "bad-kernel"):
+            one.kernels.parse(wrong + rest)

@@ -14,7 +14,6 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.cli import run
-from ckh.data.dataset import read_dataset
 from ckh.errors import ExitCode, UsageError
 from ckh.learn.models.artifact import load_model
 from ckh.ops import operation, operation_of, operation_of_kernel
@@ -51,38 +50,6 @@ def test_a_kernel_loads_no_other_operation() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "\n"
-
-
-@pytest.mark.slow
-def test_a_gemm_goes_through_the_whole_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Measured on the host, converted, trained, evaluated and predicted; only correct results have times."""
-    problems = tmp_path / "problems.csv"
-    sizes = [(17, 40, 33), (64, 64, 64), (1, 96, 50), (30, 30, 80)]
-    lines = [f"{m},{n},{k},{layout}" for m, n, k in sizes for layout in ("rcr", "ccr")]
-    problems.write_text("\n".join(["m,n,k,layout", *lines]), encoding="utf-8")
-    out, data, model = tmp_path / "run", tmp_path / "data.parquet", tmp_path / "model"
-    bench = ["bench", "--op", "gemm_universal", "--device", "host", "--problems", str(problems), "--samples", "1"]
-    kernels = "pipeline == 'compv3' and tile_m == 64 and tile_n == 64 and pad_m and pad_n and pad_k"
-    assert run([*bench, "--filter", kernels, "--out", str(out), "--json"]) == ExitCode.OK
-    statuses = json.loads(capsys.readouterr().out)["statuses"]
-    assert set(statuses) <= {"ok", "unstable"}
-    assert run(["convert", str(out), "--out", str(data)]) == ExitCode.OK
-    dataset = read_dataset(data)
-    assert dataset.op.name == "gemm_universal"
-    assert len(dataset) == sum(statuses.values())
-    assert set(dataset.problems()) == {
-        GemmProblem(m, n, k, layout=layout) for m, n, k in sizes for layout in ("rcr", "ccr")
-    }
-    train = ["train", "--data", str(data), "--out", str(model), "--trees", "5", "--leaves", "4", "--folds", "3"]
-    assert run(train) == ExitCode.OK
-    assert run(["evaluate", "--model", str(model), "--data", str(data), "--with-trained"]) == ExitCode.OK
-    capsys.readouterr()
-    predict = ["predict", "--m", "100", "--n", "50", "--k", "70", "--layout", "ccr", "--model", str(model), "--json"]
-    assert run(predict) == ExitCode.OK
-    document = json.loads(capsys.readouterr().out)
-    assert document["problem"] == "gemm_fp32_ccr_m100_n50_k70_splitk1"
-    assert sum(item["ties"] for item in document["kernels"]) >= 5
-    assert all(kernel["kernel"].startswith("gemm_universal_fp32_ccr_") for kernel in document["kernels"])
 
 
 @pytest.mark.parametrize("names", [NAMES_72, NAMES_55], ids=["72", "55"])

@@ -11,8 +11,8 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.cli import run
-from ckh.errors import DataError, ExitCode
-from ckh.ops import operation, operation_of_kernel
+from ckh.errors import ExitCode
+from ckh.ops import operation
 from ckh.ops.base import Encoding
 from ckh.ops.gemm_batched.operation import GEMM_BATCHED
 from ckh.ops.gemm_batched.pool import (
@@ -39,18 +39,6 @@ PROBLEM = GemmBatchedProblem(256, 128, 64, "fp16", "rcr", batch=3)
 def reasons(problem: GemmBatchedProblem, kernel: str = NAME) -> list[str]:
     """Why a kernel is refused."""
     return BATCHED_RULES.check(parse_batched_kernel(kernel), ARCH, problem)
-
-
-def test_names() -> None:
-    """Names come back, the tile engine's too, and are of no other operation's kernels."""
-    kernel = parse_batched_kernel(NAME)
-    assert kernel_name(kernel) == NAME
-    assert parse_batched_kernel(NAME.replace("gemm_batched", "batched_gemm")) == kernel
-    assert operation_of_kernel(kernel) is OP
-    assert kernel != GEMM.kernels.parse(NAME.replace("gemm_batched", "gemm_universal"))
-    for op, name in ((GEMM, NAME), (OP, NAME.replace("gemm_batched", "gemm_universal"))):
-        with pytest.raises(DataError):
-            op.kernels.parse(name)
 
 
 @pytest.mark.slow

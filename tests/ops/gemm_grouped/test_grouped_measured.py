@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +20,7 @@ from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
 from ckh.bench.isolated.kernel_library import KernelLibrary
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
-from ckh.cli import run
-from ckh.data.dataset import read_dataset
-from ckh.errors import ExitCode, UsageError
+from ckh.errors import UsageError
 from ckh.isa.source import described
 from ckh.kernels.judging import judge_table
 from ckh.kernels.table import KernelTable
@@ -34,7 +31,7 @@ from ckh.ops.gemm_grouped.measured import (
     multiply_groups,
     operands,
 )
-from ckh.ops.gemm_grouped.pool import POOLS, GemmGroupedKernel, parse_grouped_kernel
+from ckh.ops.gemm_grouped.pool import GemmGroupedKernel, parse_grouped_kernel
 from ckh.ops.gemm_grouped.problem import GemmGroupedProblem
 from ckh.ops.gemm_universal.kernels.names import kernel_name
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
@@ -202,38 +199,3 @@ def test_real_kernels_refuse_problems_with_wrong_results(
         setattr(problem, name, value)
     result = KernelLibrary(loadable(report.library)).unsupported(ctypes.byref(problem))
     assert (result is None) if word is None else (result is not None and word in result.decode())
-
-
-@pytest.mark.slow
-def test_groups_go_through_the_whole_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Host kernels are compiled, verified, timed, learned and ranked, with groups of several sizes and without rows."""
-    host = load_arch("host")
-    problems = [
-        GemmGroupedProblem(ms="37x3+5+0", n=53, k=41, dtype="fp32", layout="rcr"),
-        GemmGroupedProblem(ms="64x2", n=64, k=32, dtype="fp32", layout="rrr"),
-        GemmGroupedProblem(ms="1x9+0x4", n=5, k=2, dtype="fp32", layout="rcr"),
-        GemmGroupedProblem(ms="19", n=23, k=17, dtype="fp32", layout="rrr"),
-    ]
-    (tmp_path / "problems.txt").write_text("\n".join(problem.canonical() for problem in problems), encoding="utf-8")
-    kernels = [
-        next(kernel for kernel in POOLS.of(host, "fp32", layout) if kernel.pipeline == pipeline and kernel.pad_m)
-        for layout, pipeline in (("rcr", "mem"), ("rrr", "compv3"), ("rcr", "compv4"))
-    ]
-    names = [kernel_name(kernel) for kernel in kernels]
-    (tmp_path / "kernels.txt").write_text("\n".join(names), encoding="utf-8")
-    given = ["--problems", str(tmp_path / "problems.txt"), "--kernels", str(tmp_path / "kernels.txt"), "--samples", "2"]
-    bench = ["bench", "--op", "gemm_grouped", "--device", "host", *given, "--out", str(tmp_path / "run")]
-    assert run(bench) == ExitCode.OK
-    assert run(["convert", str(tmp_path / "run"), "--out", str(tmp_path / "own.parquet")]) == ExitCode.OK
-    dataset = read_dataset(tmp_path / "own.parquet")
-    assert set(dataset.problems()) == set(problems)
-    assert dataset.frame["is_valid"].all()
-    assert (dataset.frame["latency_ms"] > 0).all()
-    train = ["train", "--data", str(tmp_path / "own.parquet"), "--out", str(tmp_path / "model"), "--trees", "5"]
-    assert run([*train, "--leaves", "4", "--folds", "0"]) == ExitCode.OK
-    capsys.readouterr()
-    sizes = ["--ms", "30x3+7", "--n", "50", "--k", "40", "--model", str(tmp_path / "model")]
-    assert run(["predict", "--op", "gemm_grouped", *sizes, "--json", "--top", "99"]) == ExitCode.OK
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["problem"] == "gemm_grouped_fp32_rcr_m30x3+7_n50_k40_splitk1"
-    assert names[0] in {item["kernel"] for item in answer["kernels"]}

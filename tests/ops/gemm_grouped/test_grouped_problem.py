@@ -14,13 +14,12 @@ from ckh.archs import load_arch
 from ckh.cli import run
 from ckh.errors import DataError, ExitCode, UsageError
 from ckh.learn.analytic.estimate import estimated_us
-from ckh.ops import operation, operation_of, operation_of_kernel
+from ckh.ops import operation, operation_of
 from ckh.ops.base import Encoding, TiledSizes
 from ckh.ops.gemm_grouped.pool import BENCH_POOLS, GROUPED_RULES, POOLS, GemmGroupedKernel, parse_grouped_kernel
 from ckh.ops.gemm_grouped.problem import GemmGroupedProblem
 from ckh.ops.gemm_grouped.problem_sets import SETS, evenly, unevenly
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
-from ckh.ops.gemm_universal.kernels.names import kernel_name
 from ckh.ops.gemm_universal.kernels.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GemmProblem
 from tests.refusals import expect_error, expect_refusal
@@ -138,17 +137,6 @@ def test_files(tmp_path: Path) -> None:
     path.write_text("ms,n,k\n64y8,128,64\n", encoding="utf-8")
     with expect_refusal(DataError, "bad-problem", "own.csv:2", "64y8"):
         SETS.load(str(path), None, None)
-
-
-def test_names() -> None:
-    """Names come back, the tile engine's too, and are of no other operation's kernels."""
-    kernel = parse_grouped_kernel(NAME)
-    assert kernel_name(kernel) == NAME
-    assert parse_grouped_kernel(f"grouped_gemm_{SHAPE}") == kernel
-    assert operation_of_kernel(kernel) is OP
-    for op, name in ((GEMM, NAME), (OP, f"gemm_universal_{SHAPE}")):
-        with pytest.raises(DataError):
-            op.kernels.parse(name)
 
 
 @pytest.mark.slow

@@ -79,14 +79,6 @@ def test_other_texts_are_refused(text: str) -> None:
         GemmPreshuffleProblem.parsed(text)
 
 
-def test_rows_are_problems_again() -> None:
-    """Dataset columns of problems restore them."""
-    problems = [*SETS.load("weights", None, None)[:9], GemmPreshuffleProblem(3, 64, 32, "fp8", b_order="16x8p2x2")]
-    columns = OPERATION.problems.columns(problems)
-    rows = [{name: values[row] for name, values in columns.items()} for row in range(len(problems))]
-    assert [OPERATION.problems.of_row(row) for row in rows] == problems
-
-
 @pytest.mark.parametrize("kernel", [PLAIN, PERMUTED])
 def test_names_round_trip(kernel: Any) -> None:
     """A permuted kernel has another beginning; AMD's names, with the scheduler `default`, do not say which it is."""

@@ -76,12 +76,8 @@ def test_sets_hold_distinct_problems(name: str) -> None:
         assert not held_out_weights() & {(problem.n, problem.k) for problem in problems}
 
 
-def test_rows_are_problems_and_kernels_again() -> None:
-    """Dataset columns restore problems; those of kernels have the reduction and the number of blocks."""
-    problems = [*SETS.load("streamk-train", None, None)[:9]]
-    columns = OPERATION.problems.columns(problems)
-    rows = [{name: values[row] for name, values in columns.items()} for row in range(len(problems))]
-    assert [OPERATION.problems.of_row(row) for row in rows] == problems
+def test_columns_of_kernels() -> None:
+    """Dataset columns have the reduction and the number of blocks."""
     kernels = [replace(KERNEL, reduction="reduction", blocks_per_cu=2), KERNEL]
     result = OPERATION.kernels.columns(kernels, Encoding(is_gpu=True))
     assert (result["reduction"], result["blocks_per_cu"]) == (["reduction", "atomic"], [2, 1])
