@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 first=runs/gemm-first-model
-options=(--op gemm_universal --force --feature-fraction 0.4 --folds 0)
+options=(--op gemm_universal --force --folds 0)
 
 measure() {  # FOLDER SET LEADERS OPTION...
   local out=runs/$1 set=$2 leaders=$3 resume=()
@@ -25,7 +25,7 @@ measure host-llm-second host-llm 300 --kernels all
 ckh convert runs/host-llm-first runs/host-llm-second --average --force --out data/host-llm.parquet
 
 training=(--data data/host-gemm-train.parquet --data data/host-gemm-more.parquet)
-ckh train "${options[@]}" "${training[@]}" --rank blend --trees 200 --learning-rate 0.075 --leaves 127 \
+ckh train "${options[@]}" "${training[@]}" --trees 200 --learning-rate 0.075 --leaves 127 \
   --out models/gemm_universal_fp32_host
 ckh evaluate --model models/gemm_universal_fp32_host --data data/host-llm.parquet \
   --train-data data/host-gemm-train.parquet --train-data data/host-gemm-more.parquet

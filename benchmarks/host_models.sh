@@ -16,7 +16,7 @@ for variant in forward bwd_data bwd_weight; do
   done
   ckh train --op grouped_conv --variant "$variant" --data "data/host-train-$variant.parquet" \
     --out "models/grouped_conv_${variant}_fp32_host" --force \
-    --trees 400 --leaves 63 --learning-rate 0.05 --feature-fraction 0.4
+    --trees 400 --leaves 63 --learning-rate 0.05
   ckh evaluate --model "models/grouped_conv_${variant}_fp32_host" --data "data/host-holdout-$variant.parquet" \
     --train-data "data/host-train-$variant.parquet"
 done
