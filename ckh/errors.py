@@ -166,7 +166,6 @@ ERROR_CODES: dict[str, str] = {
     "unknown-feature": "the model needs a feature that ckh does not compute",
     "bad-formula": "a feature or rule that cannot be compiled",
     "no-c-backend": "the C backend cannot be used",
-    "run-ended": "the process that started the work has ended",
     "unknown-problem": "the model does not know the problem (`--require known`)",
     "no-kernel": "no kernel applies to the problem",
     "no-working-kernel": "no kernel gave a correct result",
