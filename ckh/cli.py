@@ -130,7 +130,7 @@ def _misplaced(error: Any) -> UsageError | None:
 
 
 def _instead(place: str, option: str) -> str:
-    """What replaced a removed option of a command; empty: it was not removed."""
+    """Return the replacement of a removed option of a command, or an empty text if it was not removed."""
     from ckh.ops import all_requested
     from ckh.text.prose import REMOVED
 

@@ -160,7 +160,7 @@ class ScoredAgain:
     """Choices scored in measurements that did not select them, shape (problems,) each."""
 
     is_known: NDArray[np.bool_]
-    """Whether the problem's best kernels were all measured twice; the other values are undefined elsewhere."""
+    """True where all of the problem's best kernels were measured twice; elsewhere the other values are undefined."""
     repeated: NDArray[np.float64]  # efficiency of choosing by a measurement
     model: NDArray[np.float64]  # efficiency of the model's choice
     base: NDArray[np.float64]  # efficiency of the choice at which the closable gap begins

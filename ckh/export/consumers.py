@@ -74,8 +74,8 @@ class ChoiceTable:
     """Runs the program's own code on an export's files, given the export's folder, its list and the program's folder;
     raises `CkhError`."""
     reads: Callable[[str], bool] | None = None
-    """Whether a file has problems of this operation, if several operations write for the program; None: any file that
-    belongs to no other."""
+    """True for a file with problems of this operation, where several operations write for the program; None: the
+    operation takes any file that belongs to no other."""
     picked: Callable[[Path, str, Sequence[Any]], list[str]] | None = None
     """The kernel that the program finds in an export's folder, by ckh's name, for problems on an architecture; empty:
     it finds no row. None: unknown."""

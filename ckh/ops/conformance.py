@@ -1,4 +1,4 @@
-"""What every operation keeps: checks that ckh's own operations and those of other packages run as tests.
+"""Conformance suite of operations: checks that ckh's own operations and those of other packages run as tests.
 
     import pytest
     from ckh.ops.conformance import CHECKS, Example

@@ -85,7 +85,7 @@ class Tabled:
     name: str
     """Its name, with which problems and options begin."""
     summary: str
-    """What it computes, in a few words."""
+    """Description of the operation in a few words."""
     sizes: tuple[str, ...]
     """Sizes of a problem: columns of its tables, and options of `ckh predict`."""
     kernel: str

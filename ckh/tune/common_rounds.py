@@ -47,7 +47,7 @@ SAME_KERNEL = Ratio(1.0, (1.0, 1.0))
 
 @dataclass(slots=True)
 class MeasuredRun:
-    """What the journal of a run says about its gains."""
+    """Gains recorded in the journal of a run."""
 
     planned: int = 0
     pairs: set[tuple[str, str]] = field(default_factory=set)

@@ -46,7 +46,7 @@ class DeviceOptions:
         Declared("hip: further options of code generation, to compare.  [none]", metavar="FLAGS"), default=None
     )
     cold: bool = False
-    """Whether caches are flushed before every timed run."""
+    """True: caches are flushed before every timed run."""
     rotating: int = 0
     """Number of operand sets that timed runs rotate through; 0: as many as exceed the caches."""
 
