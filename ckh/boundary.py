@@ -56,9 +56,6 @@ def open_streams() -> None:
 
     Characters that a stream cannot encode are printed in ASCII, and undecodable bytes of names unchanged. A closed
     stream becomes the null device, so that no file or pipe of ckh gets its descriptor.
-
-    Raises:
-        OutputError: stdout is closed.
     """
     is_closed = sys.stdout is None
     if sys.stdin is None:
@@ -92,10 +89,7 @@ def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
 def guarded(command: Callable[[], int], *, as_json: bool = False) -> int:
     """Run a command and return its exit code, after flushing its output.
 
-    Args:
-        command: the command.
-        as_json: also print errors on stdout, as a JSON document (`ckh/jsonschemas/error.json`), if the command has
-            printed no result.
+    With `as_json`, a command that printed no result prints an error on stdout too (`ckh/jsonschemas/error.json`).
     """
     begin_result()
     try:

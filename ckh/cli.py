@@ -72,9 +72,6 @@ def dispatch(args: Sequence[str]) -> int:
     """Run one command line, without the error boundary.
 
     Typer's own boundary is not used: it exits with 1 when the reader of the output has closed it.
-
-    Raises:
-        CkhError: any error, including usage.
     """
     if COMPLETION_VARIABLE in os.environ:
         return _complete()
@@ -98,12 +95,7 @@ def dispatch(args: Sequence[str]) -> int:
 
 
 def _refuse_usage(error: Any, command: str) -> int:
-    """Show the help if called without arguments, else raise a usage error as an error of ckh.
-
-    Args:
-        error: Typer's error.
-        command: the first words of the call, for an error without context.
-    """
+    """Show the help if called without arguments, else raise a usage error as an error of ckh."""
     if (misplaced := _misplaced(error)) is not None:
         raise misplaced from error
     said = error.format_message().removesuffix(".")

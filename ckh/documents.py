@@ -48,11 +48,7 @@ class ErrorDocument(Document):
 
 
 def json_text(document: Document) -> str:
-    """Format a JSON document with its schema and the version of ckh.
-
-    Raises:
-        ValueError: the document holds NaN or an infinity, which are not valid JSON.
-    """
+    """Format a JSON document with its schema and the version of ckh."""
     return json.dumps(enveloped(document), indent=2, allow_nan=False) + "\n"
 
 

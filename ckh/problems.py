@@ -90,11 +90,7 @@ def as_integer(value: Any) -> Any:
 
 
 def whole(name: str, value: object) -> int:
-    """Return an integer, which may be NumPy's, as Python's.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """Return an integer, which may be NumPy's, as Python's."""
     result = as_integer(value)
     if isinstance(result, bool) or not isinstance(result, int):
         raise UsageError(f"{name} must be an integer, not {value!r}", code="bad-number")
@@ -102,11 +98,7 @@ def whole(name: str, value: object) -> int:
 
 
 def settle_size(problem: object, name: str, column: str = "", least: int = 1) -> None:
-    """Store a size of a new problem as Python's integer.
-
-    Raises:
-        UsageError: it is not an integer from `least` to 2^31 - 1.
-    """
+    """Store a size of a new problem as Python's integer."""
     value = getattr(problem, name)
     size = check_size(column or name, value, least)
     if size is not value:
@@ -114,11 +106,7 @@ def settle_size(problem: object, name: str, column: str = "", least: int = 1) ->
 
 
 def check_size(column: str, value: object, least: int = 1) -> int:
-    """Return a size as Python's integer.
-
-    Raises:
-        UsageError: it is not an integer from `least` to 2^31 - 1.
-    """
+    """Return a size as Python's integer."""
     value = whole(column, value)
     if not least <= value <= _LIMIT:
         raise UsageError(f"{column} must be {least} or more (and below 2^31), not {value}", code="out-of-range")
@@ -126,13 +114,7 @@ def check_size(column: str, value: object, least: int = 1) -> int:
 
 
 def unknown_set(message: str, name: str, names: Iterable[str]) -> UsageError:
-    """Error for an unknown problem set.
-
-    Args:
-        message: what is wrong with it, unless it is one of `UNPUBLISHED_SETS`.
-        name: the name.
-        names: the existing sets.
-    """
+    """Error for an unknown problem set."""
     if name in UNPUBLISHED_SETS:
         return UsageError(
             f"AMD has not published its problem set {name!r}",

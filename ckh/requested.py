@@ -113,19 +113,7 @@ class Requested(Record, Generic[P]):
 def requested_problem(
     op: str, part: Requested[P], given: Mapping[str, Any], variant: str, dtype: str, command: str = "predict"
 ) -> P:
-    """Build the requested problem.
-
-    Args:
-        op: the operation's name.
-        part: how its problems are requested.
-        given: the given options, by name.
-        variant: the direction; empty if none was given.
-        dtype: the element type.
-        command: the command whose help messages refer to.
-
-    Raises:
-        UsageError: the problem is impossible, or an option does not apply to the operation.
-    """
+    """Build the requested problem."""
     if strange := part.strange(given, variant):
         if strange in part.refused:
             reason, hint = part.refused[strange]

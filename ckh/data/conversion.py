@@ -58,9 +58,6 @@ def save_partitions(
     """Write blocks of rows as a folder of Parquet files with `rows` rows each, atomically.
 
     Only the rows of one file are in memory at a time.
-
-    Raises:
-        OutputError: the folder cannot be written; its content is unchanged.
     """
     files = enumerate(_partitions(blocks, rows))
     write_folder(out, ((f"part-{number:05d}.parquet", _parquet(op, part, metadata)) for number, part in files))
@@ -106,11 +103,7 @@ def output_formats() -> dict[str, RowsFormat | ProblemsFormat]:
 
 
 def output_kind(name: str, *, is_partitioned: bool = False) -> FileKind | FolderKind:
-    """Return the kind of file, or of folder, of an output format.
-
-    Raises:
-        UsageError: the format is unknown, or cannot be partitioned.
-    """
+    """Return the kind of file, or of folder, of an output format."""
     if is_partitioned:
         if name != PARQUET:
             raise UsageError(f"{name} is written as one file", "omit --partition-rows", code="inapplicable-option")
@@ -171,9 +164,6 @@ def convert(
 
     With `partition_rows` the output is a folder of files with that many rows each. With `averages` the time of a pair
     measured by several inputs is their geometric mean.
-
-    Raises:
-        CkhError: an input is unusable, or the output cannot be written.
     """
     import pyarrow.compute as pc
 
@@ -209,11 +199,7 @@ def convert(
 
 
 def dataset_of_frame(frame: pd.DataFrame, options: ReadOptions) -> Dataset:
-    """Convert a data frame, whose columns are an operation's or mapped to them, to a dataset.
-
-    Raises:
-        CkhError: a column is missing, or rows are bad and `skip_bad` is not set.
-    """
+    """Convert a data frame, whose columns are an operation's or mapped to them, to a dataset."""
     reading = _possible(read_mapped(frame_table(frame), options), options)
     for reason, count in reading.bad.items():
         warn(f"left out {count} {reason}", "left-out")
@@ -235,11 +221,7 @@ def _possible(reading: Reading, options: ReadOptions) -> Reading:
 def convert_problems(
     inputs: Sequence[Path], out: Path, options: ReadOptions, to: ProblemsFormat, *, format_name: str | None = None
 ) -> WinnerSummary:
-    """Write the problems of tables of winners as one problem file; nothing is written on failure.
-
-    Raises:
-        CkhError: an input is unusable or not a table of winners, or the output cannot be written.
-    """
+    """Write the problems of tables of winners as one problem file; nothing is written on failure."""
     for path in inputs:
         if (format_name or find_reader(path).name) != to.reader:
             raise UsageError(

@@ -262,11 +262,7 @@ class Dataset(Shown):
 
 
 def make_dataset(frame: pd.DataFrame, metadata: dict[str, Any] | None = None, where: str = "the rows") -> Dataset:
-    """Build a validated dataset from a frame with at least the required columns.
-
-    Raises:
-        DataError: a column is missing or of the wrong type, or a value is invalid; names `where` and the column.
-    """
+    """Build a validated dataset from a frame with at least the required columns."""
     table = tables.conform(tables.from_pandas(frame, where), where)
     tables.check_values(table, where)
     made = tables.to_pandas(table)
@@ -296,11 +292,7 @@ def read_dataset(
 
 
 def joined(files: Sequence[tables.DatasetFile], columns: ColumnsOf | None = None, *, narrow: bool = False) -> Dataset:
-    """Load the rows of files into memory; see `read_dataset` for `columns` and `narrow`.
-
-    Raises:
-        DataError: a (problem, kernel) pair of one architecture occurs twice.
-    """
+    """Load the rows of files into memory; see `read_dataset` for `columns` and `narrow`."""
     op = files[0].op
     dataset = Dataset(_frame(files, op, columns, narrow=narrow), merged_metadata(files), op.name)
     refuse_duplicates(dataset, files)
@@ -308,11 +300,7 @@ def joined(files: Sequence[tables.DatasetFile], columns: ColumnsOf | None = None
 
 
 def open_files(paths: Sequence[Path | str], *, predictions: bool = False) -> list[tables.DatasetFile]:
-    """Open and verify files, which must be of one operation.
-
-    Raises:
-        DataError: as for `read_dataset`, except for duplicate pairs.
-    """
+    """Open and verify files, which must be of one operation."""
     files = [tables.DatasetFile(file) for path in paths for file in _files(path_of(path, "a dataset's path"))]
     if not files:
         raise DataError("no dataset given", code="missing-option")
@@ -323,11 +311,7 @@ def open_files(paths: Sequence[Path | str], *, predictions: bool = False) -> lis
 
 
 def merged_metadata(files: Sequence[tables.DatasetFile]) -> dict[str, Any]:
-    """Merge the provenance of files, without duplicates.
-
-    Raises:
-        DataError: as for `refuse_mixed_flags`.
-    """
+    """Merge the provenance of files, without duplicates."""
     result: dict[str, list[Any]] = {key: [] for key in tables.METADATA_KEYS}
     for key, items in result.items():
         for file in files:
@@ -338,11 +322,7 @@ def merged_metadata(files: Sequence[tables.DatasetFile]) -> dict[str, Any]:
 
 
 def refuse_mixed_flags(runs: Iterable[dict[str, Any]]) -> None:
-    """Refuse runs of `ckh bench` on GPUs of one architecture that compiled their kernels with different flags.
-
-    Raises:
-        DataError: their times are of different code.
-    """
+    """Refuse runs of `ckh bench` on GPUs of one architecture that compiled their kernels with different flags."""
     first: dict[str, dict[str, Any]] = {}
     for run in runs:
         if run.get("device_kind") != "hip":  # also runs that other programs recorded
@@ -369,9 +349,6 @@ def write_dataset(dataset: Dataset, path: Path | str) -> None:
 
     Units and meanings are stored as column metadata; schema and ckh version, sources, runs and the meaning of a time as
     file metadata.
-
-    Raises:
-        OutputError: the file cannot be written.
     """
     table = tables.conform(tables.from_pandas(dataset.frame, "the dataset"), "the dataset")
     blocks = (table.slice(start, BLOCK_ROWS) for start in range(0, len(dataset), BLOCK_ROWS))
@@ -381,11 +358,7 @@ def write_dataset(dataset: Dataset, path: Path | str) -> None:
 def save_blocks(
     path: Path, op: AnyOperation, blocks: Iterable[pa.Table], metadata: dict[str, Any], content_sha256: str
 ) -> None:
-    """Write blocks of rows as one Parquet file, atomically.
-
-    Raises:
-        DataError: the file cannot be written.
-    """
+    """Write blocks of rows as one Parquet file, atomically."""
     with open_output(path) as file:
         write_parquet(file, op, blocks, metadata, content_sha256)
 
@@ -418,11 +391,7 @@ def _frame(
 
 
 def refuse_duplicates(dataset: Dataset, files: Sequence[tables.DatasetFile]) -> None:
-    """Refuse files with duplicate pairs.
-
-    Raises:
-        DataError: a pair occurs twice.
-    """
+    """Refuse files with duplicate pairs."""
     repeated = numbering.repeated_pairs(dataset.problem_ids, dataset.frame["kernel"])
     if repeated.any():
         row, where = int(repeated.argmax()), ", ".join(str(file.path) for file in files)

@@ -107,17 +107,7 @@ class Located(NamedTuple):
 
 
 def iter_records(file: BinaryIO, path: Path, *, skip_damaged: bool = False) -> Iterator[Located]:
-    """Iterate over the records of a journal; a truncated last line is ignored.
-
-    Args:
-        file: the journal.
-        path: its path, for messages.
-        skip_damaged: whether to yield damaged lines as `Damage` instead of raising.
-
-    Raises:
-        DataError: a line is damaged (the message gives its number), or rows come before any run.
-        OSError: the file cannot be read.
-    """
+    """Iterate over the records of a journal; a truncated last line is ignored."""
     is_begun = False
     for located in _located(file):
         if isinstance(located.record, Damage) and not skip_damaged:
@@ -133,12 +123,7 @@ def iter_records(file: BinaryIO, path: Path, *, skip_damaged: bool = False) -> I
 
 
 def row_at(file: BinaryIO, start: int) -> ResultRow:
-    """Read the result at a byte offset given by `iter_records`.
-
-    Raises:
-        DataError: the file has changed and the result is no longer there.
-        OSError: the file cannot be read.
-    """
+    """Read the result at a byte offset given by `iter_records`."""
     file.seek(start)
     record = _record_or_damage(0, file.readline(_MOST_LINE))
     if not isinstance(record, ResultRow):
@@ -152,11 +137,7 @@ def journal_path(path: Path) -> Path:
 
 
 def records_of(path: Path) -> Iterator[Record]:
-    """Iterate over the records of a journal file; a truncated last line is ignored.
-
-    Raises:
-        DataError: the file cannot be read, or as for `iter_records`.
-    """
+    """Iterate over the records of a journal file; a truncated last line is ignored."""
     try:
         with path.open("rb") as file:
             for located in iter_records(file, path):
@@ -167,11 +148,7 @@ def records_of(path: Path) -> Iterator[Record]:
 
 
 def read_journal(path: Path) -> Journal:
-    """Read a journal, given the file or its folder; a truncated last line is ignored.
-
-    Raises:
-        DataError: the file cannot be read, or as for `iter_records`.
-    """
+    """Read a journal, given the file or its folder; a truncated last line is ignored."""
     path = journal_path(path)
     parts: dict[type[Record], list[Any]] = {kind: [] for kind in _RECORDS}
     for record in records_of(path):
@@ -180,11 +157,7 @@ def read_journal(path: Path) -> Journal:
 
 
 def is_started(path: Path) -> bool:
-    """Return True if a journal has content: a kill at startup leaves it empty or with a truncated first line.
-
-    Raises:
-        DataError: the file cannot be read.
-    """
+    """Return True if a journal has content: a kill at startup leaves it empty or with a truncated first line."""
     try:
         with path.open("rb") as file:
             line = file.readline(_MOST_LINE)
@@ -197,17 +170,7 @@ def is_started(path: Path) -> bool:
 
 
 class JournalWriter:
-    """Appends to a journal under an exclusive lock, one write per line.
-
-    Args:
-        folder: folder of the journal; created if missing.
-        replace: whether the run atomically replaces the existing journal.
-        is_new: whether the journal must not exist yet.
-
-    Raises:
-        UsageError: another run is writing this journal, or has written it although `is_new` is set.
-        OutputError: the journal cannot be created or written.
-    """
+    """Appends to a journal under an exclusive lock, one write per line."""
 
     def __init__(self, folder: Path, *, replace: bool = False, is_new: bool = False) -> None:
         self.path = folder / JOURNAL_NAME

@@ -174,11 +174,7 @@ _decode_row = msgspec.json.Decoder(ResultRow).decode
 
 
 def record_line(record: Record) -> str:
-    """Format a record as a line of a journal.
-
-    Raises:
-        ValueError: a number is NaN or infinite.
-    """
+    """Format a record as a line of a journal."""
     if isinstance(record, ResultRow):
         values = msgspec.to_builtins(record)
         values["samples_ns"] = [round(sample, 1) for sample in record.samples_ns]
@@ -188,11 +184,7 @@ def record_line(record: Record) -> str:
 
 
 def parse_record(line: bytes) -> Record:
-    """Parse a line of a journal.
-
-    Raises:
-        ValueError: the line is not a record; the message says why.
-    """
+    """Parse a line of a journal."""
     with suppress(ValueError):
         return _decode_row(line)  # most lines by far
     values = parse_json(line)

@@ -44,19 +44,12 @@ _IS_WRONG, _IS_MEASURED, _IS_REMEASURED = 4, 2, 1
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Repeatability of measurements of a pair.
+    """Repeatability of measurements of a pair."""
 
-    Attributes:
-        pairs: number of pairs measured repeatedly.
-        rows: number of their additional rows.
-        median: median over pairs of the relative median absolute deviation.
-        p90: 90th percentile over pairs of the same.
-    """
-
-    pairs: int
-    rows: int
-    median: float
-    p90: float
+    pairs: int  # number of pairs measured repeatedly
+    rows: int  # number of their additional rows
+    median: float  # median over pairs of the relative median absolute deviation
+    p90: float  # 90th percentile over pairs of the same
 
     def __str__(self) -> str:
         return (
@@ -67,29 +60,17 @@ class Noise:
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """One row per pair, and statistics of the discarded rows.
+    """One row per pair, and statistics of the discarded rows."""
 
-    Attributes:
-        op: the operation of all rows.
-        parts: rows of each input.
-        dropped: indices of discarded rows.
-        changed: changed values of rows by index of the block; None without changes.
-        metadata: as in a dataset.
-        problems: number of distinct problems.
-        superseded: number of rows superseded within a run.
-        repeated: number of rows superseded by another run.
-        noise: repeatability of repeated measurements in inputs; None without them.
-    """
-
-    op: AnyOperation
-    parts: tuple[StoredRows, ...]
-    dropped: Marks
-    changed: Buckets | None
-    metadata: dict[str, Any]
-    problems: int
-    superseded: int
-    repeated: int
-    noise: Noise | None
+    op: AnyOperation  # the operation of all rows
+    parts: tuple[StoredRows, ...]  # rows of each input
+    dropped: Marks  # indices of discarded rows
+    changed: Buckets | None  # changed values of rows by index of the block; None without changes
+    metadata: dict[str, Any]  # as in a dataset
+    problems: int  # number of distinct problems
+    superseded: int  # number of rows superseded within a run
+    repeated: int  # number of rows superseded by another run
+    noise: Noise | None  # repeatability of repeated measurements in inputs; None without them
 
     def __len__(self) -> int:
         return sum(map(len, self.parts)) - self.dropped.count
@@ -159,16 +140,6 @@ def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path |
 
     A machine's speed drifts over hours, and not equally for all kernels. With `averages` each input is merged
     separately, and a pair timed by several inputs gets the geometric mean of their times.
-
-    Args:
-        readings: content of each input.
-        averages: whether times are averaged.
-        output: path beside which data spill to disk; by default in the system's temporary folder.
-
-    Raises:
-        DataError: the rows of one architecture come from devices with different names, whose times are not comparable;
-            or were compiled with different flags; or the rows are of several operations.
-        OutputError: the disk is full.
     """
     parts = tuple(reading.rows for reading in readings)
     ops = [tables.operation_in(table, "an input") for rows in parts for _, table in rows.all_blocks(["op_type"])]
@@ -224,14 +195,7 @@ def _noise(spreads: Sequence[NDArray[np.float64]], rows: int) -> Noise | None:
 
 
 class _PairKeys:
-    """Keys that decide between the rows of pairs, in buckets by pair.
-
-    Args:
-        op: the operation of all rows.
-        parts: the rows of each input.
-        averages: whether the keys include the times.
-        output: as for `merge`.
-    """
+    """Keys that decide between the rows of pairs, in buckets by pair."""
 
     def __init__(self, op: AnyOperation, parts: Sequence[StoredRows], *, averages: bool, output: Path | None) -> None:
         self._values = _AVERAGED if averages else ("samples",)
@@ -276,11 +240,7 @@ class _PairKeys:
         return (run.get("run_id"),) in set(self._runs)
 
     def refuse_mixed_devices(self) -> None:
-        """Refuse rows of an architecture from several devices, unless problems state the device.
-
-        Raises:
-            DataError: an architecture was measured on several devices.
-        """
+        """Refuse rows of an architecture from several devices, unless problems state the device."""
         if _DEVICE_SIZE in self.op.problems.identity:
             return
         result: dict[str, set[str]] = {}
@@ -333,12 +293,7 @@ def _last_of_each(records: NDArray[Any], group: tuple[str, ...], by: tuple[str, 
 
 
 def _joined(records: NDArray[Any], repeating: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Combine repeated measurements; return the records in row order, and the measured ones among them.
-
-    Args:
-        records: records of some pairs.
-        repeating: for each input, whether its rows are repeated measurements.
-    """
+    """Combine repeated measurements; return the records in row order, and the measured ones among them."""
     import pandas as pd
 
     is_again = repeating[records["reading"]]
@@ -378,10 +333,6 @@ def _averaged(chosen: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
 
     The earlier and the later half of the times are also kept separately, as two measurements. Means are rounded to
     twelve digits, so that they do not depend on the implementation of the exponential.
-
-    Args:
-        chosen: the selected record of each pair.
-        times: the selected record of each pair and input.
     """
     import pandas as pd
 

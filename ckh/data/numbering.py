@@ -34,8 +34,7 @@ def group_numbers(frame: Mapping[str, Any] | pd.DataFrame, columns: Sequence[str
 def combined_numbers(columns: Iterable[tuple[NDArray[np.integer[Any]], int]]) -> NDArray[np.int64]:
     """Number the rows by their combination of codes: 0, 1, … in order of appearance.
 
-    Args:
-        columns: codes of the rows, each of shape (rows,), and their exclusive upper bound.
+    Each column is given by the codes of the rows and their exclusive upper bound.
     """
     import pandas as pd
 
@@ -68,9 +67,6 @@ class Numbering:
     """Numbers of combinations of values over any number of tables: 0, 1, … in order of appearance.
 
     Iteration yields the combinations in that order.
-
-    Args:
-        columns: names of the columns, which are dictionary-encoded in the tables.
     """
 
     def __init__(self, columns: Sequence[str]) -> None:

@@ -36,15 +36,10 @@ _MOST_PARTS = 256  # each is an open file
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DatasetParts:
-    """The rows of a dataset, by problems in order of appearance; re-iterable, one part at a time.
+    """The rows of a dataset, by problems in order of appearance; re-iterable, one part at a time."""
 
-    Attributes:
-        op: the operation of all rows.
-        reads: loader of each part.
-    """
-
-    op: AnyOperation
-    reads: tuple[Callable[[], Dataset], ...]
+    op: AnyOperation  # the operation of all rows
+    reads: tuple[Callable[[], Dataset], ...]  # loader of each part
 
     def __iter__(self) -> Iterator[Dataset]:
         return (read() for read in self.reads)
@@ -86,16 +81,7 @@ def in_memory(dataset: Dataset) -> DatasetParts:
 
 
 def read_parts(*paths: Path | str, columns: ColumnsOf) -> DatasetParts:
-    """Read Parquet files, or all Parquet files in a folder, in parts.
-
-    Args:
-        paths: files and folders.
-        columns: as for `read_dataset`, with `narrow`.
-
-    Raises:
-        DataError: as for `read_dataset`; duplicate pairs are detected when their part is read.
-        OutputError: the temporary folder is full.
-    """
+    """Read Parquet files, or all Parquet files in a folder, in parts."""
     files = open_files(paths)
     op, rows = files[0].op, sum(file.rows for file in files)
     if rows <= PART_ROWS:
@@ -238,17 +224,8 @@ def read_sample(
 ) -> tuple[Dataset, Drawn | None]:
     """Read a dataset as `read_dataset` does; if it is larger than `most_rows`, draw problems at random.
 
-    Memory holds one block, the drawn rows, and a few numbers per problem of the data.
-
-    Args:
-        paths: files and folders.
-        most_rows: maximum number of rows to draw; all rows of at least one problem are always drawn.
-        seed: random seed of the draw.
-        columns: as for `read_dataset`.
-        only: values of identity columns: only matching problems are drawn, if any match.
-
-    Raises:
-        DataError: as for `read_dataset`.
+    All rows of at least one problem are drawn. With `only`, values of identity columns, only matching problems are
+    drawn, if any match. Memory holds one block, the drawn rows, and a few numbers per problem of the data.
     """
     files = open_files(paths)
     op = files[0].op

@@ -38,12 +38,7 @@ _PER_KB, _GB_S = 1024, 1e9
 
 
 def of_peak(frame: pd.DataFrame, op: AnyOperation) -> NDArray[np.float64]:
-    """Share of its GPU's peak rates that each time needs, 0 without a time or with unknown peaks; shape (rows,).
-
-    Args:
-        frame: rows with the columns `columns_of`.
-        op: their operation.
-    """
+    """Share of its GPU's peak rates that each time needs, 0 without a time or with unknown peaks; shape (rows,)."""
     keys = _keys(op)
     numbers = group_numbers(frame, keys)
     kinds = frame.iloc[first_rows(numbers)][list(keys)].itertuples(index=False, name=None)
@@ -98,11 +93,7 @@ class Impossible:
         return mask
 
     def refuse_many(self, where: str) -> None:
-        """Refuse an input of which more than a tenth of the times are impossible.
-
-        Raises:
-            DataError: they are.
-        """
+        """Refuse an input of which more than a tenth of the times are impossible."""
         if self.count > _MOST_LEFT_OUT * self.timed:
             raise DataError(
                 f"{where}: {self.count} of {self.timed} times are up to {self._worst:.3g} times the peak of "
@@ -113,11 +104,7 @@ class Impossible:
 
 
 def drop_impossible(rows: StoredRows, op: AnyOperation, where: str) -> int:
-    """Drop the rows of an input with impossible times; returns their number.
-
-    Raises:
-        DataError: there are too many.
-    """
+    """Drop the rows of an input with impossible times; returns their number."""
     counted, dropped = Impossible(), [np.zeros(0, dtype=np.int64)]
     for start, table in rows.all_blocks(columns_of(op)):
         numbers = np.flatnonzero(rows.kept(start, len(table)))
@@ -129,11 +116,7 @@ def drop_impossible(rows: StoredRows, op: AnyOperation, where: str) -> int:
 
 
 def possible_rows(dataset: Dataset, where: str) -> Dataset:
-    """Select the rows without impossible times, with a warning of the others.
-
-    Raises:
-        DataError: there are too many.
-    """
+    """Select the rows without impossible times, with a warning of the others."""
     counted = Impossible()
     mask = counted.among(dataset.frame, dataset.op)
     counted.refuse_many(where)

@@ -77,11 +77,7 @@ class Origin:
 
 
 def build_table(pairs: Pairs, results: Results, origin: Origin) -> pa.Table:
-    """Build a compact table (`tables.compact`); TFLOPS and bandwidth are derived from the time and the problem.
-
-    Raises:
-        DataError: a time is below the physical minimum.
-    """
+    """Build a compact table (`tables.compact`); TFLOPS and bandwidth are derived from the time and the problem."""
     import pyarrow as pa
 
     op = operation(pairs.op_type)

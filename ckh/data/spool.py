@@ -91,13 +91,8 @@ class _UnnamedFile:
 class StoredRows:
     """Rows of a compact table on disk, in insertion order; rows can be dropped.
 
-    Columns that share their indices share them on disk too: each array is written once.
-
-    Args:
-        output: path beside which the file is created; by default in the system's temporary folder.
-
-    Raises:
-        OutputError: rows cannot be written there.
+    Columns that share their indices share them on disk too: each array is written once. The file is beside `output`, by
+    default in the system's temporary folder.
     """
 
     def __init__(self, output: Path | None = None) -> None:
@@ -174,11 +169,7 @@ class StoredRows:
 
 
 def store(result: Iterable[pa.Table], output: Path | None = None) -> StoredRows:
-    """Store the rows of tables, consumed one by one.
-
-    Raises:
-        OutputError: rows cannot be written there.
-    """
+    """Store the rows of tables, consumed one by one."""
     rows = StoredRows(output)
     for table in result:
         rows.add(table)
@@ -186,12 +177,7 @@ def store(result: Iterable[pa.Table], output: Path | None = None) -> StoredRows:
 
 
 class Buckets:
-    """Records on disk by bucket number, in insertion order within each bucket.
-
-    Args:
-        kind: structured type of a record.
-        output: as for `StoredRows`.
-    """
+    """Records on disk by bucket number, in insertion order within each bucket."""
 
     def __init__(self, kind: np.dtype[Any], output: Path | None = None) -> None:
         self._file = _UnnamedFile(output)

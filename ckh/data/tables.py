@@ -58,11 +58,7 @@ def compact_type(column: Column) -> pa.DataType:
 
 
 def compact(table: pa.Table, where: str) -> pa.Table:
-    """Select the schema's columns in order, in their compact types.
-
-    Raises:
-        DataError: as for `conform`.
-    """
+    """Select the schema's columns in order, in their compact types."""
     import pyarrow as pa
 
     op = operation_in(table, where)
@@ -88,11 +84,7 @@ def plain(table: pa.Table) -> pa.Table:
 
 
 def conform(table: pa.Table, where: str) -> pa.Table:
-    """Select the schema's columns in order: widen types, add nullable columns, drop others.
-
-    Raises:
-        DataError: a column that may not be null is missing, or a type does not fit.
-    """
+    """Select the schema's columns in order: widen types, add nullable columns, drop others."""
     import pyarrow as pa
 
     op = operation_in(table, where)
@@ -101,11 +93,7 @@ def conform(table: pa.Table, where: str) -> pa.Table:
 
 
 def operation_in(table: pa.Table, where: str) -> AnyOperation:
-    """Return the operation of a table's rows.
-
-    Raises:
-        DataError: the column is missing or empty, or the rows are of several operations or of an unknown one.
-    """
+    """Return the operation of a table's rows."""
     import pyarrow.compute as pc
     from pyarrow import types
 
@@ -128,17 +116,7 @@ def operation_in(table: pa.Table, where: str) -> AnyOperation:
 
 
 def conform_column(table: pa.Table, column: Column, where: str, *, encoded: bool = False) -> pa.ChunkedArray:
-    """Convert a column of a table to its type; nulls for a missing nullable column.
-
-    Args:
-        table: the table.
-        column: the expected column.
-        where: name of the table in errors.
-        encoded: whether dictionary-encoded strings stay encoded.
-
-    Raises:
-        DataError: it is missing, has nulls that are not allowed, or is of another type.
-    """
+    """Convert a column of a table to its type; nulls for a missing nullable column."""
     import pyarrow as pa
 
     wanted = pa.type_for_alias(column.type)
@@ -182,12 +160,7 @@ def _fits(data_type: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def check_values(table: pa.Table, where: str) -> None:
-    """Refuse invalid values.
-
-    Raises:
-        DataError: no rows, a status is unknown, a size or time is negative, or a row is marked valid without a positive
-            time; names `where` and the column.
-    """
+    """Refuse invalid values."""
     if not table.num_rows:
         raise DataError(f"{where}: no rows", code="empty")
     op = operation_in(table, where)
@@ -197,11 +170,7 @@ def check_values(table: pa.Table, where: str) -> None:
 
 
 def check_times(is_valid: pa.ChunkedArray, latency_ms: pa.ChunkedArray, where: str) -> None:
-    """Refuse rows marked valid without a positive time.
-
-    Raises:
-        DataError: a row has no positive time; names `where`.
-    """
+    """Refuse rows marked valid without a positive time."""
     import pyarrow.compute as pc
 
     timed = pc.fill_null(pc.greater(latency_ms, 0), fill_value=False)
@@ -238,11 +207,7 @@ def _require_known(values: pa.Array | pa.ChunkedArray, known: Iterable[str], whe
 
 
 def from_pandas(frame: pd.DataFrame, where: str) -> pa.Table:
-    """Convert the known columns of a frame; NaN becomes null, whole floats become integers where the schema says so.
-
-    Raises:
-        DataError: a column holds mixed types, or an integer column has fractions.
-    """
+    """Convert the known columns of a frame; NaN becomes null, whole floats become integers where the schema says so."""
     import pyarrow as pa
 
     arrays: dict[str, pa.ChunkedArray] = {}
@@ -256,11 +221,7 @@ def from_pandas(frame: pd.DataFrame, where: str) -> pa.Table:
 
 
 def chunks_of(frame: pd.DataFrame, column: Column, where: str) -> list[pa.Array]:
-    """Convert a frame's column to chunks; NaN becomes null, whole floats become integers where the schema says so.
-
-    Raises:
-        DataError: the values are of mixed types, or fractions where the schema has integers.
-    """
+    """Convert a frame's column to chunks; NaN becomes null, whole floats become integers where the schema says so."""
     import pyarrow as pa
 
     values = frame[column.name]
@@ -291,11 +252,7 @@ def to_pandas(table: pa.Table) -> pd.DataFrame:
 
 
 def one_operation(operations: Iterable[AnyOperation]) -> AnyOperation:
-    """Return the common operation of all inputs.
-
-    Raises:
-        DataError: there are several operations.
-    """
+    """Return the common operation of all inputs."""
     by_name = {op.name: op for op in operations}
     if len(by_name) > 1:
         raise DataError(f"several operations: {', '.join(by_name)}", "convert each alone", code="mixed-data")
@@ -303,11 +260,7 @@ def one_operation(operations: Iterable[AnyOperation]) -> AnyOperation:
 
 
 class DatasetFile:
-    """A Parquet file of a dataset, read in blocks of rows.
-
-    Raises:
-        DataError: it is missing, damaged, empty, or not a dataset of this schema version.
-    """
+    """A Parquet file of a dataset, read in blocks of rows."""
 
     def __init__(self, path: Path) -> None:
         import pyarrow as pa
@@ -341,11 +294,7 @@ class DatasetFile:
         return ColumnChunks(self.blocks, column.name)
 
     def blocks(self, names: Container[str]) -> Iterator[pa.Table]:
-        """Rows in blocks, with the named columns in the operation's order.
-
-        Raises:
-            DataError: a column is missing or damaged, or of the wrong type.
-        """
+        """Rows in blocks, with the named columns in the operation's order."""
         import pyarrow as pa
 
         columns = [column for column in self.op.training.columns if column.name in names]
@@ -357,10 +306,6 @@ class DatasetFile:
         """Validate all columns and the checksum of the rows.
 
         A file without a checksum gives a warning.
-
-        Raises:
-            DataError: a column or value is invalid, or the checksum does not match; or rows are predictions and
-                `predictions` is not set.
         """
         digest = ContentDigest(self.rows)
         for column in self.op.training.columns:

@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 def write_parquet(
     file: BinaryIO, op: AnyOperation, blocks: Iterable[pa.Table], metadata: dict[str, Any], content_sha256: str
 ) -> None:
-    """Write blocks of rows as one Parquet file.
-
-    Raises:
-        OSError: the disk is full.
-    """
+    """Write blocks of rows as one Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

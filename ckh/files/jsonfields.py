@@ -45,18 +45,9 @@ class JsonError(ValueError):
 def parse_json(
     text: str | bytes, *, unique: bool = False, decimals: bool = False, most_values: int = MOST_VALUES
 ) -> Any:
-    """Parse a document.
+    """Parse a document; with `unique`, objects with duplicate fields are refused.
 
-    Args:
-        text: the text, or its bytes in UTF-8.
-        unique: refuse objects with duplicate fields.
-        decimals: return non-integer numbers as `Decimal`, with all digits of the text; integers are then of any size,
-            to be checked by the caller.
-        most_values: maximum number of values.
-
-    Raises:
-        JsonError: it is not JSON, is nested more than `MOST_DEPTH` levels deep, has an integer beyond 64 bits, more
-            than `most_values` values, or an unpaired surrogate.
+    With `decimals`, numbers with a fraction are `Decimal`, with all digits of the text, and integers are of any size.
     """
     marks = (b",", b"[", b"{") if isinstance(text, bytes) else (",", "[", "{")
     if sum(map(text.count, marks)) > most_values:  # type: ignore[arg-type]
@@ -86,26 +77,13 @@ def parse_json(
 
 
 def require_characters(text: str | bytes, document: Any) -> None:
-    """Refuse a document with an unpaired surrogate in a string or name, which cannot be encoded.
-
-    Args:
-        text: the parsed text; only escapes, and in bytes the encoding of a surrogate, can produce one.
-        document: the parsed document, of bounded depth.
-
-    Raises:
-        UnicodeEncodeError: there is one.
-    """
+    """Refuse a document with an unpaired surrogate in a string or name, which cannot be encoded."""
     if (b"\\u" in text or b"\xed" in text) if isinstance(text, bytes) else "\\u" in text:
         json.dumps(document, ensure_ascii=False, default=str).encode()
 
 
 def read_json(path: Path, *, unique: bool = False, decimals: bool = False) -> Any:
-    """Read the document in a file.
-
-    Raises:
-        DataError: it cannot be read, has more than `MOST_TEXT_BYTES`, or as `parse_json`; the message has the line if
-            known.
-    """
+    """Read the document in a file."""
     text = as_text(path, read_bytes(path, MOST_TEXT_BYTES))
     try:
         return parse_json(text, unique=unique, decimals=decimals)
@@ -115,12 +93,7 @@ def read_json(path: Path, *, unique: bool = False, decimals: bool = False) -> An
 
 @contextmanager
 def model_fields(path: Path) -> Iterator[JsonFields]:
-    """The fields of a JSON file of a model's folder, plain or gzipped; errors are reported as of the model.
-
-    Raises:
-        ModelError: the file cannot be read, has more than `MOST_MODEL_BYTES` unpacked or `MOST_MODEL_VALUES` values,
-            is not a JSON object, or a field was refused within the context.
-    """
+    """The fields of a JSON file of a model's folder, plain or gzipped; errors are reported as of the model."""
     try:
         content = unpacked(read_bytes(path, MOST_MODEL_BYTES), str(path), MOST_MODEL_BYTES)
         try:

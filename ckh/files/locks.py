@@ -22,9 +22,6 @@ class FileLock:
     On a file system without locks, a file beside it names the holder until `release`. If the holder dies without
     releasing it, the next process of its machine takes the lock; another machine cannot detect that, and respects the
     lock.
-
-    Args:
-        path: path of the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -32,11 +29,7 @@ class FileLock:
         self._is_named = False  # whether the lock is held by the file beside
 
     def take(self, file: int) -> bool:
-        """Lock an open file that is, or will be, at the path; False if another process or lock has it.
-
-        Raises:
-            OSError: it cannot be locked, or the file beside cannot be written.
-        """
+        """Lock an open file that is, or will be, at the path; False if another process or lock has it."""
         if self._is_named:
             return True
         try:
@@ -51,11 +44,7 @@ class FileLock:
         return True
 
     def wait(self, file: int) -> None:
-        """Lock an open file as soon as no other process has it.
-
-        Raises:
-            OSError: as `take`.
-        """
+        """Lock an open file as soon as no other process has it."""
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:

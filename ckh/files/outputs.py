@@ -74,19 +74,7 @@ class FolderKind:
 def check_output(
     out: Path, kind: FileKind | FolderKind, *, force: bool, inputs: Iterable[Path] = (), instead: str = ""
 ) -> None:
-    """Refuse an invalid or unwritable output before the work.
-
-    Args:
-        out: file or folder; it is not created.
-        kind: kind of the output.
-        force: whether an output of the same kind may be replaced.
-        inputs: files and folders that the work reads; missing ones are ignored.
-        instead: alternative to replacing an existing output, for the hint.
-
-    Raises:
-        UsageError: `out` is an input, exists and `force` is not set, or is of another kind.
-        OutputError: it cannot be written there.
-    """
+    """Refuse an invalid or unwritable output before the work."""
     refuse_planted(out)
     try:
         _refuse_input(out, inputs)
@@ -99,11 +87,7 @@ def check_output(
 
 
 def refuse_planted(out: Path) -> None:
-    """Refuse outputs behind links of other users (`planted_link`), and their files in folders such as /tmp.
-
-    Raises:
-        OutputError: there is such a link or file, or a parent folder cannot be read.
-    """
+    """Refuse outputs behind links of other users (`planted_link`), and their files in folders such as /tmp."""
     try:
         planted = planted_link(out) or (out if planted_file(out) else None)
     except OSError as error:
@@ -129,13 +113,7 @@ SVG = FileKind("picture in SVG", lambda path: b"<svg" in head_of(path))
 def open_output(path: Path, *, replace: bool = False) -> Iterator[BinaryIO]:
     """Open a file that is put at `path` atomically when the context ends without an error.
 
-    Args:
-        path: the file.
-        replace: whether the file is a part of an output that was checked as a whole, and that is continued.
-
-    Raises:
-        UsageError: it exists and was not checked, or was free at `check_output`, and no longer is; see `_put_new`.
-        OutputError: it cannot be written; an existing file is unchanged.
+    With `replace` the file is a part of an output that was checked as a whole, and that is continued.
     """
     refuse_planted(path)
     target = Path(os.path.realpath(path))  # keep symbolic links
@@ -156,16 +134,7 @@ def write_output(path: Path, content: bytes, *, replace: bool = False) -> None:
 
 
 def write_folder(out: Path, files: Iterable[tuple[str, bytes]]) -> None:
-    """Write a folder atomically, replacing an existing one.
-
-    Args:
-        out: the folder.
-        files: path within it and content of each.
-
-    Raises:
-        UsageError: it exists and was not checked, or was free at `check_output`, and no longer is; see `_put_new`.
-        OutputError: it cannot be written; an existing folder is unchanged.
-    """
+    """Write a folder atomically, replacing an existing one."""
     refuse_planted(out)
     target = Path(os.path.realpath(out))
     may_replace = _may_replace(out, target)
@@ -187,11 +156,7 @@ def write_folder(out: Path, files: Iterable[tuple[str, bytes]]) -> None:
 
 
 def _may_replace(path: Path, target: Path) -> bool:
-    """Whether `check_output` allowed to replace an output.
-
-    Raises:
-        UsageError: it exists and was not checked.
-    """
+    """Whether `check_output` allowed to replace an output."""
     if target not in _checked and target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise UsageError(f"{path} exists", "choose another path", code="output-exists")
     return _checked.get(target, False)
@@ -237,11 +202,7 @@ def _require_writable(folder: Path) -> None:
 
 
 def _put_new(part: Path, target: Path) -> None:
-    """Rename a file or folder to `target` if it is free or an empty folder, else to a free name beside it.
-
-    Raises:
-        UsageError: the target is in use; the output is kept under the other name.
-    """
+    """Rename a file or folder to `target` if it is free or an empty folder, else to a free name beside it."""
     end = "" if part.is_dir() else target.suffix
     further = (target.with_name(f"{target.name.removesuffix(end)}-{number}{end}") for number in count(2))
     place = next(name for name in chain([target], further) if _is_put(part, name))

@@ -33,9 +33,6 @@ def why_unsafe(path: Path) -> str:
     not writable by group or others. Two exceptions are safe: a folder above with the sticky bit, such as /tmp, since
     its entries can only be replaced by their owners; and a group without other members. In a user namespace (a
     container) that does not know the owner of a folder, usually root, only the modes count.
-
-    Raises:
-        OSError: the path does not exist.
     """
     real = path.resolve()
     for place in (real, *real.parents):
@@ -56,9 +53,6 @@ def planted_link(path: Path) -> Path | None:
     The rule is that of Linux's fs.protected_symlinks, which may be off and does not apply to `os.path.realpath`: in a
     world-writable folder with the sticky bit, such as /tmp, a link may be followed if it belongs to this user or to the
     owner of the folder; elsewhere always. Missing paths are not links.
-
-    Raises:
-        OSError: a folder on the path cannot be read.
     """
     whole = path.absolute()
     place, left, links = Path(whole.anchor), list(reversed(whole.parts[1:])), 0
@@ -78,11 +72,7 @@ def planted_link(path: Path) -> Path | None:
 
 
 def planted_file(path: Path) -> bool:
-    """Whether a file in a folder such as /tmp is another user's, by the rule of Linux's fs.protected_regular.
-
-    Raises:
-        OSError: the folder cannot be read.
-    """
+    """Whether a file in a folder such as /tmp is another user's, by the rule of Linux's fs.protected_regular."""
     real = path.resolve()
     return real.is_file() and _is_planted(real, real.parent)
 
@@ -124,22 +114,14 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def path_of(value: object, name: str) -> Path:
-    """Return the path of an argument given as path or text.
-
-    Raises:
-        WrongTypeError: it is neither.
-    """
+    """Return the path of an argument given as path or text."""
     if not isinstance(value, (str, os.PathLike)):
         raise WrongTypeError(name, "a path", value)
     return Path(value)
 
 
 def data_dir(name: str) -> Path:
-    """Shipped folder `name` ("archspecs", "docs", "models"): inside the package, or beside it in a checkout.
-
-    Raises:
-        DataError: neither exists.
-    """
+    """Shipped folder `name` ("archspecs", "docs", "models"): inside the package, or beside it in a checkout."""
     candidates = (_PACKAGE / name, _PACKAGE.parent / name)
     for folder in candidates:
         if folder.is_dir():
@@ -158,10 +140,6 @@ def cache_dir(name: str = "") -> Path:
     """Cache folder: $CKH_CACHE_DIR, $XDG_CACHE_HOME/ckh or ~/.cache/ckh, or a subfolder by name.
 
     It is created if missing, accessible to its owner only.
-
-    Raises:
-        CacheError: it cannot be created.
-        DataError: others could change its contents.
     """
     folder = _chosen("CKH_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
     try:
@@ -193,11 +171,7 @@ def user_data_dir() -> Path:
 
 
 def own_model_folders() -> list[Path]:
-    """Search path of the user's models: $CKH_MODELS, the user data folder.
-
-    Raises:
-        UsageError: $CKH_MODELS names a path that is not a folder.
-    """
+    """Search path of the user's models: $CKH_MODELS, the user data folder."""
     named = [Path(part) for part in os.environ.get(MODELS_VARIABLE, "").split(os.pathsep) if part]
     for folder in named:
         if not folder.is_dir():
@@ -206,11 +180,7 @@ def own_model_folders() -> list[Path]:
 
 
 def model_folders() -> list[Path]:
-    """Search path of models: the user's, then the shipped models.
-
-    Raises:
-        UsageError: $CKH_MODELS names a path that is not a folder.
-    """
+    """Search path of models: the user's, then the shipped models."""
     try:
         shipped = [data_dir("models")]
     except DataError:  # an installation without models works with the user's
@@ -219,14 +189,7 @@ def model_folders() -> list[Path]:
 
 
 def files_of_models(*more: str) -> list[tuple[str, os.stat_result]]:
-    """Current files that determine the choice of a model: architectures, and models in all folders.
-
-    Args:
-        more: additional folders of models.
-
-    Raises:
-        UsageError: $CKH_MODELS names a path that is not a folder.
-    """
+    """Current files that determine the choice of a model: architectures, and models in all folders."""
     result = files(str(data_dir("archspecs")))
     for place in (*map(str, model_folders()), *more):
         for folder in (place, *folders(place)):
@@ -270,9 +233,6 @@ def open_atomic(path: Path, put: Callable[[Path, Path], object] = Path.replace) 
     """Open a file under a hidden name, which is renamed to `path` when the context ends without an error.
 
     The mode is 0644 less the process's umask. `put` renames the file from one name to another.
-
-    Raises:
-        OSError: the folder is missing, not writable or full; nothing is left behind.
     """
     part = hidden_name(path)
     try:
@@ -287,10 +247,6 @@ def open_atomic(path: Path, put: Callable[[Path, Path], object] = Path.replace) 
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Write a file atomically: a reader, or a crash, sees the old or the new content, never a part.
-
-    Raises:
-        OSError: as in `open_atomic`.
-    """
+    """Write a file atomically: a reader, or a crash, sees the old or the new content, never a part."""
     with open_atomic(path) as file:
         file.write(content)

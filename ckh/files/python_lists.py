@@ -45,12 +45,7 @@ class WrittenForm:
 
 
 def written_problems(path: Path, text: str, form: WrittenForm) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Problems in a Python file: the line of each and its values by AMD's names.
-
-    Raises:
-        DataError: the text is not Python, too large or too deeply nested, a value is repeated in a problem, or there is
-            no problem.
-    """
+    """Problems in a Python file: the line of each and its values by AMD's names."""
     nodes = sorted(_nodes(_tree(path, text), form), key=lambda node: (node.lineno, node.col_offset))
     read = [(node, _values(node, form)) for node in nodes]
     written = [(node, values) for node, values in read if values is not None]

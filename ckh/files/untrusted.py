@@ -35,11 +35,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
-    """Read the bytes of a file.
-
-    Raises:
-        DataError: it cannot be read, or has more than `most` bytes.
-    """
+    """Read the bytes of a file."""
     try:
         with path.open("rb") as file:
             parts, size = [], 0
@@ -63,20 +59,12 @@ def larger_than(path: Path, most: int) -> DataError:
 
 
 def read_text(path: Path) -> str:
-    """Read a UTF-8 text file, without its byte order mark.
-
-    Raises:
-        DataError: it cannot be read, is not UTF-8, or has more than `MOST_TEXT_BYTES`.
-    """
+    """Read a UTF-8 text file, without its byte order mark."""
     return as_text(path, read_bytes(path, MOST_TEXT_BYTES))
 
 
 def as_text(path: Path, content: bytes) -> str:
-    """Decode the bytes of a file.
-
-    Raises:
-        DataError: they are not UTF-8; the message has the line.
-    """
+    """Decode the bytes of a file."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -85,16 +73,7 @@ def as_text(path: Path, content: bytes) -> str:
 
 
 def unpacked(content: bytes, name: str, most: int | None = None) -> bytes:
-    """Unpack a gzip file; other content is returned unchanged.
-
-    Args:
-        content: content of the file.
-        name: name of the file, for messages.
-        most: maximum size; None: as by `most_unpacked`.
-
-    Raises:
-        DataError: it is damaged, or exceeds the maximum.
-    """
+    """Unpack a gzip file; other content is returned unchanged."""
     if not content.startswith(GZIP_MAGIC):
         return content
     limit = most_unpacked(len(content)) if most is None else most
@@ -134,11 +113,7 @@ def too_large(name: str, limit: int) -> DataError:
 
 
 def integer(text: str) -> int:
-    """Parse an integer of at most 18 digits, also if written as 64.0.
-
-    Raises:
-        ValueError: the text is not such an integer.
-    """
+    """Parse an integer of at most 18 digits, also if written as 64.0."""
     match = _INTEGER.fullmatch(text)
     if match is None:
         raise ValueError(f"not an integer: {text[:40]!r}")
@@ -149,9 +124,6 @@ def csv_rows(path: Path, text: str, *, fills: bool = False) -> Iterator[tuple[in
     """Rows of CSV text, including the header, each with the number of its last line; cells are stripped.
 
     With `fills` a row that omits its last cells gets empty ones, as pandas and AITER read it.
-
-    Raises:
-        DataError: a quote is not closed, or a cell exceeds csv's limit; the message has the line.
     """
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     width = 0
@@ -169,9 +141,6 @@ def require_name(text: object, what: str) -> str:
 
     At most 128 letters, digits and `_ . + -`, not beginning with a dot, a dash or a plus: so it cannot leave a folder,
     end a string, or print invisible characters.
-
-    Raises:
-        DataError: it is invalid.
     """
     if not isinstance(text, str) or not _NAME.fullmatch(text):
         raise DataError(

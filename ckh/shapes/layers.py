@@ -184,44 +184,26 @@ Shape: TypeAlias = Matmul | BatchedMatmul | Convolution | ExpertProducts
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A shape that runs `count` times.
+    """A shape that runs `count` times."""
 
-    Attributes:
-        name: name of the layer; empty: unknown.
-        shape: a `Shape`, a problem of `op`, or the reason why it is left out.
-        count: number of executions.
-        where: file and position of the source.
-        op: operation of a problem; empty: `shape` is not a problem.
-        stated: columns and values of a looked-up key, as stated by the source.
-    """
-
-    name: str
-    shape: Any
-    count: int = 1
-    where: str = ""
-    op: str = ""
-    stated: Stated = ()
+    name: str  # name of the layer; empty: unknown
+    shape: Any  # a `Shape`, a problem of `op`, or the reason why it is left out
+    count: int = 1  # number of executions
+    where: str = ""  # file and position of the source
+    op: str = ""  # operation of a problem; empty: `shape` is not a problem
+    stated: Stated = ()  # columns and values of a looked-up key, as stated by the source
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WeightedProblem:
-    """A problem and its number of executions.
+    """A problem and its number of executions."""
 
-    Attributes:
-        op: name of its operation.
-        problem: the problem.
-        count: number of executions.
-        layers: names of layers or kernels, if any.
-        where: position of its first occurrence.
-        stated: distinct looked-up keys stated by the sources.
-    """
-
-    op: str
+    op: str  # name of its operation
     problem: Any
-    count: int
-    layers: tuple[str, ...]
-    where: str
-    stated: tuple[Stated, ...] = ()
+    count: int  # number of executions
+    layers: tuple[str, ...]  # names of layers or kernels, if any
+    where: str  # position of its first occurrence
+    stated: tuple[Stated, ...] = ()  # distinct looked-up keys stated by the sources
 
     @property
     def flops(self) -> int:
@@ -246,11 +228,7 @@ class Shapes(list[WeightedProblem], Shown):
 
 
 def require_sizes(sizes: Iterable[tuple[str, int]], least: int = 1) -> None:
-    """Refuse a size that is not from `least` to `MAX_SIZE`.
-
-    Raises:
-        UsageError: a size is out of range.
-    """
+    """Refuse a size that is not from `least` to `MAX_SIZE`."""
     for name, size in sizes:
         if not least <= size <= MAX_SIZE:
             raise UsageError(f"{name} must be {least} or more (and below 2^31), not {size}", code="out-of-range")

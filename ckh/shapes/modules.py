@@ -28,14 +28,6 @@ def traced(
     """The layers executed by a call of a module, in order, and counts of what is left out.
 
     The module is not changed: its parameters and buffers are replaced by meta tensors for the call.
-
-    Args:
-        module: a `torch.nn.Module`.
-        inputs: its inputs; tensors are replaced by meta tensors.
-        keywords: its keyword inputs.
-
-    Raises:
-        UsageError: PyTorch is missing, or the call fails.
     """
     torch = _torch()
     recorder = _recorder(torch)
@@ -55,14 +47,7 @@ def traced(
 
 
 def traced_factory(name: str) -> tuple[list[Layer], Counter[str]]:
-    """The layers of a factory's result: a module and its inputs, created on the meta device.
-
-    Args:
-        name: pkg.module:factory.
-
-    Raises:
-        UsageError: it cannot be imported or called, or returns something else.
-    """
+    """The layers of a factory's result: a module and its inputs, created on the meta device."""
     module_name, is_pair, attribute = name.partition(":")
     if not (module_name and is_pair and attribute):
         raise UsageError(f"--torch {name!r:.80} is not pkg.module:factory", _EXAMPLE, code="bad-name")

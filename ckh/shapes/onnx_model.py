@@ -74,12 +74,7 @@ class _Tensor:
 
 
 def onnx_layers(path: Path, name: str, wanted: RunOptions) -> tuple[list[Layer], dict[str, int], dict[str, int]]:
-    """The layers of a model, with counts of errors and of what is left out.
-
-    Raises:
-        UsageError: the package onnx is missing.
-        DataError: the file is damaged, or a shape depends on unknown sizes.
-    """
+    """The layers of a model, with counts of errors and of what is left out."""
     model = _loaded(path, name)
     layers: list[Layer] = []
     bad: Counter[str] = Counter()
@@ -128,9 +123,6 @@ def _open_sizes(model: Any, name: str, wanted: RunOptions) -> Iterator[dict[str,
     """Values of open input sizes: each number of images and of tokens, and the filter's channels.
 
     Names the open sizes that have none.
-
-    Raises:
-        DataError: sizes of images are open.
     """
     batch: dict[str, bool] = {}
     owners: dict[str, str] = {}
@@ -292,11 +284,7 @@ def _convolution(node: Any, x: _Tensor, w: _Tensor) -> Convolution:
 
 
 def _sizes(given: Mapping[str, Any], name: str, count: int, default: int) -> tuple[int, ...]:
-    """The integers of an attribute.
-
-    Raises:
-        UsageError: it has other values, or another number of them.
-    """
+    """The integers of an attribute."""
     value = given.get(name, [default] * count)
     if not isinstance(value, list) or len(value) != count or not all(isinstance(item, int) for item in value):
         raise UsageError(f"{name} must be {count} integers, not {value!r:.60}", code="bad-field")

@@ -41,26 +41,13 @@ class ShapesFound:
 
 
 def shapes_of(names: Sequence[str], wanted: RunOptions = DEFAULT, op: str | None = None) -> ShapesFound:
-    """Problems of sources.
-
-    Args:
-        names: files, folders, built-in models, or - for stdin.
-        wanted: run options.
-        op: operation of the problems; None: the default for each shape.
-
-    Raises:
-        CkhError: a source is unusable, has a bad shape that is not left out, or no shape of the operation.
-    """
+    """Problems of sources."""
     own = None if op is None else operation(op).name
     return weighted(found_in_all(names, wanted, own), wanted, own)
 
 
 def found_in_all(names: Sequence[str], wanted: RunOptions, op: str | None) -> list[SourceLayers]:
-    """The layers of each source; with --skip-bad, unusable ones of several sources are left out.
-
-    Raises:
-        CkhError: as `shapes_of`.
-    """
+    """The layers of each source; with --skip-bad, unusable ones of several sources are left out."""
     skips = wanted.skip_bad and len(names) > 1
     return [_found_in(name, wanted, op or "", skips=skips) for name in names]
 
@@ -75,11 +62,7 @@ def _found_in(name: str, wanted: RunOptions, op: str, *, skips: bool) -> SourceL
 
 
 def weighted(result: Sequence[SourceLayers], wanted: RunOptions, op: str | None) -> ShapesFound:
-    """Problems of the layers of sources; equal problems are merged.
-
-    Raises:
-        CkhError: as `shapes_of`.
-    """
+    """Problems of the layers of sources; equal problems are merged."""
     bad, left_out = _Counted(item.bad for item in result), _Counted(item.left_out for item in result)
     counts: dict[tuple[str, Any], list[Layer]] = {}
     hints: set[str] = set()
@@ -138,11 +121,7 @@ def _in_words(counts: Counter[str]) -> str:
 
 
 def _problem(layer: Layer, wanted: RunOptions, op: str | None, *, is_model: bool) -> tuple[str, Any] | str:
-    """Operation and problem of a layer, or the reason why it is left out.
-
-    Raises:
-        CkhError: the problem is impossible, or the operation has no such kernels.
-    """
+    """Operation and problem of a layer, or the reason why it is left out."""
     name = layer.op
     problem = layer.shape
     if isinstance(problem, str):
@@ -164,11 +143,7 @@ def _problem(layer: Layer, wanted: RunOptions, op: str | None, *, is_model: bool
 
 
 def _required_part(name: str) -> Shaped[Any]:
-    """The shapes interface of an operation.
-
-    Raises:
-        UsageError: it has none.
-    """
+    """The shapes interface of an operation."""
     if (part := shaped_part(name)) is None:
         raise UsageError(
             f"{name} has no problems from shapes", "these do: " + ", ".join(all_parts()), code="inapplicable-option"
@@ -183,11 +158,7 @@ def _operation_of(shape: Any) -> str:
 
 
 def reads(source: str, op: Operation[Any, Any]) -> bool:
-    """True if a command's --problems is read as shapes: neither a problem set nor a problem file of the operation.
-
-    Raises:
-        CkhError: the file cannot be read.
-    """
+    """True if a command's --problems is read as shapes: neither a problem set nor a problem file of the operation."""
     if source in op.problems.set_names() or op.name not in all_parts():
         return False
     if source == STDIN:
@@ -201,11 +172,7 @@ def reads(source: str, op: Operation[Any, Any]) -> bool:
 
 
 def counts_of(op: Operation[P, Any], source: str, problems: Iterable[P]) -> dict[P, int] | None:
-    """Number of executions of each problem returned by `problems_of` for a source; None if it states no counts.
-
-    Raises:
-        CkhError: the source cannot be read again.
-    """
+    """Number of executions of each problem returned by `problems_of` for a source; None if it states no counts."""
     if not reads(source, op):
         return None
     wanted = set(problems)
@@ -225,11 +192,7 @@ def _counts(source: str, wanted: RunOptions, op: Operation[P, Any]) -> dict[P, i
 def problems_of(
     op: Operation[P, Any], source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
 ) -> tuple[P, ...]:
-    """Distinct problems of a set, a file or any source of shapes, as `LoadProblems`.
-
-    Raises:
-        CkhError: there is no such source, or it is unusable.
-    """
+    """Distinct problems of a set, a file or any source of shapes, as `LoadProblems`."""
     if not reads(source, op):
         return op.problems.load(source, variant, dtype, default_dtype)
     if variant is not None and not op.has_directions:
@@ -242,15 +205,7 @@ def problems_of(
 
 
 def problem_of_text(text: str, arch: str) -> Problem:
-    """The problem that a text names: as `ckh predict` prints it, or a source of shapes that has a single one.
-
-    Args:
-        text: the text.
-        arch: the architecture, which completes the definition of some problems.
-
-    Raises:
-        CkhError: it names no problem, or several.
-    """
+    """The problem that a text names: as `ckh predict` prints it, or a source of shapes that has a single one."""
     try:
         problem = as_problem(text)
     except UsageError as error:

@@ -102,12 +102,7 @@ def ready_names() -> tuple[str, ...]:
 
 
 def source_of(name: str) -> Source:
-    """Source of a name, a path, or - for stdin.
-
-    Raises:
-        UsageError: there is none.
-        DataError: the file is empty, cannot be read or has an unknown format.
-    """
+    """Source of a name, a path, or - for stdin."""
     path = Path(name)
     if name != STDIN and not path.exists():
         if name in MODELS:
@@ -129,11 +124,7 @@ def source_of(name: str) -> Source:
 
 @cache
 def _kept(name: str) -> BinaryIO:
-    """Contents of stdin or a pipe, copied to an unnamed file, so that it can be read again.
-
-    Raises:
-        DataError: it is neither, or has more than `MAX_PIPED_BYTES`.
-    """
+    """Contents of stdin or a pipe, copied to an unnamed file, so that it can be read again."""
     if name != STDIN and not Path(name).is_fifo():
         raise DataError(f"{name} is not a regular file", "name a file, or pipe it into -", code="unreadable")
     file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
@@ -197,16 +188,7 @@ def _recogniser(path: Path, head: bytes) -> str:
 
 
 def found_in(source: Source, wanted: RunOptions, op: str = "") -> SourceLayers:
-    """The layers of a source.
-
-    Args:
-        source: the source.
-        wanted: run options.
-        op: operation of a problem file that several operations can read.
-
-    Raises:
-        CkhError: it is unusable.
-    """
+    """The layers of a source."""
     match source.kind:
         case SourceKind.MODEL:
             return _model(source, MODELS[source.name][1], wanted)

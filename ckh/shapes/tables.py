@@ -49,16 +49,7 @@ def table_text(problems: Sequence[WeightedProblem]) -> str:
 
 
 def table_layers(path: Path, name: str, refuse: Callable[[CkhError, str], None]) -> Iterator[Layer]:
-    """The problems of a list.
-
-    Args:
-        path: the file.
-        name: its name for messages.
-        refuse: handles a bad row, given the error and the position.
-
-    Raises:
-        DataError: the file is not CSV, or as raised by `refuse`.
-    """
+    """The problems of a list."""
     rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
     header = next(rows)[1]
     for line, cells in rows:

@@ -11,11 +11,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)([hms]?)")
 
 
 def parse_duration(text: str) -> float:
-    """Seconds in "90", "90s", "20m", "1h30m".
-
-    Raises:
-        UsageError: it is not a duration, or not positive.
-    """
+    """Seconds in "90", "90s", "20m", "1h30m"."""
     parts = _PART.findall(text)
     seconds = sum(float(number) * _UNIT_S[unit or "s"] for number, unit in parts)
     if "".join(number + unit for number, unit in parts) != text or seconds <= 0:

@@ -54,10 +54,8 @@ def _no_progress(_steps: int, _text: str = "") -> None:
 def progress(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
     """Show the progress of some work, with rate and remaining time.
 
-    Yields:
-        A function `advance(steps, text)`: `steps` more are done, `text` is the current step. On a terminal and in a
-        notebook it moves a bar; elsewhere (CI logs) a line is printed after two seconds, and then every thirty.
-        `advance(0, text)` marks the beginning of work: steps before the first such call do not count for the rate.
+    Yields a function `advance(steps, text)`: `steps` more are done, `text` is the current step. `advance(0, text)`
+    marks the beginning of work: steps before the first such call do not count for the rate.
     """
     style = _style()
     if style is ProgressStyle.NONE:

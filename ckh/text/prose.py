@@ -78,10 +78,7 @@ REMOVED = dict.fromkeys(
 def one_of(name: object, known: Iterable[str], also: Iterable[str] = ()) -> str:
     """A hint with the known names, after the most similar one; of a removed name, what replaced it.
 
-    Args:
-        name: the unknown name, or another value.
-        known: names to list.
-        also: further names, which are suggested only.
+    Names in `also` are suggested, but not listed.
     """
     from difflib import get_close_matches
 
@@ -110,11 +107,6 @@ def prose(text: str, indent: int = 0, stream: TextIO | None = None) -> str:
 
     A longer word, such as a path, is a line of its own and not broken. The lines of a command at the end (`ckh …`) end
     with a backslash, so that it can be pasted.
-
-    Args:
-        text: the text.
-        indent: indentation of continuation lines.
-        stream: output stream, stdout by default.
     """
     columns = room(stream)
     if columns is None or len(text) <= columns:

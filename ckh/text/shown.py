@@ -14,19 +14,12 @@ MAX_ROWS = 20  # that are shown
 
 
 class ShownTable(NamedTuple):
-    """A table.
+    """A table."""
 
-    Attributes:
-        title: what it is of.
-        columns: names of its columns, those of datasets and of JSON.
-        rows: values; None: there is none.
-        notes: what to know of it.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: Sequence[tuple[Any, ...]]
-    notes: tuple[str, ...] = ()
+    title: str  # what it is of
+    columns: tuple[str, ...]  # names of its columns, those of datasets and of JSON
+    rows: Sequence[tuple[Any, ...]]  # values; None: there is none
+    notes: tuple[str, ...] = ()  # what to know of it
 
     def shown(self) -> tuple[list[list[str]], tuple[str, ...]]:
         """The first rows as text, and the notes."""

@@ -31,13 +31,6 @@ def table_text(
 
     If it is too wide, sentences are wrapped, and names without a space are shortened in the middle; not within
     `whole_names`.
-
-    Args:
-        title: sentence above the table.
-        columns: headings.
-        rows: cells.
-        groups: a heading for each row, printed above the first row of equal ones; empty: none.
-        bases: what columns are based on (`painted`), by heading.
     """
     table = [[printable(cell) for cell in row] for row in (columns, *rows)]
     by_column = [[row[i] for row in table] for i in range(len(columns))]

@@ -25,11 +25,7 @@ _HEAD_BYTES = 65536
 
 
 def formats_of(op: AnyOperation) -> Formats:
-    """Return the formats specific to an operation.
-
-    Raises:
-        UsageError: the package that provides them is broken.
-    """
+    """Return the formats specific to an operation."""
     return part_of(op, op.training.formats, Formats) or Formats()
 
 
@@ -44,12 +40,7 @@ def readers() -> dict[str, Reader]:
 
 
 def read_input(path: Path, options: ReadOptions, format_name: str | None = None) -> Reading:
-    """Read a file, or the folder of a ckh bench run, in the given or the detected format.
-
-    Raises:
-        UsageError: the format is unknown, or an option that it needs is missing.
-        DataError: the input is missing, empty, of no known format, or unusable.
-    """
+    """Read a file, or the folder of a ckh bench run, in the given or the detected format."""
     file = _file_of(path)
     if options.mapping:
         return read_mapped(open_table(file), options)
@@ -57,12 +48,7 @@ def read_input(path: Path, options: ReadOptions, format_name: str | None = None)
 
 
 def read_mapped(table: Table, options: ReadOptions) -> Reading:
-    """Read a table whose columns are mapped to those of an operation's measurements.
-
-    Raises:
-        UsageError: no operation was given, it reads no tables, or it has no such column.
-        DataError: the table lacks a column, or rows are bad and `skip_bad` is not set.
-    """
+    """Read a table whose columns are mapped to those of an operation's measurements."""
     reads = {name: part for name in operation_names() if (part := formats_of(operation(name)).mapped) is not None}
     if options.op not in reads:
         given = "no operation is given" if options.op is None else f"{options.op!r} reads no tables"
@@ -74,11 +60,7 @@ def read_mapped(table: Table, options: ReadOptions) -> Reading:
 
 
 def find_reader(path: Path) -> Reader:
-    """Detect the reader of a file from its first bytes.
-
-    Raises:
-        DataError: the file cannot be read, is empty, or matches none of the formats.
-    """
+    """Detect the reader of a file from its first bytes."""
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)

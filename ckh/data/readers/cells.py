@@ -122,11 +122,7 @@ class Faults:
 
 
 def read_header(path: Path, content: bytes) -> list[str]:
-    """Read the column names of a CSV file.
-
-    Raises:
-        DataError: the header is not text, or a name occurs twice.
-    """
+    """Read the column names of a CSV file."""
     line = as_text(path, io.BytesIO(content).readline()).rstrip("\r\n")
     if "\r" in line:
         raise DataError(
@@ -147,9 +143,6 @@ def read_cells(
     """Read the columns `few` (few distinct strings) and `many` of a CSV file, some megabytes at a time.
 
     The header follows `comments` comment lines.
-
-    Raises:
-        DataError: the file is not CSV.
     """
     import pyarrow as pa
 

@@ -39,15 +39,7 @@ _FINAL = [("first", "i8"), ("start", "i8"), ("line", "i8")]
 
 
 class JournalRows:
-    """Byte offsets of the rows of a journal, and the content of its other records.
-
-    Attributes:
-        runs: the records of runs, in order.
-        looks: checks of the machine by run: time, ms of the reference kernel, clock and temperature where available.
-        compiled: the compiler's report on a kernel, by `source_hash`; the last record wins.
-        damaged: number of damaged lines.
-        count: number of rows.
-    """
+    """Byte offsets of the rows of a journal, and the content of its other records."""
 
     def __init__(self, records: Iterable[Located], output: Path | None) -> None:
         self.runs: list[RunRecord] = []
@@ -224,14 +216,7 @@ def _check_run(path: Path, run: RunRecord) -> None:
 
 
 class _Judge:
-    """Validates rows, parsing each distinct problem and kernel once.
-
-    Attributes:
-        problems: parsed problems by their text.
-        kernels: parsed kernels by name.
-        bad: number of bad rows by reason.
-        first: the first few bad rows by line.
-    """
+    """Validates rows, parsing each distinct problem and kernel once."""
 
     def __init__(self, op: AnyOperation, runs: dict[str, RunRecord]) -> None:
         self.problems, self.kernels = _Parsed(op.problems.parse), _Parsed(op.kernels.parse)

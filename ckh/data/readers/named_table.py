@@ -35,23 +35,14 @@ _BATCH_ROWS = 1 << 15
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """A table.
+    """A table."""
 
-    Attributes:
-        where: its name in messages.
-        file_name: the name of its file.
-        sha256: checksum of its content.
-        columns: column name -> the table's own name for it.
-        warnings: warnings about it.
-        read: reads the cells of few-valued and of many-valued columns, given by the table's own names.
-    """
-
-    where: str
+    where: str  # its name in messages
     file_name: str
-    sha256: str
-    columns: Mapping[str, str]
-    warnings: tuple[str, ...]
-    read: ReadBlocks
+    sha256: str  # checksum of its content
+    columns: Mapping[str, str]  # column name -> the table's own name for it
+    warnings: tuple[str, ...]  # warnings about it
+    read: ReadBlocks  # reads the cells of few-valued and of many-valued columns, given by the table's own names
 
     def has(self, name: str) -> bool:
         """Return True if the column exists."""
@@ -78,12 +69,7 @@ class Table:
         return tuple(sorted(result - {""}))
 
     def arch(self, given: str | None) -> str:
-        """Return the given architecture, or the one in the column `arch`.
-
-        Raises:
-            UsageError: neither is available, or the two differ.
-            DataError: the column has several architectures.
-        """
+        """Return the given architecture, or the one in the column `arch`."""
         stated = {text.partition(":")[0] for text in self.distinct("arch")} if self.has("arch") else set[str]()
         if len(stated) > 1:
             raise DataError(
@@ -102,11 +88,7 @@ class Table:
 
 
 def open_table(path: Path) -> Table:
-    """Open the table in a CSV or Parquet file.
-
-    Raises:
-        DataError: it cannot be read, is empty, or is not a table.
-    """
+    """Open the table in a CSV or Parquet file."""
     try:
         with path.open("rb") as file:
             is_parquet = file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
@@ -120,11 +102,7 @@ def open_table(path: Path) -> Table:
 
 
 def frame_table(frame: pd.DataFrame) -> Table:
-    """Wrap a data frame as a table.
-
-    Raises:
-        DataError: a column has values of several types.
-    """
+    """Wrap a data frame as a table."""
     import pyarrow as pa
 
     where = "the frame"
@@ -231,12 +209,7 @@ def _look_through(path: Path, file: BinaryIO) -> tuple[str, bytes]:
 
 
 def mapped(table: Table, mapping: Mapping[str, str], known: Sequence[str]) -> Table:
-    """Apply `--map ours=theirs` to the table's column names.
-
-    Raises:
-        UsageError: the operation has no such column.
-        DataError: the table has no such column.
-    """
+    """Apply `--map ours=theirs` to the table's column names."""
     for ours, theirs in mapping.items():
         if ours not in known:
             raise UsageError(
@@ -252,16 +225,7 @@ def mapped(table: Table, mapping: Mapping[str, str], known: Sequence[str]) -> Ta
 
 
 def require_columns(table: Table, required: Sequence[str], times: Sequence[str]) -> None:
-    """Refuse a table with missing columns, naming all of them.
-
-    Args:
-        table: the table.
-        required: columns that must all be present.
-        times: columns of which at least one must be present.
-
-    Raises:
-        DataError: a column is missing.
-    """
+    """Refuse a table with missing columns, naming all of them."""
     missing = [name for name in required if not table.has(name)]
     if not any(table.has(name) for name in times):
         missing.append(" or ".join(times))

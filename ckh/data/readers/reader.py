@@ -58,21 +58,13 @@ class BadRows:
         return self.counts | ({f"without a time (line {lines})": len(self.without_time)} if lines else {})
 
     def refuse(self, path: Path) -> None:
-        """Refuse the file if it has unusable rows.
-
-        Raises:
-            DataError: it has unusable rows.
-        """
+        """Refuse the file if it has unusable rows."""
         if self.counts:
             refuse_bad(path, self.counts, self.first)
 
 
 def refuse_bad(path: Path | str, counts: dict[str, int], first: list[BadRow]) -> None:
-    """Refuse a file for its bad rows.
-
-    Raises:
-        DataError: always; one line with the count by reason and the first few rows.
-    """
+    """Refuse a file for its bad rows."""
     by_reason = ", ".join(f"{count} {reason}" for reason, count in counts.items())
     named = "; ".join(f"line {row.line}: {row.detail}" for row in first[:_NAMED])
     total = sum(counts.values())
@@ -88,12 +80,7 @@ class MissingTime(Exception):  # noqa: N818 - the row is left out and counted
 
 
 def stated_time(text: str) -> float:
-    """Return the time in a cell.
-
-    Raises:
-        MissingTime: there is none.
-        ValueError: it is not a positive number.
-    """
+    """Return the time in a cell."""
     time = float(text.replace("_", "no number") or "nan")
     if not math.isfinite(time) or time == 0:
         raise MissingTime
@@ -103,11 +90,7 @@ def stated_time(text: str) -> float:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a file that must not be empty.
-
-    Raises:
-        DataError: it cannot be read, is empty, or exceeds the size limit of text files.
-    """
+    """Read a file that must not be empty."""
     content = untrusted.read_bytes(path, untrusted.MOST_TEXT_BYTES)
     if not content or content.isspace():
         raise DataError(f"{path} is empty", code="empty")
@@ -120,11 +103,7 @@ def source_of(path: Path, content: bytes, format_name: str) -> dict[str, Any]:
 
 
 def source_of_file(path: Path, format_name: str) -> dict[str, Any]:
-    """`source_of` for a file that need not fit in memory.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """`source_of` for a file that need not fit in memory."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_BLOCK_BYTES):
@@ -133,11 +112,7 @@ def source_of_file(path: Path, format_name: str) -> dict[str, Any]:
 
 
 def parquet_head(path: Path) -> bytes:
-    """Return a text that identifies the format of a Parquet file: its magic number and a line with its column names.
-
-    Raises:
-        DataError: it is damaged.
-    """
+    """Return a text that identifies the format of a Parquet file: its magic number and a line with its column names."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -149,12 +124,7 @@ def parquet_head(path: Path) -> bytes:
 
 
 def parquet_frame(path: Path, columns: Sequence[Column]) -> pd.DataFrame:
-    """Read typed columns of a foreign Parquet file; strings become objects, None for null.
-
-    Raises:
-        DataError: it cannot be read, lacks a column, a column is of another type or has nulls where these are not
-            allowed, or the rows exceed `MOST_BYTES` in memory.
-    """
+    """Read typed columns of a foreign Parquet file; strings become objects, None for null."""
     import pandas as pd
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -91,17 +91,11 @@ _LAYOUT_OF = {"TN": "rcr", "NN": "rrr", "NT": "crr", "TT": "ccr"}  # of BLAS' tr
 
 @dataclass(frozen=True, slots=True)
 class StatedShape:
-    """A shape stated by a line.
-
-    Attributes:
-        shape: the shape.
-        name: name of the layer or kernel; empty: none is stated.
-        count: number of executions.
-    """
+    """A shape stated by a line."""
 
     shape: Shape
-    name: str = ""
-    count: int = 1
+    name: str = ""  # name of the layer or kernel; empty: none is stated
+    count: int = 1  # number of executions
 
 
 def driver_line(line: str) -> Iterator[StatedShape]:

@@ -21,19 +21,12 @@ _TUNED, _UNTUNED = "*tuned*.csv", "untuned"
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """The columns of a tuned table's key.
+    """The columns of a tuned table's key."""
 
-    Attributes:
-        rows: the padded size, i.e. the rows of A.
-        columns: the size that depends on fusion.
-        others: columns that must agree for a row to be near.
-        dtypes: element types.
-    """
-
-    rows: str
-    columns: str
-    others: tuple[str, ...]
-    dtypes: tuple[str, ...]
+    rows: str  # the padded size, i.e. the rows of A
+    columns: str  # the size that depends on fusion
+    others: tuple[str, ...]  # columns that must agree for a row to be near
+    dtypes: tuple[str, ...]  # element types
 
 
 class KeyTable:
@@ -72,11 +65,7 @@ class KeyTables:
 
 
 def read_tables(paths: Iterable[Path]) -> KeyTables:
-    """Read the tuned tables in files, or in folders such as an installed AITER.
-
-    Raises:
-        DataError: a file is not a CSV file with the columns of a key, or a folder has none.
-    """
+    """Read the tuned tables in files, or in folders such as an installed AITER."""
     result: dict[str, list[Mapping[str, str]]] = {}
     for path in paths:
         files = [item for item in sorted(path.rglob(_TUNED)) if _UNTUNED not in item.name] if path.is_dir() else [path]
@@ -101,14 +90,7 @@ def _table_rows(path: Path, *, is_strict: bool) -> Iterator[Mapping[str, str]]:
 
 
 def nearest_key(lookup: Lookup, key: Mapping[str, str], looked_up: Sequence[int], table: KeyTable) -> NearKey:
-    """The row with the nearest key.
-
-    Args:
-        lookup: the columns.
-        key: the looked-up key, by column.
-        looked_up: values of `lookup.rows` that are tried, including padded ones.
-        table: the rows.
-    """
+    """The row with the nearest key; `looked_up` are the values of `lookup.rows` that are tried, padded ones too."""
     near = [
         (cost, number)
         for number, row in enumerate(table.agreeing(lookup.others, key))

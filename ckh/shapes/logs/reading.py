@@ -51,11 +51,7 @@ class ShapeCounts:
         self._where: dict[_Key, str] = {}
 
     def add(self, name: str, shape: Any, count: int, where: str, op: str = "", stated: Stated = ()) -> None:
-        """Count a shape.
-
-        Raises:
-            DataError: there are more than `MAX_SHAPES`.
-        """
+        """Count a shape."""
         key = _Key(name, shape, op, stated)
         if key not in self._counts:
             if len(self._counts) >= MAX_SHAPES:
@@ -64,11 +60,7 @@ class ShapeCounts:
         self._counts[key] += count
 
     def refuse(self, error: CkhError, where: str) -> None:
-        """Count an error, or raise it unless bad lines are left out.
-
-        Raises:
-            DataError: bad lines are not left out.
-        """
+        """Count an error, or raise it unless bad lines are left out."""
         message = error.message if error.message.startswith(where) else f"{where}: {error.message}"
         if not self._skip_bad:
             hint = " and ".join(filter(None, (error.hint, "ckh shapes --skip-bad leaves such lines out")))
@@ -115,11 +107,7 @@ def begins_with_problem(head: str) -> bool:
 
 
 def read_log(lines: Iterable[bytes], path: str, wanted: RunOptions, tally: ShapeCounts) -> None:
-    """Count the shapes of a log's lines; other lines are skipped.
-
-    Raises:
-        DataError: a line states an invalid shape, unless such lines are left out; or there are too many shapes.
-    """
+    """Count the shapes of a log's lines; other lines are skipped."""
     search = any_mark().search
     for number, line in enumerate(lines, 1):
         if search(line) is not None:
@@ -184,11 +172,7 @@ def _stated(text: str, tokens: tuple[int, ...]) -> tuple[StatedShape, ...]:
 
 
 def read_kernels(lines: Iterable[bytes], path: str, tally: ShapeCounts) -> None:
-    """Count the shapes in kernel names of a profiler's CSV file, by calls or rows.
-
-    Raises:
-        DataError: the file has no column of names, or is not CSV.
-    """
+    """Count the shapes in kernel names of a profiler's CSV file, by calls or rows."""
     reader = csv.reader((line.decode("utf-8", "replace") for line in lines), strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]

@@ -28,23 +28,15 @@ class ModelKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A family of models.
+    """A family of models."""
 
-    Attributes:
-        name: displayed name.
-        types: values of `model_type`.
-        kind: kind of model.
-        keys: field -> key of the configuration, if it is not the usual one.
-        defaults: key -> value if omitted.
-        activation: activation of its experts.
-    """
-
-    name: str
-    types: tuple[str, ...]
-    kind: ModelKind = ModelKind.DECODER
+    name: str  # displayed name
+    types: tuple[str, ...]  # values of `model_type`
+    kind: ModelKind = ModelKind.DECODER  # kind of model
+    # field -> key of the configuration, if it is not the usual one
     keys: Mapping[str, str] = field(default_factory=dict)
-    defaults: Mapping[str, int | bool] = field(default_factory=dict)
-    activation: str = "silu"
+    defaults: Mapping[str, int | bool] = field(default_factory=dict)  # key -> value if omitted
+    activation: str = "silu"  # activation of its experts
 
 
 # Field of a decoder -> its usual key.
@@ -95,29 +87,14 @@ FAMILY_OF = {name: family for family in FAMILIES for name in family.types}
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The fields of a configuration, validated on access.
+    """The fields of a configuration, validated on access."""
 
-    Attributes:
-        where: the file, for messages.
-        values: contents of the file.
-        family: its family.
-    """
-
-    where: str
-    values: Mapping[str, Any]
+    where: str  # the file, for messages
+    values: Mapping[str, Any]  # contents of the file
     family: Family
 
     def size(self, key: str, default: int | None = None, *, least: int = 1) -> int:
-        """Return a size.
-
-        Args:
-            key: its key.
-            default: value if both file and family omit it; None: it is required.
-            least: minimum value.
-
-        Raises:
-            DataError: it is missing, not an integer or out of range.
-        """
+        """Return a size; `default` if both file and family omit it, and without one it is required."""
         value = self.values.get(key)
         if value is None:
             value = self.family.defaults.get(key, default)

@@ -38,17 +38,7 @@ _SCALING_OF = {"fp8": Scaling.ROW, "bf8": Scaling.ROW, "int8": Scaling.ROW, "pk_
 def config_layers(
     document: Mapping[str, Any], where: str, wanted: RunOptions, refuse: Callable[[UsageError], None]
 ) -> Iterator[Layer]:
-    """The layers of a configuration.
-
-    Args:
-        document: the configuration.
-        where: the file, for messages.
-        wanted: run options.
-        refuse: handles layers whose sizes cannot be divided among the ranks, or are out of range.
-
-    Raises:
-        DataError: its family is unknown, or a field is missing or wrong.
-    """
+    """The layers of a configuration."""
     config = config_of(document, where)
     precision = _precision(document, config, wanted)
     try:
@@ -66,11 +56,7 @@ def config_layers(
 
 
 def config_of(document: Mapping[str, Any], where: str) -> Config:
-    """The configuration of a known family; for a model of several parts, that of its text model.
-
-    Raises:
-        DataError: its family is unknown.
-    """
+    """The configuration of a known family; for a model of several parts, that of its text model."""
     text = document.get("text_config")
     for values in (document, text):
         if isinstance(values, dict) and (family := FAMILY_OF.get(str(values.get("model_type")))) is not None:
@@ -92,11 +78,7 @@ def other_parts(document: Mapping[str, Any]) -> list[str]:
 
 
 def decoder_of(config: Config) -> Decoder:
-    """The language model described by a configuration.
-
-    Raises:
-        DataError: a field is missing or wrong.
-    """
+    """The language model described by a configuration."""
     hidden, heads, layers = config.of("hidden"), config.of("heads"), config.of("layers")
     if layers > MAX_LAYERS:
         raise DataError(f"{config.where}: {layers} layers are more than {MAX_LAYERS}", code="out-of-range")

@@ -30,48 +30,28 @@ _BLOCK = 128  # rows and columns of `Scaling.BLOCK_128`
 
 @dataclass(frozen=True, slots=True)
 class MixtureOfExperts:
-    """A mixture of experts: each token goes to `per_token` of `count` experts, and through the shared ones.
+    """A mixture of experts: each token goes to `per_token` of `count` experts, and through the shared ones."""
 
-    Attributes:
-        count: number of routed experts.
-        per_token: experts per token.
-        intermediate: columns between the two products of an expert.
-        shared: number of shared experts, used by all tokens.
-        shared_intermediate: columns between the products of all shared experts together.
-        shared_gate: whether a gate weights the shared experts, as in Qwen2-MoE.
-        activation: activation between the products.
-    """
-
-    count: int
-    per_token: int
-    intermediate: int
-    shared: int = 0
-    shared_intermediate: int = 0
-    shared_gate: bool = False
-    activation: str = "silu"
+    count: int  # number of routed experts
+    per_token: int  # experts per token
+    intermediate: int  # columns between the two products of an expert
+    shared: int = 0  # number of shared experts, used by all tokens
+    shared_intermediate: int = 0  # columns between the products of all shared experts together
+    shared_gate: bool = False  # whether a gate weights the shared experts, as in Qwen2-MoE
+    activation: str = "silu"  # activation between the products
 
 
 @dataclass(frozen=True, slots=True)
 class LatentAttention:
-    """Multi-head latent attention: queries, keys and values are projected through low-rank spaces.
+    """Multi-head latent attention: queries, keys and values are projected through low-rank spaces."""
 
-    Attributes:
-        q_rank: rank of queries; 0: they are projected directly.
-        kv_rank: rank of keys and values.
-        nope_dim: dimension of a query or key head without position.
-        rope_dim: dimension of a query or key head with position.
-        value_dim: dimension of a value head.
-        index_heads: heads of the indexer of sparse attention; 0: there is none.
-        index_dim: dimension of an indexer head.
-    """
-
-    q_rank: int
-    kv_rank: int
-    nope_dim: int
-    rope_dim: int
-    value_dim: int
-    index_heads: int = 0
-    index_dim: int = 0
+    q_rank: int  # rank of queries; 0: they are projected directly
+    kv_rank: int  # rank of keys and values
+    nope_dim: int  # dimension of a query or key head without position
+    rope_dim: int  # dimension of a query or key head with position
+    value_dim: int  # dimension of a value head
+    index_heads: int = 0  # heads of the indexer of sparse attention; 0: there is none
+    index_dim: int = 0  # dimension of an indexer head
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,37 +66,21 @@ class LinearAttention:
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """A language model's published configuration.
+    """A language model's published configuration."""
 
-    Attributes:
-        hidden: columns of a layer's input.
-        intermediate: columns of the feed-forward part of dense layers.
-        heads: query heads.
-        kv_heads: key and value heads.
-        head_dim: dimension of a head.
-        vocabulary: rows of the output weight.
-        layers: number of layers.
-        dense_layers: layers without experts.
-        linear_layers: layers with linear attention.
-        gated_attention: whether queries come with a gate of the same size.
-        experts: mixture of experts of the other layers.
-        latent: parameters of layers with latent attention.
-        linear: parameters of layers with linear attention.
-    """
-
-    hidden: int
-    intermediate: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    vocabulary: int
+    hidden: int  # columns of a layer's input
+    intermediate: int  # columns of the feed-forward part of dense layers
+    heads: int  # query heads
+    kv_heads: int  # key and value heads
+    head_dim: int  # dimension of a head
+    vocabulary: int  # rows of the output weight
     layers: int
-    dense_layers: frozenset[int]
-    linear_layers: frozenset[int] = frozenset()
-    gated_attention: bool = False
-    experts: MixtureOfExperts | None = None
-    latent: LatentAttention | None = None
-    linear: LinearAttention | None = None
+    dense_layers: frozenset[int]  # layers without experts
+    linear_layers: frozenset[int] = frozenset()  # layers with linear attention
+    gated_attention: bool = False  # whether queries come with a gate of the same size
+    experts: MixtureOfExperts | None = None  # mixture of experts of the other layers
+    latent: LatentAttention | None = None  # parameters of layers with latent attention
+    linear: LinearAttention | None = None  # parameters of layers with linear attention
 
     @property
     def sparse_layers(self) -> frozenset[int]:
@@ -149,27 +113,16 @@ class Precision:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A weight of k inputs on one rank, in some layers.
+    """A weight of k inputs on one rank, in some layers."""
 
-    Attributes:
-        name: displayed name.
-        outputs: module of a layer -> its outputs, fused in this order.
-        k: inputs.
-        layers: numbers of the layers.
-        divided: the dimension divided among ranks, n or k; empty: neither.
-        is_quantised: whether a quantisation applies.
-        most_rows: maximum rows of its input; 0: any.
-        mixture: the products of a mixture of experts, for one token.
-    """
-
-    name: str
-    outputs: Mapping[str, int]
-    k: int
-    layers: frozenset[int]
-    divided: str = ""
-    is_quantised: bool = True
-    most_rows: int = 0
-    mixture: ExpertProducts | None = None
+    name: str  # displayed name
+    outputs: Mapping[str, int]  # module of a layer -> its outputs, fused in this order
+    k: int  # inputs
+    layers: frozenset[int]  # numbers of the layers
+    divided: str = ""  # the dimension divided among ranks, n or k; empty: neither
+    is_quantised: bool = True  # whether a quantisation applies
+    most_rows: int = 0  # maximum rows of its input; 0: any
+    mixture: ExpertProducts | None = None  # the products of a mixture of experts, for one token
 
     @property
     def n(self) -> int:
@@ -177,11 +130,7 @@ class Weight:
         return sum(self.outputs.values())
 
     def shape(self, m: int, scheme: Scheme) -> Matmul | ExpertProducts:
-        """Its product with m rows.
-
-        Raises:
-            UsageError: a size is out of range.
-        """
+        """Its product with m rows."""
         if self.mixture is not None:
             return replace(self.mixture, tokens=m, dtype=scheme.dtype, scaling=scheme.scaling)
         return Matmul(m, self.n, self.k, scheme.dtype, scaling=scheme.scaling)
@@ -194,11 +143,7 @@ class Ranks:
     count: int
 
     def share(self, size: int, what: str) -> int:
-        """A rank's share of a size.
-
-        Raises:
-            UsageError: it cannot be divided evenly.
-        """
+        """A rank's share of a size."""
         if size % self.count:
             raise UsageError(
                 f"{what} {size} cannot be divided among {self.count} ranks",
@@ -208,11 +153,7 @@ class Ranks:
         return size // self.count
 
     def kv_share(self, heads: int) -> int:
-        """Key-value heads of a rank, replicated if there are fewer than ranks.
-
-        Raises:
-            UsageError: neither number divides the other.
-        """
+        """Key-value heads of a rank, replicated if there are fewer than ranks."""
         if heads < self.count and self.count % heads == 0:
             return 1
         return self.share(heads, "num_key_value_heads")
@@ -221,14 +162,7 @@ class Ranks:
 def weights_of(
     model: Decoder, ranks: Ranks, refuse: Callable[[UsageError], None], *, fuse_shared: bool
 ) -> Iterator[Weight]:
-    """The distinct weights of a rank that are multiplied with tokens, in order of use.
-
-    Args:
-        model: the configuration.
-        ranks: the tensor parallelism.
-        refuse: handles a part of a layer whose sizes cannot be divided.
-        fuse_shared: whether shared experts are fused with the routed ones.
-    """
+    """The distinct weights of a rank that are multiplied with tokens, in order of use."""
     mixture = model.experts
     has_shared = mixture is not None and mixture.shared and not fuse_shared
     parts = (
@@ -345,18 +279,7 @@ def _routed(model: Decoder, ranks: Ranks, *, fuse_shared: bool) -> Iterator[Weig
 def decoder_layers(
     model: Decoder, precision: Precision, run: RunOptions, where: str, refuse: Callable[[UsageError], None]
 ) -> Iterator[Layer]:
-    """The layers of one rank for each number of tokens.
-
-    Args:
-        model: the configuration.
-        precision: element types.
-        run: ranks, tokens, and whether shared experts are fused with the routed ones.
-        where: the file, for messages.
-        refuse: handles a part of a layer whose sizes cannot be divided among the ranks.
-
-    Raises:
-        UsageError: a size is out of range.
-    """
+    """The layers of one rank for each number of tokens."""
     ranks = Ranks(run.tp)
     weights = list(weights_of(model, ranks, refuse, fuse_shared=run.fuse_shared))
     schemes = [(weight, own) for weight in weights if (own := _schemes(weight, precision, ranks, refuse))]

@@ -46,17 +46,11 @@ _OTHER_NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """Operands of quantised products.
+    """Operands of quantised products."""
 
-    Attributes:
-        dtype: element type.
-        scaling: scaling.
-        unread: why such products are left out; empty: they are not.
-    """
-
-    dtype: str
+    dtype: str  # element type
     scaling: Scaling = Scaling.NONE
-    unread: str = ""
+    unread: str = ""  # why such products are left out; empty: they are not
 
 
 class _ScaledTensor(NamedTuple):
@@ -95,17 +89,11 @@ class Patterns:
 
 @dataclass(frozen=True, slots=True)
 class ModuleSchemes:
-    """Schemes of modules.
+    """Schemes of modules."""
 
-    Attributes:
-        default: of modules without a scheme of their own; None: they are not quantised.
-        named: of modules by name; the first that matches holds.
-        excluded: modules that are not quantised.
-    """
-
-    default: Scheme | None
-    named: tuple[tuple[Patterns, Scheme], ...] = ()
-    excluded: Patterns = Patterns()
+    default: Scheme | None  # of modules without a scheme of their own; None: they are not quantised
+    named: tuple[tuple[Patterns, Scheme], ...] = ()  # of modules by name; the first that matches holds
+    excluded: Patterns = Patterns()  # modules that are not quantised
 
     @property
     def depends_on_names(self) -> bool:
@@ -130,16 +118,7 @@ class ModuleSchemes:
 
 
 def read_quantisation(config: Any, where: str, *, is_replaced: bool = False) -> ModuleSchemes:
-    """Read a `quantization_config`.
-
-    Args:
-        config: its value.
-        where: the file, for messages.
-        is_replaced: whether only the modules that it excludes are of interest.
-
-    Raises:
-        DataError: it is malformed, or its method is unknown.
-    """
+    """Read a `quantization_config`."""
     where = f"{where}: quantization_config"
     if not isinstance(config, dict):
         raise DataError(f"{where} must be an object, not {config!r:.60}", code="bad-field")
@@ -266,11 +245,7 @@ def _scheme(weights: _ScaledTensor, inputs: _ScaledTensor) -> Scheme:
 
 
 def patterns_of(texts: Iterable[str], where: str) -> Patterns:
-    """Patterns of module names.
-
-    Raises:
-        DataError: a regular expression is invalid.
-    """
+    """Patterns of module names."""
     names: list[str] = []
     expressions: list[re.Pattern[str]] = []
     for text in texts:
