@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ckh.commands._common import examples
-from ckh.errors import UsageError
+from ckh.errors import ERROR_CODES, WARNING_CODES, UsageError
 from ckh.files.paths import data_dir
 from ckh.text.log import emit
 from ckh.text.prose import one_of
@@ -21,12 +21,14 @@ _HELP = """Show a page of the documentation; without a topic, list the pages.
 At a terminal a page is laid out for its width; elsewhere it is printed as Markdown, as it is written.
 """
 
+_CODES_TITLE = "Codes of errors and warnings"
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
-    app.command(
-        name="help", help=_HELP, epilog=examples("ckh help", "ckh help first-hour", "ckh help reliability | less")
-    )(show)
+    app.command(name="help", help=_HELP, epilog=examples("ckh help", "ckh help first-hour", "ckh help codes | less"))(
+        show
+    )
 
 
 def show(
@@ -36,8 +38,11 @@ def show(
     """Print a page, or the list of pages."""
     pages = {path.stem: path for path in sorted(data_dir("docs").glob("*.md"))}
     if not topic:
-        width = max(map(len, pages))
-        emit("Pages:\n" + "".join(f"  {name:<{width}}  {_title(path)}\n" for name, path in pages.items()))
+        titles = {"codes": _CODES_TITLE} | {name: _title(path) for name, path in pages.items()}
+        width = max(map(len, titles))
+        emit("Pages:\n" + "".join(f"  {name:<{width}}  {title}\n" for name, title in sorted(titles.items())))
+    elif topic == "codes":
+        _print_page(_codes_page())
     elif topic in pages:
         _print_page(pages[topic].read_text(encoding="utf-8"))
     else:
@@ -49,6 +54,15 @@ def show(
 def _title(path: Path) -> str:
     with path.open(encoding="utf-8") as file:
         return file.readline().strip("# \n")
+
+
+def _codes_page() -> str:
+    """The codes of errors and of warnings with their meanings, in Markdown."""
+    parts = [f"# {_CODES_TITLE}\n"]
+    for heading, meanings in (("Errors", ERROR_CODES), ("Warnings", WARNING_CODES)):
+        rows = "".join(f"| `{code}` | {meaning} |\n" for code, meaning in meanings.items())
+        parts.append(f"## {heading}\n\n| code | meaning |\n|---|---|\n{rows}")
+    return "\n".join(parts)
 
 
 def _print_page(text: str) -> None:

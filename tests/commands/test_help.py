@@ -20,7 +20,8 @@ def test_all_pages_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """Each page with its title."""
     assert run(["help"]) == ExitCode.OK
     lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[1:]]
-    assert dict(lines) == {name: text.splitlines()[0].removeprefix("# ") for name, text in PAGES.items()}
+    titles = {name: text.splitlines()[0].removeprefix("# ") for name, text in PAGES.items()}
+    assert dict(lines) == titles | {"codes": "Codes of errors and warnings"}
 
 
 @pytest.mark.parametrize("name", ["gpu", "predict"])
