@@ -21,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from ckh.shapes.models.ready import MODELS
+from ckh.shapes.config import MODELS
 
 _FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)  # which a browser would download
 COLUMNS = 88

@@ -15,7 +15,7 @@ from ckh.documents import Document
 from ckh.errors import UsageError
 from ckh.ops import operation
 from ckh.problems import Direction
-from ckh.shapes.run_options import DEFAULT_TOKENS, RunOptions
+from ckh.shapes.layers import DEFAULT_TOKENS, RunOptions
 from ckh.text.log import emit, note, warn
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ def _misses(
 ) -> list[MissEntry]:
     """Nearest key of each lookup, for operations whose program has tuned tables."""
     from ckh.archs import meant_gpu
-    from ckh.shapes.logs.misses import read_tables
+    from ckh.shapes.misses import read_tables
     from ckh.shapes.shaped import MissedLookup, shaped_part
 
     name, cus = meant_gpu(arch)
@@ -306,7 +306,7 @@ def _print_misses(misses: Sequence[MissEntry]) -> None:
 
 
 def _print_ready(*, as_json: bool) -> None:
-    from ckh.shapes.models.ready import MODELS
+    from ckh.shapes.config import MODELS
     from ckh.shapes.shaped import networks
 
     decoder = ("--tp", "--tokens")

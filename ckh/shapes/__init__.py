@@ -33,10 +33,9 @@ def of(module: Any, *inputs: Any, op: str | None = None, **keywords: Any) -> Sha
         CkhError: PyTorch is missing, the call fails, or it executes no supported operation.
     """
     from ckh.ops import operation
-    from ckh.shapes.layers import Shapes
+    from ckh.shapes.layers import DEFAULT, Shapes
     from ckh.shapes.modules import traced
     from ckh.shapes.problems import weighted
-    from ckh.shapes.run_options import DEFAULT
     from ckh.shapes.sources import Source, SourceKind, SourceLayers
 
     layers, left_out = traced(module, inputs, keywords)
@@ -51,14 +50,13 @@ def read(*sources: str, op: str | None = None, **wanted: Any) -> Shapes:
     Args:
         sources: files, folders or built-in models.
         op: operation of the problems; None: the default for each shape.
-        wanted: fields of `ckh.shapes.run_options.RunOptions`, e.g. tp=8, tokens=(1, 4096).
+        wanted: fields of `ckh.shapes.layers.RunOptions`, e.g. tp=8, tokens=(1, 4096).
 
     Raises:
         CkhError: a source is unusable.
     """
-    from ckh.shapes.layers import Shapes
+    from ckh.shapes.layers import DEFAULT, Shapes
     from ckh.shapes.problems import shapes_of
-    from ckh.shapes.run_options import DEFAULT
 
     plain: dict[str, Any] = {
         name: tuple(map(as_integer, value)) if isinstance(value, (list, tuple)) else as_integer(value)

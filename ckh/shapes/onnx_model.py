@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
@@ -13,9 +14,8 @@ from ckh.shapes.layers import MAX_SIZE, BatchedMatmul, Convolution, Layer, Matmu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
-    from ckh.shapes.run_options import RunOptions
+    from ckh.shapes.layers import RunOptions
 
 MAX_BYTES = 2**31 - 1  # of a protobuf message
 _DTYPES = {
@@ -36,29 +36,7 @@ _BATCH_WORDS = ("batch", "n", "bs", "b")
 _OF_PRODUCTS = {"MatMul": (0, 1), "MatMulInteger": (0, 1), "QLinearMatMul": (0, 3), "Gemm": (0, 1)}
 _OF_CONVOLUTIONS = {"Conv": (0, 1), "ConvInteger": (0, 1), "QLinearConv": (0, 3)}
 # Operators that multiply no matrices; others that are not read are counted as left out.
-_WITHOUT_PRODUCTS = frozenset(
-    """
-    Abs Acos Acosh Add AffineGrid And ArgMax ArgMin Asin Asinh Atan Atanh AveragePool BatchNormalization Bernoulli
-    BiasGelu BiasSplitGelu BitCast BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor BlackmanWindow Cast CastLike Ceil
-    Celu CenterCropPad Clip Col2Im Compress Concat ConcatFromSequence Constant ConstantOfShape Cos Cosh CumProd CumSum
-    DepthToSpace DequantizeLinear Det Div Dropout DynamicQuantizeLinear Elu EmbedLayerNormalization Equal Erf Exp Expand
-    EyeLike FastGelu Flatten Floor Gather GatherElements GatherND Gelu GlobalAveragePool GlobalLpPool GlobalMaxPool
-    Greater GreaterOrEqual GridSample GroupNorm GroupNormalization HammingWindow HannWindow HardSigmoid HardSwish
-    Hardmax Identity ImageDecoder InstanceNormalization IsInf IsNaN LRN LayerNormalization LeakyRelu Less LessOrEqual
-    Log LogSoftmax LpNormalization LpPool Max MaxPool MaxRoiPool MaxUnpool Mean MeanVarianceNormalization
-    MelWeightMatrix Min Mish Mod Mul Multinomial Neg NegativeLogLikelihoodLoss NonMaxSuppression NonZero Not OneHot
-    Optional OptionalGetElement OptionalHasElement Or PRelu Pad Pow QLinearAdd QLinearAveragePool QLinearConcat
-    QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearSigmoid QLinearSoftmax QuantizeLinear QuickGelu
-    RMSNormalization RandomNormal RandomNormalLike RandomUniform RandomUniformLike Range Reciprocal ReduceL1 ReduceL2
-    ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare RegexFullMatch Relu
-    Reshape Resize ReverseSequence RoiAlign RotaryEmbedding Round Scatter ScatterElements ScatterND Selu SequenceAt
-    SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength Shape Shrink Sigmoid Sign
-    SimplifiedLayerNormalization Sin Sinh Size SkipGroupNorm SkipLayerNormalization SkipSimplifiedLayerNormalization
-    Slice Softmax SoftmaxCrossEntropyLoss Softplus Softsign SpaceToDepth Split SplitToSequence Sqrt Squeeze StringConcat
-    StringNormalizer StringSplit Sub Sum SwiGLU Swish Tan Tanh TensorScatter TfIdfVectorizer ThresholdedRelu Tile TopK
-    Transpose Trilu Unique Unsqueeze Upsample Where Xor
-    """.split()  # noqa: SIM905 - a list of 170 names, one per line or quoted, is longer than the module
-)
+_WITHOUT_PRODUCTS = frozenset(Path(__file__).with_name("onnx_without_products.txt").read_text("utf-8").split())
 _READ = {**_OF_PRODUCTS, **_OF_CONVOLUTIONS}  # operator -> places of its two operands
 _DIMENSIONS = (1, 2, 3)
 _MATRIX = 2

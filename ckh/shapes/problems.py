@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.ops import as_problem, operation, operation_of_problem, requested
-from ckh.shapes.layers import Convolution, WeightedProblem
-from ckh.shapes.logs.reading import UNSUPPORTED
-from ckh.shapes.run_options import DEFAULT
+from ckh.shapes.layers import DEFAULT, Convolution, WeightedProblem
+from ckh.shapes.logs import UNSUPPORTED
 from ckh.shapes.shaped import all_parts, shaped_part
 from ckh.shapes.sources import STDIN, Source, SourceKind, SourceLayers, found_in, source_of
 from ckh.text.log import warn
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ckh.ops.base import Operation, Problem
-    from ckh.shapes.layers import Layer
-    from ckh.shapes.run_options import RunOptions
+    from ckh.shapes.layers import Layer, RunOptions
     from ckh.shapes.shaped import Shaped
 
 P = TypeVar("P", bound="Problem")

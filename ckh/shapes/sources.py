@@ -16,8 +16,10 @@ from ckh.errors import CkhError, DataError, UsageError
 from ckh.files.jsonfields import read_json
 from ckh.files.untrusted import GZIP_MAGIC, read_text
 from ckh.ops import operation
+from ckh.shapes.config import MODELS, is_config
+from ckh.shapes.configs import config_layers, other_parts
 from ckh.shapes.layers import Layer
-from ckh.shapes.logs.reading import (
+from ckh.shapes.logs import (
     MAX_LINE_BYTES,
     ShapeCounts,
     begins_with_problem,
@@ -26,9 +28,6 @@ from ckh.shapes.logs.reading import (
     read_log,
     statement_mark,
 )
-from ckh.shapes.models.config import is_config
-from ckh.shapes.models.configs import config_layers, other_parts
-from ckh.shapes.models.ready import MODELS
 from ckh.shapes.shaped import all_parts, networks, shaped_part
 from ckh.shapes.tables import is_table, table_layers
 from ckh.strenum import StrEnum
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ckh.ops.base import AnyOperation
-    from ckh.shapes.run_options import RunOptions
+    from ckh.shapes.layers import RunOptions
     from ckh.shapes.shaped import Shaped
 
 STDIN = "-"

@@ -10,10 +10,9 @@ import pytest
 
 import ckh.shapes
 from ckh.errors import DataError, UsageError
-from ckh.shapes.models.config import FAMILIES
-from ckh.shapes.models.ready import MODELS
+from ckh.shapes.config import FAMILIES, MODELS
+from ckh.shapes.layers import RunOptions
 from ckh.shapes.problems import shapes_of
-from ckh.shapes.run_options import RunOptions
 from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:

@@ -10,11 +10,10 @@ import pytest
 
 import ckh.shapes
 from ckh.errors import CkhError, DataError
-from ckh.shapes.layers import Matmul
-from ckh.shapes.logs import reading
-from ckh.shapes.logs.lines import kernel_name
+from ckh.shapes import logs as reading
+from ckh.shapes.layers import Matmul, RunOptions
+from ckh.shapes.log_lines import kernel_name
 from ckh.shapes.problems import shapes_of
-from ckh.shapes.run_options import RunOptions
 from tests.refusals import expect_refusal
 
 FILES = Path(__file__).parent / "files"

@@ -10,8 +10,8 @@ import pytest
 
 import ckh.shapes
 from ckh.errors import DataError, UsageError
+from ckh.shapes.layers import RunOptions
 from ckh.shapes.problems import shapes_of
-from ckh.shapes.run_options import RunOptions
 from tests.refusals import expect_refusal
 
 onnx = pytest.importorskip("onnx", reason="the package onnx is absent: pip install onnx")

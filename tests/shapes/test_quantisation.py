@@ -9,8 +9,8 @@ import pytest
 
 from ckh.errors import DataError, UsageError
 from ckh.ops import operation
+from ckh.shapes.layers import RunOptions
 from ckh.shapes.problems import counts_of, shapes_of
-from ckh.shapes.run_options import RunOptions
 from tests.refusals import expect_refusal, expect_values
 
 if TYPE_CHECKING:

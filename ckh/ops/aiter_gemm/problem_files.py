@@ -25,7 +25,7 @@ from ckh.ops.aiter_gemm.readers.tuned_csv import key_cells, looked_up
 from ckh.ops.aiter_gemm.tuned_device import compute_units
 from ckh.problems import dtype_name
 from ckh.shapes.layers import Matmul, Scaling
-from ckh.shapes.logs.misses import Lookup, nearest_key
+from ckh.shapes.misses import Lookup, nearest_key
 from ckh.shapes.shaped import Shaped
 from ckh.text.log import warn
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     # A file's entries: the line, and a function that returns the problem given the default element type, or a
     # description of an unsupported one.
     Entries = Iterator[tuple[int, Callable[[str], Any]]]
-    from ckh.shapes.logs.misses import KeyTables
+    from ckh.shapes.misses import KeyTables
     from ckh.shapes.shaped import MissedLookup, NearKey
 
 

@@ -23,14 +23,14 @@ from ckh.ops.aiter_moe.problem import DTYPES, OP_TYPE, PREFIX, QUANTS, UNANSWERE
 from ckh.ops.aiter_moe.readers.tuned_csv import TunedMixture, looked_up
 from ckh.problems import dtype_name
 from ckh.shapes.layers import ExpertProducts, Scaling
-from ckh.shapes.logs.misses import Lookup, nearest_key
+from ckh.shapes.misses import Lookup, nearest_key
 from ckh.shapes.shaped import Shaped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ckh.ops.aiter_gemm.problem_files import Entries
-    from ckh.shapes.logs.misses import KeyTables
+    from ckh.shapes.misses import KeyTables
     from ckh.shapes.shaped import MissedLookup, NearKey
 
 

@@ -14,13 +14,13 @@ from ckh.ops.gemm_batched.problem import GemmBatchedProblem
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.gemm_universal.problem_sets.drawn import FAMILIES, SizeLimits, draw_problems
 from ckh.ops.gemm_universal.problem_sets.files import NamedSets, by_name
-from ckh.shapes.models.configs import config_of, decoder_of
-from ckh.shapes.models.ready import MODELS
+from ckh.shapes.config import MODELS
+from ckh.shapes.configs import config_of, decoder_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ckh.shapes.models.decoders import Decoder
+    from ckh.shapes.decoders import Decoder
 
 _DECODERS = ("llama3-8b", "llama3-70b", "qwen3-8b", "qwen3-32b", "qwen3-next-80b-a3b", "gemma3-27b", "deepseek-v3")
 # Heads, rows and size of a head of the transformers that process whole images, texts and clips.

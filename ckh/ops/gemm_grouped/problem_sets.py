@@ -20,8 +20,8 @@ from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.gemm_universal.problem_sets import held_out_weights
 from ckh.ops.gemm_universal.problem_sets.drawn import FAMILIES, SizeLimits, draw_problems
 from ckh.ops.gemm_universal.problem_sets.files import NamedSets, by_name
-from ckh.shapes.models.configs import config_of, decoder_of
-from ckh.shapes.models.ready import MODELS
+from ckh.shapes.config import MODELS
+from ckh.shapes.configs import config_of, decoder_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

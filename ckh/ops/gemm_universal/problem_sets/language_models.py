@@ -1,6 +1,6 @@
 """Large language models as the matrix products of their layers.
 
-A model is its published configuration (`ckh.shapes.models.ready`), from which every product is derived. y = x W^T: A is
+A model is its published configuration (`ckh.shapes.config`), from which every product is derived. y = x W^T: A is
 the activations (tokens x inputs, row-major), B the weight, stored as outputs x inputs, that is a column-major K x N:
 layout rcr. `ckh shapes` has the same models as servers run them, with more projections fused.
 """
@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ckh.shapes.models.configs import config_of, decoder_of
-from ckh.shapes.models.ready import MODELS as READY
+from ckh.shapes.config import MODELS as READY
+from ckh.shapes.configs import config_of, decoder_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ckh.shapes.models.decoders import LatentAttention, MixtureOfExperts
+    from ckh.shapes.decoders import LatentAttention, MixtureOfExperts
 
 
 @dataclass(frozen=True, slots=True)

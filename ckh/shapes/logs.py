@@ -13,15 +13,14 @@ from ckh.errors import CkhError, DataError, UsageError
 from ckh.files.untrusted import integer
 from ckh.ops import operation
 from ckh.shapes.layers import Layer
-from ckh.shapes.logs.lines import IGNORED, READERS, STATEMENT, VLLM_MARK, kernel_name, vllm_line
+from ckh.shapes.log_lines import IGNORED, READERS, STATEMENT, VLLM_MARK, kernel_name, vllm_line
 from ckh.shapes.shaped import all_parts, shaped_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ckh.shapes.layers import Stated
-    from ckh.shapes.logs.lines import StatedShape
-    from ckh.shapes.run_options import RunOptions
+    from ckh.shapes.layers import RunOptions, Stated
+    from ckh.shapes.log_lines import StatedShape
 
 MAX_LINE_BYTES = 1 << 16
 _TOO_LARGE, _OTHER_FORM = "too-large", "bad-problem"

@@ -1,4 +1,4 @@
-"""`Config`: the fields of a Hugging Face `config.json`, validated on access, and the supported families of models.
+"""`Config`: the fields of a Hugging Face `config.json`, validated on access; families of models; built-in models.
 
 A family is a row with its `model_type`s, its kind, keys of fields with unusual names, and transformers' defaults of
 omitted fields. A new family with the usual layers needs only a row.
@@ -6,7 +6,9 @@ omitted fields. A new family with the usual layers needs only a row.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError
@@ -15,6 +17,12 @@ from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+# Built-in models: name -> repository on Hugging Face and the fields of its configuration that determine shapes.
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    name: (entry["repository"], entry["config"])
+    for name, entry in json.loads(Path(__file__).with_name("models.json").read_bytes()).items()
+}
 
 
 class ModelKind(StrEnum):

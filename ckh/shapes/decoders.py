@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
 from ckh.shapes.layers import ExpertProducts, Layer, Matmul, Scaling
-from ckh.shapes.models.quantisation import Scheme
+from ckh.shapes.quantisation import Scheme
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from ckh.shapes.models.quantisation import ModuleSchemes
-    from ckh.shapes.run_options import RunOptions
+    from ckh.shapes.layers import RunOptions
+    from ckh.shapes.quantisation import ModuleSchemes
 
 VOCABULARY_PADDING = 64  # vLLM's DEFAULT_VOCAB_PADDING_SIZE
 MAX_SEQUENCES = 256  # vLLM's max_num_seqs: maximum rows of lm_head, one per sequence

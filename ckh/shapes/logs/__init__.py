@@ -1,1 +1,0 @@
-"""Shapes from logs and profiles, and reasons of missed lookups."""

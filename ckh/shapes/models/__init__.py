@@ -1,1 +1,0 @@
-"""Shapes of models from their configuration: families, layer rules, ready models."""
