@@ -162,7 +162,6 @@ ERROR_CODES: dict[str, str] = {
     "not-continuable": "the model cannot be continued with this training",
     "no-model": "no model for the problem",
     "no-estimate": "a model ranks by the analytic estimate, which the operation or the architecture lacks",
-    "no-speed": "the model predicts no speed for the problem",
     "unknown-feature": "the model needs a feature that ckh does not compute",
     "bad-formula": "a feature or rule that cannot be compiled",
     "no-c-backend": "the C backend cannot be used",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def needed_columns(op: AnyOperation) -> frozenset[str]:
     """Columns of an operation's dataset, besides the identity columns, needed by a model and its evaluation."""
-    times = ("status", "is_valid", "latency_ms", "tflops", "spread", "device", *REPEATED)
+    times = ("status", "is_valid", "latency_ms", "tflops", "spread", "device", "hw_num_cus", *REPEATED)
     return frozenset({*op.training.input_columns, op.kernels.slice_column, *times})
 
 

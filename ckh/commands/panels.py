@@ -35,7 +35,7 @@ PANELS = {
     "max_problem_loss max_loss allow_unmeasured",
     "Consumers": "consumer export dispatcher",
     "Figures": "over by_data watch every plots",
-    "Output": "to out svg top embed ordered partition_rows write_registry skip_unsupported why explain worst junit "
+    "Output": "to out svg top embed partition_rows write_registry skip_unsupported why explain worst junit "
     "summary force install as_json wide",
     OTHER: "",
 }

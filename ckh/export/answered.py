@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ckh.data.dataset import Dataset
-    from ckh.export.consumers import ChoiceTable, WrittenChoices
+    from ckh.export.consumers import CheckedTable, ChoiceTable, WrittenChoices
     from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.choice import Chooser
     from ckh.ops.base import AnyOperation, Problem
@@ -28,31 +28,27 @@ class ChoicesWanted:
     model: Path | None  # folder of a model; None: the first that fits
     arch: str | None  # the architecture; None: the model's, or this machine's
     dtype: str | None  # default element type of the problems
-    variant: str | None  # the direction
     num_cus: int | None  # default compute units of the problems' device; None: those of `arch` (`archs.load_arch`)
     data: Sequence[Path]  # measured rows, whose winners take precedence over predictions
     installed: Path | None  # folder of the program to export for; its own rows take precedence over predictions
-    replaces: bool  # whether choices replace the program's own rows
 
 
-def choice_table(op: AnyOperation, table: ChoiceTable, wanted: ChoicesWanted) -> WrittenChoices:
-    """Files of choices; winners of measured rows take precedence."""
+def choice_table(op: AnyOperation, table: ChoiceTable, wanted: ChoicesWanted, *, replaces: bool) -> WrittenChoices:
+    """Files of choices, which may replace the program's own rows; winners of measured rows take precedence."""
     from ckh.export.consumers import Choices
     from ckh.learn.models.choice import Chooser
 
     chooser = Chooser(wanted.model, wanted.arch, wanted.dtype, op.name)
-    if wanted.variant is not None and not op.has_directions:
-        raise UsageError(f"{op.name} has no directions", "omit --variant", code="inapplicable-option")
     problems = _problems(chooser, wanted)
     measured = measured_rows(wanted.data, op, chooser.arch) if wanted.data else None
-    return table.write(Choices(list(answered(chooser, problems)), measured, wanted.installed, wanted.replaces))
+    return table.write(Choices(list(answered(chooser, problems)), measured, wanted.installed, replaces))
 
 
 def _problems(chooser: Chooser, wanted: ChoicesWanted) -> tuple[Problem, ...]:
     """Problems on the device."""
     if wanted.num_cus is None:
-        return chooser.load_problems(wanted.problems, wanted.variant, wanted.dtype)
-    problems: Sequence[Any] = problems_of(chooser.op, wanted.problems, wanted.variant, wanted.dtype, chooser.dtype)
+        return chooser.load_problems(wanted.problems, None, wanted.dtype)
+    problems: Sequence[Any] = problems_of(chooser.op, wanted.problems, None, wanted.dtype, chooser.dtype)
     if not all(hasattr(problem, "num_cus") for problem in problems):
         raise UsageError(f"problems of {chooser.op.name} have no compute units", "omit --num-cus", code="unsupported")
     return tuple(dict.fromkeys(item if item.num_cus else replace(item, num_cus=wanted.num_cus) for item in problems))
@@ -87,3 +83,25 @@ def measured_rows(paths: Sequence[Path], op: AnyOperation, arch: str | None = No
     if dataset.op.name != op.name:
         raise DataError(f"the rows of --data are of {dataset.op.name}, not of {op.name}", code="mixed-data")
     return dataset
+
+
+def checked_tables(to: str, out: Path, program: Path) -> list[CheckedTable]:
+    """Tables of an export, as read by a program's own code."""
+    from ckh.export.consumers import named
+    from ckh.export.folder import list_of
+
+    document = list_of(out)
+    table = named("tables", to).get(str(document.get("op_type")))
+    if document.get("to") != to or table is None:
+        raise DataError(f"{out} is not an export of tables for {to}", "write one with --problems", code="not-an-export")
+    if table.check is None:
+        raise UsageError(
+            f"tables for {to} of {document['op_type']} cannot be checked", "omit --check", code="unsupported"
+        )
+    try:
+        result: list[CheckedTable] = table.check(out, document, program)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{out / 'export.json'} is damaged, or of another version of ckh: {error!r}", code="damaged"
+        ) from error
+    return result

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ckh.archs import HOST
 from ckh.errors import UsageError
+from ckh.export.consumers import named
 from ckh.export.folder import model_names
 from ckh.export.groups import exported, kinds
 from ckh.export.programs import model_content
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
     from ckh.export.programs import ModelContent
     from ckh.learn.models.artifact import Model
 
-_LINE = 120
+_TEMPLATES = Path(__file__).with_name("c")
+_MARKUP = re.compile(r"[|`*_~!\[\]]")  # of Markdown
+_LINE, _WORDS = 120, 6
 _SPACE = "\u00a0"  # marks spaces without a line break
 _TITLE = "/* Kinds of problems, and their fields in order, with defaults: from the tables of ckh. */"
 _CODES = "/* X(name, default, least, end, place in the keys of groups, and what is added there) */"
@@ -65,11 +69,6 @@ def _wrapped(text: str, end: str = "") -> str:
     return f"{end}\n".join(lines)
 
 
-_TEMPLATES = Path(__file__).with_name("c")
-_MARKUP = re.compile(r"[|`*_~!\[\]]")  # of Markdown
-_LINE, _WORDS = 120, 6
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Exported:
     """A model with its exported content."""
@@ -106,6 +105,27 @@ def c_files(models: Sequence[Model], *, embed: bool) -> tuple[dict[str, bytes], 
     return files, report
 
 
+def model_files(to: str, models: Sequence[Model], *, embed: bool = False) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """As `c_files`, unless `to` is "c" with the headers of a C++ program, one per model."""
+    files, report = c_files(models, embed=embed)
+    if to == report["to"]:
+        return files, report
+    of_op = named("headers", to)
+    for name, model in zip(model_names(models), models, strict=True):
+        header = of_op.get(model.spec.op_type)
+        if header is None:
+            raise UsageError(f"{to} has no {model.spec.op_type}", "it has " + ", ".join(of_op), code="unsupported")
+        if model.spec.arch == HOST:
+            raise UsageError(
+                f"{model.path} is for CPUs, and {to} runs kernels of GPUs",
+                "name a model of a GPU",
+                code="model-mismatch",
+            )
+        files[f"{name}.hpp"] = header.text(name, model).encode()
+    files["README.md"] += next(iter(of_op.values())).how_to.encode()
+    return files, {**report, "to": to}
+
+
 def _prepare(name: str, model: Model) -> _Exported:
     part = exported(model.spec.op_type)
     only = None if model.only is None else frozenset(model.only.kernels)
@@ -117,7 +137,6 @@ def _prepare(name: str, model: Model) -> _Exported:
 
 
 def _template(name: str) -> str:
-    """Read a template."""
     return (_TEMPLATES / f"{name}.in").read_text(encoding="utf-8")
 
 

@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lightgbm
@@ -15,7 +16,7 @@ import pytest
 from ckh.assess.report import COPY, NEW
 from ckh.cli import run
 from ckh.data import parts
-from ckh.data.dataset import write_dataset
+from ckh.data.dataset import read_dataset, write_dataset
 from ckh.data.tables import DatasetFile
 from ckh.errors import ExitCode
 from ckh.learn.judging import amd_recipe
@@ -29,11 +30,10 @@ from tests.learn.conftest import TREES, build, efficiencies, kernels, measured, 
 from tests.refusals import expect_error, expect_values, expect_warning
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ckh.data.dataset import Dataset
 
 
+ROOT = Path(__file__).parents[2]
 MEASURED = ("--among", "measured")  # 24 of the 300 candidates were measured
 
 
@@ -134,6 +134,25 @@ def test_json_has_every_figure(call: list[str], model: Path, data: Path, capsys:
     assert document["baselines"]["nearest training problem"]["mean"]["value"] == 1.0
     assert document["baselines"]["random kernel (expected)"]["mean"]["value"] < expected.mean()
     assert (document["rows"], document["failures"]) == (14 * 24, [])
+
+
+def test_scores_with_the_estimate_rank_measured_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The estimate depends on the compute units of the data's GPU, which are read with the times."""
+    data = read_dataset(ROOT / "data" / "amd-gfx950-conv-20kernels.parquet")
+    write_dataset(data.select(data.problem_ids < 3), tmp_path / "few.parquet")
+    model = str(ROOT / "models" / "grouped_conv_forward_bf16_gfx950")
+    args = [
+        "evaluate",
+        *MEASURED,
+        "--model",
+        model,
+        "--data",
+        str(tmp_path / "few.parquet"),
+        "--with-trained",
+        "--json",
+    ]
+    assert run(args) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["coverage"]["problems"] == 3
 
 
 @pytest.mark.slow

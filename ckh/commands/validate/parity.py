@@ -255,8 +255,7 @@ class _Compared:
 
     def _exported_models(self, folder: Path, header: ModelHeader | None, models: Sequence[Model]) -> dict[str, Any]:
         """Export models into a folder, or copy an existing export; returns its list of files."""
-        from ckh.export.folder import model_names
-        from ckh.export.to_c import c_files
+        from ckh.export.to_c import model_files
 
         target = C if header is None else DISPATCHER
         if target in self.exports:
@@ -265,10 +264,7 @@ class _Compared:
             return document
         if not models:
             return {"models": []}
-        files, report = c_files(models, embed=False)
-        if header is not None:
-            texts = ((name, header.text(name, model)) for name, model in zip(model_names(models), models, strict=True))
-            files |= {f"{name}.hpp": text.encode() for name, text in texts}
+        files, report = model_files(target, models)
         write_folder(folder, files.items())
         return report
 

@@ -147,7 +147,7 @@ def test_kernel_numbers_are_never_empty(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_a_partial_export_lists_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Problems without a row are listed with the reason, the others written: exit 5, or 0 with --skip-unsupported."""
+    """Problems without a row are listed with the reason, the others written: exit 5."""
     path = tmp_path / "mixed.txt"
     good, bad = (
         "aiter_gemm_a8w8_ck_fp8_cu304_m16_n1280_k8192",
@@ -158,7 +158,7 @@ def test_a_partial_export_lists_what_is_missing(tmp_path: Path, capsys: pytest.C
     assert run(args) == ExitCode.NO_KERNEL
     expect_values(capsys.readouterr().out, "NO ROW: 1 of 2")
     assert len(rows_of(tmp_path / "out" / "predicted" / "a8w8_tuned_gemm.csv")) == 1
-    assert run([*args, "--force", "--skip-unsupported", "--json"]) == ExitCode.OK
+    assert run([*args, "--force", "--json"]) == ExitCode.NO_KERNEL
     document = json.loads(capsys.readouterr().out)
     assert [item["problem"] for item in document["choices"]] == [good]
     (missing,) = document["missing"]
