@@ -21,9 +21,8 @@ import numpy as np
 
 from ckh.data.tables import warn_unverified
 from ckh.errors import DataError
-from ckh.search.run import run
+from ckh.search.space import Space
 from ckh.search.strategies import DEFAULT_STRATEGY, STRATEGIES, make_strategy
-from ckh.search.strategy_space import Space
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,17 +121,15 @@ def replay(
 def _search(
     recording: Recording, budget: int, seed: int, strategy: str, prior: NDArray[np.float64] | None
 ) -> NDArray[np.float64]:
-    times, optimum = recording.times_ms, recording.optimum_ms
-    best = np.inf
+    times, best = recording.times_ms, [np.inf]
 
     def evaluate(index: int) -> float | None:
-        nonlocal best
-        best = min(best, np.nan_to_num(times[index], nan=np.inf))
+        best.append(min(best[-1], np.nan_to_num(times[index], nan=np.inf)))
         return None if np.isnan(times[index]) else float(times[index])
 
-    result = run(make_strategy(strategy, recording.space, seed, prior), evaluate, budget, lambda: best <= optimum)
-    trace = [np.inf if step.best_ms is None else step.best_ms for step in result.trace]
-    return np.array([*trace, *[best] * (budget - len(trace))])
+    optimum = recording.optimum_ms
+    make_strategy(strategy, recording.space, seed, prior).search(evaluate, budget, lambda: best[-1] <= optimum)
+    return np.array([*best[1:], *[best[-1]] * (budget + 1 - len(best))])
 
 
 def main() -> None:

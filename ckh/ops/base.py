@@ -277,7 +277,7 @@ class Kernels(Generic[P, K]):
             kernels are looked up among `candidates`.
         other_names: aliases of a kernel's name.
         knows: the kernels in the training data of the model in a folder; None: models know all kernels.
-        searched: a `ckh.search.kernels.product.Searched`, the kernels that a search may propose; None: no search space.
+        searched: a `ckh.search.product.Searched`, the kernels that a search may propose; None: no search space.
         lists: AMD's file formats for lists of kernels; None: none.
         rule_sets: named sets of kernels; None: none.
     """

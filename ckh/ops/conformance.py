@@ -26,7 +26,7 @@ from ckh.features.reads import Depends, dependence
 from ckh.ops import operation_of, operation_of_kernel, part_of
 from ckh.ops.base import Encoding
 from ckh.requested import Requested
-from ckh.search.kernels.product import Searched
+from ckh.search.product import Searched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
 from ckh.errors import CkhError
-from ckh.search.on_model import search_model
-from ckh.search.on_model_text import search_json, search_text
+from ckh.search.on_model import search_json, search_model, search_text
 from ckh.text.prose import whole_names
 
 if TYPE_CHECKING:

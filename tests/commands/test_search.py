@@ -14,7 +14,6 @@ from ckh.bench.compilation.compile import KernelBuilder
 from ckh.bench.planning.plan import full_name
 from ckh.bench.supervision.limits import Stop, StopReason
 from ckh.cli import run
-from ckh.data import journal as journal_module
 from ckh.data.dataset import read_dataset
 from ckh.data.journal import read_journal
 from ckh.errors import ExitCode
@@ -57,7 +56,7 @@ def alone(tmp_path: Path, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
     monkeypatch.setattr("ckh.files.paths.data_dir", lambda name: tmp_path / "shipped" / name)
-    monkeypatch.setattr("ckh.commands.search.on_device.SPACE_LIMIT", 1500)
+    monkeypatch.setattr("ckh.search.measuring.SPACE_LIMIT", 1500)
     monkeypatch.delenv("CXX", raising=False)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -244,7 +243,7 @@ def test_rows_of_a_concurrent_search_are_kept(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder that was empty when the search began, but is not when it would measure, is refused and unchanged."""
-    monkeypatch.setattr(journal_module, "JournalWriter", writer_behind_another)
+    monkeypatch.setattr("ckh.search.measuring.JournalWriter", writer_behind_another)
     assert run(["search", "measure", SMALL_TEXT, "--evaluations", "3", "--out", "run"]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, "written-meanwhile", "run/journal.jsonl")
     assert read_journal(Path("run")).runs == (ANOTHER,)
@@ -256,10 +255,10 @@ def test_an_interrupted_search_keeps_its_rows(
 ) -> None:
     """Ctrl-C after two kernels gives code 130, both rows, and the better of them as measured."""
     measure = Measurer.measure
-    done: list[ResultRow] = []
+    done: list[float | None] = []
 
-    def interrupted(self: Measurer, kernel: Kernel, ahead: Any) -> ResultRow:
-        done.append(measure(self, kernel, ahead))
+    def interrupted(self: Measurer, index: int) -> float | None:
+        done.append(measure(self, index))
         if len(done) == 2:
             os.kill(os.getpid(), signal.SIGINT)
         return done[-1]
@@ -268,7 +267,7 @@ def test_an_interrupted_search_keeps_its_rows(
     args = ["measure", SMALL_TEXT, "--evaluations", "50", "--out", "run"]
     result = document(capsys, *args, code=ExitCode.INTERRUPTED)
     assert (result["ended"], result["evaluations"]) == ("interrupted", 2)
-    assert [(row.kernel, row.latency_ms) for row in measured()] == [(row.kernel, row.latency_ms) for row in done]
+    assert [row.latency_ms for row in measured()] == done
     assert read_journal(Path("run")).ends[-1].reason == "interrupted"
     assert [item["remeasured"] for item in result["kernels"]] == [False, False]
     assert run(["convert", "run", "--out", "run.parquet"]) == ExitCode.OK
@@ -299,7 +298,7 @@ def test_upcoming_kernels_are_compiled_together(
 def test_a_time_budget_ends_a_search(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """When the time is used up, the search ends, the best are still compared, and the code is 0."""
     measure = Measurer.measure
-    done: list[ResultRow] = []
+    done: list[float | None] = []
 
     class AfterOne(Stop):
         """A stop condition that is true after one measurement."""
@@ -312,8 +311,8 @@ def test_a_time_budget_ends_a_search(capsys: pytest.CaptureFixture[str], monkeyp
         def reason(self) -> StopReason:
             return StopReason.BUDGET if self._has_limit and done else super().reason
 
-    def counted(self: Measurer, kernel: Kernel, ahead: Any) -> ResultRow:
-        done.append(measure(self, kernel, ahead))
+    def counted(self: Measurer, index: int) -> float | None:
+        done.append(measure(self, index))
         return done[-1]
 
     monkeypatch.setattr(Measurer, "measure", counted)

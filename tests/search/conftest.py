@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.search_replay import Recording
-from ckh.search.strategy_space import Space
+from ckh.search.space import Space
 from tests.shared import DATA
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from itertools import product
 
 import numpy as np
 
-from ckh.search.strategies.strategy import balanced_design
-from ckh.search.strategies.surrogate import features_of
-from ckh.search.strategy_space import Space
+from ckh.search.gaussian_process import features_of
+from ckh.search.space import Space
+from ckh.search.strategies import balanced_design
 
 
 def test_numbers_are_ranks_and_categories_are_one_hot() -> None:

@@ -7,7 +7,7 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-from ckh.search.strategies.surrogate import Features, GaussianProcess
+from ckh.search.gaussian_process import Features, GaussianProcess
 
 
 @pytest.fixture

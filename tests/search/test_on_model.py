@@ -23,10 +23,9 @@ from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.grouped_conv.rules.tables import curated_tiles
 from ckh.problems import Direction
 from ckh.schema import Resources
-from ckh.search.kernels import kernel_space
 from ckh.search.measuring import Guide
-from ckh.search.on_model import search_model
-from ckh.search.on_model_text import search_text
+from ckh.search.on_model import search_model, search_text
+from ckh.search.space import kernel_space
 from ckh.training import RankObjective
 from tests.learn.conftest import HOST, amd_model, saved
 from tests.refusals import expect_refusal, expect_values

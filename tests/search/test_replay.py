@@ -39,7 +39,7 @@ def test_parameters_are_distinguished_from_measurements(tmp_path: Path, capsys: 
     """
     _frame().to_parquet(tmp_path / "a.parquet")
     recording = read_recording(tmp_path / "a.parquet")
-    assert recording.space.names == ("tile", "mode")
+    assert [parameter.name for parameter in recording.space.parameters] == ["tile", "mode"]
     assert np.array_equal(recording.times_ms, [3.0, 2.0, np.nan, np.nan], equal_nan=True)
     assert recording.optimum_ms == 2.0
     assert "are not verified" in capsys.readouterr().err

@@ -141,7 +141,7 @@ def test_commands_print_lines_that_fit(
     """No line of a typical answer exceeds 80 columns except a whole name; --wide shortens nothing."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
-        patch.setattr("ckh.commands.search.on_device.SPACE_LIMIT", 300)
+        patch.setattr("ckh.search.measuring.SPACE_LIMIT", 300)
         for name in ("model", "data.parquet", "list.txt"):
             (tmp_path / name).symlink_to(folder / name)
         (tmp_path / "small.txt").write_text("conv_forward_fp32_nhwgc_2d_n1_c16_k16_g1_i7x7_f3x3_s1x1_p1x1_d1x1\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ from ckh.cluster.connection import CLUSTER_HELP
 from ckh.commands._common import JSON_HELP, completed, examples
 from ckh.commands._declared_options import has_options_of
 from ckh.commands._problem_options import Typed, says_a_problem
-from ckh.commands.search.options import Effort, Measuring, OnlyMeasured
-from ckh.errors import ExitCode, UsageError
+from ckh.errors import ExitCode, ModelError, UsageError
+from ckh.search.settings import SearchSettings
+from ckh.strenum import StrEnum
+from ckh.text.log import emit
 
 _HELP = """Find the fastest kernel for a problem among all kernels that can be built, not only predict's candidates.
 
@@ -42,6 +45,14 @@ The set keeps 99 % (--keep) of the oracle's mean over the problems in --data, wi
 exactly for small pools, else greedily, with a lower bound of the set size. ckh bench, predict and export take the
 registry that --write-registry writes.
 """
+
+
+class OnlyMeasured(StrEnum):
+    """The values of `--require`."""
+
+    MEASURED = "measured"
+
+
 _REQUIRE = typer.Option(
     None, "--require", help="Refuse, with exit code 4, answers not by a model of this GPU and element type."
 )
@@ -100,17 +111,32 @@ def search(
             place = f"ckh search {context.invoked_subcommand}"
             raise UsageError(f"options come after {place}", f"see {place} --help")
         return
-    from ckh.commands.search.on_device import ask_model
+    from ckh.archs import load_arch
+    from ckh.search.on_model import search_json, search_model, search_text
+    from ckh.search.space import searched
 
-    ask_model(typed, top or Effort().top, must_be_measured=require is not None, as_json=as_json)
+    chooser = typed.chooser(typed.arch)
+    searched(chooser.op)
+    problem = typed.problem(chooser, "search")
+    try:
+        model = chooser.model(problem, stands_in=require is None)
+    except ModelError as error:
+        hint = f"{error.hint}; or search by measuring: ckh search measure {problem.canonical()}"
+        raise ModelError(error.message, hint, code=error.code) from error
+    arch = model.spec.arch
+    if model.not_measured is not None:
+        doubts = model.not_measured.of_problem(problem, arch)
+        first = f"ckh search measure {problem.canonical()} --arch {arch}"
+        model.not_measured = replace(doubts, next_commands=(first, *doubts.next_commands))
+    result = search_model(problem, model, load_arch(arch), top or SearchSettings().top)
+    emit((search_json if as_json else search_text)(problem, model, result))
 
 
-@has_options_of(effort=Effort, measuring=Measuring)
+@has_options_of(settings=SearchSettings)
 def measure(
     problem: str = typer.Argument(..., metavar="PROBLEM", help="The problem's text, or a source of one shape."),
     *,
-    effort: dict[str, Any],
-    measuring: dict[str, Any],
+    settings: dict[str, Any],
     arch: str | None = completed("arch", "Architecture.  [the device's]"),
     model: Path | None = completed("model", "Model directory.  [the first that fits]"),
     require: OnlyMeasured | None = _REQUIRE,
@@ -119,12 +145,17 @@ def measure(
     as_json: bool = _JSON,
 ) -> None:
     """Measure and print."""
-    from ckh.commands.search import on_device
+    from ckh.bench.supervision.limits import StopReason
+    from ckh.commands.search.measured import print_measured
+    from ckh.search.measuring import search_measured
 
-    flags = {"must_be_measured": require is not None, "force": force, "as_json": as_json}
-    wanted = on_device.MeasuredSearch(problem, arch, model, Effort(**effort), Measuring(**measuring), cluster)
-    if not on_device.measure(wanted, **flags):
+    chosen = SearchSettings(**settings)
+    flags = {"must_be_measured": require is not None, "force": force}
+    result = search_measured(problem, chosen, arch=arch, model=model, cluster=cluster, **flags)
+    print_measured(result, chosen, as_json=as_json)
+    if result.reason is StopReason.INTERRUPTED:
         raise typer.Exit(int(ExitCode.INTERRUPTED))
+    result.require_kernel()
 
 
 def select(

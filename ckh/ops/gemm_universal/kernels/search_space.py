@@ -16,7 +16,7 @@ from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.kernels.pool import bench_space
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 from ckh.ops.gemm_universal.kernels.spaces import AMD_SEARCH, WaveBlock, space_of
-from ckh.search.kernels.product import KernelParameter, Options, Product, Searched, by
+from ckh.search.product import KernelParameter, Options, Product, Searched, by
 
 if TYPE_CHECKING:
     from collections.abc import Callable

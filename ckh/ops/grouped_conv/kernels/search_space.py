@@ -17,7 +17,7 @@ from ckh.ops.grouped_conv.kernels.pool import table_of, variant_axis
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import tiles_of
 from ckh.ops.grouped_conv.rules.tables import curated_tiles, is_loadable
-from ckh.search.kernels.product import KernelParameter, Options, Product, Searched, by
+from ckh.search.product import KernelParameter, Options, Product, Searched, by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

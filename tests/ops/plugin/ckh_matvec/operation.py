@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ckh.export.groups import Exported, Group
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import Encoding
-    from ckh.search.kernels.product import Product, Searched
+    from ckh.search.product import Product, Searched
 
 SIZES = ("rows", "cols")
 PARAMETERS = ("block", "unroll")
@@ -188,7 +188,7 @@ def _measured() -> Measured[MatvecProblem, MatvecKernel]:
 
 
 def _searched() -> Searched[MatvecProblem]:
-    from ckh.search.kernels.product import KernelParameter, Options, Product, Searched
+    from ckh.search.product import KernelParameter, Options, Product, Searched
 
     def product_of(problem: MatvecProblem, arch: ArchSpec) -> Product:
         axes = [(("block",), [(1,), (2,), (4,), (8,)]), (("unroll",), [(1,)])]

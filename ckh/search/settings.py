@@ -1,4 +1,4 @@
-"""Options of `ckh search measure`."""
+"""Settings of a search by measuring, from which the options of `ckh search measure` are derived."""
 
 from __future__ import annotations
 
@@ -23,12 +23,6 @@ class StrategyName(StrEnum):
     RANDOM = "random"
 
 
-class OnlyMeasured(StrEnum):
-    """The values of `--require`."""
-
-    MEASURED = "measured"
-
-
 class TimedDevice(StrEnum):
     """The values of `--device`."""
 
@@ -37,8 +31,8 @@ class TimedDevice(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
-    """Search strategy and effort."""
+class SearchSettings:
+    """Strategy, effort, device, limits and timing of a search by measuring."""
 
     strategy: str = declared(
         Declared("Search strategy; see above.  [surrogate]", kind=StrategyName), default=StrategyName.SURROGATE.value
@@ -48,12 +42,6 @@ class Effort:
     )
     top: int = declared(Declared("Number of kernels to print.  [10]", low=1), default=10)
     seed: int = declared(Declared("Random seed.  [0]", low=0), default=0)
-
-
-@dataclass(frozen=True, slots=True)
-class Measuring:
-    """Device, limits and timing of measurements."""
-
     budget_s: float | None = declared(_LIMITS["budget_s"], default=None)
     out: str | None = declared(
         Declared("Folder of the journal.  [runs/search-<arch>-<time>]", kind=Path, typed=("--out", "-o")), default=None

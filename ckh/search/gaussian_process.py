@@ -1,13 +1,9 @@
-"""The default strategy: a Gaussian process of log time; the next configuration has the lowest optimistic time.
+"""Gaussian process of log time over a fixed pool of configurations, designed for adding single observations.
 
-Optimism (lower confidence bound, Srinivas et al. 2010) alternates between low and high, i.e. between exploitation and
-exploration.
-
-The Gaussian process is over a fixed pool of configurations and designed for adding single observations. It has a Matérn
-5/2 kernel with a weight (an inverse squared length scale) for each group of features; the hyperparameters are the mode
-of their posterior under wide log-normal priors. Adding an observation adds one row to the whitened covariance between
-observations and pool, O(observations x pool), in single precision; see Rasmussen & Williams, Gaussian Processes for
-Machine Learning (2006), algorithm 2.1 and section 5.4.1.
+It has a Matérn 5/2 kernel with a weight (an inverse squared length scale) for each group of features; the
+hyperparameters are the mode of their posterior under wide log-normal priors. Adding an observation adds one row to the
+whitened covariance between observations and pool, O(observations x pool), in single precision; see Rasmussen &
+Williams, Gaussian Processes for Machine Learning (2006), algorithm 2.1 and section 5.4.1.
 
 Features of a configuration are numbers scaled to 0..1, one-hot categories, and alignment. Alignment is the exponent of
 2 in a number: memory transactions, vector loads and waves have sizes of powers of two, so 128 is more similar to 64
@@ -23,14 +19,10 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
-from ckh.search.strategies.strategy import Strategy
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from numpy.typing import NDArray
 
-    from ckh.search.strategy_space import Parameter, Space
+    from ckh.search.space import Parameter, Space
 
 _BINARY = 2
 
@@ -205,113 +197,3 @@ def _matern_slope(squared: NDArray[np.float64]) -> NDArray[np.float64]:
     """The derivative of `_matern` by the squared distance."""
     distance = np.sqrt(squared) * _ROOT5
     return np.asarray(-(5 / 6) * (1 + distance) * np.exp(-distance))
-
-
-_DESIGN = 10
-_OPTIMISM = (1.0, 2.0)  # standard deviations, alternating
-# A failure counts as a slow time, but not as an outlier, relative to the first successes: later ones are biased towards
-# fast configurations.
-_FAILED_QUANTILE, _FAILED_SAMPLE = 0.75, 20
-_REFIT_EVERY = 4
-_REFIT_GROWTH = 1.1
-_FIRST_ITERATIONS, _ITERATIONS = 40, 20
-_MAX_OBSERVED = 600
-_MAX_POOL, _PRIOR_POOL = 30_000, 3_000
-_RIDGE = 1.0
-
-
-class Surrogate(Strategy):
-    """Bayesian optimisation over the whole space.
-
-    A prior chooses half of the first measurements, and its regression on log time is the mean of the process: a good
-    model helps at once, a useless one gets no weight.
-    """
-
-    _bounded: tuple[NDArray[np.int64], NDArray[np.float32]] | None = None
-
-    def _outlook(self) -> Iterable[int]:
-        """After the opening, the configurations with the lowest bounds, which the next result hardly changes."""
-        if self._bounded is None:
-            return super()._outlook()
-        pool, bound = self._bounded
-        return (int(index) for index in pool[np.argsort(bound, kind="stable")])
-
-    def _propose(self) -> Iterator[int]:
-        yield from self._opening(_DESIGN, (_DESIGN + 1) // 2)
-        process = GaussianProcess(features_of(self._space))
-        prior = None if self._prior is None else _standardised(self._prior)
-        next_fit = 0
-        observed: list[int] = []
-        pool = np.empty(0, dtype=np.int64)
-        position = -1
-        while not self.is_exhausted:
-            if not observed or len(self._answered) >= next_fit or process.is_full:
-                observed, pool = self._modelled(), self._pool()
-                rows = np.array(observed)
-                targets, _ = self._targets(rows, prior)
-                process.optimise(rows, targets, _ITERATIONS if next_fit else _FIRST_ITERATIONS)
-                process.condition(rows, pool)
-                next_fit = max(len(self._answered) + _REFIT_EVERY, int(len(self._answered) * _REFIT_GROWTH))
-            else:
-                process.extend(position)
-                observed.append(int(pool[position]))
-            bound = self._bound(process, np.array(observed), pool, prior)
-            bound[self._is_proposed[pool]] = np.inf
-            position = int(np.argmin(bound))
-            self._bounded = pool, bound
-            yield int(pool[position])
-
-    def _bound(
-        self,
-        process: GaussianProcess,
-        rows: NDArray[np.int64],
-        pool: NDArray[np.int64],
-        prior: NDArray[np.float64] | None,
-    ) -> NDArray[np.float32]:
-        """Lower confidence bound of each candidate's log time."""
-        targets, slope = self._targets(rows, prior)
-        mean, deviation = process.predict(targets)
-        bound = mean - np.float32(_OPTIMISM[len(self._answered) % len(_OPTIMISM)]) * deviation
-        if prior is not None:
-            bound += (slope * prior[pool]).astype(np.float32)
-        return np.asarray(bound)
-
-    def _modelled(self) -> list[int]:
-        """Measurements that the process is fitted to: all, or the fastest and a random part, in order."""
-        if len(self._answered) <= _MAX_OBSERVED:
-            return self._answered.copy()
-        rows = np.array(self._answered)
-        order = np.argsort(self._time_ms[rows], kind="stable")
-        half = _MAX_OBSERVED // 2
-        others = self._rng.choice(order[half:], half, replace=False)
-        return [int(index) for index in rows[np.sort(np.concatenate([order[:half], others]))]]
-
-    def _pool(self) -> NDArray[np.int64]:
-        """The candidates: all remaining ones, or a random part, the prior's best and the neighbours of the fastest."""
-        left = np.flatnonzero(~self._is_proposed)
-        if len(left) <= _MAX_POOL:
-            return left
-        fastest = sorted(self._answered, key=self._time_ms.__getitem__)[:_DESIGN]
-        near = np.concatenate([self._space.neighbours(index) for index in fastest])
-        best = left[:0] if self._prior is None else left[np.argsort(-self._prior[left], kind="stable")[:_PRIOR_POOL]]
-        part = np.concatenate([self._rng.choice(left, _MAX_POOL, replace=False), near, best])
-        return np.unique(part[~self._is_proposed[part]])
-
-    def _targets(self, rows: NDArray[np.int64], prior: NDArray[np.float64] | None) -> tuple[NDArray[np.float64], float]:
-        """Standardised residuals of log times after regression on the prior, and the prior's slope in the same unit."""
-        times = self._time_ms[rows]
-        is_ok = np.isfinite(times)
-        if not is_ok.any():
-            return np.zeros(len(rows)), 0.0
-        logs = np.log(times, where=is_ok, out=np.empty(len(rows)))
-        logs[~is_ok] = np.quantile(logs[is_ok][:_FAILED_SAMPLE], _FAILED_QUANTILE)
-        targets = _standardised(logs)
-        if prior is None:
-            return targets, 0.0
-        scores = prior[rows]
-        slope = float(scores @ targets / (scores @ scores + _RIDGE))
-        return targets - slope * scores, slope
-
-
-def _standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray((values - values.mean()) / (values.std() + 1e-9))

@@ -19,8 +19,7 @@ from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
-from ckh.search.kernels import kernel_space
-from ckh.search.kernels.space import searched
+from ckh.search.space import kernel_space, searched
 from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
@@ -38,6 +37,12 @@ def space_for(problem: ConvProblem | GemmProblem, arch: str = "host", limit: int
     spec = load_arch(arch)
     pool = operation_of(problem.canonical()).kernels.candidates(problem, spec, Path()).kernels
     return kernel_space(problem, spec, pool, limit)
+
+
+def _value(space: Any, number: int, name: str) -> Any:
+    """Value of a parameter in a configuration."""
+    places = {parameter.name: place for place, parameter in enumerate(space.space.parameters)}
+    return space.space.parameters[places[name]].values[space.space.codes[number, places[name]]]
 
 
 def random_conv(rng: random.Random, dtype: str) -> ConvProblem:
@@ -76,7 +81,7 @@ def test_convolution_proposals_are_legal(arch: str, dtype: str, seed: int) -> No
         assert CONV_RULES.check(kernel, spec, problem) == []
         if number % 50 == 0:
             assert op.kernels.parse(op.kernels.name(kernel)) == kernel
-            assert space.space.config(number)["tile_m"] == kernel.tile_m
+            assert _value(space, number, "tile_m") == kernel.tile_m
 
 
 @pytest.mark.slow
@@ -93,7 +98,7 @@ def test_gemm_proposals_are_legal(arch: str, dtype: str, seed: int) -> None:
             assert GEMM_RULES.check(kernel, spec, problem) == []
         if number % 50 == 0:
             assert op.kernels.parse(op.kernels.name(kernel)) == kernel
-            assert space.space.config(number)["tile_n"] == kernel.tile_n
+            assert _value(space, number, "tile_n") == kernel.tile_n
 
 
 @pytest.mark.parametrize("problem", [CONV, GEMM])

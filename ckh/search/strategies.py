@@ -1,0 +1,345 @@
+"""Search strategies: request a configuration (`ask`), measure it, report its time (`tell`); and the loop that does so.
+
+Differential evolution over value indices (Storn & Price 1997, best/1/bin) is repaired to legal configurations. The
+surrogate, the default, proposes the configuration with the lowest optimistic time of a Gaussian process (lower
+confidence bound, Srinivas et al. 2010); optimism alternates between low and high, i.e. between exploitation and
+exploration.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.errors import DataError, UsageError
+from ckh.search.gaussian_process import GaussianProcess, features_of
+from ckh.text.prose import one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from ckh.search.space import Space
+
+DEFAULT_STRATEGY = "surrogate"
+_DESIGN_POOL = 1000
+
+
+class StoppedError(Exception):
+    """Raised by a measurement to stop the search: it was stopped before there was a result."""
+
+
+def balanced_design(space: Space, count: int, rng: np.random.Generator) -> list[int]:
+    """Choose configurations that share as few values as possible, greedily from a random pool.
+
+    The cost of a candidate is the sum, over all chosen configurations, of the squared number of shared values: like a
+    Latin hypercube for the first order, and like an orthogonal array for the second, but of legal configurations only.
+    """
+    pool = rng.permutation(len(space))[:_DESIGN_POOL]
+    codes = space.codes[pool]
+    cost = rng.random(len(pool)) * 1e-3
+    chosen: list[int] = []
+    for _ in range(min(count, len(pool))):
+        best = int(np.argmin(cost))
+        chosen.append(int(pool[best]))
+        cost += np.count_nonzero(codes == codes[best], axis=1) ** 2
+        cost[best] = np.inf
+    return chosen
+
+
+class Strategy(ABC):
+    """Proposes configurations of a space, each at most once; deterministic for a seed and results."""
+
+    def __init__(
+        self, space: Space, seed: int = 0, prior: NDArray[np.float64] | None = None, starts: Sequence[int] = ()
+    ) -> None:
+        if prior is not None and (np.shape(prior) != (len(space),) or not np.isfinite(prior).all()):
+            raise DataError(
+                f"a prior needs one finite score for each of the {len(space)} configurations", code="bad-column"
+            )
+        self._space = space
+        self._rng = np.random.default_rng(seed)
+        self._prior = prior
+        self._starts = tuple(starts)
+        self._is_proposed = np.zeros(len(space), dtype=bool)
+        # Infinite if it failed; NaN if it was not measured.
+        self._time_ms = np.full(len(space), np.nan)
+        self._answered: list[int] = []
+        self._pending: int | None = None
+        self._expected: Sequence[int] = ()
+        self._proposals: Iterator[int] | None = None
+
+    def ahead(self, count: int) -> list[int]:
+        """Up to `count` configurations that are likely to be requested next, the likeliest first.
+
+        A caller can prepare several measurements in parallel; requests do not change.
+        """
+        return list(islice((int(index) for index in self._outlook() if not self._is_proposed[index]), count))
+
+    def _outlook(self) -> Iterable[int]:
+        """Configurations in the expected order, including those already requested."""
+        return self._expected
+
+    @property
+    def is_exhausted(self) -> bool:
+        """True if every configuration was requested."""
+        return bool(self._is_proposed.all())
+
+    def ask(self) -> int:
+        """The configuration to measure next."""
+        if self._pending is not None:
+            raise ValueError("report the time of the last configuration before requesting another")
+        if self.is_exhausted:
+            raise ValueError("every configuration of the space was requested")
+        if self._proposals is None:
+            self._proposals = self._propose()
+        index = int(next(self._proposals))
+        assert not self._is_proposed[index]
+        self._is_proposed[index] = True
+        self._pending = index
+        return index
+
+    def tell(self, index: int, time_ms: float | None) -> None:
+        """Report the time of the configuration returned by `ask`."""
+        if index != self._pending:
+            raise ValueError(f"configuration {index} was not the last one requested")
+        if time_ms is not None and not (np.isfinite(time_ms) and time_ms > 0):
+            raise ValueError(f"a time must be a positive number, not {time_ms}; a failure is None")
+        self._time_ms[index] = np.inf if time_ms is None else time_ms
+        self._answered.append(index)
+        self._pending = None
+
+    @abstractmethod
+    def _propose(self) -> Iterator[int]:
+        """Yield configurations not yet requested; the time of each is known when the next one is drawn."""
+
+    def _opening(self, count: int, by_prior: int) -> Sequence[int]:
+        """The first configurations: the starts, the prior's best, and a balanced design for the rest of `count`."""
+        top = [] if self._prior is None else self._by_prior()[:by_prior].tolist()
+        chosen = dict.fromkeys([*self._starts, *top])
+        if len(chosen) < count:
+            chosen |= dict.fromkeys(balanced_design(self._space, count, self._rng))
+        self._expected = list(chosen)[: max(count, len(self._starts))]
+        return self._expected
+
+    def _random_left(self) -> int:
+        return int(self._rng.choice(np.flatnonzero(~self._is_proposed)))
+
+    def _by_prior(self) -> NDArray[np.int64]:
+        """All configurations, highest prior first; in random order without a prior."""
+        order = self._rng.permutation(len(self._space))
+        return order if self._prior is None else order[np.argsort(-self._prior[order], kind="stable")]
+
+    def _nearest_left(self, codes: NDArray[np.int32]) -> int:
+        """The configuration nearest to another, legal or not, among those not yet requested; ties at random."""
+        left = np.flatnonzero(~self._is_proposed)
+        distances = self._space.distances(codes)[left]
+        return int(self._rng.choice(left[distances == distances.min()]))
+
+    def search(
+        self,
+        evaluate: Callable[[int], float | None],
+        evaluations: int,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> dict[int, float | None]:
+        """Measure what the strategy proposes; the time of each configuration in order, None of one that failed."""
+        times_ms: dict[int, float | None] = {}
+        while len(times_ms) < evaluations and not self.is_exhausted and not should_stop():
+            index = self.ask()
+            try:
+                time_ms = evaluate(index)
+            except StoppedError:
+                break
+            self.tell(index, time_ms)
+            times_ms[index] = time_ms
+        return times_ms
+
+
+_TOP_SHARE = 0.02
+_TOP_MIN = 50
+
+
+class RandomOrder(Strategy):
+    """Uniformly random order; with a prior, its best 2 % (at least 50) first."""
+
+    def _propose(self) -> Iterator[int]:
+        order = self._by_prior()
+        if self._prior is not None:
+            top = max(_TOP_MIN, int(np.ceil(_TOP_SHARE * len(order))))
+            order = np.concatenate([self._rng.permutation(order[:top]), self._rng.permutation(order[top:])])
+        self._expected = list(dict.fromkeys([*self._starts, *order.tolist()]))
+        yield from self._expected
+
+
+_POPULATION = 20
+_CROSSOVER = 0.7
+_WEIGHTS = (0.3, 0.9)
+
+
+class DifferentialEvolution(Strategy):
+    """A population of twenty; each trial mixes a member with the best one, moved by the difference of two others."""
+
+    def _propose(self) -> Iterator[int]:
+        population = []
+        for index in self._opening(_POPULATION, _POPULATION):
+            yield index
+            population.append(index)
+        for _ in range(max(_POPULATION - len(population), 0)):
+            if self.is_exhausted:
+                return
+            population.append(self._random_left())
+            yield population[-1]
+        self._expected = ()  # a trial depends on the results before it
+        while not self.is_exhausted:
+            for position in range(len(population)):
+                if self.is_exhausted:
+                    return
+                trial = self._nearest_left(self._trial(population, position))
+                yield trial
+                if self._time_ms[trial] <= self._time_ms[population[position]]:
+                    population[position] = trial
+
+    def _trial(self, population: list[int], position: int) -> NDArray[np.int32]:
+        codes = self._space.codes
+        member = codes[population[position]]
+        best = codes[min(population, key=self._time_ms.__getitem__)]
+        item, other = (codes[population[i]] for i in self._rng.choice(len(population), 2))
+        moved = best + self._rng.uniform(*_WEIGHTS) * (item - other)
+        # A category has no direction: it is the best member's if the two others agree, else the first one's.
+        is_ordered = np.array([parameter.is_ordered for parameter in self._space.parameters])
+        moved = np.where(is_ordered, np.rint(moved), np.where(item == other, best, item))
+        highest = np.array([len(parameter.values) - 1 for parameter in self._space.parameters])
+        is_mixed = self._rng.random(len(member)) < _CROSSOVER
+        is_mixed[self._rng.integers(len(member))] = True
+        mixed = np.where(is_mixed, np.clip(moved, 0, highest), member)
+        return np.asarray(mixed.astype(np.int32))
+
+
+_DESIGN = 10
+_OPTIMISM = (1.0, 2.0)  # standard deviations, alternating
+# A failure counts as a slow time, but not as an outlier, relative to the first successes: later ones are biased towards
+# fast configurations.
+_FAILED_QUANTILE, _FAILED_SAMPLE = 0.75, 20
+_REFIT_EVERY = 4
+_REFIT_GROWTH = 1.1
+_FIRST_ITERATIONS, _ITERATIONS = 40, 20
+_MAX_OBSERVED = 600
+_MAX_POOL, _PRIOR_POOL = 30_000, 3_000
+_RIDGE = 1.0
+
+
+class Surrogate(Strategy):
+    """Bayesian optimisation over the whole space.
+
+    A prior chooses half of the first measurements, and its regression on log time is the mean of the process: a good
+    model helps at once, a useless one gets no weight.
+    """
+
+    _bounded: tuple[NDArray[np.int64], NDArray[np.float32]] | None = None
+
+    def _outlook(self) -> Iterable[int]:
+        """After the opening, the configurations with the lowest bounds, which the next result hardly changes."""
+        if self._bounded is None:
+            return super()._outlook()
+        pool, bound = self._bounded
+        return (int(index) for index in pool[np.argsort(bound, kind="stable")])
+
+    def _propose(self) -> Iterator[int]:
+        yield from self._opening(_DESIGN, (_DESIGN + 1) // 2)
+        process = GaussianProcess(features_of(self._space))
+        prior = None if self._prior is None else _standardised(self._prior)
+        next_fit = 0
+        observed: list[int] = []
+        pool = np.empty(0, dtype=np.int64)
+        position = -1
+        while not self.is_exhausted:
+            if not observed or len(self._answered) >= next_fit or process.is_full:
+                observed, pool = self._modelled(), self._pool()
+                rows = np.array(observed)
+                targets, _ = self._targets(rows, prior)
+                process.optimise(rows, targets, _ITERATIONS if next_fit else _FIRST_ITERATIONS)
+                process.condition(rows, pool)
+                next_fit = max(len(self._answered) + _REFIT_EVERY, int(len(self._answered) * _REFIT_GROWTH))
+            else:
+                process.extend(position)
+                observed.append(int(pool[position]))
+            bound = self._bound(process, np.array(observed), pool, prior)
+            bound[self._is_proposed[pool]] = np.inf
+            position = int(np.argmin(bound))
+            self._bounded = pool, bound
+            yield int(pool[position])
+
+    def _bound(
+        self,
+        process: GaussianProcess,
+        rows: NDArray[np.int64],
+        pool: NDArray[np.int64],
+        prior: NDArray[np.float64] | None,
+    ) -> NDArray[np.float32]:
+        """Lower confidence bound of each candidate's log time."""
+        targets, slope = self._targets(rows, prior)
+        mean, deviation = process.predict(targets)
+        bound = mean - np.float32(_OPTIMISM[len(self._answered) % len(_OPTIMISM)]) * deviation
+        if prior is not None:
+            bound += (slope * prior[pool]).astype(np.float32)
+        return np.asarray(bound)
+
+    def _modelled(self) -> list[int]:
+        """Measurements that the process is fitted to: all, or the fastest and a random part, in order."""
+        if len(self._answered) <= _MAX_OBSERVED:
+            return self._answered.copy()
+        rows = np.array(self._answered)
+        order = np.argsort(self._time_ms[rows], kind="stable")
+        half = _MAX_OBSERVED // 2
+        others = self._rng.choice(order[half:], half, replace=False)
+        return [int(index) for index in rows[np.sort(np.concatenate([order[:half], others]))]]
+
+    def _pool(self) -> NDArray[np.int64]:
+        """The candidates: all remaining ones, or a random part, the prior's best and the neighbours of the fastest."""
+        left = np.flatnonzero(~self._is_proposed)
+        if len(left) <= _MAX_POOL:
+            return left
+        fastest = sorted(self._answered, key=self._time_ms.__getitem__)[:_DESIGN]
+        near = np.concatenate([self._space.neighbours(index) for index in fastest])
+        best = left[:0] if self._prior is None else left[np.argsort(-self._prior[left], kind="stable")[:_PRIOR_POOL]]
+        part = np.concatenate([self._rng.choice(left, _MAX_POOL, replace=False), near, best])
+        return np.unique(part[~self._is_proposed[part]])
+
+    def _targets(self, rows: NDArray[np.int64], prior: NDArray[np.float64] | None) -> tuple[NDArray[np.float64], float]:
+        """Standardised residuals of log times after regression on the prior, and the prior's slope in the same unit."""
+        times = self._time_ms[rows]
+        is_ok = np.isfinite(times)
+        if not is_ok.any():
+            return np.zeros(len(rows)), 0.0
+        logs = np.log(times, where=is_ok, out=np.empty(len(rows)))
+        logs[~is_ok] = np.quantile(logs[is_ok][:_FAILED_SAMPLE], _FAILED_QUANTILE)
+        targets = _standardised(logs)
+        if prior is None:
+            return targets, 0.0
+        scores = prior[rows]
+        slope = float(scores @ targets / (scores @ scores + _RIDGE))
+        return targets - slope * scores, slope
+
+
+def _standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray((values - values.mean()) / (values.std() + 1e-9))
+
+
+STRATEGIES: dict[str, type[Strategy]] = {
+    DEFAULT_STRATEGY: Surrogate,
+    "de": DifferentialEvolution,
+    "random": RandomOrder,
+}
+
+
+def make_strategy(
+    name: str, space: Space, seed: int = 0, prior: NDArray[np.float64] | None = None, starts: Sequence[int] = ()
+) -> Strategy:
+    """Make a strategy by name; the other arguments are those of `Strategy`."""
+    if name not in STRATEGIES:
+        raise UsageError(f"unknown search strategy {name!r}", one_of(name, STRATEGIES), code="unknown-name")
+    return STRATEGIES[name](space, seed, prior, starts)
