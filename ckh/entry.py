@@ -69,12 +69,13 @@ def _request(args: list[str]) -> Request | None:
 
 
 def _answer(command: str, request: Request) -> bool:
+    from ckh.quick.answer import searched_text, text_of
+
     if command == "search":
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy multiplies no matrices here: do not start threads
-        from ckh.quick.searching import text_of
+        text = searched_text(request)
     else:
-        from ckh.quick.answer import text_of
-    text = text_of(request)
+        text = text_of(request)
     if text is None:
         return False
     emit(text)

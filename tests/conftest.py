@@ -101,7 +101,7 @@ def _documents_have_their_schema(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _no_model_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test begins like a new process, without known unusable models."""
-    monkeypatch.setattr("ckh.learn.models.unusable._LEFT_OUT", {})
+    monkeypatch.setattr("ckh.learn.models.artifact._LEFT_OUT", {})
 
 
 @pytest.fixture(autouse=True)

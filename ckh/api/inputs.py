@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin, get_type
 from ckh.data.dataset import Dataset, write_dataset
 from ckh.declared import declarations
 from ckh.errors import UsageError, WrongTypeError
-from ckh.learn.models.choice import Chooser
+from ckh.learn.answers.answering import Chooser
 from ckh.ops import all_requested, as_problem, canonical_options, meant_operation, requested
 from ckh.problems import Direction, as_integer, whole
 from ckh.strenum import StrEnum

@@ -20,7 +20,7 @@ from ckh.text.log import warn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ckh.learn.models.choice import Chooser
+    from ckh.learn.answers.answering import Chooser
     from ckh.ops.base import Problem
     from ckh.requested import SizeOption
 
@@ -76,7 +76,7 @@ class Typed:
             arch: the architecture.
             problems: a source of problems, which may state their operation.
         """
-        from ckh.learn.models.choice import Chooser
+        from ckh.learn.answers.answering import Chooser
         from ckh.shapes.problems import stated_operation
 
         op = self.op or meant_operation(self.sizes, all_requested())

@@ -469,7 +469,7 @@ def _export_module(typed: _Typed, to: str, out: Path, *, force: bool, as_json: b
 
 def _export_lists(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bool) -> None:
     from ckh.export.kernel_lists import registry_files
-    from ckh.learn.models.choice import Chooser
+    from ckh.learn.answers.answering import Chooser
 
     typed.require(to, None, "model", "registry", "problems", "op", "arch", "dtype", "top")
     if typed.registry is not None and (typed.problems or typed.top):

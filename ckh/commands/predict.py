@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -12,7 +11,6 @@ from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, completed, examples, print_json, say
 from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.errors import ModelError, NoKernelError, UsageError
-from ckh.learn.answers.known import offer_once
 from ckh.requested import as_option, typed_again
 from ckh.strenum import StrEnum
 from ckh.text.durations import parse_duration
@@ -21,9 +19,9 @@ from ckh.text.log import emit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ckh.learn.answers.answering import Chooser
     from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.artifact import Model
-    from ckh.learn.models.choice import Chooser
     from ckh.ops.base import Problem
 
 
@@ -70,7 +68,7 @@ def register(app: typer.Typer) -> None:
             "ckh predict --op gemm_universal --problems host-llm --top 1",
             "ckh predict --op aiter_gemm --family a8w8_bpreshuffle --m 16 --n 7168 --k 2048 --arch gfx950",
             "ckh predict --c 256 --model models/mine",
-            "ckh predict --problems layers.csv --registry set.json --top 1",
+            "ckh predict --problems layers.csv --kernels set.json --top 1",
             "ckh predict --m 128 --n 1536 --k 7168 --arch gfx942 --kernels names.txt",
             "ckh predict --n 16 --c 256 --arch gfx942 --rule-set tests",
             "ckh predict --n 1 --c 64 --hi 14 --probe 5",
@@ -93,7 +91,6 @@ def predict(
         metavar="FILE|-",
         help="File with the kernels to rank: complete names, one per line, or a registry; - is stdin.",
     ),
-    registry: Path | None = typer.Option(None, "--registry", help="Rank the kernels of a JSON registry."),
     rule_set: str | None = typer.Option(
         None,
         "--rule-set",
@@ -125,21 +122,18 @@ def predict(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Rank and print."""
-    lists = {"--kernels": kernels, "--registry": registry, "--rule-set": rule_set}
-    if len(given := [name for name, value in lists.items() if value is not None]) > 1:
-        raise UsageError(
-            f"{given[0]} and {given[1]} exclude each other", "omit one of them", code="conflicting-options"
-        )
+    if kernels is not None and rule_set is not None:
+        raise UsageError("--kernels and --rule-set exclude each other", "omit one of them", code="conflicting-options")
     wanted = _Measuring(
         probe,
         parse_duration(timeout),
         uses_old=measured,
         stands_in=require is None,
-        kernels=kernels if registry is None else str(registry),
+        kernels=kernels,
         rule_set=rule_set,
         pads=pad_channels,
     )
-    others = {"problems": problems, "kernels": kernels, "registry": registry, "rule_set": rule_set}
+    others = {"problems": problems, "kernels": kernels, "rule_set": rule_set}
     again = typed_again(typed.given | {name: value for name, value in others.items() if value is not None})
     flags = {" --no-pad-channels": not pad_channels, " --skip-unsupported": skip_unsupported}
     again = f"ckh predict {again}" + "".join(flag for flag, is_given in flags.items() if is_given)
@@ -256,7 +250,7 @@ def _print_one(ranking: Ranking, top: int, again: str, *, as_json: bool, why: bo
     from ckh.learn.answers.answer_document import answer_json
     from ckh.learn.answers.answer_text import answer_text
 
-    answer, spec = ranking.answer(top, again), ranking.model.spec
+    answer = ranking.answer(top, again)
     if explain:
         from ckh.learn.answers import explain as explaining
 
@@ -264,8 +258,6 @@ def _print_one(ranking: Ranking, top: int, again: str, *, as_json: bool, why: bo
         if explanation is not None and ranking.padded is None:
             explanation = replace(explanation, code=_code_lines(explanation.first, ranking))
         answer = replace(answer, explanation=explanation)
-    if ranking.model.not_measured is None:
-        offer_once(ranking.problem, spec.op_type, spec.arch, spec.device, ranking.model.path)
     emit(answer_json(answer) if as_json else answer_text(answer, why=why))
 
 

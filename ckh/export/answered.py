@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.export.consumers import CheckedTable, ChoiceTable, WrittenChoices
     from ckh.learn.answers.ranking import Ranking
-    from ckh.learn.models.choice import Chooser
+    from ckh.learn.answers.answering import Chooser
     from ckh.ops.base import AnyOperation, Problem
 
 
@@ -36,7 +36,7 @@ class ChoicesWanted:
 def choice_table(op: AnyOperation, table: ChoiceTable, wanted: ChoicesWanted, *, replaces: bool) -> WrittenChoices:
     """Files of choices, which may replace the program's own rows; winners of measured rows take precedence."""
     from ckh.export.consumers import Choices
-    from ckh.learn.models.choice import Chooser
+    from ckh.learn.answers.answering import Chooser
 
     chooser = Chooser(wanted.model, wanted.arch, wanted.dtype, op.name)
     problems = _problems(chooser, wanted)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.learn.answers.ranking import Ranking
-    from ckh.learn.models.choice import Chooser
+    from ckh.learn.answers.answering import Chooser
     from ckh.ops.base import AnyOperation, Kernel
 
 TARGET = "amd-registry"

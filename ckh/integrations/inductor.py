@@ -25,10 +25,10 @@ from ckh.errors import CkhError, ModelError, UsageError
 from ckh.export.consumers import all_of, named
 from ckh.export.parity import Pick
 from ckh.export.to_python import require_use
+from ckh.learn.answers.answering import Chooser
 from ckh.learn.answers.listed import kernel_list
 from ckh.learn.answers.ranking import ranking_of, rankings_of
 from ckh.learn.models.artifact import load_model
-from ckh.learn.models.choice import Chooser
 from ckh.text.log import warn
 
 if TYPE_CHECKING:

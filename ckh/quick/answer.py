@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ckh.errors import CkhError, ModelError, UsageError
 from ckh.files.paths import PROBES, user_data_dir
 from ckh.ops import requested
-from ckh.quick.headers import read_headers
-from ckh.quick.scored_pool import ScoredPool, value_of
+from ckh.quick.scored_pool import ScoredPool, read_headers, value_of
 from ckh.quick.store import is_wanted, keep_printed, paths, read_facts, read_printed, stamp
 from ckh.ranking.library import is_available
 from ckh.requested import requested_problem
@@ -26,9 +25,8 @@ if TYPE_CHECKING:
     from ckh.learn.answers.probes import Probe
     from ckh.learn.models.measured_set import MeasuredSet
     from ckh.ops.base import Problem
-    from ckh.quick.headers import PreparedHeaders
-    from ckh.quick.kinds import KernelKind
     from ckh.quick.request import Request
+    from ckh.quick.scored_pool import KernelKind, PreparedHeaders
     from ckh.ranking.library import RankedCandidate
 
 
@@ -48,12 +46,28 @@ def text_of(request: Request) -> str | None:
     return _prepared(request, warns=True) or _printed(request)
 
 
+def searched_text(request: Request) -> str | None:
+    """Return the output of `ckh search` for a request; None if the full command is needed, such as for errors."""
+    from ckh.archs import load_arch
+    from ckh.search.on_model import search_json, search_model, search_text
+
+    try:
+        chooser = request.chooser()
+        problem = chooser.problem(request.sizes, request.kind["variant"], "search")
+        model = chooser.model(problem)
+        model_search = search_model(problem, model, load_arch(model.spec.arch), request.top)
+    except CkhError:
+        return None
+    with whole_names(is_whole="wide" in request.flags):
+        return (search_json if "json" in request.flags else search_text)(problem, model, model_search)
+
+
 def keep(request: Request, printed: str) -> None:
     """Prepare quick answers for a request that was just answered in full.
 
     Its kind of problems is prepared; if that cannot answer this request, the printed output is cached.
     """
-    from ckh.learn.models.unusable import unusable_models
+    from ckh.learn.models.artifact import unusable_models
     from ckh.quick.prepare import prepare
 
     if prepare(request) and _prepared(request, warns=False) is not None:
@@ -73,17 +87,12 @@ def _printed(request: Request) -> str | None:
 
 def _prepared(request: Request, *, warns: bool) -> str | None:
     """Return the output from prepared files."""
-    from ckh.learn.answers.known import offer_once
-
     try:
         result = _in_cache(request)
         if result is None:
             return None
         facts, model_path = result
         answer = _answer(problem_of(request, facts), facts, model_path, request)
-        of_model = answer.facts
-        if answer.not_measured is None:
-            offer_once(answer.problem, of_model.op, of_model.arch, of_model.device, Path(of_model.path))
         for text in facts["unusable"] if warns else ():
             warn(text, "unusable-model")
         with whole_names(is_whole="wide" in request.flags):

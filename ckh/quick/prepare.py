@@ -11,9 +11,7 @@ from ckh.errors import CkhError
 from ckh.export.decisions import Expression
 from ckh.files.paths import write_atomic
 from ckh.ops.base import TiledSizes
-from ckh.quick.headers import headers_of
-from ckh.quick.kinds import KernelKind, encode_names, kind_facts
-from ckh.quick.scored_pool import ScoredPool
+from ckh.quick.scored_pool import KernelKind, ScoredPool, encode_names, headers_of, kind_facts
 from ckh.quick.store import encode_facts, estimate_path, is_wanted, names_path, paths, read_facts, stamp
 from ckh.ranking.library import is_available
 
@@ -44,7 +42,7 @@ def prepare(request: Request) -> bool:
 def _prepare(request: Request) -> bool:
     from ckh.archs import load_arch
     from ckh.learn.answers.batches import own_candidates, runnable
-    from ckh.learn.models.unusable import unusable_models
+    from ckh.learn.models.artifact import unusable_models
     from ckh.ops import built_in_names
 
     facts_path, model_path = paths(request)

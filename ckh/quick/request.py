@@ -11,7 +11,7 @@ from ckh.requested import typed_again
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.learn.models.choice import Chooser
+    from ckh.learn.answers.answering import Chooser
 
 # Integer and text options, besides those of problems. All other options and unusual values, and problems of installed
 # operations, are left to the full command.
@@ -42,7 +42,7 @@ class Request(NamedTuple):
 
     def chooser(self) -> Chooser:
         """Return the selector of a model for such calls."""
-        from ckh.learn.models.choice import Chooser
+        from ckh.learn.answers.answering import Chooser
 
         kind = self.kind
         path = Path(kind["model"]) if kind["model"] else None

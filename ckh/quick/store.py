@@ -24,12 +24,11 @@ from ckh.files.paths import (
     write_atomic,
 )
 from ckh.ops import DEFAULT_OPERATION
-from ckh.quick.headers import state as headers_state
 from ckh.text.prose import room
 from ckh.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from ckh.quick.request import Request
 
@@ -40,6 +39,7 @@ _CHECK = 9  # bytes of the checksum before facts
 _DRIVER = "/sys/class/kfd"  # of AMD GPUs
 _PACKAGE = Path(__file__).resolve().parents[1]
 _PRINTED = "printed"
+_VARIABLES = ("CK_TILE_INCLUDE", "HIPCC", "ROCM_PATH", "PATH")  # determine the location of the headers
 MAX_PRINTED = 256  # cached outputs, most recent first
 MAX_PRINTED_BYTES = 1 << 20  # of each
 
@@ -83,7 +83,7 @@ def stamp(request: Request) -> str:
     """
     result = [*files_of_models(*filter(None, [request.kind["model"]])), *_compiled(request)]
     state = (f"{path} {item.st_mtime_ns} {item.st_size}" for path, item in result)
-    return "\n".join((__version__, json.dumps(request.kind), *os.uname(), *state, *_gpus(), *headers_state()))
+    return "\n".join((__version__, json.dumps(request.kind), *os.uname(), *state, *_gpus(), *_headers()))
 
 
 def _compiled(request: Request) -> Iterable[tuple[str, os.stat_result]]:
@@ -161,3 +161,12 @@ def _gpus() -> list[str]:
     from ckh.hardware.gpus import visible_gpus
 
     return [f"{gpu.arch} {gpu.num_cus}" for gpu in visible_gpus()]
+
+
+def _headers() -> Iterator[str]:
+    """Everything that determines the headers found; computed without imports."""
+    values = {name: os.environ.get(name, "") for name in _VARIABLES}
+    yield from values.values()
+    for folder in (values["CK_TILE_INCLUDE"], f"{values['ROCM_PATH'] or '/opt/rocm'}/include"):
+        path = Path(folder, "ck_tile")
+        yield f"{path} {path.stat().st_mtime_ns}" if folder and path.exists() else ""

@@ -57,6 +57,7 @@ REMOVED = dict.fromkeys(
         "omit it: Dask's dashboard, whose address is printed at the start, shows each worker",
     ),
     **dict.fromkeys(("ckh bench --yes", "ckh bench -y"), "omit it: runs start at once; --dry-run prints the plan only"),
+    "ckh predict --registry": "use --kernels FILE, which reads registries, too",
     "lgbm": "use --to c; LightGBM's text is in a model's own folder, as model_TARGET.lgbm.gz",
     "ckh export --ordered": "choose the kernels with ckh search set, and name its registry with --registry",
     "ckh export --skip-unsupported": "omit it: problems without a row are listed, and the exit code is 5",

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 import ckh
-from ckh.learn.models.choice import Chooser
+from ckh.learn.answers.answering import Chooser
 from ckh.text.shown import MAX_ROWS, Shown, ShownTable
 from ckh.tune.gains import TunedShape
 from tests.learn.conftest import measured, saved

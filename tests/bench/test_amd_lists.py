@@ -182,7 +182,7 @@ def test_predict_ranks_such_lists(kind: str, tmp_path: Path, capsys: pytest.Capt
     path = written(tmp_path / "a.json", document)
     known = {kernel_name(item) for item in read_registry(path, CONV).built(load_arch("gfx950"), "bf16")}
     sizes = ["--n", "16", "--c", "256", "--hi", "14", "--arch", "gfx950", "--dtype", "bf16"]
-    assert run(["predict", *sizes, "--registry", str(path), "--json", "--top", "500"]) == ExitCode.OK
+    assert run(["predict", *sizes, "--kernels", str(path), "--json", "--top", "500"]) == ExitCode.OK
     ranked = {load["kernel"] for load in json.loads(capsys.readouterr().out)["kernels"]}
     assert ranked
     assert ranked <= known

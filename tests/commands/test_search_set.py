@@ -59,7 +59,7 @@ def test_the_registry_of_a_set_limits_later_commands(
     result = document(capsys, "search", "set", "--size", "4", "--data", str(data), "--write-registry", str(registry))
     asked = ["predict", "--c", "16", "--hi", "7", "--top", "400"]
     all_kernels = [item["kernel"] for item in document(capsys, *asked)["kernels"]]
-    limited = [item["kernel"] for item in document(capsys, *asked, "--registry", str(registry))["kernels"]]
+    limited = [item["kernel"] for item in document(capsys, *asked, "--kernels", str(registry))["kernels"]]
     assert limited == [name for name in all_kernels if name in result["kernels"]]
     assert 0 < len(limited) <= 4
     model = str(tmp_path / "models" / "mine")

@@ -242,28 +242,6 @@ def test_an_interval_is_valid_only_in_distribution(
         )
 
 
-def test_retraining_is_offered_once(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """On another CPU the commands are printed once, and on a terminal only."""
-    monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
-    monkeypatch.setattr("ckh.hardware.machine.processor_name", lambda: "another")
-    item = ("grouped_conv", "host", "a test", model)
-    knowing.offer_once(problems()[0], *item)
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    knowing.offer_once(problems()[0], "grouped_conv", "host", "another", model)
-    assert capsys.readouterr().err == ""
-    knowing.offer_once(problems()[0], *item)
-    beginning, *commands = capsys.readouterr().err.splitlines()
-    expect_values(beginning, "model", "a test", 15)
-    assert [line.split()[:2] for line in commands] == [["ckh", "bench"], ["ckh", "convert"], ["ckh", "train"]]
-    assert "--op grouped_conv --variant forward" in commands[0]
-    assert "--warm-start nearest" in commands[2]
-    knowing.offer_once(problems()[0], *item)
-    assert capsys.readouterr().err == ""
-
-
 def test_limits_alone_are_enough() -> None:
     """Without problems there is no nearest problem, but sizes are still reported."""
     known = find_known(problems()[0], "", lambda: None, {"n": (4, 8)}, [], [])

@@ -77,10 +77,9 @@ def test_stdin_and_registries_list_kernels(
         for given in (
             ["--kernels", "-"],
             ["--kernels", str(tmp_path / "set.json")],
-            ["--registry", str(tmp_path / "set.json")],
         )
     ]
-    assert result[0] == result[1] == result[2]
+    assert result[0] == result[1]
     assert result[0]
 
 
@@ -107,7 +106,7 @@ def test_amds_profiler_set_has_an_answer(tmp_path: Path, capsys: pytest.CaptureF
     kernels = json.loads(path.read_text())["kernels"]
     assert not {kernel["name"] for kernel in kernels} & set(names(list(POOL)))
     capsys.readouterr()
-    document = predict(capsys, "--registry", str(path))
+    document = predict(capsys, "--kernels", str(path))
     assert document["candidates"] + sum(document["refused"].values()) == len(kernels)
     assert document["candidates"] > 50
 
@@ -203,7 +202,6 @@ def test_each_problem_has_its_own_rule_set(tmp_path: Path, capsys: pytest.Captur
     [
         ["--n", "16", "--c", "256", "--rule-set", "none"],
         ["--n", "16", "--c", "256", "--rule-set", "tiny", "--kernels", "-"],
-        ["--n", "16", "--c", "256", "--rule-set", "tiny", "--registry", "set.json"],
         ["--m", "16", "--n", "256", "--k", "512", "--rule-set", "tiny"],
     ],
 )
@@ -249,7 +247,7 @@ def test_python_refuses_two_lists_and_unknown_sets() -> None:
         ckh.known(PROBLEM, arch="gfx950", rule_set=1)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("given", ["--rule-set", "--kernels", "--registry", "--no-pad-channels"])
+@pytest.mark.parametrize("given", ["--rule-set", "--kernels", "--no-pad-channels"])
 def test_the_suggested_probe_ranks_the_same_kernels(
     given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

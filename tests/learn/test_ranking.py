@@ -327,8 +327,8 @@ def test_a_count_below_0_is_refused() -> None:
 
 def test_a_refusal_has_the_sizes_of_its_own_problem() -> None:
     """Also in a batch whose problems share their candidates."""
+    from ckh.learn.answers.answering import Chooser
     from ckh.learn.answers.ranking import rankings_of
-    from ckh.learn.models.choice import Chooser
     from ckh.ops.gemm_universal.problem import GemmProblem
 
     problems = [GemmProblem(4096, 4096, k, dtype="bf16") for k in (17, 31)]

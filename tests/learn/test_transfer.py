@@ -22,9 +22,9 @@ from ckh.kernels.compiled import add_compiled
 from ckh.learn.analytic.completed import filled
 from ckh.learn.analytic.estimate import ESTIMATE, KernelShapes, compiled_blocks_per_cu, estimated_us
 from ckh.learn.analytic.transfer import estimate_model, judged_model, stand_in
+from ckh.learn.answers.answering import Chooser
 from ckh.learn.answers.ranking import ranking_of, rankings_of
 from ckh.learn.models.artifact import load_model, wanted_for
-from ckh.learn.models.choice import Chooser
 from ckh.ops import built_in_names
 from ckh.ops import operation as operation_named
 from ckh.ops.aiter_gemm.problem import AiterGemm

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from ckh import cli
+from ckh.quick.answer import searched_text
 from ckh.quick.request import parse
-from ckh.quick.searching import text_of
 from ckh.text.log import written
 
 
@@ -23,7 +23,7 @@ def test_searches_equal_the_full_command(line: str, capsys: pytest.CaptureFixtur
     request = parse(["search", *line.split()])
     assert request is not None
     assert cli.run(["search", *line.split()]) == 0
-    assert written(text_of(request) or "") == capsys.readouterr().out
+    assert written(searched_text(request) or "") == capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("alone")
@@ -32,7 +32,7 @@ def test_searches_without_a_model_are_left_to_the_full_command(line: str) -> Non
     """It refuses invalid input, and reports substitutes of a model."""
     request = parse(["search", *line.split()])
     assert request is not None
-    assert text_of(request) is None
+    assert searched_text(request) is None
 
 
 @pytest.mark.parametrize("line", ["measure --c 64", "--require measured --c 64", "--c 64 --why", "set --size 20"])

@@ -26,8 +26,8 @@ from ckh.kernels.table import KernelTable
 from ckh.learn.analytic.estimate import ESTIMATE
 from ckh.learn.analytic.estimator import has_estimate
 from ckh.learn.analytic.transfer import estimate_model, stand_in
+from ckh.learn.answers.batches import PooledScores
 from ckh.learn.models.artifact import find_model, fitting_models, load_model, wanted_for
-from ckh.learn.models.pooled import PooledScores
 from ckh.ops import operation_of_problem
 
 if TYPE_CHECKING:

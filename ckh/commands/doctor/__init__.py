@@ -208,7 +208,7 @@ def gather(options: DeviceOptions) -> DoctorDocument:
     from ckh.files.paths import data_dir
     from ckh.hardware.gpus import visible_gpus
     from ckh.hardware.machine import processor_name
-    from ckh.learn.models.unusable import unusable_models
+    from ckh.learn.models.artifact import unusable_models
 
     hipcc = _found(lambda: find_hipcc(options.hipcc))
     include = options.ck_include

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from ckh.assess.verdict import Verdict
     from ckh.export.consumers import ChoiceTable, ModelHeader
     from ckh.export.parity import Pick
+    from ckh.learn.answers.answering import Chooser
     from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.artifact import Model
-    from ckh.learn.models.choice import Chooser
 
 _HELP = """Compare what consumers pick with what ckh picks. Exit code 1: a consumer picks another kernel.
 
@@ -122,7 +122,7 @@ def parity(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Compare, print and give the verdict."""
-    from ckh.learn.models.choice import Chooser
+    from ckh.learn.answers.answering import Chooser
     from ckh.shapes.problems import stated_operation
 
     if unknown := [name for name in consumer if name not in CONSUMERS]:

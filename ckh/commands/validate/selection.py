@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ckh.assess.golden import Change, Golden
     from ckh.assess.verdict import Verdict
     from ckh.bench.supervision.protocol import Reply
+    from ckh.learn.answers.answering import Chooser
     from ckh.learn.models.artifact import Model
-    from ckh.learn.models.choice import Chooser
     from ckh.ops.base import Problem
 
 _NS_PER_MS = 1e6
@@ -189,7 +189,7 @@ class WantedChoices:
 def create_golden(path: Path, source: str | None, wanted: WantedChoices, *, force: bool) -> str:
     """Write the golden choices of a list of problems; returns the text of the file."""
     from ckh.assess.golden import GOLDEN, Golden, read_golden
-    from ckh.learn.models.choice import Chooser
+    from ckh.learn.answers.answering import Chooser
     from ckh.shapes.problems import stated_operation
 
     check_output(path, GOLDEN, force=force, inputs=[wanted.model] if wanted.model else [])
@@ -244,7 +244,7 @@ def _chosen(chooser: Chooser, problems: Iterable[Problem]) -> dict[str, str]:
 def changed_choices(golden: Golden, model: Path | None) -> list[Change]:
     """Problems whose choice changed, by a model or the models that fit."""
     from ckh.assess.golden import changes
-    from ckh.learn.models.choice import Chooser
+    from ckh.learn.answers.answering import Chooser
 
     return changes(golden, _chosen(Chooser(model, golden.arch, None, golden.op), _problems(golden)))
 

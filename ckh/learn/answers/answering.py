@@ -1,19 +1,25 @@
-"""The model that answers for a problem: a fitting model, or a substitute without measurements."""
+"""The model that answers for a problem: the named or a fitting model, or a substitute without measurements."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ckh.archs import meant_gpu
-from ckh.errors import ModelError
+from ckh.archs import default_arch, load_arch, meant_gpu
+from ckh.errors import ModelError, UsageError
 from ckh.learn.analytic.transfer import has_kernels, next_commands, stand_in
 from ckh.learn.answers.batches import known_candidates, runnable
-from ckh.learn.models.artifact import find_model, first_model, wanted_for
+from ckh.learn.models.artifact import find_model, first_model, load_model, wanted_for
 from ckh.learn.models.scoring import Remembered
-from ckh.ops import operation_of_problem
+from ckh.learn.models.spec import ANY
+from ckh.ops import DEFAULT_OPERATION, operation, operation_of_problem, requested
+from ckh.problems import dtype_name
+from ckh.requested import requested_problem
+from ckh.shapes.problems import problems_of
+from ckh.text.log import warn
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from ckh.learn.answers.answer import NotMeasured
@@ -104,3 +110,58 @@ def _knows_kernels(problem: Problem, model: Model) -> bool:
     """True if a kernel ranked by the model applies to a problem, and such kernels were measured on its GPU."""
     _, candidates = runnable(problem, model)
     return bool(len(candidates.chosen)) and not candidates.unmeasured
+
+
+class Chooser:
+    """Selects a model for each problem, given operation, architecture and element type.
+
+    It is the named model, or the first that fits (`artifact.fitting_models`).
+    """
+
+    def __init__(self, path: Path | str | None, arch: str | None, dtype: str | None, op: str | None) -> None:
+        self._named = None if path is None else load_model(path)
+        if self._named is not None:
+            spec = self._named.spec
+            self.op = operation(op or spec.op_type)
+            name = spec.arch if arch is None else arch
+            own_dtype = None if spec.dtype == ANY else spec.dtype
+        else:
+            self.op = operation(op or DEFAULT_OPERATION)
+            name = default_arch() if arch is None else arch
+            own_dtype = None
+        spec_of_arch = load_arch(name)
+        if spec_of_arch.unverified:
+            warn(f"{spec_of_arch.name}: {spec_of_arch.unverified}", "unverified-arch")
+        self.arch, self._gpu = spec_of_arch.name, name
+        self._requested = requested(self.op.name)
+        of_op = self._requested.default_dtype if self._requested else ""
+        self.dtype = dtype_name(dtype or "") or own_dtype or of_op or spec_of_arch.default_dtype
+        self._models = AnsweringModels(name)
+        self._models.sized(self._named)
+
+    def model(self, problem: Problem, *, stands_in: bool = False) -> Model:
+        """Return the model for a problem; with `stands_in` a substitute if there is none (`transfer.stand_in`)."""
+        if self._named is not None:
+            self._named.require(wanted_for(problem, self.arch))
+            return self._named
+        return self._models.answering(problem) if stands_in else self._models.fitting(problem)
+
+    def problem(self, given: Mapping[str, Any], variant: str, command: str) -> Problem:
+        """Return the requested problem."""
+        if self._requested is None:
+            raise UsageError(
+                f"no options for problems of {self.op.name}",
+                "name a set or file with --problems",
+                code="missing-option",
+            )
+        result = requested_problem(self.op.name, self._requested, given, variant, self.dtype, command)
+        problem: Problem = self._requested.completed(result, self._gpu)
+        return problem
+
+    def load_problems(self, source: str, variant: str | None, dtype: str | None) -> tuple[Problem, ...]:
+        """Load the problems of a set or file (`LoadProblems`), for the architecture."""
+        self._models.source = source
+        problems = problems_of(self.op, source, variant, dtype, self.dtype)
+        if self._requested is None:
+            return problems
+        return tuple(dict.fromkeys(self._requested.completed(problem, self._gpu) for problem in problems))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.archs import load_arch
+from ckh.kernels.table import KernelTable
 from ckh.learn.answers.ranked import TiedKernels, first_rows, in_order, row_lengths
 from ckh.learn.models.artifact import wanted_for
 from ckh.learn.models.calibration import FIRST
@@ -228,3 +229,25 @@ def own_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
         return op.kernels.listed(problem, arch, model.candidates_of, only)
     candidates = op.kernels.candidates(problem, arch, model.candidates_of)
     return candidates if only is None else candidates.among(frozenset(only.kernels))
+
+
+class PooledScores:
+    """A model's scores of kernels given by index.
+
+    Preparing a pool takes longer than scoring. So the pool holds the kernels of all problems scored so far, and grows
+    when a problem has others.
+    """
+
+    def __init__(self, model: Model, kernels: Sequence[Kernel]) -> None:
+        self._model = model
+        self._kernels = KernelTable.of(model.spec.op.kernels.type, kernels)  # whose columns are read many times
+        self._numbers = np.empty(0, dtype=np.int64)
+        self._pool: Sequence[Kernel] = ()
+
+    def __call__(self, problem: Problem, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Score kernels on a problem, shape (numbers,), higher is faster."""
+        if not np.isin(numbers, self._numbers).all():
+            self._numbers = np.union1d(self._numbers, numbers)
+            self._pool = self._kernels.take(self._numbers)
+        scores: NDArray[np.float64] = self._model.score_pool([problem], self._pool, tflops=False)[0][0]
+        return scores[np.searchsorted(self._numbers, numbers)]

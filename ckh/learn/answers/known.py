@@ -6,16 +6,10 @@ They add caveats to the answer. Imports little, since quick answers use it.
 from __future__ import annotations
 
 import os
-import sys
-import zlib
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.documents import fields_of
-from ckh.files.paths import user_data_dir
-from ckh.text.log import note
-from ckh.text.prose import shell_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -158,38 +152,3 @@ def other_device(arch: str, device: str, num_cus: int | None, asked_cus: int = 0
     if not here_cus or num_cus in here_cus:
         return ""
     return f"measured on {num_cus} CUs, the {arch} here has {', '.join(map(str, sorted(here_cus)))}"
-
-
-def offer_once(problem: Problem, op: str, arch: str, device: str, model: Path) -> None:
-    """Print how to measure and train for this CPU if a host model is of another CPU; once, and on a terminal only.
-
-    A file in the user's folder records that it was printed.
-    """
-    if arch != _HOST or not sys.stderr.isatty() or not other_device(arch, device, None):
-        return
-    from ckh.hardware import machine
-
-    here = machine.processor_name()
-    which = zlib.crc32(f"{device} {here} {model.name}".encode(errors="surrogateescape"))
-    mark = user_data_dir() / "offered" / f"{which:08x}"
-    if mark.exists():
-        return
-    with suppress(OSError):
-        mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.touch()
-    direction = getattr(problem, "variant", None)
-    commands = _retraining(op, None if direction is None else str(direction), problem.dtype, model)
-    takes = "15 minutes of measuring and a few of training adapt it to this CPU"
-    note("\n".join([f"{model.name} was measured on {device}; {takes}:", *commands]))
-
-
-def _retraining(op: str, variant: str | None, dtype: str, model: Path) -> tuple[str, ...]:
-    """Commands that measure for 15 minutes and train for this CPU."""
-    direction = "" if variant is None else f" --variant {variant}"
-    run = f"{variant or op}-host-{dtype}"
-    own = user_data_dir() / "models" / model.name
-    return (
-        f"ckh bench --op {op}{direction} --dtype {dtype} --device host --plan auto --budget 15m --out runs/{run}",
-        f"ckh convert runs/{run} --out {run}.parquet",
-        f"ckh train --op {op}{direction} --data {run}.parquet --warm-start nearest --out {shell_word(own)}",
-    )

@@ -30,13 +30,13 @@ from ckh.learn.models.published import forest_path, model_file, read_forest
 from ckh.learn.models.reach import beyond, peak_tflops, possible_speeds, reach_of
 from ckh.learn.models.scoring import ModelInputs, PoolScorer, Remembered
 from ckh.learn.models.spec import SPEC_NAME, ModelSpec, ShownModel, Wanted, may_be_for, read_spec
-from ckh.learn.models.unusable import leave_out
 from ckh.learn.training.feature_matrix import BLOCK_ROWS, widened
 from ckh.ops import operation_of_problem
 from ckh.ranking.evaluator import best_first, scores_by_numpy
 from ckh.ranking.forest_file import open_forest
 from ckh.ranking.lightgbm_text import Forest, parse_forest
 from ckh.ranking.packed import input_forest, with_input
+from ckh.text.log import warn
 from ckh.training import BANDWIDTH, LATENCY, RANK, TFLOPS, Labels
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ _CANDIDATES = 8192  # kinds of problems with cached candidates
 _SAME = 1024  # distinct candidate sets cached
 _ALONE = 16  # pools of candidates alone
 _LISTS = 16  # user lists of kernels
+_LEFT_OUT: dict[Path, str] = {}  # folder -> warning
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +116,20 @@ def list_models(
                 result.append(ref)
             except ModelError as error:
                 if not quiet:
-                    leave_out(path, error)
+                    _leave_out(path, error)
     return [ref for ref in result if wanted is None or wanted.fits(ref.spec)]
+
+
+def _leave_out(path: Path, error: ModelError) -> None:
+    """Warn of an unusable model, once."""
+    if path not in _LEFT_OUT:
+        _LEFT_OUT[path] = f"the model {path} is not used: {error.message}"
+        warn(_LEFT_OUT[path], "unusable-model")
+
+
+def unusable_models() -> tuple[str, ...]:
+    """Warnings about models skipped in this process."""
+    return tuple(_LEFT_OUT.values())
 
 
 def _is_shipped(folder: Path) -> bool:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ckh.archs import load_arch
+from ckh.learn.answers.batches import PooledScores
 from ckh.learn.models.artifact import find_model, wanted_for
-from ckh.learn.models.pooled import PooledScores
 from ckh.ops import operation_of_problem
 from ckh.ops.gemm_universal.problem import GemmProblem
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from ckh.quick.kinds import decode_name, encode_names
+from ckh.quick.scored_pool import decode_name, encode_names
 
 
 @pytest.mark.parametrize("words", [3, 255, 256])
