@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
     from ckh.export.consumers import CheckedTable, ChoiceTable, WrittenChoices
-    from ckh.learn.answers.ranking import Ranking
     from ckh.learn.answers.answering import Chooser
+    from ckh.learn.answers.ranking import Ranking
     from ckh.ops.base import AnyOperation, Problem
 
 

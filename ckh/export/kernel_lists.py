@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.archs import ArchSpec
-    from ckh.learn.answers.ranking import Ranking
     from ckh.learn.answers.answering import Chooser
+    from ckh.learn.answers.ranking import Ranking
     from ckh.ops.base import AnyOperation, Kernel
 
 TARGET = "amd-registry"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ckh.quick.scored_pool import decode_name, encode_names
 
 
