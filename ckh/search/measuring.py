@@ -34,8 +34,8 @@ from ckh.data.journal import JOURNAL, JOURNAL_NAME, EndRecord, JournalWriter, Ke
 from ckh.data.settings import Settings
 from ckh.errors import NoKernelError, UsageError
 from ckh.files.outputs import check_output
-from ckh.learn.models.artifact import find_model, wanted_for
 from ckh.learn.answers.batches import PooledScores
+from ckh.learn.models.artifact import find_model, wanted_for
 from ckh.ops import operation_of_problem
 from ckh.search.space import kernel_space, searched
 from ckh.search.strategies import StoppedError, make_strategy
