@@ -15,11 +15,10 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.unit_source import UnsupportedKernelError
-from ckh.bench.compilation.building import BuildReport, build_and_load
 from ckh.bench.compilation.compile import KernelBuilder
 from ckh.bench.devices.device import Device, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
-from ckh.bench.supervision.driver import Driver
+from ckh.bench.supervision.driver import BuildReport, Driver, build_and_load
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.ops.grouped_conv.rules.sets import rule_set
 from ckh.problems import Direction

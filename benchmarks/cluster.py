@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.bench.devices.device import HOST_KIND, DeviceOptions
 from ckh.bench.devices.host_device import HostDevice
-from ckh.bench.nodes import remote
-from ckh.bench.nodes.cluster_driver import ClusterDriver
-from ckh.bench.supervision.journal_rows import NS_PER_MS
+from ckh.bench.supervision import remote
+from ckh.bench.supervision.cluster_driver import ClusterDriver
+from ckh.bench.supervision.driver import in_order
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.bench.supervision.protocol import Job, Op, Reply
-from ckh.bench.supervision.runner import on_problem
-from ckh.bench.supervision.serving import in_order
+from ckh.bench.supervision.runner import NS_PER_MS, on_problem
 from ckh.cluster.connection import connected
 from ckh.data.journal import JournalWriter, ResultRow
 from ckh.schema import Status

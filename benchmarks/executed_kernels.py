@@ -1,4 +1,4 @@
-"""Executes kernels on the emulated GPU: one of each class, recorded in ckh/bench/checks, or those of a rule set.
+"""Executes kernels on the emulated GPU: one of each class, recorded in ckh/bench/supervision, or those of a rule set.
 
     python benchmarks/executed_kernels.py                    # all classes of gfx942 that the headers build
     python benchmarks/executed_kernels.py --only 'bwd_*'     # some; the record keeps the others
@@ -25,16 +25,16 @@ from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.checks.harness import ACCEPTED, RECORD, Executed, execute, executed_classes, loop_ends, record_text
 from ckh.bench.codegen.unit_source import UnsupportedKernelError
 from ckh.bench.compilation.compile import KernelBuilder
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import EMULATED_KIND, Device, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
-from ckh.bench.devices.emulated import EMULATED_ARCHS
+from ckh.bench.devices.hip_device import EMULATED_ARCHS
 from ckh.bench.isolated.measure import ERROR_PREFIX
 from ckh.bench.planning.plan import full_name
 from ckh.bench.supervision.driver import Driver
+from ckh.bench.supervision.harness import ACCEPTED, RECORD, Executed, execute, executed_classes, loop_ends, record_text
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.files.paths import write_atomic
 from ckh.ops import operation, operation_names, operation_of_kernel

@@ -32,18 +32,17 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import ckh
-from ckh.bench.checks.harness import execute
 from ckh.bench.codegen.unit import chosen
 from ckh.bench.codegen.unit_source import UnsupportedKernelError
-from ckh.bench.compilation.compiling import run_compiler
+from ckh.bench.compilation.toolchain import run_compiler
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
-from ckh.bench.devices.emulated import emulated_runtime
-from ckh.bench.devices.hip_device import HipDevice
+from ckh.bench.devices.hip_device import HipDevice, emulated_runtime
 from ckh.bench.isolated.kernel_library import KernelLibrary
 from ckh.bench.planning.plan import full_name
 from ckh.bench.supervision.driver import Driver
+from ckh.bench.supervision.harness import execute
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.errors import NoKernelError
 from ckh.ops import operation_of_problem

@@ -22,9 +22,8 @@ import torch
 from ckh.assess.metrics import places
 from ckh.assess.times import times_of
 from ckh.bench.devices.host_device import HostDevice
-from ckh.bench.isolated.rounds import measure_interleaved
 from ckh.bench.isolated.timing import DEFAULT_SAMPLES, loops_for
-from ckh.bench.supervision.driver import Driver
+from ckh.bench.supervision.driver import Driver, measure_interleaved
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.data.dataset import read_dataset
 from ckh.ops.grouped_conv.kernels.names import amd_short_name, parse_kernel_name

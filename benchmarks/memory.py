@@ -28,7 +28,7 @@ from ckh.bench.devices.device import HOST_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
 from ckh.bench.planning.plan import Plan, Task
 from ckh.bench.planning.results import plan_records
-from ckh.bench.supervision.journal_rows import new_record
+from ckh.bench.supervision.runner import new_record
 from ckh.data.journal import JOURNAL_NAME
 from ckh.data.journal_records import ResultRow, RunRecord, record_line
 from ckh.data.settings import Settings

@@ -20,7 +20,7 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     sys.dont_write_bytecode = False
 
 from ckh.bench.compilation.hip_toolchain import known_ck_tile
-from ckh.bench.devices.emulated import emulated_runtime
+from ckh.bench.devices.hip_device import emulated_runtime
 from ckh.emulator.build import find_c_compiler
 from ckh.errors import DeviceError
 from tests.real import (

@@ -18,10 +18,9 @@ import pytest
 
 from ckh.bench.codegen.ck_tile import detect_interface
 from ckh.bench.codegen.interfaces import Interface
-from ckh.bench.compilation.building import BuildReport, build_and_load
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.hip_device import HipDevice
-from ckh.bench.supervision.driver import Driver
+from ckh.bench.supervision.driver import BuildReport, Driver, build_and_load
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.ops import operation
 

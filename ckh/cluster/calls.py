@@ -16,8 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ckh.cluster.on_scheduler import are_called, claim, join, offer, workers_of
-from ckh.cluster.on_worker import set_resources
+from ckh.cluster.on_dask import are_called, claim, join, offer, set_resources, workers_of
 from ckh.errors import CkhError, DeviceError, ExitCode
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.cluster.calls import LOST, Cluster, gone
-from ckh.cluster.on_scheduler import has_pages
-from ckh.cluster.on_worker import own_version
+from ckh.cluster.on_dask import has_pages, own_version
 from ckh.errors import DeviceError, UsageError
 from ckh.files.child import isolated_script
 from ckh.files.jsonfields import read_json

@@ -13,7 +13,7 @@ import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ckh.bench.devices.emulated import EMULATED_ARCHS, emulated_runtime
+from ckh.bench.devices.hip_device import EMULATED_ARCHS, emulated_runtime
 from ckh.emulator.launch import EmulatorLibrary
 from ckh.errors import DataError, UsageError
 from ckh.files.child import module_command

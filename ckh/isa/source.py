@@ -11,7 +11,7 @@ from ckh.bench.compilation.compile import KernelBuilder
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import HIP_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
-from ckh.bench.devices.emulated import EMULATED_ARCHS
+from ckh.bench.devices.hip_device import EMULATED_ARCHS
 from ckh.errors import CkhError, DataError, DeviceError, NoKernelError, UsageError, WrongTypeError
 from ckh.files.paths import path_of
 from ckh.hardware.gpus import visible_gpus

@@ -46,8 +46,8 @@ def probe_all(rankings: Sequence[Ranking], count: int, timeout_s: float, device:
     Each problem's times are on the disk before the next problem starts.
     """
     from ckh.bench.devices.device_choice import device_of
-    from ckh.bench.isolated.rounds import compare_kernels
     from ckh.bench.planning.planner import first_choices
+    from ckh.bench.supervision.driver import compare_kernels
 
     spec = rankings[0].model.spec
     if spec.op.measured is None:

@@ -21,14 +21,13 @@ from msgspec import structs
 from ckh.bench.codegen.unit_source import UnsupportedKernelError
 from ckh.bench.devices.device import HIP_KIND, HOST_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import default_device_kind, open_device
-from ckh.bench.isolated.rounds import time_in_rounds
-from ckh.bench.nodes.cluster_driver import driver_for
-from ckh.bench.nodes.remote import DeviceRequest
 from ckh.bench.planning.plan import SEARCH, full_name
 from ckh.bench.planning.planner import KnownBefore
-from ckh.bench.supervision.journal_rows import NS_PER_MS, new_record, result_row
+from ckh.bench.supervision.cluster_driver import driver_for
+from ckh.bench.supervision.driver import time_in_rounds
 from ckh.bench.supervision.limits import Stop, StopReason
-from ckh.bench.supervision.runner import measure, on_problem
+from ckh.bench.supervision.remote import DeviceRequest
+from ckh.bench.supervision.runner import NS_PER_MS, measure, new_record, on_problem, result_row
 from ckh.cluster.connection import connected
 from ckh.data.journal import JOURNAL, JOURNAL_NAME, EndRecord, JournalWriter, KernelRecord, ResultRow, is_started
 from ckh.data.settings import Settings

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.compilation.building import build_and_load
 from ckh.bench.compilation.compile import KernelBuilder
 from ckh.bench.compilation.kernel_cache import loadable
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.hip_device import HipDevice
-from ckh.bench.supervision.driver import Driver
+from ckh.bench.supervision.driver import Driver, build_and_load
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.errors import DeviceError
 from ckh.kernels.compiled import compiled_here
@@ -28,7 +27,7 @@ from tests.refusals import expect_refusal, expect_values
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ckh.bench.compilation.building import BuildReport
+    from ckh.bench.supervision.driver import BuildReport
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
 # Five that the fake headers support, and one whose pipeline they lack.

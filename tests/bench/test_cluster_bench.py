@@ -18,14 +18,14 @@ from ckh.archs import load_arch
 from ckh.bench.compilation.kernel_cache import KernelCache
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.host_device import HostDevice
-from ckh.bench.nodes.cluster_driver import ClusterDriver
-from ckh.bench.nodes.remote import DeviceRequest, describe
 from ckh.bench.planning.plan import full_name
 from ckh.bench.supervision import reference_watch as alike_module
+from ckh.bench.supervision.cluster_driver import ClusterDriver
+from ckh.bench.supervision.driver import in_order
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.bench.supervision.reference_watch import Alike, Reference
+from ckh.bench.supervision.remote import DeviceRequest, describe
 from ckh.bench.supervision.runner import on_problem
-from ckh.bench.supervision.serving import in_order
 from ckh.cli import run
 from ckh.data.journal import read_journal
 from ckh.errors import DataError, DeviceError, ExitCode

@@ -15,17 +15,17 @@ import pytest
 from ckh.archs import load_arch
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.host_device import HostDevice
-from ckh.bench.nodes.cluster_driver import ClusterDriver
-from ckh.bench.nodes.remote import DeviceRequest
 from ckh.bench.planning.plan import full_name
 from ckh.bench.supervision import reference_watch as alike_module
 from ckh.bench.supervision import sweep as sweep_module
+from ckh.bench.supervision.cluster_driver import ClusterDriver
 from ckh.bench.supervision.limits import BenchLimits
+from ckh.bench.supervision.remote import DeviceRequest
 from ckh.cli import run
 from ckh.cluster import calls as calls_module
 from ckh.cluster.calls import Call, NodeLostError
 from ckh.cluster.connection import connected
-from ckh.cluster.on_worker import is_withdrawn
+from ckh.cluster.on_dask import is_withdrawn
 from ckh.data.journal import read_journal
 from ckh.errors import DeviceError, ExitCode
 from ckh.ops.grouped_conv.kernels.pool import conv_pool

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench.compilation.compiling import lacks_room, run_compiler
+from ckh.bench.compilation.toolchain import lacks_room, run_compiler
 from ckh.schema import Status
 
 if TYPE_CHECKING:

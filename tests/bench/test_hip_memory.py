@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from ckh.bench.isolated.hip_memory import GUARD_BYTES, DeviceBuffer, HipMemory
 from ckh.bench.isolated.hip_runtime import HipError, HipMemoryError, HipRuntime
+from ckh.bench.isolated.memory import GUARD_BYTES, DeviceBuffer, HipMemory
 from ckh.bench.isolated.typed import element_type
 from tests.refusals import expect_refusal, expect_values
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.checks.harness import try_cases
 from ckh.bench.computation import MatrixSettings
 from ckh.bench.supervision.driver import Driver
+from ckh.bench.supervision.harness import try_cases
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.bench.supervision.protocol import WorkerConfig
 from ckh.errors import NoKernelError, UsageError
@@ -29,8 +29,8 @@ from tests.refusals import expect_refusal, expect_values
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.bench.checks.harness import Finding
     from ckh.bench.computation import Case
+    from ckh.bench.supervision.harness import Finding
 
 ALL = tuple(Direction)
 LIMITS, CONFIGS = BenchLimits(timeout_s=3.0, jobs=2), [WorkerConfig(1 << 30, None)]

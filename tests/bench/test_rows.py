@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ckh.bench.compilation.compile import Built
-from ckh.bench.supervision.journal_rows import result_row
 from ckh.bench.supervision.protocol import Reply
+from ckh.bench.supervision.runner import result_row
 from ckh.schema import Status
 
 BUILT = Built(Status.OK, "/k.so", "hash")

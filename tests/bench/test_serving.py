@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ckh.bench.supervision.serving import BegunTasks, Serving, in_order
+from ckh.bench.supervision.cluster_driver import Serving
+from ckh.bench.supervision.driver import BegunTasks, in_order
 from ckh.cluster.calls import NodeLostError
 
 

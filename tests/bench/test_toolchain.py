@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.compilation.building import build_and_load
 from ckh.bench.compilation.compile import KernelBuilder
 from ckh.bench.compilation.toolchain import require_toolchain
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.hip_device import HipDevice
 from ckh.bench.devices.host_device import HostDevice
-from ckh.bench.nodes.remote import DeviceRequest, build_here
-from ckh.bench.supervision.driver import Driver
+from ckh.bench.supervision.driver import Driver, build_and_load
 from ckh.bench.supervision.limits import BenchLimits
+from ckh.bench.supervision.remote import DeviceRequest, build_here
 from ckh.cli import run
 from ckh.data.journal import read_journal
 from ckh.errors import DeviceError, ExitCode

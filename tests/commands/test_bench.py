@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.compilation.building import build_and_load
 from ckh.bench.compilation.kernel_cache import Compilation, KernelCache
 from ckh.bench.planning.plan import full_name, make_plan
 from ckh.bench.planning.registry import read_registry
 from ckh.bench.supervision import campaign
+from ckh.bench.supervision.driver import build_and_load
 from ckh.cli import run
 from ckh.data.journal import JournalWriter, read_journal
 from ckh.errors import ExitCode
@@ -39,9 +39,8 @@ from tests.runs import ANOTHER, writer_behind_another
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.bench.compilation.building import BuildReport
     from ckh.bench.planning.plan import Plan
-    from ckh.bench.supervision.driver import Driver
+    from ckh.bench.supervision.driver import BuildReport, Driver
     from ckh.ops.base import Kernel
 
 ROOT = Path(__file__).resolve().parents[2]

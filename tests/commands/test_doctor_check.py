@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh.bench.checks import checkup
 from ckh.bench.devices.device import HIP_KIND
+from ckh.bench.supervision import checkup
 from ckh.cli import run
 from ckh.commands.doctor.check import Anonymizer
 from ckh.errors import ExitCode

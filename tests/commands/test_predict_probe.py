@@ -56,7 +56,7 @@ def test_probe_measures_the_top_candidates_and_stores_them(
     def no_measuring(*_: object) -> None:
         raise AssertionError("measured again")
 
-    monkeypatch.setattr("ckh.bench.isolated.rounds.compare_kernels", no_measuring)
+    monkeypatch.setattr("ckh.bench.supervision.driver.compare_kernels", no_measuring)
     assert predict(capsys, *SMALL, "--top", "300") == probed
     assert predict(capsys, *SMALL, "--top", "300", "--probe", "2") == probed
     assert predict(capsys, *SMALL, "--top", "300", "--no-measured") == before

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench.devices.emulated import emulated_runtime
+from ckh.bench.devices.hip_device import emulated_runtime
 from ckh.emulator.launch import EmulatorLibrary
 from tests.emulator.fuzz import build_sanitized
 from tests.emulator.wave import Wave

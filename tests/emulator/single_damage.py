@@ -22,7 +22,7 @@ import pytest
 
 from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
-from ckh.bench.devices.emulated import emulated_runtime
+from ckh.bench.devices.hip_device import emulated_runtime
 from ckh.bench.supervision.protocol import Job, Op, Reply
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.emulator.codeobject import CodeObject

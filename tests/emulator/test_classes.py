@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from ckh.bench.checks.harness import Executed, execute, executed_classes, loop_ends, record_text, was_executed
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
+from ckh.bench.supervision.harness import Executed, execute, executed_classes, loop_ends, record_text, was_executed
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.ops import operation
 from ckh.schema import Status

@@ -11,7 +11,7 @@ import pytest
 
 from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
-from ckh.bench.devices.emulated import emulated_runtime
+from ckh.bench.devices.hip_device import emulated_runtime
 from ckh.cli import run
 from ckh.data.journal import read_journal
 from ckh.errors import DataError, DeviceError, ExitCode, UsageError

@@ -10,7 +10,7 @@ import pytest
 import ckh
 from ckh import ConvProblem, Direction, GemmProblem
 from ckh.bench.devices.device import EMULATED_KIND
-from ckh.bench.devices.emulated import EmulatedDevice
+from ckh.bench.devices.hip_device import EmulatedDevice
 from ckh.bench.isolated.typed import element_type
 from ckh.bench.planning.plan import full_name
 from ckh.ops.gemm_universal.problem import output_dtype

@@ -314,7 +314,7 @@ _MODES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|[( =]['\"][rbt+]*[wax][rbt+]*['\"]
 _NO_OUTPUTS = {
     "temporary folders": {
         *(
-            "bench.checks.checkup",
+            "bench.supervision.checkup",
             "bench.compilation.compile",
             "bench.compilation.toolchain",
         ),
@@ -322,7 +322,7 @@ _NO_OUTPUTS = {
         *("ops.aiter_gemm.consumers.checking", "ops.aiter_gemm.consumers.lookup_script", "shapes.sources"),
     },
     "the cache": {
-        *("bench.compilation.kernel_cache", "bench.devices.emulated", "bench.nodes.remote", "kernels.compiled"),
+        *("bench.compilation.kernel_cache", "bench.devices.hip_device", "bench.supervision.remote", "kernels.compiled"),
         *("quick.prepare", "quick.store", "ranking.forest_file"),
     },
     "the folder of user data": {"learn.answers.probes"},

@@ -261,7 +261,7 @@ def test_exhaustive_measurement_chooses_the_fastest(
     def no_measuring(*_: object) -> None:
         raise AssertionError("measured again")
 
-    monkeypatch.setattr("ckh.bench.isolated.rounds.compare_kernels", no_measuring)
+    monkeypatch.setattr("ckh.bench.supervision.driver.compare_kernels", no_measuring)
     assert _called(kernels=names, exhaustive=True)[0].name == names[1]
 
 

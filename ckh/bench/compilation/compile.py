@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.unit import chosen, remarks_of, similarity
 from ckh.bench.codegen.unit_source import UnsupportedKernelError
-from ckh.bench.compilation.compiling import run_compiler
 from ckh.bench.compilation.kernel_cache import CachedLibrary, Compilation, KernelCache, Part, fault
-from ckh.bench.compilation.toolchain import require_toolchain
+from ckh.bench.compilation.toolchain import require_toolchain, run_compiler
 from ckh.bench.planning.plan import full_name
 from ckh.bench.supervision.limits import DEFAULT_COMPILE_TIMEOUT_S
 from ckh.errors import CacheError
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ckh.bench.compilation.binary import Binary
-    from ckh.bench.compilation.compiling import CompilerRun
+    from ckh.bench.compilation.toolchain import CompilerRun
     from ckh.bench.devices.device import Device
     from ckh.ops.base import AnyOperation, Kernel
 

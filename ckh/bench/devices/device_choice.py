@@ -22,7 +22,7 @@ def open_device(kind: str, options: DeviceOptions = DeviceOptions()) -> Device:
 
         return HipDevice(options)
     if kind == EMULATED_KIND:
-        from ckh.bench.devices.emulated import EmulatedDevice
+        from ckh.bench.devices.hip_device import EmulatedDevice
 
         return EmulatedDevice(options)
     if kind != HOST_KIND:

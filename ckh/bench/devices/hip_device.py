@@ -1,6 +1,8 @@
-"""The device `hip`: AMD GPUs, with CK Tile kernels compiled by hipcc.
+"""The devices `hip` and `emulated`: AMD GPUs, with CK Tile kernels compiled by hipcc, and their emulation on the CPU.
 
-Nothing here opens a GPU: GPUs are detected through the kernel driver, and only workers use the HIP runtime.
+Nothing here opens a GPU: GPUs are detected through the kernel driver, and only workers use the HIP runtime. An
+emulated GPU executes kernels instruction by instruction. It verifies results and never measures times: its rows are
+`verified` or give the failure, without times.
 """
 
 from __future__ import annotations
@@ -28,9 +30,11 @@ from ckh.bench.compilation.hip_toolchain import (
     parsed_flags,
     runtime_beside,
 )
-from ckh.bench.compilation.toolchain import LEAST_HIP
+from ckh.bench.compilation.kernel_cache import CachedLibrary, KernelCache
+from ckh.bench.compilation.toolchain import LEAST_HIP, run_compiler, version_of
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import (
+    EMULATED_KIND,
     HIP_KIND,
     Device,
     DeviceIdentity,
@@ -39,11 +43,15 @@ from ckh.bench.devices.device import (
 )
 from ckh.bench.isolated.hip_runtime import LIBRARY_VARIABLE
 from ckh.bench.supervision.protocol import WorkerConfig
+from ckh.emulator.build import FLAGS, RUNTIME_NAMES, compile_command, find_c_compiler, source_files
 from ckh.errors import DeviceError, UsageError
 from ckh.hardware.gpus import visible_gpus
+from ckh.hardware.machine import processor_identity
 from ckh.kernels.judging import judge_table
 from ckh.kernels.table import KernelTable
 from ckh.ops import operation_of_kernel
+from ckh.schema import Status
+from ckh.text.log import note
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,6 +64,7 @@ if TYPE_CHECKING:
     from ckh.bench.devices.device import DeviceOptions
     from ckh.kernels.judging import Verdicts
     from ckh.ops.base import AnyOperation, Kernel
+
 
 _FLAGS = (
     *("-std=c++20", "-O3", "-shared", "-fPIC"),
@@ -73,6 +82,10 @@ _UNIT_KERNELS = 12
 _FLUSH_FACTOR = 2  # size of the flush buffer, as a multiple of the GPU's caches
 _KB = 1024
 _SLOWING = ("HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL", "AMD_SERIALIZE_COPY")  # which serialize launches
+EMULATED_ARCHS = ("gfx942", "gfx950", "gfx90a")
+_FOLDER = "emulator"
+_BUILD_TIMEOUT_S = 600.0
+_LOADER_PATH = "LD_LIBRARY_PATH"
 
 
 class HipDevice(Device):
@@ -257,3 +270,80 @@ def _emission_of(op: AnyOperation) -> HipEmission[Kernel]:
     if (emission := measured_of(op).hip) is None:
         raise UnsupportedKernelError(f"{op.name} has no kernels for AMD GPUs")
     return emission
+
+
+class EmulatedDevice(HipDevice):
+    """An emulated GPU. Kernels are emitted and compiled as for a real GPU."""
+
+    def __init__(self, options: DeviceOptions) -> None:
+        if options.gpus is not None or options.cold or options.rotating:
+            raise UsageError(
+                "the emulated device has neither GPUs to select nor caches",
+                "omit the option",
+                code="inapplicable-option",
+            )
+        super().__init__(replace(options, arch=options.arch or EMULATED_ARCHS[0]))
+        if self.arch.name not in EMULATED_ARCHS:
+            raise UsageError(
+                f"{self.arch.name} is not emulated", "one of " + ", ".join(EMULATED_ARCHS), code="unsupported"
+            )
+
+    def identity(self) -> DeviceIdentity:
+        """Identity of the emulated architecture."""
+        return replace(super().identity(), kind=EMULATED_KIND, name=f"emulated {self.arch.name}")
+
+    def worker_configs(self) -> tuple[WorkerConfig, ...]:
+        """One worker per core."""
+        (config,) = super().worker_configs()
+        return (replace(config, kind=EMULATED_KIND, arch=self.arch.name),) * len(os.sched_getaffinity(0))
+
+    def worker_environment(self) -> dict[str, str]:
+        """This process's environment, with the emulated runtime in place of HIP's; it is built on first use."""
+        environment = super().worker_environment()
+        folders = [str(self._runtime.parent), *filter(None, [environment.get(_LOADER_PATH)])]
+        return {**environment, _LOADER_PATH: os.pathsep.join(folders), LIBRARY_VARIABLE: str(self._runtime)}
+
+    @cached_property
+    def _runtime(self) -> Path:
+        return emulated_runtime()
+
+
+def emulated_runtime() -> Path:
+    """Build the emulated HIP runtime, in a folder where the loader finds it by every name that kernels require.
+
+    It is cached with the compiled libraries, by a hash of its sources, flags, compiler and processor.
+    """
+    compiler = find_c_compiler()
+    cache = KernelCache(_FOLDER)
+    key = _key(compiler)
+    result = cache.find(key) or _build(cache, key, compiler)
+    folder = cache.folder / f"{key}.names"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for name in RUNTIME_NAMES:
+        link = folder / name
+        if not link.is_symlink():
+            fresh = folder / f".{name}.{os.getpid()}"
+            fresh.symlink_to(os.path.relpath(result.path, folder))
+            fresh.replace(link)
+    return folder / RUNTIME_NAMES[0]
+
+
+def _key(compiler: tuple[str, ...]) -> str:
+    parts = (version_of(compiler), *compiler[1:], *FLAGS, processor_identity())
+    digest = hashlib.sha256("\0".join(parts).encode())
+    for path in source_files():
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:32]
+
+
+def _build(cache: KernelCache, key: str, compiler: tuple[str, ...]) -> CachedLibrary:
+    note("building the emulated GPU, which is done once")
+    with cache.workshop() as folder:
+        library = folder / "library.so"
+        run = run_compiler(compile_command(compiler, library), library, _BUILD_TIMEOUT_S, lambda: False)
+        assert run is not None
+        if run.status is not Status.OK:
+            raise DeviceError(
+                f"the emulated GPU cannot be built: {run.message}", "set CC to gcc 12 or newer", code="no-emulator"
+            )
+        return cache.put(key, library, None)

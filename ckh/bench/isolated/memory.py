@@ -1,4 +1,4 @@
-"""The memory interface for kernels, and `HostMemory`, its implementation on the CPU."""
+"""The memory interface for kernels, and its implementations on the CPU and on a GPU."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import ctypes
 import mmap
 import os
 from contextlib import suppress
+from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ckh.bench.isolated.hip_runtime import HipMemoryError, HipRuntime
 from ckh.bench.isolated.typed import NAN_BYTE
+from ckh.data.settings import MAX_SETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ckh.bench.isolated.typed import Array, ElementType
+
 
 PAGE = mmap.PAGESIZE
 READABLE_TAIL_BYTES = 256  # zeros after an input that kernels may read
@@ -24,6 +28,9 @@ _HUGE_PAGE_BYTES = 2 << 20
 CANARY = 0xA5  # byte of the guards of a buffer
 _PLACES = ("in front of", "behind")
 _PROT_READ = 1
+# Detects kernels that rely on a zeroed workspace; the first megabytes are enough for that.
+WORKSPACE_FILL_BYTES = 4 << 20
+GUARD_BYTES = 4096
 
 
 def _pages(size: int) -> Array:
@@ -81,10 +88,6 @@ def array_view(buffer: GuardedBuffer, shape: Sequence[int], dtype: np.dtype[Any]
     """View of the buffer's first bytes as an array."""
     view: Array = buffer.data[: dtype.itemsize * prod(shape)].view(dtype).reshape(tuple(shape))
     return view
-
-
-# Detects kernels that rely on a zeroed workspace; the first megabytes are enough for that.
-WORKSPACE_FILL_BYTES = 4 << 20
 
 
 class Memory(Protocol):
@@ -187,3 +190,176 @@ class HostMemory(Memory):
 
     def result(self) -> Array:
         return self._result
+
+
+def _rounded(size: int) -> int:
+    """Round up to the alignment of operands."""
+    return -(-size // GUARD_BYTES) * GUARD_BYTES
+
+
+class DeviceBuffer:
+    """GPU memory between two guards."""
+
+    def __init__(self, runtime: HipRuntime, size: int) -> None:
+        self._runtime = runtime
+        self.size = size
+        self._start = runtime.allocate(size + 2 * GUARD_BYTES)
+        self.address = self._start + GUARD_BYTES
+        self.restore_guards()
+
+    def free(self) -> None:
+        """Free the memory."""
+        self._runtime.free(self._start)
+
+    def restore_guards(self) -> None:
+        """Restore the contents of the guards."""
+        for guard in self._guards():
+            self._runtime.fill(guard, CANARY, GUARD_BYTES)
+
+    def overrun(self) -> str:
+        """Position of an out-of-bounds write, e.g. "12 bytes behind"; empty if there is none."""
+        there = np.empty((2, GUARD_BYTES), np.uint8)
+        for bytes_there, guard in zip(there, self._guards(), strict=True):
+            self._runtime.download(bytes_there.ctypes.data, guard, GUARD_BYTES)
+        return overrun_of(there)
+
+    def upload(self, values: Array) -> None:
+        """Copy an array to the buffer's first bytes."""
+        self._runtime.upload(self.address, values.ctypes.data, values.nbytes)
+
+    def download(self, values: Array) -> None:
+        """Copy the buffer's first bytes to an array."""
+        self._runtime.download(values.ctypes.data, self.address, values.nbytes)
+
+    def fill(self, byte: int, size: int) -> None:
+        """Set the first `size` bytes."""
+        if size:
+            self._runtime.fill(self.address, byte, size)
+
+    def _guards(self) -> tuple[int, int]:
+        return self._start, self.address + self.size
+
+
+class HipMemory:
+    """Memory of one GPU. Kernels can overwrite inputs there, so the host keeps a copy."""
+
+    times_first_runs = False
+
+    def __init__(self, runtime: HipRuntime, flush_bytes: int, rotating: int = 1, rotating_bytes: int = 0) -> None:
+        self._runtime = runtime
+        self._rotating, self._rotating_bytes = rotating, rotating_bytes
+        self._copies: DeviceBuffer | None = None
+        self._flush_bytes = flush_bytes
+        self._flush: DeviceBuffer | None = None
+        self._inputs: list[tuple[Array, DeviceBuffer]] = []
+        self._output: DeviceBuffer | None = None
+        self._result: Array = np.empty(0)
+        self._unwritten_byte = NAN_BYTE
+        self._workspace = DeviceBuffer(runtime, 0)
+
+    def clear(self) -> None:
+        buffers = [buffer for _, buffer in self._inputs]
+        if self._copies is not None:
+            buffers.append(self._copies)
+            self._copies = None
+        if self._output is not None:
+            buffers.append(self._output)
+        self._inputs, self._output, self._result = [], None, np.empty(0)
+        for buffer in buffers:
+            buffer.free()
+
+    def add_input(self, values: Array) -> Array:
+        """Upload an operand; the array must not be changed."""
+        buffer = DeviceBuffer(self._runtime, values.nbytes)
+        self._inputs.append((values, buffer))
+        buffer.upload(values)
+        return values
+
+    def set_output(self, shape: Sequence[int], element: ElementType) -> None:
+        self._output = DeviceBuffer(self._runtime, element.storage.itemsize * prod(shape))
+        self._result = np.empty(tuple(shape), element.storage)
+        self._unwritten_byte = element.unwritten_byte
+
+    def provide_workspace(self, size: int) -> None:
+        """Allocate at least `size` bytes; a smaller buffer is freed first."""
+        if size <= self._workspace.size:
+            return
+        self._workspace.free()
+        try:
+            self._workspace = DeviceBuffer(self._runtime, size)
+        except HipMemoryError:
+            self._workspace = DeviceBuffer(self._runtime, 0)
+            raise
+
+    def reset(self, workspace_bytes: int) -> None:
+        """Fill output and workspace, restore the guards, and wait for completion."""
+        output = self._has_output()
+        for buffer in self._written():
+            buffer.restore_guards()
+        self._workspace.fill(NAN_BYTE, min(workspace_bytes, WORKSPACE_FILL_BYTES))
+        output.fill(self._unwritten_byte, output.size)
+        self._runtime.synchronize()
+
+    def pointers(self) -> tuple[int, ...]:
+        inputs = (buffer.address for _, buffer in self._inputs)
+        return *inputs, self._has_output().address, self._workspace.address
+
+    def operand_sets(self) -> list[tuple[int, ...]]:
+        """Return the operands at `pointers` and their copies, which are made on the first call."""
+        *inputs, _, workspace = first = self.pointers()
+        sizes = [*(buffer.size for _, buffer in self._inputs), self._has_output().size]
+        *starts, set_bytes = accumulate(map(_rounded, sizes), initial=0)
+        more = self._rotating - 1 if self._rotating else min(MAX_SETS - 1, self._rotating_bytes // max(1, set_bytes))
+        if not more:
+            return [first]
+        is_new = self._copies is None
+        copies = self._copies = self._copies or DeviceBuffer(self._runtime, more * set_bytes)
+        sets = [[copies.address + number * set_bytes + start for start in starts] for number in range(more)]
+        for each in sets if is_new else ():
+            for copy, address, size in zip(each, inputs, sizes, strict=False):  # the output has no content
+                self._runtime.copy(copy, address, size)
+        return [first, *((*each, workspace) for each in sets)]
+
+    def overrun(self) -> str:
+        """First of output and workspace with an out-of-bounds write; its guards are restored."""
+        for name, buffer in zip(("output", "workspace"), self._written(), strict=True):
+            if where := buffer.overrun():
+                buffer.restore_guards()
+                return f"{where} the {name}"
+        return ""
+
+    def result(self) -> Array:
+        self._has_output().download(self._result)
+        return self._result
+
+    def repair_inputs(self) -> bool:
+        """Download the inputs and restore those that were overwritten; True if any were."""
+        repaired = False
+        for values, buffer in self._inputs:
+            result = np.empty_like(values)
+            buffer.download(result)
+            if result.tobytes() != values.tobytes():
+                buffer.upload(values)
+                repaired = True
+        return repaired
+
+    def probe(self) -> None:
+        """Write, wait and read: after a persistent error, one of these fails."""
+        self._workspace.restore_guards()
+        self._runtime.synchronize()
+        self._workspace.overrun()
+
+    def flush_buffer(self) -> tuple[int, int]:
+        """Flush buffer, allocated on first use."""
+        if not self._flush_bytes:
+            return 0, 0
+        if self._flush is None:
+            self._flush = DeviceBuffer(self._runtime, self._flush_bytes)
+        return self._flush.address, self._flush.size
+
+    def _has_output(self) -> DeviceBuffer:
+        assert self._output is not None
+        return self._output
+
+    def _written(self) -> tuple[DeviceBuffer, DeviceBuffer]:
+        return self._has_output(), self._workspace

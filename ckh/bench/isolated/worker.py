@@ -70,8 +70,8 @@ def main() -> int:
 def _memory(config: WorkerConfig) -> Memory:
     if not config.is_hip:
         return HostMemory()
-    from ckh.bench.isolated.hip_memory import HipMemory
     from ckh.bench.isolated.hip_runtime import LIBRARY_VARIABLE, HipRuntime, preload
+    from ckh.bench.isolated.memory import HipMemory
 
     if config.load_only:
         preload()

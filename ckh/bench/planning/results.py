@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ckh.bench.planning.plan import Plan, Task, full_name
-from ckh.bench.supervision.journal_rows import NS_PER_MS
+from ckh.bench.supervision.runner import NS_PER_MS
 from ckh.data.journal import (
     EndRecord,
     PlanRecord,

@@ -8,23 +8,23 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckh.bench.compilation.building import BuildReport, build_and_load
 from ckh.bench.compilation.compile import KernelBuilder
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import EMULATED_KIND, HIP_KIND, HOST_KIND, Device, DeviceOptions
 from ckh.bench.devices.device_choice import default_device_kind, open_device, require_usable
 from ckh.bench.isolated.timing import DEFAULT_SAMPLES
-from ckh.bench.nodes.cluster_driver import driver_for
-from ckh.bench.nodes.remote import DeviceRequest
 from ckh.bench.planning.candidates import BuildableSource
 from ckh.bench.planning.few_plan import Pace, few_plan, total_times
 from ckh.bench.planning.plan import ALL, BEST, SAMPLE, SEARCH, Plan, Scorer, make_plan
 from ckh.bench.planning.planner import KnownBefore
 from ckh.bench.planning.registry import first_fits
 from ckh.bench.planning.results import History, PairResults, plan_records, read_history, stored_plan
-from ckh.bench.supervision.journal_rows import new_record
+from ckh.bench.supervision.cluster_driver import driver_for
+from ckh.bench.supervision.driver import BuildReport, build_and_load
 from ckh.bench.supervision.limits import BenchLimits, Stop, StopReason
 from ckh.bench.supervision.protocol import WORK_PHASES
+from ckh.bench.supervision.remote import DeviceRequest
+from ckh.bench.supervision.runner import new_record
 from ckh.bench.supervision.sweep import Sweep, Totals
 from ckh.data.journal import JOURNAL, JOURNAL_NAME, JournalWriter, is_started
 from ckh.data.settings import Given, Settings

@@ -7,33 +7,43 @@ times compare. Only the caller makes rows and writes the journal.
 
 from __future__ import annotations
 
+import random
 import threading
 import time
+from collections import deque
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
+from ckh.bench.compilation.binary import Binary
 from ckh.bench.compilation.compile import KernelBuilder, default_jobs
-from ckh.bench.supervision.protocol import device_name
+from ckh.bench.isolated.timing import DEFAULT_SAMPLES
+from ckh.bench.supervision.limits import BenchLimits, Stop
+from ckh.bench.supervision.protocol import Job, Op, Reply, device_name
+from ckh.bench.supervision.runner import measure, on_problem, with_times
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.errors import CkhError
 from ckh.hardware.machine import machine_name
+from ckh.schema import Status
 from ckh.text.progress import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from ckh.bench.compilation.compile import Built
     from ckh.bench.devices.device import Device, DeviceIdentity
-    from ckh.bench.supervision.limits import BenchLimits
     from ckh.bench.supervision.protocol import WorkerConfig
     from ckh.bench.supervision.reference_watch import Alike
     from ckh.bench.supervision.runner import JobRunner
     from ckh.ops.base import Kernel
+    from ckh.schema import Resources
+
 
 COMPILE_PHASE = "compile"
 T = TypeVar("T")
+_LOAD_TIMEOUT_S = 60.0
 
 
 class Driver:
@@ -168,3 +178,148 @@ class Driver:
         for phase, seconds in runner.phase_s.items():
             self.phase_s[phase] = self.phase_s.get(phase, 0.0) + seconds
         self.restarts += max(runner.restarts, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildReport:
+    """Result of building a kernel."""
+
+    status: Status
+    message: str
+    """Reason why the status is not ok."""
+    library: str
+    """Library file; empty if there is none."""
+    resources: Resources | None
+    """Resource usage reported by the compiler."""
+    calling: int | None
+    """GPU functions that call others; null: unknown."""
+
+
+def build_and_load(driver: Driver, kernels: Sequence[Kernel]) -> dict[Kernel, BuildReport]:
+    """Compile kernels and load each library in a worker; kernels not reached when stopped are omitted."""
+    built = driver.build(kernels, "compiling kernels")
+    loaded = _load_all(driver, [item.library for item in built.values() if item.status is Status.OK])
+    result: dict[Kernel, BuildReport] = {}
+    for kernel, item in built.items():
+        if item.status is Status.OK and item.library not in loaded:
+            continue  # stopped before
+        last = loaded.get(item.library, item)
+        binary = item.binary or Binary("", None)
+        result[kernel] = BuildReport(last.status, last.message, item.library, binary.resources, binary.calling)
+    return result
+
+
+def _load_all(driver: Driver, libraries: Sequence[str]) -> dict[str, Reply]:
+    """Load each library; a library that crashes the worker does not affect the others."""
+    config = replace(driver.configs[0], load_only=True)
+    result: dict[str, Reply] = {}
+    with (
+        driver.worker(config, timeout_s=_LOAD_TIMEOUT_S, should_stop=lambda: False) as worker,
+        progress("loading kernels", len(libraries)) as advance,
+    ):
+        for library in dict.fromkeys(libraries):
+            if driver.should_stop():
+                break
+            ((_, reply),) = worker.run(None, [Job(Op.LOAD, 0, library=library)])
+            where = "when it was loaded: " if reply.status in (Status.CRASH, Status.TIMEOUT) else ""
+            result[library] = replace(reply, message="" if reply.status is Status.OK else where + reply.message)
+            advance(1, "")
+    return result
+
+
+def time_in_rounds(
+    runner: JobRunner, setup: Job, kernels: Sequence[tuple[str, int]], rounds: int, seed: str
+) -> list[Reply] | None:
+    """One reply for each (library, loops): the samples of all rounds, or the first failure. None if stopped early."""
+    order = random.Random(seed)
+    jobs: list[Job] = []
+    for _ in range(rounds):
+        turn = list(enumerate(kernels))
+        order.shuffle(turn)
+        jobs += [Job(Op.TIME, i, library=library, samples=1, loops=loops) for i, (library, loops) in turn]
+    replies: list[list[Reply]] = [[] for _ in kernels]
+    for job, reply in runner.run(setup, jobs):
+        replies[job.id].append(reply)
+    if any(len(of_one) < rounds for of_one in replies):
+        return None
+    joined: list[Reply] = []
+    for of_one in replies:
+        timed = [with_times(reply) for reply in of_one]
+        samples_ns = tuple(sample for reply in timed for sample in reply.samples_ns)
+        failure = next((reply for reply in timed if reply.status is not Status.OK), None)
+        joined.append(failure or replace(timed[-1], samples_ns=samples_ns))
+    return joined
+
+
+def measure_interleaved(
+    driver: Driver, tasks: Mapping[str, Sequence[Kernel]], rounds: int
+) -> Iterator[tuple[str, list[Reply]]]:
+    """Check and time the kernels of each problem, given by its canonical string.
+
+    Replies are in the order of the kernels. When stopped, ends early with the problems finished so far.
+    """
+    built = driver.build([kernel for kernels in tasks.values() for kernel in kernels])
+    with driver.worker() as worker:
+        for problem, kernels in tasks.items():
+            if any(kernel not in built for kernel in kernels):
+                return
+            replies = _measure_one(worker, problem, [built[kernel] for kernel in kernels], rounds)
+            if replies is None:
+                return
+            yield problem, replies
+
+
+def compare_kernels(
+    device: Device,
+    tasks: Mapping[str, Sequence[Kernel]],
+    timeout_s: float,
+    title: str,
+    take: Callable[[str, list[Reply]], None],
+) -> None:
+    """Run `measure_interleaved` with a progress bar and Ctrl-C; `take` gets each problem's replies at once."""
+    with Stop() as stop, progress(title, len(tasks)) as advance:
+        driver = Driver(device, BenchLimits(timeout_s=timeout_s), stop)
+        for problem, replies in measure_interleaved(driver, tasks, DEFAULT_SAMPLES):
+            take(problem, replies)
+            advance(1, problem)
+        if stop():
+            raise KeyboardInterrupt
+
+
+def _measure_one(worker: JobRunner, problem: str, built: Sequence[Built], rounds: int) -> list[Reply] | None:
+    setup = on_problem(problem)
+    result = dict(measure(worker, setup, built, samples=1))
+    if len(result) < len(built):
+        return None
+    good = [i for i in range(len(built)) if result[i].status is Status.OK]
+    timed = time_in_rounds(worker, setup, [(built[i].library, result[i].loops) for i in good], rounds, problem)
+    if timed is None:
+        return None
+    result |= dict(zip(good, timed, strict=True))
+    return [result[i] for i in range(len(built))]
+
+
+def in_order(tasks: Iterable[T]) -> Callable[[str], T | None]:
+    """Task source for `Driver.serve` that returns tasks in order, for any device."""
+    left = iter(tasks)
+    return lambda _node: next(left, None)
+
+
+class BegunTasks(Generic[T]):
+    """Tasks in order; one that a device has begun is continued there, or on another device if that one is missing."""
+
+    def __init__(self, tasks: Iterable[tuple[T, str | None]], is_here: Callable[[str], bool]) -> None:
+        self._new: deque[T] = deque()
+        self._begun: dict[str, deque[T]] = {}
+        self._is_here = is_here
+        for task, device in tasks:
+            (self._new if device is None else self._begun.setdefault(device, deque())).append(task)
+
+    def next(self, device: str) -> T | None:
+        """Next task of a device; None if there is none for it."""
+        if own := self._begun.get(device):
+            return own.popleft()
+        if self._new:
+            return self._new.popleft()
+        left = (tasks for name, tasks in self._begun.items() if tasks and not self._is_here(name))
+        return tasks.popleft() if (tasks := next(left, None)) is not None else None

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING
 from ckh.bench.devices.device import HOST_KIND
 from ckh.bench.isolated.sensors import Sensors, read_sensors
 from ckh.bench.isolated.timing import DEFAULT_SAMPLES
-from ckh.bench.supervision.journal_rows import NS_PER_MS
-from ckh.bench.supervision.runner import measure, on_problem
+from ckh.bench.supervision.runner import NS_PER_MS, measure, on_problem
 from ckh.data.journal_records import ReferenceRecord
 from ckh.errors import DeviceError
 from ckh.hardware.machine import machine_name

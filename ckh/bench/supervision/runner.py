@@ -1,16 +1,31 @@
-"""Interface for running jobs on one device, of this machine or of a cluster node."""
+"""Measure kernels by jobs on one device, of this machine or of a cluster node, and make rows of the replies.
+
+The only place that decides which times are invalid and which are unstable.
+"""
 
 from __future__ import annotations
 
+import secrets
+import time
+from dataclasses import asdict, replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import structs
+
+from ckh.bench.isolated.timing import UNSTABLE_SPREAD, complaint, is_launch_bound, summarize
 from ckh.bench.supervision.protocol import Job, Op, Reply
+from ckh.data.journal import ResultRow, RunRecord
 from ckh.schema import Status
+from ckh.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ckh.bench.compilation.compile import Built
+    from ckh.bench.devices.device import DeviceIdentity
+    from ckh.data.settings import Settings
+NS_PER_MS = 1e6
 
 
 class JobRunner(Protocol):
@@ -38,3 +53,64 @@ def measure(runner: JobRunner, setup: Job, built: Sequence[Built], samples: int)
     jobs = [Job(Op.MEASURE, number, library=built[number].library, samples=samples) for number in numbers]
     for job, reply in runner.run(setup, jobs):
         yield job.id, reply
+
+
+def new_record(identity: DeviceIdentity, settings: Settings, pairs: int | None = None) -> RunRecord:
+    """Record of a run that begins now, with a plan of `pairs` pairs."""
+    now = datetime.now(timezone.utc)
+    return RunRecord(
+        run_id=f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
+        ckh_version=__version__,
+        started=now.isoformat(timespec="seconds"),
+        device_kind=identity.kind,
+        arch=identity.arch,
+        device=identity.name,
+        clock_mhz=identity.clock_mhz,
+        hardware=identity.hardware,
+        compiler=identity.compiler,
+        flags=identity.flags,
+        environment=identity.environment,
+        pairs=pairs,
+        **asdict(settings),
+    )
+
+
+def with_times(reply: Reply) -> Reply:
+    """Turn an OK reply with invalid times into a launch error with the reason; return others unchanged."""
+    reason = complaint(reply.samples_ns) if reply.status is Status.OK else ""
+    return replace(reply, status=Status.LAUNCH_ERROR, message=reason, samples_ns=()) if reason else reply
+
+
+def result_row(run_id: str, problem: str, kernel: str, reply: Reply, built: Built) -> ResultRow:
+    """Row of a (problem, kernel) pair, both by name. A status of `MEASURED` implies positive, finite times."""
+    reply = with_times(reply)
+    row = ResultRow(
+        run_id=run_id,
+        problem=problem,
+        kernel=kernel,
+        status=reply.status,
+        message=reply.message,
+        source_hash=built.source_hash,
+        time=round(time.time(), 3),
+    )
+    if reply.status is not Status.OK:
+        return row
+    timing = summarize(reply.samples_ns)
+    status, message = Status.OK, ""
+    if is_launch_bound(timing.median_ns, reply.launch_ns, by_graph=reply.by_graph):
+        status, message = Status.LAUNCH_BOUND, f"{timing.median_ns / reply.launch_ns:.1f} times an empty kernel"
+    elif timing.spread > UNSTABLE_SPREAD:
+        status, message = Status.UNSTABLE, f"the samples spread by {timing.spread:.1%}"
+    return structs.replace(
+        row,
+        status=status,
+        message=message,
+        latency_ms=timing.median_ns / NS_PER_MS,
+        latency_min_ms=timing.min_ns / NS_PER_MS,
+        spread=round(timing.spread, 6),
+        samples_ns=reply.samples_ns,
+        loops=reply.loops,
+        launch_ms=reply.launch_ns / NS_PER_MS or None,
+        by_graph=reply.by_graph,
+        card=reply.card or {},
+    )

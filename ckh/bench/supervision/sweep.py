@@ -22,11 +22,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from ckh.bench.isolated.rounds import time_in_rounds
 from ckh.bench.planning.plan import full_name
 from ckh.bench.planning.results import PairResults
-from ckh.bench.supervision.driver import COMPILE_PHASE
-from ckh.bench.supervision.journal_rows import result_row
+from ckh.bench.supervision.driver import COMPILE_PHASE, BegunTasks, time_in_rounds
 from ckh.bench.supervision.reference_watch import (
     AGAIN_SHARE,
     LEAST_PAIRS,
@@ -35,8 +33,7 @@ from ckh.bench.supervision.reference_watch import (
     ReferenceWatch,
     by_computing,
 )
-from ckh.bench.supervision.runner import measure, on_problem
-from ckh.bench.supervision.serving import BegunTasks
+from ckh.bench.supervision.runner import measure, on_problem, result_row
 from ckh.bench.supervision.supervisor import MAX_PASSES, Looks, with_anchor
 from ckh.data.journal import EndRecord, KernelRecord, ReferenceRecord
 from ckh.schema import CALLING, RIGHT, Status

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.compilation.building import BuildReport
 from ckh.bench.devices.device import EMULATED_KIND, HOST_KIND
 from ckh.bench.isolated.timing import MANY_UNSTABLE
 from ckh.bench.supervision.campaign import Outlook
+from ckh.bench.supervision.driver import BuildReport
 from ckh.bench.supervision.limits import StopReason
 from ckh.bench.supervision.reference_watch import DRIFT
 from ckh.commands._common import print_json, print_table, reasons_by_kind, say

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ckh.bench.codegen.ck_tile import Headers
-    from ckh.bench.compilation.tool_checks import ToolCheck
     from ckh.bench.compilation.toolchain import Compiler
+    from ckh.bench.supervision.checkup import ToolCheck
 
 T = TypeVar("T")
 _TABLES = {"models", "unusable_models", "warnings", "checks"}  # keys of a report that are not printed as single lines
@@ -171,9 +171,9 @@ def _check(kind: str | None, options: DeviceOptions, out: Path | None, *, force:
     """Check a device, print and archive the results, and exit with their code."""
     import tempfile
 
-    from ckh.bench.checks.checkup import Checkup
     from ckh.bench.devices.device import DEVICE_KINDS
     from ckh.bench.devices.device_choice import default_device_kind
+    from ckh.bench.supervision.checkup import Checkup
     from ckh.commands.doctor import check as output
     from ckh.commands.doctor.check import Anonymizer
 
@@ -203,8 +203,8 @@ def gather(options: DeviceOptions) -> DoctorDocument:
     """
     from ckh.archs import default_arch, load_arch
     from ckh.bench.compilation.hip_toolchain import all_flags, find_ck_tile, find_hipcc, parsed_flags
-    from ckh.bench.compilation.tool_checks import check_tools
     from ckh.bench.compilation.toolchain import find_compiler
+    from ckh.bench.supervision.checkup import check_tools
     from ckh.files.paths import data_dir
     from ckh.hardware.gpus import visible_gpus
     from ckh.hardware.machine import processor_name

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.checks.checkup import RUNS, Checkup
+from ckh.bench.supervision.checkup import RUNS, Checkup
 from ckh.commands._common import print_table, say
 from ckh.data.journal import JOURNAL_NAME
 from ckh.documents import Document, enveloped
@@ -23,8 +23,7 @@ from ckh.text.durations import format_duration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ckh.bench.checks.checkup import CheckedPair
-    from ckh.bench.compilation.tool_checks import ToolCheck
+    from ckh.bench.supervision.checkup import CheckedPair, ToolCheck
 
 
 _USER, _HOST, _HOME = "USER", "HOST", "~"

@@ -23,7 +23,7 @@ from ckh.text.log import warn
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ckh.bench.checks.harness import Finding
+    from ckh.bench.supervision.harness import Finding
     from ckh.schema import Status
 
 _HELP = """Compile, load, run and check every combination of a matrix of kernels, each in a separate process.
@@ -109,12 +109,12 @@ def kernels(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Try the kernels, print and give the verdict."""
-    from ckh.bench.checks.harness import try_cases
     from ckh.bench.computation import MatrixSettings, measured_of
     from ckh.bench.devices.device_choice import caution_of, default_device_kind, open_device
-    from ckh.bench.nodes.cluster_driver import driver_for
-    from ckh.bench.nodes.remote import DeviceRequest
+    from ckh.bench.supervision.cluster_driver import driver_for
+    from ckh.bench.supervision.harness import try_cases
     from ckh.bench.supervision.limits import Stop
+    from ckh.bench.supervision.remote import DeviceRequest
     from ckh.ops import operation
 
     options = DeviceOptions(arch, hipcc, ck_include, hipcc_flags=hipcc_flags)
@@ -170,7 +170,7 @@ def _document(findings: list[Finding], matrix: str, arch: str, caution: str) -> 
 
 def _was_executed(finding: Finding, arch: str) -> bool:
     """True if this kernel, or another of its class, was executed with a right result."""
-    from ckh.bench.checks.harness import was_executed
+    from ckh.bench.supervision.harness import was_executed
 
     return finding.executed > 0 or was_executed(finding.case.kernel, arch)
 

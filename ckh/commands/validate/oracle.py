@@ -277,7 +277,7 @@ def _some(contests: list[Contest], limit: int | None) -> list[Contest]:
 def _measure_again(model: Model, contests: list[Contest], sample: int, timeout_s: float) -> list[Remeasured]:
     from ckh.assess.oracle import measured_again, with_sample
     from ckh.bench.devices.device_choice import device_of
-    from ckh.bench.isolated.rounds import compare_kernels
+    from ckh.bench.supervision.driver import compare_kernels
     from ckh.learn.answers.batches import known_candidates
 
     device, op = device_of(model.spec.arch), model.spec.op

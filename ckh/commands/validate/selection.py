@@ -280,7 +280,7 @@ def _with_times(change: Change, was: tuple[float | None, str], now: tuple[float 
 def with_measurements(changes: Sequence[Change], golden: Golden, timeout_s: float) -> list[Change]:
     """Changes with times of both kernels, measured on this machine, interleaved."""
     from ckh.bench.devices.device_choice import device_of
-    from ckh.bench.isolated.rounds import compare_kernels
+    from ckh.bench.supervision.driver import compare_kernels
     from ckh.ops import operation
 
     op = operation(golden.op)

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.bench.isolated import timing
-from ckh.bench.isolated.hip_memory import HipMemory
 from ckh.bench.isolated.hip_runtime import HipRuntime
 from ckh.bench.isolated.measure import Bench, answer
+from ckh.bench.isolated.memory import HipMemory
 from ckh.bench.planning.results import PairResults
 from ckh.bench.supervision import campaign as campaign_module
 from ckh.bench.supervision.campaign import Campaign
 from ckh.bench.supervision.driver import Driver
-from ckh.bench.supervision.journal_rows import new_record
 from ckh.bench.supervision.limits import BenchLimits, Stop
 from ckh.bench.supervision.protocol import Job, Op, PhaseClock, Reply
+from ckh.bench.supervision.runner import new_record
 from ckh.bench.supervision.sweep import Sweep
 from ckh.data.journal import JournalWriter
 from ckh.data.settings import Given

@@ -11,7 +11,6 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 
 from ckh.archs import load_arch
-from ckh.bench.checks.harness import execute, loop_ends
 from ckh.bench.codegen.ck_tile import template_dir
 from ckh.bench.codegen.unit import unit_source
 from ckh.bench.codegen.unit_source import UnsupportedKernelError
@@ -20,6 +19,7 @@ from ckh.bench.computation import Role
 from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
 from ckh.bench.isolated.kernel_library import KernelLibrary
+from ckh.bench.supervision.harness import execute, loop_ends
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.cli import run
 from ckh.data.dataset import read_dataset

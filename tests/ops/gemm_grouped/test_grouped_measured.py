@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.checks.harness import execute, loop_ends
 from ckh.bench.codegen.ck_tile import template_dir
 from ckh.bench.codegen.unit import unit_source
 from ckh.bench.codegen.unit_source import UnsupportedKernelError
@@ -19,6 +18,7 @@ from ckh.bench.computation import Role
 from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
 from ckh.bench.isolated.kernel_library import KernelLibrary
+from ckh.bench.supervision.harness import execute, loop_ends
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.errors import UsageError
 from ckh.isa.source import described

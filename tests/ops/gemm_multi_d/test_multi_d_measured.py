@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.checks.harness import execute, loop_ends
 from ckh.bench.codegen.unit_source import UnsupportedKernelError
 from ckh.bench.computation import Role
 from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
@@ -17,6 +16,7 @@ from ckh.bench.devices.device_choice import open_device
 from ckh.bench.isolated.operands import drawn
 from ckh.bench.isolated.typed import element_type
 from ckh.bench.isolated.verify import Limits
+from ckh.bench.supervision.harness import execute, loop_ends
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.ops.gemm_multi_d.measured import HIP, MEASURED, c_problem, operands
 from ckh.ops.gemm_multi_d.pool import parse_multi_d_kernel

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.checks.harness import execute, loop_ends
 from ckh.bench.codegen.interfaces import Interface
 from ckh.bench.codegen.unit_source import UnsupportedKernelError
 from ckh.bench.computation import Role
 from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
+from ckh.bench.supervision.harness import execute, loop_ends
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.ops.gemm_preshuffle.hip_rules import preshuffle_rules
 from ckh.ops.gemm_preshuffle.kernel_rules import parse_preshuffle_kernel

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.checks.harness import execute, loop_ends
 from ckh.bench.codegen.unit_source import UnsupportedKernelError
 from ckh.bench.computation import Split
 from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
+from ckh.bench.supervision.harness import execute, loop_ends
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.cli import run
 from ckh.data.dataset import read_dataset

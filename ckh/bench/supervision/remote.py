@@ -20,7 +20,7 @@ from ckh.bench.compilation.kernel_cache import KernelCache
 from ckh.bench.devices.device import HOST_KIND
 from ckh.bench.devices.device_choice import open_device, require_usable
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
-from ckh.cluster.on_worker import is_withdrawn
+from ckh.cluster.on_dask import is_withdrawn
 from ckh.errors import CkhError, DeviceError
 from ckh.files.locks import FileLock
 from ckh.files.paths import cache_dir

@@ -12,12 +12,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.compilation.compiling import lacks_room
+from ckh.bench.compilation.toolchain import lacks_room
 from ckh.bench.computation import measured_of
 from ckh.bench.planning.plan import full_name
+from ckh.bench.supervision.driver import in_order
 from ckh.bench.supervision.protocol import Job, Op
 from ckh.bench.supervision.runner import on_problem
-from ckh.bench.supervision.serving import in_order
 from ckh.errors import CacheError
 from ckh.ops import operation_of_kernel
 from ckh.schema import RIGHT, Status

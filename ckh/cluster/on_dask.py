@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from ckh.version import __version__
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 _CLAIM_S = 1.0  # after which an uncalled claim expires
 
@@ -64,3 +67,36 @@ def offer(address: str, dask_scheduler: Any) -> None:
     if worker is not None:
         waiting = dask_scheduler.bulk_schedule_unrunnable_after_adding_worker(worker)
         dask_scheduler.transitions(waiting, f"advertise-{time.time()}")
+
+
+def is_withdrawn() -> bool:
+    """True if no client waits for the current call any more, because it was stopped or died.
+
+    Dask runs such a call to its end, and other calls wait for it.
+    """
+    from distributed import get_worker
+
+    worker = get_worker()
+    task = worker.state.tasks.get(worker.get_current_task())
+    return task is None or task.state == "cancelled"
+
+
+def is_awaited(client: str, moment: str) -> bool:
+    """True if a client is connected; all workers get the same answer for the same moment.
+
+    So calls that wait for each other can end together.
+    """
+    from distributed import get_client
+
+    result: bool = get_client().run_on_scheduler(is_there, client, moment)
+    return result
+
+
+def own_version() -> str:
+    """Version of ckh, also for the scheduler's process."""
+    return __version__
+
+
+async def set_resources(resources: dict[str, float], dask_worker: Any) -> None:
+    """Set the resources that the worker reports."""
+    await dask_worker.set_resources(**resources)

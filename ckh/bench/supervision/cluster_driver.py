@@ -12,16 +12,27 @@ import hashlib
 import secrets
 import threading
 import time
+from collections import deque
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic
 
 from ckh.bench.compilation.compile import KernelBuilder
+from ckh.bench.compilation.kernel_cache import KernelCache
 from ckh.bench.devices.device_choice import require_usable
-from ckh.bench.nodes.remote import build_here, cached, describe, end_devices, whole_files
-from ckh.bench.nodes.remote_device import SHIPPED, RemoteDevice, RemoteRunner
-from ckh.bench.supervision.driver import Driver
-from ckh.bench.supervision.serving import Serving
+from ckh.bench.supervision.driver import Driver, T
+from ckh.bench.supervision.protocol import device_name
+from ckh.bench.supervision.remote import (
+    Missing,
+    build_here,
+    cached,
+    describe,
+    end_devices,
+    run_jobs,
+    store,
+    whole_files,
+)
 from ckh.cluster.calls import Call, NodeLostError
 from ckh.errors import CkhError, DeviceError
 from ckh.schema import Status
@@ -33,16 +44,18 @@ if TYPE_CHECKING:
 
     from ckh.bench.compilation.compile import BuildOrder, Built
     from ckh.bench.devices.device import Device, DeviceIdentity
-    from ckh.bench.nodes.remote import DeviceRequest, NodeFacts
     from ckh.bench.supervision.limits import BenchLimits
-    from ckh.bench.supervision.protocol import WorkerConfig
+    from ckh.bench.supervision.protocol import Job, Reply, WorkerConfig
     from ckh.bench.supervision.reference_watch import Alike
+    from ckh.bench.supervision.remote import DeviceRequest, NodeFacts
     from ckh.bench.supervision.runner import JobRunner
-    from ckh.cluster.calls import Cluster
+    from ckh.cluster.calls import Cluster, ClusterNode
 
-T = TypeVar("T")
+
 _LOOK_S = 0.1  # between checks for finished threads and new nodes
 _ALONE_S = 60.0  # without any usable node
+COMPILERS = "ckh-compilers"  # node resource taken by a compiler
+SHIPPED = 32  # kernels per call; a CK Tile kernel has some megabytes
 
 
 class ClusterDriver(Driver):
@@ -229,9 +242,6 @@ def driver_for(
     return Driver(device, limits, should_stop)
 
 
-COMPILERS = "ckh-compilers"  # node resource taken by a compiler
-
-
 class ClusterBuilder(KernelBuilder):
     """Builds kernels on the nodes."""
 
@@ -296,3 +306,120 @@ class ClusterBuilder(KernelBuilder):
                 yield Call(build_here, (self._request, own, self._timeout_s), key=key, needs={COMPILERS: 1.0})
             for other in dict.fromkeys(others.values()):
                 yield Call(build_here, (), key=other, joins=True)
+
+
+class Serving(Generic[T]):
+    """State shared by the devices of a cluster in a run: tasks of lost nodes, and failures."""
+
+    def __init__(
+        self, choose: Callable[[str], T | None], work: Callable[[JobRunner, T], None], should_stop: Callable[[], bool]
+    ) -> None:
+        self._choose = choose
+        self._lost: deque[T] = deque()
+        self._without: set[str] = set()  # idle devices
+        self._here: set[str] = set()
+        self._lock = threading.Lock()
+        self._work = work
+        self._should_stop = should_stop
+        self.failures: list[CkhError] = []
+
+    @property
+    def is_over(self) -> bool:
+        """True once the run is to end, complete or not."""
+        return bool(self.failures) or self._should_stop()
+
+    @property
+    def is_open(self) -> bool:
+        """True while there may be a task for a device."""
+        return (bool(self._lost) or not self._without) and not self.is_over
+
+    def is_wanted(self, name: str) -> bool:
+        """True if there may be a task for this device."""
+        return (bool(self._lost) or name not in self._without) and not self.is_over
+
+    def see(self, names: set[str]) -> None:
+        """Record the available devices: unfinished tasks of missing devices go to the others."""
+        with self._lock:
+            if not self._here <= names:
+                self._without.clear()
+            self._here = names
+
+    def do_all(self, runner: JobRunner) -> None:
+        """Execute tasks with a device until there are none for it; if its node is lost, others continue."""
+        while not self.is_over and (task := self._next(runner.node)) is not None:
+            with self._kept(task):
+                self._work(runner, task)
+
+    @contextmanager
+    def _kept(self, task: T) -> Iterator[None]:
+        """Keep a task for another device if this device's node is lost."""
+        try:
+            yield
+        except NodeLostError:
+            self._lost.append(task)
+            raise
+
+    def _next(self, node: str) -> T | None:
+        with self._lock:
+            if self._lost:
+                return self._lost.popleft()
+            task = self._choose(node)
+            if task is None:
+                self._without.add(node)
+            return task
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteDevice:
+    """A device of a node."""
+
+    node: ClusterNode
+    facts: NodeFacts
+    number: int
+
+    @property
+    def name(self) -> str:
+        """Name of the machine and the device."""
+        return device_name(self.facts.machine, self.facts.configs[self.number])
+
+
+@dataclass(slots=True)
+class RemoteRunner:
+    """Runs jobs on a device of a node (`JobRunner`)."""
+
+    cluster: Cluster
+    request: DeviceRequest
+    device: RemoteDevice
+    timeout_s: float
+    should_stop: Callable[[], bool]
+    node: str = field(init=False)
+    phase_s: dict[str, float] = field(default_factory=dict)
+    restarts: int = 0
+
+    def __post_init__(self) -> None:
+        """Set the name."""
+        self.node = self.device.name
+
+    def run(self, setup: Job | None, jobs: Sequence[Job]) -> Iterator[tuple[Job, Reply]]:
+        """Run jobs on the problem of `setup`; all replies arrive together, or none if stopped."""
+        keyed = [replace(job, library=Path(job.library).stem) if job.library else job for job in jobs]
+        arguments = (self.request, self.device.number, self.timeout_s, setup, keyed)
+        call = Call(run_jobs, arguments, on=self.device.node.address)
+        while True:
+            result = self.cluster.result(call, self.should_stop)
+            if result is None:
+                return
+            if not isinstance(result, Missing):
+                break
+            self._ship(result.keys)
+        for phase, seconds in result.phase_s.items():
+            self.phase_s[phase] = self.phase_s.get(phase, 0.0) + seconds
+        self.restarts += result.restarts
+        yield from zip(jobs, result.replies, strict=False)
+
+    def _ship(self, keys: Sequence[str]) -> None:
+        """Send kernels to the node's cache, in batches."""
+        kernels = KernelCache()
+        for start in range(0, len(keys), SHIPPED):
+            files = kernels.files(keys[start : start + SHIPPED])
+            self.cluster.result(Call(store, (files,), on=self.device.node.address), self.should_stop)

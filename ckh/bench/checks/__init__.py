@@ -1,1 +1,0 @@
-"""End-to-end checks of kernels and devices."""

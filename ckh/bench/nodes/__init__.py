@@ -1,1 +1,0 @@
-"""A run of `ckh bench` on the nodes of a cluster."""
