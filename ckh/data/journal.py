@@ -26,6 +26,7 @@ from ckh.data.journal_records import (
     ResultRow,
     RunRecord,
     TaskRecord,
+    decode_row,
     parse_record,
     record_line,
 )
@@ -362,6 +363,10 @@ def _located(file: BinaryIO) -> Iterator[Located]:
 
 
 def _record_or_damage(number: int, line: bytes) -> Record | Damage:
+    try:
+        return decode_row(line)  # most lines by far
+    except ValueError:
+        pass
     try:
         return parse_record(line)
     except ValueError as error:

@@ -1,7 +1,7 @@
 """Merge and deduplicate the rows of several inputs.
 
 Rows stay on disk. The keys that decide between rows of a pair spill to disk, in buckets by pair, and one bucket at a
-time is loaded; memory grows with distinct problems and kernels, and by one bit per row.
+time is loaded; memory grows with distinct problems and kernels, and by one byte per row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ckh.data import tables
 from ckh.data.dataset import Dataset, refuse_mixed_flags
 from ckh.data.digest import ContentDigest
 from ckh.data.numbering import Numbering
-from ckh.data.spool import Buckets, Marks
+from ckh.data.spool import Buckets
 from ckh.errors import DataError
 from ckh.schema import MEASURED, REPEATED, WRONG
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _TIMES = ("latency_ms", "latency_min_ms", "spread")
 _RATES = ("tflops", "bandwidth_gb_s")
 _AVERAGED = (*_TIMES, "samples", *_RATES, *REPEATED)
-_RANKED = ("run_id", "status", "samples", "remeasured")
 _BUCKETS = 64
 _DEVICE_SIZE = "num_cus"  # identity column that distinguishes problems of different devices
 _MOST_KERNELS = 1 << 31
@@ -62,18 +61,18 @@ class Noise:
 class Merged:
     """One row per pair, and statistics of the discarded rows."""
 
-    op: AnyOperation  # the operation of all rows
+    op: AnyOperation
     parts: tuple[StoredRows, ...]  # rows of each input
-    dropped: Marks  # indices of discarded rows
+    dropped: NDArray[np.bool_]  # mask of discarded rows
     changed: Buckets | None  # changed values of rows by index of the block; None without changes
     metadata: dict[str, Any]  # as in a dataset
-    problems: int  # number of distinct problems
+    problems: int
     superseded: int  # number of rows superseded within a run
     repeated: int  # number of rows superseded by another run
     noise: Noise | None  # repeatability of repeated measurements in inputs; None without them
 
     def __len__(self) -> int:
-        return sum(map(len, self.parts)) - self.dropped.count
+        return sum(map(len, self.parts)) - int(self.dropped.sum())
 
     @property
     def dataset(self) -> Dataset:
@@ -92,11 +91,10 @@ class Merged:
 
     def blocks(self, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """The merged rows in compact blocks, with all or the named columns."""
-        for number, block in enumerate(_blocks(self.parts, names)):
-            table = block.table
-            kept = block.kept() & ~self.dropped.of(block.start, len(table))
+        for number, (_, start, whole, known) in enumerate(_blocks(self.parts, names)):
+            table, kept = whole, known & ~self.dropped[start : start + len(whole)]
             if self.changed is not None and set(table.column_names) & set(_AVERAGED):
-                table = _with_changes(table, block.start, self.changed.read(number))
+                table = _with_changes(table, start, self.changed.read(number))
             if kept.any():
                 yield table if kept.all() else table.filter(kept)
 
@@ -113,21 +111,6 @@ class Merged:
         return tuple(sorted(texts))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _NumberedBlock:
-    """A block of rows: its input, index of its first row in that input and overall, and its table."""
-
-    rows: StoredRows
-    reading: int
-    first: int
-    start: int
-    table: pa.Table
-
-    def kept(self) -> NDArray[np.bool_]:
-        """Mask of rows not dropped by their reader."""
-        return self.rows.kept(self.first, len(self.table))
-
-
 def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path | None = None) -> Merged:
     """Select one row per (problem, architecture, kernel).
 
@@ -140,70 +123,70 @@ def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path |
 
     A machine's speed drifts over hours, and not equally for all kernels. With `averages` each input is merged
     separately, and a pair timed by several inputs gets the geometric mean of their times.
+
+    Data spill to disk beside `output`, by default in the system's temporary folder.
     """
     parts = tuple(reading.rows for reading in readings)
-    ops = [tables.operation_in(table, "an input") for rows in parts for _, table in rows.all_blocks(["op_type"])]
+    op = tables.one_operation(
+        tables.operation_in(table, "an input") for rows in parts for _, table in rows.all_blocks(["op_type"])
+    )
     repeating = np.array([reading.repeats for reading in readings])
-    op = tables.one_operation(ops)
-    keys = _PairKeys(op, parts, averages=False, output=output)
-    keys.refuse_mixed_devices()
+    keys = _PairKeys(op, parts, ("samples",), output)
+    if _DEVICE_SIZE not in op.problems.identity:
+        keys.refuse_mixed_devices()
     refuse_mixed_flags(run for reading in readings for run in reading.runs if keys.has_rows_of(run))
     changes = (averages or repeating.any()) and any(_has_repeated(records["pair"]) for records in keys.buckets)
     if changes:
         del keys  # frees its numbering of problems and kernels, which the next one builds again
-        keys = _PairKeys(op, parts, averages=True, output=output)
-    dropped = Marks()
+        keys = _PairKeys(op, parts, _AVERAGED, output)
+    dropped = np.zeros(sum(rows.added for rows in parts), dtype=bool)
     changed = Buckets(keys.kind, output) if changes else None
     superseded = repeated = again = 0
-    spreads: list[NDArray[np.float64]] = []
+    spreads = [np.zeros(0)]
     for records in keys.buckets:
         if not _has_repeated(records["pair"]):
             continue
         single, joined = _joined(records, repeating)
-        again += len(records) - len(single)
         in_run = _last_of_each(single, ("pair", "run"), ())
         chosen = _best_of_each(in_run, ("pair",))
+        again += len(records) - len(single)
         superseded += len(single) - len(in_run)
         repeated += len(in_run) - len(chosen)
-        dropped.set(np.setdiff1d(records["row"], chosen["row"], assume_unique=True))
+        if len(joined):
+            spreads.append(joined["spread"])
+        dropped[np.setdiff1d(records["row"], chosen["row"], assume_unique=True)] = True
         if changed is not None:
             new = chosen[np.isin(chosen["row"], joined["row"])]
             if averages:
                 averaged = _averaged(chosen, _best_of_each(in_run, ("pair", "reading")))
                 new = np.concatenate([new[~np.isin(new["row"], averaged["row"])], averaged])
             changed.add(new, np.searchsorted(keys.starts, new["row"], side="right") - 1)
-        spreads.append(joined["spread"] if len(joined) else np.zeros(0))
+    spread = np.concatenate(spreads)
+    runs = [run for reading in readings for run in reading.runs]
     return Merged(
-        op=keys.op,
+        op=op,
         parts=parts,
         dropped=dropped,
         changed=changed,
         metadata={
             "sources": [source for reading in readings for source in reading.sources],
-            "runs": _distinct([run for reading in readings for run in reading.runs]),
+            "runs": [run for i, run in enumerate(runs) if run not in runs[:i]],
         },
         problems=len(keys.problems),
         superseded=superseded + sum(reading.superseded for reading in readings),
         repeated=repeated,
-        noise=_noise(spreads, again),
+        noise=Noise(len(spread), again, *np.percentile(spread, (50, 90)).tolist()) if len(spread) else None,
     )
 
 
-def _noise(spreads: Sequence[NDArray[np.float64]], rows: int) -> Noise | None:
-    result = np.concatenate([np.zeros(0), *spreads])
-    return Noise(len(result), rows, *np.percentile(result, (50, 90)).tolist()) if len(result) else None
-
-
 class _PairKeys:
-    """Keys that decide between the rows of pairs, in buckets by pair."""
+    """Keys that decide between the rows of pairs, with some of the rows' values, in buckets by pair."""
 
-    def __init__(self, op: AnyOperation, parts: Sequence[StoredRows], *, averages: bool, output: Path | None) -> None:
-        self._values = _AVERAGED if averages else ("samples",)
-        values = [(name, "f8") for name in self._values]
-        self.op = op
-        self.kind = np.dtype([("row", "i8"), ("pair", "i8"), ("run", "i4"), ("reading", "i4"), ("rank", "i1"), *values])
-        self.columns = [*op.problems.identity, "arch", "kernel", "device", *_RANKED, *(_AVERAGED if averages else ())]
-        self.columns = list(dict.fromkeys(self.columns))
+    def __init__(
+        self, op: AnyOperation, parts: Sequence[StoredRows], values: Sequence[str], output: Path | None
+    ) -> None:
+        fields = [("row", "i8"), ("pair", "i8"), ("run", "i4"), ("reading", "i4"), ("rank", "i1")]
+        self.kind = np.dtype([*fields, *((name, "f8") for name in values)])
         self.buckets = Buckets(self.kind, output)
         self.problems = Numbering((*op.problems.identity, "arch"))
         self._kernels = Numbering(("kernel",))
@@ -211,42 +194,38 @@ class _PairKeys:
         self._devices = Numbering(("arch", "device"))
         self._statuses = Numbering(("status",))
         self.starts: list[int] = []
-        for block in _blocks(parts, self.columns):
-            self.starts.append(block.start)
-            self._add(block)
-
-    def _add(self, block: _NumberedBlock) -> None:
-        """Add the rows of a block, except dropped ones."""
-        kept = block.kept()
-        if not kept.any():
-            return
-        table = block.table if kept.all() else block.table.filter(kept)
-        records = np.zeros(len(table), dtype=self.kind)
-        records["row"] = block.start + np.flatnonzero(kept)
-        records["pair"] = self.problems.of(table) * _MOST_KERNELS + self._kernels.of(table)
-        records["run"] = self._runs.of(table)
-        records["reading"] = block.reading
-        records["rank"] = self._ranks(table)
-        for name in self._values:
-            values = table[name]
-            records[name] = np.nan if values.null_count == len(values) else values.cast("float64").fill_null(np.nan)
-        self._devices.of(table)
-        # Kernels and problems are numbered consecutively: a product distributes both over the buckets.
-        bucket = (records["pair"] // _MOST_KERNELS * 31 + records["pair"] % _MOST_KERNELS) % _BUCKETS
-        self.buckets.add(records, bucket.astype(np.uint8))  # bytes are radix-sorted in one pass
+        columns = (*self.problems.columns, "kernel", "device", "run_id", "status", "remeasured", *values)
+        for reading, start, whole, kept in _blocks(parts, list(dict.fromkeys(columns))):
+            self.starts.append(start)
+            if not kept.any():
+                continue
+            table = whole if kept.all() else whole.filter(kept)
+            problem, kernel = self.problems.of(table), self._kernels.of(table)
+            self._devices.of(table)
+            records = np.zeros(len(table), dtype=self.kind)
+            records["row"] = start + np.flatnonzero(kept)
+            records["pair"] = problem * _MOST_KERNELS + kernel
+            records["run"] = self._runs.of(table)
+            records["reading"] = reading
+            records["rank"] = self._ranks(table)
+            for name in values:
+                column = table[name]
+                is_empty = column.null_count == len(column)
+                records[name] = np.nan if is_empty else column.cast("float64").fill_null(np.nan)
+            # Kernels and problems are numbered consecutively: a product distributes both over the buckets, whose
+            # numbers are bytes, which are radix-sorted in one pass.
+            self.buckets.add(records, ((problem * 31 + kernel) % _BUCKETS).astype(np.uint8))
 
     def has_rows_of(self, run: dict[str, Any]) -> bool:
         """Return True if rows are of this run: one that failed at once may have had another compiler."""
         return (run.get("run_id"),) in set(self._runs)
 
     def refuse_mixed_devices(self) -> None:
-        """Refuse rows of an architecture from several devices, unless problems state the device."""
-        if _DEVICE_SIZE in self.op.problems.identity:
-            return
-        result: dict[str, set[str]] = {}
+        """Refuse rows of an architecture from several devices."""
+        of_arch: dict[str, set[str]] = {}
         for arch, device in self._devices:
-            result.setdefault(arch, set()).update({device} - {None})
-        for arch, devices in result.items():
+            of_arch.setdefault(arch, set()).update({device} - {None})
+        for arch, devices in of_arch.items():
             if len(devices) > 1:
                 raise DataError(
                     f"the inputs measured {arch} on different devices: {', '.join(sorted(devices))}",
@@ -262,12 +241,17 @@ class _PairKeys:
         return ranks
 
 
-def _blocks(parts: Sequence[StoredRows], names: Sequence[str] | None = None) -> Iterator[_NumberedBlock]:
-    """Yield the blocks of all inputs, in order."""
+def _blocks(
+    parts: Sequence[StoredRows], names: Sequence[str] | None = None
+) -> Iterator[tuple[int, int, pa.Table, NDArray[np.bool_]]]:
+    """Yield the blocks of all inputs in order: the input's number, the first row's, the rows, and a mask of kept ones.
+
+    Rows that are not kept were dropped by their reader.
+    """
     start = 0
     for reading, rows in enumerate(parts):
         for first, table in rows.all_blocks(names):
-            yield _NumberedBlock(rows, reading, first, start + first, table)
+            yield reading, start + first, table, rows.kept(first, len(table))
         start += rows.added
 
 
@@ -288,12 +272,12 @@ def _last_of_each(records: NDArray[Any], group: tuple[str, ...], by: tuple[str, 
     order = np.lexsort((records["row"], *keys))
     is_last = np.ones(len(order), dtype=bool)
     ordered = [records[name][order] for name in group]
-    is_last[:-1] = np.any([item[1:] != item[:-1] for item in ordered], axis=0)
+    is_last[:-1] = np.any([values[1:] != values[:-1] for values in ordered], axis=0)
     return records[np.sort(order[is_last])]
 
 
 def _joined(records: NDArray[Any], repeating: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Combine repeated measurements; return the records in row order, and the measured ones among them."""
+    """Combine measurements of inputs with `repeating`; return the records in row order, and the combined ones."""
     import pandas as pd
 
     is_again = repeating[records["reading"]]
@@ -307,25 +291,16 @@ def _joined(records: NDArray[Any], repeating: NDArray[np.bool_]) -> tuple[NDArra
             continue
         chosen = _best_of_each(again, ("pair",))
         times = again[(again["rank"] & _IS_MEASURED) > 0]
-        times["spread"] = _spread_of_each(times)
+        # The spread is the relative median absolute deviation of the times of a pair.
+        latency = pd.Series(times["latency_ms"])
+        middle = latency.groupby(times["pair"]).transform("median")
+        times["spread"] = (latency - middle).abs().groupby(times["pair"]).transform("median") / middle
         times["samples"] = np.where(np.isnan(times["samples"]), 1, times["samples"])
         times["latency_min_ms"] = np.fmin(times["latency_min_ms"], times["latency_ms"])
         joined.append(_averaged(chosen, times))
         single += [chosen[~np.isin(chosen["row"], joined[-1]["row"])], joined[-1]]
     result = np.concatenate(single)
     return result[np.argsort(result["row"])], np.concatenate(joined)
-
-
-def _spread_of_each(times: NDArray[Any]) -> NDArray[np.float64]:
-    """Relative median absolute deviation of the times of each record's pair, shape (records,)."""
-    import pandas as pd
-
-    latency = pd.Series(times["latency_ms"])
-    middle = latency.groupby(times["pair"]).transform("median")
-    spread: NDArray[np.float64] = (
-        (latency - middle).abs().groupby(times["pair"]).transform("median") / middle
-    ).to_numpy()
-    return spread
 
 
 def _averaged(chosen: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
@@ -374,7 +349,3 @@ def _with_changes(table: pa.Table, start: int, changes: NDArray[Any]) -> pa.Tabl
         column = pc.replace_with_mask(column, mask, values)
         table = table.set_column(table.column_names.index(name), name, column)
     return table
-
-
-def _distinct(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [run for i, run in enumerate(runs) if run not in runs[:i]]

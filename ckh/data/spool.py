@@ -98,12 +98,12 @@ class StoredRows:
     def __init__(self, output: Path | None = None) -> None:
         self._file = _UnnamedFile(output)
         self._blocks: list[_StoredBlock] = []
-        self._dropped = Marks()
+        self._dropped = np.zeros(0, dtype=bool)
         self.added = 0
 
     def __len__(self) -> int:
         """Number of rows not dropped."""
-        return self.added - self._dropped.count
+        return self.added - int(self._dropped.sum())
 
     def add(self, table: pa.Table) -> None:
         """Add the rows of a table, compact or not, of the same operation as earlier ones."""
@@ -119,11 +119,14 @@ class StoredRows:
 
     def drop(self, numbers: NDArray[np.int64]) -> None:
         """Drop rows by index, each at most once; the other indices do not change."""
-        self._dropped.set(numbers)
+        if len(numbers):
+            self._dropped = np.append(self._dropped, np.zeros(self.added - len(self._dropped), dtype=bool))
+            self._dropped[numbers] = True
 
     def kept(self, start: int, count: int) -> NDArray[np.bool_]:
         """Mask of `count` rows from `start` that were not dropped."""
-        return ~self._dropped.of(start, count)
+        dropped = self._dropped[start : start + count]
+        return np.append(~dropped, np.ones(count - len(dropped), dtype=bool))
 
     def all_blocks(self, names: Sequence[str] | None = None) -> Iterator[tuple[int, pa.Table]]:
         """Yield all rows, dropped ones included: first index and table of each block, with all or the named columns."""
@@ -204,34 +207,6 @@ class Buckets:
         """Yield the records of each bucket."""
         for number in sorted(self._parts):
             yield self.read(number)
-
-
-class Marks:
-    """A bit set of row indices."""
-
-    def __init__(self) -> None:
-        self._bits = np.zeros(0, dtype=np.uint8)
-        self.count = 0
-
-    def set(self, numbers: NDArray[np.int64]) -> None:
-        """Mark indices that are not marked yet."""
-        if not len(numbers):
-            return
-        wanted = int(numbers.max()) // 8 + 1
-        if wanted > len(self._bits):
-            self._bits = np.concatenate([self._bits, np.zeros(wanted - len(self._bits), dtype=np.uint8)])
-        np.bitwise_or.at(self._bits, numbers >> 3, (1 << (numbers & 7)).astype(np.uint8))
-        self.count += len(numbers)
-
-    def of(self, start: int, count: int) -> NDArray[np.bool_]:
-        """Mask of marked indices among `count` from `start`."""
-        if not self.count:
-            return np.zeros(count, dtype=bool)
-        first = start // 8
-        bits = np.unpackbits(self._bits[first : (start + count) // 8 + 1], bitorder="little")[start - 8 * first :]
-        values = np.zeros(count, dtype=bool)
-        values[: len(bits)] = bits[:count]
-        return values
 
 
 def _parts(column: pa.Array) -> tuple[pa.Array, ...]:

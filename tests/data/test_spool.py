@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.data import spool, tables
-from ckh.data.spool import Buckets, Marks, StoredRows
+from ckh.data.spool import Buckets, StoredRows
 from ckh.errors import OutputError
 from tests.refusals import expect_refusal
 
@@ -44,15 +44,6 @@ def test_records_by_bucket() -> None:
         [number for number in range(20) if number * 5 % 3 == bucket] for bucket in range(3)
     ]
     assert len(buckets.read(9)) == 0
-
-
-def test_marks() -> None:
-    """Indices are marked individually; those beyond the last are not marked."""
-    marks = Marks()
-    marks.set(np.array([3, 64, 17]))
-    marks.set(np.array([16]))
-    assert np.flatnonzero(marks.of(3, 100)).tolist() == [0, 13, 14, 61]
-    assert (marks.count, marks.of(200, 4).tolist()) == (4, [False] * 4)
 
 
 def test_a_full_disk_is_one_error_line(dataset: Dataset) -> None:
