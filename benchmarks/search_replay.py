@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.data.tables import warn_unverified
+from ckh.data.parquet import warn_unverified
 from ckh.errors import DataError
 from ckh.search.space import Space
 from ckh.search.strategies import DEFAULT_STRATEGY, STRATEGIES, make_strategy

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.data import tables
 from ckh.data.dataset import DATASET, save_blocks
-from ckh.data.digest import ContentDigest
 from ckh.data.merge import merge
+from ckh.data.parquet import ContentDigest, is_dataset, write_parquet
 from ckh.data.peaks import ABOVE, drop_impossible
 from ckh.data.readers import find_reader, formats_of, read_input, read_mapped
 from ckh.data.readers.named_table import frame_table
-from ckh.data.written import write_parquet
 from ckh.documents import Document
 from ckh.errors import DataError, UsageError
 from ckh.files.outputs import FolderKind, write_folder
@@ -44,7 +43,7 @@ _NAME = re.compile(r"part-\d{5,}\.parquet")
 
 def _owns(folder: Path) -> Callable[[str], bool] | None:
     """Return the test for the dataset's own files in a folder."""
-    if not tables.is_dataset(folder / _FIRST):
+    if not is_dataset(folder / _FIRST):
         return None
     return lambda name: _NAME.fullmatch(name) is not None
 

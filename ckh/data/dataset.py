@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ckh.data import numbering, tables
-from ckh.data.digest import ContentDigest
+from ckh.data.parquet import METADATA_KEYS, ContentDigest, DatasetFile, is_dataset, write_parquet
 from ckh.data.tables import BLOCK_ROWS
-from ckh.data.written import write_parquet
 from ckh.errors import DataError
 from ckh.files.outputs import FileKind, check_output, open_output
 from ckh.files.paths import path_of
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     ColumnsOf: TypeAlias = Callable[[AnyOperation], Container[str]]
 
 _SHOWN = ("kernel", "status", "latency_ms", "tflops")
-DATASET = FileKind("dataset of ckh", tables.is_dataset)
+DATASET = FileKind("dataset of ckh", is_dataset)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,7 +50,7 @@ class Dataset(Shown):
     """
 
     frame: pd.DataFrame
-    metadata: dict[str, Any] = field(default_factory=lambda: {key: [] for key in tables.METADATA_KEYS})
+    metadata: dict[str, Any] = field(default_factory=lambda: {key: [] for key in METADATA_KEYS})
     op_type: str = ""
     split_by: tuple[str, ...] = ()
 
@@ -291,7 +290,7 @@ def read_dataset(
     return joined(open_files(paths, predictions=predictions), columns, narrow=narrow)
 
 
-def joined(files: Sequence[tables.DatasetFile], columns: ColumnsOf | None = None, *, narrow: bool = False) -> Dataset:
+def joined(files: Sequence[DatasetFile], columns: ColumnsOf | None = None, *, narrow: bool = False) -> Dataset:
     """Load the rows of files into memory; see `read_dataset` for `columns` and `narrow`."""
     op = files[0].op
     dataset = Dataset(_frame(files, op, columns, narrow=narrow), merged_metadata(files), op.name)
@@ -299,9 +298,9 @@ def joined(files: Sequence[tables.DatasetFile], columns: ColumnsOf | None = None
     return dataset
 
 
-def open_files(paths: Sequence[Path | str], *, predictions: bool = False) -> list[tables.DatasetFile]:
+def open_files(paths: Sequence[Path | str], *, predictions: bool = False) -> list[DatasetFile]:
     """Open and verify files, which must be of one operation."""
-    files = [tables.DatasetFile(file) for path in paths for file in _files(path_of(path, "a dataset's path"))]
+    files = [DatasetFile(file) for path in paths for file in _files(path_of(path, "a dataset's path"))]
     if not files:
         raise DataError("no dataset given", code="missing-option")
     tables.one_operation(file.op for file in files)
@@ -310,9 +309,9 @@ def open_files(paths: Sequence[Path | str], *, predictions: bool = False) -> lis
     return files
 
 
-def merged_metadata(files: Sequence[tables.DatasetFile]) -> dict[str, Any]:
+def merged_metadata(files: Sequence[DatasetFile]) -> dict[str, Any]:
     """Merge the provenance of files, without duplicates."""
-    result: dict[str, list[Any]] = {key: [] for key in tables.METADATA_KEYS}
+    result: dict[str, list[Any]] = {key: [] for key in METADATA_KEYS}
     for key, items in result.items():
         for file in files:
             items += [item for item in file.metadata[key] if item not in items]
@@ -372,9 +371,7 @@ def _files(path: Path) -> list[Path]:
     return result
 
 
-def _frame(
-    files: Sequence[tables.DatasetFile], op: AnyOperation, columns: ColumnsOf | None, *, narrow: bool
-) -> pd.DataFrame:
+def _frame(files: Sequence[DatasetFile], op: AnyOperation, columns: ColumnsOf | None, *, narrow: bool) -> pd.DataFrame:
     """Concatenate the columns of files one at a time, to bound memory."""
     import pandas as pd
     import pyarrow as pa
@@ -390,7 +387,7 @@ def _frame(
     return frame
 
 
-def refuse_duplicates(dataset: Dataset, files: Sequence[tables.DatasetFile]) -> None:
+def refuse_duplicates(dataset: Dataset, files: Sequence[DatasetFile]) -> None:
     """Refuse files with duplicate pairs."""
     repeated = numbering.repeated_pairs(dataset.problem_ids, dataset.frame["kernel"])
     if repeated.any():

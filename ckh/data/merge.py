@@ -15,8 +15,8 @@ import numpy as np
 
 from ckh.data import tables
 from ckh.data.dataset import Dataset, refuse_mixed_flags
-from ckh.data.digest import ContentDigest
 from ckh.data.numbering import Numbering
+from ckh.data.parquet import ColumnChunks, ContentDigest
 from ckh.data.spool import Buckets
 from ckh.errors import DataError
 from ckh.schema import MEASURED, REPEATED, WRONG
@@ -86,7 +86,7 @@ class Merged:
         """SHA-256 of the merged rows, equal to the dataset's content hash."""
         digest = ContentDigest(len(self))
         for column in self.op.training.columns:
-            digest.add(column, tables.ColumnChunks(self.blocks, column.name))
+            digest.add(column, ColumnChunks(self.blocks, column.name))
         return digest.hexdigest()
 
     def blocks(self, names: Sequence[str] | None = None) -> Iterator[pa.Table]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.data.dataset import ColumnsOf
+    from ckh.data.parquet import DatasetFile
     from ckh.ops.base import AnyOperation
 
 PART_ROWS = 1 << 16  # a part is closed at the first problem boundary after this many rows
@@ -104,7 +105,7 @@ def read_parts(*paths: Path | str, columns: ColumnsOf) -> DatasetParts:
     return DatasetParts(op, tuple(partial(read, part) for part in parts))
 
 
-def _part_of_each(problems: Numbering, files: Sequence[tables.DatasetFile], part_rows: int) -> NDArray[np.int64]:
+def _part_of_each(problems: Numbering, files: Sequence[DatasetFile], part_rows: int) -> NDArray[np.int64]:
     """Assign each problem to a part of about `part_rows` rows, at least one problem each; shape (problems,)."""
     counts = rows_of_each(problems, files)
     crossed = (np.cumsum(counts) - counts) // part_rows
@@ -112,7 +113,7 @@ def _part_of_each(problems: Numbering, files: Sequence[tables.DatasetFile], part
     return number
 
 
-def rows_of_each(problems: Numbering, files: Sequence[tables.DatasetFile]) -> NDArray[np.int64]:
+def rows_of_each(problems: Numbering, files: Sequence[DatasetFile]) -> NDArray[np.int64]:
     """Number of rows of each problem, shape (problems,); also numbers the problems."""
     counts = np.zeros(0, np.int64)
     for block in blocks_of(files, frozenset(problems.columns)):
@@ -122,7 +123,7 @@ def rows_of_each(problems: Numbering, files: Sequence[tables.DatasetFile]) -> ND
     return counts
 
 
-def blocks_of(files: Sequence[tables.DatasetFile], names: Container[str]) -> Iterator[pa.Table]:
+def blocks_of(files: Sequence[DatasetFile], names: Container[str]) -> Iterator[pa.Table]:
     """Yield the rows of files in blocks, with the named columns."""
     return (block for file in files for block in file.blocks(names))
 

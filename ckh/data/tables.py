@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ckh.archs import arch_names
-from ckh.data.digest import ContentDigest
 from ckh.errors import DataError
 from ckh.ops import is_operation, operation, operation_names
-from ckh.schema import EARLIER_NAMES, MEASURED_NUMBERS, SCHEMA_VERSION, Column, Status
-from ckh.text.log import warn
+from ckh.schema import MEASURED_NUMBERS, Column, Status
 from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable
 
     import pandas as pd
     import pyarrow as pa
 
     from ckh.ops.base import AnyOperation
 
-METADATA_KEYS = ("sources", "runs")
 BLOCK_ROWS = 1 << 17  # maximum number of rows in a block
 
-KEY = b"ckh"
-_OP_TYPE = "op_type"
+OP_TYPE = "op_type"
 _TIMES = ("latency_ms", "latency_min_ms")
 
 
@@ -97,13 +90,13 @@ def operation_in(table: pa.Table, where: str) -> AnyOperation:
     import pyarrow.compute as pc
     from pyarrow import types
 
-    if _OP_TYPE not in table.column_names:
-        raise _missing(where, _OP_TYPE)
-    if types.is_nested(table.column(_OP_TYPE).type):
+    if OP_TYPE not in table.column_names:
+        raise _missing(where, OP_TYPE)
+    if types.is_nested(table.column(OP_TYPE).type):
         raise DataError(
-            f"{where}: column {_OP_TYPE} must be string, not {table.column(_OP_TYPE).type}", code="column-type"
+            f"{where}: column {OP_TYPE} must be string, not {table.column(OP_TYPE).type}", code="column-type"
         )
-    result = [str(name) for name in pc.unique(table.column(_OP_TYPE)).to_pylist()]
+    result = [str(name) for name in pc.unique(table.column(OP_TYPE)).to_pylist()]
     if not result:
         raise DataError(f"{where}: no rows", code="empty")
     if len(result) > 1:
@@ -133,7 +126,7 @@ def conform_column(table: pa.Table, column: Column, where: str, *, encoded: bool
         values = values if values.type == wanted else values.cast(wanted)
     except pa.ArrowInvalid as error:
         raise DataError(
-            f"{where}: column {column.name} must be {column.type}: {_first_line(error)}", code="column-type"
+            f"{where}: column {column.name} must be {column.type}: {first_line(error)}", code="column-type"
         ) from error
     if values.null_count and not column.nullable:
         raise DataError(f"{where}: column {column.name} has missing values", code="bad-column")
@@ -165,7 +158,7 @@ def check_values(table: pa.Table, where: str) -> None:
         raise DataError(f"{where}: no rows", code="empty")
     op = operation_in(table, where)
     for name in table.column_names:
-        _check_column(op, name, table.column(name), where)
+        check_column(op, name, table.column(name), where)
     check_times(table.column("is_valid"), table.column("latency_ms"), where)
 
 
@@ -178,7 +171,7 @@ def check_times(is_valid: pa.ChunkedArray, latency_ms: pa.ChunkedArray, where: s
         raise DataError(f"{where}: column latency_ms has no positive time in a row that is_valid", code="bad-column")
 
 
-def _check_column(op: AnyOperation, name: str, values: pa.Array | pa.ChunkedArray, where: str) -> None:
+def check_column(op: AnyOperation, name: str, values: pa.Array | pa.ChunkedArray, where: str) -> None:
     """Refuse invalid values of a column."""
     import pyarrow.compute as pc
 
@@ -211,9 +204,9 @@ def from_pandas(frame: pd.DataFrame, where: str) -> pa.Table:
     import pyarrow as pa
 
     arrays: dict[str, pa.ChunkedArray] = {}
-    if _OP_TYPE not in frame.columns:
-        raise _missing(where, _OP_TYPE)
-    op = operation_in(pa.table({_OP_TYPE: [str(name) for name in frame[_OP_TYPE].unique()]}), where)
+    if OP_TYPE not in frame.columns:
+        raise _missing(where, OP_TYPE)
+    op = operation_in(pa.table({OP_TYPE: [str(name) for name in frame[OP_TYPE].unique()]}), where)
     for column in op.training.columns:
         if column.name in frame.columns:
             arrays[column.name] = pa.chunked_array(chunks_of(frame, column, where))
@@ -230,7 +223,7 @@ def chunks_of(frame: pd.DataFrame, column: Column, where: str) -> list[pa.Array]
         result = pa.array(values, type=wanted, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise DataError(
-            f"{where}: column {column.name} must be {column.type}: {_first_line(error)}", code="column-type"
+            f"{where}: column {column.name} must be {column.type}: {first_line(error)}", code="column-type"
         ) from error
     return list(result.chunks) if isinstance(result, pa.ChunkedArray) else [result]
 
@@ -259,163 +252,9 @@ def one_operation(operations: Iterable[AnyOperation]) -> AnyOperation:
     return next(iter(by_name.values()))
 
 
-class DatasetFile:
-    """A Parquet file of a dataset, read in blocks of rows."""
-
-    def __init__(self, path: Path) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        self.path = path
-        try:
-            self._file = pq.ParquetFile(path, pre_buffer=False)
-            schema = self._file.schema_arrow
-        except FileNotFoundError:
-            raise DataError(f"no such file: {path}", code="no-file") from None
-        except (OSError, ValueError, LookupError, pa.ArrowException) as error:
-            raise _unreadable(path, _first_line(error)) from error
-        self._names = {EARLIER_NAMES.get(name, name): name for name in schema.names}
-        if len(self._names) < len(schema.names):
-            raise DataError(
-                f"{path}: a column occurs twice", "make the dataset again with ckh convert", code="duplicate-column"
-            )
-        document = _file_metadata(schema.metadata or {}, path)
-        self.metadata: dict[str, Any] = {key: document[key] for key in METADATA_KEYS}
-        self.sha256 = document.get("content_sha256")
-        self.rows: int = self._file.metadata.num_rows
-        if not self.rows:
-            raise DataError(f"{path}: no rows", code="empty")
-        if self.rows > max(BLOCK_ROWS, path.stat().st_size):
-            raise DataError(f"{path} states {self.rows} rows, more than its bytes", code="damaged")
-        self.op = self._operation()
-
-    def column(self, column: Column) -> Iterable[pa.Array]:
-        """A column by blocks, re-iterable."""
-        return ColumnChunks(self.blocks, column.name)
-
-    def blocks(self, names: Container[str]) -> Iterator[pa.Table]:
-        """Rows in blocks, with the named columns in the operation's order."""
-        import pyarrow as pa
-
-        columns = [column for column in self.op.training.columns if column.name in names]
-        for block in self._read([column.name for column in columns]):
-            arrays = [conform_column(block, column, str(self.path)) for column in columns]
-            yield pa.table(arrays, names=[column.name for column in columns])
-
-    def verify(self, *, predictions: bool = False) -> None:
-        """Validate all columns and the checksum of the rows.
-
-        A file without a checksum gives a warning.
-        """
-        digest = ContentDigest(self.rows)
-        for column in self.op.training.columns:
-            chunks = self.column(column)
-            for chunk in chunks:
-                _check_column(self.op, column.name, chunk, str(self.path))
-                if column.name == "status" and not predictions:
-                    _refuse_predictions(chunk)
-            digest.add(column, chunks)
-        for block in self.blocks({"is_valid", "latency_ms"}):
-            check_times(block["is_valid"], block["latency_ms"], str(self.path))
-        result = digest.hexdigest()
-        if self.sha256 is None:
-            warn_unverified(self.path)
-        elif self.sha256 != result:
-            raise DataError(
-                f"{self.path}: checksum mismatch: content_sha256 is {self.sha256!s:.12}…, the rows have {result:.12}…",
-                "the file is damaged or was edited: copy it again, or make it again with ckh convert",
-                code="damaged",
-            )
-
-    def _operation(self) -> AnyOperation:
-        """The operation of all rows."""
-        return one_operation(operation_in(block, str(self.path)) for block in self._read([_OP_TYPE]))
-
-    def _read(self, names: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the rows in blocks, with those of the named columns that exist."""
-        import pyarrow as pa
-
-        known, left = [name for name in names if name in self._names], self.rows
-        theirs = [self._names[name] for name in known]
-        try:
-            for batch in self._file.iter_batches(BLOCK_ROWS, columns=theirs, use_threads=False):
-                batch.validate(full=True)
-                left -= batch.num_rows
-                names_now = [EARLIER_NAMES.get(name, name) for name in batch.schema.names]
-                yield pa.Table.from_batches([batch]).rename_columns(names_now)
-        except (OSError, ValueError, LookupError, pa.ArrowException) as error:
-            raise _unreadable(self.path, _first_line(error)) from error
-        if left:
-            raise _unreadable(self.path, f"{', '.join(known)}: {self.rows - left} rows instead of {self.rows}")
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnChunks:
-    """The chunks of a column, re-iterable; `blocks` yields the rows with the named columns."""
-
-    blocks: Callable[[list[str]], Iterator[pa.Table]]
-    name: str
-
-    def __iter__(self) -> Iterator[pa.Array]:
-        for block in self.blocks([self.name]):
-            yield from block[self.name].chunks
-
-
-def _refuse_predictions(statuses: pa.Array) -> None:
-    if str(Status.PREDICTED) in statuses.unique().to_pylist():
-        raise DataError("the data hold predictions of ckh", "train on measured rows only", code="predicted-rows")
-
-
-def warn_unverified(path: Path) -> None:
-    """Warn that a Parquet file has no checksum of its rows."""
-    warn(f"{path} has no content_sha256: its rows are not verified", "unverified")
-
-
-def _unreadable(path: Path, why: str) -> DataError:
-    return DataError(
-        f"cannot read {path}: {why}", "is it a whole Parquet file? ckh convert makes one", code="unreadable"
-    )
-
-
-def is_dataset(path: Path) -> bool:
-    """Return True if a file is a dataset of ckh, of any schema version."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return KEY in (pq.read_schema(path).metadata or {})
-    except (OSError, pa.ArrowException):
-        return False
-
-
-def _file_metadata(result: dict[bytes, bytes], path: Path) -> dict[str, Any]:
-    """Parse the metadata of a file."""
-    if KEY not in result:
-        raise DataError(f"{path} is not a dataset of ckh", "make one with ckh convert", code="not-a-dataset")
-    try:
-        document: dict[str, Any] = json.loads(result[KEY])
-        version = document["schema_version"]
-        missing = [key for key in METADATA_KEYS if not isinstance(document.get(key), list)]
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise _damaged(path) from error
-    if version != SCHEMA_VERSION:
-        raise DataError(
-            f"{path} has schema version {version}, this ckh reads {SCHEMA_VERSION}",
-            "make it again with ckh convert",
-            code="other-version",
-        )
-    if missing:
-        raise _damaged(path)
-    return document
-
-
-def _damaged(path: Path) -> DataError:
-    return DataError(f"{path}: its metadata is damaged", "make it again with ckh convert", code="damaged")
-
-
 def _missing(where: str, column: str) -> DataError:
     return DataError(f"{where}: column {column} is missing", "run ckh convert again", code="missing-column")
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0]

@@ -17,7 +17,7 @@ from ckh.assess.report import COPY, NEW
 from ckh.cli import run
 from ckh.data import parts
 from ckh.data.dataset import read_dataset, write_dataset
-from ckh.data.tables import DatasetFile
+from ckh.data.parquet import DatasetFile
 from ckh.errors import ExitCode
 from ckh.learn.judging import amd_recipe
 from ckh.learn.models.artifact import load_model

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.data.written import ahead
+from ckh.data.parquet import ahead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

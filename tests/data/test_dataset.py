@@ -15,7 +15,7 @@ import pytest
 
 from ckh.data import tables
 from ckh.data.dataset import Dataset, make_dataset, read_dataset, save_blocks, write_dataset
-from ckh.data.digest import ContentDigest
+from ckh.data.parquet import ContentDigest
 from ckh.errors import DataError, OutputError
 from ckh.ops.grouped_conv.columns import CONV_DATASET, CONV_IDENTITY
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS

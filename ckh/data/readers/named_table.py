@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ckh.data.parquet import ahead
 from ckh.data.readers.cells import Cells, read_cells, read_header
 from ckh.data.readers.reader import PARQUET_MAGIC
-from ckh.data.written import ahead
 from ckh.errors import DataError, UsageError
 from ckh.files import untrusted
 from ckh.text.prose import one_of

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from ckh.data.tables import DatasetFile
+    from ckh.data.parquet import DatasetFile
     from ckh.ops.base import Problem
 
 MANIFEST_NAME = "train_manifest.json"
@@ -110,7 +110,7 @@ def training_files(model: Path, folders: Iterable[Path]) -> tuple[Path, ...]:
 
 
 def _datasets(folders: Iterable[Path]) -> Iterable[DatasetFile]:
-    from ckh.data.tables import DatasetFile
+    from ckh.data.parquet import DatasetFile
 
     for folder in dict.fromkeys(folder.resolve() for folder in folders):
         for path in islice(sorted(folder.glob("*.parquet")), _MOST_FILES):

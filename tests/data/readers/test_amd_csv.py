@@ -12,7 +12,7 @@ from ckh.data.conversion import convert
 from ckh.data.dataset import read_dataset
 from ckh.data.formats import ReadOptions
 from ckh.data.readers import find_reader, read_input, readers
-from ckh.data.readers.column_reader import BAD_NUMBER, WITHOUT_TIME
+from ckh.data.readers.cells import BAD_NUMBER, WITHOUT_TIME
 from ckh.errors import DataError, UsageError
 from ckh.ops.grouped_conv.readers import amd_rows as bad
 from ckh.ops.grouped_conv.readers.amd_csv import AMD_COLUMNS

@@ -15,7 +15,7 @@ from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.data.formats import ReadOptions
 from ckh.data.readers import find_reader, read_input
-from ckh.data.readers.column_reader import WITHOUT_TIME
+from ckh.data.readers.cells import WITHOUT_TIME
 from ckh.errors import DataError, ExitCode, UsageError
 from tests.refusals import expect_error, expect_refusal, has_values
 from tests.shared import DATA

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.data.formats import Reading, ReadOptions
-from ckh.data.readers.column_reader import WITHOUT_TIME
+from ckh.data.readers.cells import WITHOUT_TIME
 from ckh.data.spool import store
 from ckh.errors import DataError
 from ckh.files.jsonfields import JsonError, parse_json

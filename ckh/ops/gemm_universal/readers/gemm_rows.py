@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
-from ckh.data.readers.column_reader import WITHOUT_TIME
+from ckh.data.readers.cells import WITHOUT_TIME
 from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.tables import BLOCK_ROWS
 from ckh.errors import DataError, UsageError

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 from ckh.archs import load_arch
 from ckh.data.formats import Formats, MappedTable, Reading, ReadOptions
 from ckh.data.numbering import combined_numbers, first_rows
-from ckh.data.readers.cells import Cells, Faults
-from ckh.data.readers.column_reader import (
+from ckh.data.readers.cells import (
     TIMES,
     WITHOUT_TIME,
+    Cells,
+    Faults,
     Integers,
     integers,
     numbers,

@@ -22,7 +22,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.formats import Reading, ReadOptions
-from ckh.data.readers.column_reader import WITHOUT_TIME
+from ckh.data.readers.cells import WITHOUT_TIME
 from ckh.data.readers.reader import read_bytes, source_of
 from ckh.data.spool import store
 from ckh.errors import DataError

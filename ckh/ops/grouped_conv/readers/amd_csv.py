@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.archs import load_arch
 from ckh.data.formats import Formats, MappedTable, Reader, Reading, ReadOptions, RowsFormat
 from ckh.data.numbering import Numbering
-from ckh.data.readers.cells import Cells, Faults
-from ckh.data.readers.column_reader import TIMES, WITHOUT_TIME, with_times
+from ckh.data.readers.cells import TIMES, WITHOUT_TIME, Cells, Faults, with_times
 from ckh.data.readers.named_table import Table, open_table, require_columns
 from ckh.data.readers.reader import BadRow, parquet_columns, refuse_bad
 from ckh.data.spool import Buckets, StoredRows

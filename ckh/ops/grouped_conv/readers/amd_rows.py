@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.numbering import combined_numbers, first_rows
-from ckh.data.readers.column_reader import Integers, integers, numbers, time_column, times_ms, true_cells
+from ckh.data.readers.cells import Integers, integers, numbers, time_column, times_ms, true_cells
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.errors import CkhError, UsageError
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES

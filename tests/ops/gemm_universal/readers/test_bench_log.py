@@ -15,7 +15,7 @@ from ckh.data.dataset import read_dataset
 from ckh.data.formats import ReadOptions
 from ckh.data.merge import merge
 from ckh.data.readers import find_reader, read_input, readers
-from ckh.data.readers.column_reader import WITHOUT_TIME
+from ckh.data.readers.cells import WITHOUT_TIME
 from ckh.errors import DataError, ExitCode, UsageError
 from ckh.ops.gemm_universal.readers import bench_log, gemm_rows, kernels
 from ckh.ops.gemm_universal.readers import bench_log as reader
