@@ -14,7 +14,7 @@ from collections import Counter
 from itertools import product
 from typing import TYPE_CHECKING
 
-from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.codegen.unit import UnsupportedKernelError
 from ckh.bench.compilation.compile import KernelBuilder
 from ckh.bench.devices.device import Device, DeviceOptions
 from ckh.bench.devices.device_choice import open_device

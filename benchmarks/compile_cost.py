@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.codegen.unit import UnsupportedKernelError
 from ckh.bench.compilation.compile import Built, KernelBuilder, units
 from ckh.bench.compilation.kernel_cache import loadable
 from ckh.bench.devices.device import DeviceOptions

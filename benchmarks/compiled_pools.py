@@ -24,8 +24,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.codegen.unit import code_hash, function_part, remarks_of, similarity
-from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.codegen.unit import UnsupportedKernelError, code_hash, function_part, remarks_of, similarity
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import HIP_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device

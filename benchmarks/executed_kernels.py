@@ -25,7 +25,7 @@ from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.codegen.unit import UnsupportedKernelError
 from ckh.bench.compilation.compile import KernelBuilder
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import EMULATED_KIND, Device, DeviceOptions
@@ -38,12 +38,12 @@ from ckh.bench.supervision.harness import ACCEPTED, RECORD, Executed, execute, e
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.files.paths import write_atomic
 from ckh.ops import operation, operation_names, operation_of_kernel
-from ckh.ops.gemm_batched.pool import BENCH_POOLS as BATCHED_POOLS
-from ckh.ops.gemm_grouped.pool import BENCH_POOLS as GROUPED_POOLS
-from ckh.ops.gemm_preshuffle.pool import POOLS as PRESHUFFLE_POOLS
-from ckh.ops.gemm_streamk.pool import BENCH_POOLS as STREAMK_POOLS
+from ckh.ops.gemm_batched.operation import BENCH_POOLS as BATCHED_POOLS
+from ckh.ops.gemm_grouped.operation import BENCH_POOLS as GROUPED_POOLS
+from ckh.ops.gemm_preshuffle.kernel_rules import POOLS as PRESHUFFLE_POOLS
+from ckh.ops.gemm_streamk.operation import BENCH_POOLS as STREAMK_POOLS
 from ckh.ops.gemm_universal.kernels.pool import BENCH_POOLS
-from ckh.ops.gemm_universal.measuring.trials import cost as gemm_cost
+from ckh.ops.gemm_universal.measuring.measured import cost as gemm_cost
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.grouped_conv.measuring.measured import SetCandidates
 from ckh.ops.grouped_conv.measuring.trials import cost as conv_cost

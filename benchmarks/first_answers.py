@@ -32,8 +32,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import ckh
-from ckh.bench.codegen.unit import chosen
-from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.codegen.unit import UnsupportedKernelError, chosen
 from ckh.bench.compilation.toolchain import run_compiler
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions

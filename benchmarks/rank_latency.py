@@ -32,8 +32,8 @@ from ckh.archs import load_arch
 from ckh.files.paths import cache_dir, data_dir
 from ckh.learn.models.artifact import list_models, load_model
 from ckh.learn.models.spec import ANY
-from ckh.ops.gemm_universal.columns import kernel_columns as gemm_kernel_columns
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL, NAMES_72
+from ckh.ops.gemm_universal.features import kernel_columns as gemm_kernel_columns
 from ckh.ops.gemm_universal.kernels.pool import gemm_pool
 from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV
 from ckh.ops.grouped_conv.kernels.variants import PIPELINE_VARIANTS

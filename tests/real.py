@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh.bench.codegen.ck_tile import detect_interface
-from ckh.bench.codegen.interfaces import Interface
+from ckh.bench.codegen.ck_tile import Interface, detect_interface
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.hip_device import HipDevice
 from ckh.bench.supervision.driver import BuildReport, Driver, build_and_load

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.bench.codegen.ck_tile import Headers
-    from ckh.bench.codegen.host_source import HostSimd
+    from ckh.bench.codegen.unit import HostSimd
     from ckh.bench.planning.candidates import CandidateSource
     from ckh.data.settings import Settings
     from ckh.kernels.judging import Rule

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import arch_of_gpu
-from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.codegen.unit import UnsupportedKernelError
 from ckh.bench.compilation.compile import KernelBuilder
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import HIP_KIND, DeviceOptions

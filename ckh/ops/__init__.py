@@ -229,7 +229,10 @@ def requested(name: str) -> Requested[Any] | None:
     Of a built-in operation, only this part is imported.
     """
     if name in _BUILT_IN:
-        result: Requested[Any] = import_module(f"{__name__}.{name}.requested").REQUESTED
+        package = import_module(f"{__name__}.{name}")
+        if not hasattr(package, "REQUESTED"):
+            package = import_module(f"{__name__}.{name}.requested")
+        result: Requested[Any] = package.REQUESTED
         return result
     return part_of(operation(name), operation(name).problems.requested, Requested)
 

@@ -12,13 +12,11 @@ from string import Formatter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ckh.errors import DataError, UsageError
-from ckh.features.engine import Feature, FeatureEngine
-from ckh.features.formulas import fill, log2_of, pieces, raw
+from ckh.features.engine import Feature, FeatureEngine, fill, log2_of, pieces, raw
 from ckh.kernels.judging import RuleBook, Rules
 from ckh.kernels.name_grammar import either
-from ckh.kernels.pools import Pools
+from ckh.kernels.pools import TIMED_NAME, Pools
 from ckh.kernels.table import KernelTable, column_of
-from ckh.kernels.timed import TIMED_NAME
 from ckh.ops.base import Kernels, Operation, Problems, Training
 from ckh.ops.gemm_universal.problem_sets.files import NamedSets
 from ckh.ops.gemm_universal.readers.gemm_table import TableForm

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import structs
 
-from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.codegen.unit import UnsupportedKernelError
 from ckh.bench.devices.device import HIP_KIND, HOST_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import default_device_kind, open_device
 from ckh.bench.planning.plan import SEARCH, full_name

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.codegen import host_source as host_codegen
+from ckh.bench.codegen import unit as host_codegen
 from ckh.bench.compilation import compile as compile_module
 from ckh.bench.compilation.compile import KernelBuilder, available_bytes, default_jobs
 from ckh.bench.compilation.toolchain import Compiler, find_compiler

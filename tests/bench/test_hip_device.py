@@ -10,7 +10,7 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.bench.codegen import ck_tile
-from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.codegen.unit import UnsupportedKernelError
 from ckh.bench.devices import hip_device as module
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.device_choice import open_device

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench.codegen.interfaces import Interface
+from ckh.bench.codegen.ck_tile import Interface
 from ckh.bench.compilation import hip_toolchain
 from ckh.bench.compilation.hip_toolchain import (
     all_flags,

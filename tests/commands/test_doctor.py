@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ckh.bench.codegen.interfaces import NOT_VERIFIED, Interface
+from ckh.bench.codegen.ck_tile import NOT_VERIFIED, Interface
 from ckh.bench.compilation.kernel_cache import KernelCache
 from ckh.cli import run
 from ckh.errors import ExitCode

@@ -22,8 +22,8 @@ from ckh.learn.models.artifact import load_model
 from ckh.ops import operation
 from ckh.ops.gemm_universal import operation as gemm_operation
 from ckh.ops.gemm_universal.kernel import GemmKernel
-from ckh.ops.gemm_universal.kernels.names import kernel_name as gemm_name
-from ckh.ops.gemm_universal.kernels.names import parse_kernel_name as parse_gemm
+from ckh.ops.gemm_universal.kernel import kernel_name as gemm_name
+from ckh.ops.gemm_universal.kernel import parse_kernel_name as parse_gemm
 from ckh.ops.gemm_universal.kernels.pool import POOLS
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 from ckh.ops.grouped_conv.consumers import KIND

@@ -18,9 +18,8 @@ from ckh.kernels.pipelines import Scheduler
 from ckh.kernels.table import KernelTable
 from ckh.ops import operation
 from ckh.ops.gemm_universal.kernel import GemmKernel
-from ckh.ops.gemm_universal.kernels.pool import gemm_pool
+from ckh.ops.gemm_universal.kernels.pool import AMD_SEARCH, gemm_pool, space_of
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
-from ckh.ops.gemm_universal.kernels.spaces import AMD_SEARCH, space_of
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.kernels.names import amd_short_name, parse_kernel_name

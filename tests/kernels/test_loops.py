@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ckh.kernels.main_loops import most_steps
+from ckh.kernels.pipelines import most_steps
 
 
 @pytest.mark.parametrize(

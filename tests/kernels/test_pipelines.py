@@ -8,8 +8,8 @@ from pathlib import Path
 from ckh import ops
 from ckh.archs import arch_names, load_arch
 from ckh.bench.codegen import ck_tile
-from ckh.bench.codegen import host_source as host
-from ckh.bench.codegen.interfaces import Interface
+from ckh.bench.codegen import unit as host
+from ckh.bench.codegen.ck_tile import Interface
 from ckh.errors import UsageError
 from ckh.kernels.name_grammar import PIPELINE
 from ckh.kernels.pipelines import (

@@ -28,9 +28,9 @@ from ckh.learn.judging.judged_answers import judged_rows, ranked_rows
 from ckh.learn.models.artifact import load_model
 from ckh.learn.training.save import save
 from ckh.learn.training.train import train
-from ckh.ops.gemm_universal.kernels.names import kernel_name as gemm_name
-from ckh.ops.gemm_universal.kernels.names import parse_kernel_name as parse_gemm
-from ckh.ops.gemm_universal.kernels.names import short_name
+from ckh.ops.gemm_universal.kernel import kernel_name as gemm_name
+from ckh.ops.gemm_universal.kernel import parse_kernel_name as parse_gemm
+from ckh.ops.gemm_universal.kernel import short_name
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.kernels.names import amd_short_name, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool

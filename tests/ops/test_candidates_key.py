@@ -16,8 +16,7 @@ from ckh.archs import load_arch
 from ckh.kernels.pools import Pools
 from ckh.kernels.table import KernelTable
 from ckh.ops import operation
-from ckh.ops.gemm_universal.kernel import GemmKernel
-from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name
+from ckh.ops.gemm_universal.kernel import GemmKernel, kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.kernels.pool import gemm_pool
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 from ckh.ops.gemm_universal.problem import GemmProblem

@@ -14,11 +14,11 @@ from ckh.archs import load_arch
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.hip_device import HipDevice
 from ckh.bench.planning.plan import full_name
-from ckh.ops.gemm_multi_d.pool import MULTI_D_RULES, GemmMultiDKernel
+from ckh.ops.gemm_multi_d.operation import MULTI_D_RULES, GemmMultiDKernel
 from ckh.ops.gemm_multi_d.problem import GemmMultiDProblem
 from ckh.ops.gemm_universal.kernel import GemmKernel
+from ckh.ops.gemm_universal.kernels.pool import GPU
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
-from ckh.ops.gemm_universal.kernels.spaces import GPU
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES

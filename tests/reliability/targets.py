@@ -17,7 +17,7 @@ from ckh.data.formats import ReadOptions
 from ckh.data.readers import find_reader, read_input, readers
 from ckh.export.groups import DTYPES
 from ckh.kernels.filter import parse_filter
-from ckh.kernels.timed import read_timed
+from ckh.kernels.pools import read_timed
 from ckh.learn.answers.answer import interval_at
 from ckh.learn.answers.known import find_known
 from ckh.learn.models.calibration import read_calibration
@@ -35,7 +35,7 @@ from ckh.ops.aiter_moe.kernel import parse_choice as parse_moe_choice
 from ckh.ops.aiter_moe.problem import parse_aiter_moe
 from ckh.ops.aiter_moe.problem_files import load_problems as read_moe_problems
 from ckh.ops.aiter_moe.readers.tuned import read as read_moe_tuned
-from ckh.ops.gemm_universal.kernels import names as gemm_names
+from ckh.ops.gemm_universal import kernel as gemm_names
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.problem_sets.files import read_problems as read_gemm_problems
 from ckh.ops.gemm_universal.readers.aiter_csv import read_winners

@@ -13,8 +13,8 @@ import pytest
 from ckh.archs import load_arch
 from ckh.errors import NoKernelError, UsageError
 from ckh.ops import operation, operation_of
+from ckh.ops.gemm_universal.kernels.pool import space_of
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
-from ckh.ops.gemm_universal.kernels.spaces import space_of
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.problem import ConvProblem

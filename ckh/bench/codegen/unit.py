@@ -10,14 +10,89 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.ck_tile import LABEL
 from ckh.bench.compilation.binary import FUNCTION_REMARK
+from ckh.errors import UsageError
+from ckh.kernels.pipelines import PIPELINES, TABLE_PIPELINES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
+
+
+_FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-march=native",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-stack-protector",
+    "-fvisibility=default",
+    "-shared",
+    "-fPIC",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HostSimd:
+    """The SIMD registers of a CPU: their size in bytes (16, 32 or 64) and their number (16 or 32)."""
+
+    vector_bytes: int
+    registers: int
+
+    def __post_init__(self) -> None:
+        if self.vector_bytes not in (16, 32, 64) or self.registers not in (16, 32):
+            raise UsageError(
+                f"no CPU has {self.registers} SIMD registers of {self.vector_bytes} bytes", code="bad-kernel"
+            )
+
+
+def template_dir() -> Path:
+    """Directory of the headers that are included by kernels of several operations."""
+    return Path(__file__).parent / "templates" / "host"
+
+
+def staging_constants(pipeline: str) -> dict[str, bool]:
+    """Compile-time constants of a pipeline in the sources of host kernels.
+
+    Raises:
+        UsageError: the host has no such pipeline.
+    """
+    row = PIPELINES.get(pipeline)
+    if row is None or row.staging is None:
+        raise UsageError(
+            f"the host device has no pipeline {pipeline}", "one of " + ", ".join(TABLE_PIPELINES), code="unknown-name"
+        )
+    return row.staging.constants()
+
+
+def compile_flags() -> tuple[str, ...]:
+    """Compiler flags for one translation unit, including the shared include directory, without input and output."""
+    return (*_FLAGS, f"-I{template_dir()}")
+
+
+def translation_unit(first: str, lines: Iterable[str], *last: str) -> str:
+    """Source that includes a header, states `lines` in the namespace `ckh::kernel`, then includes the others."""
+    included = "".join(f'#include "{name}"\n' for name in last)
+    head, tail = f'#include "{first}"\n\nnamespace ckh::kernel {{\n', f"\n}}  // namespace ckh::kernel\n\n{included}"
+    return "\n".join((head, *lines, tail))
+
+
+def header_contents(folder: Path) -> bytes:
+    """Names and contents of a folder's headers, which a compiled kernel depends on in addition to its own source."""
+    headers = sorted(folder.glob("*.hpp"))
+    return b"".join(header.name.encode() + b"\0" + header.read_bytes() + b"\0" for header in headers)
+
+
+class UnsupportedKernelError(Exception):
+    """A kernel that a device cannot build; the message names the missing feature."""
+
 
 _INCLUDE = re.compile(r'#include (?:"([^"]+)"|<[^>]+>)')
 _COMMENT = re.compile(r"//[^\n]*")

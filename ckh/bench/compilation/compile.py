@@ -18,8 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckh.bench.codegen.unit import chosen, remarks_of, similarity
-from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.codegen.unit import UnsupportedKernelError, chosen, remarks_of, similarity
 from ckh.bench.compilation.kernel_cache import CachedLibrary, Compilation, KernelCache, Part, fault
 from ckh.bench.compilation.toolchain import require_toolchain, run_compiler
 from ckh.bench.planning.plan import full_name

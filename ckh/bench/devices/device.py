@@ -7,7 +7,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from ckh.bench.codegen.unit_source import header_contents
+from ckh.bench.codegen.unit import header_contents
 from ckh.bench.supervision.protocol import EMULATED, HIP, WorkerConfig
 from ckh.declared import Declared, declared
 from ckh.files.child import module_command

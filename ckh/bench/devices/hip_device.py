@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING
 
 from ckh.archs import arch_of_gpu, load_arch
 from ckh.bench.codegen import ck_tile
-from ckh.bench.codegen.ck_tile import dispatcher_macro, framework_flags
-from ckh.bench.codegen.interfaces import NOT_VERIFIED
-from ckh.bench.codegen.unit import code_hash, unit_source
-from ckh.bench.codegen.unit_source import UnsupportedKernelError, header_contents
+from ckh.bench.codegen.ck_tile import NOT_VERIFIED, dispatcher_macro, framework_flags
+from ckh.bench.codegen.unit import UnsupportedKernelError, code_hash, header_contents, unit_source
 from ckh.bench.compilation.binary import Binary, calling_functions, parse_resources
 from ckh.bench.compilation.hip_toolchain import (
     all_flags,

@@ -7,8 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
-from ckh.bench.codegen.host_source import HostSimd, compile_flags, template_dir
-from ckh.bench.codegen.unit_source import UnsupportedKernelError, header_contents
+from ckh.bench.codegen.unit import HostSimd, UnsupportedKernelError, compile_flags, header_contents, template_dir
 from ckh.bench.compilation.compile import available_bytes
 from ckh.bench.compilation.toolchain import LEAST_HOST, find_compiler
 from ckh.bench.computation import measured_of

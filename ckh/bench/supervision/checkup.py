@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.codegen.unit import UnsupportedKernelError
 from ckh.bench.compilation.hip_toolchain import find_ck_tile, find_hipcc
 from ckh.bench.compilation.kernel_cache import KernelCache
 from ckh.bench.compilation.toolchain import find_compiler, require_toolchain

@@ -277,7 +277,7 @@ def _headers_text(found_headers: FoundHeaders | None) -> str:
 
 
 def _print_headers(found_headers: FoundHeaders) -> None:
-    from ckh.bench.codegen.interfaces import NOT_VERIFIED
+    from ckh.bench.codegen.ck_tile import NOT_VERIFIED
 
     if not found_headers.is_verified:
         say(f"\nwarning: {NOT_VERIFIED}")

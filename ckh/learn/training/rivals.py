@@ -17,7 +17,7 @@ from ckh.archs import load_arch
 from ckh.assess.winners import MISSING, WinnerPlaces, winner_rows
 from ckh.data.dataset import Dataset
 from ckh.errors import UsageError
-from ckh.kernels.timed import TIMED_NAME
+from ckh.kernels.pools import TIMED_NAME
 from ckh.learn.answers.ranking import rankings_of
 from ckh.ops.base import Encoding
 from ckh.schema import HARDWARE, Status

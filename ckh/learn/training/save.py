@@ -13,7 +13,7 @@ import numpy as np
 from ckh.errors import DataError
 from ckh.files.jsonfields import read_json
 from ckh.files.outputs import FolderKind, write_folder
-from ckh.kernels.timed import TIMED_NAME
+from ckh.kernels.pools import TIMED_NAME
 from ckh.learn.analytic.corrected import ranks_alone
 from ckh.learn.analytic.prior import has_prior
 from ckh.learn.models.calibration import CALIBRATION_NAME

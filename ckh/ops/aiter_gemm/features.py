@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.features.engine import Columns, Feature, FeatureEngine
-from ckh.features.formulas import fill, log2_of, pieces, ratio, raw
+from ckh.features.engine import Columns, Feature, FeatureEngine, fill, log2_of, pieces, ratio, raw
 from ckh.ops.aiter_gemm.kernel import NUMBERS
 from ckh.ops.aiter_gemm.problem import FAMILIES, GROUPED, GROUPS, IDENTITY, LIBRARIES, OP_TYPE
 from ckh.problems import DTYPE_BYTES

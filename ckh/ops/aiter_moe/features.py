@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.features.engine import Columns, Feature, FeatureEngine
-from ckh.features.formulas import log2_of, pieces, raw
+from ckh.features.engine import Columns, Feature, FeatureEngine, log2_of, pieces, raw
 from ckh.ops.aiter_moe.kernel import NUMBERS
 from ckh.ops.aiter_moe.problem import IDENTITY, KINDS, OP_TYPE, QUANTS
 from ckh.problems import DTYPE_BYTES

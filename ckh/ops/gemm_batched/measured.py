@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from ckh.bench.computation import Operand, Role, Trials
 from ckh.kernels.judging import RuleBook
 from ckh.kernels.pipelines import wave_groups_of
-from ckh.ops.gemm_batched.pool import BENCH_POOLS, POOLS, SPACES, GemmBatchedKernel
+from ckh.ops.gemm_batched.operation import BENCH_POOLS, POOLS, SPACES, GemmBatchedKernel
 from ckh.ops.gemm_batched.problem import BATCH_STRIDES, LEADING, OP_TYPE, GemmBatchedProblem
 from ckh.ops.gemm_universal.measuring import measured as gemm
 from ckh.ops.gemm_universal.measuring.derived_measured import GEMM, DerivedHip, derived_measured, host_emission
 from ckh.ops.gemm_universal.measuring.hip import source_of
-from ckh.ops.gemm_universal.measuring.trials import kernel_class, loop_end_sizes, representatives_of
+from ckh.ops.gemm_universal.measuring.measured import kernel_class, loop_end_sizes, representatives_of
 from ckh.ops.gemm_universal.problem import output_dtype
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
+    from ckh.ops.gemm_universal.measuring.hip_rules import GemmHeaders
 
 _KERNEL = Path("ck_tile/ops/gemm/kernel/batched_gemm_kernel.hpp")
 _ARGUMENTS = "UniversalGemmHostArgs<>"  # base of the batched kernel's, where it is built on the universal kernel

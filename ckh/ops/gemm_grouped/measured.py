@@ -11,12 +11,12 @@ import numpy as np
 
 from ckh.bench.computation import ArrayForm, Trials
 from ckh.kernels.judging import RuleBook
-from ckh.ops.gemm_grouped.pool import BENCH_POOLS, POOLS, SPACES, GemmGroupedKernel
+from ckh.ops.gemm_grouped.operation import BENCH_POOLS, POOLS, SPACES, GemmGroupedKernel
 from ckh.ops.gemm_grouped.problem import MAX_GROUPS, OP_TYPE, GemmGroupedProblem
 from ckh.ops.gemm_universal.measuring import measured as gemm
 from ckh.ops.gemm_universal.measuring.derived_measured import GEMM, DerivedHip, derived_measured, host_emission
 from ckh.ops.gemm_universal.measuring.hip import source_of
-from ckh.ops.gemm_universal.measuring.trials import kernel_class, loop_end_sizes, representatives_of
+from ckh.ops.gemm_universal.measuring.measured import kernel_class, loop_end_sizes, representatives_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.bench.computation import Operand
-    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
+    from ckh.ops.gemm_universal.measuring.hip_rules import GemmHeaders
 
 _KERNEL = Path("ck_tile/ops/gemm/kernel/grouped_gemm_kernel.hpp")
 _ARGUMENTS = "UniversalGemmKernelArgs"  # of a group, where the kernel is built on the universal kernel

@@ -1,4 +1,11 @@
-"""Record of the operation `gemm_grouped`: that of `gemm_universal`, for groups of products."""
+"""The operation `gemm_grouped`: `gemm_universal` for groups of products.
+
+Names of kernels begin with `gemm_grouped_`, as in CK Tile; those of AMD's tile engine, which begin with
+`grouped_gemm_`, are parsed too.
+
+Source of the pools: the configuration of AMD's tile engine for grouped GEMMs, which has three pipelines, persistent or
+not. `gemm_universal`'s rules hold for every group; those that read M read the greatest common divisor of the groups'.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.features.engine import Feature
-from ckh.ops.base import TiledSizes, lazily
-from ckh.ops.gemm_grouped.pool import POOLS
+from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
+from ckh.ops.base import TiledSizes
 from ckh.ops.gemm_grouped.problem import OP_TYPE, GemmGroupedProblem, parse_groups
 from ckh.ops.gemm_universal.derived import GEMM, derived, sliced_by
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
+from ckh.ops.gemm_universal.kernel import GemmKernel, parser_of
+from ckh.ops.gemm_universal.kernels.amd_lists import ListedKernels, lists_of
+from ckh.ops.gemm_universal.kernels.pool import pools_of
+from ckh.ops.gemm_universal.kernels.problem_rules import BOOK, rules_with
+from ckh.ops.gemm_universal.kernels.search_space import NarrowedSpaces, searched_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +35,41 @@ if TYPE_CHECKING:
     from ckh.features.engine import Columns
 
     Floats = NDArray[np.float64]
+    from collections.abc import Iterator
+
+    from ckh.archs import ArchSpec
+    from ckh.kernels.judging import Rules
     from ckh.ops.gemm_grouped.problem import Groups
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GemmGroupedKernel(GemmKernel):
+    """A kernel that computes matrix products with separate M."""
+
+    op_type = OP_TYPE
+
+    @property
+    def chooses_loop(self) -> bool:
+        """True if one GPU function has the loops of all numbers of steps, and chooses among them when it runs."""
+        return bool(self.persistent) or self.pipeline in DOUBLE_SMEM_PIPELINES
+
+
+parse_grouped_kernel = parser_of(GemmGroupedKernel, r"(?:gemm_grouped|grouped_gemm)")
+
+SPACES = NarrowedSpaces(("compv3", "compv4", "mem"))
+
+
+@BOOK.rule
+def _rows_of_a(arch: ArchSpec, problem: GemmGroupedProblem) -> Iterator[str]:
+    if not arch.is_gpu and problem.layout[0] == "c":
+        yield f"{arch.name} has no groups of a column-major A"
+
+
+GROUPED_RULES: Rules[GemmGroupedKernel] = rules_with(problem=(_rows_of_a,))
+POOLS = pools_of(GemmGroupedKernel, GROUPED_RULES, parse_grouped_kernel, SPACES.pool)
+BENCH_POOLS = pools_of(GemmGroupedKernel, GROUPED_RULES, parse_grouped_kernel, SPACES.bench)
+SEARCHED = searched_in(SPACES.search, GROUPED_RULES, GemmGroupedKernel)
+LISTS = lists_of(ListedKernels(GemmGroupedKernel, GROUPED_RULES, parse_grouped_kernel))
 
 
 def _of_groups(c: Columns, value: Callable[[Floats, Floats], Any]) -> Any:
@@ -134,5 +180,5 @@ OPERATION = replace(
         batch="",
         tiled=_tiled,
     ),
-    kernels=replace(_DERIVED.kernels, lists=lazily("ckh.ops.gemm_grouped.pool:LISTS")),
+    kernels=replace(_DERIVED.kernels, lists=lambda: LISTS),
 )

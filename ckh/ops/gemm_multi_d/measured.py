@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ckh.bench.codegen.interfaces import Interface
+from ckh.bench.codegen.ck_tile import Interface
 from ckh.bench.computation import ArrayForm, Operand, Role, Trials
 from ckh.bench.isolated.typed import element_type
 from ckh.kernels.judging import RuleBook
-from ckh.ops.gemm_multi_d.pool import BENCH_POOLS, POOLS, SPACES, GemmMultiDKernel
+from ckh.ops.gemm_multi_d.operation import BENCH_POOLS, POOLS, SPACES, GemmMultiDKernel
 from ckh.ops.gemm_multi_d.problem import DTYPES, FUNCTIONS, MAX_TENSORS, OP_TYPE, VECTOR, GemmMultiDProblem
 from ckh.ops.gemm_universal.measuring import measured as gemm
 from ckh.ops.gemm_universal.measuring.derived_measured import GEMM, DerivedHip, derived_measured
 from ckh.ops.gemm_universal.measuring.hip import source_of
-from ckh.ops.gemm_universal.measuring.trials import kernel_class, loop_end_sizes, representatives_of
+from ckh.ops.gemm_universal.measuring.measured import kernel_class, loop_end_sizes, representatives_of
 from ckh.ops.gemm_universal.problem import output_dtype
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.bench.computation import Bounds
-    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
+    from ckh.ops.gemm_universal.measuring.hip_rules import GemmHeaders
 
 Array = NDArray[Any]
 

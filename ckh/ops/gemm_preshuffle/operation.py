@@ -9,8 +9,7 @@ import numpy as np
 
 from ckh.features.engine import Feature
 from ckh.ops.base import lazily
-from ckh.ops.gemm_preshuffle.kernel_rules import preshuffle_rule_key
-from ckh.ops.gemm_preshuffle.pool import POOLS
+from ckh.ops.gemm_preshuffle.kernel_rules import POOLS, preshuffle_rule_key
 from ckh.ops.gemm_preshuffle.problem import OP_TYPE, GemmPreshuffleProblem
 from ckh.ops.gemm_universal.derived import GEMM, derived
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
@@ -75,6 +74,6 @@ OPERATION = replace(
         _DERIVED.kernels,
         mismatch=_mismatch,
         key_of=preshuffle_rule_key,
-        lists=lazily("ckh.ops.gemm_preshuffle.pool:LISTS"),
+        lists=lazily("ckh.ops.gemm_preshuffle.kernel_rules:LISTS"),
     ),
 )

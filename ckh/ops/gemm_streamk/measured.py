@@ -7,11 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckh.bench.codegen.ck_tile import PIPELINE_HEADERS
-from ckh.bench.codegen.interfaces import Interface
+from ckh.bench.codegen.ck_tile import PIPELINE_HEADERS, Interface
 from ckh.bench.computation import Split, Trials
 from ckh.kernels.judging import RuleBook
-from ckh.ops.gemm_streamk.pool import (
+from ckh.ops.gemm_streamk.operation import (
     ALL_HELD,
     BENCH_POOLS,
     MOST_BLOCKS,
@@ -25,13 +24,13 @@ from ckh.ops.gemm_streamk.pool import (
 from ckh.ops.gemm_streamk.problem import OP_TYPE, GemmStreamKProblem
 from ckh.ops.gemm_universal.measuring.derived_measured import GEMM, DerivedHip, derived_measured
 from ckh.ops.gemm_universal.measuring.hip import source_of
-from ckh.ops.gemm_universal.measuring.trials import kernel_class, loop_end_sizes, representatives_of
+from ckh.ops.gemm_universal.measuring.measured import kernel_class, loop_end_sizes, representatives_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ckh.archs import ArchSpec
-    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
+    from ckh.ops.gemm_universal.measuring.hip_rules import GemmHeaders
 
 _KERNEL = Path("ck_tile/ops/gemm/kernel/streamk_gemm_kernel.hpp")
 # The second kernel of late 2025, which has both reductions and persistent blocks; the first one is in a namespace less.

@@ -15,8 +15,7 @@ from ckh.export.dispatcher import DispatcherPart, dispatcher_header
 from ckh.export.groups import DTYPE, Code, Exported, ProblemKind, element_types, ruled_group
 from ckh.kernels.ck_instances import dtype_of, pads, tiled_fields, whole
 from ckh.kernels.pipelines import Scheduler
-from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
-from ckh.ops.gemm_universal.kernels.names import kernel_name
+from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel, kernel_name
 from ckh.ops.gemm_universal.kernels.pool import POOLS
 from ckh.ops.gemm_universal.kernels.problem_rules import PROBLEM_RULES
 from ckh.ops.gemm_universal.problem import GEMM_COLUMNS, GEMM_LAYOUTS, OP_TYPE, GemmProblem

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from ckh.kernels.pools import TIMED_NAME
 from ckh.kernels.table import column_of
-from ckh.kernels.timed import TIMED_NAME
 from ckh.ops.base import Encoding, Operation, lazily
-from ckh.ops.gemm_universal.columns import KERNEL_COLUMNS, problem_columns
+from ckh.ops.gemm_universal.features import KERNEL_COLUMNS, problem_columns
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.operation import OPERATION, columns_of, identity_columns, problem_of_row
 from ckh.ops.gemm_universal.problem import GemmProblem
@@ -122,7 +122,7 @@ def derived(
             load=load,
             set_names=lambda: sets().names(),
             shaped=shaped,
-            requested=lazily(f"{package}.requested:REQUESTED"),
+            requested=lazily(f"{package}:REQUESTED"),
         ),
         kernels=replace(
             GEMM.kernels,
@@ -132,7 +132,7 @@ def derived(
             features=kernel_features,
             candidates=candidates,
             listed=candidates,
-            searched=lazily(f"{package}.pool:SEARCHED"),
+            searched=lazily(f"{module}:SEARCHED"),
             lists=None,
         ),
         training=replace(

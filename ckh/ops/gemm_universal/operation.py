@@ -10,18 +10,18 @@ from collections.abc import Callable
 from math import log2
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ckh.kernels.timed import TIMED_NAME
+from ckh.kernels.pools import TIMED_NAME
 from ckh.ops.base import Kernels, Operation, Problems, TiledSizes, Training, Worth, called, having, lazily
-from ckh.ops.gemm_universal.columns import (
+from ckh.ops.gemm_universal.features import (
+    GEMM_UNIVERSAL,
     INPUT_COLUMNS,
     KERNEL_COLUMNS,
+    NAMES_72,
     from_amd,
     kernel_columns,
     problem_columns,
 )
-from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL, NAMES_72
-from ckh.ops.gemm_universal.kernel import GemmKernel
-from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name, short_name
+from ckh.ops.gemm_universal.kernel import GemmKernel, kernel_name, parse_kernel_name, short_name
 from ckh.ops.gemm_universal.kernels.pool import POOLS
 from ckh.ops.gemm_universal.kernels.problem_rules import rule_key
 from ckh.ops.gemm_universal.problem import (
@@ -167,7 +167,7 @@ OPERATION = Operation(
         set_names=called("ckh.ops.gemm_universal.problem_sets:set_names"),
         batch="m",
         shaped=lazily("ckh.ops.gemm_universal.shaped:SHAPED"),
-        requested=lazily("ckh.ops.gemm_universal.requested:REQUESTED"),
+        requested=lazily("ckh.ops.gemm_universal:REQUESTED"),
         tiled=_tiled,
     ),
     kernels=Kernels(

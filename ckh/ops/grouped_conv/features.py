@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.features.engine import Columns, Feature, FeatureEngine
-from ckh.features.formulas import log2_of, pieces, ratio, raw
+from ckh.features.engine import Columns, Feature, FeatureEngine, log2_of, pieces, ratio, raw
 from ckh.kernels.pipelines import PIPELINE_CODES
 from ckh.ops.grouped_conv.kernels.variants import CONV_TILES, PIPELINE_VARIANTS
 from ckh.ops.grouped_conv.law import LAW_TERMS, LAW_TILES

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from math import log2
 from typing import TYPE_CHECKING, Any
 
+from ckh.kernels.pools import TIMED_NAME
 from ckh.kernels.table import column_of
-from ckh.kernels.timed import TIMED_NAME
 from ckh.ops.base import Kernels, Operation, Problems, TiledSizes, Training, Worth, called, lazily
 from ckh.ops.grouped_conv.columns import (
     CONV_DATASET,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ckh.bench.codegen.ck_tile import Headers
-from ckh.bench.codegen.interfaces import TEMPLATES, Interface
+from ckh.bench.codegen.ck_tile import TEMPLATES, Headers, Interface
 from ckh.ops.grouped_conv.measuring.hip_headers import ConvHeaders
 from ckh.ops.grouped_conv.measuring.hip_rules import ELEMENTS
 from ckh.problems import Direction

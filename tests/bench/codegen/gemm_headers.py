@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ckh.bench.codegen.ck_tile import Headers
-from ckh.bench.codegen.interfaces import Interface
+from ckh.bench.codegen.ck_tile import Headers, Interface
 from ckh.kernels.pipelines import Scheduler
-from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
-from ckh.ops.gemm_universal.measuring.hip_rules import ELEMENTS
+from ckh.ops.gemm_universal.measuring.hip_rules import ELEMENTS, GemmHeaders
 
 MID_2025 = GemmHeaders(
     common=Headers(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckh.bench.codegen.interfaces import Interface
-from ckh.ops.gemm_universal.kernels.names import parse_kernel_name
+from ckh.bench.codegen.ck_tile import Interface
+from ckh.ops.gemm_universal.kernel import parse_kernel_name
 
 if TYPE_CHECKING:
     from ckh.ops.gemm_universal.kernel import GemmKernel

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckh.bench.codegen.interfaces import Interface
+from ckh.bench.codegen.ck_tile import Interface
 from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
 
 if TYPE_CHECKING:

@@ -13,9 +13,16 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.bench.codegen import ck_tile
-from ckh.bench.codegen.ck_tile import Headers, detect_interface, framework_flags, has_headers, share_of_thread
-from ckh.bench.codegen.interfaces import TEMPLATES, Interface
-from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.codegen.ck_tile import (
+    TEMPLATES,
+    Headers,
+    Interface,
+    detect_interface,
+    framework_flags,
+    has_headers,
+    share_of_thread,
+)
+from ckh.bench.codegen.unit import UnsupportedKernelError
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.hip_device import HipDevice
 from ckh.bench.supervision.process import WorkerProcess

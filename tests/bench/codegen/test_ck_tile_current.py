@@ -14,9 +14,8 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.bench.codegen import ck_tile
-from ckh.bench.codegen.ck_tile import detect_interface
-from ckh.bench.codegen.interfaces import Interface
-from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.codegen.ck_tile import Interface, detect_interface
+from ckh.bench.codegen.unit import UnsupportedKernelError
 from ckh.kernels.pipelines import Scheduler
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.kernels.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3, SPECIALIZATIONS

@@ -13,8 +13,8 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.bench.codegen import ck_tile
-from ckh.bench.codegen.interfaces import Interface
-from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.codegen.ck_tile import Interface
+from ckh.bench.codegen.unit import UnsupportedKernelError
 from ckh.bench.compilation.kernel_cache import loadable
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.hip_device import HipDevice
@@ -22,11 +22,10 @@ from ckh.bench.isolated.kernel_library import KernelLibrary
 from ckh.bench.supervision.process import WorkerProcess
 from ckh.bench.supervision.protocol import Job, Op
 from ckh.kernels.pipelines import Scheduler
-from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name
+from ckh.ops.gemm_universal.kernel import kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 from ckh.ops.gemm_universal.measuring.hip import emit
-from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders, detect_gemm
-from ckh.ops.gemm_universal.measuring.hip_rules import ELEMENTS, missing
+from ckh.ops.gemm_universal.measuring.hip_rules import ELEMENTS, GemmHeaders, detect_gemm, missing
 from ckh.ops.gemm_universal.measuring.measured import c_problem as c_gemm_problem
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.kernels.pool import conv_pool

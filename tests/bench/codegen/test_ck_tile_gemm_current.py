@@ -17,11 +17,10 @@ from ckh.archs import load_arch
 from ckh.bench.codegen import ck_tile
 from ckh.bench.isolated.kernel_library import KernelLibrary
 from ckh.kernels.pipelines import Scheduler
-from ckh.ops.gemm_universal.kernels.names import parse_kernel_name
-from ckh.ops.gemm_universal.kernels.spaces import GPU
+from ckh.ops.gemm_universal.kernel import parse_kernel_name
+from ckh.ops.gemm_universal.kernels.pool import GPU
 from ckh.ops.gemm_universal.measuring.hip import emit
-from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders, detect_gemm
-from ckh.ops.gemm_universal.measuring.hip_rules import ELEMENTS, missing
+from ckh.ops.gemm_universal.measuring.hip_rules import ELEMENTS, GemmHeaders, detect_gemm, missing
 from ckh.ops.gemm_universal.measuring.measured import CGemmProblem
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from tests.bench.codegen.stubs import STUB, built, needs_hipcc, syntax_errors

@@ -19,8 +19,8 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from ckh.archs import load_arch
-from ckh.bench.codegen import host_source as host
-from ckh.bench.codegen.host_source import HostSimd
+from ckh.bench.codegen import unit as host
+from ckh.bench.codegen.unit import HostSimd
 from ckh.bench.compilation.toolchain import find_compiler
 from ckh.bench.devices.device import headers_comment
 from ckh.bench.devices.host_device import HostDevice
@@ -29,11 +29,10 @@ from ckh.bench.isolated.memory import GuardedBuffer, input_array
 from ckh.bench.isolated.verify import FP32_ROUNDING
 from ckh.errors import UsageError
 from ckh.kernels.pipelines import TABLE_PIPELINES, Scheduler
-from ckh.ops.gemm_universal.kernel import GemmKernel
-from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name, short_name
+from ckh.ops.gemm_universal.kernel import GemmKernel, kernel_name, parse_kernel_name, short_name
 from ckh.ops.gemm_universal.kernels.pool import gemm_pool
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
-from ckh.ops.gemm_universal.measuring.host import emit
+from ckh.ops.gemm_universal.measuring.hip import emit_for_host as emit
 from ckh.ops.gemm_universal.measuring.measured import MEASURED, CGemmProblem
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
 from tests.refusals import expect_values

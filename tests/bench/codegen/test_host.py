@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.codegen.host_source import HostSimd
+from ckh.bench.codegen.unit import HostSimd
 from ckh.bench.compilation.compile import KernelBuilder, default_jobs
 from ckh.bench.devices.host_device import HostDevice
 from ckh.bench.isolated.kernel_library import KernelLibrary
@@ -256,7 +256,7 @@ def test_source_is_the_same_in_another_process() -> None:
     program = (
         "import hashlib\n"
         "from ckh.archs import load_arch\n"
-        "from ckh.bench.codegen.host_source import HostSimd\n"
+        "from ckh.bench.codegen.unit import HostSimd\n"
         "from ckh.ops.grouped_conv.measuring.host import emit\n"
         "from ckh.ops.grouped_conv.kernels.pool import conv_pool\n"
         "from ckh.problems import Direction\n"

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.bench.codegen import ck_tile
-from ckh.bench.codegen.interfaces import Interface
-from ckh.bench.codegen.unit import chosen, code_hash, remarks_of, similarity, unit_source
-from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.codegen.ck_tile import Interface
+from ckh.bench.codegen.unit import UnsupportedKernelError, chosen, code_hash, remarks_of, similarity, unit_source
 from ckh.bench.compilation.binary import parse_resources
 from ckh.bench.compilation.compile import KernelBuilder
 from ckh.bench.compilation.kernel_cache import loadable

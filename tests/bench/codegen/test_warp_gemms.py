@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ckh.bench.codegen.ck_tile import Headers, dispatcher_macro, transposing_warp_gemms, warp_gemms
-from ckh.bench.codegen.interfaces import Interface
+from ckh.bench.codegen.ck_tile import Headers, Interface, dispatcher_macro, transposing_warp_gemms, warp_gemms
 from ckh.bench.devices.device import DeviceOptions
-from ckh.ops.gemm_universal.kernels.names import parse_kernel_name
+from ckh.ops.gemm_universal.kernel import parse_kernel_name
 from ckh.schema import Status
 from tests.real import built_with, compiles, interface_here
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ckh.archs import ArchSpec
 from ckh.kernels.pipelines import wave_group_reason
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
-from ckh.ops.gemm_universal.kernels.vectors import MAX_VECTOR_BYTES
+from ckh.ops.gemm_universal.kernels.problem_rules import MAX_VECTOR_BYTES
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, output_dtype
 from ckh.problems import DTYPE_BYTES
 

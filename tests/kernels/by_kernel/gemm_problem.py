@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from ckh.archs import ArchSpec
 from ckh.ops.gemm_universal.kernel import GemmKernel
-from ckh.ops.gemm_universal.kernels.vectors import effective_widths
+from ckh.ops.gemm_universal.kernels.problem_rules import effective_widths
 from ckh.ops.gemm_universal.problem import GemmProblem, contiguous_axes, output_dtype
 
 ProblemRule = Callable[[GemmKernel, ArchSpec, GemmProblem], Iterator[str]]

@@ -14,10 +14,10 @@ from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.ops import operation
 from ckh.ops.base import Encoding
-from ckh.ops.gemm_batched.operation import GEMM_BATCHED
-from ckh.ops.gemm_batched.pool import (
+from ckh.ops.gemm_batched.operation import (
     BATCHED_RULES,
     BENCH_POOLS,
+    GEMM_BATCHED,
     LISTS,
     POOLS,
     GemmBatchedKernel,
@@ -26,7 +26,7 @@ from ckh.ops.gemm_batched.pool import (
 )
 from ckh.ops.gemm_batched.problem import GemmBatchedProblem
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
-from ckh.ops.gemm_universal.kernels.names import kernel_name
+from ckh.ops.gemm_universal.kernel import kernel_name
 from ckh.ops.gemm_universal.kernels.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GemmProblem
 

@@ -12,8 +12,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from ckh.archs import load_arch
 from ckh.bench.codegen.ck_tile import template_dir
-from ckh.bench.codegen.unit import unit_source
-from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.codegen.unit import UnsupportedKernelError, unit_source
 from ckh.bench.compilation.kernel_cache import loadable
 from ckh.bench.computation import Role
 from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
@@ -27,7 +26,7 @@ from ckh.errors import ExitCode
 from ckh.kernels.judging import judge_table
 from ckh.kernels.table import KernelTable
 from ckh.ops.gemm_batched.measured import HIP, MEASURED, c_batched_problem, loop_end_problems, multiply_batch, operands
-from ckh.ops.gemm_batched.pool import POOLS, GemmBatchedKernel, parse_batched_kernel
+from ckh.ops.gemm_batched.operation import POOLS, GemmBatchedKernel, parse_batched_kernel
 from ckh.ops.gemm_batched.problem import GemmBatchedProblem
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.schema import Status
@@ -37,7 +36,7 @@ from tests.real import Real, compiles, set_kernel_cache
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
+    from ckh.ops.gemm_universal.measuring.hip_rules import GemmHeaders
 
 ARCH = load_arch("gfx942")
 GAPS = {"lda": 40, "ldb": 48, "ldc": 36, "batch_stride_a": 2000, "batch_stride_b": 1900, "batch_stride_c": 1800}

@@ -11,8 +11,7 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.bench.codegen.ck_tile import template_dir
-from ckh.bench.codegen.unit import unit_source
-from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.codegen.unit import UnsupportedKernelError, unit_source
 from ckh.bench.compilation.kernel_cache import loadable
 from ckh.bench.computation import Role
 from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
@@ -31,9 +30,9 @@ from ckh.ops.gemm_grouped.measured import (
     multiply_groups,
     operands,
 )
-from ckh.ops.gemm_grouped.pool import GemmGroupedKernel, parse_grouped_kernel
+from ckh.ops.gemm_grouped.operation import GemmGroupedKernel, parse_grouped_kernel
 from ckh.ops.gemm_grouped.problem import GemmGroupedProblem
-from ckh.ops.gemm_universal.kernels.names import kernel_name
+from ckh.ops.gemm_universal.kernel import kernel_name
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.schema import Status
 from tests.bench.codegen.gemm_headers import CURRENT, LATE_2025, MID_2025
@@ -43,7 +42,7 @@ from tests.refusals import expect_refusal
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
+    from ckh.ops.gemm_universal.measuring.hip_rules import GemmHeaders
 
 ARCH = load_arch("gfx942")
 EMITTED = "gemm_grouped_fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_64x64x64_2x2x1_32x32x16"

@@ -16,7 +16,7 @@ from ckh.errors import DataError, ExitCode, UsageError
 from ckh.learn.analytic.estimate import estimated_us
 from ckh.ops import operation, operation_of
 from ckh.ops.base import Encoding, TiledSizes
-from ckh.ops.gemm_grouped.pool import BENCH_POOLS, GROUPED_RULES, POOLS, GemmGroupedKernel, parse_grouped_kernel
+from ckh.ops.gemm_grouped.operation import BENCH_POOLS, GROUPED_RULES, POOLS, GemmGroupedKernel, parse_grouped_kernel
 from ckh.ops.gemm_grouped.problem import GemmGroupedProblem
 from ckh.ops.gemm_grouped.problem_sets import SETS, evenly, unevenly
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL

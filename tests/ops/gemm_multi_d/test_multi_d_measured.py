@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.codegen.unit import UnsupportedKernelError
 from ckh.bench.computation import Role
 from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
@@ -19,7 +19,7 @@ from ckh.bench.isolated.verify import Limits
 from ckh.bench.supervision.harness import execute, loop_ends
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.ops.gemm_multi_d.measured import HIP, MEASURED, c_problem, operands
-from ckh.ops.gemm_multi_d.pool import parse_multi_d_kernel
+from ckh.ops.gemm_multi_d.operation import parse_multi_d_kernel
 from ckh.ops.gemm_multi_d.problem import FUNCTIONS, GemmMultiDProblem
 from ckh.schema import Status
 from tests.bench.codegen.gemm_headers import LATE_2025, MID_2025
@@ -27,7 +27,7 @@ from tests.real import Real, compiles, set_kernel_cache
 from tests.refusals import expect_values
 
 if TYPE_CHECKING:
-    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
+    from ckh.ops.gemm_universal.measuring.hip_rules import GemmHeaders
 
 ARCH = load_arch("gfx942")
 EMITTED = "fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_64x64x64_2x2x1_32x32x16"

@@ -11,11 +11,10 @@ from ckh.archs import load_arch
 from ckh.errors import DataError, UsageError
 from ckh.ops import operation_of
 from ckh.ops.base import Encoding
-from ckh.ops.gemm_multi_d.operation import OPERATION
-from ckh.ops.gemm_multi_d.pool import MULTI_D_RULES, POOLS, GemmMultiDKernel, parse_multi_d_kernel
+from ckh.ops.gemm_multi_d.operation import MULTI_D_RULES, OPERATION, POOLS, GemmMultiDKernel, parse_multi_d_kernel
 from ckh.ops.gemm_multi_d.problem import FUNCTIONS, GemmMultiDProblem
 from ckh.ops.gemm_multi_d.problem_sets import SETS
-from ckh.ops.gemm_universal.kernels.names import kernel_name
+from ckh.ops.gemm_universal.kernel import kernel_name
 from ckh.ops.gemm_universal.kernels.pool import POOLS as GEMM_POOLS
 from ckh.ops.gemm_universal.problem_sets import held_out_weights
 from tests.refusals import expect_refusal

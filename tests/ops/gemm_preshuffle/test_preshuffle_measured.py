@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.codegen.interfaces import Interface
-from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.codegen.ck_tile import Interface
+from ckh.bench.codegen.unit import UnsupportedKernelError
 from ckh.bench.computation import Role
 from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
 from ckh.bench.supervision.harness import execute, loop_ends
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
-from ckh.ops.gemm_preshuffle.hip_rules import preshuffle_rules
 from ckh.ops.gemm_preshuffle.kernel_rules import parse_preshuffle_kernel
-from ckh.ops.gemm_preshuffle.measured import MEASURED, emit, operands
+from ckh.ops.gemm_preshuffle.measured import MEASURED, emit, operands, preshuffle_rules
 from ckh.ops.gemm_preshuffle.problem import GemmPreshuffleProblem
 from ckh.schema import Status
 from tests.bench.codegen.gemm_headers import CURRENT, LATE_2025, MID_2025
@@ -28,7 +27,7 @@ from tests.refusals import has_values
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
+    from ckh.ops.gemm_universal.measuring.hip_rules import GemmHeaders
 
 GFX942 = load_arch("gfx942")
 SHAPE = "fp16_rcr_preshufflev2_cshuffle_intrawave_False_False_False_False_64x64x64_2x2x1_16x16x32"

@@ -19,13 +19,19 @@ from ckh.ops import operation, operation_of
 from ckh.ops.aiter_gemm.kernels.pool import kernel_pool
 from ckh.ops.aiter_gemm.problem import CKTILE
 from ckh.ops.base import Encoding
-from ckh.ops.gemm_preshuffle.kernel_rules import PRESHUFFLE_RULES, parse_preshuffle_kernel, preshuffle_rule_key
+from ckh.ops.gemm_preshuffle.kernel_rules import (
+    LISTS,
+    POOLS,
+    PRESHUFFLE_RULES,
+    SEARCHED,
+    parse_preshuffle_kernel,
+    preshuffle_rule_key,
+)
 from ckh.ops.gemm_preshuffle.operation import OPERATION
-from ckh.ops.gemm_preshuffle.pool import LISTS, POOLS, SEARCHED
 from ckh.ops.gemm_preshuffle.problem import DTYPES, GemmPreshuffleProblem, StoredOrder
 from ckh.ops.gemm_preshuffle.problem_sets import SETS
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
-from ckh.ops.gemm_universal.kernels.names import kernel_name
+from ckh.ops.gemm_universal.kernel import kernel_name
 from ckh.ops.gemm_universal.problem_sets import held_out_weights
 from tests.refusals import expect_refusal, has_values
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.codegen.unit import UnsupportedKernelError
 from ckh.bench.computation import Split
 from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
@@ -19,7 +19,7 @@ from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.ops.gemm_streamk.measured import HIP, MEASURED, parts_at_most, split
-from ckh.ops.gemm_streamk.pool import parse_streamk_kernel
+from ckh.ops.gemm_streamk.operation import parse_streamk_kernel
 from ckh.ops.gemm_streamk.problem import GemmStreamKProblem
 from ckh.schema import Status
 from tests.bench.codegen.gemm_headers import CURRENT, LATE_2025, MID_2025
@@ -28,7 +28,7 @@ from tests.real import Real, compiles, set_kernel_cache
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
+    from ckh.ops.gemm_universal.measuring.hip_rules import GemmHeaders
 
 ARCH = load_arch("gfx942")
 EMITTED = "fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_64x64x64_2x2x1_32x32x16"

@@ -18,10 +18,11 @@ from ckh.features.engine import Columns
 from ckh.learn.analytic.estimate import estimated_parts, estimated_us
 from ckh.ops import operation_of
 from ckh.ops.base import Encoding
-from ckh.ops.gemm_streamk.operation import GEMM_STREAMK, OPERATION
-from ckh.ops.gemm_streamk.pool import (
+from ckh.ops.gemm_streamk.operation import (
     BENCH_POOLS,
+    GEMM_STREAMK,
     LISTS,
+    OPERATION,
     POOLS,
     SEARCHED,
     STREAMK_RULES,
@@ -30,8 +31,7 @@ from ckh.ops.gemm_streamk.pool import (
 )
 from ckh.ops.gemm_streamk.problem import GemmStreamKProblem
 from ckh.ops.gemm_streamk.problem_sets import SETS
-from ckh.ops.gemm_universal.kernel import GemmKernel
-from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name
+from ckh.ops.gemm_universal.kernel import GemmKernel, kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.kernels.pool import POOLS as GEMM_POOLS
 from ckh.ops.gemm_universal.problem_sets import held_out_weights
 from tests.refusals import expect_refusal

@@ -11,9 +11,16 @@ import pytest
 from ckh.errors import DataError, ModelError
 from ckh.ops import operation
 from ckh.ops.base import Encoding
-from ckh.ops.gemm_universal.columns import INPUT_COLUMNS, from_amd, kernel_columns, problem_columns
-from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL, NAMES_55, NAMES_72
-from ckh.ops.gemm_universal.kernels.names import parse_kernel_name
+from ckh.ops.gemm_universal.features import (
+    GEMM_UNIVERSAL,
+    INPUT_COLUMNS,
+    NAMES_55,
+    NAMES_72,
+    from_amd,
+    kernel_columns,
+    problem_columns,
+)
+from ckh.ops.gemm_universal.kernel import parse_kernel_name
 from ckh.ops.gemm_universal.problem import GemmProblem
 from tests.shared import SHARED
 

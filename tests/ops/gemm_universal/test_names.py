@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from ckh.errors import DataError, UsageError
 from ckh.kernels.pipelines import Scheduler
-from ckh.ops.gemm_universal.kernel import GemmKernel
-from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name, short_name
+from ckh.ops.gemm_universal.kernel import GemmKernel, kernel_name, parse_kernel_name, short_name
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.problems import DTYPE_BYTES
 from tests.refusals import expect_refusal

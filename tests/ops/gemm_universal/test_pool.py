@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.archs import ArchSpec, load_arch
-from ckh.ops.gemm_universal.kernels.pool import BENCH_POOLS, buildable, gemm_pool
+from ckh.ops.gemm_universal.kernels.pool import (
+    AMD_SEARCH,
+    BENCH_POOLS,
+    GPU,
+    HOST,
+    GemmSpace,
+    buildable,
+    gemm_pool,
+    space_of,
+)
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
-from ckh.ops.gemm_universal.kernels.spaces import AMD_SEARCH, GPU, HOST, GemmSpace, space_of
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.problems import DTYPE_BYTES
 from tests.refusals import has_values

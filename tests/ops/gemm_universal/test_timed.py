@@ -14,10 +14,10 @@ from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.errors import ExitCode, ModelError
 from ckh.export.groups import group_of
-from ckh.kernels.timed import TIMED_NAME
+from ckh.kernels.pools import TIMED_NAME
 from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import load_model
-from ckh.ops.gemm_universal.kernels.names import parse_kernel_name
+from ckh.ops.gemm_universal.kernel import parse_kernel_name
 from ckh.ops.gemm_universal.kernels.pool import POOLS, gemm_pool
 from ckh.ops.gemm_universal.operation import OPERATION
 from ckh.ops.gemm_universal.problem import GemmProblem

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ckh.archs import load_arch
 from ckh.bench.computation import measured_of
-from ckh.kernels.main_loops import loaded_ahead
+from ckh.kernels.pipelines import loaded_ahead
 from ckh.ops import operation
-from ckh.ops.gemm_universal.measuring.trials import kernel_class, loop_end_problems, representatives
+from ckh.ops.gemm_universal.measuring.measured import kernel_class, loop_end_problems, representatives
 
 ARCH = load_arch("gfx942")
 

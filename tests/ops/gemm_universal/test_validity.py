@@ -10,10 +10,9 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.kernels.pipelines import Scheduler
-from ckh.ops.gemm_universal.kernels.names import parse_kernel_name
+from ckh.ops.gemm_universal.kernel import parse_kernel_name
 from ckh.ops.gemm_universal.kernels.pool import gemm_pool
-from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
-from ckh.ops.gemm_universal.kernels.vectors import effective_widths, native_widths
+from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES, effective_widths, native_widths
 from ckh.ops.gemm_universal.problem import GemmProblem
 from tests.refusals import expect_reasons, expect_values, has_values
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.codegen.interfaces import Interface
+from ckh.bench.codegen.ck_tile import Interface
 from ckh.kernels.judging import given
 from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
 from ckh.ops.grouped_conv.measuring import hip_rules

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.archs import load_arch
-from ckh.kernels.main_loops import loaded_ahead
+from ckh.kernels.pipelines import loaded_ahead
 from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import FILTER1X1_PAD0

@@ -22,10 +22,9 @@ from ckh.kernels.lists import (
 )
 from ckh.kernels.name_grammar import EPILOGUES, MOST, PIPELINE, by
 from ckh.kernels.pipelines import Scheduler
-from ckh.ops.gemm_universal.kernel import GROUP_FIELDS, NATIVE_WIDTH, GemmKernel
-from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name
+from ckh.ops.gemm_universal.kernel import GROUP_FIELDS, NATIVE_WIDTH, GemmKernel, kernel_name, parse_kernel_name
+from ckh.ops.gemm_universal.kernels.pool import GemmSpace, WaveBlock
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
-from ckh.ops.gemm_universal.kernels.spaces import GemmSpace, WaveBlock
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, output_dtype
 
 if TYPE_CHECKING:

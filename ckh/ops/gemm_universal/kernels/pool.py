@@ -1,28 +1,158 @@
-"""Pools: the candidate GEMM kernels of an architecture."""
+"""Spaces of candidate kernels, the values of each parameter, and pools: their products, filtered by rules.
+
+AMD's space is the parameter space of its search (`GemmUniversalFeatureEngine.get_parameter_space`) with its constraint
+of 2, 4 or 8 waves. AMD lists waves and warp tiles by axis; here they are blocks, so that a space can also list pairs.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from itertools import product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ckh.kernels.pipelines import PIPELINE_CODES, TABLE_PIPELINES, Scheduler
 from ckh.kernels.pools import Pools
-from ckh.ops.gemm_universal.kernel import GemmKernel
-from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name
+from ckh.kernels.table import KernelTable
+from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel, kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
-from ckh.ops.gemm_universal.kernels.spaces import GPU_BENCH, GemmSpace, space_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ckh.archs import ArchSpec
+    from ckh.archs import ArchSpec, Triple
     from ckh.kernels.judging import Rules
-    from ckh.kernels.table import Axis, KernelTable
+    from ckh.kernels.table import Axis
+
+
+Pads = tuple[bool, bool, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class WaveBlock:
+    """Waves per block and the tile of one matrix instruction."""
+
+    wave: Triple
+    warp_tile: Triple
+
+
+@dataclass(frozen=True, slots=True)
+class GemmSpace:
+    """Space of candidates: all combinations of these values."""
+
+    tiles: tuple[Triple, ...]
+    blocks: tuple[WaveBlock, ...]
+    pipelines: tuple[str, ...]
+    schedulers: tuple[Scheduler, ...]
+    epilogues: tuple[str, ...]
+    pads: tuple[Pads, ...]
+    persistent: tuple[bool, ...]
+
+    def narrowed(self, arch: ArchSpec, dtype: str) -> GemmSpace:
+        """Remove values that the architecture does not list; no valid kernel is lost."""
+        warp_tiles: frozenset[Triple] = frozenset()
+        if dtype in arch.dtypes:
+            warp_tiles = frozenset(arch.warp_tiles_for(dtype) + arch.warp_tiles_for(dtype, preshuffle=True))
+        return replace(
+            self,
+            blocks=tuple(b for b in self.blocks if arch.supports_wave(b.wave) and b.warp_tile in warp_tiles),
+            pipelines=tuple(name for name in self.pipelines if name in arch.pipelines),
+            epilogues=tuple(name for name in self.epilogues if name in arch.epilogues),
+        )
+
+    def table(self, dtype: str, layout: str, kind: type[GemmKernel] = GemmKernel, **own: Any) -> KernelTable[Any]:
+        """Return the candidates, of a class with its own fields, as a table; there can be hundreds of thousands."""
+        sizes = tuple(f"wave_{axis}" for axis in "mnk") + tuple(f"warp_tile_{axis}" for axis in "mnk")
+        axes: list[Axis] = [
+            (("tile_m", "tile_n", "tile_k"), list(self.tiles)),
+            (sizes, [(*block.wave, *block.warp_tile) for block in self.blocks]),
+            (("pipeline",), [(value,) for value in self.pipelines]),
+            (("scheduler",), [(value,) for value in self.schedulers]),
+            (("epilogue",), [(value,) for value in self.epilogues]),
+            (("pad_m", "pad_n", "pad_k"), list(self.pads)),
+            (("persistent",), [(value,) for value in self.persistent]),
+        ]
+        native = dict.fromkeys(("vector_a", "vector_b", "vector_c"), NATIVE_WIDTH)
+        return KernelTable.product(kind, axes, dtype=dtype, layout=layout, **native, **own)
+
+
+_PADDED, _UNPADDED = (True,) * 3, (False,) * 3
+_NUM_WAVES = (2, 4, 8)
+_AMD_TILES = (32, 64, 128, 192, 256)
+_AMD_BLOCKS = tuple(
+    WaveBlock((wave_m, wave_n, 1), warp_tile)
+    for wave_m, wave_n in product((1, 2, 4), repeat=2)
+    if wave_m * wave_n in _NUM_WAVES
+    for warp_tile in product((4, 16, 32, 64), (4, 16, 32, 64), (8, 16, 32, 64, 128))
+)
+
+# AMD's whole search space, with all options.
+AMD_SEARCH = GemmSpace(
+    tiles=tuple(product(_AMD_TILES, _AMD_TILES, (32, 64, 128, 256))),
+    blocks=_AMD_BLOCKS,
+    pipelines=tuple(PIPELINE_CODES),
+    schedulers=tuple(Scheduler),
+    epilogues=("default", "cshuffle"),
+    pads=tuple((m, n, k) for m, n, k in product((True, False), repeat=3)),
+    persistent=(True, False),
+)
+
+# The pool of a GPU: AMD's space with padding along every axis or along none. Of equivalent kernels the first is taken:
+# where sizes divide, an unpadded one with the default epilogue and one block per tile.
+GPU = replace(
+    AMD_SEARCH,
+    epilogues=("default", "cshuffle"),
+    pads=(_UNPADDED, _PADDED),
+    persistent=(False, True),
+)
+
+# Kernels of a bench run on a GPU without a filter: each geometry, pipeline and scheduler, padded or not, persistent or
+# not, with the epilogue that supports the most problems: it can split K, whereas single elements cannot be added in
+# pairs.
+GPU_BENCH = replace(GPU, epilogues=("cshuffle",))
+
+_HOST_WAVES: dict[Triple, tuple[Triple, ...]] = {
+    (1, 4, 1): ((16, 16, 16), (16, 16, 32), (32, 32, 16)),
+    (2, 2, 1): ((16, 16, 16), (16, 16, 32)),
+    (4, 1, 1): ((16, 16, 16),),
+}
+
+# The pool of the host. wave_n x warp_tile_n columns form register blocks of 16, 32, 64 and 128 floats, each also with
+# a larger K per step; the tiles of A and B together take 24 to 160 KB; an unpadded kernel has no code for the remainder
+# of an axis.
+HOST = GemmSpace(
+    tiles=(
+        (32, 64, 64),
+        (32, 128, 256),
+        (64, 64, 256),
+        (64, 128, 128),
+        (64, 256, 64),
+        (128, 128, 128),
+        (128, 256, 64),
+        (192, 128, 128),
+        (256, 64, 64),
+        (256, 128, 32),
+        (256, 256, 64),
+    ),
+    blocks=tuple(WaveBlock(wave, warp_tile) for wave, warp_tiles in _HOST_WAVES.items() for warp_tile in warp_tiles),
+    pipelines=TABLE_PIPELINES,
+    schedulers=tuple(Scheduler),
+    epilogues=("cshuffle",),
+    pads=(_PADDED, _UNPADDED),
+    persistent=(False,),
+)
+
+
+def space_of(arch: ArchSpec) -> GemmSpace:
+    """Return the space that an architecture's pool is filtered from."""
+    return GPU if arch.is_gpu else HOST
+
 
 K = TypeVar("K", bound=GemmKernel)
 
 
 def gemm_pool(arch: ArchSpec, dtype: str | None = None, layout: str = "rcr") -> tuple[GemmKernel, ...]:
-    """Return the kernels of the architecture's space (`spaces.space_of`) that pass all rules, in the space's order.
+    """Return the kernels of the architecture's space (`space_of`) that pass all rules, in the space's order.
 
     The default dtype is the architecture's; the pool of an unsupported dtype is empty.
     """

@@ -1,10 +1,12 @@
-"""Rules for a GEMM kernel to support a problem, and all rules of GEMM kernels together.
+"""Rules of GEMM kernels: of an architecture, and to support a problem.
 
 Nothing is corrected: an invalid combination is rejected with all of its reasons.
 
-Source: the support check of CK Tile's universal GEMM kernel (`IsSupportedArgument`), which requires padding and whole
-vectors along the contiguous axes of A, B and C. It holds for every pipeline: AMD's builders and ckh pad as the name
-states. Only AMD's data convert `mem` to padded (`columns.kernel_columns`).
+Source of an architecture's rules: AMD's ArchFilter and the tables of its architecture specs. Source of a problem's: the
+support check of CK Tile's universal GEMM kernel (`IsSupportedArgument`), which requires padding and whole vectors along
+the contiguous axes of A, B and C. It holds for every pipeline: AMD's builders and ckh pad as the name states. Only
+AMD's data convert `mem` to padded (`features.kernel_columns`). Source of the native vector widths: CK Tile's GEMM
+policies, as restated in AMD's `feature_engine_vec`.
 A kernel for the host has no code for the remainder of an unpadded axis, contiguous or not.
 """
 
@@ -12,24 +14,195 @@ from __future__ import annotations
 
 from math import gcd, prod
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ckh.kernels.judging import Rule, RuleBook, Rules
-from ckh.kernels.main_loops import end_alike, loop_of
-from ckh.kernels.pipelines import READS_BEYOND
-from ckh.ops.gemm_universal.kernels.arch_rules import COMPLETE_RULES, NAME_RULES
-from ckh.ops.gemm_universal.kernels.vectors import Loads, effective_widths
-from ckh.ops.gemm_universal.problem import contiguous_axes, output_dtype
+from ckh.kernels.judging import Rule, RuleBook, Rules, divides, has_pipeline, has_waves, operator_tile, runs_dtype
+from ckh.kernels.name_grammar import by
+from ckh.kernels.pipelines import READS_BEYOND, end_alike, loop_of, wave_group_reason
+from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, contiguous_axes, output_dtype
 from ckh.problems import DTYPE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
     from ckh.archs import ArchSpec, Triple
+    from ckh.kernels.pipelines import Scheduler
+    from ckh.ops.gemm_universal.kernel import GemmKernel
     from ckh.ops.gemm_universal.problem import GemmProblem
 
 BOOK = RuleBook()
 rule = BOOK.rule
+
+
+@rule
+def _suffix(suffix: str) -> Iterator[str]:
+    if suffix:
+        yield f"the suffix {suffix} of the name has no known meaning"
+
+
+@rule
+def _layout(layout: str | None) -> Iterator[str]:
+    if layout not in GEMM_LAYOUTS:
+        yield f"unknown layout {layout} (there are {', '.join(GEMM_LAYOUTS)})"
+
+
+@rule
+def _traits(arch: ArchSpec, epilogue: str | None, pipeline: str, scheduler: Scheduler) -> Iterator[str]:
+    """Reject unsupported traits; without an epilogue, only what no epilogue supports is rejected."""
+    epilogues = arch.epilogues if epilogue is None else (epilogue,)
+    if all(arch.is_trait_unsupported(pipeline, name, str(scheduler)) for name in epilogues):
+        yield f"{pipeline}, {' or '.join(epilogues)} and {scheduler} do not work together"
+
+
+@rule
+def _lds(arch: ArchSpec, pipeline: str, dtype: str, tile_m: int, tile_n: int, tile_k: int) -> Iterator[str]:
+    if pipeline not in arch.common.pipeline_lds or dtype not in DTYPE_BYTES:
+        return
+    used = int((tile_m + tile_n) * tile_k * DTYPE_BYTES[dtype])
+    budget = arch.lds_budget(pipeline)
+    if used > budget:
+        yield f"the tiles of A and B take {used} bytes of LDS, {pipeline} has {budget} on {arch.name}"
+
+
+@rule
+def _operator_tile(arch: ArchSpec, pipeline: str, tile: Triple) -> Iterator[str]:
+    operator = "gemm_preshuffle" if _is_preshuffled(pipeline, arch) else "gemm"
+    yield from operator_tile(arch, operator, tile)
+
+
+@rule
+def _epilogue(arch: ArchSpec, epilogue: str | None) -> Iterator[str]:
+    if epilogue not in arch.epilogues:
+        yield f"{arch.name} does not have the epilogue {epilogue}"
+
+
+@rule
+def _persistent(arch: ArchSpec, persistent: bool | None) -> Iterator[str]:
+    if persistent and not arch.is_gpu:
+        yield f"{arch.name} has no persistent kernels"
+
+
+@rule
+def _computing_wave_groups(arch: ArchSpec, pipeline: str, wave: Triple) -> Iterator[str]:
+    """GEMM kernels are emitted with as many wave groups as their pipeline requires."""
+    if arch.is_gpu and (reason := wave_group_reason(pipeline, wave)):
+        yield reason
+
+
+@rule
+def _warp_tile(arch: ArchSpec, dtype: str, pipeline: str, warp_tile: Triple) -> Iterator[str]:
+    if dtype not in arch.dtypes:
+        return  # rejected by runs_dtype
+    known = arch.warp_tiles_for(dtype, preshuffle=_is_preshuffled(pipeline, arch))
+    if not known:
+        yield f"{arch.name} has no matrix instructions for {dtype} with {pipeline}"
+    elif warp_tile not in known:
+        has = ", ".join(map(by, known))
+        yield f"{arch.name} has no {by(warp_tile)} warp tile for {dtype} (it has {has})"
+
+
+@rule
+def _vectors(arch: ArchSpec, dtype: str, vectors: Triple) -> Iterator[str]:
+    dtypes = (dtype, dtype, output_dtype(dtype))
+    for operand, width, stored in zip("abc", vectors, dtypes, strict=True):
+        most = int(MAX_VECTOR_BYTES / DTYPE_BYTES.get(stored, MAX_VECTOR_BYTES))
+        if width != NATIVE_WIDTH and not arch.is_gpu:
+            yield f"{arch.name} has no fixed vector widths, vector_{operand} must be {NATIVE_WIDTH}, not {width}"
+        elif width != NATIVE_WIDTH and (width < 1 or most % width):
+            yield f"vector_{operand} must be {NATIVE_WIDTH} (native) or a divisor of {most}, not {width}"
+
+
+def _is_preshuffled(pipeline: str, arch: ArchSpec) -> bool:
+    return pipeline in arch.common.preshuffle_pipelines
+
+
+# Rules on parameters that even the shortest name has.
+NAME_RULES: tuple[Rule, ...] = (
+    _suffix,
+    runs_dtype,
+    _layout,
+    has_pipeline,
+    _traits,
+    _lds,
+    _operator_tile,
+)
+
+# Of these, the rules of kernels whose pipelines the specifications list apart from the others.
+RULES_OF_ANY_PIPELINE = tuple(item for item in NAME_RULES if item is not has_pipeline)
+
+# Rules on parameters that only a complete kernel has.
+COMPLETE_RULES: tuple[Rule, ...] = (
+    _epilogue,
+    _persistent,
+    has_waves,
+    _computing_wave_groups,
+    _warp_tile,
+    *map(divides, "mnk"),
+    _vectors,
+)
+
+
+MAX_VECTOR_BYTES = 16
+_LOAD_BYTES = (16, 8, 4, 2)
+# Loads narrower than this many bytes are only tried as single elements.
+_NARROW = 8
+
+
+class Loads(NamedTuple):
+    """Facts that the vector widths of a complete kernel depend on."""
+
+    dtype: str
+    layout: str
+    tile: Triple
+    wave: Triple
+    warp_tile: Triple
+    epilogue: str
+    vectors: Triple
+
+
+def native_widths(kernel: GemmKernel | Loads, arch: ArchSpec) -> Triple:
+    """Return the native vector widths, in elements, of A, B and C for the tile of a complete kernel."""
+    stored = store_width(kernel.epilogue, kernel.dtype, kernel.wave[1], kernel.warp_tile[1])
+    return (*load_widths(kernel.dtype, kernel.layout, kernel.tile, kernel.wave, arch), stored)
+
+
+def load_widths(dtype: str, layout: str, tile: Triple, wave: Triple, arch: ArchSpec) -> tuple[int, int]:
+    """Return the native vector widths of loads of A and B, in elements."""
+    a_axis, b_axis, _ = contiguous_axes(layout)
+    m, n, k = tile
+    threads = prod(wave) * arch.wavefront_size
+    return (
+        _load_width(dtype, m * k // threads, m if a_axis == "m" else k),
+        _load_width(dtype, n * k // threads, n if b_axis == "n" else k),
+    )
+
+
+def effective_widths(kernel: GemmKernel | Loads, arch: ArchSpec) -> Triple:
+    """Return the widths that the kernel uses: the stated ones, else the native ones."""
+    a, b, c = (
+        native if own == NATIVE_WIDTH else own
+        for own, native in zip(kernel.vectors, native_widths(kernel, arch), strict=True)
+    )
+    return a, b, c
+
+
+def _load_width(dtype: str, per_thread: int, extent: int) -> int:
+    """Return the widest load that divides the tile's contiguous extent and the number of elements per thread."""
+    element = DTYPE_BYTES[dtype]
+    for size in _LOAD_BYTES:
+        width = int(size / element)
+        if (size >= _NARROW or element >= size) and width and extent % width == 0 and per_thread % width == 0:
+            return width
+    return 1
+
+
+def store_width(epilogue: str | None, dtype: str, wave_n: int, warp_tile_n: int) -> int:
+    """Return the store width of C: every layout here has a row-major C, which only the cshuffle epilogue vectorizes."""
+    if epilogue != "cshuffle":
+        return 1
+    return min(warp_tile_n * wave_n, int(MAX_VECTOR_BYTES / DTYPE_BYTES[output_dtype(dtype)]))
+
 
 _HALF = frozenset({"fp16", "bf16"})
 MAX_OFFSET = 2**31 - 1
@@ -113,7 +286,7 @@ def _rows_of_c(arch: ArchSpec, problem: GemmProblem, dtype: str, tile_m: int) ->
 def looping(
     arch: ArchSpec, is_complete: bool, pipeline: str, dtype: str, tile: Triple, wave: Triple, warp_tile_k: int
 ) -> tuple[tuple[int, int], int, int] | None:
-    """Return the main loop of a complete GPU kernel (`main_loops.loop_of`), tile K and K of an instruction."""
+    """Return the main loop of a complete GPU kernel (`pipelines.loop_of`), tile K and K of an instruction."""
     if not arch.is_gpu or not is_complete:
         return None
     return loop_of(pipeline, tile, prod(wave), dtype), tile[2], warp_tile_k

@@ -13,9 +13,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ckh.ops.gemm_universal.kernel import GemmKernel
-from ckh.ops.gemm_universal.kernels.pool import bench_space
+from ckh.ops.gemm_universal.kernels.pool import AMD_SEARCH, WaveBlock, bench_space, space_of
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
-from ckh.ops.gemm_universal.kernels.spaces import AMD_SEARCH, WaveBlock, space_of
 from ckh.search.product import KernelParameter, Options, Product, Searched, by
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.kernels.judging import Rules
     from ckh.kernels.table import Axis
-    from ckh.ops.gemm_universal.kernels.spaces import GemmSpace
+    from ckh.ops.gemm_universal.kernels.pool import GemmSpace
 
 _PARAMETERS = (
     *(KernelParameter(name, attrgetter(name)) for name in ("tile_m", "tile_n", "tile_k")),

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.codegen.unit import UnsupportedKernelError
 from ckh.bench.computation import HipEmission, HostEmission, Measured
 from ckh.kernels.judging import given
-from ckh.ops.gemm_universal.measuring import host
+from ckh.ops.gemm_universal.measuring import hip as gemm_hip
 from ckh.ops.gemm_universal.measuring import measured as gemm
 from ckh.ops.gemm_universal.measuring.hip_rules import missing, rules_of
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ckh.bench.computation import Computation, Trials
     from ckh.kernels.judging import Rule
     from ckh.kernels.pools import Pools
-    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
+    from ckh.ops.gemm_universal.measuring.hip_rules import GemmHeaders
 
 GEMM: Measured[Any, Any] = gemm.MEASURED
 assert GEMM.host is not None
@@ -104,7 +104,7 @@ def hip_emission(
 def host_emission(module: str, abi: str, problems: str) -> HostEmission[Any]:
     """Return how kernels are built for the CPU: `gemm_universal`'s, with exported functions in the header `abi`."""
     templates = (Path(module).parent / "templates" / "host", *_HOST.templates)
-    return HostEmission(partial(host.emit, abi=abi), templates, problems)
+    return HostEmission(partial(gemm_hip.emit_for_host, abi=abi), templates, problems)
 
 
 def derived_measured(

@@ -1,4 +1,4 @@
-"""The `hip` device: a GEMM kernel as one CK Tile translation unit, for each interface of CK Tile's templates.
+"""A GEMM kernel as one translation unit: of CK Tile, for each interface of its templates, or for the host.
 
 Features that the headers lack, or compute wrongly, are refused with the reason, never replaced.
 """
@@ -8,18 +8,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.ck_tile import LABEL, LABEL_BYTES
-from ckh.bench.codegen.unit_source import UnsupportedKernelError, translation_unit
-from ckh.ops.gemm_universal.kernels.names import kernel_name
-from ckh.ops.gemm_universal.measuring.hip_headers import EPILOGUES
-from ckh.ops.gemm_universal.measuring.hip_rules import ELEMENTS, EMITTED, missing
-from ckh.ops.gemm_universal.problem import output_dtype
+from ckh.bench.codegen.unit import UnsupportedKernelError, staging_constants, translation_unit
+from ckh.errors import UsageError
+from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
+from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, kernel_name
+from ckh.ops.gemm_universal.measuring.hip_rules import ELEMENTS, EMITTED, EPILOGUES, missing
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, output_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ckh.archs import ArchSpec
+    from ckh.bench.codegen.unit import HostSimd
     from ckh.ops.gemm_universal.kernel import GemmKernel
-    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
+    from ckh.ops.gemm_universal.measuring.hip_rules import GemmHeaders
+
 
 _OUTPUTS = {**ELEMENTS, "int32": "ck_tile::int32_t"}
 _LETTERS = {"r": "RowMajor", "c": "ColumnMajor"}
@@ -69,3 +72,54 @@ def source_of(
         *(f"inline constexpr {name} = {value};" for name, value in values.items()),
     ]
     return translation_unit(vocabulary, [*lines, *own], *includes)
+
+
+_EPILOGUE = "cshuffle"  # writes whole vectors of C, which registers hold
+_NATIVE_FLOATS = 4  # in which the remainders of rows are moved
+_SIZES = tuple(f"{what}_{axis}" for what in ("tile", "wave", "warp_tile") for axis in "mnk")
+_PADS = ("pad_m", "pad_n", "pad_k")
+
+
+def emit_for_host(kernel: GemmKernel, simd: HostSimd, abi: str = "gemm_abi.hpp") -> str:
+    """Return the C++ source of one kernel, whose exported functions are in the header `abi`."""
+    _check(kernel)
+    constants = {
+        "int vector_bytes": simd.vector_bytes,
+        "int registers": simd.registers,
+        "Scheduler scheduler": f"Scheduler::{kernel.scheduler}",
+        **{f"int {name}": getattr(kernel, name) for name in _SIZES},
+        **{f"int vector_{operand}": _NATIVE_FLOATS for operand in "abc"},
+        **{f"bool {name}": _cpp(getattr(kernel, name)) for name in _PADS},
+        **{f"bool {name}": _cpp(value) for name, value in staging_constants(kernel.pipeline).items()},
+        "bool a_row_major": _cpp(kernel.layout[0] == "r"),
+        "bool b_row_major": _cpp(kernel.layout[1] == "r"),
+        "bool double_smem_buffer": _cpp(kernel.pipeline in DOUBLE_SMEM_PIPELINES),
+        "const char* name": f'"{kernel_name(kernel)}"',
+    }
+    lines = (f"inline constexpr {what} = {value};" for what, value in constants.items())
+    return translation_unit("kernel.hpp", lines, abi)
+
+
+def _cpp(value: bool) -> str:  # noqa: FBT001 - a value, not an option
+    return str(value).lower()
+
+
+def _check(kernel: GemmKernel) -> None:
+    if missing := kernel.missing:
+        raise UsageError(
+            f"the kernel lacks {', '.join(missing)}",
+            "only complete kernels can be built",
+            code="incomplete-kernel",
+        )
+    if kernel.dtype != "fp32":
+        raise UsageError(f"the host device computes fp32, not {kernel.dtype}", code="unknown-dtype")
+    lacks = (
+        (kernel.layout not in GEMM_LAYOUTS, f"has no layout {kernel.layout}", "one of " + ", ".join(GEMM_LAYOUTS)),
+        (kernel.epilogue != _EPILOGUE, f"has no epilogue {kernel.epilogue}", f"only {_EPILOGUE}"),
+        (kernel.persistent, "has no persistent kernels", ""),
+        (kernel.vectors != (NATIVE_WIDTH,) * 3, "has native vector widths only", ""),
+        (kernel.suffix, f"does not support the suffix {kernel.suffix}", ""),
+    )
+    for is_used, what, hint in lacks:
+        if is_used:
+            raise UsageError(f"the host device {what}", hint, code="bad-kernel")

@@ -18,7 +18,7 @@ from ckh.data.readers.cells import WITHOUT_TIME
 from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.tables import BLOCK_ROWS
 from ckh.errors import DataError, UsageError
-from ckh.ops.gemm_universal.kernels.names import kernel_name
+from ckh.ops.gemm_universal.kernel import kernel_name
 from ckh.ops.gemm_universal.problem import OP_TYPE, GemmProblem
 from ckh.schema import SHORTEST_MS, Status
 

@@ -38,7 +38,7 @@ from ckh.data.readers.reader import BadRow, parquet_columns, refuse_bad
 from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.spool import StoredRows
 from ckh.errors import DataError
-from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name
+from ckh.ops.gemm_universal.kernel import kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.readers.gemm_rows import BAD_TIME, MISMATCH, Unusable, problem_of
 from ckh.ops.gemm_universal.readers.kernels import BAD_KERNEL, kernel_of

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ckh.errors import DataError
 from ckh.kernels.name_grammar import EPILOGUES, MOST
 from ckh.kernels.pipelines import MARKED_PADDED_PIPELINES, Scheduler
-from ckh.ops.gemm_universal.columns import AMD_WAVES
-from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
-from ckh.ops.gemm_universal.kernels.names import parse_kernel_name
+from ckh.ops.gemm_universal.features import AMD_WAVES
+from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel, parse_kernel_name
 from ckh.ops.gemm_universal.readers.gemm_rows import Unusable
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from math import gcd, prod
 from typing import TYPE_CHECKING
 
 from ckh.kernels.judging import Rule, RuleBook, Rules
-from ckh.kernels.main_loops import loop_of
-from ckh.kernels.pipelines import LEAST_TRIPS_PIPELINES, OVERRUNNING_PIPELINES
+from ckh.kernels.pipelines import LEAST_TRIPS_PIPELINES, OVERRUNNING_PIPELINES, loop_of
 from ckh.kernels.table import TRIPLES
 from ckh.ops.grouped_conv.kernels.arch_rules import COMPLETE_RULES, NAME_RULES
 from ckh.ops.grouped_conv.kernels.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
@@ -158,7 +157,7 @@ def _countable(arch: ArchSpec, problem: ConvProblem, variant: Direction) -> Iter
 def looping(
     arch: ArchSpec, is_complete: bool, variant: Direction, pipeline: str, dtype: str, tile: Triple, wave: Triple
 ) -> tuple[int, int, int]:
-    """Return the main loop of a GPU kernel of backward data (`main_loops.loop_of`) and tile K; 0 for others."""
+    """Return the main loop of a GPU kernel of backward data (`pipelines.loop_of`) and tile K; 0 for others."""
     if variant is not Direction.BWD_DATA or not arch.is_gpu or not is_complete:
         return 0, 0, 0
     stages, tails = loop_of(pipeline, tile, prod(wave), dtype)

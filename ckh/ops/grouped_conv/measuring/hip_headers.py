@@ -7,8 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckh.bench.codegen.ck_tile import PIPELINE_HEADERS, transposing_warp_gemms, warp_gemms
-from ckh.bench.codegen.interfaces import Interface, template_parameters, unlike
+from ckh.bench.codegen.ck_tile import (
+    PIPELINE_HEADERS,
+    Interface,
+    template_parameters,
+    transposing_warp_gemms,
+    unlike,
+    warp_gemms,
+)
 from ckh.kernels.pipelines import PIPELINES
 from ckh.problems import Direction
 

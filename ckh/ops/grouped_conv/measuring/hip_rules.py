@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckh.bench.codegen.ck_tile import LDS_TRANSPOSES, TRANSPOSED_ACCESS_BYTES, share_of_thread
-from ckh.bench.codegen.interfaces import Interface
+from ckh.bench.codegen.ck_tile import LDS_TRANSPOSES, TRANSPOSED_ACCESS_BYTES, Interface, share_of_thread
 from ckh.kernels.judging import RuleBook, given
 from ckh.kernels.name_grammar import by
 from ckh.kernels.pipelines import Scheduler, wave_group_reason, wave_groups_of

@@ -8,12 +8,11 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from ckh.bench.codegen.host_source import staging_constants
-from ckh.bench.codegen.unit_source import translation_unit
+from ckh.bench.codegen.unit import staging_constants, translation_unit
 from ckh.errors import UsageError
 
 if TYPE_CHECKING:
-    from ckh.bench.codegen.host_source import HostSimd
+    from ckh.bench.codegen.unit import HostSimd
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
 _INTEGERS = (

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.bench.computation import Case, Trials
 from ckh.errors import NoKernelError, UsageError
-from ckh.kernels.main_loops import loaded_ahead, most_steps
-from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES, Scheduler
+from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES, Scheduler, loaded_ahead, most_steps
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import (
