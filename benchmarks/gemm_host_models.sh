@@ -8,20 +8,20 @@ cd "$(dirname "$0")/.."
 first=runs/gemm-first-model
 options=(--op gemm_universal --force --folds 0)
 
-measure() {  # FOLDER SET LEADERS OPTION...
-  local out=runs/$1 set=$2 leaders=$3 resume=()
-  shift 3
+measure() {  # FOLDER SET OPTION...
+  local out=runs/$1 set=$2 resume=()
+  shift 2
   [ -e "$out/journal.jsonl" ] && resume=(--resume)
-  ckh bench --op gemm_universal --device host --problems "$set" --leaders "$leaders" --out "$out" "${resume[@]}" "$@"
+  ckh bench --op gemm_universal --device host --problems "$set" --out "$out" "${resume[@]}" "$@"
 }
 
-measure host-llm-first host-llm 300 --kernels all
-measure host-gemm-train host-gemm-train 24 --kernels sample:80
+measure host-llm-first host-llm --kernels all
+measure host-gemm-train host-gemm-train --kernels sample:80
 ckh convert runs/host-gemm-train --force --out data/host-gemm-train.parquet
 ckh train "${options[@]}" --trees 300 --learning-rate 0.05 --leaves 63 --data data/host-gemm-train.parquet --out "$first"
-measure host-gemm-more host-gemm-more 24 --kernels best:60+20 --model "$first"
+measure host-gemm-more host-gemm-more --kernels best:60+20 --model "$first"
 ckh convert runs/host-gemm-more --force --out data/host-gemm-more.parquet
-measure host-llm-second host-llm 300 --kernels all
+measure host-llm-second host-llm --kernels all
 ckh convert runs/host-llm-first runs/host-llm-second --average --force --out data/host-llm.parquet
 
 training=(--data data/host-gemm-train.parquet --data data/host-gemm-more.parquet)

@@ -104,7 +104,7 @@ def bench(
     if settings.get("op") is None and not resume:
         settings["op"] = stated_operation(settings.get("problems"))
     given, most = Given(**settings), BenchLimits(**limits)
-    place = {**place, "cold": bool(given["cold"]), "rotating": given["rotating"] or 0}
+    place = {**place, "cold": bool(given["cold"])}
     campaign = Campaign(device, given, folder, resume=resume, force=force, options=DeviceOptions(**place), limits=most)
     outcome = campaign.run(most)
     if outcome.reason is StopReason.INTERRUPTED:

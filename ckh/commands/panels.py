@@ -28,8 +28,8 @@ PANELS = {
     "Plan": "plan today dry_run",
     "Training": "targets rank lambdarank n_estimators num_leaves learning_rate folds",
     "Search": "strategy evaluations",
-    "Device": "device arch hipcc hipcc_flags ck_include gpus",
-    MEASURING: "measured probe on_device limit timeout timeout_s samples cold rotating leaders",
+    "Device": "device arch hipcc ck_include gpus",
+    MEASURING: "measured probe on_device limit timeout timeout_s samples cold",
     "Run": "budget_s jobs compile_timeout_s cluster seed compile_only check resume yes verbose",
     "Gate": "create fail_under min_problems min_mean min_p10 top_k max_mean_loss max_median_loss max_p10_loss "
     "max_problem_loss max_loss allow_unmeasured",

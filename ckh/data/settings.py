@@ -98,15 +98,7 @@ class Settings:
         ),
         default=False,
     )
-    rotating: int = declared(
-        Declared(
-            "hip: sets of operands that launches rotate through; 0: enough to exceed the caches, as in a network.  "
-            "[0; 1 with --cold or --warm]",
-            low=0,
-            high=MAX_SETS,
-        ),
-        default=1,
-    )
+    rotating: int = 1  # sets of operands that launches rotate through; 0: enough to exceed the caches
 
     def first_given(self, *names: str) -> str:
         """Return the option of the first of these settings that differs from its default, or an empty string."""

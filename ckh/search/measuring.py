@@ -179,7 +179,6 @@ def _request(settings: SearchSettings, arch: str | None) -> DeviceRequest:
         hipcc=settings.hipcc,
         ck_include=settings.ck_include,
         gpus=settings.gpus,
-        hipcc_flags=settings.hipcc_flags,
         cold=bool(settings.cold),
         rotating=int(settings.cold is not None),
     )

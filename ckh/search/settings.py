@@ -53,7 +53,6 @@ class SearchSettings:
     timeout_s: float = declared(_LIMITS["timeout_s"], default=DEFAULT_TIMEOUT_S)
     compile_timeout_s: float = declared(_LIMITS["compile_timeout_s"], default=DEFAULT_COMPILE_TIMEOUT_S)
     hipcc: str | None = declared(_GPU["hipcc"], default=None)
-    hipcc_flags: str | None = declared(_GPU["hipcc_flags"], default=None)
     ck_include: str | None = declared(_GPU["ck_include"], default=None)
     gpus: tuple[int, ...] | None = declared(
         Declared("hip: the GPU to use.  [the first]", metavar="N", low=0), default=None
@@ -64,4 +63,4 @@ class SearchSettings:
     @property
     def limits(self) -> BenchLimits:
         """Limits of building and measuring."""
-        return BenchLimits(self.budget_s, None, self.timeout_s, self.jobs, self.compile_timeout_s)
+        return BenchLimits(self.budget_s, self.timeout_s, self.jobs, self.compile_timeout_s)

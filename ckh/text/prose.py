@@ -45,6 +45,17 @@ REMOVED = dict.fromkeys(
         ("ckh tune --torch", "ckh tune --fuse-shared", "ckh tune --skip-bad"),
         "list the shapes first: ckh shapes … --out shapes.csv, and tune that file",
     ),
+    "ckh bench --leaders": "omit it: the kernels within 8 % of the fastest, up to 12, are measured again",
+    "ckh bench --rotating": "omit it, so that operands exceed the caches; --warm keeps one set in them",
+    **dict.fromkeys(
+        (
+            "ckh bench --hipcc-flags",
+            "ckh search measure --hipcc-flags",
+            "ckh validate kernels --hipcc-flags",
+            "ckh doctor --hipcc-flags",
+        ),
+        "name them with the compiler: --hipcc 'hipcc -O2'",
+    ),
     "ckh train --tune": "give --trees, --leaves and --learning-rate; the defaults depend on the number of rows",
     "ckh train --mine": "it seldom helped; measure more problems like the hard ones",
     "ckh train --ensemble": "models are single; average the scores of several in Python",

@@ -137,7 +137,7 @@ def test_the_identity_has_every_flag(tools: DeviceOptions, tmp_path: Path) -> No
     devices = [
         HipDevice(tools),
         HipDevice(replace(tools, hipcc=str(older))),
-        HipDevice(replace(tools, hipcc_flags="-O2")),
+        HipDevice(replace(tools, hipcc=f"{tools.hipcc} -O2")),
     ]
     wanted = [
         ("-amdgpu-function-calls=false" in device.identity().flags, "-O2" in device.identity().flags)
@@ -301,7 +301,7 @@ def test_the_cache_salt_has_all_dependencies_of_a_library(
     (tmp_path / "wrapper").chmod(0o755)
     salts.append(salt(hipcc=f"{tmp_path}/wrapper --fast"))
     salts.append(salt(hipcc=str(FakeHipcc(refuses="-amdgpu-function-calls").write(tmp_path / "older/hipcc"))))
-    salts.append(salt(hipcc_flags="-O2"))
+    salts.append(salt(hipcc=f"{tools.hipcc} -O2"))
     assert len(set(salts)) == len(salts)
     elsewhere = FakeHipcc().write(tmp_path / "elsewhere/bin/hipcc")
     moved = write_headers(tmp_path / "elsewhere/include")
@@ -326,7 +326,6 @@ def test_features_missing_in_headers_are_unsupported(tools: DeviceOptions) -> No
         (DeviceOptions(hipcc="hipcc"), "hipcc"),
         (DeviceOptions(ck_include="/usr/include"), "ck_include"),
         (DeviceOptions(gpus=(0,)), "gpus"),
-        (DeviceOptions(hipcc_flags="-O2"), "hipcc_flags"),
         (DeviceOptions(cold=True), "cold"),
     ],
 )

@@ -13,10 +13,9 @@ from ckh.bench.compilation.hip_toolchain import (
     compiler_warning,
     find_ck_tile,
     find_hipcc,
-    parsed_flags,
 )
 from ckh.bench.compilation.toolchain import Compiler
-from ckh.errors import DeviceError, UsageError
+from ckh.errors import DeviceError
 from tests.bench.fake_hipcc import FakeHipcc, write_headers
 from tests.refusals import expect_refusal, expect_values
 
@@ -173,42 +172,28 @@ def compiler_that_refuses(option: str, folder: Path) -> Compiler:
 
 def test_options_of_cks_build_are_passed_where_the_compiler_accepts_them(tmp_path: Path) -> None:
     """An unknown one is omitted with its -mllvm, the others are passed; none inlines everything early."""
-    assert all_flags(compiler_that_refuses("nothing", tmp_path / "all"), ()) == CK_OPTIONS
+    assert all_flags(compiler_that_refuses("nothing", tmp_path / "all")) == CK_OPTIONS
     refused = CK_OPTIONS.index("--lsr-drop-solution=1")
-    some = all_flags(compiler_that_refuses("--lsr-drop", tmp_path / "some"), ())
+    some = all_flags(compiler_that_refuses("--lsr-drop", tmp_path / "some"))
     assert some == (*CK_OPTIONS[: refused - 1], *CK_OPTIONS[refused + 1 :])
 
 
-def test_the_users_flags_follow(tmp_path: Path) -> None:
-    """They are words of a shell, without a shell, and the compiler must accept them."""
-    further = parsed_flags("-O2 -mllvm -amdgpu-early-inline-all=true '-DNAME=a b'")
-    assert further == ("-O2", "-mllvm", "-amdgpu-early-inline-all=true", "-DNAME=a b")
-    hipcc = compiler_that_refuses("-fnot-known", tmp_path)
-    assert all_flags(hipcc, further) == CK_OPTIONS + further
-    with expect_refusal(UsageError, "usage", hipcc.command[0], "-fnot-known"):
-        all_flags(hipcc, parsed_flags("-fnot-known"))
-
-
 @pytest.mark.parametrize(
-    ("text", "word"),
+    ("hipcc", "program", "arguments"),
     [
-        *(
-            (word, word)
-            for word in ("-c", "-S", "-E", "-o", "-ofile", "file.cpp", "@file", "-Iinclude", "-x", "-fplugin=a")
-        ),
-        *(
-            (word, word)
-            for word in ("-Wl,-o,x", "-fsyntax-only", "--offload-arch=gfx90a", "-ftime-trace", "-save-temps")
-        ),
-        ("-mllvm -stats-file=/tmp/x", "-stats-file=/tmp/x"),
-        ("-O2 ; rm x", ";"),
-        ("'-O2", "-O2"),
+        (("hipcc", "-O2", "-mllvm", "-a=b"), ("hipcc",), ("-O2", "-mllvm", "-a=b")),
+        (("ccache", "hipcc", "-DNAME=a b"), ("ccache", "hipcc"), ("-DNAME=a b",)),
+        (("hipcc",), ("hipcc",), ()),
     ],
 )
-def test_flags_that_do_more_than_generate_code_are_refused(text: str, word: str) -> None:
-    """Those that name a file, replace the output or change the target."""
-    with expect_refusal(UsageError, "usage", "--hipcc-flags", word):
-        parsed_flags(text)
+def test_arguments_of_the_compiler_follow_the_flags(
+    hipcc: tuple[str, ...], program: tuple[str, ...], arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    """So that they override those that ckh gives."""
+    compiler = Compiler(hipcc, "1")
+    assert (compiler.program, compiler.arguments) == (program, arguments)
+    (accepting,) = compiler_that_refuses("nothing", tmp_path).command
+    assert all_flags(Compiler((accepting, *arguments), "1")) == CK_OPTIONS + arguments
 
 
 def test_a_killed_compiler_says_nothing_about_an_option(tmp_path: Path) -> None:
@@ -217,4 +202,4 @@ def test_a_killed_compiler_says_nothing_about_an_option(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\nkill -9 $$\n", encoding="utf-8")
     program.chmod(0o755)
     with expect_refusal(DeviceError, "no-compiler", program):
-        all_flags(Compiler((str(program),), "1"), ())
+        all_flags(Compiler((str(program),), "1"))

@@ -7,7 +7,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from msgspec import structs
 
 from ckh.bench.planning.plan import full_name
 from ckh.bench.planning.results import MAX_LEADERS, PairResults
@@ -214,27 +213,6 @@ def test_at_most_twelve_kernels_lead() -> None:
     assert [row.kernel for row in PairResults(edge).leaders("p")] == ["k0", "k1"]
     assert PairResults(rows).leaders("unknown") == []
     assert PairResults(rows).best_ns("p") == 1e6
-
-
-def test_more_kernels_lead_if_asked() -> None:
-    """With a number, that many are leaders, at any distance; until as many were remeasured."""
-    rows = [ResultRow("run", "p", f"k{i}", Status.OK, latency_ms=1.0 + i) for i in range(5)]
-    rows[0] = structs.replace(rows[0], remeasured=True)
-    assert PairResults(rows).leaders("p") == []
-    assert [row.kernel for row in PairResults(rows).leaders("p", 3)] == ["k0", "k1", "k2"]
-    assert [row.kernel for row in PairResults(rows).leaders("p", 9)] == ["k0", "k1", "k2", "k3", "k4"]
-    assert PairResults([structs.replace(row, remeasured=True) for row in rows[:3]] + rows[3:]).leaders("p", 3) == []
-    assert PairResults([structs.replace(row, remeasured=True) for row in rows]).leaders("p", 9) == []
-
-
-@pytest.mark.slow
-def test_a_finished_run_can_measure_more_leaders(make_runs: Callable[..., Runs]) -> None:
-    """Three kernels, two within 8 %: a resumed run with --leaders 3 remeasures all three, and then no more."""
-    runs = make_runs(claims(100.0, 180.0), claims(107.0, 170.0), claims(250.0, 90.0))
-    assert runs.run().totals.remeasured == 2
-    outcome = runs.run(resume=True, limits=BenchLimits(timeout_s=5.0, jobs=2, leaders=3))
-    assert (outcome.totals.statuses.total(), outcome.totals.remeasured) == (0, 3)
-    assert runs.run(resume=True, limits=BenchLimits(timeout_s=5.0, jobs=2, leaders=3)).totals.remeasured == 0
 
 
 def test_a_budget_stops_the_run_early(make_runs: Callable[..., Runs]) -> None:

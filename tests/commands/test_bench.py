@@ -468,8 +468,10 @@ def test_the_journal_of_a_concurrent_run_is_not_extended(
         (["--problems", "resnet50", "--dtype", "bf16"], ExitCode.USAGE, "unknown-kernel", "kernels"),
         (["--problems", "resnet50", "--dtype", "bf16", "--kernels", "all"], ExitCode.NO_KERNEL, "no-kernel", "bf16"),
         (["--device", "hip"], ExitCode.NO_DEVICE, "no-gpu", "--arch"),
-        (["--device", "hip", "--arch", "gfx942", "--hipcc-flags", "-O2 -o x"], ExitCode.USAGE, "usage", "'-o'"),
-        (["--device", "host", "--hipcc-flags", "-O2"], ExitCode.USAGE, "inapplicable-option", "hipcc_flags"),
+        *(
+            (["--device", "hip", option, "2"], ExitCode.USAGE, "inapplicable-option", option)
+            for option in ("--leaders", "--rotating", "--hipcc-flags")
+        ),
         (["--resume"], ExitCode.USAGE, "no-run", "run"),
     ],
 )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ckh.bench.codegen.ck_tile import detect_interface, has_headers
 from ckh.bench.compilation.toolchain import Compiler, version_of
 from ckh.bench.isolated.hip_runtime import RUNTIME
-from ckh.errors import DeviceError, UsageError
+from ckh.errors import DeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,10 +40,6 @@ _CK_OPTIONS = (
 )
 _PROBE = ("-x", "hip", "--offload-arch=gfx90a", "-nogpulib", "-nogpuinc", "-fsyntax-only")
 _PROBE_TIMEOUT_S = 60.0
-_FLAG = re.compile(r"-(?:[fmODU]|W(?![alp],))[^/@]*")
-_VALUE = re.compile(r"--?[a-z][^/@]*")
-# Options among these that read, write or omit a file.
-_OF_FILES = re.compile(r"-f(?:syntax-only|plugin|pass-plugin|save-|time-trace|profile-|crash-|dump|module)|-o")
 
 
 def find_hipcc(wanted: str | None, environ: Mapping[str, str] = os.environ) -> Compiler:
@@ -83,29 +79,12 @@ def runtime_beside(hipcc: Compiler) -> Path | None:
     return runtime if runtime.is_file() else None
 
 
-def parsed_flags(text: str | None) -> tuple[str, ...]:
-    """A user's options of code generation, which are recorded: none may name a file, or replace the output."""
-    try:
-        words = tuple(shlex.split(text or ""))
-    except ValueError as error:
-        raise UsageError(f"--hipcc-flags {text!r}: {error}", "close the quotation") from error
-    for before, word in zip(("", *words), words, strict=False):
-        if not (_VALUE if before == _LLVM else _FLAG).fullmatch(word) or _OF_FILES.match(word):
-            raise UsageError(
-                f"--hipcc-flags: {word!r} is not an option of code generation",
-                f"those begin with -f, -m, -O, -D, -U or -W, or are {_LLVM} with a value, and name no file",
-            )
-    return words
-
-
-def all_flags(hipcc: Compiler, further: tuple[str, ...]) -> tuple[str, ...]:
-    """Options of code generation: those of CK's own build that a compiler accepts, and then the user's."""
+def all_flags(hipcc: Compiler) -> tuple[str, ...]:
+    """Options of code generation: those of CK's own build that a compiler accepts, and then its own arguments."""
     every = tuple(word for option in _CK_OPTIONS for word in option)
     if not _accepts(hipcc, every):
         every = tuple(word for option in _CK_OPTIONS if _accepts(hipcc, option) for word in option)
-    if further and not _accepts(hipcc, further):
-        raise UsageError(f"--hipcc-flags: {hipcc.command[0]} does not accept {shlex.join(further)}", "omit them")
-    return every + further
+    return every + hipcc.arguments
 
 
 @cache

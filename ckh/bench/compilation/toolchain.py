@@ -21,6 +21,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from functools import cache
+from itertools import dropwhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -150,6 +151,16 @@ class Compiler:
 
     command: tuple[str, ...]
     version: str
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The options in its command, e.g. of `HIPCC="hipcc -O2"`."""
+        return tuple(dropwhile(lambda word: not word.startswith("-"), self.command[1:]))
+
+    @property
+    def program(self) -> tuple[str, ...]:
+        """The command without them."""
+        return self.command[: len(self.command) - len(self.arguments)]
 
 
 def find_compiler() -> Compiler:

@@ -35,15 +35,14 @@ class DeviceOptions:
     arch: str | None = declared(
         Declared("hip: compile for this architecture.  [the GPU's]", completion="architectures"), default=None
     )
-    hipcc: str | None = declared(Declared("hip: the compiler.  [HIPCC, ROCM_PATH, PATH]"), default=None)
+    hipcc: str | None = declared(
+        Declared("hip: the compiler, with options of its own if any.  [HIPCC, ROCM_PATH, PATH]"), default=None
+    )
     ck_include: str | None = declared(
         Declared("hip: folder with CK Tile's headers.  [CK_TILE_INCLUDE, ROCm's]"), default=None
     )
     gpus: tuple[int, ...] | None = declared(
         Declared("hip: GPUs to use, a worker each.  [all]", metavar="N[,N…]"), default=None
-    )
-    hipcc_flags: str | None = declared(
-        Declared("hip: further options of code generation, to compare.  [none]", metavar="FLAGS"), default=None
     )
     cold: bool = False
     """True: caches are flushed before every timed run."""

@@ -25,7 +25,6 @@ from ckh.bench.compilation.hip_toolchain import (
     find_ck_tile,
     find_hipcc,
     known_ck_tile,
-    parsed_flags,
     runtime_beside,
 )
 from ckh.bench.compilation.kernel_cache import CachedLibrary, KernelCache
@@ -115,7 +114,7 @@ class HipDevice(Device):
                 f"GPUs: {list(self._gpus)}",
                 code="no-such-gpu",
             )
-        self._options, self._given_flags = options, parsed_flags(options.hipcc_flags)
+        self._options = options
         self._comment_on = cache(headers_comment)
 
     @property
@@ -180,7 +179,7 @@ class HipDevice(Device):
         folders = (f"-I{folder}" for folder in (*_folders(kernel), self._headers.include))
         macros = (f"-D{dispatcher_macro(self._headers)}", *framework_flags(self._headers, self._target))
         target = (f"--offload-arch={self._target}", *macros)
-        return [*self._compiler.command, *self._flags, *target, *folders, "-o", str(library), str(source)]
+        return [*self._compiler.program, *self._flags, *target, *folders, "-o", str(library), str(source)]
 
     @property
     def least_source(self) -> str:
@@ -189,7 +188,7 @@ class HipDevice(Device):
     def least_command(self, source: Path, library: Path) -> list[str]:
         """One call of hipcc, without CK Tile's headers."""
         target = f"--offload-arch={self._target}"
-        return [*self._compiler.command, *self._flags, target, "-o", str(library), str(source)]
+        return [*self._compiler.program, *self._flags, target, "-o", str(library), str(source)]
 
     def inspect(self, kernel: Kernel, source: str, messages: str, library: bytes) -> Binary | None:
         """Resource usage reported by the compiler, functions that call others, and a hash of the code."""
@@ -239,7 +238,7 @@ class HipDevice(Device):
     @cached_property
     def _flags(self) -> tuple[str, ...]:
         """Flags of every kernel."""
-        return (*_FLAGS, *all_flags(self._compiler, self._given_flags))
+        return (*_FLAGS, *all_flags(self._compiler))
 
     @cached_property
     def _headers(self) -> Headers:

@@ -158,9 +158,7 @@ class PairResults:
         """Minimum of a problem's median times, 0 if unknown."""
         return min((item.ms * NS_PER_MS for item in self._measured(problem)), default=0.0)
 
-    def leaders(
-        self, problem: str, count: int | None = None, baseline: str | None = None, new: Collection[str] = ()
-    ) -> list[Leader]:
+    def leaders(self, problem: str, baseline: str | None = None, new: Collection[str] = ()) -> list[Leader]:
         """Kernels to remeasure together, fastest first; none if that was done or there is nothing to compare.
 
         It was done if the fastest and the baseline were remeasured, and the new ones among the leaders.
@@ -168,13 +166,12 @@ class PairResults:
         ranked = sorted(self._measured(problem), key=lambda item: item.ms)
         if not ranked:
             return []
-        limit = ranked[0].ms * (1 + LEADER_MARGIN) if count is None else float("inf")
-        close = [candidate for candidate in ranked[: count or MAX_LEADERS] if candidate.ms <= limit]
+        limit = ranked[0].ms * (1 + LEADER_MARGIN)
+        close = [candidate for candidate in ranked[:MAX_LEADERS] if candidate.ms <= limit]
         close += [candidate for candidate in ranked if candidate.kernel == baseline and candidate not in close]
         again = self._remeasured(problem)
         left = {ranked[0].kernel, baseline, *new} & {candidate.kernel for candidate in close} - again
-        is_done = not left and len(again) >= (1 if count is None else min(count, len(ranked)))
-        return close if len(close) > 1 and not is_done else []
+        return close if len(close) > 1 and left else []
 
     def _remeasured(self, problem: str) -> set[str]:
         rows = self._by_problem[problem]

@@ -350,26 +350,19 @@ def settle(given: Given, device_kind: str, default_dtype: str, history: History 
 
 
 def _sets(given: Given) -> int:
-    """Number of operand sets that timed GPU runs rotate through; 0: enough to exceed the caches."""
-    if given["rotating"] is not None:
-        return int(given["rotating"])
+    """Number of operand sets that timed GPU runs rotate through; 0, enough to exceed the caches, or 1 (--warm)."""
     return 0 if given["cold"] is None else 1
 
 
 def _check_choice(settings: Settings) -> None:
     """Refuse conflicting options that select kernels."""
-    is_counted, omit = settings.kernels.startswith((SAMPLE, BEST)), f"omit --kernels {settings.kernels}"
     has_plan = settings.plan is not None
-    for is_wrong, what, hint in (
-        (has_plan and is_counted, "--plan selects the kernels of each problem", omit),
-        (
-            settings.cold and settings.rotating > 1,
-            "--cold flushes the caches before every timed run",
-            "omit --rotating",
-        ),
-    ):
-        if is_wrong:
-            raise UsageError(what, hint, code="conflicting-options")
+    if has_plan and settings.kernels.startswith((SAMPLE, BEST)):
+        raise UsageError(
+            "--plan selects the kernels of each problem",
+            f"omit --kernels {settings.kernels}",
+            code="conflicting-options",
+        )
     is_model_used = has_plan or settings.kernels.startswith(BEST)
     if settings.model is not None and not is_model_used:
         raise UsageError(

@@ -20,18 +20,9 @@ DEFAULT_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class BenchLimits:
-    """Timeouts in seconds, parallel compilers (None: by cores and memory), and leaders per problem.
-
-    `leaders` is the number of kernels remeasured per problem; None: up to 12 within 8 % of the best.
-    """
+    """Timeouts in seconds, and parallel compilers (None: by cores and memory)."""
 
     budget_s: float | None = declared(Declared("Time budget, e.g. 20m.", metavar="TIME"), default=None)
-    leaders: int | None = declared(
-        Declared(
-            "Measure the N fastest kernels of each problem again.  [those within 8 %, up to 12]", metavar="N", low=2
-        ),
-        default=None,
-    )
     timeout_s: float = declared(
         Declared(f"Time limit per kernel and problem.  [{DEFAULT_TIMEOUT_S:g}s]", metavar="TIME"),
         default=DEFAULT_TIMEOUT_S,

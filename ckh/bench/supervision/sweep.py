@@ -263,7 +263,7 @@ class Sweep:
         """Kernels of a problem to remeasure in rounds: the fastest, and today's, which is the first of a task."""
         kernels = self._whole[problem].kernels if self._run.today is not None and problem in self._whole else ()
         baseline = full_name(kernels[0]) if kernels else None
-        return results.leaders(problem, self._driver.limits.leaders, baseline, new)
+        return results.leaders(problem, baseline, new)
 
     def _build(self, kernels: Sequence[Kernel]) -> dict[str, Built]:
         missing = [] if self._stop.left_s is None else self._driver.missing(kernels)

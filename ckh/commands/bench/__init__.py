@@ -97,7 +97,7 @@ def bench(
     if settings.get("op") is None and not resume:
         settings["op"] = stated_operation(settings.get("problems"))
     given, most = Given(**settings), BenchLimits(**limits)
-    options = DeviceOptions(**device_options, cold=bool(given["cold"]), rotating=given["rotating"] or 0)
+    options = DeviceOptions(**device_options, cold=bool(given["cold"]))
     with ExitStack() as stack:
         nodes = None if cluster is None else stack.enter_context(connected(cluster))
         campaign = Campaign(

@@ -89,7 +89,7 @@ class DoctorDocument(Document):
     compiler: str | None
     hip_compiler: str | None
     hip_flags: tuple[str, ...] | None
-    """Options of CK's own build that the HIP compiler accepts, then `--hipcc-flags`; null without a compiler."""
+    """Options of CK's own build that the HIP compiler accepts, then those of --hipcc; null without a compiler."""
     ck_tile: FoundHeaders | None
     warnings: tuple[str, ...]
     checks: tuple[ToolCheck, ...]
@@ -125,7 +125,6 @@ def doctor(
     ),
     arch: str | None = option_of(DeviceOptions, "arch"),
     hipcc: str | None = option_of(DeviceOptions, "hipcc"),
-    hipcc_flags: str | None = option_of(DeviceOptions, "hipcc_flags"),
     ck_include: str | None = typer.Option(
         None, "--ck-include", help="Folder with CK Tile's headers.  [CK_TILE_INCLUDE, ROCm's]"
     ),
@@ -134,7 +133,7 @@ def doctor(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Print the report. Missing parts are not an error, but a named folder without headers is."""
-    options = DeviceOptions(arch, hipcc, ck_include, hipcc_flags=hipcc_flags)
+    options = DeviceOptions(arch, hipcc, ck_include)
     if check:
         _check(device, options, out, force=force, as_json=as_json)
         return
@@ -202,7 +201,7 @@ def gather(options: DeviceOptions) -> DoctorDocument:
         DeviceError: the named folder has no CK Tile headers.
     """
     from ckh.archs import default_arch, load_arch
-    from ckh.bench.compilation.hip_toolchain import all_flags, find_ck_tile, find_hipcc, parsed_flags
+    from ckh.bench.compilation.hip_toolchain import all_flags, find_ck_tile, find_hipcc
     from ckh.bench.compilation.toolchain import find_compiler
     from ckh.bench.supervision.checkup import check_tools
     from ckh.files.paths import data_dir
@@ -226,7 +225,7 @@ def gather(options: DeviceOptions) -> DoctorDocument:
         host_l2_kb=hardware.l2_cache_kb,
         compiler=None if compiler is None else " ".join(compiler.command),
         hip_compiler=None if hipcc is None else f"{' '.join(hipcc.command)} ({hipcc.version})",
-        hip_flags=None if hipcc is None else _found(lambda: all_flags(hipcc, parsed_flags(options.hipcc_flags))),
+        hip_flags=None if hipcc is None else _found(lambda: all_flags(hipcc)),
         ck_tile=None if headers is None else _headers(headers),
         warnings=tuple(_warnings(options, hipcc)),
         checks=tuple(check_tools(options)),

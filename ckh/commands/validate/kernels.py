@@ -100,7 +100,6 @@ def kernels(
     device: str | None = typer.Option(None, "--device", help="host, hip or emulated.  [hip where a GPU is found]"),
     arch: str | None = option_of(DeviceOptions, "arch"),
     hipcc: str | None = option_of(DeviceOptions, "hipcc"),
-    hipcc_flags: str | None = option_of(DeviceOptions, "hipcc_flags"),
     ck_include: str | None = option_of(DeviceOptions, "ck_include"),
     compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load only; needs no GPU."),
     timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="Time limit per kernel."),
@@ -117,7 +116,7 @@ def kernels(
     from ckh.bench.supervision.remote import DeviceRequest
     from ckh.ops import operation
 
-    options = DeviceOptions(arch, hipcc, ck_include, hipcc_flags=hipcc_flags)
+    options = DeviceOptions(arch, hipcc, ck_include)
     kind = device or default_device_kind(options)
     result = open_device(kind, options)
     if caution := caution_of(result):
