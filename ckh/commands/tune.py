@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, OP_HELP, completed, examples, print_json, say
-from ckh.commands.panels import AITER
+from ckh.commands._common import JSON_HELP, examples, print_json, say
+from ckh.commands._declared_options import has_options_of
 from ckh.text.log import emit, note
+from ckh.tune.settings import TuneOptions, settings_of
 
 if TYPE_CHECKING:
     from ckh.tune.tuning import ModelTuning
@@ -49,34 +51,13 @@ def register(app: typer.Typer) -> None:
     )(tune)
 
 
+@has_options_of(options=TuneOptions)
 def tune(
     sources: list[str] | None = typer.Argument(
         None, metavar="[SOURCE]...", autocompletion=_completion.sources, help="Source of shapes, as for ckh shapes."
     ),
-    tp: int = typer.Option(1, "--tp", min=1, metavar="N", help="Ranks of tensor parallelism."),
-    tokens: str | None = typer.Option(None, "--tokens", metavar="N[,N…]", help="Rows of a language model's GEMMs."),
-    batch: str = typer.Option("1", "--batch", metavar="N[,N…]", help="Images, clips or samples at a time."),
-    op: str | None = completed("op", f"{OP_HELP}  [the measured one with the most work]"),
-    variant: str | None = typer.Option(None, "--variant", help="Direction of convolutions.  [forward]"),
-    dtype: str | None = completed("dtype", "Element type.  [the shapes'; host: fp32]"),
-    device: str | None = typer.Option(
-        None, "--device", metavar="KIND", help="host, hip or emulated.  [hip where a GPU is found]"
-    ),
-    arch: str | None = completed("arch", "Architecture.  [the device's]"),
-    budget: str = typer.Option(
-        "15m", "--budget", metavar="TIME", rich_help_panel="Run", help="Time for compiling and measuring."
-    ),
-    to: str | None = typer.Option(None, "--to", metavar="TARGET", help="Export: aiter, amd-registry, c or inductor."),
-    installed: Path | None = typer.Option(
-        None, "--installed", rich_help_panel=AITER, help="--to aiter: AITER's source or package, whose tables are kept."
-    ),
-    today: Path | None = typer.Option(
-        None,
-        "--today",
-        rich_help_panel="Plan",
-        help="Registry or file of names of the kernels in use today, of which the first that applies to a shape is "
-        "compared, as CK's dispatcher chooses.  [the choice of ckh predict]",
-    ),
+    *,
+    options: dict[str, Any],
     out: Path = typer.Option(Path("tuned"), "--out", "-o", help="Folder."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Only list the shapes, and print the steps and their time."),
     force: bool = typer.Option(False, "--force", help="Start over in --out."),
@@ -85,22 +66,10 @@ def tune(
     """Run the steps and print the summary."""
     from ckh.api.tuner import tuned_operation
     from ckh.tune.page import summary
-    from ckh.tune.settings import TuneOptions, settings_of
     from ckh.tune.tuning import ModelTuning, StepError
 
-    tables, in_use = (None if path is None else str(path) for path in (installed, today))
-    op = tuned_operation(op, to)
-    choices: dict[str, Any] = {
-        "op": op,
-        "variant": variant,
-        "dtype": dtype,
-        "device": device,
-        "arch": arch,
-        "budget": budget,
-        "to": to,
-    }
-    shapes: dict[str, Any] = {"tp": tp, "tokens": tokens, "batch": batch}
-    given = TuneOptions(**choices, **shapes, installed=tables, today=in_use)
+    given = TuneOptions(**options)
+    given = replace(given, op=tuned_operation(given.op, given.to))
     tuning = ModelTuning(settings_of(sources or [], given), out, force=force, is_quiet=as_json)
     try:
         if dry_run:
@@ -113,7 +82,7 @@ def tune(
     if as_json:
         print_json(document)
     else:
-        emit(summary(document, budget))
+        emit(summary(document, given.budget))
 
 
 def _print_plan(tuning: ModelTuning) -> None:

@@ -1,26 +1,144 @@
-"""Gain of a tuning: measured times of the current and the chosen kernel of each shape."""
+"""Gain of a tuning: two kernels of each shape, timed in the same interleaved rounds on a steady machine."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ckh.assess.times import times_of
+from ckh.bench.isolated.timing import UNSTABLE_SPREAD
+from ckh.bench.supervision.limits import StopReason
+from ckh.bench.supervision.reference_watch import DRIFT
+from ckh.data.journal import EndRecord, ReferenceRecord, ResultRow, RunRecord, journal_path, records_of
 from ckh.documents import Document
 from ckh.records import Record
+from ckh.schema import MEASURED, Status
+from ckh.strenum import StrEnum
 from ckh.text.shown import Shown, ShownTable
-from ckh.tune.common_rounds import Ratio, Unestablished
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from ckh.data.dataset import Dataset
+    from ckh.data.journal_records import Record as JournalRecord
     from ckh.shapes.layers import WeightedProblem
-    from ckh.tune.common_rounds import MeasuredRun
 
 BY_PREDICT, AITER_TABLES = "ckh predict before tuning", "AITER's own tables"  # sources of today's kernels
 WORTH_IT = 1.01  # smaller gains do not justify a table
+MIN_ROUNDS = 3  # for an interval
+_CONFIDENCE = 0.95
+
+
+class Unestablished(StrEnum):
+    """Why a gain is not established."""
+
+    NOT_MEASURED = "not measured"
+    NO_ROUNDS = "no common rounds"
+    UNSTABLE = "unstable"
+    CLOCK = "clock changed"
+    DRIFT = "drift"
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A ratio of times, with its interval."""
+
+    value: float
+    interval: tuple[float, float]
+
+
+SAME_KERNEL = Ratio(1.0, (1.0, 1.0))
+
+
+@dataclass(slots=True)
+class MeasuredRun:
+    """Gains recorded in the journal of a run."""
+
+    planned: int = 0
+    pairs: set[tuple[str, str]] = field(default_factory=set)
+    is_complete: bool = False
+    looks: list[ReferenceRecord] = field(default_factory=list)
+    _statuses: Counter[Status] = field(default_factory=Counter)
+    _rounds: dict[str, dict[tuple[str, float], dict[str, ResultRow]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, records: Iterable[JournalRecord]) -> MeasuredRun:
+        """Collect from the records of a journal."""
+        run = cls()
+        for record in records:
+            run._add(record)
+        return run
+
+    def _add(self, record: JournalRecord) -> None:
+        if isinstance(record, RunRecord):
+            self.planned = self.planned if record.pairs is None else record.pairs
+        elif isinstance(record, EndRecord):
+            self.is_complete = record.reason == StopReason.COMPLETE
+        elif isinstance(record, ReferenceRecord):
+            self.looks.append(record)
+        elif isinstance(record, ResultRow) and record.remeasured:
+            rounds = self._rounds.setdefault(record.problem, {})
+            rounds.setdefault((record.run_id, record.time), {})[record.kernel] = record
+        elif isinstance(record, ResultRow):
+            self.pairs.add((record.problem, record.kernel))
+            self._statuses[record.status] += 1
+
+    @property
+    def unstable(self) -> float | None:
+        """Share of unstable times; None without times."""
+        times = sum(self._statuses[status] for status in MEASURED)
+        return self._statuses[Status.UNSTABLE] / times if times else None
+
+    @property
+    def drift(self) -> tuple[float, float] | None:
+        """Minimum and maximum of the reference times, relative to the first; None if the machine did not drift."""
+        ratios = [look.ratio for look in self.looks]
+        return (min(ratios), max(ratios)) if any(abs(ratio - 1) > DRIFT for ratio in ratios) else None
+
+    def gain(self, problem: str, today: str, best: str) -> Ratio | Unestablished:
+        """Time of today's kernel divided by that of the best, by the last rounds that have both."""
+        if today == best:
+            return SAME_KERNEL
+        groups = reversed(list(self._rounds.get(problem, {}).values()))
+        rows = next(([group[today], group[best]] for group in groups if {today, best} <= group.keys()), [])
+        samples = [row.samples_ns for row in rows]
+        if not rows or len(samples[0]) != len(samples[1]) or len(samples[0]) < MIN_ROUNDS:
+            return Unestablished.NO_ROUNDS
+        if any((row.spread or 0.0) > UNSTABLE_SPREAD for row in rows):
+            return Unestablished.UNSTABLE
+        if any(row.status is Status.UNSTABLE for row in rows):
+            return Unestablished.CLOCK
+        if self._is_drifting(rows[0]):
+            return Unestablished.DRIFT
+        return ratio_of_rounds(*samples)
+
+    def _is_drifting(self, row: ResultRow) -> bool:
+        """Whether the reference time before or after rounds differs from the first one of the device."""
+        looks = [look for look in self.looks if (look.run_id, look.node) == (row.run_id, row.node)]
+        before = [look.ratio for look in looks if look.time <= row.time][-1:]
+        after = [look.ratio for look in looks if look.time > row.time][:1]
+        return any(abs(ratio - 1) > DRIFT for ratio in before + after)
+
+
+def read_run(folder: Path) -> MeasuredRun | None:
+    """Read the journal of a run; None if it has not begun."""
+    path = journal_path(folder)
+    return MeasuredRun.of(records_of(path)) if path.exists() else None
+
+
+def ratio_of_rounds(today_ns: Sequence[float], best_ns: Sequence[float]) -> Ratio:
+    """Geometric mean of the ratios of all rounds, with its 95 % interval by Student's t of their logarithms."""
+    from statistics import mean, stdev
+
+    from scipy.special import stdtrit
+
+    logs = [math.log(before / after) for before, after in zip(today_ns, best_ns, strict=True)]
+    quantile = float(stdtrit(len(logs) - 1, (1 + _CONFIDENCE) / 2))
+    center, half = mean(logs), quantile * stdev(logs) / math.sqrt(len(logs))
+    return Ratio(math.exp(center), (math.exp(center - half), math.exp(center + half)))
 
 
 class TunedShape(Record):
@@ -149,91 +267,80 @@ class PredictedGain:
     gain: Ratio | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """A shape with today's kernel and the fastest measured one; None if a kernel or its time is unknown.
+def tuned_shapes(
+    shapes: Sequence[WeightedProblem],
+    today: Mapping[str, str],
+    times: Mapping[str, Mapping[str, float]],
+    run: MeasuredRun,
+    tables: Mapping[str, OwnTime],
+    predicted: Mapping[str, PredictedGain],
+) -> list[TunedShape]:
+    """Compare each shape's kernel of today, that of a table if it is there, with its fastest measured kernel.
 
-    `table_ms` is the time of today's kernel in the consumer's own table.
+    The mappings are by canonical text. Shares are of the measured times with today's kernels, if any, else of those in
+    the tables.
     """
-
-    shape: WeightedProblem
-    today: str | None
-    today_ms: float | None
-    kernel: str | None
-    latency_ms: float | None
-    gain: Ratio | Unestablished
-    table_ms: float | None = None
-    predicted: PredictedGain | None = None
-
-    def row(self, whole_ms: float) -> TunedShape:
-        """Row of the shape in JSON, given the total time with today's kernels."""
-        gain = self.gain if isinstance(self.gain, Ratio) else None
-        expected = None if self.predicted is None else self.predicted.gain
-        today_ms = self.table_ms if self.today_ms is None else self.today_ms
-        return TunedShape(
-            problem=self.shape.problem.canonical(),
-            count=self.shape.count,
-            layers=self.shape.layers,
-            today=self.today,
-            today_ms=self.today_ms,
-            table_ms=self.table_ms,
-            kernel=self.kernel,
-            latency_ms=self.latency_ms,
-            gain=None if gain is None else gain.value,
-            gain_interval=None if gain is None else gain.interval,
-            not_established=None if isinstance(self.gain, Ratio) else str(self.gain),
-            predicted_kernel=None if self.predicted is None else self.predicted.kernel,
-            predicted_gain=None if expected is None else expected.value,
-            predicted_gain_interval=None if expected is None else expected.interval,
-            share=None if today_ms is None or not whole_ms else self.shape.count * today_ms / whole_ms,
+    texts = [shape.problem.canonical() for shape in shapes]
+    used = {text: tables[text].kernel if text in tables else today.get(text) for text in texts}
+    today_ms = {text: times.get(text, {}).get(kernel or "") for text, kernel in used.items()}
+    table_ms = {text: tables[text].ms if text in tables else None for text in texts}
+    whole_ms = 0.0
+    for column in (today_ms, table_ms):
+        whole_ms = whole_ms or sum(
+            shape.count * (column[text] or 0.0) for shape, text in zip(shapes, texts, strict=True)
         )
+    result = []
+    for shape, text in zip(shapes, texts, strict=True):
+        own, kernel, expected = times.get(text, {}), used[text], predicted.get(text)
+        best = min(own, key=own.__getitem__, default=None)
+        gain: Ratio | Unestablished = Unestablished.NOT_MEASURED
+        if best is not None and kernel is not None and kernel in own:
+            gain = run.gain(text, kernel, best)
+        expected_gain = None if expected is None else expected.gain
+        ms = table_ms[text] if today_ms[text] is None else today_ms[text]
+        result.append(
+            TunedShape(
+                problem=text,
+                count=shape.count,
+                layers=shape.layers,
+                today=kernel,
+                today_ms=today_ms[text],
+                table_ms=table_ms[text],
+                kernel=best,
+                latency_ms=None if best is None else own[best],
+                gain=gain.value if isinstance(gain, Ratio) else None,
+                gain_interval=gain.interval if isinstance(gain, Ratio) else None,
+                not_established=None if isinstance(gain, Ratio) else str(gain),
+                predicted_kernel=None if expected is None else expected.kernel,
+                predicted_gain=None if expected_gain is None else expected_gain.value,
+                predicted_gain_interval=None if expected_gain is None else expected_gain.interval,
+                share=None if ms is None or not whole_ms else shape.count * ms / whole_ms,
+            )
+        )
+    return result
 
 
-def compared(
-    shape: WeightedProblem,
-    today: str | None,
-    times: Mapping[str, float],
-    run: MeasuredRun | None = None,
-    table: OwnTime | None = None,
-    predicted: PredictedGain | None = None,
-) -> Compared:
-    """Compare today's kernel of a shape, that of a table if given, with its fastest measured kernel."""
-    today = today if table is None else table.kernel
-    best = min(times, key=times.__getitem__, default=None)
-    gain: Ratio | Unestablished = Unestablished.NOT_MEASURED
-    if run is not None and best is not None and today is not None and today in times:
-        gain = run.gain(shape.problem.canonical(), today, best)
-    today_ms = None if today is None else times.get(today)
-    table_ms = None if table is None else table.ms
-    return Compared(shape, today, today_ms, best, None if best is None else times[best], gain, table_ms, predicted)
-
-
-def today_total_ms(shapes: Sequence[Compared]) -> float:
-    """Total time of the shapes whose kernel of today was measured, weighted by count."""
-    return sum(shape.shape.count * shape.today_ms for shape in shapes if shape.today_ms is not None)
-
-
-def whole(shapes: Sequence[Compared]) -> tuple[float, float, Ratio] | None:
+def whole(shapes: Sequence[TunedShape]) -> tuple[float, float, Ratio] | None:
     """Total times in ms with today's and with the fastest kernels, and their ratio, of shapes with established gains.
 
     The errors of shapes are independent. None without such a shape.
     """
     parts = [
-        (shape.shape.count * shape.today_ms, shape.gain)
+        (shape.count * shape.today_ms, shape.gain, shape.gain_interval[1])
         for shape in shapes
-        if isinstance(shape.gain, Ratio) and shape.today_ms is not None
+        if shape.gain is not None and shape.gain_interval is not None and shape.today_ms is not None
     ]
     if not parts:
         return None
-    before = sum(ms for ms, _ in parts)
-    after = sum(ms / gain.value for ms, gain in parts)
+    before = sum(ms for ms, _, _ in parts)
+    after = sum(ms / gain for ms, gain, _ in parts)
     value = before / after
-    half = math.hypot(*(ms / gain.value / after * math.log(gain.interval[1] / gain.value) for ms, gain in parts))
+    half = math.hypot(*(ms / gain / after * math.log(high / gain) for ms, gain, high in parts))
     return before, after, Ratio(value, (value * math.exp(-half), value * math.exp(half)))
 
 
-def is_worth_it(gain: Ratio, shapes: Sequence[Compared]) -> bool | None:
+def is_worth_it(gain: Ratio, shapes: Sequence[TunedShape]) -> bool | None:
     """True if a gain exceeds noise and `WORTH_IT`; None if it does not, but those of other measured shapes may."""
     if gain.interval[0] > 1 and gain.value >= WORTH_IT:
         return True
-    return False if all(isinstance(shape.gain, Ratio) or shape.kernel is None for shape in shapes) else None
+    return False if all(shape.gain is not None or shape.kernel is None for shape in shapes) else None

@@ -53,18 +53,48 @@ def page(document: TuneDocument, budget: str, commands: Sequence[str]) -> str:
     return "\n".join([*lines, "", "```console", *commands, "```"]) + "\n"
 
 
+def _measured(document: TuneDocument) -> Iterator[str]:
+    """The measured gain, what makes the times doubtful, and what is left to measure."""
+    count = len(document.shapes)
+    reasons = Counter(shape.not_established for shape in document.shapes if shape.not_established is not None)
+    why = ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())
+    if not document.device and not document.pairs_planned:
+        yield "gain: not measured, as nothing was timed"
+    elif document.gain is None or document.gain_interval is None:
+        yield f"gain: not established on any of {count} shapes ({why})"
+    else:
+        of = f"{document.established} of {count} shapes"
+        gain = f"{_ratio(document.gain, document.gain_interval, 3)} on {of}, {document.device}"
+        gain += f"; not established on the others ({why})" if why else ""
+        is_slow = document.is_worth_it is False
+        yield f"not worth it: {gain}; today's kernels are as fast" if is_slow else f"gain: {gain}"
+    if document.drift is not None:
+        low, high = document.drift
+        yield f"the machine drifted: the reference kernel took {low:.2f} to {high:.2f} of its first time"
+    if document.unstable is not None and document.unstable > MANY_UNSTABLE:
+        yield f"{document.unstable:.0%} of the times are unstable: their samples spread by more than 5 %"
+    if unmeasured := sum(shape.kernel is None for shape in document.shapes) if document.pairs_planned else 0:
+        yield f"predicted, not measured: the kernels of {unmeasured} of {count} shapes"
+    if not document.is_complete:
+        share = f"{document.pairs} of {document.pairs_planned} pairs were measured"
+        yield f"the budget ended: {share}; the same command continues"
+
+
 def _sentences(document: TuneDocument, budget: str) -> Iterator[str]:
-    yield _verdict(document)
-    yield from _state(document)
+    yield from _measured(document)
+    count, known = len(document.shapes), _in_tables(document)
     if document.today_from != AITER_TABLES:
         yield f"today's kernels: the first choice of {document.today_from}"
     if document.predicted_gain is not None:
-        yield _prediction(document, document.predicted_gain)
-    if known := _in_tables(document):
-        total = sum(
-            tuned_shape.count * tuned_shape.table_ms for tuned_shape in known if tuned_shape.table_ms is not None
-        )
-        of = f"{len(known)} of {len(document.shapes)} shapes"
+        text = f"predicted gain: {_ratio(document.predicted_gain, document.predicted_gain_interval, 3)}"
+        if document.gain is None and document.predicted_gain < WORTH_IT:
+            text = f"not worth it by prediction, {text}"
+        some = [shape for shape in document.shapes if shape.predicted_gain is not None]
+        of = f"on {len(some)} of {count} shapes, {sum(shape.kernel is None for shape in some)} of them not measured"
+        yield f"{text} {of}, " + ("over AITER's own tables" if known else "without each shape's measurements")
+    if known:
+        total = sum(shape.count * (shape.table_ms or 0.0) for shape in known)
+        of = f"{len(known)} of {count} shapes"
         yield f"today by AITER's own tables: {total:.4g} ms for {of}, measured by AITER, not by ckh"
     if document.held_out_efficiency is not None:
         value, low, high = document.held_out_efficiency
@@ -73,45 +103,6 @@ def _sentences(document: TuneDocument, budget: str) -> Iterator[str]:
     for name, path in (("model", document.model), ("export", document.export)):
         if path is not None:
             yield f"{name} {path}"
-
-
-def _verdict(document: TuneDocument) -> str:
-    if not document.device and not document.pairs_planned:
-        return "gain: not measured, as nothing was timed"
-    reasons = Counter(shape.not_established for shape in document.shapes if shape.not_established is not None)
-    why = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
-    of = f"{document.established} of {len(document.shapes)} shapes"
-    if document.gain is None or document.gain_interval is None:
-        return f"gain: not established on any of {len(document.shapes)} shapes ({why})"
-    gain = f"{_ratio(document.gain, document.gain_interval, 3)} on {of}, {document.device}"
-    gain += f"; not established on the others ({why})" if why else ""
-    return f"not worth it: {gain}; today's kernels are as fast" if document.is_worth_it is False else f"gain: {gain}"
-
-
-def _state(document: TuneDocument) -> Iterator[str]:
-    """Sentences on what makes the times doubtful, and what is left to measure."""
-    if document.drift is not None:
-        low, high = document.drift
-        yield f"the machine drifted: the reference kernel took {low:.2f} to {high:.2f} of its first time"
-    if document.unstable is not None and document.unstable > MANY_UNSTABLE:
-        yield f"{document.unstable:.0%} of the times are unstable: their samples spread by more than 5 %"
-    if unmeasured := sum(shape.kernel is None for shape in document.shapes) if document.pairs_planned else 0:
-        yield f"predicted, not measured: the kernels of {unmeasured} of {len(document.shapes)} shapes"
-    if not document.is_complete:
-        share = f"{document.pairs} of {document.pairs_planned} pairs were measured"
-        yield f"the budget ended: {share}; the same command continues"
-
-
-def _prediction(document: TuneDocument, gain: float) -> str:
-    some = [shape for shape in document.shapes if shape.predicted_gain is not None]
-    text = f"predicted gain: {_ratio(gain, document.predicted_gain_interval, 3)}"
-    if document.gain is None and gain < WORTH_IT:
-        text = f"not worth it by prediction, {text}"
-    unknown = sum(item.kernel is None for item in some)
-    of = f"on {len(some)} of {len(document.shapes)} shapes, {unknown} of them not measured"
-    return f"{text} {of}, " + (
-        "over AITER's own tables" if _in_tables(document) else "without each shape's measurements"
-    )
 
 
 def _in_tables(document: TuneDocument) -> list[TunedShape]:
@@ -125,27 +116,22 @@ def _columns(document: TuneDocument) -> tuple[str, ...]:
     return (_SHAPE, _COUNT, _SHARE, *tables, _TODAY, _TUNED, _GAIN, *predicted)
 
 
-def _cells(tuned_shape: TunedShape, columns: Sequence[str], gain: _Formatter) -> tuple[str, ...]:
+def _cells(shape: TunedShape, columns: Sequence[str], gain: _Formatter) -> tuple[str, ...]:
+    today, tuned, table = (
+        "" if ms is None else f"{ms:.4g}" for ms in (shape.today_ms, shape.latency_ms, shape.table_ms)
+    )
+    why_not = "" if shape.kernel is None else shape.not_established or ""  # of a measured shape
     cells = {
-        _SHAPE: tuned_shape.problem,
-        _COUNT: str(tuned_shape.count),
-        _SHARE: "" if tuned_shape.share is None else f"{tuned_shape.share:.1%}",
-        _TABLE: _time(tuned_shape.table_ms),
-        _TODAY: _time(tuned_shape.today_ms),
-        _TUNED: _time(tuned_shape.latency_ms) or (_NOT_MEASURED if tuned_shape.predicted_kernel else ""),
-        _GAIN: gain(tuned_shape.gain, tuned_shape.gain_interval) or _why_not(tuned_shape),
-        _PREDICTED: gain(tuned_shape.predicted_gain, tuned_shape.predicted_gain_interval),
+        _SHAPE: shape.problem,
+        _COUNT: str(shape.count),
+        _SHARE: "" if shape.share is None else f"{shape.share:.1%}",
+        _TABLE: table,
+        _TODAY: today,
+        _TUNED: tuned or (_NOT_MEASURED if shape.predicted_kernel else ""),
+        _GAIN: gain(shape.gain, shape.gain_interval) or why_not,
+        _PREDICTED: gain(shape.predicted_gain, shape.predicted_gain_interval),
     }
     return tuple(cells[name] for name in columns)
-
-
-def _why_not(tuned_shape: TunedShape) -> str:
-    """Reason why the gain of a measured shape is not established; empty for others."""
-    return "" if tuned_shape.kernel is None else tuned_shape.not_established or ""
-
-
-def _time(ms: float | None) -> str:
-    return "" if ms is None else f"{ms:.4g}"
 
 
 def _ratio(value: float | None, interval: tuple[float, float] | None, digits: int = 2) -> str:

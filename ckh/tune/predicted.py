@@ -16,8 +16,7 @@ from ckh.assess.intervals import estimates, mean_of
 from ckh.assess.metrics import choices
 from ckh.assess.times import times_of
 from ckh.learn.judging.calibrate import relative_speeds
-from ckh.tune.common_rounds import SAME_KERNEL, Ratio
-from ckh.tune.gains import PredictedGain
+from ckh.tune.gains import SAME_KERNEL, PredictedGain, Ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from ckh.learn.models.calibration import Calibration
     from ckh.learn.training.train import HeldOut
     from ckh.ops.base import Problem
-    from ckh.tune.gains import Compared, OwnTime
+    from ckh.tune.gains import OwnTime, TunedShape
 
 _COVERED = 0.9
 _FEWEST_ERRORS = 3  # minimum for an interval
@@ -153,16 +152,16 @@ def over_tables(answers: Sequence[Mapping[str, Any]], tables: Mapping[str, OwnTi
     return result
 
 
-def predicted_total(shapes: Sequence[Compared]) -> Ratio | None:
+def predicted_total(shapes: Sequence[TunedShape], predicted: Mapping[str, PredictedGain]) -> Ratio | None:
     """Predicted gain of all shapes that have one, weighted by count.
 
     The interval also holds if the errors of all shapes are equal.
     """
-    gains = [
-        (shape.shape.count * shape.predicted.today_ms, shape.predicted.gain)
-        for shape in shapes
-        if shape.predicted is not None and shape.predicted.gain is not None
-    ]
+    gains = []
+    for shape in shapes:
+        expected = predicted.get(shape.problem)
+        if expected is not None and expected.gain is not None:
+            gains.append((shape.count * expected.today_ms, expected.gain))
     if not gains:
         return None
     before = sum(ms for ms, _ in gains)

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.devices.device import HOST_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import default_device_kind
+from ckh.declared import Declared, declared
 from ckh.errors import DataError, UsageError
 from ckh.files.jsonfields import JsonFields
 from ckh.files.outputs import FileKind, head_of, write_output
-from ckh.ops import operation
+from ckh.ops import operation, operation_names
 from ckh.text.durations import parse_duration
 from ckh.text.prose import one_of
 from ckh.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 FILE, _VERSION = "tune.json", "ckh_version"
 KIND = FileKind("file of ckh tune", lambda path: head_of(path).lstrip(b"{ \n").startswith(f'"{_VERSION}"'.encode()))
@@ -31,14 +32,14 @@ class Target:
     """A target of ckh export."""
 
     needs_model: bool = False  # it is made of a trained model alone
-    takes_rows: bool = False
+    takes_kernels: bool = False  # the fastest kernels of the shapes, measured or predicted
     takes_problems: bool = True
     is_for_gpus: bool = False
 
 
 TARGETS = {
     "aiter": Target(is_for_gpus=True),
-    "amd-registry": Target(takes_rows=True),
+    "amd-registry": Target(takes_kernels=True, takes_problems=False),
     "c": Target(needs_model=True, takes_problems=False),
     "inductor": Target(takes_problems=False, is_for_gpus=True),
 }
@@ -50,24 +51,33 @@ _LISTED = "shapes"  # the last step before the choice of settings
 class TuneChoices:
     """Choices of a tuning; None: not given."""
 
-    op: str | None = None
-    """The operation; None: the one with the most work, of those that ckh measures if there are any."""
-    variant: str | None = None
-    """Direction of convolutions."""
-    dtype: str | None = None
-    """The element type; None: the sources' or the device's, on the host fp32."""
-    device: str | None = None
-    """Kind of device; None: hip if there is a GPU, else host."""
-    arch: str | None = None
-    """The architecture; None: the device's."""
-    budget: str = "15m"
-    """Time for compiling and measuring, as typed."""
-    to: str | None = None
-    """Target of the export."""
-    installed: str | None = None
-    """The AITER whose tables are kept."""
-    today: str | None = None
-    """Registry or file of names of the kernels in use today; the first that applies to a shape is compared."""
+    op: str | None = declared(
+        Declared(
+            "Operation: {}.  [the measured one with the most work]", choices=operation_names, completion="operations"
+        ),
+        default=None,
+    )
+    variant: str | None = declared(Declared("Direction of convolutions.  [forward]"), default=None)
+    dtype: str | None = declared(
+        Declared("Element type.  [the shapes'; host: fp32]", completion="dtypes"), default=None
+    )
+    device: str | None = declared(
+        Declared("host, hip or emulated.  [hip where a GPU is found]", metavar="KIND"), default=None
+    )
+    arch: str | None = declared(Declared("Architecture.  [the device's]", completion="architectures"), default=None)
+    budget: str = declared(Declared("Time for compiling and measuring.  [15m]", metavar="TIME"), default="15m")
+    to: str | None = declared(Declared("Export: aiter, amd-registry, c or inductor.", metavar="TARGET"), default=None)
+    installed: str | None = declared(
+        Declared("--to aiter: AITER's source or package, whose tables are kept.", kind=Path), default=None
+    )
+    today: str | None = declared(
+        Declared(
+            "Registry or file of names of the kernels in use today, of which the first that applies to a shape is "
+            "compared, as CK's dispatcher chooses.  [the choice of ckh predict]",
+            kind=Path,
+        ),
+        default=None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +108,9 @@ class TuneSettings(TuneChoices):
 class TuneOptions(TuneChoices):
     """Options of `ckh tune`, as typed."""
 
-    tp: int = 1
-    """Ranks of tensor parallelism."""
-    tokens: str | None = None
-    """Rows of a language model's GEMMs, separated by commas."""
-    batch: str = "1"
-    """Batch sizes (images, clips or samples), separated by commas."""
+    tp: int = declared(Declared("Ranks of tensor parallelism.  [1]", metavar="N", low=1), default=1)
+    tokens: str | None = declared(Declared("Rows of a language model's GEMMs.", metavar="N[,N…]"), default=None)
+    batch: str = declared(Declared("Images, clips or samples at a time.  [1]", metavar="N[,N…]"), default="1")
 
     def shape_options(self) -> tuple[str, ...]:
         """Further arguments of `ckh shapes`."""
@@ -183,7 +190,11 @@ def progress_of(folder: Path, settings: TuneSettings) -> Progress:
     if not isinstance(before, dict) or not isinstance(done, list):
         raise DataError(f"{path}: settings must be an object and done a list", code="bad-field")
     now = json.loads(json.dumps(asdict(settings)))
-    changed = list(_changed(before, now))
+    changed = [
+        f"{name} {before.get(name)!r}, not {value!r}"
+        for name, value in now.items()
+        if name not in _REPEATS and before.get(name) != value
+    ]
     if changed and set(done) <= {_LISTED}:
         done = []
     elif changed:
@@ -197,9 +208,3 @@ def progress_of(folder: Path, settings: TuneSettings) -> Progress:
         if before.get(name) != now[name]:
             progress.repeat_from(step)
     return progress
-
-
-def _changed(before: dict[str, object], now: dict[str, object]) -> Iterator[str]:
-    for name, value in now.items():
-        if name not in _REPEATS and before.get(name) != value:
-            yield f"{name} {before.get(name)!r}, not {value!r}"

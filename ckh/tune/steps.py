@@ -19,15 +19,8 @@ if TYPE_CHECKING:
 PLAN = ("--plan", "auto")  # options of ckh bench that choose kernels
 FEWEST_PROBLEMS = 6  # minimum to train a model; with fewer, the fastest measured kernels are exported
 PAGE = "summary.md"
-SHAPES, BEFORE, RUN, MEASURED, MODEL, EXPORT, EXPORTED = (
-    "shapes.csv",
-    "before.json",
-    "run",
-    "measured.parquet",
-    "model",
-    "export",
-    "export.json",
-)
+SHAPES, BEFORE, RUN, MEASURED, MODEL = "shapes.csv", "before.json", "run", "measured.parquet", "model"
+KERNELS, EXPORT, EXPORTED = "kernels.json", "export", "export.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +96,14 @@ def exporting(settings: TuneSettings, folder: Path, op: str, *, is_trained: bool
     target = TARGETS[settings.to]
     model = ("--model", str(folder / MODEL)) if is_trained else ()
     require_model(settings, problems, has_model=is_trained)
-    source = ("--data", str(folder / MEASURED)) if target.takes_rows and problems else model
-    if target.takes_problems:
-        what = ("--op", op, "--problems", str(folder / SHAPES), *settings.place_options())
+    if target.takes_kernels:
+        chosen: tuple[str, ...] = ("--op", op, "--registry", str(folder / KERNELS), *settings.place_options())
+    elif target.takes_problems:
+        chosen = ("--op", op, "--problems", str(folder / SHAPES), *settings.place_options(), *model)
     else:
-        what = () if model else settings.arch_options()
-    ordered = ("--ordered",) if target.takes_rows else ()
+        chosen = model or settings.arch_options()
     installed = ("--installed", settings.installed) if settings.installed else ()
-    chosen = (*ordered, *what, *source, *installed)
-    args = ("export", "--to", settings.to, *chosen, "--out", str(folder / EXPORT), "--force")
+    args = ("export", "--to", settings.to, *chosen, *installed, "--out", str(folder / EXPORT), "--force")
     if settings.to == OWN_TABLES:
         yield TuneStep("export", (*args, "--json"), folder / EXPORTED, is_gate_ignored=True)
     else:

@@ -7,10 +7,11 @@ import subprocess
 import sys
 import weakref
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckh.bench.planning.registry import first_fits
+from ckh.bench.planning.registry import first_fits, write_registry
 from ckh.data.journal import JOURNAL_NAME, is_started
 from ckh.errors import CkhError, ExitCode, UsageError
 from ckh.files.child import module_command
@@ -21,22 +22,22 @@ from ckh.learn.answers.probes import remember_all
 from ckh.ops import operation, requested
 from ckh.text.log import note
 from ckh.tune import steps
-from ckh.tune.common_rounds import MeasuredRun, read_run
 from ckh.tune.gains import (
     AITER_TABLES,
     BY_PREDICT,
+    MeasuredRun,
     OwnTime,
     PredictedGain,
     TuneDocument,
-    compared,
     is_worth_it,
     measured_times,
-    today_total_ms,
+    read_run,
+    tuned_shapes,
     whole,
 )
 from ckh.tune.page import page
 from ckh.tune.predicted import by_model, held_out_efficiency, over_tables, predicted_total
-from ckh.tune.settings import FILE, KIND, OWN_TABLES, progress_of
+from ckh.tune.settings import FILE, KIND, OWN_TABLES, TARGETS, progress_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.ops.base import Kernel, Problem
     from ckh.shapes.layers import WeightedProblem
-    from ckh.tune.gains import Compared
+    from ckh.tune.gains import TunedShape
     from ckh.tune.settings import Progress, TuneSettings
     from ckh.tune.steps import TuneStep
 
@@ -73,6 +74,7 @@ class ModelTuning:
         self._held_out_efficiency: tuple[float, float, float] | None = None
 
     def _begun(self) -> Progress:
+        """Lock the folder while this object exists, and read its progress."""
         out = self.out
         refuse_planted(out / FILE)
         if out.exists() and not (out / FILE).exists() and (out.is_file() or any(out.iterdir())):
@@ -80,26 +82,24 @@ class ModelTuning:
                 f"{out} exists and is not a folder of ckh tune", "choose another --out", code="foreign-output"
             )
         out.mkdir(parents=True, exist_ok=True)
-        self._lock()
+        file, lock = os.open(out, os.O_RDONLY), FileLock(out)
+        weakref.finalize(self, os.close, file)
+        if not lock.take(file):
+            raise UsageError(
+                f"{out} is in use by another ckh tune", "wait for it, or choose another --out", code="in-use"
+            )
+        weakref.finalize(self, lock.release)
         if self._force:
             check_output(out / FILE, KIND, force=True)
             (out / FILE).unlink(missing_ok=True)
         return progress_of(out, self.settings)
 
-    def _lock(self) -> None:
-        """Lock the folder while this object exists."""
-        file, lock = os.open(self.out, os.O_RDONLY), FileLock(self.out)
-        weakref.finalize(self, os.close, file)
-        if not lock.take(file):
-            raise UsageError(
-                f"{self.out} is in use by another ckh tune", "wait for it, or choose another --out", code="in-use"
-            )
-        weakref.finalize(self, lock.release)
-
     def planned(self) -> tuple[str, list[WeightedProblem], list[TuneStep]]:
         """List the shapes; the operation that is tuned, its shapes, and the steps up to measurements."""
+        from ckh.shapes.problems import shapes_of
+
         self._run([steps.listing(self.settings, self.out)])
-        shapes = self._shapes()
+        shapes = shapes_of([str(self.out / steps.SHAPES)]).problems
         op = self.settings.op or _heaviest(shapes)
         if self.settings.today is not None and operation(op).measured is None:
             raise UsageError(f"ckh does not measure kernels of {op}", "omit --today", code="inapplicable-option")
@@ -114,25 +114,41 @@ class ModelTuning:
 
     def run(self) -> TuneDocument:
         """Run the steps that are left, and write the page; what the tuning brings."""
+        from ckh.data.dataset import read_dataset
+
         op, shapes, measuring = self.planned()
         self._run(measuring)
         self._measured_run = self._measured_run or read_run(self.out / steps.RUN)
-        measured = self._measured()
+        path = self.out / steps.MEASURED
+        measured = read_dataset(path) if path.exists() else None
         if measured is not None and (count := remember_all(measured)):
             note(f"ckh predict puts the kernels measured for {count} problems first on this device")
         problems = [] if measured is None else measured.problems()
         directions = tuple(dict.fromkeys(str(problem.variant) for problem in problems if hasattr(problem, "variant")))
         training = list(steps.learning(self.out, op, len(problems), directions=directions))
         is_trained = bool(training) and self._run(training)
+        export = partial(self._export, op, len(problems), is_trained=is_trained)
+        if self.settings.to == OWN_TABLES:  # whose times are compared
+            export()
+        rows, predicted, arch = self._rows(op, shapes, measured)
+        if self.settings.to is not None and TARGETS[self.settings.to].takes_kernels:
+            names = dict.fromkeys(filter(None, (row.kernel or row.predicted_kernel for row in rows)))
+            kernels = [operation(op).kernels.parse(name) for name in names]
+            write_registry(self.out / steps.KERNELS, kernels, arch=arch, replace=True)
+        if self.settings.to != OWN_TABLES:
+            export()
+        document = self._document(op, rows, predicted, measured)
+        write_output(self.out / steps.PAGE, page(document, self.settings.budget, self._commands).encode(), replace=True)
+        return document
+
+    def _export(self, op: str, problems: int, *, is_trained: bool) -> None:
+        """Write the table of the target, which may need a complete run."""
         try:
-            self._run(list(steps.exporting(self.settings, self.out, op, is_trained=is_trained, problems=len(problems))))
+            self._run(list(steps.exporting(self.settings, self.out, op, is_trained=is_trained, problems=problems)))
         except UsageError as error:
             if self._is_complete():
                 raise
             note(f"no export yet: {error.message}")
-        document = self._document(op, shapes, measured)
-        write_output(self.out / steps.PAGE, page(document, self.settings.budget, self._commands).encode(), replace=True)
-        return document
 
     def _run(self, wanted: Iterable[TuneStep]) -> bool:
         """Run steps; False if too little was measured for one while the run is incomplete."""
@@ -175,57 +191,45 @@ class ModelTuning:
             write_output(step.keeps, done.stdout, replace=True)
         return done.returncode
 
-    def _shapes(self) -> Sequence[WeightedProblem]:
-        from ckh.shapes.problems import shapes_of
-
-        return shapes_of([str(self.out / steps.SHAPES)]).problems
-
-    def _measured(self) -> Dataset | None:
-        from ckh.data.dataset import read_dataset
-
-        path = self.out / steps.MEASURED
-        return read_dataset(path) if path.exists() else None
-
-    def _compared(self, op: str, shapes: Sequence[WeightedProblem], measured: Dataset | None) -> list[Compared]:
-        """Each shape with its kernels, times and predictions."""
-        times, tables = {} if measured is None else measured_times(measured), self._in_tables()
+    def _rows(
+        self, op: str, shapes: Sequence[WeightedProblem], measured: Dataset | None
+    ) -> tuple[list[TunedShape], dict[str, PredictedGain], str]:
+        """Shapes by their share of the time, predicted gains by canonical text, and the architecture."""
         ranked = read_json(self.out / steps.BEFORE)["results"]
         first: dict[str, str] = {
-            candidate["problem"]: candidate["kernels"][0]["kernel"] for candidate in ranked if candidate["kernels"]
+            answer["problem"]: answer["kernels"][0]["kernel"] for answer in ranked if answer["kernels"]
         }
-        today = first
-        part, arch = requested(op), next((candidate["arch"] for candidate in ranked), "")
+        part, arch = requested(op), next((answer["arch"] for answer in ranked), "")
         if part is not None and arch:
             shapes = [replace(shape, problem=part.completed(shape.problem, arch)) for shape in shapes]
-        texts = [shape.problem.canonical() for shape in shapes]
+        times, tables = {} if measured is None else measured_times(measured), self._in_tables()
+        problems, today = [shape.problem for shape in shapes], first
         if self.settings.today is not None:
-            today = self._in_use(op, arch, [shape.problem for shape in shapes])
-        chosen = {shape.problem: today[text] for shape, text in zip(shapes, texts, strict=True) if text in today}
+            today = self._in_use(op, arch, problems)
         if self.settings.to == OWN_TABLES:  # what ckh chooses is new there
             predicted, today = over_tables(ranked, tables), {}
         else:
             predicted = {text: PredictedGain(name) for text, name in first.items() if text not in times}
-            predicted |= self._predicted(measured, chosen)
-        run = self._measured_run
-        return [
-            compared(shape, today.get(text), times.get(text, {}), run, tables.get(text), predicted.get(text))
-            for shape, text in zip(shapes, texts, strict=True)
-        ]
-
-    def _document(self, op: str, shapes: Sequence[WeightedProblem], measured: Dataset | None) -> TuneDocument:
-        result = self._compared(op, shapes, measured)
-        total, expected = whole(result), predicted_total(result)
-        today_ms, tuned_ms, gain = (None, None, None) if total is None else total
-        rows = [item.row(today_total_ms(result) or _in_tables_ms(result)) for item in result]
-        made = {name: str(self.out / name) for name in (steps.MODEL, steps.EXPORT) if (self.out / name).exists()}
+            texts = {problem: problem.canonical() for problem in problems}
+            predicted |= self._predicted(measured, {item: today[text] for item, text in texts.items() if text in today})
         run = self._measured_run or MeasuredRun(is_complete=True)
+        rows = tuned_shapes(shapes, today, times, run, tables, predicted)
+        return sorted(rows, key=lambda row: -(row.share or 0)), predicted, arch
+
+    def _document(
+        self, op: str, rows: Sequence[TunedShape], predicted: Mapping[str, PredictedGain], measured: Dataset | None
+    ) -> TuneDocument:
+        run = self._measured_run or MeasuredRun(is_complete=True)
+        total, expected = whole(rows), predicted_total(rows, predicted)
+        today_ms, tuned_ms, gain = (None, None, None) if total is None else total
+        made = {name: str(self.out / name) for name in (steps.MODEL, steps.EXPORT) if (self.out / name).exists()}
         devices = () if measured is None else tuple(dict.fromkeys(measured.frame["device"].dropna()))
         return TuneDocument(
             folder=str(self.out),
             op=op,
             device=", ".join(devices) or None,
             today_from=self.settings.today or (AITER_TABLES if self.settings.to == OWN_TABLES else BY_PREDICT),
-            shapes=tuple(sorted(rows, key=lambda row: -(row.share or 0))),
+            shapes=tuple(rows),
             today_ms=today_ms,
             tuned_ms=tuned_ms,
             gain=None if gain is None else gain.value,
@@ -238,7 +242,7 @@ class ModelTuning:
             is_complete=run.is_complete,
             predicted_gain=None if expected is None else expected.value,
             predicted_gain_interval=None if expected is None else expected.interval,
-            is_worth_it=None if gain is None else is_worth_it(gain, result),
+            is_worth_it=None if gain is None else is_worth_it(gain, rows),
             held_out_efficiency=self._held_out_efficiency,
             model=made.get(steps.MODEL),
             export=made.get(steps.EXPORT),
@@ -285,11 +289,6 @@ def dry(step: TuneStep, out: Path) -> TuneStep:
     before = str(out / steps.BEFORE)
     undone = () if (out / steps.BEFORE).exists() or before not in step.args else ("--today", before)
     return replace(step, args=(*(arg for arg in step.args if arg not in undone), "--dry-run"))
-
-
-def _in_tables_ms(shapes: Sequence[Compared]) -> float:
-    """Total time of shapes in the consumer's own tables."""
-    return sum(shape.shape.count * shape.table_ms for shape in shapes if shape.table_ms is not None)
 
 
 def _heaviest(shapes: Sequence[WeightedProblem]) -> str:

@@ -186,6 +186,9 @@ def test_a_minute_gives_a_table(
     assert not document["is_complete"]
     assert document["pairs"] < document["pairs_planned"]
     names = json.loads(next((out / "export").glob("*.json")).read_text(encoding="utf-8"))
+    assert {item["kernel"] or item["predicted_kernel"] for item in document["shapes"]} == {
+        item["name"] for item in json.loads((out / "kernels.json").read_text(encoding="utf-8"))["kernels"]
+    }
     assert names
     summary = (out / "summary.md").read_text(encoding="utf-8")
     expect_values(summary, document["pairs"], document["pairs_planned"])

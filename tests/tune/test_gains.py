@@ -12,13 +12,24 @@ from ckh import GemmProblem
 from ckh.data.journal_records import ReferenceRecord, ResultRow
 from ckh.schema import Status
 from ckh.shapes.layers import WeightedProblem
-from ckh.tune.common_rounds import SAME_KERNEL, MeasuredRun, Ratio, Unestablished, ratio_of_rounds
-from ckh.tune.gains import Compared, compared, is_worth_it, today_total_ms, whole
+from ckh.tune.gains import (
+    SAME_KERNEL,
+    MeasuredRun,
+    OwnTime,
+    Ratio,
+    TunedShape,
+    Unestablished,
+    is_worth_it,
+    ratio_of_rounds,
+    tuned_shapes,
+    whole,
+)
 
 LARGE, SMALL = (
     WeightedProblem("gemm_universal", GemmProblem(64, 128, 32 * k, "fp32"), count, (f"layer{k}",), "here")
     for k, count in ((4, 80), (1, 3))
 )
+TEXTS = LARGE.problem.canonical(), SMALL.problem.canonical()
 TIMES = {"a": 4.0, "b": 2.0, "c": 8.0}
 
 
@@ -66,10 +77,9 @@ def test_a_gain_of_separate_measurements_is_not_established() -> None:
     assert gain_of(today, *winner, *looks) is Unestablished.NO_ROUNDS
     run = MeasuredRun.of([today, *winner, *looks])
     assert (run.drift, run.unstable) == ((1.0, 1.53), 1.0)
-    item = compared(LARGE, "a", {"a": 18.7, "b": 1.387}, run)
-    document = item.row(1.0)
-    assert (document.gain, document.gain_interval, document.not_established) == (None, None, "no common rounds")
-    assert whole([item]) is None
+    (shape,) = tuned_shapes([LARGE], {TEXTS[0]: "a"}, {TEXTS[0]: {"a": 18.7, "b": 1.387}}, run, {}, {})
+    assert (shape.gain, shape.gain_interval, shape.not_established) == (None, None, "no common rounds")
+    assert whole([shape]) is None
 
 
 @pytest.mark.parametrize(
@@ -114,25 +124,43 @@ def test_an_unchanged_kernel_gains_exactly_nothing() -> None:
 def test_the_fastest_measured_kernel_is_compared_with_the_current_one() -> None:
     """A shape's share is of the time with current kernels; unmeasured shapes have no gain."""
     run = MeasuredRun.of([row("a", (4.0,) * 3), row("b", (2.0,) * 3)])
-    item = compared(LARGE, "a", TIMES, run)
-    assert (item.kernel, item.latency_ms) == ("b", 2.0)
-    document = item.row(whole_ms=400.0)
-    assert document.gain == pytest.approx(2.0)
-    assert (document.not_established, document.share) == (None, 80 * 4.0 / 400.0)
-    assert (document.count, document.layers) == (80, ("layer4",))
-    unmeasured = compared(SMALL, "d", TIMES, run).row(400.0)
-    assert (unmeasured.gain, unmeasured.today_ms, unmeasured.latency_ms, unmeasured.share) == (None, None, 2.0, None)
-    assert unmeasured.not_established == "not measured"
-    nothing = compared(SMALL, None, {}, run).row(400.0)
+    today = {TEXTS[0]: "a", TEXTS[1]: "d"}
+    large, small = tuned_shapes([LARGE, SMALL], today, dict.fromkeys(TEXTS, TIMES), run, {}, {})
+    assert (large.kernel, large.latency_ms, large.count, large.layers) == ("b", 2.0, 80, ("layer4",))
+    assert large.gain == pytest.approx(2.0)
+    assert (large.not_established, large.share) == (None, 1.0)
+    assert (small.gain, small.today_ms, small.latency_ms, small.share) == (None, None, 2.0, None)
+    assert small.not_established == "not measured"
+    (nothing,) = tuned_shapes([SMALL], {}, {}, run, {}, {})
     assert (nothing.today, nothing.kernel, nothing.latency_ms) == (None, None, None)
 
 
+def test_shares_are_of_measured_times_or_of_those_in_tables() -> None:
+    """A kernel of the consumer's own table is today's; its time there counts where nothing was measured."""
+    tables = {TEXTS[0]: OwnTime("t", 1.0), TEXTS[1]: OwnTime("a", 20.0)}
+    large, small = tuned_shapes([LARGE, SMALL], {TEXTS[0]: "a"}, {}, MeasuredRun(), tables, {})
+    assert (large.today, large.today_ms, large.table_ms) == ("t", None, 1.0)
+    assert (large.share, small.share) == (80 / 140, 60 / 140)
+    _, small = tuned_shapes([LARGE, SMALL], {}, {TEXTS[1]: TIMES}, MeasuredRun(), tables, {})
+    assert (small.today_ms, small.table_ms, small.share) == (4.0, 20.0, 1.0)
+
+
+def shape(
+    weighted: WeightedProblem, today_ms: float | None, gain: Ratio | None, kernel: str | None = "b"
+) -> TunedShape:
+    """A shape with a gain."""
+    text, value = weighted.problem.canonical(), None if gain is None else gain.value
+    interval, why = (None, "drift") if gain is None else (gain.interval, None)
+    times = today_ms, None, kernel, None
+    return TunedShape(text, weighted.count, (), "a", *times, value, interval, why, None, None, None, None)
+
+
 def test_the_total_is_of_established_gains() -> None:
-    """Weighted by count and time, with the errors of independent shapes; others do not count, but have shares."""
+    """Weighted by count and time, with the errors of independent shapes; others do not count."""
     rows = [
-        Compared(LARGE, "a", 4.0, "b", 2.0, Ratio(2.0, (1.8, 2.0**2 / 1.8))),
-        Compared(SMALL, "c", 8.0, "b", 2.0, Ratio(4.0, (4.0, 4.0))),
-        Compared(SMALL, "a", 50.0, "b", 2.0, Unestablished.DRIFT),
+        shape(LARGE, 4.0, Ratio(2.0, (1.8, 2.0**2 / 1.8))),
+        shape(SMALL, 8.0, Ratio(4.0, (4.0, 4.0))),
+        shape(SMALL, 50.0, None),
     ]
     result = whole(rows)
     assert result is not None
@@ -141,7 +169,6 @@ def test_the_total_is_of_established_gains() -> None:
     assert gain.value == today / tuned
     half = 160 / 166 * math.log(2.0 / 1.8)
     assert gain.interval == pytest.approx((gain.value * math.exp(-half), gain.value * math.exp(half)), rel=1e-12)
-    assert today_total_ms(rows) == 344.0 + 150.0
     assert whole(rows[2:]) is None
 
 
@@ -149,7 +176,6 @@ def test_the_total_is_of_established_gains() -> None:
 def test_gains_below_the_noise_are_not_worth_it(value: float, low: float, expected: bool) -> None:
     """Only a gain above both noise and one percent counts; beside shapes that may gain there is no verdict."""
     gain = Ratio(value, (low, value**2 / low))
-    sure, unsure = (Compared(LARGE, "a", 4.0, "b", 2.0, item) for item in (gain, Unestablished.DRIFT))
-    unmeasured = Compared(SMALL, "a", None, None, None, Unestablished.NOT_MEASURED)
+    sure, unsure, unmeasured = shape(LARGE, 4.0, gain), shape(LARGE, 4.0, None), shape(SMALL, None, None, None)
     assert is_worth_it(gain, [sure, unmeasured]) is expected
     assert is_worth_it(gain, [sure, unsure]) is (expected or None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +15,7 @@ from ckh.ops.grouped_conv.kernels.names import kernel_name, parse_kernel_name
 from ckh.problems import Direction
 from ckh.shapes.layers import WeightedProblem
 from ckh.training import TrainOptions
-from ckh.tune.common_rounds import Ratio
-from ckh.tune.gains import OwnTime, PredictedGain, compared
+from ckh.tune.gains import MeasuredRun, OwnTime, PredictedGain, Ratio, tuned_shapes
 from ckh.tune.predicted import (
     by_model,
     held_out_choices,
@@ -127,16 +125,15 @@ def test_the_total_is_weighted_by_time() -> None:
     gains = {
         2: PredictedGain("a", 3.0, Ratio(1.5, (1.0, 2.0))),
         5: PredictedGain("b", 1.0, Ratio(1.0, (0.5, 2.0))),
-        7: None,
         9: PredictedGain("c"),
     }
-    problem = GemmProblem(64, 128, 32, "fp32")
-    shapes = [
-        compared(WeightedProblem("gemm_universal", problem, count, (), "here"), None, {}, predicted=gain)
-        for count, gain in gains.items()
-    ]
-    ratio = predicted_total(shapes)
+    problems = {count: GemmProblem(64, 128, 32 * count, "fp32") for count in (2, 5, 7, 9)}
+    predicted = {problems[count].canonical(): gain for count, gain in gains.items()}
+    listed = [WeightedProblem("gemm_universal", problem, count, (), "here") for count, problem in problems.items()]
+    shapes = tuned_shapes(listed, {}, {}, MeasuredRun(), {}, predicted)
+    assert [shape.predicted_gain for shape in shapes] == [1.5, 1.0, None, None]
+    ratio = predicted_total(shapes, predicted)
     assert ratio is not None
     assert ratio.value == pytest.approx((2 * 3 + 5 * 1) / (2 * 2 + 5 * 1))
     assert ratio.interval == pytest.approx(((2 * 3 + 5) / (2 * 3 + 5 * 2), (2 * 3 + 5) / (2 * 1.5 + 5 * 0.5)))
-    assert predicted_total([replace(shapes[0], predicted=None)]) is None
+    assert predicted_total(shapes, {}) is None

@@ -92,4 +92,4 @@ def test_too_few_problems_train_no_model(tmp_path: Path) -> None:
     assert run(step.args) == ExitCode.OK  # without a model it is the one that ships
     listed = replace(SETTINGS, to="amd-registry")
     (step,) = steps.exporting(listed, tmp_path, "gemm_universal", is_trained=False, problems=5)
-    assert ("--data", str(tmp_path / "measured.parquet")) == step.args[step.args.index("--data") :][:2]
+    assert ("--registry", str(tmp_path / "kernels.json")) == step.args[step.args.index("--registry") :][:2]

@@ -38,8 +38,8 @@ _HEAD = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"arch":\s*"[^"]*",\s*"kernels"
 REGISTRY = FileKind("registry of kernels", lambda path: _HEAD.match(head_of(path)) is not None)
 
 
-def write_registry(path: Path, kernels: Sequence[Kernel], *, arch: str) -> None:
-    """Write kernels to a file in the given order, atomically."""
+def write_registry(path: Path, kernels: Sequence[Kernel], *, arch: str, replace: bool = False) -> None:
+    """Write kernels to a file in the given order, atomically; `replace` as of `write_output`."""
     said = [_as_named(kernel) for kernel in kernels]
     for number, first in _repeated(said):
         raise UsageError(
@@ -47,7 +47,7 @@ def write_registry(path: Path, kernels: Sequence[Kernel], *, arch: str) -> None:
         )
     entries = [json.dumps({"name": _name(kernel), **asdict(kernel)}) for kernel in said]
     text = f'{{\n"version": {VERSION},\n"arch": {json.dumps(arch)},\n"kernels": [\n' + ",\n".join(entries) + "\n]\n}\n"
-    write_output(path, text.encode())
+    write_output(path, text.encode(), replace=replace)
 
 
 def read_registry(path: Path, op: AnyOperation) -> Registry[Any]:
