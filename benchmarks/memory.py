@@ -1,7 +1,7 @@
 """Peak memory and CPU time of convert, train, evaluate and bench by the number of rows.
 
     python benchmarks/memory.py [ROWS ...] [--only convert|journal|csv|train|evaluate|resume ...]
-    python benchmarks/memory.py 10000000 --only evaluate --partition-rows 1000000 --sample 500000 --jobs 1
+    python benchmarks/memory.py 10000000 --only evaluate --sample 500000 --jobs 1
 
 Each number of rows (250,000, 1,000,000 and 2,000,000 by default) is a CSV file of AMD's benchmark with synthetic times,
 which is converted, written as CSV again, trained on and evaluated in separate processes, and a journal of `ckh bench`
@@ -186,7 +186,6 @@ def measure(
     rows: int,
     names: Sequence[str] = COMMANDS,
     training: Sequence[str] = _TREES,
-    converting: Sequence[str] = (),
 ) -> dict[str, Cost]:
     """Cost of these commands and their prerequisites for a number of rows; files are made in the folder."""
     table, data, model = folder / f"{rows}.csv", folder / f"{rows}.parquet", folder / f"{rows}.model"
@@ -208,7 +207,7 @@ def measure(
     if set(names) <= {"journal", "resume"}:
         return result
     write_amd_csv(table, rows)
-    note("convert", "convert", table, "--arch", _ARCH, "--out", data, *converting)
+    note("convert", "convert", table, "--arch", _ARCH, "--out", data)
     if "csv" in names:
         note("csv", "convert", table, "--arch", _ARCH, "--to", "csv", "--out", folder / f"{rows}.again.csv")
     table.unlink()
@@ -224,16 +223,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", type=int, default=ROWS, help="numbers of rows")
     parser.add_argument("--only", nargs="+", choices=COMMANDS, default=COMMANDS, help="commands")
-    parser.add_argument("--partition-rows", help="convert to folders of files of so many rows")
     parser.add_argument("--sample", default="2000000", help="train on so many rows at most")
     parser.add_argument("--jobs", default="2", help="threads of train")
     options = parser.parse_args()
-    converting = ("--partition-rows", options.partition_rows) if options.partition_rows else ()
     training = (*_TREES, "--sample", options.sample, "--jobs", options.jobs)
     print("rows        " + "".join(f"{name:>18}" for name in COMMANDS) + "   (MB, largest resident set; s of CPU)")
     with tempfile.TemporaryDirectory(prefix="ckh-memory-") as folder:
         for rows in options.rows:
-            result = measure(Path(folder), rows, options.only, training, converting)
+            result = measure(Path(folder), rows, options.only, training)
             texts = {name: f"{item.peak_mb:.0f} MB {item.seconds:.1f} s" for name, item in result.items()}
             print(f"{rows:<12,d}" + "".join(f"{texts.get(name, ''):>18}" for name in COMMANDS), flush=True)
 

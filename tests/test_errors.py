@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from ckh.cli import run
-from ckh.errors import ERROR_CODES, WARNING_CODES, CkhError, DeviceError, ExitCode
+from ckh.errors import CkhError, DeviceError, ExitCode, codes
 from ckh.text.log import print_error, warn
 
 ROOT = Path(__file__).parents[1]
+ERROR_CODES, WARNING_CODES = codes().values()
 
 
 @cache

@@ -28,7 +28,6 @@ _HELP = """Merge journals of ckh bench and files of AMD's benchmarks into one da
 Formats are detected from the content. Failures stay as rows. If a pair of problem and kernel was measured repeatedly,
 the last row of a run counts; across runs wrong results have precedence, then measured times, then remeasured ones, then
 more samples. With --average the result is the geometric mean of inputs of the same device.
-With --partition-rows the dataset is a folder of files, which other commands read like a single file.
 An existing file is replaced with --force only, and only by the same kind of file; an input is never overwritten.
 Any CSV or Parquet table can be read with --op and --map, which maps our column names to those of the table.
 A bad row aborts the conversion without output, unless --skip-bad leaves such rows out. Rows without a time are left
@@ -56,7 +55,6 @@ def register(app: typer.Typer) -> None:
             "ckh convert benchmark_results_fp16_rcr.json gemm.log --arch gfx950 --out gemm.parquet",
             "ckh convert sweep_results.csv --arch gfx942 --out gemm.parquet",
             "ckh convert my.csv --op gemm_universal --arch gfx942 --map kernel=name --map latency_us=t --out my",
-            "ckh convert large.csv --arch gfx942 --partition-rows 1000000 --out large",
             "ckh convert runs/today --to csv --out for_amd.csv",
             "ckh convert a8w8_tuned_gemm.csv --to problems --out shapes.csv",
         ),
@@ -67,11 +65,8 @@ def convert(
     inputs: list[Path] = typer.Argument(
         ..., metavar="INPUT...", help="Journals, folders of runs, CSV, JSON or Parquet files, logs."
     ),
-    out: Path = typer.Option(..., "--out", "-o", help="File to write, or folder."),
-    arch: str | None = completed("arch", "Architecture of AMD's measurements, e.g. gfx942.", panel=DATA),
-    num_cus: int | None = typer.Option(
-        None, "--num-cus", min=1, rich_help_panel=DATA, help="Compute units, if the file does not state them."
-    ),
+    out: Path = typer.Option(..., "--out", "-o", help="File to write."),
+    arch: str | None = completed("arch", "Architecture or GPU of AMD's measurements, e.g. gfx942, mi308x.", panel=DATA),
     from_format: str | None = typer.Option(
         None,
         "--from",
@@ -97,9 +92,6 @@ def convert(
     no_peak_check: bool = typer.Option(False, "--no-peak-check", help=NO_PEAK_CHECK_HELP),
     force: bool = typer.Option(False, "--force", help="Replace a file of the same kind."),
     average: bool = typer.Option(False, "--average", help="Average times of pairs measured in several inputs."),
-    partition_rows: int | None = typer.Option(
-        None, "--partition-rows", min=1000, max=10_000_000, help="Write a folder of files with this many rows each."
-    ),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Convert the inputs and print a summary of their rows."""
@@ -107,23 +99,18 @@ def convert(
         # A journal's rows are many small allocations, and Arrow's own allocator retains freed memory in proportion to
         # the number of rows. Arrow reads this variable when it is loaded, later.
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    kind = conversion.output_kind(to, is_partitioned=partition_rows is not None)
-    check_output(out, kind, force=force, inputs=inputs)
+    check_output(out, conversion.output_kind(to), force=force, inputs=inputs)
     for path in inputs:
         require_measurements(path)
     mapping = _mapping(maps, op, from_format)
     measured, cus = (None, 0) if arch is None else arch_of_gpu(arch)
-    options = ReadOptions(
-        measured, skip_bad, num_cus or cus or None, op=op, mapping=mapping, peak_check=not no_peak_check
-    )
+    options = ReadOptions(measured, skip_bad, cus or None, op=op, mapping=mapping, peak_check=not no_peak_check)
     target = _OTHERS.get(to)
     if isinstance(target, ProblemsFormat):
         written = conversion.convert_problems(inputs, out, options, target, format_name=from_format)
         _report_winners(out, written, as_json)
         return
-    summary = conversion.convert(
-        inputs, out, options, format_name=from_format, to=to, averages=average, partition_rows=partition_rows
-    )
+    summary = conversion.convert(inputs, out, options, format_name=from_format, to=to, averages=average)
     _warn(summary)
     next_command = (
         f"ckh train {shell_word(out)} --out {shell_word(f'models/{out.stem}')}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ckh.commands._common import examples
-from ckh.errors import ERROR_CODES, WARNING_CODES, UsageError
+from ckh.errors import UsageError, codes
 from ckh.files.paths import data_dir
 from ckh.text.log import emit
 from ckh.text.prose import one_of
@@ -59,9 +59,9 @@ def _title(path: Path) -> str:
 def _codes_page() -> str:
     """The codes of errors and of warnings with their meanings, in Markdown."""
     parts = [f"# {_CODES_TITLE}\n"]
-    for heading, meanings in (("Errors", ERROR_CODES), ("Warnings", WARNING_CODES)):
+    for heading, meanings in codes().items():
         rows = "".join(f"| `{code}` | {meaning} |\n" for code, meaning in meanings.items())
-        parts.append(f"## {heading}\n\n| code | meaning |\n|---|---|\n{rows}")
+        parts.append(f"## {heading.capitalize()}\n\n| code | meaning |\n|---|---|\n{rows}")
     return "\n".join(parts)
 
 

@@ -18,7 +18,7 @@ OTHER = "Options"
 # Panels in order, with the options that do not set one (`rich_help_panel`).
 PANELS = {
     PROBLEM: "op variant dtype ndim problems num_cus pad_channels",
-    "Sources": "torch lists",
+    "Sources": "torch",
     "Model as it runs": "tp tokens batch fuse_shared",
     DATA: "data train_data labels with_trained max_unstable amd_recipe from_format maps skip_bad no_peak_check average "
     "sample",
@@ -35,7 +35,7 @@ PANELS = {
     "max_problem_loss max_loss allow_unmeasured",
     "Consumers": "consumer export dispatcher",
     "Figures": "over by_data watch every plots",
-    "Output": "to out svg top embed partition_rows write_registry skip_unsupported why explain worst junit "
+    "Output": "to out svg top embed write_registry skip_unsupported why explain worst junit "
     "summary force install as_json wide",
     OTHER: "",
 }

@@ -29,10 +29,10 @@ _TOKENS = ",".join(map(str, DEFAULT_TOKENS))
 _HELP = """List the problems of a model, a module or a log, with counts and layers.
 
 Sources are recognized by content: Hugging Face config.json or its folder (Llama, Qwen, Mistral, Gemma, GLM, Mixtral,
-DeepSeek, ViT, CLIP, Whisper), ONNX, built-in models and networks (--list), AITER's untuned tables, logs and profiles:
-MIOPEN_ENABLE_LOGGING_CMD and MIOpenDriver lines, hipblaslt-bench and rocblas-bench lines, PyTorch's TunableOp files,
-AITER's and vLLM's lines of missing configurations, rocprof tables where kernels' names carry M, N and K; problem files;
-- is stdin. --torch traces a PyTorch module on the meta device.
+DeepSeek, ViT, CLIP, Whisper), ONNX, built-in models and networks, which are listed without a source, AITER's untuned
+tables, logs and profiles: MIOPEN_ENABLE_LOGGING_CMD and MIOpenDriver lines, hipblaslt-bench and rocblas-bench lines,
+PyTorch's TunableOp files, AITER's and vLLM's lines of missing configurations, rocprof tables where kernels' names carry
+M, N and K; problem files; - is stdin. --torch traces a PyTorch module on the meta device.
 
 GEMMs of language models are those of one of --tp ranks, with fused projections, for each number of --tokens: sequences
 of a decode step, or tokens of a prefill. Attention itself is not included. --batch is the number of images, clips or
@@ -107,7 +107,7 @@ class ReadyEntry:
 
 
 class ReadyDocument(Document):
-    """ckh shapes --list --json: built-in models and networks."""
+    """ckh shapes --json without a source: built-in models and networks."""
 
     schema = "shapes_ready"
 
@@ -130,7 +130,7 @@ def register(app: typer.Typer) -> None:
             "ckh shapes --torch my_package.models:resnet",
             "ckh shapes miopen.log server.log --skip-bad --out shapes.csv",
             "ckh shapes server.log --table a8w8_tuned_gemm.csv --arch gfx942",
-            "ckh shapes --list",
+            "ckh shapes",
         ),
     )(shapes)
 
@@ -156,23 +156,17 @@ def shapes(
         False, "--fuse-shared", help="Treat shared experts as additional routed experts, as AITER can."
     ),
     table: list[Path] = typer.Option([], "--table", help="AITER's tuned table or its folder, to explain misses."),
-    arch: str = completed("arch", "--table: architecture of the lookups.", default="gfx942"),
-    num_cus: int | None = typer.Option(
-        None, "--num-cus", min=1, help="--table: compute units of the GPU.  [304 on gfx942, 256 on gfx950]"
-    ),
+    arch: str = completed("arch", "--table: architecture or GPU of the lookups, e.g. mi308x.", default="gfx942"),
     out: Path | None = typer.Option(None, "--out", "-o", help="CSV file to write."),
     force: bool = typer.Option(False, "--force", help="Replace a list of shapes in --out."),
     skip_bad: bool = typer.Option(False, "--skip-bad", help="Skip bad lines and layers."),
-    lists: bool = typer.Option(False, "--list", help="List the built-in models and networks."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Read the sources and print or write their problems."""
-    if lists:
-        _print_ready(as_json=as_json)
-        return
     names = sources or []
     if not names and torch is None:
-        raise UsageError("no source", "name a file or a model (ckh shapes --list), or --torch", code="missing-option")
+        _print_ready(as_json=as_json)
+        return
     if out is not None:
         from ckh.files.outputs import check_output
         from ckh.shapes.tables import SHAPES
@@ -189,7 +183,7 @@ def shapes(
     )
     result = _found(names, torch, wanted, None if op is None else operation(op).name)
     _warn(result)
-    misses = _misses(result.problems, table, arch, num_cus) if table else None
+    misses = _misses(result.problems, table, arch) if table else None
     if out is not None:
         from ckh.files.outputs import write_output
         from ckh.shapes.tables import table_text
@@ -269,9 +263,7 @@ def _print(problems: Sequence[WeightedProblem], out: Path | None) -> None:
         say("\n" + "\n".join(f"next: ckh predict --op {name} --problems {shell_word(out)} --top 1" for name in names))
 
 
-def _misses(
-    problems: Sequence[WeightedProblem], tables: Sequence[Path], arch: str, num_cus: int | None
-) -> list[MissEntry]:
+def _misses(problems: Sequence[WeightedProblem], tables: Sequence[Path], arch: str) -> list[MissEntry]:
     """Nearest key of each lookup, for operations whose program has tuned tables."""
     from ckh.archs import meant_gpu
     from ckh.shapes.misses import read_tables
@@ -285,7 +277,7 @@ def _misses(
         if part is None or part.nearest is None:
             continue
         for stated in problem.stated or ((),):
-            near = part.nearest(MissedLookup(problem.problem, dict(stated), name, num_cus or cus), rows)
+            near = part.nearest(MissedLookup(problem.problem, dict(stated), name, cus), rows)
             miss_entries.append(
                 MissEntry(problem.problem.canonical(), problem.count, near.key or None, near.differs, near.why)
             )

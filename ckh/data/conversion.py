@@ -2,90 +2,34 @@
 
 from __future__ import annotations
 
-import io
-import re
 from collections import Counter
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ckh.data import tables
 from ckh.data.dataset import DATASET, save_blocks
 from ckh.data.merge import merge
-from ckh.data.parquet import ContentDigest, is_dataset, write_parquet
 from ckh.data.peaks import ABOVE, drop_impossible
 from ckh.data.readers import find_reader, formats_of, read_input, read_mapped
 from ckh.data.readers.named_table import frame_table
 from ckh.documents import Document
 from ckh.errors import DataError, UsageError
-from ckh.files.outputs import FolderKind, write_folder
 from ckh.ops import operation, operation_names
 from ckh.records import Record
 from ckh.text.log import warn
 from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     import pandas as pd
-    import pyarrow as pa
 
     from ckh.data.dataset import Dataset
     from ckh.data.formats import ProblemsFormat, Reading, ReadOptions, RowsFormat, WinnerSummary
     from ckh.files.outputs import FileKind
     from ckh.ops.base import AnyOperation
-
-
-_FIRST = "part-00000.parquet"
-_NAME = re.compile(r"part-\d{5,}\.parquet")
-
-
-def _owns(folder: Path) -> Callable[[str], bool] | None:
-    """Return the test for the dataset's own files in a folder."""
-    if not is_dataset(folder / _FIRST):
-        return None
-    return lambda name: _NAME.fullmatch(name) is not None
-
-
-PARTITIONED = FolderKind("partitioned dataset of ckh", _owns)
-
-
-def save_partitions(
-    out: Path, op: AnyOperation, blocks: Iterable[pa.Table], metadata: dict[str, Any], rows: int
-) -> None:
-    """Write blocks of rows as a folder of Parquet files with `rows` rows each, atomically.
-
-    Only the rows of one file are in memory at a time.
-    """
-    files = enumerate(_partitions(blocks, rows))
-    write_folder(out, ((f"part-{number:05d}.parquet", _parquet(op, part, metadata)) for number, part in files))
-
-
-def _partitions(blocks: Iterable[pa.Table], rows: int) -> Iterator[list[pa.Table]]:
-    """Yield groups of blocks with `rows` rows each; the last may have fewer."""
-    part: list[pa.Table] = []
-    left = rows
-    for block in blocks:
-        start = 0
-        while start < len(block):
-            part.append(block.slice(start, left))
-            start += len(part[-1])
-            left -= len(part[-1])
-            if not left:
-                yield part
-                part, left = [], rows
-    if part:
-        yield part
-
-
-def _parquet(op: AnyOperation, blocks: Sequence[pa.Table], metadata: dict[str, Any]) -> bytes:
-    digest = ContentDigest(sum(map(len, blocks)))
-    for column in op.training.columns:
-        digest.add(column, [chunk for block in blocks for chunk in block[column.name].chunks])
-    file = io.BytesIO()
-    write_parquet(file, op, blocks, metadata, digest.hexdigest())
-    return file.getvalue()
 
 
 PARQUET = "parquet"  # the name of the dataset's own format
@@ -101,12 +45,8 @@ def output_formats() -> dict[str, RowsFormat | ProblemsFormat]:
     return result
 
 
-def output_kind(name: str, *, is_partitioned: bool = False) -> FileKind | FolderKind:
-    """Return the kind of file, or of folder, of an output format."""
-    if is_partitioned:
-        if name != PARQUET:
-            raise UsageError(f"{name} is written as one file", "omit --partition-rows", code="inapplicable-option")
-        return PARTITIONED
+def output_kind(name: str) -> FileKind:
+    """Return the kind of file of an output format."""
     if name == PARQUET:
         return DATASET
     if name not in output_formats():
@@ -157,12 +97,10 @@ def convert(
     format_name: str | None = None,
     to: str = PARQUET,
     averages: bool = False,
-    partition_rows: int | None = None,
 ) -> ConversionSummary:
     """Merge journals, run folders and CSV files into one dataset file; nothing is written on failure.
 
-    With `partition_rows` the output is a folder of files with that many rows each. With `averages` the time of a pair
-    measured by several inputs is their geometric mean.
+    With `averages` the time of a pair measured by several inputs is their geometric mean.
     """
     import pyarrow.compute as pc
 
@@ -175,9 +113,7 @@ def convert(
         dropped.update(reading.bad)
     warnings = [warning for reading in readings for warning in reading.warnings]
     warnings += [str(merged.noise)] if merged.noise is not None else []
-    if partition_rows is not None:
-        save_partitions(out, merged.op, merged.blocks(), merged.metadata, partition_rows)
-    elif to == PARQUET:
+    if to == PARQUET:
         save_blocks(out, merged.op, merged.blocks(), merged.metadata, merged.content_hash)
     else:
         warnings += _row_format(merged.op, to).write(merged, out)

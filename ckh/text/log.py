@@ -125,7 +125,7 @@ def note(text: str) -> None:
 
 
 def warn(text: str, code: str) -> None:
-    """Print a warning with its code, one of `ckh.errors.WARNING_CODES`."""
+    """Print a warning with its code, one of `ckh.errors.codes`."""
     _print_line(text, "warning", code)
 
 

@@ -121,7 +121,7 @@ class TuneOptions(TuneChoices):
 def settings_of(sources: Sequence[str], given: TuneOptions) -> TuneSettings:
     """Settings of a tuning of sources, with the device of this machine."""
     if not sources:
-        raise UsageError("no source", "name a file or a model (ckh shapes --list)", code="missing-option")
+        raise UsageError("no source", "name a file or a model (ckh shapes lists them)", code="missing-option")
     parse_duration(given.budget)
     if given.to is not None and given.to not in TARGETS:
         raise UsageError(f"unknown target {given.to!r}", one_of(given.to, TARGETS), code="unknown-name")

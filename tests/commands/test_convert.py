@@ -272,22 +272,6 @@ def test_tuned_tables_become_a_problem_file(tmp_path: Path, csv: Path, capsys: p
     assert sorted(path.name for path in tmp_path.iterdir()) == ["amd.csv", "shapes.csv", "tuned.csv"]
 
 
-def test_only_force_replaces_a_folder(csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is replaced only if it is a partitioned dataset; other formats are single files."""
-    folder = tmp_path / "parts"
-    args = ["convert", str(csv), "--arch", "gfx942", "--partition-rows", "1000", "--out", str(folder)]
-    assert run(args) == ExitCode.OK
-    assert [path.name for path in folder.iterdir()] == ["part-00000.parquet"]
-    assert run(args) == ExitCode.USAGE
-    expect_error(capsys.readouterr().err, "output-exists", folder, "--force")
-    assert run([*args, "--force"]) == ExitCode.OK
-    (folder / "mine.txt").write_text("mine", encoding="utf-8")
-    assert run([*args, "--force"]) == ExitCode.USAGE
-    expect_error(capsys.readouterr().err, "foreign-output", "mine.txt")
-    assert run(["convert", str(folder), "--to", "csv", "--partition-rows", "1000", "--out", "x"]) == ExitCode.USAGE
-    expect_error(capsys.readouterr().err, "inapplicable-option", "csv")
-
-
 @pytest.mark.parametrize(("to", "file"), [("inductor", "ckh_inductor.py"), ("ck-dispatcher", "MODEL.hpp")])
 def test_an_exported_model_is_refused(to: str, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A folder with a model and no choices, and its files, are refused in one line with the reason."""

@@ -181,12 +181,12 @@ def test_golden_choices_from_a_log(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_ready_models_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    """--list shows models and networks with the options that their shapes depend on."""
-    result = {item["name"]: item["options"] for item in document(capsys, "shapes", "--list")["ready"]}
+    """Without a source it shows models and networks with the options that their shapes depend on."""
+    result = {item["name"]: item["options"] for item in document(capsys, "shapes")["ready"]}
     assert result["llama3-70b"] == ["--tp", "--tokens"]
     assert result["resnet50"] == ["--batch"]
     assert result["vit-b16"] == ["--tp", "--batch"]
-    assert run(["shapes", "--list"]) == ExitCode.OK
+    assert run(["shapes"]) == ExitCode.OK
 
 
 def test_a_table_at_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,7 +201,6 @@ def test_a_table_at_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 @pytest.mark.parametrize(
     ("args", "code"),
     [
-        ([], "missing-option"),
         (["no-such-model"], "no-file"),
         (["llama3-70b", "--tp", "3"], "indivisible"),
         (["llama3-70b", "--tokens", "0"], "out-of-range"),

@@ -6,15 +6,11 @@ import math
 import random
 from typing import TYPE_CHECKING
 
-import pandas as pd
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 
 from ckh.data import conversion
 from ckh.data.dataset import read_dataset
 from ckh.data.formats import ReadOptions
-from ckh.data.parts import read_parts
 from ckh.data.readers import cells
 from ckh.errors import DataError
 from ckh.ops.grouped_conv.readers.amd_csv import AMD_COLUMNS
@@ -90,39 +86,6 @@ def test_rows_do_not_depend_on_blocks(
     with expect_refusal(DataError, "bad-row", "22", "x"):
         conversion.convert(inputs, tmp_path / "none.parquet", ReadOptions(arch="gfx942"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "b.csv", "c.csv", "out.parquet"]
-
-
-@pytest.mark.slow
-def test_a_folder_of_parts_is_the_same_dataset(tmp_path: Path) -> None:
-    """Rows, their order, sources and checksum equal those of one file; all parts but the last have the same size."""
-    inputs, out, folder = write_inputs(tmp_path), tmp_path / "out.parquet", tmp_path / "parts"
-    options = ReadOptions(arch="gfx942", skip_bad=True)
-    item = conversion.convert(inputs, out, options)
-    result = conversion.convert(inputs, folder, options, partition_rows=100)
-    assert result == item
-    whole, parts = read_dataset(out), read_dataset(folder)
-    pd.testing.assert_frame_equal(parts.frame, whole.frame)
-    assert (parts.metadata, parts.content_hash) == (whole.metadata, item.sha256)
-    assert [len(read_dataset(path)) for path in sorted(folder.iterdir())] == [100, 100, 100, 35]
-    streamed = read_parts(folder, columns=lambda op: op.column_names())
-    assert streamed.whole().problems() == whole.problems()
-
-
-def test_a_damaged_part_is_named(tmp_path: Path) -> None:
-    """A changed time does not match the checksum; a truncated part is not a Parquet file."""
-    folder = tmp_path / "parts"
-    conversion.convert(write_inputs(tmp_path), folder, ReadOptions(arch="gfx942", skip_bad=True), partition_rows=100)
-    second = folder / "part-00001.parquet"
-    content = second.read_bytes()
-    table = pq.read_table(second)
-    place = table.column_names.index("latency_ms")
-    changed = pc.add(table["latency_ms"], 1.0)
-    pq.write_table(table.set_column(place, table.schema.field(place), changed), second)
-    with expect_refusal(DataError, "damaged", "part-00001.parquet"):
-        read_dataset(folder)
-    second.write_bytes(content[: len(content) // 2])
-    with expect_refusal(DataError, "unreadable", "part-00001.parquet"):
-        read_parts(folder, columns=lambda op: op.column_names())
 
 
 @pytest.mark.slow
