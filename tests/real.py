@@ -2,17 +2,21 @@
 
 Tests declare the kernels that they need (`compiles`). All kernels of the selected tests are compiled together, in units
 of similar ones, and are kept by content between runs, in the cache folder named by CKH_TEST_KERNELS, or else in ckh's
-own. CKH_TEST_COMPILE_MINUTES limits the compile time of a run, and twice that time all tests with the mark; tests not
-reached are skipped.
+own. A run takes a quarter of each list of kernels, chosen by the commit, so that commits take turns (`sampled`);
+CKH_TEST_ALL_KERNELS=1 takes all. CKH_TEST_COMPILE_MINUTES limits the compile time of a run, and twice that time all
+tests with the mark; tests not reached are skipped.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
+import subprocess
 import time
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -36,6 +40,9 @@ _LIMIT_S = 60 * float(os.environ.get(_MINUTES, "inf"))
 _STARTED = time.monotonic()
 
 Wanted = tuple[str, str, str]  # architecture, operation, and the kernel's name
+T = TypeVar("T")
+_ROOT = Path(__file__).parents[1]
+_SHARE = 4  # a run compiles one kernel of so many
 
 
 class Real(dict[tuple[str, Any], BuildReport]):
@@ -44,6 +51,27 @@ class Real(dict[tuple[str, Any], BuildReport]):
     def __missing__(self, key: tuple[str, Any]) -> BuildReport:
         """Skip the test."""
         pytest.skip(f"not compiled within the time that {_MINUTES} allows; the next run goes on")
+
+
+@cache
+def _commit() -> bytes:
+    """Hash of the commit, or without a repository of the package's sources."""
+    command = ["git", "-C", str(_ROOT), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(command, check=True, capture_output=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        files = sorted((_ROOT / "ckh").rglob("*.[ch]pp")) + sorted((_ROOT / "ckh").rglob("*.py"))
+        return hashlib.sha256(b"".join(path.read_bytes() for path in files)).digest()
+
+
+def sampled(kernels: Iterable[T]) -> list[T]:
+    """A quarter of the kernels, at least one, chosen by the commit; all if CKH_TEST_ALL_KERNELS is 1."""
+    result = list(kernels)
+    if os.environ.get("CKH_TEST_ALL_KERNELS") == "1":
+        return result
+    by_hash = sorted(result, key=lambda kernel: hashlib.sha256(_commit() + repr(kernel).encode()).digest())
+    chosen = by_hash[: -(-len(result) // _SHARE)]
+    return [kernel for kernel in result if kernel in chosen]
 
 
 def interface_here() -> Interface:

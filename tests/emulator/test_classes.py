@@ -1,7 +1,8 @@
 """Kernels of the record are compiled and executed on the emulated GPU, on problems that reach every end of their loops.
 
 Needs a HIP compiler and CK Tile's headers. Of each operation, architecture, direction and pipeline the class with most
-options is executed, of those the first in fp16; CKH_TEST_CLASSES=all executes all classes.
+options is executed, of those the first in fp16, and of these a quarter that the commit chooses (`tests.real.sampled`);
+CKH_TEST_CLASSES=all executes all classes.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from typing import Any
 
 import pytest
 
+from ckh.bench.codegen.ck_tile import Interface
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
 from ckh.bench.supervision.harness import Executed, execute, executed_classes, loop_ends, record_text, was_executed
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
-from ckh.ops import operation
+from ckh.ops import built_in_names, operation
 from ckh.schema import Status
-from tests.real import Real, compiles, interface_here, set_kernel_cache
+from tests.real import Real, compiles, interface_here, sampled, set_kernel_cache
 
 _TIMEOUT_S = 600.0
 VERIFIED = [record for record in executed_classes() if record.status == Status.VERIFIED]
@@ -40,15 +42,31 @@ def sample(result: list[Executed]) -> list[Executed]:
     return sorted(chosen.values())
 
 
+HERE = [record for record in VERIFIED if record.interface == interface_here()]
 EACH = [
     pytest.param(
         record,
         marks=compiles((record.arch, record.op, record.kernel)),
         id=f"{record.arch} {record.op} {record.kernel_class}",
     )
-    for record in (VERIFIED if os.environ.get("CKH_TEST_CLASSES") == "all" else sample(VERIFIED))
-    if record.interface == interface_here()
+    for record in (HERE if os.environ.get("CKH_TEST_CLASSES") == "all" else sampled(sample(HERE)))
 ]
+# Of gfx942, without records. Waves of the first two race between tiles without ckh's barrier, since the default
+# epilogue does not meet at one; the others have options of which the sample has one.
+_UNPADDED = "cshuffle_intrawave_False_False_False_False"
+FURTHER = (
+    "gemm_grouped_fp16_rcr_compv3_default_intrawave_False_False_False_True_64x64x32_2x2x1_32x32x16",
+    "gemm_streamk_reduction_1_fp16_rcr_compv3_default_intrawave_False_False_False_True_32x32x32_2x2x1_16x16x32",
+    f"gemm_multi_d_mul_1_fp16_rcr_compv3_{_UNPADDED}_32x32x32_2x2x1_16x16x32",
+    f"gemm_multi_d_add_gelu_1_fp16_rcr_compv3_{_UNPADDED}_32x32x32_2x2x1_16x16x32",
+    f"gemm_preshuffle_permute_n_fp16_rcr_preshufflev2_{_UNPADDED}_64x64x64_2x2x1_16x16x32",
+    "gemm_preshuffle_fp8_rcr_preshufflev2_default_intrawave_False_False_False_True_128x64x64_2x2x1_32x32x16",
+)
+
+
+def operation_of_name(name: str) -> str:
+    """The operation of a kernel's name."""
+    return next(op for op in built_in_names() if name.startswith(f"{op}_"))
 
 
 @pytest.fixture(autouse=True)
@@ -56,15 +74,10 @@ def _cache(monkeypatch: pytest.MonkeyPatch) -> None:
     set_kernel_cache(monkeypatch)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("executed", EACH)
-def test_kernels_of_the_record(executed: Executed, real_kernels: Real) -> None:
-    """The kernel is right on every problem."""
-    device, kernel = (
-        open_device(EMULATED_KIND, DeviceOptions(executed.arch)),
-        operation(executed.op).kernels.parse(executed.kernel),
-    )
-    built = real_kernels[executed.arch, kernel]
+def verified_problems(arch: str, op: str, name: str, real_kernels: Real) -> int:
+    """Execute a kernel on its problems: the number of right ones, of which the others are refused."""
+    device, kernel = open_device(EMULATED_KIND, DeviceOptions(arch)), operation(op).kernels.parse(name)
+    built = real_kernels[arch, kernel]
     assert built.status is Status.OK, built.message
     options = SupervisorOptions(_TIMEOUT_S, device.worker_configs()[0])
     with Supervisor(device, options, lambda: False) as supervisor:
@@ -72,7 +85,24 @@ def test_kernels_of_the_record(executed: Executed, real_kernels: Real) -> None:
     accepted = {Status.VERIFIED, Status.UNSUPPORTED}
     wrong = {problem.canonical(): reply.message for problem, reply in replies.items() if reply.status not in accepted}
     assert wrong == {}
-    assert sum(reply.status is Status.VERIFIED for reply in replies.values()) == executed.problems
+    return sum(reply.status is Status.VERIFIED for reply in replies.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("executed", EACH)
+def test_kernels_of_the_record(executed: Executed, real_kernels: Real) -> None:
+    """The kernel is right on every problem."""
+    assert verified_problems(executed.arch, executed.op, executed.kernel, real_kernels) == executed.problems
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(interface_here() is not Interface.LATE_2025, reason="the headers are not of late 2025")
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=compiles(("gfx942", operation_of_name(name), name))) for name in sampled(FURTHER)]
+)
+def test_kernels_without_records(name: str, real_kernels: Real) -> None:
+    """The kernel is right on every problem too."""
+    assert verified_problems("gfx942", operation_of_name(name), name, real_kernels) > 4
 
 
 def test_the_sample() -> None:

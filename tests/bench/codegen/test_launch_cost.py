@@ -16,7 +16,7 @@ from tests.bench.codegen.real_gemm_kernels import REAL_GEMM_KERNELS
 from tests.bench.codegen.real_kernels import REAL_KERNELS
 from tests.bench.hip_stub.build import build_free_runtime
 from tests.bench.hip_stub.launch_cost import LOOPS, SAMPLES
-from tests.real import Real, compiles, interface_here
+from tests.real import Real, compiles, interface_here, sampled
 from tests.refusals import expect_values
 
 if TYPE_CHECKING:
@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_NS = 1000.0
-REAL = [
-    (arch, kernel)
+REAL: list[tuple[str, Any]] = [
+    item
     for tables in (REAL_KERNELS, REAL_GEMM_KERNELS)
-    for arch, kernels in tables[interface_here()].items()
-    for kernel in kernels
+    for item in sampled((arch, kernel) for arch, kernels in tables[interface_here()].items() for kernel in kernels)
 ]
 
 

@@ -11,19 +11,13 @@ import pytest
 from ckh.archs import load_arch
 from ckh.bench.codegen.unit import UnsupportedKernelError
 from ckh.bench.computation import Role
-from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
-from ckh.bench.devices.device_choice import open_device
 from ckh.bench.isolated.operands import drawn
 from ckh.bench.isolated.typed import element_type
 from ckh.bench.isolated.verify import Limits
-from ckh.bench.supervision.harness import execute, loop_ends
-from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.ops.gemm_multi_d.measured import HIP, MEASURED, c_problem, operands
 from ckh.ops.gemm_multi_d.operation import parse_multi_d_kernel
 from ckh.ops.gemm_multi_d.problem import FUNCTIONS, GemmMultiDProblem
-from ckh.schema import Status
 from tests.bench.codegen.gemm_headers import LATE_2025, MID_2025
-from tests.real import Real, compiles, set_kernel_cache
 from tests.refusals import expect_values
 
 if TYPE_CHECKING:
@@ -31,7 +25,6 @@ if TYPE_CHECKING:
 
 ARCH = load_arch("gfx942")
 EMITTED = "fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_64x64x64_2x2x1_32x32x16"
-SHAPE = "fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_32x32x32_2x2x1_16x16x32"
 
 
 def gelu(x: float) -> float:
@@ -128,27 +121,3 @@ def test_rules_of_headers_refuse_what_is_not_emitted(headers: GemmHeaders, *, is
     kernel = parse_multi_d_kernel(f"gemm_multi_d_add_2_{EMITTED}")
     reasons = [reason for rule in HIP.rules(headers) for reason in rule(kernel, ARCH)]
     assert bool(reasons) is is_refused
-
-
-KERNELS = [parse_multi_d_kernel(f"gemm_multi_d_{function}_{SHAPE}") for function in ("add_2", "mul_1", "add_gelu_1")]
-
-
-@pytest.mark.slow
-@compiles(*(("gfx942", "gemm_multi_d", f"gemm_multi_d_{name}_{SHAPE}") for name in ("add_2", "mul_1", "add_gelu_1")))
-@pytest.mark.parametrize("kernel", KERNELS, ids=["add_2", "mul_1", "add_gelu_1"])
-def test_epilogues_executed_without_a_gpu(kernel: Any, real_kernels: Real, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compiled kernel is right on every loop end, with vectors and with matrices."""
-    set_kernel_cache(monkeypatch)
-    device = open_device(EMULATED_KIND, DeviceOptions("gfx942"))
-    built = real_kernels["gfx942", kernel]
-    assert built.status is Status.OK, built.message
-    with Supervisor(device, SupervisorOptions(1800.0, device.worker_configs()[0]), lambda: False) as supervisor:
-        replies = dict(execute(supervisor, built.library, loop_ends(device, kernel)))
-    verified = {problem.ds for problem, reply in replies.items() if reply.status is Status.VERIFIED}
-    wrong = {
-        gemm_multi_dproblem.canonical(): reply.message
-        for gemm_multi_dproblem, reply in replies.items()
-        if reply.status is not Status.VERIFIED
-    }
-    assert {problem: why for problem, why in wrong.items() if "IsSupported" not in why} == {}
-    assert verified == ({"vr", "rv"} if kernel.num_d > 1 else {"v", "r"})

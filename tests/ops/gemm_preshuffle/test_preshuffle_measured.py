@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.codegen.ck_tile import Interface
 from ckh.bench.codegen.unit import UnsupportedKernelError
 from ckh.bench.computation import Role
-from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
-from ckh.bench.devices.device_choice import open_device
-from ckh.bench.supervision.harness import execute, loop_ends
-from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.ops.gemm_preshuffle.kernel_rules import parse_preshuffle_kernel
 from ckh.ops.gemm_preshuffle.measured import MEASURED, emit, operands, preshuffle_rules
 from ckh.ops.gemm_preshuffle.problem import GemmPreshuffleProblem
-from ckh.schema import Status
 from tests.bench.codegen.gemm_headers import CURRENT, LATE_2025, MID_2025
-from tests.real import Real, compiles, interface_here, set_kernel_cache
 from tests.refusals import has_values
 
 if TYPE_CHECKING:
@@ -203,47 +196,3 @@ def test_trials_reach_every_loop_end_in_the_order_of_b() -> None:
         assert {1, 2, 3, 4, 5, 6} <= {problem.k // 64 for problem in problems if problem.k % 64 == 0}
         assert any(problem.k % 64 for problem in problems)
         assert {problem.k // 64 for problem in problems if problem.m % 64} >= {1, 2}
-
-
-UNPADDED = "cshuffle_intrawave_False_False_False_False"
-SMALL_FLATMM = f"gemm_preshuffle_fp16_rcr_flatmm_{UNPADDED}_32x64x64_1x4x1_16x16x32"
-NAMES = {
-    Interface.MID_2025: (
-        ("gfx942", SMALL_FLATMM),
-        ("gfx942", f"gemm_preshuffle_fp8_rcr_flatmm_{UNPADDED}_32x128x128_1x4x1_32x32x32"),
-        ("gfx90a", f"gemm_preshuffle_bf16_rcr_flatmm_{UNPADDED}_32x128x64_1x4x1_32x32x16"),
-    ),
-    Interface.LATE_2025: (
-        ("gfx942", f"gemm_preshuffle_{SHAPE}"),
-        ("gfx942", f"gemm_preshuffle_permute_n_{SHAPE}"),
-        (
-            "gfx942",
-            "gemm_preshuffle_fp8_rcr_preshufflev2_default_intrawave_False_False_False_True_128x64x64_2x2x1_32x32x16",
-        ),
-        ("gfx942", SMALL_FLATMM),
-    ),
-}.get(interface_here(), ())
-
-
-@pytest.mark.slow
-@compiles(*((arch, "gemm_preshuffle", name) for arch, name in NAMES))
-@pytest.mark.parametrize(("arch", "name"), NAMES)
-def test_kernels_executed_without_a_gpu(
-    arch: str, name: str, real_kernels: Real, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A compiled kernel is right on every loop end, and refuses N and K that are not whole tiles.
-
-    That of mid-2025 refuses odd numbers of tiles along K too, which CK Tile computes wrongly.
-    """
-    set_kernel_cache(monkeypatch)
-    device = open_device(EMULATED_KIND, DeviceOptions(arch))
-    kernel: Any = parse_preshuffle_kernel(name)
-    built = real_kernels[arch, kernel]
-    assert built.status is Status.OK, built.message
-    problems = loop_ends(device, kernel)
-    with Supervisor(device, SupervisorOptions(1800.0, device.worker_configs()[0]), lambda: False) as supervisor:
-        replies = dict(execute(supervisor, built.library, problems))
-    step = kernel.tile_k * (2 if interface_here() is Interface.MID_2025 else 1)
-    for problem, reply in replies.items():
-        is_whole = problem.n % kernel.tile_n == problem.k % step == 0
-        assert (reply.status is Status.VERIFIED) is is_whole, (problem.canonical(), reply.message)
