@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS, ConvProblem
-from ckh.ops.grouped_conv.problem_sets.holdout import NETWORKS
+from ckh.ops.grouped_conv.problem_sets import NETWORKS
 from ckh.problems import Direction
 from ckh.shapes.layers import Convolution
 from ckh.shapes.shaped import Shaped
