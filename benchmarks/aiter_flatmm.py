@@ -20,8 +20,7 @@ import pandas as pd
 
 from ckh.learn.analytic.transfer import estimate_model
 from ckh.learn.models.artifact import wanted_for
-from ckh.ops.aiter_gemm.kernel import AiterKernel, parse_kernel
-from ckh.ops.aiter_gemm.kernels.pool import kernel_pool
+from ckh.ops.aiter_gemm.kernel import AiterKernel, kernel_pool, parse_kernel
 from ckh.ops.aiter_gemm.problem import CKTILE
 from ckh.ops.gemm_preshuffle.kernel_rules import GemmPreshuffleKernel, parse_preshuffle_kernel
 from ckh.ops.gemm_preshuffle.problem import GemmPreshuffleProblem

@@ -23,8 +23,7 @@ from ckh.archs import load_arch
 from ckh.assess.winners import winner_rows
 from ckh.data.dataset import read_dataset
 from ckh.learn.analytic.estimate import estimated_us
-from ckh.ops.aiter_gemm.kernel import parse_kernel
-from ckh.ops.aiter_gemm.kernels.pool import kernel_pool
+from ckh.ops.aiter_gemm.kernel import kernel_pool, parse_kernel
 from ckh.ops.base import TiledSizes
 
 if TYPE_CHECKING:

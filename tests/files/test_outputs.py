@@ -319,7 +319,7 @@ _NO_OUTPUTS = {
             "bench.compilation.toolchain",
         ),
         *("cluster.connection", "commands.validate.parity", "export.parity", "learn.judging.judged_answers"),
-        *("ops.aiter_gemm.consumers.checking", "ops.aiter_gemm.consumers.lookup_script", "shapes.sources"),
+        *("ops.aiter.checking", "ops.aiter.lookup_script", "shapes.sources"),
     },
     "the cache": {
         *("bench.compilation.kernel_cache", "bench.devices.hip_device", "bench.supervision.remote", "kernels.compiled"),

@@ -29,12 +29,12 @@ from ckh.ops import operation
 from ckh.ops.aiter_gemm.kernel import parse_kernel as parse_aiter_kernel
 from ckh.ops.aiter_gemm.problem import parse_aiter_gemm
 from ckh.ops.aiter_gemm.problem_files import load_problems as read_aiter_problems
-from ckh.ops.aiter_gemm.readers.formats import read_csv
+from ckh.ops.aiter_gemm.tuned import read_tuned as read_gemm_tuned
 from ckh.ops.aiter_moe.kernel import joint
 from ckh.ops.aiter_moe.kernel import parse_choice as parse_moe_choice
 from ckh.ops.aiter_moe.problem import parse_aiter_moe
 from ckh.ops.aiter_moe.problem_files import load_problems as read_moe_problems
-from ckh.ops.aiter_moe.readers.tuned import read as read_moe_tuned
+from ckh.ops.aiter_moe.tuned import read_tuned as read_moe_tuned
 from ckh.ops.gemm_universal import kernel as gemm_names
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.problem_sets.files import read_problems as read_gemm_problems
@@ -195,7 +195,7 @@ def _winners(path: Path) -> object:
 
 
 def _tuned(path: Path) -> object:
-    return read_csv(path, ReadOptions(skip_bad=path.stat().st_size % 2 == 0))
+    return read_gemm_tuned(path, ReadOptions(skip_bad=path.stat().st_size % 2 == 0))
 
 
 def _aiter_problems(path: Path) -> object:

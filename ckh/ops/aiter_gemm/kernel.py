@@ -1,14 +1,31 @@
-"""`AiterKernel`: a kernel that AITER's tuners try, parsed from its name."""
+"""`AiterKernel`: a kernel that AITER's tuners try, parsed from its name; and pools of them.
+
+Pools are the kernels that the tuners try for a family, as listed in kernels.txt, and their splits of K. FBGEMM's are
+the kernels that its dispatch has ever named (state of August 2026). A name is followed by its number (`kernelId`) in
+the lists of `NUMBERED_BY`. The numbers of CK Tile's kernels differ between versions of AITER, and are not listed.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
+from ckh.archs import load_arch
 from ckh.errors import DataError
+from ckh.kernels.judging import ProblemRules, RuleBook
+from ckh.kernels.pools import Candidates
+from ckh.kernels.table import KernelTable
 from ckh.ops.aiter_gemm.problem import CK, CKTILE, FBGEMM
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    from ckh.archs import ArchSpec
+    from ckh.ops.aiter_gemm.problem import AiterGemm
 
 _WAVE = 64  # lanes
 _WITH_REPEATS = 3  # pairs in a name that states the instructions of a wave
@@ -52,51 +69,31 @@ _CKTILE = re.compile(
 
 @dataclass(frozen=True, slots=True, order=True)
 class AiterKernel:
-    """A kernel and the parameters that its name states; 0 if it does not.
+    """A kernel and the parameters that its name states; 0 if it does not."""
 
-    Attributes:
-        base: AITER's name, without split-K, or FBGEMM's, with it.
-        split_k: splitK of AITER's tables; for CK the exponent of two of the number of parts of K.
-        library: one of `LIBRARIES`.
-        family: family of CK's kernels; CK Tile's block-scaled kernels serve both families of that name.
-        block: threads of a workgroup.
-        tile_m, tile_n, tile_k: the workgroup's tile.
-        mfma_m, mfma_n: the matrix instruction's tile.
-        wave_m, wave_n: waves of a workgroup along M and N.
-        a_k1: elements of A that a thread loads at a time.
-        a_k0, b_k0: threads along K that load A and B.
-        c_n: threads along N that store C.
-        c_store: elements that a thread stores at a time.
-        shuffle_m, shuffle_n: tiles of instructions that are stored together.
-        interwave: whether the scheduler is interwave.
-        version: version of the pipeline.
-        per_cu: workgroups per compute unit that it was compiled for.
-        transposed: index of the option at the end of the names of CK Tile's block-scaled kernels.
-    """
-
-    base: str
-    split_k: int
-    library: str
-    family: str
-    block: int
+    base: str  # AITER's name, without split-K, or FBGEMM's, with it
+    split_k: int  # splitK of AITER's tables; for CK the exponent of two of the number of parts of K
+    library: str  # one of `LIBRARIES`
+    family: str  # of CK's kernels; CK Tile's block-scaled kernels serve both families of that name
+    block: int  # threads of a workgroup
     tile_m: int
     tile_n: int
     tile_k: int
-    mfma_m: int
+    mfma_m: int  # the matrix instruction's tile
     mfma_n: int
-    wave_m: int
+    wave_m: int  # waves of a workgroup
     wave_n: int
-    a_k1: int = 0
-    a_k0: int = 0
+    a_k1: int = 0  # elements of A that a thread loads at a time
+    a_k0: int = 0  # threads along K that load A
     b_k0: int = 0
-    c_n: int = 0
-    c_store: int = 0
-    shuffle_m: int = 0
+    c_n: int = 0  # threads along N that store C
+    c_store: int = 0  # elements that a thread stores at a time
+    shuffle_m: int = 0  # tiles of instructions that are stored together
     shuffle_n: int = 0
-    interwave: int = 0
-    version: int = 0
-    per_cu: int = 0
-    transposed: int = 0
+    interwave: int = 0  # whether the scheduler is
+    version: int = 0  # of the pipeline
+    per_cu: int = 0  # workgroups per compute unit that it was compiled for
+    transposed: int = 0  # index of the option at the end of the names of CK Tile's block-scaled kernels
 
     @property
     def name(self) -> str:
@@ -113,6 +110,13 @@ class AiterKernel:
 
 
 NUMBERS: tuple[str, ...] = tuple(field.name for field in fields(AiterKernel) if field.type == "int")
+
+
+class InstalledKernel(NamedTuple):
+    """A kernel in one version of AITER: its name and its number (`kernelId`)."""
+
+    name: str
+    number: int
 
 
 @lru_cache(maxsize=16384)
@@ -194,3 +198,134 @@ def _of_cktile(base: str, match: re.Match[str]) -> AiterKernel:
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split("x")))
+
+
+BOOK = RuleBook()
+_LIST = Path(__file__).with_name("kernels.txt")
+# AITER's own tables of August 2026 have the same numbers (tests/ops/aiter_gemm/test_kernel.py).
+NUMBERED_BY = "amd-aiter 0.1.7.post2.dev18"
+# Family and library -> pool. Missing combinations have no kernels.
+_POOLS = {
+    ("a8w8", CK): "a8w8",
+    ("a8w8_bpreshuffle", CK): "a8w8_bpreshuffle",
+    ("a8w8_bpreshuffle", CKTILE): "a8w8_bpreshuffle_cktile",
+    ("a8w8_blockscale", CK): "a8w8_blockscale",
+    ("a8w8_blockscale", CKTILE): "a8w8_blockscale_cktile",
+    ("a8w8_blockscale_bpreshuffle", CK): "a8w8_blockscale_bpreshuffle",
+    ("a8w8_blockscale_bpreshuffle", CKTILE): "a8w8_blockscale_cktile",
+    ("a4w4_blockscale", CK): "a4w4_blockscale",
+    ("a8w8", FBGEMM): "fbgemm_rowwise",
+    ("a8w8_bpreshuffle", FBGEMM): "fbgemm_rowwise_preshuffle",
+    ("a8w8_batched", FBGEMM): "fbgemm_rowwise_batched",
+    ("a8w8_grouped", FBGEMM): "fbgemm_rowwise_grouped",
+    ("a16w16_grouped", FBGEMM): "fbgemm_bf16_grouped",
+}
+# Largest splitK of AITER that a tuning has chosen, by pool.
+_MOST_SPLIT_OF = {
+    "a8w8": 3,
+    "a8w8_bpreshuffle": 1,
+    "a8w8_bpreshuffle_cktile": 0,
+    "a8w8_blockscale": 3,
+    "a8w8_blockscale_cktile": 3,
+    "a8w8_blockscale_bpreshuffle": 3,
+    "a4w4_blockscale": 1,
+    **{name: 0 for (_, library), name in _POOLS.items() if library == FBGEMM},  # names state it
+}
+
+
+@cache
+def _listed() -> tuple[dict[tuple[str, str], list[str]], dict[str, int]]:
+    """Return the names by pool and architecture, which a heading states for the names below it, and the numbers."""
+    result: dict[tuple[str, str], list[str]] = {}
+    numbers: dict[str, int] = {}
+    below: list[list[str]] = []
+    for line in _LIST.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            _, pool, archs = line.split()
+            below = [result.setdefault((pool, arch), []) for arch in archs.split(",")]
+            continue
+        name, *number = line.split()
+        numbers |= dict.fromkeys([name], int(number[0])) if number else {}
+        for names in below:
+            names.append(name)
+    return result, numbers
+
+
+def kernel_numbers() -> dict[str, int]:
+    """Return the numbers of CK's kernels by AITER's name."""
+    return _listed()[1]
+
+
+@cache
+def kernel_pool(family: str, library: str, arch: str) -> tuple[AiterKernel, ...]:
+    """Return the kernels of a family that AITER builds for an architecture, each with every split of K."""
+    name = _POOLS.get((family, library), "")
+    return tuple(
+        parse_kernel(f"{base}_splitk{split}" if split else base)
+        for base in _listed()[0].get((name, arch), ())
+        for split in range(_MOST_SPLIT_OF[name] + 1)
+    )
+
+
+@cache
+def known_names(family: str, library: str, arch: str) -> frozenset[str]:
+    """Return the names of a pool's kernels."""
+    return frozenset(kernel.name for kernel in kernel_pool(family, library, arch))
+
+
+@cache
+def resolved(name: str) -> str:
+    """Return the listed name for a name of older AITER tables; other names are returned unchanged.
+
+    Older tables write `wpreshuffle` for `bpreshuffle` of block-scaled kernels, and omit the pair that states the
+    instructions of a wave.
+    """
+    newer = name.replace("_wpreshuffle_", "_bpreshuffle_")
+    listed = _without_pairs()
+    if newer in listed:
+        return newer
+    longer = [base for base, shorter in listed.items() if newer in shorter]
+    return longer[0] if len(longer) == 1 else name
+
+
+@cache
+def _without_pairs() -> dict[str, frozenset[str]]:
+    """Return for each listed name the names that omit one of its pairs."""
+    result: dict[str, frozenset[str]] = {}
+    for name in (base for names in _listed()[0].values() for base in names):
+        parts = name.split("_")
+        pairs = [index for index, part in enumerate(parts) if part.replace("x", "").isdigit() and part.count("x") == 1]
+        result[name] = frozenset("_".join(parts[:index] + parts[index + 1 :]) for index in pairs)
+    return result
+
+
+@BOOK.rule
+def _whole_steps(problem: AiterGemm, tile_k: int, split_k: int) -> Iterator[str]:
+    """AITER builds CK's kernels of pk_fp4 without padding, unlike its others (CheckValidity in CK's …_v3_mx.hpp)."""
+    values = values_of_k(tile_k, problem.dtype)
+    if values != tile_k and problem.k % (values << split_k):
+        parts = f" in each of {1 << split_k} parts" if split_k else ""
+        yield f"K = {problem.k} is not a multiple of tile_k {tile_k} = {values} values{parts}"
+
+
+RULES = (_whole_steps,)
+
+
+@cache
+def _rules(family: str, library: str, arch: str) -> ProblemRules:
+    return ProblemRules(RULES, KernelTable.of(AiterKernel, kernel_pool(family, library, arch)), load_arch(arch))
+
+
+def candidates(problem: AiterGemm, arch: ArchSpec, _model: Path | None = None) -> Candidates[AiterKernel]:
+    """Return the kernels to rank. Which others reject a problem, AITER detects only at run time."""
+    pool = kernel_pool(problem.family, problem.library, arch.name)
+    program = "FBGEMM" if problem.library == FBGEMM else "AITER"
+    why = f"{program} has no kernels of {problem.library} for {problem.family} on {arch.name}"
+    chosen, reasons = _rules(problem.family, problem.library, arch.name).judge(problem)
+    by_problem = dict(reasons.most_common())
+    return Candidates(pool, chosen, by_problem if pool else {why: 1}, by_problem=by_problem)
+
+
+def candidates_key(problem: AiterGemm) -> Hashable:
+    """Return the part of a problem that `candidates` reads."""
+    return problem.family, problem.library, problem.k if values_of_k(1, problem.dtype) > 1 else 0

@@ -60,7 +60,7 @@ class AiterGemm(PasteableProblem):
         dtype: element type of A and B.
         library: the pool of kernels to choose from: AITER tunes CK's and CK Tile's kernels separately; FBGEMM has its
             own CK kernels, whose winners are known without times.
-        num_cus: compute units of the device, 0 for those of the GPU that is asked about (`tuned_device.compute_units`).
+        num_cus: compute units of the device, 0 for those of the GPU that is asked about (`devices.compute_units`).
         groups: products of a batched or grouped problem, 0 for other families.
 
     Raises:

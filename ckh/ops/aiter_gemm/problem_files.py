@@ -12,32 +12,33 @@ name.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from ckh.errors import DataError, UsageError
-from ckh.files.untrusted import csv_rows, integer, read_text
+from ckh.errors import UsageError
+from ckh.files.untrusted import integer, read_text
+from ckh.ops.aiter.devices import compute_units
+from ckh.ops.aiter.problem_files import load_entries, torch_dtype, untuned_cells
 from ckh.ops.aiter_gemm.problem import FAMILIES, GROUPS, OP_TYPE, PREFIX, SIZES, UNANSWERED, AiterGemm, parse_aiter_gemm
-from ckh.ops.aiter_gemm.readers.tuned_csv import key_cells, looked_up
-from ckh.ops.aiter_gemm.tuned_device import compute_units
 from ckh.problems import dtype_name
 from ckh.shapes.layers import Matmul, Scaling
 from ckh.shapes.misses import Lookup, nearest_key
 from ckh.shapes.shaped import Shaped
-from ckh.text.log import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from pathlib import Path
 
-    # A file's entries: the line, and a function that returns the problem given the default element type, or a
-    # description of an unsupported one.
-    Entries = Iterator[tuple[int, Callable[[str], Any]]]
+    from ckh.ops.aiter.problem_files import Entries
     from ckh.shapes.misses import KeyTables
     from ckh.shapes.shaped import MissedLookup, NearKey
 
+KEY = ("gfx", "cu_num", "M", "N", "K", "q_dtype_w")  # of a shape, in tables that have the last column
+# M up to a limit is padded to a multiple; above all limits to powers of two.
+_FINE_STEPS = ((256, 16), (1024, 32), (4096, 64))
+_FINEST_ABOVE = 128
+_MOST_M, _WIDE_N = 8192, 4096
 
 _TABLE = "table"  # of a log's line, if the table is of no family
 MISSED = "not found tuned config"
@@ -61,53 +62,23 @@ def load_problems(
     return load_entries(OP_TYPE, source, variant, (untuned_rows, _text), dtype or default_dtype)
 
 
-def load_entries(
-    op: str,
-    source: str,
-    variant: str | None,
-    readers: tuple[Callable[[Path], Entries], Callable[[Path], Entries]],
-    default_dtype: str,
-    dtype: str | None = None,
-) -> tuple[Any, ...]:
-    """Return the distinct problems of a file, in order; a warning describes those that are skipped.
+def padded_m(m: int, n: int, level: int) -> int:
+    """Return the padded M that AITER looks up if a table lacks M (`getPaddedM` of its gemm_common.cu)."""
+    if level == 0:
+        step = next((step for most, step in _FINE_STEPS if m <= most), _FINEST_ABOVE)
+        return -(-m // step) * step
+    return _MOST_M if m > _MOST_M and n > _WIDE_N else 1 << (m - 1).bit_length()
 
-    Args:
-        op: the operation.
-        source: the path.
-        variant: a direction, which is refused.
-        readers: yield the entries of a CSV file, and of another one.
-        default_dtype: element type of entries that state none.
-        dtype: the element type that all must have; None: any.
 
-    Raises:
-        UsageError: there is no such file, or a direction was given.
-        DataError: the file is unusable; the message names the line.
-    """
-    if variant is not None:
-        raise UsageError(f"{op} has no directions", "omit --variant", code="inapplicable-option")
-    path = Path(source)
-    if not path.is_file():
-        hint = "name an untuned CSV of AITER, a log of it, or a .txt file"
-        raise UsageError(f"no such file: {source}", hint, code="no-file")
-    problems: dict[Any, None] = {}
-    passed_over: Counter[str] = Counter()
-    for line, entry in readers[path.suffix.lower() != ".csv"](path):
-        try:
-            result = entry(default_dtype)
-        except UsageError as error:
-            raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error
-        if isinstance(result, str):
-            passed_over[result] += 1
-        elif dtype is not None and result.dtype != dtype:
-            raise DataError(f"{path}:{line}: the problem has dtype {result.dtype}, not {dtype}", code="mismatch")
-        else:
-            problems[result] = None
-    others = ", ".join(f"{count} of {what}" for what, count in passed_over.items())
-    if not problems:
-        raise DataError(f"{path} has no problem of {op}" + (f", only {others}" if others else ""), code="no-problems")
-    if others:
-        warn(f"{path}: skipped, ckh knows no kernels of Composable Kernel for them: {others}", "skipped-problems")
-    return tuple(problems)
+def looked_up(problem: AiterGemm) -> tuple[int, ...]:
+    """Return the values of M by which AITER looks a shape up, in order."""
+    return tuple(dict.fromkeys([problem.m, *(padded_m(problem.m, problem.n, level) for level in (0, 1))]))
+
+
+def key_cells(arch: str, problem: AiterGemm) -> dict[str, Any]:
+    """Return the cells by which AITER looks up a shape's row; which of them its table has depends on the family."""
+    sizes = (arch, problem.num_cus, problem.m, problem.n, problem.k)
+    return dict(zip(KEY, (*sizes, torch_dtype(problem.dtype, arch)), strict=True))
 
 
 def is_untuned(path: Path, head: str) -> bool:
@@ -118,40 +89,38 @@ def is_untuned(path: Path, head: str) -> bool:
     return bool(names & {"q_dtype_w", "cu_num"} or _hinted(path.name))
 
 
-def _foreign(values: dict[str, Any]) -> str:
-    """Return the table, or family and element type, of a row that Composable Kernel does not support; else empty."""
-    if _TABLE in values:
-        return str(values[_TABLE])
-    family, dtype = values.get("family"), values.get("dtype")
-    is_other = family in FAMILIES and dtype in _DTYPES and dtype not in FAMILIES[family]
-    if not is_other:
-        return ""
-    reason = UNANSWERED.get((str(family), str(dtype)))
-    return f"{family} in {dtype}" + (f" ({reason})" if reason else "")
-
-
 def _text(path: Path) -> Entries:
     """Yield canonical texts and a log's lookup misses; other lines of a log are skipped."""
     for line, text in enumerate(read_text(path).splitlines(), 1):
         if (missed := _missed(text)) is not None:
-            yield line, partial(_entry, missed)
+            yield line, lambda dtype, missed=missed: _problem(missed, dtype)  # type: ignore[misc]
         elif text.strip().startswith(PREFIX):
             yield line, lambda _, text=text: parse_aiter_gemm(text)  # type: ignore[misc]
 
 
-def _entry(values: dict[str, Any], dtype: str) -> AiterGemm | str:
-    return _foreign(values) or _problem(values, dtype)
+def _problem(values: dict[str, Any], dtype: str) -> AiterGemm | str:
+    """Return the problem of these fields; the table, or family and element type, if Composable Kernel has no kernel."""
+    if _TABLE in values:
+        return str(values[_TABLE])
+    family, stated = str(values.get("family", "a8w8")), values.get("dtype")
+    if "family" in values and family in FAMILIES and stated in _DTYPES and stated not in FAMILIES[family]:
+        reason = UNANSWERED.get((family, str(stated)))
+        return f"{family} in {stated}" + (f" ({reason})" if reason else "")
+    if missing := [name for name in "mnk" if name not in values]:
+        raise UsageError(f"{missing[0].upper()} is missing", code="missing-field")
+    own = FAMILIES.get(family, (dtype,))
+    return AiterGemm(**{"dtype": dtype if dtype in own else own[0], **values})
 
 
 def _missed(text: str) -> dict[str, Any] | None:
     """Return the fields of the shape that a log's line reports as missing, or None."""
     if (match := _MISS.search(text)) is None:
         return None
-    table = Path(match["table"]).name or "a table without a name"
+    table = PurePath(match["table"]).name or "a table without a name"
     family = {"family": _FAMILY_OF_WORDS[table]} if table in _FAMILY_OF_WORDS else _hinted(table)
-    result: dict[str, Any] = {name: int(match[name]) for name in "mnk"} | (family or {_TABLE: table})
+    fields: dict[str, Any] = {name: int(match[name]) for name in "mnk"} | (family or {_TABLE: table})
     stated = _DTYPE_IN_LOG.search(match["rest"])
-    return result | ({"dtype": dtype_name(stated["dtype"])} if stated else {})
+    return fields | ({"dtype": dtype_name(stated["dtype"])} if stated else {})
 
 
 def stated_key(text: str) -> tuple[tuple[str, str], ...]:
@@ -162,44 +131,32 @@ def stated_key(text: str) -> tuple[tuple[str, str], ...]:
 
 def missed_problem(text: str, _path: Path, _number: int) -> AiterGemm | str | None:
     """Return the problem that a log's line reports as missing; a description if unsupported; None for another line."""
-    if (missed := _missed(text)) is None:
-        return None
-    return _entry(missed, _DEFAULT_DTYPE)
+    missed = _missed(text)
+    return None if missed is None else _problem(missed, _DEFAULT_DTYPE)
 
 
 def untuned_rows(path: Path) -> Entries:
     """Yield the line of each row of a CSV file, and a function: the problem, or a description if unsupported."""
-    rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
-    header = [_RENAMED.get(name.strip().lower(), name.strip().lower()) for name in next(rows, (0, []))[1]]
-    if missing := [name for name in "mnk" if name not in header]:
-        raise DataError(
-            f"{path}: missing column {missing[0].upper()}",
-            "AITER's are M, N, K and q_dtype_w",
-            code="missing-column",
-        )
     hinted = _hinted(path.name)
-    for line, cells in rows:
-        yield line, partial(_row, header, cells, hinted)
+    known = ("M", "N", "K", "q_dtype_w")
+    for line, cells in untuned_cells(path, known[:3], known, lambda name: _RENAMED.get(name.lower(), name.lower())):
+
+        def problem(dtype: str, cells: Callable[[], dict[str, str]] = cells) -> AiterGemm | str:
+            return _problem(hinted | _typed(cells()), dtype)
+
+        yield line, problem
 
 
-def _row(header: list[str], cells: list[str], hinted: dict[str, str], dtype: str) -> AiterGemm | str:
-    if len(cells) != len(header):
-        raise UsageError(f"{len(cells)} cells under {len(header)} columns", code="bad-row")
-    values = {name: cell.strip() for name, cell in zip(header, cells, strict=True) if name in _FIELDS and cell}
-    return _entry(hinted | _typed(values), dtype)
-
-
-def _typed(values: dict[str, str]) -> dict[str, Any]:
-    result: dict[str, Any] = dict(values)
-    for name in _SIZES:
-        if name in values:
-            try:
-                result[name] = integer(values[name])
-            except ValueError:
-                raise UsageError(f"{name} is {values[name]!r}, not an integer", code="bad-number") from None
+def _typed(cells: dict[str, str]) -> dict[str, Any]:
+    values: dict[str, Any] = {name: cell for name, cell in cells.items() if name in _FIELDS and cell}
+    for name in (name for name in _SIZES if name in values):
+        try:
+            values[name] = integer(values[name])
+        except ValueError:  # noqa: PERF203 - it ends the loop
+            raise UsageError(f"{name} is {values[name]!r}, not an integer", code="bad-number") from None
     if "dtype" in values:
-        result["dtype"] = dtype_name(values["dtype"].removeprefix("torch."))
-    return result
+        values["dtype"] = dtype_name(values["dtype"].removeprefix("torch."))
+    return values
 
 
 def stated_family(name: str) -> str:
@@ -210,13 +167,6 @@ def stated_family(name: str) -> str:
 def _hinted(name: str) -> dict[str, str]:
     family = stated_family(name)
     return {"family": family} if family else {}
-
-
-def _problem(values: dict[str, Any], dtype: str) -> AiterGemm:
-    if missing := [name for name in "mnk" if name not in values]:
-        raise UsageError(f"{missing[0].upper()} is missing", code="missing-field")
-    own = FAMILIES.get(values.get("family", "a8w8"), (dtype,))
-    return AiterGemm(**{"dtype": dtype if dtype in own else own[0], **values})
 
 
 _FAMILY_OF = {
@@ -248,10 +198,6 @@ def _shape(problem: AiterGemm) -> Matmul:
     return Matmul(problem.m, problem.n, problem.k, problem.dtype, scaling=scaling, is_shuffled=is_shuffled)
 
 
-def _is_scaled(shape: Matmul) -> bool:
-    return bool(shape.scaling)
-
-
 def _nearest(missed: MissedLookup[AiterGemm], tables: KeyTables) -> NearKey:
     num_cus = compute_units(missed.problem.num_cus or missed.num_cus, missed.arch)
     asked = replace(missed.problem, num_cus=num_cus)
@@ -264,7 +210,7 @@ SHAPED = Shaped(
     Matmul,
     _of_shape,
     _shape,
-    prefers=_is_scaled,
+    prefers=lambda shape: bool(shape.scaling),
     row_dtype="fp8",
     marks=(MISSED,),
     line=missed_problem,

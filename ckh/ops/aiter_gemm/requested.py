@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
+from ckh.ops.aiter.devices import completed
 from ckh.requested import Requested, SizeOption
 
 if TYPE_CHECKING:
@@ -32,17 +33,6 @@ def _problem(given: Mapping[str, Any], _variant: str, dtype: str) -> AiterGemm:
     family = given.get("family", family_of(dtype, FAMILY))
     own = FAMILIES.get(family, (dtype,))
     return AiterGemm(**{**given, "family": family}, dtype=own[0] if dtype == DTYPE else dtype)
-
-
-def completed(problem: Any, arch: str) -> Any:
-    """Return a problem with the compute units of a product or architecture, unless it states others."""
-    from ckh.ops.aiter_gemm.tuned_device import compute_units
-
-    if problem.num_cus:
-        return problem
-    from dataclasses import replace  # quick answers do not import it
-
-    return replace(problem, num_cus=compute_units(0, arch))
 
 
 def _pool(given: Mapping[str, Any]) -> str:

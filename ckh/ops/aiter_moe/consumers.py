@@ -7,47 +7,37 @@ kernels that an installed AITER, or its source, builds are those that its own ge
 from __future__ import annotations
 
 import json
-import subprocess
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
 from ckh.data.dataset import DatasetRows
-from ckh.errors import DataError, NoKernelError, UsageError
+from ckh.errors import DataError, UsageError
 from ckh.export.consumers import ChoiceTable, Consumers, WrittenChoices
 from ckh.export.groups import DTYPE, Code, Exported, ProblemKind, ruled_group
 from ckh.files.child import code_command
-from ckh.ops.aiter_gemm.consumers.checking import TableCheck, check_table
-from ckh.ops.aiter_gemm.consumers.consumed import ADDED_US, SLOWEST, roofline_us
-from ckh.ops.aiter_gemm.consumers.own_tables import (
+from ckh.ops.aiter.checking import TableCheck, check_table
+from ckh.ops.aiter.installed import (
     TAG,
+    best_kernel,
+    bound_us,
     chosen,
     environment,
     found_rows,
     how_to,
     kept_row,
+    last_line,
     own_table,
+    run_aiter,
+    source_file,
     source_text,
     written_row,
 )
-from ckh.ops.aiter_gemm.kernels.installed import source_file
-from ckh.ops.aiter_moe.kernel import CK_TILE, joint, parts
-from ckh.ops.aiter_moe.kernels.pool import RULES, known_name, moe_pool, newer_name
+from ckh.ops.aiter_moe.kernel import CK_TILE, RULES, joint, known_name, moe_pool, newer_name, parts
 from ckh.ops.aiter_moe.problem import BOTH, KINDS, SIZES, AiterMoe, parse_aiter_moe
-from ckh.ops.aiter_moe.problem_files import is_of_mixtures
-from ckh.ops.aiter_moe.readers.tuned_csv import (
-    COLUMNS,
-    KEY,
-    NAME,
-    QUANT_NAMES,
-    TIERS,
-    VARIABLE,
-    TunedMixture,
-    dataset_lines,
-    looked_up,
-    table_text,
-)
+from ckh.ops.aiter_moe.problem_files import KEY, QUANT_NAMES, TIERS, is_of_mixtures, key_cells, looked_up
+from ckh.ops.aiter_moe.tuned import COLUMNS, TunedMixture, dataset_lines, mixture_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,8 +47,9 @@ if TYPE_CHECKING:
     from ckh.export.groups import Group
     from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.artifact import Model
-    from ckh.ops.aiter_gemm.consumers.own_tables import OwnTable
+    from ckh.ops.aiter.installed import OwnTable
 
+NAME, VARIABLE = "tuned_fmoe", "AITER_CONFIG_FMOE"  # name of the table, and the environment variable that names it
 _GENERATOR = "csrc/ck_gemm_moe_2stages_codegen/gen_instances.py"
 _TIMEOUT_S = 120
 _WRONG_USAGE = 2  # exit code of argparse, also if a version does not have the activation
@@ -81,13 +72,9 @@ print(json.dumps(sorted({name for text in texts for name in re.findall(r'"(moe_c
 """
 
 
-def built_kernels(root: Path, arch: str, problem: AiterMoe) -> frozenset[str]:
-    """Return the names of the kernels that AITER builds for a kind of mixtures; none if it lacks the activation."""
-    return _built_kernels(root, arch, problem.quant, problem.activation)
-
-
 @cache
-def _built_kernels(root: Path, arch: str, quant: str, activation: str) -> frozenset[str]:
+def built_kernels(root: Path, arch: str, quant: str, activation: str) -> frozenset[str]:
+    """Return the names of the kernels that AITER builds for a kind of mixtures; none if it lacks the activation."""
     path = source_file(root, _GENERATOR)
     if path is None:
         raise DataError(
@@ -95,17 +82,10 @@ def _built_kernels(root: Path, arch: str, quant: str, activation: str) -> frozen
         )
     types = _TYPES[quant]
     kind = ("-a", types, "-b", types, "-c", "b16", "-q", QUANT_NAMES[quant].lower(), "-act", activation, "-m", "2")
-    command = code_command(_PRINT, arch, str(path), *kind, "-p")
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-        names = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else []
-    except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
-        raise DataError(f"cannot run AITER's generator {path}: {error}", code="aiter-failed") from error
+    done = run_aiter(code_command(_PRINT, arch, str(path), *kind, "-p"), most_s=_TIMEOUT_S)
     if done.returncode not in (0, _WRONG_USAGE):
-        raise DataError(
-            f"cannot run AITER's generator {path}: {[*done.stderr.split(chr(10)), ''][-2].strip()}", code="aiter-failed"
-        )
-    return frozenset(map(str, names))
+        raise DataError(f"cannot run AITER's generator {path}: {last_line(done.stderr).strip()}", code="aiter-failed")
+    return frozenset(json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else ())
 
 
 KIND = ProblemKind(
@@ -141,20 +121,22 @@ def check_tables(folder: Path, document: Mapping[str, Any], root: Path) -> list[
         devices.setdefault((row["arch"], parse_aiter_moe(row["problem"]).num_cus), []).append(row)
     result = []
     for device, rows in devices.items():
-        problems = [parse_aiter_moe(row["problem"]) for row in rows]
-        lines = (TunedMixture(device[0], problem, "", 0.0, is_predicted=True) for problem in problems)
-        table = TableCheck(NAME, VARIABLE, KEY, "fused_moe.py", device, rows, [line.key_cells() for line in lines])
-        if checked := check_table(folder, document, root, table, lambda _file, device: _built(root, device), _is_same):
+        shapes = [key_cells(device[0], parse_aiter_moe(row["problem"])) for row in rows]
+
+        built = partial(_omitted, root, device[0])
+        table = TableCheck(NAME, VARIABLE, KEY, "fused_moe.py", device, rows, shapes, built, _is_same)
+        if checked := check_table(folder, document, root, table):
             result.append(checked)
     return result
 
 
-def _built(root: Path, device: tuple[str, int]) -> Callable[[Mapping[str, Any]], str]:
+def _omitted(root: Path, arch: str, _file: Path) -> Callable[[Mapping[str, Any]], str]:
     def wrong(choice: Mapping[str, Any]) -> str:
         names = [newer_name(part.name) for part in parts(choice["kernel"])]
         if any(name.startswith(CK_TILE) for name in names):
             return ""
-        built = built_kernels(root, device[0], parse_aiter_moe(choice["problem"]))
+        problem = parse_aiter_moe(choice["problem"])
+        built = built_kernels(root, arch, problem.quant, problem.activation)
         missing = [name for name in names if name not in built]
         return f"AITER's generator does not emit {missing[0]}" if missing else ""
 
@@ -196,8 +178,8 @@ def write_tables(choices: Choices) -> WrittenChoices:
                 "omit --stage",
                 code="inapplicable-option",
             )
-        wanted = TunedMixture(answer.model.spec.arch, looked_up(problem), "", 0.0, is_predicted=True)
-        row = measured.get(wanted.key)
+        wanted = key_cells(answer.model.spec.arch, looked_up(problem))
+        row = measured.get(tuple(wanted.values()))
         kept = None if own is None or choices.replaces else _kept(own, root, wanted)
         if kept is not None and (row is None or row.time_us >= float(kept["us"])):
             kernel = joint(kept.get("kernelName1", ""), kept.get("kernelName2", ""))
@@ -212,7 +194,7 @@ def write_tables(choices: Choices) -> WrittenChoices:
     files = {}
     for is_predicted, folder in ((False, "measured"), (True, "predicted")):
         if some := [line for line in result.values() if line.is_predicted == is_predicted]:
-            files[f"{folder}/{NAME}.csv"] = table_text(sorted(some, key=lambda line: line.key)).encode()
+            files[f"{folder}/{NAME}.csv"] = mixture_table(sorted(some, key=lambda line: line.key)).encode()
     variables = {VARIABLE: environment(NAME, list(files), is_merged=own is not None)} if files else {}
     if files and own is not None:
         some = sorted(result.values(), key=lambda line: line.key)
@@ -221,12 +203,12 @@ def write_tables(choices: Choices) -> WrittenChoices:
     return WrittenChoices(files, ordered, how_to(variables, root, _HOW_TO), missing, variables)
 
 
-def _kept(own: OwnTable, root: Path | None, wanted: TunedMixture) -> Mapping[str, str] | None:
+def _kept(own: OwnTable, root: Path | None, wanted: Mapping[str, Any]) -> Mapping[str, str] | None:
     """Return the row that AITER finds: for the tokens, in newer versions else another activation or a smaller tier."""
-    source, tokens = source_text(root, "fused_moe.py"), wanted.problem.tokens
+    source, tokens = source_text(root, "fused_moe.py"), wanted["token"]
     smaller = [tier for tier in reversed(TIERS) if tier < tokens] if _SMALLER_TIERS in source else []
     for looked_for in (tokens, *smaller):
-        cells = {**wanted.key_cells(), "token": looked_for, TAG: ""}
+        cells = {**wanted, "token": looked_for, TAG: ""}
         other = own.find(cells)
         if other is None and _ANY_ACTIVATION in source:
             others = (row for row in own.but_for("act_type", cells) if _OF_CK not in row.get("kernelName1", ""))
@@ -236,26 +218,13 @@ def _kept(own: OwnTable, root: Path | None, wanted: TunedMixture) -> Mapping[str
     return None
 
 
-def _predicted(answer: Ranking, installed: Path | None) -> TunedMixture:
+def _predicted(answer: Ranking, root: Path | None) -> TunedMixture:
     """Return the row of the best-ranked answer that AITER has, for the tokens that it looks up."""
-    if answer.failure is not None:
-        raise answer.failure
     problem: Any = answer.problem
     arch = answer.model.spec.arch
-    ranked = answer.best(1) if installed is None else answer.ranked
-    kernel = next(
-        (
-            candidate.name
-            for candidate in ranked
-            if installed is None or _is_built(candidate.name, problem, arch, installed)
-        ),
-        None,
-    )
-    if kernel is None:
-        raise NoKernelError(f"AITER in {installed} has no kernel for {problem.canonical()}")
+    kernel = best_kernel(answer, root, lambda name: root is not None and _is_built(name, problem, arch, root))
     problem = looked_up(problem)
-    bound = SLOWEST * (roofline_us(problem, arch) + ADDED_US)
-    return TunedMixture(arch, problem, kernel, bound, is_predicted=True)
+    return TunedMixture(arch, problem, kernel, bound_us(problem, arch), is_predicted=True)
 
 
 def _is_built(kernel: str, problem: AiterMoe, arch: str, root: Path) -> bool:
@@ -265,7 +234,7 @@ def _is_built(kernel: str, problem: AiterMoe, arch: str, root: Path) -> bool:
         raise UsageError(
             f"{root} has no list of CK Tile's mixture-of-experts kernels", "omit --installed", code="unsupported"
         )
-    return built_kernels(root, arch, problem).issuperset(names)
+    return built_kernels(root, arch, problem.quant, problem.activation).issuperset(names)
 
 
 def _checked(line: TunedMixture, root: Path | None) -> TunedMixture:
@@ -283,7 +252,7 @@ def _padded(problem: AiterMoe, tokens: int) -> str:
 
 def picked_mixtures(folder: Path, arch: str, problems: Sequence[AiterMoe]) -> list[str]:
     """Return the kernels of both products that AITER finds in an export, by its rules; empty where it finds no row."""
-    keys = [[TunedMixture(arch, looked_up(problem), "", 0.0, is_predicted=True).key_cells()] for problem in problems]
+    keys = [[key_cells(arch, looked_up(problem))] for problem in problems]
     rows = found_rows(folder, NAME, KEY, keys)
     return [
         "" if row is None else known_name(joint(row["kernelName1"], row["kernelName2"]), arch, problem)

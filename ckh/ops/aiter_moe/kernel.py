@@ -1,14 +1,31 @@
-"""`MoeChoice`: a kernel for one of the two products, or a pair of kernels whose tiles have the same number of rows."""
+"""`MoeChoice`: a kernel for one of the two products, or a pair of kernels whose tiles have the same number of rows.
+
+Pools are the kernels that AITER's tuners try for a kind of mixtures, as listed in kernels.txt, and their pairs. Kinds
+below a heading with `untuned` are those of AITER's generators (gemm_moe_ck2stages_common.py, and
+moe_cktile2stages_common.py of May 2026), without public measurements known to ckh.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
-from functools import lru_cache
-from typing import NamedTuple
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ckh.archs import load_arch
 from ckh.errors import DataError
-from ckh.ops.aiter_moe.problem import BOTH, STAGE1, STAGE2
+from ckh.kernels.judging import ProblemRules, RuleBook
+from ckh.kernels.pools import Candidates
+from ckh.kernels.table import KernelTable
+from ckh.ops.aiter_gemm.kernel import values_of_k
+from ckh.ops.aiter_moe.problem import BOTH, KINDS, STAGE1, STAGE2
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    from ckh.archs import ArchSpec
+    from ckh.ops.aiter_moe.problem import AiterMoe
 
 CK_TILE = "moe_cktile2stages_"  # prefix of the names of CK Tile's kernels
 _JOINED = "+"
@@ -24,42 +41,22 @@ _CKTILE = re.compile(
 )
 
 
-class _Part(NamedTuple):
-    """A kernel of one product."""
-
-    gemm: int
-    block_m: int
-    numbers: tuple[int, ...]
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class MoeChoice:
-    """Kernels for one or both products, and the parameters that their names state; 0 if absent.
+    """Kernels for one or both products, and the parameters that their names state; 0 if absent."""
 
-    Attributes:
-        name: AITER's name of a kernel, or both names joined by a plus.
-        stage: the stage of its products.
-        block_m: rows of a tile, shared by both products, as tokens are sorted for it.
-        block1, block2: threads of a workgroup of the first and of the second product.
-        tile_n1, tile_n2, tile_k1, tile_k2: tile of each.
-        wave_m1, wave_m2, wave_n1, wave_n2: waves along M and N of each.
-        version1, version2: versions of CK's pipelines.
-        mfma_k1, mfma_k2: depth of the matrix instruction of CK Tile's kernels.
-        per_cu1, per_cu2: workgroups per compute unit that CK Tile's kernels were compiled for.
-    """
-
-    name: str
-    stage: str
-    block_m: int
-    block1: int
+    name: str  # AITER's name of a kernel, or both names joined by a plus
+    stage: str  # of its products
+    block_m: int  # rows of a tile, shared by both products, as tokens are sorted for it
+    block1: int  # threads of a workgroup of the first product
     tile_n1: int
     tile_k1: int
     wave_m1: int
     wave_n1: int
-    version1: int
-    mfma_k1: int
-    per_cu1: int
-    block2: int
+    version1: int  # of CK's pipelines
+    mfma_k1: int  # depth of the matrix instruction of CK Tile's kernels
+    per_cu1: int  # workgroups per compute unit that CK Tile's kernels were compiled for
+    block2: int  # likewise of the second product
     tile_n2: int
     tile_k2: int
     wave_m2: int
@@ -76,19 +73,28 @@ _NOTHING = (0,) * ((len(NUMBERS) - 1) // _PAIR)
 @lru_cache(maxsize=65536)
 def parse_choice(name: str) -> MoeChoice:
     """Parse the name of a choice."""
-    parts = [_part(item) for item in name.split(_JOINED)]
+    parts = [_part(part) for part in name.split(_JOINED)]
     if len(parts) == 1:
-        (item,) = parts
-        numbers = (*item.numbers, *_NOTHING) if item.gemm == 1 else (*_NOTHING, *item.numbers)
-        return MoeChoice(name, STAGE1 if item.gemm == 1 else STAGE2, item.block_m, *numbers)
-    if len(parts) != _PAIR or [part.gemm for part in parts] != [1, 2]:
+        ((gemm, block_m, numbers),) = parts
+        both = (*numbers, *_NOTHING) if gemm == 1 else (*_NOTHING, *numbers)
+        return MoeChoice(name, STAGE1 if gemm == 1 else STAGE2, block_m, *both)
+    if len(parts) != _PAIR or [gemm for gemm, _, _ in parts] != [1, 2]:
         raise DataError(f"not a kernel for each of two products: {name[:300]!r}", code="bad-kernel")
-    first, second = parts
-    if first.block_m != second.block_m:
-        raise DataError(
-            f"kernels with tiles of {first.block_m} and {second.block_m} rows are incompatible", code="bad-kernel"
-        )
-    return MoeChoice(name, BOTH, first.block_m, *first.numbers, *second.numbers)
+    (_, block_m, first), (_, other, second) = parts
+    if block_m != other:
+        raise DataError(f"kernels with tiles of {block_m} and {other} rows are incompatible", code="bad-kernel")
+    return MoeChoice(name, BOTH, block_m, *first, *second)
+
+
+def _part(name: str) -> tuple[int, int, tuple[int, ...]]:
+    """Return which product a kernel is for, the rows of its tile, and its other numbers."""
+    match = _CK.fullmatch(name) or _CKTILE.fullmatch(name)
+    if match is None:
+        raise DataError(f"not a kernel of AITER's: {name[:160]!r}", code="bad-kernel")
+    known = match.groupdict()
+    tile_m, *others = (int(size) for part in ("tile", "wave") for size in match[part].split("x"))
+    others += [int(known.get(part) or 0) for part in ("version", "mfma_k", "per_cu")]
+    return int(match["gemm"]), tile_m, (int(match["block"]), *others)
 
 
 def joint(first: str, second: str) -> str:
@@ -102,16 +108,109 @@ def parts(name: str) -> tuple[MoeChoice, MoeChoice]:
     return parse_choice(first), parse_choice(second)
 
 
-def _part(name: str) -> _Part:
-    match = _CK.fullmatch(name) or _CKTILE.fullmatch(name)
-    if match is None:
-        raise DataError(f"not a kernel of AITER's: {name[:160]!r}", code="bad-kernel")
-    known = match.groupdict()
-    tile_m, tile_n, tile_k = _sizes(match["tile"])
-    wave_m, wave_n = _sizes(match["wave"])
-    others = (int(known.get(item) or 0) for item in ("version", "mfma_k", "per_cu"))
-    return _Part(int(match["gemm"]), tile_m, (int(match["block"]), tile_n, tile_k, wave_m, wave_n, *others))
+_LIST = Path(__file__).with_name("kernels.txt")
+_UNTUNED = "untuned"
+BOOK = RuleBook()
 
 
-def _sizes(text: str) -> tuple[int, ...]:
-    return tuple(map(int, text.split("x")))
+@BOOK.rule
+def _whole_steps(problem: AiterMoe, tile_k1: int, tile_k2: int, version1: int, version2: int) -> Iterator[str]:
+    """CK's kernels failed on exactly the problems whose K is not a multiple of their tile's.
+
+    CK Tile's kernels, which have no version, mistake the scales of pk_fp4 there (ROCm/aiter issue 5233).
+    """
+    products = (("first", "model_dim", tile_k1, version1), ("second", "inter_dim", tile_k2, version2))
+    for product, name, tile_k, version in products:
+        values = values_of_k(tile_k, problem.dtype) if version else tile_k
+        if values and getattr(problem, name) % values:
+            pairs = f" = {values} values" if values != tile_k else ""
+            size = getattr(problem, name)
+            yield f"{name} = {size} is not a multiple of tile_k {tile_k}{pairs} of the {product} product"
+
+
+@BOOK.rule
+def _whole_columns(problem: AiterMoe, tile_n1: int, tile_n2: int, version1: int, version2: int) -> Iterator[str]:
+    """CK refuses an N that is not a multiple of the tile's, too (IsSupportedArgument in device_moe_*gemm*.hpp)."""
+    if version1 and problem.inter_dim % tile_n1:
+        yield f"inter_dim = {problem.inter_dim} is not a multiple of tile_n {tile_n1} of the first product"
+    if version2 and problem.model_dim % tile_n2:
+        yield f"model_dim = {problem.model_dim} is not a multiple of tile_n {tile_n2} of the second product"
+
+
+RULES = (_whole_steps, _whole_columns)
+
+
+@cache
+def _listed() -> tuple[dict[tuple[str, ...], list[str]], frozenset[tuple[str, ...]]]:
+    """Return the names by architecture and `KINDS` of one stage, which a heading states, and the measured ones."""
+    listed: dict[tuple[str, ...], list[str]] = {}
+    tuned = set()
+    below: list[str] = []
+    for line in _LIST.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            kind, more = tuple(line.split()[1 : 2 + len(KINDS)]), line.split()[2 + len(KINDS) :]
+            below = listed.setdefault(kind, [])
+            tuned |= set() if _UNTUNED in more else {kind}
+        else:
+            below.append(line)
+    return listed, frozenset(tuned)
+
+
+# Names of bf16 kernels stated no types before 2026; the list has some as they were measured then.
+_OLD, _NEW, _TYPES = "_Nswizzle0_no_", "_Nswizzle0_Quant0_", "_B16_B16_B16"
+
+
+def newer_name(name: str) -> str:
+    """Return the name of a kernel, or of each of two, in AITER's newest lists."""
+    parts = name.split("+")
+    return "+".join(part.replace(_OLD, _NEW) + _TYPES if _OLD in part else part for part in parts)
+
+
+def other_names(choice: MoeChoice) -> tuple[str, ...]:
+    """Return the name of a choice in AITER's newest lists, if it has changed."""
+    newer = newer_name(choice.name)
+    return () if newer == choice.name else (newer,)
+
+
+def known_name(name: str, arch: str, problem: AiterMoe) -> str:
+    """Return ckh's name of a kernel, given a possibly newer name; unknown names are returned unchanged."""
+    kernels = {newer_name(kernel.name): kernel.name for kernel in moe_pool(arch, *kind_of(problem))}
+    return kernels.get(name, name)
+
+
+@cache
+def moe_pool(arch: str, stage: str, *others: str) -> tuple[MoeChoice, ...]:
+    """Return the choices for a stage on an architecture, by the values of the other `KINDS`; empty without kernels."""
+    if stage != BOTH:
+        return tuple(map(parse_choice, _listed()[0].get((arch, stage, *others), ())))
+    firsts, seconds = (moe_pool(arch, item, *others) for item in (STAGE1, STAGE2))
+    pairs = ((first, two) for first in firsts for two in seconds if first.block_m == two.block_m)
+    return tuple(parse_choice(joint(item.name, two.name)) for item, two in pairs)
+
+
+def kind_of(problem: AiterMoe) -> tuple[str, ...]:
+    """Return the values of `KINDS` of a problem."""
+    return tuple(str(getattr(problem, name)) for name in KINDS)
+
+
+def candidates(problem: AiterMoe, arch: ArchSpec, _model: Path | None = None) -> Candidates[MoeChoice]:
+    """Return the kernels, or pairs of kernels, that support a problem."""
+    kind = kind_of(problem)
+    pool, words = moe_pool(arch.name, *kind), " ".join(kind)
+    refused = {} if pool else {f"no known kernel of AITER's for {words} on {arch.name}": 1}
+    chosen, reasons = _rules(arch.name, *kind).judge(problem)
+    stages = (STAGE1, STAGE2) if problem.stage == BOTH else (problem.stage,)
+    is_tuned = all((arch.name, stage, *kind[1:]) in _listed()[1] for stage in stages)
+    by_problem = dict(reasons.most_common())
+    unmeasured = "" if is_tuned or not pool else words
+    return Candidates(pool, chosen, refused | by_problem, unmeasured, by_problem=by_problem)
+
+
+@cache
+def _rules(arch: str, *kind: str) -> ProblemRules:
+    return ProblemRules(RULES, KernelTable.of(MoeChoice, moe_pool(arch, *kind)), load_arch(arch))
+
+
+def candidates_key(problem: AiterMoe) -> Hashable:
+    """Return the part of a problem that `candidates` reads."""
+    return kind_of(problem), problem.model_dim, problem.inter_dim

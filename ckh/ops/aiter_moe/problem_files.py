@@ -11,25 +11,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
-from ckh.files.untrusted import csv_rows, integer, read_text
-from ckh.ops.aiter_gemm.problem_files import load_entries
-from ckh.ops.aiter_gemm.tuned_device import compute_units
+from ckh.files.untrusted import integer, read_text
+from ckh.ops.aiter.devices import compute_units
+from ckh.ops.aiter.problem_files import load_entries, torch_dtype, untuned_cells
 from ckh.ops.aiter_moe.problem import DTYPES, OP_TYPE, PREFIX, QUANTS, UNANSWERED, AiterMoe, parse_aiter_moe
-from ckh.ops.aiter_moe.readers.tuned_csv import TunedMixture, looked_up
 from ckh.problems import dtype_name
 from ckh.shapes.layers import ExpertProducts, Scaling
 from ckh.shapes.misses import Lookup, nearest_key
 from ckh.shapes.shaped import Shaped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from ckh.ops.aiter_gemm.problem_files import Entries
+    from ckh.ops.aiter.problem_files import Entries
     from ckh.shapes.misses import KeyTables
     from ckh.shapes.shaped import MissedLookup, NearKey
 
@@ -40,6 +38,11 @@ _UNTUNED = (
     *("use_g1u1", "doweight_stage1"),
 )
 _LOGGED = ("cu_num", *_UNTUNED)
+KEY = ("gfx", *_LOGGED)  # the columns by which AITER looks a row up
+_BF16, _FP4 = "torch.bfloat16", "torch.float4_e2m1fn_x2"
+QUANT_NAMES = {"per_token": "per_Token", "per_1x128": "per_1x128", "per_1x32": "per_1x32", "none": "No"}
+# AITER's get_padded_M: powers of two below the first tier, above it the largest tier that is not larger.
+TIERS = (32768, 131072)
 _MISS = re.compile(r"\[fused_moe\] using [12]stage\b.{0,20} default for \((?P<key>[^)]{1,600})\)")
 _QUOTES = "'\""
 _GFX = re.compile(r"gfx[0-9a-f]{3,8}")
@@ -74,6 +77,23 @@ def load_problems(
 ) -> tuple[AiterMoe, ...]:
     """Return the distinct problems of a file, in order."""
     return load_entries(OP_TYPE, source, variant, (untuned_rows, _text), dtype or default_dtype, dtype)
+
+
+def looked_up(problem: AiterMoe) -> AiterMoe:
+    """Return the problem that AITER looks up: tokens padded to the next power of two, or down to a large tier."""
+    tokens = problem.tokens
+    tiers = [tier for tier in TIERS if tier <= tokens]
+    return replace(problem, tokens=tiers[-1] if tiers else 1 << (tokens - 1).bit_length())
+
+
+def key_cells(arch: str, problem: AiterMoe) -> dict[str, Any]:
+    """Return the cells by which AITER looks up a mixture's row."""
+    named = {"bf16": _BF16, "pk_fp4": _FP4}
+    types = (named.get(dtype) or torch_dtype(dtype, arch) for dtype in (problem.dtype, QUANTS[problem.quant]))
+    sizes = (problem.tokens, problem.model_dim, problem.inter_dim, problem.experts, problem.topk)
+    activation = f"ActivationType.{problem.activation.capitalize()}"
+    quant = f"QuantType.{QUANT_NAMES[problem.quant]}"
+    return dict(zip(KEY, (arch, problem.num_cus, *sizes, activation, _BF16, *types, quant, 1, 0), strict=True))
 
 
 def problem_of(path: Path, line: int, values: Mapping[str, str]) -> AiterMoe | str:
@@ -126,20 +146,12 @@ def _word(text: str) -> str:
 
 def untuned_rows(path: Path) -> Entries:
     """Yield the line of each row of a CSV file, and a function: the problem, or a description if unsupported."""
-    rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
-    header = [name.strip() for name in next(rows, (0, []))[1]]
-    if missing := [name for name in _UNTUNED[:-2] if name not in header]:
-        raise DataError(
-            f"{path}: missing column {missing[0]}", "AITER's are " + ", ".join(_UNTUNED), code="missing-column"
-        )
-    for line, cells in rows:
-        yield line, partial(_row, path, line, header, cells)
+    for line, cells in untuned_cells(path, _UNTUNED[:-2], _UNTUNED, str):
 
+        def problem(_dtype: str, line: int = line, cells: Callable[[], dict[str, str]] = cells) -> AiterMoe | str:
+            return problem_of(path, line, cells())
 
-def _row(path: Path, line: int, header: list[str], cells: list[str], _dtype: str = "") -> AiterMoe | str:
-    if len(cells) != len(header):
-        raise DataError(f"{path}:{line}: {len(cells)} cells under {len(header)} columns", code="bad-row")
-    return problem_of(path, line, dict(zip(header, cells, strict=True)))
+        yield line, problem
 
 
 def _text(path: Path) -> Entries:
@@ -213,8 +225,7 @@ def _shape(problem: AiterMoe) -> ExpertProducts:
 def _nearest(missed: MissedLookup[AiterMoe], tables: KeyTables) -> NearKey:
     num_cus = compute_units(missed.problem.num_cus or missed.num_cus, missed.arch)
     asked = replace(missed.problem, num_cus=num_cus)
-    line = TunedMixture(missed.arch, asked, "", 0.0, is_predicted=True)
-    key = {name: str(value) for name, value in line.key_cells().items()} | dict(missed.stated)
+    key = {name: str(value) for name, value in key_cells(missed.arch, asked).items()} | dict(missed.stated)
     return nearest_key(_LOOKUP, key, (looked_up(asked).tokens,), tables.joined(lambda _: True))
 
 

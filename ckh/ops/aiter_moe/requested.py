@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
-from ckh.ops.aiter_gemm.requested import completed
+from ckh.ops.aiter.devices import completed
 from ckh.requested import Requested, SizeOption, as_option
 
 if TYPE_CHECKING:

@@ -16,10 +16,11 @@ import pytest
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.errors import DataError, ExitCode
-from ckh.ops.aiter_gemm.consumers.consumed import ADDED_US, SLOWEST, roofline_us
-from ckh.ops.aiter_gemm.kernels.installed import installed_kernels
+from ckh.ops.aiter.installed import ADDED_US, SLOWEST, roofline_us
+from ckh.ops.aiter_gemm.consumers import installed_kernels
 from ckh.ops.aiter_gemm.problem import AiterGemm
-from ckh.ops.aiter_gemm.readers.tuned_csv import TunedLine, padded_m, table_text
+from ckh.ops.aiter_gemm.problem_files import padded_m
+from ckh.ops.aiter_gemm.tuned import TunedLine, gemm_table
 from tests.refusals import expect_error
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def test_predictions_are_marked_and_named_for_aiter(tmp_path: Path, capsys: pyte
         ("gfx950", "256", "1", "9216", "4096"),
         ("gfx950", "256", "33", "512", "7168"),
     ]
-    listed = (ROOT / "ckh" / "ops" / "aiter_gemm" / "kernels" / "kernels.txt").read_text().split()
+    listed = (ROOT / "ckh" / "ops" / "aiter_gemm" / "kernels.txt").read_text().split()
     for row in rows:
         assert row["predicted"] == "1"
         assert row["kernelName"] in listed
@@ -174,7 +175,7 @@ def test_wrong_rows_are_refused() -> None:
         ([line, TunedLine("gfx950", problem, FAST, 1.0, is_predicted=True)], "measured and predicted"),
     ):
         with pytest.raises(DataError, match=words):
-            table_text(lines)
+            gemm_table(lines)
 
 
 def test_a_round_trip_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,11 +17,10 @@ from ckh.data.dataset import read_dataset
 from ckh.errors import DataError, ExitCode, UsageError
 from ckh.learn.training.rivals import with_rivals
 from ckh.ops import operation
-from ckh.ops.aiter_gemm.consumers.consumed import KIND
-from ckh.ops.aiter_gemm.kernel import parse_kernel
-from ckh.ops.aiter_gemm.kernels.pool import kernel_pool
+from ckh.ops.aiter_gemm.consumers import KIND
+from ckh.ops.aiter_gemm.kernel import kernel_pool, parse_kernel
 from ckh.ops.aiter_gemm.problem import AiterGemm, parse_aiter_gemm
-from ckh.ops.aiter_gemm.readers.formats import OTHER_KIND, REPLACED
+from ckh.ops.aiter_gemm.tuned import OTHER_KIND, REPLACED
 from ckh.ops.base import Encoding
 from tests.refusals import expect_error, expect_refusal
 

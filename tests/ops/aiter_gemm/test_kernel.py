@@ -9,8 +9,7 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.errors import DataError
-from ckh.ops.aiter_gemm.kernel import AiterKernel, parse_kernel
-from ckh.ops.aiter_gemm.kernels.pool import candidates, kernel_numbers, kernel_pool, resolved
+from ckh.ops.aiter_gemm.kernel import AiterKernel, candidates, kernel_numbers, kernel_pool, parse_kernel, resolved
 from ckh.ops.aiter_gemm.problem import AiterGemm
 from tests.refusals import expect_reasons
 from tests.shared import DATA

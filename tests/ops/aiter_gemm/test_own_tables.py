@@ -132,7 +132,7 @@ def test_faster_own_measurements_replace_aiters(program: Path, tmp_path: Path) -
 def test_kernel_numbers_are_never_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without an AITER numbers come from the shipped list; kernels of CK Tile, which have none, are refused."""
     assert export(tmp_path, [1, 100, 4000]) == ExitCode.OK
-    listed = (Path(__file__).parents[3] / "ckh/ops/aiter_gemm/kernels/kernels.txt").read_text().splitlines()
+    listed = (Path(__file__).parents[3] / "ckh/ops/aiter_gemm/kernels.txt").read_text().splitlines()
     numbers = dict(line.split() for line in listed if line.count(" ") == 1 and not line.startswith("#"))
     rows = rows_of(tmp_path / "out" / "predicted" / TABLE)
     assert [row["kernelId"] for row in rows] == [numbers[row["kernelName"]] for row in rows]

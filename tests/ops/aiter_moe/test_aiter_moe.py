@@ -13,11 +13,10 @@ from ckh.archs import load_arch
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.errors import DataError, ExitCode, UsageError
-from ckh.ops.aiter_moe.kernel import joint, parse_choice
-from ckh.ops.aiter_moe.kernels.pool import candidates, kind_of, known_name, moe_pool
+from ckh.ops.aiter_moe.kernel import candidates, joint, kind_of, known_name, moe_pool, parse_choice
 from ckh.ops.aiter_moe.operation import OPERATION
 from ckh.ops.aiter_moe.problem import AiterMoe, parse_aiter_moe
-from ckh.ops.aiter_moe.readers.formats import _problem as problem_of
+from ckh.ops.aiter_moe.tuned import problem_of_candidate as problem_of
 from tests.refusals import expect_error, expect_reasons, expect_refusal, expect_warning
 from tests.shared import DATA
 

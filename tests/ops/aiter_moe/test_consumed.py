@@ -15,12 +15,10 @@ from ckh.archs import load_arch
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.errors import DataError, ExitCode
-from ckh.ops.aiter_gemm.consumers.consumed import ADDED_US, SLOWEST, roofline_us
-from ckh.ops.aiter_moe.kernel import parts
-from ckh.ops.aiter_moe.kernels.pool import kind_of, moe_pool, newer_name
+from ckh.ops.aiter.installed import ADDED_US, SLOWEST, roofline_us
+from ckh.ops.aiter_moe.kernel import kind_of, moe_pool, newer_name, parts
 from ckh.ops.aiter_moe.problem import BOTH, AiterMoe
-from ckh.ops.aiter_moe.problem_files import load_problems
-from ckh.ops.aiter_moe.readers.tuned_csv import looked_up
+from ckh.ops.aiter_moe.problem_files import load_problems, looked_up
 from tests.ops.aiter_gemm.newer_aiter import write_aiter_of_mixtures
 from tests.refusals import expect_error, expect_refusal, expect_warning
 

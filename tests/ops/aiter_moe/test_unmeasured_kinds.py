@@ -11,7 +11,7 @@ from ckh.archs import load_arch
 from ckh.cli import run
 from ckh.errors import ExitCode, UsageError
 from ckh.ops.aiter_gemm.problem import AiterGemm
-from ckh.ops.aiter_moe.kernels.pool import candidates
+from ckh.ops.aiter_moe.kernel import candidates
 from ckh.ops.aiter_moe.problem import UNANSWERED, AiterMoe
 from tests.refusals import expect_error, expect_refusal
 

@@ -16,7 +16,7 @@ from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.errors import DataError, ExitCode, UsageError
 from ckh.ops import operation, operation_of
-from ckh.ops.aiter_gemm.kernels.pool import kernel_pool
+from ckh.ops.aiter_gemm.kernel import kernel_pool
 from ckh.ops.aiter_gemm.problem import CKTILE
 from ckh.ops.base import Encoding
 from ckh.ops.gemm_preshuffle.kernel_rules import (

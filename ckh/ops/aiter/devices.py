@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 # Compute units where there is no GPU, as in archspecs, which quick answers do not read.
 WITHOUT_GPU = {"gfx942": 304, "gfx950": 256}
@@ -20,3 +21,12 @@ def compute_units(num_cus: int, arch: str) -> int:
     from ckh.archs import load_arch
 
     return load_arch(arch).hardware.num_cus
+
+
+def completed(problem: Any, arch: str) -> Any:
+    """Return a problem with the compute units of a product or architecture, unless it states others."""
+    if problem.num_cus:
+        return problem
+    from dataclasses import replace  # quick answers do not import it
+
+    return replace(problem, num_cus=compute_units(0, arch))

@@ -1,50 +1,118 @@
-"""Tuned tables that an installed AITER reads by default: its own and those of models, joined as AITER joins them.
+"""An installed AITER, or its source: its files, its code, and the tuned tables that it reads by default.
 
-AITER ignores its tables of models if a variable names a file, and newer versions rewrite the files of a list that has a
-duplicate shape. All versions read a single file unchanged, so that an export has one with all rows.
+The tables are its own and those of models, joined as AITER joins them. AITER ignores its tables of models if a variable
+names a file, and newer versions rewrite the files of a list that has a duplicate shape. All versions read a single file
+unchanged, so that an export has one with all rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import os
+import subprocess
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ckh.errors import CkhError, UsageError
+from ckh.archs import load_arch
+from ckh.errors import CkhError, DataError, NoKernelError, UsageError
 from ckh.files.untrusted import csv_rows, read_text
-from ckh.ops.aiter_gemm.kernels.pool import resolved
-from ckh.ops.aiter_gemm.readers.tuned_csv import KEY, PREDICTED, csv_text, key_cells, looked_up
-from ckh.ops.aiter_gemm.tuned_device import ARCH_OF_CUS
+from ckh.ops.aiter.devices import ARCH_OF_CUS
+from ckh.ops.aiter.tables import PREDICTED, csv_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from ckh.learn.answers.ranking import Ranking
-    from ckh.ops.aiter_gemm.problem import AiterGemm
-    from ckh.ops.aiter_gemm.readers.tuned_csv import TableRow
+    from ckh.ops.aiter.tables import TableRow
 
 TAG = "_tag"  # of rows that are alternatives and not the choice for a shape
 _MODELS, _UNTUNED = "model_configs", "untuned"
-_GEMM_LOOKUP = "ops/gemm_op_a8w8.py"
-_WITHOUT_PADDING = "def get_bpreshuffle_GEMM_config("  # newer versions have one lookup for two families
-_ABOVE_ALL = "_config_for_m_above_table("  # in versions of the second half of 2026
 _TRUTHS = {"True": "1", "False": "0"}
+# No winner of AMD's tables is slower than this factor times the roofline time plus this offset
+# (tests/ops/aiter_gemm/test_consumed.py checks all shipped winners).
+SLOWEST, ADDED_US = 250.0, 10.0
+
+
+def source_file(root: Path, *patterns: str) -> Path | None:
+    """Return the first file of AITER's source that matches a pattern, in or beside its package; None without one."""
+    if not root.is_dir():
+        raise UsageError(f"no such folder: {root}", "name AITER's source, or its installed package", code="no-aiter")
+    bases = (root, root / "aiter_meta", root.parent / "aiter_meta", root.parent)
+    paths = (path for base in bases for pattern in patterns for path in sorted(base.glob(pattern)))
+    return next(paths, None)
+
+
+def configs_of(root: Path) -> Path | None:
+    """Return the folder of AITER's tuned tables; None if there is none."""
+    if not root.is_dir():
+        raise UsageError(f"no such folder: {root}", "name AITER's source, or its installed package", code="no-file")
+    bases = (root / "aiter", root, root.parent / "aiter")
+    return next((base / "configs" for base in bases if (base / "configs").is_dir()), None)
+
+
+@cache
+def source_text(root: Path | None, name: str) -> str:
+    """Return the text of a file of AITER's package; empty if it does not exist."""
+    folder = None if root is None else configs_of(root)
+    path = None if folder is None else folder.parent / name
+    return read_text(path) if path is not None and path.is_file() else ""
+
+
+def run_aiter(
+    command: list[str], text: str = "", environment: Mapping[str, str] | None = None, *, most_s: int = 600
+) -> subprocess.CompletedProcess[str]:
+    """Run a program of AITER's."""
+    try:
+        return subprocess.run(
+            command,
+            input=text,
+            env={**os.environ, **(environment or {})},
+            capture_output=True,
+            text=True,
+            timeout=most_s,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DataError(f"cannot run AITER's code: {error}", code="aiter-failed") from error
+
+
+def last_line(text: str) -> str:
+    """Return the last line of a program's output."""
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "it failed")
+
+
+def bound_us(problem: Any, arch: str) -> float:
+    """Return the time of the slowest winner, by the minimum time that a device's peak rates allow."""
+    return SLOWEST * (roofline_us(problem, arch) + ADDED_US)
+
+
+def roofline_us(problem: Any, arch: str) -> float:
+    """Return the minimum time that a device's peak rates allow, in microseconds."""
+    times = load_arch(arch).shortest_s(problem.dtype, problem.bytes, problem.flops, problem.num_cus)
+    if times is None:
+        raise DataError(f"unknown peak rates of {arch} for {problem.dtype}", code="unknown-hardware")
+    return max(times) * 1e6
+
+
+def best_kernel(answer: Ranking, root: Path | None, is_built: Callable[[str], bool]) -> str:
+    """Return the best-ranked kernel that AITER builds."""
+    if answer.failure is not None:
+        raise answer.failure
+    ranked = answer.best(1) if root is None else answer.ranked
+    kernel = next((candidate.name for candidate in ranked if root is None or is_built(candidate.name)), None)
+    if kernel is None:
+        raise NoKernelError(f"AITER in {root} has no kernel for {answer.problem.canonical()}")
+    return kernel
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OwnTable:
-    """The rows of AITER's own tables for one family, without duplicate shapes.
+    """The rows of AITER's own tables for one family, without duplicate shapes."""
 
-    Attributes:
-        columns: columns of all tables.
-        key: the columns among them by which AITER looks a row up.
-        rows: rows by their values of the key.
-    """
-
-    columns: tuple[str, ...]
-    key: tuple[str, ...]
-    rows: Mapping[tuple[str, ...], Mapping[str, str]]
+    columns: tuple[str, ...]  # of all tables
+    key: tuple[str, ...]  # the columns among them by which AITER looks a row up
+    rows: Mapping[tuple[str, ...], Mapping[str, str]]  # by their values of the key
 
     def find(self, cells: Mapping[str, Any]) -> Mapping[str, str] | None:
         """Return the row that AITER finds for the key of these cells."""
@@ -77,35 +145,6 @@ def _others(own: OwnTable, column: str) -> tuple[str, ...]:
     return tuple(name for name in own.key if name != column)
 
 
-def configs_of(root: Path) -> Path | None:
-    """Return the folder of AITER's tuned tables; None if there is none."""
-    if not root.is_dir():
-        raise UsageError(f"no such folder: {root}", "name AITER's source, or its installed package", code="no-file")
-    bases = (root / "aiter", root, root.parent / "aiter")
-    return next((base / "configs" for base in bases if (base / "configs").is_dir()), None)
-
-
-@cache
-def source_text(root: Path | None, name: str) -> str:
-    """Return the text of a file of AITER's package; empty if it does not exist."""
-    folder = None if root is None else configs_of(root)
-    path = None if folder is None else folder.parent / name
-    return read_text(path) if path is not None and path.is_file() else ""
-
-
-def pads_rows(root: Path | None, family: str) -> bool:
-    """True if AITER also looks up padded M; versions of 2025 do not for shuffled operands."""
-    return family != "a8w8_bpreshuffle" or _WITHOUT_PADDING not in source_text(root, _GEMM_LOOKUP)
-
-
-def row_above_all(own: OwnTable, root: Path | None, cells: Mapping[str, Any]) -> Mapping[str, str] | None:
-    """Return the row of a layer's largest M, which newer versions use for every larger M; None if they do not."""
-    if _ABOVE_ALL not in source_text(root, _GEMM_LOOKUP) or "q_dtype_w" not in own.key:
-        return None
-    largest = max(own.but_for("M", cells), key=lambda row: int(row["M"]), default=None)
-    return None if largest is None or int(largest["M"]) >= int(cells["M"]) else largest
-
-
 def table_files(root: Path, name: str) -> list[Path]:
     """Return the files that AITER joins if no variable names any: its own table and those of models."""
     folder = configs_of(root)
@@ -118,16 +157,9 @@ def table_files(root: Path, name: str) -> list[Path]:
 
 @cache
 def own_table(root: Path, name: str, key: tuple[str, ...]) -> OwnTable:
-    """Return the rows that AITER reads by default; the fastest of duplicate rows, as AITER does.
+    """Return the rows of a table that AITER reads by default; the fastest of duplicate rows, as AITER does.
 
-    Args:
-        root: AITER's source, or its installed package.
-        name: name of the table, without `.csv`.
-        key: the columns by which newer versions of AITER look a row up; older tables lack some.
-
-    Raises:
-        UsageError: there is no such folder.
-        DataError: a file is not CSV.
+    `key` has the columns by which newer versions of AITER look a row up; older tables lack some.
     """
     columns, read = _read(table_files(root, name))
     present = tuple(column for column in key if column in columns)
@@ -269,14 +301,7 @@ def how_to(variables: Mapping[str, str], root: Path | None, more: str) -> str:
 def found_rows(folder: Path, name: str, key: Sequence[str], wanted: Sequence[Sequence[Mapping[str, Any]]]) -> list[Any]:
     """Return the row of an export that AITER uses for each shape, by its rules; None where it uses its default.
 
-    Args:
-        folder: the export.
-        name: name of the table, without `.csv`.
-        key: the key columns of a shape; columns that a table lacks are ignored.
-        wanted: for each shape the keys that AITER tries, in order.
-
-    Raises:
-        DataError: a table is not CSV.
+    `wanted` has for each shape the keys that AITER tries, in order; key columns that a table lacks are ignored.
     """
     merged = folder / "merged" / f"{name}.csv"
     paths = [merged] if merged.is_file() else [folder / item / f"{name}.csv" for item in ("measured", "predicted")]
@@ -284,19 +309,3 @@ def found_rows(folder: Path, name: str, key: Sequence[str], wanted: Sequence[Seq
     present = tuple(column for column in key if column in columns)
     rows = _by_key(read, present)
     return [next(filter(None, (rows.get(_key(cells, present)) for cells in keys)), None) for keys in wanted]
-
-
-def picked_gemms(folder: Path, arch: str, problems: Sequence[AiterGemm]) -> list[str]:
-    """Return the kernels, with their split of K, that AITER finds in an export; empty where it finds no row."""
-    result: dict[AiterGemm, str] = {}
-    for family in dict.fromkeys(problem.family for problem in problems):
-        some = [problem for problem in problems if problem.family == family]
-        keys = [[key_cells(arch, replace(item, m=m)) for m in looked_up(item)] for item in some]
-        for item, row in zip(some, found_rows(folder, f"{family}_tuned_gemm", KEY, keys), strict=True):
-            result[item] = "" if row is None else _split_name(row)
-    return [result[problem] for problem in problems]
-
-
-def _split_name(row: Mapping[str, str]) -> str:
-    base, split = resolved(row["kernelName"]), int(float(row["splitK"]))
-    return f"{base}_splitk{split}" if split else base

@@ -1,0 +1,89 @@
+"""Files of AITER's problems: untuned CSV files, logs of lookup misses, canonical texts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh.archs import load_arch
+from ckh.errors import DataError, UsageError
+from ckh.files.untrusted import csv_rows, read_text
+from ckh.text.log import warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    # A file's entries: the line, and a function that returns the problem given the default element type, or a
+    # description of an unsupported one.
+    Entries = Iterator[tuple[int, Callable[[str], Any]]]
+
+
+def load_entries(
+    op: str,
+    source: str,
+    variant: str | None,
+    readers: tuple[Callable[[Path], Entries], Callable[[Path], Entries]],
+    default_dtype: str,
+    dtype: str | None = None,
+) -> tuple[Any, ...]:
+    """Return the distinct problems of a file, in order; a warning describes those that are skipped.
+
+    `readers` yield the entries of a CSV file, and of another one. All problems must have `dtype`; None: any.
+    """
+    if variant is not None:
+        raise UsageError(f"{op} has no directions", "omit --variant", code="inapplicable-option")
+    path = Path(source)
+    if not path.is_file():
+        hint = "name an untuned CSV of AITER, a log of it, or a .txt file"
+        raise UsageError(f"no such file: {source}", hint, code="no-file")
+    problems: dict[Any, None] = {}
+    passed_over: Counter[str] = Counter()
+    for line, entry in readers[path.suffix.lower() != ".csv"](path):
+        try:
+            problem = entry(default_dtype)
+        except UsageError as error:
+            raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error
+        if isinstance(problem, str):
+            passed_over[problem] += 1
+        elif dtype is not None and problem.dtype != dtype:
+            raise DataError(f"{path}:{line}: the problem has dtype {problem.dtype}, not {dtype}", code="mismatch")
+        else:
+            problems[problem] = None
+    others = ", ".join(f"{count} of {what}" for what, count in passed_over.items())
+    if not problems:
+        raise DataError(f"{path} has no problem of {op}" + (f", only {others}" if others else ""), code="no-problems")
+    if others:
+        warn(f"{path}: skipped, ckh knows no kernels of Composable Kernel for them: {others}", "skipped-problems")
+    return tuple(problems)
+
+
+def untuned_cells(
+    path: Path, required: Sequence[str], known: Sequence[str], column: Callable[[str], str]
+) -> Iterator[tuple[int, Callable[[], dict[str, str]]]]:
+    """Yield the line of each row of a CSV file, and a function that returns its cells by column, as `column` names it.
+
+    The function refuses a row of another width than the header's.
+    """
+    rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
+    stated = next(rows, (0, []))[1]
+    header = [column(name.strip()) for name in stated]
+    if missing := [name for name in required if column(name) not in header]:
+        raise DataError(
+            f"{path}: missing column {missing[0]}", "AITER's are " + ", ".join(known), code="missing-column"
+        )
+    for line, cells in rows:
+
+        def by_column(cells: list[str] = cells) -> dict[str, str]:
+            if len(cells) != len(header):
+                raise UsageError(f"{len(cells)} cells under {len(header)} columns", code="bad-row")
+            return dict(zip(header, cells, strict=True))
+
+        yield line, by_column
+
+
+def torch_dtype(dtype: str, arch: str) -> str:
+    """Return PyTorch's name of the element type on an architecture; 8-bit floats differ between generations."""
+    if dtype == "fp8":
+        return "torch.float8_e4m3fnuz" if load_arch(arch).fnuz_floats else "torch.float8_e4m3fn"
+    return f"torch.{dtype}"

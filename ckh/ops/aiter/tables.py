@@ -1,0 +1,258 @@
+"""AITER's tuned tables: rows of winners, read into datasets and written from them.
+
+Measured rows have AITER's columns. Predicted rows have an additional column, `predicted`, and are written to separate
+tables: their `us` is not a measured time but an upper bound, so that no predicted row displaces a measured row when
+AITER merges tables (it keeps the row with the smallest `us`). A row is the winning kernel of a shape and its time;
+times of the other kernels are unknown: such data are for `ckh train --labels winners`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from ckh.archs import arch_names
+from ckh.data.formats import Reading
+from ckh.data.readers.cells import WRONG_CELLS, read_header
+from ckh.data.readers.reader import BadRows, MissingTime, read_bytes, source_of
+from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
+from ckh.data.spool import store
+from ckh.errors import DataError
+from ckh.files.outputs import write_output
+from ckh.files.untrusted import as_text, csv_rows
+from ckh.ops.aiter.devices import ARCH_OF_CUS
+from ckh.schema import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from ckh.data.formats import MeasuredRows, ReadOptions
+    from ckh.ops.base import Operation, Problem
+
+PREDICTED = "predicted"  # the column
+OTHER_ARCH = "of another architecture than --arch"
+UNKNOWN_ARCH = "of an architecture that is unknown or not stated"
+US_PER_MS = 1000.0
+_US_FLOPS_PER_TFLOPS, _US_BYTES_PER_GB_S = 1e6, 1e3
+_BOUND = "at most "
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """A row of a tuned table."""
+
+    arch: str
+    problem: Any  # with the device's compute units
+    kernel: str  # the complete name, with the split of K, or the names of both kernels
+    time_us: float  # the measured time, or if predicted an upper bound
+    is_predicted: bool
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The values by which AITER looks the row up."""
+        raise NotImplementedError
+
+    def cells(self) -> dict[str, Any]:
+        """The row by column."""
+        raise NotImplementedError
+
+
+_Row = TypeVar("_Row", bound=TableRow)
+
+
+def rates(problem: Problem, time_us: float | None) -> dict[str, str]:
+    """Return the cells of TFLOPS and GB/s of a measured time; empty without one."""
+    if time_us is None:
+        return {"tflops": "", "bw": ""}
+    tflops, bandwidth = problem.flops / time_us / _US_FLOPS_PER_TFLOPS, problem.bytes / time_us / _US_BYTES_PER_GB_S
+    return {"tflops": f"{tflops:.2f}", "bw": f"{bandwidth:.2f}"}
+
+
+def table_text(lines: Sequence[_Row], columns: Sequence[str], listed: Callable[[_Row], Container[str]]) -> str:
+    """Return the text of a table of measured or of predicted rows; `listed` has the names of AITER's kernels."""
+    if len({line.is_predicted for line in lines}) != 1:
+        raise DataError(
+            "rows of one table of AITER must not be both measured and predicted, nor empty",
+            "write separate tables",
+            code="mixed-data",
+        )
+    seen: set[tuple[Any, ...]] = set()
+    for line in lines:
+        where = line.problem.canonical()
+        if line.kernel not in listed(line):
+            raise DataError(f"AITER has no kernel {line.kernel} for {where} on {line.arch}", code="unknown-kernel")
+        if line.key in seen:
+            raise DataError(f"duplicate shape for AITER: {where}", "omit one of them", code="duplicate-rows")
+        seen.add(line.key)
+    names = [*columns, *([PREDICTED] if lines[0].is_predicted else [])]
+    return csv_text((line.cells() for line in lines), names)
+
+
+def csv_text(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """Return CSV text of these columns of the rows."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def write_lines(path: Path, text: str, omitted: int, what: str) -> list[str]:
+    """Write a table of a dataset's rows; the warning counts and describes the omitted rows."""
+    write_output(path, text.encode())
+    return [f"rows of {what} are not in {path}: {omitted}"] if omitted else []
+
+
+def timed_rows(rows: MeasuredRows, op: Operation[Any, Any]) -> Iterator[tuple[str, Any, str, float, bool]]:
+    """Yield the rows of a dataset with a time or a bound: architecture, problem, kernel, us, is_predicted."""
+    names = [*op.problems.identity, "arch", "kernel", "status", "is_valid", "latency_ms", "message"]
+    for block in rows.blocks(names):
+        for row in block.to_pylist():
+            is_predicted = row["status"] == Status.PREDICTED
+            if row["is_valid"] or is_predicted:
+                time_us = _bound_of(row["message"]) if is_predicted else row["latency_ms"] * 1e3
+                yield row["arch"], op.problems.of_row(row), row["kernel"], time_us, is_predicted
+
+
+def _bound_of(message: str) -> float:
+    """Return the bound of a prediction in microseconds, from the message that `read_winners` writes."""
+    try:
+        return float(str(message).removeprefix(_BOUND).removesuffix(" us"))
+    except ValueError:
+        raise DataError(f"not the bound of a prediction: {message!r}", code="bad-field") from None
+
+
+def fastest(lines: Iterable[_Row]) -> list[_Row]:
+    """Return the fastest of the rows that AITER would look up for one shape, measured and predicted rows separately."""
+    result: dict[tuple[Any, ...], _Row] = {}
+    for line in lines:
+        key = (*line.key, line.is_predicted)
+        if key not in result or line.time_us < result[key].time_us:
+            result[key] = line
+    return list(result.values())
+
+
+class LeftOut(Exception):  # noqa: N818 - the row is left out and counted
+    """A skipped row, with the reason; with a detail, which is a fault, it stops a conversion without --skip-bad."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason)
+        self.reason, self.detail = reason, detail
+
+
+class Won(NamedTuple):
+    """A winner, with its time, or an upper bound if predicted."""
+
+    arch: str
+    problem: Any
+    kernel: Any
+    time_us: float
+    is_predicted: bool
+
+
+_Read = TypeVar("_Read")
+
+
+def sniff_csv(required: Sequence[str]) -> Callable[[bytes], bool]:
+    """Return a function that is true if the first line of a file has the required columns."""
+
+    def sniff(head: bytes) -> bool:
+        line = head.split(b"\n", 1)[0].decode("utf-8-sig", "replace")
+        return {name.strip().strip('"') for name in line.split(",")}.issuperset(required)
+
+    return sniff
+
+
+def read_csv(
+    path: Path,
+    options: ReadOptions,
+    name: str,
+    required: Sequence[str],
+    winners: Callable[[int, dict[str, str]], list[Won]],
+    **others: Any,
+) -> Reading:
+    """Read a tuned table of a format, given the winners of a row by line and column; `others` as in `read_winners`."""
+    content = read_bytes(path)
+    names = read_header(path, content)
+    if missing := [name for name in required if name not in names]:
+        raise DataError(
+            f"{path}: column {missing[0]} is missing", "expected " + ", ".join(required), code="missing-column"
+        )
+    rows = csv_rows(path, as_text(path, content), fills=True)
+    next(rows)
+
+    def of_row(line: int, cells: list[str]) -> list[Won]:
+        if len(cells) != len(names):
+            raise LeftOut(WRONG_CELLS, f"{len(cells)} cells instead of {len(names)}")
+        return winners(line, dict(zip(names, cells, strict=True)))
+
+    filled = ((line, cells) for line, cells in rows if any(cells))
+    return read_winners(path, options, source_of(path, content, name), filled, of_row, **others)
+
+
+def read_winners(
+    path: Path,
+    options: ReadOptions,
+    source: dict[str, Any],
+    rows: Iterable[tuple[int, _Read]],
+    winners: Callable[[int, _Read], list[Won]],
+    *,
+    op_type: str,
+    settled: Callable[[list[Won]], list[Won]] = list,
+) -> Reading:
+    """Read numbered rows into a dataset, a table per device; skipped rows are counted, and bad ones refused.
+
+    `winners` returns the winners of a row, or raises `LeftOut` or `MissingTime`; `settled` chooses among those of a
+    device.
+    """
+    bad, omitted = BadRows(), Counter[str]()
+    won: dict[tuple[str, int], list[Won]] = defaultdict(list)
+    for line, row in rows:
+        try:
+            for winner in winners(line, row):
+                won[winner.arch, winner.problem.num_cus].append(winner)
+        except MissingTime:  # noqa: PERF203 - one row is no reason to drop the others
+            bad.without_time.append(line)
+        except LeftOut as why:
+            if why.detail:
+                bad.add(why.reason, line, why.detail)
+            else:
+                omitted[why.reason] += 1
+    if not options.skip_bad:
+        bad.refuse(path)
+    left_out = bad.left_out() | omitted
+    if not won:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
+        raise DataError(f"{path}: no usable row ({reasons or 'the file has no rows'})", code="empty")
+    tables = (_table(device, settled(some), op_type, path.name) for device, some in sorted(won.items()))
+    return Reading(store(tables, options.output), (source,), bad=left_out)
+
+
+def _table(device: tuple[str, int], won: list[Won], op_type: str, run_id: str) -> pa.Table:
+    is_predicted = np.array([winner.is_predicted for winner in won])
+    latency_ms = np.where(is_predicted, np.nan, np.array([winner.time_us for winner in won]) / US_PER_MS)
+    messages = [f"{_BOUND}{winner.time_us!r} us" if winner.is_predicted else None for winner in won]
+    return build_table(
+        Pairs.of(((winner.problem, winner.kernel) for winner in won), op_type),
+        Results(status_of(~is_predicted, Status.PREDICTED), latency_ms, {"message": messages}),
+        Origin.on_gpu(*device, run_id),
+    )
+
+
+def arch_of(stated: str, num_cus: int, options: ReadOptions) -> str:
+    """Return the architecture of a row: the one that it states, else of --arch, else of its compute units."""
+    wanted = (options.arch or "").split(":", 1)[0]
+    arch = stated.strip().split(":", 1)[0] or wanted or ARCH_OF_CUS.get(num_cus, "")
+    if arch not in arch_names():
+        raise LeftOut(UNKNOWN_ARCH)
+    if wanted and arch != wanted:
+        raise LeftOut(OTHER_ARCH)
+    return arch

@@ -1,0 +1,400 @@
+"""Tuned tables for AITER, of shapes without tuning, and exported C; predicted rows are separate from measured ones.
+
+A shape for which AITER finds a measured row, padded or not, gets no predicted row, whether that row is in `--data` or
+in the tables of the installed AITER. All other shapes get the best-ranked kernel that AITER builds, by its own lists in
+Python.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh.archs import load_arch
+from ckh.errors import DataError, NoKernelError
+from ckh.export.consumers import ChoiceTable, Consumers, WrittenChoices
+from ckh.export.groups import DTYPE, Code, Exported, ProblemKind, ruled_group
+from ckh.files.child import code_command
+from ckh.ops.aiter.checking import TableCheck, check_table
+from ckh.ops.aiter.installed import (
+    best_kernel,
+    bound_us,
+    chosen,
+    environment,
+    found_rows,
+    how_to,
+    kept_row,
+    last_line,
+    own_table,
+    run_aiter,
+    source_file,
+    source_text,
+    written_row,
+)
+from ckh.ops.aiter_gemm.kernel import (
+    NUMBERED_BY,
+    RULES,
+    InstalledKernel,
+    kernel_numbers,
+    kernel_pool,
+    parse_kernel,
+    resolved,
+)
+from ckh.ops.aiter_gemm.problem import (
+    BATCHED,
+    CK,
+    FAMILIES,
+    FBGEMM,
+    GROUPED,
+    LIBRARIES,
+    SIZES,
+    AiterGemm,
+    has_pool,
+    parse_aiter_gemm,
+)
+from ckh.ops.aiter_gemm.problem_files import KEY, key_cells, looked_up, padded_m
+from ckh.ops.aiter_gemm.tuned import TunedLine, by_family, columns_of, gemm_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from ckh.data.dataset import Dataset
+    from ckh.export.consumers import CheckedTable, Choices
+    from ckh.export.groups import Group
+    from ckh.learn.answers.ranking import Ranking
+    from ckh.learn.models.artifact import Model
+    from ckh.ops.aiter.installed import OwnTable
+
+# Environment variable that names the table of a family.
+VARIABLES = {
+    "a8w8": "AITER_CONFIG_GEMM_A8W8",
+    "a8w8_bpreshuffle": "AITER_CONFIG_GEMM_A8W8_BPRESHUFFLE",
+    "a8w8_blockscale": "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE",
+    "a8w8_blockscale_bpreshuffle": "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE_BPRESHUFFLE",
+    "a4w4_blockscale": "AITER_CONFIG_GEMM_A4W4",
+}
+# AITER's file with the lookup of a family, below its package; and what distinguishes its versions.
+_LOOKUP, _LOOKUP_OF_A4W4 = "ops/gemm_op_a8w8.py", "ops/gemm_op_a4w4.py"
+_WITHOUT_PADDING = "def get_bpreshuffle_GEMM_config("  # newer versions have one lookup for two families
+_ABOVE_ALL = "_config_for_m_above_table("  # in versions of the second half of 2026
+_MOST_LISTED_S, _MOST_KERNELS = 60, 100_000
+_HOW_TO = """
+- `measured/` has measured times of the shapes, in AITER's own columns.
+- `predicted/` has choices of a model: nobody measured them. The column `predicted` says so, in `merged/` too, and `us`
+  is a bound from above, not a time.
+- `kernelId` is {ids}.
+"""
+# Runs a generator as on a GPU with this many compute units; PyTorch and rocminfo are replaced.
+_GENERATE = """
+import os, runpy, sys, types
+path, num_cus, *args = sys.argv[1:]
+torch, guard, extension = (types.ModuleType(name) for name in ("torch", "torch_guard", "cpp_extension"))
+device = types.SimpleNamespace(multi_processor_count=int(num_cus))
+torch.cuda = types.SimpleNamespace(
+    is_available=lambda: True, current_device=lambda: 0, get_device_properties=lambda _: device
+)
+guard.torch_compile_guard = lambda *_, **__: lambda function: function
+extension.executable_path = lambda name: name
+sys.modules |= {module.__name__: module for module in (torch, guard, extension)}
+sys.path.insert(0, os.path.dirname(path))
+sys.argv = [path, *args]
+runpy.run_path(path, run_name="__main__")
+"""
+# Prints the numbers and names of the kernels of a file's longest list; its imports find files in the same folder.
+_PRINT = """
+import importlib.util, json, os, sys
+path = sys.argv[1]
+sys.path.insert(0, os.path.dirname(path))
+spec = importlib.util.spec_from_file_location("kernels_of_aiter", path)
+module = importlib.util.module_from_spec(spec)
+sys.modules[spec.name] = module
+spec.loader.exec_module(module)
+lists = [
+    [[number, kernel.name] for number, kernel in one.items() if isinstance(number, int) and number >= 0]
+    for one in vars(module).values()
+    if isinstance(one, dict) and one and all(isinstance(getattr(kernel, "name", None), str) for kernel in one.values())
+]
+print(json.dumps(max(lists, key=len, default=[])))
+"""
+
+
+@cache
+def installed_kernels(root: Path, family: str, library: str) -> dict[str, InstalledKernel]:
+    """Return the kernels of a family by the names that ckh uses; older versions had other names."""
+    name = f"gemm_{family}" if library == CK else f"gemm_{family}_{library}"
+    path = source_file(root, f"csrc/*/{name}_common.py", f"csrc/*/{name}_instance.py")
+    if path is None:
+        what = f"no csrc/*/{name}_*.py in or beside it"
+        raise DataError(f"{root} has no kernels of {library} for {family}: there is {what}", code="no-aiter")
+    done = run_aiter(code_command(_PRINT, str(path)), most_s=_MOST_LISTED_S)
+    if done.returncode or not done.stdout:
+        raise DataError(f"cannot read AITER's kernels in {path}: {last_line(done.stderr)}", code="no-aiter")
+    rows = json.loads(done.stdout.splitlines()[-1])
+    if not 0 < len(rows) <= _MOST_KERNELS:
+        raise DataError(f"{path} has no list of kernels", code="no-aiter")
+    result: dict[str, InstalledKernel] = {}
+    for number, listed in rows:
+        result.setdefault(resolved(str(listed)), InstalledKernel(str(listed), int(number)))
+    return result
+
+
+@dataclass(slots=True)
+class _Measured:
+    """Measured winners by the key without M, then by M; and all measured times of a kernel on a layer by M."""
+
+    rows: dict[tuple[Any, ...], dict[int, TunedLine]] = field(default_factory=lambda: defaultdict(dict))
+    times: dict[tuple[Any, ...], list[tuple[int, float]]] = field(default_factory=lambda: defaultdict(list))
+
+    def found(self, arch: str, problem: AiterGemm) -> TunedLine | None:
+        """Return the row of a shape."""
+        return self.rows.get(_layer(arch, problem), {}).get(problem.m)
+
+    def at_most_us(self, arch: str, problem: AiterGemm, kernel: str) -> float | None:
+        """Minimum measured time of a kernel for at least this many rows of the layer: an upper bound for this shape."""
+        known = self.times.get((*_layer(arch, problem), kernel), [])
+        return min((time for m, time in known if m >= problem.m), default=None)
+
+
+def write_tables(choices: Choices) -> WrittenChoices:
+    """Write the tables for the problems of answers; problems without a kernel are listed as missing."""
+    measured = _measured(choices.measured)
+    lines: dict[tuple[Any, ...], TunedLine] = {}
+
+    def choose(answer: Ranking) -> dict[str, Any]:
+        line, basis = _kept(answer, measured, choices) or _predicted(answer, measured, choices.installed)
+        if not isinstance(line, TunedLine):
+            return kept_row(answer, line, line["kernelName"], basis)
+        known = lines.setdefault(line.key, line)
+        if known.kernel != line.kernel:
+            raise DataError(
+                f"{known.problem.canonical()} is a duplicate row for AITER",
+                "choose one library for a shape",
+                code="duplicate-rows",
+            )
+        return written_row(answer, line, basis)
+
+    rows, missing = chosen(choices.answers, choose)
+    files = {
+        f"{'predicted' if is_predicted else 'measured'}/{family}_tuned_gemm.csv": gemm_table(some).encode()
+        for is_predicted in (False, True)
+        for family, some in by_family(line for line in lines.values() if line.is_predicted == is_predicted).items()
+    }
+    variables = {}
+    for family, some in by_family(lines.values()).items():
+        name = f"{family}_tuned_gemm"
+        paths = [path for path in files if path.endswith(f"/{name}.csv")]
+        variables[VARIABLES[family]] = environment(name, paths, is_merged=choices.installed is not None)
+        if choices.installed is not None:
+            own = own_table(choices.installed, name, KEY)
+            files[f"merged/{name}.csv"] = own.merged(some, columns_of(family)).encode()
+    numbered_by = NUMBERED_BY if choices.installed is None else f"that of the AITER in {choices.installed}"
+    return WrittenChoices(
+        files,
+        tuple(rows.values()),
+        how_to(variables, choices.installed, _HOW_TO.format(ids=numbered_by)),
+        missing,
+        variables,
+    )
+
+
+def _kept(answer: Ranking, measured: _Measured, choices: Choices) -> tuple[TunedLine | Mapping[str, str], str] | None:
+    """Return the measured row that AITER finds for a problem: of --data or its own, the faster if both have it."""
+    arch, problem, root = answer.model.spec.arch, _problem(answer), choices.installed
+    own = None if root is None or choices.replaces else own_table(root, f"{problem.family}_tuned_gemm", KEY)
+    # Versions of 2025 do not look up padded M for shuffled operands.
+    pads = problem.family != "a8w8_bpreshuffle" or _WITHOUT_PADDING not in source_text(root, _LOOKUP)
+    for m in looked_up(problem) if pads else (problem.m,):
+        padded = replace(problem, m=m)
+        row, kept = measured.found(arch, padded), None if own is None else own.find(key_cells(arch, padded))
+        at = "" if m == problem.m else f" at M={m}"
+        if row is not None and (kept is None or row.time_us < float(kept["us"])):
+            return replace(row, built_as=_built_as(row.kernel, row.problem, root)), "measured" + at
+        if kept is not None:
+            return kept, at
+    largest = None if own is None else _row_above_all(own, root, key_cells(arch, problem))
+    return None if largest is None else (largest, f" at M={largest['M']}")
+
+
+def _row_above_all(own: OwnTable, root: Path | None, cells: Mapping[str, Any]) -> Mapping[str, str] | None:
+    """Return the row of a layer's largest M, which newer versions use for every larger M; None if they do not."""
+    if _ABOVE_ALL not in source_text(root, _LOOKUP) or "q_dtype_w" not in own.key:
+        return None
+    largest = max(own.but_for("M", cells), key=lambda row: int(row["M"]), default=None)
+    return None if largest is None or int(largest["M"]) >= int(cells["M"]) else largest
+
+
+def _predicted(answer: Ranking, measured: _Measured, root: Path | None) -> tuple[TunedLine, str]:
+    """Return the row of the best-ranked kernel that AITER builds, and the basis of its time."""
+    arch, problem = answer.model.spec.arch, _problem(answer)
+    if problem.library == FBGEMM:
+        raise NoKernelError(f"AITER has no kernels of FBGEMM: {problem.canonical()}")
+    if answer.failure is not None:
+        raise answer.failure
+    names = {} if root is None else installed_kernels(root, problem.family, problem.library)
+    kernel = best_kernel(answer, root, lambda name: parse_kernel(name).base in names)
+    bound = measured.at_most_us(arch, problem, kernel)
+    basis = "bounded by the slowest of all winners" if bound is None else "bounded by a measured time"
+    time_us = bound_us(problem, arch) if bound is None else bound
+    built = _built_as(kernel, problem, root)
+    return TunedLine(arch, problem, kernel, time_us, is_predicted=True, built_as=built), basis
+
+
+def _built_as(kernel: str, problem: AiterGemm, root: Path | None) -> InstalledKernel:
+    """Return name and number of a kernel in the installed AITER, or in the shipped list."""
+    base = parse_kernel(kernel).base
+    if root is None:
+        if base not in kernel_numbers():
+            raise DataError(
+                f"the number of {base} differs between versions of AITER",
+                "name yours with --installed AITER",
+                code="aiter-version",
+            )
+        return InstalledKernel(base, kernel_numbers()[base])
+    names = installed_kernels(root, problem.family, problem.library)
+    if base not in names:
+        raise DataError(
+            f"AITER in {root} has no kernel {base}, which {problem.canonical()} was measured with",
+            code="unknown-kernel",
+        )
+    return names[base]
+
+
+def _measured(dataset: Dataset | None) -> _Measured:
+    measured = _Measured()
+    if dataset is None:
+        return measured
+    usable = dataset.valid()
+    problems = usable.problems()
+    columns = (usable.frame[name].tolist() for name in ("arch", "kernel", "latency_ms"))
+    for number, arch, kernel, latency_ms in zip(usable.problem_ids.tolist(), *columns, strict=True):
+        problem: AiterGemm = problems[number]
+        line = TunedLine(arch, problem, kernel, latency_ms * 1e3, is_predicted=False)
+        layer = _layer(arch, problem)
+        rows = measured.rows[layer]
+        if problem.m not in rows or line.time_us < rows[problem.m].time_us:
+            rows[problem.m] = line
+        measured.times[layer + (kernel,)].append((problem.m, line.time_us))  # noqa: RUF005 - Python 3.10
+    return measured
+
+
+def _layer(arch: str, problem: AiterGemm) -> tuple[Any, ...]:
+    return arch, problem.family, problem.dtype, problem.num_cus, problem.n, problem.k
+
+
+def _problem(answer: Ranking) -> AiterGemm:
+    problem: Any = answer.problem
+    aiter_gemm: AiterGemm = problem
+    return aiter_gemm
+
+
+def _picked(folder: Path, arch: str, problems: Sequence[AiterGemm]) -> list[str]:
+    """Return the kernels, with their split of K, that AITER finds in an export; empty where it finds no row."""
+    result: dict[AiterGemm, str] = {}
+    for family in dict.fromkeys(problem.family for problem in problems):
+        some = [problem for problem in problems if problem.family == family]
+        keys = [[key_cells(arch, replace(item, m=m)) for m in looked_up(item)] for item in some]
+        for item, row in zip(some, found_rows(folder, f"{family}_tuned_gemm", KEY, keys), strict=True):
+            base, split = ("", 0) if row is None else (resolved(row["kernelName"]), int(float(row["splitK"])))
+            result[item] = f"{base}_splitk{split}" if split else base
+    return [result[problem] for problem in problems]
+
+
+def check_tables(folder: Path, document: Mapping[str, Any], root: Path) -> list[CheckedTable]:
+    """Check an export of GEMMs with AITER's code."""
+    by_table: dict[tuple[str, str, int], list[tuple[AiterGemm, Mapping[str, Any]]]] = defaultdict(list)
+    for row in document["choices"]:
+        problem = parse_aiter_gemm(row["problem"])
+        by_table[problem.family, row["arch"], problem.num_cus].append((problem, row))
+    result = []
+    for (family, arch, num_cus), rows in by_table.items():
+        table = TableCheck(
+            name=f"{family}_tuned_gemm",
+            variable=VARIABLES[family],
+            key=KEY,
+            source=_LOOKUP_OF_A4W4 if family == "a4w4_blockscale" else _LOOKUP,
+            device=(arch, num_cus),
+            choices=[row for _, row in rows],
+            shapes=[
+                {**key_cells(arch, problem), "padded": [padded_m(problem.m, problem.n, level) for level in (0, 1)]}
+                for problem, _ in rows
+            ],
+            built=partial(_omitted, root, family, (arch, num_cus)),
+            is_same=_is_same,
+        )
+        if checked := check_table(folder, document, root, table):
+            result.append(checked)
+    return result
+
+
+def _omitted(root: Path, family: str, device: tuple[str, int], file: Path) -> Callable[[Mapping[str, Any]], str]:
+    """Return what the generator of a family omits from a table, by choice."""
+    generator = f"csrc/ck_gemm_{family}/gen_instances.py"
+    path = source_file(root, generator)
+    if path is None:
+        raise DataError(f"{root} has no generator of {family}: there is no {generator}", code="no-aiter")
+    with tempfile.TemporaryDirectory() as made:
+        command = code_command(_GENERATE, str(path), str(device[1]), "-w", made, "-f", str(file))
+        # The last variable has precedence.
+        device_of = {"GPU_ARCHS": device[0], "CU_NUM": str(device[1]), "AITER_GPU_TARGETS": f"{device[0]}:{device[1]}"}
+        done = run_aiter(command, environment=device_of)
+        text = "".join(path.read_text() for path in Path(made).glob("*lookup*.h"))
+    entries = re.findall(r"\{\{([^{}]*)\},\s*\\?\s*(\w+)<", text)
+    by_shape = {tuple(map(int, key.split(",")[-3:])): name for key, name in entries if key.count(",") > 1}
+    names = {resolved(name) for name in re.findall(r"\w{20,}", text)}
+
+    def wrong(choice: Mapping[str, Any]) -> str:
+        problem, base = parse_aiter_gemm(choice["problem"]), parse_kernel(choice["kernel"]).base
+        if problem.library != CK:
+            return ""
+        if done.returncode:
+            return f"AITER's generator ends with {last_line(done.stderr)}"
+        own = by_shape.get((problem.m, problem.n, problem.k))
+        if base not in names or (own is not None and resolved(own) != base):
+            return f"AITER's generator has {own or 'nothing'} instead of {base}"
+        return ""
+
+    return wrong
+
+
+def _is_same(kernel: str, row: Mapping[str, str]) -> bool:
+    chosen = parse_kernel(kernel)
+    return resolved(row["kernelName"]) == chosen.base and int(float(row["splitK"])) == chosen.split_k
+
+
+CONSUMERS = Consumers(
+    tables=(ChoiceTable("aiter", "tuned tables for a list of shapes", write_tables, check_tables, picked=_picked),)
+)
+
+
+_FAMILIES = tuple(name for name in FAMILIES if name not in (*BATCHED, *GROUPED))  # C's struct has no groups
+KIND = ProblemKind(
+    "aiter_gemm",
+    2,
+    "a GEMM of AITER: M tokens, B of N x K; `num_cus` compute units must be stated.",
+    (
+        DTYPE,
+        Code("family", "family", 2, _FAMILIES, "CKH_AITER_", "CKH_AITER_FAMILIES", added=1),
+        Code("library", "library", 3, LIBRARIES, "CKH_AITER_", "CKH_AITER_LIBRARIES"),
+    ),
+    SIZES,
+    AiterGemm,
+    {"m": 16, "n": 7168, "k": 2048, "num_cus": 256},
+)
+
+
+def _groups(model: Model) -> Iterator[Group]:
+    arch = load_arch(model.spec.arch)
+    for family in _FAMILIES:
+        for library in LIBRARIES:
+            for dtype in (item for item in FAMILIES[family] if has_pool(family, library, item)):
+                example = AiterGemm(1, 1, 1, family, dtype, library, num_cus=1)
+                yield ruled_group(KIND, example, kernel_pool(family, library, arch.name), RULES, arch)
+
+
+EXPORTED = Exported(KIND, _groups)

@@ -1,1 +1,0 @@
-"""Tuned tables for AITER, and exported C."""

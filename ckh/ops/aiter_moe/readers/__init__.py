@@ -1,1 +1,0 @@
-"""Readers of AITER's tuned tables of mixtures of experts."""
