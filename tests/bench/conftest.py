@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ckh.bench.supervision.protocol import WorkerConfig
+from tests.bench.campaigns import Runs
+from tests.bench.faults import PROBLEM, FaultyDevice
 from tests.bench.hip_stub.build import build_runtime
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from ckh.ops.grouped_conv.problem import ConvProblem
+    from tests.bench.faults import Fault
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +35,18 @@ def _cache(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def hip_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The stub of the HIP runtime, in a folder that may also hold kernels for it."""
     return build_runtime(tmp_path_factory.mktemp("hip"))
+
+
+@pytest.fixture
+def make_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Runs]:
+    """Make `Campaign` open a device with these faults, its workers limited to a gigabyte."""
+
+    def make(*faults: Fault, problems: Sequence[ConvProblem] = (PROBLEM,)) -> Runs:
+        device = FaultyDevice(*faults)
+        monkeypatch.setattr(device, "worker_configs", lambda: (WorkerConfig(1 << 30, None),))
+        return Runs(tmp_path, device, monkeypatch, problems)
+
+    return make
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from ckh.bench.supervision.protocol import Reply
 from ckh.schema import Status
@@ -217,3 +218,17 @@ KINDS: dict[str, Kind] = {
     ),
     "has an alarm go off after it": Kind(Fault(f"ualarm(200000, 0); {_RIGHT}"), Status.OK, ""),
 }
+
+
+def processes_with(mark: str) -> list[str]:
+    """Command lines of processes with a variable in their environment, which all descendants inherit."""
+    return [text for folder in Path("/proc").glob("[0-9]*") if (text := command_line(folder, mark.encode()))]
+
+
+def command_line(folder: Path, mark: bytes) -> str:
+    """Command line of a process with the mark; empty for others, and if it has ended or is another user's."""
+    try:
+        environment = (folder / "environ").read_bytes().split(b"\0")
+        return (folder / "cmdline").read_text(encoding="utf-8").replace("\0", " ") if mark in environment else ""
+    except OSError:
+        return ""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 PROBLEM = ConvProblem(Direction.FORWARD, n=1, c=8, k=8, g=1, hi=8, wi=8, y=3, x=3, pad_h=1, pad_w=1)
 OTHER_PROBLEM = ConvProblem(Direction.FORWARD, n=1, c=8, k=16, g=2, hi=6, wi=6, y=3, x=3)
+THIRD_PROBLEM = ConvProblem(Direction.FORWARD, n=2, c=8, k=8, g=1, hi=6, wi=6, y=1, x=1)
 
 # Stated times of kernels, so long that no hiccup of the machine changes their number of samples.
 CLAIMED_MS = 100.0

@@ -70,20 +70,6 @@ def ignore(_count: int, _text: str) -> None:
 
 
 @pytest.mark.slow
-def test_good_kernels_are_built_and_loaded(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
-    """Each has its own library and the compiler's resource report, from the cache too."""
-    device = device_of(FakeHipcc(scratch=8))
-    reports = build(device, KERNELS)
-    assert list(reports) == KERNELS
-    assert {report.status for report in reports.values()} == {Status.OK}
-    assert {report.message for report in reports.values()} == {""}
-    assert {report.resources for report in reports.values()} == {RESOURCES}
-    assert len({report.library for report in reports.values()}) == len(KERNELS)
-    assert all(Path(report.library).is_file() for report in reports.values())
-    assert build(device, KERNELS) == reports
-
-
-@pytest.mark.slow
 def test_outcomes_of_bad_kernels(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
     """One that does not compile, one that crashes when loaded and an unsupported one do not affect the others."""
     device = device_of(FakeHipcc(fails=tokens(KERNELS[1]), crashes=tokens(KERNELS[2])))
@@ -96,16 +82,6 @@ def test_outcomes_of_bad_kernels(device_of: Callable[[FakeHipcc], HipDevice]) ->
     expect_values(reports[LACKING].message, "mid2025", "compv6")
     assert [reports[kernel].library for kernel in (KERNELS[1], LACKING)] == ["", ""]
     assert [reports[kernel].resources is None for kernel in (KERNELS[1], LACKING)] == [True, True]
-
-
-@pytest.mark.slow
-def test_an_invalid_library_is_rebuilt(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
-    """A damaged file in the cache is treated as missing."""
-    device = device_of(FakeHipcc())
-    first = build(device, KERNELS[:2])
-    Path(first[KERNELS[0]].library).write_bytes(b"no library")
-    second = build(device, KERNELS[:2])
-    assert second == first
 
 
 def test_unreached_kernels_are_omitted_after_a_stop(device_of: Callable[[FakeHipcc], HipDevice]) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -105,22 +103,6 @@ def test_libraries_match_their_sources(cache: Path) -> None:
     assert all(result.source_hash == builder.source_hash(kernel) for kernel, result in built.items())
 
 
-@pytest.mark.slow
-def test_second_build_compiles_nothing() -> None:
-    """A cached library is used as it is, in another process too."""
-    first = KernelBuilder(FakeDevice())
-    assert len(first.missing(KERNELS)) == 5
-    built = first.build(KERNELS[:3], 2, ignore)
-    device = FakeDevice()
-    second = KernelBuilder(device)
-    assert len(second.missing(KERNELS)) == 2
-    assert second.build(KERNELS[:3], 2, ignore) == built
-    assert device.commands == []
-    second.build(KERNELS, 2, ignore)
-    assert len(device.commands) == 2
-    assert len(second.missing(KERNELS)) == 0
-
-
 def test_kernels_of_the_same_source_are_compiled_once(cache: Path) -> None:
     """All of them get the same library, and progress counts libraries."""
     device = FakeDevice(lambda kernel: answer(KERNELS.index(kernel) // 3))
@@ -182,35 +164,6 @@ def test_source_that_does_not_compile(source: str, message: str, cache: Path) ->
     assert files(cache) == []
 
 
-@pytest.mark.slow
-def test_failures_do_not_stop_the_others_and_are_tried_again(cache: Path) -> None:
-    """One bad kernel of five is one failure, and compiles once its source is corrected."""
-    bad = FakeDevice(lambda kernel: "nonsense" if kernel == KERNELS[2] else answer(KERNELS.index(kernel)))
-    statuses = [result.status for result in KernelBuilder(bad).build(KERNELS, 2, ignore).values()]
-    assert statuses == [Status.OK, Status.OK, Status.COMPILE_ERROR, Status.OK, Status.OK]
-    assert len(files(cache)) == 4
-    KernelBuilder(bad).build(KERNELS, 2, ignore)
-    assert len(bad.commands) == 5 + 1
-
-
-@pytest.mark.parametrize(
-    ("script", "message"),
-    [
-        ("exit 3", "the compiler ended with code 3"),
-        ("echo; echo '  Segmentation fault' >&2; exit 1", "Segmentation fault"),
-        ("echo 'In file included from a.cpp:1' >&2; echo 'ld: cannot find -lm' >&2; exit 1", "ld: cannot find -lm"),
-        (r"printf 'error: \377\376' >&2; exit 1", "error: \ufffd\ufffd"),
-        ("printf 'error: %01000d' 0 >&2; exit 1", "error: " + 293 * "0"),
-    ],
-)
-def test_message_of_a_failing_compiler(script: str, message: str, cache: Path) -> None:
-    """It is the useful line, else the first one, else the exit code; cut to 300 characters."""
-    device = FakeDevice(command=["sh", "-c", script])
-    built = KernelBuilder(device).build(KERNELS[:1], 1, ignore)[KERNELS[0]]
-    assert (built.status, built.message) == (Status.COMPILE_ERROR, message)
-    assert files(cache) == []
-
-
 def test_a_hanging_compiler_is_killed_with_its_children(cache: Path, tmp_path: Path) -> None:
     """After the timeout neither the compiler nor its children are running, and no file is left."""
     pids = tmp_path / "pids"
@@ -249,30 +202,6 @@ def test_two_builders_at_the_same_kernel_agree(cache: Path) -> None:
     built = results[0][KERNELS[0]]
     assert (built.status, ask(built.library)) == (Status.OK, 0)
     assert files(cache) == [Path(built.library).name]
-
-
-@pytest.mark.slow
-def test_two_processes_build_the_same_kernels_at_once(cache: Path) -> None:
-    """Real kernels from two processes with one cache: the same complete libraries, and no other file."""
-    program = (
-        "from ckh.archs import load_arch\n"
-        "from ckh.bench.compilation.compile import KernelBuilder\n"
-        "from ckh.bench.devices.host_device import HostDevice\n"
-        "from ckh.bench.isolated.kernel_library import KernelLibrary\n"
-        "from ckh.ops.grouped_conv.kernels.pool import conv_pool\n"
-        "from ckh.problems import Direction\n"
-        "kernels = conv_pool(Direction.FORWARD, load_arch('host'))[:2]\n"
-        "for built in KernelBuilder(HostDevice()).build(kernels, 1, lambda _count, _text: None).values():\n"
-        "    KernelLibrary(built.library)\n"
-        "    print(built.status, built.library)\n"
-    )
-    processes = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    first, second = (process.communicate(timeout=120)[0] for process in processes)
-    assert [process.returncode for process in processes] == [0, 0]
-    assert first == second
-    statuses, libraries = zip(*(line.split() for line in first.splitlines()), strict=True)
-    assert statuses == ("ok",) * 2
-    assert files(cache) == sorted(Path(library).name for library in libraries)
 
 
 def test_stopped_before_the_start_nothing_is_built(cache: Path) -> None:

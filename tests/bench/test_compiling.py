@@ -54,6 +54,9 @@ ERROR, INTERRUPTED = Status.COMPILE_ERROR, Status.COMPILE_INTERRUPTED
         (f"{SELECT}\n{DUMP}", "kill -SEGV $$", INTERRUPTED, f"the compiler was killed by SIGSEGV: {SELECT}"),
         (WARNING, "exit 137", INTERRUPTED, "the compiler was killed by SIGKILL"),
         ("", "exit 3", ERROR, "the compiler ended with code 3"),
+        ("\n  Segmentation fault", "exit 1", ERROR, "Segmentation fault"),
+        ("In file included from a.cpp:1\nld: cannot find -lm", "exit 1", ERROR, "ld: cannot find -lm"),
+        ("error: " + 1000 * "0", "exit 1", ERROR, "error: " + 293 * "0"),
     ],
 )
 def test_the_reason_is_reported(said: str, ending: str, status: Status, message: str, tmp_path: Path) -> None:

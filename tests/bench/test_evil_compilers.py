@@ -27,8 +27,8 @@ from ckh.bench.supervision.limits import BenchLimits
 from ckh.data.journal import ResultRow, read_journal
 from ckh.data.settings import Given
 from ckh.schema import Status
+from tests.bench.evil import processes_with
 from tests.bench.faults import GOOD, PROBLEM, FaultyDevice
-from tests.bench.test_evil_kernels import processes_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -217,30 +217,6 @@ def test_correct_kernels_are_measured(runs: list[Run]) -> None:
 def test_no_process_or_file_is_left(runs: list[Run]) -> None:
     """There is no process, and the cache contains only libraries."""
     assert [(run.processes, run.files) for run in runs] == [([], [])] * len(runs)
-
-
-def test_a_compiler_killed_once_is_retried_immediately(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs alone, after the others; its kernel is built normally."""
-    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
-    log = tmp_path / "log"
-
-    class Crowded(FaultyDevice):
-        """A device whose first kernel's compiler is killed the first time."""
-
-        def compile_command(self, kernel: Any, source: Path, library: Path) -> list[str]:
-            right = super().compile_command(kernel, source, library)
-            is_first = source.read_text(encoding="utf-8").startswith(f"// {self.names[0]}\n")
-            name = "first" if is_first else "other"
-            script = (
-                f"echo {name} >> {log}; if [ {name} = first ] && [ $(grep -c first {log}) = 1 ]; then kill -9 $$; fi"
-            )
-            return ["sh", "-c", f'{script}; "$@"', "sh", *right]
-
-    device, advanced = Crowded(*[GOOD] * 3), []
-    built = KernelBuilder(device).build(device.kernels, 2, lambda count, _text: advanced.append(count))
-    assert [item.status for item in built.values()] == [Status.OK] * 3
-    assert log.read_text(encoding="utf-8").split() in (["first", "other", "other", "first"], ["other", "first"] * 2)
-    assert [count for count in advanced if count] == [1, 1, 1]  # 0: a kernel was begun
 
 
 PROGRAM = """

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,12 +19,12 @@ from ckh.bench.supervision.protocol import WorkerConfig
 from ckh.data.journal import ResultRow, read_journal
 from ckh.data.settings import Given
 from ckh.schema import Status
-from tests.bench.evil import KINDS
-from tests.bench.faults import CLAIMED_MS, GOOD, OTHER_PROBLEM, PROBLEM, FaultyDevice
-from tests.bench.test_supervisor import THIRD_PROBLEM
+from tests.bench.evil import KINDS, processes_with
+from tests.bench.faults import CLAIMED_MS, GOOD, OTHER_PROBLEM, PROBLEM, THIRD_PROBLEM, FaultyDevice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 
@@ -79,20 +78,6 @@ def all_runs(folder: Path, reliability: str) -> Iterator[Run]:
             evil = dict(zip(KINDS, of_kernel.values(), strict=False))
             right = [row for name in device.names[len(KINDS) :] for row in of_kernel[name]]
             yield Run(evil, right, processes_with(mark))
-
-
-def processes_with(mark: str) -> list[str]:
-    """Command lines of processes with a variable in their environment, which all descendants inherit."""
-    return [text for folder in Path("/proc").glob("[0-9]*") if (text := command_line(folder, mark.encode()))]
-
-
-def command_line(folder: Path, mark: bytes) -> str:
-    """Command line of a process with the mark; empty for others, and if it has ended or is another user's."""
-    try:
-        environment = (folder / "environ").read_bytes().split(b"\0")
-        return (folder / "cmdline").read_text(encoding="utf-8").replace("\0", " ") if mark in environment else ""
-    except OSError:
-        return ""
 
 
 @pytest.mark.parametrize("name", KINDS)

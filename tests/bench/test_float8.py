@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from itertools import pairwise
 from math import inf, isnan, nan
 
@@ -10,28 +9,9 @@ import numpy as np
 import pytest
 
 from ckh.bench.isolated.typed import E4M3, E4M3_FNUZ, E5M2, E5M2_FNUZ, Float8
+from tests.bench.float8 import defined
 
 FORMATS = {"E4M3": E4M3, "E5M2": E5M2, "E4M3_FNUZ": E4M3_FNUZ, "E5M2_FNUZ": E5M2_FNUZ}
-# Bits of the exponent, its bias, and the codes that are not finite numbers.
-DEFINED: dict[str, tuple[int, int, dict[int, float]]] = {
-    "E4M3": (4, 7, {0x7F: nan, 0xFF: nan}),
-    "E5M2": (5, 15, {0x7C: inf, 0xFC: -inf, **dict.fromkeys((0x7D, 0x7E, 0x7F, 0xFD, 0xFE, 0xFF), nan)}),
-    "E4M3_FNUZ": (4, 8, {0x80: nan}),
-    "E5M2_FNUZ": (5, 16, {0x80: nan}),
-}
-
-
-def defined(name: str) -> list[float]:
-    """Numbers of all codes, from their bits: sign, exponent, mantissa."""
-    width, bias, others = DEFINED[name]
-    numbers = []
-    for code in range(256):
-        bits = f"{code:08b}"
-        exponent, mantissa = int(bits[1 : 1 + width], 2), Fraction(int(bits[1 + width :], 2), 2 ** (7 - width))
-        power = Fraction(2) ** ((exponent or 1) - bias)
-        number = float((mantissa + (exponent > 0)) * power)
-        numbers.append(others.get(code, -number if bits[0] == "1" else number))
-    return numbers
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -81,21 +81,6 @@ def test_damaged_entries_are_not_found(cache: KernelCache, tmp_path: Path, relia
     assert cache.find(KEY) is not None
 
 
-@pytest.mark.slow
-def test_a_damaged_library_is_built_again(cache: KernelCache) -> None:
-    """A kernel whose file was truncated is compiled again, and the others are not."""
-    first = build(2)
-    libraries = [cache.folder / item.library for item in first]
-    contents = [library.read_bytes() for library in libraries]
-    times = [library.stat().st_mtime_ns for library in libraries]
-    libraries[0].write_bytes(contents[0][:-100])
-    assert build(2) == first
-    again = [library.read_bytes() for library in libraries]
-    assert again[1] == contents[1]
-    assert again[0].partition(KNOWN)[0] == contents[0].partition(KNOWN)[0]  # followed by the compile time
-    assert [library.stat().st_mtime_ns == time for library, time in zip(libraries, times, strict=True)] == [False, True]
-
-
 def test_a_library_that_others_can_write_is_not_loaded(cache: KernelCache) -> None:
     """It is an error with the reason, and not a kernel."""
     (built,) = build(1)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ckh.bench.compilation.compile import Built
 from ckh.bench.devices.device import HIP_KIND, HOST_KIND
 from ckh.bench.isolated.sensors import Sensors, read_sensors
 from ckh.bench.planning.plan import Task
 from ckh.bench.supervision import reference_watch as reference
 from ckh.bench.supervision import sweep
 from ckh.bench.supervision.protocol import Reply
-from ckh.bench.supervision.reference_watch import by_computing
+from ckh.bench.supervision.reference_watch import Alike, Reference, ReferenceWatch, by_computing
+from ckh.bench.supervision.runner import on_problem
 from ckh.bench.supervision.sweep import Totals
 from ckh.commands.bench.output import machine_lines, reference_lines
 from ckh.data.journal import read_journal
@@ -21,14 +24,13 @@ from ckh.data.journal_records import ReferenceRecord
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.schema import Status
 from tests.bench.faults import GOOD, OTHER_PROBLEM, PROBLEM
-from tests.bench.test_sweep import LIMITS, Runs, make_runs
 from tests.refusals import expect_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["make_runs"]
+    from tests.bench.campaigns import Runs
 
 
 @pytest.fixture
@@ -100,6 +102,41 @@ def test_the_last_reference_time_follows_the_last_problem(
     assert totals.drifted == 4
 
 
+@pytest.mark.parametrize(("ratio", "drifts"), [(0.8, True), (0.94, True), (0.96, False), (1.04, False), (1.06, True)])
+def test_a_faster_reference_is_drift_like_a_slower_one(
+    ratio: float, drifts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks between two times of the reference that differ by more than 5 % are suspect, whichever is longer."""
+    times = iter((2.0, 1.0, ratio))  # the first is cold
+    monkeypatch.setattr(
+        reference,
+        "measure",
+        lambda *_: iter([(0, Reply(0, Status.OK, samples_ns=(next(times) * 1e6,)))]),
+    )
+    built = Built(Status.OK, "k.so", "hash")
+    journal = SimpleNamespace(add_reference=lambda _record: None)
+    watch = ReferenceWatch("run", journal, 1, "problem", built, "kernel")  # type: ignore[arg-type]
+    worker, task = SimpleNamespace(node="gpu"), Task(GemmProblem(64, 64, 64, dtype="fp16"), ())
+    watch.before(worker, task)
+    watch.last(worker)
+    assert [look.ratio for look in watch.looks] == pytest.approx([1.0, ratio])
+    assert watch.suspects == [task] * drifts
+
+
+@pytest.mark.parametrize(("ms", "is_admitted"), [(0.94, False), (0.96, True), (1.04, True), (1.06, False)])
+def test_a_device_that_joins_is_as_fast_as_the_others(
+    ms: float, is_admitted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GPUs may differ by 5 % in both directions."""
+    replies = [(0, Reply(0, Status.OK, samples_ns=(ms * 1e6,)))]
+    monkeypatch.setattr(reference, "measure", lambda *_: iter(replies))
+    seen: dict[str, float] = {}
+    built = Built(Status.OK, "k.so", "hash")
+    alike = Alike(HIP_KIND, Reference(on_problem("problem"), built, {"first": 1.0}, seen.__setitem__))
+    assert alike.admits(SimpleNamespace(node="new")) is is_admitted
+    assert seen == ({"new": ms} if is_admitted else {})
+
+
 def test_the_problem_of_the_reference_computes() -> None:
     """Of those that are short enough, the one with the highest arithmetic intensity; else the smallest."""
     square, flat, large = (
@@ -134,7 +171,7 @@ def test_the_machine_is_a_line_of_bars() -> None:
 def test_a_short_run_has_no_reference_times(make_runs: Callable[..., Runs]) -> None:
     """A run of few pairs ends before a machine changes."""
     runs = make_runs(GOOD, problems=(PROBLEM,))
-    assert runs.run(limits=LIMITS).totals.references == []
+    assert runs.run().totals.references == []
     assert read_journal(runs.out).references == ()
 
 

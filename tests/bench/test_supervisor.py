@@ -10,8 +10,6 @@ import pytest
 from ckh.bench.compilation.compile import KernelBuilder
 from ckh.bench.supervision.protocol import Job, Op, Reply, WorkerConfig
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
-from ckh.ops.grouped_conv.problem import ConvProblem
-from ckh.problems import Direction
 from ckh.schema import Status
 from tests.bench.faults import (
     CLAIMED_MS,
@@ -25,6 +23,7 @@ from tests.bench.faults import (
     PROBLEM,
     SEGFAULT,
     SLOW,
+    THIRD_PROBLEM,
     Fault,
     FaultyDevice,
     claims,
@@ -34,8 +33,9 @@ from tests.refusals import expect_values
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ckh.ops.grouped_conv.problem import ConvProblem
+
 MEMORY_BYTES = 1 << 30
-THIRD_PROBLEM = ConvProblem(Direction.FORWARD, n=2, c=8, k=8, g=1, hi=6, wi=6, y=1, x=1)
 # Has a static initializer that aborts.
 LOAD_ABORTS = Fault("return 0; } struct Abort { Abort() { abort(); } } at_load; int32_t other() { return 0;")
 SETUP = Job(Op.PROBLEM, -1, problem=PROBLEM.canonical())
@@ -63,23 +63,13 @@ def statuses(replies: list[Reply]) -> list[Status]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RUNNING)
-def test_a_fault_becomes_a_reply_and_the_next_kernel_is_measured(name: str) -> None:
-    """The faulty kernel's reply has the reason; the right ones before and after it are ok."""
-    fault, status, message = RUNNING[name]
-    replies, _ = supervise(GOOD, fault, GOOD)
-    assert statuses(replies) == [Status.OK, status, Status.OK]
-    assert message in replies[1].message
-    assert replies[2].samples_ns == (CLAIMED_MS * 1e6,) * 5
-
-
-@pytest.mark.slow
-def test_all_faults_in_a_row() -> None:
-    """Every fault gets its own status when all of them occur with one supervisor."""
-    faults = [fault for name, (fault, _, _) in RUNNING.items() if "hang" not in name]
-    expected = [status for name, (_, status, _) in RUNNING.items() if "hang" not in name]
-    replies, _ = supervise(*faults, GOOD)
-    assert statuses(replies) == [*expected, Status.OK]
+def test_each_fault_becomes_a_reply_and_the_next_kernel_is_measured() -> None:
+    """With one supervisor, each has its status and reason; the right kernels between them are measured."""
+    faults = [item for name, item in RUNNING.items() if "hang" not in name]
+    replies, _ = supervise(*(kernel for fault, *_ in faults for kernel in (fault, GOOD)))
+    assert statuses(replies[::2]) == [status for _, status, _ in faults]
+    assert all(said in reply.message for reply, (_, _, said) in zip(replies[::2], faults, strict=True))
+    assert {reply.samples_ns for reply in replies[1::2]} == {(CLAIMED_MS * 1e6,) * 5}
 
 
 @pytest.mark.slow
@@ -88,14 +78,6 @@ def test_a_crash_in_a_used_worker_is_tried_again_in_a_new_one() -> None:
     replies, restarts = supervise(GOOD, POISON, FRAGILE, GOOD)
     assert statuses(replies) == [Status.OK] * 4
     assert restarts == 1
-
-
-@pytest.mark.slow
-def test_a_crash_that_repeats_counts_once() -> None:
-    """The second crash, in a new worker, is the result; the next kernel gets yet another worker."""
-    replies, restarts = supervise(GOOD, SEGFAULT, GOOD)
-    assert statuses(replies) == [Status.OK, Status.CRASH, Status.OK]
-    assert restarts == 2
 
 
 def test_a_crash_in_a_new_worker_counts_at_once() -> None:

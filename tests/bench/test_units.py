@@ -172,16 +172,6 @@ def test_copies_are_removed_with_their_process(cache: Path) -> None:
     assert len(files(cache)) == left
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("jobs", "compiled"), [(1, [3, 2]), (2, [3, 2]), (3, [2, 2, 1]), (5, [1] * 5), (9, [1] * 5)])
-def test_every_job_is_kept_busy(jobs: int, compiled: list[int]) -> None:
-    """A unit is at most as large as the device allows, and small enough to keep all jobs busy."""
-    device = Together()
-    built = KernelBuilder(device).build(KERNELS, jobs, ignore)
-    assert sorted(device.compiled, reverse=True) == compiled
-    assert [ask(built[kernel].library) for kernel in KERNELS] == [0, 1, 2, 3, 4]
-
-
 def test_cached_kernels_are_in_no_unit() -> None:
     """Only missing kernels are compiled in units."""
     KernelBuilder(Together()).build(KERNELS[1:2], 1, ignore)

@@ -19,7 +19,7 @@ from ckh.bench.supervision.protocol import Job, Op, WorkerConfig
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.schema import Status
 from tests.bench.faults import FaultyDevice
-from tests.bench.test_float8 import defined
+from tests.bench.float8 import defined
 from tests.refusals import expect_values
 
 if TYPE_CHECKING:

@@ -3,34 +3,41 @@
 from __future__ import annotations
 
 import shutil
+import threading
+import time
 from collections import Counter, defaultdict
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec import structs
 
 from ckh.bench.compilation.binary import Binary
+from ckh.bench.compilation.compile import Built
 from ckh.bench.devices import hip_device as hip_device_module
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.planning.plan import full_name
-from ckh.bench.supervision import campaign as campaign_module
-from ckh.bench.supervision.campaign import Campaign, Outcome
+from ckh.bench.supervision.campaign import Campaign
+from ckh.bench.supervision.driver import Driver, in_order
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.bench.supervision.protocol import WorkerConfig
-from ckh.data.journal import KernelRecord, ResultRow, read_journal
+from ckh.bench.supervision.sweep import within_scratch
+from ckh.data.journal import KernelRecord, read_journal
 from ckh.data.settings import Given
 from ckh.errors import DeviceError
 from ckh.hardware.gpus import Gpu
 from ckh.schema import Resources, Status
+from tests.bench.campaigns import Runs
 from tests.bench.fake_hipcc import FakeHipcc, write_headers
 from tests.bench.faults import CLAIMED_MS, FAULTS, GOOD, PROBLEM, SEGFAULT, Fault, FaultyDevice
 from tests.bench.hip_stub import build as hip_stub
 from tests.refusals import expect_refusal, expect_values
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 LIMITS = BenchLimits(timeout_s=120.0, jobs=2)
@@ -85,36 +92,6 @@ class ManyWorkers(FaultyDevice):
         return Binary(self.codes.get(name, name), resources, self.calling.get(name))
 
 
-class Runs:
-    """Runs of a device on six problems, in one folder."""
-
-    def __init__(self, folder: Path, device: ManyWorkers) -> None:
-        self.device, self.out = device, folder / "run"
-        self._problems, self._kernels = folder / "problems.txt", folder / "kernels"
-        self._problems.write_text("\n".join(CANONICAL.values()), encoding="utf-8")
-        self._kernels.write_text("\n".join(device.names), encoding="utf-8")
-
-    def run(self, *, resume: bool = False, max_scratch: int | None = None) -> Outcome:
-        given = Given(problems=str(self._problems), kernels=str(self._kernels), max_scratch=max_scratch)
-        return Campaign("host", given, self.out, resume=resume).run(LIMITS)
-
-    @property
-    def rows(self) -> tuple[ResultRow, ...]:
-        return read_journal(self.out).rows
-
-    @property
-    def first_pass(self) -> Counter[tuple[str, str]]:
-        return Counter((row.problem, row.kernel) for row in self.rows if not row.remeasured)
-
-    @property
-    def all_pairs(self) -> Counter[tuple[str, str]]:
-        return Counter((problem, kernel) for problem in CANONICAL.values() for kernel in self.device.names)
-
-    def of_kernel(self, number: int) -> list[ResultRow]:
-        """First rows of a kernel."""
-        return [row for row in self.rows if row.kernel == self.device.names[number] and not row.remeasured]
-
-
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The metadata of a library is specific to the device of one test.
@@ -124,10 +101,9 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def make_runs(
     folder: Path, monkeypatch: pytest.MonkeyPatch, faults: Sequence[Fault], workers: int = 2
 ) -> tuple[Runs, ManyWorkers]:
-    """Make `Campaign` open such a device."""
+    """Make `Campaign` open such a device, on six problems."""
     device = ManyWorkers(*faults, workers=workers)
-    monkeypatch.setattr(campaign_module, "open_device", lambda _kind, _options: device)
-    return Runs(folder, device), device
+    return Runs(folder, device, monkeypatch, PROBLEMS, LIMITS), device
 
 
 @pytest.mark.slow
@@ -154,17 +130,6 @@ def test_every_pair_is_measured_once_by_one_of_two_workers(tmp_path: Path, monke
 
 
 @pytest.mark.slow
-def test_leaders_of_each_problem_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With three workers each problem's leaders are contiguous in the journal."""
-    runs, _ = make_runs(tmp_path, monkeypatch, [GOOD] * 3, workers=3)
-    outcome = runs.run()
-    assert outcome.totals.remeasured == 18
-    again = [row.problem for row in runs.rows if row.remeasured]
-    assert Counter(again) == dict.fromkeys(CANONICAL.values(), 3)
-    assert all(len(set(again[start : start + 3])) == 1 for start in range(0, 18, 3))
-
-
-@pytest.mark.slow
 def test_a_worker_without_a_device_ends_the_run_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,39 +153,6 @@ def test_a_worker_without_a_device_ends_the_run_and_nothing_is_lost(
     assert runs.first_pass == runs.all_pairs
     assert {row.status for row in runs.of_kernel(1)} == {Status.CRASH}
     assert [end.reason for end in read_journal(runs.out).ends] == ["complete"]
-
-
-@pytest.mark.slow
-def test_the_failure_of_one_worker_ends_the_work_of_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A working worker stops after its current problem instead of continuing alone."""
-    met, marks = tmp_path / "met", tmp_path / "marks"
-    met.mkdir()
-    marks.mkdir()
-    # Of two workers that have met the first aborts; the other waits for its failure, and gives it time to be noticed.
-    kernel = (
-        f'{meeting(met, 2)} if (symlink("x", "{marks}/aborted") == 0) abort();'
-        f'for (int i = 0; i < 600 && access("{marks}/refusal", F_OK); ++i) usleep(100000);'
-        f'if (symlink("x", "{marks}/waited") == 0) usleep(3000000); {GOOD.run}'
-    )
-    runs, device = make_runs(tmp_path, monkeypatch, [Fault(run=kernel), GOOD])
-    device.starts_left, device.refusal = 2, marks / "refusal"
-    with expect_refusal(DeviceError, "worker-start"):
-        runs.run()
-    assert len({row.problem for row in runs.rows}) <= 2
-    assert sum(runs.first_pass.values()) >= 1
-
-
-@pytest.mark.slow
-def test_without_any_worker_the_run_fails_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error is the first worker's; the journal has no rows, and can be resumed."""
-    runs, device = make_runs(tmp_path, monkeypatch, [GOOD])
-    device.starts_left = 0
-    with expect_refusal(DeviceError, "worker-start"):
-        runs.run()
-    assert runs.rows == ()
-    device.starts_left = 1000
-    assert runs.run(resume=True).pairs_left == 0
-    assert runs.first_pass == runs.all_pairs
 
 
 @pytest.mark.slow
@@ -260,49 +192,47 @@ def test_a_failure_is_shared_by_kernels_of_equal_code(tmp_path: Path, monkeypatc
     assert all(", measured once: " in row.message and "outputs wrong" in row.message for row in twins)
 
 
-@pytest.mark.slow
-def test_remaining_kernels_of_equal_code_are_measured_on_resume(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If a run was cut between two kernels of identical code, the second has its own row afterwards."""
-    runs, device = make_runs(tmp_path, monkeypatch, [GOOD] * 2, workers=1)
-    device.codes = dict.fromkeys(device.names, "one code")
-    runs.run()
-    path = runs.out / "journal.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    first = next(number for number, line in enumerate(lines) if b'"kind": "result"' in line)
-    path.write_bytes(b"".join(lines[: first + 1]))
-    assert runs.run(resume=True).totals.statuses == {"ok": 11}
-    assert runs.first_pass == runs.all_pairs
+@pytest.mark.parametrize(
+    ("scratch_bytes", "limit", "is_run"),
+    [(65, 64, False), (64, 64, True), (63, 64, True), (4, 0, False), (0, 0, True), (999, None, True), (None, 0, True)],
+)
+def test_the_limit_of_scratch_memory_is_inclusive(scratch_bytes: int | None, limit: int | None, is_run: bool) -> None:
+    """A kernel above it is an invalid row with the size; 0 is a limit, and unknown sizes are measured."""
+    resources = None if scratch_bytes is None else replace(TAKES, scratch_bytes=scratch_bytes)
+    built = within_scratch(Built(Status.OK, "k.so", "hash", "", Binary("code", resources)), limit)
+    assert built.status is (Status.OK if is_run else Status.INVALID)
+    expect_values(built.message, *(() if is_run else (scratch_bytes, limit)))
 
 
-@pytest.mark.slow
-def test_kernels_with_too_much_scratch_memory_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel above the limit is an invalid row with the size; those at the limit, below and unknown are measured."""
-    met = tmp_path / "met"
-    met.mkdir()
-    runs, device = make_runs(tmp_path, monkeypatch, [meets(met, 1), GOOD, GOOD, GOOD], workers=1)
-    device.scratch = dict(zip(device.names, (65, 64, 0), strict=False))
-    assert runs.run(max_scratch=64).totals.statuses == {"invalid": 6, "ok": 18}
-    refused = runs.of_kernel(0)
-    assert {row.status for row in refused} == {Status.INVALID}
-    (message,) = {row.message for row in refused}
-    expect_values(message, 65, 64)
-    assert {row.latency_ms for row in refused} == {None}
-    assert list(met.iterdir()) == []
-    assert all({row.status for row in runs.of_kernel(number)} == {Status.OK} for number in (1, 2, 3))
-    journal = read_journal(runs.out)
-    assert journal.runs[0].max_scratch == 64
+class ServingWorkers(Driver):
+    """Two workers that only have names."""
+
+    configs: Any = (WorkerConfig(0, 0), WorkerConfig(0, 1))
+
+    def __init__(self) -> None:
+        super().__init__(FaultyDevice(), LIMITS, lambda: False, self.configs)
+
+    @contextmanager
+    def worker(self, config: Any = None, **_: Any) -> Iterator[Any]:
+        yield SimpleNamespace(node=f"worker {config.cpu}")
 
 
-@pytest.mark.slow
-def test_a_kernel_without_scratch_memory_is_measured_if_none_is_allowed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """0 is a limit, not the absence of one."""
-    runs, device = make_runs(tmp_path, monkeypatch, [GOOD] * 2, workers=1)
-    device.scratch = dict(zip(device.names, (4, 0), strict=True))
-    assert runs.run(max_scratch=0).totals.statuses == {"invalid": 6, "ok": 6}
+def test_the_failure_of_one_worker_ends_the_work_of_the_other() -> None:
+    """A working one finishes its current task and takes no other; the error is the failed one's."""
+    both, failed, done = threading.Barrier(2, timeout=60), threading.Event(), list[str]()
+
+    def work(worker: Any, task: int) -> None:
+        both.wait()
+        if worker.node == "worker 0":
+            failed.set()
+            raise DeviceError("no worker")
+        failed.wait(60)
+        time.sleep(0.1)  # for the failure to be recorded
+        done.append(worker.node)
+
+    with expect_refusal(DeviceError, "no-device"):
+        ServingWorkers().serve(in_order(range(100)), work)
+    assert done == ["worker 1"]
 
 
 @pytest.mark.slow

@@ -63,6 +63,15 @@ def _has_hidden_code(record: KernelRecord) -> bool:
     return bool(record.calling) or (record.resources is not None and record.resources.has_unexplained_scratch)
 
 
+def within_scratch(built: Built, limit: int | None) -> Built:
+    """Refuse a kernel that needs more scratch memory than a limit, if there is one."""
+    resources = None if built.binary is None else built.binary.resources
+    if limit is None or resources is None or resources.scratch_bytes <= limit:
+        return built
+    message = f"it uses {resources.scratch_bytes} bytes of scratch memory per lane; the limit is {limit}"
+    return replace(built, status=Status.INVALID, message=message)
+
+
 @dataclass(slots=True)
 class Totals:
     """Counts of a run, and seconds by phase and in total."""
@@ -283,15 +292,7 @@ class Sweep:
                 f"{hidden} of {len(records)} kernels call functions that the compiler did not inline, or have scratch "
                 f"memory without reported spills (columns {CALLING}, scratch_bytes)"
             )
-        return {full_name(kernel): self._judged(result) for kernel, result in built.items()}
-
-    def _judged(self, built: Built) -> Built:
-        """Refuse a kernel that needs too much scratch memory."""
-        limit, binary = self._run.max_scratch, built.binary
-        if limit is None or binary is None or binary.resources is None or binary.resources.scratch_bytes <= limit:
-            return built
-        message = f"it uses {binary.resources.scratch_bytes} bytes of scratch memory per lane; the limit is {limit}"
-        return replace(built, status=Status.INVALID, message=message)
+        return {full_name(kernel): within_scratch(result, self._run.max_scratch) for kernel, result in built.items()}
 
     def _watch(self, left: Plan, built: dict[str, Built]) -> ReferenceWatch | None:
         """The drift monitor; None for a short run, or without a reference kernel."""

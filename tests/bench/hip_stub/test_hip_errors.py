@@ -15,7 +15,7 @@ from ckh.schema import Status
 from tests.bench.faults import FaultyDevice
 from tests.bench.hip_stub.build import StubKernel
 from tests.bench.hip_stub.workers import GOOD, ask, config, setup, supervise
-from tests.refusals import expect_refusal, expect_values
+from tests.refusals import expect_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,14 +37,6 @@ def test_a_permanent_error_ends_the_worker(build: Callable[[StubKernel], str]) -
             worker.receive(time.monotonic() + 20)
     finally:
         worker.kill()
-
-
-@pytest.mark.slow
-def test_kernels_after_a_permanent_error_are_measured(build: Callable[[StubKernel], str]) -> None:
-    """The failure is confirmed in a new worker; the next kernels get another one."""
-    replies, restarts = supervise([build(GOOD), build(StubKernel(before=STICKY)), build(GOOD), build(GOOD)])
-    assert [reply.status for reply in replies] == [Status.OK, Status.CRASH, Status.OK, Status.OK]
-    assert restarts == 2
 
 
 def test_a_transient_error_is_a_launch_error(build: Callable[[StubKernel], str]) -> None:
@@ -112,41 +104,6 @@ def test_out_of_memory_for_a_workspace_is_a_reply(
     replies, _ = supervise([build(StubKernel(workspace="1 << 30")), build(GOOD)])
     assert [reply.status for reply in replies] == [Status.LAUNCH_ERROR, Status.OK]
     expect_values(replies[0].message, "1074 MB", "hipMalloc of 1073.8 MB", "(error 2)")
-
-
-@pytest.mark.parametrize(
-    ("gpus", "gpu", "message"),
-    [("0", 0, "HIP finds no GPU"), ("2", 2, "no GPU 2: HIP has 2, numbered from 0")],
-)
-def test_without_the_gpu_there_is_no_worker(monkeypatch: pytest.MonkeyPatch, gpus: str, gpu: int, message: str) -> None:
-    """The reason is one line, and the exit code is that of a missing device."""
-    monkeypatch.setenv("CKH_STUB_GPUS", gpus)
-    with pytest.raises(DeviceError) as caught:
-        WorkerProcess(FaultyDevice(), config(gpu=gpu))
-    assert caught.value.message == f"no usable device: {message}"
-    assert caught.value.exit_code is ExitCode.NO_DEVICE
-
-
-def test_without_a_runtime_there_is_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the missing file."""
-    monkeypatch.setenv("CKH_HIP_LIBRARY", "/nonexistent/libamdhip64.so")
-    with expect_refusal(DeviceError, "no-device", "/nonexistent/lib"):
-        WorkerProcess(FaultyDevice(), config())
-
-
-def test_the_installed_runtime_has_a_gpu_or_reports_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If ROCm is missing or finds nothing, one line states the reason; with a GPU the worker starts."""
-    monkeypatch.delenv("CKH_HIP_LIBRARY")
-    device_error: DeviceError | None = None
-    try:
-        WorkerProcess(FaultyDevice(), config()).kill()
-    except DeviceError as error:
-        device_error = error
-    if device_error is not None:
-        reasons = ("the HIP runtime cannot be loaded: ", "HIP finds no GPU")
-        assert device_error.message.startswith(tuple(f"no usable device: {reason}" for reason in reasons))
-        assert "\n" not in device_error.message
-        assert device_error.exit_code is ExitCode.NO_DEVICE
 
 
 def test_libraries_are_loaded_without_a_gpu(
