@@ -45,16 +45,10 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 DATA = {
-    **{
-        f"grouped_conv_{variant}_fp32_host": (f"host-train-{variant}.parquet",)
-        for variant in ("forward", "bwd_data", "bwd_weight")
-    },
     "grouped_conv_forward_bf16_gfx950": tuple(f"amd-gfx950-conv-{count}kernels.parquet" for count in (20, 30)),
     "aiter_moe_gfx950": ("aiter-moe-gfx950.parquet",),
-    "gemm_universal_fp32_host": ("host-gemm-train.parquet", "host-gemm-more.parquet"),
 }
-FOLDS, GEMM_FOLDS = 5, 4
-FEW = {"gemm_universal_fp32_host": 1}  # folds of a large model that are scored
+FOLDS = 5
 _DRAWS = 1000
 
 
@@ -79,7 +73,7 @@ def main() -> None:
 
 
 def _held_out(name: str, seed: int | None, share: float) -> tuple[Prepared, Floats, Floats]:
-    """The rows, and their scores and TFLOPS by the models of the other folds; NaN for folds that were not scored."""
+    """The rows, and their scores and TFLOPS by the models of the other folds."""
     folder = ROOT / "models" / name
     given, manifest = read_json(folder / "feature_spec.json")["params"], read_json(folder / "train_manifest.json")
     ours: dict[str, Any] = manifest["ckh"]
@@ -98,10 +92,9 @@ def _held_out(name: str, seed: int | None, share: float) -> tuple[Prepared, Floa
     trees = {TFLOPS: ours["trees"][TFLOPS], RANK: params.n_estimators if options.prior else ours["trees"][RANK]}
     boosting, groups = Boosting(prepared, options, lambda _steps, _text: None), prepared.dataset.split_ids
     score, told = (np.full(len(groups), np.nan) for _ in range(2))
-    folds = GroupKFold(GEMM_FOLDS if name in FEW else FOLDS, shuffle=seed is not None, random_state=seed)
-    splits = list(folds.split(groups, groups=groups))
+    folds = GroupKFold(FOLDS, shuffle=seed is not None, random_state=seed)
     drawn = np.random.default_rng(0).random(int(groups.max()) + 1) < share
-    for others, held in splits[: FEW.get(name)]:
+    for others, held in folds.split(groups, groups=groups):
         learned = others[drawn[groups[others]]]
         score[held] = _scores(boosting, learned, held, trees[RANK])
         model = boosting.fit(make_fit(TFLOPS, prepared.dataset, options.rank), learned, None, name, trees[TFLOPS])

@@ -5,10 +5,10 @@
 Replays `ckh bench --plan` on data with every kernel's time. Problems are held out by thirds; of the rest, pairs are
 selected in three ways: at random; all kernels of random problems; as the plan selects them. Models are trained on each
 with the defaults of `ckh train`, and choose on the held-out problems among the kernels that the model knows. Prior
-knowledge is not from the set's data: on gfx950 the analytic estimate, for mixtures of experts the other GPU's model, on
-the host the model of another direction. The difference to three times as many random pairs is shown with its 95 %
+knowledge is not from the set's data: on gfx950 the analytic estimate, for mixtures of experts the other GPU's model.
+The difference to three times as many random pairs is shown with its 95 %
 interval over these problems, and the measuring time, assuming a second for a problem's inputs and reference, and 60 ms
-for a pair. Settings were chosen on the host's training layers (sets `train-…`) and on the 20-kernel file of gfx950.
+for a pair. Settings were chosen on layers measured on a CPU and on the 20-kernel file of gfx950 (`train-gfx950`).
 Given designs (numbers of first and of other kernels per problem) replace the plan's, and are compared with as many
 random pairs.
 """
@@ -102,24 +102,14 @@ def moe() -> Replay:
     return replay(item, of_model("aiter_moe_gfx942"))
 
 
-def host(direction: str, other: str, layers: str = "holdout") -> Callable[[], Replay]:
-    """Layers of a direction on the host."""
-    path = ROOT / "data" / f"host-{layers}-{direction}.parquet"
-    return lambda: replay(read_dataset(path), of_model(f"grouped_conv_{other}_fp32_host"))
-
-
 SETS: dict[str, tuple[Callable[[], Replay], tuple[int, ...]]] = {
     "gfx950": (gfx950(), (100, 200, 300)),
     "moe": (moe, (50, 150, 300)),
-    "forward": (host("forward", "bwd_data"), (150, 330)),
-    "bwd_data": (host("bwd_data", "forward"), (150, 330)),
-    "bwd_weight": (host("bwd_weight", "bwd_data"), (150, 330)),
 }
-# Used to choose the settings: layers that are in no other set, and one of gfx950's two files.
+# Used to choose the settings.
 TRAIN_SETS: dict[str, tuple[Callable[[], Replay], tuple[int, ...]]] = {
-    f"train-{direction}": (host(direction, other, "train"), (330,))
-    for direction, other in (("forward", "bwd_data"), ("bwd_data", "forward"), ("bwd_weight", "bwd_data"))
-} | {"train-gfx950": (gfx950("20kernels"), (100, 200))}
+    "train-gfx950": (gfx950("20kernels"), (100, 200))
+}
 
 
 def random_pairs(

@@ -1,6 +1,6 @@
 """Architectures and their capabilities, read from one file each in `archspecs`.
 
-A new architecture is a new file there; only the fallback `host` is named here.
+A new architecture is a new file there; only the CPU and the GPU that answers are for without one are named here.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOST = "host"
+MEASURED_GPU = "gfx950"  # with measured models that ship: answers are for it where there is no GPU
+_MEASURED_PRODUCT = "MI350"
 _COMMON = "common"
 _LEAST_NAME = 5  # characters of "mi300"
 
 __all__ = [
     "HOST",
+    "MEASURED_GPU",
     "ArchSpec",
     "CommonRules",
     "HardwareProfile",
@@ -36,10 +39,12 @@ __all__ = [
     "Triple",
     "arch_names",
     "arch_of_gpu",
+    "assumed_gpu",
     "default_arch",
     "detect_gpu_arch",
     "load_arch",
     "meant_gpu",
+    "measuring_arch",
     "typed_arch",
 ]
 
@@ -98,9 +103,23 @@ def typed_arch(name: str) -> str:
 
 
 def default_arch() -> str:
-    """Return the architecture of this machine's GPU if there is a spec for it, else the host."""
+    """Return the architecture that answers are for: this machine's GPU if there is a spec for it, else MEASURED_GPU."""
     result = detect_gpu_arch()
-    return result if result in arch_names() else HOST
+    return MEASURED_GPU if result is None or result not in arch_names() else result
+
+
+def measuring_arch() -> str:
+    """Return the architecture that is measured by default: this machine's GPU, else the host."""
+    return detect_gpu_arch() or HOST
+
+
+def assumed_gpu() -> str:
+    """Words on the GPU that answers are for by default; empty if it is this machine's."""
+    result = detect_gpu_arch()
+    if result is not None and result in arch_names():
+        return ""
+    lacking = "no AMD GPU here" if result is None else f"the GPU here, {result}, is unknown"
+    return f"{lacking}: for an {_MEASURED_PRODUCT} ({MEASURED_GPU}), --arch for others"
 
 
 @cache

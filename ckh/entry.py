@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ckh.boundary import JSON_OPTION, guarded, open_streams
 from ckh.files.child import drop_relative_search_paths
-from ckh.text.log import emit, recorded_results
+from ckh.text.log import emit, note_once, recorded_results
 
 if TYPE_CHECKING:
     from ckh.quick.request import Request
@@ -71,6 +71,10 @@ def _request(args: list[str]) -> Request | None:
 def _answer(command: str, request: Request) -> bool:
     from ckh.quick.answer import searched_text, text_of
 
+    if not (request.kind["arch"] or request.kind["model"]):
+        from ckh.archs import assumed_gpu
+
+        note_once(assumed_gpu())
     if command == "search":
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy multiplies no matrices here: do not start threads
         text = searched_text(request)

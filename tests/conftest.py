@@ -23,6 +23,7 @@ from ckh.bench.compilation.hip_toolchain import known_ck_tile
 from ckh.bench.devices.hip_device import emulated_runtime
 from ckh.emulator.build import find_c_compiler
 from ckh.errors import DeviceError
+from tests.hostmodels import host_asked, host_by_default, host_models, known_host  # noqa: F401 - fixtures
 from tests.real import (
     Real,
     build_real,

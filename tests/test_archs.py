@@ -15,7 +15,16 @@ from typing import Any
 import pytest
 
 from ckh import archs
-from ckh.archs import HardwareProfile, arch_names, default_arch, detect_gpu_arch, load_arch, typed_arch
+from ckh.archs import (
+    HardwareProfile,
+    arch_names,
+    assumed_gpu,
+    default_arch,
+    detect_gpu_arch,
+    load_arch,
+    measuring_arch,
+    typed_arch,
+)
 from ckh.errors import DataError, UsageError
 from ckh.files.paths import data_dir
 from ckh.hardware.machine import read_machine
@@ -290,11 +299,13 @@ def test_nodes_are_sorted_numerically(tmp_path: Path) -> None:
     assert detect_gpu_arch(tmp_path) == "gfx950"
 
 
-@pytest.mark.parametrize(("result", "expected"), [("gfx950", "gfx950"), ("gfx1030", "host"), (None, "host")])
+@pytest.mark.parametrize(("result", "expected"), [("gfx950", "gfx950"), ("gfx1030", "gfx950"), (None, "gfx950")])
 def test_default_architecture(monkeypatch: pytest.MonkeyPatch, result: str | None, expected: str) -> None:
-    """It is the GPU's if it has a spec, else the host's."""
+    """It is the GPU's if it has a spec, else that of the GPU with measured models; words say so."""
     monkeypatch.setattr(archs, "detect_gpu_arch", lambda: result)
     assert default_arch() == expected
+    assert (assumed_gpu() == "") == (result == expected)
+    assert measuring_arch() == (result or "host")
 
 
 def fake_machine(root: Path) -> Path:

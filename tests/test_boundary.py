@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 GUIDE = Path(__file__).parents[1] / "docs/ci.md"
 BASH = shutil.which("bash") or "/bin/bash"
 CKH = [sys.executable, "-m", "ckh"]
-PREDICT = ["predict", "--n", "16", "--top"]
+PREDICT = ["predict", "--n", "16", "--arch", "gfx950", "--top"]
 
 
 def shell(redirection: str, *args: str, quick: str = "1", **variables: str) -> subprocess.CompletedProcess[str]:
@@ -112,7 +112,7 @@ def test_undecodable_names_keep_their_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("quick", ["0", "1"])
 def test_a_closed_pipe_is_no_error(quick: str, unbuffered: str) -> None:
     """`| head -1` gives its line, nothing on stderr, and the code of a broken pipe: neither success nor a gate."""
-    args = ["predict", "--problems", "host-holdout", "--wide", "--top", "300"]
+    args = ["predict", "--problems", "holdout", "--dtype", "bf16", "--arch", "gfx950", "--wide", "--top", "300"]
     done = shell("| (read -r line; echo $line)", *args, quick=quick, PYTHONUNBUFFERED=unbuffered)
     assert (done.returncode, done.stderr) == (141, "")
     assert done.stdout.startswith("problem predicted TFLOPS")

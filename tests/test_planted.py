@@ -29,7 +29,7 @@ _MODEL = {
     "torch_dtype": "bfloat16",
 }
 _AMD = str(ROOT / "tests" / "amd_files" / "training_data_forward_bf16_20.csv")
-_HOST = str(ROOT / "models" / "gemm_universal_fp32_host")
+_MODEL_OF_GPU = str(ROOT / "models" / "grouped_conv_forward_bf16_gfx950")
 _CONV = ("--n", "1", "--c", "8", "--k", "8", "--hi", "8", "--arch", "host")
 _RUNS = {
     "shapes": ("config.json",),
@@ -38,13 +38,13 @@ _RUNS = {
     "bench": ("--device", "host", "--problems", "problems.txt", "--kernels", "sample:1", "--out", "run"),
     "convert": (_AMD, "--arch", "gfx950", "--out", "converted.parquet"),
     "train": ("--data", "data.parquet", "--out", "model", "--trees", "3", "--folds", "0"),
-    "evaluate": ("--model", _HOST, "--data", "data.parquet", "--with-trained"),
+    "evaluate": ("--model", _MODEL_OF_GPU, "--data", "data.parquet", "--with-trained"),
     "predict": (*_CONV, "--probe", "1"),
     "explain": (LEAST, "--code-object", "kernel.co", "--svg", "iteration.svg"),
     "search": _CONV,
     "validate": ("parity", "--problems", "resnet50", "--arch", "gfx950", "--dtype", "bf16"),
     "report": ("data.parquet", "--plots", "plots"),
-    "export": ("--model", _HOST, "--to", "c", "--out", "exported"),
+    "export": ("--model", _MODEL_OF_GPU, "--to", "c", "--out", "exported"),
     "help": ("gpu",),
 }
 
@@ -57,7 +57,7 @@ def test_every_command_is_tried() -> None:
 @pytest.fixture(scope="module")
 def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset of six problems."""
-    data = read_dataset(ROOT / "data" / "host-gemm-more.parquet")
+    data = read_dataset(ROOT / "data" / "amd-gfx950-conv-20kernels.parquet")
     data.select(data.problem_ids < 6).write(path := tmp_path_factory.mktemp("few") / "data.parquet")
     return path
 

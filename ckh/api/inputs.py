@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin, get_type_hints
 
+from ckh.archs import default_arch
 from ckh.data.dataset import Dataset, write_dataset
 from ckh.declared import declarations
 from ckh.errors import UsageError, WrongTypeError
@@ -108,7 +109,7 @@ def problem(
         op: the operation; by default that of the sizes' names (`m` means a GEMM), else a convolution.
         variant: the direction; forward by default.
         dtype: the element type; by default that of the operation or of the architecture.
-        arch: the architecture; by default this machine's GPU, else host.
+        arch: the architecture; by default this machine's GPU, else gfx950.
         sizes: options of `ckh predict` by name, e.g. n=16, c=256, stride=2, or m=128, n=1536, k=7168, layout="rcr".
 
     Raises:
@@ -121,7 +122,9 @@ def problem(
         return as_problem(text)
     options = canonical_options({**sizes, **others})
     values = {name: options[name] for name in sizes}
-    chosen = Chooser(None, options["arch"], options["dtype"], options["op"] or meant_operation(values, all_requested()))
+    meant = options["op"] or meant_operation(values, all_requested())
+    arch = default_arch() if options["arch"] is None else options["arch"]
+    chosen = Chooser(None, arch, options["dtype"], meant)
     part = requested(chosen.op.name)
     kinds = {} if part is None else {option.name: option.kind for option in part.options}
     typed = {name: _as_typed(name, value, kinds.get(name)) for name, value in values.items()}

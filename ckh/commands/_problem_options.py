@@ -34,7 +34,7 @@ _BEFORE: dict[str, tuple[Any, Any]] = {
 _AFTER: dict[str, tuple[Any, Any]] = {
     "variant": (Direction, typer.Option(None, "--variant", help="Direction.  [forward]", rich_help_panel=PROBLEM)),
     "dtype": (str, completed("dtype", "Element type.  [the model's, else the architecture's]", panel=PROBLEM)),
-    "arch": (str, completed("arch", "Architecture.  [this machine's GPU, else host]", panel=PROBLEM)),
+    "arch": (str, completed("arch", "Architecture.  [this machine's GPU, else gfx950]", panel=PROBLEM)),
     "model": (Path, completed("model", "Model directory.  [the first that fits]")),
 }
 

@@ -225,7 +225,7 @@ def register(app: typer.Typer) -> None:
         name="export",
         help=_HELP,
         epilog=examples(
-            "ckh export --model models/grouped_conv_forward_fp32_host --to c --out ckh_c",
+            "ckh export --model models/grouped_conv_forward_bf16_gfx950 --to c --out ckh_c",
             "ckh export --model models/forward --model models/bwd_data --to c --embed --out ckh_c --force",
             "ckh export --model models/grouped_conv_forward_bf16_gfx950 --to ck-dispatcher --out ckh_cpp",
             "ckh export --to aiter --arch gfx942 --problems vllm.log --installed AITER --out tables",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ckh.archs import measuring_arch
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, completed, examples, print_json, say
 from ckh.commands._problem_options import Typed, says_a_problem
@@ -36,9 +37,9 @@ _HELP = """Rank all kernels for a problem, fastest first: a convolution, or with
 
 Defaults of a convolution: N=1, C=64, K=C, G=1, input 28x28, filter 3x3, stride 1, dilation 1, padding that keeps the
 size ("same"), forward; in 3D depth 8 and Z=Y. A GEMM needs --m, --n and --k; its layout is rcr.
-The model is selected by operation, direction, dtype and architecture (this machine's GPU, else host), from the folders
-of $CKH_MODELS, then your own models, then the shipped ones; within a folder, more features come first, then more
-training problems, then the name. Other models that fit are listed below the selected one.
+The model is selected by operation, direction, dtype and architecture (this machine's GPU, else gfx950), from the
+folders of $CKH_MODELS, then your own models, then the shipped ones; within a folder, more features come first, then
+more training problems, then the name. Other models that fit are listed below the selected one.
 
 An architecture means this machine's GPU of it, else its largest product; --arch mi308x means that product.
 
@@ -65,7 +66,7 @@ def register(app: typer.Typer) -> None:
             "ckh predict --c 64 --ndim 3 --di 16 --hi 28",
             "ckh predict --m 128 --n 1536 --k 7168 --layout rcr",
             "ckh predict --problems layers.csv --json",
-            "ckh predict --op gemm_universal --problems host-llm --top 1",
+            "ckh predict --op gemm_universal --problems llm --top 1",
             "ckh predict --op aiter_gemm --family a8w8_bpreshuffle --m 16 --n 7168 --k 2048 --arch gfx950",
             "ckh predict --c 256 --model models/mine",
             "ckh predict --problems layers.csv --kernels set.json --top 1",
@@ -137,7 +138,8 @@ def predict(
     again = typed_again(typed.given | {name: value for name, value in others.items() if value is not None})
     flags = {" --no-pad-channels": not pad_channels, " --skip-unsupported": skip_unsupported}
     again = f"ckh predict {again}" + "".join(flag for flag, is_given in flags.items() if is_given)
-    chooser = typed.chooser(typed.arch, problems)
+    arch = measuring_arch() if probe and typed.arch is None and typed.model is None else typed.arch
+    chooser = typed.chooser(arch, problems)
     if problems is None:
         if skip_unsupported:
             raise UsageError(

@@ -132,8 +132,9 @@ def data_dir(name: str) -> Path:
 
 
 def shipped_data() -> Path:
-    """Folder of shipped measured data, in a checkout or source distribution only; it may not exist."""
-    return _PACKAGE.parent / "data"
+    """Folder of shipped measured data: the package's, or all of a checkout's; it may not exist."""
+    installed = _PACKAGE / "measured"
+    return installed if installed.is_dir() else _PACKAGE.parent / "data"
 
 
 def cache_dir(name: str = "") -> Path:

@@ -20,7 +20,7 @@ from functools import cache, wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ckh.archs import HOST, default_arch, typed_arch
+from ckh.archs import HOST, assumed_gpu, default_arch, typed_arch
 from ckh.errors import CkhError, ModelError, UsageError
 from ckh.export.consumers import all_of, named
 from ckh.export.parity import Pick
@@ -124,9 +124,9 @@ def _replace(template: Any, setting: str, top: int | None, arch: str, model: Pat
 
 
 def _architecture(arch: str | None) -> str:
-    result = arch or default_arch()
-    if result == HOST:
+    if arch == HOST or (arch is None and assumed_gpu()):
         raise UsageError("no GPU on this machine", "name an architecture, e.g. arch='gfx942'", code="no-gpu")
+    result = arch or default_arch()
     require_use(PROGRAM, result, None)
     return typed_arch(result)
 

@@ -48,11 +48,12 @@ class _Result:
 
     is_begun = False
     recorded: list[str] | None = None
+    notes: frozenset[str] = frozenset()  # printed by `note_once`
 
 
 def begin_result() -> None:
     """Record that a command begins, without a result yet."""
-    _Result.is_begun = False
+    _Result.is_begun, _Result.notes = False, frozenset()
 
 
 def has_result() -> bool:
@@ -122,6 +123,13 @@ def note(text: str) -> None:
     """Print a progress note."""
     for line in text.split("\n"):
         _print_line(line)
+
+
+def note_once(text: str) -> None:
+    """Print a progress note, unless this command has printed it."""
+    if text and text not in _Result.notes:
+        _Result.notes |= {text}
+        note(text)
 
 
 def warn(text: str, code: str) -> None:

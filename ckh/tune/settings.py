@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ckh.archs import HOST
 from ckh.bench.devices.device import HOST_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import default_device_kind
 from ckh.declared import Declared, declared
@@ -125,7 +126,8 @@ def settings_of(sources: Sequence[str], given: TuneOptions) -> TuneSettings:
     parse_duration(given.budget)
     if given.to is not None and given.to not in TARGETS:
         raise UsageError(f"unknown target {given.to!r}", one_of(given.to, TARGETS), code="unknown-name")
-    kind = given.device or default_device_kind(DeviceOptions(given.arch))
+    arch = None if given.arch == HOST else given.arch
+    kind = given.device or (HOST_KIND if given.arch == HOST else default_device_kind(DeviceOptions(arch)))
     if given.to is not None and TARGETS[given.to].is_for_gpus and kind == HOST_KIND:
         raise UsageError(
             f"--to {given.to} is for GPUs, and without a GPU the CPU is tuned",
@@ -144,6 +146,7 @@ def settings_of(sources: Sequence[str], given: TuneOptions) -> TuneSettings:
         "op": None if given.op is None else operation(given.op).name,
         "dtype": given.dtype or ("fp32" if kind == HOST_KIND else None),
         "device": kind,
+        "arch": arch,
         "today": None if given.today is None else str(Path(given.today).resolve()),
     }
     return TuneSettings(tuple(sources), given.shape_options(), **chosen)

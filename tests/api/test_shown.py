@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-LAYER = ckh.problem(n=16, c=256)
+LAYER = ckh.problem(n=16, c=256, dtype="fp32")
 AITER_GEMM = "aiter_gemm_a8w8_blockscale_bpreshuffle_ck_fp8_cu80_m16_n512_k7168"
 AITER_MOE = "aiter_moe_stage1_bf16_none_silu_cu256_t768_d4096_i192_e128_k8"
 MOST_CHARACTERS = 400  # of a representation

@@ -109,8 +109,9 @@ def test_no_number_of_problems_is_refused(whole: Plan, count: str) -> None:
         few_plan(whole, AUTO, small_tiles, 0, None, PACE)
 
 
+@pytest.mark.usefixtures("known_host")
 def test_prior_knowledge_on_gpus_and_hosts() -> None:
-    """The estimate is used if the nearest model does not know all kernels, the shipped model on the host."""
+    """The estimate is used if the nearest model does not know all kernels, on the host only a model of it."""
     (conv,) = load_problems("host-holdout", Direction.FORWARD, "bf16")[:1]
     arch = load_arch("gfx942")
     kernels = make_plan([conv], ALL, arch, 0, SetCandidates()).kernels

@@ -33,6 +33,7 @@ from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem, parse_conv_problem
 from ckh.problems import Direction
 from tests.bench.fake_hipcc import FakeHipcc, write_headers
+from tests.hostmodels import BWD_DATA, FORWARD
 from tests.refusals import expect_error, expect_values, expect_warning
 from tests.runs import ANOTHER, writer_behind_another
 
@@ -166,12 +167,11 @@ def test_kernel_selections(args: list[str], kernels: str, count: int, capsys: py
 
 
 @pytest.mark.slow
-def test_the_best_kernels_are_the_models(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_best_kernels_are_the_models(
+    args: list[str], host_models: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """With best:3+2 each problem is measured with the first three of `ckh predict`, and two others."""
-    best, other = (
-        ROOT / "models" / "grouped_conv_forward_fp32_host",
-        ROOT / "models" / "grouped_conv_bwd_data_fp32_host",
-    )
+    best, other = host_models / FORWARD, host_models / BWD_DATA
     assert run([*args, "--kernels", "best:3+2", "--model", str(best)]) == ExitCode.OK
     capsys.readouterr()
     pairs = first_pass()
@@ -347,9 +347,9 @@ def test_runs_of_earlier_versions_are_resumed(args: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_a_resumed_run_of_the_best_kernels_needs_no_model(args: list[str], tmp_path: Path) -> None:
+def test_a_resumed_run_of_the_best_kernels_needs_no_model(args: list[str], host_models: Path, tmp_path: Path) -> None:
     """The model's choice is in the journal: without the model the same pairs are measured."""
-    shutil.copytree(ROOT / "models" / "grouped_conv_forward_fp32_host", tmp_path / "model")
+    shutil.copytree(host_models / FORWARD, tmp_path / "model")
     assert run([*args, "--kernels", "best:3+1", "--model", "model", "--budget", "0.05s"]) == ExitCode.OK
     planned = [(task.problem, len(task.kernels)) for task in read_journal(Path("run")).tasks]
     assert sorted(planned) == sorted((problem, 4) for problem in PROBLEMS)

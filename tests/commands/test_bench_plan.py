@@ -42,6 +42,7 @@ def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("known_host")
 def test_a_plan_is_shown_measured_and_resumed(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """The pairs printed by --dry-run are those measured; a resumed run continues them."""
     assert run([*args, "--plan", "2", "--dry-run", "--json"]) == ExitCode.OK
@@ -63,6 +64,7 @@ def test_a_plan_is_shown_measured_and_resumed(args: list[str], capsys: pytest.Ca
     assert {(row.problem, row.kernel) for row in read_journal(Path("run")).rows} == planned
 
 
+@pytest.mark.usefixtures("known_host")
 def test_auto_fits_the_budget(
     args: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,7 +33,7 @@ HEAVY = ("lightgbm", "pandas", "sklearn", "pyarrow", "scipy", "joblib")
 
 
 @pytest.fixture(autouse=True)
-def nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_else(host_asked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the test's models: not the user's, not the shipped ones."""
     (tmp_path / "models").mkdir()
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
@@ -262,7 +262,8 @@ def test_no_matching_model(model: Path, tmp_path: Path, capsys: pytest.CaptureFi
     amd_model(tmp_path / "models" / "bwd_data", NAMES_83)
     there = "grouped_conv bwd_data bf16 on gfx950, grouped_conv forward fp32 on host"
     wanted = "grouped_conv bwd_weight fp32 on host"
-    expect_error(fails(capsys, ExitCode.BAD_DATA, "--variant", "bwd_weight"), "no-model", wanted, there)
+    args = ["--variant", "bwd_weight", "--require", "measured"]
+    expect_error(fails(capsys, ExitCode.BAD_DATA, *args), "no-model", wanted, there)
     error = fails(capsys, ExitCode.BAD_DATA, "--arch", "gfx942", "--require", "measured")
     expect_error(error, "no-model", there)
 

@@ -49,7 +49,7 @@ def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def alone(tmp_path: Path, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def alone(host_asked: None, tmp_path: Path, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the test's models, small spaces, and an empty current folder."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(kernel_cache))
     (tmp_path / "models").mkdir()

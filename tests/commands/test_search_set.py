@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def data(host_asked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A measured dataset, and a model of it in the search path."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))

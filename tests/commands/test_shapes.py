@@ -170,6 +170,7 @@ def test_export_reads_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert sum(len(lines) - 1 for lines in rows) == 4 * 6
 
 
+@pytest.mark.usefixtures("known_host")
 def test_golden_choices_from_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Golden choices are created for a log's convolutions."""
     golden = tmp_path / "golden.json"

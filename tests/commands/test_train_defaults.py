@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ckh.archs import HOST
+from ckh.archs import MEASURED_GPU
 from ckh.cli import run
 from ckh.commands.train import defaults
 from ckh.errors import ExitCode
@@ -20,21 +20,23 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A separate folder to work in and for models, on a machine without a GPU."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "mine"))
-    monkeypatch.setattr(defaults, "default_arch", lambda: HOST)
+    monkeypatch.setattr(defaults, "default_arch", lambda: MEASURED_GPU)
 
 
 @pytest.mark.slow
 def test_without_measurements_shipped_data_are_used(capsys: pytest.CaptureFixture[str]) -> None:
-    """The output names the data, without hold-outs, and the folder, which has the shipped model's name.
+    """The output names the data and the folder, which has the shipped model's name.
 
     As it cannot be compared with the shipped model of the same data, it is installed only on request.
     """
-    model = Path("mine", "models", "grouped_conv_forward_fp32_host").resolve()
+    model = Path("mine", "models", "grouped_conv_forward_bf16_gfx950").resolve()
     kept = Path("mine", "models-not-installed", model.name).resolve()
     line = ["train", "--op", "grouped_conv", "--trees", "5", "--folds", "0"]
     assert run(line) == ExitCode.OK
     said = capsys.readouterr().err
-    expect_values(" ".join(said.split()), "host-train-forward.parquet", model)
+    expect_values(
+        " ".join(said.split()), "amd-gfx950-conv-20kernels.parquet", "amd-gfx950-conv-30kernels.parquet", model
+    )
     expect_warning(said, "not-installed", kept)
     assert (kept / "feature_spec.json").is_file()
     assert not model.exists()

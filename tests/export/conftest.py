@@ -53,11 +53,6 @@ def export(folder: Path, models: Sequence[Model], *, embed: bool = False) -> Pat
     return folder
 
 
-def export_shipped(folder: Path, *names: str) -> Path:
-    """Export shipped models."""
-    return export(folder, [load_model(MODELS / name) for name in names])
-
-
 def gemm_model(folder: Path, arch: str = "host", dtype: str = "fp32") -> Model:
     """A small model with all features of GEMMs and synthetic speeds, in the format of AMD's tools."""
     random, spec = np.random.default_rng(0), load_arch(arch)

@@ -20,6 +20,7 @@ from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.kernels.names import amd_full_name
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
+from tests.hostmodels import GEMM as HOST_GEMM
 from tests.refusals import expect_values
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 STUB = Path(__file__).with_name("dispatcher_stub")
 CONV = "grouped_conv_forward_bf16_gfx950"
-HOST_GEMM = "gemm_universal_fp32_host"
 GEMM = "gemm_universal_bf16_gfx942"
 GCC, GXX = (str(shutil.which(name) or "") for name in ("gcc", "g++"))
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not (GCC and GXX), reason="there is no gcc and g++")]
@@ -57,10 +57,10 @@ PROBLEM = ConvProblem(
 
 
 @pytest.fixture(scope="module")
-def gemm_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def gemm_model(host_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The host's model of GEMMs as if it were a GPU's, as no model of a GPU's CK Tile GEMMs ships."""
     folder = tmp_path_factory.mktemp("models") / GEMM
-    shutil.copytree(ROOT / "models" / HOST_GEMM, folder)
+    shutil.copytree(host_models / HOST_GEMM, folder)
     path = folder / "feature_spec.json"
     hardware = load_arch("gfx942").hardware.to_dict()
     spec = json.loads(path.read_text(encoding="utf-8"))
@@ -245,10 +245,11 @@ def test_gemms_are_ranked_as_in_python(exported: Path, gemm_model: Path) -> None
     ],
 )
 def test_models_of_other_kernels_are_refused(
-    name: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, why: str, host_models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The dispatcher has neither AITER's nor host kernels; nothing is written."""
-    args = ["--model", str(ROOT / "models" / name), "--out", str(tmp_path / "out")]
+    folder = host_models if name == HOST_GEMM else ROOT / "models"
+    args = ["--model", str(folder / name), "--out", str(tmp_path / "out")]
     assert run(["export", *args, "--to", "ck-dispatcher"]) == ExitCode.USAGE
     assert why in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -31,20 +31,19 @@ from ckh.ops.grouped_conv.features import CORE_NAMES
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from ckh.ranking.layout import HEADER, VERSION
+from tests.hostmodels import FORWARD, GEMM
 from tests.learn.conftest import amd_model, saved
 from tests.refusals import expect_refusal
 
 from .conftest import (
     COMPILERS,
     HERE,
-    MODELS,
     STRICT,
     Found,
     ask,
     compile_program,
     error_names,
     export,
-    export_shipped,
     gemm_model,
     line,
     line_of,
@@ -56,15 +55,16 @@ if TYPE_CHECKING:
     from ckh.learn.models.artifact import Model
 
 LAYOUTS = next(code.values for code in KIND.codes if code.name == "layout")
-FORWARD, GEMM = "grouped_conv_forward_fp32_host", "gemm_universal_fp32_host"
 HARNESS = HERE / "harness.c"
 PAIRS = 10_000
 
 
 @pytest.fixture(scope="module")
-def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An export of a shipped convolution model and a GEMM model."""
-    return export_shipped(tmp_path_factory.mktemp("shipped") / "c", FORWARD, GEMM)
+def shipped(host_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export of a convolution model and a GEMM model."""
+    return export(
+        tmp_path_factory.mktemp("shipped") / "c", [load_model(host_models / name) for name in (FORWARD, GEMM)]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +113,9 @@ def assert_same(founds: list[Found], problems: list[Any], model: Model) -> int:
 @pytest.mark.parametrize("name", [FORWARD, GEMM])
 @pytest.mark.parametrize("is_cpp", [False, True], ids=["c11", "c++17"])
 @pytest.mark.parametrize("pair", COMPILERS, ids=lambda pair: pair[0])
-def test_ranks_like_python(shipped: Path, pair: tuple[str, str], is_cpp: bool, name: str) -> None:
+def test_ranks_like_python(host_models: Path, shipped: Path, pair: tuple[str, str], is_cpp: bool, name: str) -> None:
     """Ten thousand scores and their order, with each compiler, and warnings as errors."""
-    model = load_model(MODELS / name)
+    model = load_model(host_models / name)
     random = Random(f"{pair} {is_cpp}")
     if name == FORWARD:
         problems: list[Any] = conv_problems(random, 40, (Direction.FORWARD,), "fp32")
@@ -189,9 +189,9 @@ def test_an_omitted_layout_has_the_operations_default(harness: Path, shipped: Pa
 
 
 @pytest.mark.slow
-def test_no_speed_is_returned_far_out_of_distribution(harness: Path, shipped: Path) -> None:
+def test_no_speed_is_returned_far_out_of_distribution(host_models: Path, harness: Path, shipped: Path) -> None:
     """Up to 8 times the model's largest threshold there is a time, beyond it none, as in Python."""
-    model = load_model(MODELS / FORWARD)
+    model = load_model(host_models / FORWARD)
     most = int(8 * max(model.reach["n"], 1.0))
     problems = [replace(conv_problems(Random(3), 1, (Direction.FORWARD,), "fp32")[0], n=n) for n in (most, most + 1)]
     result = ask(harness, shipped / "models" / f"{FORWARD}.ckhm", list(map(line_of, problems)))
@@ -200,9 +200,9 @@ def test_no_speed_is_returned_far_out_of_distribution(harness: Path, shipped: Pa
 
 
 @pytest.mark.slow
-def test_invalid_sizes_are_refused_like_in_python(harness: Path, shipped: Path) -> None:
+def test_invalid_sizes_are_refused_like_in_python(host_models: Path, harness: Path, shipped: Path) -> None:
     """An error exactly where Python has one, or where products of sizes exceed 64 bits."""
-    random, model = Random(4), load_model(MODELS / FORWARD)
+    random, model = Random(4), load_model(host_models / FORWARD)
     tried = [any_conv(random) for _ in range(400)]
     codes = [0, DTYPES.index("fp32"), 0]
     lines = [line("conv", *codes, item["ndim"], *(item[name] for name in KIND.sizes.values())) for item in tried]

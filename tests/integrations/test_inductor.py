@@ -291,7 +291,6 @@ def test_a_gpu_must_be_known() -> None:
     [
         (["--arch", "host"], "inductor has no kernels of Composable Kernel for host"),
         (["--arch", "gfx1100"], "inductor has no kernels of Composable Kernel for gfx1100"),
-        (["--model", "gemm_universal_fp32_host"], "inductor has no kernels of Composable Kernel for host"),
         (["--model", "aiter_moe_gfx942"], "inductor has no aiter_moe"),
         (["--model", "grouped_conv_forward_bf16_gfx950", "--arch", "gfx942"], "is for gfx950, not gfx942"),
     ],
@@ -310,8 +309,8 @@ def test_other_gpus_are_refused() -> None:
     """Calls from Python are refused likewise, before PyTorch is imported."""
     with expect_refusal(UsageError, "unsupported", "gfx1100"):
         inductor.install(arch="gfx1100")
-    with expect_refusal(UsageError, "model-mismatch", "host", "gfx942"):
-        inductor.install(arch="gfx942", model=ROOT / "models" / "gemm_universal_fp32_host")
+    with expect_refusal(UsageError, "model-mismatch", "gfx950", "gfx942"):
+        inductor.install(arch="gfx942", model=ROOT / "models" / "gemm_universal_fp8_gfx950")
 
 
 @pytest.mark.skipif(HAS_TORCH, reason="PyTorch is here")

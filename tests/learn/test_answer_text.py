@@ -32,6 +32,7 @@ def rows_of(text: str) -> list[list[str]]:
 
 
 @pytest.mark.usefixtures("narrow")
+@pytest.mark.usefixtures("known_host")
 @pytest.mark.parametrize(("problem", "arch"), [(CONV, "gfx950"), (CONV, "gfx942"), (GEMM, "host")])
 def test_columns_are_parts_of_kernel_names(problem: ConvProblem | GemmProblem, arch: str) -> None:
     """Each row has the tile, waves, instruction and pipeline of the parsed name."""
@@ -47,6 +48,7 @@ def test_columns_are_parts_of_kernel_names(problem: ConvProblem | GemmProblem, a
 
 
 @pytest.mark.usefixtures("narrow")
+@pytest.mark.usefixtures("known_host")
 @pytest.mark.parametrize(
     ("problem", "arch"),
     [

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from ckh.errors import DataError, ModelError
-from ckh.files.paths import data_dir
 from ckh.learn.answers.answer import interval_at
 from ckh.learn.answers.api import rank, rank_many
 from ckh.learn.judging.calibrate import calibrate
 from ckh.learn.models.artifact import load_model
 from ckh.learn.models.calibration import CALIBRATION_NAME, FIRST, Calibration, read_calibration
 from ckh.ops.gemm_universal.problem import GemmProblem
+from tests.hostmodels import GEMM
 from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 BANDS = ((0.0, 0.6, 1.5), (1.0, 0.8, 1.3))
 TABLE = Calibration((0.0, 0.5, 2.0), (1.0, 0.9, 0.3), 1.1, BANDS, 50)
-GEMM = data_dir("models") / "gemm_universal_fp32_host"
 
 
 def by_hand(table: Calibration, score: list[float], tflops: list[float]) -> list[float]:
@@ -142,17 +141,17 @@ def test_a_wrong_calibration_is_refused(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_order_and_speeds_of_a_model_are_consistent(tmp_path: Path) -> None:
+def test_order_and_speeds_of_a_model_are_consistent(host_models: Path, tmp_path: Path) -> None:
     """Speeds decrease with rank, also for few kernels; without a file they are as predicted."""
     problems = [GemmProblem(37 * i + 1, 8 * i, 16 * i) for i in range(1, 30)]
-    model = load_model(GEMM)
+    model = load_model(host_models / GEMM)
     whole = rank_many(problems, None, model)
     for problem, ranked in zip(problems, whole, strict=True):
         speeds = [candidate.tflops or 0.0 for candidate in ranked]
         assert speeds == sorted(speeds, reverse=True)
-        assert rank(problem, 1, load_model(GEMM)) == ranked[:1]
+        assert rank(problem, 1, load_model(host_models / GEMM)) == ranked[:1]
     assert rank_many(problems, 1, model) == [ranked[:1] for ranked in whole]
-    shutil.copytree(GEMM, tmp_path / "model")
+    shutil.copytree(host_models / GEMM, tmp_path / "model")
     (tmp_path / "model" / CALIBRATION_NAME).unlink()
     told = rank_many(problems, None, load_model(tmp_path / "model"))
     assert [[candidate.kernel for candidate in ranked] for ranked in told] == [

@@ -28,6 +28,7 @@ from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.features import CORE_NAMES
 from ckh.ops.grouped_conv.kernels.pool import LearnedKernels, conv_pool, refused_pool
 from ckh.problems import Direction
+from tests.hostmodels import GEMM
 from tests.learn.conftest import AMD_PROBLEMS, HOST, amd_model, measured, problems, saved, trained
 from tests.refusals import expect_refusal, expect_values, has_values
 
@@ -222,11 +223,11 @@ def test_batched_answers_equal_single_answers(model_dir: Path) -> None:
     assert rank_many(asked, 3, alone, tflops=False) == order
 
 
-def test_candidates_alone_are_scored_as_in_their_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_candidates_alone_are_scored_as_in_their_pool(host_models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Problems with few candidates of their pool get bit-identical figures from these alone."""
     draw = np.random.default_rng(0)
     asked = [GemmProblem(int(m), 8 * int(n), 8 * int(n + k)) for m, n, k in draw.integers(1, 200, (30, 3))]
-    alone, pooled = (load_model(SHIPPED / "gemm_universal_fp32_host") for _ in range(2))
+    alone, pooled = (load_model(host_models / GEMM) for _ in range(2))
     expected = rank_many(asked, 3, pooled)
     monkeypatch.setattr("ckh.learn.answers.batches._MANY_ALIKE", 1)
     assert rank_many(asked, 3, alone) == expected
@@ -263,6 +264,7 @@ def test_the_oldest_answers_are_forgotten() -> None:
     assert [kept.get(key) for key in "abc"] == [1, None, 3]
 
 
+@pytest.mark.usefixtures("host_asked")
 def test_the_default_model_is_cached_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second call opens no file; after its files are overwritten, with unchanged times, the new model answers."""
     item, other = saved(tmp_path / "models" / "host"), saved(tmp_path / "other", seed=7)

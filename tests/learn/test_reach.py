@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.archs import load_arch
-from ckh.files.paths import data_dir
+from ckh.data.dataset import read_dataset
+from ckh.files.paths import data_dir, shipped_data
 from ckh.learn.answers.answer import ABOVE_PEAK
 from ckh.learn.answers.api import rank, rank_many, ranking
 from ckh.learn.models.artifact import Model, load_model
 from ckh.learn.models.reach import FAR, beyond, peak_tflops
 from ckh.learn.models.spec import ModelSpec
-from ckh.ops.gemm_universal.problem import GemmProblem
 from tests.learn.conftest import kernels, problems, saved
 from tests.refusals import expect_values
 
@@ -45,13 +45,12 @@ def test_it_is_the_largest_threshold_of_the_trees(model: Model) -> None:
     assert "tile_m" not in model.reach
 
 
-def test_the_models_that_ship_reach_their_hold_out() -> None:
-    """No layer of the GEMM hold-out set, and no training problem, is far outside."""
-    model = load_model(data_dir("models") / "gemm_universal_fp32_host")
-    op = model.spec.op
-    for name in ("host-llm", "host-gemm-train"):
-        assert not any(beyond(problem, model.reach) for problem in op.problems.load(name, None, "fp32"))
-    expect_values(beyond(GemmProblem(1_000_000, 64, 64), model.reach), "m = 1000000")
+def test_a_shipped_model_reaches_its_training_problems() -> None:
+    """None is far outside, and a size far beyond them is named."""
+    model = load_model(data_dir("models") / "grouped_conv_forward_bf16_gfx950")
+    problems = read_dataset(shipped_data() / "amd-gfx950-conv-20kernels.parquet").problems()
+    assert not any(beyond(problem, model.reach) for problem in problems)
+    expect_values(beyond(replace(problems[0], c=10**6), model.reach), "c = 1000000")
 
 
 def test_one_and_many_agree(model: Model) -> None:

@@ -224,6 +224,7 @@ def test_substitute_models(arch: str, problem: ConvProblem | GemmProblem, basis:
     )
 
 
+@pytest.mark.usefixtures("known_host")
 def test_measured_models_have_no_caveat() -> None:
     """If a model fits it answers as before, and the host never gets a GPU's model."""
     assert Chooser(None, "gfx950", None, None).model(PROBLEM, stands_in=True).not_measured is None

@@ -165,7 +165,7 @@ def test_a_prediction_reads_only_its_operation_and_model(tmp_path: Path) -> None
         "import os, sys\nfrom ckh.learn.models import artifact\nread, read_spec = [], artifact.read_spec\n"
         "def noted(path):\n    read.append(path.name)\n    return read_spec(path)\n"
         "artifact.read_spec = noted\nfrom ckh.entry import run\n"
-        "assert run(['predict', '--m', '64', '--n', '64', '--k', '64', '--arch', 'host', '--top', '1']) == 0\n"
+        "assert run(['predict', '--m', '64', '--n', '64', '--k', '64', '--dtype', 'fp8', '--top', '1']) == 0\n"
         "print(*sorted(set(read)))\nprint(*sorted(m for m in sys.modules if m.startswith('ckh.ops.')))\n"
     )
     environment = {**os.environ, "CKH_QUICK": "0", "XDG_DATA_HOME": str(tmp_path), "CKH_CACHE": str(tmp_path)}
@@ -174,6 +174,6 @@ def test_a_prediction_reads_only_its_operation_and_model(tmp_path: Path) -> None
         [sys.executable, "-c", program], env=environment, cwd=ROOT, capture_output=True, text=True, check=True
     )
     *_, models, modules = done.stdout.splitlines()
-    assert models == "gemm_universal_fp32_host"
+    assert models == "gemm_universal_fp8_gfx950"
     assert "ckh.ops.gemm_universal.operation" in modules.split()
     assert not {"ckh.ops.grouped_conv.operation", "ckh.ops.aiter_gemm.operation"} & set(modules.split())

@@ -24,8 +24,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def alone(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """These models, and no measurements or prepared answers; skipped if ckh has no C part."""
+def alone(models: Path, host_asked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """These models, for the host by default, and no measurements or prepared answers; skipped if ckh has no C part."""
     if not is_available():
         pytest.skip("ckh was installed without its C part")
     monkeypatch.setenv("CKH_MODELS", str(models))

@@ -299,7 +299,7 @@ def filters() -> list[bytes]:
 @cache
 def specs() -> list[bytes]:
     """The specs of the shipped models, with fewer features of the large ones, and AMD's of GEMMs."""
-    ours = sorted(data_dir("models").glob("*/feature_spec.json"))[::2]
+    ours = sorted(data_dir("models").glob("*/feature_spec.json"))
     return [path.read_bytes() for path in (*ours, *sorted(AMD_FILES.glob("gemm_*/feature_spec.json")))]
 
 

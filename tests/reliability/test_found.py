@@ -29,12 +29,12 @@ from tests.reliability.targets import TARGETS
 
 DEEP, DIGITS = b"[" * 100_000, b"9" * 5000
 AMD, AITER, LOG = samples.amd_csv()[0], samples.aiter_csv()[0], samples.bench_log()[0]
-SPEC = next(spec for spec in samples.specs() if b'"dtype": "fp32"' in spec and b'"tflops"' in spec)
+SPEC = next(spec for spec in samples.specs() if b'"dtype": "bf16"' in spec and b'"tflops"' in spec)
 TEXT, CATEGORIES = samples.lightgbm_text()[:2]
 AITER_NAME, MOE_NAME = (TARGETS[f"aiter-{kind}-kernel-names"].samples()[0] for kind in ("gemm", "moe"))
 REFUSED: list[tuple[str, bytes]] = [
     ("spec", DEEP),
-    ("spec", SPEC.replace(b'"dtype": "fp32"', b'"dtype": ' + DIGITS)),
+    ("spec", SPEC.replace(b'"dtype": "bf16"', b'"dtype": ' + DIGITS)),
     ("spec", SPEC.replace(b'"tflops"', b'"../../tflops"')),
     ("manifest", DEEP),
     ("aiter-gemm-problem-files", b"shape is M:1, N:1, K:1 not found tuned config in /"),
@@ -237,7 +237,7 @@ def test_terminal_escapes_of_a_model_are_not_printed(
 ) -> None:
     """The device named by an untrusted model is printed without control characters, by the quick path as well."""
     monkeypatch.setenv("CKH_QUICK", quick)
-    model = shutil.copytree(data_dir("models") / "grouped_conv_forward_fp32_host", tmp_path / "model")
+    model = shutil.copytree(data_dir("models") / "grouped_conv_forward_bf16_gfx950", tmp_path / "model")
     spec = json.loads((model / "feature_spec.json").read_bytes())
     spec["ckh"]["device"] = "\x1b[31mEPYC\u202e\nmodel    FORGED | <script>"
     (model / "feature_spec.json").write_text(json.dumps(spec), encoding="utf-8")
@@ -269,7 +269,7 @@ def test_a_model_cannot_forge_lines(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_markup_of_a_model_is_not_exported(tmp_path: Path) -> None:
     """A device's name is text in the README of exported C, whatever Markdown or HTML it contains."""
-    model = shutil.copytree(data_dir("models") / "grouped_conv_forward_fp32_host", tmp_path / "model")
+    model = shutil.copytree(data_dir("models") / "grouped_conv_forward_bf16_gfx950", tmp_path / "model")
     spec = json.loads((model / "feature_spec.json").read_bytes())
     spec["ckh"]["device"] = "\x1b[31m | <script> ![a](b) `c`"
     (model / "feature_spec.json").write_text(json.dumps(spec), encoding="utf-8")
@@ -286,7 +286,7 @@ def test_a_model_with_an_unexportable_folder_name_is_refused(
     """A quote in a folder's name would end a string of example.c: such a name is refused, and nothing is written."""
     folder = tmp_path / "models" / name
     folder.parent.mkdir()
-    shutil.copytree(data_dir("models") / "grouped_conv_forward_fp32_host", folder)
+    shutil.copytree(data_dir("models") / "grouped_conv_forward_bf16_gfx950", folder)
     out = tmp_path / "out"
     assert cli.run(["export", "--model", str(folder), "--to", "c", "--out", str(out)]) == ExitCode.BAD_DATA
     expect_error(capsys.readouterr().err, "bad-name")

@@ -25,7 +25,7 @@ from ckh.errors import ModelError
 from ckh.kernels.table import KernelTable
 from ckh.learn.analytic.estimate import ESTIMATE
 from ckh.learn.analytic.estimator import has_estimate
-from ckh.learn.analytic.transfer import estimate_model, stand_in
+from ckh.learn.analytic.transfer import RANDOM, estimate_model, stand_in
 from ckh.learn.answers.batches import PooledScores
 from ckh.learn.models.artifact import find_model, fitting_models, load_model, wanted_for
 from ckh.ops import operation_of_problem
@@ -204,6 +204,8 @@ class KnownBefore:
         try:
             model = find_model(wanted) if fitting_models(wanted) else stand_in(wanted, problem)
         except ModelError:
+            return None
+        if model.not_measured is not None and model.not_measured.basis == RANDOM:
             return None
         candidates = operation_of_problem(problem).kernels.candidates(
             problem, load_arch(self.arch), model.candidates_of

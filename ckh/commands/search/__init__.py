@@ -112,6 +112,7 @@ def search(
             raise UsageError(f"options come after {place}", f"see {place} --help")
         return
     from ckh.archs import load_arch
+    from ckh.learn.analytic.transfer import RANDOM
     from ckh.search.on_model import search_json, search_model, search_text
     from ckh.search.space import searched
 
@@ -120,6 +121,8 @@ def search(
     problem = typed.problem(chooser, "search")
     try:
         model = chooser.model(problem, stands_in=require is None)
+        if model.not_measured is not None and model.not_measured.basis == RANDOM:
+            model = chooser.model(problem)  # which is refused
     except ModelError as error:
         hint = f"{error.hint}; or search by measuring: ckh search measure {problem.canonical()}"
         raise ModelError(error.message, hint, code=error.code) from error

@@ -102,7 +102,7 @@ def parity(
     op: str | None = completed("op", OP_HELP),
     variant: Direction | None = typer.Option(None, "--variant", help="Direction of convolutions.  [forward]"),
     dtype: str | None = completed("dtype", "Element type."),
-    arch: str | None = completed("arch", "Architecture.  [this machine's GPU, else host]", panel=PROBLEM),
+    arch: str | None = completed("arch", "Architecture.  [this machine's GPU, else gfx950]", panel=PROBLEM),
     model: Path | None = completed("model", "Model directory.  [the first that fits]"),
     consumer: list[str] = typer.Option(
         [],

@@ -86,7 +86,7 @@ def selection(
     op: str | None = completed("op", f"--create: {OP_HELP}"),
     variant: Direction | None = typer.Option(None, "--variant", help="--create: direction.  [forward]"),
     dtype: str | None = completed("dtype", "--create: element type."),
-    arch: str | None = completed("arch", "--create: architecture.  [this machine's GPU, else host]", panel=PROBLEM),
+    arch: str | None = completed("arch", "--create: architecture.  [this machine's GPU, else gfx950]", panel=PROBLEM),
     model: Path | None = completed("model", "Model directory.  [the first that fits]"),
     data: list[Path] = typer.Option([], "--data", help="Dataset with times of changed choices; may be repeated."),
     on_device: bool = typer.Option(False, "--on-device", help="Measure changed choices on this machine."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import numpy as np
 
@@ -103,3 +104,12 @@ class EstimateScores:
         """Compiler reports of each kernel; empty if there are none."""
         name = self._op.kernels.name
         return [self.compiled.get(name(kernel)) for kernel in pool] if self.compiled else []
+
+
+class RandomScores(EstimateScores):
+    """Scores drawn at random, by the problem as seed: for the CPU, for whose kernels there is no estimate."""
+
+    def scores(self, problems: Sequence[Problem], pool: Sequence[Kernel]) -> NDArray[np.float64]:
+        """Random scores, shape (problems, kernels)."""
+        seeds = [crc32(problem.canonical().encode()) for problem in problems]
+        return np.array([np.random.default_rng(seed).random(len(pool)) for seed in seeds])

@@ -3,7 +3,7 @@
 A model of another GPU or element type ranks the kernels of the architecture, with features of its compute units, memory
 and clock; the estimate ranks kernels unknown to the model. Of model and estimate the one with the better evaluation is
 used. Models of another family of GPUs are used without an estimate, or if they were evaluated better. Host models are
-not used for GPUs. Such answers are never called measured.
+not used for GPUs; without one, the CPU's kernels are in random order. Such answers are never called measured.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ckh.errors import ModelError
 from ckh.files.paths import model_folders
 from ckh.learn.analytic.completed import Completion
 from ckh.learn.analytic.estimate import ESTIMATE
-from ckh.learn.analytic.estimator import EstimateScores, has_estimate
+from ckh.learn.analytic.estimator import EstimateScores, RandomScores, has_estimate
 from ckh.learn.answers.answer import TUNE_BUDGET, NotMeasured
 from ckh.learn.answers.batches import known_candidates
 from ckh.learn.models.artifact import Model, find_model, first_model, fitting_models, list_models, wanted_for
@@ -38,8 +38,11 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel, Problem, Worth
 
 
-def estimate_model(wanted: Wanted) -> Model:
-    """A model that ranks by the analytic estimate alone, without a folder.
+RANDOM = "random"  # basis of an answer in random order
+
+
+def estimate_model(wanted: Wanted, scores: EstimateScores | None = None) -> Model:
+    """A model that ranks by the analytic estimate alone, or by the given scores, without a folder.
 
     Without an estimate (`has_estimate`) it lists refused kernels and ranks none. It predicts no speeds.
     """
@@ -57,7 +60,15 @@ def estimate_model(wanted: Wanted) -> Model:
         hardware={"num_cus": wanted.gpu.hardware.num_cus},
         legacy_tiles=False,
     )
-    return Model(Path(ESTIMATE), spec, EstimateScores(wanted), Completion.ALONE)
+    return Model(Path(ESTIMATE if scores is None else RANDOM), spec, scores or EstimateScores(wanted), Completion.ALONE)
+
+
+def _random_model(wanted: Wanted) -> Model:
+    """A model that orders the kernels of the CPU at random, for commands that measure them."""
+    model = estimate_model(wanted, RandomScores(wanted))
+    commands = next_commands(wanted)
+    model.not_measured = NotMeasured(RANDOM, "a random order, since no model is trained on a CPU", None, commands)
+    return model
 
 
 def stand_in(wanted: Wanted, problem: Problem) -> Model:
@@ -65,8 +76,11 @@ def stand_in(wanted: Wanted, problem: Problem) -> Model:
 
     Of the nearest model of the family, the estimate and the nearest model of another family, the one with the best
     evaluation is used; options without evaluation come last, ties in this order. A model of this GPU in an element type
-    of the same width and rate comes first, since it was measured on instructions with these rates.
+    of the same width and rate comes first, since it was measured on instructions with these rates. Kernels of the CPU
+    are in random order.
     """
+    if wanted.arch == HOST and operation(wanted.op_type).measured is not None:
+        return _random_model(wanted)
     near, far = _others_nearest_first(wanted)
     options = [_first_with_kernels(near, wanted, problem)]
     if options[0] is not None and options[0].ref is not None and _has_same_rates(options[0].ref.spec, wanted):

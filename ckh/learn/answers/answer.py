@@ -59,7 +59,7 @@ class NotMeasured(Record):
     """Caveat of an answer without measurements of this GPU and element type."""
 
     basis: str
-    """A model of another GPU or element type, or an estimate."""
+    """A model of another GPU or element type, an estimate, or a random order of the CPU's kernels."""
     source: str
     """Name of the model or estimate, and where its data come from."""
     worth: str | None
@@ -72,13 +72,14 @@ class NotMeasured(Record):
         text = problem.canonical()
         folder = f"tuned/{arch}-{crc32(text.encode()):08x}"
         tune = f"ckh tune {text} --arch {arch} --budget {TUNE_BUDGET} --out {folder}"
-        probe = (f"{again} --probe 5",) if again else ()
+        target = "" if " --arch " in again else f" --arch {arch}"
+        probe = (f"{again}{target} --probe 5",) if again else ()
         return NotMeasured(self.basis, self.source, self.worth, (*probe, *(self.next_commands or (tune,))))
 
     @property
     def colour(self) -> str:
         """What it is based on, as of `painted`."""
-        return ESTIMATED if self.basis == "estimate" else BORROWED
+        return BORROWED if self.basis == "model" else ESTIMATED
 
     def lines(self) -> list[str]:
         """Text for a terminal."""

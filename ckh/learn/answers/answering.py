@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ckh.archs import default_arch, load_arch, meant_gpu
+from ckh.archs import assumed_gpu, default_arch, load_arch, meant_gpu
 from ckh.errors import ModelError, UsageError
 from ckh.learn.analytic.transfer import has_kernels, next_commands, stand_in
 from ckh.learn.answers.batches import known_candidates, runnable
@@ -16,7 +16,7 @@ from ckh.ops import DEFAULT_OPERATION, operation, operation_of_problem, requeste
 from ckh.problems import dtype_name
 from ckh.requested import requested_problem
 from ckh.shapes.problems import problems_of
-from ckh.text.log import warn
+from ckh.text.log import note_once, warn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -127,6 +127,8 @@ class Chooser:
             own_dtype = None if spec.dtype == ANY else spec.dtype
         else:
             self.op = operation(op or DEFAULT_OPERATION)
+            if arch is None:
+                note_once(assumed_gpu())
             name = default_arch() if arch is None else arch
             own_dtype = None
         spec_of_arch = load_arch(name)

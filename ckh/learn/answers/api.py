@@ -54,7 +54,7 @@ def rank(
         model: a model, or its folder, which is then read in each call; by default the first model that fits the problem
             and the architecture, or a substitute if none fits, as stated in `Ranked.not_measured`
             (`answering.AnsweringModels`).
-        arch: the architecture if no model is given; by default this machine's GPU, else the host.
+        arch: the architecture if no model is given; by default this machine's GPU, else gfx950.
         require_measured: refuse substitute models.
         kernels: complete names (ckh's or AMD's) or kernels to rank exclusively, whether in the architecture's pool or
             not; by default that pool, and the kernels with times in the model's training data.

@@ -269,7 +269,8 @@ class Model(ShownModel):
     @property
     def estimate_of_kernels(self) -> EstimateScores | None:
         """The estimate if it scores kernels, and does not break ties alone."""
-        return None if self.completion is Completion.TIE_BROKEN else self.estimate
+        can_score = self.estimate is not None and self.estimate.can_score
+        return self.estimate if can_score and self.completion is not Completion.TIE_BROKEN else None
 
     @property
     def measured(self) -> MeasuredSet | None:
