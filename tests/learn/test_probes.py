@@ -82,6 +82,16 @@ def test_a_foreign_line_is_skipped(line: str) -> None:
     assert recall(PROBLEM, "host") == first
 
 
+def test_a_changed_line_is_skipped() -> None:
+    """Its digest does not match."""
+    first = probe(("a", 2.0))
+    for each in (first, probe(("b", 1.0))):
+        remember(each)
+    path = probe_path(PROBLEM, "host")
+    path.write_text(path.read_text(encoding="utf-8").replace('"b"', '"c"'), encoding="utf-8")
+    assert recall(PROBLEM, "host") == first
+
+
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """A file is in place of the folder."""
     (tmp_path / "user").write_text("")

@@ -1,6 +1,6 @@
 """Kill: processes of a bench killed at random times; a resumed run has every pair once, and nothing is left over.
 
-`pytest tests/reliability/test_kill.py --reliability=long` kills each kind of process 200 times with each signal; in CI
+`pytest tests/reliability/test_kill.py --reliability=long` kills each of `TARGETS` 200 times; in CI
 it is a few times. The figures are in docs/reliability.md.
 """
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 KILLS = {"short": 3, "long": 200}
 CLUSTER_KILLS = {"short": 1, "long": 50}  # a start includes that of its nodes
-CLUSTER_TARGETS = (
-    ("supervisor", signal.SIGKILL),
-    ("supervisor", signal.SIGINT),
-    ("node", signal.SIGKILL),
+TARGETS = (
+    *(("supervisor", number) for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)),
     ("worker", signal.SIGKILL),
+    ("compiler", signal.SIGKILL),
 )
+CLUSTER_TARGETS = (("supervisor", signal.SIGKILL), ("node", signal.SIGKILL))
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +33,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ["supervisor", "worker", "compiler"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(("target", "number"), TARGETS)
 def test_nothing_is_lost_when_a_process_is_killed(
     tmp_path: Path, store: Path, target: str, number: signal.Signals, reliability: str
 ) -> None:

@@ -277,21 +277,6 @@ def test_functions_that_call_others_are_a_column(tmp_path: Path) -> None:
     assert [row["calling_functions"] for row in rows_of(path)] == [2, None]
 
 
-def test_unreported_resources_are_null(tmp_path: Path) -> None:
-    """On the host, and with a compiler without reports, resources are null."""
-    for folder, kernels in (("none", ()), ("unknown", (UNKNOWN,))):
-        (row,) = rows_of(write(tmp_path / folder, changed(OK, source_hash="hash2"), kernels=kernels))
-        assert [row[name] for name in RESOURCE_NAMES] == [None] * 8
-
-
-def test_runs_with_and_without_resources_are_one_table(tmp_path: Path) -> None:
-    """A resumed run with libraries from an older cache has nulls in its rows."""
-    write(tmp_path, changed(OK, source_hash="hash1"), kernels=(KNOWN,))
-    second = changed(FAILED, run_id="run2", source_hash="hash2")
-    write(tmp_path, second, run=replace(RUN, run_id="run2"))
-    assert [row["vgprs"] for row in rows_of(tmp_path)] == [96, None]
-
-
 def test_a_later_record_of_a_kernel_replaces_the_earlier(tmp_path: Path) -> None:
     """A resumed run may repeat a kernel's record."""
     newer = replace(KNOWN, run_id="run2", resources=replace(TAKES, vgprs=128))
