@@ -151,26 +151,19 @@ def read_common_rules(path: Path) -> CommonRules:
     file = JsonFields.read(path)
     lds, operators = file.part("pipeline_lds"), file.part("operators")
     rules = CommonRules(
-        pipeline_lds={name: _lds_rule(lds.part(name)) for name in lds.names()},
+        pipeline_lds={
+            name: LdsRule(part.number("fraction"), part.scalar("double_smem_buffer_halves", bool))
+            for name, part in lds.parts()
+        },
         unsupported_traits=frozenset(file.triples("unsupported_traits", str)),
         dtype_combinations=file.triples("dtype_combinations", str),
         preshuffle_pipelines=file.strings("preshuffle_pipelines"),
-        operators={name: _operator_tile(operators.part(name)) for name in operators.names()},
+        operators={
+            name: OperatorTile(part.triple("minimum"), part.triple("alignment")) for name, part in operators.parts()
+        },
     )
     file.finish()
     return rules
-
-
-def _lds_rule(part: JsonFields) -> LdsRule:
-    rule = LdsRule(part.number("fraction"), part.scalar("double_smem_buffer_halves", bool))
-    part.finish()
-    return rule
-
-
-def _operator_tile(part: JsonFields) -> OperatorTile:
-    tile = OperatorTile(part.triple("minimum"), part.triple("alignment"))
-    part.finish()
-    return tile
 
 
 def read_arch(path: Path, common: CommonRules) -> ArchSpec:
@@ -185,7 +178,7 @@ def read_arch(path: Path, common: CommonRules) -> ArchSpec:
         architecture=file.scalar("architecture", str),
         description=file.scalar("description", str),
         unverified=file.scalar("unverified", str) if file.has("unverified") else "",
-        gpus=_compute_units(file.part("gpus")),
+        gpus=file.part("gpus").integers(),
         default_dtype=file.scalar("default_dtype", str),
         dtypes=file.strings("dtypes"),
         pipelines=file.strings("pipelines"),
@@ -212,12 +205,6 @@ def read_arch(path: Path, common: CommonRules) -> ArchSpec:
     return spec
 
 
-def _compute_units(part: JsonFields) -> dict[str, int]:
-    result = {name: part.scalar(name, int) for name in part.names()}
-    part.finish()
-    return result
-
-
 def _tile_table(part: JsonFields) -> dict[str, tuple[Triple, ...]]:
     return {dtypes: part.triples(dtypes, int) for dtypes in part.names()}
 
@@ -232,10 +219,10 @@ def _device_profile(file: JsonFields) -> HardwareProfile:
 
 
 def _peaks(part: JsonFields) -> Peaks:
-    flops, matrix = part.part("flops_per_cu_clock"), part.part("matrix_flops_per_cu_clock")
+    matrix = part.part("matrix_flops_per_cu_clock")
     peaks = Peaks(
         part.scalar("bandwidth_gb_s", int),
-        {name: flops.scalar(name, int) for name in flops.names()},
+        part.part("flops_per_cu_clock").integers(),
         {dtype: _rates(matrix.part(dtype)) for dtype in matrix.names()},
         part.scalar("lds_bytes_per_clock", int),
         part.scalar("register_kb_per_cu", int),

@@ -109,19 +109,15 @@ def guarded(command: Callable[[], int], *, as_json: bool = False) -> int:
 def _report(error: CkhError, code: ExitCode, *, as_json: bool = False) -> int:
     try:
         if as_json and not has_result():
-            emit(_document(error, code))
+            from ckh.documents import ErrorDocument, json_text
+
+            emit(json_text(ErrorDocument(error.code, error.message, error.hint, int(code))))
         sys.stdout.flush()
         print_error(error)
         sys.stderr.flush()
     except StreamError as lost:
         _drop_output(lost)
     return int(code)
-
-
-def _document(error: CkhError, code: ExitCode) -> str:
-    from ckh.documents import ErrorDocument, json_text
-
-    return json_text(ErrorDocument(error.code, error.message, error.hint, int(code)))
 
 
 def _drop_output(error: StreamError) -> int:

@@ -142,21 +142,22 @@ def _complete() -> int:
     return int(ExitCode.OK)
 
 
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"ckh {__version__}")
+        raise typer.Exit
+
+
 def _main_options(
     _version: bool = typer.Option(
         False,
         "--version",
         help="Show the version and exit.",
         is_eager=True,
-        callback=lambda value: _print_version() if value else None,
+        callback=_print_version,
     ),
 ) -> None:
     pass
-
-
-def _print_version() -> None:
-    typer.echo(f"ckh {__version__}")
-    raise typer.Exit
 
 
 def _complete_commands(app: typer.Typer) -> None:

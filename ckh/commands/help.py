@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,9 +11,6 @@ from ckh.errors import UsageError, codes
 from ckh.files.paths import data_dir
 from ckh.text.log import emit
 from ckh.text.prose import one_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _HELP = """Show a page of the documentation; without a topic, list the pages.
 
@@ -38,7 +34,8 @@ def show(
     """Print a page, or the list of pages."""
     pages = {path.stem: path for path in sorted(data_dir("docs").glob("*.md"))}
     if not topic:
-        titles = {"codes": _CODES_TITLE} | {name: _title(path) for name, path in pages.items()}
+        first_lines = {name: path.read_text(encoding="utf-8").partition("\n")[0] for name, path in pages.items()}
+        titles = {"codes": _CODES_TITLE} | {name: line.strip("# ") for name, line in first_lines.items()}
         width = max(map(len, titles))
         emit("Pages:\n" + "".join(f"  {name:<{width}}  {title}\n" for name, title in sorted(titles.items())))
     elif topic == "codes":
@@ -49,11 +46,6 @@ def show(
         commands = getattr(context.find_root().command, "commands", ())
         hint = f"see ckh {topic} --help" if topic in commands else one_of(topic, pages)
         raise UsageError(f"unknown page {topic!r}", hint, code="unknown-name")
-
-
-def _title(path: Path) -> str:
-    with path.open(encoding="utf-8") as file:
-        return file.readline().strip("# \n")
 
 
 def _codes_page() -> str:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.data.formats import ProblemsFormat, Reading, ReadOptions, RowsFormat, WinnerSummary
     from ckh.files.outputs import FileKind
-    from ckh.ops.base import AnyOperation
 
 
 PARQUET = "parquet"  # the name of the dataset's own format
@@ -116,7 +115,10 @@ def convert(
     if to == PARQUET:
         save_blocks(out, merged.op, merged.blocks(), merged.metadata, merged.content_hash)
     else:
-        warnings += _row_format(merged.op, to).write(merged, out)
+        written = next((row for row in formats_of(merged.op).rows if row.name == to), None)
+        if written is None:
+            raise DataError(f"{merged.op.name} has no format {to}", "write Parquet", code="unsupported")
+        warnings += written.write(merged, out)
     return ConversionSummary(
         rows=len(merged),
         valid=sum(int(pc.sum(block["is_valid"]).as_py()) for block in merged.blocks(["is_valid"])),
@@ -163,10 +165,3 @@ def convert_problems(
                 f"{path} is not a {to.source}", "problems are written from these only", code="unknown-format"
             )
     return to.write(inputs, out, options)
-
-
-def _row_format(op: AnyOperation, name: str) -> RowsFormat:
-    for row in formats_of(op).rows:
-        if row.name == name:
-            return row
-    raise DataError(f"{op.name} has no format {name}", "write Parquet", code="unsupported")

@@ -343,14 +343,6 @@ def _is_complete(tail: bytes) -> bool:
         return False
 
 
-def _is_journal(path: Path) -> bool:
-    """Return True if a file begins with the record of a run, complete or truncated."""
-    if not is_started(path):
-        return True
-    with path.open("rb") as file:
-        return any(isinstance(located.record, RunRecord) for located in islice(_located(file), 1))
-
-
 def _located(file: BinaryIO) -> Iterator[Located]:
     number = start = 0
     file.seek(0)
@@ -371,6 +363,14 @@ def _record_or_damage(number: int, line: bytes) -> Record | Damage:
         return parse_record(line)
     except ValueError as error:
         return Damage(number, str(error))
+
+
+def _is_journal(path: Path) -> bool:
+    """Return True if a file begins with the record of a run, complete or truncated."""
+    if not is_started(path):
+        return True
+    with path.open("rb") as file:
+        return any(isinstance(located.record, RunRecord) for located in islice(_located(file), 1))
 
 
 JOURNAL = FileKind("run's journal", _is_journal)

@@ -81,34 +81,27 @@ class Numbering:
 
     def of(self, table: pa.Table) -> NDArray[np.int64]:
         """Number each row of a table."""
-        arrays = [_encoded(table[name]) for name in self.columns]
+        arrays = []
+        for name in self.columns:
+            array = table[name].combine_chunks() if table[name].num_chunks != 1 else table[name].chunk(0)
+            arrays.append(array if hasattr(array, "dictionary") else array.dictionary_encode())
         # Columns with a shared dictionary index are combined once.
         codes = {address_of(array.indices): _codes(array) for array in arrays}
         here = combined_numbers(codes.values())
         first = first_rows(here)
-        combinations = zip(
-            *(_values(array, codes[address_of(array.indices)][0][first]) for array in arrays), strict=True
-        )
-        numbers = [self._numbers.setdefault(values, len(self._numbers)) for values in combinations]
+        columns = []
+        for array in arrays:
+            texts = [*array.dictionary.to_pylist(), None]
+            columns.append([texts[code] for code in codes[address_of(array.indices)][0][first].tolist()])
+        numbers = [self._numbers.setdefault(values, len(self._numbers)) for values in zip(*columns, strict=True)]
         result: NDArray[np.int64] = np.array(numbers, dtype=np.int64)[here]
         return result
-
-
-def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    return array if hasattr(array, "dictionary") else array.dictionary_encode()
 
 
 def _codes(array: pa.DictionaryArray) -> tuple[NDArray[np.int32], int]:
     """Return the indices of values, with the highest for null, and their exclusive upper bound."""
     count = len(array.dictionary)
     return array.indices.fill_null(count).to_numpy(), count + 1
-
-
-def _values(array: pa.DictionaryArray, codes: NDArray[np.int32]) -> list[Any]:
-    """Decode the indices of `_codes`."""
-    values = [*array.dictionary.to_pylist(), None]
-    return [values[code] for code in codes.tolist()]
 
 
 def address_of(array: pa.Array) -> tuple[int | None, ...]:

@@ -169,7 +169,7 @@ class DatasetFile:
             raise DataError(f"{path}: no rows", code="empty")
         if self.rows > max(BLOCK_ROWS, path.stat().st_size):
             raise DataError(f"{path} states {self.rows} rows, more than its bytes", code="damaged")
-        self.op = self._operation()
+        self.op = tables.one_operation(tables.operation_in(block, str(path)) for block in self._read([OP_TYPE]))
 
     def column(self, column: Column) -> Iterable[pa.Array]:
         """A column by blocks, re-iterable."""
@@ -194,8 +194,9 @@ class DatasetFile:
             chunks = self.column(column)
             for chunk in chunks:
                 tables.check_column(self.op, column.name, chunk, str(self.path))
-                if column.name == "status" and not predictions:
-                    _refuse_predictions(chunk)
+                if column.name == "status" and not predictions and Status.PREDICTED in chunk.unique().to_pylist():
+                    text = "the data hold predictions of ckh"
+                    raise DataError(text, "train on measured rows only", code="predicted-rows")
             digest.add(column, chunks)
         for block in self.blocks({"is_valid", "latency_ms"}):
             tables.check_times(block["is_valid"], block["latency_ms"], str(self.path))
@@ -208,10 +209,6 @@ class DatasetFile:
                 "the file is damaged or was edited: copy it again, or make it again with ckh convert",
                 code="damaged",
             )
-
-    def _operation(self) -> AnyOperation:
-        """The operation of all rows."""
-        return tables.one_operation(tables.operation_in(block, str(self.path)) for block in self._read([OP_TYPE]))
 
     def _read(self, names: Sequence[str]) -> Iterator[pa.Table]:
         """Yield the rows in blocks, with those of the named columns that exist."""
@@ -241,11 +238,6 @@ class ColumnChunks:
     def __iter__(self) -> Iterator[pa.Array]:
         for block in self.blocks([self.name]):
             yield from block[self.name].chunks
-
-
-def _refuse_predictions(statuses: pa.Array) -> None:
-    if str(Status.PREDICTED) in statuses.unique().to_pylist():
-        raise DataError("the data hold predictions of ckh", "train on measured rows only", code="predicted-rows")
 
 
 def warn_unverified(path: Path) -> None:

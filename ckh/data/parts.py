@@ -50,10 +50,14 @@ class DatasetParts:
         kept = [(read, mask) for read, mask in zip(self.reads, masks, strict=True) if mask.any()]
         if len(self.reads) == 1 and kept:
             return in_memory(kept[0][0]().select(kept[0][1]))
+
+        def selected(read: Callable[[], Dataset], bits: NDArray[np.uint8], count: int) -> Dataset:
+            return read().select(np.unpackbits(bits, count=count).astype(bool))
+
         return replace(
             self,
             reads=tuple(
-                read if mask.all() else partial(_selected, read, np.packbits(mask), len(mask)) for read, mask in kept
+                read if mask.all() else partial(selected, read, np.packbits(mask), len(mask)) for read, mask in kept
             ),
         )
 
@@ -88,7 +92,9 @@ def read_parts(*paths: Path | str, columns: ColumnsOf) -> DatasetParts:
     if rows <= PART_ROWS:
         return in_memory(joined(files, columns, narrow=True))
     problems = Numbering((*op.problems.identity, "arch"))
-    part_of = _part_of_each(problems, files, max(PART_ROWS, rows // _MOST_PARTS))
+    counts = rows_of_each(problems, files)
+    # Parts of about as many rows, of at least one problem each.
+    part_of = np.unique((np.cumsum(counts) - counts) // max(PART_ROWS, rows // _MOST_PARTS), return_inverse=True)[1]
     parts = [_StoredPart() for _ in range(int(part_of.max()) + 1)]
     for block in blocks_of(files, names_read(op, columns)):
         part = part_of[problems.of(block)]
@@ -103,14 +109,6 @@ def read_parts(*paths: Path | str, columns: ColumnsOf) -> DatasetParts:
         return dataset
 
     return DatasetParts(op, tuple(partial(read, part) for part in parts))
-
-
-def _part_of_each(problems: Numbering, files: Sequence[DatasetFile], part_rows: int) -> NDArray[np.int64]:
-    """Assign each problem to a part of about `part_rows` rows, at least one problem each; shape (problems,)."""
-    counts = rows_of_each(problems, files)
-    crossed = (np.cumsum(counts) - counts) // part_rows
-    number: NDArray[np.int64] = np.unique(crossed, return_inverse=True)[1]
-    return number
 
 
 def rows_of_each(problems: Numbering, files: Sequence[DatasetFile]) -> NDArray[np.int64]:
@@ -186,10 +184,6 @@ def _storage_errors() -> Iterator[None]:
         ) from error
 
 
-def _selected(read: Callable[[], Dataset], bits: NDArray[np.uint8], count: int) -> Dataset:
-    return read().select(np.unpackbits(bits, count=count).astype(bool))
-
-
 def _concatenated(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Concatenate frames; categories are the union."""
     from pandas.api.types import union_categoricals
@@ -234,26 +228,15 @@ def read_sample(
         return joined(files, columns), None
     problems = Numbering((*op.problems.identity, "arch"))
     rows = rows_of_each(problems, files)
-    is_wanted = _is_wanted(problems, only)
-    is_drawn = _draw(rows, is_wanted, most_rows, seed)
+    places = [(problems.columns.index(name), value) for name, value in only.items() if name in problems.columns]
+    matches = [all(problem[place] == value for place, value in places) for problem in problems]
+    is_wanted = np.array(matches) | (not any(matches))
+    order = np.random.default_rng(seed).permutation(np.flatnonzero(is_wanted))
+    count = int(np.searchsorted(np.cumsum(rows[order]), most_rows, side="right"))
+    is_drawn = np.zeros(len(rows), dtype=bool)
+    is_drawn[order[: max(1, count)]] = True
     blocks = blocks_of(files, names_read(op, columns))
     tables = [texts_numbered(block.filter(pa.array(is_drawn[problems.of(block)]))) for block in blocks]
     dataset = Dataset(frame_of(pa.concat_tables(tables), narrow=False), merged_metadata(files), op.name)
     refuse_duplicates(dataset, files)
     return dataset, Drawn(len(dataset), int(is_drawn.sum()), int(rows[is_wanted].sum()), int(is_wanted.sum()))
-
-
-def _is_wanted(problems: Numbering, only: Mapping[str, object]) -> NDArray[np.bool_]:
-    """Mask of problems that match these values, shape (problems,); all True if none match."""
-    places = [(problems.columns.index(name), value) for name, value in only.items() if name in problems.columns]
-    values = np.array([all(problem[place] == value for place, value in places) for problem in problems], dtype=bool)
-    return values if values.any() else ~values
-
-
-def _draw(rows: NDArray[np.int64], is_wanted: NDArray[np.bool_], most: int, seed: int) -> NDArray[np.bool_]:
-    """Mask of drawn problems, shape (problems,): as many as fit in `most` rows, at least one."""
-    order = np.random.default_rng(seed).permutation(np.flatnonzero(is_wanted))
-    count = int(np.searchsorted(np.cumsum(rows[order]), most, side="right"))
-    values = np.zeros(len(rows), dtype=bool)
-    values[order[: max(1, count)]] = True
-    return values

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from ckh.ops.base import AnyOperation, Kernel, Problem
+    from ckh.ops.base import Kernel, Problem
 
 _MS_FLOPS_PER_TFLOPS = 1e9
 _MS_BYTES_PER_GB_S = 1e6
@@ -92,11 +92,18 @@ def build_table(pairs: Pairs, results: Results, origin: Origin) -> pa.Table:
         )
     flops = np.array([float(problem.flops) for problem in pairs.problems])[pairs.problem_of_row]
     moved = np.array([float(problem.bytes) for problem in pairs.problems])[pairs.problem_of_row]
+    shared: dict[str, str | int | None] = {
+        "op_type": op.name,
+        "arch": origin.arch,
+        "device": origin.device,
+        "run_id": origin.run_id,
+    }
+    shared |= {f"hw_{name}": value for name, value in origin.hardware.items()}
     columns: dict[str, Any] = {
         **_numbered(op.problems.columns(pairs.problems), pairs.problem_of_row),
         **_numbered({"kernel": list(pairs.kernel_names)}, pairs.kernel_of_row),
         **_numbered(op.kernels.columns(pairs.kernels, Encoding.on(origin.arch)), pairs.kernel_of_row),
-        **_numbered({name: [value] for name, value in _shared(op, origin).items()}, np.zeros(count, dtype=np.int32)),
+        **_numbered({name: [value] for name, value in shared.items()}, np.zeros(count, dtype=np.int32)),
         "status": status,
         "latency_ms": time_ms,
         "tflops": flops / time_ms / _MS_FLOPS_PER_TFLOPS,
@@ -115,12 +122,6 @@ def status_of(ok: NDArray[Any], otherwise: Status) -> pa.DictionaryArray:
     import pyarrow as pa
 
     return pa.DictionaryArray.from_arrays(pa.array((~ok).astype("int32")), [str(Status.OK), str(otherwise)])
-
-
-def _shared(op: AnyOperation, origin: Origin) -> dict[str, str | int | None]:
-    """Columns with the same value in all rows."""
-    hardware = {f"hw_{name}": value for name, value in origin.hardware.items()}
-    return {"op_type": op.name, "arch": origin.arch, "device": origin.device, "run_id": origin.run_id, **hardware}
 
 
 def _numbered(columns: dict[str, list[Any]], rows: NDArray[Any]) -> dict[str, Any]:

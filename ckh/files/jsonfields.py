@@ -16,7 +16,7 @@ from ckh.errors import DataError, ModelError
 from ckh.files.untrusted import MOST_MODEL_BYTES, MOST_TEXT_BYTES, as_text, read_bytes, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from decimal import Decimal
     from pathlib import Path
 
@@ -114,7 +114,7 @@ def _in_file(path: Path, error: JsonError) -> DataError:
 def _check(document: Any, *, any_integer: bool) -> None:
     level = [document]
     for _ in range(MOST_DEPTH):
-        items = [item for node in level for item in (node.values() if isinstance(node, dict) else _items(node))]
+        items = [item for node in level if isinstance(node, (dict, list)) for item in _items(node)]
         if not any_integer and any(type(item) is int and not -_LIMIT <= item < _LIMIT for item in (*level, *items)):
             raise _too_large()
         level = [item for item in items if isinstance(item, (dict, list))]
@@ -123,8 +123,8 @@ def _check(document: Any, *, any_integer: bool) -> None:
     raise _too_deep()
 
 
-def _items(node: Any) -> list[Any]:
-    return node if isinstance(node, list) else []
+def _items(node: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return node.values() if isinstance(node, dict) else node
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -240,6 +240,17 @@ class JsonFields:
     def part(self, name: str) -> JsonFields:
         """A nested object."""
         return JsonFields(self._path, self._take(name), f"{self._where}{name}.")
+
+    def parts(self) -> Iterator[tuple[str, JsonFields]]:
+        """The nested objects of all fields not yet taken; each is finished after its use."""
+        for name in self.names():
+            part = self.part(name)
+            yield name, part
+            part.finish()
+
+    def integers(self) -> dict[str, int]:
+        """All fields not yet taken, which are integers."""
+        return {name: self.scalar(name, int) for name in self.names()}
 
     def has(self, name: str) -> bool:
         """True if there is such a field and it has not been taken."""

@@ -80,7 +80,8 @@ def check_output(
         _refuse_input(out, inputs)
         if out.exists():
             _refuse_existing(out, kind, force=force, instead=instead)
-        _require_writable(existing_parent(out))
+        with tempfile.TemporaryFile(dir=existing_parent(out)):  # an unnamed file
+            pass
         _checked[Path(os.path.realpath(out))] = force
     except OSError as error:
         raise OutputError(f"cannot write {out}: {error.strerror}", "choose another --out", code="unwritable") from error
@@ -193,12 +194,6 @@ def _refuse_existing(out: Path, kind: FileKind | FolderKind, *, force: bool, ins
 def existing_parent(out: Path) -> Path:
     """Parent folder of a file, or the nearest ancestor that exists."""
     return next(folder for folder in Path(os.path.realpath(out)).parents if folder.exists())
-
-
-def _require_writable(folder: Path) -> None:
-    """Check that a folder is writable, by creating an unnamed file."""
-    with tempfile.TemporaryFile(dir=folder):
-        pass
 
 
 def _put_new(part: Path, target: Path) -> None:

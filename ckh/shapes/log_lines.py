@@ -116,6 +116,8 @@ def driver_line(line: str) -> Iterator[StatedShape]:
     dilation = tuple(number[f"dilation_{axis}"] for axis in axes)
     if set(dilation) == {1} or set(lists["taps"]) == {1}:
         lists["pad"] = _padding(values.get("pad_mode", ""), **lists)
+    if match["op"] not in _DRIVER_DTYPES:
+        raise UsageError(f"convolutions of {match['op'][:40]}", code="unsupported")
     wanted = number["forw"] or sum(_DIRECTIONS.values())
     for variant, bit in _DIRECTIONS.items():
         if wanted & bit:
@@ -128,7 +130,7 @@ def driver_line(line: str) -> Iterator[StatedShape]:
                     **lists,
                     dilation=dilation,
                     variant=variant,
-                    dtype=_driver_dtype(match["op"]),
+                    dtype=_DRIVER_DTYPES[match["op"]],
                     layout=values.get("in_layout", "").lower(),
                 )
             )
@@ -142,12 +144,6 @@ def _padding(
         steps = (size % step or step if step else 0 for size, step in zip(spatial, stride, strict=True))
         return tuple(max(tap - step, 0) // 2 for tap, step in zip(taps, steps, strict=True))
     return (0,) * len(pad) if mode == "valid" else pad
-
-
-def _driver_dtype(op: str) -> str:
-    if op not in _DRIVER_DTYPES:
-        raise UsageError(f"convolutions of {op[:40]}", code="unsupported")
-    return _DRIVER_DTYPES[op]
 
 
 def blas_line(line: str) -> Iterator[StatedShape]:
@@ -276,13 +272,9 @@ def _options(text: str) -> dict[str, str]:
     result: dict[str, str] = {}
     for word, following in zip(words, [*words[1:], ""], strict=False):
         name, is_joined, value = word.partition("=")
-        if name.startswith("-") and len(name) > 1 and not _is_number(name):
+        if name.startswith("-") and len(name) > 1 and re.fullmatch(r"-?[0-9.]+", name) is None:
             result[name.lstrip("-")] = value if is_joined else following
     return result
-
-
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"-?[0-9.]+", text) is not None
 
 
 def _integer(name: str, value: object) -> int:

@@ -17,7 +17,7 @@ from ckh.problems import dtype_name
 from ckh.shapes.layers import Scaling
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     Fields = Mapping[str, Any]
 
@@ -123,8 +123,11 @@ def read_quantisation(config: Any, where: str, *, is_replaced: bool = False) -> 
     if not isinstance(config, dict):
         raise DataError(f"{where} must be an object, not {config!r:.60}", code="bad-field")
     nested = _object(config, "quantization", where)  # of ModelOpt
-    excluded = patterns_of((item for part in (config, nested) for item in _excluded(part, where)), where)
-    method = str(config.get("quant_method") or _method(config))
+    excluded = patterns_of(
+        (text for part in (config, nested) for key in _EXCLUSIONS for text in _texts(part, key, where)), where
+    )
+    own = "compressed-tensors" if "config_groups" in config else "modelopt" if "quant_algo" in config else ""
+    method = str(config.get("quant_method") or own)
     read = _METHODS.get(method)
     if read is not None:
         default, named = read({**nested, **config}, where)
@@ -132,16 +135,6 @@ def read_quantisation(config: Any, where: str, *, is_replaced: bool = False) -> 
     if method in _WEIGHT_ONLY or is_replaced:
         return ModuleSchemes(Scheme("", unread=f"products with weights quantised by {method:.40}"), (), excluded)
     raise DataError(f"{where}: quant_method {method!r:.60} is not known", QUANTISATION_HINT, code="unsupported")
-
-
-def _method(config: Fields) -> str:
-    """Method of a configuration that states none."""
-    return "compressed-tensors" if "config_groups" in config else "modelopt" if "quant_algo" in config else ""
-
-
-def _excluded(config: Fields, where: str) -> Iterator[str]:
-    for key in _EXCLUSIONS:
-        yield from _texts(config, key, where)
 
 
 _Rules = tuple["Scheme | None", "list[tuple[Patterns, Scheme]]"]

@@ -235,13 +235,10 @@ def _network_layers(source: Source, wanted: RunOptions) -> list[Layer]:
     op, layers = networks()[source.name]
     part = shaped_part(op)
     assert part is not None, "it has the network"
-    shapes = [(number, part.shape(layer)) for batch in wanted.batch for number, layer in enumerate(layers(batch), 1)]
-    opened = [(number, _without_dtype(shape)) for number, shape in shapes]
-    return [Layer(f"conv{number}", shape, 1, source.name) for number, shape in opened]
-
-
-def _without_dtype(shape: Any) -> Any:
-    return replace(shape, dtype="", variant="")
+    shapes: list[tuple[int, Any]] = [
+        (number, part.shape(layer)) for batch in wanted.batch for number, layer in enumerate(layers(batch), 1)
+    ]
+    return [Layer(f"conv{number}", replace(shape, dtype="", variant=""), 1, source.name) for number, shape in shapes]
 
 
 def _problem_layers(source: Source, op: str, wanted: RunOptions) -> SourceLayers:

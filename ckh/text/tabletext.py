@@ -89,13 +89,10 @@ def _fitted(cells: Sequence[str], width: int) -> list[list[str]]:
     whole = [cell for cell in cells if " " not in cell]
     cut = shortened(whole, width)
     if len(set(cut)) < len(set(whole)):  # no two rows may look the same
-        return [filled(cell.split(), width) if " " in cell else _wrapped(cell, width) for cell in cells]
+        pieces = [[cell[start : start + width] for start in range(0, max(len(cell), 1), width)] for cell in cells]
+        return [filled(cell.split(), width) if " " in cell else own for cell, own in zip(cells, pieces, strict=True)]
     names = iter(cut)
     return [filled(shortened(cell.split(), width), width) if " " in cell else [next(names)] for cell in cells]
-
-
-def _wrapped(name: str, width: int) -> list[str]:
-    return [name[start : start + width] for start in range(0, max(len(name), 1), width)]
 
 
 def _row_lines(cells: Sequence[Sequence[str]], widths: Sequence[int], gap: int, bases: Sequence[str]) -> list[str]:

@@ -44,7 +44,11 @@ def read_input(path: Path, options: ReadOptions, format_name: str | None = None)
     file = _file_of(path)
     if options.mapping:
         return read_mapped(open_table(file), options)
-    return (find_reader(file) if format_name is None else _named(format_name)).read(file, options)
+    if format_name is None:
+        return find_reader(file).read(file, options)
+    if format_name not in readers():
+        raise UsageError(f"unknown format {format_name!r}", one_of(format_name, readers()), code="unknown-name")
+    return readers()[format_name].read(file, options)
 
 
 def read_mapped(table: Table, options: ReadOptions) -> Reading:
@@ -82,12 +86,6 @@ def find_reader(path: Path) -> Reader:
     raise DataError(
         f"{path} has an unknown format", "name one with --from " + "|".join(readers()), code="unknown-format"
     )
-
-
-def _named(format_name: str) -> Reader:
-    if format_name not in readers():
-        raise UsageError(f"unknown format {format_name!r}", one_of(format_name, readers()), code="unknown-name")
-    return readers()[format_name]
 
 
 def _file_of(path: Path) -> Path:

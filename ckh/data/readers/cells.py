@@ -169,7 +169,8 @@ def read_cells(
             table, wrong = _parsed(block + file.readline(_BLOCK_BYTES), line, names, types)
         except pa.ArrowException as error:
             raise DataError(f"cannot read {path}: {str(error).splitlines()[0]}", code="unreadable") from error
-        lines = _lines(line, table.num_rows, [bad.line for bad in wrong])
+        every = np.arange(line, line + table.num_rows + len(wrong))
+        lines = every[~np.isin(every, [bad.line for bad in wrong])][: table.num_rows]
         line += table.num_rows + len(wrong)
         empty = _empty_lines(table)
         keep = np.flatnonzero(~empty)
@@ -198,13 +199,6 @@ def _parsed(
         arrow_csv.ConvertOptions(column_types=types, include_columns=list(types), strings_can_be_null=False),
     )
     return table, wrong
-
-
-def _lines(first: int, count: int, wrong: list[int]) -> NDArray[np.int64]:
-    """Line numbers of `count` parsed rows, starting at a line and skipping malformed lines."""
-    later = np.array([line for line in wrong if line >= first], dtype=np.int64)
-    every = np.arange(first, first + count + len(later))
-    return every[~np.isin(every, later)][:count]
 
 
 def _empty_lines(table: pa.Table) -> NDArray[np.bool_]:
@@ -273,11 +267,6 @@ def true_cells(column: TextColumn) -> NDArray[np.bool_]:
     return np.array(truth or [True])[column.codes]
 
 
-def _is_false(column: TextColumn) -> NDArray[np.bool_]:
-    """Mask of rows whose cell is false or 0."""
-    return np.array([text.lower() in _FALSE for text in column.texts] or [False])[column.codes]
-
-
 def time_column(cells: Cells) -> str:
     """Name of the column with the times: `latency_ms`, else `latency_us`, else `tflops`."""
     return next(name for name in TIMES if cells.has(name))
@@ -292,7 +281,8 @@ def with_times(cells: Cells) -> tuple[Cells, int]:
         missing[row] = cells.text(name, row).strip().lower().lstrip("+-") in _NO_NUMBERS
     for mark in _MARKS:
         if cells.has(mark):
-            missing &= ~_is_false(cells.column(mark))
+            column = cells.column(mark)
+            missing &= ~np.array([text.lower() in _FALSE for text in column.texts] or [False])[column.codes]
     if not missing.any():
         return cells, 0
     kept = np.flatnonzero(~missing)
