@@ -1,1 +1,0 @@
-"""The rules checked one kernel at a time: the reference for the columnar rules."""
