@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ckh.archs import load_arch
-from ckh.cli import run
-from ckh.errors import ExitCode
 from ckh.ops import operation
 from ckh.ops.base import Encoding
 from ckh.ops.gemm_batched.operation import (
     BATCHED_RULES,
-    BENCH_POOLS,
     GEMM_BATCHED,
-    LISTS,
-    POOLS,
-    GemmBatchedKernel,
-    batched_rule_key,
     parse_batched_kernel,
 )
 from ckh.ops.gemm_batched.problem import GemmBatchedProblem
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 from ckh.ops.gemm_universal.kernel import kernel_name
-from ckh.ops.gemm_universal.kernels.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GemmProblem
 
 ARCH = load_arch("gfx942")
@@ -39,24 +30,6 @@ PROBLEM = GemmBatchedProblem(256, 128, 64, "fp16", "rcr", batch=3)
 def reasons(problem: GemmBatchedProblem, kernel: str = NAME) -> list[str]:
     """Why a kernel is refused."""
     return BATCHED_RULES.check(parse_batched_kernel(kernel), ARCH, problem)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arch", "dtype"), [("gfx942", "fp16"), ("gfx950", "fp8"), ("gfx90a", "bf16"), ("host", "fp32")]
-)
-def test_pools_are_of_the_tile_engines_pipelines(arch: str, dtype: str) -> None:
-    """A pool has gemm_universal's kernels of three pipelines that are not persistent, in its order."""
-    spec = load_arch(arch)
-    expected = [
-        astuple(kernel)
-        for kernel in gemm_pool(spec, dtype, "rrr")
-        if kernel.pipeline in {"compv3", "compv4", "mem"} and not kernel.persistent
-    ]
-    pool = POOLS.of(spec, dtype, "rrr")
-    assert [astuple(kernel) for kernel in pool] == expected
-    assert {type(kernel) for kernel in pool} == {GemmBatchedKernel}
-    assert set(BENCH_POOLS.of(spec, dtype, "rrr")) <= set(pool)
 
 
 def test_a_persistent_kernel_is_refused() -> None:
@@ -99,17 +72,6 @@ def test_aligned_strides_are_no_obstacle() -> None:
         assert (plain in refused.kernels) == (not BATCHED_RULES.check(kernel, ARCH, batch))
 
 
-def test_problems_of_one_key_have_the_same_candidates() -> None:
-    """The key covers strides' remainders, the batch's limit and reach."""
-    result: dict[object, set[int]] = {}
-    for changes in ({}, {"batch": 8}, {"lda": 68}, {"lda": 84}, {"lda": 66}, {"batch": 70_000}, {"ldc": 129}):
-        problem = PROBLEM.replaced(**changes)
-        kernels = OP.kernels.candidates(problem, ARCH, Path("none")).chosen
-        result.setdefault(batched_rule_key(problem), set()).add(len(kernels))
-    assert {len(counts) for counts in result.values()} == {1}
-    assert len(result) == 5
-
-
 def test_features_of_a_batch() -> None:
     """Tiles are those of all products; without batch and strides, gemm_universal's features are as there."""
     kernel = parse_batched_kernel(NAME)
@@ -132,36 +94,3 @@ def test_features_of_a_batch() -> None:
     assert (many["batch"], many["tiles_per_product"], many["strided"]) == (200, 3, 1 + 2**4)
     assert (many["powers_of_two_lda"], many["powers_of_two_ldb"]) == (5, 0)
     assert len(set(GEMM_BATCHED.names)) == len(GEMM_BATCHED.names)
-
-
-def test_the_tile_engines_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A configuration in the tile engine's form is the list of kernels that are ranked; its lists come back."""
-    item = {"min": 64, "max": 128, "step": 64}
-    tiles = {
-        **{f"tile_{axis}": item for axis in "mnk"},
-        **{f"warp_{axis}": {"values": [1] if axis == "k" else [2]} for axis in "mnk"},
-        **{f"warp_tile_{axis}": {"values": [16] if axis == "k" else [32]} for axis in "mnk"},
-    }
-    traits: dict[str, list[object]] = {
-        "pipeline": ["compv3", "mem"],
-        "scheduler": ["intrawave"],
-        "epilogue": ["cshuffle"],
-        **{name: [False] for name in ("pad_m", "pad_n", "pad_k", "persistent")},
-    }
-    document = {"tile_config": tiles, "trait_config": {name: {"values": values} for name, values in traits.items()}}
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(document | {"k_block_per_cu": 1}), encoding="utf-8")
-    sizes = ["--batch", "4", "--m", "128", "--n", "128", "--k", "128", "--dtype", "fp16", "--arch", "gfx942"]
-    predict = ["predict", "--op", "gemm_batched", *sizes, "--kernels", str(path), "--json", "--top", "99"]
-    assert run(predict) == ExitCode.OK
-    answer = json.loads(capsys.readouterr().out)
-    product = LISTS.read(path, json.loads(path.read_text(encoding="utf-8"))).product
-    assert product is not None
-    kernels = [kernel for kernel in product.built(ARCH, "fp16") if kernel.layout == "rcr"]
-    expected = {(m, n, k, way) for m in (64, 128) for n in (64, 128) for k in (64, 128) for way in ("compv3", "mem")}
-    assert {(*kernel.tile, kernel.pipeline) for kernel in kernels} == expected
-    assert answer["candidates"] == len(kernels) == len(expected)
-    assert {parse_batched_kernel(item["kernel"]) for item in answer["kernels"]} <= set(kernels)
-    written = LISTS.write(kernels, ARCH, "own")
-    again = LISTS.read(tmp_path / "own.json", json.loads(written["registry_fp16_rcr.json"].content))
-    assert set(again.kernels) == set(kernels)

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import json
-from dataclasses import astuple, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from ckh.archs import load_arch
 from ckh.cli import run
-from ckh.errors import DataError, ExitCode, UsageError
+from ckh.errors import DataError, ExitCode
 from ckh.learn.analytic.estimate import estimated_us
 from ckh.ops import operation, operation_of
 from ckh.ops.base import Encoding, TiledSizes
-from ckh.ops.gemm_grouped.operation import BENCH_POOLS, GROUPED_RULES, POOLS, GemmGroupedKernel, parse_grouped_kernel
+from ckh.ops.gemm_grouped.operation import GROUPED_RULES, POOLS, parse_grouped_kernel
 from ckh.ops.gemm_grouped.problem import GemmGroupedProblem
 from ckh.ops.gemm_grouped.problem_sets import SETS, evenly, unevenly
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
-from ckh.ops.gemm_universal.kernels.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GemmProblem
 from tests.refusals import expect_error, expect_refusal
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ARCH = load_arch("gfx942")
 OP, GEMM = operation("gemm_grouped"), operation("gemm_universal")
@@ -46,38 +47,6 @@ def test_texts_hold_the_identity() -> None:
     assert item != problem("512+64x8+0", layout="rrr", split_k=2)
     assert item.all_m == (512, *(64,) * 8, 0, 0)
     assert (item.m, item.num_groups) == (1024, 11)
-
-
-@pytest.mark.parametrize(
-    ("fields", "code", "values"),
-    [
-        ({"ms": ""}, "bad-problem", ()),
-        ({"ms": "64+"}, "bad-problem", ("64+",)),
-        ({"ms": "-4x2"}, "bad-problem", ("-4x2",)),
-        ({"ms": "64x8x2"}, "bad-problem", ("64x8x2",)),
-        ({"ms": "64x0"}, "out-of-range", (0,)),
-        ({"ms": "0x7"}, "out-of-range", (0,)),
-        ({"ms": "1x1025"}, "out-of-range", (1025, 1024)),
-        ({"ms": "1073741824x2"}, "out-of-range", (2**31,)),
-        ({"ms": "8x2", "m": 15}, "impossible-problem", (15, 16)),
-        ({"ms": "8x2", "n": 0}, "out-of-range", (0,)),
-        ({"ms": "8x2", "split_k": 65}, "indivisible", (64, 65)),
-    ],
-)
-def test_impossible_groups_are_refused(fields: dict[str, Any], code: str, values: tuple[object, ...]) -> None:
-    """No groups, none with rows, too many, a sum of 2^31, or another sum: one line each."""
-    with expect_refusal(UsageError, code, *values) as caught:
-        problem(**fields)
-    assert "\n" not in caught.value.message
-
-
-@pytest.mark.parametrize(
-    "text", ["gemm_grouped_fp16_rcr_m_n1_k1_splitk1", "gemm_grouped_fp16_rcr_m8_n1_k1", "gemm_grouped_"]
-)
-def test_other_texts_are_refused(text: str) -> None:
-    """Texts without groups, without a split and with nothing."""
-    with expect_refusal(UsageError, "bad-problem"):
-        GemmGroupedProblem.parsed(text)
 
 
 def test_work_is_that_of_all_groups() -> None:
@@ -113,18 +82,6 @@ def test_experts_of_known_models() -> None:
     assert GemmGroupedProblem(ms="32x128", n=2 * 768, k=2048, dtype="bf16") in qwen
 
 
-def test_sets_are_apart_and_within_limits() -> None:
-    """Training sets share no weight with the models', have equal and unequal groups, and repeat none."""
-    held_out = {(item.n, item.k) for item in SETS.load("experts", None, "fp16")}
-    for name in SETS.names():
-        result = SETS.load(name, None, "fp32")
-        assert len(set(result)) == len(result) > 20
-        if name.endswith("train"):
-            assert not held_out & {(item.n, item.k) for item in result}
-            assert {4, 16, 128} <= {item.num_groups for item in result}
-            assert {len(item.groups) > 2 for item in result} == {True, False}
-
-
 def test_files(tmp_path: Path) -> None:
     """Files have the columns ms, n and k, in place of m."""
     path = tmp_path / "own.csv"
@@ -139,47 +96,6 @@ def test_files(tmp_path: Path) -> None:
         SETS.load(str(path), None, None)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("arch", "dtype"), [("gfx942", "fp16"), ("gfx950", "fp8"), ("host", "fp32")])
-def test_pools_are_of_the_tile_engines_pipelines(arch: str, dtype: str) -> None:
-    """A pool has gemm_universal's kernels of three pipelines, in its order, persistent ones included."""
-    spec = load_arch(arch)
-    expected = [
-        astuple(kernel) for kernel in gemm_pool(spec, dtype, "rrr") if kernel.pipeline in {"compv3", "compv4", "mem"}
-    ]
-    pool = POOLS.of(spec, dtype, "rrr")
-    assert [astuple(kernel) for kernel in pool] == expected
-    assert {type(kernel) for kernel in pool} == {GemmGroupedKernel}
-    assert {kernel.persistent for kernel in pool} == ({False, True} if spec.is_gpu else {False})
-    assert set(BENCH_POOLS.of(spec, dtype, "rrr")) <= set(pool)
-
-
-def test_the_tile_engines_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The values of AMD's configuration for grouped GEMMs are kernels, and those that are built are ranked."""
-    sizes = {"tile": (64, 64, 64), "warp": (2, 2, 1), "warp_tile": (16, 16, 32)}
-    tiles = {
-        f"{what}_{axis}": {"values": [item]}
-        for what, some in sizes.items()
-        for axis, item in zip("mnk", some, strict=True)
-    }
-    traits: dict[str, list[object]] = {
-        "pipeline": ["compv3", "compv4", "mem"],
-        "scheduler": ["intrawave", "interwave"],
-        "epilogue": ["cshuffle", "default"],
-        **{name: [False] for name in ("pad_m", "pad_n", "pad_k")},
-        "persistent": [False, True],
-    }
-    document = {"tile_config": tiles, "trait_config": {name: {"values": values} for name, values in traits.items()}}
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(document | {"k_block_per_cu": 1}), encoding="utf-8")
-    predict = ["predict", "--op", "gemm_grouped", "--ms", "128x3+0", "--n", "128", "--k", "128", "--dtype", "fp16"]
-    assert run([*predict, "--arch", "gfx942", "--kernels", str(path), "--json", "--top", "99"]) == ExitCode.OK
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["candidates"] == 4 * 2 * 2  # of the pipelines, only mem is interwave
-    kernel = parse_grouped_kernel(answer["kernels"][0]["kernel"])
-    assert (kernel.tile, kernel.wave, kernel.warp_tile) == ((64, 64, 64), (2, 2, 1), (16, 16, 32))
-
-
 def test_rules_hold_for_every_group() -> None:
     """A kernel applies if gemm_universal's applies to each group; limits of offsets are those of the largest group."""
     kernel = parse_grouped_kernel(NAME)
@@ -192,18 +108,6 @@ def test_rules_hold_for_every_group() -> None:
     host = load_arch("host")
     own = next(kernel for kernel in POOLS.of(host, "fp32", "crr") if kernel.pad_m)
     assert len(GROUPED_RULES.check(own, host, problem("64x2", dtype="fp32", layout="crr"))) == 1
-
-
-def test_problems_of_one_key_have_the_same_candidates() -> None:
-    """The key covers the divisors of each group's M and the reach of the largest."""
-    result: dict[object, set[int]] = {}
-    for ms in ("512x2", "512+1024x7", "512x2+8", "512x2+4", "512x2+12", f"{2**24}"):
-        item = problem(ms, layout="ccr")
-        result.setdefault(OP.kernels.key_of(item), set()).add(
-            len(OP.kernels.candidates(item, ARCH, Path("none")).chosen)
-        )
-    assert {len(counts) for counts in result.values()} == {1}
-    assert len(result) == 4
 
 
 def values(item: GemmGroupedProblem | GemmProblem, kernel: str = NAME) -> dict[str, float]:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from ckh.archs import load_arch
-from ckh.errors import DataError, UsageError
+from ckh.errors import DataError
 from ckh.ops import operation_of
 from ckh.ops.base import Encoding
-from ckh.ops.gemm_multi_d.operation import MULTI_D_RULES, OPERATION, POOLS, GemmMultiDKernel, parse_multi_d_kernel
+from ckh.ops.gemm_multi_d.operation import MULTI_D_RULES, OPERATION, POOLS, parse_multi_d_kernel
 from ckh.ops.gemm_multi_d.problem import FUNCTIONS, GemmMultiDProblem
-from ckh.ops.gemm_multi_d.problem_sets import SETS
 from ckh.ops.gemm_universal.kernel import kernel_name
-from ckh.ops.gemm_universal.kernels.pool import POOLS as GEMM_POOLS
-from ckh.ops.gemm_universal.problem_sets import held_out_weights
-from tests.refusals import expect_refusal
 
 ARCH = load_arch("gfx942")
 
@@ -39,34 +34,6 @@ def test_bytes_count_the_tensors() -> None:
     assert replace(problem, dtype="fp8").bytes == 32 + 128 + 2 * (64 + 16 + 64)
 
 
-@pytest.mark.parametrize(
-    ("changes", "code"),
-    [
-        ({"function": "tanh"}, "unknown-name"),
-        ({"ds": ""}, "bad-problem"),
-        ({"ds": "vvv"}, "bad-problem"),
-        ({"ds": "x"}, "bad-problem"),
-        ({"split_k": 2}, "out-of-range"),
-        ({"dtype": "int8"}, "unknown-dtype"),
-        ({"m": 0}, "out-of-range"),
-    ],
-)
-def test_impossible_problems_are_refused(changes: dict[str, Any], code: str) -> None:
-    """Each with one line that names the value."""
-    value = str(next(iter(changes.values())))
-    with expect_refusal(UsageError, code, value):
-        replace(GemmMultiDProblem(16, 16, 64, "fp16"), **changes)
-
-
-@pytest.mark.parametrize(
-    "text", ["gemm_multi_d_fp16_rcr_m1_n1_k1", "gemm_multi_d_fp16_rcr_m1_n1_k1_add_vvv", "gemm_multi_d_"]
-)
-def test_other_texts_are_refused(text: str) -> None:
-    """Texts without function, with too many tensors, and with nothing."""
-    with pytest.raises(UsageError):
-        GemmMultiDProblem.parsed(text)
-
-
 def test_names_state_function_and_tensors() -> None:
     """They are parsed again, and short names too; a name without a function is refused."""
     kernel = POOLS.of(ARCH, "fp16", "rcr", "add_gelu", 2)[0]
@@ -76,21 +43,6 @@ def test_names_state_function_and_tensors() -> None:
     for wrong in ("gemm_multi_d_fp16_rcr_64x64x64_compv3_intrawave", kernel_name(kernel).replace("gelu_2", "gelu_3")):
         with pytest.raises(DataError):
             parse_multi_d_kernel(wrong)
-
-
-def test_pools_are_gemm_universals_with_three_pipelines() -> None:
-    """For each function and number of tensors, kernels with the same parameters."""
-    names = set(GemmMultiDKernel.__dataclass_fields__) - {"function", "num_d"}
-
-    def parameters(kernels: object) -> set[tuple[object, ...]]:
-        return {tuple(getattr(kernel, name) for name in sorted(names)) for kernel in kernels}  # type: ignore[attr-defined]
-
-    plain = parameters(k for k in GEMM_POOLS.of(ARCH, "bf16", "rcr") if k.pipeline in ("compv3", "compv4", "mem"))
-    assert len(plain) > 30_000
-    pool = POOLS.of(ARCH, "bf16", "rcr", "mul", 2)
-    assert parameters(pool) == plain
-    assert {(kernel.function, kernel.num_d) for kernel in pool} == {("mul", 2)}
-    assert POOLS.of(ARCH, "int8", "rcr", "mul", 2) == ()
 
 
 @pytest.mark.slow
@@ -115,15 +67,3 @@ def test_features_of_epilogues() -> None:
     names = ("d_matrices", "d_vectors", "d_elements_per_flop", "function")
     result = OPERATION.training.engine.matrix(columns, ARCH.hardware.to_dict(), names)
     assert result.tolist() == [[1, 1, (8 * 16 + 16) / (2 * 8 * 16 * 64), 0], [1, 0, 4 * 4 / (2 * 4 * 4 * 4), 3]]
-
-
-@pytest.mark.parametrize("name", SETS.names())
-def test_sets_hold_distinct_problems(name: str) -> None:
-    """All of the requested element type; the training set contains no weight of the models."""
-    problems = SETS.load(name, None, "bf16")
-    assert len(problems) == len(set(problems)) > 50
-    assert {problem.dtype for problem in problems} == {"bf16"}
-    if name == "multi-d-train":
-        known = held_out_weights() | {(problem.n, problem.k) for problem in SETS.load("epilogues", None, "bf16")}
-        assert not known & {(problem.n, problem.k) for problem in problems}
-        assert {problem.function for problem in problems} == set(FUNCTIONS)

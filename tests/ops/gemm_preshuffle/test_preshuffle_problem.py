@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from ckh.archs import load_arch
 from ckh.bench.planning.registry import read_registry
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
-from ckh.errors import DataError, ExitCode, UsageError
+from ckh.errors import DataError, ExitCode
 from ckh.ops import operation, operation_of
 from ckh.ops.aiter_gemm.kernel import kernel_pool
 from ckh.ops.aiter_gemm.problem import CKTILE
@@ -25,15 +24,15 @@ from ckh.ops.gemm_preshuffle.kernel_rules import (
     PRESHUFFLE_RULES,
     SEARCHED,
     parse_preshuffle_kernel,
-    preshuffle_rule_key,
 )
 from ckh.ops.gemm_preshuffle.operation import OPERATION
-from ckh.ops.gemm_preshuffle.problem import DTYPES, GemmPreshuffleProblem, StoredOrder
-from ckh.ops.gemm_preshuffle.problem_sets import SETS
+from ckh.ops.gemm_preshuffle.problem import DTYPES, GemmPreshuffleProblem
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 from ckh.ops.gemm_universal.kernel import kernel_name
-from ckh.ops.gemm_universal.problem_sets import held_out_weights
 from tests.refusals import expect_refusal, has_values
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 GFX942, GFX950 = load_arch("gfx942"), load_arch("gfx950")
 GROUP = ("fp16", "rcr", False)
@@ -51,38 +50,6 @@ def test_texts_hold_the_identity(order: str) -> None:
     assert str(problem.stored_order) == order
     assert problem.permute_n is ("p" in order)
     assert operation_of(problem.canonical()).name == "gemm_preshuffle"
-
-
-@pytest.mark.parametrize(
-    ("changes", "code", "value"),
-    [
-        ({"b_order": ""}, "bad-problem", "''"),
-        ({"b_order": "16x12"}, "bad-problem", "16x12"),
-        ({"b_order": "8x16"}, "bad-problem", "8x16"),
-        ({"b_order": "16x16p0x2"}, "bad-problem", "16x16p0x2"),
-        ({"n": 40}, "indivisible", "n=40"),
-        ({"k": 36}, "indivisible", "k=36"),
-        ({"b_order": "16x16p4x2"}, "indivisible", "128"),
-        ({"split_k": 2}, "out-of-range", "split_k=2"),
-        ({"layout": "rrr"}, "out-of-range", "rrr"),
-        ({"dtype": "fp32"}, "unknown-dtype", "fp32"),
-        ({"dtype": "int8"}, "unknown-dtype", "int8"),
-        ({"m": 0}, "out-of-range", "0"),
-    ],
-)
-def test_impossible_problems_are_refused(changes: dict[str, Any], code: str, value: str) -> None:
-    """Each with one line that names the value."""
-    with expect_refusal(UsageError, code, value):
-        replace(GemmPreshuffleProblem(16, 64, 64, "fp16"), **changes)
-
-
-@pytest.mark.parametrize(
-    "text", ["gemm_preshuffle_fp16_rcr_m1_n16_k16", "gemm_preshuffle_fp16_rcr_m1_n16_k16_b", "gemm_preshuffle_"]
-)
-def test_other_texts_are_refused(text: str) -> None:
-    """Texts without an order, and with nothing."""
-    with expect_refusal(UsageError, "bad-problem", text):
-        GemmPreshuffleProblem.parsed(text)
 
 
 @pytest.mark.parametrize("kernel", [PLAIN, PERMUTED])
@@ -258,17 +225,6 @@ def test_one_order_serves_every_dtype() -> None:
             assert sum(not PRESHUFFLE_RULES.check(kernel, arch, problem) for kernel in pool) > 50
 
 
-@pytest.mark.parametrize("name", SETS.names())
-def test_sets_hold_distinct_problems(name: str) -> None:
-    """All of the requested element type in the default order; the training set contains no weight of the models."""
-    problems = SETS.load(name, None, "fp8")
-    assert len(problems) == len(set(problems)) > 50
-    assert {(problem.dtype, problem.stored_order) for problem in problems} == {("fp8", StoredOrder(16, 16))}
-    assert all(problem.n % 64 == problem.k % 64 == 0 for problem in problems)
-    if name == "preshuffle-train":
-        assert not held_out_weights() & {(problem.n, problem.k) for problem in problems}
-
-
 def test_tables_of_times_are_converted(tmp_path: Path) -> None:
     """A row's kernel states the order of B; one that cannot have run the problem is refused."""
     table, out = tmp_path / "own.csv", tmp_path / "times.parquet"
@@ -327,25 +283,6 @@ def test_the_tile_engines_configuration_states_whether_n_is_permuted(tmp_path: P
     given = [*predict, "--arch", "gfx942", "--kernels", str(path), "--b-order"]
     for order, permutes in (("16x16", False), ("16x16p4x2", True)):
         assert run([*given, order]) == (ExitCode.OK if permutes is permute_n else ExitCode.NO_KERNEL)
-
-
-def test_problems_of_one_key_have_the_same_candidates() -> None:
-    """The key covers the order, divisors of sizes, and a short K; factors that no tile has make no difference."""
-    result: dict[object, set[int]] = {}
-    problem = GemmPreshuffleProblem(64, 256, 2**14, "fp8")
-    others: tuple[dict[str, Any], ...] = (
-        {"m": 61},
-        {"n": 768},
-        {"k": 192},
-        {"b_order": "16x8"},
-        {"b_order": "16x16p4x2"},
-    )
-    for changes in ({}, {"n": 17 * 256}, {"k": 19 * 2**14}, *others):
-        changed = problem.replaced(**changes)
-        kernels = OPERATION.kernels.candidates(changed, GFX942, Path("none")).chosen
-        result.setdefault(preshuffle_rule_key(changed), set()).add(len(kernels))
-    assert {len(counts) for counts in result.values()} == {1}
-    assert len(result) == 6
 
 
 @pytest.mark.parametrize(("kernel", "permutes"), [(PLAIN, 0), (PERMUTED, 1)])

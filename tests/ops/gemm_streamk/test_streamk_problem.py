@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from itertools import product
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ckh.archs import load_arch
-from ckh.cli import run
-from ckh.errors import DataError, ExitCode, UsageError
+from ckh.errors import DataError, UsageError
 from ckh.features.engine import Columns
 from ckh.learn.analytic.estimate import estimated_parts, estimated_us
 from ckh.ops import operation_of
@@ -30,14 +28,7 @@ from ckh.ops.gemm_streamk.operation import (
     parse_streamk_kernel,
 )
 from ckh.ops.gemm_streamk.problem import GemmStreamKProblem
-from ckh.ops.gemm_streamk.problem_sets import SETS
-from ckh.ops.gemm_universal.kernel import GemmKernel, kernel_name, parse_kernel_name
-from ckh.ops.gemm_universal.kernels.pool import POOLS as GEMM_POOLS
-from ckh.ops.gemm_universal.problem_sets import held_out_weights
-from tests.refusals import expect_refusal
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from ckh.ops.gemm_universal.kernel import kernel_name, parse_kernel_name
 
 ARCH = load_arch("gfx942")
 SHAPE = "fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x128x64_2x2x1_32x32x16"
@@ -53,27 +44,6 @@ def test_texts_hold_the_identity() -> None:
     for text in ("gemm_streamk_fp16_rcr_m1_n1", "gemm_streamk_fp16_rcr_m1_n1_k1_splitk1", "gemm_streamk_"):
         with pytest.raises(UsageError):
             GemmStreamKProblem.parsed(text)
-
-
-@pytest.mark.parametrize(
-    ("changes", "code"),
-    [({"split_k": 2}, "out-of-range"), ({"k": 0}, "out-of-range"), ({"dtype": "x"}, "unknown-dtype")],
-)
-def test_impossible_problems_are_refused(changes: dict[str, Any], code: str) -> None:
-    """Each with one line that names the value."""
-    with expect_refusal(UsageError, code, str(next(iter(changes.values())))):
-        replace(GemmStreamKProblem(16, 16, 64, "fp16"), **changes)
-
-
-@pytest.mark.parametrize("name", SETS.names())
-def test_sets_hold_distinct_problems(name: str) -> None:
-    """All of the requested element type and of whole steps; the training set has no weight of the models."""
-    problems = SETS.load(name, None, "bf16")
-    assert len(problems) == len(set(problems)) > 50
-    assert {problem.dtype for problem in problems} == {"bf16"}
-    assert {problem.k % 64 for problem in problems} == {0}
-    if name == "streamk-train":
-        assert not held_out_weights() & {(problem.n, problem.k) for problem in problems}
 
 
 def test_columns_of_kernels() -> None:
@@ -99,21 +69,13 @@ def test_names_state_reduction_and_blocks() -> None:
             parse_streamk_kernel(wrong)
 
 
-def test_pools_are_the_tile_engines() -> None:
-    """`gemm_universal`'s kernels of compv3, each with both reductions and numbers of blocks; none for the host."""
-    names = sorted(set(GemmKernel.__dataclass_fields__))
-
-    def parameters(kernels: object) -> set[tuple[object, ...]]:
-        return {tuple(getattr(kernel, name) for name in names) for kernel in kernels}  # type: ignore[attr-defined]
-
-    plain = [kernel for kernel in GEMM_POOLS.of(ARCH, "bf16", "rcr") if kernel.pipeline == "compv3"]
+def test_pools_have_every_reduction_and_number_of_blocks() -> None:
+    """But for the default epilogue, which cannot add pairs of bf16."""
     pool = POOLS.of(ARCH, "bf16", "rcr")
-    assert parameters(pool) == parameters(plain)
-    shuffled = sum(kernel.epilogue == "cshuffle" for kernel in plain)
-    assert len(pool) == 2 * len(plain) + 2 * shuffled  # the default epilogue cannot add pairs of bf16
     assert {(kernel.reduction, kernel.blocks_per_cu) for kernel in pool} == {*product(("atomic", "reduction"), (1, 2))}
+    shuffled = sum(kernel.epilogue == "cshuffle" for kernel in pool)
+    assert shuffled == 4 * sum(k.epilogue == "default" and k.blocks_per_cu == 1 for k in pool)
     assert {kernel.epilogue for kernel in BENCH_POOLS.of(ARCH, "bf16", "rcr")} == {"cshuffle"}
-    assert POOLS.of(load_arch("host"), "fp32", "rcr") == ()
 
 
 @pytest.mark.parametrize(
@@ -209,42 +171,9 @@ def test_the_estimate_counts_partial_sums() -> None:
     assert memory == pytest.approx((wide.bytes + 2 * 2 * wide.m * wide.n) / ARCH.peaks.bandwidth_gb_s / 1e3)
 
 
-def test_the_tile_engines_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It states no reduction, so it lists both, with as many blocks as a unit holds; its lists come back."""
-    values = {"tile": (128, 128, None), "warp": (2, 2, 1), "warp_tile": (32, 32, 16)}
-    tiles = {
-        f"{what}_{axis}": {"values": [32, 64] if item is None else [item]}
-        for what, some in values.items()
-        for axis, item in zip("mnk", some, strict=True)
-    }
-    traits: dict[str, list[object]] = {
-        "pipeline": ["compv3", "compv4"],
-        "scheduler": ["intrawave"],
-        "epilogue": ["cshuffle"],
-        **{name: [True] for name in ("pad_m", "pad_n", "pad_k")},
-        "persistent": [False],
-    }
-    document = {"tile_config": tiles, "trait_config": {name: {"values": some} for name, some in traits.items()}}
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(document | {"k_block_per_cu": 1}), encoding="utf-8")
-    sizes = ["--m", "256", "--n", "256", "--k", "4096", "--dtype", "fp16", "--arch", "gfx942"]
-    predict = ["predict", "--op", "gemm_streamk", *sizes, "--kernels", str(path), "--json", "--top", "99"]
-    assert run(predict) == ExitCode.OK
-    answer = json.loads(capsys.readouterr().out)
-    expected = {
-        f"gemm_streamk_{reduction}_0_fp16_rcr_{pipeline}_cshuffle_intrawave_True_True_True_False_128x128x{k}_2x2x1_32x32x16"
-        for reduction in ("atomic", "reduction")
-        for k in (32, 64)
-        for pipeline in ("compv3", "compv4")
-    }
-    assert {item["kernel"] for item in answer["kernels"]} <= expected
-    assert answer["candidates"] == len(expected)
-    kernels = [parse_streamk_kernel(name) for name in sorted(expected)]
-    written = LISTS.write(kernels, ARCH, "own")
-    for name, file in written.items():
-        again = LISTS.read(tmp_path / name, json.loads(file.content))
-        built = [item for item in again.built(ARCH, "fp16") if item.layout == "rcr"]
-        assert set(built) == set(kernels)
-    assert sorted(written) == ["config_fp16_rcr.json", "registry_fp16_rcr.json"]
+def test_lists_of_kernels() -> None:
+    """A configuration stands for as many blocks as a unit holds: others are written as a registry alone."""
+    kernels = [replace(KERNEL, reduction=reduction, blocks_per_cu=0) for reduction in ("atomic", "reduction")]
+    assert sorted(LISTS.write(kernels, ARCH, "own")) == ["config_fp16_rcr.json", "registry_fp16_rcr.json"]
     other = [replace(kernel, blocks_per_cu=2) for kernel in kernels]
     assert sorted(LISTS.write(other, ARCH, "own")) == ["registry_fp16_rcr.json"]
