@@ -124,12 +124,12 @@ def _misplaced(error: Any) -> UsageError | None:
 def _instead(place: str, option: str) -> str:
     """Return the replacement of a removed option of a command, or an empty text if it was not removed."""
     from ckh.ops import all_requested
-    from ckh.text.prose import REMOVED
+    from ckh.text.prose import replacement
 
     sizes = {as_option(size.name) for part in all_requested().values() for size in part.options}
     if place in _BY_TEXT and option in {"--op", "--variant", "--dtype", *sizes}:
         return f"name the problem by its text, as ckh predict prints it: {place} PROBLEM"
-    return REMOVED.get(f"{place} {option}", "")
+    return replacement(f"{place} {option}")
 
 
 def _complete() -> int:

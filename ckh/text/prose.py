@@ -34,64 +34,13 @@ def whole_names(*, is_whole: bool) -> Iterator[None]:
         _whole = before
 
 
-# Names, and options of commands, that ckh had, with what replaced them.
-REMOVED = dict.fromkeys(
-    ("miopen_conv", "miopen", "miopen-fdb", "miopen-fdb-parquet"),
-    "MIOpen's solvers were removed: MIOpen ranks them itself; ckh ranks CK Tile's convolutions",
-) | {
-    "ckh bench --active": "use --plan auto --budget TIME, which selects the pairs before the run",
-    "ckh bench --stop-gain": "it was for --active; use --plan auto --budget TIME",
-    **dict.fromkeys(
-        ("ckh tune --torch", "ckh tune --fuse-shared", "ckh tune --skip-bad"),
-        "list the shapes first: ckh shapes … --out shapes.csv, and tune that file",
-    ),
-    "ckh bench --leaders": "omit it: the kernels within 8 % of the fastest, up to 12, are measured again",
-    "ckh bench --rotating": "omit it, so that operands exceed the caches; --warm keeps one set in them",
-    **dict.fromkeys(
-        (
-            "ckh bench --hipcc-flags",
-            "ckh search measure --hipcc-flags",
-            "ckh validate kernels --hipcc-flags",
-            "ckh doctor --hipcc-flags",
-        ),
-        "name them with the compiler: --hipcc 'hipcc -O2'",
-    ),
-    "ckh train --tune": "give --trees, --leaves and --learning-rate; the defaults depend on the number of rows",
-    "ckh train --mine": "it seldom helped; measure more problems like the hard ones",
-    "ckh train --ensemble": "models are single; average the scores of several in Python",
-    "ckh train --distributed": "omit it: data above --sample rows are sampled by problem",
-    "ckh train --cluster": "omit it: ckh bench and ckh evaluate have --cluster",
-    "ckh train --prior": "omit it: the operation's recipe sets it; --rank relative trains without",
-    "ckh train --feature-fraction": "omit it, or give colsample_bytree to ckh.train in Python",
-    **dict.fromkeys(
-        ("ckh bench --verbose", "ckh bench -v"),
-        "omit it: Dask's dashboard, whose address is printed at the start, shows each worker",
-    ),
-    **dict.fromkeys(("ckh bench --yes", "ckh bench -y"), "omit it: runs start at once; --dry-run prints the plan only"),
-    "ckh predict --registry": "use --kernels FILE, which reads registries, too",
-    "ckh convert --partition-rows": "omit it: one file of any length is read in parts",
-    "ckh convert --num-cus": "name the GPU, e.g. --arch mi308x",
-    "ckh shapes --num-cus": "name the GPU, e.g. --arch mi308x",
-    "ckh shapes --list": "omit it: ckh shapes without a source lists models and networks",
-    "lgbm": "use --to c; LightGBM's text is in a model's own folder, as model_TARGET.lgbm.gz",
-    "ckh export --ordered": "choose the kernels with ckh search set, and name its registry with --registry",
-    "ckh export --skip-unsupported": "omit it: problems without a row are listed, and the exit code is 5",
-    "ckh export --variant": "omit it: problems state their direction",
-    "ckh evaluate --labels": "omit it: the model states what it was trained on",
-    "ckh validate compare --max-mean-loss": "use --max-loss mean=VALUE",
-    "ckh validate compare --max-median-loss": "use --max-loss median=VALUE",
-    "ckh validate compare --max-p10-loss": "use --max-loss p10=VALUE",
-    "ckh validate compare --max-problem-loss": "use --max-loss problem=VALUE",
-    "ckh validate kernels --out": "write the output of --json to a file",
-    "ckh validate kernels --force": "it was for --out; write the output of --json to a file",
-    "ckh validate oracle --max-unstable": "omit it: at most 20 % of the times may be unstable",
-    "ckh validate oracle --min-mean": "use --fail-under mean_efficiency=VALUE",
-    "ckh validate oracle --min-p10": "use --fail-under p10_efficiency=VALUE",
-    "ckh validate oracle --seed": "omit it: the seed is fixed",
-    "ckh report --learning-curve": "train on parts of the data with ckh train, and compare with ckh evaluate",
-    "ckh report --over": "omit it: the heat map has the two sizes that vary most",
-    "ckh report --every": "omit it: --watch updates the page every ten seconds",
-}
+def replacement(name: str) -> str:
+    """What replaced a name or an option that ckh had (`removed.json`); empty for any other."""
+    import json
+    from pathlib import Path
+
+    removed: dict[str, str] = json.loads(Path(__file__).with_name("removed.json").read_bytes())
+    return removed.get(name, "")
 
 
 def one_of(name: object, known: Iterable[str], also: Iterable[str] = ()) -> str:
@@ -101,8 +50,8 @@ def one_of(name: object, known: Iterable[str], also: Iterable[str] = ()) -> str:
     """
     from difflib import get_close_matches
 
-    if str(name) in REMOVED:
-        return REMOVED[str(name)]
+    if instead := replacement(str(name)):
+        return instead
     names = list(known)
     listed = "one of " + ", ".join(names)
     alike = get_close_matches(str(name).lower(), [*names, *also], n=1)
