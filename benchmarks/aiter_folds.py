@@ -20,10 +20,10 @@ import numpy as np
 
 from ckh.assess import winners
 from ckh.data.dataset import Dataset, read_dataset
+from ckh.learn.judging.judged_answers import ranked_winners
 from ckh.learn.models.artifact import load_model
-from ckh.learn.training.rivals import ranked_winners
-from ckh.learn.training.save import save
 from ckh.learn.training.train import train
+from ckh.learn.training.trained import save
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,8 +26,8 @@ from ckh.assess.times import times_of
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.learn.answers.ranking import rankings_of
 from ckh.learn.models.artifact import Model, load_model
-from ckh.learn.training.save import save
 from ckh.learn.training.train import train
+from ckh.learn.training.trained import save
 from ckh.training import RankObjective, TrainOptions
 
 if TYPE_CHECKING:

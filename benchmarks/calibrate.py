@@ -29,9 +29,8 @@ from ckh.learn.answers.answer import interval_at
 from ckh.learn.judging.calibrate import SHOWN, calibrate, in_order
 from ckh.learn.models.calibration import CALIBRATION_NAME, Calibration
 from ckh.learn.models.spec import read_spec
-from ckh.learn.training.boosting import Boosting
+from ckh.learn.training.boosting import Boosting, make_fit
 from ckh.learn.training.prepared import prepare
-from ckh.learn.training.targets import make_fit
 from ckh.training import RANK, TFLOPS, RankObjective, TrainOptions, TreeParams
 
 if TYPE_CHECKING:

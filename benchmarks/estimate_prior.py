@@ -23,8 +23,8 @@ from ckh.data.dataset import Dataset, read_dataset
 from ckh.learn.analytic.transfer import estimate_model
 from ckh.learn.judging.judged_answers import ranked_rows
 from ckh.learn.models.artifact import Model, load_model, wanted_for
-from ckh.learn.training.save import save
 from ckh.learn.training.train import train
+from ckh.learn.training.trained import save
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -31,8 +31,8 @@ from ckh.data.dataset import Dataset, read_dataset
 from ckh.learn.analytic.estimate import estimated_us
 from ckh.learn.judging.judged_answers import ranked_rows
 from ckh.learn.models.artifact import load_model
-from ckh.learn.training.save import save
 from ckh.learn.training.train import train
+from ckh.learn.training.trained import save
 from ckh.ops.grouped_conv.kernels.names import amd_short_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction

@@ -33,10 +33,10 @@ from ckh.data.formats import ReadOptions
 from ckh.kernels.table import column_of
 from ckh.learn.analytic.transfer import as_of, estimate_model, with_estimate
 from ckh.learn.answers.ranking import ranking_of
+from ckh.learn.judging.judged_answers import ranked_winners
 from ckh.learn.models.artifact import ModelRef, load_model, wanted_for
-from ckh.learn.training.rivals import ranked_winners
-from ckh.learn.training.save import save
 from ckh.learn.training.train import train
+from ckh.learn.training.trained import save
 from ckh.ops import operation
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.training import RANK, winner_options

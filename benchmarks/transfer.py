@@ -25,12 +25,11 @@ from ckh.assess.metrics import choices
 from ckh.assess.times import times_of
 from ckh.data.dataset import read_dataset
 from ckh.learn.analytic.transfer import as_of, estimate_model, with_estimate
-from ckh.learn.judging.judged_answers import ranked_rows
+from ckh.learn.judging.judged_answers import ranked_rows, ranked_winners
 from ckh.learn.models.artifact import Model, ModelRef, load_model, wanted_for
 from ckh.learn.models.spec import ANY, Wanted, read_spec
-from ckh.learn.training.rivals import ranked_winners
-from ckh.learn.training.save import save
 from ckh.learn.training.train import train
+from ckh.learn.training.trained import save
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

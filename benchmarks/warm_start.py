@@ -23,11 +23,10 @@ import numpy as np
 
 from ckh.assess.times import times_of
 from ckh.data.dataset import Dataset, read_dataset
-from ckh.learn.judging.judged_answers import ranked_rows
+from ckh.learn.judging.judged_answers import ranked_rows, ranked_winners
 from ckh.learn.models.artifact import Model, load_model
-from ckh.learn.training.rivals import ranked_winners
-from ckh.learn.training.save import save
 from ckh.learn.training.train import train
+from ckh.learn.training.trained import save
 from ckh.learn.training.warm_start import continued, read_start
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ckh.assess.times import Scorer
     from ckh.data.dataset import Dataset
     from ckh.data.parts import DatasetParts
-    from ckh.learn.judging.predicted_times import TimeErrors, TimeRatios
+    from ckh.learn.judging.judged_answers import TimeErrors, TimeRatios
     from ckh.learn.models.artifact import Model
 
     # A part's rows in the model's order, and its measured over predicted times.
@@ -211,7 +211,7 @@ def _of_times(
     from ckh.assess import report
     from ckh.assess.baselines import Learned
     from ckh.assess.metrics import figures
-    from ckh.learn.judging.predicted_times import time_errors
+    from ckh.learn.judging.judged_answers import time_errors
 
     ratios = []
 
@@ -230,7 +230,7 @@ def _of_times(
 def _of_winners(model: Model, parts: DatasetParts, learned_from: DatasetParts | None, among: Among) -> Evaluated:
     """Evaluation by winners, of one or two rows per problem, in memory."""
     from ckh.assess import winners
-    from ckh.learn.training.rivals import ranked_winners
+    from ckh.learn.judging.judged_answers import ranked_winners
 
     dataset, known = parts.whole(), None if learned_from is None else learned_from.whole()
     result = winners.report(dataset, ranked_winners(dataset, model), known)

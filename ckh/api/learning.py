@@ -158,7 +158,7 @@ def saved(trained: Trained, out: Path, *, install: bool = False) -> Path:
     kind; another is kept beside that folder, unless `install`.
     """
     from ckh.learn.judging.today import why_not_used
-    from ckh.learn.training.save import MODEL, save
+    from ckh.learn.training.trained import MODEL, save
 
     is_searched = out.absolute().parent.resolve() in [folder.resolve() for folder in own_model_folders()]
     why = why_not_used(trained, out) if is_searched and not install else ""
@@ -259,7 +259,7 @@ def train(  # noqa: PLR0913 - as many as its callers may choose by name
         CkhError: data, options or output are unusable.
     """
     from ckh.learn.models.artifact import load_model
-    from ckh.learn.training.save import MODEL
+    from ckh.learn.training.trained import MODEL
     from ckh.learn.training.warm_start import read_start
 
     out, start = path_of(out, "out"), None if warm_start is None else path_of(warm_start, "warm_start")

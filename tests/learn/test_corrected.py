@@ -22,8 +22,8 @@ from ckh.learn.analytic.transfer import estimate_model
 from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import Model, load_model, wanted_for
 from ckh.learn.models.spec import EstimateTerm
-from ckh.learn.training.save import save
 from ckh.learn.training.train import train
+from ckh.learn.training.trained import save
 from ckh.learn.training.warm_start import continued, read_start
 from ckh.ops.grouped_conv.kernels.names import amd_short_name
 from ckh.training import TrainOptions

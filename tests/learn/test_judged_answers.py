@@ -26,8 +26,8 @@ from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.judging import judged_answers
 from ckh.learn.judging.judged_answers import judged_rows, ranked_rows
 from ckh.learn.models.artifact import load_model
-from ckh.learn.training.save import save
 from ckh.learn.training.train import train
+from ckh.learn.training.trained import save
 from ckh.ops.gemm_universal.kernel import kernel_name as gemm_name
 from ckh.ops.gemm_universal.kernel import parse_kernel_name as parse_gemm
 from ckh.ops.gemm_universal.kernel import short_name

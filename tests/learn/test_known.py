@@ -22,8 +22,8 @@ from ckh.learn.models.artifact import list_models, load_model
 from ckh.learn.models.calibration import CALIBRATION_NAME, Calibration
 from ckh.learn.models.manifest import problem_count
 from ckh.learn.models.measured_set import MEASURED_NAME, measured_file, read_measured
-from ckh.learn.training.save import save
 from ckh.learn.training.train import train
+from ckh.learn.training.trained import save
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
 from tests.learn.conftest import HOST, measured, problems, saved, trained

@@ -14,10 +14,9 @@ from ckh.assess.times import times_of
 from ckh.errors import UsageError
 from ckh.learn.analytic import prior
 from ckh.learn.analytic.prior import PriorRows, _coefficients, _LawRows, has_prior, prior_rows
-from ckh.learn.training.boosting import _LAMBDARANK_TREES, Boosting
+from ckh.learn.training.boosting import _LAMBDARANK_TREES, Boosting, make_fit
 from ckh.learn.training.feature_matrix import FeatureMatrix
 from ckh.learn.training.prepared import prepare
-from ckh.learn.training.targets import make_fit
 from ckh.learn.training.train import train
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction

@@ -22,8 +22,8 @@ from ckh.learn.answers.batches import known_candidates, scored
 from ckh.learn.answers.ranking import ranking_of, rankings_of
 from ckh.learn.models.artifact import Model, load_model
 from ckh.learn.models.scoring import Remembered
-from ckh.learn.training.save import save
 from ckh.learn.training.train import train
+from ckh.learn.training.trained import save
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.features import CORE_NAMES
 from ckh.ops.grouped_conv.kernels.pool import LearnedKernels, conv_pool, refused_pool

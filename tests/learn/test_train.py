@@ -20,10 +20,10 @@ from ckh.files.paths import data_dir
 from ckh.learn.models.artifact import load_model
 from ckh.learn.models.manifest import problem_id, trained_problems
 from ckh.learn.training import boosting
+from ckh.learn.training.boosting import make_fit
 from ckh.learn.training.prepared import prepare
-from ckh.learn.training.save import MODEL, save
-from ckh.learn.training.targets import make_fit
 from ckh.learn.training.train import held_out, rounds, train
+from ckh.learn.training.trained import MODEL, save
 from ckh.ops.grouped_conv.features import GROUPED_CONV, INPUT_COLUMNS
 from ckh.problems import Direction
 from ckh.training import TARGETS as MODELLED

@@ -19,9 +19,8 @@ from ckh.data.dataset import Dataset
 from ckh.errors import ModelError, UsageError
 from ckh.learn.models.artifact import load_model
 from ckh.learn.models.manifest import problem_id, trained_problems
-from ckh.learn.training.save import save
 from ckh.learn.training.train import train
-from ckh.learn.training.trained import compare
+from ckh.learn.training.trained import compare, save
 from ckh.learn.training.warm_start import NEW_TREES, continued, read_start
 from ckh.ops.grouped_conv.features import GROUPED_CONV, INPUT_COLUMNS
 from ckh.training import RankObjective, TrainOptions

@@ -18,7 +18,7 @@ from ckh.data.dataset import Dataset, read_dataset
 from ckh.errors import ExitCode
 from ckh.learn.models.frequent import frequent, frequent_table, held_out
 from ckh.learn.models.measured_set import MEASURED_NAME, measured_file, read_measured
-from ckh.learn.training.rivals import with_rivals
+from ckh.learn.training.prepared import with_rivals
 from tests.refusals import expect_error, expect_values
 
 if TYPE_CHECKING:

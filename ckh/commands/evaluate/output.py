@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ckh.assess.intervals import Estimate
     from ckh.assess.metrics import Efficiency
     from ckh.assess.noise import Ceiling, DeviceNoise
+    from ckh.learn.judging.judged_answers import TimeErrors
     from ckh.learn.judging.judged_data import Among, StandIn
-    from ckh.learn.judging.predicted_times import TimeErrors
     from ckh.learn.models.artifact import Model
     from ckh.learn.models.spec import ModelSpec
 

@@ -112,7 +112,7 @@ def train(
     from ckh.api.learning import TrainRequest, chosen_options, fitted, nearest_start, read_rows, saved
     from ckh.commands.train.defaults import checked_out, to_train_on
     from ckh.commands.train.output import print_trained
-    from ckh.learn.training.save import MODEL
+    from ckh.learn.training.trained import MODEL
     from ckh.learn.training.warm_start import read_start
 
     # Let LightGBM's threads sleep while they wait, as others may need the cores; read when the library is loaded.

@@ -113,7 +113,7 @@ def checked_out(
     dataset: Dataset, variant: Direction | None, words: str, out: Path | None, *, force: bool, inputs: Sequence[Path]
 ) -> Path:
     """Output folder, by default among the user's models; prints the defaults in use."""
-    from ckh.learn.training.save import MODEL
+    from ckh.learn.training.trained import MODEL
 
     is_said = out is not None
     out = out or _default_out(dataset, variant)

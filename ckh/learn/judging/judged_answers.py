@@ -1,6 +1,7 @@
 """Answers joined with measured rows, to evaluate exactly what `ckh predict` prints: its pool, order and refusals.
 
-A measured row has the best rank of the candidates that match its kernel's name (`KernelJoin`).
+A measured row has the best rank of the candidates that match its kernel's name (`KernelJoin`). Predicted times are
+compared with the measured ones of the first kernels of each problem.
 
 Ranking is the slowest step of evaluating a model; a cluster's workers do it for a part at a time (`judged_parts`). They
 get the model's files with it, since their machines may not have them.
@@ -11,22 +12,28 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ckh.assess.intervals import estimates, mean_of
 from ckh.assess.ranked_rows import RankedRows
+from ckh.assess.winners import MISSING, WinnerPlaces, winner_rows
 from ckh.cluster.calls import in_order
 from ckh.errors import UsageError
 from ckh.files.untrusted import read_bytes
 from ckh.learn.analytic.joined import KernelJoin
+from ckh.learn.answers.answer import interval_at
 from ckh.learn.answers.answering import AnsweringModels
 from ckh.learn.answers.ranking import rankings_of
-from ckh.learn.judging.predicted_times import TimeRatios, answered_ratios, predicted_speeds
+from ckh.learn.judging.calibrate import SHOWN
+from ckh.learn.judging.calibrate import in_order as by_problem
 from ckh.learn.models.artifact import load_model
+from ckh.learn.models.calibration import COVERED
 from ckh.learn.models.scoring import Remembered
+from ckh.training import TFLOPS
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -37,9 +44,90 @@ if TYPE_CHECKING:
     from ckh.data.parts import DatasetParts
     from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.artifact import Model
-    from ckh.ops.base import Problem
+    from ckh.ops.base import Kernel, Problem
 
 _AT_ONCE = 64  # answers in memory: each has indices of all candidates
+
+
+@dataclass(frozen=True, slots=True)
+class TimeErrors:
+    """Comparison of predicted and measured times."""
+
+    times: int
+    """Number of measured times, of the first kernels of each problem."""
+    median: float
+    """Median of |predicted / measured - 1|."""
+    covered: float | None
+    """Share of a problem's times within the model's prediction interval, mean over problems; null: no interval."""
+    covered_95: tuple[float, float] | None
+    """95 % confidence interval of that share, by a bootstrap over problems; null: no interval."""
+    wanted: float = COVERED
+    """Nominal share."""
+
+    def lines(self) -> list[str]:
+        """Return sentences for the report."""
+        said = [f"median error of {self.times} predicted times: {self.median:.1%}"]
+        if self.covered is not None and self.covered_95 is not None:
+            low, high = self.covered_95
+            covered = f"{self.covered:.1%} ({low:.1%} - {high:.1%})"
+            said.append(f"{covered} inside the prediction interval, nominal {self.wanted:.0%}")
+        return said
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TimeRatios:
+    """Measured over predicted times of the first kernels of problems."""
+
+    times: NDArray[np.float64]
+    covered: NDArray[np.float64]
+
+
+def predicted_speeds(
+    model: Model, dataset: Dataset, score: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Predict speeds as `ckh predict` would, for the rows with a time; NaN without predictions or times."""
+    tflops, first_tflops = np.full(len(dataset), np.nan), np.full(len(dataset.first_rows), np.nan)
+    usable = np.flatnonzero(dataset.frame["tflops"].to_numpy(dtype=np.float64) > 0)
+    if TFLOPS not in model.spec.targets or not len(usable):
+        return tflops, first_tflops
+    speed = score if model.spec.rank_by == TFLOPS else model.predict_dataset(dataset, TFLOPS)
+    for group in by_problem(score[usable], dataset.problem_ids[usable]):
+        rows = usable[group]
+        speeds = model.speeds(score[rows], speed[rows], [dataset.problem(int(rows[0]))])
+        assert speeds is not None
+        tflops[rows], first_tflops[dataset.problem_ids[rows[0]]] = speeds, speeds[0]
+    return tflops, first_tflops
+
+
+def answered_ratios(model: Model, dataset: Dataset, ranked: RankedRows) -> TimeRatios:
+    """Measured over predicted times of the first kernels of the model's answers, where measured."""
+    measured = dataset.frame["tflops"].to_numpy(dtype=np.float64)
+    shown = model.spec.op.training.timed or SHOWN
+    rows = np.flatnonzero((ranked.place < shown) & (measured > 0) & np.isfinite(ranked.tflops))
+    rows = rows[np.lexsort((ranked.place[rows], dataset.problem_ids[rows]))]
+    times = ranked.tflops[rows] / measured[rows]
+    if not model.bands or not len(rows):
+        return TimeRatios(times, np.zeros(0))
+    problems, starts = np.unique(dataset.problem_ids[rows], return_index=True)
+    covered = []
+    for problem, some in zip(problems, np.split(times, starts[1:]), strict=True):
+        low, high = interval_at(model.bands, float(ranked.first_tflops[problem]))
+        covered.append(float(np.mean((some >= low) & (some <= high))))
+    return TimeRatios(times, np.array(covered))
+
+
+def time_errors(ratios: Sequence[TimeRatios]) -> TimeErrors | None:
+    """Summarize the ratios of all parts of a dataset; None if there are none."""
+    time, covered = (np.concatenate([getattr(ratio, name) for ratio in ratios]) for name in ("times", "covered"))
+    if not len(time):
+        return None
+    share = estimates({"": mean_of(covered)}, len(covered))[""] if len(covered) else None
+    return TimeErrors(
+        len(time),
+        float(np.median(np.abs(1.0 / time - 1.0))),
+        None if share is None else share.value,
+        None if share is None else (share.low, share.high),
+    )
 
 
 def ranked_rows(model: Model, dataset: Dataset) -> RankedRows:
@@ -149,3 +237,23 @@ def _model(files: Mapping[str, bytes]) -> Model:
             (Path(folder.name) / name).write_bytes(content)
         _MODELS[key] = load_model(Path(folder.name)), folder
     return _MODELS[key][0]
+
+
+def ranked_winners(dataset: Dataset, model: Model) -> WinnerPlaces:
+    """Rank the winners of a dataset among all candidates of their problems."""
+    op = dataset.op
+    winners = dataset.frame["kernel"].to_numpy(dtype=object)[winner_rows(dataset)]
+    place = np.full(len(winners), MISSING, np.int64)
+    first = np.full(len(winners), "", dtype=object)
+    places: dict[int, tuple[Sequence[Kernel], dict[str, int]]] = {}
+    for number, ranking in enumerate(rankings_of(dataset.problems(), model)):
+        if id(ranking.pool) not in places:
+            names = {op.kernels.name(kernel): index for index, kernel in enumerate(ranking.pool)}
+            places[id(ranking.pool)] = ranking.pool, names
+        if not len(ranking.order):
+            continue
+        first[number] = op.kernels.name(ranking.pool[ranking.order[0]])
+        winner = places[id(ranking.pool)][1].get(winners[number])
+        if winner is not None and (at := np.flatnonzero(ranking.order == winner)).size:
+            place[number] = at[0]
+    return WinnerPlaces(place, first)

@@ -17,8 +17,8 @@ from ckh.learn.answers.answering import AnsweringModels
 from ckh.learn.models.artifact import fitting_models, wanted_for
 from ckh.learn.models.manifest import trained_problems
 from ckh.learn.models.spec import BETWEEN_DEVICES, SPEC_NAME, spec_of
+from ckh.learn.training.train import seen
 from ckh.learn.training.trained import Today, compare
-from ckh.learn.training.validation import seen
 from ckh.training import Labels
 
 if TYPE_CHECKING:

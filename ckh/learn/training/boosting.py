@@ -1,28 +1,34 @@
-"""Fitting models to rows with LightGBM: parameters, rows, priors, and the trees of a warm start."""
+"""Fitting models to rows with LightGBM: labels, parameters, rows, priors, and the trees of a warm start."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import lightgbm
 import numpy as np
 
+from ckh.assess.times import efficiency_of
+from ckh.errors import DataError
 from ckh.learn.analytic.corrected import estimate_term, ranks_alone, row_scores
 from ckh.learn.analytic.prior import PRIOR_TREES, prior_rows
-from ckh.learn.training.targets import Fit, make_fit
-from ckh.training import RANK, RankObjective, TreeParams
+from ckh.training import LOG_TARGETS, RANK, TARGET_COLUMNS, RankObjective, TreeParams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
+    from ckh.data.dataset import Dataset
     from ckh.learn.models.spec import EstimateTerm
     from ckh.learn.training.prepared import Prepared
     from ckh.training import TrainOptions
 
+# Kernels slower than exp(-2.5) = 8 % of the best are all treated as equally bad.
+_RELATIVE_FLOOR = -2.5
+# LambdaRank needs few integer grades: efficiency in thirtieths, each with a gain exp(1/5) times the one below.
+_GRADES, _GRADE_SCALE, _TRUNCATION = 30, 5.0, 20
 _EVAL_AT = (1, 2, 3, 4, 5)
 # Above this number, rows are binned once for all folds and targets, as in lightgbm.cv: with this many rows the bins
 # are the same with and without a fold. Row-wise histograms are then faster; a tree of 600,000 rows takes two thirds of
@@ -34,6 +40,38 @@ _ROWS_A_THREAD = 4_000
 # For a LambdaRank combined with a model of efficiency. Tested with 7, 15 and 31 leaves, with and without smoothing, on
 # gfx950's convolutions: no better on five folds than without it, and better across files in both directions.
 _LAMBDARANK_TREES = TreeParams(400, 0.05, 15, colsample_bytree=0.4, path_smooth=20.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """The training arrays of a model, all of shape (rows,)."""
+
+    target: str
+    label: NDArray[np.float64]
+    weight: NDArray[np.float64] | None
+    parameters: dict[str, Any]
+    is_grouped: bool
+
+
+def make_fit(target: str, dataset: Dataset, rank: RankObjective) -> Fit:
+    """Build the labels of a target for the valid rows of a dataset; a ranking regression weighs them by efficiency."""
+    if target != RANK:
+        value = dataset.frame[TARGET_COLUMNS[target]].to_numpy(dtype=np.float64)
+        if missing := int(np.count_nonzero(~np.isfinite(value))):
+            rows = f"{missing} of {len(value)} usable rows"
+            hint = "omit the target in --targets, or make the dataset again with ckh convert"
+            raise DataError(f"column {TARGET_COLUMNS[target]} has missing values in {rows}", hint, code="bad-column")
+        label = np.log1p(value) if target in LOG_TARGETS else value
+        return Fit(target, label, None, {"objective": "regression"}, is_grouped=False)
+    efficiency = efficiency_of(dataset)
+    if rank is RankObjective.LAMBDARANK:
+        gains = [float(np.expm1(grade / _GRADE_SCALE)) for grade in range(_GRADES + 1)]
+        parameters = {"objective": "lambdarank", "lambdarank_truncation_level": _TRUNCATION, "label_gain": gains}
+        return Fit(target, np.asarray(np.floor(efficiency * _GRADES)), None, parameters, is_grouped=True)
+    is_plain = rank is RankObjective.EFFICIENCY
+    label = efficiency if is_plain else np.maximum(np.log(efficiency), _RELATIVE_FLOOR)
+    # Only the order near the top matters.
+    return Fit(target, label, efficiency, {"objective": "regression"}, is_grouped=False)
 
 
 class Prior(NamedTuple):

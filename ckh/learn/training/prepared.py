@@ -1,33 +1,48 @@
 """Data shared by all fits of a training: rows and features.
 
 Cross-validation splits without leaks: by complete problem identity, with a separate fold for early stopping.
+
+Data of winners only state the best kernel of each problem. Nothing is known of its rivals, the other candidates, except
+that they were not better. They become rows without a time, with an efficiency of 0, so that training and
+cross-validation proceed as usual. Not all are needed: kernels that won elsewhere are most informative; of the others
+some are drawn.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
+from ckh.archs import load_arch
 from ckh.assess.metrics import choices
 from ckh.assess.times import efficiency_of
+from ckh.data.dataset import Dataset
 from ckh.errors import DataError, UsageError
+from ckh.kernels.pools import TIMED_NAME
 from ckh.learn.models.spec import spec_of
 from ckh.learn.training.feature_matrix import FeatureMatrix
-from ckh.learn.training.rivals import with_rivals
 from ckh.learn.training.warm_start import Start, check_start
+from ckh.ops.base import Encoding
+from ckh.schema import HARDWARE, Status
 from ckh.training import Labels, RankObjective
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from ckh.data.dataset import Dataset
+    from ckh.ops.base import AnyOperation, Kernel
     from ckh.training import TrainOptions
 
 MIN_GROUPS = 3  # train, early stopping, score
+MOST_RIVALS = 200  # maximum per problem, among kernels that won elsewhere in its pool
+MOST_OTHERS = 100  # among kernels that never won; or a hundredth of the candidates if that is more
+_SHARE_OF_OTHERS = 0.01
+_FEWEST_ROWS = 2  # minimum for LightGBM
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,9 +66,6 @@ def grouped_splits(groups: NDArray[np.int64], folds: int) -> Iterator[FoldSplit]
         stop = parts[(i + 1) % count]
         others = [parts[j] for j in range(count) if j not in (i, (i + 1) % count)]
         yield FoldSplit(np.sort(np.concatenate(others)), stop, score)
-
-
-_FEWEST_ROWS = 2  # minimum for LightGBM
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +95,14 @@ def prepare(dataset: Dataset, options: TrainOptions, start: Start | None = None)
     """Validate training data and extract features; refuses rows of several kinds and an incompatible start."""
     of_winners = options.labels is Labels.WINNERS
     valid = dataset.winners() if of_winners else dataset.valid()
-    _check_rows(valid)
+    if not len(valid.frame):
+        raise DataError("the dataset has no valid time", "see the column status for why", code="not-measured")
+    if len(valid.frame) < _FEWEST_ROWS:
+        raise DataError(f"the dataset has only {len(valid.frame)} valid row", code="few-problems")
+    for name in ("arch", *valid.op.training.model_per):
+        if len(values := sorted(valid.frame[name].unique())) > 1:
+            hint = "choose one with --variant" if name == "variant" else "train one model for each"
+            raise DataError(f"the dataset has several values of {name}: {', '.join(values)}", hint, code="mixed-data")
     if start is not None:
         start = replace(start, differs=check_start(start, spec_of(valid, options.all_targets), options))
     rows = with_rivals(valid, options.seed) if of_winners else valid
@@ -126,17 +145,66 @@ def check_options(options: TrainOptions, start: Start | None) -> None:
             raise UsageError(what, hint, code=code)
 
 
-def _check_rows(valid: Dataset) -> None:
-    if not len(valid.frame):
-        raise DataError("the dataset has no valid time", "see the column status for why", code="not-measured")
-    if len(valid.frame) < _FEWEST_ROWS:
-        raise DataError(f"the dataset has only {len(valid.frame)} valid row", code="few-problems")
-    for name in ("arch", *valid.op.training.model_per):
-        if len(result := sorted(valid.frame[name].unique())) > 1:
-            hint = "choose one with --variant" if name == "variant" else "train one model for each"
-            raise DataError(f"the dataset has several values of {name}: {', '.join(result)}", hint, code="mixed-data")
-
-
 def too_few_to_validate(dataset: Dataset) -> bool:
     """True if there are too few problems for cross-validation."""
     return len(np.unique(dataset.problem_ids)) < MIN_GROUPS
+
+
+def with_rivals(winners: Dataset, seed: int) -> Dataset:
+    """Append rivals to the winners: for each problem other candidates, as rows that failed to win."""
+    op = winners.op
+    if op.training.model_files.keys() - {TIMED_NAME}:
+        raise UsageError(
+            f"the candidates of {op.name} come from measured data, not from winners",
+            code="winners-only",
+        )
+    shared = ["op_type", "arch", *op.problems.identity, *(f"hw_{name}" for name in HARDWARE)]
+    judged = ("status", "is_valid", "latency_ms", "spread")
+    columns = list(dict.fromkeys([*shared, "kernel", *op.training.input_columns, *judged]))
+    first = winners.frame[list(dict.fromkeys([*shared, *(set(op.training.input_columns) & set(op.problems.identity))]))]
+    parts = [winners.frame[columns]]
+    for rows, kernels, table in _rivals(winners, op, seed):
+        part = pd.concat([first.iloc[rows].reset_index(drop=True), table.iloc[kernels].reset_index(drop=True)], axis=1)
+        part = part.assign(status=str(Status.UNSUPPORTED), is_valid=False, latency_ms=np.nan, spread=np.nan)
+        parts.append(part[columns])
+    return Dataset(pd.concat(parts, ignore_index=True), winners.metadata, op.name)
+
+
+def _rivals(
+    winners: Dataset, op: AnyOperation, seed: int
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp], pd.DataFrame]]:
+    """Yield for each pool: a row of each rival's problem, the rival's index in the pool, and the pool's columns."""
+    arch, random = load_arch(winners.arch), np.random.default_rng(seed)
+    names = winners.frame["kernel"].to_numpy(dtype=object)
+    pools: dict[int, tuple[Sequence[Kernel], list[tuple[int, NDArray[np.intp]]]]] = {}
+    for row, problem in zip(winners.first_rows.tolist(), winners.problems(), strict=True):
+        candidates = op.kernels.candidates(problem, arch, Path())
+        pools.setdefault(id(candidates.pool), (candidates.pool, []))[1].append((row, candidates.chosen))
+    order = np.argsort(winners.problem_ids, kind="stable")
+    starts = np.searchsorted(winners.problem_ids[order], np.arange(len(winners.first_rows) + 1))
+    for pool, members in pools.values():
+        place = {op.kernels.name(kernel): index for index, kernel in enumerate(pool)}
+        won_of = {
+            row: {place[name] for name in names[order[starts[item] : starts[item + 1]]] if name in place}
+            for row, _ in members
+            for item in [int(winners.problem_ids[row])]
+        }
+        ever = np.array(sorted(set().union(*won_of.values())), np.intp)
+        drawn = [_drawn(chosen, won_of[row], ever, random) for row, chosen in members]
+        rows = np.repeat([row for row, _ in members], [len(item) for item in drawn]).astype(np.intp)
+        columns: dict[str, Any] = {"kernel": [op.kernels.name(kernel) for kernel in pool]}
+        known = op.kernels.columns(pool, Encoding.on(winners.arch))
+        columns |= {name: values for name, values in known.items() if name in op.training.input_columns}
+        yield rows, np.concatenate([*drawn, np.empty(0, np.intp)]), pd.DataFrame(columns)
+
+
+def _drawn(
+    chosen: NDArray[np.intp], won: set[int], ever: NDArray[np.intp], random: np.random.Generator
+) -> NDArray[np.intp]:
+    """Draw the required rivals of a problem's winners from its candidates."""
+    rivals = np.setdiff1d(chosen, np.array(sorted(won), np.intp))
+    often = np.isin(rivals, ever)
+    others = max(MOST_OTHERS, int(_SHARE_OF_OTHERS * len(chosen)))
+    parts = [(rivals[often], MOST_RIVALS), (rivals[~often], others)]
+    kept = [part if len(part) <= most else np.sort(random.choice(part, most, replace=False)) for part, most in parts]
+    return np.concatenate(kept)

@@ -1,7 +1,7 @@
-"""Training in steps with values between them: prepare; validate and fit each target; calibrate; and `save` the result.
+"""Training in steps with values between them: prepare; validate and fit each target; calibrate.
 
-Validation is by problem, and determines the number of trees of the final fit. The same data, options and versions give
-the same bytes, for any number of threads.
+Validation is by problem: each is scored by the model of a fold that has not seen it. It determines the number of trees
+of the final fit. The same data, options and versions give the same bytes, for any number of threads.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ckh.learn.analytic.corrected import row_scores
 from ckh.learn.judging.calibrate import calibrate
+from ckh.learn.models.manifest import problem_id
 from ckh.learn.models.model_text import join_trees, scale_leaves, shorten
-from ckh.learn.training.boosting import Boosting
+from ckh.learn.training.boosting import Boosting, make_fit
 from ckh.learn.training.prepared import check_options, prepare
-from ckh.learn.training.targets import make_fit
-from ckh.learn.training.trained import Trained, TrainedTarget
-from ckh.learn.training.validation import Validation
+from ckh.learn.training.trained import FoldMetrics, StartComparison, Trained, TrainedTarget, compare
 from ckh.ranking.lightgbm_text import parse_forest
 from ckh.training import RANK, TARGET_COLUMNS, TFLOPS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
-    from ckh.learn.models.calibration import Calibration
-    from ckh.learn.training.validation import Validated
+    from ckh.learn.training.boosting import Fit
+    from ckh.learn.training.prepared import FoldSplit
     from ckh.learn.training.warm_start import Start
     from ckh.training import TrainOptions
 
@@ -54,8 +54,14 @@ def train(
     rows, engine, boosting = prepared.dataset, prepared.dataset.op.training.engine, Boosting(prepared, options, advance)
     validated, targets = {}, {}
     for target in options.all_targets:
-        validated[target] = Validation(boosting).run(make_fit(target, rows, options.rank))
+        validated[target] = _validated(boosting, make_fit(target, rows, options.rank))
         targets[target] = _fitted(boosting, validated[target])
+    predicted = {target: result.predicted for target, result in validated.items() if result.folds}
+    calibration = None  # without folds or speeds
+    if TFLOPS in predicted:
+        tflops = rows.frame[TARGET_COLUMNS[TFLOPS]].to_numpy(dtype=np.float64)
+        speed = np.expm1(predicted[TFLOPS])
+        calibration = calibrate(predicted.get(RANK), speed, tflops, rows.problem_ids, rows.op.training.timed)
     return Trained(
         dataset=prepared.known,
         all_rows=len(dataset.frame),
@@ -65,7 +71,7 @@ def train(
         targets=targets,
         params={**options.params.to_dict(), "random_state": options.seed, "early_stopping": options.early_stopping},
         start=prepared.start,
-        calibration=_calibration(rows, validated),
+        calibration=calibration,
     )
 
 
@@ -83,24 +89,64 @@ def held_out(dataset: Dataset, options: TrainOptions) -> HeldOut | None:
     if not prepared.splits(options.folds):
         return None
     fit = make_fit(options.rank_target, prepared.dataset, options.rank)
-    validation = Validation(Boosting(prepared, options, lambda _steps, _text: None))
-    return HeldOut(prepared.dataset, validation.run(fit).predicted)
+    boosting = Boosting(prepared, options, lambda _steps, _text: None)
+    return HeldOut(prepared.dataset, _validated(boosting, fit).predicted)
 
 
-def _calibration(dataset: Dataset, validated: Mapping[str, Validated]) -> Calibration | None:
-    """Calibration of speeds by the ranking, with prediction intervals; None without folds or speeds."""
-    held_out = {target: validated.predicted for target, validated in validated.items() if validated.folds}
-    if TFLOPS not in held_out:
-        return None
-    tflops = dataset.frame[TARGET_COLUMNS[TFLOPS]].to_numpy(dtype=np.float64)
-    speed = np.expm1(held_out[TFLOPS])
-    return calibrate(held_out.get(RANK), speed, tflops, dataset.problem_ids, dataset.op.training.timed)
+@dataclass(frozen=True, slots=True, eq=False)
+class Validated:
+    """Result of a cross-validation: out-of-fold prediction of each row, NaN without folds, and metrics of the folds."""
+
+    fit: Fit
+    predicted: NDArray[np.float64]
+    folds: tuple[FoldMetrics, ...]
+
+
+def _validated(boosting: Boosting, fit: Fit) -> Validated:
+    """Cross-validate a fit.
+
+    Of large data, a target that neither ranks nor predicts speeds has one fold: it determines the number of trees and
+    the error only.
+    """
+    predicted, options = np.full(len(fit.label), np.nan), boosting.options
+    splits = boosting.prepared.splits(options.folds)
+    if splits and fit.target not in (TFLOPS, RANK) and boosting.has_many:
+        boosting.advance((len(splits) - 1) * options.params.n_estimators, fit.target)
+        splits = splits[:1]
+    folds = []
+    for number, split in enumerate(splits):
+        model = boosting.fit(fit, split.train, split.stop, f"{fit.target}, fold {number + 1}")
+        predicted[split.score] = boosting.predicted(fit, model, split.train, split.score)
+        folds.append(_metrics(boosting, number, fit, split, predicted, int(model.best_iteration)))
+    return Validated(fit, predicted, tuple(folds))
+
+
+def _metrics(
+    boosting: Boosting, number: int, fit: Fit, split: FoldSplit, predicted: NDArray[np.float64], best_iteration: int
+) -> FoldMetrics:
+    label, error = fit.label[split.score], predicted[split.score] - fit.label[split.score]
+    ranks = fit.target in (TFLOPS, RANK)
+    chosen = boosting.prepared.chosen_efficiency(predicted, split.score) if ranks else None
+    # Scores with an estimate are logarithms of times.
+    has_no_scale = fit.is_grouped or (fit.target == RANK and boosting.estimate(split.train) is not None)
+    squared, variance = float(np.mean(error**2)), float(label.var())
+    return FoldMetrics(
+        fold=number,
+        rmse=None if has_no_scale else float(np.sqrt(squared)),
+        r2=None if has_no_scale or variance == 0 else 1.0 - squared / variance,
+        mean_efficiency=None if chosen is None else float(chosen.mean()),
+        p10_efficiency=None if chosen is None else float(np.percentile(chosen, 10)),
+        train_size=len(split.train),
+        val_size=len(split.score),
+        val_groups=len(np.unique(boosting.prepared.dataset.problem_ids[split.score])),
+        best_iteration=best_iteration,
+    )
 
 
 def _fitted(boosting: Boosting, validated: Validated) -> TrainedTarget:
     """Fit a target to all rows, with the number of trees determined by its folds."""
     prepared, options, fit, folds = boosting.prepared, boosting.options, validated.fit, validated.folds
-    rows, validation = np.arange(len(fit.label)), Validation(boosting)
+    rows = np.arange(len(fit.label))
     before = 0 if prepared.start is None else prepared.start.trees[fit.target]
     most = before + options.params.n_estimators
     trees = round(median(fold.best_iteration for fold in folds)) if folds else most
@@ -108,7 +154,8 @@ def _fitted(boosting: Boosting, validated: Validated) -> TrainedTarget:
     if is_alone := estimate is not None and boosting.has_few_rows:
         trees = 1  # without weight
     final = boosting.fit(fit, rows, None, f"{fit.target}, final", trees - before)
-    chosen = validation.efficiency(validated)
+    ranks = bool(folds) and fit.target in (TFLOPS, RANK)
+    chosen = prepared.chosen_efficiency(validated.predicted, rows) if ranks else None
     text = _THREADS.sub("[num_threads: 0]", final.model_to_string(num_iteration=trees))
     prior = None if is_alone else boosting.prior(fit, rows)
     if is_alone:
@@ -129,7 +176,7 @@ def _fitted(boosting: Boosting, validated: Validated) -> TrainedTarget:
         folds=folds,
         importances=dict(zip(names, map(int, counts), strict=True)),
         oof_efficiency=None if chosen is None else tuple(chosen.tolist()),
-        comparison=validation.against_start(fit.target, chosen),
+        comparison=_against_start(boosting, fit.target, chosen),
         estimate=estimate,
     )
 
@@ -138,3 +185,27 @@ def _mean(text: str, other: str, weight: float, scale: float = 1.0) -> str:
     """Mean of two models, of which the second has a weight relative to 1; its scores are scaled before."""
     both = scale_leaves(text, 1.0 / (1.0 + weight)), scale_leaves(other, scale * weight / (1.0 + weight))
     return shorten(join_trees(both))
+
+
+def _against_start(boosting: Boosting, target: str, chosen: NDArray[np.float64] | None) -> StartComparison | None:
+    """Compare the held-out choices with those of the start."""
+    prepared, options, start = boosting.prepared, boosting.options, boosting.prepared.start
+    if start is None or chosen is None or target != options.rank_target:
+        return None
+    scores = prepared.matrix.predict(start.booster(target), num_threads=options.jobs)
+    if start.spec.estimate is not None:
+        scores += row_scores(prepared.dataset, start.spec.estimate)
+    before = prepared.chosen_efficiency(scores, np.arange(len(scores)))
+    return compare(before, chosen, seen(prepared.dataset, start.problems) if start.problems else None)
+
+
+def seen(dataset: Dataset, known: frozenset[str]) -> NDArray[np.bool_]:
+    """Mask of a dataset's problems seen by a model that knows some problems, shape (problems,).
+
+    A problem is seen if the model knows any problem of its cross-validation group.
+    """
+    is_known = np.array([problem_id(problem) in known for problem in dataset.problems()])
+    group = dataset.split_ids[dataset.first_rows]
+    in_group = np.zeros(int(group.max()) + 1, dtype=bool)
+    np.logical_or.at(in_group, group, is_known)
+    return np.asarray(in_group[group])

@@ -23,7 +23,6 @@ from ckh.ranking.lightgbm_text import parse_forest
 from ckh.training import RANK, RankObjective, TreeParams
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from ckh.learn.models.measured_set import MeasuredSet
@@ -146,19 +145,19 @@ def check_start(start: Start, spec: ModelSpec, options: TrainOptions) -> tuple[s
             "train on its data and the new, without --warm-start",
             code="not-continuable",
         )
-    hardware = {
-        f"hardware {name}": (old.hardware.get(name), spec.hardware.get(name))
-        for name in sorted({*old.hardware, *spec.hardware})
-    }
-    elsewhere = tuple(_different({"dtype": (old.dtype, spec.dtype), "arch": (old.arch, spec.arch), **hardware}))
-    differences = ["encoding: AMD's tools made it, whose kernel columns mean something else"] * old.legacy_tiles
-    differences += _different(
-        {
-            "operation": (old.op_type, spec.op_type),
-            "direction": (str(old.variant or "any"), str(spec.variant or "any")),
-            "rank objective": (str(start.objective or "unknown"), str(options.rank)),
-        }
+    elsewhere = [(name, getattr(old, name), getattr(spec, name)) for name in ("dtype", "arch")]
+    profile = sorted({*old.hardware, *spec.hardware})
+    elsewhere += [(f"hardware {name}", old.hardware.get(name), spec.hardware.get(name)) for name in profile]
+    kind = [
+        ("operation", old.op_type, spec.op_type),
+        ("direction", str(old.variant or "any"), str(spec.variant or "any")),
+        ("rank objective", str(start.objective or "unknown"), str(options.rank)),
+    ]
+    allowed, differences = (
+        [f"{name}: {was} there, {now} here" for name, was, now in values if was != now] for values in (elsewhere, kind)
     )
+    if old.legacy_tiles:
+        differences.insert(0, "encoding: AMD's tools made it, whose kernel columns mean something else")
     for name in ("feature_names", "categorical_features", "targets", "log_targets"):
         was, now = list(getattr(old, name)), list(getattr(spec, name))
         both = (was, now) if name == "feature_names" else (sorted(was), sorted(now))
@@ -168,10 +167,6 @@ def check_start(start: Start, spec: ModelSpec, options: TrainOptions) -> tuple[s
             differences.append(f"{name.replace('_', ' ')}: {f'{alone} {new}'.strip() or 'another order'}")
     if differences or (old.arch == HOST) != (spec.arch == HOST):
         hint = "a start must have the same targets and inputs; train without --warm-start"
-        why = "; ".join([*differences, *elsewhere])
+        why = "; ".join([*differences, *allowed])
         raise UsageError(f"{start.path} cannot be continued with this training: {why}", hint, code="not-continuable")
-    return elsewhere
-
-
-def _different(values: dict[str, tuple[Any, Any]]) -> Iterator[str]:
-    yield from (f"{name}: {was} there, {now} here" for name, (was, now) in values.items() if was != now)
+    return tuple(allowed)

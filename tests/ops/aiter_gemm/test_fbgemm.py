@@ -15,7 +15,7 @@ from ckh.assess.winners import bounds, winner_rows
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.errors import DataError, ExitCode, UsageError
-from ckh.learn.training.rivals import with_rivals
+from ckh.learn.training.prepared import with_rivals
 from ckh.ops import operation
 from ckh.ops.aiter_gemm.consumers import KIND
 from ckh.ops.aiter_gemm.kernel import kernel_pool, parse_kernel
