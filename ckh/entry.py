@@ -1,86 +1,79 @@
-"""The `ckh` executable: prepared quick answers if possible, else the full command line."""
+"""The `ckh` executable: answers in the cache if possible, else the full command line."""
 
 from __future__ import annotations
 
 import gc
 import os
-import resource
 import sys
-from typing import TYPE_CHECKING
 
-from ckh.boundary import JSON_OPTION, guarded, open_streams
-from ckh.files.child import drop_relative_search_paths
-from ckh.text.log import emit, note_once, recorded_results
-
-if TYPE_CHECKING:
-    from ckh.quick.request import Request
-
-QUICK_VARIABLE = "CKH_QUICK"
+from ckh.quick.printed import keep_printed, key_of, read_printed
 
 
 def main() -> None:
     """Run a command line."""
     gc.disable()  # a quick answer ends before garbage collection pays off
-    code = guarded(_main, as_json=JSON_OPTION in sys.argv[1:])
+    key = key_of(sys.argv[1:])
+    if key is not None and (text := read_printed(key)) is not None:
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            os._exit(0)  # skip the teardown of the interpreter
+        except (OSError, ValueError):
+            key = None  # printed again below, where errors of streams are handled
+    from ckh.boundary import JSON_OPTION, guarded
+
+    code = guarded(lambda: _main(key), as_json=JSON_OPTION in sys.argv[1:])
     if not gc.isenabled():
         sys.stderr.flush()
-        os._exit(code)  # likewise, skip the teardown of the interpreter
+        os._exit(code)
     sys.exit(code)
 
 
 def run(args: list[str]) -> int:
     """Run one command line and return its exit code."""
-    return guarded(lambda: _run(args), as_json=JSON_OPTION in args)
+    from ckh.boundary import JSON_OPTION, guarded
+
+    return guarded(lambda: _run(args, key_of(args)), as_json=JSON_OPTION in args)
 
 
-def _main() -> int:
+def _main(key: bytes | None) -> int:
+    from ckh.boundary import open_streams
+    from ckh.files.child import drop_relative_search_paths
+
     open_streams()
     drop_relative_search_paths()
-    return _run(sys.argv[1:])
+    return _run(sys.argv[1:], key)
 
 
-def _run(args: list[str]) -> int:
-    request = _request(args)
-    if request is not None and _answer(args[0], request):
+def _run(args: list[str], key: bytes | None) -> int:
+    from ckh.quick.answer import answered
+    from ckh.quick.request import parse
+    from ckh.text.log import emit, has_warned, recorded_results, use_colour, written
+
+    if key is not None and (text := read_printed(key)) is not None:
+        sys.stdout.write(text)
         return 0
-    gc.enable()
-    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # it reserves memory per thread, retries for long, and exits
-    from ckh import cli
-
-    if request is None or args[0] != "predict":
-        return cli.dispatch(args)
+    request = None if key is None else parse(args)
     with recorded_results() as printed:
-        code = cli.dispatch(args)
-    if code == 0:
-        from ckh.quick.answer import keep
-
+        text = None if request is None else answered(args[0], request)
+        if text is None:
+            code = _full(args)
+        else:
+            emit(text)
+            code = 0
+    if code == 0 and key is not None and request is not None and not has_warned():
         sys.stdout.flush()
-        keep(request, "".join(printed))
+        keep_printed(key, request, written("".join(printed), in_colour=use_colour(sys.stdout)))
     return code
 
 
-def _request(args: list[str]) -> Request | None:
-    if args[:1] not in (["predict"], ["search"]) or os.environ.get(QUICK_VARIABLE) == "0":
-        return None
-    from ckh.quick.request import parse
+def _full(args: list[str]) -> int:
+    """Run the full command."""
+    import resource
 
-    return parse(args)
+    from ckh import cli
 
-
-def _answer(command: str, request: Request) -> bool:
-    from ckh.quick.answer import searched_text, text_of
-
-    if not (request.kind["arch"] or request.kind["model"]):
-        from ckh.archs import assumed_gpu
-
-        note_once(assumed_gpu())
-    if command == "search":
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy multiplies no matrices here: do not start threads
-        text = searched_text(request)
-    else:
-        text = text_of(request)
-    if text is None:
-        return False
-    emit(text)
-    return True
+    gc.enable()
+    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # it reserves memory per thread, retries for long, and exits
+    return cli.dispatch(args)

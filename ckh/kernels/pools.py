@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
-    from ckh.kernels.judging import RefusedKernel, Rules, Verdicts
+    from ckh.kernels.judging import RefusedKernel, Rule, Rules, Verdicts
 
 
 K = TypeVar("K")
@@ -106,6 +106,7 @@ class Candidates(Generic[K]):
             them; empty otherwise.
         left_out: kernels by kind, e.g. pipeline, that the architecture builds and the model was not trained on.
         timed: number of the pool's first kernels that have times in the model's training data; None if unknown.
+        rules: the rules of problems that chose among the pool; None: others than rules.
     """
 
     pool: Sequence[K]
@@ -115,6 +116,7 @@ class Candidates(Generic[K]):
     left_out: Mapping[str, frozenset[K]] = field(default_factory=dict)
     by_problem: Mapping[str, int] = field(default_factory=dict)
     timed: int | None = None
+    rules: tuple[Rule, ...] | None = None
 
     @property
     def timed_candidates(self) -> int | None:
@@ -220,9 +222,8 @@ class Pools(Generic[K]):
         result = self._find(model, only, arch, group)
         chosen, reasons = self._problem_rules(result, arch).judge(problem)
         refused, by_problem = dict((result.refused + reasons).most_common()), dict(reasons.most_common())
-        return Candidates(
-            result.pool, chosen, refused, left_out=result.left_out, by_problem=by_problem, timed=result.timed
-        )
+        others = result.left_out, by_problem, result.timed, self.rules.problem
+        return Candidates(result.pool, chosen, refused, "", *others)
 
     def timed_file(self, frame: pd.DataFrame, before: Path | None) -> bytes | None:
         """Content of `timed_kernels.json.gz`: complete kernels with times, or None if names are short."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from contextlib import nullcontext, suppress
 from itertools import groupby
@@ -12,8 +13,7 @@ from ckh.errors import CkhError, ModelError, UsageError
 from ckh.files.paths import PROBES, user_data_dir
 from ckh.ops import requested
 from ckh.quick.scored_pool import ScoredPool, read_headers, value_of
-from ckh.quick.store import is_wanted, keep_printed, paths, read_facts, read_printed, stamp
-from ckh.ranking.library import is_available
+from ckh.quick.store import is_wanted, paths, read_facts, stamp
 from ckh.requested import requested_problem
 from ckh.text.log import warn
 from ckh.text.prose import whole_names
@@ -39,11 +39,21 @@ class _Ranked(NamedTuple):
     choices: Sequence[RankedCandidate]
 
 
+def answered(command: str, request: Request) -> str | None:
+    """Return the output of a command, after preparing this kind of problems; None if the full command must answer."""
+    if command == "predict" and (text := text_of(request)) is not None:
+        return text
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy multiplies no matrices here: do not start threads
+    if command == "search":
+        return searched_text(request)
+    from ckh.quick.prepare import prepare
+
+    return _prepared(request, warns=False) if prepare(request) else None
+
+
 def text_of(request: Request) -> str | None:
-    """Return the output of `ckh predict`, or None if the full command must answer."""
-    if not is_wanted():
-        return None
-    return _prepared(request, warns=True) or _printed(request)
+    """Return the output of `ckh predict` from prepared files; None if there are none for this kind of problems."""
+    return _prepared(request, warns=True) if is_wanted() else None
 
 
 def searched_text(request: Request) -> str | None:
@@ -62,29 +72,6 @@ def searched_text(request: Request) -> str | None:
         return (search_json if "json" in request.flags else search_text)(problem, model, model_search)
 
 
-def keep(request: Request, printed: str) -> None:
-    """Prepare quick answers for a request that was just answered in full.
-
-    Its kind of problems is prepared; if that cannot answer this request, the printed output is cached.
-    """
-    from ckh.learn.models.artifact import unusable_models
-    from ckh.quick.prepare import prepare
-
-    if prepare(request) and _prepared(request, warns=False) is not None:
-        return
-    with suppress(CkhError, OSError):
-        # A cached output has no warnings, which only the full command prints.
-        if is_wanted() and is_available() and not unusable_models():
-            keep_printed(request, printed)
-
-
-def _printed(request: Request) -> str | None:
-    try:
-        return read_printed(request)
-    except (CkhError, OSError, KeyError):
-        return None
-
-
 def _prepared(request: Request, *, warns: bool) -> str | None:
     """Return the output from prepared files."""
     try:
@@ -92,7 +79,11 @@ def _prepared(request: Request, *, warns: bool) -> str | None:
         if result is None:
             return None
         facts, model_path = result
-        answer = _answer(problem_of(request, facts), facts, model_path, request)
+        problem = problem_of(request, facts)
+        fields = problem.to_dict()
+        if any(fields[name] != value for name, value in facts["fixed"].items()):
+            return None
+        answer = _answer(problem, facts, model_path, request)
         for text in facts["unusable"] if warns else ():
             warn(text, "unusable-model")
         with whole_names(is_whole="wide" in request.flags):

@@ -16,7 +16,7 @@ from ckh.quick.store import encode_facts, estimate_path, is_wanted, names_path, 
 from ckh.ranking.library import is_available
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from ckh.export.groups import Group, ProblemKind
@@ -40,7 +40,7 @@ def prepare(request: Request) -> bool:
 
 
 def _prepare(request: Request) -> bool:
-    from ckh.archs import load_arch
+    from ckh.archs import default_arch, load_arch
     from ckh.learn.answers.batches import own_candidates, runnable
     from ckh.learn.models.artifact import unusable_models
     from ckh.ops import built_in_names
@@ -49,8 +49,11 @@ def _prepare(request: Request) -> bool:
     now = stamp(request)
     if (facts := read_facts(facts_path, now)) is not None and _can_open(facts, model_path):
         return True
+    # Before anything warns of it: what was never verified is stated in every answer, by the full command.
+    if load_arch(request.kind["arch"] or default_arch()).unverified:
+        return False
     chooser = request.chooser()
-    if chooser.op.name not in built_in_names() or load_arch(chooser.arch).unverified:  # stated in every answer
+    if chooser.op.name not in built_in_names():
         return False
     problem = chooser.problem(request.sizes, request.kind["variant"], "predict")
     model = chooser.model(problem, stands_in=True)
@@ -58,7 +61,10 @@ def _prepare(request: Request) -> bool:
     candidates = own_candidates(run, model)
     if len(candidates.pool) > MOST_KERNELS or not len(candidates.chosen) or not _can_prepare(model, problem):
         return False
-    facts, contents = _prepared(model, candidates, run)
+    known = _kind_and_group(model, run, candidates)
+    if known is None:
+        return False
+    facts, contents = _prepared(model, candidates, run, *known)
     facts["unusable"] = unusable_models()
     facts |= {"stamp": now}
     facts_path.unlink(missing_ok=True)  # while the two files do not match
@@ -70,25 +76,41 @@ def _prepare(request: Request) -> bool:
 
 def _can_prepare(model: Model, problem: Problem) -> bool:
     """True if one model answers all problems of the kind that have kernels, with values that C computes."""
-    from ckh.export.groups import exported
     from ckh.learn.analytic.transfer import is_for_all_sizes
 
     estimate = model.estimate
     if model.shown_beside or (model.is_estimate and estimate is not None and not estimate.can_score):
         return False  # C has forests for the order and TFLOPS only
-    if not exported(model.spec.op_type).kind.has(problem):
-        return False
     return model.not_measured is None or is_for_all_sizes(problem, model)
 
 
-def _prepared(model: Model, candidates: Candidates[Kernel], problem: Problem) -> tuple[dict[str, Any], list[bytes]]:
+def _kind_and_group(model: Model, problem: Problem, candidates: Candidates[Kernel]) -> tuple[ProblemKind, Group] | None:
+    """The kind of a problem and its candidates with their rules, to be traced; None if C cannot state the problem."""
+    from ckh.archs import load_arch
+    from ckh.export.groups import ProblemKind, exported, group_of, ruled_group
+
+    op = model.spec.op
+    if op.exported is not None:
+        kind = exported(op.name).kind
+        return (kind, group_of(model, problem)) if kind.has(problem) else None
+    if candidates.rules is None or not all(
+        isinstance(getattr(problem, name.lower()), int) for name in op.problems.sizes
+    ):
+        return None
+    kind = ProblemKind(
+        op.name, 0, op.summary, (), {name: name.lower() for name in op.problems.sizes}, type(problem), {}
+    )
+    return kind, ruled_group(kind, problem, candidates.pool, candidates.rules, load_arch(model.spec.arch))
+
+
+def _prepared(
+    model: Model, candidates: Candidates[Kernel], problem: Problem, kind: ProblemKind, group: Group
+) -> tuple[dict[str, Any], list[bytes]]:
     """Build the facts, and the files: the names, the model and, if it is completed by one, the estimate."""
-    from ckh.export.groups import exported, group_of
     from ckh.export.programs import model_content
     from ckh.learn.analytic.estimate import ESTIMATE
     from ckh.learn.analytic.transfer import estimate_model
 
-    kind, group = exported(model.spec.op_type).kind, group_of(model, problem)
     words, names = encode_names([model.spec.op.kernels.name(kernel) for kernel in group.kernels])
     made = model_content(model, model.path.name, kind, [group], are_named=False)
     facts = _facts_of(model, kind, group, made.rules[0], candidates, problem) | {
@@ -127,6 +149,7 @@ def _facts_of(
         "dtype": problem.dtype,
         "unusable": [],
         "sizes": list(kind.sizes.values()),
+        "fixed": _fixed(problem, kind.sizes.values()),
         "key": list(group.key),
         "tiled": _tiled_facts(model, kind, problem),
         "pool": len(group.kernels),
@@ -137,6 +160,11 @@ def _facts_of(
         "completion": "" if model.is_estimate else model.completion or "",
         **kind_facts(_kinds_of(model, group.kernels, lacks, candidates.timed or 0), group.judged_by),
     }
+
+
+def _fixed(problem: Problem, sizes: Collection[str]) -> dict[str, Any]:
+    """The fields besides sizes, which problems of the kind share."""
+    return {name: value for name, value in problem.to_dict().items() if name not in sizes}
 
 
 def _kinds_of(model: Model, pool: Sequence[Kernel], lacks: Sequence[int], timed: int) -> list[KernelKind]:

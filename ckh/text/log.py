@@ -47,18 +47,24 @@ class _Result:
     """Whether the command that runs has written a result, and its texts, if they are recorded."""
 
     is_begun = False
+    has_warned = False
     recorded: list[str] | None = None
     notes: frozenset[str] = frozenset()  # printed by `note_once`
 
 
 def begin_result() -> None:
-    """Record that a command begins, without a result yet."""
-    _Result.is_begun, _Result.notes = False, frozenset()
+    """Record that a command begins, without a result, note or warning yet."""
+    _Result.is_begun, _Result.has_warned, _Result.notes = False, False, frozenset()
 
 
 def has_result() -> bool:
     """True if the command has written a result, or a part of it."""
     return _Result.is_begun
+
+
+def has_warned() -> bool:
+    """True if the command has printed a warning."""
+    return _Result.has_warned
 
 
 @contextmanager
@@ -134,6 +140,7 @@ def note_once(text: str) -> None:
 
 def warn(text: str, code: str) -> None:
     """Print a warning with its code, one of `ckh.errors.codes`."""
+    _Result.has_warned = True
     _print_line(text, "warning", code)
 
 

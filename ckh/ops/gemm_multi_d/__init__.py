@@ -18,7 +18,7 @@ _FUNCTION, _DS = "add", "v"
 
 
 def _pool(given: Mapping[str, Any]) -> str:
-    return f"{pool_of_layout(given)} {given.get('function', _FUNCTION)} {len(given.get('ds', _DS))}"
+    return f"{pool_of_layout(given)} {given.get('function', _FUNCTION)} {given.get('ds', _DS)}"
 
 
 REQUESTED = requested_of(
