@@ -52,16 +52,19 @@ class ModelContent:
 
 
 def model_content(
-    model: Model, name: str, kind: ProblemKind, groups: Sequence[Group], *, are_named: bool = True
+    model: Model, name: str, kind: ProblemKind, groups: Sequence[Group], *, is_alone: bool = False
 ) -> ModelContent:
-    """Build the file of a model with some groups of problems."""
+    """Build the file of a model with some groups of problems.
+
+    If Python alone reads it (`is_alone`), kernels have no names, and sizes are not checked again.
+    """
     spec = model.spec
     targets = [spec.rank_by, *({TFLOPS} & set(spec.targets) - {spec.rank_by})]
     forests = [model.packed_forest(target) for target in targets]
-    names, numbers = _names(spec.op, groups) if are_named else _empty_names(groups)
+    names, numbers = _empty_names(groups) if is_alone else _names(spec.op, groups)
     rules = tuple(_rules_of(kind, group) for group in groups)
     written = [
-        _file_group(model, forests, kind, group, of_group, of_names)
+        _file_group(model, forests, kind, group, of_group, of_names, is_checked=not is_alone)
         for group, of_group, of_names in zip(groups, rules, numbers, strict=True)
     ]
     facts = FileFacts(
@@ -121,12 +124,12 @@ def make_rules(judgements: Sequence[Sequence[Tree]]) -> RulePrograms:
     return RulePrograms(tuple(conditions), tuple(steps), begins, tuple(reasons))
 
 
-def make_checks(kind: ProblemKind, group: Group, rules: RulePrograms) -> Checks:
-    """Build the calculations with the sizes of a group's problems."""
+def make_checks(kind: ProblemKind, group: Group, rules: RulePrograms, *, is_checked: bool) -> Checks:
+    """Build the calculations with the sizes of a group's problems, which are possible unless they are to be checked."""
     calculations = _Calculations()
     for condition in rules.conditions:
         calculations.compare(condition)
-    check = make_rules([[kind.check(group.example)]])
+    check = make_rules([[kind.check(group.example) if is_checked else True]])
     first = len(rules.conditions)
     for condition in check.conditions:
         calculations.compare(condition)
@@ -144,6 +147,8 @@ def _file_group(
     group: Group,
     rules: RulePrograms,
     names: Sequence[int],
+    *,
+    is_checked: bool,
 ) -> FileGroup:
     if not len(group.kernels):
         return FileGroup(group.key, (), (), (), 0, None, Checks())
@@ -158,7 +163,7 @@ def _file_group(
         [*kind.sizes, *inputs.further_sizes],
     )
     steps = [record("STEP", condition=condition, yes=yes, no=no) for condition, yes, no in rules.steps]
-    checks = make_checks(kind, group, rules)
+    checks = make_checks(kind, group, rules, is_checked=is_checked)
     return FileGroup(group.key, names, rules.begins, steps, len(rules.reasons), prepared, checks)
 
 

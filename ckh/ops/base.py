@@ -275,6 +275,8 @@ class Kernels(Generic[P, K]):
         slice_column: the dataset column by whose values efficiency is also reported, among kernels of the same value.
         listed: `candidates` from a user's list of kernels, whether or not in the architecture's pool; None: the user's
             kernels are looked up among `candidates`.
+        name_parts: the parts of `name`, each with the fields that it states, so that many names
+            are made of few parts; the first states all other fields. Empty: names are made one by one.
         other_names: aliases of a kernel's name.
         knows: the kernels in the training data of the model in a folder; None: models know all kernels.
         searched: a `ckh.search.product.Searched`, the kernels that a search may propose; None: no search space.
@@ -292,6 +294,7 @@ class Kernels(Generic[P, K]):
     key_of: Callable[[P], Hashable]
     slice_column: str
     listed: Callable[[P, ArchSpec, Path, KernelList[K]], Candidates[K]] | None = None
+    name_parts: tuple[tuple[tuple[str, ...], Callable[[K], str]], ...] = ()
     other_names: Callable[[K], tuple[str, ...]] = _no_names
     knows: Callable[[Path], Knows | None] | None = None
     searched: Part | None = None

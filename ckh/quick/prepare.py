@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import zlib
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from ckh.errors import CkhError
+from ckh.errors import CkhError, ModelError
 from ckh.export.decisions import Expression
 from ckh.files.paths import write_atomic
 from ckh.ops.base import TiledSizes
-from ckh.quick.scored_pool import KernelKind, ScoredPool, encode_names, headers_of, kind_facts
+from ckh.quick.scored_pool import NO_PREPARED_HEADERS, PreparedHeaders, ScoredPool, packed
 from ckh.quick.store import encode_facts, estimate_path, is_wanted, names_path, paths, read_facts, stamp
 from ckh.ranking.library import is_available
 
@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ckh.export.groups import Group, ProblemKind
     from ckh.export.programs import RulePrograms
     from ckh.kernels.pools import Candidates
     from ckh.learn.models.artifact import Model
-    from ckh.ops.base import Kernel, Problem
+    from ckh.ops.base import AnyOperation, Kernel, Problem
     from ckh.quick.request import Request
 
 MOST_KERNELS = 200_000  # per pool: preparing takes 30 microseconds for each
@@ -111,18 +114,38 @@ def _prepared(
     from ckh.learn.analytic.estimate import ESTIMATE
     from ckh.learn.analytic.transfer import estimate_model
 
-    words, names = encode_names([model.spec.op.kernels.name(kernel) for kernel in group.kernels])
-    made = model_content(model, model.path.name, kind, [group], are_named=False)
-    facts = _facts_of(model, kind, group, made.rules[0], candidates, problem) | {
-        "words": words,
-        "name_bytes": len(names[0]),
-    }
-    contents = [b"".join(names), made.content]
-    facts["names_checksum"] = zlib.crc32(contents[0])
+    made = model_content(model, model.path.name, kind, [group], is_alone=True)
+    names, name_codes = _names(model.spec.op, group.kernels)
+    facts = _facts_of(model, kind, group, made.rules[0], candidates, problem)
+    facts |= {"names": names, "names_checksum": zlib.crc32(name_codes)}
+    contents = [name_codes, made.content]
     if model.estimate is not None and not model.is_estimate:
+        # It scores all kernels, whether they apply or not.
+        alike = replace(group, judgements=((),), judged_by=[0] * len(group.kernels))
         estimate = estimate_model(model.estimate.wanted)
-        contents.append(model_content(estimate, ESTIMATE, kind, [group], are_named=False).content)
+        contents.append(model_content(estimate, ESTIMATE, kind, [alike], is_alone=True).content)
     return facts, contents
+
+
+def _names(op: AnyOperation, kernels: Sequence[Kernel]) -> tuple[list[tuple[int, list[str]]], bytes]:
+    """Encode names: for each part its distinct texts and the bytes of a number, and all kernels' numbers."""
+    import numpy as np
+
+    from ckh.kernels.table import KernelTable, distinct
+
+    table = kernels if isinstance(kernels, KernelTable) else KernelTable.of(op.kernels.type, kernels)
+    parts = op.kernels.name_parts or (((), op.kernels.name),)
+    stated = {name for names, _ in parts for name in names}
+    texts, numbers = [], []
+    for names, text in parts:
+        own = names or [field.name for field in fields(op.kernels.type) if field.name not in stated]
+        columns = [(codes, len(values)) for values, codes in map(table.coded, own)]
+        _, number = distinct(columns, len(table))
+        _, first = np.unique(number, return_index=True)
+        size = 1 if len(first) <= 1 << 8 else 4
+        texts.append((size, [text(table[index]) for index in first.tolist()]))
+        numbers.append(number.astype(f"<u{size}").tobytes())
+    return texts, b"".join(numbers)
 
 
 def _can_open(facts: dict[str, Any], path: Path) -> bool:
@@ -142,8 +165,8 @@ def _facts_of(
     """Facts that an answer needs besides the model file, for JSON."""
     from ckh.learn.answers.ranking import facts_of as facts_of_model
 
-    headers, lacks = headers_of(model, group.kernels)
-    own = group.refused(problem)
+    headers, lacks = _headers_of(model, group.kernels)
+    own = group.refused(problem) if candidates.rules is None else candidates.by_problem
     return {
         "answer": facts_of_model(model, problem).as_json(),
         "dtype": problem.dtype,
@@ -155,10 +178,10 @@ def _facts_of(
         "pool": len(group.kernels),
         "headers": headers,
         "is_timed_known": candidates.timed is not None,
-        "refused": {words: count - own[words] for words, count in candidates.refused.items() if count > own[words]},
+        "refused": {words: left for words, count in candidates.refused.items() if (left := count - own.get(words, 0))},
         "reasons": [[_listed(part) for part in text] for text in rules.reasons],
         "completion": "" if model.is_estimate else model.completion or "",
-        **kind_facts(_kinds_of(model, group.kernels, lacks, candidates.timed or 0), group.judged_by),
+        **_kind_facts(model, group, lacks, candidates.timed or 0),
     }
 
 
@@ -167,17 +190,47 @@ def _fixed(problem: Problem, sizes: Collection[str]) -> dict[str, Any]:
     return {name: value for name, value in problem.to_dict().items() if name not in sizes}
 
 
-def _kinds_of(model: Model, pool: Sequence[Kernel], lacks: Sequence[int], timed: int) -> list[KernelKind]:
-    """Kind of each kernel; the first ones have times."""
+def _kind_facts(model: Model, group: Group, lacks: NDArray[np.intp], timed: int) -> dict[str, Any]:
+    """Kinds of the kernels, the kind of each, and how many are alike: of a kind, and judged by the same rules."""
+    import numpy as np
+
+    from ckh.kernels.table import distinct
     from ckh.learn.answers.ranking import unmeasured_families
 
-    estimate, name = model.estimate_of_kernels, model.spec.op.kernels.name
-    known = {} if estimate is None else estimate.compiled
-    is_estimated = model.estimated(pool).tolist()
-    is_compiled = [name(kernel) in known for kernel in pool] if known else [False] * len(pool)
-    is_timed = [number < timed for number in range(len(pool))]
-    columns = lacks, unmeasured_families(model, pool), is_estimated, is_compiled, is_timed
-    return list(map(KernelKind, *columns))
+    pool, name = group.kernels, model.spec.op.kernels.name
+    known = {} if model.estimate_of_kernels is None else model.estimate_of_kernels.compiled
+    is_compiled = np.array([name(kernel) in known for kernel in pool]) if known else np.zeros(len(pool), np.bool_)
+    families, family = np.unique(np.array(unmeasured_families(model, pool), np.str_), return_inverse=True)
+    marks = model.estimated(pool), is_compiled, np.arange(len(pool)) < timed  # the first ones have times
+    columns = [(lacks + 1, int(lacks.max(initial=0)) + 2), (family, len(families))]
+    columns += [(mark.astype(np.intp), 2) for mark in marks]
+    kinds, kind_of = distinct(columns, len(pool))
+    if len(kinds[0]) > 1 << 8:
+        raise ModelError(f"there are kernels of {len(kinds[0])} kinds")
+    judged_by = np.array(group.judged_by)
+    _, alike = distinct([(kind_of, len(kinds[0])), (judged_by, int(judged_by.max()) + 1)], len(pool))
+    _, first, count = np.unique(alike, return_index=True, return_counts=True)
+    facts = zip(*kinds, strict=True)
+    return {
+        "kinds": [(lack - 1, str(families[at]), *map(bool, others)) for lack, at, *others in facts],
+        "kind_of": packed(kind_of.astype(np.uint8).tobytes()),
+        "alike": [packed(column.astype(np.int32).tobytes()) for column in (first, kind_of[first], count)],
+    }
+
+
+def _headers_of(model: Model, pool: Sequence[Kernel]) -> tuple[PreparedHeaders | None, NDArray[np.intp]]:
+    """Reasons why these headers cannot build kernels of a pool, and the index of each kernel's reason, -1 for none."""
+    import numpy as np
+
+    from ckh.archs import load_arch
+    from ckh.learn.answers.buildable import is_built_by_ckh, lacking
+
+    op, arch = model.spec.op, load_arch(model.spec.arch)
+    result = lacking(op, arch, pool)
+    if result is None:
+        return NO_PREPARED_HEADERS if is_built_by_ckh(op, arch) else None, np.full(len(pool), -1)
+    headers = PreparedHeaders(result.include, result.interface, result.verdicts.sentences)
+    return headers, result.verdicts.number
 
 
 def _tiled_facts(model: Model, kind: ProblemKind, problem: Problem) -> list[Any]:

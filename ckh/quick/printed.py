@@ -9,12 +9,13 @@ import os
 import stat
 import sys
 import zlib
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ckh.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from ckh.quick.request import Request
 
@@ -53,25 +54,29 @@ def read_printed(key: bytes) -> str | None:
         files = os.fsdecode(state).split("\0")
         if check != b"%08x" % zlib.crc32(content) or known != key or not _is_safe(path):
             return None
-        return text.decode(errors="surrogateescape") if _states(files[1::2]) == files[::2] else None
+        return text.decode(errors="surrogateescape") if list(map(_state, files[1::2])) == files[::2] else None
     except (OSError, ValueError):
         return None
 
 
 def keep_printed(key: bytes, request: Request, text: str) -> None:
-    """Cache what the command line of a key printed, if it is not too long; evicts the oldest."""
-    from ckh.files.paths import cache_dir, files, write_atomic
+    """Cache what the command line of a key printed, if it is not too long; evicts the oldest. Failures are ignored."""
+    from ckh.errors import CkhError
+    from ckh.files.paths import cache_dir, files, hidden_name
 
     content = text.encode(errors="surrogateescape")
     if len(content) > MAX_PRINTED_BYTES:
         return
-    folder, paths = cache_dir(_FOLDER), _dependencies(request)
-    state = "\0".join(part for pair in zip(_states(paths), paths, strict=True) for part in pair)
-    whole = _BETWEEN.join((key, os.fsencode(state), content))
-    write_atomic(folder / _name(key), b"%08x\n" % zlib.crc32(whole) + whole)
-    by_age = sorted(files(str(folder)), key=lambda file: file[1].st_mtime_ns)
-    for path, _ in by_age[:-MAX_PRINTED]:
-        os.unlink(path)  # noqa: PTH108 - one of many
+    with suppress(CkhError, OSError):
+        folder = cache_dir(_FOLDER)
+        state = "\0".join(part for path in _dependencies(request) for part in (_state(path), path))
+        whole = _BETWEEN.join((key, os.fsencode(state), content))
+        hidden = hidden_name(folder / _name(key))
+        hidden.write_bytes(b"%08x\n" % zlib.crc32(whole) + whole)  # not flushed to disk: a damaged file is not read
+        hidden.replace(folder / _name(key))
+        by_age = sorted(files(str(folder)), key=lambda file: file[1].st_mtime_ns)
+        for path, _ in by_age[:-MAX_PRINTED]:
+            os.unlink(path)  # noqa: PTH108 - one of many
 
 
 def gpus() -> list[str]:
@@ -81,6 +86,12 @@ def gpus() -> list[str]:
     from ckh.hardware.gpus import visible_gpus
 
     return [f"{gpu.arch} {gpu.num_cus}" for gpu in visible_gpus()]
+
+
+def header_folders() -> tuple[str, str]:
+    """Where CK Tile's headers are looked for first."""
+    rocm = os.environ.get("ROCM_PATH") or "/opt/rocm"
+    return f"{os.environ.get('CK_TILE_INCLUDE', '')}/ck_tile", f"{rocm}/include/ck_tile"
 
 
 def _name(key: bytes) -> str:
@@ -100,7 +111,6 @@ def _dependencies(request: Request) -> list[str]:
         own_model_folders,
         user_data_dir,
     )
-    from ckh.quick.store import header_folders
 
     code = [file for name, module in sys.modules.items() if name.startswith("ckh") and (file := module.__file__)]
     archspecs = str(data_dir("archspecs"))
@@ -112,16 +122,13 @@ def _dependencies(request: Request) -> list[str]:
     return [*code, library, *searched, *inside, *header_folders()]
 
 
-def _states(paths: Iterable[str]) -> list[str]:
-    """The state of each path, by time and size; a dash if it does not exist."""
-    states = []
-    for path in paths:
-        try:
-            state = os.stat(path)
-            states.append(f"{state.st_mtime_ns} {state.st_size}")
-        except OSError:
-            states.append("-")
-    return states
+def _state(path: str) -> str:
+    """The state of a file or folder, by time and size; a dash if it does not exist."""
+    try:
+        state = os.stat(path)  # noqa: PTH116 - quicker
+    except OSError:
+        return "-"
+    return f"{state.st_mtime_ns} {state.st_size}"
 
 
 def _cache_folder() -> str:
@@ -138,7 +145,7 @@ def _is_safe(path: str) -> bool:
         return False
     place = path
     while place != "/":
-        state = os.stat(place)
+        state = os.stat(place)  # noqa: PTH116 - quicker
         is_sticky = place != path and state.st_mode & stat.S_ISVTX
         if state.st_uid not in (os.geteuid(), 0) or (state.st_mode & 0o022 and not is_sticky):
             from ckh.files.paths import Path, why_unsafe

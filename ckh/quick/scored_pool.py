@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import operator
 import zlib
-from array import array
 from binascii import a2b_base64, b2a_base64
 from collections import Counter
 from ctypes import addressof, c_double
-from itertools import chain
 from math import nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from ckh.learn.models.artifact import Model
-    from ckh.ops.base import Kernel, Problem
+    from ckh.ops.base import Problem
 
 # Operations of expressions, named as in `ckh.export.decisions`.
 _OPERATIONS: dict[str, Callable[..., int]] = {
@@ -35,8 +32,6 @@ _OPERATIONS: dict[str, Callable[..., int]] = {
     "modulo": operator.mod,
 }
 _FEW, _TIMES_MORE = 128, 8  # number of kernels ranked first, and growth factor if these are not enough
-_MOST_KINDS = 256  # the kind of a kernel is stored in a byte
-_FIRST_WORD, _LAST_WORD = 1, 255  # of the bytes that represent words; 0 pads a record
 
 
 class KernelKind(NamedTuple):
@@ -49,22 +44,6 @@ class KernelKind(NamedTuple):
     is_timed: bool
 
 
-def kind_facts(kind_of: Sequence[KernelKind], judged_by: Sequence[int]) -> dict[str, Any]:
-    """Encode the facts of a pool's kernels, given their kinds and the indices of the rules that refuse them."""
-    numbers: dict[KernelKind, int] = {}
-    kinds = [numbers.setdefault(kind, len(numbers)) for kind in kind_of]
-    if len(numbers) > _MOST_KINDS:
-        raise ModelError(f"there are kernels of {len(numbers)} kinds")
-    of_kernel = list(zip(judged_by, kinds, strict=True))
-    first = dict(zip(reversed(of_kernel), range(len(of_kernel) - 1, -1, -1), strict=True))
-    alike = sorted((first[item], item[1], count) for item, count in Counter(of_kernel).items())
-    return {
-        "kinds": list(numbers),
-        "kind_of": packed(bytes(kinds)),
-        "alike": [packed(array("i", column).tobytes()) for column in zip(*alike, strict=True)],
-    }
-
-
 def packed(content: bytes) -> str:
     """Compress bytes to text."""
     return b2a_base64(zlib.compress(content)).decode()
@@ -73,24 +52,6 @@ def packed(content: bytes) -> str:
 def unpacked(text: str) -> bytes:
     """Decompress `packed` text."""
     return zlib.decompress(a2b_base64(text))
-
-
-def encode_names(names: Sequence[str]) -> tuple[list[str], list[bytes]]:
-    """Encode names as records of equal length: one byte per word, if there are few enough distinct words."""
-    parts = [name.split("_") for name in names]
-    number_of = {word: number for number, word in enumerate(dict.fromkeys(chain(*parts)), _FIRST_WORD)}
-    if is_short := len(number_of) <= _LAST_WORD:
-        result = [bytes([number_of[word] for word in part]) for part in parts]
-    else:
-        result = [name.encode() for name in names]
-    length = max(map(len, result), default=0)
-    return list(number_of) if is_short else [], [item.ljust(length, b"\0") for item in result]
-
-
-def decode_name(record: bytes, words: Sequence[str]) -> str:
-    """Decode a record of `encode_names`."""
-    content = record.rstrip(b"\0")
-    return "_".join([words[number - _FIRST_WORD] for number in content]) if words else content.decode()
 
 
 class PreparedHeaders(NamedTuple):
@@ -113,20 +74,7 @@ class PreparedHeaders(NamedTuple):
         return HeadersNote.of(self.include, self.interface, reasons)
 
 
-NONE = PreparedHeaders(NO_HEADERS.include, NO_HEADERS.interface, ())
-
-
-def headers_of(model: Model, pool: Sequence[Kernel]) -> tuple[PreparedHeaders | None, list[int]]:
-    """Reasons why these headers cannot build kernels of a pool, and the index of each kernel's reason, -1 for none."""
-    from ckh.archs import load_arch
-    from ckh.learn.answers.buildable import is_built_by_ckh, lacking
-
-    op, arch = model.spec.op, load_arch(model.spec.arch)
-    result = lacking(op, arch, pool)
-    if result is None:
-        return NONE if is_built_by_ckh(op, arch) else None, [-1] * len(pool)
-    headers = PreparedHeaders(result.include, result.interface, result.verdicts.sentences)
-    return headers, result.verdicts.number.tolist()
+NO_PREPARED_HEADERS = PreparedHeaders(NO_HEADERS.include, NO_HEADERS.interface, ())
 
 
 def read_headers(facts: dict[str, Any]) -> PreparedHeaders | None:
@@ -150,8 +98,12 @@ class ScoredPool:
 
     def name(self, kernel: int) -> str:
         """Return the complete name of a kernel, given its index in the pool."""
-        length = self._facts["name_bytes"]
-        return decode_name(self._names[kernel * length : (kernel + 1) * length], self._facts["words"])
+        begin, words = 0, []
+        for size, texts in self._facts["names"]:
+            at = begin + kernel * size
+            words.append(texts[int.from_bytes(self._names[at : at + size], "little")])
+            begin += size * self._facts["pool"]
+        return "".join(words)
 
     def kind(self, kernel: int) -> KernelKind:
         """Return the kind of a kernel, given its index in the pool."""

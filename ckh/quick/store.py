@@ -17,7 +17,7 @@ from ckh.files.paths import (
     files_of_models,
 )
 from ckh.ops import DEFAULT_OPERATION
-from ckh.quick.printed import gpus
+from ckh.quick.printed import gpus, header_folders
 from ckh.version import __version__
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ckh.quick.request import Request
 
-VERSION = 26  # of the prepared content
+VERSION = 27  # of the prepared content
 _FOLDER = "answers"
 _BACKEND = "CKH_RANK_BACKEND"
 _CHECK = 9  # bytes of the checksum before facts
@@ -108,9 +108,3 @@ def _headers() -> Iterator[str]:
     yield from (os.environ.get(name, "") for name in _VARIABLES)
     for folder in header_folders():
         yield f"{folder} {os.stat(folder).st_mtime_ns}" if os.path.exists(folder) else ""  # noqa: PTH110, PTH116 - quicker
-
-
-def header_folders() -> tuple[str, str]:
-    """Where CK Tile's headers are looked for first."""
-    rocm = os.environ.get("ROCM_PATH") or "/opt/rocm"
-    return f"{os.environ.get('CK_TILE_INCLUDE', '')}/ck_tile", f"{rocm}/include/ck_tile"

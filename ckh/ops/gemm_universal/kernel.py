@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ckh.errors import UsageError
 from ckh.kernels.name_grammar import EPILOGUES, NUMBER, PIPELINE, NameGrammar, by, either, three_sizes
 from ckh.kernels.pipelines import Scheduler
-from ckh.kernels.table import TiledKernel
+from ckh.kernels.table import TRIPLES, TiledKernel
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE
 from ckh.problems import DTYPE_BYTES
 
@@ -137,13 +137,29 @@ def kernel_name(kernel: GemmKernel) -> str:
         raise UsageError(f"unknown pipeline {kernel.pipeline!r}", code="unknown-name")
     if kernel.epilogue not in EPILOGUES:
         raise UsageError(f"unknown epilogue {kernel.epilogue!r}", "one of " + ", ".join(EPILOGUES), code="unknown-name")
-    flags = "_".join(str(bool(value)) for value in (*kernel.pads, kernel.persistent))
+    return "".join(text(kernel) for _, text in NAME_PARTS)
+
+
+def _flags(kernel: GemmKernel) -> str:
+    return "".join(f"_{bool(value)}" for value in (*kernel.pads, kernel.persistent))
+
+
+def _widths_and_suffix(kernel: GemmKernel) -> str:
     vectors = kernel.vectors
     widths = "_vec" + "_".join(map(str, vectors)) if vectors != (NATIVE_WIDTH,) * 3 else ""
-    return (
-        f"{kernel.op_type}_{kernel.dtype}_{kernel.layout}_{kernel.pipeline}_{kernel.epilogue}_{kernel.scheduler}_{flags}"
-        f"_{by(kernel.tile)}_{by(kernel.wave)}_{by(kernel.warp_tile)}{widths}{kernel.suffix}"
-    )
+    return widths + kernel.suffix
+
+
+# The parts of a complete name, each with the fields that it states; the first states all others.
+NAME_PARTS: tuple[tuple[tuple[str, ...], Callable[[GemmKernel], str]], ...] = (
+    ((), lambda kernel: f"{kernel.op_type}_{kernel.dtype}_{kernel.layout}"),
+    (("pipeline", "epilogue", "scheduler"), lambda kernel: f"_{kernel.pipeline}_{kernel.epilogue}_{kernel.scheduler}"),
+    ((*TRIPLES["pads"], "persistent"), _flags),
+    (TRIPLES["tile"], lambda kernel: f"_{by(kernel.tile)}"),
+    (TRIPLES["wave"], lambda kernel: f"_{by(kernel.wave)}"),
+    (TRIPLES["warp_tile"], lambda kernel: f"_{by(kernel.warp_tile)}"),
+    ((*TRIPLES["vectors"], "suffix"), _widths_and_suffix),
+)
 
 
 def short_name(kernel: GemmKernel) -> str:

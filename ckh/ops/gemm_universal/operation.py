@@ -21,7 +21,7 @@ from ckh.ops.gemm_universal.features import (
     kernel_columns,
     problem_columns,
 )
-from ckh.ops.gemm_universal.kernel import GemmKernel, kernel_name, parse_kernel_name, short_name
+from ckh.ops.gemm_universal.kernel import NAME_PARTS, GemmKernel, kernel_name, parse_kernel_name, short_name
 from ckh.ops.gemm_universal.kernels.pool import POOLS
 from ckh.ops.gemm_universal.kernels.problem_rules import rule_key
 from ckh.ops.gemm_universal.problem import (
@@ -174,6 +174,7 @@ OPERATION = Operation(
         type=GemmKernel,
         parse=parse_kernel_name,
         name=kernel_name,
+        name_parts=NAME_PARTS,
         other_names=lambda kernel: (short_name(kernel),),
         columns=_kernel_columns,
         features=_kernel_features,
