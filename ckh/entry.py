@@ -13,10 +13,9 @@ def main() -> None:
     """Run a command line."""
     gc.disable()  # a quick answer ends before garbage collection pays off
     key = key_of(sys.argv[1:])
-    if key is not None and (text := read_printed(key)) is not None:
+    if key is not None and (printed := read_printed(key)) is not None:
         try:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            _print_again(*printed)
             os._exit(0)  # skip the teardown of the interpreter
         except (OSError, ValueError):
             key = None  # printed again below, where errors of streams are handled
@@ -48,10 +47,10 @@ def _main(key: bytes | None) -> int:
 def _run(args: list[str], key: bytes | None) -> int:
     from ckh.quick.answer import answered
     from ckh.quick.request import parse
-    from ckh.text.log import emit, has_warned, recorded_results, use_colour, written
+    from ckh.text.log import emit, has_warned, notes, recorded_results, use_colour, written
 
-    if key is not None and (text := read_printed(key)) is not None:
-        sys.stdout.write(text)
+    if key is not None and (known := read_printed(key)) is not None:
+        _print_again(*known)
         return 0
     request = None if key is None else parse(args)
     with recorded_results() as printed:
@@ -63,8 +62,16 @@ def _run(args: list[str], key: bytes | None) -> int:
             code = 0
     if code == 0 and key is not None and request is not None and not has_warned():
         sys.stdout.flush()
-        keep_printed(key, request, written("".join(printed), in_colour=use_colour(sys.stdout)))
+        text = written("".join(printed), in_colour=use_colour(sys.stdout))
+        keep_printed(key, request, "".join(f"{line}\n" for line in sorted(notes())), text)
     return code
+
+
+def _print_again(notes: str, text: str) -> None:
+    sys.stderr.write(notes)
+    sys.stderr.flush()
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def _full(args: list[str]) -> int:

@@ -15,7 +15,7 @@ from ckh.ops import requested
 from ckh.quick.scored_pool import ScoredPool, read_headers, value_of
 from ckh.quick.store import is_wanted, paths, read_facts, stamp
 from ckh.requested import requested_problem
-from ckh.text.log import warn
+from ckh.text.log import note_once, warn
 from ckh.text.prose import whole_names
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def _prepared(request: Request, *, warns: bool) -> str | None:
         fields = problem.to_dict()
         if any(fields[name] != value for name, value in facts["fixed"].items()):
             return None
+        note_once(facts["note"])
         answer = _answer(problem, facts, model_path, request)
         for text in facts["unusable"] if warns else ():
             warn(text, "unusable-model")

@@ -43,7 +43,7 @@ def prepare(request: Request) -> bool:
 
 
 def _prepare(request: Request) -> bool:
-    from ckh.archs import default_arch, load_arch
+    from ckh.archs import assumed_gpu, default_arch, load_arch
     from ckh.learn.answers.batches import own_candidates, runnable
     from ckh.learn.models.artifact import unusable_models
     from ckh.ops import built_in_names
@@ -68,8 +68,8 @@ def _prepare(request: Request) -> bool:
     if known is None:
         return False
     facts, contents = _prepared(model, candidates, run, *known)
-    facts["unusable"] = unusable_models()
-    facts |= {"stamp": now}
+    is_assumed = not (request.kind["arch"] or request.kind["model"])
+    facts |= {"stamp": now, "unusable": unusable_models(), "note": assumed_gpu() if is_assumed else ""}
     facts_path.unlink(missing_ok=True)  # while the two files do not match
     for path, content in zip((names_path(model_path), model_path, estimate_path(model_path)), contents, strict=False):
         write_atomic(path, content)
@@ -170,7 +170,6 @@ def _facts_of(
     return {
         "answer": facts_of_model(model, problem).as_json(),
         "dtype": problem.dtype,
-        "unusable": [],
         "sizes": list(kind.sizes.values()),
         "fixed": _fixed(problem, kind.sizes.values()),
         "key": list(group.key),

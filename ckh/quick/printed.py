@@ -28,7 +28,7 @@ _VARIABLES = (
     *("HOME", "CKH_MODELS", "CKH_DATA_DIR", "XDG_DATA_HOME", "CKH_RANK_BACKEND", "NO_COLOR", "FORCE_COLOR", "COLUMNS"),
     *("CK_TILE_INCLUDE", "HIPCC", "ROCM_PATH", "PATH"),
 )
-_BETWEEN = b"\0\0"  # the parts of a file: key, files with their states, and the text
+_BETWEEN = b"\0\0"  # the parts of a file: key, files with their states, notes, and the text
 
 
 def key_of(args: Sequence[str]) -> bytes | None:
@@ -44,27 +44,28 @@ def key_of(args: Sequence[str]) -> bytes | None:
     return ascii(state).encode()
 
 
-def read_printed(key: bytes) -> str | None:
-    """Return what was printed with this key; None if it is not known, or what determines it has changed."""
+def read_printed(key: bytes) -> tuple[str, str] | None:
+    """Return the notes and the text that were printed with a key; None if unknown, or something has changed since."""
+    path = f"{_cache_folder()}/{_FOLDER}/{_name(key)}"
     try:
-        path = f"{_cache_folder()}/{_FOLDER}/{_name(key)}"
         with open(path, "rb") as file:  # noqa: PTH123 - pathlib is slow to import
             check, _, content = file.read().partition(b"\n")
-        known, state, text = content.split(_BETWEEN, 2)
+        known, state, notes, text = content.split(_BETWEEN, 3)
         files = os.fsdecode(state).split("\0")
-        if check != b"%08x" % zlib.crc32(content) or known != key or not _is_safe(path):
-            return None
-        return text.decode(errors="surrogateescape") if list(map(_state, files[1::2])) == files[::2] else None
+        is_valid = check == b"%08x" % zlib.crc32(content) and known == key and _is_safe(path)
     except (OSError, ValueError):
         return None
+    if not is_valid or list(map(_state, files[1::2])) != files[::2]:
+        return None
+    return notes.decode(), text.decode(errors="surrogateescape")
 
 
-def keep_printed(key: bytes, request: Request, text: str) -> None:
+def keep_printed(key: bytes, request: Request, notes: str, text: str) -> None:
     """Cache what the command line of a key printed, if it is not too long; evicts the oldest. Failures are ignored."""
     from ckh.errors import CkhError
     from ckh.files.paths import cache_dir, files, hidden_name
 
-    content = text.encode(errors="surrogateescape")
+    content = _BETWEEN.join(part.encode(errors="surrogateescape") for part in (notes, text))
     if len(content) > MAX_PRINTED_BYTES:
         return
     with suppress(CkhError, OSError):

@@ -138,6 +138,11 @@ def note_once(text: str) -> None:
         note(text)
 
 
+def notes() -> frozenset[str]:
+    """What `note_once` printed since the command began."""
+    return _Result.notes
+
+
 def warn(text: str, code: str) -> None:
     """Print a warning with its code, one of `ckh.errors.codes`."""
     _Result.has_warned = True

@@ -526,23 +526,23 @@ def test_output_follows_probed_times(
     assert parse([*printed_before, "--probe", "5"]) is None
     assert run(printed_before) == ExitCode.OK
     text = capsys.readouterr().out
-    assert read_printed(key) == text
+    assert read_printed(key) == ("", text)
     remember(Probe("conv", "gfx90a", "", "now", "0", "hipcc", (Timed("a", "ok", "", 1.0, 0.0),)))
     assert read_printed(key) is None
-    keep_printed(key, request, text)
-    assert read_printed(key) == text
+    keep_printed(key, request, "", text)
+    assert read_printed(key) == ("", text)
     add_compiled("gfx90a", "grouped_conv", "a", Resources(*range(len(RESOURCE_NAMES))))
     assert read_printed(key) is None
-    keep_printed(key, request, text)
+    keep_printed(key, request, "", text)
     with monkeypatch.context() as narrow:
         narrow.setenv("COLUMNS", "60")
         assert key_of(printed_before) != key
-    assert read_printed(key) == text
+    assert read_printed(key) == ("", text)
     (kept,) = (cache_dir() / "printed").iterdir()
     kept.chmod(0o666)
     assert read_printed(key) is None
     kept.chmod(0o600)
-    assert read_printed(key) == text
+    assert read_printed(key) == ("", text)
     kept.write_bytes(kept.read_bytes()[:-5] + b'xxx"}')
     assert read_printed(key) is None
 
@@ -550,12 +550,12 @@ def test_output_follows_probed_times(
 def test_few_short_answers_are_kept(printed_before: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Above the limit the oldest is removed, and a text that is too long is not kept."""
     monkeypatch.setattr(printed, "MAX_PRINTED", 3)
-    monkeypatch.setattr(printed, "MAX_PRINTED_BYTES", 10)
+    monkeypatch.setattr(printed, "MAX_PRINTED_BYTES", 12)
     request = parse(printed_before)
     assert request is not None
     keys = [key_of([*printed_before, "--top", str(top)]) or b"" for top in range(1, 6)]
     for number, key in enumerate(keys):
-        keep_printed(key, request, "text" if number else "x" * 11)
+        keep_printed(key, request, "", "text" if number else "x" * 13)
         assert (read_printed(key) is not None) == bool(number)
     assert len(list((cache_dir() / "printed").iterdir())) == 3
     assert [read_printed(key) is not None for key in keys] == [False, False, True, True, True]
