@@ -31,7 +31,7 @@ from ckh.bench.compilation.compile import Built, KernelBuilder, units
 from ckh.bench.compilation.kernel_cache import loadable
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.hip_device import HipDevice
-from ckh.ops.grouped_conv.kernels.names import kernel_name
+from ckh.ops.grouped_conv.kernel import kernel_name
 from ckh.ops.grouped_conv.rules.sets import rule_set
 from ckh.problems import Direction
 from ckh.schema import Status

@@ -33,7 +33,7 @@ from ckh.learn.judging.judged_answers import ranked_rows
 from ckh.learn.models.artifact import load_model
 from ckh.learn.training.train import train
 from ckh.learn.training.trained import save
-from ckh.ops.grouped_conv.kernels.names import amd_short_name
+from ckh.ops.grouped_conv.kernel import amd_short_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
 

@@ -31,7 +31,7 @@ from ckh.learn.judging.judged_answers import ranked_rows
 from ckh.learn.models.artifact import load_model
 from ckh.learn.training.train import train
 from ckh.learn.training.trained import save
-from ckh.ops.grouped_conv.readers.amd_csv import AMD_COLUMNS
+from ckh.ops.grouped_conv.amd_csv import AMD_COLUMNS
 from ckh.training import RankObjective, TrainOptions, sized_options
 
 if TYPE_CHECKING:

@@ -32,10 +32,10 @@ from ckh.bench.supervision.runner import new_record
 from ckh.data.journal import JOURNAL_NAME
 from ckh.data.journal_records import ResultRow, RunRecord, record_line
 from ckh.data.settings import Settings
-from ckh.ops.grouped_conv.kernels.names import amd_short_name, kernel_name
+from ckh.ops.grouped_conv.amd_csv import AMD_COLUMNS
+from ckh.ops.grouped_conv.kernel import amd_short_name, kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
-from ckh.ops.grouped_conv.readers.amd_csv import AMD_COLUMNS
 from ckh.problems import Direction
 from ckh.schema import Status
 

@@ -25,7 +25,7 @@ from ckh.bench.compilation.binary import parse_resources
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.device_choice import open_device
 from ckh.ops.gemm_universal.kernel import parse_kernel_name as parse_gemm
-from ckh.ops.grouped_conv.kernels.names import parse_kernel_name as parse_conv
+from ckh.ops.grouped_conv.kernel import parse_kernel_name as parse_conv
 from ckh.problems import Direction
 from ckh.text.tabletext import table_text
 

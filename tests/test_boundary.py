@@ -15,7 +15,7 @@ import pytest
 
 from ckh.boundary import guarded
 from ckh.errors import EXIT_CODE_MEANING, DataError, ExitCode
-from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
+from ckh.ops.grouped_conv.kernel import parse_kernel_name
 from tests.learn.conftest import saved
 from tests.refusals import expect_error
 

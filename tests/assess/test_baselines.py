@@ -15,7 +15,7 @@ from ckh.assess.baselines import (
 from ckh.assess.metrics import choices
 from ckh.assess.times import times_of
 from ckh.data.dataset import Dataset
-from ckh.ops.grouped_conv.kernels.names import kernel_name
+from ckh.ops.grouped_conv.kernel import kernel_name
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.learn.conftest import build, kernels

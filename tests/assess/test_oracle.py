@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ckh.assess.oracle import Contest, contests, first_measured, measured_again, with_sample
-from ckh.ops.grouped_conv.kernels.names import kernel_name
+from ckh.ops.grouped_conv.kernel import kernel_name
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.learn.conftest import build, kernels

@@ -16,7 +16,7 @@ from ckh.assess.report import evaluate as evaluate_parts
 from ckh.assess.times import judged, times_of
 from ckh.data.parts import in_memory
 from ckh.errors import DataError
-from ckh.ops.grouped_conv.kernels.names import kernel_name
+from ckh.ops.grouped_conv.kernel import kernel_name
 from ckh.ops.grouped_conv.operation import SLICES
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction

@@ -20,7 +20,7 @@ from ckh.errors import DataError, ExitCode
 from ckh.kernels.lists import ListFormat
 from ckh.ops import operation, part_of
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
-from ckh.ops.grouped_conv.kernels.names import kernel_name
+from ckh.ops.grouped_conv.kernel import kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
 from tests.refusals import expect_refusal

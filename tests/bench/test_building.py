@@ -17,7 +17,7 @@ from ckh.bench.supervision.driver import Driver, build_and_load
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.errors import DeviceError
 from ckh.kernels.compiled import compiled_here
-from ckh.ops.grouped_conv.kernels.names import kernel_name
+from ckh.ops.grouped_conv.kernel import kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
 from ckh.schema import Resources, Status

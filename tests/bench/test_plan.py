@@ -21,7 +21,7 @@ from ckh.ops.gemm_universal.kernels.pool import gemm_pool
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 from ckh.ops.gemm_universal.measuring.measured import MEASURED as GEMM_MEASURED
 from ckh.ops.gemm_universal.problem_sets import load_problems as gemm_problems
-from ckh.ops.grouped_conv.kernels.names import amd_short_name
+from ckh.ops.grouped_conv.kernel import amd_short_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
 from ckh.ops.grouped_conv.kernels.variants import PIPELINE_VARIANTS
 from ckh.ops.grouped_conv.measuring.measured import SetCandidates

@@ -17,7 +17,7 @@ from ckh.kernels.lists import Registry
 from ckh.ops import operation
 from ckh.ops.gemm_universal.kernels.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.grouped_conv.kernels.names import kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernel import kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.rules.sets import rule_set
 from ckh.problems import Direction
 from tests.refusals import expect_refusal, expect_values

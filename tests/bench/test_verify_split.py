@@ -14,7 +14,7 @@ from ckh.bench.computation import Split, computation_of
 from ckh.bench.isolated.typed import ElementType, element_type
 from ckh.bench.isolated.verify import Limits
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.grouped_conv.kernels.names import kernel_name
+from ckh.ops.grouped_conv.kernel import kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction

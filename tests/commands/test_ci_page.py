@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ckh.data.dataset import write_dataset
-from ckh.ops.grouped_conv.kernels.names import kernel_name
+from ckh.ops.grouped_conv.kernel import kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
 from tests.commands.test_validate import silent

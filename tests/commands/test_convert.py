@@ -15,7 +15,7 @@ from ckh.data.dataset import read_dataset
 from ckh.data.journal import JournalWriter, ResultRow
 from ckh.data.readers import readers
 from ckh.errors import ExitCode
-from ckh.ops.grouped_conv.readers.amd_csv import AMD_COLUMNS
+from ckh.ops.grouped_conv.amd_csv import AMD_COLUMNS
 from ckh.schema import HARDWARE, Status
 from tests.refusals import expect_error, expect_values, expect_warning
 from tests.runs import host_run

@@ -22,8 +22,8 @@ from ckh.errors import ExitCode
 from ckh.learn.judging import amd_recipe
 from ckh.learn.models.artifact import load_model
 from ckh.learn.models.manifest import training_files
-from ckh.ops.grouped_conv.columns import legacy_columns
 from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV
+from ckh.ops.grouped_conv.operation import legacy_columns
 from ckh.problems import Direction
 from ckh.schema import REPEATED
 from tests.learn.conftest import TREES, build, efficiencies, kernels, measured, problems, saved, time_ms

@@ -16,7 +16,7 @@ from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.learn.models.artifact import load_model
 from ckh.ops.grouped_conv.features import NAMES_83
-from ckh.ops.grouped_conv.kernels.names import kernel_name
+from ckh.ops.grouped_conv.kernel import kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem, parse_conv_problem
 from ckh.problems import Direction

@@ -18,7 +18,7 @@ from ckh.cli import run
 from ckh.data.dataset import write_dataset
 from ckh.data.journal import EndRecord, JournalWriter, ReferenceRecord, ResultRow
 from ckh.errors import ExitCode
-from ckh.ops.grouped_conv.kernels.names import kernel_name
+from ckh.ops.grouped_conv.kernel import kernel_name
 from ckh.schema import Status
 from tests.commands.test_validate import silent
 from tests.learn.conftest import HARDWARE, kernels, measured, problems, saved, time_ms

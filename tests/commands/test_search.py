@@ -18,7 +18,7 @@ from ckh.data.dataset import read_dataset
 from ckh.data.journal import read_journal
 from ckh.errors import ExitCode
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
+from ckh.ops.grouped_conv.kernel import parse_kernel_name
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.problem import ConvProblem, parse_conv_problem
 from ckh.problems import Direction

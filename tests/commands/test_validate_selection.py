@@ -12,7 +12,7 @@ import pytest
 from ckh.cli import run
 from ckh.data.dataset import write_dataset
 from ckh.errors import ExitCode
-from ckh.ops.grouped_conv.kernels.names import kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernel import kernel_name, parse_kernel_name
 from tests.learn.conftest import build, kernels, problems, saved, time_ms
 from tests.refusals import expect_error, expect_values
 

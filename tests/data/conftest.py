@@ -9,7 +9,7 @@ import pytest
 from ckh.data.formats import ReadOptions
 from ckh.data.merge import merge
 from ckh.data.readers import read_input
-from ckh.ops.grouped_conv.readers.amd_csv import AMD_COLUMNS
+from ckh.ops.grouped_conv.amd_csv import AMD_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,7 +13,7 @@ from ckh.data.dataset import read_dataset
 from ckh.data.formats import ReadOptions
 from ckh.data.readers import cells
 from ckh.errors import DataError
-from ckh.ops.grouped_conv.readers.amd_csv import AMD_COLUMNS
+from ckh.ops.grouped_conv.amd_csv import AMD_COLUMNS
 from tests.refusals import expect_refusal, expect_values
 
 if TYPE_CHECKING:

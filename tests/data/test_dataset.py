@@ -17,7 +17,7 @@ from ckh.data import tables
 from ckh.data.dataset import Dataset, make_dataset, read_dataset, save_blocks, write_dataset
 from ckh.data.parquet import ContentDigest
 from ckh.errors import DataError, OutputError
-from ckh.ops.grouped_conv.columns import CONV_DATASET, CONV_IDENTITY
+from ckh.ops.grouped_conv.operation import CONV_DATASET, CONV_IDENTITY
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
 from ckh.schema import HARDWARE, SCHEMA_VERSION
 from tests.refusals import expect_refusal

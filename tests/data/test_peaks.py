@@ -16,7 +16,7 @@ from ckh.cli import run
 from ckh.data.dataset import Dataset, read_dataset, write_dataset
 from ckh.data.peaks import ABOVE, MOST, of_peak
 from ckh.errors import DataError, ExitCode
-from ckh.ops.grouped_conv.columns import moves_all
+from ckh.ops.grouped_conv.operation import moves_all
 from tests.refusals import expect_error, expect_refusal
 
 NAME = "gemm_fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_64x64x64_4x1x1_16x16x16"

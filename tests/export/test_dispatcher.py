@@ -17,7 +17,7 @@ from ckh.errors import ExitCode
 from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import load_model
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.grouped_conv.kernels.names import amd_full_name
+from ckh.ops.grouped_conv.kernel import amd_full_name
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.hostmodels import GEMM as HOST_GEMM

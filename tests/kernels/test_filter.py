@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from ckh.archs import load_arch
 from ckh.errors import UsageError
 from ckh.kernels.filter import MAX_LENGTH, field_types, parse_filter
-from ckh.ops.grouped_conv.kernel import ConvKernel
-from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
+from ckh.ops.grouped_conv.kernel import ConvKernel, parse_kernel_name
 from ckh.ops.grouped_conv.rules.sets import rule_set
 from ckh.problems import Direction
 from tests.refusals import expect_refusal, expect_values

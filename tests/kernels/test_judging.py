@@ -22,8 +22,7 @@ from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.kernels.pool import AMD_SEARCH, gemm_pool, space_of
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
-from ckh.ops.grouped_conv.kernel import ConvKernel
-from ckh.ops.grouped_conv.kernels.names import amd_short_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernel import ConvKernel, amd_short_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, table_of, tile_axis, variant_axis
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import CONV_TILES

@@ -18,7 +18,7 @@ from ckh.learn.models.artifact import load_model
 from ckh.learn.training.train import train
 from ckh.learn.training.trained import save
 from ckh.ops.grouped_conv.features import GROUPED_CONV
-from ckh.ops.grouped_conv.kernels.names import kernel_name
+from ckh.ops.grouped_conv.kernel import kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction

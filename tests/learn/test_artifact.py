@@ -18,8 +18,8 @@ from ckh.errors import ModelError, UsageError
 from ckh.files.paths import model_folders
 from ckh.learn.models.artifact import find_model, list_models, load_model, unusable_models
 from ckh.learn.models.spec import Wanted
-from ckh.ops.grouped_conv.columns import kernel_columns, problem_columns
 from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV, NAMES_83, NAMES_91
+from ckh.ops.grouped_conv.operation import kernel_columns, problem_columns
 from ckh.problems import Direction
 from ckh.training import RankObjective
 from tests.learn.conftest import (

@@ -18,8 +18,7 @@ from ckh.learn.answers.api import rank, rank_many
 from ckh.learn.answers.ranked import row_starts
 from ckh.learn.answers.ranking import ranking_of
 from ckh.ops.grouped_conv.kernel import ConvKernel
-from ckh.ops.grouped_conv.measuring.hip_headers import detect_conv
-from ckh.ops.grouped_conv.measuring.hip_rules import missing
+from ckh.ops.grouped_conv.measuring.hip_rules import detect_conv, missing
 from ckh.problems import Direction
 from ckh.quick.answer import text_of
 from ckh.quick.prepare import prepare

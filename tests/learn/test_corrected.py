@@ -25,7 +25,7 @@ from ckh.learn.models.spec import EstimateTerm
 from ckh.learn.training.train import train
 from ckh.learn.training.trained import save
 from ckh.learn.training.warm_start import continued, read_start
-from ckh.ops.grouped_conv.kernels.names import amd_short_name
+from ckh.ops.grouped_conv.kernel import amd_short_name
 from ckh.training import TrainOptions
 from tests.export.conftest import HERE, ask, compile_program, export, line_of
 from tests.learn.conftest import AMD_KERNELS, measured

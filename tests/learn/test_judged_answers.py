@@ -32,7 +32,7 @@ from ckh.ops.gemm_universal.kernel import kernel_name as gemm_name
 from ckh.ops.gemm_universal.kernel import parse_kernel_name as parse_gemm
 from ckh.ops.gemm_universal.kernel import short_name
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.grouped_conv.kernels.names import amd_short_name, kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernel import amd_short_name, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction

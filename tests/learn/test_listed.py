@@ -18,7 +18,7 @@ from ckh.commands import _completion
 from ckh.errors import DataError, ExitCode, UsageError
 from ckh.files.paths import data_dir
 from ckh.learn.models.artifact import load_model
-from ckh.ops.grouped_conv.kernels.names import amd_short_name, kernel_name
+from ckh.ops.grouped_conv.kernel import amd_short_name, kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.grouped_conv.rules.sets import RULE_SETS, rule_set

@@ -20,10 +20,10 @@ from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.tables import to_pandas
 from ckh.files.paths import data_dir
 from ckh.ops import operation
-from ckh.ops.grouped_conv.kernels.names import amd_full_name, amd_short_name, kernel_name
+from ckh.ops.grouped_conv.amd_csv import AMD_COLUMNS
+from ckh.ops.grouped_conv.kernel import amd_full_name, amd_short_name, kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import parse_conv_problem
-from ckh.ops.grouped_conv.readers.amd_csv import AMD_COLUMNS
 from ckh.problems import Direction
 from ckh.ranking.forest_file import encode
 from ckh.ranking.lightgbm_text import parse_forest

@@ -39,8 +39,7 @@ from ckh.ops.gemm_universal import kernel as gemm_names
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.problem_sets.files import read_problems as read_gemm_problems
 from ckh.ops.gemm_universal.readers.aiter_csv import read_winners
-from ckh.ops.grouped_conv.kernel import ConvKernel
-from ckh.ops.grouped_conv.kernels.names import amd_short_name, kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernel import ConvKernel, amd_short_name, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, learned_kernels
 from ckh.ops.grouped_conv.problem import parse_conv_problem
 from ckh.ops.grouped_conv.problem_sets.files import read_problems as read_conv_problems

@@ -20,7 +20,7 @@ from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import CONV_TILES, PIPELINE_VARIANTS
 from ckh.ops.grouped_conv.problem import ConvProblem
-from ckh.ops.grouped_conv.rules.tables import curated_tiles
+from ckh.ops.grouped_conv.rules.full import curated_tiles
 from ckh.problems import Direction
 from ckh.schema import Resources
 from ckh.search.measuring import Guide

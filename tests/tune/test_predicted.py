@@ -11,7 +11,7 @@ from ckh import GemmProblem
 from ckh.data.dataset import Dataset
 from ckh.learn.models.calibration import Calibration
 from ckh.learn.training.train import HeldOut, held_out, train
-from ckh.ops.grouped_conv.kernels.names import kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernel import kernel_name, parse_kernel_name
 from ckh.problems import Direction
 from ckh.shapes.layers import WeightedProblem
 from ckh.training import TrainOptions

@@ -5,6 +5,7 @@ Inductor's instances are CK's; they are mapped to the nearest kernels of CK Tile
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
@@ -14,8 +15,7 @@ from ckh.export.dispatcher import DispatcherPart, dispatcher_header
 from ckh.export.groups import DIRECTION, DTYPE, Code, Exported, ProblemKind, element_types, ruled_group
 from ckh.kernels.ck_instances import dtype_of, pads, tiled_fields, whole
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
-from ckh.ops.grouped_conv.kernel import ConvKernel, default_layout
-from ckh.ops.grouped_conv.kernels.names import amd_full_name
+from ckh.ops.grouped_conv.kernel import ConvKernel, amd_full_name, default_layout
 from ckh.ops.grouped_conv.kernels.pool import POOLS
 from ckh.ops.grouped_conv.kernels.problem_rules import PROBLEM_RULES
 from ckh.ops.grouped_conv.kernels.variants import DEFAULT_SPECIALIZATION
@@ -120,216 +120,17 @@ def _template(_problem: Any) -> Any:
 INSTANCES = Instances("inductor", _problem, _kernel, _template)
 
 
+# C++ for the dispatcher's header, and for the program that compares it, which registers kernels by their full names, as
+# generated backends do. Versions of the dispatcher differ in the fields of a problem; missing fields are ignored.
+_FOLDER = Path(__file__).parent / "templates" / "dispatcher"
 # The dispatcher's names omit the blocks per CU, which it deduces.
 _RENAME = """    without(name, "_bpc");
     const int split_k = without(name, "_splitk");
     std::string declared = declared_name(name);
     return {std::move(name), split_k, std::move(declared)};"""
-# Versions of the dispatcher differ in the fields of a problem; missing fields are ignored.
-_DETAIL = """template <class P>
-auto split_k_of(const P& problem, int) -> decltype(static_cast<int>(problem.split_k))
-{
-    return problem.split_k > 1 ? static_cast<int>(problem.split_k) : 1;
-}
-template <class P>
-int split_k_of(const P&, long) { return 1; }
-template <class P>
-int split_k_of(const P& problem) { return split_k_of(problem, 0); }
-
-template <class P>
-auto padding_of(const P& problem, int) -> decltype(problem.padding_left)
-{
-    return problem.padding_left;
-}
-template <class P>
-auto padding_of(const P& problem, long) -> decltype(problem.padding)
-{
-    return problem.padding;
-}
-template <class P>
-auto is_symmetric(const P& problem, int) -> decltype(problem.padding_left == problem.padding_right)
-{
-    return problem.padding_left == problem.padding_right;
-}
-template <class P>
-bool is_symmetric(const P&, long) { return true; }
-
-// Whether a problem that states an element type states this one.
-template <class P>
-auto has_dtype(const P& problem, const char* dtype, int) -> decltype(problem.dtype_in == dtype)
-{
-    return problem.dtype_in.empty() || problem.dtype_in == dtype;
-}
-template <class P>
-bool has_dtype(const P&, const char*, long) { return true; }
-
-template <class P>
-auto ndim_of(const P& problem, int) -> decltype(static_cast<int>(problem.ndim_spatial))
-{
-    return problem.ndim_spatial;
-}
-template <class P>
-int ndim_of(const P& problem, long)
-{
-    const bool is_flat = problem.input_spatial[0] == 1 && problem.filter_spatial[0] == 1;
-    return is_flat ? 2 : 3;
-}
-"""
-# Parts of a kernel's name that a declaration has, before the kernel is renamed.
-_BEFORE = """// The name of a declaration, which ends at the warp tile, of a kernel by its full name; empty if none
-// can say all of it: it has no split image, specialization, explicit GEMM or stream-K, and double buffers where
-// they must be.
-inline std::string declared_name(const std::string& name)
-{
-    std::size_t end = name.find("wave_");
-    for(int sizes = 0; sizes < 3 && end != std::string::npos; ++sizes)
-        end = name.find('_', end + (sizes ? 1 : 5));
-    const std::string rest = end == std::string::npos ? "" : name.substr(end);
-    const bool is_double   = @DOUBLE@;
-    return rest == (is_double ? "_dsb" : "") ? name.substr(0, end) : "";
-}
-"""
 _REGISTERED = """
         const auto all = registry_ ? registry_->all_kernels() : detail::Registered{};"""
 _NAMED = "registry_ ? detail::name_among(all, kernel) : kernel.name"
-_METHODS = """    // Registered kernels of the model that no name tells from another: the dispatcher never gets them.
-    std::vector<std::string> left_out() const
-    {
-        std::vector<std::string> names;
-        const auto all = registry_ ? registry_->all_kernels() : detail::Registered{};
-        for(const detail::Kernel& kernel : *kernels_)
-            if(kernel.split_k == 1 && detail::name_among(all, kernel).empty() && detail::is_registered(all, kernel))
-                names.push_back(kernel.name);
-        return names;
-    }
-
-"""
-_NAMES = """using Registered = decltype(std::declval<const ck_tile::dispatcher::GroupedConvRegistry&>().all_kernels());
-
-// Whether one registered kernel has this name, and no other has it as a part of its own.
-inline bool is_only(const Registered& all, const std::string& name)
-{
-    int exact = 0, parts = 0;
-    for(const auto* kernel : all)
-    {
-        exact += kernel->name() == name;
-        parts += kernel->name().find(name) != std::string::npos;
-    }
-    return exact == 1 && parts == 1;
-}
-
-inline bool has_name(const Registered& all, const std::string& name)
-{
-    for(const auto* kernel : all)
-        if(!name.empty() && kernel->name() == name)
-            return true;
-    return false;
-}
-
-inline bool is_registered(const Registered& all, const Kernel& kernel)
-{
-    return has_name(all, kernel.name) || has_name(all, kernel.declared);
-}
-
-// The name by which the dispatcher finds this kernel and no other; empty if there is none.
-inline std::string name_among(const Registered& all, const Kernel& kernel)
-{
-    if(is_only(all, kernel.name))
-        return kernel.name;
-    return !kernel.declared.empty() && is_only(all, kernel.declared) ? kernel.declared : "";
-}
-
-"""
-_FILL = """        using Op = ck_tile::dispatcher::GroupedConvOp;
-        if(!detail::is_symmetric(problem, 0) || !detail::has_dtype(problem, "@DTYPE@", 0))
-            return false;
-        const auto padding = detail::padding_of(problem, 0);
-        p.direction = problem.op == Op::Forward        ? CKH_FORWARD
-                      : problem.op == Op::BackwardData ? CKH_BWD_DATA
-                                                       : CKH_BWD_WEIGHT;
-        p.dtype = CKH_@DTYPE_IN_C@;
-        p.ndim  = detail::ndim_of(problem, 0);
-        p.n = problem.N, p.c = problem.C, p.k = problem.K, p.g = problem.G;
-        p.di = problem.input_spatial[0], p.hi = problem.input_spatial[1], p.wi = problem.input_spatial[2];
-        p.z = problem.filter_spatial[0], p.y = problem.filter_spatial[1], p.x = problem.filter_spatial[2];
-        p.stride_d = problem.stride[0], p.stride_h = problem.stride[1], p.stride_w = problem.stride[2];
-        p.pad_d = padding[0], p.pad_h = padding[1], p.pad_w = padding[2];
-        p.dilation_d = problem.dilation[0], p.dilation_h = problem.dilation[1], p.dilation_w = problem.dilation[2];"""
-
-
-# The selecting program registers kernels by their full names, as generated backends do.
-_PICK = """template <class P>
-auto split(P& problem, int parts, int) -> decltype(problem.split_k = parts, void())
-{
-    problem.split_k = parts;
-}
-template <class P>
-void split(P&, int, long) {}
-
-template <class P>
-auto set_ndim(P& problem, int ndim, int) -> decltype(problem.ndim_spatial = ndim, void())
-{
-    problem.ndim_spatial = ndim;
-}
-template <class P>
-void set_ndim(P&, int, long) {}
-
-template <class P, class Sizes>
-auto pad(P& problem, const Sizes& sizes, int) -> decltype(problem.padding_left = sizes, void())
-{
-    problem.padding_left = problem.padding_right = sizes;
-}
-template <class P, class Sizes>
-void pad(P& problem, const Sizes& sizes, long) { problem.padding = sizes; }
-
-struct Row
-{
-    GroupedConvOp op;
-    int ndim_spatial, tile_m, tile_n, tile_k, wave_m, wave_n, wave_k, warp_m, warp_n, warp_k;
-    int vector_size_a, vector_size_b, vector_size_c, num_groups_to_merge;
-    const char *dtype_in, *layout, *pipeline, *scheduler, *epilogue, *name;
-};
-
-void add(const Row& row)
-{
-    GroupedConvKernelKey key;
-    key.op = row.op, key.ndim_spatial = row.ndim_spatial;
-    key.tile_m = row.tile_m, key.tile_n = row.tile_n, key.tile_k = row.tile_k;
-    key.wave_m = row.wave_m, key.wave_n = row.wave_n, key.wave_k = row.wave_k;
-    key.warp_m = row.warp_m, key.warp_n = row.warp_n, key.warp_k = row.warp_k;
-    key.vector_size_a = row.vector_size_a, key.vector_size_b = row.vector_size_b, key.vector_size_c = row.vector_size_c;
-    key.num_groups_to_merge = row.num_groups_to_merge;
-    key.dtype_in = row.dtype_in, key.layout = row.layout, key.pipeline = row.pipeline;
-    key.scheduler = row.scheduler, key.epilogue = row.epilogue;
-    GroupedConvRegistry::instance().register_kernel(
-        key, std::make_shared<GroupedConvKernelInstance>(key, row.name, nullptr));
-}
-
-std::string pick(const std::vector<std::int64_t>& v)
-{
-    static const Heuristic heuristic("@PATH@");
-    static GroupedConvDispatcher dispatcher(&GroupedConvRegistry::instance());
-    dispatcher.set_heuristic(heuristic);
-    dispatcher.set_strategy(GroupedConvDispatcher::SelectionStrategy::Heuristic);
-    const GroupedConvOp ops[] = {
-        GroupedConvOp::Forward, GroupedConvOp::BackwardData, GroupedConvOp::BackwardWeight};
-    using Sizes = std::array<std::int64_t, 3>;
-    GroupedConvProblem p;
-    p.op = ops[v[0]];
-    set_ndim(p, int(v[3]), 0);
-    p.N = v[4], p.C = v[5], p.K = v[6], p.G = v[7];
-    p.input_spatial = {v[8], v[9], v[10]};
-    p.filter_spatial = {v[11], v[12], v[13]};
-    p.stride = {v[14], v[15], v[16]};
-    pad(p, Sizes{v[17], v[18], v[19]}, 0);
-    p.dilation = {v[20], v[21], v[22]};
-    const int parts = heuristic.best_split_k(p);
-    split(p, parts, 0);
-    const GroupedConvKernelInstance* found = dispatcher.select_kernel(p);
-    return (found ? found->name() : "no kernel") + (parts > 1 ? " splitK=" + std::to_string(parts) : "");
-}
-
-"""
 _OPS = {Direction.FORWARD: "Forward", Direction.BWD_DATA: "BackwardData", Direction.BWD_WEIGHT: "BackwardWeight"}
 
 
@@ -349,6 +150,10 @@ def _called(kernel: ConvKernel) -> str:
     return amd_full_name(kernel) + (f" splitK={kernel.split_k}" if kernel.split_k > 1 else "")
 
 
+def _text(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8").rstrip("\n")
+
+
 def _part(model: Model) -> DispatcherPart:
     dtype = model.spec.dtype
     double_buffered = " || ".join(
@@ -361,8 +166,8 @@ def _part(model: Model) -> DispatcherPart:
         problem="GroupedConvProblem",
         function="GroupedConvDispatcher::HeuristicFunction",
         rename=_RENAME,
-        before=_BEFORE.replace("@DOUBLE@", double_buffered),
-        detail=_NAMES + _DETAIL,
+        before=_text("before.hpp").replace("@DOUBLE@", double_buffered) + "\n",
+        detail=_text("detail.hpp") + "\n",
         parameters=(
             ",\n                       const ck_tile::dispatcher::GroupedConvRegistry* registry ="
             "\n                           &ck_tile::dispatcher::GroupedConvRegistry::instance()"
@@ -371,9 +176,9 @@ def _part(model: Model) -> DispatcherPart:
         members="\n    const ck_tile::dispatcher::GroupedConvRegistry* registry_;",
         registered=_REGISTERED,
         named=_NAMED,
-        methods=_METHODS,
-        fill=_FILL.replace("@DTYPE@", dtype).replace("@DTYPE_IN_C@", dtype.upper()),
-        pick=_PICK,
+        methods=_text("methods.hpp") + "\n\n",
+        fill=_text("fill.hpp").replace("@DTYPE@", dtype).replace("@DTYPE_IN_C@", dtype.upper()),
+        pick=_text("pick.cpp") + "\n\n",
         row=_row,
     )
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ckh.bench.codegen.ck_tile import TEMPLATES, Headers, Interface
-from ckh.ops.grouped_conv.measuring.hip_headers import ConvHeaders
-from ckh.ops.grouped_conv.measuring.hip_rules import ELEMENTS
+from ckh.ops.grouped_conv.measuring.hip_rules import ELEMENTS, ConvHeaders
 from ckh.problems import Direction
 from tests.bench.fake_hipcc import write_headers
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.ck_tile import Interface
-from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
+from ckh.ops.grouped_conv.kernel import parse_kernel_name
 
 if TYPE_CHECKING:
     from ckh.ops.grouped_conv.kernel import ConvKernel

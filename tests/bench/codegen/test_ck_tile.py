@@ -29,13 +29,11 @@ from ckh.bench.supervision.process import WorkerProcess
 from ckh.bench.supervision.protocol import Job, Op
 from ckh.errors import DeviceError
 from ckh.kernels.pipelines import Scheduler
-from ckh.ops.grouped_conv.kernel import ConvKernel
-from ckh.ops.grouped_conv.kernels.names import kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernel import ConvKernel, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import FILTER3X3
 from ckh.ops.grouped_conv.measuring.hip import emit
-from ckh.ops.grouped_conv.measuring.hip_headers import ConvHeaders, detect_conv
-from ckh.ops.grouped_conv.measuring.hip_rules import missing
+from ckh.ops.grouped_conv.measuring.hip_rules import ConvHeaders, detect_conv, missing
 from ckh.problems import Direction
 from ckh.schema import Status
 from tests.bench.codegen.conv_headers import CURRENT, HEADERS, LATE_2025, MID_2025, write_templates

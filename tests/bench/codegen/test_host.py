@@ -23,11 +23,10 @@ from ckh.bench.isolated.memory import HostMemory
 from ckh.bench.supervision.protocol import Job, Op, PhaseClock
 from ckh.errors import UsageError
 from ckh.kernels.pipelines import Scheduler
-from ckh.ops.grouped_conv.kernels.names import amd_short_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernel import amd_short_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.kernels.variants import CONV_TILES
-from ckh.ops.grouped_conv.measuring.host import emit
-from ckh.ops.grouped_conv.measuring.measured import c_problem
+from ckh.ops.grouped_conv.measuring.measured import c_problem, emit_host
 from ckh.ops.grouped_conv.problem import ConvProblem, parse_conv_problem
 from ckh.problems import Direction
 from ckh.schema import Status
@@ -131,7 +130,7 @@ class OtherSimd(HostDevice):
         self._simd = simd
 
     def emit(self, kernel: Any) -> str:
-        return emit(kernel, self._simd)
+        return emit_host(kernel, self._simd)
 
 
 @pytest.fixture(scope="module")
@@ -233,9 +232,9 @@ def test_every_parameter_changes_the_machine_code(kernel: ConvKernel, other: Con
 @pytest.mark.parametrize("direction", list(Direction))
 def test_every_kernel_of_a_pool_has_its_own_source(direction: Direction) -> None:
     """No two kernels are compiled to the same library, except that 2D and 3D share theirs."""
-    sources = [emit(kernel, SIMD) for kernel in conv_pool(direction, HOST)]
+    sources = [emit_host(kernel, SIMD) for kernel in conv_pool(direction, HOST)]
     assert len(set(sources)) == len(sources)
-    assert [emit(kernel, SIMD) for kernel in conv_pool(direction, HOST, 3)] == sources
+    assert [emit_host(kernel, SIMD) for kernel in conv_pool(direction, HOST, 3)] == sources
 
 
 def test_the_source_id_identifies_the_source(built: Build) -> None:
@@ -257,17 +256,17 @@ def test_source_is_the_same_in_another_process() -> None:
         "import hashlib\n"
         "from ckh.archs import load_arch\n"
         "from ckh.bench.codegen.unit import HostSimd\n"
-        "from ckh.ops.grouped_conv.measuring.host import emit\n"
+        "from ckh.ops.grouped_conv.measuring.measured import emit_host\n"
         "from ckh.ops.grouped_conv.kernels.pool import conv_pool\n"
         "from ckh.problems import Direction\n"
-        "texts = [emit(k, HostSimd(64, 32)) for d in Direction for k in conv_pool(d, load_arch('host'))]\n"
+        "texts = [emit_host(k, HostSimd(64, 32)) for d in Direction for k in conv_pool(d, load_arch('host'))]\n"
         "print(hashlib.sha256(''.join(texts).encode()).hexdigest())\n"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "4321"}
     text = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=True
     ).stdout
-    texts = [emit(kernel, SIMD) for direction in Direction for kernel in conv_pool(direction, HOST)]
+    texts = [emit_host(kernel, SIMD) for direction in Direction for kernel in conv_pool(direction, HOST)]
     assert text.strip() == hashlib.sha256("".join(texts).encode()).hexdigest()
 
 
@@ -275,7 +274,7 @@ def test_source_depends_on_the_registers() -> None:
     """Another CPU gets another source, so a shared cache never confuses them."""
     kernel = CHOSEN[Direction.FORWARD][0]
     registers = [HostSimd(vector_bytes, number) for vector_bytes in (16, 32, 64) for number in (16, 32)]
-    assert len({emit(kernel, simd) for simd in registers}) == 6
+    assert len({emit_host(kernel, simd) for simd in registers}) == 6
 
 
 @pytest.mark.parametrize("direction", list(Direction))
@@ -295,25 +294,25 @@ def test_incomplete_kernel_is_refused() -> None:
     """AMD's short names lack fields that a source needs; the message names them."""
     kernel = parse_kernel_name("grouped_conv_forward_fp32_2d_64x64x64_compv3_intrawave")
     with pytest.raises(UsageError) as caught:
-        emit(kernel, SIMD)
+        emit_host(kernel, SIMD)
     assert caught.value.code == "incomplete-kernel"
     expect_values(caught.value.message, "wave_m, wave_n, wave_k, warp_tile_m")
     with expect_refusal(UsageError, "incomplete-kernel", "vector_b"):
-        emit(replace(CHOSEN[Direction.FORWARD][0], vector_b=None), SIMD)
+        emit_host(replace(CHOSEN[Direction.FORWARD][0], vector_b=None), SIMD)
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp64"])
 def test_other_types_are_refused(dtype: str) -> None:
     """The host computes fp32 only."""
     with expect_refusal(UsageError, "unknown-dtype", "fp32", dtype):
-        emit(replace(CHOSEN[Direction.FORWARD][0], dtype=dtype), SIMD)
+        emit_host(replace(CHOSEN[Direction.FORWARD][0], dtype=dtype), SIMD)
 
 
 @pytest.mark.parametrize("pipeline", ["compv1", "comp_async", "wavelet"])
 def test_other_pipelines_are_refused(pipeline: str) -> None:
     """Pipelines that the host does not have are not replaced."""
     with expect_refusal(UsageError, "unknown-name", pipeline):
-        emit(replace(CHOSEN[Direction.FORWARD][0], pipeline=pipeline), SIMD)
+        emit_host(replace(CHOSEN[Direction.FORWARD][0], pipeline=pipeline), SIMD)
 
 
 @pytest.mark.parametrize(("vector_bytes", "registers"), [(8, 16), (24, 16), (64, 8), (128, 32)])

@@ -13,8 +13,8 @@ from ckh.data.formats import ReadOptions
 from ckh.data.readers import find_reader, read_input, readers
 from ckh.data.readers.cells import BAD_NUMBER, WITHOUT_TIME
 from ckh.errors import DataError, UsageError
-from ckh.ops.grouped_conv.readers import amd_rows as bad
-from ckh.ops.grouped_conv.readers.amd_csv import AMD_COLUMNS
+from ckh.ops.grouped_conv import amd_csv as bad
+from ckh.ops.grouped_conv.amd_csv import AMD_COLUMNS
 from tests.refusals import expect_refusal, expect_values
 
 if TYPE_CHECKING:

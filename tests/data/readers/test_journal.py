@@ -20,7 +20,7 @@ from ckh.data.readers import find_reader, read_input, readers
 from ckh.data.readers import journal_reader as journal
 from ckh.data.readers import journal_reader as reader
 from ckh.errors import DataError, ExitCode
-from ckh.ops.grouped_conv.kernels.names import kernel_name
+from ckh.ops.grouped_conv.kernel import kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import parse_conv_problem
 from ckh.problems import Direction

@@ -10,7 +10,7 @@ import pytest
 from ckh.archs import load_arch
 from ckh.bench.codegen.ck_tile import Interface
 from ckh.kernels.judging import given
-from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
+from ckh.ops.grouped_conv.kernel import parse_kernel_name
 from ckh.ops.grouped_conv.measuring import hip_rules
 
 MERGED = "basic_v1_cshuffle_intrawave_128x32x32_1x1x1_32x32x16_vec8_8_8_bpc2_gm8_2stage"

@@ -10,9 +10,9 @@ import pytest
 
 from ckh.errors import DataError, ModelError
 from ckh.features.reads import Depends, dependence
-from ckh.ops.grouped_conv.columns import kernel_columns, problem_columns
 from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV, NAMES_83, NAMES_91
-from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
+from ckh.ops.grouped_conv.kernel import parse_kernel_name
+from ckh.ops.grouped_conv.operation import kernel_columns, problem_columns
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.shared import SHARED

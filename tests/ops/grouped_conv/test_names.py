@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from ckh.archs import load_arch
 from ckh.errors import DataError, UsageError
 from ckh.kernels.pipelines import Scheduler
-from ckh.ops.grouped_conv.kernel import ConvKernel
-from ckh.ops.grouped_conv.kernels.names import amd_full_name, amd_short_name, kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernel import ConvKernel, amd_full_name, amd_short_name, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.kernels.variants import FILTER1X1_STRIDE1_PAD0, SPECIALIZATIONS, STREAMK_STRATEGIES
 from ckh.problems import DTYPE_BYTES, Direction

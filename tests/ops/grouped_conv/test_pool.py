@@ -7,7 +7,7 @@ from math import prod
 import pytest
 
 from ckh.archs import load_arch
-from ckh.ops.grouped_conv.kernels.names import kernel_name
+from ckh.ops.grouped_conv.kernel import kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
 from ckh.problems import Direction
 from tests.refusals import has_values

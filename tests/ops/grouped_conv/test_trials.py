@@ -9,7 +9,7 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.kernels.pipelines import loaded_ahead
-from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
+from ckh.ops.grouped_conv.kernel import parse_kernel_name
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import FILTER1X1_PAD0
 from ckh.ops.grouped_conv.measuring.trials import kernel_class, loop_end_problems, representatives

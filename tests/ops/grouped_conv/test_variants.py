@@ -8,7 +8,7 @@ import pytest
 
 from ckh.errors import UsageError
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES, INTERWAVE_PIPELINES, NO_DOUBLE_SMEM_PIPELINES, Scheduler
-from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
+from ckh.ops.grouped_conv.kernel import parse_kernel_name
 from ckh.ops.grouped_conv.kernels.variants import CONV_TILES, PIPELINE_VARIANTS, REJECTED_PIPELINES, VARIANT_PIPELINES
 from ckh.problems import Direction
 from tests.refusals import expect_refusal

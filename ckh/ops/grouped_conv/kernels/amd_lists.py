@@ -25,8 +25,7 @@ from ckh.kernels.lists import (
 from ckh.kernels.name_grammar import NUMBER
 from ckh.kernels.pipelines import PIPELINE_CODES, Scheduler
 from ckh.kernels.table import KernelTable
-from ckh.ops.grouped_conv.kernel import ConvKernel
-from ckh.ops.grouped_conv.kernels.names import DIRECTION_TOKENS, kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernel import DIRECTION_TOKENS, ConvKernel, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import table_of, tile_axis
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import CONV_TILES, DEFAULT_SPECIALIZATION, tiles_of

@@ -15,8 +15,7 @@ from ckh.files.jsonfields import model_fields
 from ckh.kernels.judging import RefusedKernel
 from ckh.kernels.pools import Pools
 from ckh.kernels.table import KernelTable
-from ckh.ops.grouped_conv.kernel import ConvKernel, default_layout
-from ckh.ops.grouped_conv.kernels.names import kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernel import ConvKernel, default_layout, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import CONV_TILES, DEFAULT_SPECIALIZATION, PIPELINE_VARIANTS, tiles_of
 

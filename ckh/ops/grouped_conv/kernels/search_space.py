@@ -16,7 +16,7 @@ from ckh.kernels.table import TRIPLES
 from ckh.ops.grouped_conv.kernels.pool import table_of, variant_axis
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import tiles_of
-from ckh.ops.grouped_conv.rules.tables import curated_tiles, is_loadable
+from ckh.ops.grouped_conv.rules.full import curated_tiles, is_loadable
 from ckh.search.product import KernelParameter, Options, Product, Searched, by
 
 if TYPE_CHECKING:

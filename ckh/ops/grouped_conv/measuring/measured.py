@@ -6,11 +6,13 @@ The kernels of a run come from a rule set or a registry, filtered.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ckh.bench.codegen.unit import staging_constants, translation_unit
 from ckh.bench.computation import Computation, HipEmission, HostEmission, Measured, Split
 from ckh.bench.planning.candidates import of_registry, registry_of, wanted_by
 from ckh.errors import DataError, UsageError
@@ -19,13 +21,11 @@ from ckh.kernels.table import KernelTable
 from ckh.ops import operation
 from ckh.ops.base import lazily
 from ckh.ops.grouped_conv.features import GROUPED_CONV
-from ckh.ops.grouped_conv.kernel import ConvKernel
-from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
+from ckh.ops.grouped_conv.kernel import ConvKernel, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import RefusedKernel
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
-from ckh.ops.grouped_conv.measuring import hip, host
-from ckh.ops.grouped_conv.measuring.hip_headers import detect_conv, found_words
-from ckh.ops.grouped_conv.measuring.hip_rules import rules_of
+from ckh.ops.grouped_conv.measuring import hip
+from ckh.ops.grouped_conv.measuring.hip_rules import detect_conv, found_words, rules_of
 from ckh.ops.grouped_conv.measuring.reference import array_forms, convolve, operands, reduction_length
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
 from ckh.ops.grouped_conv.rules.sets import DEFAULT_RULE_SET, refused_of_rule_set, rule_set, weight_options
@@ -36,31 +36,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ckh.archs import ArchSpec
+    from ckh.bench.codegen.unit import HostSimd
     from ckh.bench.computation import Case, MatrixSettings
     from ckh.data.settings import Settings
     from ckh.kernels.lists import Registry
     from ckh.ops.grouped_conv.problem import ConvProblem
+
 
 _SPLITS = (1, 4, 16)  # splits of K of the default bwd_weight kernels on a GPU
 
 
 @dataclass(frozen=True, slots=True)
 class SetCandidates:
-    """Source of the kernels of a run.
+    """Source of the kernels of a run."""
 
-    Attributes:
-        rule_set: name of a rule set; ignored with a registry.
-        registry: kernels read from a file.
-        wants: the filter.
-        split_k: splits of K for backward-weight kernels; (1,): on a GPU the default kernels use `_SPLITS`, and kernels
-            with two stages and merged groups are added.
-        origin: description of the source.
-    """
-
-    rule_set: str = DEFAULT_RULE_SET
-    registry: Registry[ConvKernel] | None = None
+    rule_set: str = DEFAULT_RULE_SET  # ignored with a registry
+    registry: Registry[ConvKernel] | None = None  # kernels read from a file
     wants: Callable[[ConvKernel], bool] = lambda _: True
     split_k: tuple[int, ...] = (1,)
+    """Splits of K for backward-weight kernels; (1,): on a GPU the default kernels use `_SPLITS`, and kernels with two
+    stages and merged groups are added."""
     origin: str = f"rule set {DEFAULT_RULE_SET}"
 
     def group(self, problem: ConvProblem) -> tuple[Any, ...]:
@@ -204,6 +199,35 @@ def _directions(text: str) -> tuple[Direction, ...]:
     return tuple(Direction) if text == ALL_DIRECTIONS else (Direction(text),)
 
 
+_INTEGERS = (
+    *(f"{what}_{axis}" for what in ("tile", "wave", "warp_tile") for axis in "mnk"),
+    *("vector_a", "vector_b", "vector_c"),
+)
+_BOOLEANS = ("double_smem_buffer", "split_image")
+
+
+def emit_host(kernel: ConvKernel, simd: HostSimd) -> str:
+    """Return the C++17 source of one kernel for this CPU; the same for 2D and 3D, since 2D is depth 1."""
+    if missing := [name for name in _INTEGERS if getattr(kernel, name) is None]:
+        raise UsageError(
+            f"the kernel lacks {', '.join(missing)}", "only complete kernels can be built", code="incomplete-kernel"
+        )
+    if kernel.dtype != "fp32":
+        raise UsageError(f"the host device computes fp32, not {kernel.dtype}", code="unknown-dtype")
+    flags = {name: getattr(kernel, name) for name in _BOOLEANS} | staging_constants(kernel.pipeline)
+    lines = [
+        f"inline constexpr int vector_bytes = {simd.vector_bytes};",
+        f"inline constexpr int registers = {simd.registers};",
+        f"inline constexpr Variant variant = Variant::{kernel.variant};",
+        f"inline constexpr Scheduler scheduler = Scheduler::{kernel.scheduler};",
+        *(f"inline constexpr int {name} = {getattr(kernel, name)};" for name in _INTEGERS),
+        *(f"inline constexpr bool {name} = {str(value).lower()};" for name, value in flags.items()),
+    ]
+    source_id = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+    lines.append(f'inline constexpr const char* source_id = "{source_id}";')
+    return translation_unit("kernel.hpp", lines, "conv.hpp")
+
+
 MEASURED: Measured[ConvProblem, ConvKernel] = Measured(
     computation=Computation(
         operands,
@@ -214,7 +238,7 @@ MEASURED: Measured[ConvProblem, ConvKernel] = Measured(
         _split,
         arrays=array_forms,
     ),
-    host=HostEmission(host.emit, (_TEMPLATES / "host",), "host-train"),
+    host=HostEmission(emit_host, (_TEMPLATES / "host",), "host-train"),
     hip=HipEmission(
         lambda kernel, headers, arch: hip.emit(kernel, _conv_headers(headers), arch),
         (_TEMPLATES / "ck_tile",),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
 from ckh.kernels.pipelines import Scheduler
-from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
+from ckh.ops.grouped_conv.kernel import parse_kernel_name
 from ckh.ops.grouped_conv.rules.full import full_candidates
 from ckh.ops.grouped_conv.rules.sets import Kernels, category, every_fifth, first_of_each, smallest
 from ckh.problems import Direction

@@ -10,9 +10,16 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.errors import DataError
-from ckh.ops.grouped_conv.kernels.names import kernel_name
-from ckh.ops.grouped_conv.rules.full import blocks_per_cu, full_candidates, specializations
-from ckh.ops.grouped_conv.rules.tables import curated_tiles, read_columns, triple, wave_and_shape
+from ckh.ops.grouped_conv.kernel import kernel_name
+from ckh.ops.grouped_conv.rules.full import (
+    blocks_per_cu,
+    curated_tiles,
+    full_candidates,
+    read_columns,
+    specializations,
+    triple,
+    wave_and_shape,
+)
 from ckh.problems import Direction
 from tests.refusals import expect_refusal
 

@@ -1,0 +1,454 @@
+"""Reader and writer of AMD's tables of grouped convolutions: the benchmark's CSV, and Parquet that is made from it.
+
+CSV files have 24 columns, or the older 17 of 2D without depth and dilations, which are then 1. `problem_idx` is
+ignored: problems are distinguished by all of their sizes. The columns that `convert_csv_to_parquet.py` adds (tiles with
+its own names, a hardware profile that is a table in the script) follow from the name and the architecture, and are
+ignored.
+Rows of one problem and kernel are repeated measurements (`Reading.repeats`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ckh.archs import load_arch
+from ckh.data.formats import Formats, MappedTable, Reader, Reading, ReadOptions, RowsFormat
+from ckh.data.numbering import Numbering, combined_numbers, first_rows
+from ckh.data.readers.cells import (
+    TIMES,
+    WITHOUT_TIME,
+    Cells,
+    Faults,
+    Integers,
+    integers,
+    numbers,
+    time_column,
+    times_ms,
+    true_cells,
+    with_times,
+)
+from ckh.data.readers.named_table import Table, open_table, require_columns
+from ckh.data.readers.reader import BadRow, parquet_columns, refuse_bad
+from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
+from ckh.data.spool import Buckets, StoredRows
+from ckh.data.tables import BLOCK_ROWS, plain
+from ckh.errors import CkhError, DataError, UsageError
+from ckh.files.outputs import FileKind, head_of, open_output
+from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
+from ckh.ops.grouped_conv.features import GROUPED_CONV
+from ckh.ops.grouped_conv.kernel import amd_short_name, kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.operation import CONV_IDENTITY
+from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem
+from ckh.schema import SHORTEST_MS, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import numpy as np
+    import pandas as pd
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from ckh.archs import ArchSpec
+    from ckh.data.formats import MeasuredRows
+    from ckh.data.readers.cells import Cells, TextColumn
+    from ckh.ops.grouped_conv.kernel import ConvKernel
+
+
+NAME = "amd-csv"
+PARQUET_NAME = "amd-parquet"
+AMD_COLUMNS = ("kernel", "problem_idx", *CONV_COLUMNS, "latency_ms", "tflops", "non_zero")
+COLUMNS = (*AMD_COLUMNS, "latency_us", "is_valid", "arch")
+
+_DEPTH = ("Di", "Z", "stride_d", "pad_d", "dilation_d")
+_DILATION = ("dilation_h", "dilation_w")
+_NOT_NEEDED = frozenset({"problem_idx", *TIMES, "non_zero", *_DEPTH, *_DILATION})
+_NOT_READ = frozenset({"problem_idx", "arch"})
+_TFLOPS_TOLERANCE = 0.01
+_NAMED = 3
+
+
+def sniff(head: bytes) -> bool:
+    """True if the first line has AMD's columns."""
+    names = {name.strip().strip('"') for name in head.split(b"\n", 1)[0].decode("utf-8-sig", "replace").split(",")}
+    return {"kernel", "latency_ms", "N", "C", "K"} <= names
+
+
+def sniff_parquet(head: bytes) -> bool:
+    """True for the columns of AMD's `convert_csv_to_parquet.py`; a dataset of ckh has `status`."""
+    names = parquet_columns(head)
+    return {"kernel_name", "latency_ms", "N", "C", "K", "block_size"} <= names and "status" not in names
+
+
+def read(path: Path, options: ReadOptions) -> Reading:
+    """Read a CSV or Parquet file of AMD's benchmark."""
+    return read_table(open_table(path), options)
+
+
+def read_table(table: Table, options: ReadOptions) -> Reading:
+    """Read a table with AMD's columns; `kernel_name` is accepted for `kernel`."""
+    if not table.has("kernel") and table.has("kernel_name"):
+        table = table.renamed({"kernel": "kernel_name"})
+    known = _known_columns(table)
+    arch = load_arch(table.arch(options.arch)).sized(options.num_cus or 0)
+    many = [name for name in TIMES if name in known]
+    few = [name for name in known if name not in {*many, *_NOT_READ}]
+    rows = _GoodRows(arch, f"{table.file_name}:{table.sha256[:12]}", options)
+    for cells in table.blocks(few, many):
+        rows.add(cells)
+    if not rows.seen:
+        raise DataError(f"{table.where} has a header but no rows", code="empty")
+    if rows.bad and not options.skip_bad:
+        refuse_bad(table.where, rows.bad, sorted(rows.first, key=lambda bad_row: bad_row.line))
+    if not len(rows.good):
+        raise DataError(f"{table.where}: no row with a time", code="no-good-row")
+    is_csv = table.file_name.lower().endswith(".csv")
+    source = {"name": table.file_name, "format": NAME if is_csv else PARQUET_NAME, "sha256": table.sha256}
+    others = [own for name, own in table.columns.items() if name not in COLUMNS]
+    warnings = [f"{table.where}: unknown columns are ignored: {', '.join(others)}"] if others and is_csv else []
+    warnings += [*table.warnings, *rows.notes(table.where)]
+    return Reading(rows.good, (source,), bad=dict(rows.bad + rows.left_out), warnings=tuple(warnings), repeats=True)
+
+
+class _GoodRows:
+    """The valid rows of a file, and counts of the others; data that grow with the rows are on disk."""
+
+    def __init__(self, arch: ArchSpec, run_id: str, options: ReadOptions) -> None:
+        import numpy as np
+
+        self.seen = 0
+        self.bad: Counter[str] = Counter()
+        self.left_out: Counter[str] = Counter()
+        self.first: list[BadRow] = []
+        self.good = StoredRows(options.output)
+        self._names = KernelNames(arch)
+        self._run_id = run_id
+        self._aliased: Counter[str] = Counter()
+        self._differing = Buckets(
+            np.dtype([("row", "i8"), ("line", "i8"), ("theirs", "f8"), ("ours", "f8")]), options.output
+        )
+
+    def add(self, cells: Cells) -> None:
+        """Validate and add rows."""
+        import numpy as np
+
+        cells, missing = with_times(cells)
+        self.left_out += Counter({WITHOUT_TIME: missing})
+        faults = Faults(cells)
+        table, aliased = judged_rows(cells, faults, self._names, self._run_id)
+        self._aliased.update(aliased)
+        self.seen += len(cells) + len(cells.wrong) + missing
+        self.bad.update(faults.counts())
+        self.first = sorted([*self.first, *faults.first()], key=lambda bad_row: bad_row.line)[:_NAMED]
+        rows = np.arange(self.good.added, self.good.added + len(table))
+        lines = cells.lines[faults.good]
+        if cells.has("tflops"):
+            theirs, ours = cells.floats("tflops")[faults.good], table.column("tflops").to_numpy()
+            differ = np.abs(theirs - ours) > _TFLOPS_TOLERANCE * ours
+            result = [values[differ] for values in (rows, lines, theirs, ours)]
+            self._differing.add(_records(self._differing.kind, *result), rows[differ] // BLOCK_ROWS)
+        if len(table):
+            self.good.add(table)
+
+    def notes(self, where: str) -> list[str]:
+        """Warnings about kernels that differ from their names, and about TFLOPS that differ from the file's."""
+        result = [f"{where}: {count} rows {words}" for words, count in self._aliased.items()]
+        return result + self._differing_tflops(where)
+
+    def _differing_tflops(self, where: str) -> list[str]:
+        count, example = 0, ""
+        for records in self._differing:
+            number = int(records["row"][0]) // BLOCK_ROWS
+            kept = self.good.kept(number * BLOCK_ROWS, BLOCK_ROWS)[records["row"] - number * BLOCK_ROWS]
+            for _, line, theirs, ours in records[kept][: 1 - min(count, 1)].tolist():
+                example = f"line {line}: {theirs:g} instead of {ours:g}"
+            count += int(kept.sum())
+        text = f"differ by more than 1 % from flops / time in {count} rows, e.g. {example}; flops / time is kept"
+        return [f"{where}: tflops {text}"] if count else []
+
+
+def _records(kind: np.dtype[Any], *columns: NDArray[Any]) -> NDArray[Any]:
+    import numpy as np
+
+    records = np.empty(len(columns[0]), dtype=kind)
+    for name, values in zip(kind.names or (), columns, strict=True):
+        records[name] = values
+    return records
+
+
+def _known_columns(table: Table) -> list[str]:
+    """Return AMD's columns that the table has."""
+    required = [name for name in AMD_COLUMNS if name not in _NOT_NEEDED]
+    for names in (_DEPTH, _DILATION):
+        required += names if any(table.has(name) for name in names) else ()
+    require_columns(table, required, TIMES)
+    return [name for name in COLUMNS if table.has(name)]
+
+
+AMD_CSV = FileKind("CSV file of AMD's columns", lambda path: _is_headed(head_of(path)))
+
+_TIME = ("is_valid", "non_zero", "latency_ms")
+
+
+def write_amd_csv(rows: MeasuredRows, path: Path) -> list[str]:
+    """Write AMD's 24 columns and return warnings about data that they cannot represent.
+
+    As in AMD's files, only rows with a time are written. Kernels have AMD's short names if these are distinct for all
+    kernels of the rows, else their complete names. `non_zero` is 1 if outputs were not counted but the result was
+    correct.
+    """
+    if len(archs := rows.distinct("arch")) > 1:
+        raise DataError(
+            f"the rows come from several architectures: {', '.join(archs)}",
+            "convert the rows of one architecture",
+            code="mixed-data",
+        )
+    names = dict.fromkeys(name for frame in _timed(rows, ()) for name in frame["kernel"].unique())
+    if not names:
+        raise DataError("no row has a time: nothing to write", code="not-measured")
+    short = {name: amd_short_name(parse_kernel_name(name)) for name in names}
+    is_clear = len(set(short.values())) == len(names)
+    written = 0
+    with open_output(path) as file:
+        file.write((",".join(AMD_COLUMNS) + "\r\n").encode())
+        for frame in _timed(rows, (*CONV_COLUMNS, "tflops")):
+            kernel = frame["kernel"].map(short) if is_clear else frame["kernel"]
+            out = frame.assign(kernel=kernel, non_zero=frame["non_zero"].fillna(1).astype("int64"))
+            file.write(out[list(AMD_COLUMNS)].to_csv(index=False, header=False, lineterminator="\r\n").encode())
+            written += len(out)
+    omitted = len(rows) - written
+    warnings = [f"rows without a time are not in {path}: {omitted}"] if omitted else []
+    return (
+        warnings if is_clear else [*warnings, "AMD's short names are not distinct for all kernels: names are complete"]
+    )
+
+
+def _timed(rows: MeasuredRows, names: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """Yield the rows with a time in blocks, with these columns, their kernels and the indices of their problems."""
+    numbers = Numbering((*CONV_IDENTITY, "arch"))
+    wanted = ["kernel", *_TIME, *names]
+    for block in rows.blocks(list(dict.fromkeys([*wanted, *CONV_IDENTITY, "arch"]))):
+        frame = plain(block.select(wanted)).to_pandas().assign(problem_idx=numbers.of(block))
+        yield frame[frame["is_valid"] | ((frame["non_zero"] == 0) & (frame["latency_ms"] > 0))]
+
+
+def _is_headed(head: bytes) -> bool:
+    return head.split(b"\n", 1)[0].strip() == ",".join(AMD_COLUMNS).encode()
+
+
+FORMATS = Formats(
+    readers=(Reader(NAME, sniff, read), Reader(PARQUET_NAME, sniff_parquet, read)),
+    mapped=MappedTable(COLUMNS, read_table),
+    rows=(RowsFormat("csv", "AMD's 24 columns", AMD_CSV, write_amd_csv),),
+)
+
+
+BAD_KERNEL = "with a kernel name that does not parse"
+BAD_SIZE = "with a size that is zero or negative"
+BAD_GROUPS = "with channels not divisible by G"
+BAD_PROBLEM = "with an impossible problem"
+NOT_VALID = "marked as invalid in the file"
+BAD_TIME = "with a time that is zero, negative or impossibly short"
+
+# Values for a plain 2D convolution: columns that AMD's older files lack, and that may be empty.
+_NOT_COUNTED = -1  # outputs were not counted
+_PLAIN = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1, "dilation_h": 1, "dilation_w": 1}
+
+# Kernels that differ from their short names: architecture, pipeline -> pipeline that ran, and the evidence.
+_COMPV5 = (
+    "of compv5 are read as repeated measurements of compv3: with the four waves and the one wave group of AMD's tiles "
+    "compv5 computes nothing, and where AMD measured both, their times differ by 0.8 % in the median"
+)
+_RAN_INSTEAD = {("gfx950", "compv5"): ("compv3", _COMPV5)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kernels:
+    """The distinct kernels of some rows and each row's kernel.
+
+    `others` has, by index of the kernel, the reason why it differs from its name.
+    """
+
+    kernels: list[ConvKernel]
+    names: list[str]
+    of_row: NDArray[np.int64]
+    others: dict[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """The kernel that a file's name denotes, its name in ckh, and why it differs from the file's name, if it does."""
+
+    kernel: ConvKernel
+    name: str
+    other: str
+
+
+class KernelNames:
+    """The kernels that names in a file of an architecture denote, each name parsed once."""
+
+    def __init__(self, arch: ArchSpec) -> None:
+        self.arch = arch
+        self._known: dict[str, _Named | str] = {}
+
+    def of(self, text: str) -> _Named | str:
+        """Return the kernel of a name, or the fault of the name."""
+        if text not in self._known:
+            try:
+                self._known[text] = self._named(text)
+            except CkhError as error:
+                self._known[text] = error.message
+        return self._known[text]
+
+    def _named(self, text: str) -> _Named | str:
+        kernel, other = parse_kernel_name(text), ""
+        if kernel.pipeline not in self.arch.common.pipeline_lds:
+            return f"unknown pipeline {kernel.pipeline!r} in {text!r}"
+        if not kernel.is_complete:
+            kernel, other = _ran(kernel, self.arch)
+        return _Named(kernel, kernel_name(kernel) if kernel.is_complete else amd_short_name(kernel), other)
+
+
+def judged_rows(cells: Cells, faults: Faults, names: KernelNames, run_id: str) -> tuple[pa.Table, Counter[str]]:
+    """Validate every row, recording faults; return the table of the valid rows, and counts of reinterpreted kernels."""
+    import numpy as np
+    import pyarrow as pa
+
+    arch = names.arch
+    kernels = _kernels(cells.column("kernel"), faults, names)
+    sizes = _sizes(cells, faults)
+    if not cells.has("Di"):
+        is_3d = np.array([kernel.ndim_spatial > 2 for kernel in kernels.kernels] or [False])  # noqa: PLR2004
+        faults.mark(is_3d[kernels.of_row], BAD_PROBLEM, lambda _row: "a 3D kernel, but there is no column Di")
+    timed = time_column(cells)
+    times = numbers(cells, timed, faults, may_be_empty=False)
+    if cells.has("tflops") and timed != "tflops":
+        numbers(cells, "tflops", faults, may_be_empty=True)
+    shortest = 0.0 if timed == "tflops" else SHORTEST_MS
+    faults.mark((times < shortest) | (times == 0), BAD_TIME, lambda row: f"{timed} is {times[row]:g}")
+    if cells.has("is_valid"):
+        is_valid = cells.column("is_valid")
+        faults.mark(~true_cells(is_valid), NOT_VALID, lambda row: f"is_valid is {is_valid.text(row)!r}")
+    non_zero = integers(cells, "non_zero", faults, _NOT_COUNTED).values  # noqa: PD011 - not of pandas
+
+    problems, problem_of_row = _problems(kernels, sizes, faults)
+    good = np.flatnonzero(faults.good)
+    flops = np.array([float(problem.flops) for problem in problems] or [0.0])[problem_of_row[good]]
+    latency_ms = times_ms(timed, times[good], flops)
+    counted, right = non_zero[good] != _NOT_COUNTED, non_zero[good] != 0
+    extra: dict[str, Any] = {}
+    if cells.has("non_zero"):
+        extra["non_zero"] = pa.array(non_zero[good], mask=~counted)
+    extra["message"] = _messages(right)
+    table = build_table(
+        Pairs(
+            problems, problem_of_row[good], kernels.kernels, kernels.names, kernels.of_row[good], GROUPED_CONV.op_type
+        ),
+        Results(status_of(right, Status.WRONG_RESULT), latency_ms, extra),
+        Origin(arch.name, None, arch.hardware.to_dict(), run_id),
+    )
+    counts = np.bincount(kernels.of_row[good], minlength=len(kernels.kernels))
+    others = Counter(dict.fromkeys(kernels.others.values(), 0))
+    for number, words in kernels.others.items():
+        others[words] += int(counts[number])
+    return table, +others
+
+
+def _ran(kernel: ConvKernel, arch: ArchSpec) -> tuple[ConvKernel, str]:
+    """Return the kernel that ran under a short name, and the reason why it differs from the name, if it does."""
+    pipeline, words = _RAN_INSTEAD.get((arch.name, kernel.pipeline), (kernel.pipeline, ""))
+    # AMD's older names omit a buffer that the pipeline requires.
+    has_dsb = kernel.double_smem_buffer or pipeline in DOUBLE_SMEM_PIPELINES
+    return replace(kernel, pipeline=pipeline, double_smem_buffer=has_dsb), words
+
+
+def _kernels(column: TextColumn, faults: Faults, names: KernelNames) -> _Kernels:
+    import numpy as np
+
+    result: list[_Named] = []
+    complaints: dict[int, str] = {}
+    number = np.zeros(len(column.texts), dtype=np.int64)
+    for i, text in enumerate(column.texts):
+        item = names.of(text)
+        if isinstance(item, str):
+            complaints[i] = item
+        else:
+            number[i] = len(result)
+            result.append(item)
+    if complaints:
+        bad = np.isin(column.codes, list(complaints))
+        faults.mark(bad, BAD_KERNEL, lambda row: complaints[int(column.codes[row])])
+    others = {i: named.other for i, named in enumerate(result) if named.other}
+    return _Kernels([named.kernel for named in result], [item.name for item in result], number[column.codes], others)
+
+
+def _sizes(cells: Cells, faults: Faults) -> dict[str, Integers]:
+    """Return the sizes by column; missing columns are as in a plain 2D convolution."""
+    return {name: integers(cells, name, faults, _PLAIN.get(name)) for name in CONV_COLUMNS}
+
+
+def _problems(
+    kernels: _Kernels, sizes: dict[str, Integers], faults: Faults
+) -> tuple[list[ConvProblem], NDArray[np.int64]]:
+    """Return the distinct problems of the valid rows, each validated once, and each row's index among them."""
+    import numpy as np
+
+    heads = [(kernel.variant, kernel.dtype, kernel.ndim_spatial, kernel.layout or "") for kernel in kernels.kernels]
+    of_row = np.zeros(len(kernels.of_row), dtype=np.int64)
+    good = np.flatnonzero(faults.good)
+    if not len(good):
+        return [], of_row
+    columns = [Integers(np.arange(len(heads)), _numbers_of(heads)[kernels.of_row]), *sizes.values()]
+    numbers = combined_numbers((column.codes[good], len(column.distinct)) for column in columns)
+    problems: list[ConvProblem] = []
+    complaints: dict[int, tuple[str, str]] = {}
+    first = good[first_rows(numbers)]
+    number = np.zeros(len(first), dtype=np.int64)
+    of_each = zip(*(column.at(first) for column in sizes.values()), strict=True)
+    for i, (kernel, numbers_of_one) in enumerate(zip(kernels.of_row[first].tolist(), of_each, strict=True)):
+        values = dict(zip(sizes, numbers_of_one, strict=True))
+        try:
+            problem = _problem(heads[kernel], values)
+        except UsageError as error:
+            complaints[i] = (_reason(values), error.message)
+            continue
+        number[i] = len(problems)
+        problems.append(problem)
+    of_row[good] = number[numbers]
+    if complaints:
+        group_of_row = np.full(len(of_row), -1, dtype=np.int64)
+        group_of_row[good] = numbers
+        for reason in dict.fromkeys(reason for reason, _ in complaints.values()):
+            groups = [i for i, (why, _) in complaints.items() if why == reason]
+            faults.mark(np.isin(group_of_row, groups), reason, lambda row: complaints[int(group_of_row[row])][1])
+    return problems, of_row
+
+
+def _problem(head: tuple[Any, str, int, str], sizes: dict[str, int]) -> ConvProblem:
+    variant, dtype, ndim, layout = head
+    fields: dict[str, Any] = {CONV_COLUMNS[name]: size for name, size in sizes.items()}
+    return ConvProblem(variant=variant, dtype=dtype, ndim=ndim, layout=layout, **fields)
+
+
+def _reason(sizes: dict[str, int]) -> str:
+    if any(size < (0 if name.startswith("pad") else 1) for name, size in sizes.items()):
+        return BAD_SIZE
+    return BAD_GROUPS if sizes["C"] % sizes["G"] or sizes["K"] % sizes["G"] else BAD_PROBLEM
+
+
+def _numbers_of(values: Sequence[Any]) -> NDArray[np.int64]:
+    """Return the index of each value among the distinct ones."""
+    import numpy as np
+
+    seen: dict[Any, int] = {}
+    return np.array([seen.setdefault(value, len(seen)) for value in values] or [0], dtype=np.int64)
+
+
+def _messages(right: NDArray[np.bool_]) -> pa.Array:
+    import pyarrow as pa
+
+    texts = pa.array([None, "all outputs are zero"])
+    return texts.take(pa.array((~right).astype("int8")))
