@@ -79,9 +79,7 @@ class _Unit:
 class _Alone(HipDevice):
     """The device without units."""
 
-    @property
-    def unit_kernels(self) -> int:
-        return 1
+    unit_kernels = 1
 
 
 def main() -> None:

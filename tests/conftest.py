@@ -23,6 +23,7 @@ from ckh.bench.compilation.hip_toolchain import known_ck_tile
 from ckh.bench.devices.hip_device import emulated_runtime
 from ckh.emulator.build import find_c_compiler
 from ckh.errors import DeviceError
+from tests.clusters import shared_cluster
 from tests.hostmodels import host_asked, host_by_default, host_models, known_host  # noqa: F401 - fixtures
 from tests.real import (
     Real,
@@ -34,8 +35,10 @@ from tests.real import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
     from pathlib import Path
+
+    from ckh.cluster.calls import Cluster
 
 RELIABILITY = ("short", "long")
 LIMIT_S = 300  # of a test, on a busy machine
@@ -157,3 +160,10 @@ def narrow(_tables_are_whole: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables have the width used without a terminal."""
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setattr("ckh.text.prose._COLUMNS", 80)
+
+
+@pytest.fixture(scope="session")
+def local() -> Iterator[Cluster]:
+    """A Dask cluster of three worker processes of this machine."""
+    with shared_cluster(3) as cluster:
+        yield cluster

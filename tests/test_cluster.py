@@ -24,7 +24,6 @@ from ckh.data import parts as parts_module
 from ckh.data.dataset import write_dataset
 from ckh.errors import DeviceError, ExitCode, UsageError
 from ckh.ops import operation
-from tests.clusters import shared_cluster
 from tests.learn.conftest import measured
 from tests.refusals import expect_refusal
 
@@ -34,13 +33,6 @@ if TYPE_CHECKING:
     from ckh.cluster.calls import Cluster
 
 pytest.importorskip("distributed", reason="needs the extra 'cluster'")
-
-
-@pytest.fixture(scope="module")
-def local() -> Iterator[Cluster]:
-    """Three worker processes of this machine."""
-    with shared_cluster(3) as cluster:
-        yield cluster
 
 
 def test_every_call_returns_its_result(local: Cluster) -> None:

@@ -24,7 +24,6 @@ from ckh.cluster import connection as connection_module
 from ckh.cluster.calls import Call
 from ckh.cluster.connection import connected
 from ckh.errors import CkhError, DeviceError, ExitCode, UsageError
-from tests.clusters import shared_cluster
 from tests.planted import plant, ran
 from tests.refusals import expect_refusal, expect_values
 
@@ -34,13 +33,6 @@ if TYPE_CHECKING:
     from ckh.cluster.calls import Cluster
 
 pytest.importorskip("distributed", reason="needs the extra 'cluster'")
-
-
-@pytest.fixture(scope="module")
-def local() -> Iterator[Cluster]:
-    """A worker process of this machine."""
-    with shared_cluster(1) as cluster:
-        yield cluster
 
 
 @pytest.mark.slow
@@ -229,7 +221,10 @@ def test_connections_without_a_certificate_are_refused(tmp_path: Path) -> None:
         pytest.skip("openssl is not installed")
     mine, other = _certificate(tmp_path / "mine"), _certificate(tmp_path / "other")
     with LocalCluster(
-        n_workers=1, host="tls://127.0.0.1", dashboard_address=None, security=Security(require_encryption=True, **mine)
+        n_workers=1,
+        host="tls://127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+        security=Security(require_encryption=True, **mine),
     ) as made:
         address = made.scheduler_address
         assert address.startswith("tls://")
@@ -358,10 +353,9 @@ def test_another_ckh_is_refused(local: Cluster, monkeypatch: pytest.MonkeyPatch)
         pass
 
 
-@pytest.mark.slow
-def test_dask_prints_nothing() -> None:
+def test_dask_prints_nothing(local: Cluster) -> None:
     """Connection events are reported by ckh in one line: Dask's own loggers are quiet."""
-    with connected("local:1"):
+    with connected(local.client.scheduler.address):
         names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
         assert "distributed.client" in names
         assert not any(logging.getLogger(name).isEnabledFor(logging.ERROR) for name in names)

@@ -14,6 +14,7 @@ from collections import deque
 from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ckh.cluster.on_dask import are_called, claim, join, offer, set_resources, workers_of
@@ -76,7 +77,8 @@ class Cluster:
     def nodes(self) -> tuple[ClusterNode, ...]:
         """Current workers by address, or the last known ones."""
         with self._lock:
-            self._require_alive()
+            if self.client.status != "running":
+                raise gone(f"the connection is {self.client.status}")
             now = time.monotonic()
             if now >= self._looked_at + _LOOK_S:
                 # Not `client.scheduler_info`, which sometimes returns the data of Dask's own timer, without workers.
@@ -137,13 +139,17 @@ class Cluster:
         left = iter(calls)
         try:
             while not should_stop():
-                for call in self._next(left, len(open_calls)):
+                most = _AHEAD * max(1, sum(node.slots for node in self.nodes()))
+                for call in islice(left, max(0, most - len(open_calls))):
                     future = self._submit(call)
                     open_calls[future] = call
                     future.add_done_callback(ended.put)
                 if not open_calls:
                     return
-                self._require_node(open_calls.values())
+                here = {node.address for node in self.nodes()}
+                # Dask would wait for a missing worker that a call is bound to.
+                if any(call.on not in here for call in open_calls.values() if call.on):
+                    raise NodeLostError("its worker was lost")
                 with suppress(queue.Empty):
                     future = ended.get(timeout=_POLL_S)
                     yield open_calls.pop(future), _result(future)
@@ -164,21 +170,6 @@ class Cluster:
         finally:
             _CURRENT.reset(token)
 
-    def _next(self, left: Iterator[Call], count: int) -> Iterator[Call]:
-        """Calls to submit, with `count` calls outstanding."""
-        most = _AHEAD * max(1, sum(node.slots for node in self.nodes()))
-        for _ in range(most - count):
-            call = next(left, None)
-            if call is None:
-                return
-            yield call
-
-    def _require_node(self, calls: Iterable[Call]) -> None:
-        """Raise instead of waiting for missing workers, as Dask would for a call bound to a worker."""
-        here = {node.address for node in self.nodes()}
-        if any(call.on not in here for call in calls if call.on):
-            raise NodeLostError("its worker was lost")
-
     def _submit(self, call: Call) -> Future:
         if call.joins:
             from distributed import Future
@@ -190,10 +181,6 @@ class Cluster:
         where = {"workers": [call.on]} if call.on else {}
         needs = call.needs or None
         return self.client.submit(call.function, *call.args, retries=_RETRIES, resources=needs, **key, **where)
-
-    def _require_alive(self) -> None:
-        if self.client.status != "running":
-            raise gone(f"the connection is {self.client.status}")
 
 
 def in_order(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Generator[Any, None, None]:

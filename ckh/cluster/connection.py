@@ -70,29 +70,33 @@ def spread_over(address: str | None) -> Iterator[Cluster | None]:
 def _backend(address: str) -> Iterator[str | LocalCluster]:
     """Yield the address of a scheduler, or of local workers that end with the context."""
     if address.startswith(_LOCAL):
-        with _scratch_folder() as folder, _isolated(folder), _local(address) as local:
+        import dask
+
+        # Private, as Dask adds it to `sys.path`.
+        with (
+            tempfile.TemporaryDirectory(prefix="ckh-dask-", ignore_cleanup_errors=True) as folder,
+            dask.config.set({"temporary-directory": folder}),
+            _isolated(Path(folder)),
+            _local(address) as local,
+        ):
             yield local
     elif address.startswith(_PROTOCOLS):
         yield address
     elif Path(address).is_file():
-        yield _address_in(Path(address))
+        try:
+            scheduler = str(read_json(Path(address))["address"])
+        except (LookupError, TypeError) as error:
+            raise UsageError(
+                f"--cluster {address}: not a scheduler's file",
+                "write one with: dask scheduler --scheduler-file",
+                code="bad-address",
+            ) from error
+        yield scheduler
     else:
         raise UsageError(
             f"--cluster {address}: neither an address ({', '.join(_PROTOCOLS)}…), nor local:N, nor a scheduler's file",
             code="bad-address",
         )
-
-
-@contextmanager
-def _scratch_folder() -> Iterator[Path]:
-    """A private folder for Dask's files for the duration of the context, as Dask adds it to `sys.path`."""
-    import dask
-
-    with (
-        tempfile.TemporaryDirectory(prefix="ckh-dask-", ignore_cleanup_errors=True) as folder,
-        dask.config.set({"temporary-directory": folder}),
-    ):
-        yield Path(folder)
 
 
 @contextmanager
@@ -135,18 +139,6 @@ def _local(address: str) -> LocalCluster:
         )
     except (RuntimeError, OSError, TimeoutError) as error:
         raise DeviceError(f"local workers do not start: {error}", "try again, or fewer", code="no-nodes") from error
-
-
-def _address_in(file: Path) -> str:
-    """The address in a scheduler file."""
-    try:
-        return str(read_json(file)["address"])
-    except (LookupError, TypeError) as error:
-        raise UsageError(
-            f"--cluster {file}: not a scheduler's file",
-            "write one with: dask scheduler --scheduler-file",
-            code="bad-address",
-        ) from error
 
 
 @contextmanager

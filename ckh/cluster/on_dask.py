@@ -45,14 +45,6 @@ def workers_of(dask_scheduler: Any) -> list[tuple[str, str, int]]:
     return sorted((worker.address, worker.host, worker.nthreads) for worker in dask_scheduler.workers.values())
 
 
-def is_there(client: str, moment: str, dask_scheduler: Any) -> bool:
-    """True if a client is connected, or was at the first query for this moment."""
-    answers: dict[str, tuple[str, bool]] = dask_scheduler.__dict__.setdefault("ckh_answers", {})
-    if answers.get(client, ("",))[0] != moment:
-        answers[client] = moment, client in dask_scheduler.clients
-    return answers[client][1]
-
-
 def has_pages(dask_scheduler: Any) -> bool:
     """True if the scheduler serves Dask's dashboard.
 
@@ -79,17 +71,6 @@ def is_withdrawn() -> bool:
     worker = get_worker()
     task = worker.state.tasks.get(worker.get_current_task())
     return task is None or task.state == "cancelled"
-
-
-def is_awaited(client: str, moment: str) -> bool:
-    """True if a client is connected; all workers get the same answer for the same moment.
-
-    So calls that wait for each other can end together.
-    """
-    from distributed import get_client
-
-    result: bool = get_client().run_on_scheduler(is_there, client, moment)
-    return result
 
 
 def own_version() -> str:

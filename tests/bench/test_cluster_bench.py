@@ -28,7 +28,7 @@ from ckh.bench.supervision.remote import DeviceRequest, describe
 from ckh.bench.supervision.runner import on_problem
 from ckh.cli import run
 from ckh.data.journal import read_journal
-from ckh.errors import DataError, DeviceError, ExitCode
+from ckh.errors import DeviceError, ExitCode
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
@@ -95,22 +95,6 @@ def test_a_cluster_gives_the_rows_of_a_local_run(nodes: Cluster, capsys: pytest.
     assert all("/host" in name for names in of_problem.values() for name in names)
     assert {row.node for row in near} == {""}
     assert "2 devices" in capsys.readouterr().err
-
-
-def test_an_interrupted_run_continues_elsewhere(nodes: Cluster) -> None:
-    """A local run is continued by a cluster: the remaining pairs, and the partly measured problem anew."""
-    assert bench("run", cluster=None) == ExitCode.OK
-    journal = Path("run") / "journal.jsonl"
-    lines = journal.read_text(encoding="utf-8").splitlines(keepends=True)
-    results = [json.loads(line) for line in lines if json.loads(line)["kind"] == "result"]
-    half = next(row["problem"] for row in reversed(results) if not row["remeasured"])
-    of_half = [n for n, line in enumerate(lines) if json.loads(line).get("problem") == half and '"result"' in line]
-    journal.write_text("".join(lines[: of_half[1]]), encoding="utf-8")
-    assert bench("run", "--resume", cluster=nodes) == ExitCode.OK
-    final = read_journal(Path("run")).final_rows()
-    assert len(final) == len(PROBLEMS) * len(KERNELS)
-    assert {row.problem for row in final if row.node} == {half}
-    assert len({row.node for row in final if row.problem == half}) == 1
 
 
 # A client that dies by kill -9 after a row in the middle of a problem.
@@ -350,19 +334,3 @@ def test_a_search_measures_on_one_device_of_a_cluster(nodes: Cluster, capsys: py
     assert any(row.remeasured for row in rows)
     assert len({row.node for row in rows}) == 1
     assert "/host" in rows[0].node
-
-
-def test_a_kernel_damaged_in_transfer_is_refused(tmp_path: Path) -> None:
-    """Nothing is written for it, whether it is truncated or has another byte."""
-    assert bench("run", cluster=None) == ExitCode.OK
-    kept = next(iter(KernelCache().folder.glob("??/*.so")))
-    elsewhere = KernelCache(tmp_path.name)
-    content = kept.read_bytes()
-    for damaged in (content[:-1], content[:50] + b"x" + content[51:]):
-        with pytest.raises(DataError, match="damaged"):
-            elsewhere.adopt({kept.name: damaged})
-        assert not elsewhere.has(kept.stem)
-    elsewhere.adopt(KernelCache().files([kept.stem]))
-    assert elsewhere.path(kept.stem).read_bytes() == kept.read_bytes()
-    with pytest.raises(DataError, match="damaged"):
-        elsewhere.adopt({"../" + "a" * 29 + ".so": kept.read_bytes()})

@@ -127,14 +127,11 @@ def test_a_node_lost_during_comparison_does_not_end_the_run(monkeypatch: pytest.
 
 
 @pytest.mark.slow
-def test_a_node_lost_at_the_start_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_lost_at_the_start_is_reported(local: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver knows its devices without contacting them; their tasks end with the reason."""
     device = HostDevice()
-    with (
-        shared_cluster(1) as cluster,
-        ClusterDriver(cluster, DeviceRequest("host", DeviceOptions()), device, BenchLimits(), lambda: False) as driver,
-    ):
-        monkeypatch.setattr(cluster, "nodes", lambda: ())
+    with ClusterDriver(local, DeviceRequest("host", DeviceOptions()), device, BenchLimits(), lambda: False) as driver:
+        monkeypatch.setattr(local, "nodes", lambda: ())
         assert driver.identity == device.identity()
         with expect_refusal(NodeLostError, "node-lost"), driver.worker() as runner:
             list(runner.run(None, []))
@@ -167,16 +164,14 @@ def test_a_node_that_restarts_while_compiling_continues(tmp_path: Path, monkeypa
 
 
 @pytest.mark.slow
-def test_calls_for_a_lost_worker_end() -> None:
+def test_calls_for_a_lost_worker_end(local: Cluster) -> None:
     """They are bound to it, so no other can run them: an error is raised instead of waiting."""
-    with shared_cluster(2) as cluster:
-        node, pids = cluster.nodes()[0], cluster.everywhere(os.getpid)
-        calls = (Call(time.sleep, (number / 10,), on=node.address) for number in range(100))
-        generator = cluster.results(calls)
-        next(generator)
-        os.kill(pids[node.address], signal.SIGKILL)
-        with expect_refusal(NodeLostError, "node-lost"):
-            list(generator)
+    node, pids = local.nodes()[0], local.everywhere(os.getpid)
+    generator = local.results(Call(time.sleep, (number / 10,), on=node.address) for number in range(100))
+    next(generator)
+    os.kill(pids[node.address], signal.SIGKILL)
+    with expect_refusal(NodeLostError, "node-lost"):
+        list(generator)
 
 
 @pytest.mark.slow
@@ -186,7 +181,7 @@ def test_a_cluster_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(calls_module, "_ALONE_S", 1)
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as made,
+        LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as made,
         connected(made.scheduler_address) as cluster,
     ):
         generator = cluster.results(Call(time.sleep, (0.2 + number / 1000,)) for number in range(100))
@@ -197,14 +192,13 @@ def test_a_cluster_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.slow
-def test_a_call_knows_when_its_client_is_gone(tmp_path: Path) -> None:
+def test_a_call_knows_when_its_client_is_gone(local: Cluster, tmp_path: Path) -> None:
     """It is False as long as a client waits; Dask itself lets the call run on."""
     began, ended = tmp_path / "began", tmp_path / "ended"
-    with shared_cluster(1) as cluster:
-        assert cluster.result(Call(is_withdrawn, (), on=cluster.nodes()[0].address)) is False
-        call = Call(_run_until_withdrawn, (str(began), str(ended)), on=cluster.nodes()[0].address)
-        assert cluster.result(call, began.exists) is None
-        _until(ended.exists)
+    where = local.nodes()[0].address
+    assert local.result(Call(is_withdrawn, (), on=where)) is False
+    assert local.result(Call(_run_until_withdrawn, (str(began), str(ended)), on=where), began.exists) is None
+    _until(ended.exists)
 
 
 def _run_until_withdrawn(began: str, ended: str) -> None:

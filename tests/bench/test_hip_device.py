@@ -209,17 +209,17 @@ def test_a_sparse_gpu_has_the_profile_of_its_architecture(
         assert HipDevice(tools).identity().hardware == GFX942.hardware.to_dict()
 
 
-def test_operands_rotate_unless_caches_are_flushed() -> None:
-    """By default as many as exceed twice the size of the caches; or a given number."""
-    caches = 2 * (262_144 + 8 * 4096) * KB
+@pytest.mark.parametrize(("arch", "caches_kb"), [("gfx942", 262_144 + 8 * 4096), ("gfx90a", 131_072 + 8192)])
+def test_operands_rotate_unless_caches_are_flushed(arch: str, caches_kb: int) -> None:
+    """By default as many as exceed twice the last-level cache and the L2 of each die; or a given number."""
+    caches = 2 * caches_kb * KB
     expected = {
         (False, 0): (0, 0, caches),
-        (False, 1): (0, 1, caches),
         (False, 7): (0, 7, caches),
         (True, 0): (caches, 1, 0),
     }
     for (cold, rotating), values in expected.items():
-        (config,) = HipDevice(DeviceOptions("gfx942", cold=cold, rotating=rotating)).worker_configs()
+        (config,) = HipDevice(DeviceOptions(arch, cold=cold, rotating=rotating)).worker_configs()
         assert (config.flush_bytes, config.rotating, config.rotating_bytes) == values
 
 
@@ -256,18 +256,6 @@ def test_each_worker_has_a_share_of_the_cores(mixed: None, monkeypatch: pytest.M
         for options in (DeviceOptions(), DeviceOptions(gpus=(2,)), DeviceOptions("gfx950"))
     }
     assert list(threads.values()) == ["5", "16", "16"]
-
-
-@pytest.mark.parametrize(
-    ("arch", "expected"),
-    [("gfx942", 2 * (262_144 + 8 * 4096) * KB), ("gfx90a", 2 * (131_072 + 8192) * KB)],
-)
-def test_a_cold_run_flushes_twice_the_caches(arch: str, expected: int) -> None:
-    """It covers the last-level cache and the L2 of each die; a warm run flushes nothing."""
-    (config,) = HipDevice(DeviceOptions(arch, cold=True)).worker_configs()
-    assert config.flush_bytes == expected
-    (config,) = HipDevice(DeviceOptions(arch)).worker_configs()
-    assert config.flush_bytes == 0
 
 
 def test_the_cache_salt_has_all_dependencies_of_a_library(

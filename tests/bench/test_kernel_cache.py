@@ -81,6 +81,24 @@ def test_damaged_entries_are_not_found(cache: KernelCache, tmp_path: Path, relia
     assert cache.find(KEY) is not None
 
 
+def test_a_kernel_damaged_in_transfer_is_refused(cache: KernelCache, tmp_path: Path) -> None:
+    """Nothing is written for it, whether it is truncated or has another byte, nor outside of the cache."""
+    key = "a1" * 16
+    (tmp_path / "made").write_bytes(b"content" * 100)
+    kept = cache.put(key, tmp_path / "made", BINARY).path
+    elsewhere, content = KernelCache("elsewhere"), kept.read_bytes()
+    for name, damaged in (
+        (kept.name, content[:-1]),
+        (kept.name, content[:50] + b"x" + content[51:]),
+        ("../" + "a" * 29 + ".so", content),
+    ):
+        with expect_refusal(DataError, "damaged"):
+            elsewhere.adopt({name: damaged})
+        assert not elsewhere.has(key)
+    elsewhere.adopt(cache.files([key]))
+    assert elsewhere.path(key).read_bytes() == content
+
+
 def test_a_library_that_others_can_write_is_not_loaded(cache: KernelCache) -> None:
     """It is an error with the reason, and not a kernel."""
     (built,) = build(1)

@@ -39,6 +39,8 @@ TIMEOUT_S = 4.0
 class Together(HostDevice):
     """A device whose kernels return their number; some do not compile, and units have a separate compiler command."""
 
+    unit_kernels = 4
+
     def __init__(self, unit_compiler: str = COMPILE, bad: Sequence[int] = ()) -> None:
         super().__init__()
         self.unit_compiler, self.bad = unit_compiler, bad
@@ -47,10 +49,6 @@ class Together(HostDevice):
     def compile_s(self, op: AnyOperation) -> dict[str, float]:
         """Nearly zero: units are not limited by time."""
         return {"": 0.001}
-
-    @property
-    def unit_kernels(self) -> int:
-        return 4
 
     def cache_salt(self) -> bytes:
         return b""

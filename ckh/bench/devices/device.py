@@ -83,16 +83,17 @@ class DeviceIdentity:
 class Device(Protocol):
     """A device that kernels are measured on; its defaults are those of a CPU, whose headers are parsed quickly."""
 
-    @property
-    def arch(self) -> ArchSpec:
-        """Architecture whose pool of kernels runs on it."""
+    arch: ArchSpec
+    """Architecture whose pool of kernels runs on it."""
+    job_bytes: int
+    """Memory that one compiler may need, in bytes."""
+    unit_kernels: int = 1
+    """Maximum number of kernels per translation unit; 1: each is compiled alone."""
+    least_source: str
+    """Source of a minimal kernel, which every working toolchain can build."""
 
     def identity(self) -> DeviceIdentity:
         """The device's identity, for provenance."""
-
-    @property
-    def job_bytes(self) -> int:
-        """Memory that one compiler may need, in bytes."""
 
     def emit(self, kernel: Kernel) -> str:
         """Source of a kernel; kernels with the same source are compiled once."""
@@ -104,11 +105,6 @@ class Device(Protocol):
     def compile_s(self, op: AnyOperation) -> Mapping[str, float]:
         """Default CPU seconds to compile a kernel of an operation, by kind; "" for all other kinds."""
 
-    @property
-    def unit_kernels(self) -> int:
-        """Maximum number of kernels per translation unit; 1: each is compiled alone."""
-        return 1
-
     def emit_unit(self, kernel: Kernel, sources: Sequence[str]) -> str:  # noqa: ARG002 - for GPUs
         """Combine sources of kernels of that kernel's operation into one translation unit."""
         (source,) = sources
@@ -119,10 +115,6 @@ class Device(Protocol):
 
     def compile_command(self, kernel: Kernel, source: Path, library: Path) -> list[str]:
         """Command that compiles a kernel's source to a shared library."""
-
-    @property
-    def least_source(self) -> str:
-        """Source of a minimal kernel, which every working toolchain can build."""
 
     def least_command(self, source: Path, library: Path) -> list[str]:
         """Command that compiles the minimal kernel to a shared library."""

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from ckh.archs import ArchSpec
     from ckh.bench.codegen.ck_tile import Headers
     from ckh.bench.compilation.toolchain import Compiler
     from ckh.bench.computation import HipEmission
@@ -91,6 +90,8 @@ class HipDevice(Device):
     Compiler and headers are looked up on first use, which raises `DeviceError` if they are missing.
     """
 
+    job_bytes, unit_kernels, least_source = _JOB_BYTES, _UNIT_KERNELS, LEAST_HIP
+
     def __init__(self, options: DeviceOptions) -> None:
         gpus = visible_gpus()
         if options.arch is None and not gpus:
@@ -99,39 +100,27 @@ class HipDevice(Device):
             )
         name = gpus[0].arch if options.arch is None else options.arch
         arch, is_product = arch_of_gpu(name)
-        self._arch, self._target = load_arch(name), arch if is_product else name
+        self.arch, self._target = load_arch(name), arch if is_product else name
         if not _TARGET.fullmatch(self._target):
             raise UsageError(
                 f"{self._target!r} is not a target of the HIP compiler",
                 "such as gfx942 or gfx90a:xnack-",
                 code="unknown-arch",
             )
-        self._gpus = {gpu.number: gpu for gpu in gpus if gpu.arch == self._arch.name}
+        self._gpus = {gpu.number: gpu for gpu in gpus if gpu.arch == self.arch.name}
         self._numbers = tuple(self._gpus) if options.gpus is None else options.gpus
         if strange := [number for number in self._numbers if number not in self._gpus]:
             raise UsageError(
-                f"no {self._arch.name} GPU {strange[0]} on this machine",
+                f"no {self.arch.name} GPU {strange[0]} on this machine",
                 f"GPUs: {list(self._gpus)}",
                 code="no-such-gpu",
             )
         self._options = options
         self._comment_on = cache(headers_comment)
 
-    @property
-    def arch(self) -> ArchSpec:
-        return self._arch
-
-    @property
-    def job_bytes(self) -> int:
-        return _JOB_BYTES
-
-    @property
-    def unit_kernels(self) -> int:
-        return _UNIT_KERNELS
-
     def identity(self) -> DeviceIdentity:
         """Identity of the GPU if there is one, else of the architecture."""
-        hardware = self._arch.hardware.to_dict()
+        hardware = self.arch.hardware.to_dict()
         gpu = next((self._gpus[number] for number in self._numbers), None)
         if gpu is not None and gpu.num_cus and gpu.max_clock_mhz:
             hardware |= {"num_cus": gpu.num_cus, "max_clock_mhz": gpu.max_clock_mhz}
@@ -142,7 +131,7 @@ class HipDevice(Device):
         product = " ".join(filter(None, (gpu.product, gpu.partition))) if gpu is not None else ""
         return DeviceIdentity(
             kind=HIP_KIND,
-            arch=self._arch.name,
+            arch=self.arch.name,
             name=f"{self._target}{f' {product}' if product else ''}, "
             f"{hardware['num_cus']} CUs at {hardware['max_clock_mhz']} MHz",
             clock_mhz=hardware["max_clock_mhz"],
@@ -155,7 +144,7 @@ class HipDevice(Device):
 
     def emit(self, kernel: Kernel) -> str:
         emission = _emission(kernel)
-        return emission.emit(kernel, self._headers, self._arch) + self._comment_on(emission.templates)
+        return emission.emit(kernel, self._headers, self.arch) + self._comment_on(emission.templates)
 
     def refusals(self, kernels: Sequence[Kernel]) -> Verdicts | None:
         """Return the kernels that these headers cannot build; None where there are no headers."""
@@ -163,7 +152,7 @@ class HipDevice(Device):
         if not kernels or headers is None:
             return None
         table = KernelTable.of(type(kernels[0]), kernels)
-        return judge_table(_emission(kernels[0]).rules(headers), table, self._arch)
+        return judge_table(_emission(kernels[0]).rules(headers), table, self.arch)
 
     def emit_unit(self, kernel: Kernel, sources: Sequence[str]) -> str:
         return unit_source(sources, _folders(kernel))
@@ -181,10 +170,6 @@ class HipDevice(Device):
         target = (f"--offload-arch={self._target}", *macros)
         return [*self._compiler.program, *self._flags, *target, *folders, "-o", str(library), str(source)]
 
-    @property
-    def least_source(self) -> str:
-        return LEAST_HIP
-
     def least_command(self, source: Path, library: Path) -> list[str]:
         """One call of hipcc, without CK Tile's headers."""
         target = f"--offload-arch={self._target}"
@@ -193,15 +178,15 @@ class HipDevice(Device):
     def inspect(self, kernel: Kernel, source: str, messages: str, library: bytes) -> Binary | None:
         """Resource usage reported by the compiler, functions that call others, and a hash of the code."""
         resources = (parse_resources(messages, function) for function in _emission(kernel).functions)
-        calling = calling_functions(library, self._arch.name, messages)
+        calling = calling_functions(library, self.arch.name, messages)
         return Binary(code_hash(source, _folders(kernel)), next(filter(None, resources), None), calling)
 
     def worker_configs(self) -> tuple[WorkerConfig, ...]:
         """One worker per GPU; without a GPU, one that reports so."""
-        profile = self._arch.hardware
+        profile = self.arch.hardware
         caches_kb = profile.l3_cache_kb + profile.l2_cache_kb * max(profile.num_xcd, 1)
         outlasting_bytes = _FLUSH_FACTOR * caches_kb * _KB
-        is_cold, floats = self._options.cold, self._arch.fnuz_floats
+        is_cold, floats = self._options.cold, self.arch.fnuz_floats
         if is_cold:
             config = WorkerConfig(0, None, HIP_KIND, 0, outlasting_bytes, fnuz_floats=floats)
         else:

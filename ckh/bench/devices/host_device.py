@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from ckh.archs import ArchSpec
     from ckh.bench.computation import HostEmission
     from ckh.ops.base import AnyOperation, Kernel
 
@@ -37,34 +36,28 @@ _MEMORY_SHARE = 0.8  # share of the free memory that the worker may use
 class HostDevice(Device):
     """This machine's CPU, one thread."""
 
+    job_bytes, least_source = _JOB_BYTES, LEAST_HOST
+
     def __init__(self) -> None:
-        self._arch = load_arch(HOST_KIND)
+        self.arch = load_arch(HOST_KIND)
         self._compiler = find_compiler()
         self._comment_on = cache(headers_comment)
-
-    @property
-    def arch(self) -> ArchSpec:
-        return self._arch
 
     def identity(self) -> DeviceIdentity:
         """Identity; the include directory is removed from the flags, as it only depends on where ckh is installed."""
         return DeviceIdentity(
             kind=HOST_KIND,
-            arch=self._arch.name,
+            arch=self.arch.name,
             name=processor_name(),
-            clock_mhz=self._arch.hardware.max_clock_mhz,
-            hardware=self._arch.hardware.to_dict(),
+            clock_mhz=self.arch.hardware.max_clock_mhz,
+            hardware=self.arch.hardware.to_dict(),
             compiler=self._compiler.version,
             flags=_portable_flags(),
         )
 
-    @property
-    def job_bytes(self) -> int:
-        return _JOB_BYTES
-
     def emit(self, kernel: Kernel) -> str:
         """Emit the kernel as C++17 for this CPU's SIMD registers."""
-        machine = self._arch.machine
+        machine = self.arch.machine
         assert machine is not None
         simd, emission = HostSimd(machine.vector_bytes, machine.vector_registers), _emission(kernel)
         return emission.emit(kernel, simd) + self._comment_on(emission.templates)
@@ -80,10 +73,6 @@ class HostDevice(Device):
     def compile_command(self, kernel: Kernel, source: Path, library: Path) -> list[str]:
         folders = (f"-I{folder}" for folder in _emission(kernel).templates)
         return [*self._compiler.command, *compile_flags(), *folders, "-o", str(library), str(source)]
-
-    @property
-    def least_source(self) -> str:
-        return LEAST_HOST
 
     def least_command(self, source: Path, library: Path) -> list[str]:
         return [*self._compiler.command, *compile_flags(), "-o", str(library), str(source)]

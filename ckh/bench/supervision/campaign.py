@@ -37,7 +37,7 @@ from ckh.requested import as_option
 from ckh.shapes.problems import counts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -151,9 +151,13 @@ class Campaign:
         if self._is_tried:
             require_usable(self.device)
         self._request, self._cluster = DeviceRequest(kind, options), cluster
-        self.out = out or _new_run(given, self.device.arch.name)
+        date = f"{datetime.now(timezone.utc):%Y-%m-%d}"
+        self.out = out or _RUNS / f"{_run_prefix(given, self.device.arch.name)}{date}"
         if self._history is None:
-            self._require_new(given)
+            path = self.out / JOURNAL_NAME
+            inputs = [Path(text) for name in SOURCES if (text := given[name]) is not None]
+            is_replaceable = force or not is_started(path)
+            check_output(path, JOURNAL, force=is_replaceable, inputs=inputs, instead="continue with --resume, ")
         elif cluster is None:
             self._refuse_other_device(self._history, self.device.identity())
         self.settings = settle(given, kind, self.device.arch.default_dtype, self._history)
@@ -163,35 +167,34 @@ class Campaign:
         self.plan: Plan = stored or self._made_plan(limits or BenchLimits())
         # A plan of few problems also depends on the models and times of that day.
         if stored is not None and self.settings.plan is None and any(given[name] is not None for name in SOURCES):
-            self._refuse_other_pairs(self._made_plan(BenchLimits()))
+            made = self._made_plan(BenchLimits())
+            if made.pair_names() != stored.pair_names():
+                raise UsageError(
+                    f"the options give {made.pairs} pairs, the run in {self.out} has {stored.pairs}",
+                    "omit them to continue the run, or choose another --out",
+                    code="run-mismatch",
+                )
         self._results = PairResults() if self._history is None else self._history.results
 
     def _made_plan(self, limits: BenchLimits) -> Plan:
         """Make the plan of the settings."""
-        plan, settings = self._chosen_plan(limits), self.settings
-        if settings.today is None:
-            return plan
-        return plan.with_first(
-            first_fits(Path(settings.today), operation(settings.op), self.device.arch.name, settings.dtype)
-        )
-
-    def _chosen_plan(self, limits: BenchLimits) -> Plan:
         settings, arch = self.settings, self.device.arch
-        score = _scorer(arch.name, _path(settings.model))
-        measured = measured_of(operation(settings.op))
+        op = operation(settings.op)
+        measured, model = measured_of(op), None if settings.model is None else Path(settings.model)
         problems, source = measured.problems(settings), measured.candidate_source(settings)
         if settings.plan is not None or settings.kernels.startswith((SAMPLE, BEST)):
             source = BuildableSource(source, self.device.refusals)
-        plan = make_plan(problems, settings.kernels, arch, settings.seed, source, score)
-        if settings.plan is None:
+        plan = make_plan(problems, settings.kernels, arch, settings.seed, source, _scorer(arch.name, model))
+        if settings.plan is not None:
+            known = KnownBefore(arch.name, model, arch.hardware.num_cus)
+            pace = replace(self._pace(limits.jobs), to_compile=lambda kernels: self._to_compile(kernels)[0])
+            counts = counts_of(op, settings.problems, problems)
+            times = None if counts is None else total_times(plan, counts, arch)
+            plan = few_plan(plan, settings.plan, known, settings.seed, limits.budget_s, pace, times)
+            self._chosen_by = ", ".join(known.sources) or "chance: there is no model and no estimate"
+        if settings.today is None:
             return plan
-        known = KnownBefore(arch.name, _path(settings.model), arch.hardware.num_cus)
-        pace = replace(self._pace(limits.jobs), to_compile=lambda kernels: self._to_compile(kernels)[0])
-        counts = counts_of(operation(settings.op), settings.problems, problems)
-        times = None if counts is None else total_times(plan, counts, arch)
-        few = few_plan(plan, settings.plan, known, settings.seed, limits.budget_s, pace, times)
-        self._chosen_by = ", ".join(known.sources) or "chance: there is no model and no estimate"
-        return few
+        return plan.with_first(first_fits(Path(settings.today), op, arch.name, settings.dtype))
 
     def outlook(self, limits: BenchLimits) -> Outlook:
         """Estimate the remaining work."""
@@ -211,13 +214,11 @@ class Campaign:
             estimate_s=pace.compiling_s(to_compile) + measuring_s,
             measuring_s=measuring_s,
             chosen_by=self._chosen_by,
-            groups=tuple(self._groups()),
+            groups=tuple(
+                CandidateGroup(kind, self.device.arch.name, *counts) for kind, counts in self.plan.groups.items()
+            ),
             missing=missing,
         )
-
-    def _groups(self) -> Iterator[CandidateGroup]:
-        for kind, (kernels, refused) in self.plan.groups.items():
-            yield CandidateGroup(kind, self.device.arch.name, kernels, refused)
 
     def _driver(self, limits: BenchLimits, stop: Stop, *, measures: bool) -> Driver:
         measures = measures and not self._is_tried
@@ -241,28 +242,11 @@ class Campaign:
                 looks = () if self._history is None else self._history.references
                 sweep = Sweep(driver, record, journal, stop, looks)
                 totals = sweep.measure(self.plan, self._results)
-                return self._outcome(totals, stop.reason)
+                pairs_left = self.plan.without(self._results.has).pairs
+                reason = stop.reason if pairs_left else StopReason.COMPLETE
+                return Outcome(reason, totals, pairs_left, self._results.is_any_right)
             finally:
                 journal.close()
-
-    def _outcome(self, totals: Totals, reason: StopReason) -> Outcome:
-        pairs_left = self.plan.without(self._results.has).pairs
-        return Outcome(reason if pairs_left else StopReason.COMPLETE, totals, pairs_left, self._results.is_any_right)
-
-    def _require_new(self, given: Given) -> None:
-        path = self.out / JOURNAL_NAME
-        inputs = [Path(text) for name in SOURCES if (text := given[name]) is not None]
-        force = self._force or not is_started(path)
-        check_output(path, JOURNAL, force=force, inputs=inputs, instead="continue with --resume, ")
-
-    def _refuse_other_pairs(self, made: Plan) -> None:
-        """Refuse problem or kernel files that changed since the run began."""
-        if made.pair_names() != self.plan.pair_names():
-            raise UsageError(
-                f"the options give {made.pairs} pairs, the run in {self.out} has {self.plan.pairs}",
-                "omit them to continue the run, or choose another --out",
-                code="run-mismatch",
-            )
 
     def _refuse_other_device(self, history: History, here: DeviceIdentity) -> None:
         last, has_rows = history.runs[-1], any(history.results.by_problem())
@@ -396,17 +380,9 @@ def _in_words(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _path(text: str | None) -> Path | None:
-    return None if text is None else Path(text)
-
-
 def _run_prefix(given: Given, arch: str) -> str:
     what = given["variant"] or (Direction.FORWARD.value if given["op"] in (None, DEFAULT_OPERATION) else given["op"])
     return f"{what}-{arch}-"
-
-
-def _new_run(given: Given, arch: str) -> Path:
-    return _RUNS / f"{_run_prefix(given, arch)}{datetime.now(timezone.utc):%Y-%m-%d}"
 
 
 def _newest_run(given: Given, arch: str) -> Path:

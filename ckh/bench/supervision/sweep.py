@@ -41,7 +41,7 @@ from ckh.text.log import note
 from ckh.text.progress import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from ckh.bench.compilation.compile import Built
     from ckh.bench.planning.plan import Plan, Task
@@ -115,7 +115,7 @@ class Sweep:
         self._stop = stop
         self._looks = looks
         self._whole: dict[str, Task] = {}  # the plan's task of each problem
-        self._lock, self._building = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
         self._compiled = 0  # kernels compiled by this run
         self.totals = Totals(workers=len(driver.configs))
 
@@ -129,12 +129,17 @@ class Sweep:
 
         def serve(work: _Work, watch: ReferenceWatch | None) -> None:
             while not self._stop():
-                tasks = [replace(task, kernels=_built(task.kernels, work.built)) for task in left.tasks]
+                built = work.built
+                tasks = [
+                    replace(task, kernels=tuple(kernel for kernel in task.kernels if full_name(kernel) in built))
+                    for task in left.tasks
+                ]
                 self._serve(tasks, work, watch)
-                unbuilt = _unbuilt(first, work.built) or _unbuilt(kernels, work.built)
+                unbuilt = [kernel for kernel in first if full_name(kernel) not in built]
+                unbuilt = unbuilt or [kernel for kernel in kernels if full_name(kernel) not in built]
                 if not unbuilt:
                     return
-                self._build_more(self._next_kernels(unbuilt), work.built)
+                work.built.update(self._build(self._next_kernels(unbuilt)))
 
         return self._measured(left, (*first[: self._driver.jobs], *self._compared(plan)), results, serve)
 
@@ -159,8 +164,15 @@ class Sweep:
         """Measure tasks on all devices."""
         if watch is not None:
             watch.expect(len(tasks))
-        choose = self._tasks(tasks, work.results).next
-        self._driver.serve(choose, lambda worker, task: self._watched(worker, task, work, watch))
+
+        def measure_watched(worker: JobRunner, task: Task) -> None:
+            if watch is not None:
+                watch.before(worker, task)
+            self._measure_task(worker, task, work)
+            if watch is not None:
+                watch.after(worker)
+
+        self._driver.serve(self._tasks(tasks, work.results).next, measure_watched)
 
     def _measured(
         self,
@@ -212,13 +224,6 @@ class Sweep:
         """Tasks for the devices that measured part of their problems, else for any device."""
         begun = ((task, results.device(task.problem.canonical())) for task in tasks)
         return BegunTasks(begun, lambda name: name in self._driver.names)
-
-    def _build_more(self, kernels: Sequence[Kernel], built: dict[str, Built]) -> None:
-        """Build kernels that are not built yet."""
-        if all(full_name(kernel) in built for kernel in kernels):
-            return
-        with self._building:
-            built.update(self._build([kernel for kernel in kernels if full_name(kernel) not in built]))
 
     def _require_alike(self, left: Plan, built: dict[str, Built]) -> None:
         """Compare the devices with each other, and with those of earlier runs."""
@@ -320,13 +325,6 @@ class Sweep:
             self._driver.serve(self._tasks(suspects, work.results).next, again)
             self.totals.statuses = counts  # of pairs, not of rows
 
-    def _watched(self, worker: JobRunner, task: Task, work: _Work, watch: ReferenceWatch | None) -> None:
-        if watch is not None:
-            watch.before(worker, task)
-        self._measure_task(worker, task, work)
-        if watch is not None:
-            watch.after(worker)
-
     def _measure_task(self, worker: JobRunner, task: Task, work: _Work) -> None:
         canonical, results = task.problem.canonical(), work.results
         if results.device(canonical) not in {None, worker.node}:
@@ -379,7 +377,8 @@ class Sweep:
         )
         yield row
         for name in twins:
-            yield _twin_row(row, name, work.built[name])
+            message = f"the same code as {first}, measured once" + (f": {row.message}" if row.message else "")
+            yield structs.replace(row, kernel=name, source_hash=work.built[name].source_hash, message=message)
 
     def _measure_leaders(self, worker: JobRunner, setup: Job, looks: Looks, work: _Work, names: Sequence[str]) -> None:
         results, built, canonical = work.results, work.built, setup.problem
@@ -419,22 +418,8 @@ class Sweep:
                 results.add(row)
 
 
-def _built(kernels: Sequence[Kernel], built: Mapping[str, Built]) -> tuple[Kernel, ...]:
-    return tuple(kernel for kernel in kernels if full_name(kernel) in built)
-
-
-def _unbuilt(kernels: Sequence[Kernel], built: Mapping[str, Built]) -> list[Kernel]:
-    return [kernel for kernel in kernels if full_name(kernel) not in built]
-
-
 def _unless_moved(row: ResultRow, moved: Collection[str]) -> ResultRow:
     """Mark the row of rounds during which the clock changed as unstable."""
     if row.kernel not in moved or row.status is not Status.OK:
         return row
     return structs.replace(row, status=Status.UNSTABLE, message="the clock changed while it was measured")
-
-
-def _twin_row(row: ResultRow, kernel: str, built: Built) -> ResultRow:
-    """Row of a kernel with the same code as a measured kernel."""
-    message = f"the same code as {row.kernel}, measured once" + (f": {row.message}" if row.message else "")
-    return structs.replace(row, kernel=kernel, source_hash=built.source_hash, message=message)

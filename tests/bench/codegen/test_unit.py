@@ -218,9 +218,7 @@ def device_code(library: bytes) -> Iterator[tuple[str, bytes]]:
 class _Alone(HipDevice):
     """A device that compiles each kernel separately."""
 
-    @property
-    def unit_kernels(self) -> int:
-        return 1
+    unit_kernels = 1
 
 
 def is_emitted(device: HipDevice, kernel: ConvKernel) -> bool:
