@@ -9,9 +9,8 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.bench.compilation.compile import CompileCosts
-from ckh.bench.planning.few_plan import AUTO, Pace, few_plan
 from ckh.bench.planning.plan import ALL, Plan, make_plan
-from ckh.bench.planning.planner import KERNELS, KnownBefore
+from ckh.bench.planning.planner import AUTO, KERNELS, KnownBefore, Pace, few_plan
 from ckh.errors import UsageError
 from ckh.ops.grouped_conv.measuring.measured import SetCandidates
 from ckh.ops.grouped_conv.problem_sets import load_problems

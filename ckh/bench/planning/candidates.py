@@ -44,28 +44,17 @@ class CandidateSource(Protocol[P_contra, K]):
 
 @dataclass(frozen=True, slots=True)
 class PoolSource(Generic[P, K]):
-    """The pool of an architecture, or the kernels of a registry, filtered.
-
-    Attributes:
-        pools: the pools.
-        group: part of a problem that determines its candidates; of a kernel, the problems it is for.
-        wants: the filter.
-        registry: kernels read from a file, instead of a pool.
-        origin: description of the source.
-    """
+    """The pool of an architecture, or the kernels of a registry, filtered."""
 
     pools: Pools[K]
     group: Callable[[P | K], tuple[Any, ...]]
+    """Part of a problem that determines its candidates; of a kernel, the problems it is for."""
     wants: Callable[[K], bool] = lambda _: True
     registry: Registry[K] | None = None
     origin: str = "the pool"
 
     def of(self, *group: Any) -> tuple[tuple[K, ...], tuple[RefusedKernel[K], ...]]:
-        """Kernels of a group, followed by the architecture, that can be built, and the refused ones.
-
-        Raises:
-            UsageError: the registry is another architecture's.
-        """
+        """Kernels of a group, followed by the architecture, that can be built, and the refused ones."""
         *own, arch = group
         if self.registry is None:
             refused = tuple(kernel for kernel in self.pools.refused(arch, *own) if self.wants(kernel.kernel))
@@ -88,15 +77,11 @@ class PoolSource(Generic[P, K]):
 
 @dataclass(frozen=True, slots=True)
 class BuildableSource(Generic[P, K]):
-    """The kernels of a source that a device can build.
-
-    Attributes:
-        source: the source.
-        refusals: kernels that the device refuses, with reasons; None: none known.
-    """
+    """The kernels of a source that a device can build."""
 
     source: CandidateSource[P, K]
     refusals: Callable[[Sequence[K]], Verdicts | None]
+    """Kernels that the device refuses, with reasons; None: none known."""
 
     @property
     def origin(self) -> str:
@@ -123,11 +108,7 @@ class BuildableSource(Generic[P, K]):
 
 
 def of_registry(registry: Registry[K], arch: ArchSpec, belongs: Callable[[K], bool], *group: Any) -> Sequence[K]:
-    """Kernels of a registry that belong to a group: of a list, or all combinations of a configuration.
-
-    Raises:
-        UsageError: it is another architecture's.
-    """
+    """Kernels of a registry that belong to a group: of a list, or all combinations of a configuration."""
     registry.require(arch.name)
     if registry.product is not None:
         return registry.product.table(arch, *group)

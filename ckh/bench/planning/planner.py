@@ -6,41 +6,58 @@ are random, by a seed. `ckh bench --plan`, which `ckh tune` runs, selects proble
 first choices of an answer (`first_choices`).
 
 Problems are ordered by their marginal gain as representatives (facility location: the largest decrease of the sum of
-distances of all problems to the nearest selected one), so that any prefix is a selection. For a problem the kernels
-ranked first by prior knowledge are measured, and as many others, each about equally often. Few kernels of many problems
-are more informative than many kernels of few problems: the prior may be wrong, and a model must see each kernel at
-several sizes. Savings: `benchmarks/few_shots.py`.
+distances of all problems to the nearest selected one), so that any prefix is a selection: an interrupted run has
+measured the most informative ones. For a problem the kernels ranked first by prior knowledge are measured, and as many
+others, each about equally often. Few kernels of many problems are more informative than many kernels of few problems:
+the prior may be wrong, and a model must see each kernel at several sizes. Savings: `benchmarks/few_shots.py`.
+
+`Pace` estimates compile and measuring times, from earlier runs or by constants of the kind of device. Compile times are
+CPU seconds, as wall time depends on other work on the machine.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from itertools import chain, islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.archs import load_arch
-from ckh.errors import ModelError
+from ckh.bench.compilation.compile import CompileCosts, default_jobs
+from ckh.bench.planning.plan import PoolKernels
+from ckh.bench.supervision.driver import COMPILE_PHASE
+from ckh.errors import ModelError, UsageError
+from ckh.files.untrusted import integer
 from ckh.kernels.table import KernelTable
 from ckh.learn.analytic.estimate import ESTIMATE
 from ckh.learn.analytic.estimator import has_estimate
 from ckh.learn.analytic.transfer import RANDOM, estimate_model, stand_in
 from ckh.learn.answers.batches import PooledScores
 from ckh.learn.models.artifact import find_model, fitting_models, load_model, wanted_for
-from ckh.ops import operation_of_problem
+from ckh.ops import operation, operation_of_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from ckh.archs import ArchSpec
+    from ckh.bench.devices.device import Device
+    from ckh.bench.planning.plan import Plan, Task
+    from ckh.bench.planning.results import History
     from ckh.learn.answers.ranked import Ranked
     from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.artifact import Model
     from ckh.learn.models.spec import Wanted
     from ckh.ops.base import Kernel, Problem
+
+    # Scores some of a plan's kernels, by index, for a problem, as `KnownBefore` does.
+    Order = Callable[[Problem, Sequence[Kernel], NDArray[np.int64]], NDArray[np.float64] | None]
 
 # From a replay of the host's training layers, at 150 and 330 pairs: 240 kernels are better than 120 and 60, and as
 # good as all; six first and six other kernels of a problem are better than four and four at 330, and as good at 150.
@@ -218,3 +235,232 @@ class KnownBefore:
         if has_estimate(wanted) and not np.isin(pool.numbers_of(kernels), candidates.chosen).all():
             return estimate_model(wanted)
         return model if len(candidates.chosen) else None
+
+
+# Seconds of a pair, and additional seconds per operation, if no measurements are available.
+_PAIR_S = 0.004
+_PAIR_S_PER_GFLOP = 0.02
+_FLOPS_PER_GFLOP = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Durations of compiling with some jobs, and of measuring, relative to the constants (`slower`)."""
+
+    costs: CompileCosts
+    jobs: int = 1
+    slower: float = 1.0
+    to_compile: Callable[[Sequence[Kernel]], Sequence[Kernel]] = lambda kernels: kernels
+
+    @classmethod
+    def of(cls, device: Device, op: str, jobs: int | None, history: History | None) -> Pace:
+        """Pace of a device for an operation, with the measuring times of earlier runs."""
+        slower = 1.0 if history is None else _slower(history)
+        costs = CompileCosts.of_device(device, operation(op))
+        return cls(costs, jobs or default_jobs(device.job_bytes), slower)
+
+    def compiling_s(self, kernels: Sequence[Kernel]) -> float:
+        """Seconds to compile those of the kernels that are not compiled yet, on an idle machine."""
+        costs = [self.costs.of(kernel) for kernel in self.to_compile(kernels)]
+        return max(sum(costs) / self.jobs, max(costs, default=0.0))
+
+    def pair_s(self, flops: int) -> float:
+        """Seconds to measure a kernel on a problem with `flops` operations, including overhead."""
+        return self.slower * (_PAIR_S + flops / _FLOPS_PER_GFLOP * _PAIR_S_PER_GFLOP)
+
+    def measuring_s(self, tasks: Iterable[Task]) -> float:
+        """Seconds to measure tasks."""
+        return float(sum(len(task.kernels) * self.pair_s(task.problem.flops) for task in tasks))
+
+
+def _slower(history: History) -> float:
+    """Ratio of the measuring time in complete runs to the constants; 1 if there was none."""
+    ended = {end.run_id: end.wall_s - end.phase_s.get(COMPILE_PHASE, 0.0) for end in history.ends}
+    op_of_run = {run.run_id: operation(run.op) for run in history.runs}
+    by_constants, plain = 0.0, Pace(CompileCosts({}))
+    for (run_id, problem), rows in history.measured.items():
+        if run_id in ended and rows:
+            by_constants += rows * plain.pair_s(op_of_run[run_id].problems.parse(problem).flops)
+    return sum(ended.values()) / by_constants if by_constants and sum(ended.values()) > 0 else 1.0
+
+
+AUTO = "auto"  # as many problems as fit in the budget
+_PLANNED = 0.85  # share of a budget that a plan fills, as its times are estimates
+_COMPILING = 0.5  # share of it for compiling
+_FEWEST_KERNELS = 4
+_USED, _AIM = 0.9, 0.96  # shares of a budget: acceptable use, and the target
+_TRIALS = 6
+_FEW_MORE = 1.25  # ratio to the requested number of kernels: problems of many kinds need kernels of each kind
+_MOST_STEP = 3.0  # maximum factor between measuring times of successive trials
+
+
+def few_plan(
+    plan: Plan,
+    count: str,
+    order: Order,
+    seed: int,
+    budget_s: float | None,
+    pace: Pace,
+    times: Mapping[Problem, float] | None = None,
+) -> Plan:
+    """Select the most informative part of a plan: a number of problems, or "auto": as many as fit in the budget.
+
+    `order` scores kernels by what is known before; `times`, the relative time of all executions of each problem, weighs
+    the problems.
+    """
+    most = _count(count, budget_s)
+    weights = None if times is None else np.array([times[task.problem] for task in plan.tasks])
+    weights = None if weights is None else weights / weights.sum()
+    by_worth = [plan.tasks[number] for number in islice(representative(_places(plan), seed, weights), most)]
+    draft = _Draft(by_worth, order, seed)
+    if count == AUTO and budget_s is not None:
+        return replace(plan, tasks=_within(draft, len(plan.kernels), _PLANNED * budget_s, pace))
+    return replace(plan, tasks=draft.tasks(len(by_worth), Shots()))
+
+
+def total_times(plan: Plan, counts: Mapping[Problem, int], arch: ArchSpec) -> dict[Problem, float]:
+    """Relative time of all executions of each problem: at peak rates, or for unknown rates by operations."""
+    result = {}
+    for problem in (task.problem for task in plan.tasks):
+        shortest_s = arch.shortest_s(problem.dtype, problem.bytes, problem.flops)
+        result[problem] = counts.get(problem, 1) * (float(problem.flops) if shortest_s is None else max(shortest_s))
+    return result
+
+
+class _Draft:
+    """Plans of the first of some tasks, which are in the order of marginal gain, with cached scores."""
+
+    def __init__(self, by_worth: Sequence[Task], order: Order, seed: int) -> None:
+        self.by_worth = by_worth
+        self._order, self._seed = order, seed
+        self._kernels, self._numbers = _numbered(by_worth)
+        self._orders: dict[int, NDArray[np.int64]] = {}
+        self._is_known = False
+
+    def tasks(self, count: int, shots: Shots, *, limits_unknown: bool = False) -> tuple[Task, ...]:
+        """The first tasks with their kernels.
+
+        Without prior scores all kernels are used, as a few random ones would omit most tiles, unless `limits_unknown`.
+        """
+        orders = [self._order_of(number) for number in range(count)]
+        if not self._is_known and not limits_unknown:
+            shots = replace(shots, kernels=None)
+        chosen = few_kernels(orders, shots, self._seed)
+        few = (
+            replace(task, kernels=tuple(self._kernels[number] for number in numbers.tolist()))
+            for task, numbers in zip(self.by_worth, chosen, strict=False)
+        )
+        return tuple(task for task in few if task.kernels)
+
+    def _order_of(self, number: int) -> NDArray[np.int64]:
+        """Kernels of a task, best first, or in the given order without scores."""
+        if number not in self._orders:
+            ascending = np.sort(self._numbers[number])
+            scores = self._order(self.by_worth[number].problem, self._kernels, ascending)
+            self._is_known |= scores is not None
+            best_first = self._numbers[number] if scores is None else ascending[np.argsort(-scores, kind="stable")]
+            self._orders[number] = best_first
+        return self._orders[number]
+
+
+def _numbered(tasks: Sequence[Task]) -> tuple[tuple[Kernel, ...], list[NDArray[np.int64]]]:
+    """Distinct kernels of all tasks, and the indices of each task's kernels."""
+    parts = [PoolKernels.of(task.kernels) for task in tasks]
+    pools = {id(part.pool): part.pool for part in parts}
+    used = {key: np.zeros(len(pool), np.bool_) for key, pool in pools.items()}
+    for part in parts:
+        used[id(part.pool)][part.numbers] = True
+    some = {key: [pools[key][number] for number in np.flatnonzero(used[key]).tolist()] for key in pools}
+    names = [item.name for item in fields(type(tasks[0].kernels[0]))]  # which order kernels; each has one key so
+    kernels = tuple(sorted(set(chain(*some.values())), key=attrgetter(*names)))
+    number_of = {kernel: number for number, kernel in enumerate(kernels)}
+    of_pool = {key: np.zeros(len(pool), np.int64) for key, pool in pools.items()}
+    for key, result in some.items():
+        of_pool[key][used[key]] = [number_of[kernel] for kernel in result]
+    return kernels, [of_pool[id(part.pool)][part.numbers] for part in parts]
+
+
+def _count(count: str, budget_s: float | None) -> int:
+    if count == AUTO:
+        if budget_s is None:
+            raise UsageError(
+                f"--plan {AUTO} needs a budget",
+                "add --budget 15m",
+                code="missing-option",
+            )
+        return np.iinfo(np.int32).max
+    try:
+        number = integer(count)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise UsageError(
+            f"--plan {count!r} is not a number of problems",
+            f"write --plan 20, or --plan {AUTO} --budget 15m",
+            code="bad-number",
+        )
+    return number
+
+
+def _places(plan: Plan) -> NDArray[np.float64]:
+    problems = [task.problem for task in plan.tasks]
+    place_of = operation_of_problem(problems[0]).problems.place
+    return np.array([place_of(problem) for problem in problems])
+
+
+def _within(draft: _Draft, kernels: int, budget_s: float, pace: Pace) -> tuple[Task, ...]:
+    """Tasks that fit in a budget and use it, at least one task and some kernels.
+
+    The numbers of kernels and tasks start from mean costs and are then adjusted to the costs of the plan.
+    """
+    each_s = pace.compiling_s([task.kernels[0] for task in draft.by_worth]) / len(draft.by_worth)
+    compiled = int(_COMPILING * budget_s / each_s) if each_s else kernels
+    count = min(max(compiled, _FEWEST_KERNELS), kernels)
+    left_s, low_s, high_s = max(budget_s - count * each_s, 0.0), 0.0, math.inf
+    best: tuple[Task, ...] = ()
+    best_s, pairs = math.inf, 0
+    for _ in range(_TRIALS):
+        tasks = draft.tasks(*_shots(draft.by_worth, count, left_s, pace), limits_unknown=True)
+        chosen = _kernels_of(tasks)
+        compiling_s, measuring_s = pace.compiling_s(chosen), pace.measuring_s(tasks)
+        needs_s = compiling_s + measuring_s
+        if _is_better(needs_s, best_s, budget_s):
+            best, best_s = tasks, needs_s
+        before, pairs = pairs, sum(len(task.kernels) for task in tasks)
+        is_within = needs_s <= budget_s
+        if is_within and (needs_s >= _USED * budget_s or (pairs == before and count == kernels)):
+            break
+        factor = 1.0
+        if is_within and pairs == before:  # all kernels are measured on all problems
+            factor = min(_AIM * budget_s / needs_s, _MOST_STEP)
+        elif compiling_s > _COMPILING * budget_s > 0 and not is_within and len(chosen) <= _FEW_MORE * count:
+            factor = _COMPILING * budget_s / compiling_s
+        if factor != 1.0 and count > _FEWEST_KERNELS:
+            count, low_s, high_s = min(kernels, max(_FEWEST_KERNELS, round(count * factor))), 0.0, math.inf
+            continue
+        low_s, high_s = (left_s, high_s) if is_within else (low_s, left_s)
+        step = min(max((_AIM * budget_s - compiling_s) / measuring_s, 1 / _MOST_STEP), _MOST_STEP)
+        left_s = (low_s + high_s) / 2 if low_s and high_s < math.inf else left_s * step
+    return best
+
+
+def _is_better(needs_s: float, best_s: float, budget_s: float) -> bool:
+    """True if a plan of this duration uses the budget better than the best so far, or exceeds it less."""
+    return best_s < needs_s <= budget_s or (best_s > budget_s and needs_s < best_s)
+
+
+def _shots(by_worth: Sequence[Task], kernels: int, left_s: float, pace: Pace) -> tuple[int, Shots]:
+    """Numbers of tasks and kernels for a time; if all tasks fit, more kernels per task."""
+    shots = Shots(kernels=kernels)
+    spent_s = 0.0
+    for number, task in enumerate(by_worth):
+        count = min(sum(shots.of_problem(len(task.kernels))), kernels)
+        spent_s += count * pace.pair_s(task.problem.flops)
+        if number and spent_s > left_s:
+            return number, shots
+    more = max(1.0, left_s / spent_s)
+    return len(by_worth), replace(shots, best=round(shots.best * more), others=round(shots.others * more))
+
+
+def _kernels_of(tasks: Iterable[Task]) -> list[Kernel]:
+    return list({id(kernel): kernel for task in tasks for kernel in task.kernels}.values())

@@ -14,9 +14,8 @@ from ckh.bench.devices.device import EMULATED_KIND, HIP_KIND, HOST_KIND, Device,
 from ckh.bench.devices.device_choice import default_device_kind, open_device, require_usable
 from ckh.bench.isolated.timing import DEFAULT_SAMPLES
 from ckh.bench.planning.candidates import BuildableSource
-from ckh.bench.planning.few_plan import Pace, few_plan, total_times
 from ckh.bench.planning.plan import ALL, BEST, SAMPLE, SEARCH, Plan, Scorer, make_plan
-from ckh.bench.planning.planner import KnownBefore
+from ckh.bench.planning.planner import KnownBefore, Pace, few_plan, total_times
 from ckh.bench.planning.registry import first_fits
 from ckh.bench.planning.results import History, PairResults, plan_records, read_history, stored_plan
 from ckh.bench.supervision.cluster_driver import driver_for
