@@ -173,6 +173,6 @@ def select(
     as_json: bool = _JSON,
 ) -> None:
     """Select and print."""
-    from ckh.commands.search.kernel_set import SetRequest, search_set
+    from ckh.commands.search.kernel_set import search_set
 
-    search_set(SetRequest(size, keep, tuple(data), problems, write_registry), force=force, as_json=as_json)
+    search_set(size, keep, data, problems, write_registry, force=force, as_json=as_json)
