@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckh.api.inputs import files_of
-from ckh.assess.winners import WinnerReport
+from ckh.assess.report import HINDSIGHT, Choice, Evaluation
+from ckh.assess.winners import MISSING, WinnerReport
 from ckh.cluster.connection import spread_over
-from ckh.documents import fields_of
+from ckh.documents import Document, fields_of
 from ckh.errors import UsageError
 from ckh.learn.judging.judged_data import (
     MOST_UNSTABLE,
@@ -21,7 +21,9 @@ from ckh.learn.judging.judged_data import (
     is_copy,
     judged_model,
     load_judged,
+    measure_again,
     refuse_unstable,
+    stands_in,
 )
 from ckh.text.shown import Shown, ShownTable
 from ckh.training import Labels
@@ -35,11 +37,11 @@ if TYPE_CHECKING:
     from ckh.api.inputs import Data
     from ckh.assess.metrics import Efficiency
     from ckh.assess.ranked_rows import RankedRows
-    from ckh.assess.report import Evaluation
-    from ckh.assess.times import Scorer
+    from ckh.assess.winners import WinnerChoice
     from ckh.data.dataset import Dataset
     from ckh.data.parts import DatasetParts
     from ckh.learn.judging.judged_answers import TimeErrors, TimeRatios
+    from ckh.learn.judging.judged_data import StandIn
     from ckh.learn.models.artifact import Model
 
     # A part's rows in the model's order, and its measured over predicted times.
@@ -56,7 +58,6 @@ class EvaluateOptions:
     among: Among = Among.CANDIDATES
     with_trained: bool = False
     max_unstable: float = MOST_UNSTABLE
-    amd_recipe: bool = False
     cluster: str | None = None
     least: int | None = None
 
@@ -109,6 +110,102 @@ def _figures(efficiency: Efficiency) -> tuple[float, ...]:
     return efficiency.problems, mean.value, mean.low, mean.high, *(other.value for other in others), efficiency.min
 
 
+@dataclass(frozen=True, slots=True)
+class MeasurableChoice(Choice):
+    """A measured choice, with the command that measures its problem again."""
+
+    kernel: str
+    """The choice."""
+    efficiency: float
+    """Efficiency of the choice, 0 if it failed."""
+    measure_again: str | None = None
+    """Command that measures the problem again with all kernels."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnjudgedChoice(Choice):
+    """An unmeasured choice, or a refused problem."""
+
+    latency_ms: None
+    efficiency: None
+
+
+class EvaluateDocument(Evaluation, Document):
+    """ckh evaluate --json: the efficiency of a model's choices."""
+
+    schema = "evaluate"
+
+    baselines: dict[str, Efficiency | None]  # type: ignore[assignment] # one is null where it is unknown
+    """Baselines that the data allow, on the problems of efficiency; null: unknown."""
+    choices: Sequence[MeasurableChoice]
+    """Choices that were measured, worst first."""
+    unjudged: tuple[UnjudgedChoice, ...]
+    """Problems that are refused or whose choice was never measured."""
+    model: str
+    """Folder of the model."""
+    stands_in: StandIn | None
+    """Substitute model, if there is no model of these problems; otherwise null."""
+    among: Among
+    """Kernels to choose among: predict's candidates, or the measured kernels alone."""
+    times: TimeErrors | None
+    """Predicted against measured times; null if the model predicts none."""
+    figures: Mapping[str, float]
+    """Figures by the names that gates use."""
+    failures: tuple[str, ...]
+    """Failed gates."""
+
+
+class EvaluateWinnersDocument(WinnerReport, Document):
+    """ckh evaluate --json, of a model of winners."""
+
+    schema = "evaluate_winners"
+
+    stands_in: StandIn | None
+    """Substitute model, if there is no model of these problems; otherwise null."""
+    among: Among
+    """Kernels to choose among: predict's candidates, or the measured kernels alone."""
+    figures: Mapping[str, float]
+    """Figures by the names that gates use."""
+    failures: tuple[str, ...]
+    """Failed gates."""
+
+
+def document_of(
+    evaluated: Evaluated, worst: int, failures: tuple[str, ...]
+) -> EvaluateDocument | EvaluateWinnersDocument:
+    """Document of an evaluation, with the `worst` worst choices, or all."""
+    result, spec = evaluated.result, evaluated.model.spec
+    fields = fields_of(result)
+    fields |= {"stands_in": stands_in(evaluated.model), "among": evaluated.among}
+    fields |= {"figures": evaluated.figures, "failures": failures}
+    if isinstance(result, WinnerReport):
+        return EvaluateWinnersDocument(**fields | {"choices": missed_first(result)[: worst or None]})
+    judged = [choice for choice in worst_first(result.choices) if choice.efficiency is not None][: worst or None]
+    fields["baselines"] = {**result.baselines, HINDSIGHT: result.baselines.get(HINDSIGHT)}
+    fields["choices"] = [
+        MeasurableChoice(**fields_of(choice), measure_again=measure_again([choice.problem], spec) or None)
+        for choice in judged
+    ]
+    return EvaluateDocument(
+        **fields,
+        unjudged=tuple(UnjudgedChoice(**fields_of(choice)) for choice in result.choices if choice.efficiency is None),
+        model=str(evaluated.model.path),
+        times=evaluated.times,
+    )
+
+
+def worst_first(choices: Sequence[Choice]) -> list[Choice]:
+    """Choices by efficiency, after refused problems and unmeasured choices."""
+    return sorted(
+        choices, key=lambda choice: (not choice.refusal, choice.efficiency is not None, choice.efficiency or 0.0)
+    )
+
+
+def missed_first(result: WinnerReport) -> list[WinnerChoice]:
+    """Choices by the rank of the winner, after those whose answer lacks it."""
+    return sorted(result.choices, key=lambda choice: -(MISSING if choice.place is None else choice.place))
+
+
 def is_of_winners(model: Model, labels: Labels | None) -> bool:
     """True if only winners are known: of the data, as the labels say, else of the model."""
     from ckh.learn.models.manifest import labels_of
@@ -132,9 +229,8 @@ def evaluated(model: Model, data: Sequence[Path], options: EvaluateOptions, *, o
     learned_from = load_judged(model, train_data) if train_data else None
     if of_winners:
         return _of_winners(model, parts, learned_from, options.among)
-    others = _amd_recipe(model, learned_from) if options.amd_recipe else {}
     with _judging(model, parts, options.cluster, options.among) as judging:
-        return _of_times(model, parts, learned_from, others, judging, options.among)
+        return _of_times(model, parts, learned_from, judging, options.among)
 
 
 def evaluate(
@@ -173,18 +269,6 @@ def evaluate(
         return evaluated(loaded, paths, options, of_winners=is_of_winners(loaded, None))
 
 
-def _amd_recipe(model: Model, learned_from: DatasetParts | None) -> dict[str, Scorer]:
-    """Baseline trained with AMD's recipe: its name in the report -> scorer."""
-    from ckh.learn.judging.amd_recipe import amd_scorer
-
-    if learned_from is None:
-        raise UsageError("--amd-recipe needs training data", "name them with --train-data", code="missing-option")
-    if not model.spec.op.training.amd_features:
-        raise UsageError(f"AMD has no recipe for {model.spec.op_type}", "omit --amd-recipe", code="unsupported")
-    jobs = len(os.sched_getaffinity(0))
-    return {"AMD's recipe, same data": amd_scorer(learned_from.whole(), model.hardware, jobs)}
-
-
 @contextmanager
 def _judging(model: Model, parts: DatasetParts, cluster: str | None, among: Among) -> Iterator[Judging]:
     """Function that ranks the rows of each part in turn, with the ratios of measured to predicted time."""
@@ -204,7 +288,6 @@ def _of_times(
     model: Model,
     parts: DatasetParts,
     learned_from: DatasetParts | None,
-    others: dict[str, Scorer],
     judging: Judging,
     among: Among,
 ) -> Evaluated:
@@ -221,7 +304,7 @@ def _of_times(
         return ranked
 
     learned = None if learned_from is None else Learned(learned_from)
-    result = report.evaluate(parts, rank, learned, others, is_copy=is_copy(parts, model, learned_from))
+    result = report.evaluate(parts, rank, learned, is_copy=is_copy(parts, model, learned_from))
     values = {COVERAGE: result.coverage.coverage}
     values |= {} if result.efficiency is None else figures(result.efficiency)
     return Evaluated(model, result, values, among, time_errors(ratios))

@@ -184,16 +184,7 @@ class _Choices:
 
 def _choices(part: Dataset, old: RankedRows, new: RankedRows) -> _Choices:
     times = times_of(part)
-    efficiency = np.array(
-        [
-            np.where(
-                ranked_rows.is_measured(times.problem),
-                times.efficiency()[ranked_rows.best_ranked(times.problem)],
-                np.nan,
-            )
-            for ranked_rows in (old, new)
-        ]
-    )
+    efficiency = np.array([ranked.efficiency(times) for ranked in (old, new)])
     before, after = efficiency
     problems = part.problems()
     worse = [

@@ -33,6 +33,14 @@ class Estimate:
     low: float
     high: float
 
+    @property
+    def interval(self) -> str:
+        """The ends of the interval, in percent."""
+        return f"{self.low:.2%} - {self.high:.2%}"
+
+    def __str__(self) -> str:
+        return f"{self.value:.2%} ({self.interval})"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Figure:

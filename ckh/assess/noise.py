@@ -10,7 +10,7 @@ best are used, with at most 1.5 times the oracle's time: slower kernels have few
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +32,9 @@ _NORMAL = 1.4826  # standard deviation / median absolute deviation of a normal d
 _NEAR = 1.5  # times the oracle: kernels whose noise matters
 _CONTENDER = 1.05  # times the oracle: kernels that may be the best in another measurement
 _LEAST_PAIRS = 8  # minimum to estimate a problem's own noise; below it the device's noise is used
+NOT_REPEATED = (
+    "repeatability unknown, without repeated measurements; the tolerance is the spread of a run's samples, at least 1 %"
+)
 _LEAST_OF_PROBLEM = 3  # minimum to estimate a problem's median ratio
 
 
@@ -78,12 +81,6 @@ class Ceiling:
     """Baseline of the gap."""
     gap: Estimate | None
     """Share of the gap between the baseline and a repeated measurement that the model closes; null: no gap."""
-
-
-def noise_times(dataset: Dataset) -> tuple[Times, RepeatNoise | None]:
-    """Times of all rows with the tolerance from repeat noise, and that noise."""
-    times, noise = times_of(dataset), repeat_noise(dataset)
-    return (times if noise is None else replace(times, tolerance=noise.tolerance)), noise
 
 
 def has_repeats(dataset: Dataset) -> bool:
@@ -223,6 +220,23 @@ def ceiling(parts: Sequence[ScoredAgain], baseline: str) -> Ceiling | None:
     )
     gap = result.pop("gap")
     return Ceiling(int(is_known.sum()), baseline=baseline, gap=gap if np.isfinite(gap.value) else None, **result)
+
+
+def noise_lines(noise: Sequence[DeviceNoise], ceiling: Ceiling | None) -> list[str]:
+    """Lines on repeat noise, and on the model compared with a repeated measurement."""
+    lines = [
+        f"repeatability on {own.device}: two times of a kernel differ by {own.median:.1%} (median), "
+        f"{own.p90:.1%} (P90) in {own.pairs} pairs of {own.problems} problems; ties within "
+        f"{own.tolerance:.1%} of the best"
+        for own in noise
+    ] or [NOT_REPEATED]
+    if ceiling is not None:
+        how = f"selected on one measurement, scored on another ({ceiling.problems} problems)"
+        lines.append(f"ceiling    {ceiling.repeated}: {how}")
+        lines.append(f"the model  {ceiling.model}, scored alike; {ceiling.share} of the ceiling")
+        if ceiling.gap is not None:
+            lines.append(f"           {ceiling.gap} of the gap from the {ceiling.baseline} to it")
+    return lines
 
 
 def _both(dataset: Dataset) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -56,6 +56,11 @@ class RankedRows:
         """Mask of problems where the answer's first kernel was measured, shape (problems,)."""
         return np.asarray(self.place[self.best_ranked(problem)] == 0)
 
+    def efficiency(self, times: Times) -> NDArray[np.float64]:
+        """Efficiency of each answer's first kernel, NaN where it was never measured, shape (problems,)."""
+        chosen = times.efficiency()[self.best_ranked(times.problem)]
+        return np.where(self.is_measured(times.problem), chosen, np.nan)
+
     def ranks_any(self, problem: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Mask of problems where any measured kernel is a candidate, shape (problems,)."""
         return np.isfinite(self.place[self.best_ranked(problem)])

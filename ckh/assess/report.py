@@ -84,7 +84,7 @@ def slices_of(dataset: Dataset, times: Times, ranked: RankedRows) -> SlicesOfPar
     """Compute the inputs of slices for a part."""
     op, first, problems = dataset.op, dataset.frame.iloc[dataset.first_rows], dataset.problems()
     return SlicesOfPart(
-        np.where(ranked.is_measured(times.problem), times.efficiency()[ranked.best_ranked(times.problem)], np.nan),
+        ranked.efficiency(times),
         {
             kind: first[column].astype(str).to_numpy(dtype=object)
             for kind, column in _BY_VALUE.items()
@@ -223,16 +223,15 @@ def evaluate(
     parts: DatasetParts,
     rank: Ranker,
     learned: baselines.Learned | None = None,
-    others: Mapping[str, Scorer] | None = None,
     is_copy: NDArray[np.bool_] | None = None,
 ) -> Evaluation:
     """Evaluate a model's answers on a dataset whose problems all have an oracle (`times.judged`).
 
     One part at a time is in memory, and only figures by problem are kept of it.
     """
-    scorers = dict(others or {})
+    scorers: dict[str, Scorer] = {}
     if learned is not None:
-        scorers |= {NEAREST: learned.nearest_problem_scores, FIXED: learned.single_kernel_scores}
+        scorers = {NEAREST: learned.nearest_problem_scores, FIXED: learned.single_kernel_scores}
     repeats, result = RepeatNoiseOfParts(), []
     for part in parts:
         times = times_of(part)

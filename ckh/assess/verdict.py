@@ -12,8 +12,12 @@ from ckh.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-JUNIT_START = b"<?xml version='1.0' encoding='utf-8'?>\n<testsuites name=\"ckh"
-SUMMARY_START = "<!-- ckh"
+_SUMMARY_START = "<!-- ckh"
+# Suffix of a file -> how a verdict begins in it.
+STARTS = {
+    ".xml": b"<?xml version='1.0' encoding='utf-8'?>\n<testsuites name=\"ckh",
+    ".md": _SUMMARY_START.encode(),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ class Verdict:
         """Format the verdict, its reasons and its tables as a page."""
         verdict = "FAIL" if self.failures else "PASS"
         parts = [
-            f"{SUMMARY_START} {__version__} {self.command} -->",
+            f"{_SUMMARY_START} {__version__} {self.command} -->",
             f"## {verdict}: {_escaped(self.title)}",
             "\n".join(f"- {_escaped(failure)}" for failure in self.failures),
             *map(_escaped, self.lines),

@@ -20,8 +20,7 @@ PANELS = {
     PROBLEM: "op variant dtype ndim problems num_cus pad_channels",
     "Sources": "torch",
     "Model as it runs": "tp tokens batch fuse_shared",
-    DATA: "data train_data labels with_trained max_unstable amd_recipe from_format maps skip_bad no_peak_check average "
-    "sample",
+    DATA: "data train_data labels with_trained max_unstable from_format maps skip_bad no_peak_check average sample",
     "Kernels": "kernels registry rule_set filter split_k max_scratch matrix size keep code_object",
     MODEL: "model require among warm_start",
     AITER: "table installed",
@@ -31,12 +30,11 @@ PANELS = {
     "Device": "device arch hipcc ck_include gpus",
     MEASURING: "measured probe on_device limit timeout timeout_s samples cold",
     "Run": "budget_s budget jobs compile_timeout_s cluster seed compile_only check resume yes verbose",
-    "Gate": "create fail_under min_problems min_mean min_p10 top_k max_mean_loss max_median_loss max_p10_loss "
-    "max_problem_loss max_loss allow_unmeasured",
+    "Gate": "create fail_under min_problems max_loss allow_unmeasured",
     "Consumers": "consumer export dispatcher",
     "Figures": "over by_data watch every plots",
-    "Output": "to out svg top embed write_registry skip_unsupported why explain worst junit "
-    "summary force install as_json wide",
+    "Output": "to out svg top embed write_registry skip_unsupported why explain worst "
+    "verdict_files force install as_json wide",
     OTHER: "",
 }
 _PANEL_OF = {option: panel for panel, options in PANELS.items() for option in options.split()}

@@ -140,8 +140,8 @@ def _refuse_for_models(data: Sequence[Path], what: str) -> None:
 
 def _report_data(paths: list[Path], data: Sequence[Path], problems: str | None) -> Report:
     from ckh.data.dataset import read_dataset
-    from ckh.report.of_dataset import report_dataset
-    from ckh.report.weights import listed
+    from ckh.report.judged import listed
+    from ckh.report.of_measurements import report_dataset
 
     _refuse_for_models(data, "a dataset")
     for path in paths:
@@ -165,15 +165,12 @@ def _report_models(
     problems: str | None,
     among: Among,
 ) -> Report:
-    from ckh.commands.evaluate.output import measure_again
     from ckh.learn.judging.judged_data import held_out, load_judged
     from ckh.learn.models.artifact import load_model
     from ckh.learn.models.manifest import labels_of
-    from ckh.report.judged import judge
-    from ckh.report.of_comparison import report_comparison
-    from ckh.report.of_model import report_model
+    from ckh.report.judged import judge, listed
+    from ckh.report.of_models import report_comparison, report_model
     from ckh.report.roofline import HARDWARE_COLUMNS
-    from ckh.report.weights import listed
     from ckh.training import Labels
 
     if not data:
@@ -202,13 +199,13 @@ def _report_models(
         return report_comparison(*judged)
     train_data = files_learned_from(models[0], train_data, data)
     learned_from = load_judged(models[0], train_data).whole() if train_data else None
-    return report_model(judged[0], learned_from, lambda worst: measure_again(worst, models[0].spec))
+    return report_model(judged[0], learned_from)
 
 
 def _write_run(path: Path, out: Path, plots: Path | None, *, is_watched: bool, force: bool) -> list[str]:
     """Write the report of a run, with --watch repeatedly until the run ends."""
     from ckh.data.journal import read_journal
-    from ckh.report.of_run import is_ended, report_run
+    from ckh.report.of_measurements import is_ended, report_run
 
     while True:
         journal = read_journal(path)

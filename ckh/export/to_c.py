@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ckh.export.programs import ModelContent
     from ckh.learn.models.artifact import Model
 
-_TEMPLATES = Path(__file__).with_name("c")
+TEMPLATES = Path(__file__).with_name("c")
 _MARKUP = re.compile(r"[|`*_~!\[\]]")  # of Markdown
 _LINE, _WORDS = 120, 6
 _SPACE = "\u00a0"  # marks spaces without a line break
@@ -137,7 +137,7 @@ def _prepare(name: str, model: Model) -> _Exported:
 
 
 def _template(name: str) -> str:
-    return (_TEMPLATES / f"{name}.in").read_text(encoding="utf-8")
+    return (TEMPLATES / f"{name}.in").read_text(encoding="utf-8")
 
 
 def _path(name: str) -> str:

@@ -315,7 +315,6 @@ class Training:
         defaults: default training options for a number of rows.
         model_files: further files of a model's directory: file name -> function of the training rows and the folder of
             the continued model (None without one) that returns the content. No content: no such file.
-        amd_features: feature names of models of AMD's tools; empty: AMD has no such tool.
         needed: shares of rows' operations and bytes that their kernels cannot avoid, of the columns `needed_columns`;
             by default all. Times are held against the peak rates of these (`ckh.data.peaks`).
         needed_columns: columns that `needed` reads.
@@ -333,7 +332,6 @@ class Training:
     legacy_columns: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
     defaults: Callable[[int], TrainOptions] = _default_options
     model_files: Mapping[str, Callable[[pd.DataFrame, Path | None], bytes | None]] = field(default_factory=dict)
-    amd_features: tuple[str, ...] = ()
     needed: Callable[[pd.DataFrame], tuple[Any, Any]] = _all_needed
     needed_columns: tuple[str, ...] = ()
     timed: int = 0

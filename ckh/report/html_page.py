@@ -1,4 +1,4 @@
-"""A report as one self-contained page: light and dark, wide and narrow, with accessible tables of all numbers."""
+"""A report as one self-contained page: light and dark, with accessible tables of all numbers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckh.report import style
 from ckh.report.draw import page_svg
-from ckh.report.drawing import numbers
+from ckh.report.drawing import COLOURS
 from ckh.text.log import printable
 from ckh.version import __version__
 
@@ -33,7 +32,7 @@ def page(report: Report, when: str) -> bytes:
         script, allowed = f"<script>{text}</script>\n", f"; script-src 'sha256-{digest}'"
     css = _STYLES.read_text(encoding="utf-8")
     for paper in ("light", "dark"):
-        colours = "".join(f"--{colour.name}:{getattr(colour, paper)};" for colour in style.ALL)
+        colours = "".join(f"--{colour.name}:{getattr(colour, paper)};" for colour in COLOURS)
         css = css.replace(f"@{paper.upper()}@", colours)
     facts = "".join(f"<div><dt>{_text(name)}</dt><dd>{_text(value)}</dd></div>" for name, value in report.facts)
     return (
@@ -61,10 +60,9 @@ def page(report: Report, when: str) -> bytes:
 def _figure(figure: Drawing) -> str:
     return (
         f'<figure id="{figure.name}">\n<h2>{_text(figure.title)}</h2>\n'
-        f'<div class="wide">{page_svg(figure, narrow=False)}</div>\n'
-        f'<div class="narrow">{page_svg(figure, narrow=True)}</div>\n'
+        f'<div class="scroll">{page_svg(figure)}</div>\n'
         f"<figcaption>{_text(figure.note)}</figcaption>\n"
-        f"<details><summary>The numbers</summary>{_table(numbers(figure))}</details>\n</figure>\n"
+        f"<details><summary>The numbers</summary>{_table(figure.body.numbers())}</details>\n</figure>\n"
     )
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ckh.assess import baselines
 from ckh.assess.metrics import choices
-from ckh.assess.noise import noise_times
+from ckh.assess.noise import repeat_noise
 from ckh.assess.ranked_rows import Coverage, RankedRows, coverage, coverage_of
 from ckh.assess.report import FIXED, HINDSIGHT, NEAREST
-from ckh.errors import DataError
+from ckh.assess.times import times_of
+from ckh.errors import DataError, UsageError
 from ckh.learn.judging.judged_answers import judged_rows
-from ckh.report import weights
+from ckh.shapes.problems import counts_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from ckh.assess.metrics import Times
@@ -24,11 +27,41 @@ if TYPE_CHECKING:
     from ckh.learn.models.artifact import Model
 
 
+def listed(dataset: Dataset, source: str) -> tuple[Dataset, NDArray[np.float64]]:
+    """Problems of a dataset that a source lists, and their numbers of executions, shape (problems,)."""
+    counts = counts_of(dataset.op, source, dataset.problems())
+    if counts is None:
+        raise UsageError(
+            f"{source} states no counts of its problems", "name a list of ckh shapes", code="inapplicable-option"
+        )
+    is_listed = np.array([problem in counts for problem in dataset.problems()])
+    if not is_listed.any():
+        raise DataError(
+            f"none of the {len(is_listed)} measured problems is in {source}", "omit --problems", code="no-match"
+        )
+    selected = dataset.select(is_listed[dataset.problem_ids])
+    return selected, np.array([counts[problem] for problem in selected.problems()], dtype=np.float64)
+
+
+def weighted_mean(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    """Weighted mean of values, shape (problems,) both."""
+    return float(np.average(values, weights=weights))
+
+
+def weighted_quantiles(
+    values: NDArray[np.float64], shares: Sequence[float], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Weighted quantiles; interpolated if all weights are equal, else values of the sample."""
+    if (weights == weights[0]).all():
+        return np.asarray(np.quantile(values, shares))
+    return np.asarray(np.quantile(values, shares, weights=weights, method="inverted_cdf"))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Judged:
     """A model evaluated on a dataset."""
 
-    model: Model  # the model
+    model: Model
     dataset: Dataset  # problems that have an oracle
     times: Times  # times of all rows
     ranked: RankedRows  # the rows in the model's order
@@ -38,9 +71,7 @@ class Judged:
     @property
     def all_efficiency(self) -> NDArray[np.float64]:
         """Efficiency of the choices, NaN for unmeasured ones, shape (problems,)."""
-        problem = self.times.problem
-        efficiency = self.times.efficiency()[self.ranked.best_ranked(problem)]
-        return np.where(self.ranked.is_measured(problem), efficiency, np.nan)
+        return self.ranked.efficiency(self.times)
 
     @property
     def chosen(self) -> NDArray[np.int64]:
@@ -71,22 +102,14 @@ class Judged:
             ("best kernel is not a candidate", f"{coverage.best_no_candidate:,}"),
         ]
 
-    @property
-    def name(self) -> str:
-        """Name of the model."""
-        return self.model.path.resolve().name
-
-    def mean_and_low(self, scores: NDArray[np.float64]) -> tuple[float, float]:
-        """Mean and tenth percentile of the efficiency of the measured kernels chosen by other scores."""
-        efficiency = self.times.efficiency()[choices(scores, self.times.problem, self.times.count)]
-        return weights.mean(efficiency, self.weights), float(weights.quantiles(efficiency, [0.1], self.weights)[0])
-
 
 def judge(
     model: Model, dataset: Dataset, weight: NDArray[np.float64] | None = None, *, measured_alone: bool = False
 ) -> Judged:
     """Answers of a model for measured problems with an oracle; or its order of only the measured kernels."""
-    (times, _noise), (ranked, _) = noise_times(dataset), judged_rows(model, dataset, measured_alone=measured_alone)
+    times, noise = times_of(dataset), repeat_noise(dataset)
+    times = times if noise is None else replace(times, tolerance=noise.tolerance)
+    ranked, _ratios = judged_rows(model, dataset, measured_alone=measured_alone)
     weight = np.ones(times.count) if weight is None else weight
     judged = Judged(model, dataset, times, ranked, coverage([coverage_of(ranked, times)]), weight)
     if not len(judged.efficiency):
@@ -101,16 +124,11 @@ def judge(
 def baseline_efficiencies(judged: Judged, learned_from: Dataset | None) -> dict[str, NDArray[np.float64]]:
     """Efficiency of baselines without a model, by name, on the problems of `Judged.efficiency`."""
     times, dataset = judged.times, judged.dataset
-    result: dict[str, NDArray[np.float64]] = {}
+    scores: dict[str, NDArray[np.float64]] = {}
     if learned_from is not None:
         learned = baselines.Learned([learned_from])
-        scores = {
-            NEAREST: learned.nearest_problem_scores(dataset),
-            FIXED: learned.single_kernel_scores(dataset),
-        }
-        result |= {
-            name: times.efficiency()[choices(score, times.problem, times.count)] for name, score in scores.items()
-        }
+        scores = {NEAREST: learned.nearest_problem_scores(dataset), FIXED: learned.single_kernel_scores(dataset)}
+    result = {name: times.efficiency()[choices(score, times.problem, times.count)] for name, score in scores.items()}
     if (hindsight := baselines.hindsight_efficiency([dataset])) is not None:
         result[HINDSIGHT] = hindsight
     result["random kernel"] = baselines.random_efficiency(times)

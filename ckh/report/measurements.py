@@ -16,10 +16,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
 _MOST_BARS = 12
 _STEADY = 0.05  # larger spreads deserve attention
 _POINTS = 60
+HOUR_S = 3600.0
+LEAST_FAR = 0.02  # minimum range of an axis of drift
+_FEW_UNITS = 2  # of time: fewer are given in the next smaller unit
+_MOST_RUNS = 4  # maximum number of distinguishable lines
+_LEAST_PAIRS = 3  # measured twice, for a problem's median
+_LEAST_PROBLEMS = 10  # measured twice, to show a drift
 
 
 def coverage(sizes: Mapping[str, NDArray[np.float64]], weights: NDArray[np.float64]) -> Drawing | None:
@@ -33,16 +38,12 @@ def coverage(sizes: Mapping[str, NDArray[np.float64]], weights: NDArray[np.float
         return None
     widest = max(varying, key=lambda name: float(varying[name][0][-1] / max(varying[name][0][0], 1)))
     low, high = varying[widest][0][[0, -1]]
+    shown, counts = ([pair[i].tolist() for pair in varying.values()] for i in (0, 1))
     return Drawing(
         "coverage",
         f"{len(weights):,} problems cover {len(varying)} sizes; {widest} has the widest range, {low:g} to {high:g}",
         "Each dot is a value of a size; its area is the number of problems with it. Constant sizes are omitted.",
-        Dots(
-            tuple(varying),
-            [values.tolist() for values, _ in varying.values()],
-            [counts.tolist() for _, counts in varying.values()],
-            "value of the size",
-        ),
+        Dots(tuple(varying), shown, counts, "value of the size"),
     )
 
 
@@ -51,22 +52,16 @@ def winners(names: Sequence[str], weights: NDArray[np.float64], kernels: int) ->
     counts: Counter[str] = Counter()
     for name, weight in zip(names, weights.astype(int).tolist(), strict=True):
         counts[name] += weight
-    wins, total = counts.most_common(), counts.total()
-    share = np.cumsum([count for _, count in wins]) / total
-    enough = int(np.searchsorted(share, 0.9)) + 1
-    shown = wins[:_MOST_BARS]
+    winners, wins = zip(*counts.most_common(), strict=True)
+    total, shown = sum(wins), wins[:_MOST_BARS]
+    enough = int(np.searchsorted(np.cumsum(wins) / total, 0.9)) + 1
+    texts = [f"{count:,} ({count / total:.0%})" for count in shown]
     return Drawing(
         "winners",
         f"{len(wins)} of {kernels:,} kernels are ever the fastest; {enough} of them cover 90 % of the problems",
         f"Number of problems on which a kernel has the shortest measured time; the {len(shown)} most frequent winners."
         + (" Problems are weighted by count." if total > len(names) else ""),
-        Bars(
-            [name for name, _ in shown],
-            [count for _, count in shown],
-            [f"{count:,} ({count / total:.0%})" for _, count in shown],
-            "problems won",
-            strong=min(enough, len(shown)),
-        ),
+        Bars(winners[:_MOST_BARS], shown, texts, "problems won", strong=min(enough, len(shown))),
     )
 
 
@@ -76,17 +71,12 @@ def failures(reasons: Mapping[str, int], rows: int) -> Drawing | None:
     total = sum(reasons.values())
     if not total:
         return None
+    names, values = zip(*counts, strict=True)
     return Drawing(
         "failures",
-        f"{total / rows:.1%} of the pairs failed, most of them by: {counts[0][0]}",
+        f"{total / rows:.1%} of the pairs failed, most of them by: {names[0]}",
         f"{total:,} of {rows:,} pairs of a kernel and a problem have no usable time.",
-        Bars(
-            [reason for reason, _ in counts],
-            [count for _, count in counts],
-            [f"{count:,}" for _, count in counts],
-            "pairs",
-            strong=1,
-        ),
+        Bars(names, values, [f"{count:,}" for count in values], "pairs", strong=1),
     )
 
 
@@ -96,20 +86,13 @@ def noise(spread: NDArray[np.float64]) -> Drawing | None:
     if not len(known):
         return None
     at = np.linspace(0, 1, _POINTS)
-    values = np.quantile(known, at)
+    lines = [Line("", at.tolist(), np.quantile(known, at).tolist())]
     return Drawing(
         "noise",
         f"Half of the measurements spread less than {np.median(known):.1%}, "
         f"{np.mean(known > _STEADY):.1%} of them more than {_STEADY:.0%}",
         "Median absolute deviation of a measurement's samples, relative to their median, in ascending order.",
-        Lines(
-            [Line("", at.tolist(), values.tolist())],
-            "share of the measurements",
-            "spread",
-            log_y=True,
-            percent_x=True,
-            percent_y=True,
-        ),
+        Lines(lines, "share of the measurements", "spread", log_y=True, percent_x=True, percent_y=True),
     )
 
 
@@ -135,14 +118,6 @@ def over_time(when: NDArray[np.float64], unit: str, spread: NDArray[np.float64])
             y_range=(0.0, max(high) * 1.05 or 0.01),
         ),
     )
-
-
-HOUR_S = 3600.0
-LEAST_FAR = 0.02  # minimum range of an axis of drift
-_FEW_UNITS = 2  # of time: fewer are given in the next smaller unit
-_MOST_RUNS = 4  # maximum number of distinguishable lines
-_LEAST_PAIRS = 3  # measured twice, for a problem's median
-_LEAST_PROBLEMS = 10  # measured twice, to show a drift
 
 
 class Look(NamedTuple):

@@ -45,8 +45,8 @@ class Roof(NamedTuple):
 class Speeds:
     """Measured speeds of problems, from usable times."""
 
-    dataset: Dataset  # dataset of problems that have an oracle
-    times: Times  # times of all rows
+    dataset: Dataset  # problems that have an oracle
+    times: Times
     weights: NDArray[np.float64]  # number of executions of each problem, shape (problems,)
     intensity: NDArray[np.float64]  # operations per byte of compulsory traffic, shape (problems,)
     tflops: NDArray[np.float64]  # of each row, 0 without a time, shape (rows,)

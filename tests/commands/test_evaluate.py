@@ -7,9 +7,7 @@ import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import lightgbm
 import numpy as np
 import pytest
 
@@ -19,19 +17,11 @@ from ckh.data import parts
 from ckh.data.dataset import read_dataset, write_dataset
 from ckh.data.parquet import DatasetFile
 from ckh.errors import ExitCode
-from ckh.learn.judging import amd_recipe
-from ckh.learn.models.artifact import load_model
 from ckh.learn.models.manifest import training_files
-from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV
-from ckh.ops.grouped_conv.operation import legacy_columns
 from ckh.problems import Direction
 from ckh.schema import REPEATED
-from tests.learn.conftest import TREES, build, efficiencies, kernels, measured, problems, saved, time_ms
+from tests.learn.conftest import build, efficiencies, kernels, measured, problems, saved, time_ms
 from tests.refusals import expect_error, expect_values, expect_warning
-
-if TYPE_CHECKING:
-    from ckh.data.dataset import Dataset
-
 
 ROOT = Path(__file__).parents[2]
 MEASURED = ("--among", "measured")  # 24 of the 300 candidates were measured
@@ -360,33 +350,3 @@ def test_a_missing_or_damaged_model(
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
     expect_error(stderr, "damaged-model", model, "rank")
-
-
-def test_amds_baseline_is_shown(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its efficiency is that of LightGBM on AMD's features and log TFLOPS, fitted here; it needs training data."""
-    monkeypatch.setattr(amd_recipe, "TreeParams", lambda: TREES)
-    write_dataset(measured(), tmp_path / "old.parquet")
-    new = type(measured())(measured().frame.assign(N=measured().frame["N"] + 100))
-    write_dataset(new, tmp_path / "new.parquet")
-    args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(tmp_path / "new.parquet")]
-    args += ["--amd-recipe", "--json"]
-    assert run(args) == ExitCode.USAGE
-    capsys.readouterr()
-    assert run([*args, "--train-data", str(tmp_path / "old.parquet")]) == ExitCode.OK
-    load = json.loads(capsys.readouterr().out)["baselines"]["AMD's recipe, same data"]["mean"]["value"]
-    hardware, known = load_model(model).hardware, measured().valid()
-
-    def matrix(dataset: Dataset) -> np.ndarray:
-        """AMD's 97 features, with tiles as named by its tools."""
-        columns = legacy_columns({name: dataset.frame[name].to_numpy() for name in dataset.op.training.input_columns})
-        return GROUPED_CONV.matrix(columns, hardware, CORE_NAMES)
-
-    trees = lightgbm.LGBMRegressor(random_state=42, n_jobs=1, verbose=-1, **TREES.to_dict())
-    trees.fit(matrix(known), np.log1p(known.frame["tflops"].to_numpy()))
-    scores, ms = trees.predict(matrix(new)), np.where(new.frame["is_valid"], new.frame["latency_ms"], np.inf)
-    rows = [np.flatnonzero(new.problem_ids == number) for number in range(14)]
-    expected = np.mean([ms[of].min() / ms[of[np.argmax(scores[of])]] for of in rows])
-    assert len(CORE_NAMES) == 97
-    assert load == pytest.approx(expected, rel=1e-9)

@@ -102,16 +102,17 @@ def test_a_change_that_failed_is_refused(golden: Path, capsys: pytest.CaptureFix
     was = other_kernel(now)
     edit(golden, lambda document: document["kernels"].update({problem.canonical(): was}))
     measured(problem, {was: time_ms(problem, kernels()[0]), now: 1.0}, failed=True)
-    files = ["--junit", "ci/junit.xml", "--summary", "ci/summary.md"]
+    files = ["--verdict", "ci/junit.xml", "--verdict", "ci/summary.md"]
     args = ["validate", "selection", "golden.json", "--model", "model", "--data", "data.parquet", *files]
     assert run(args) == ExitCode.GATE_FAILED
     assert "failed: wrong_result" in capsys.readouterr().err
     suite = ET.parse("ci/junit.xml").getroot()[0]  # noqa: S314 - our own file
     assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
     assert "## FAIL: golden.json" in Path("ci/summary.md").read_text(encoding="utf-8")
+    assert run(args) == ExitCode.GATE_FAILED
+    Path("ci/junit.xml").write_text("mine", encoding="utf-8")
     assert run(args) == ExitCode.USAGE
-    assert "junit.xml exists" in capsys.readouterr().err
-    assert run([*args, "--force"]) == ExitCode.GATE_FAILED
+    assert Path("ci/junit.xml").read_text(encoding="utf-8") == "mine"
 
 
 def test_unmeasured_changes_fail_unless_allowed(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,7 +164,13 @@ def test_a_wrong_file_is_refused(golden: Path, text: str, code: str, capsys: pyt
 
 @pytest.mark.parametrize(
     "args",
-    [["--create"], ["--problems", "list.txt"], ["--data", "a.parquet", "--on-device"], ["--create", "--on-device"]],
+    [
+        ["--create"],
+        ["--problems", "list.txt"],
+        ["--data", "a.parquet", "--on-device"],
+        ["--create", "--on-device"],
+        ["--verdict", "a.txt"],
+    ],
 )
 def test_conflicting_options_are_refused(args: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are refused before anything is read."""

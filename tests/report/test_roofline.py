@@ -12,12 +12,11 @@ from ckh.assess.times import times_of
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.errors import DataError, UsageError
 from ckh.learn.models.artifact import load_model
-from ckh.report import weights
 from ckh.report.draw import page_svg
 from ckh.report.drawing import Bars, Lines
-from ckh.report.judged import judge
-from ckh.report.of_dataset import report_dataset
-from ckh.report.of_model import report_model
+from ckh.report.judged import judge, listed, weighted_mean, weighted_quantiles
+from ckh.report.of_measurements import report_dataset
+from ckh.report.of_models import report_model
 from ckh.report.roofline import problem_table, roofline, speeds_of, times_over_problems
 from ckh.shapes.layers import WeightedProblem
 from ckh.shapes.tables import table_text
@@ -73,7 +72,7 @@ def test_every_problem_has_its_best_kernel_and_others_on_the_roofline() -> None:
         assert y < min(PEAK_TFLOPS, PEAK_TB_S * x)
     assert max(roof.y) == pytest.approx(min(PEAK_TFLOPS, PEAK_TB_S * roof.x[-1]))
     assert roof.y[0] == pytest.approx(PEAK_TB_S * roof.x[0])
-    svg = page_svg(figure, narrow=False)
+    svg = page_svg(figure)
     assert len(re.findall(r"<use [^>]*><title>", svg)) == 12 * 7
     assert len(re.findall(r"<title>best: ", svg)) == 12
 
@@ -109,12 +108,12 @@ def test_problem_weights_are_counts() -> None:
     random = np.random.default_rng(3)
     values, counts = random.uniform(size=50), random.integers(1, 9, 50).astype(float)
     repeated = as_repeated(values, counts)
-    assert weights.mean(values, counts) == pytest.approx(repeated.mean())
+    assert weighted_mean(values, counts) == pytest.approx(repeated.mean())
     shares = [0.05, 0.25, 0.5, 0.9]
-    assert weights.quantiles(values, shares, counts) == pytest.approx(
+    assert weighted_quantiles(values, shares, counts) == pytest.approx(
         np.quantile(repeated, shares, method="inverted_cdf")
     )
-    assert weights.quantiles(values, shares, np.ones(50)) == pytest.approx(np.quantile(values, shares))
+    assert weighted_quantiles(values, shares, np.ones(50)) == pytest.approx(np.quantile(values, shares))
 
 
 def test_dataset_figures_weigh_problems_by_count() -> None:
@@ -135,7 +134,7 @@ def test_model_figures_weigh_problems_by_count(tmp_path: Path) -> None:
     """The mean efficiency is weighted, and the table has each problem's count beside its kernel."""
     data, counts = measured(), np.arange(1, 15, dtype=float)
     judged = judge(load_model(saved(tmp_path / "model")), data, counts, measured_alone=True)
-    made = report_model(judged, data, lambda _worst: "")
+    made = report_model(judged, data)
     expected = as_repeated(judged.efficiency, counts)
     assert dict(made.facts)["mean efficiency"] == f"{expected.mean():.1%}"
     table = next(table for table in made.tables if table.is_data)
@@ -149,17 +148,18 @@ def test_model_figures_weigh_problems_by_count(tmp_path: Path) -> None:
 def test_counts_come_from_a_list_of_shapes(tmp_path: Path) -> None:
     """Only listed problems remain, with the list's counts; a list without counts or matches is refused."""
     data = measured()
-    listed = data.problems()[3:6]
+    problems = data.problems()[3:6]
     path = tmp_path / "shapes.csv"
     rows = [
-        WeightedProblem("grouped_conv", item, count, ("a",), "") for count, item in zip((5, 1, 40), listed, strict=True)
+        WeightedProblem("grouped_conv", item, count, ("a",), "")
+        for count, item in zip((5, 1, 40), problems, strict=True)
     ]
     path.write_text(table_text(rows), encoding="utf-8")
-    selected, counts = weights.listed(data, str(path))
-    assert selected.problems() == listed
+    selected, counts = listed(data, str(path))
+    assert selected.problems() == problems
     assert counts.tolist() == [5, 1, 40]
     with expect_refusal(DataError, "no-match", 3):
-        weights.listed(data.select(data.problem_ids < 3), str(path))
+        listed(data.select(data.problem_ids < 3), str(path))
     with expect_refusal(UsageError, "inapplicable-option", "host-train"):
-        weights.listed(data, "host-train")
+        listed(data, "host-train")
     assert len(selected) == np.isin(data.problem_ids, (3, 4, 5)).sum()

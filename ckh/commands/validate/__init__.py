@@ -2,10 +2,87 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import typer
 
-from ckh.commands._common import examples
-from ckh.commands.validate import compare, kernels, oracle, parity, selection
+from ckh.commands import _completion
+from ckh.commands._common import JSON_HELP, OP_HELP, completed, examples, print_json, print_table, say
+from ckh.commands._judging import AMONG, MIN_PROBLEMS, MODEL, figure_values
+from ckh.commands.panels import MEASURING, PROBLEM
+from ckh.commands.validate import kernels
+from ckh.errors import DeviceError, ExitCode, UsageError
+from ckh.files.outputs import FileKind, check_output, head_of, write_output
+from ckh.learn.judging.judged_data import Among, judged_model
+from ckh.text.log import emit, note, warn
+from ckh.text.prose import one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.assess.verdict import Verdict
+    from ckh.documents import Document
+
+_ORACLE = """Compare predict's choices with the measured best of a hold-out. Exit code 1: efficiency is too low.
+
+The evaluated answer is that of `ckh predict`, on the problems where its choice was measured; refused problems,
+unmeasured choices and best kernels that are not candidates are counted. If only a sample of the kernels was measured,
+--among measured ranks the measured ones only.
+
+If the data have repeated measurements, kernels within the noise of the best count as equal to it.
+
+With --on-device the model's first choices, the oracle's best and --sample random candidates are compiled and measured
+again on this machine, interleaved, so that the verdict depends neither on earlier times nor only on kernels with good
+predictions. The report states what the sample may have missed: 59 random kernels contain one of the fastest 5 %
+with a probability of 95 %.
+
+There is no verdict, and exit code 4, with fewer than --min-problems measured choices: training problems of the model do
+not count (unknown for models of AMD's tools, as the report states), nor problems with a single measured kernel.
+"""
+_COMPARE = """Compare a new model with an old one on the same problems. Exit code 1: it must not replace the old one.
+
+Each model's answer is evaluated, as `ckh predict --model` would give it, on the problems where both choices were
+measured; the others are counted. If only a sample of the kernels was measured, --among measured ranks the measured ones
+only.
+
+The new model may replace the old one if mean and median efficiency drop by at most 0.5 points, P10 by at most 2, no
+problem loses more than 10 %, and no problem is refused that the old model answers.
+Training problems of either model, and problems with a single measured kernel, do not count.
+
+Each difference has a 95 % confidence interval, from a paired bootstrap over problems: an interval that contains 0 may
+be chance. The gate applies to the difference itself.
+"""
+_SELECTION = """Compare the first choices for a list of problems with golden ones. Exit code 1: a choice got worse.
+
+--create writes the golden file: the problems of --problems with the first choice of ckh predict, by --model or the
+model that fits. Keep it under version control. The same call without --create reports changed choices.
+
+The slowdown of a change is measured: --data has times of both kernels, --on-device measures both here, interleaved.
+The gate fails if the new choice is slower by more than --max-loss, fails to run, or was not measured together with the
+old one (--allow-unmeasured accepts that). To accept changes, create the file again with --force; without --problems it
+keeps its list.
+"""
+_PARITY = """Compare what consumers pick with what ckh picks. Exit code 1: a consumer picks another kernel.
+
+For each of --problems, ckh's pick is the first kernel of ckh predict. It is compared with that of each consumer:
+
+c: exported C, compiled and run here. ck-dispatcher: the exported heuristic, compiled with the published headers of
+AMD's dispatcher (--dispatcher), in which all candidates are registered. aiter: an exported table, looked up as AITER
+does, by the exact key and then by padded M. inductor: the first instance of PyTorch's template with ckh's order
+installed, against ckh's ranking of Inductor's instances.
+
+Each consumer gets a fresh export; --export names existing ones, which are compared as they are. A consumer that cannot
+be tried here (no compiler, no headers, no PyTorch, no model to export) is listed with the reason and counts neither as
+equal nor as different; if none can be tried, or one of --consumer cannot, the exit code is 3.
+"""
+_LEAST = {"mean_efficiency": 0.90, "p10_efficiency": 0.75}
+_CONSUMERS = ("c", "ck-dispatcher", "aiter", "inductor")
+_VERDICT = typer.Option(
+    [], "--verdict", metavar="FILE", help="Write the verdict too, FILE.xml as JUnit, FILE.md as Markdown; repeatable."
+)
+_PROBLEMS_HELP = "a set, a .txt, .csv, .json or AMD's .py file, or a source of ckh shapes."
 
 
 def register(app: typer.Typer) -> None:
@@ -23,9 +100,233 @@ def register(app: typer.Typer) -> None:
         no_args_is_help=True,
         rich_markup_mode=None,
     )
-    oracle.register(group)
-    compare.register(group)
-    selection.register(group)
-    parity.register(group)
+    of_oracle = examples(
+        "ckh validate oracle --model models/mine --data holdout.parquet",
+        "ckh validate oracle --model models/mine --data holdout.parquet --fail-under mean_efficiency=0.95",
+        "ckh validate oracle --model models/mine --data holdout.parquet --on-device --limit 30",
+    )
+    of_compare = examples(
+        "ckh validate compare models/old models/new --data holdout.parquet",
+        "ckh validate compare models/old models/new --data holdout.parquet --max-loss p10=0.01 --json",
+        "ckh validate compare models/old models/new --data holdout.parquet --verdict junit.xml --verdict summary.md",
+    )
+    of_selection = examples(
+        "ckh validate selection golden.json --create --problems resnet50",
+        "ckh validate selection golden.json --model models/new --data holdout.parquet",
+        "ckh validate selection golden.json --on-device --max-loss 0.05 --verdict junit.xml",
+        "ckh validate selection golden.json --create --force",
+    )
+    of_parity = examples(
+        "ckh validate parity --problems resnet50 --arch gfx950 --dtype bf16",
+        "ckh validate parity --problems resnet50 --arch gfx950 --dtype bf16 --dispatcher ck/dispatcher/include",
+        "ckh validate parity --problems untuned_fmoe.csv --op aiter_moe --arch gfx950 --export tables",
+        "ckh validate parity --problems llm --op gemm_universal --arch gfx942 --dtype bf16 --consumer inductor",
+        "ckh validate parity --problems layers.csv --model models/mine --json --verdict junit.xml",
+    )
+    selected, consumed = "Compare first choices with golden ones.", "Compare the picks of consumers with ckh's."
+    group.command(name="oracle", help=_ORACLE, epilog=of_oracle)(oracle)
+    group.command(name="compare", help=_COMPARE, epilog=of_compare)(compare)
+    group.command(name="selection", short_help=selected, help=_SELECTION, epilog=of_selection)(selection)
+    group.command(name="parity", short_help=consumed, help=_PARITY, epilog=of_parity)(parity)
     kernels.register(group)
     app.add_typer(group)
+
+
+def oracle(
+    model: Path | None = MODEL,
+    data: list[Path] = typer.Option(..., "--data", help="Measured hold-out; may be repeated."),
+    fail_under: list[str] = typer.Option(
+        [],
+        "--fail-under",
+        metavar="FIGURE=VALUE",
+        help="Minimum efficiency; may be repeated.  [mean_efficiency=0.9, p10_efficiency=0.75]",
+    ),
+    min_problems: int = MIN_PROBLEMS,
+    among: Among = AMONG,
+    on_device: bool = typer.Option(False, "--on-device", help="Measure choices and oracle again on this machine."),
+    sample: int = typer.Option(
+        59,
+        "--sample",
+        min=0,
+        rich_help_panel=MEASURING,
+        help="--on-device: number of random candidates to measure too.",
+    ),
+    limit: int | None = typer.Option(None, "--limit", min=1, help="Number of random problems to measure again."),
+    as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
+) -> None:
+    """Evaluate, print and give the verdict."""
+    from ckh.api.validating import GATES, oracle_verdict
+
+    gates = _LEAST | dict(figure_values("--fail-under", fail_under, list(GATES)))
+    loaded = judged_model(model, data)
+    if limit is not None and limit < min_problems:
+        raise UsageError(
+            f"--limit {limit} leaves fewer than the {min_problems} problems required for a verdict",
+            "set --min-problems",
+            code="few-problems",
+        )
+    again = (sample, limit) if on_device else None
+    verdict, document = oracle_verdict(loaded, data, gates, min_problems, among, again)
+    _show(verdict, document, (), as_json=as_json)
+    _conclude(verdict)
+
+
+def compare(
+    old: Path = typer.Argument(
+        ..., metavar="OLD", autocompletion=_completion.models, help="Directory of the current model."
+    ),
+    new: Path = typer.Argument(
+        ..., metavar="NEW", autocompletion=_completion.models, help="Directory of the new model."
+    ),
+    data: list[Path] = typer.Option(..., "--data", help="Measured hold-out; may be repeated."),
+    max_loss: list[str] = typer.Option(
+        [],
+        "--max-loss",
+        metavar="FIGURE=VALUE",
+        help="Allowed loss of mean, median or p10 efficiency, or of a single problem, relative; may be repeated.  "
+        "[mean=0.005, median=0.005, p10=0.02, problem=0.1]",
+    ),
+    min_problems: int = MIN_PROBLEMS,
+    among: Among = AMONG,
+    verdict_files: list[Path] = _VERDICT,
+    as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
+) -> None:
+    """Compare, print and give the verdict."""
+    from ckh.api.validating import compare_verdict
+    from ckh.assess.compare import Thresholds
+
+    known = [field.name for field in fields(Thresholds)]
+    thresholds = Thresholds(**dict(figure_values("--max-loss", max_loss, known)))
+    _check_files(verdict_files, [old, new, *data])
+    verdict, document = compare_verdict(old, new, data, thresholds, min_problems, among)
+    _show(verdict, document, verdict_files, as_json=as_json)
+    _conclude(verdict)
+
+
+def selection(
+    golden: Path = typer.Argument(..., metavar="FILE", help="File with the golden choices."),
+    create: bool = typer.Option(False, "--create", help="Write FILE."),
+    problems: str | None = completed("problems", f"--create: {_PROBLEMS_HELP}"),
+    op: str | None = completed("op", f"--create: {OP_HELP}"),
+    dtype: str | None = completed("dtype", "--create: element type."),
+    arch: str | None = completed("arch", "--create: architecture.  [this machine's GPU, else gfx950]", panel=PROBLEM),
+    model: Path | None = completed("model", "Model directory.  [the first that fits]"),
+    data: list[Path] = typer.Option([], "--data", help="Dataset with times of changed choices; may be repeated."),
+    on_device: bool = typer.Option(False, "--on-device", help="Measure changed choices on this machine."),
+    max_loss: float = typer.Option(0.02, "--max-loss", min=0, help="Allowed slowdown of a choice, relative."),
+    allow_unmeasured: bool = typer.Option(False, "--allow-unmeasured", help="Accept unmeasured changes."),
+    verdict_files: list[Path] = _VERDICT,
+    force: bool = typer.Option(False, "--force", help="--create: replace FILE."),
+    as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
+) -> None:
+    """Write golden choices, or compare with them, print and give the verdict."""
+    from ckh.api.selection import create_golden, selection_verdict
+
+    of_verdict = {"--data": data, "--on-device": on_device, "--verdict": verdict_files}
+    of_file = {"--problems": problems, "--op": op, "--dtype": dtype, "--arch": arch, "--force": force}
+    for name, value in (of_verdict if create else of_file).items():
+        if value:
+            how = "excludes" if create else "requires"
+            raise UsageError(f"{name} {how} --create", "see ckh validate selection --help", code="conflicting-options")
+    if create:
+        text = create_golden(golden, problems, model, arch, dtype, op, force=force)
+        emit(text if as_json else "")
+        return
+    if data and on_device:
+        raise UsageError("--data and --on-device exclude each other", "omit one of them", code="conflicting-options")
+    _check_files(verdict_files, [golden, *data, *([model] if model else [])])
+    verdict, document = selection_verdict(
+        golden, model, data, max_loss, on_device=on_device, allows_unmeasured=allow_unmeasured
+    )
+    _show(verdict, document, verdict_files, as_json=as_json)
+    _conclude(verdict)
+
+
+def parity(
+    problems: str = completed("problems", _PROBLEMS_HELP.capitalize(), default=...),
+    op: str | None = completed("op", OP_HELP),
+    dtype: str | None = completed("dtype", "Element type."),
+    arch: str | None = completed("arch", "Architecture.  [this machine's GPU, else gfx950]", panel=PROBLEM),
+    model: Path | None = completed("model", "Model directory.  [the first that fits]"),
+    consumer: list[str] = typer.Option(
+        [],
+        "--consumer",
+        metavar="[" + "|".join(_CONSUMERS) + "]",
+        help="Consumer that must be compared; may be repeated.  [all that can be tried]",
+    ),
+    export: list[Path] = typer.Option(
+        [], "--export", metavar="DIR", help="Existing output of ckh export to compare; may be repeated."
+    ),
+    dispatcher: Path | None = typer.Option(
+        None, "--dispatcher", metavar="DIR", help="Include folder with ck_tile/dispatcher, of CK's source."
+    ),
+    verdict_files: list[Path] = _VERDICT,
+    as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
+) -> None:
+    """Compare, print and give the verdict."""
+    from ckh.integrations.parity import ConsumerComparison, answers_of, exports_of, parity_verdict
+    from ckh.learn.answers.answering import Chooser
+    from ckh.shapes.problems import stated_operation
+
+    if unknown := [name for name in consumer if name not in _CONSUMERS]:
+        raise UsageError(f"unknown consumer {unknown[0]!r}", one_of(unknown[0], _CONSUMERS), code="unknown-name")
+    _check_files(verdict_files, [*export, *([model] if model else [])])
+    exports = exports_of(export)
+    chooser = Chooser(model, arch, dtype, op or (None if model is not None else stated_operation(problems)))
+    compared = ConsumerComparison(chooser, model, answers_of(chooser, problems, dtype), exports, dispatcher)
+    verdict, document = parity_verdict(compared, consumer)
+    _show(verdict, document, verdict_files, as_json=as_json)
+    untried = [own for own in document.consumers if not own.compared]
+    if not verdict.failures and untried and (consumer or not verdict.checks):
+        reason = next(iter(untried[0].not_compared), "no problem")
+        raise DeviceError(f"{untried[0].consumer} was not compared: {reason}", code="no-consumer")
+    _conclude(verdict)
+
+
+def _check_files(paths: Sequence[Path], inputs: Sequence[Path]) -> None:
+    """Refuse files that are no verdict, or cannot be written, before the evaluation."""
+    from ckh.assess.verdict import STARTS
+
+    for path in paths:
+        if (start := STARTS.get(path.suffix)) is None:
+            raise UsageError(f"--verdict {path}: its name ends with neither .xml nor .md", code="unknown-format")
+        kind = FileKind("verdict of ckh", lambda own, start=start: head_of(own).startswith(start))  # type: ignore[misc]
+        check_output(path, kind, force=True, inputs=inputs)
+
+
+def _show(verdict: Verdict, document: Document, files: Sequence[Path], *, as_json: bool) -> None:
+    """Write the files of a verdict, and print its document or its tables."""
+    for path in files:
+        write_output(path, verdict.junit() if path.suffix == ".xml" else verdict.markdown())
+    if as_json:
+        print_json(document)
+        return
+    tables = list(verdict.tables)
+    if tables and not tables[0].names:
+        first = tables.pop(0)
+        print_table(verdict.title, first.columns, first.rows)
+    else:
+        say(verdict.title)
+    if verdict.lines:
+        say("\n" + "\n".join(verdict.lines))
+    for table in tables:
+        say()
+        figures = len(table.columns) - table.names
+        if figures > 1:
+            print_table(table.title, table.columns[:figures], [row[:figures] for row in table.rows])
+        elif table.title:
+            say(table.title)
+        names = table.columns[figures:]
+        width = max(map(len, names), default=0)
+        for row in table.rows if names else ():
+            lines = (f"  {name:{width}} {value}" for name, value in zip(names, row[figures:], strict=True))
+            say("\n".join([f"\n{row[0]}", *lines]))
+
+
+def _conclude(verdict: Verdict) -> None:
+    """Print failures and verdict; exit with 1 if there is a failure."""
+    for failure in verdict.failures:
+        warn(failure, "gate")
+    note("FAIL" if verdict.failures else "PASS")
+    if verdict.failures:
+        raise typer.Exit(int(ExitCode.GATE_FAILED))

@@ -99,8 +99,6 @@ def kernels(
     dtype: str | None = completed("dtype", "Element type; the device's own by default."),
     device: str | None = typer.Option(None, "--device", help="host, hip or emulated.  [hip where a GPU is found]"),
     arch: str | None = option_of(DeviceOptions, "arch"),
-    hipcc: str | None = option_of(DeviceOptions, "hipcc"),
-    ck_include: str | None = option_of(DeviceOptions, "ck_include"),
     compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load only; needs no GPU."),
     timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="Time limit per kernel."),
     jobs: int | None = option_of(BenchLimits, "jobs"),
@@ -116,7 +114,7 @@ def kernels(
     from ckh.bench.supervision.remote import DeviceRequest
     from ckh.ops import operation
 
-    options = DeviceOptions(arch, hipcc, ck_include)
+    options = DeviceOptions(arch)
     kind = device or default_device_kind(options)
     result = open_device(kind, options)
     if caution := caution_of(result):

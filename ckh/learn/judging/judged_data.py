@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -230,6 +232,23 @@ def refuse_unstable(parts: DatasetParts, most: float) -> None:
             "measure again on an idle machine, or use ckh evaluate --max-unstable",
             code="unsteady",
         )
+
+
+def measure_again(texts: Sequence[str], spec: ModelSpec) -> str:
+    """Command that measures problems again with all kernels; empty if ckh cannot measure the operation."""
+    from ckh.archs import HOST
+    from ckh.learn.models.spec import ANY
+
+    if spec.op.measured is None:
+        return ""
+
+    problems = " ".join(shlex.quote(text) for text in texts)
+    words = [f"--op {spec.op_type}", "--device host" if spec.arch == HOST else f"--arch {spec.arch}"]
+    words += [f"--variant {spec.variant}"] if spec.op.has_directions and spec.variant is not None else []
+    words += [f"--dtype {spec.dtype}"] if spec.dtype != ANY else []
+    name = f"worst-{zlib.crc32(problems.encode()):08x}"
+    bench = f"ckh bench {' '.join(words)} --problems {name}.txt --out runs/{name}"
+    return f"printf '%s\\n' {problems} > {name}.txt && {bench}"
 
 
 def percent(share: float) -> str:

@@ -143,7 +143,6 @@ def derived(
             legacy_columns=dict,
             model_files={TIMED_NAME: pools.timed_file},
             judged=(),
-            amd_features=(),
             formats=formats if table_sizes else None,
         ),
         measured=lazily(f"{package}.measured:MEASURED"),

@@ -17,7 +17,7 @@ import numpy as np
 from ckh.kernels.pools import TIMED_NAME
 from ckh.kernels.table import column_of
 from ckh.ops.base import Kernels, Operation, Problems, TiledSizes, Training, Worth, called, lazily
-from ckh.ops.grouped_conv.features import CONV_LAW, CORE_NAMES, GROUPED_CONV, INPUT_COLUMNS
+from ckh.ops.grouped_conv.features import CONV_LAW, GROUPED_CONV, INPUT_COLUMNS
 from ckh.ops.grouped_conv.kernel import ConvKernel, amd_full_name, amd_short_name, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import LEARNED_NAME, POOLS, learned_file, learned_kernels
 from ckh.ops.grouped_conv.kernels.problem_rules import rule_key
@@ -280,7 +280,6 @@ OPERATION = Operation(
         input_columns=(*INPUT_COLUMNS, "tile_m", "tile_n", "tile_k"),
         legacy_columns=legacy_columns,
         model_files={LEARNED_NAME: learned_file, TIMED_NAME: POOLS.timed_file},
-        amd_features=CORE_NAMES,
         needed=_needed,
         needed_columns=MOVED_COLUMNS,
         formats=lazily("ckh.ops.grouped_conv.amd_csv:FORMATS"),

@@ -1,4 +1,4 @@
-"""Report of a folder of `ckh bench` or `ckh search measure`, also during the run."""
+"""Reports of a dataset, and of a folder of `ckh bench` or `ckh search measure`, also during the run."""
 
 from __future__ import annotations
 
@@ -7,33 +7,83 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ckh.assess.metrics import choices
+from ckh.assess.times import times_of
 from ckh.bench.planning.plan import SEARCH
 from ckh.ops import operation_of
 from ckh.report import measurements
 from ckh.report.drawing import Drawing, Line, Lines, PageTable, Report
-from ckh.report.measurements import HOUR_S, LEAST_FAR, Look, machine, unit_of_time
-from ckh.schema import MEASURED
+from ckh.report.measurements import HOUR_S, LEAST_FAR, Look, looks_of_runs, machine, repeats, unit_of_time
+from ckh.report.roofline import problem_table, roofline, speeds_of, times_over_problems
+from ckh.schema import MEASURED, REPEATED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
+    from numpy.typing import NDArray
+
+    from ckh.data.dataset import Dataset
     from ckh.data.journal import Journal, ResultRow
 
 _POINTS = 200
 _FASTEST = 10
 
 
+def report_dataset(dataset: Dataset, paths: list[Path], weights: NDArray[np.float64] | None = None) -> Report:
+    """All figures that a dataset allows; `weights` is the number of executions of each problem, shape (problems,)."""
+    frame = dataset.frame
+    times = times_of(dataset)
+    has_oracle = np.isfinite(times.oracle_ms())
+    weights = np.ones(times.count) if weights is None else weights
+    best = choices(-times.latency_ms, times.problem, times.count)[has_oracle]
+    speeds = None
+    if has_oracle.any():
+        known = dataset.select(has_oracle[dataset.problem_ids])
+        speeds = speeds_of(known, times_of(known), weights[has_oracle])
+    names = frame["kernel"].astype(str).to_numpy()
+    kernels = int(frame["kernel"].nunique())
+    first = frame.iloc[dataset.first_rows]
+    sizes = {name: first[name].to_numpy(dtype=np.float64) for name in dataset.op.problems.sizes}
+    is_valid = frame["is_valid"].to_numpy(dtype=bool)
+    spread = frame["spread"].to_numpy(dtype=np.float64)[is_valid]
+    failed = frame["status"][~is_valid].astype(str).value_counts()
+    twice = [frame[name].to_numpy(dtype=np.float64) for name in REPEATED if name in frame]
+    figures = [
+        measurements.coverage(sizes, weights),
+        *([] if speeds is None else [times_over_problems(speeds), roofline(speeds)]),
+        measurements.winners(names[best].tolist(), weights[has_oracle], kernels) if len(best) else None,
+        measurements.failures({str(name).replace("_", " "): int(count) for name, count in failed.items()}, len(frame)),
+        measurements.noise(spread),
+        measurements.over_time(np.arange(len(spread), dtype=np.float64), "measurements", spread),
+        *machine(looks_of_runs(dataset.metadata["runs"])),
+        repeats(twice[0], twice[1], dataset.problem_ids) if len(twice) == len(REPEATED) else None,
+    ]
+    where = ", ".join(dict.fromkeys(frame["device"].dropna().astype(str))) if "device" in frame else ""
+    return Report(
+        title=f"Measurements: {', '.join(path.name for path in paths)}",
+        subtitle=f"{dataset.op.name} on {', '.join(dataset.archs)}{f' ({where})' if where else ''}",
+        facts=[
+            ("measurements", f"{len(frame):,}"),
+            ("problems", f"{times.count:,}"),
+            ("kernels", f"{kernels:,}"),
+            ("usable times", f"{is_valid.mean():.1%}"),
+            *([("runs of the problems", f"{weights.sum():,.0f}")] if (weights != 1).any() else []),
+        ],
+        figures=[figure for figure in figures if figure is not None],
+        tables=[] if speeds is None else [problem_table(speeds)],
+    )
+
+
 def report_run(journal: Journal, refresh_s: int | None) -> Report:
     """All figures that a journal allows; `refresh_s` is the reload interval of the page during the run."""
-    run = journal.runs[-1]
+    run, ended = journal.runs[-1], is_ended(journal)
     is_search = run.kernels.startswith(SEARCH)
     rows = [row for row in journal.rows if not row.remeasured]
-    ended = is_ended(journal)
-    state = journal.ends[-1].reason if ended else "still measuring"
     pairs = next((run.pairs for run in reversed(journal.runs) if run.pairs is not None), None)
     done = len({(row.problem, row.kernel) for row in rows})
     facts = [
-        ("state", state),
+        ("state", journal.ends[-1].reason if ended else "still measuring"),
         ("pairs measured", f"{done:,}" + (f" of {pairs:,}" if pairs else "")),
         ("problems", f"{len({row.problem for row in rows}):,}"),
         ("usable times", f"{sum(row.status in MEASURED for row in rows) / len(rows):.1%}" if rows else "-"),
@@ -42,7 +92,7 @@ def report_run(journal: Journal, refresh_s: int | None) -> Report:
     if not ended and pairs and len(hours) > 1 and hours[-1] > 0:
         left = (pairs - done) * hours[-1] / done
         facts.append(("about", f"{left:.1f} hours left" if left >= 1 else f"{left * 60:.0f} minutes left"))
-    figures = [_search(rows)] if is_search else [_progress(rows, pairs), *_of_rows(journal)]
+    figures = [_search(rows)] if is_search else [_progress(rows, pairs), *_of_rows(journal.final_rows())]
     looks: dict[str, list[Look]] = {}
     for reference in journal.references:
         looks.setdefault(reference.run_id, []).append(
@@ -70,8 +120,7 @@ def _hours(rows: Sequence[ResultRow]) -> np.ndarray:
     return (times - times.min()) / HOUR_S if len(times) else times
 
 
-def _of_rows(journal: Journal) -> list[Drawing | None]:
-    final = journal.final_rows()
+def _of_rows(final: Sequence[ResultRow]) -> list[Drawing | None]:
     if not final:
         return []
     op = operation_of(final[0].problem)
@@ -81,7 +130,7 @@ def _of_rows(journal: Journal) -> list[Drawing | None]:
     }
     best: dict[str, ResultRow] = {}
     for row in final:
-        if row.latency_ms is not None and row.latency_ms < (_ms(best.get(row.problem))):
+        if _ms(row) < _ms(best.get(row.problem)):
             best[row.problem] = row
     reasons = Counter(str(row.status).replace("_", " ") for row in final if row.status not in MEASURED)
     spread = np.array([np.nan if row.spread is None else row.spread for row in final])

@@ -1,0 +1,247 @@
+"""`ckh evaluate`: scores a model on measured problems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from ckh.cluster.connection import CLUSTER_HELP
+from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
+from ckh.commands._judging import AMONG, LEARNED_FROM, MODEL, figure_values
+from ckh.errors import ExitCode, UsageError
+from ckh.learn.judging.judged_data import LEAST_PROBLEMS, MOST_UNSTABLE, Among, judged_model, measure_again, percent
+from ckh.text.log import MEASURED, note, warn
+from ckh.text.tabletext import sparkline
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.api.evaluating import Evaluated
+    from ckh.assess.report import Choice, Evaluation
+    from ckh.assess.winners import Hits, WinnerReport
+
+_HELP = """Evaluate predict's choices on a dataset: efficiency is the best measured time over the chosen kernel's.
+
+The evaluated choice is the first kernel of `ckh predict` among all candidates. Figures are over the problems whose
+choice was measured; counted beside them are refused problems, unmeasured choices, and problems whose fastest measured
+kernel is not a candidate. Coverage is the share of problems whose choice was measured and whose fastest measured kernel
+is a candidate. If only a sample of the kernels was measured, --among measured ranks the measured ones only.
+
+Efficiency is reported over all problems with 95 % confidence intervals, for the first k choices, by slice, and beside
+baselines: the nearest problem and the best single kernel of the training data, the best single kernel in hindsight, a
+random kernel. If pairs were measured repeatedly, kernels within the noise of the best count as equal to it, and choices
+are compared with those of a repeated measurement: selected on one, scored on the other. --fail-under makes it a gate:
+coverage, mean_efficiency, geomean_efficiency, p50_efficiency, p10_efficiency, p5_efficiency, min_efficiency.
+
+For a model of winners (`ckh train --labels winners`) the report has the hit rates: how often the measured winner ranks
+first, or among the first choices, of all candidates; a near-tie counts as a miss. The baseline is the most frequent
+winner at this size in the training data, with a lower bound of the efficiency from measured times of other sizes.
+Gates: top1, top3, top5, top10, and coverage, the share of winners that are candidates.
+
+Training problems of the model are excluded (unknown for models of AMD's tools) unless --with-trained is given; data
+without other problems are refused, and data with too many unstable times. Layers trained on at another batch size are a
+slice. Gates ignore problems with a single measured kernel. With fewer than --min-problems problems, or fewer measured
+choices for a gate of efficiency, there is no verdict, and exit code 4.
+"""
+_NOT_LEARNED = (
+    "baselines from training data (nearest problem, best fixed kernel) are missing: name the data with --train-data"
+)
+_BEST_RANKED = "best-ranked measured kernel"
+_BARS = 20
+_LEAST_SHOWN = 0.8  # lowest efficiency shown
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command(
+        name="evaluate",
+        help=_HELP,
+        epilog=examples(
+            "ckh evaluate --model models/mine --data holdout.parquet",
+            "ckh evaluate --model models/mine --data holdout.parquet --train-data train.parquet --worst 10",
+            "ckh evaluate --model models/mine --data holdout.parquet --fail-under p10_efficiency=0.85 --json",
+        ),
+    )(evaluate)
+
+
+def evaluate(
+    model: Path | None = MODEL,
+    data: list[Path] = typer.Option(..., "--data", help="Measured dataset to evaluate on; may be repeated."),
+    train_data: list[Path] = typer.Option([], "--train-data", help=LEARNED_FROM),
+    fail_under: list[str] = typer.Option(
+        [], "--fail-under", metavar="FIGURE=VALUE", help="Exit code 1 if a figure is lower; may be repeated."
+    ),
+    min_problems: int | None = typer.Option(
+        None, "--min-problems", min=1, help=f"Minimum number of problems for a gate.  [{LEAST_PROBLEMS}]"
+    ),
+    among: Among = AMONG,
+    with_trained: bool = typer.Option(False, "--with-trained", help="Include problems of the training data."),
+    max_unstable: float = typer.Option(
+        MOST_UNSTABLE, "--max-unstable", min=0, max=1, help="Maximum share of unstable times in the data."
+    ),
+    worst: int = typer.Option(0, "--worst", min=0, help="Number of worst choices to list."),
+    cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=CLUSTER_HELP),
+    as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
+) -> None:
+    """Evaluate, print the report, and apply the gate."""
+    from ckh.api.evaluating import COVERAGE, EvaluateOptions, document_of, evaluated, is_of_winners
+    from ckh.assess.compare import too_few_choices
+    from ckh.assess.metrics import FIGURES
+    from ckh.assess.report import Evaluation
+    from ckh.assess.winners import FIRST
+
+    loaded = judged_model(model, data)
+    is_winners = is_of_winners(loaded, None)
+    known = (COVERAGE, *(tuple(f"top{k}" for k in FIRST) if is_winners else FIGURES))
+    gates = list(figure_values("--fail-under", fail_under, known))
+    if not gates and min_problems is not None:
+        raise UsageError("--min-problems needs a gate", "add --fail-under FIGURE=VALUE", code="inapplicable-option")
+    least = min_problems or LEAST_PROBLEMS
+    options = EvaluateOptions(tuple(train_data), among, with_trained, max_unstable, cluster, least if gates else None)
+    result = evaluated(loaded, data, options, of_winners=is_winners)
+    if isinstance(result.result, Evaluation) and any(name != COVERAGE for name, _ in gates):
+        coverage = result.result.coverage
+        if coverage.judged < least:
+            raise too_few_choices(coverage.judged, coverage.problems, least)
+    values = result.figures
+    failures = tuple(f"{name} is {values[name]:.4f}, under {low:g}" for name, low in gates if not values[name] >= low)
+    if as_json:
+        print_json(document_of(result, worst, failures))
+    elif isinstance(result.result, Evaluation):
+        _print_report(result, result.result, worst)
+    else:
+        _print_hits(result.result, str(loaded.path), worst)
+    for failure in failures:
+        warn(failure, "gate")
+    if gates and not failures:
+        note("all gates passed")
+    if failures:
+        raise typer.Exit(int(ExitCode.GATE_FAILED))
+
+
+def _print_report(evaluated: Evaluated, result: Evaluation, worst: int) -> None:
+    from ckh.api.evaluating import worst_first
+
+    coverage, choosers = result.coverage, [("model", result.efficiency)]
+    is_complete = coverage.judged == coverage.problems
+    if not is_complete:
+        choosers.append((_BEST_RANKED, result.best_ranked_measured))
+    rows = []
+    for name, part in (*choosers, *result.baselines.items()):
+        if part is not None:
+            middle = [percent(figure.value) for figure in (part.geomean, part.p50, part.p10, part.p5)]
+            rows.append([name, percent(part.mean.value), part.mean.interval, *middle, percent(part.min)])
+    columns = ("efficiency", "mean", "95 % interval", "geomean", "P50", "P10", "P5", "min")
+    judged = "" if is_complete else f", {coverage.judged} with a measured choice"
+    title = f"{evaluated.model.path}: {result.rows} rows, {coverage.problems} problems{judged}"
+    print_table(title, columns, rows, {"mean": MEASURED})
+    if not is_complete and result.best_ranked_measured is not None:
+        say(
+            f"{_BEST_RANKED}: {result.best_ranked_measured.problems} problems; it is not predict's answer "
+            "where the choice was never measured"
+        )
+    for line in (*_lines(result), ""):
+        say(line)
+    _print_first(result)
+    say()
+    slices = []
+    for own in result.slices:
+        interval = f"{percent(own.low)} - {percent(own.high)}"
+        figures = [str(own.problems), percent(own.mean), interval, percent(own.p10), percent(own.min)]
+        slices.append([f"{own.kind}: {own.name}", *figures])
+    print_table("", ("slice", "problems", "mean", "95 % interval", "P10", "min"), slices)
+    if worst:
+        _print_worst(evaluated, worst_first(result.choices)[:worst])
+    if evaluated.times is not None:
+        say("\n" + "\n".join(evaluated.times.lines()))
+
+
+def _lines(result: Evaluation) -> list[str]:
+    """Sentences on coverage, the distribution of efficiency, baselines and noise."""
+    from ckh.assess.noise import noise_lines
+    from ckh.assess.report import FIXED, HINDSIGHT
+
+    lines = result.coverage.lines()
+    if known := [choice.efficiency for choice in result.choices if choice.efficiency is not None]:
+        lines.append(_distribution_line(known))
+    if HINDSIGHT not in result.baselines:
+        lines.append(f"{HINDSIGHT}: unknown, no kernel was measured on every problem")
+    if FIXED not in result.baselines:
+        lines.append(_NOT_LEARNED)
+    lines += noise_lines(result.noise, result.ceiling)
+    if result.unstable:
+        lines.append(f"{percent(result.unstable)} of the times are unstable: their samples spread by more than 5 %")
+    return lines
+
+
+def _print_first(result: Evaluation) -> None:
+    """Print the efficiency of the first k choices, with the number of problems with unmeasured choices."""
+    columns = ["first k choices", "with a best kernel", "mean of the best", "P10 of the best"]
+    rows = [[str(k.k), percent(k.hit), percent(k.efficiency_mean), percent(k.efficiency_p10)] for k in result.top]
+    if any(k.problems < result.coverage.problems for k in result.top):
+        columns.insert(1, "problems")
+        for row, k in zip(rows, result.top, strict=True):
+            row.insert(1, str(k.problems))
+    print_table("", columns, rows)
+
+
+def _distribution_line(efficiency: Sequence[float]) -> str:
+    """Histogram of efficiency over the problems, as bars."""
+    least = min(int(min(efficiency) * 10) / 10, _LEAST_SHOWN)
+    width = (1.0 - least) / _BARS
+    counts = [0] * _BARS
+    for value in efficiency:
+        counts[min(int((value - least) / width + 1e-9), _BARS - 1)] += 1
+    return f"the model's choices from {least:.0%} {sparkline(counts, 0)} to 100%, by efficiency"
+
+
+def _print_worst(evaluated: Evaluated, ranked: Sequence[Choice]) -> None:
+    say()
+    rows = [
+        [
+            choice.problem,
+            "never measured" if choice.efficiency is None else percent(choice.efficiency),
+            choice.kernel or "refused",
+            choice.best_kernel,
+        ]
+        for choice in ranked
+    ]
+    print_table("", ("worst choices", "efficiency", "chosen", "best"), rows)
+    if command := measure_again([choice.problem for choice in ranked], evaluated.model.spec):
+        say(f"\nmeasure them again: {command}")
+
+
+def _print_hits(result: WinnerReport, title: str, worst: int) -> None:
+    """Print the hit rates of winners as tables."""
+    from ckh.api.evaluating import missed_first
+    from ckh.assess.winners import FIRST
+
+    columns = ("problems", *(f"first {k}" if k > 1 else "first" for k in FIRST))
+
+    def row(hits: Hits) -> list[str]:
+        return [hits.name, str(hits.problems), *(percent(share) for share in hits.first.values())]
+
+    rows = [row(hits) for hits in (result.model, result.baseline) if hits is not None]
+    print_table(f"{title}: hit rate of the measured winner among the first choices", ("", *columns), rows)
+    if result.coverage < 1:
+        say(f"coverage {percent(result.coverage)}: problems whose winner is a candidate of predict")
+        say(f"  refused: {result.refused}; the winner is not a candidate: {result.winner_no_candidate}")
+    say("near-ties count as misses: times of the other kernels are unknown")
+    bound = result.bound
+    if bound.problems:
+        others = "" if bound.mean_of_others is None else f", {percent(bound.mean_of_others)} on misses"
+        say(
+            f"lower bound of efficiency, from times at no fewer rows: {percent(bound.mean)} on {bound.problems} of "
+            f"{result.model.problems} problems (P10 {percent(bound.p10)}{others})"
+        )
+    say()
+    print_table("", ("slice", *columns), [row(hits) for hits in result.slices])
+    if worst:
+        say()
+        lines = [
+            [choice.problem, "-" if choice.place is None else str(choice.place + 1), choice.kernel, choice.winner]
+            for choice in missed_first(result)[:worst]
+        ]
+        print_table("", ("worst choices", "rank of the winner", "chosen", "winner"), lines)

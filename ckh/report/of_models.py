@@ -1,0 +1,340 @@
+"""Reports of a model on measured problems, with the training curve by its trees, and of two models compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.assess.compare import Thresholds, compare
+from ckh.assess.metrics import best_of_first, choices
+from ckh.assess.report import choices_made
+from ckh.learn.judging.judged_data import measure_again
+from ckh.report.drawing import Bars, Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads
+from ckh.report.judged import baseline_efficiencies, weighted_mean, weighted_quantiles
+from ckh.report.roofline import problem_table, roofline, speeds_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ckh.assess.compare import Comparison
+    from ckh.data.dataset import Dataset
+    from ckh.report.judged import Judged
+
+_SPREADS_NOTE = (
+    "Efficiency is the shortest measured time over the chosen kernel's. Thin lines go from the 5th to the 95th "
+    "percentile of the problems, thick lines from the 25th to the 75th; the ring is the median, the bar the mean."
+)
+_POINTS, _TREES = 200, 14  # of the curve of changes, and of the learning curve
+_FIRST, _AT = 20, 5  # choices of the curve of regret, and those that its title names
+_WORST = 20  # problems
+_SLICES = 14
+_CELLS = 7  # of a heat map, along each axis
+_LEAST_PROBLEMS = 3  # minimum per cell to be named in a title
+_PARTS, _LEAST_ROWS = 16, 40  # of the measured times, for calibration, and minimum per part
+
+
+def report_model(judged: Judged, learned_from: Dataset | None) -> Report:
+    """All figures that a model and measured problems allow."""
+    spec, efficiency, weight = judged.model.spec, judged.efficiency, judged.judged_weights
+    speeds = speeds_of(judged.dataset, judged.times, judged.weights, judged.chosen)
+    p50, p10 = weighted_quantiles(efficiency, [0.5, 0.1], weight).tolist()
+    is_weighted = bool((weight != 1).any())
+    figures = [
+        _distribution(judged, learned_from),
+        _regret(judged),
+        _heat(judged),
+        roofline(speeds),
+        _calibration(judged),
+        _learning_curve(judged),
+    ]
+    return Report(
+        title=f"Model: {judged.model.path.resolve().name}",
+        subtitle=f"{spec.purpose}, evaluated on {len(efficiency):,} measured problems"
+        + (f", each as often as it runs ({weight.sum():,.0f} in all)" if is_weighted else ""),
+        facts=[
+            ("mean efficiency", f"{weighted_mean(efficiency, weight):.1%}"),
+            ("median", f"{p50:.1%}"),
+            ("P10", f"{p10:.1%}"),
+            ("least", f"{efficiency.min():.1%}"),
+            *judged.coverage_facts,
+        ],
+        figures=[figure for figure in figures if figure is not None],
+        tables=[*_worst(judged), problem_table(speeds)],
+    )
+
+
+def _spread(label: str, values: NDArray[np.float64], weight: NDArray[np.float64]) -> Spread:
+    quantiles = weighted_quantiles(values, (0.05, 0.25, 0.5, 0.75, 0.95), weight).tolist()
+    return Spread(label, weighted_mean(values, weight), *quantiles)
+
+
+def _distribution(judged: Judged, learned_from: Dataset | None) -> Drawing:
+    others, weight = baseline_efficiencies(judged, learned_from), judged.judged_weights
+    means = {name: weighted_mean(values, weight) for name, values in others.items()}
+    best = max(means, key=means.__getitem__)
+    rows = [_spread(name, values, weight) for name, values in {"the model": judged.efficiency, **others}.items()]
+    return Drawing(
+        "efficiency",
+        f"The model's choices reach {rows[0].mean:.1%} of the best measured speed on average, {best} {means[best]:.1%}",
+        _SPREADS_NOTE,
+        Spreads(rows, "efficiency"),
+    )
+
+
+def _regret(judged: Judged) -> Drawing:
+    k = range(1, min(_FIRST, int(np.bincount(judged.times.problem).max())) + 1)
+    best = best_of_first(judged.times, judged.ranked.place, k)
+    regret = 1.0 - best[:, np.isfinite(best[0])]  # of problems whose first choice was measured
+    weight = judged.judged_weights
+    mean = [weighted_mean(values, weight) for values in regret]
+    far = [float(weighted_quantiles(values, [0.9], weight)[0]) for values in regret]
+    at = min(_AT, len(k))
+    return Drawing(
+        "regret",
+        f"Measuring the first {at} choices has a regret of {mean[at - 1]:.1%}, the first alone {mean[0]:.1%}",
+        "Regret is 1 - efficiency of the best of the first k choices: the loss if these are measured and the "
+        "fastest is used.",
+        Lines(
+            [Line("mean", k, mean), Line("worst tenth", k, far)],
+            "first k choices",
+            "regret",
+            percent_y=True,
+            y_range=(0.0, far[0] * 1.08 or 0.01),
+        ),
+    )
+
+
+def _heat(judged: Judged) -> Drawing | None:
+    is_judged = np.isfinite(judged.all_efficiency)
+    efficiency, weight = judged.efficiency, judged.judged_weights
+    first = judged.dataset.frame.iloc[judged.dataset.first_rows[is_judged]]
+    sizes = {name: first[name].to_numpy(dtype=np.float64) for name in judged.dataset.op.problems.sizes}
+    x, y = sorted(sizes, key=lambda name: -_variety(sizes[name]))[:2]
+    if _variety(sizes[y]) <= 1:
+        return None
+    x_bins, x_names = _bins(sizes[x])
+    y_bins, y_names = _bins(sizes[y])
+    values: list[list[float | None]] = [[None] * len(x_names) for _ in y_names]
+    counts = [[0] * len(x_names) for _ in y_names]
+    cells = []
+    for row in range(len(y_names)):
+        for column in range(len(x_names)):
+            inside = (y_bins == row) & (x_bins == column)
+            if inside.any():
+                counts[row][column] = int(inside.sum())
+                value = values[row][column] = weighted_mean(efficiency[inside], weight[inside])
+                cells.append((counts[row][column] < _LEAST_PROBLEMS, value, row, column))
+    _, least, row, column = min(cells)
+    return Drawing(
+        "heat",
+        f"The choices are least efficient, {least:.0%}, at {x} {x_names[column]} and {y} {y_names[row]}",
+        f"Mean efficiency of the first choices by {x} and {y}; the small number is the number of problems.",
+        Heat(y_names, x_names, values, counts, x, y),
+    )
+
+
+def _variety(values: NDArray[np.float64]) -> float:
+    """Effective number of values (the exponential of the entropy)."""
+    counts = np.unique(values, return_counts=True)[1] / len(values)
+    return float(np.exp(-(counts * np.log(counts)).sum()))
+
+
+def _bins(values: NDArray[np.float64]) -> tuple[NDArray[np.intp], list[str]]:
+    """Bin of each value, and the names of the bins: the values if there are few, else ranges."""
+    distinct = np.unique(values)
+    if len(distinct) <= _CELLS:
+        return np.searchsorted(distinct, values), [f"{value:g}" for value in distinct]
+    edges = np.unique(np.quantile(values, np.linspace(0, 1, _CELLS + 1), method="nearest"))
+    bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
+    inside = [values[bins == i] for i in range(len(edges) - 1)]
+    names = [f"{some.min():g}" if some.min() == some.max() else f"{some.min():g}-{some.max():g}" for some in inside]
+    return bins, names
+
+
+def _calibration(judged: Judged) -> Drawing | None:
+    """Ratio of predicted to measured times, by measured time."""
+    speed = judged.dataset.frame["tflops"].to_numpy(dtype=np.float64)
+    rows = np.flatnonzero((speed > 0) & np.isfinite(judged.ranked.tflops))
+    if len(rows) < 2:  # noqa: PLR2004 - one point is not a curve
+        return None
+    measured, off = judged.times.latency_ms[rows], speed[rows] / judged.ranked.tflops[rows] - 1.0
+    parts = np.array_split(np.argsort(measured, kind="stable"), max(2, min(_PARTS, len(measured) // _LEAST_ROWS)))
+    quantiles = np.array([np.quantile(off[part], (0.05, 0.25, 0.5, 0.75, 0.95)) for part in parts])
+    x = [float(np.median(measured[part])) for part in parts]
+    low, quarter, middle, three, high = quantiles.T.tolist()
+    return Drawing(
+        "calibration",
+        f"Half of the predicted times are within {np.median(np.abs(off)):.1%} of the measured ones, "
+        f"nine of ten within {np.quantile(np.abs(off), 0.9):.0%}",
+        "Predicted over measured time of all measured candidates, by measured time: the line is the median, the bands "
+        "cover 50 % and 90 %. Above zero, the model predicts too long a time.",
+        Lines(
+            [Line("median", x, middle, low=low, high=high), Line("", x, middle, low=quarter, high=three)],
+            "measured ms",
+            "predicted over measured time",
+            log_x=True,
+            percent_y=True,
+            zero=True,
+        ),
+    )
+
+
+def _learning_curve(judged: Judged) -> Drawing | None:
+    """Efficiency of choices by the first trees only, on the evaluated problems."""
+    model, times = judged.model, judged.times
+    target = model.spec.rank_by
+    trees = np.unique(np.geomspace(1, model.tree_count(target), _TREES).round().astype(int)).tolist()
+    if len(trees) < 2:  # noqa: PLR2004 - one point is not a curve
+        return None
+    mean, low = [], []
+    for count in trees:
+        scores = model.predict_dataset(judged.dataset, target, count)
+        efficiency = times.efficiency()[choices(scores, times.problem, times.count)]
+        mean.append(weighted_mean(efficiency, judged.weights))
+        low.append(float(weighted_quantiles(efficiency, [0.1], judged.weights)[0]))
+    half = next(count for count, value in zip(trees, mean, strict=True) if value >= mean[-1] - 0.005)
+    return Drawing(
+        "learning",
+        f"{half} of {trees[-1]} trees are within half a point of the full model",
+        "Efficiency on the evaluated problems with the first trees only, among the measured kernels. A rising curve "
+        "needs more trees; a flat one, more data or other features.",
+        Lines([Line("mean", trees, mean), Line("P10", trees, low)], "trees", "efficiency", log_x=True, percent_y=True),
+    )
+
+
+def _worst(judged: Judged) -> list[PageTable]:
+    """Choices that are slower than the best by more than repeatability, the worst first; empty without any."""
+    made = choices_made(judged.dataset, judged.times, judged.ranked)
+    below = [(choice.efficiency, choice) for choice in made if choice.efficiency is not None and not choice.is_best]
+    if not below:
+        return []
+    below.sort(key=lambda pair: pair[0])
+    rows = []
+    for value, choice in below[:_WORST]:
+        again = measure_again([choice.problem], judged.model.spec)
+        rows.append([f"{value:.1%}", choice.problem, choice.kernel or "", choice.best_kernel, again])
+    count = len(judged.efficiency)
+    table = PageTable(
+        f"The {len(rows)} worst choices" + (f" of {len(below)} below the best" if len(below) > len(rows) else ""),
+        ["efficiency", "problem", "chosen", "best", "command to remeasure"],
+        rows,
+        code=frozenset({1, 2, 3, 4}),
+        note=f"{count - len(below)} of {count} choices are as fast as the best kernel within the "
+        "repeat noise. Each command measures a problem again with all kernels, in a separate folder.",
+    )
+    return [table]
+
+
+def report_comparison(old: Judged, new: Judged) -> Report:
+    """Compare both models on the same rows."""
+    comparison = compare([new.dataset], lambda _: old.ranked, lambda _: new.ranked, Thresholds())
+    mean = comparison.differences[0]
+    paths = [judged.model.path.resolve().parts[::-1] for judged in (old, new)]
+    differ = next((place for place, (a, b) in enumerate(zip(*paths, strict=False)) if a != b), 0)
+    # As much of the folders as distinguishes the models.
+    names = ["/".join(reversed(path[: differ + 1])) for path in paths]
+    worst = [
+        [f"{degraded.old_efficiency:.1%}", f"{degraded.new_efficiency:.1%}", degraded.problem]
+        for degraded in comparison.degraded[:_WORST]
+    ]
+    is_judged = np.isfinite(old.all_efficiency) & np.isfinite(new.all_efficiency)
+    before, after = old.all_efficiency[is_judged], new.all_efficiency[is_judged]
+    alike = np.ones(len(after))
+    spreads = Drawing(
+        "efficiency",
+        f"The P10 efficiency is {np.percentile(after, 10):.1%} with the new model, "
+        f"{np.percentile(before, 10):.1%} with the old one",
+        _SPREADS_NOTE,
+        Spreads([_spread(f"new: {names[1]}", after, alike), _spread(f"old: {names[0]}", before, alike)], "efficiency"),
+    )
+    figures = [_change(after - before, comparison), spreads, _regrets(old, new, is_judged), _slices(old, new)]
+    return Report(
+        title=" → ".join(names),
+        subtitle=f"{new.model.spec.purpose}, the same {comparison.problems:,} measured problems",
+        facts=[
+            ("mean efficiency", f"{mean.old:.1%} → {mean.new:.1%}"),
+            ("difference (95 %)", f"{mean.low:+.2%} to {mean.high:+.2%}"),
+            ("improved", f"{comparison.improved:,}"),
+            ("same", f"{comparison.same:,}"),
+            ("degraded", f"{len(comparison.degraded):,}"),
+            *((f"{names[0]}: {words}", value) for words, value in old.coverage_facts),
+            *((f"{names[1]}: {words}", value) for words, value in new.coverage_facts),
+        ],
+        figures=[figure for figure in figures if figure is not None],
+        tables=[PageTable(f"The {len(worst)} largest losses", ["old", "new", "problem"], worst, code=frozenset({2}))]
+        if worst
+        else [],
+    )
+
+
+def _change(change: NDArray[np.float64], comparison: Comparison) -> Drawing:
+    mean = comparison.differences[0]
+    at = np.linspace(0, 1, min(_POINTS, len(change)))
+    values = np.quantile(change, at)
+    low, high = np.minimum(values, 0).tolist(), np.maximum(values, 0).tolist()
+    is_worse = "worse" if mean.high < 0 else "not distinguishable from the old"
+    return Drawing(
+        "change",
+        f"On average the new model is {'better' if mean.low > 0 else is_worse}: {mean.new - mean.old:+.2%} "
+        f"({mean.low:+.2%} to {mean.high:+.2%})",
+        "Difference in efficiency on each problem, from the largest loss to the largest gain. The interval is from "
+        "a paired bootstrap over problems.",
+        Lines(
+            [Line("", at.tolist(), values.tolist(), low=low, high=high)],
+            "share of the problems",
+            "new - old efficiency",
+            percent_x=True,
+            percent_y=True,
+            zero=True,
+        ),
+    )
+
+
+def _regrets(old: Judged, new: Judged, is_judged: NDArray[np.bool_]) -> Drawing:
+    k = range(1, min(_FIRST, int(np.bincount(new.times.problem).max())) + 1)
+    lines = [
+        Line(name, k, (1.0 - best_of_first(judged.times, judged.ranked.place, k)[:, is_judged].mean(axis=1)).tolist())
+        for name, judged in (("new", new), ("old", old))
+    ]
+    at = min(_AT, len(k))
+    return Drawing(
+        "regret",
+        f"The regret of the first {at} choices is {lines[0].y[at - 1]:.2%}, with the old model "
+        f"{lines[1].y[at - 1]:.2%}",
+        "Regret is 1 - efficiency of the best of the first k choices, on average.",
+        Lines(
+            lines,
+            "first k choices",
+            "regret",
+            percent_y=True,
+            y_range=(0.0, max(line.y[0] for line in lines) * 1.08 or 0.01),
+        ),
+    )
+
+
+def _slices(old: Judged, new: Judged) -> Drawing | None:
+    problems, change = new.dataset.problems(), new.all_efficiency - old.all_efficiency
+    result = []
+    for kind, tests in new.dataset.op.problems.slices.items():
+        for name, test in tests.items():
+            inside = np.array([test(problem) for problem in problems]) & np.isfinite(change)
+            if inside.any() and not inside.all():
+                result.append((float(change[inside].mean()), f"{kind}: {name}", int(inside.sum())))
+    if not result:
+        return None
+    result.sort(key=lambda part: -abs(part[0]))
+    shown = sorted(result[:_SLICES])
+    worst, name, _ = shown[0]
+    return Drawing(
+        "slices",
+        f"The new model {'loses most' if worst < 0 else 'gains least'} on {name}: {worst:+.2%}",
+        "Mean difference in efficiency by slice; longer bars are larger differences of either sign.",
+        Bars(
+            [name for _, name, _ in shown],
+            [abs(value) for value, _, _ in shown],
+            [f"{value:+.2%} of {count} problems" for value, _, count in shown],
+            "new - old efficiency",
+            strong=sum(value < 0 for value, _, _ in shown),
+        ),
+    )
