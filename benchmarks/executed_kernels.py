@@ -38,10 +38,10 @@ from ckh.bench.supervision.harness import ACCEPTED, RECORD, Executed, execute, e
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.files.paths import write_atomic
 from ckh.ops import operation, operation_names, operation_of_kernel
-from ckh.ops.gemm_batched.operation import BENCH_POOLS as BATCHED_POOLS
-from ckh.ops.gemm_grouped.operation import BENCH_POOLS as GROUPED_POOLS
+from ckh.ops.gemm_batched.operation import FAMILY as BATCHED
+from ckh.ops.gemm_grouped.operation import FAMILY as GROUPED
 from ckh.ops.gemm_preshuffle.kernel_rules import POOLS as PRESHUFFLE_POOLS
-from ckh.ops.gemm_streamk.operation import BENCH_POOLS as STREAMK_POOLS
+from ckh.ops.gemm_streamk.operation import FAMILY as STREAMK
 from ckh.ops.gemm_universal.kernels.pool import BENCH_POOLS
 from ckh.ops.gemm_universal.measuring.measured import cost as gemm_cost
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 1800.0
 _DTYPES = ("fp16", "bf16", "fp32")
 _GEMM_DTYPES = (*_DTYPES, "fp8", "bf8", "int8")
-GEMM_POOLS: tuple[Any, ...] = (BENCH_POOLS, BATCHED_POOLS, GROUPED_POOLS, STREAMK_POOLS)
+GEMM_POOLS: tuple[Any, ...] = (BENCH_POOLS, *(family.bench_pools for family in (BATCHED, GROUPED, STREAMK)))
 Wanted = list[tuple[str, Any]]  # classes, each with one of its kernels
 
 

@@ -8,7 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ckh.archs import load_arch
@@ -100,6 +100,7 @@ _TEXTS = st.recursive(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # the first draw is, on a busy machine
 @given(_TEXTS)
 def test_nested_conditions_follow_python(text: str) -> None:
     """And, or, not and parentheses bind as they do in Python, whose own evaluation is the reference."""

@@ -151,19 +151,6 @@ def test_gemm_spaces_are_checked_like_single_kernels(name: str) -> None:
         assert verdicts.counts() == Counter(item[0] for item in expected if item)
 
 
-def test_the_host_gemm_pool_is_checked_like_single_kernels() -> None:
-    """All 1,584 combinations in every layout, and in a dtype that the host does not support."""
-    host = load_arch("host")
-    for layout, dtype in ((GEMM_LAYOUTS[0], "fp32"), (GEMM_LAYOUTS[3], "fp32"), ("rcr", "bf16")):
-        table = space_of(host).table(dtype, layout)
-        expected = [by_arch(kernel, host) for kernel in table]
-        verdicts = GEMM_RULES.judge(table, host)
-        assert list(verdicts.counts().items()) == list(Counter(item[0] for item in expected if item).items())
-        assert [table[n] for n in verdicts.passed.tolist()] == [
-            kernel for kernel, item in zip(table, expected, strict=True) if not item
-        ]
-
-
 # Number of kernels with reasons, and digest of all reasons.
 REASONS = {
     ("conv", "host"): (830, "bd3f92edf720cce2"),

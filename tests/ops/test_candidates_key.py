@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,20 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ckh.archs import load_arch
-from ckh.kernels.pools import Pools
-from ckh.kernels.table import KernelTable
 from ckh.ops import operation
-from ckh.ops.gemm_universal.kernel import GemmKernel, kernel_name, parse_kernel_name
-from ckh.ops.gemm_universal.kernels.pool import gemm_pool
-from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
-from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 NOWHERE = Path("nowhere")
 CHANNELS = st.sampled_from([1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 48, 64, 96, 100, 256, 1024, 3072])
@@ -106,55 +98,6 @@ def gemm(sizes: Sequence[int], dtype: str, layout: str) -> GemmProblem:
     """Return a product of these M, N and K."""
     m, n, k = sizes
     return GemmProblem(m, n, k, dtype, layout)
-
-
-def one_by_one(
-    pool: Sequence[Any], reasons: Callable[[Any], Sequence[str]], refused: dict[str, int]
-) -> tuple[list[int], list[tuple[str, int]]]:
-    """Return indices of the applicable kernels, and rejection reasons by frequency, by checking each kernel."""
-    verdicts = [reasons(kernel) for kernel in pool]
-    counts = Counter(refused) + Counter(broken[0] for broken in verdicts if broken)
-    return [index for index, broken in enumerate(verdicts) if not broken], counts.most_common()
-
-
-@pytest.mark.slow
-@settings(max_examples=25, deadline=None)
-@given(
-    sizes=st.tuples(st.integers(1, 3000), st.integers(1, 3000), st.integers(1, 3000)), parts=st.sampled_from([1, 2, 8])
-)
-@pytest.mark.parametrize("arch", ["host", "gfx942"])
-def test_gemm_candidates_equal_single_checks(sizes: tuple[int, int, int], parts: int, arch: str) -> None:
-    """Checking one of equivalent kernels gives the same candidates and reason counts as checking each of a sample."""
-    spec = load_arch(arch)
-    problem = replace(gemm(sizes, spec.default_dtype, "rcr"), split_k=min(parts, sizes[2]))
-    pool = gemm_pool(spec, spec.default_dtype, "rcr")
-    some = pool if arch == "host" else pool[::61]
-    table = KernelTable.of(GemmKernel, some)
-    pools = Pools(GemmKernel, GEMM_RULES, lambda _: table, lambda _: (), parse_kernel_name, kernel_name)
-    candidates = pools.candidates(problem, spec, model=NOWHERE)
-    each = one_by_one(some, lambda k: GEMM_RULES.of_problem(k, spec, problem), {})
-    assert (candidates.chosen.tolist(), list(candidates.refused.items())) == each
-    result = operation("gemm_universal").kernels.candidates(problem, spec, NOWHERE)
-    assert result.pool is operation("gemm_universal").kernels.candidates(problem, spec, NOWHERE).pool
-    assert len(result.pool) == len(pool)
-    assert tuple(result.pool[::997]) == tuple(pool[::997])
-    assert {768 % size for kernel in pool for size in kernel.tile} == {0}
-
-
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None)
-@given(problem=convolutions())
-def test_convolution_candidates_equal_single_checks(problem: ConvProblem) -> None:
-    """The same, on the architecture that rejects the most."""
-    spec = load_arch("gfx942")
-    pool = conv_pool(problem.variant, spec, problem.ndim, problem.dtype)
-    of_arch = Counter(kernel.reasons[0] for kernel in refused_pool(problem.variant, spec, problem.ndim, problem.dtype))
-    candidates = operation("grouped_conv").kernels.candidates(problem, spec, NOWHERE)
-    each = one_by_one(pool, lambda k: CONV_RULES.of_problem(k, spec, problem), of_arch)
-    assert (candidates.chosen.tolist(), list(candidates.refused.items())) == each
-    assert {64 % (width or 1) for kernel in pool for width in (kernel.vector_a, kernel.vector_b, kernel.vector_c)} <= {
-        0
-    }
 
 
 def test_a_key_distinguishes_what_rules_distinguish() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -162,7 +163,7 @@ PIPELINES: dict[str, tuple[tuple[str, ...], tuple[Any, ...]]] = {
 @pytest.mark.parametrize("op", PIPELINES)
 def test_pools_are_of_the_tile_engines_pipelines(op: str, arch: str, dtype: str) -> None:
     """A pool has gemm_universal's kernels of these pipelines, in its order; batched ones are not persistent."""
-    pools: Any = __import__(f"ckh.ops.{op}.operation", fromlist=["POOLS"])
+    family: Any = import_module(f"ckh.ops.{op}.operation").FAMILY
     (pipelines, group), spec = PIPELINES[op], load_arch(arch)
     names = list(GemmKernel.__dataclass_fields__)
 
@@ -174,11 +175,11 @@ def test_pools_are_of_the_tile_engines_pipelines(op: str, arch: str, dtype: str)
         for kernel in gemm_pool(spec, dtype, "rrr")
         if kernel.pipeline in pipelines and not (op == "gemm_batched" and kernel.persistent)
     ]
-    pool = pools.POOLS.of(spec, dtype, "rrr", *group)
+    pool = family.pools.of(spec, dtype, "rrr", *group)
     none = arch == "host" and op in {"gemm_multi_d", "gemm_streamk"}
     assert list(dict.fromkeys(map(parameters, pool))) == ([] if none else expected)
     assert none or {type(kernel) for kernel in pool} == {operation(op).kernels.type}
-    assert set(pools.BENCH_POOLS.of(spec, dtype, "rrr", *group)) <= set(pool)
+    assert set(family.bench_pools.of(spec, dtype, "rrr", *group)) <= set(pool)
 
 
 # Operation -> changes of its problem, and the number of different keys.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.bench.computation import Operand, Role, Trials
 from ckh.kernels.judging import RuleBook
 from ckh.kernels.pipelines import wave_groups_of
-from ckh.ops.gemm_batched.operation import BENCH_POOLS, POOLS, SPACES, GemmBatchedKernel
+from ckh.ops.gemm_batched.operation import FAMILY, GemmBatchedKernel
 from ckh.ops.gemm_batched.problem import BATCH_STRIDES, LEADING, OP_TYPE, GemmBatchedProblem
 from ckh.ops.gemm_universal.measuring import measured as gemm
 from ckh.ops.gemm_universal.measuring.derived_measured import GEMM, DerivedHip, derived_measured, host_emission
@@ -108,12 +108,12 @@ def _with_gaps(dense: GemmBatchedProblem) -> GemmBatchedProblem:
 
 MEASURED = derived_measured(
     OP_TYPE,
-    POOLS,
-    BENCH_POOLS,
+    FAMILY.pools,
+    FAMILY.bench_pools,
     replace(GEMM.computation, operands=operands, compute=multiply_batch, c_problem=c_batched_problem, arrays=None),
     HIP.emission,
     Trials(
-        loop_end_problems, kernel_class, lambda arch: representatives_of(SPACES.pool(arch), arch, GemmBatchedKernel)
+        loop_end_problems, kernel_class, lambda arch: representatives_of(FAMILY.space(arch), arch, GemmBatchedKernel)
     ),
     host_emission(__file__, "batched_abi.hpp", "host-batched-train"),
 )

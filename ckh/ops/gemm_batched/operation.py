@@ -23,10 +23,8 @@ from ckh.ops.gemm_batched.problem import BATCH_STRIDES, LEADING, OP_TYPE, GemmBa
 from ckh.ops.gemm_universal.derived import GEMM, derived, sliced_by
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 from ckh.ops.gemm_universal.kernel import GemmKernel, parser_of
-from ckh.ops.gemm_universal.kernels.amd_lists import ListedKernels, lists_of
-from ckh.ops.gemm_universal.kernels.pool import pools_of
+from ckh.ops.gemm_universal.kernels.family import KernelFamily
 from ckh.ops.gemm_universal.kernels.problem_rules import BOOK, MAX_OFFSET, rule_key, rules_with
-from ckh.ops.gemm_universal.kernels.search_space import NarrowedSpaces, searched_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -45,7 +43,6 @@ class GemmBatchedKernel(GemmKernel):
 
 parse_batched_kernel = parser_of(GemmBatchedKernel, r"(?:gemm_batched|batched_gemm)")
 
-SPACES = NarrowedSpaces(("compv3", "compv4", "mem"), are_persistent=False)
 MAX_BATCH = 2**16 - 1  # blocks of a grid along its second axis
 _MOST_WIDTH = 16  # elements
 
@@ -93,10 +90,10 @@ def _offsets(problem: GemmBatchedProblem) -> tuple[int, ...]:
 BATCHED_RULES: Rules[GemmBatchedKernel] = rules_with(
     complete=(_one_block_per_tile,), problem=(_aligned, _reaches_all, _no_gaps)
 )
-POOLS = pools_of(GemmBatchedKernel, BATCHED_RULES, parse_batched_kernel, SPACES.pool)
-BENCH_POOLS = pools_of(GemmBatchedKernel, BATCHED_RULES, parse_batched_kernel, SPACES.bench)
-SEARCHED = searched_in(SPACES.search, BATCHED_RULES, GemmBatchedKernel)
-LISTS = lists_of(ListedKernels(GemmBatchedKernel, BATCHED_RULES, parse_batched_kernel))
+FAMILY = KernelFamily(
+    GemmBatchedKernel, BATCHED_RULES, parse_batched_kernel, ("compv3", "compv4", "mem"), are_persistent=False
+)
+POOLS = FAMILY.pools
 
 
 def batched_rule_key(problem: GemmBatchedProblem) -> Hashable:
@@ -142,7 +139,7 @@ _DERIVED = derived(
     __name__,
     "batches of equal matrix products",
     GemmBatchedProblem,
-    POOLS,
+    FAMILY,
     GEMM_BATCHED,
     {
         "batch": "number of products",
@@ -184,5 +181,5 @@ OPERATION = replace(
         shaped=_shaped,
         tiled=_tiled,
     ),
-    kernels=replace(_DERIVED.kernels, key_of=batched_rule_key, lists=lambda: LISTS),
+    kernels=replace(_DERIVED.kernels, key_of=batched_rule_key),
 )

@@ -11,7 +11,7 @@ import numpy as np
 
 from ckh.bench.computation import ArrayForm, Trials
 from ckh.kernels.judging import RuleBook
-from ckh.ops.gemm_grouped.operation import BENCH_POOLS, POOLS, SPACES, GemmGroupedKernel
+from ckh.ops.gemm_grouped.operation import FAMILY, GemmGroupedKernel
 from ckh.ops.gemm_grouped.problem import MAX_GROUPS, OP_TYPE, GemmGroupedProblem
 from ckh.ops.gemm_universal.measuring import measured as gemm
 from ckh.ops.gemm_universal.measuring.derived_measured import GEMM, DerivedHip, derived_measured, host_emission
@@ -99,10 +99,10 @@ def _loop_ends(kernel: GemmGroupedKernel) -> tuple[GemmGroupedProblem, ...]:
 
 MEASURED = derived_measured(
     OP_TYPE,
-    POOLS,
-    BENCH_POOLS,
+    FAMILY.pools,
+    FAMILY.bench_pools,
     replace(GEMM.computation, operands=operands, compute=multiply_groups, c_problem=c_problem, arrays=_arrays),
     HIP.emission,
-    Trials(_loop_ends, kernel_class, lambda arch: representatives_of(SPACES.pool(arch), arch, GemmGroupedKernel)),
+    Trials(_loop_ends, kernel_class, lambda arch: representatives_of(FAMILY.space(arch), arch, GemmGroupedKernel)),
     host_emission(__file__, "grouped_abi.hpp", "host-grouped-train"),
 )

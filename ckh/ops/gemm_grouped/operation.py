@@ -22,10 +22,8 @@ from ckh.ops.gemm_grouped.problem import OP_TYPE, GemmGroupedProblem, parse_grou
 from ckh.ops.gemm_universal.derived import GEMM, derived, sliced_by
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 from ckh.ops.gemm_universal.kernel import GemmKernel, parser_of
-from ckh.ops.gemm_universal.kernels.amd_lists import ListedKernels, lists_of
-from ckh.ops.gemm_universal.kernels.pool import pools_of
+from ckh.ops.gemm_universal.kernels.family import KernelFamily
 from ckh.ops.gemm_universal.kernels.problem_rules import BOOK, rules_with
-from ckh.ops.gemm_universal.kernels.search_space import NarrowedSpaces, searched_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,8 +54,6 @@ class GemmGroupedKernel(GemmKernel):
 
 parse_grouped_kernel = parser_of(GemmGroupedKernel, r"(?:gemm_grouped|grouped_gemm)")
 
-SPACES = NarrowedSpaces(("compv3", "compv4", "mem"))
-
 
 @BOOK.rule
 def _rows_of_a(arch: ArchSpec, problem: GemmGroupedProblem) -> Iterator[str]:
@@ -66,10 +62,8 @@ def _rows_of_a(arch: ArchSpec, problem: GemmGroupedProblem) -> Iterator[str]:
 
 
 GROUPED_RULES: Rules[GemmGroupedKernel] = rules_with(problem=(_rows_of_a,))
-POOLS = pools_of(GemmGroupedKernel, GROUPED_RULES, parse_grouped_kernel, SPACES.pool)
-BENCH_POOLS = pools_of(GemmGroupedKernel, GROUPED_RULES, parse_grouped_kernel, SPACES.bench)
-SEARCHED = searched_in(SPACES.search, GROUPED_RULES, GemmGroupedKernel)
-LISTS = lists_of(ListedKernels(GemmGroupedKernel, GROUPED_RULES, parse_grouped_kernel))
+FAMILY = KernelFamily(GemmGroupedKernel, GROUPED_RULES, parse_grouped_kernel, ("compv3", "compv4", "mem"))
+POOLS = FAMILY.pools
 
 
 def _of_groups(c: Columns, value: Callable[[Floats, Floats], Any]) -> Any:
@@ -132,7 +126,7 @@ _DERIVED = derived(
     __name__,
     "matrix products with separate M in one launch, such as a layer of experts",
     GemmGroupedProblem,
-    POOLS,
+    FAMILY,
     GEMM_GROUPED,
     {"ms": "M of the groups, each with their number", "m": "sum of the groups' M"},
 )
@@ -180,5 +174,4 @@ OPERATION = replace(
         batch="",
         tiled=_tiled,
     ),
-    kernels=replace(_DERIVED.kernels, lists=lambda: LISTS),
 )

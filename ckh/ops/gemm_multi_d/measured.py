@@ -13,7 +13,7 @@ from ckh.bench.codegen.ck_tile import Interface
 from ckh.bench.computation import ArrayForm, Operand, Role, Trials
 from ckh.bench.isolated.typed import element_type
 from ckh.kernels.judging import RuleBook
-from ckh.ops.gemm_multi_d.operation import BENCH_POOLS, POOLS, SPACES, GemmMultiDKernel
+from ckh.ops.gemm_multi_d.operation import FAMILY, GemmMultiDKernel
 from ckh.ops.gemm_multi_d.problem import DTYPES, FUNCTIONS, MAX_TENSORS, OP_TYPE, VECTOR, GemmMultiDProblem
 from ckh.ops.gemm_universal.measuring import measured as gemm
 from ckh.ops.gemm_universal.measuring.derived_measured import GEMM, DerivedHip, derived_measured
@@ -162,7 +162,7 @@ def _representatives(arch: ArchSpec) -> dict[str, list[GemmMultiDKernel]]:
     result: dict[str, list[GemmMultiDKernel]] = {}
     for function in FUNCTIONS:
         num_d = MAX_TENSORS if function == "add" else 1
-        classes = representatives_of(SPACES.pool(arch), arch, GemmMultiDKernel, function=function, num_d=num_d)
+        classes = representatives_of(FAMILY.space(arch), arch, GemmMultiDKernel, function=function, num_d=num_d)
         some = [kernels for kernels in classes.values() if kernels[0].dtype in DTYPES]
         result |= {_class(kernels[0]): kernels for kernels in (some if function == "add" else some[:1])}
     return result
@@ -170,8 +170,8 @@ def _representatives(arch: ArchSpec) -> dict[str, list[GemmMultiDKernel]]:
 
 MEASURED = derived_measured(
     OP_TYPE,
-    POOLS,
-    BENCH_POOLS,
+    FAMILY.pools,
+    FAMILY.bench_pools,
     replace(GEMM.computation, operands=operands, dtypes=DTYPES, c_problem=c_problem, finish=finish, arrays=_arrays),
     HIP.emission,
     Trials(_loop_ends, _class, _representatives),

@@ -29,9 +29,8 @@ from ckh.ops.gemm_multi_d.problem import (
 from ckh.ops.gemm_universal.derived import GEMM, derived
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 from ckh.ops.gemm_universal.kernel import GROUP_FIELDS, GemmKernel, parser_of
-from ckh.ops.gemm_universal.kernels.pool import pools_of
+from ckh.ops.gemm_universal.kernels.family import KernelFamily
 from ckh.ops.gemm_universal.kernels.problem_rules import BOOK, rule_key, rules_with, store_width
-from ckh.ops.gemm_universal.kernels.search_space import NarrowedSpaces, searched_in
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -66,7 +65,6 @@ parse_multi_d_kernel = parser_of(
     GemmMultiDKernel, _HEAD, lambda match: {"function": match["function"], "num_d": int(match["num_d"])}
 )
 
-SPACES = NarrowedSpaces(("compv3", "compv4", "mem"))
 
 rule = BOOK.rule
 
@@ -102,9 +100,10 @@ def _floats(dtype: str) -> Iterator[str]:
 
 
 MULTI_D_RULES: Rules[GemmMultiDKernel] = rules_with((_on_a_gpu, _floats), problem=(_same_epilogue, _whole_d))
-POOLS = pools_of(GemmMultiDKernel, MULTI_D_RULES, parse_multi_d_kernel, SPACES.pool)
-BENCH_POOLS = pools_of(GemmMultiDKernel, MULTI_D_RULES, parse_multi_d_kernel, SPACES.bench)
-SEARCHED = searched_in(SPACES.search, MULTI_D_RULES, GemmMultiDKernel)
+FAMILY = KernelFamily(
+    GemmMultiDKernel, MULTI_D_RULES, parse_multi_d_kernel, ("compv3", "compv4", "mem"), are_listed=False
+)
+POOLS = FAMILY.pools
 
 
 def multi_d_rule_key(problem: GemmMultiDProblem) -> Hashable:
@@ -136,7 +135,7 @@ _DERIVED = derived(
     __name__,
     "matrix products with bias, residual, scale or activation",
     GemmMultiDProblem,
-    POOLS,
+    FAMILY,
     GEMM_MULTI_D,
     {
         "function": "function of the epilogue: " + ", ".join(FUNCTIONS),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from math import prod
 from operator import attrgetter
@@ -25,6 +26,7 @@ from ckh.kernels.pools import Pools
 from ckh.ops.gemm_preshuffle.problem import DTYPES, FLATMM, LAYOUT, OP_TYPE, PRESHUFFLE, StoredOrder
 from ckh.ops.gemm_universal.kernel import GROUP_FIELDS, NATIVE_WIDTH, GemmKernel, kernel_name, parser_of
 from ckh.ops.gemm_universal.kernels.amd_lists import ListedKernels, lists_of
+from ckh.ops.gemm_universal.kernels.family import KernelFamily
 from ckh.ops.gemm_universal.kernels.pool import GPU, GemmSpace
 from ckh.ops.gemm_universal.kernels.problem_rules import COMPLETE_RULES, PROBLEM_RULES, RULES_OF_ANY_PIPELINE, rule_key
 from ckh.ops.gemm_universal.kernels.search_space import searched_in
@@ -34,8 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
     from ckh.archs import ArchSpec, Triple
+    from ckh.kernels.lists import ListFormat
     from ckh.kernels.table import KernelTable
     from ckh.ops.gemm_preshuffle.problem import GemmPreshuffleProblem
+    from ckh.search.product import Searched
 
 
 _PERMUTED = "_permute_n"
@@ -306,15 +310,30 @@ POOLS = Pools(
     parse_preshuffle_kernel,
     kernel_name,
 )
-SEARCHED = searched_in(_searched, PRESHUFFLE_RULES, GemmPreshuffleKernel)
-LISTS = lists_of(
-    ListedKernels(
-        GemmPreshuffleKernel,
-        PRESHUFFLE_RULES,
-        parse_preshuffle_kernel,
-        OP_TYPE,
-        PreshuffleSpace,
-        flags=("permute_n",),
-        default_scheduler=True,
-    )
+
+
+class _PreshuffleFamily(KernelFamily[GemmPreshuffleKernel]):
+    """The kernels, whose spaces are not parts of `gemm_universal`'s."""
+
+    @cached_property
+    def pools(self) -> Pools[GemmPreshuffleKernel]:
+        """The pools, of a bench run too."""
+        return POOLS
+
+    @cached_property
+    def searched(self) -> Searched[Any]:
+        """The kernels that a search may propose."""
+        return searched_in(_searched, self.rules, self.kind)
+
+    @cached_property
+    def lists(self) -> ListFormat:
+        """AMD's file formats for lists of these kernels."""
+        flags = ("permute_n",)
+        return lists_of(
+            ListedKernels(self.kind, self.rules, self.parse, OP_TYPE, PreshuffleSpace, flags, default_scheduler=True)
+        )
+
+
+FAMILY = _PreshuffleFamily(
+    GemmPreshuffleKernel, PRESHUFFLE_RULES, parse_preshuffle_kernel, (PRESHUFFLE, FLATMM), listed_as=OP_TYPE
 )

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.features.engine import Feature
-from ckh.ops.base import lazily
-from ckh.ops.gemm_preshuffle.kernel_rules import POOLS, preshuffle_rule_key
+from ckh.ops.gemm_preshuffle.kernel_rules import FAMILY, preshuffle_rule_key
 from ckh.ops.gemm_preshuffle.problem import OP_TYPE, GemmPreshuffleProblem
 from ckh.ops.gemm_universal.derived import GEMM, derived
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
@@ -42,7 +41,7 @@ _DERIVED = derived(
     __name__,
     "matrix products with a B that is shuffled beforehand",
     GemmPreshuffleProblem,
-    POOLS,
+    FAMILY,
     GEMM_PRESHUFFLE,
     {"b_order": "order of B: columns of an instruction x bytes that a lane reads"},
     table_sizes=("m", "n", "k"),  # a kernel states the order of B
@@ -74,6 +73,5 @@ OPERATION = replace(
         _DERIVED.kernels,
         mismatch=_mismatch,
         key_of=preshuffle_rule_key,
-        lists=lazily("ckh.ops.gemm_preshuffle.kernel_rules:LISTS"),
     ),
 )

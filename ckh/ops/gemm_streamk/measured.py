@@ -12,11 +12,9 @@ from ckh.bench.computation import Split, Trials
 from ckh.kernels.judging import RuleBook
 from ckh.ops.gemm_streamk.operation import (
     ALL_HELD,
-    BENCH_POOLS,
+    FAMILY,
     MOST_BLOCKS,
-    POOLS,
     REDUCTIONS,
-    SPACES,
     STREAMK_RULES,
     GemmStreamKKernel,
     parse_streamk_kernel,
@@ -106,12 +104,12 @@ def _representatives(arch: ArchSpec) -> dict[str, list[GemmStreamKKernel]]:
     """Return `gemm_universal`'s classes of the pools' pipelines for each reduction."""
     result: dict[str, list[GemmStreamKKernel]] = {}
     for reduction in REDUCTIONS:
-        classes = representatives_of(SPACES.pool(arch), arch, GemmStreamKKernel, reduction=reduction)
+        classes = representatives_of(FAMILY.space(arch), arch, GemmStreamKKernel, reduction=reduction)
         for kernels in classes.values():
             some = [
                 kernel
                 for kernel in kernels
-                if kernel.pipeline in SPACES.pipelines and not STREAMK_RULES.of_arch(kernel, arch)
+                if kernel.pipeline in FAMILY.pipelines and not STREAMK_RULES.of_arch(kernel, arch)
             ]
             if some:
                 result[_class(some[0])] = some
@@ -120,8 +118,8 @@ def _representatives(arch: ArchSpec) -> dict[str, list[GemmStreamKKernel]]:
 
 MEASURED = derived_measured(
     OP_TYPE,
-    POOLS,
-    BENCH_POOLS,
+    FAMILY.pools,
+    FAMILY.bench_pools,
     replace(GEMM.computation, split=split),
     HIP.emission,
     Trials(_loop_ends, _class, _representatives),

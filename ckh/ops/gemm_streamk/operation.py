@@ -12,7 +12,7 @@ compute unit is an argument of CK Tile's launch, with the number that a unit hol
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +24,8 @@ from ckh.ops.gemm_streamk.problem import OP_TYPE, PREFIX, GemmStreamKProblem
 from ckh.ops.gemm_universal.derived import derived
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 from ckh.ops.gemm_universal.kernel import GemmKernel, parser_of
-from ckh.ops.gemm_universal.kernels.amd_lists import ListedKernels, lists_of
-from ckh.ops.gemm_universal.kernels.pool import pools_of
+from ckh.ops.gemm_universal.kernels.family import KernelFamily
 from ckh.ops.gemm_universal.kernels.problem_rules import BOOK, rules_with
-from ckh.ops.gemm_universal.kernels.search_space import NarrowedSpaces, searched_in
 from ckh.ops.gemm_universal.problem import output_dtype
 from ckh.problems import DTYPE_BYTES
 from ckh.schema import Column
@@ -83,7 +81,6 @@ def parse_streamk_kernel(text: str) -> GemmStreamKKernel:
     return _parse(text)
 
 
-SPACES = NarrowedSpaces(("compv3",))
 _FIELDS = ("reduction", "blocks_per_cu")
 OWN = (_FIELDS, list(product(REDUCTIONS, (1, 2))))
 _LISTED = (_FIELDS, list(product(REDUCTIONS, (ALL_HELD,))))  # of a configuration of the tile engine
@@ -127,10 +124,10 @@ def _rows_in_c(problem: GemmStreamKProblem, dtype: str, tile: Triple, reduction:
 STREAMK_RULES: Rules[GemmStreamKKernel] = rules_with(
     (_on_a_gpu,), complete=(_blocks, _pairs), problem=(_whole_steps, _rows_in_c)
 )
-POOLS = pools_of(GemmStreamKKernel, STREAMK_RULES, parse_streamk_kernel, SPACES.pool, OWN)
-BENCH_POOLS = pools_of(GemmStreamKKernel, STREAMK_RULES, parse_streamk_kernel, SPACES.bench, OWN)
-SEARCHED = searched_in(SPACES.search, STREAMK_RULES, GemmStreamKKernel, OWN)
-LISTS = lists_of(ListedKernels(GemmStreamKKernel, STREAMK_RULES, parse_streamk_kernel, OP_TYPE, left_open=_LISTED))
+FAMILY = KernelFamily(
+    GemmStreamKKernel, STREAMK_RULES, parse_streamk_kernel, ("compv3",), own=OWN, listed=_LISTED, listed_as=OP_TYPE
+)
+POOLS = FAMILY.pools
 
 
 _CODES = {name: float(code) for code, name in enumerate(REDUCTIONS)}
@@ -175,11 +172,11 @@ GEMM_STREAMK = GEMM_UNIVERSAL.extended(
     kernel_columns=frozenset({"reduction", "blocks_per_cu"}),
 )
 
-_DERIVED = derived(
+OPERATION = derived(
     __name__,
     "matrix products whose blocks share tiles",
     GemmStreamKProblem,
-    POOLS,
+    FAMILY,
     GEMM_STREAMK,
     {},
     own=(
@@ -188,4 +185,3 @@ _DERIVED = derived(
     ),
     table_sizes=("m", "n", "k"),
 )
-OPERATION = replace(_DERIVED, kernels=replace(_DERIVED.kernels, lists=lambda: LISTS))

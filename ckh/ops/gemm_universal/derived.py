@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.features.engine import FeatureEngine
-    from ckh.kernels.pools import Candidates, KernelList, Pools
+    from ckh.kernels.pools import Candidates, KernelList
+    from ckh.ops.gemm_universal.kernels.family import KernelFamily
 
 P = TypeVar("P", bound=GemmProblem)
 K = TypeVar("K", bound=GemmKernel)
@@ -46,7 +47,7 @@ def derived(
     module: str,
     summary: str,
     kind: type[P],
-    pools: Pools[K],
+    family: KernelFamily[K],
     engine: FeatureEngine,
     meanings: Mapping[str, str],
     *,
@@ -55,21 +56,21 @@ def derived(
 ) -> Operation[P, K]:
     """Return the record of an operation, which may replace parts of it.
 
-    The folder of the operation has the modules `requested`, `problem_sets` with `SETS`, `pool` with `SEARCHED` and
-    `measured` with `MEASURED`. Its shapes are its problems: other sources of shapes do not state all of their fields.
-    Problems and kernels have the fields of a group, which has one pool.
+    The operation's package has `REQUESTED` and the modules `problem_sets` with `SETS` and `measured` with `MEASURED`.
+    Its shapes are its problems: other sources of shapes do not state all of their fields. Problems and kernels have the
+    fields of a group, which has one pool.
 
     Args:
         module: name of the record's module.
         summary: what the operation computes, in a few words.
         kind: the class of its problems.
-        pools: its pools.
+        family: its kernels.
         engine: its features.
         meanings: column of problems -> meaning: of each further text, and of sizes that are more than a problem size.
         own: columns of its kernels that `gemm_universal`'s do not have.
         table_sizes: sizes that tables of its measurements must have; empty: it has no tables.
     """
-    package = module.rpartition(".")[0]
+    package, pools = module.rpartition(".")[0], family.pools
     sets = lazily(f"{package}.problem_sets:SETS")
     group_of = attrgetter(*pools.kind.group_fields)
     own_names = tuple(column.name for column in own)
@@ -132,8 +133,8 @@ def derived(
             features=kernel_features,
             candidates=candidates,
             listed=candidates,
-            searched=lazily(f"{module}:SEARCHED"),
-            lists=None,
+            searched=lambda: family.searched,
+            lists=(lambda: family.lists) if family.are_listed else None,
         ),
         training=replace(
             GEMM.training,

@@ -19,10 +19,9 @@ from ckh.ops.aiter_gemm.kernel import kernel_pool
 from ckh.ops.aiter_gemm.problem import CKTILE
 from ckh.ops.base import Encoding
 from ckh.ops.gemm_preshuffle.kernel_rules import (
-    LISTS,
+    FAMILY,
     POOLS,
     PRESHUFFLE_RULES,
-    SEARCHED,
     parse_preshuffle_kernel,
 )
 from ckh.ops.gemm_preshuffle.operation import OPERATION
@@ -149,7 +148,7 @@ def test_pools_have_aiters_flatmm(arch: Any) -> None:
 def test_the_searched_space_contains_the_pool(dtype: str) -> None:
     """A search may propose all of it, and smaller steps along K."""
     problem = GemmPreshuffleProblem(256, 256, 256, dtype)
-    product = SEARCHED.product(problem, GFX942)
+    product = FAMILY.searched.product(problem, GFX942)
     pool = POOLS.of(GFX942, dtype, *GROUP[1:])
     assert [product.kernel(*item) for item in zip(*product.numbers_of(pool), strict=True)] == list(pool)
 
@@ -275,7 +274,7 @@ def test_the_tile_engines_configuration_states_whether_n_is_permuted(tmp_path: P
     built = read_registry(path, operation(OPERATION.name)).built(GFX942, "fp16")
     assert {kernel.permute_n for kernel in built} == {permute_n}
     assert set(built) == {kernel for kernel in POOLS.of(GFX942, *group) if kernel.pipeline == "preshufflev2"}
-    for name, made in LISTS.write(built[::7], GFX942, "own").items():
+    for name, made in FAMILY.lists.write(built[::7], GFX942, "own").items():
         (tmp_path / name).write_bytes(made.content)
         assert set(built[::7]) <= set(read_registry(tmp_path / name, operation(OPERATION.name)).built(GFX942, "fp16"))
         assert name.endswith("_permute_n.json") is permute_n

@@ -17,12 +17,10 @@ from ckh.learn.analytic.estimate import estimated_parts, estimated_us
 from ckh.ops import operation_of
 from ckh.ops.base import Encoding
 from ckh.ops.gemm_streamk.operation import (
-    BENCH_POOLS,
+    FAMILY,
     GEMM_STREAMK,
-    LISTS,
     OPERATION,
     POOLS,
-    SEARCHED,
     STREAMK_RULES,
     GemmStreamKKernel,
     parse_streamk_kernel,
@@ -75,7 +73,7 @@ def test_pools_have_every_reduction_and_number_of_blocks() -> None:
     assert {(kernel.reduction, kernel.blocks_per_cu) for kernel in pool} == {*product(("atomic", "reduction"), (1, 2))}
     shuffled = sum(kernel.epilogue == "cshuffle" for kernel in pool)
     assert shuffled == 4 * sum(k.epilogue == "default" and k.blocks_per_cu == 1 for k in pool)
-    assert {kernel.epilogue for kernel in BENCH_POOLS.of(ARCH, "bf16", "rcr")} == {"cshuffle"}
+    assert {kernel.epilogue for kernel in FAMILY.bench_pools.of(ARCH, "bf16", "rcr")} == {"cshuffle"}
 
 
 @pytest.mark.parametrize(
@@ -105,7 +103,7 @@ def test_reductions_may_store_what_cannot_be_added() -> None:
 def test_a_search_proposes_reductions_and_blocks() -> None:
     """The product has both for every base, and the rules apply to them."""
     problem = GemmStreamKProblem(256, 256, 4096, "bf16")
-    result = SEARCHED.product(problem, ARCH)
+    result = FAMILY.searched.product(problem, ARCH)
     rows = {row[-2:] for row in result.options.rows}
     assert rows == {*product(("atomic", "reduction"), (1, 2))}
     legal = result.legal(problem)
@@ -174,6 +172,6 @@ def test_the_estimate_counts_partial_sums() -> None:
 def test_lists_of_kernels() -> None:
     """A configuration stands for as many blocks as a unit holds: others are written as a registry alone."""
     kernels = [replace(KERNEL, reduction=reduction, blocks_per_cu=0) for reduction in ("atomic", "reduction")]
-    assert sorted(LISTS.write(kernels, ARCH, "own")) == ["config_fp16_rcr.json", "registry_fp16_rcr.json"]
+    assert sorted(FAMILY.lists.write(kernels, ARCH, "own")) == ["config_fp16_rcr.json", "registry_fp16_rcr.json"]
     other = [replace(kernel, blocks_per_cu=2) for kernel in kernels]
-    assert sorted(LISTS.write(other, ARCH, "own")) == ["registry_fp16_rcr.json"]
+    assert sorted(FAMILY.lists.write(other, ARCH, "own")) == ["registry_fp16_rcr.json"]

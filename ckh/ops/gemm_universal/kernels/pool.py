@@ -178,7 +178,7 @@ def pools_of(
     rules: Rules[K],
     parse: Callable[[str], K],
     space: Callable[[ArchSpec], GemmSpace],
-    own: Axis | None = None,
+    own: Axis = ((), [()]),
 ) -> Pools[K]:
     """Return the pools of an operation, by the group of its kernels.
 
@@ -194,7 +194,7 @@ def pools_of(
         """Return the space; for a GPU, which has far more invalid combinations than kernels, the narrowed space."""
         result, fields = space(arch), dict(zip(kind.group_fields, group, strict=True))
         plain = buildable(result, arch, kind=kind, **fields) if arch.is_gpu else result.table(kind=kind, **fields)
-        return plain if own is None else plain.crossed(*own)
+        return plain.crossed(*own) if own[0] else plain
 
     return Pools(kind, rules, table, attrgetter(*kind.group_fields), parse, kernel_name)
 

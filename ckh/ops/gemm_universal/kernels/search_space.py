@@ -6,14 +6,14 @@ widths are native, as in the pool.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ckh.ops.gemm_universal.kernel import GemmKernel
-from ckh.ops.gemm_universal.kernels.pool import AMD_SEARCH, WaveBlock, bench_space, space_of
+from ckh.ops.gemm_universal.kernels.pool import AMD_SEARCH, WaveBlock, space_of
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 from ckh.search.product import KernelParameter, Options, Product, Searched, by
 
@@ -78,33 +78,3 @@ def search_space_of(dtype: str, arch: ArchSpec) -> GemmSpace:
 
 
 SEARCHED = searched_in(search_space_of, GEMM_RULES)
-
-
-@dataclass(frozen=True, slots=True)
-class NarrowedSpaces:
-    """The spaces of an operation whose kernels have some of the pipelines.
-
-    Attributes:
-        pipelines: the pipelines.
-        are_persistent: whether kernels may be persistent.
-    """
-
-    pipelines: tuple[str, ...]
-    are_persistent: bool = True
-
-    def pool(self, arch: ArchSpec) -> GemmSpace:
-        """Return the space that an architecture's pool is filtered from."""
-        return self._narrowed(space_of(arch))
-
-    def bench(self, arch: ArchSpec) -> GemmSpace:
-        """Return the space of a bench run without a filter."""
-        return self._narrowed(bench_space(arch))
-
-    def search(self, dtype: str, arch: ArchSpec) -> GemmSpace:
-        """Return the space of a search."""
-        return self._narrowed(search_space_of(dtype, arch))
-
-    def _narrowed(self, space: GemmSpace) -> GemmSpace:
-        persistent = space.persistent if self.are_persistent else (False,)
-        pipelines = tuple(name for name in space.pipelines if name in self.pipelines)
-        return replace(space, pipelines=pipelines, persistent=persistent)
