@@ -320,3 +320,18 @@ def test_both_devices_are_named(tmp_path: Path) -> None:
     made = train(Dataset(frame), replace(OPTIONS, folds=0), quiet, read_start(start_in(tmp_path / "start")))
     save(made, tmp_path / "more")
     assert load_model(tmp_path / "more").spec.device == "a test, another"
+
+
+def test_a_continued_model_knows_both_kernel_sets(tmp_path: Path) -> None:
+    """Its candidates are those of its start or the new data; all if the start does not state them."""
+    frame, short = measured().frame, replace(OPTIONS, folds=0, params=replace(TREES, n_estimators=3))
+    is_small = (frame["tile_m"] < 64).to_numpy()
+    save(train(measured().select(is_small), short, quiet), tmp_path / "start")
+    for is_known in (True, False):
+        if not is_known:
+            (tmp_path / "start" / "kernels.json").unlink()
+        save(train(measured().select(~is_small), short, quiet, read_start(tmp_path / "start")), tmp_path / "made")
+        assert (tmp_path / "made" / "kernels.json").exists() == is_known
+        if is_known:
+            tiles = json.loads((tmp_path / "made" / "kernels.json").read_text(encoding="utf-8"))["tiles"]
+            assert tiles == sorted(frame[["tile_m", "tile_n", "tile_k"]].drop_duplicates().to_numpy().tolist())

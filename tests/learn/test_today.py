@@ -1,0 +1,93 @@
+"""A new model is compared with the one that answers until now, and is installed only if it is better."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ckh.api.learning import saved as installed
+from ckh.data.dataset import Dataset
+from ckh.learn.judging.today import against_today, why_not_used
+from ckh.learn.models.artifact import load_model
+from ckh.learn.training.train import train
+from ckh.learn.training.trained import StartComparison, Today, save
+from ckh.training import TrainOptions
+from tests.learn.conftest import TREES, measured, saved, trained
+from tests.refusals import expect_warning
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OPTIONS = TrainOptions(folds=4, early_stopping=5, params=TREES)
+BETTER, WORSE = StartComparison(10, 0, 0.8, 0.5, 0.9, 0.6), StartComparison(10, 0, 0.9, 0.6, 0.8, 0.5)
+
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder where `ckh predict` looks for models."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    monkeypatch.setenv("CKH_MODELS", str(folder))
+    return folder
+
+
+def test_held_out_choices_are_compared_on_unknown_problems(models: Path) -> None:
+    """The model in use knows four of fourteen problems: both are compared on the others."""
+    few = train(measured().select(measured().problem_ids < 4), replace(OPTIONS, folds=0), lambda *_: None)
+    save(few, models / "mine")
+    today = against_today(trained())
+    assert today is not None
+    assert (today.source, today.comparison.problems, today.comparison.seen) == (str(models / "mine"), 10, 0)
+    rows = measured().valid()
+    scores, ms = load_model(models / "mine").scores(rows), rows.frame["latency_ms"].to_numpy()
+    chosen = []
+    for number in range(4, 14):
+        of = np.flatnonzero(rows.problem_ids == number)
+        chosen.append(ms[of].min() / ms[of[np.argmax(scores[of])]])
+    assert today.comparison.start_mean_efficiency == pytest.approx(fmean(chosen))
+    assert today.comparison.mean_efficiency == pytest.approx(
+        fmean((trained().targets["rank"].oof_efficiency or ())[4:])
+    )
+
+
+def test_a_model_of_the_same_data_is_not_compared(models: Path) -> None:
+    """A model trained on these problems on this device would win; on another device it is compared."""
+    saved(models / "mine")
+    assert against_today(trained()) is None
+    elsewhere = train(Dataset(measured().frame.assign(device="another CPU")), OPTIONS, lambda *_: None)
+    today = against_today(elsewhere)
+    assert today is not None
+    assert (today.comparison.problems, today.comparison.seen) == (14, 14)
+
+
+def test_only_a_better_model_is_used(models: Path) -> None:
+    """One that cannot be compared is not used beside another; the first of its kind is."""
+    better, worse = (replace(trained(), today=Today("it", each)) for each in (BETTER, WORSE))
+    assert why_not_used(better, models / "new") == ""
+    assert "it" in why_not_used(worse, models / "new")
+    assert why_not_used(trained(), models / "new") == ""
+    saved(models / "mine")
+    assert str(models / "mine") in why_not_used(trained(), models / "new")
+
+
+def test_another_model_is_kept_beside(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where predict does not look, with a warning; on request it is installed, with the warning that it is used."""
+    worse = replace(trained(), today=Today("it", WORSE))
+    kept = models.with_name("models-not-installed") / "new"
+    assert installed(worse, models / "new") == kept
+    error = capsys.readouterr().err
+    expect_warning(error, "not-installed", kept)
+    expect_warning(error, "worse-than-current", "90.00% -> 80.00%")
+    assert (kept / "feature_spec.json").is_file()
+    assert list(models.iterdir()) == []
+    assert installed(worse, models / "new", install=True) == models / "new"
+    expect_warning(capsys.readouterr().err, "shadows-model")
+    assert installed(replace(worse, today=Today("it", BETTER)), models / "better") == models / "better"
+    assert "[" not in capsys.readouterr().err
+    elsewhere = models.parent / "elsewhere"
+    assert installed(worse, elsewhere) == elsewhere  # ckh predict does not look there
+    assert "[shadows-model]" not in capsys.readouterr().err
