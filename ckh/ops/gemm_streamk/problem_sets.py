@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from ckh.ops.gemm_streamk.problem import GemmStreamKProblem
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
-from ckh.ops.gemm_universal.problem_sets import GPU_LIMITS, TOKENS, held_out_weights, layers
+from ckh.ops.gemm_universal.problem_sets import GPU_LIMITS, MODELS, TOKENS, held_out_weights, layers
 from ckh.ops.gemm_universal.problem_sets.drawn import FAMILIES, draw_problems
 from ckh.ops.gemm_universal.problem_sets.files import NamedSets, by_name
-from ckh.ops.gemm_universal.problem_sets.language_models import MODELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -148,6 +148,36 @@ def _tiled(problem: GemmProblem) -> TiledSizes:
     return TiledSizes(problem.m, problem.n, -(-problem.k // problem.split_k), problem.split_k)
 
 
+def _shaped() -> object:
+    from ckh.shapes.layers import Matmul
+    from ckh.shapes.shaped import Shaped
+
+    def problem(shape: Matmul, dtype: str) -> GemmProblem:
+        return GemmProblem(shape.m, shape.n, shape.k, shape.dtype or dtype, shape.layout)
+
+    def shape(of: GemmProblem) -> Matmul:
+        return Matmul(of.m, of.n, of.k, of.dtype, of.layout)
+
+    # Scales of operands are not read by this operation's kernels.
+    return Shaped(Matmul, problem, shape, prefers=lambda shape: not shape.scaling)
+
+
+def _formats() -> object:
+    from ckh.data.formats import Formats, MappedTable, ProblemsFormat, Reader
+    from ckh.ops.gemm_universal.readers import aiter_csv, bench_log, tile_engine_json
+    from ckh.ops.gemm_universal.readers import gemm_table as table
+
+    readers = (
+        *(Reader(item.NAME, item.sniff, item.read) for item in (tile_engine_json, bench_log)),
+        Reader(table.CSV, table.sniff_csv, table.read),
+        Reader(table.MASTER, table.sniff_master, table.read),
+        Reader(table.PARQUET, table.sniff_parquet, table.read),
+    )
+    shapes = "AITER's shapes", aiter_csv.WINNERS, aiter_csv.NAME, "tuned table of AITER", aiter_csv.write_problems
+    mapped = MappedTable(table.GEMMS.columns, table.read_table)
+    return Formats(readers=readers, mapped=mapped, problems=(ProblemsFormat("problems", *shapes),))
+
+
 OPERATION = Operation(
     name=OP_TYPE,
     summary="matrix products",
@@ -165,7 +195,7 @@ OPERATION = Operation(
         load=called("ckh.ops.gemm_universal.problem_sets:load_problems"),
         set_names=called("ckh.ops.gemm_universal.problem_sets:set_names"),
         batch="m",
-        shaped=lazily("ckh.ops.gemm_universal.shaped:SHAPED"),
+        shaped=_shaped,
         requested=lazily("ckh.ops.gemm_universal:REQUESTED"),
         tiled=_tiled,
     ),
@@ -193,7 +223,7 @@ OPERATION = Operation(
         legacy_columns=from_amd,
         model_files={TIMED_NAME: POOLS.timed_file},
         judged=JUDGED,
-        formats=lazily("ckh.ops.gemm_universal.readers.formats:FORMATS"),
+        formats=_formats,
     ),
     measured=lazily("ckh.ops.gemm_universal.measuring.measured:MEASURED"),
     exported=lazily("ckh.ops.gemm_universal.consumers:EXPORTED"),

@@ -13,13 +13,13 @@ from ckh.errors import UsageError
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.problem_sets import (
     HOST_RANKS,
+    MODELS,
     TOKENS,
     layers,
     load_problems,
     problem_set,
     set_names,
 )
-from ckh.ops.gemm_universal.problem_sets.language_models import MODELS
 from tests.refusals import expect_refusal
 
 TRAINING_SETS = ("gemm-train", "host-gemm-train", "host-gemm-more")

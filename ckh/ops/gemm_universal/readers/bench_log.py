@@ -35,12 +35,12 @@ from ckh.ops.gemm_universal.readers.gemm_rows import (
     MISMATCH,
     GemmRows,
     Unusable,
+    kernel_of,
     named,
     number,
     precise_time,
     problem_of,
 )
-from ckh.ops.gemm_universal.readers.kernels import kernel_of
 from ckh.problems import DTYPE_BYTES
 from ckh.schema import Status
 from ckh.strenum import StrEnum

@@ -40,8 +40,7 @@ from ckh.data.spool import StoredRows
 from ckh.errors import DataError
 from ckh.ops.gemm_universal.kernel import kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.gemm_universal.readers.gemm_rows import BAD_TIME, MISMATCH, Unusable, problem_of
-from ckh.ops.gemm_universal.readers.kernels import BAD_KERNEL, kernel_of
+from ckh.ops.gemm_universal.readers.gemm_rows import BAD_KERNEL, BAD_TIME, MISMATCH, Unusable, kernel_of, problem_of
 from ckh.schema import SHORTEST_MS, Status
 
 if TYPE_CHECKING:

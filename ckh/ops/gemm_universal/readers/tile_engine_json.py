@@ -29,14 +29,15 @@ from ckh.errors import DataError
 from ckh.files.jsonfields import JsonError, parse_json
 from ckh.ops.gemm_universal.readers.gemm_rows import (
     BAD_TIME,
+    CONTRADICTION,
     GemmRows,
     Unusable,
+    kernel_of,
     named,
     number,
     precise_time,
     problem_of,
 )
-from ckh.ops.gemm_universal.readers.kernels import CONTRADICTION, kernel_of
 from ckh.schema import Status
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from ckh.errors import DataError, OutputError, UsageError
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.problem_sets.files import read_problems
 from ckh.ops.gemm_universal.readers import aiter_csv
-from ckh.ops.gemm_universal.readers.aiter_csv import Winners, read_winners
+from ckh.ops.gemm_universal.readers.aiter_csv import Winners, read_winners, write_winners
 from ckh.ops.gemm_universal.readers.gemm_rows import BAD_PROBLEM
-from ckh.ops.gemm_universal.readers.winners_csv import write_winners
 from tests.refusals import expect_refusal, expect_values
 from tests.shared import DATA
 

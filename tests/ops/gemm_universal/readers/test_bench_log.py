@@ -17,7 +17,7 @@ from ckh.data.merge import merge
 from ckh.data.readers import find_reader, read_input, readers
 from ckh.data.readers.cells import WITHOUT_TIME
 from ckh.errors import DataError, ExitCode, UsageError
-from ckh.ops.gemm_universal.readers import bench_log, gemm_rows, kernels
+from ckh.ops.gemm_universal.readers import bench_log, gemm_rows
 from ckh.ops.gemm_universal.readers import bench_log as reader
 from tests.refusals import expect_error, expect_refusal, expect_values
 
@@ -196,9 +196,9 @@ def test_nesting_is_limited(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "reason", "detail"),
     [
-        (bare("fast_kernel"), kernels.BAD_KERNEL, "line 2: not a GEMM kernel name: 'fast_kernel'"),
-        (bare("gemm_universal_fp8_rcr_128x64x32_compv3_intrawave"), kernels.INCOMPLETE, "has no wave_m"),
-        (bare().replace(f'"{NAME}"', "7"), kernels.BAD_KERNEL, "the kernel's name is 7"),
+        (bare("fast_kernel"), gemm_rows.BAD_KERNEL, "line 2: not a GEMM kernel name: 'fast_kernel'"),
+        (bare("gemm_universal_fp8_rcr_128x64x32_compv3_intrawave"), gemm_rows.INCOMPLETE, "has no wave_m"),
+        (bare().replace(f'"{NAME}"', "7"), gemm_rows.BAD_KERNEL, "the kernel's name is 7"),
         ('{"a": 1}\n', reader.NO_RESULT, "no name or no perf_result"),
         (bare().replace('{"latency', '[{"latency').replace("}}", "}]}"), reader.NO_RESULT, "no name or no perf_result"),
         ('{"name": "x",}\n', bench_log.MALFORMED, "line 2: "),

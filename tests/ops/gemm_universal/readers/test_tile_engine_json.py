@@ -14,7 +14,7 @@ from ckh.data.merge import merge
 from ckh.data.readers import find_reader, read_input, readers
 from ckh.data.readers.cells import WITHOUT_TIME
 from ckh.errors import DataError, ExitCode, UsageError
-from ckh.ops.gemm_universal.readers import gemm_rows, kernels
+from ckh.ops.gemm_universal.readers import gemm_rows
 from ckh.ops.gemm_universal.readers import tile_engine_json as reader
 from tests.refusals import expect_error, expect_refusal, expect_values
 
@@ -176,15 +176,15 @@ def test_a_partial_file_is_a_bare_list(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "reason", "detail"),
     [
-        (entry(OK, name="fast_kernel"), kernels.BAD_KERNEL, "not a GEMM kernel name: 'fast_kernel'"),
-        (entry(OK, name=None), kernels.BAD_KERNEL, "the kernel's name is missing"),
-        (entry(OK, name=NAME.replace("compv3", "compv77")), kernels.BAD_KERNEL, "unknown pipeline 'compv77'"),
-        (entry(OK, name=NAME.replace("128x64x32", "128x0x32")), kernels.BAD_KERNEL, "its tile is missing or unknown"),
-        (entry(OK, tile_m=256), kernels.CONTRADICTION, "has tile_m 128, its kernel_config 256"),
-        (entry(OK, warp_m="2"), kernels.CONTRADICTION, "kernel_config has wave_m '2'"),
-        (entry(OK, scheduler="sometimes"), kernels.CONTRADICTION, "scheduler 'sometimes'"),
-        (entry(OK | {"kernel_name": MEM}), kernels.CONTRADICTION, "has a benchmark of"),
-        (entry(OK, name=SHORT, warp_m=None, epilogue=None), kernels.INCOMPLETE, "has no wave_m, epilogue"),
+        (entry(OK, name="fast_kernel"), gemm_rows.BAD_KERNEL, "not a GEMM kernel name: 'fast_kernel'"),
+        (entry(OK, name=None), gemm_rows.BAD_KERNEL, "the kernel's name is missing"),
+        (entry(OK, name=NAME.replace("compv3", "compv77")), gemm_rows.BAD_KERNEL, "unknown pipeline 'compv77'"),
+        (entry(OK, name=NAME.replace("128x64x32", "128x0x32")), gemm_rows.BAD_KERNEL, "its tile is missing or unknown"),
+        (entry(OK, tile_m=256), gemm_rows.CONTRADICTION, "has tile_m 128, its kernel_config 256"),
+        (entry(OK, warp_m="2"), gemm_rows.CONTRADICTION, "kernel_config has wave_m '2'"),
+        (entry(OK, scheduler="sometimes"), gemm_rows.CONTRADICTION, "scheduler 'sometimes'"),
+        (entry(OK | {"kernel_name": MEM}), gemm_rows.CONTRADICTION, "has a benchmark of"),
+        (entry(OK, name=SHORT, warp_m=None, epilogue=None), gemm_rows.INCOMPLETE, "has no wave_m, epilogue"),
         (entry(OK, name=NAME.replace("fp16", "bf16"), dtype="bf16"), gemm_rows.MISMATCH, "a kernel of bf16 rcr on"),
         (entry(OK | {"m": 0}), gemm_rows.BAD_PROBLEM, "m must be 1 or more"),
         (entry(OK | {"m": 2**31}), gemm_rows.BAD_PROBLEM, "m must be 1 or more"),
