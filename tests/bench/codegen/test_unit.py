@@ -28,7 +28,7 @@ from ckh.ops.grouped_conv.rules.sets import rule_set
 from ckh.problems import Direction
 from ckh.schema import Status
 from tests.bench.fake_hipcc import REMARKS
-from tests.real import compiles, interface_here, set_kernel_cache, skip_without_compiler
+from tests.real import compiles, interface_here, sampled, set_kernel_cache, skip_without_compiler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -286,7 +286,7 @@ def test_units_have_a_persistent_kernel_of_each_operation_that_has_them() -> Non
 
 @pytest.mark.slow
 @compiles()
-@pytest.mark.parametrize(("op", "arch"), UNITS)
+@pytest.mark.parametrize(("op", "arch"), sampled(UNITS))
 def test_a_unit_changes_no_kernel(op: str, arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its GPU functions, none of which calls another, and their resources and loops are those of each kernel alone."""
     skip_without_compiler()
