@@ -19,38 +19,8 @@ if TYPE_CHECKING:
     from ckh.shapes.layers import WeightedProblem
 
 # What meta-llama/Meta-Llama-3-70B and deepseek-ai/DeepSeek-V3 publish.
-LLAMA_70B = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "num_hidden_layers": 80,
-    "hidden_size": 8192,
-    "intermediate_size": 28672,
-    "num_attention_heads": 64,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-    "torch_dtype": "bfloat16",
-}
-KIMI_K2 = {
-    "model_type": "kimi_k2",
-    "vocab_size": 163840,
-    "hidden_size": 7168,
-    "intermediate_size": 18432,
-    "num_hidden_layers": 61,
-    "num_attention_heads": 64,
-    "num_key_value_heads": 64,
-    "kv_lora_rank": 512,
-    "q_lora_rank": 1536,
-    "qk_rope_head_dim": 64,
-    "qk_nope_head_dim": 128,
-    "v_head_dim": 128,
-    "moe_intermediate_size": 2048,
-    "n_routed_experts": 384,
-    "n_shared_experts": 1,
-    "num_experts_per_tok": 8,
-    "first_k_dense_replace": 1,
-    "torch_dtype": "bfloat16",
-    "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
-}
+CONFIGS = json.loads(Path(__file__).with_name("configs.json").read_bytes())
+LLAMA_70B, KIMI_K2 = CONFIGS["llama-70b"], CONFIGS["kimi-k2"]
 
 
 def read(tmp_path: Path, config: dict[str, Any], **wanted: Any) -> list[WeightedProblem]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,49 +15,10 @@ from ckh.shapes.problems import counts_of, shapes_of
 from tests.refusals import expect_refusal, expect_values
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ckh.shapes.problems import ShapesFound
 
-LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 2048,
-    "intermediate_size": 8192,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 4,
-    "vocab_size": 32000,
-    "torch_dtype": "bfloat16",
-}
-DEEPSEEK = {
-    **LLAMA,
-    "model_type": "deepseek_v3",
-    "num_key_value_heads": 16,
-    "q_lora_rank": 256,
-    "kv_lora_rank": 128,
-    "qk_nope_head_dim": 64,
-    "qk_rope_head_dim": 32,
-    "v_head_dim": 64,
-    "n_routed_experts": 32,
-    "n_shared_experts": 1,
-    "num_experts_per_tok": 4,
-    "moe_intermediate_size": 512,
-    "first_k_dense_replace": 1,
-}
-NEXT = {
-    **LLAMA,
-    "model_type": "qwen3_next",
-    "hidden_size": 1024,
-    "head_dim": 128,
-    "linear_num_key_heads": 8,
-    "linear_key_head_dim": 128,
-    "linear_num_value_heads": 16,
-    "linear_value_head_dim": 128,
-    "num_experts": 32,
-    "num_experts_per_tok": 4,
-    "moe_intermediate_size": 256,
-    "shared_expert_intermediate_size": 256,
-}
+CONFIGS = json.loads(Path(__file__).with_name("configs.json").read_bytes())
+LLAMA, DEEPSEEK, NEXT = (CONFIGS[name] for name in ("llama", "deepseek", "next"))
 FLOAT = {"num_bits": 8, "type": "float"}
 FP4 = {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32}
 NVFP4 = {**FP4, "group_size": 16}
