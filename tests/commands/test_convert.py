@@ -17,7 +17,7 @@ from ckh.data.readers import readers
 from ckh.errors import ExitCode
 from ckh.ops.grouped_conv.amd_csv import AMD_COLUMNS
 from ckh.schema import HARDWARE, Status
-from tests.refusals import expect_error, expect_values, expect_warning
+from tests.refusals import expect_error, expect_values
 from tests.runs import host_run
 
 ROOT = Path(__file__).parents[2]
@@ -101,22 +101,6 @@ def test_journals_and_csv_are_merged(csv: Path, tmp_path: Path, capsys: pytest.C
     assert [source["format"] for source in dataset.metadata["sources"]] == ["journal", "journal", "amd-csv"]
 
 
-def test_bad_rows_refuse_or_are_skipped(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A bad row gives exit code 4 with nothing written; --skip-bad leaves it out with a warning."""
-    out = csv.with_name("data.parquet")
-    csv.write_text(csv.read_text(encoding="utf-8").replace(KERNELS[0], "mystery", 1), encoding="utf-8")
-    args = ["convert", str(csv), "--arch", "gfx942", "--out", str(out)]
-    assert run(args) == ExitCode.BAD_DATA
-    stdout, stderr = capsys.readouterr()
-    assert stdout == ""
-    expect_error(stderr, "bad-row", csv, 1, 1, "line 2")
-    assert not out.exists()
-    assert run([*args, "--skip-bad", "--json"]) == ExitCode.OK
-    stdout, stderr = capsys.readouterr()
-    assert list(json.loads(stdout)["dropped"].values()) == [1]
-    expect_warning(stderr, "left-out", 1)
-
-
 @pytest.mark.parametrize(
     ("content", "args", "code"),
     [
@@ -138,13 +122,6 @@ def test_errors_leave_the_old_output(csv: Path, content: str | None, args: list[
     assert run(["convert", str(csv), "--out", str(out), "--force", *args]) == code
     assert out.read_bytes() == before
     assert sorted(path.name for path in csv.parent.iterdir()) == ["amd.csv", "data.parquet"]
-
-
-def test_an_output_folder_that_is_missing_is_created(csv: Path) -> None:
-    """It then contains the dataset."""
-    out = csv.parent / "none" / "data.parquet"
-    assert run(["convert", str(csv), "--arch", "gfx942", "--out", str(out)]) == ExitCode.OK
-    assert len(read_dataset(out)) > 0
 
 
 def test_an_unwritable_output_is_reported_before_reading(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,22 +151,6 @@ def test_only_force_replaces_files_of_the_same_kind(
     out.write_text("precious", encoding="utf-8")
     assert run([*args, "--force"]) == ExitCode.USAGE
     assert out.read_text(encoding="utf-8") == "precious"
-
-
-def test_an_input_is_never_the_output(csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither a file itself, by any of its names, nor the journal in an input folder; both are unchanged."""
-    (tmp_path / "link.csv").symlink_to(csv)
-    before = csv.read_bytes()
-    for out in (csv, tmp_path / "link.csv"):
-        for to in ("parquet", "csv"):
-            args = ["convert", str(csv), "--arch", "gfx942", "--to", to, "--out", str(out), "--force"]
-            assert run(args) == ExitCode.USAGE
-            expect_error(capsys.readouterr().err, "unsafe-output", out)
-    assert csv.read_bytes() == before
-    folder = journal(tmp_path / "run", ResultRow("run1", PROBLEM, KERNELS[0], Status.OK, "", 1.0, 1.0, 0.0, (1e6,), 1))
-    before = (folder / "journal.jsonl").read_bytes()
-    assert run(["convert", str(folder), "--out", str(folder / "journal.jsonl"), "--force"]) == ExitCode.USAGE
-    assert (folder / "journal.jsonl").read_bytes() == before
 
 
 def test_amd_csv_round_trip(csv: Path) -> None:
