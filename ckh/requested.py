@@ -59,18 +59,6 @@ def fields_in_words(problem: Any) -> str:
     return ", ".join(f"{name} {value}" for name, value in problem.to_dict().items())
 
 
-def _as_it_is(problem: P, _arch: str) -> P:
-    return problem
-
-
-def _not_padded(problem: P) -> P:
-    return problem
-
-
-def _one_pool(_given: Mapping[str, Any]) -> str:
-    return ""
-
-
 class Requested(Record, Generic[P]):
     """How problems of an operation are requested.
 
@@ -96,10 +84,10 @@ class Requested(Record, Generic[P]):
     words: Callable[[P], str] = fields_in_words
     own: tuple[str, ...] = ()
     has_directions: bool = False
-    pool: Callable[[Mapping[str, Any]], str] = _one_pool
+    pool: Callable[[Mapping[str, Any]], str] = lambda _given: ""
     default_dtype: str = ""
-    completed: Callable[[P, str], P] = _as_it_is
-    padded: Callable[[P], P] = _not_padded
+    completed: Callable[[P, str], P] = lambda problem, _arch: problem
+    padded: Callable[[P], P] = lambda problem: problem
     refused: Mapping[str, tuple[str, str]] = MappingProxyType({})
     kernel: str = ""
 

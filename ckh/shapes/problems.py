@@ -61,7 +61,8 @@ def _found_in(name: str, wanted: RunOptions, op: str, *, skips: bool) -> SourceL
 
 def weighted(result: Sequence[SourceLayers], wanted: RunOptions, op: str | None) -> ShapesFound:
     """Problems of the layers of sources; equal problems are merged."""
-    bad, left_out = _Counted(item.bad for item in result), _Counted(item.left_out for item in result)
+    bad = sum((Counter(item.bad) for item in result), Counter[str]())
+    left_out = sum((Counter(item.left_out) for item in result), Counter[str]())
     counts: dict[tuple[str, Any], list[Layer]] = {}
     hints: set[str] = set()
     for source_layers in result:
@@ -82,30 +83,15 @@ def weighted(result: Sequence[SourceLayers], wanted: RunOptions, op: str | None)
                 left_out[problem] += layer.count
             else:
                 counts.setdefault(problem, []).append(layer)
+    if not counts:
+        names = ", ".join(source_layers.source.name for source_layers in result)
+        what = [f"only {_in_words(left_out)}"] if left_out else []
+        what += [f"{bad.total()} bad, the first: {next(iter(bad))}"] if bad else []
+        text = "; ".join([f"no shape{f' of {op}' if op else ''} in {names}", *what])
+        hint = "; ".join(sorted(filter(None, hints))) if what else "see ckh shapes --help for what is read"
+        raise DataError(text, hint, code="no-problems")
     problems = [_merged(name, problem, layers) for (name, problem), layers in counts.items()]
-    if not problems:
-        raise _nothing(result, bad, left_out, op, "; ".join(sorted(filter(None, hints))))
     return ShapesFound(problems, dict(bad), dict(left_out))
-
-
-def _nothing(
-    result: Sequence[SourceLayers], bad: Counter[str], left_out: Counter[str], op: str | None, hint: str
-) -> DataError:
-    """The error of sources without a shape; the hint is that of what was left out."""
-    names = ", ".join(source_layers.source.name for source_layers in result)
-    what = [f"only {_in_words(left_out)}"] if left_out else []
-    what += [f"{bad.total()} bad, the first: {next(iter(bad))}"] if bad else []
-    text = "; ".join([f"no shape{f' of {op}' if op else ''} in {names}", *what])
-    return DataError(text, hint if what else "see ckh shapes --help for what is read", code="no-problems")
-
-
-class _Counted(Counter[str]):
-    """A sum of counts."""
-
-    def __init__(self, counts: Iterable[Any]) -> None:
-        super().__init__()
-        for count in counts:
-            self.update(count)
 
 
 def _merged(op: str, problem: Any, layers: Sequence[Layer]) -> WeightedProblem:

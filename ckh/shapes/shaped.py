@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from ckh.ops import is_operation, operation, operation_names, part_of
 
@@ -15,26 +15,6 @@ if TYPE_CHECKING:
     from ckh.shapes.layers import Shape, Stated
 
 P = TypeVar("P")
-
-
-def _nothing(_text: str, _path: Path, _number: int) -> None:
-    return None
-
-
-def _all(_shape: object) -> bool:
-    return True
-
-
-def _states_nothing(_text: str) -> Stated:
-    return ()
-
-
-def _none_of_them(_path: Path, _head: str) -> bool:
-    return False
-
-
-def _no_rows(_path: Path) -> Iterator[Any]:
-    return iter(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,27 +73,20 @@ class Shaped(Generic[P]):
     kind: type[Any]
     problem: Callable[[Any, str], P]
     shape: Callable[[P], Shape]
-    prefers: Callable[[Any], bool] = _all
+    prefers: Callable[[Any], bool] = lambda _shape: True
     row_dtype: str = ""
     marks: tuple[str, ...] = ()
-    line: Callable[[str, Path, int], P | str | None] = _nothing
-    recognises: Callable[[Path, str], bool] = _none_of_them
-    rows: Callable[[Path], Iterator[tuple[int, Callable[[str], P | str]]]] = _no_rows
+    line: Callable[[str, Path, int], P | str | None] = lambda _text, _path, _number: None
+    recognises: Callable[[Path, str], bool] = lambda _path, _head: False
+    rows: Callable[[Path], Iterator[tuple[int, Callable[[str], P | str]]]] = lambda _path: iter(())
     networks: Mapping[str, Callable[[int], Sequence[P]]] = field(default_factory=dict)
-    stated: Callable[[str], Stated] = _states_nothing
+    stated: Callable[[str], Stated] = lambda _text: ()
     nearest: Callable[[MissedLookup[P], Any], NearKey] | None = None
 
 
 def own_shapes(kind: type[P]) -> Shaped[P]:
     """Interface of an operation whose shapes are its problems, since other sources do not state them completely."""
-
-    def problem(shape: P, _dtype: str) -> P:
-        return shape
-
-    def shape(problem: P) -> Any:
-        return problem
-
-    return Shaped(kind, problem, shape)
+    return Shaped(kind, lambda shape, _dtype: shape, lambda problem: cast("Any", problem))
 
 
 @cache
