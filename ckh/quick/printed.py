@@ -149,7 +149,9 @@ def _is_safe(path: str) -> bool:
         state = os.stat(place)  # noqa: PTH116 - quicker
         is_sticky = place != path and state.st_mode & stat.S_ISVTX
         if state.st_uid not in (os.geteuid(), 0) or (state.st_mode & 0o022 and not is_sticky):
-            from ckh.files.paths import Path, why_unsafe
+            from pathlib import Path
+
+            from ckh.files.paths import why_unsafe
 
             return not why_unsafe(Path(path))
         place = os.path.dirname(place)  # noqa: PTH120 - quicker
