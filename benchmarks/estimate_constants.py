@@ -23,7 +23,7 @@ from ckh.archs import load_arch
 from ckh.assess.times import times_of
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.hardware.archspec import Peaks
-from ckh.kernels.compiled import compiled
+from ckh.kernels.compiled import compiled_here
 from ckh.kernels.table import column_of
 from ckh.learn.analytic import estimate
 from ckh.learn.analytic.corrected import complete_kernels
@@ -50,7 +50,7 @@ class Replayed:
         kernels = complete_kernels(data, names.tolist())
         assert kernels is not None
         assert data.op.problems.tiled is not None
-        known, name_of = compiled(data.arch, data.op.name), data.op.kernels.name
+        known, name_of = compiled_here(data.arch, data.op.name), data.op.kernels.name
         self.reports = [known.get(name_of(kernel)) for kernel in kernels]
         self.pipeline = column_of(kernels, "pipeline").astype(str)
         self.shapes, self.arch = KernelShapes.of(kernels), load_arch(data.arch)

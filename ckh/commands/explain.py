@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from ckh.commands._common import JSON_HELP, examples, print_json
-from ckh.commands._problem_options import Typed, says_a_problem
+from ckh.commands._common import JSON_HELP, completed, examples, print_json
 from ckh.errors import UsageError
-from ckh.problems import Direction
 from ckh.text.log import emit
 
 if TYPE_CHECKING:
     from ckh.isa.describe import Described
-    from ckh.ops.base import Problem
 
 _HELP = """Show where a kernel's clocks go, from its machine code. No GPU is needed.
 
@@ -35,19 +31,21 @@ def register(app: typer.Typer) -> None:
         name="explain",
         help=_HELP,
         epilog=examples(
-            "ckh explain KERNEL --arch gfx950 --n 16 --c 256",
+            "ckh explain KERNEL PROBLEM --arch gfx950",
             "ckh explain KERNEL --code-object kernel.hsaco --svg iteration.svg",
             "ckh explain Kernel --code-object kernel.co --json",
         ),
     )(explain)
 
 
-@says_a_problem
 def explain(
-    typed: Typed,
     kernel: str = typer.Argument(
         ..., metavar="KERNEL", help="Complete name, as ckh predict prints it; with --code-object, part of a function's."
     ),
+    problem: str | None = typer.Argument(
+        None, metavar="[PROBLEM]", help="A problem that it runs: its text, as ckh predict prints it.  [none]"
+    ),
+    arch: str | None = completed("arch", "Architecture.  [the code object's, else this machine's GPU]"),
     code_object: Path | None = typer.Option(
         None, "--code-object", metavar="FILE", help="File with the machine code.  [the cache, else compiled]"
     ),
@@ -58,34 +56,22 @@ def explain(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Explain and print."""
+    from ckh.archs import default_arch
     from ckh.files.outputs import SVG, check_output
     from ckh.isa.source import described
     from ckh.isa.text import anatomy_text
+    from ckh.shapes.problems import problem_of_text
 
     if svg is not None:
         check_output(svg, SVG, force=force, inputs=[] if code_object is None else [code_object])
-    result = described(kernel, _problem(typed, kernel), typed.arch, code_object)
+    runs = None if problem is None else problem_of_text(problem, arch or default_arch())
+    result = described(kernel, runs, arch, code_object)
     if svg is not None:
         _draw(result, svg)
     if as_json:
         print_json(result.anatomy)
     else:
         emit(anatomy_text(result.anatomy))
-
-
-def _problem(typed: Typed, name: str) -> Problem | None:
-    """The given problem, of the kernel's operation, direction and element type; None if none was given."""
-    from ckh.isa.source import kernel_named
-
-    if not typed.sizes:
-        return None
-    named = kernel_named(name)
-    if named is None:
-        raise UsageError(f"{name!r} is not a complete name of a kernel", "omit the problem", code="incomplete-kernel")
-    op, kernel = named
-    variant = typed.variant or (Direction(kernel.variant) if op.has_directions else None)
-    whole = replace(typed, op=op.name, dtype=typed.dtype or kernel.dtype, variant=variant)
-    return whole.problem(whole.chooser(typed.arch), "explain")
 
 
 def _draw(described: Described, path: Path) -> None:

@@ -252,33 +252,19 @@ def _print_one(ranking: Ranking, top: int, again: str, *, as_json: bool, why: bo
     from ckh.learn.answers.answer_document import answer_json
     from ckh.learn.answers.answer_text import answer_text
 
-    answer = ranking.answer(top, again)
+    answer, spec = ranking.answer(top, again), ranking.model.spec
     if explain:
         from ckh.learn.answers import explain as explaining
 
         explanation = explaining.explain(ranking)
         if explanation is not None and ranking.padded is None:
-            explanation = replace(explanation, code=_code_lines(explanation.first, ranking))
+            from ckh.isa.source import of_compiled
+            from ckh.isa.text import brief_lines
+
+            anatomy = of_compiled(explanation.first, ranking.problem, spec.arch)
+            explanation = replace(explanation, code=() if anatomy is None else tuple(brief_lines(anatomy)))
         answer = replace(answer, explanation=explanation)
     emit(answer_json(answer) if as_json else answer_text(answer, why=why))
-
-
-def _code_lines(kernel: str, ranking: Ranking) -> tuple[str, ...]:
-    """Lines on a kernel's machine code: of one compiled here, else its shipped registers; empty otherwise."""
-    from ckh.archs import load_arch
-    from ckh.isa.describe import shipped_occupancy
-    from ckh.isa.source import of_compiled
-    from ckh.isa.text import brief_lines, shipped_lines
-    from ckh.kernels.compiled import shipped, shipped_compiler
-
-    spec = ranking.model.spec
-    if (anatomy := of_compiled(kernel, ranking.problem, spec.arch)) is not None:
-        return tuple(brief_lines(anatomy))
-    ships = shipped(spec.arch, spec.op_type).get(kernel)
-    if ships is None:
-        return ()
-    occupancy = shipped_occupancy(spec.op.kernels.parse(kernel), ships, load_arch(spec.arch))
-    return tuple(shipped_lines(ships, shipped_compiler(spec.arch, spec.op_type), occupancy))
 
 
 def _print_many(rankings: Sequence[Ranking], top: int, again: str, *, as_json: bool) -> None:

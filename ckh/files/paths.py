@@ -107,7 +107,6 @@ def _is_alone(state: os.stat_result, place: Path) -> bool:
 
 MODELS_VARIABLE = "CKH_MODELS"
 PROBES = "probes"  # folder of measured first choices, in the user data folder
-COMPILED = "compiled"  # folder of shipped compiler reports, in archspecs
 RESOURCES = "resources"  # folder of compiler reports on kernels, in the cache
 _NAME_LENGTH = 40  # of a hidden name, so that it is never too long with its suffix
 _PACKAGE = Path(__file__).resolve().parents[1]

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ckh.isa.instructions import Instruction
     from ckh.isa.loops import Parts
     from ckh.isa.waves import Timeline
-    from ckh.kernels.compiled import ShippedKernel
     from ckh.ops.base import TiledSizes
     from ckh.schema import Resources
 
@@ -156,25 +155,6 @@ def anatomy_of(code: CodeFile, asked: Asked) -> Described:
     return Described(anatomy, timeline if main.parts.loop else None)
 
 
-@dataclass(frozen=True, slots=True)
-class Occupancy:
-    """Blocks that a compute unit runs at once, and the resource that bounds them."""
-
-    blocks_per_cu: int
-    bound_by: str
-
-
-def occupancy_of(taken: Resources, waves: int, arch: ArchSpec) -> Occupancy:
-    """The occupancy of blocks of so many waves."""
-    allowed = waves_by(taken.vgprs + taken.agprs, taken.sgprs, taken.lds_bytes, waves, arch)
-    return Occupancy(compiled_blocks_per_cu(taken, waves, arch), min(allowed, key=allowed.__getitem__))
-
-
-def shipped_occupancy(kernel: Any, item: ShippedKernel, arch: ArchSpec) -> Occupancy:
-    """The occupancy of a kernel whose resources ship."""
-    return occupancy_of(item.resources, _product(kernel, "wave"), arch)
-
-
 def functions_of(code: CodeFile, asked: Asked) -> tuple[FunctionDocument, ...]:
     """GPU functions of a kernel; raises the errors of `anatomy_of`."""
     arch, own = load_arch(code.arch), _codes(code, asked)
@@ -234,8 +214,8 @@ def _waves(function: Function, kernel: Any, arch: ArchSpec) -> int:
 
 
 def _function(code: _Code, arch: ArchSpec, kernel: Any, *, is_main: bool) -> FunctionDocument:
-    taken = code.function.resources
-    occupancy = occupancy_of(taken, _waves(code.function, kernel, arch), arch)
+    taken, waves = code.function.resources, _waves(code.function, kernel, arch)
+    allowed = waves_by(taken.vgprs + taken.agprs, taken.sgprs, taken.lds_bytes, waves, arch)
     return FunctionDocument(
         name=code.function.name,
         runs=is_main,
@@ -246,8 +226,8 @@ def _function(code: _Code, arch: ArchSpec, kernel: Any, *, is_main: bool) -> Fun
         code_bytes=len(code.function.code),
         calls=calls_functions(code.function.code, arch.name),
         resources=taken,
-        blocks_per_cu=occupancy.blocks_per_cu,
-        bound_by=occupancy.bound_by,
+        blocks_per_cu=compiled_blocks_per_cu(taken, waves, arch),
+        bound_by=min(allowed, key=allowed.__getitem__),
     )
 
 

@@ -17,7 +17,7 @@ from ckh.files.paths import path_of
 from ckh.hardware.gpus import visible_gpus
 from ckh.isa.codefile import read_code
 from ckh.isa.describe import Asked, Described, anatomy_of
-from ckh.ops import as_problem, operation, operation_names
+from ckh.ops import as_problem, operation, operation_names, operation_of_problem
 from ckh.schema import Status
 from ckh.text.log import note
 
@@ -77,6 +77,8 @@ def described(name: str, problem: Problem | None, arch: str | None, file: Path |
     code = read_code(path, arch, _functions(op))
     sizes = None
     if problem is not None:
+        if operation_of_problem(problem) is not op:
+            raise UsageError(f"{name} is of {op.name}, not of {problem.canonical()}", code="bad-problem")
         _require_applies(op, kernel, problem, code.arch)
         sizes = None if op.problems.tiled is None else op.problems.tiled(problem)
     return anatomy_of(code, Asked(op.kernels.name(kernel), str(path), kernel, problem, sizes, num_cus))

@@ -13,10 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ckh.isa.anatomy import Anatomy, EstimatedDocument, FunctionDocument, SimulatedDocument, TripDocument
-    from ckh.isa.describe import Occupancy
     from ckh.isa.loops import Wait
     from ckh.isa.waves import Span, Timeline
-    from ckh.kernels.compiled import ShippedKernel
     from ckh.schema import Resources
 
 
@@ -60,16 +58,7 @@ def short_lines(anatomy: Anatomy) -> list[str]:
     return lines
 
 
-def shipped_lines(kernel: ShippedKernel, compiler: str, occupancy: Occupancy) -> list[str]:
-    """The same for a kernel that was not compiled here, from the shipped data, with its compiler."""
-    functions = f"functions for {', '.join(kernel.trips)} iterations; {kernel.code_bytes:,} bytes of code"
-    return [
-        f"resources  {_resources(kernel.resources)}; {_bound(occupancy)}; {functions}",
-        f"compiled   not here, but by {compiler} (archspecs/compiled); ckh explain compiles it here",
-    ]
-
-
-def _bound(item: FunctionDocument | Occupancy) -> str:
+def _bound(item: FunctionDocument) -> str:
     return f"{item.blocks_per_cu} block{'s' * (item.blocks_per_cu != 1)} per CU, bound by {item.bound_by}"
 
 

@@ -102,7 +102,6 @@ def _name(key: bytes) -> str:
 def _dependencies(request: Request) -> list[str]:
     """Files and folders that determine an answer: code, models, architectures, compiler reports, headers and probes."""
     from ckh.files.paths import (
-        COMPILED,
         PROBES,
         RESOURCES,
         cache_dir,
@@ -117,7 +116,7 @@ def _dependencies(request: Request) -> list[str]:
     archspecs = str(data_dir("archspecs"))
     models = [str(data_dir("models")), *map(str, own_model_folders()), *filter(None, [request.kind["model"]])]
     searched = [*models, *(folder for model in models for folder in folders(model))]
-    searched += [archspecs, f"{archspecs}/{COMPILED}", str(cache_dir(RESOURCES)), str(user_data_dir() / PROBES)]
+    searched += [archspecs, str(cache_dir(RESOURCES)), str(user_data_dir() / PROBES)]
     inside = [path for folder in searched for path, _ in files(folder)]
     library = f"{os.path.dirname(os.path.dirname(__file__))}/ranking/_ckh_rank.so"  # noqa: PTH120 - quicker
     return [*code, library, *searched, *inside, *header_folders()]

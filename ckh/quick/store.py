@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.files.paths import (
-    COMPILED,
     RESOURCES,
     cache_dir,
-    data_dir,
     files,
     files_of_models,
 )
@@ -75,10 +73,9 @@ def stamp(request: Request) -> str:
 
 
 def _compiled(request: Request) -> Iterable[tuple[str, os.stat_result]]:
-    """Files of compiler reports on the operation's kernels, shipped and local."""
+    """Files of compiler reports on the operation's kernels."""
     op = request.kind["op"] or DEFAULT_OPERATION
-    result = [*files(str(cache_dir(RESOURCES))), *files(str(data_dir("archspecs") / COMPILED))]
-    return (item for item in result if Path(item[0]).stem.partition("-")[2] == op)
+    return (item for item in files(str(cache_dir(RESOURCES))) if Path(item[0]).stem.partition("-")[2] == op)
 
 
 def read_facts(path: Path, expected: str) -> dict[str, Any] | None:

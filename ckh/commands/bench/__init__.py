@@ -156,6 +156,8 @@ def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool) -> None:
     from ckh.commands.bench import output
 
     _warn_of_headers(campaign)
+    if not campaign.device.arch.is_gpu:
+        note("measuring this CPU (host): its times are invalid for GPUs")
     outlook = campaign.outlook(limits)
     note(
         f"{outlook.pairs} pairs of {outlook.kernels} kernels and {outlook.problems} problems "

@@ -5,7 +5,7 @@ it and multiplies; blocks that share a compute unit, as many as LDS, registers a
 takes at least its latency; without prefetching, the latency is added. When a block ends, the next starts; memory
 bandwidth bounds the total. Blocks that share tiles (Stream-K) have equal numbers of iterations; what they add to the
 result, or store and add up, is further traffic. Peak rates and the rates of matrix instructions are from `archspecs`;
-registers and LDS are the compiler's for kernels compiled by ckh, shipped or local, else estimated from the tile.
+registers and LDS are the compiler's for kernels compiled on this machine, else estimated from the tile.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ _WITHOUT_PREFETCH = "basic"  # prefix of such pipelines' names
 LDS_WRITE_BYTES_PER_CLOCK = 128.0  # CDNA 4 doubled only the read rate
 _ISSUE_CLOCKS = 4  # of a matrix instruction, in addition to its own
 # Registers per lane, vector and accumulation: one for each sum, three for each filled by an iteration's elements, and
-# 60 more. Fitted by least squares to 681 kernels compiled for AMD's Instinct (R2 0.77), independent of times:
-# benchmarks/compiled_registers.py.
+# 60 more. Fitted by least squares to 681 kernels compiled for AMD's Instinct (R2 0.77), independent of times.
 _REGISTERS, _REGISTERS_A_LOAD = 60, 3
 _REGISTER_BYTES = 4
 _LESS_LDS = 1e-12  # among ties, kernels with less LDS and shorter iterations come first

@@ -9,7 +9,7 @@ from zlib import crc32
 import numpy as np
 
 from ckh.archs import load_arch
-from ckh.kernels.compiled import compiled
+from ckh.kernels.compiled import compiled_here
 from ckh.learn.analytic.completed import Completion, filled, tie_breaks
 from ckh.learn.analytic.estimate import (
     ESTIMATE_FEATURE,
@@ -45,7 +45,8 @@ class EstimateScores:
         self.wanted = wanted
         self._op, self._arch = operation(wanted.op_type), wanted.gpu
         self._tiled = self._op.problems.tiled if has_estimate(wanted) else None
-        self.compiled = {} if self._tiled is None else compiled(wanted.arch, wanted.op_type)  # reports by kernel name
+        has_tiles = self._tiled is not None
+        self.compiled = compiled_here(wanted.arch, wanted.op_type) if has_tiles else {}  # reports by kernel name
         # The last scored pool, and its shapes, which take longer to compute than the estimate.
         self._pool: Sequence[Kernel] | None = None
         self._shapes: dict[str, NDArray[np.float64]] = {}

@@ -87,7 +87,7 @@ class Explanation:
     nearest: tuple[NearestProblem, ...]
     """Nearest measured problems with their fastest kernels; empty if unknown."""
     code: tuple[str, ...] = ()
-    """Registers of the first kernel, and a summary of its machine code by ckh explain if it was compiled here."""
+    """Summary of the first kernel's machine code by ckh explain, if it was compiled here."""
 
     def lines(self) -> list[str]:
         """Text for a terminal."""
