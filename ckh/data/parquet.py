@@ -309,19 +309,15 @@ def write_parquet(
     schema = tables.arrow_schema(op).with_metadata(result)
     written = pa.schema(field.with_type(tables.numbered_text(field.type)) for field in schema)
     options = {"compression": compression, "use_dictionary": numbered, "store_schema": False}
+
+    def as_written(block: pa.Table) -> pa.Table:
+        columns = (tables.conform_column(block, column, "the dataset", encoded=True) for column in op.training.columns)
+        return pa.Table.from_arrays(list(map(_unique, columns)), schema=written)
+
     with pq.ParquetWriter(file, written, **options) as writer:
         writer.add_key_value_metadata({**result, b"ARROW:schema": base64.b64encode(schema.serialize())})
-        for table in ahead(_as_written(block, op, written) for block in blocks):
+        for table in ahead(map(as_written, blocks)):
             writer.write_table(table)
-
-
-def _as_written(block: pa.Table, op: AnyOperation, schema: pa.Schema) -> pa.Table:
-    import pyarrow as pa
-
-    arrays = [
-        _unique(tables.conform_column(block, column, "the dataset", encoded=True)) for column in op.training.columns
-    ]
-    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _unique(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -73,7 +73,10 @@ class FileLock:
                     return False
                 continue
             try:
-                os.write(file, _line(os.getpid()).encode())
+                process = os.getpid()
+                # The process, its start time, the system of its number, and the name of the machine.
+                line = f"{process} {_start_of(process)} {_system()} {os.uname().nodename}\n"
+                os.write(file, line.encode())
             finally:
                 os.close(file)
             return True
@@ -99,11 +102,6 @@ class FileLock:
             return self.holder_path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             return ""
-
-
-def _line(process: int) -> str:
-    """A process, its start time, the system of its number, and the name of the machine."""
-    return f"{process} {_start_of(process)} {_system()} {os.uname().nodename}\n"
 
 
 def _is_gone(line: str) -> bool:

@@ -124,13 +124,11 @@ class Faults:
 
     def first(self) -> list[BadRow]:
         """Return the first few bad rows by line."""
-        rows = np.flatnonzero(self._code)[:_NAMED].tolist()
-        result = [self._named(row) for row in rows] + self._cells.wrong[:_NAMED]
-        return sorted(result, key=lambda bad: bad.line)[:_NAMED]
-
-    def _named(self, row: int) -> BadRow:
-        reason, detail = self._kinds[self._code[row] - 1]
-        return BadRow(reason, int(self._cells.lines[row]), detail(row))
+        bad_rows = self._cells.wrong[:_NAMED]
+        for row in np.flatnonzero(self._code)[:_NAMED].tolist():
+            reason, detail = self._kinds[self._code[row] - 1]
+            bad_rows.append(BadRow(reason, int(self._cells.lines[row]), detail(row)))
+        return sorted(bad_rows, key=lambda bad: bad.line)[:_NAMED]
 
 
 def read_header(path: Path, content: bytes) -> list[str]:
