@@ -1,41 +1,56 @@
-"""`ckh.run` and `ckh.kernel`: the kernel that `ckh predict` chooses, run on arrays in a worker."""
+"""`ckh.run` and `ckh.kernel`: the kernel that `ckh predict` chooses, run on arrays in a worker.
+
+A device has one warm worker: kernels are compiled into the cache, and never run in this process.
+"""
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
+import tempfile
+import threading
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cache
 from math import prod
 from numbers import Real
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.bench.computation import measured_of
-from ckh.bench.devices.device import EMULATED_KIND
+from ckh.bench.devices.device import EMULATED_KIND, HOST_KIND, DeviceOptions
+from ckh.bench.devices.device_choice import default_device_kind, open_device
 from ckh.bench.isolated.typed import element_type
-from ckh.bench.supervision.protocol import Job, Op
-from ckh.errors import DeviceError, NoKernelError, UsageError, WrongTypeError
+from ckh.bench.supervision.driver import Driver
+from ckh.bench.supervision.limits import BenchLimits
+from ckh.bench.supervision.protocol import RESULT, Job, Op, operand_file
+from ckh.errors import DeviceError, NoKernelError, OutputError, UsageError, WrongTypeError
 from ckh.learn.answers.api import ranking
 from ckh.learn.answers.ranked import RankedList
 from ckh.ops import as_problem, operation_of_problem
 from ckh.running.arrays import enlarged, given_back, taken
 from ckh.running.probing import measured_before, measured_first
-from ckh.running.workers import folder_of, on_operands, result_in, warm_worker
 from ckh.schema import Status
 from ckh.text.log import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import TypedDict
 
     from typing_extensions import Unpack
 
+    from ckh.bench.compilation.compile import Built
     from ckh.bench.computation import Operand
+    from ckh.bench.devices.device import Device
     from ckh.bench.isolated.typed import Array
+    from ckh.bench.supervision.runner import JobRunner
     from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import Kernel, Problem
-    from ckh.running.workers import WarmWorker
 
     class KernelOptions(TypedDict, total=False):
         """The options of `kernel`."""
@@ -51,6 +66,8 @@ if TYPE_CHECKING:
 
 MAX_TRIES = 8  # candidates that are tried for a problem
 DEFAULT_TIMEOUT_S = 30.0
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own is made there
+_ROOM = 1.1  # of the arrays' size, for a folder that takes them
 
 
 class RunnableKernel:
@@ -92,21 +109,19 @@ class RunnableKernel:
         """Its complete name."""
         return self._op.kernels.name(self.kernel)
 
-    def _name_or_none(self) -> str:
-        try:
-            return self.name
-        except NoKernelError:
-            return "no candidate works"
-
     @property
     def ranked(self) -> RankedList:
         """The candidates, best first."""
         return RankedList(self._found.ranked)
 
     def __repr__(self) -> str:
+        try:
+            name = self.name
+        except NoKernelError:
+            name = "no candidate works"
         inputs = ", ".join(f"{form.name} {form.shape}" for form in self._operands)
         call = f"{inputs} -> {self._result.name} {self._result.shape}"
-        return f"<ckh.RunnableKernel {self.problem.dtype} {call} on {self.arch}: {self._name_or_none()}>"
+        return f"<ckh.RunnableKernel {self.problem.dtype} {call} on {self.arch}: {name}>"
 
     def __call__(self, *arrays: Any, verify: bool = False) -> Any:
         """Compute the result of operands.
@@ -138,10 +153,10 @@ class RunnableKernel:
         storage = element_type(output.dtype).storage
         with folder_of(stored, storage.itemsize * prod(output.shape)) as folder:
             self._compute(
-                on_operands(self.runs.canonical(), folder, is_checked=verify),
+                Job(Op.PROBLEM, -1, problem=self.runs.canonical(), folder=str(folder), is_checked=verify),
                 lambda: all(map(self._is_finite, inputs, stored)),
             )
-            result = result_in(folder, output.shape, storage)
+            result: Array = np.fromfile(folder / RESULT, storage).reshape(tuple(output.shape))
         has_its_dtype = output.dtype == self.problem.dtype
         return given_back(result, self._result, given[0], has_its_dtype=has_its_dtype)
 
@@ -248,3 +263,91 @@ def run(problem: Problem | str, *arrays: Any, verify: bool = False, **options: U
         CkhError: as `kernel`, and as calling it.
     """
     return kernel(problem, **options)(*arrays, verify=verify)
+
+
+@dataclass
+class WarmWorker:
+    """A device's worker, which starts with its first job and is restarted when it dies."""
+
+    device: Device
+    limits: BenchLimits
+    failed: dict[tuple[str, Kernel], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._driver = Driver(self.device, self.limits, lambda: False)
+        self._built: dict[Kernel, Built] = {}
+        self._stack = ExitStack()
+        self._runner: JobRunner | None = None
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+
+    @property
+    def fnuz_floats(self) -> bool:
+        """True if 8-bit floating-point numbers have CDNA3's FNUZ encoding."""
+        return self._driver.configs[0].fnuz_floats
+
+    def compiled(self, kernel: Kernel) -> Built:
+        """A kernel's library, or why there is none."""
+        with self._lock:
+            known = self._built.get(kernel)
+            if known is None or (known.library and not Path(known.library).exists()):
+                known = self._built[kernel] = self._driver.build([kernel], "compiling kernels")[kernel]
+            return known
+
+    def why_not(self, job: Job, setup: Job) -> str:
+        """Run a kernel on the operands of the setup's folder; why there is no result there, empty if there is."""
+        with self._lock:
+            if self._runner is None:
+                self._runner = self._stack.enter_context(self._driver.worker())
+            ((_, reply),) = self._runner.run(setup, [job])
+        return "" if reply.status is Status.OK else f"{reply.status}: {reply.message}"
+
+    def close(self) -> None:
+        """End the worker; the next job starts another one. A copy of this process that was forked leaves it alone."""
+        if self._process != os.getpid():
+            return
+        with self._lock:
+            self._stack.close()
+            self._runner = None
+
+
+def warm_worker(kind: str | None, arch: str | None, timeout_s: float) -> WarmWorker:
+    """The worker of a device, which later calls share."""
+    options = DeviceOptions(None if arch == HOST_KIND else arch)
+    kind = kind or (HOST_KIND if arch == HOST_KIND else default_device_kind(options))
+    return _kept(kind, options, timeout_s, os.getpid())
+
+
+@cache
+def _kept(kind: str, options: DeviceOptions, timeout_s: float, process: int) -> WarmWorker:  # noqa: ARG001 - after a fork
+    worker = WarmWorker(open_device(kind, options), BenchLimits(timeout_s=timeout_s))
+    _open.append(worker)
+    return worker
+
+
+_open: list[WarmWorker] = []
+
+
+@atexit.register
+def close_all() -> None:
+    """End all workers; later calls begin with new ones, and forget which kernels failed."""
+    _kept.cache_clear()
+    while _open:
+        _open.pop().close()
+
+
+@contextmanager
+def folder_of(operands: Sequence[Array], result_bytes: int) -> Iterator[Path]:
+    """A folder with operands for a worker, in shared memory where there is room."""
+    needed = _ROOM * (sum(operand.nbytes for operand in operands) + result_bytes)
+    has_room = os.access(_SHARED_MEMORY, os.W_OK) and shutil.disk_usage(_SHARED_MEMORY).free > needed
+    with tempfile.TemporaryDirectory(prefix="ckh-run-", dir=_SHARED_MEMORY if has_room else None) as name:
+        folder = Path(name)
+        try:
+            for place, values in enumerate(operands):
+                values.tofile(folder / operand_file(place))
+        except OSError as error:
+            raise OutputError(
+                f"cannot write {folder}: {error.strerror}", "make room, or set TMPDIR", code="unwritable"
+            ) from error
+        yield folder

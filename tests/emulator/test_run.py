@@ -14,7 +14,7 @@ from ckh.bench.devices.hip_device import EmulatedDevice
 from ckh.bench.isolated.typed import element_type
 from ckh.bench.planning.plan import full_name
 from ckh.ops.gemm_universal.problem import output_dtype
-from ckh.running import workers
+from ckh.running import runnable
 from tests.bench.fake_hipcc import write_headers
 from tests.emulator.keep import KEPT
 from tests.refusals import expect_refusal
@@ -58,9 +58,9 @@ def compiled(runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
     monkeypatch.setattr(EmulatedDevice, "emit", lambda _, kernel: f"// {full_name(kernel)}")
     monkeypatch.setattr(EmulatedDevice, "refusals", lambda *_: None)
-    workers.close_all()
+    runnable.close_all()
     yield lambda kept: library.write_bytes(kept.library())
-    workers.close_all()
+    runnable.close_all()
 
 
 def _run(kept: Kept, problem: Any, *arrays: Any, **options: Any) -> Any:

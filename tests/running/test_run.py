@@ -12,7 +12,7 @@ import pytest
 import ckh
 from ckh import ConvProblem, Direction, GemmProblem
 from ckh.bench.supervision.process import WorkerProcess
-from ckh.running import workers
+from ckh.running import runnable
 from tests.bench.faults import FAULTS, GOOD, HANG, SEGFAULT, FaultyDevice
 from tests.refusals import expect_refusal, expect_values
 from tests.running.arrays import expected, operands
@@ -34,9 +34,9 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CKH_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("CKH_DATA_DIR", str(tmp_path_factory.mktemp("user")))
-        workers.close_all()
+        runnable.close_all()
         yield
-        workers.close_all()
+        runnable.close_all()
 
 
 @pytest.mark.slow
@@ -167,12 +167,12 @@ def faulty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         device = FaultyDevice()
         best = ckh.rank(CONV, top=None, arch="host")[: len(faults)]
         device._faults = {item.kernel: fault for item, fault in zip(best, faults, strict=True)}  # type: ignore[misc]
-        monkeypatch.setattr(workers, "open_device", lambda *_: device)
-        workers.close_all()
+        monkeypatch.setattr(runnable, "open_device", lambda *_: device)
+        runnable.close_all()
         return [item.name for item in best]
 
     yield replace
-    workers.close_all()
+    runnable.close_all()
 
 
 def _called(times: int = 1, **options: Any) -> tuple[ckh.RunnableKernel, list[Any]]:
@@ -275,7 +275,7 @@ def test_a_worker_serves_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
         start(self, *args)
 
     monkeypatch.setattr(WorkerProcess, "_start", counted)
-    workers.close_all()
+    runnable.close_all()
     a, b = operands(GEMM)
     chosen = ckh.kernel(GEMM, device="host")
     results: list[Any] = [chosen(a, b) for _ in range(3)]
