@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from ckh import GemmProblem
 from ckh.archs import load_arch
 from ckh.bench.compilation.compile import CompileCosts
+from ckh.bench.devices.device import HOST_KIND, DeviceOptions
+from ckh.bench.devices.device_choice import open_device
 from ckh.bench.planning.plan import ALL, Plan, make_plan
-from ckh.bench.planning.planner import AUTO, KERNELS, KnownBefore, Pace, few_plan
+from ckh.bench.planning.planner import AUTO, KERNELS, KnownBefore, Pace, few_plan, first_choices, total_times
+from ckh.bench.supervision.driver import COMPILE_PHASE
 from ckh.errors import UsageError
+from ckh.learn.analytic.estimate import ESTIMATE
+from ckh.learn.models.artifact import find_model, wanted_for
 from ckh.ops.grouped_conv.measuring.measured import SetCandidates
 from ckh.ops.grouped_conv.problem_sets import load_problems
 from ckh.problems import Direction
@@ -82,6 +90,30 @@ def test_without_knowledge_kernels_are_sampled_from_all(whole: Plan) -> None:
     assert len(few.kernels) > KERNELS
 
 
+def test_the_pace_is_that_of_complete_runs() -> None:
+    """Three times the constants without compiling; runs that did not end do not count."""
+    problem = GemmProblem(64, 64, 64, "fp32")
+    constant_s = Pace(CompileCosts({})).pair_s(problem.flops)
+    history: Any = SimpleNamespace(
+        ends=[SimpleNamespace(run_id="a", wall_s=100.0 + 10 * 3 * constant_s, phase_s={COMPILE_PHASE: 100.0})],
+        runs=[SimpleNamespace(run_id=name, op="gemm_universal") for name in "ab"],
+        measured={("a", problem.canonical()): 10, ("b", problem.canonical()): 1000},
+    )
+    device = open_device(HOST_KIND, DeviceOptions())
+    assert Pace.of(device, "gemm_universal", 1, history).slower == pytest.approx(3.0)
+    history.ends = []
+    assert Pace.of(device, "gemm_universal", 1, history).slower == 1.0
+
+
+def test_compiling_takes_as_long_as_the_jobs_need() -> None:
+    """Seconds are shared by the jobs, but never fewer than those of the slowest kernel."""
+    kernels: list[Any] = [SimpleNamespace(cost=cost) for cost in (1.0, 2.0, 9.0)]
+    costs: Any = SimpleNamespace(of=lambda kernel: kernel.cost)
+    assert [Pace(costs, jobs).compiling_s(kernels) for jobs in (1, 2)] == [12.0, 9.0]
+    assert Pace(costs, 2).compiling_s(kernels[:2]) == 2.0
+    assert Pace(costs, to_compile=lambda given: given[:1]).compiling_s(kernels) == 1.0
+
+
 @pytest.mark.parametrize("budget_s", [20.0, 120.0, 900.0])
 def test_auto_fills_the_budget(whole: Plan, budget_s: float) -> None:
     """Compiling and measuring fill 85 % of the budget, as they are estimates; more time gives no fewer pairs."""
@@ -109,6 +141,30 @@ def test_no_number_of_problems_is_refused(whole: Plan, count: str) -> None:
 
 
 @pytest.mark.usefixtures("known_host")
+def test_the_estimate_scores_what_a_model_does_not_know() -> None:
+    """The MI350's model scores its own kernels; with others of the pool, all are scored by the estimate."""
+    (conv,) = load_problems("host-holdout", Direction.FORWARD, "bf16")[:1]
+    arch = load_arch("gfx950")
+    model = find_model(wanted_for(conv, "gfx950"))
+    own = model.spec.op.kernels.candidates(conv, arch, model.candidates_of).kernels
+    whole = make_plan([conv], ALL, arch, 0, SetCandidates()).kernels
+    assert len(own) < len(whole)
+    for kernels, source in ((own, model.path.name), (whole, ESTIMATE)):
+        known = KnownBefore("gfx950", None, arch.hardware.num_cus)
+        assert known(conv, kernels, np.arange(len(kernels))) is not None
+        assert list(known.sources) == [source]
+
+
+def test_problems_weigh_by_all_of_their_executions(whole: Plan) -> None:
+    """A problem that runs five times has five times its shortest time; on the CPU times are operations."""
+    few = replace(whole, tasks=whole.tasks[:2])
+    first, second = (task.problem for task in few.tasks)
+    once, often = (total_times(few, counts, load_arch("host")) for counts in ({}, {first: 5}))
+    assert once == {first: float(first.flops), second: float(second.flops)}
+    assert often == {first: 5.0 * first.flops, second: float(second.flops)}
+
+
+@pytest.mark.usefixtures("known_host")
 def test_prior_knowledge_on_gpus_and_hosts() -> None:
     """The estimate is used if the nearest model does not know all kernels, on the host only a model of it."""
     (conv,) = load_problems("host-holdout", Direction.FORWARD, "bf16")[:1]
@@ -126,3 +182,10 @@ def test_prior_knowledge_on_gpus_and_hosts() -> None:
     assert list(known.sources) == ["grouped_conv_forward_fp32_host"]
     (conv,) = load_problems("host-holdout", Direction.FORWARD, "fp16")[:1]
     assert KnownBefore("host", None)(conv, kernels, np.arange(len(kernels))) is None
+
+
+def test_first_choices_are_those_that_can_be_built() -> None:
+    """Where the headers can build none of them, all."""
+    fine, missing = SimpleNamespace(not_in_headers=""), SimpleNamespace(not_in_headers="no such tile")
+    rankings: list[Any] = [SimpleNamespace(best=lambda _: [missing, fine]), SimpleNamespace(best=lambda _: [missing])]
+    assert [first_choices(ranking, 2) for ranking in rankings] == [[fine], [missing]]

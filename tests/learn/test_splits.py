@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ckh.learn.models.manifest import problem_id
 from ckh.learn.training.prepared import grouped_splits, too_few_to_validate
+from ckh.learn.training.train import seen
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.learn.conftest import build, kernels
@@ -55,3 +58,12 @@ def test_a_stride_makes_another_problem() -> None:
     assert len(list(grouped_splits(data.problem_ids, 5))) == 4
     assert not too_few_to_validate(data)
     assert too_few_to_validate(data.select(data.problem_ids < 2))
+
+
+def test_a_problem_of_a_known_group_is_seen() -> None:
+    """A model that knows one problem of a group of cross-validation has seen the others."""
+    three = [PROBLEM, replace(PROBLEM, pad_h=0), replace(PROBLEM, dilation_h=2)]
+    data: Any = SimpleNamespace(
+        problems=lambda: three, split_ids=np.array([0, 0, 0, 1]), first_rows=np.array([0, 2, 3])
+    )
+    assert seen(data, frozenset({problem_id(PROBLEM)})).tolist() == [True, True, False]
