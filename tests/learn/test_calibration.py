@@ -15,7 +15,7 @@ import pytest
 from ckh.errors import DataError, ModelError
 from ckh.learn.answers.answer import interval_at
 from ckh.learn.answers.api import rank, rank_many
-from ckh.learn.judging.calibrate import calibrate
+from ckh.learn.judging.calibrate import _bands, calibrate
 from ckh.learn.models.artifact import load_model
 from ckh.learn.models.calibration import CALIBRATION_NAME, FIRST, Calibration, read_calibration
 from ckh.ops.gemm_universal.problem import GemmProblem
@@ -104,6 +104,13 @@ def test_an_interval_depends_on_the_speed() -> None:
     """A band applies from its speed on; below all bands the first applies."""
     intervals = [interval_at(BANDS, speed) for speed in (0.0, 0.99, 1.0, 7.0)]
     assert intervals == [(0.6, 1.5), (0.6, 1.5), (0.8, 1.3), (0.8, 1.3)]
+
+
+def test_few_problems_widen_the_interval() -> None:
+    """Conformal quantiles of 20 problems: 95 % becomes 95 % x 21/20 = 99.75 %, and 0.25 % at the other end."""
+    times = [np.array([float(number)]) for number in range(1, 21)]
+    ((start, low, high),) = _bands(np.ones(20), times)
+    assert (start, low, high) == pytest.approx((0.0, 1 + 19 * 0.0025, 1 + 19 * 0.9975))
 
 
 def test_too_few_problems_make_no_calibration() -> None:
