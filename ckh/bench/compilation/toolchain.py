@@ -226,7 +226,8 @@ def run_compiler(
         try:
             said = _listen(process, deadline, should_stop)
             if said is not None:
-                cpu_s = _reap(process)
+                _, waited, usage = os.wait4(process.pid, 0)  # its own and its finished children's CPU time
+                process.returncode, cpu_s = os.waitstatus_to_exitcode(waited), usage.ru_utime + usage.ru_stime
         finally:
             end_guarded(process)
     if said is None and should_stop():
@@ -234,8 +235,11 @@ def run_compiler(
     if said is None:
         return CompilerRun(Status.COMPILE_TIMEOUT, f"the compiler took longer than {timeout_s:g} s", cpu_s)
     messages = said.decode(errors="replace")
-    status, message = _status(process.returncode, messages), _message(process.returncode, messages, source)
-    return CompilerRun(status, message, cpu_s)
+    code, status = process.returncode, Status.OK
+    if code:
+        is_interrupted = code < 0 or code in _SIGNALLED or _INTERRUPTION.search(messages)
+        status = Status.COMPILE_INTERRUPTED if is_interrupted else Status.COMPILE_ERROR
+    return CompilerRun(status, _message(code, messages, source), cpu_s)
 
 
 def lacks_room(status: Status, message: str) -> bool:
@@ -258,20 +262,6 @@ def _listen(process: subprocess.Popen[bytes], deadline: float, should_stop: Call
             return bytes(said)
         said += data[: _MOST_BYTES - len(said)]
     return None
-
-
-def _reap(process: subprocess.Popen[bytes]) -> float:
-    """Wait for a process; returns the CPU seconds of it and of its own finished children."""
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return usage.ru_utime + usage.ru_stime
-
-
-def _status(code: int, messages: str) -> Status:
-    if code == 0:
-        return Status.OK
-    is_interrupted = code < 0 or code in _SIGNALLED or _INTERRUPTION.search(messages)
-    return Status.COMPILE_INTERRUPTED if is_interrupted else Status.COMPILE_ERROR
 
 
 def _message(code: int, messages: str, source: Path) -> str:
@@ -297,14 +287,10 @@ def main() -> None:
         ctypes.CDLL(sys.argv[1])
     except OSError as error:
         sys.exit(str(error))
-    if len(runtimes := _runtimes()) > 1:
-        sys.exit(f"it loads another HIP runtime than workers use: {' and '.join(runtimes)}")
-
-
-def _runtimes() -> list[str]:
-    """HIP runtimes loaded by this process; memory of one is invalid in another."""
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
-    return sorted(set(re.findall(rf"/\S*{re.escape(RUNTIME)}\S*", maps)))
+    runtimes = sorted(set(re.findall(rf"/\S*{re.escape(RUNTIME)}\S*", maps)))
+    if len(runtimes) > 1:  # memory of one is invalid in another
+        sys.exit(f"it loads another HIP runtime than workers use: {' and '.join(runtimes)}")
 
 
 if __name__ == "__main__":

@@ -295,9 +295,12 @@ def emulated_runtime() -> Path:
 
     It is cached with the compiled libraries, by a hash of its sources, flags, compiler and processor.
     """
-    compiler = find_c_compiler()
-    cache = KernelCache(_FOLDER)
-    key = _key(compiler)
+    compiler, cache = find_c_compiler(), KernelCache(_FOLDER)
+    parts = (version_of(compiler), *compiler[1:], *FLAGS, processor_identity())
+    digest = hashlib.sha256("\0".join(parts).encode())
+    for path in source_files():
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    key = digest.hexdigest()[:32]
     result = cache.find(key) or _build(cache, key, compiler)
     folder = cache.folder / f"{key}.names"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -308,14 +311,6 @@ def emulated_runtime() -> Path:
             fresh.symlink_to(os.path.relpath(result.path, folder))
             fresh.replace(link)
     return folder / RUNTIME_NAMES[0]
-
-
-def _key(compiler: tuple[str, ...]) -> str:
-    parts = (version_of(compiler), *compiler[1:], *FLAGS, processor_identity())
-    digest = hashlib.sha256("\0".join(parts).encode())
-    for path in source_files():
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:32]
 
 
 def _build(cache: KernelCache, key: str, compiler: tuple[str, ...]) -> CachedLibrary:

@@ -53,7 +53,11 @@ class HipRuntime:
     def __init__(self, gpu: int) -> None:
         self._library = _load()
         try:
-            self._declare()
+            for name, arguments in _ARGUMENTS.items():
+                function = getattr(self._library, name)
+                function.restype, function.argtypes = ctypes.c_int, arguments
+            self._library.hipGetErrorString.restype = ctypes.c_char_p
+            self._library.hipGetErrorString.argtypes = (ctypes.c_int,)
         except AttributeError as error:
             raise DeviceError(f"the HIP runtime cannot be used: {error}", _INSTALL, code="no-hip-runtime") from error
         self._choose(gpu)
@@ -88,13 +92,6 @@ class HipRuntime:
     def synchronize(self) -> None:
         """Wait for all work on the GPU."""
         self._call("hipDeviceSynchronize")
-
-    def _declare(self) -> None:
-        for name, arguments in _ARGUMENTS.items():
-            function = getattr(self._library, name)
-            function.restype, function.argtypes = ctypes.c_int, arguments
-        self._library.hipGetErrorString.restype = ctypes.c_char_p
-        self._library.hipGetErrorString.argtypes = (ctypes.c_int,)
 
     def _choose(self, gpu: int) -> None:
         count = ctypes.c_int()

@@ -207,7 +207,11 @@ class Bench:
         if not self._has_times:
             error = problem.limits.error(problem.tensor(problem.first), problem.split(library))
             if library.workspace_bytes(problem.c):
-                self._repeat(library, problem)
+                # With what the first run left in its workspace and output.
+                with self._clock.phase(Phase.RUN):
+                    code = library.run(problem.c, pointers(self._memory.pointers()))
+                self._check_code(library, code)
+                self._check_again(library, problem)
             return Reply(job.id, Status.VERIFIED, f"{ERROR_PREFIX}{error:.1e}{ERROR_SUFFIX}")
         times = self._time_samples(library, problem, first_ns, job.samples)
         self._check_again(library, problem)
@@ -342,13 +346,6 @@ class Bench:
             first_ns = float(perf_counter_ns() - start)
         self._check_code(library, code)
         return first_ns
-
-    def _repeat(self, library: KernelLibrary, problem: _Problem) -> None:
-        """Run a kernel with what the run before left in its workspace and output, and compare its output."""
-        with self._clock.phase(Phase.RUN):
-            code = library.run(problem.c, pointers(self._memory.pointers()))
-        self._check_code(library, code)
-        self._check_again(library, problem)
 
     def _check_code(self, library: KernelLibrary, code: int) -> None:
         if not code:

@@ -247,7 +247,8 @@ class Stopwatch:
             start_ns = perf_counter_ns()
             code = library.time_by(how, problem, pointers(*each), len(each), first, loops, samples, times)
             launches = in_graphs(loops, min(len(each), loops * samples)) if by_graph else loops
-            self.last = self._clocked(tuple(times), launches, perf_counter_ns() - start_ns)
+            host_ns, is_flushed = perf_counter_ns() - start_ns, self._memory.flush_buffer()[1]
+            self.last = None if is_flushed else Clocked(sum(times) * launches, host_ns)
             self._runs += loops * samples  # the next sample continues with the least recently used operand set
         self._check(library, code)
         self._last_s = monotonic()
@@ -271,9 +272,6 @@ class Stopwatch:
             if not (reason := lags_host(few, self.last)):
                 break
         return times, reason
-
-    def _clocked(self, times: _Samples, launches: int, host_ns: float) -> Clocked | None:
-        return None if self._memory.flush_buffer()[1] else Clocked(sum(times) * launches, host_ns)
 
     def warm_up(self, library: KernelLibrary, problem: Any, run_ns: float, *, by_graph: bool = False) -> float:
         """Run a kernel until the clock is steady; returns ns per run at the end, 0 if the clock does not advance."""

@@ -15,6 +15,7 @@ import time
 from collections import deque
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic
 
@@ -39,7 +40,7 @@ from ckh.schema import Status
 from ckh.text.log import note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
     from ckh.bench.compilation.compile import BuildOrder, Built
@@ -99,7 +100,8 @@ class ClusterDriver(Driver):
         assert self._first.facts.identity is not None
         return self._first.facts.identity
 
-    def _make_builder(self) -> KernelBuilder:
+    @cached_property
+    def _builder(self) -> KernelBuilder:
         timeout_s = self.limits.compile_timeout_s
         return ClusterBuilder(self._cluster, self._request, self.device, timeout_s, self._see_nodes)
 
@@ -180,7 +182,9 @@ class ClusterDriver(Driver):
         running: dict[str, threading.Thread] = {}
         alone_since = time.monotonic()
         while running or serving.is_open:
-            for device in self._free_devices(running, serving):
+            here = {device.name: device for device in self.devices() if device.name not in self._left_out}
+            serving.see(set(here))
+            for device in (item for name, item in here.items() if name not in running and serving.is_wanted(name)):
                 running[device.name] = threading.Thread(target=self._serve_with, args=(device, serving), daemon=True)
                 running[device.name].start()
             if running:
@@ -205,13 +209,6 @@ class ClusterDriver(Driver):
             note(f"{device.name}: {error.message}; its problem is given to another device")
         except CkhError as error:
             serving.failures.append(error)
-
-    def _free_devices(self, running: Mapping[str, threading.Thread], serving: Serving[T]) -> list[RemoteDevice]:
-        if serving.is_over:
-            return []
-        here = {device.name: device for device in self.devices() if device.name not in self._left_out}
-        serving.see(set(here))
-        return [device for name, device in here.items() if name not in running and serving.is_wanted(name)]
 
     def _time(self, alike: Alike) -> None:
         self._alike = alike
@@ -346,17 +343,13 @@ class Serving(Generic[T]):
 
     def do_all(self, runner: JobRunner) -> None:
         """Execute tasks with a device until there are none for it; if its node is lost, others continue."""
-        while not self.is_over and (task := self._next(runner.node)) is not None:
-            with self._kept(task):
-                self._work(runner, task)
-
-    @contextmanager
-    def _kept(self, task: T) -> Iterator[None]:
-        """Keep a task for another device if this device's node is lost."""
+        task: T | None = None
         try:
-            yield
+            while not self.is_over and (task := self._next(runner.node)) is not None:
+                self._work(runner, task)
         except NodeLostError:
-            self._lost.append(task)
+            if task is not None:
+                self._lost.append(task)  # for another device
             raise
 
     def _next(self, node: str) -> T | None:

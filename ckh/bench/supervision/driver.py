@@ -72,9 +72,6 @@ class Driver:
 
     @cached_property
     def _builder(self) -> KernelBuilder:
-        return self._make_builder()
-
-    def _make_builder(self) -> KernelBuilder:
         return KernelBuilder(self.device, self.limits.compile_timeout_s)
 
     @property
@@ -263,10 +260,16 @@ def measure_interleaved(
         for problem, kernels in tasks.items():
             if any(kernel not in built for kernel in kernels):
                 return
-            replies = _measure_one(worker, problem, [built[kernel] for kernel in kernels], rounds)
-            if replies is None:
+            setup, units = on_problem(problem), [built[kernel] for kernel in kernels]
+            replies = dict(measure(worker, setup, units, samples=1))
+            good = [number for number, reply in replies.items() if reply.status is Status.OK]
+            timed = time_in_rounds(
+                worker, setup, [(units[number].library, replies[number].loops) for number in good], rounds, problem
+            )
+            if len(replies) < len(units) or timed is None:
                 return
-            yield problem, replies
+            replies |= dict(zip(good, timed, strict=True))
+            yield problem, [replies[number] for number in range(len(units))]
 
 
 def compare_kernels(
@@ -284,19 +287,6 @@ def compare_kernels(
             advance(1, problem)
         if stop():
             raise KeyboardInterrupt
-
-
-def _measure_one(worker: JobRunner, problem: str, built: Sequence[Built], rounds: int) -> list[Reply] | None:
-    setup = on_problem(problem)
-    result = dict(measure(worker, setup, built, samples=1))
-    if len(result) < len(built):
-        return None
-    good = [i for i in range(len(built)) if result[i].status is Status.OK]
-    timed = time_in_rounds(worker, setup, [(built[i].library, result[i].loops) for i in good], rounds, problem)
-    if timed is None:
-        return None
-    result |= dict(zip(good, timed, strict=True))
-    return [result[i] for i in range(len(built))]
 
 
 def in_order(tasks: Iterable[T]) -> Callable[[str], T | None]:

@@ -211,14 +211,11 @@ class Supervisor:
             if failure is None or (self._fresh and not self._was_killed):
                 break
             self._drop_worker()
-        if failure is not None and self._is_lost(failure, setup):
+        was_possible = setup is not None and setup.problem in self._worked
+        # The GPU rather than the problem is why a new worker lacks inputs and reference.
+        if failure is not None and (failure.is_last or (was_possible and self._options.worker.is_hip)):
             raise DeviceError(f"no usable device: in a new worker, {failure.message}")
         return failure
-
-    def _is_lost(self, failure: Reply, setup: Job | None) -> bool:
-        """True if the GPU rather than the problem is why a new worker lacks inputs and reference."""
-        was_possible = setup is not None and setup.problem in self._worked
-        return failure.is_last or (was_possible and self._options.worker.is_hip)
 
     def _set_up_problem(self, setup: Job | None) -> Reply | None:
         if self._worker is None:

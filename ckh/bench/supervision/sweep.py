@@ -58,11 +58,6 @@ _FIRST = 2  # kernels of each problem that are measured first with a budget
 _COMPILING = 0.5  # share of the remaining budget for the next kernels
 
 
-def _has_hidden_code(record: KernelRecord) -> bool:
-    """True if a kernel's resources do not show all of its code."""
-    return bool(record.calling) or (record.resources is not None and record.resources.has_unexplained_scratch)
-
-
 def within_scratch(built: Built, limit: int | None) -> Built:
     """Refuse a kernel that needs more scratch memory than a limit, if there is one."""
     resources = None if built.binary is None else built.binary.resources
@@ -292,7 +287,12 @@ class Sweep:
         }
         if records:
             self._journal.add_kernels(list(records.values()))
-        if hidden := sum(map(_has_hidden_code, records.values())):
+        # Resources that do not show all of a kernel's code.
+        hidden = sum(
+            bool(record.calling) or (record.resources is not None and record.resources.has_unexplained_scratch)
+            for record in records.values()
+        )
+        if hidden:
             note(
                 f"{hidden} of {len(records)} kernels call functions that the compiler did not inline, or have scratch "
                 f"memory without reported spills (columns {CALLING}, scratch_bytes)"

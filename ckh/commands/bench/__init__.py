@@ -90,7 +90,9 @@ def bench(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Measure and print the results."""
-    from ckh.bench.supervision.campaign import Campaign
+    from ckh.bench.devices.device_choice import caution_of
+    from ckh.bench.planning.registry import REGISTRY
+    from ckh.bench.supervision.campaign import SOURCES, Campaign
     from ckh.commands.bench import output
     from ckh.shapes.problems import stated_operation
 
@@ -112,29 +114,15 @@ def bench(
             measures=not (write_registry or dry_run or compile_only),
         )
         if write_registry is not None:
-            _require_writable(write_registry, given, force=force)
+            inputs = [Path(given[name]) for name in SOURCES if given[name] is not None]
+            check_output(write_registry, REGISTRY, force=force, inputs=inputs)
             output.print_registry(campaign, write_registry, as_json=as_json)
         elif dry_run:
             output.print_outlook(campaign, campaign.outlook(most), as_json=as_json)
-        elif compile_only:
-            _build(campaign, most, as_json=as_json)
         else:
-            _measure(campaign, most, as_json=as_json)
-
-
-def _require_writable(registry: Path, given: Given, *, force: bool) -> None:
-    from ckh.bench.planning.registry import REGISTRY
-    from ckh.bench.supervision.campaign import SOURCES
-
-    inputs = [Path(given[name]) for name in SOURCES if given[name] is not None]
-    check_output(registry, REGISTRY, force=force, inputs=inputs)
-
-
-def _warn_of_headers(campaign: Campaign) -> None:
-    from ckh.bench.devices.device_choice import caution_of
-
-    if caution := caution_of(campaign.device):
-        warn(caution, "headers")
+            if caution := caution_of(campaign.device):
+                warn(caution, "headers")
+            (_build if compile_only else _measure)(campaign, most, as_json=as_json)
 
 
 def _build(campaign: Campaign, limits: BenchLimits, *, as_json: bool) -> None:
@@ -142,7 +130,6 @@ def _build(campaign: Campaign, limits: BenchLimits, *, as_json: bool) -> None:
     from ckh.bench.supervision.limits import StopReason
     from ckh.commands.bench import output
 
-    _warn_of_headers(campaign)
     reports, reason = campaign.build(limits)
     is_good = output.print_build(campaign, reports, as_json=as_json)
     if reason is StopReason.INTERRUPTED:
@@ -155,7 +142,6 @@ def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool) -> None:
     from ckh.bench.supervision.limits import StopReason
     from ckh.commands.bench import output
 
-    _warn_of_headers(campaign)
     if not campaign.device.arch.is_gpu:
         note("measuring this CPU (host): its times are invalid for GPUs")
     outlook = campaign.outlook(limits)

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from ckh.bench.planning.plan import Plan
     from ckh.bench.supervision.campaign import Campaign, Outcome
     from ckh.bench.supervision.sweep import Totals
     from ckh.data.journal_records import ReferenceRecord
@@ -153,12 +152,16 @@ def print_registry(campaign: Campaign, path: Path, *, as_json: bool) -> None:
 def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> None:
     """Print a plan and its estimated duration."""
     if as_json:
-        plan = None if campaign.settings.plan is None else _plan_document(campaign.plan)
-        print_json(
-            OutlookDocument(
-                **fields_of(outlook), out=str(campaign.out), settings=fields_of(campaign.settings), plan=plan
+        from ckh.bench.planning.plan import full_name
+
+        plan = None
+        if campaign.settings.plan is not None:
+            plan = tuple(
+                PlannedProblem(task.problem.canonical(), tuple(map(full_name, task.kernels)))
+                for task in campaign.plan.tasks
             )
-        )
+        settings = fields_of(campaign.settings)
+        print_json(OutlookDocument(**fields_of(outlook), out=str(campaign.out), settings=settings, plan=plan))
         return
     counts = [
         ("kernels", outlook.kernels),
@@ -187,12 +190,6 @@ def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> Non
     compiling_s = outlook.estimate_s - outlook.measuring_s
     parts = f", {format_duration(compiling_s)} of it compilation" if outlook.to_compile else ""
     say(f"\nestimated time: {format_duration(outlook.estimate_s)}{parts}{seen if outlook.to_compile else ''}")
-
-
-def _plan_document(plan: Plan) -> tuple[PlannedProblem, ...]:
-    from ckh.bench.planning.plan import full_name
-
-    return tuple(PlannedProblem(task.problem.canonical(), tuple(map(full_name, task.kernels))) for task in plan.tasks)
 
 
 def print_build(campaign: Campaign, reports: dict[Kernel, BuildReport], *, as_json: bool) -> bool:
