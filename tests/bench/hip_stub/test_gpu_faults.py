@@ -178,7 +178,7 @@ def test_events_are_held_against_the_hosts_clock(
     """Events that say another time than passes for the host give no times, for kernels with and without graphs."""
     monkeypatch.setenv("CKH_STUB_CLOCK", clock)
     runs = stub.runs(tmp_path, *map(GpuKernel, (100.0, 110.0, 3.0, 3.3)))
-    runs.run()
+    runs.run(limits=BenchLimits(timeout_s=20.0, jobs=2))
     expected = Status.LAUNCH_ERROR if clock else Status.OK
     assert [{row.status for row in rows} for rows in runs.by_kernel] == [{expected}] * 4
     if clock:
