@@ -226,10 +226,6 @@ def _kernel_columns(kernels: Sequence[AiterKernel], _encoding: Encoding) -> dict
     return {"pipeline": [kernel.pipeline for kernel in kernels], **numbers}
 
 
-def _kernel_features(kernels: Sequence[AiterKernel], _encoding: Encoding) -> dict[str, Any]:
-    return {name: column_of(kernels, name).astype(np.float64) for name in NUMBERS}
-
-
 def _mismatch(kernel: AiterKernel, problem: AiterGemm) -> str:
     serves = kernel.family == problem.family or (
         kernel.library != "ck" and problem.family.startswith(kernel.family + "_")
@@ -285,7 +281,7 @@ OPERATION = Operation(
         parse=parse_kernel,
         name=lambda kernel: kernel.name,
         columns=_kernel_columns,
-        features=_kernel_features,
+        features=lambda kernels, _: {name: column_of(kernels, name).astype(np.float64) for name in NUMBERS},
         mismatch=_mismatch,
         candidates=candidates,
         key_of=candidates_key,

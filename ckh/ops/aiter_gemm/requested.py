@@ -35,12 +35,15 @@ def _problem(given: Mapping[str, Any], _variant: str, dtype: str) -> AiterGemm:
     return AiterGemm(**{**given, "family": family}, dtype=own[0] if dtype == DTYPE else dtype)
 
 
-def _pool(given: Mapping[str, Any]) -> str:
-    return f"{given.get('family', FAMILY)} {given.get('library', LIBRARY)}"
-
-
 _KERNEL = (
     r"[a-z0-9_]+?_(?P<block>\d+)x(?P<tile>\d+x\d+x\d+)_(?P<instruction>\d+x\d+)_(?P<others>\w+?)"
     r"_(?P<pipeline>int\w+wave_v\d)"
 )
-REQUESTED = Requested(_OPTIONS, _problem, pool=_pool, default_dtype=DTYPE, completed=completed, kernel=_KERNEL)
+REQUESTED = Requested(
+    _OPTIONS,
+    _problem,
+    pool=lambda given: f"{given.get('family', FAMILY)} {given.get('library', LIBRARY)}",
+    default_dtype=DTYPE,
+    completed=completed,
+    kernel=_KERNEL,
+)

@@ -36,7 +36,6 @@ from ckh.schema import Column, dataset_columns
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ckh.ops.base import Encoding
     from ckh.training import TrainOptions
 
     Formula = Callable[[Columns], Any]
@@ -193,18 +192,6 @@ def _problem_features(problems: Sequence[AiterMoe]) -> dict[str, Any]:
     return {name: column.astype(np.float64) if name in SIZES else column for name, column in columns.items()}
 
 
-def _kernel_columns(choices: Sequence[MoeChoice], _encoding: Encoding) -> dict[str, list[Any]]:
-    return {name: [getattr(choice, name) for choice in choices] for name in NUMBERS}
-
-
-def _kernel_features(choices: Sequence[MoeChoice], _encoding: Encoding) -> dict[str, Any]:
-    return {name: column_of(choices, name).astype(np.float64) for name in NUMBERS}
-
-
-def _mismatch(choice: MoeChoice, problem: AiterMoe) -> str:
-    return "" if choice.stage == problem.stage else f"{choice.name} on {problem.canonical()}"
-
-
 def _place(problem: AiterMoe) -> list[float]:
     """Logarithms of the sizes, and the kind."""
     sizes = [log2(max(getattr(problem, name), 1)) for name in SIZES]
@@ -252,9 +239,11 @@ OPERATION = Operation(
         parse=parse_choice,
         name=lambda choice: choice.name,
         other_names=other_names,
-        columns=_kernel_columns,
-        features=_kernel_features,
-        mismatch=_mismatch,
+        columns=lambda choices, _: {name: [getattr(choice, name) for choice in choices] for name in NUMBERS},
+        features=lambda choices, _: {name: column_of(choices, name).astype(np.float64) for name in NUMBERS},
+        mismatch=lambda choice, problem: (
+            "" if choice.stage == problem.stage else f"{choice.name} on {problem.canonical()}"
+        ),
         candidates=candidates,
         key_of=candidates_key,
         slice_column="block_m",

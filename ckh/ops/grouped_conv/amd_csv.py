@@ -188,7 +188,8 @@ def _known_columns(table: Table) -> list[str]:
     return [name for name in COLUMNS if table.has(name)]
 
 
-AMD_CSV = FileKind("CSV file of AMD's columns", lambda path: _is_headed(head_of(path)))
+_HEADER = ",".join(AMD_COLUMNS).encode()
+AMD_CSV = FileKind("CSV file of AMD's columns", lambda path: head_of(path).split(b"\n", 1)[0].strip() == _HEADER)
 
 _TIME = ("is_valid", "non_zero", "latency_ms")
 
@@ -213,7 +214,7 @@ def write_amd_csv(rows: MeasuredRows, path: Path) -> list[str]:
     is_clear = len(set(short.values())) == len(names)
     written = 0
     with open_output(path) as file:
-        file.write((",".join(AMD_COLUMNS) + "\r\n").encode())
+        file.write(_HEADER + b"\r\n")
         for frame in _timed(rows, (*CONV_COLUMNS, "tflops")):
             kernel = frame["kernel"].map(short) if is_clear else frame["kernel"]
             out = frame.assign(kernel=kernel, non_zero=frame["non_zero"].fillna(1).astype("int64"))
@@ -233,10 +234,6 @@ def _timed(rows: MeasuredRows, names: Sequence[str]) -> Iterator[pd.DataFrame]:
     for block in rows.blocks(list(dict.fromkeys([*wanted, *CONV_IDENTITY, "arch"]))):
         frame = plain(block.select(wanted)).to_pandas().assign(problem_idx=numbers.of(block))
         yield frame[frame["is_valid"] | ((frame["non_zero"] == 0) & (frame["latency_ms"] > 0))]
-
-
-def _is_headed(head: bytes) -> bool:
-    return head.split(b"\n", 1)[0].strip() == ",".join(AMD_COLUMNS).encode()
 
 
 FORMATS = Formats(
@@ -319,7 +316,8 @@ def judged_rows(cells: Cells, faults: Faults, names: KernelNames, run_id: str) -
 
     arch = names.arch
     kernels = _kernels(cells.column("kernel"), faults, names)
-    sizes = _sizes(cells, faults)
+    # Missing columns are as in a plain 2D convolution.
+    sizes = {name: integers(cells, name, faults, _PLAIN.get(name)) for name in CONV_COLUMNS}
     if not cells.has("Di"):
         is_3d = np.array([kernel.ndim_spatial > 2 for kernel in kernels.kernels] or [False])  # noqa: PLR2004
         faults.mark(is_3d[kernels.of_row], BAD_PROBLEM, lambda _row: "a 3D kernel, but there is no column Di")
@@ -342,7 +340,8 @@ def judged_rows(cells: Cells, faults: Faults, names: KernelNames, run_id: str) -
     extra: dict[str, Any] = {}
     if cells.has("non_zero"):
         extra["non_zero"] = pa.array(non_zero[good], mask=~counted)
-    extra["message"] = _messages(right)
+    texts = pa.array([None, "all outputs are zero"])
+    extra["message"] = texts.take(pa.array((~right).astype("int8")))
     table = build_table(
         Pairs(
             problems, problem_of_row[good], kernels.kernels, kernels.names, kernels.of_row[good], GROUPED_CONV.op_type
@@ -383,11 +382,6 @@ def _kernels(column: TextColumn, faults: Faults, names: KernelNames) -> _Kernels
         faults.mark(bad, BAD_KERNEL, lambda row: complaints[int(column.codes[row])])
     others = {i: named.other for i, named in enumerate(result) if named.other}
     return _Kernels([named.kernel for named in result], [item.name for item in result], number[column.codes], others)
-
-
-def _sizes(cells: Cells, faults: Faults) -> dict[str, Integers]:
-    """Return the sizes by column; missing columns are as in a plain 2D convolution."""
-    return {name: integers(cells, name, faults, _PLAIN.get(name)) for name in CONV_COLUMNS}
 
 
 def _problems(
@@ -445,10 +439,3 @@ def _numbers_of(values: Sequence[Any]) -> NDArray[np.int64]:
 
     seen: dict[Any, int] = {}
     return np.array([seen.setdefault(value, len(seen)) for value in values] or [0], dtype=np.int64)
-
-
-def _messages(right: NDArray[np.bool_]) -> pa.Array:
-    import pyarrow as pa
-
-    texts = pa.array([None, "all outputs are zero"])
-    return texts.take(pa.array((~right).astype("int8")))

@@ -47,21 +47,15 @@ KIND = ProblemKind(
 )
 
 
-def smallest(kind: type[ConvProblem], direction: str, dtype: str, ndim: int, layout: str) -> ConvProblem:
-    """Return the problem whose sizes are all 1."""
-    sizes: dict[str, Any] = dict.fromkeys(("n", "c", "k", "g", "hi", "wi", "y", "x"), 1)
-    return kind(variant=Direction(direction), dtype=dtype, ndim=ndim, layout=layout, **sizes)
-
-
 def _groups(model: Model) -> Iterator[Group]:
     arch = load_arch(model.spec.arch)
+    sizes: dict[str, Any] = dict.fromkeys(("n", "c", "k", "g", "hi", "wi", "y", "x"), 1)
     for direction in Direction if model.spec.variant is None else (model.spec.variant,):
         for dtype in element_types(model):
             for ndim, layout in CONV_LAYOUTS.items():
                 pool = POOLS.sequence(arch, direction, ndim, dtype, model=model.candidates_of, only=model.only)
-                yield ruled_group(
-                    KIND, smallest(ConvProblem, direction, dtype, ndim, layout), pool, PROBLEM_RULES, arch
-                )
+                example = ConvProblem(direction, dtype=dtype, ndim=ndim, layout=layout, **sizes)
+                yield ruled_group(KIND, example, pool, PROBLEM_RULES, arch)
 
 
 EXPORTED = Exported(KIND, _groups)

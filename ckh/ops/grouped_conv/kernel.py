@@ -167,7 +167,9 @@ def parse_kernel_name(text: str) -> ConvKernel:
     where no other is possible, and its parser does the same.
     """
     match, is_short = GRAMMAR.match(text)
-    return _from_short(match) if is_short else _from_full(match)
+    if is_short:
+        return ConvKernel(**_from_both(match, Scheduler(match["scheduler"] or Scheduler.INTRAWAVE)))
+    return _from_full(match)
 
 
 @lru_cache(maxsize=8192)
@@ -238,10 +240,6 @@ def _from_full(match: re.Match[str]) -> ConvKernel:
         streamk_persistent=match["persistent"] is not None,
         split_k=int(match["split_k"] or 1),
     )
-
-
-def _from_short(match: re.Match[str]) -> ConvKernel:
-    return ConvKernel(**_from_both(match, Scheduler(match["scheduler"] or Scheduler.INTRAWAVE)))
 
 
 def _from_both(match: re.Match[str], scheduler: Scheduler) -> dict[str, Any]:

@@ -98,11 +98,11 @@ def moves_all(rows: Mapping[str, Any] | pd.DataFrame) -> NDArray[np.bool_]:
     return result
 
 
-def problem_of_row(row: Mapping[str, Any], kind: type[Any] = ConvProblem) -> Any:
-    """Build a problem of a class from a dataset row."""
-    sizes = {name: int(row[column]) for column, name in CONV_COLUMNS.items()}
-    named = {name: row[name] for name in ("variant", "dtype", "layout")}
-    return kind(**named, ndim=int(row["ndim_spatial"]), **sizes)
+def problem_of_row(row: Mapping[str, Any]) -> ConvProblem:
+    """Build a problem from a dataset row."""
+    fields: dict[str, Any] = {name: int(row[column]) for column, name in CONV_COLUMNS.items()}
+    fields |= {name: row[name] for name in ("variant", "dtype", "layout")}
+    return ConvProblem(ndim=int(row["ndim_spatial"]), **fields)
 
 
 def problem_columns(problems: Sequence[ConvProblem]) -> dict[str, Any]:
@@ -199,18 +199,6 @@ def _kernel_columns(kernels: Sequence[ConvKernel], _encoding: Encoding) -> dict[
     }
 
 
-def _kernel_features(kernels: Sequence[ConvKernel], encoding: Encoding) -> dict[str, Any]:
-    return kernel_columns(kernels, legacy_tiles=encoding.legacy)
-
-
-def _other_names(kernel: ConvKernel) -> tuple[str, ...]:
-    return amd_full_name(kernel), amd_short_name(kernel)
-
-
-def _needed(rows: pd.DataFrame) -> tuple[float, NDArray[Any]]:
-    return 1.0, moves_all(rows)
-
-
 def _mismatch(kernel: ConvKernel, problem: ConvProblem) -> str:
     of_kernel = (kernel.variant, kernel.dtype, kernel.ndim_spatial)
     is_same = of_kernel == (problem.variant, problem.dtype, problem.ndim)
@@ -260,9 +248,9 @@ OPERATION = Operation(
         type=ConvKernel,
         parse=parse_kernel_name,
         name=kernel_name,
-        other_names=_other_names,
+        other_names=lambda kernel: (amd_full_name(kernel), amd_short_name(kernel)),
         columns=_kernel_columns,
-        features=_kernel_features,
+        features=lambda kernels, encoding: kernel_columns(kernels, legacy_tiles=encoding.legacy),
         mismatch=_mismatch,
         candidates=_candidates,
         key_of=rule_key,
@@ -280,7 +268,7 @@ OPERATION = Operation(
         input_columns=(*INPUT_COLUMNS, "tile_m", "tile_n", "tile_k"),
         legacy_columns=legacy_columns,
         model_files={LEARNED_NAME: learned_file, TIMED_NAME: POOLS.timed_file},
-        needed=_needed,
+        needed=lambda rows: (1.0, moves_all(rows)),
         needed_columns=MOVED_COLUMNS,
         formats=lazily("ckh.ops.grouped_conv.amd_csv:FORMATS"),
         law=CONV_LAW,

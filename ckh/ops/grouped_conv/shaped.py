@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING
 
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS, ConvProblem
 from ckh.ops.grouped_conv.problem_sets import NETWORKS
 from ckh.problems import Direction
 from ckh.shapes.layers import Convolution
 from ckh.shapes.shaped import Shaped
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _AXES = "dhw"
 _TAPS = "zyx"
@@ -55,8 +50,12 @@ def _problem(shape: Convolution, dtype: str) -> ConvProblem:
     return ConvProblem(variant=variant, **sizes_of(shape), dtype=shape.dtype or dtype, layout=layout)
 
 
-def _network(name: str, batch: int) -> Sequence[ConvProblem]:
-    return [replace(layer, n=batch) for layer in NETWORKS[name]()]
-
-
-SHAPED = Shaped(Convolution, _problem, shape_of, networks={name: partial(_network, name) for name in NETWORKS})
+SHAPED = Shaped(
+    Convolution,
+    _problem,
+    shape_of,
+    networks={
+        name: lambda batch, layers=layers: [replace(layer, n=batch) for layer in layers()]  # type: ignore[misc]
+        for name, layers in NETWORKS.items()
+    },
+)

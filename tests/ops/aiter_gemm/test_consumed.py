@@ -106,15 +106,6 @@ def test_a_part_of_a_gpu_can_be_named(tmp_path: Path, capsys: pytest.CaptureFixt
     capsys.readouterr()
 
 
-def test_logs_are_problems(tmp_path: Path) -> None:
-    """Lookup misses in a server's log are read as shapes, without duplicates."""
-    log = tmp_path / "server.log"
-    line = "shape is M:{m}, N:9216, K:4096, q_dtype_w:torch.float8_e4m3fn, not found tuned config in /x/{table}, will"
-    log.write_text("\n".join(["INFO starting", *(line.format(m=m, table=TUNED) for m in (5, 5, 9))]))
-    assert export(log, tmp_path / "out") == ExitCode.OK
-    assert [row["M"] for row in rows_of(tmp_path / "out" / "predicted" / TUNED)] == ["5", "9"]
-
-
 @pytest.mark.parametrize(
     ("m", "n", "fine", "coarse"),
     [(1, 512, 16, 1), (17, 512, 32, 32), (300, 512, 320, 512), (1025, 64, 1088, 2048), (9000, 8192, 9088, 8192)],

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.errors import DataError, UsageError
-from ckh.ops.aiter_gemm.problem import AiterGemm, parse_aiter_gemm
+from ckh.errors import DataError
+from ckh.ops.aiter_gemm.problem import AiterGemm
 from ckh.ops.aiter_gemm.problem_files import load_problems
 from tests.refusals import expect_refusal, expect_warning
 
@@ -63,20 +63,6 @@ def test_rows_of_other_libraries_are_skipped(tmp_path: Path, capsys: pytest.Capt
     log.write_text(miss.format(m=1, more="", table=tables[0]))
     with expect_refusal(DataError, "no-problems", "aiter_gemm", "1", "bf16_tuned_gemm"):
         load_problems(str(log), None, None)
-
-
-def test_canonical_texts_round_trip(tmp_path: Path) -> None:
-    """Each problem survives the round trip as a line of text, and other texts are refused."""
-    problems = (
-        AiterGemm(1, 2, 3, "a4w4_blockscale", "pk_fp4", num_cus=256),
-        AiterGemm(5, 6, 7, "a8w8_blockscale_bpreshuffle", library="cktile"),
-    )
-    path = tmp_path / "problems.txt"
-    path.write_text("\n".join(problem.canonical() for problem in problems), encoding="utf-8")
-    assert load_problems(str(path), None, None) == problems
-    assert all(parse_aiter_gemm(problem.canonical()) == problem for problem in problems)
-    with expect_refusal(UsageError, "bad-problem", "AITER"):
-        parse_aiter_gemm("aiter_gemm_a8w8_m1")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from ckh.archs import load_arch
 from ckh.bench.planning.registry import write_registry
 from ckh.errors import DataError, UsageError
-from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.measuring.measured import SetCandidates, make_candidates
 from ckh.ops.grouped_conv.rules.sets import refused_of_rule_set, rule_set
@@ -55,14 +55,6 @@ def test_the_kernels_of_a_rule_set(name: str) -> None:
     assert kernels == rule_set(name, *FORWARD, GFX942) != ()
     assert refused == refused_of_rule_set(name, *FORWARD, GFX942)
     assert all(item.reasons for item in refused)
-
-
-def test_the_default_candidates_are_the_ranked_pool() -> None:
-    """Without settings the candidates are the pool, with its rejected kernels."""
-    kernels, refused = make_candidates("default", None, None, (1,)).of(*FORWARD, GFX942)
-    assert kernels == conv_pool(Direction.FORWARD, GFX942, dtype="fp16")
-    assert refused == refused_pool(Direction.FORWARD, GFX942, dtype="fp16")
-    assert len(kernels) + len(refused) == 300
 
 
 def test_a_filter_applies_to_refused_kernels() -> None:

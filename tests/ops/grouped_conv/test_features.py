@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from ckh.errors import DataError, ModelError
-from ckh.features.reads import Depends, dependence
 from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV, NAMES_83, NAMES_91
 from ckh.ops.grouped_conv.kernel import parse_kernel_name
 from ckh.ops.grouped_conv.operation import kernel_columns, problem_columns
@@ -96,34 +95,6 @@ def test_hardware_affects_only_its_features() -> None:
     assert changed(num_cus=104) == {"cu_utilization", "hw_num_cus", "hw_total_simds"}
     assert changed(lds_capacity=163840) == {"lds_usage_ratio", "hw_lds_capacity"}
     assert changed(l2_cache_kb=1) == {"hw_l2_cache_kb"}
-
-
-def test_a_batch_equals_single_rows_and_columns_broadcast() -> None:
-    """A single row is a batch of one, and one row of problem columns is broadcast over all kernels."""
-    kernels = [parse_kernel_name(f"grouped_conv_bwd_data_fp32_2d_{t}") for t in _TILES]
-    together = GROUPED_CONV.matrix({**problem_columns([PROBLEM]), **kernel_columns(kernels)}, REFERENCE_HARDWARE)
-    for kernel, row in zip(kernels, together, strict=True):
-        alone = GROUPED_CONV.matrix({**problem_columns([PROBLEM]), **kernel_columns([kernel])}, REFERENCE_HARDWARE)
-        np.testing.assert_array_equal(alone[0], row)
-
-
-_TILES = ("16x64x64_compv3_intrawave", "128x128x64_compv4_intrawave_dsb_si", "128x64x128_basic_v1_interwave_si")
-
-
-def test_traced_dependencies_are_real() -> None:
-    """A feature traced as dependent on the problem only is equal for all kernels, and vice versa."""
-    kernels = [parse_kernel_name(f"grouped_conv_bwd_data_fp32_2d_{t}") for t in _TILES]
-    other = ConvProblem(Direction.BWD_DATA, n=1, c=64, k=32, g=1, hi=20, wi=30, y=1, x=1)
-    a, b = (
-        GROUPED_CONV.matrix({**problem_columns([p]), **kernel_columns(kernels)}, REFERENCE_HARDWARE)
-        for p in (PROBLEM, other)
-    )
-    depends = dependence(GROUPED_CONV, GROUPED_CONV.names)
-    for column, feature in enumerate(GROUPED_CONV.features):
-        if depends[column] in (Depends.PROBLEM, Depends.HARDWARE):
-            assert len(set(a[:, column])) == 1, feature.name
-        if depends[column] in (Depends.KERNEL, Depends.HARDWARE):
-            assert (a[:, column] == b[:, column]).all(), feature.name
 
 
 def test_older_schemas_are_subsets() -> None:

@@ -56,15 +56,6 @@ def test_every_option_is_in_the_name_in_order(plain: ConvKernel) -> None:
     assert amd_full_name(kernel) == f"{head}{tail}"
 
 
-@pytest.mark.parametrize("arch", ["host", "gfx950"])
-@pytest.mark.parametrize("direction", list(Direction))
-@pytest.mark.parametrize("ndim", [2, 3])
-def test_round_trip_of_the_whole_pool(arch: str, direction: Direction, ndim: int) -> None:
-    """Every kernel of the pools is restored from its name."""
-    for kernel in conv_pool(direction, load_arch(arch), ndim):
-        assert parse_kernel_name(kernel_name(kernel)) == kernel
-
-
 _SIZES = st.integers(1, 999)
 _COMPLETE = st.builds(
     ConvKernel,
@@ -141,18 +132,6 @@ def test_short_name_without_a_scheduler_is_intrawave() -> None:
     kernel = parse_kernel_name("grouped_conv_bwd_data_fp16_3d_64x64x64_basic_v1_interwave_dsb")
     assert kernel.scheduler is Scheduler.INTERWAVE
     assert kernel.double_smem_buffer
-
-
-def test_names_of_different_kernels_differ(plain: ConvKernel) -> None:
-    """Scheduler, double smem buffer and split image are distinguished in both kinds of names."""
-    kernels = [
-        replace(plain, scheduler=scheduler, double_smem_buffer=dsb, split_image=si)
-        for scheduler in Scheduler
-        for dsb in (False, True)
-        for si in (False, True)
-    ]
-    assert len({kernel_name(kernel) for kernel in kernels}) == 8
-    assert len({amd_short_name(kernel) for kernel in kernels}) == 8
 
 
 @pytest.mark.parametrize(

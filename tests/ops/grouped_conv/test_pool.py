@@ -7,7 +7,6 @@ from math import prod
 import pytest
 
 from ckh.archs import load_arch
-from ckh.ops.grouped_conv.kernel import kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
 from ckh.problems import Direction
 from tests.refusals import has_values
@@ -24,26 +23,6 @@ def test_pool_sizes(arch: str, forward: int, backward: int, ndim: int) -> None:
     assert sizes == {Direction.FORWARD: forward, Direction.BWD_DATA: backward, Direction.BWD_WEIGHT: backward}
 
 
-def test_pool_and_refused_add_up_to_all_candidates() -> None:
-    """Every candidate that is not in the pool is rejected with a reason."""
-    arch = load_arch("gfx942")
-    pool = conv_pool(Direction.BWD_DATA, arch)
-    refused = refused_pool(Direction.BWD_DATA, arch)
-    assert len(pool) + len(refused) == 300
-    assert all(row.reasons for row in refused)
-    assert not {row.kernel for row in refused} & set(pool)
-
-
-def test_gfx942_refuses_the_tiles_of_sixteen_waves_for_their_waves() -> None:
-    """The forward kernels that gfx942 lacks besides compv5 are two tiles of unsupported waves."""
-    every = refused_pool(Direction.FORWARD, load_arch("gfx942"))
-    refused = [row for row in every if row.kernel.pipeline != "compv5"]
-    assert {row.kernel.tile for row in refused} == {(128, 128, 64), (128, 64, 128)}
-    for row in refused:
-        waves = "x".join(map(str, row.kernel.wave))
-        assert any(has_values(reason, "waves", waves) for reason in row.reasons)
-
-
 @pytest.mark.parametrize("arch", ["gfx1100", "gfx1200", "gfx1201"])
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 def test_rdna_has_its_own_tiles(arch: str, dtype: str) -> None:
@@ -53,14 +32,6 @@ def test_rdna_has_its_own_tiles(arch: str, dtype: str) -> None:
     assert {prod(kernel.wave) for kernel in pool} == {8}
     assert ((128, 128, 32), (4, 2, 1)) in {(kernel.tile, kernel.wave) for kernel in pool}
     assert len({kernel.tile for kernel in pool}) == 10
-
-
-def test_kernels_of_a_pool_are_complete_and_differ_in_name() -> None:
-    """Every kernel is complete, has the architecture's default dtype, and a unique name."""
-    for arch, dtype in (("host", "fp32"), ("gfx950", "bf16"), ("gfx908", "fp16")):
-        pool = conv_pool(Direction.FORWARD, load_arch(arch), 3)
-        assert all(kernel.is_complete and kernel.dtype == dtype and kernel.layout == "ndhwgc" for kernel in pool)
-        assert len({kernel_name(kernel) for kernel in pool}) == len(pool) > 0
 
 
 def test_pool_of_a_dtype_that_the_architecture_does_not_run_is_empty() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import pytest
@@ -16,22 +15,6 @@ def problem(**sizes: Any) -> ConvProblem:
     """A dense 2D 3x3 problem with unit stride and N = 1, with the given changes."""
     defaults: dict[str, Any] = {"n": 1, "c": 64, "k": 64, "g": 1, "hi": 9, "wi": 9, "y": 3, "x": 3}
     return ConvProblem(Direction.FORWARD, **(defaults | sizes))
-
-
-ALL = [
-    problem(n=n, g=g, y=y, x=x, stride_h=stride, **depth)
-    for n, g, (y, x), stride, depth in product(
-        (1, 2, 8, 9), (1, 4, 64), ((1, 1), (3, 3), (1, 3), (5, 5)), (1, 2), ({}, {"ndim": 3, "di": 4, "z": 3})
-    )
-]
-
-
-@pytest.mark.parametrize("kind", SLICES)
-def test_every_problem_is_in_one_slice_of_each_kind(kind: str) -> None:
-    """No problem is in two slices or in none, and no slice is empty."""
-    inside = [[name for name, test in SLICES[kind].items() if test(item)] for item in ALL]
-    assert all(len(names) == 1 for names in inside)
-    assert {names[0] for names in inside} == set(SLICES[kind])
 
 
 @pytest.mark.parametrize(

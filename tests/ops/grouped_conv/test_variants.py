@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 
 from ckh.errors import UsageError
-from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES, INTERWAVE_PIPELINES, NO_DOUBLE_SMEM_PIPELINES, Scheduler
 from ckh.ops.grouped_conv.kernel import parse_kernel_name
 from ckh.ops.grouped_conv.kernels.variants import CONV_TILES, PIPELINE_VARIANTS, REJECTED_PIPELINES, VARIANT_PIPELINES
 from ckh.problems import Direction
@@ -41,31 +40,12 @@ def test_variants_are_in_amds_order() -> None:
     assert rows[-1] == ("mem", "interwave", True, True)
 
 
-def test_only_two_pipelines_are_interwave() -> None:
-    """Every interwave row is basic_v1 or mem."""
-    assert {row.pipeline for row in PIPELINE_VARIANTS if row.scheduler is Scheduler.INTERWAVE} == INTERWAVE_PIPELINES
-    assert {"basic_v1", "mem"} == INTERWAVE_PIPELINES
-
-
 def test_pipelines_of_the_directions() -> None:
     """Each direction has the same eight; the backward ones reject compv5 only."""
     for direction in Direction:
         assert len(set(VARIANT_PIPELINES[direction])) == 8
     assert REJECTED_PIPELINES[Direction.FORWARD] == frozenset()
     assert REJECTED_PIPELINES[Direction.BWD_DATA] == REJECTED_PIPELINES[Direction.BWD_WEIGHT] == {"compv5"}
-
-
-def test_double_smem_rules_do_not_refuse_a_row_of_the_table() -> None:
-    """No pipeline requires an option that it cannot have; basic_v1, measured with it, may have it."""
-    assert not DOUBLE_SMEM_PIPELINES & NO_DOUBLE_SMEM_PIPELINES
-    assert "basic_v1" not in NO_DOUBLE_SMEM_PIPELINES
-    assert "wavelet" in NO_DOUBLE_SMEM_PIPELINES
-
-
-def test_ten_tiles() -> None:
-    """Ten distinct tiles, all with vectors 4, 8, 8."""
-    assert len({row.tile for row in CONV_TILES}) == len(CONV_TILES) == 10
-    assert {row.vectors for row in CONV_TILES} == {(4, 8, 8)}
 
 
 def test_tiles_are_covered_by_their_waves() -> None:

@@ -156,13 +156,13 @@ def table_of(variant: Direction, ndim_spatial: int, dtype: str, *axes: Axis) -> 
     return KernelTable.product(ConvKernel, axes, **same)
 
 
-def _table(arch: ArchSpec, variant: Direction, ndim_spatial: int, dtype: str) -> KernelTable[ConvKernel]:
-    return table_of(variant, ndim_spatial, dtype, tile_axis(tiles_of(arch)), variant_axis())
-
-
-def _group(kernel: ConvKernel) -> tuple[Direction, int, str]:
-    return kernel.variant, kernel.ndim_spatial, kernel.dtype
-
-
 # Groups: direction, number of dimensions, dtype.
-POOLS = Pools(ConvKernel, CONV_RULES, _table, _group, parse_kernel_name, kernel_name, learned_kernels)
+POOLS = Pools(
+    ConvKernel,
+    CONV_RULES,
+    lambda arch, variant, ndim, dtype: table_of(variant, ndim, dtype, tile_axis(tiles_of(arch)), variant_axis()),
+    lambda kernel: (kernel.variant, kernel.ndim_spatial, kernel.dtype),
+    parse_kernel_name,
+    kernel_name,
+    learned_kernels,
+)

@@ -296,8 +296,11 @@ def _reached(problem: ConvProblem) -> Iterator[bool]:
 _MAY_BE_NONE = "streamk"
 
 
-def _missing(kernel: ConvKernel) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(kernel) if f.name != _MAY_BE_NONE and getattr(kernel, f.name) is None)
-
-
-CONV_RULES: Rules[ConvKernel] = Rules(NAME_RULES, COMPLETE_RULES, PROBLEM_RULES, _missing)
+CONV_RULES: Rules[ConvKernel] = Rules(
+    NAME_RULES,
+    COMPLETE_RULES,
+    PROBLEM_RULES,
+    lambda kernel: tuple(
+        field.name for field in fields(kernel) if field.name != _MAY_BE_NONE and getattr(kernel, field.name) is None
+    ),
+)

@@ -47,13 +47,9 @@ def _loads_whole_vectors(arch: ArchSpec, dtype: str, tile: Triple, wave: Triple,
         yield "the threads of a block do not load equal numbers of whole vectors"
 
 
-def _product_of(problem: ConvProblem, arch: ArchSpec) -> Product:
-    """Return the kernels that a search may propose for a convolution."""
-    return _product(problem.variant, problem.ndim, problem.dtype, arch)
-
-
 @cache
 def _product(variant: Direction, ndim: int, dtype: str, arch: ArchSpec) -> Product:
+    """Return the kernels that a search may propose for convolutions."""
     warp_tiles = arch.warp_tiles_for(dtype) if dtype in arch.dtypes else ()
     tiles = dict.fromkeys([*(row.tile for row in tiles_of(arch)), *(row.tile for row in curated_tiles(variant))])
     axes = zip(("tile", "wave", "warp_tile"), (tiles, arch.wave_configs, warp_tiles), strict=True)
@@ -64,4 +60,6 @@ def _product(variant: Direction, ndim: int, dtype: str, arch: ArchSpec) -> Produ
     return Product(bases, options, CONV_RULES, (_loads_whole_vectors,) if arch.is_gpu else (), arch, _PARAMETERS)
 
 
-SEARCHED = Searched(_product_of)
+SEARCHED: Searched[ConvProblem] = Searched(
+    lambda problem, arch: _product(problem.variant, problem.ndim, problem.dtype, arch)
+)

@@ -266,17 +266,6 @@ def _with_pipeline(base: ConvKernel, pipeline: str, **changes: Any) -> ConvKerne
     return replace(base, pipeline=pipeline, double_smem_buffer=pipeline in DOUBLE_SMEM_PIPELINES, **changes)
 
 
-def _pipelines(base: ConvKernel) -> Iterator[tuple[str, ConvKernel]]:
-    for pipeline in VARIANT_PIPELINES[base.variant]:
-        yield pipeline, _with_pipeline(base, pipeline, scheduler=Scheduler.INTRAWAVE)
-
-
-def _schedulers(base: ConvKernel) -> Iterator[tuple[str, ConvKernel]]:
-    for pipeline in VARIANT_PIPELINES[base.variant]:
-        for scheduler in Scheduler:
-            yield f"{pipeline} {scheduler}", _with_pipeline(base, pipeline, scheduler=scheduler)
-
-
 _NARROW = {"vector_a": 1, "vector_b": 1, "vector_c": 1}
 _OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("no option", {}),
@@ -300,14 +289,18 @@ _OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-def _options(base: ConvKernel) -> Iterator[tuple[str, ConvKernel]]:
-    plain = _with_pipeline(base, "compv3", scheduler=Scheduler.INTRAWAVE)
-    for label, changes in _OPTIONS:
-        yield label, replace(plain, **changes)
-
-
 MATRICES: dict[str, Callable[[ConvKernel], Iterator[tuple[str, ConvKernel]]]] = {
-    "pipelines": _pipelines,
-    "schedulers": _schedulers,
-    "options": _options,
+    "pipelines": lambda base: (
+        (pipeline, _with_pipeline(base, pipeline, scheduler=Scheduler.INTRAWAVE))
+        for pipeline in VARIANT_PIPELINES[base.variant]
+    ),
+    "schedulers": lambda base: (
+        (f"{pipeline} {scheduler}", _with_pipeline(base, pipeline, scheduler=scheduler))
+        for pipeline in VARIANT_PIPELINES[base.variant]
+        for scheduler in Scheduler
+    ),
+    "options": lambda base: (
+        (label, replace(_with_pipeline(base, "compv3", scheduler=Scheduler.INTRAWAVE), **changes))
+        for label, changes in _OPTIONS
+    ),
 }

@@ -133,16 +133,13 @@ def _read_json(path: Path, text: str) -> _Entries:
         line += text.count("\n", start, end)
 
 
-def _read_python(path: Path, text: str) -> _Entries:
-    for line, values in written_problems(path, text, _IN_PYTHON):
-        yield line, partial(_from_entry, values)
-
-
 _READERS: dict[str, Callable[[Path, str], _Entries]] = {
     ".txt": _read_txt,
     ".csv": _read_csv,
     ".json": _read_json,
-    ".py": _read_python,
+    ".py": lambda path, text: (
+        (line, partial(_from_entry, values)) for line, values in written_problems(path, text, _IN_PYTHON)
+    ),
 }
 
 

@@ -168,14 +168,16 @@ def wave_and_shape(
     If the architecture has none of them (RDNA has other waves, the oldest CDNA no single wave), all of its arrangements
     that divide the tile are returned.
     """
-    shapes = _square_shapes(dtype, arch)
+    shapes = tuple(sorted({m for m, n, _ in arch.warp_tiles_for(dtype) if m == n}))
     curated = [(wave, shape) for wave in waves for shape in _shapes(variant, tile, wave)]
     every = [(wave, shape) for wave in arch.wave_configs for shape in shapes]
     for pairs in (curated, every):
         fitting = tuple(
             (wave, shape)
             for wave, shape in pairs
-            if arch.supports_wave(wave) and shape in shapes and _divides(tile, wave, shape)
+            if arch.supports_wave(wave)
+            and shape in shapes
+            and all(size % (count * shape) == 0 for size, count in _mn(tile, wave))
         )
         if fitting:
             return fitting
@@ -187,14 +189,6 @@ def _shapes(variant: Direction, tile: Triple, wave: Triple) -> tuple[int, ...]:
         return _SHAPE_EXCEPTIONS[variant, tile, wave]
     is_large = all(size // count >= _LARGE and (size // count) % _LARGE == 0 for size, count in _mn(tile, wave))
     return (_LARGE if is_large else _SMALL,)
-
-
-def _square_shapes(dtype: str, arch: ArchSpec) -> tuple[int, ...]:
-    return tuple(sorted({m for m, n, _ in arch.warp_tiles_for(dtype) if m == n}))
-
-
-def _divides(tile: Triple, wave: Triple, shape: int) -> bool:
-    return all(size % (count * shape) == 0 for size, count in _mn(tile, wave))
 
 
 def _mn(tile: Triple, wave: Triple) -> Iterator[tuple[int, int]]:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.kernels.judging import RefusedKernel
-    from ckh.ops.grouped_conv.problem import ConvProblem
 
 Kernels = tuple[ConvKernel, ...]
 Key = Callable[[ConvKernel], Hashable]
@@ -201,8 +200,6 @@ def _find(name: str, ndim_spatial: int) -> RuleSet:
 _drawn = lru_cache(maxsize=64)(rule_set)  # computing the full rule set takes a second
 
 
-def _of_problem(name: str, problem: ConvProblem, arch: ArchSpec) -> tuple[ConvKernel, ...]:
-    return tuple(_drawn(name, problem.variant, problem.ndim, problem.dtype, arch))
-
-
-SETS_OF_CONV = RuleSets(tuple(RULE_SETS), _of_problem)
+SETS_OF_CONV = RuleSets(
+    tuple(RULE_SETS), lambda name, problem, arch: _drawn(name, problem.variant, problem.ndim, problem.dtype, arch)
+)

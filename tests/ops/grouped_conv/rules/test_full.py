@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,6 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.errors import DataError
-from ckh.ops.grouped_conv.kernel import kernel_name
 from ckh.ops.grouped_conv.rules.full import (
     blocks_per_cu,
     curated_tiles,
@@ -71,21 +69,6 @@ def test_number_of_curated_tiles(variant: Direction, half_2d: int, half_3d: int,
         used = [row for row in rows if row.is_for(ndim, dtype)]
         assert len(used) == count
         assert all(row.waves and row.vectors(dtype) and row.pipes(dtype) for row in used)
-
-
-def test_depths_of_the_forward_tiles() -> None:
-    """Numbers of forward tiles by K, counted in AMD's list of block sizes."""
-    assert Counter(row.tile[2] for row in curated_tiles(Direction.FORWARD)) == {8: 3, 16: 12, 32: 11, 64: 21, 128: 1}
-
-
-def test_one_tile_in_full() -> None:
-    """Forward 64x64x64: two shapes, three vectors, two pipelines, four specializations, each combination once."""
-    kernels = [kernel for kernel in candidates(Direction.FORWARD, "fp16") if kernel.tile == (64, 64, 64)]
-    combinations = {(k.warp_tile, k.vectors, k.pipeline, k.specialization) for k in kernels if k.wave == (2, 2, 1)}
-    assert len(combinations) == len(kernels) == 2 * 3 * 2 * 4
-    assert {k.warp_tile for k in kernels} == {(16, 16, 32), (32, 32, 16)}
-    assert {k.vectors for k in kernels} == {(8, 8, 8), (8, 8, 1), (8, 8, 4)}
-    assert {k.pipeline for k in kernels} == {"compv3", "wavelet"}
 
 
 @pytest.mark.parametrize(
@@ -178,14 +161,6 @@ def test_explicit_gemm_never_calls_a_wavelet() -> None:
     """Wavelet kernels have no entry point for it."""
     explicit = {k.pipeline for k in candidates(Direction.BWD_WEIGHT, "fp16") if k.explicit_gemm}
     assert explicit == {"basic_v1", "mem", "compv3", "compv4", "compv6", "basic_async_v1"}
-
-
-@pytest.mark.parametrize("variant", list(Direction))
-def test_kernels_differ_in_name(variant: Direction) -> None:
-    """All candidates have distinct names."""
-    for dtype in ("bf16", "fp32"):
-        kernels = candidates(variant, dtype, 3)
-        assert len({kernel_name(kernel) for kernel in kernels}) == len(set(kernels)) == len(kernels)
 
 
 def test_unknown_combinations_have_no_kernels() -> None:
