@@ -21,7 +21,7 @@ def test_all_pages_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["help"]) == ExitCode.OK
     lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[1:]]
     titles = {name: text.splitlines()[0].removeprefix("# ") for name, text in PAGES.items()}
-    assert dict(lines) == titles | {"codes": "Codes of errors and warnings"}
+    assert dict(lines) == titles | {"codes": help_command._CODES_TITLE}
 
 
 @pytest.mark.parametrize("name", ["gpu", "predict"])

@@ -296,7 +296,7 @@ def test_a_gpu_that_is_lost_ends_the_run_and_nothing_else(stub: Stub, tmp_path: 
     runs = stub.runs(tmp_path, GOOD, GOOD, GpuKernel(fault=LOST), GOOD, problems=2)
     with pytest.raises(DeviceError) as caught:
         runs.run()
-    assert caught.value.message == "no usable device: hipGetDeviceCount: unknown error (error 999)"
+    assert caught.value.message.endswith("hipGetDeviceCount: unknown error (error 999)")
     assert caught.value.exit_code is ExitCode.NO_DEVICE
     before = runs.statuses
     assert before[Status.CRASH] == 1  # of the current kernel
