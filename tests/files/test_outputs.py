@@ -323,7 +323,7 @@ _NO_OUTPUTS = {
     },
     "the cache": {
         *("bench.compilation.kernel_cache", "bench.devices.hip_device", "bench.supervision.remote", "kernels.compiled"),
-        *("quick.prepare", "quick.store", "ranking.forest_file"),
+        *("quick.prepare", "quick.printed", "ranking.forest_file"),
     },
     "the folder of user data": {"learn.answers.probes"},
     "/dev/null, memory": {"boundary", "bench.supervision.guard", "commands.doctor.check"},
