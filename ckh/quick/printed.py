@@ -63,7 +63,7 @@ def read_printed(key: bytes) -> tuple[str, str] | None:
 def keep_printed(key: bytes, request: Request, notes: str, text: str) -> None:
     """Cache what the command line of a key printed, if it is not too long; evicts the oldest. Failures are ignored."""
     from ckh.errors import CkhError
-    from ckh.files.paths import cache_dir, files, hidden_name
+    from ckh.files.paths import cache_dir, files, write_atomic
 
     content = _BETWEEN.join(part.encode(errors="surrogateescape") for part in (notes, text))
     if len(content) > MAX_PRINTED_BYTES:
@@ -72,9 +72,7 @@ def keep_printed(key: bytes, request: Request, notes: str, text: str) -> None:
         folder = cache_dir(_FOLDER)
         state = "\0".join(part for path in _dependencies(request) for part in (_state(path), path))
         whole = _BETWEEN.join((key, os.fsencode(state), content))
-        hidden = hidden_name(folder / _name(key))
-        hidden.write_bytes(b"%08x\n" % zlib.crc32(whole) + whole)  # not flushed to disk: a damaged file is not read
-        hidden.replace(folder / _name(key))
+        write_atomic(folder / _name(key), b"%08x\n" % zlib.crc32(whole) + whole)
         by_age = sorted(files(str(folder)), key=lambda file: file[1].st_mtime_ns)
         for path, _ in by_age[:-MAX_PRINTED]:
             os.unlink(path)  # noqa: PTH108 - one of many
