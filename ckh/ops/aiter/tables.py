@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -46,7 +47,7 @@ _BOUND = "at most "
 
 
 @dataclass(frozen=True, slots=True)
-class TableRow:
+class TableRow(ABC):
     """A row of a tuned table."""
 
     arch: str
@@ -56,13 +57,13 @@ class TableRow:
     is_predicted: bool
 
     @property
+    @abstractmethod
     def key(self) -> tuple[Any, ...]:
         """The values by which AITER looks the row up."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cells(self) -> dict[str, Any]:
         """The row by column."""
-        raise NotImplementedError
 
 
 _Row = TypeVar("_Row", bound=TableRow)
