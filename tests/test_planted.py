@@ -41,7 +41,7 @@ _RUNS = {
     "evaluate": ("--model", _MODEL_OF_GPU, "--data", "data.parquet", "--with-trained"),
     "predict": (*_CONV, "--probe", "1"),
     "explain": (LEAST, "--code-object", "kernel.co", "--svg", "iteration.svg"),
-    "search": _CONV,
+    "search": (*_CONV[:-1], "gfx950"),
     "validate": ("parity", "--problems", "resnet50", "--arch", "gfx950", "--dtype", "bf16"),
     "report": ("data.parquet", "--plots", "plots"),
     "export": ("--model", _MODEL_OF_GPU, "--to", "c", "--out", "exported"),

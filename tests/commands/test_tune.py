@@ -49,6 +49,7 @@ def shapes(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("known_host")
 def test_a_list_of_shapes_is_tuned(
     shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +95,7 @@ def test_a_list_of_shapes_is_tuned(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("known_host")
 def test_the_kernels_in_use_are_compared(
     shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +141,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("in_process")
+@pytest.mark.usefixtures("in_process", "known_host")
 @pytest.mark.parametrize(("compile_s", "is_measured"), [(20.0, True), (100.0, False)])
 def test_a_minute_gives_a_table(
     compile_s: float,
