@@ -68,8 +68,9 @@ def _run(args: list[str], key: bytes | None) -> int:
 
 
 def _print_again(notes: str, text: str) -> None:
-    sys.stderr.write(notes)
-    sys.stderr.flush()
+    if sys.stderr:  # none if it is closed
+        sys.stderr.write(notes)
+        sys.stderr.flush()
     sys.stdout.write(text)
     sys.stdout.flush()
 
