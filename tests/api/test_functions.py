@@ -224,6 +224,7 @@ def test_invalid_tuning_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("known_host")
 def test_tuning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two GEMMs on the host: measured, exported, and a document with their gains."""
     monkeypatch.setattr("ckh.tune.steps.PLAN", ("--kernels", "best:3"))  # which are soon compiled

@@ -36,6 +36,7 @@ def predict(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("host_by_default")
 def test_probe_measures_the_top_candidates_and_stores_them(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from ckh.ops.gemm_universal.problem import GemmProblem
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("known_host")
 def test_pooled_scores_equal_separate_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forty GEMMs with different kernels get bit-identical scores from a few larger pools."""
     random = np.random.default_rng(0)
