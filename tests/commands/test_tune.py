@@ -156,12 +156,8 @@ def test_a_minute_gives_a_table(
     """
     shapes, out, clock_s = tmp_path / "shapes.csv", tmp_path / "tuned", [0.0]
     sizes = ((1, 64, 96), (1, 32, 64), (1, 16, 256))
-    shapes.write_text(
-        SHAPES.partition("\n")[0]
-        + "\n"
-        + "".join(f"gemm_universal,{count},layer{n},fp32,rcr,{m},{n},64,1\n" for count, m, n in sizes),
-        encoding="utf-8",
-    )
+    rows = [f"gemm_universal,{count},layer{n},fp32,rcr,{m},{n},64,1" for count, m, n in sizes]
+    shapes.write_text("\n".join([SHAPES.partition("\n")[0], *rows]), encoding="utf-8")
     real_s, build = time.monotonic, KernelBuilder.build
     monkeypatch.setattr(steps, "PLAN", ("--kernels", "best:4"))
 
