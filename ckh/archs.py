@@ -69,7 +69,8 @@ def load_arch(name: str) -> ArchSpec:
 def meant_gpu(name: str) -> tuple[str, int]:
     """Architecture and compute units of a product, or of this machine's GPU of an architecture; 0 if there is none."""
     own = name.split(":", 1)[0]
-    return (own, cus_here(own)) if own in arch_names() else arch_of_gpu(own)
+    is_arch = own.isalnum() and own != _COMMON and (data_dir("archspecs") / f"{own}.json").is_file()
+    return (own, cus_here(own)) if is_arch else arch_of_gpu(own)
 
 
 def arch_of_gpu(name: str) -> tuple[str, int]:

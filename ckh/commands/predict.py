@@ -18,8 +18,9 @@ from ckh.text.durations import parse_duration
 from ckh.text.log import emit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from ckh.learn.answers.answer import Answer
     from ckh.learn.answers.answering import Chooser
     from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.artifact import Model
@@ -33,6 +34,7 @@ class Required(StrEnum):
     KNOWN = "known"
 
 
+_AT_ONCE = 64  # problems ranked together
 _HELP = """Rank all kernels for a problem, fastest first: a convolution, or with --m a GEMM.
 
 Defaults of a convolution: N=1, C=64, K=C, G=1, input 28x28, filter 3x3, stride 1, dilation 1, padding that keeps the
@@ -149,7 +151,8 @@ def predict(
         if ranking.failure is not None:
             raise ranking.failure
         if require is Required.KNOWN:
-            _refuse_unknown([ranking], top)
+            line = ranking.known(top).line
+            _refuse_unknown({ranking.problem.canonical(): line} if line else {}, 1)
         _print_one(ranking, top, again, as_json=as_json, why=why, explain=explain)
         return
     if explain:
@@ -157,28 +160,50 @@ def predict(
     if typed.sizes:
         name = as_option(next(iter(typed.sizes)))
         raise UsageError(f"{name} and --problems exclude each other", "omit one of them", code="conflicting-options")
-    answers = _answered(chooser, _load(problems, typed, chooser), wanted)
-    if require is Required.KNOWN:
-        _refuse_unknown(answers, top)
-    _print_many(answers, top, again, as_json=as_json)
-    failures = [failure for answer in answers if (failure := answer.failure)]
-    if failures and not (skip_unsupported and len(failures) < len(answers)):
-        hint = "" if len(failures) == len(answers) else "--skip-unsupported accepts that"
-        raise NoKernelError(f"{len(failures)} of {len(answers)} problems have no kernel; {failures[0].message}", hint)
+    loaded = _load(problems, typed, chooser)
+    failures, count = _answer_many(chooser, loaded, wanted, (top, again, require), as_json=as_json)
+    if failures and not (skip_unsupported and count):
+        hint = "--skip-unsupported accepts that" if count else ""
+        first = next(iter(failures.values()))
+        raise NoKernelError(f"{len(failures)} of {len(loaded)} problems have no kernel; {first}", hint)
 
 
-def _refuse_unknown(answers: Sequence[Ranking], top: int) -> None:
-    """Refuse out-of-distribution answers.
+def _answer_many(
+    chooser: Chooser,
+    problems: Sequence[Problem],
+    wanted: _Measuring,
+    options: tuple[int, str, Required | None],
+    *,
+    as_json: bool,
+) -> tuple[dict[str, str], int]:
+    """Print the answers of many problems; returns the reasons why some have none, and the number of the others."""
+    top, again, require = options
+    # A part at a time, since a ranking has all kernels; lists of kernels are read once, and all probed together.
+    at_once = _AT_ONCE if wanted.kernels is None and not wanted.probe else max(1, len(problems))
+    answers: list[Answer] = []
+    failures: dict[str, str] = {}
+    unknown: dict[str, str] = {}
+    for start in range(0, len(problems), at_once):
+        for ranking in _answered(chooser, problems[start : start + at_once], wanted):
+            text = ranking.problem.canonical()
+            if require is Required.KNOWN and (line := ranking.known(top).line):
+                unknown[text] = line
+            if (failure := ranking.failure) is None:
+                answers.append(ranking.answer(top, again))
+            else:
+                failures[text] = failure.message
+    _refuse_unknown(unknown, len(problems))
+    _print_many(answers, failures, as_json=as_json)
+    return failures, len(answers)
 
-    Raises:
-        ModelError: an answer is out of distribution.
-    """
-    lines = [(answer, line) for answer in answers if (line := answer.known(top).line)]
+
+def _refuse_unknown(lines: Mapping[str, str], problems: int) -> None:
+    """Refuse out-of-distribution answers, given the line on each."""
     if lines:
-        first, line = lines[0]
-        count = f"{len(lines)} of {len(answers)} problems, e.g. " if len(answers) > 1 else ""
+        problem, line = next(iter(lines.items()))
+        count = f"{len(lines)} of {problems} problems, e.g. " if problems > 1 else ""
         hint = "omit --require known, or measure it"
-        raise ModelError(f"{count}{first.problem.canonical()}: {line}", hint, code="unknown-problem")
+        raise ModelError(f"{count}{problem}: {line}", hint, code="unknown-problem")
 
 
 def _load(source: str, typed: Typed, chooser: Chooser) -> tuple[Problem, ...]:
@@ -190,17 +215,7 @@ def _load(source: str, typed: Typed, chooser: Chooser) -> tuple[Problem, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Measuring:
-    """Options of probing and of substitute models.
-
-    Attributes:
-        probe: number of kernels to probe.
-        timeout_s: timeout per kernel, in seconds.
-        uses_old: whether earlier probes are used.
-        stands_in: whether a substitute answers if there is no model.
-        kernels: file of the kernels to rank, - for stdin; None: the architecture's.
-        rule_set: rule set to rank; None: no rule set.
-        pads: whether channels are padded if no kernel applies.
-    """
+    """Options of probing and of substitute models."""
 
     probe: int
     timeout_s: float
@@ -267,15 +282,14 @@ def _print_one(ranking: Ranking, top: int, again: str, *, as_json: bool, why: bo
     emit(answer_json(answer) if as_json else answer_text(answer, why=why))
 
 
-def _print_many(rankings: Sequence[Ranking], top: int, again: str, *, as_json: bool) -> None:
+def _print_many(answers: Sequence[Answer], failures: Mapping[str, str], *, as_json: bool) -> None:
     from ckh.learn.answers.answer_document import many_document
     from ckh.learn.answers.answer_text import answers_text
 
-    answers = [ranking.answer(top, again) for ranking in rankings if len(ranking.order)]
-    failures = {ranking.problem.canonical(): failure.message for ranking in rankings if (failure := ranking.failure)}
     if as_json:
         print_json(many_document(answers, failures))
         return
     emit(answers_text(answers))
     if failures:
-        say("\n" + "\n".join([f"{len(failures)} of {len(rankings)} problems have no kernel:", *failures.values()]))
+        count = f"{len(failures)} of {len(answers) + len(failures)} problems have no kernel:"
+        say("\n" + "\n".join([count, *failures.values()]))

@@ -239,14 +239,19 @@ def _coded(rule: Rule, name: str, table: KernelTable[Any], arch: ArchSpec) -> tu
     return known, codes
 
 
+_MOST_KNOWN = 1 << 22  # kernels in the cached results of a pool
+
+
 class ProblemRules:
     """Rules of problems over kernels that an architecture builds, prepared for many problems.
 
-    Kernels with the same values for the rules form a kind and are refused together.
+    Kernels with the same values for the rules form a kind and are refused together. The last results are cached.
     """
 
     def __init__(self, rules: Sequence[Rule], table: KernelTable[Any], arch: ArchSpec) -> None:
         self._arch = arch
+        self._known: dict[Any, tuple[NDArray[np.intp], Counter[str]]] = {}
+        self._most_known = max(1, _MOST_KNOWN // max(1, len(table)))
         result = [combinations(rule, table, arch) for rule in rules]
         parts, kind = distinct([(code, len(values)) for values, code in result], len(table))
         _, first, self._kind_of, count = np.unique(kind, return_index=True, return_inverse=True, return_counts=True)
@@ -263,6 +268,13 @@ class ProblemRules:
 
     def judge(self, problem: Any) -> tuple[NDArray[np.intp], Counter[str]]:
         """Return indices of applicable kernels, ascending, and the number of others refused by each sentence."""
+        if problem not in self._known:
+            if len(self._known) >= self._most_known:
+                self._known.clear()
+            self._known[problem] = self._judge(problem)
+        return self._known[problem]
+
+    def _judge(self, problem: Any) -> tuple[NDArray[np.intp], Counter[str]]:
         reasons: list[str | None] = [None] * len(self._count)
         for rule, values, value_of in self._rules:
             first = [next(rule.of(value, self._arch, problem), None) for value in values]

@@ -59,15 +59,20 @@ class EstimateScores:
 
     def scores(self, problems: Sequence[Problem], pool: Sequence[Kernel]) -> NDArray[np.float64]:
         """Negative estimated times in microseconds, shape (problems, kernels)."""
+        by_shape = self._by_shape(problems, pool)
+        return by_shape[:, self._shape_of]
+
+    def _by_shape(self, problems: Sequence[Problem], pool: Sequence[Kernel]) -> NDArray[np.float64]:
+        """The scores of the pool's distinct shapes, shape (problems, shapes)."""
         if self._tiled is None:
-            return np.zeros((len(problems), len(pool)))
+            self._shape_of = np.zeros(len(pool), np.intp)
+            return np.zeros((len(problems), 1))
         if self._pool is not pool:
             shapes, every = KernelShapes.of(pool), np.arange(len(pool))
             distinct, self._shape_of = (shapes, every) if self.compiled else shapes.distinct()
             self._shapes = kernel_inputs(distinct, self.wanted.dtype, self._arch, self._compiled(pool))
             self._pool = pool
-        scores = minus_us(problems, [self._tiled(problem) for problem in problems], self._shapes, self._arch)
-        return scores[:, self._shape_of]
+        return minus_us(problems, [self._tiled(problem) for problem in problems], self._shapes, self._arch)
 
     def completed(
         self,
@@ -80,11 +85,14 @@ class EstimateScores:
         """Fill in the scores of unknown kernels, or break ties, shape (problems, kernels)."""
         if how is Completion.FILLED and is_known.all():
             return score
-        estimated: list[list[float]] = self.scores(problems, pool).tolist()
         if how is Completion.FILLED:
-            rows = zip(score.tolist(), estimated, strict=True)
+            rows = zip(score.tolist(), self.scores(problems, pool).tolist(), strict=True)
             return np.array([filled(own, minus_us, is_known.tolist()) for own, minus_us in rows])
-        return score + [list(map(tie_breaks(minus_us).__getitem__, minus_us)) for minus_us in estimated]
+        by_shape: list[list[float]] = self._by_shape(problems, pool).tolist()
+        breaks: NDArray[np.float64] = np.array(
+            [list(map(tie_breaks(minus_us).__getitem__, minus_us)) for minus_us in by_shape]
+        )
+        return np.asarray(score + breaks[:, self._shape_of])
 
     @cached_property
     def inputs(self) -> ModelInputs:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from ckh.learn.models.spec import Wanted
     from ckh.ops.base import Kernel, Problem, Worth
 
+    Others = tuple[list[ModelRef], list[ModelRef]]
+
 
 RANDOM = "random"  # basis of an answer in random order
 
@@ -71,17 +73,17 @@ def _random_model(wanted: Wanted) -> Model:
     return model
 
 
-def stand_in(wanted: Wanted, problem: Problem) -> Model:
+def stand_in(wanted: Wanted, problem: Problem, others: Others | None = None) -> Model:
     """Return the substitute model if no model fits, with a caveat (`Model.not_measured`).
 
     Of the nearest model of the family, the estimate and the nearest model of another family, the one with the best
     evaluation is used; options without evaluation come last, ties in this order. A model of this GPU in an element type
     of the same width and rate comes first, since it was measured on instructions with these rates. Kernels of the CPU
-    are in random order.
+    are in random order. `others` are as of `others_nearest_first`.
     """
     if wanted.arch == HOST and operation(wanted.op_type).measured is not None:
         return _random_model(wanted)
-    near, far = _others_nearest_first(wanted)
+    near, far = others or others_nearest_first(wanted)
     options = [_first_with_kernels(near, wanted, problem)]
     if options[0] is not None and options[0].ref is not None and _has_same_rates(options[0].ref.spec, wanted):
         return _answering(options[0], wanted)
@@ -105,7 +107,7 @@ def is_for_all_sizes(problem: Problem, model: Model) -> bool:
     fitting = first_model(wanted)
     if fitting is not None and not known_candidates(problem, fitting).unmeasured:
         return False
-    for refs in _others_nearest_first(wanted):
+    for refs in others_nearest_first(wanted):
         for ref in refs:
             other = as_of(ref, wanted)
             if has_kernels(problem, other):
@@ -178,7 +180,7 @@ def _judged(source: str, wanted: Wanted, problem: Problem) -> list[Worth]:
 
 def nearest_model(wanted: Wanted) -> Path:
     """Folder of the model that fits, or of the nearest: of another element type, or GPU of the family."""
-    near, _ = _others_nearest_first(wanted)
+    near, _ = others_nearest_first(wanted)
     folders = [ref.path for ref in [*fitting_models(wanted), *near]]
     return folders[0] if folders else find_model(wanted).path
 
@@ -222,7 +224,7 @@ def _dtype(spec: ModelSpec, wanted: Wanted) -> str:
     return ANY if spec.dtype == ANY else wanted.dtype
 
 
-def _others_nearest_first(wanted: Wanted) -> tuple[list[ModelRef], list[ModelRef]]:
+def others_nearest_first(wanted: Wanted) -> Others:
     """Models of another element type or GPU, by distance: of the GPU's family, and of other families."""
     if not load_arch(wanted.arch).is_gpu:
         return [], []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archs import assumed_gpu, default_arch, load_arch, meant_gpu
 from ckh.errors import ModelError, UsageError
-from ckh.learn.analytic.transfer import has_kernels, next_commands, stand_in
+from ckh.learn.analytic.transfer import has_kernels, next_commands, others_nearest_first, stand_in
 from ckh.learn.answers.batches import known_candidates, runnable
 from ckh.learn.models.artifact import find_model, first_model, load_model, wanted_for
 from ckh.learn.models.scoring import Remembered
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from ckh.learn.analytic.transfer import Others
     from ckh.learn.answers.answer import NotMeasured
     from ckh.learn.models.artifact import Model
     from ckh.learn.models.spec import Wanted
@@ -52,6 +53,7 @@ class AnsweringModels:
         self._asked = 0 if arch == self.arch else meant
         self.source = ""
         self._first: dict[Wanted, Model | None] = {}
+        self._nearest: dict[Wanted, Others] = {}
         self._answering: Remembered[Model] = Remembered(_ANSWERING)
         self._others: dict[tuple[Wanted, Path, NotMeasured | None], Model] = {}
 
@@ -97,7 +99,9 @@ class AnsweringModels:
         model = self.first(wanted)
         if model is not None and _knows_kernels(problem, model):
             return model
-        other = stand_in(wanted, problem)
+        if wanted not in self._nearest:
+            self._nearest[wanted] = others_nearest_first(wanted)
+        other = stand_in(wanted, problem, self._nearest[wanted])
         if model is not None and not has_kernels(problem, other):
             return model
         if self.source and other.not_measured is not None:

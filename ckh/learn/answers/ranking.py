@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel, Problem
 
 _AT_ONCE = 1024  # problems scored together
-_MOST_REMEMBERED = 20_000  # maximum number of candidates of a cached answer
+_MOST_REMEMBERED = 4096  # maximum number of candidates of a cached answer
 
 
 @dataclass(frozen=True, slots=True, eq=False)

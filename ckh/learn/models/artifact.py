@@ -282,9 +282,13 @@ class Model(ShownModel):
     def frequent_table(self, problem: Problem) -> Table | None:
         """Most frequent winners by size for problems of this kind; None if not trained on winners."""
         op = self.spec.op
-        if not op.problems.grows_with or labels_of(self.path) is not Labels.WINNERS or self.measured is None:
+        if not op.problems.grows_with or self._labels is not Labels.WINNERS or self.measured is None:
             return None
         return frequent_table(self.measured, problem, op, self.path / MEASURED_NAME)
+
+    @cached_property
+    def _labels(self) -> Labels:
+        return labels_of(self.path)
 
     @property
     def num_cus(self) -> int | None:
@@ -302,20 +306,17 @@ class Model(ShownModel):
     def same(self, candidates: Candidates[Kernel]) -> Candidates[Kernel]:
         """Earlier candidates if they are the same kernels of the same pool, else the given ones."""
         key = id(candidates.pool), candidates.chosen.tobytes()
-        known = self._same.get(key)
-        if known is None:
-            known = candidates
-            self._same.put(key, candidates)
-        return known
+        if (known := self._same.get(key)) is not None:
+            return known
+        self._same.put(key, candidates)
+        return candidates
 
     def alone(self, candidates: Candidates[Kernel]) -> Candidates[Kernel]:
         """The chosen kernels as a pool, prepared once per `found.chosen`."""
         known = self._alone.get(id(candidates.chosen))
         if known is None:
-            known = (
-                candidates,
-                replace(candidates, pool=candidates.kernels, chosen=np.arange(len(candidates.chosen))),
-            )  # referenced so that the id is not reused
+            alone = replace(candidates, pool=candidates.kernels, chosen=np.arange(len(candidates.chosen)))
+            known = candidates, alone  # referenced so that the id is not reused
             self._alone.put(id(candidates.chosen), known)
         return known[1]
 
@@ -337,8 +338,7 @@ class Model(ShownModel):
     def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = TFLOPS) -> NDArray[np.float64]:
         """Predict values of kernels, shape (kernels,): TFLOPS, ms, GB/s, or scores for the target `rank`."""
         if self.estimate is not None:  # there are no speeds
-            of_kernels: NDArray[np.float64] = self.score_pool([problem], tuple(kernels))[0][0]
-            return of_kernels
+            return np.asarray(self.score_pool([problem], tuple(kernels))[0][0])
         raw = scores_by_numpy(self.packed_forest(target), self.matrix(problem, kernels))
         return self._linear(raw, target)
 
