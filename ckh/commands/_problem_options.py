@@ -41,16 +41,7 @@ _AFTER: dict[str, tuple[Any, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """Options of a problem and of the model that were given; None: not given.
-
-    Attributes:
-        sizes: options of the problem.
-        op: the operation.
-        variant: the direction.
-        dtype: the element type.
-        arch: the architecture.
-        model: a model directory.
-    """
+    """Options of a problem and of the model that were given; None: not given."""
 
     sizes: dict[str, Any]
     op: str | None
@@ -70,12 +61,7 @@ class Typed:
         return typed_again(self.given)
 
     def chooser(self, arch: str | None, problems: str | None = None) -> Chooser:
-        """Chooser of a model for an architecture; None: the model's, or this machine's.
-
-        Args:
-            arch: the architecture.
-            problems: a source of problems, which may state their operation.
-        """
+        """Chooser of a model for an architecture; None: the model's, or this machine's. Sources may state the op."""
         from ckh.learn.answers.answering import Chooser
         from ckh.shapes.problems import stated_operation
 
@@ -113,11 +99,7 @@ def says_a_problem(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _size_options(others: set[str]) -> dict[str, tuple[Any, Any]]:
-    """Name -> type and Typer option of the sizes of all operations; shared names occur once.
-
-    Args:
-        others: names of the command's other options, which operations must not use.
-    """
+    """Name -> type and Typer option of the sizes of all operations, which must not use the command's other names."""
     result: dict[str, list[SizeOption]] = {}
     for name, part in _PARTS.items():
         for option in part.options:

@@ -92,47 +92,26 @@ class NotMeasured(Record):
 
 
 class ModelFacts(NamedTuple):
-    """Facts of a model for problems of a kind, from which answers are built; stored as JSON for quick answers.
-
-    Attributes:
-        op: the operation.
-        path: folder of the model.
-        model: name of the model.
-        other_models: folders of other models that fit.
-        arch: architecture of the model.
-        device: device that the training data were measured on.
-        num_cus: compute units of that device, if known and not part of the problem.
-        asked_cus: compute units of the product that is asked about; 0: none was named.
-        has_speeds: whether the model predicts speeds.
-        peak: peak TFLOPS of a compute unit, and units (`reach.peak_tflops`).
-        reach: limits of extrapolation by size (`reach.beyond`).
-        bands: 90 % prediction intervals of measured over predicted time, by predicted speed (`interval_at`).
-        limits: smallest and largest measured value of each size; empty if unknown.
-        frequent: arguments of `frequent.frequent` besides the problem, for models of winners.
-        left_out: kernel families that are not ranked, for lack of measurements.
-        not_measured: caveat of a model of another GPU or an estimate; None: the model is for this GPU and dtype.
-        can_probe: whether ckh measures kernels of the operation.
-        has_estimate: whether the estimate scores kernels or breaks ties.
-    """
+    """Facts of a model for problems of a kind, from which answers are built; stored as JSON for quick answers."""
 
     op: str
     path: str
     model: str
-    other_models: Sequence[str]
+    other_models: Sequence[str]  # folders of other models that fit
     arch: str
-    device: str
-    num_cus: int | None
-    asked_cus: int
+    device: str  # of the training data
+    num_cus: int | None  # of that device, if known and not part of the problem
+    asked_cus: int  # of the product that is asked about; 0: none was named
     has_speeds: bool
-    peak: Sequence[float]
-    reach: Mapping[str, float]
-    bands: Sequence[Sequence[float]]
-    limits: Mapping[str, Sequence[int]]
-    frequent: Mapping[str, Any] | None
-    left_out: Sequence[str]
-    not_measured: NotMeasured | None
-    can_probe: bool
-    has_estimate: bool
+    peak: Sequence[float]  # TFLOPS of a compute unit, and units (`reach.peak_tflops`)
+    reach: Mapping[str, float]  # limits of extrapolation by size (`reach.beyond`)
+    bands: Sequence[Sequence[float]]  # 90 % intervals of measured over predicted time, by speed (`interval_at`)
+    limits: Mapping[str, Sequence[int]]  # smallest and largest measured value of each size; empty if unknown
+    frequent: Mapping[str, Any] | None  # arguments of `frequent.frequent` besides the problem, for models of winners
+    left_out: Sequence[str]  # kernel families that are not ranked, for lack of measurements
+    not_measured: NotMeasured | None  # None: the model is for this GPU and dtype
+    can_probe: bool  # ckh measures kernels of the operation
+    has_estimate: bool  # the estimate scores kernels or breaks ties
 
     def as_json(self) -> dict[str, Any]:
         """Serialize the facts for JSON; `of_json` reads them."""
@@ -150,62 +129,35 @@ class ModelFacts(NamedTuple):
 
 
 class KernelRow(NamedTuple):
-    """A row of an answer.
+    """A row of an answer."""
 
-    Attributes:
-        kernel: complete name of the kernel.
-        score: key of the order.
-        tflops: predicted speed, or None.
-        latency_ms: predicted time, or None.
-        measured_latency_ms: time measured on this machine, or None.
-        ties: number of candidates with this score, including this kernel.
-        tied: names of the other tied kernels, at most `MAX_TIED`.
-        not_in_headers: reason why the headers cannot build the kernel; empty if they can, or were not found.
-    """
-
-    kernel: str
+    kernel: str  # complete name
     score: float
-    tflops: float | None
-    latency_ms: float | None
-    measured_latency_ms: float | None
+    tflops: float | None  # predicted
+    latency_ms: float | None  # predicted
+    measured_latency_ms: float | None  # on this machine
     bandwidth_gb_s: float | None = None
-    ties: int = 1
-    tied: tuple[str, ...] = ()
-    not_in_headers: str = ""
+    ties: int = 1  # candidates with this score, including this kernel
+    tied: tuple[str, ...] = ()  # names of the others, at most `MAX_TIED`
+    not_in_headers: str = ""  # why the headers cannot build the kernel; empty if they can, or were not found
 
 
 class AnswerRows(NamedTuple):
-    """The first rows of a ranking, and counts of all kernels.
+    """The first rows of a ranking, and counts of all kernels."""
 
-    Attributes:
-        run: the problem that kernels run: padded, where no kernel applies to the unpadded problem.
-        kernels: the first rows.
-        ranked_by: backend that ranked, "c" or "numpy".
-        candidates: number of applicable kernels.
-        refused: number of kernels that do not apply, by reason.
-        timed: number of candidates with times in the training data; None if unknown.
-        estimated: number of candidates that the estimate scored: those unknown to the model, or all.
-        compiled: number of candidates whose compiler report the estimate uses; None: no estimate.
-        headers: candidates that CK Tile's headers cannot build; None: not built with them.
-        families: families of the kernels shown that have no measurements.
-        unknown_kernels: number of applicable kernels of a user's list in such families.
-        unmeasured: kind of all kernels, if none of it was measured on the GPU; else empty.
-        probe: measurements on this machine, if they determine the order.
-    """
-
-    run: Problem
+    run: Problem  # the problem that kernels run: padded, where no kernel applies to the unpadded problem
     kernels: Sequence[KernelRow]
-    ranked_by: str
-    candidates: int
-    refused: Mapping[str, int]
-    timed: int | None
-    estimated: int
-    compiled: int | None
-    headers: HeadersNote | None
-    families: Sequence[str]
-    unknown_kernels: int = 0
-    unmeasured: str = ""
-    probe: Probe | None = None
+    ranked_by: str  # "c" or "numpy"
+    candidates: int  # number of applicable kernels
+    refused: Mapping[str, int]  # number of kernels that do not apply, by reason
+    timed: int | None  # candidates with times in the training data; None if unknown
+    estimated: int  # candidates that the estimate scored: those unknown to the model, or all
+    compiled: int | None  # candidates whose compiler report the estimate uses; None: no estimate
+    headers: HeadersNote | None  # None: not built with CK Tile's headers
+    families: Sequence[str]  # families of the kernels shown that have no measurements
+    unknown_kernels: int = 0  # applicable kernels of a user's list in such families
+    unmeasured: str = ""  # kind of all kernels, if none of it was measured on the GPU
+    probe: Probe | None = None  # measurements on this machine, if they determine the order
 
 
 class Caveat(NamedTuple):

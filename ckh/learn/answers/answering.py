@@ -36,22 +36,13 @@ class AnsweringModels:
 
     It is the first model that fits (`artifact.fitting_models`), or a substitute (`transfer.stand_in`) if none fits or
     that model knows no kernel for the problem.
-
-    Attributes:
-        arch: name of the architecture.
-        num_cus: compute units of the named product or of this machine's GPU; 0: neither.
-        source: set or file of the problems, for the commands that measure them; empty: none.
-
-    Args:
-        arch: name of an architecture or of a product.
-        num_cus: compute units of the GPU, if they are known otherwise.
     """
 
     def __init__(self, arch: str, num_cus: int = 0) -> None:
-        self.arch, meant = meant_gpu(arch)
-        self.num_cus = num_cus or meant
+        self.arch, meant = meant_gpu(arch)  # of an architecture or a product
+        self.num_cus = num_cus or meant  # 0: of no product or GPU of this machine
         self._asked = 0 if arch == self.arch else meant
-        self.source = ""
+        self.source = ""  # set or file of the problems, for the commands that measure them
         self._first: dict[Wanted, Model | None] = {}
         self._nearest: dict[Wanted, Others] = {}
         self._answering: Remembered[Model] = Remembered(_ANSWERING)
