@@ -111,15 +111,18 @@ def iter_records(file: BinaryIO, path: Path, *, skip_damaged: bool = False) -> I
     """Iterate over the records of a journal; a truncated last line is ignored."""
     is_begun = False
     for located in _located(file):
-        if isinstance(located.record, Damage) and not skip_damaged:
-            raise DataError(
-                f"{path}:{located.line}: damaged line ({located.record.reason})",
-                "the file was changed or its disk failed; ckh convert --skip-bad takes the other lines",
-                code="damaged",
-            )
-        is_begun = is_begun or isinstance(located.record, (RunRecord, Damage))
+        if isinstance(located.record, Damage):
+            if not skip_damaged:
+                raise DataError(
+                    f"{path}:{located.line}: damaged line ({located.record.reason})",
+                    "the file was changed or its disk failed; ckh convert --skip-bad takes the other lines",
+                    code="damaged",
+                )
+            is_begun = True
         if not is_begun:
-            raise DataError(f"{path}:{located.line}: the journal does not begin with a run", code="damaged")
+            if not isinstance(located.record, RunRecord):
+                raise DataError(f"{path}:{located.line}: the journal does not begin with a run", code="damaged")
+            is_begun = True
         yield located
 
 
@@ -348,8 +351,9 @@ def _located(file: BinaryIO) -> Iterator[Located]:
     file.seek(0)
     while line := file.readline(_MOST_LINE):
         number += 1
-        size = len(line) + (0 if line.endswith(b"\n") else _skip_line(file))
-        if line.endswith(b"\n") or size > len(line) or _is_complete(line):
+        is_whole = line.endswith(b"\n")
+        size = len(line) if is_whole else len(line) + _skip_line(file)
+        if is_whole or size > len(line) or _is_complete(line):
             yield Located(number, start, _record_or_damage(number, line))
         start += size
 

@@ -1,19 +1,18 @@
 """Reader of the journals of `ckh bench`. Failures are rows too; a later row of a pair replaces an earlier row.
 
-A journal is read twice: first all lines, of which byte offsets are kept on disk, then the last row of each pair.
+A journal is read once: the numbers of all rows are kept on disk, and become tables when the last row of each pair is
+known. Rows with a message, and unusable ones, are read again at their byte offsets.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import asdict
-from functools import cache
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from msgspec.structs import astuple
 
 from ckh.data.formats import Reading, ReadOptions
 from ckh.data.journal import Damage, KernelRecord, ReferenceRecord, ResultRow, RunRecord, iter_records, row_at
@@ -25,7 +24,7 @@ from ckh.ops import operation
 from ckh.schema import CALLING, CARD, CARD_COLUMNS, HARDWARE, MEASURED, REPEATED, RESOURCE_NAMES, SHORTEST_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
     from typing import BinaryIO
 
@@ -46,13 +45,24 @@ DAMAGED = "that holds no record: a damaged line"
 _EMULATED = "emulated"  # the kind of device
 _NAMED = 3
 _BUFFER_BYTES = 1 << 18
-_BATCH_ROWS = 1 << 15
+_BATCH_ROWS = 1 << 12  # few enough for the garbage collector's younger generations
 _BUCKETS = 64
-_MOST_KERNELS = 1 << 31
 _STRETCH_BYTES = 1 << 24  # of a journal, read into one table
 _MOST_STRETCHES = 1 << 32
-_PLACE = [("pair", "i8"), ("start", "i8"), ("line", "i8"), ("run", "i4"), ("node", "i4")]
-_FINAL = [("first", "i8"), ("start", "i8"), ("line", "i8")]
+_TEXTS = ("problem", "kernel", "run_id", "node", "status", "source_hash")  # numbered in order of appearance
+_JSON_NAN = -1.0  # a wrong time, not a missing one
+_FLAGS = ("remeasured", "by_graph")
+_TIMES = ("latency_ms", "latency_min_ms")
+_NUMBERS = ("spread", "time", "launch_ms")
+# `first` is the offset of the first row of the pair, `before` its time.
+_STORED = np.dtype(
+    [
+        *((name, "i8") for name in ("start", "line", "first")),
+        *((name, "i4") for name in (*_TEXTS, "samples")),
+        *((name, "?") for name in (*_FLAGS, "has_message")),
+        *((name, "f8") for name in (*_TIMES, *_NUMBERS, "before", *CARD_COLUMNS)),
+    ]
+)
 
 
 def sniff(head: bytes) -> bool:
@@ -75,13 +85,13 @@ def _read(path: Path, file: BinaryIO, options: ReadOptions) -> Reading:
     for run in rows.runs:
         _check_run(path, run)
     runs = {run.run_id: run for run in rows.runs}
-    judge = _Judge(_operation(rows.runs, path), runs)
+    judge = _Judge(_operation(rows.runs, path), runs, rows.texts, file)
     kept, final = StoredRows(options.output), 0
-    for places in rows.final():
-        final += len(places)
-        if good := judge.good([row_at(file, start) for start in places["start"].tolist()], places["line"].tolist()):
-            earlier = _earlier(file, places[places["first"] != places["start"]]["first"].tolist())
-            kept.add(_table(good, runs[good[0].run_id], judge, rows.compiled, earlier))
+    for records in rows.final():
+        final += len(records)
+        good = records[judge.good(records)]
+        if len(good):
+            kept.add(_table(good, runs[rows.texts["run_id"][good["run_id"][0]]], judge, rows.compiled))
     if judge.bad and not options.skip_bad:
         refuse_bad(path, judge.bad, judge.first)
     if not len(kept):
@@ -99,7 +109,7 @@ def _read(path: Path, file: BinaryIO, options: ReadOptions) -> Reading:
 
 
 class _JournalRows:
-    """Byte offsets of the rows of a journal, and the content of its other records."""
+    """The numbers of the rows of a journal, on disk, and the content of its other records."""
 
     def __init__(self, records: Iterable[Located], output: Path | None) -> None:
         self.runs: list[RunRecord] = []
@@ -107,22 +117,19 @@ class _JournalRows:
         self.compiled: dict[str, KernelRecord] = {}  # by `source_hash`; the last record wins
         self.damaged = self.count = 0
         self._output = output
-        self._places = Buckets(np.dtype(_PLACE), output)
+        self._stored = Buckets(_STORED, output)
         self._node_of: dict[int, int] = {}  # problem -> the device that measured it last
-        # Numbers of texts in order of appearance.
-        problems, kernels, runs, nodes = (defaultdict[str, int](count().__next__) for _ in range(4))
-        batch: list[tuple[int, int, int, int, int]] = []
-        for line, start, record in records:
+        self._numbers = {name: defaultdict[str, int](count().__next__) for name in _TEXTS}
+        batch: list[Located] = []
+        for located in records:
+            record = located.record
             if isinstance(record, ResultRow):
-                problem, node = problems[record.problem], nodes[record.node]
-                self._node_of[problem] = node
-                pair = problem * _MOST_KERNELS + kernels[record.kernel]
-                batch.append((pair, start, line, runs[record.run_id], node))
+                batch.append(located)
                 if len(batch) == _BATCH_ROWS:
                     self._store(batch)
             elif isinstance(record, RunRecord):
                 self.runs.append(record)
-                runs[record.run_id]
+                self._numbers["run_id"][record.run_id]
             elif isinstance(record, ReferenceRecord):
                 look = [record.time, record.latency_ms, record.clock_mhz, record.temperature_c]
                 self.looks.setdefault(record.run_id, []).append(look)
@@ -130,35 +137,58 @@ class _JournalRows:
                 self.compiled[record.source_hash] = record
             else:
                 self.damaged += isinstance(record, Damage)
-        self._store(batch)
+        if batch:
+            self._store(batch)
+        self.texts = {name: list(numbers) for name, numbers in self._numbers.items()}
 
-    def _store(self, batch: list[tuple[int, int, int, int, int]]) -> None:
-        """Write the buffered offsets of rows to disk, and clear the buffer."""
-        records = np.array(batch, dtype=self._places.kind)
-        self._places.add(records, (records["pair"] // _MOST_KERNELS * 31 + records["pair"] % _MOST_KERNELS) % _BUCKETS)
+    def _store(self, batch: list[Located]) -> None:
+        """Write the numbers of the buffered rows to disk, and clear the buffer."""
+        rows = [record for _, _, record in batch]
+        records = np.zeros(len(rows), _STORED)
+        records["line"] = [line for line, _, _ in batch]
+        records["start"] = [start for _, start, _ in batch]
+        for name, numbers in self._numbers.items():
+            records[name] = [numbers[getattr(row, name)] for row in rows]
+        for name in (*_FLAGS, *_NUMBERS, *_TIMES):
+            records[name] = np.array([getattr(row, name) for row in rows], _STORED[name])
+        for name in _TIMES:
+            for place in np.flatnonzero(np.isnan(records[name])):
+                if getattr(rows[place], name) is not None:
+                    records[name][place] = _JSON_NAN
+        records["samples"] = [len(row.samples_ns) for row in rows]
+        records["has_message"] = [bool(row.message) for row in rows]
+        cards = [row.card for row in rows]
+        for name, column in zip(CARD, CARD_COLUMNS, strict=True):
+            records[column] = np.array([card.get(name) for card in cards], np.float64) if any(cards) else np.nan
+        self._node_of.update(zip(records["problem"].tolist(), records["node"].tolist(), strict=True))
+        self._stored.add(records, (records["problem"] * 31 + records["kernel"]) % _BUCKETS)
         self.count += len(batch)
         batch.clear()
 
     def final(self) -> Iterator[NDArray[Any]]:
-        """Yield the last row of each pair, as byte offset (`start`) and `line`, in arrays of some thousands of one run.
+        """Yield the last row of each pair in arrays of some thousands of one run.
 
         Rows of a problem that another device measured again are left out (`Journal.final_rows`). A row takes the
         position of the pair's first row within its run.
         """
-        final = Buckets(np.dtype(_FINAL), self._output)
+        final = Buckets(_STORED, self._output)
         node_of = np.array([self._node_of[problem] for problem in range(len(self._node_of))], np.int32)
-        for all_places in self._places:
-            places = all_places[all_places["node"] == node_of[all_places["pair"] // _MOST_KERNELS]]
-            if not len(places):
+        is_measured = np.array([text in MEASURED for text in self._numbers["status"]])
+        for every in self._stored:
+            rows = np.flatnonzero(every["node"] == node_of[every["problem"]])
+            if not len(rows):
                 continue
-            ordered = places[np.lexsort((places["start"], places["pair"]))]
-            is_new = ordered["pair"][1:] != ordered["pair"][:-1]
-            first, last = ordered[np.append(True, is_new)], ordered[np.append(is_new, True)]
-            records = np.empty(len(last), dtype=final.kind)
-            records["first"], records["start"], records["line"] = first["start"], last["start"], last["line"]
-            final.add(records, last["run"].astype(np.int64) * _MOST_STRETCHES + first["start"] // _STRETCH_BYTES)
+            problem, kernel = every["problem"][rows], every["kernel"][rows]
+            order = np.lexsort((kernel, problem))  # stable: the rows of a pair stay in the journal's order
+            is_new = (np.diff(problem[order]) != 0) | (np.diff(kernel[order]) != 0)
+            first = every.take(rows[order[np.append(True, is_new)]])
+            last = every.take(rows[order[np.append(is_new, True)]])
+            is_known = is_measured[first["status"]] & (first["latency_ms"] >= SHORTEST_MS)
+            last["first"] = first["start"]
+            last["before"] = np.where(is_known & (first["start"] != last["start"]), first["latency_ms"], np.nan)
+            final.add(last, last["run_id"].astype(np.int64) * _MOST_STRETCHES + first["start"] // _STRETCH_BYTES)
         for records in final:
-            yield records[np.argsort(records["first"])]
+            yield records.take(np.argsort(records["first"]))
 
 
 def _operation(runs: Sequence[RunRecord], path: Path) -> AnyOperation:
@@ -185,118 +215,110 @@ def _check_run(path: Path, run: RunRecord) -> None:
         raise DataError(f"{path}: run {run.run_id} does not state the hardware's {missing[0]}", code="unknown-hardware")
 
 
-def _cached(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A parser that parses each text once, and returns an error instead of raising it."""
-
-    @cache
-    def parsed(text: str) -> Any:
-        try:
-            return parse(text)
-        except CkhError as error:
-            return error
-
-    return parsed
+def _parsed(parse: Callable[[str], Any], text: str) -> Any:
+    """Parse a text; an error is returned."""
+    try:
+        return parse(text)
+    except CkhError as error:
+        return error
 
 
 class _Judge:
-    """Validates rows, parsing each distinct problem and kernel once."""
+    """Validates rows; each distinct problem and kernel is parsed once."""
 
-    def __init__(self, op: AnyOperation, runs: dict[str, RunRecord]) -> None:
-        self.problem, self.kernel = _cached(op.problems.parse), _cached(op.kernels.parse)
+    def __init__(
+        self, op: AnyOperation, runs: dict[str, RunRecord], texts: dict[str, list[str]], file: BinaryIO
+    ) -> None:
+        self.texts, self.file = texts, file
+        self.problems = [_parsed(op.problems.parse, text) for text in texts["problem"]]
+        self.kernels = [_parsed(op.kernels.parse, text) for text in texts["kernel"]]
         self.bad: Counter[str] = Counter()
         self.first: list[BadRow] = []  # the first few bad rows by line
-        self._mismatch, self._runs = op.kernels.mismatch, runs
+        self._mismatch = op.kernels.mismatch
+        self._is_run = np.array([name in runs for name in texts["run_id"]])
+        self._is_problem, self._is_kernel = (
+            np.array([not isinstance(item, CkhError) for item in items]) for items in (self.problems, self.kernels)
+        )
+        self._is_measured = np.array([text in MEASURED for text in texts["status"]])
 
-    def good(self, rows: Sequence[ResultRow], lines: Sequence[int]) -> list[ResultRow]:
-        """Return the usable rows."""
-        result = []
-        for row, line in zip(rows, lines, strict=True):
-            if (fault := self._fault(row)) is None:
-                result.append(row)
-            else:
-                self.bad[fault[0]] += 1
-                self.first.append(BadRow(fault[0], line, fault[1]))
+    def good(self, records: NDArray[Any]) -> NDArray[np.bool_]:
+        """Mask of the usable rows; the others are counted."""
+        ms, least_ms = (records[name] for name in _TIMES)
+        is_timed = np.where(np.isnan(ms), ~self._is_measured[records["status"]], (ms >= SHORTEST_MS) & (ms < inf))
+        is_timed &= np.isnan(least_ms) | ((least_ms >= SHORTEST_MS) & (least_ms < inf))
+        is_named = self._is_problem[records["problem"]] & self._is_kernel[records["kernel"]]
+        pairs = zip(records["problem"].tolist(), records["kernel"].tolist(), is_named.tolist(), strict=True)
+        is_named &= [
+            named and not self._mismatch(self.kernels[kernel], self.problems[problem])
+            for problem, kernel, named in pairs
+        ]
+        good = np.asarray(is_timed & is_named & self._is_run[records["run_id"]])
+        for record in records[~good]:
+            reason, detail = self._fault(record)
+            self.bad[reason] += 1
+            self.first.append(BadRow(reason, int(record["line"]), detail))
         self.first = sorted(self.first, key=lambda item: item.line)[:_NAMED]
-        return result
+        return good
 
-    def _fault(self, row: ResultRow) -> tuple[str, str] | None:
-        """Return the reason why a row is unusable and the detail, or None."""
-        problem, kernel = self.problem(row.problem), self.kernel(row.kernel)
-        ms, least_ms = row.latency_ms, row.latency_min_ms
+    def _fault(self, record: NDArray[Any]) -> tuple[str, str]:
+        """Return the reason why a row is unusable and the detail."""
+        problem, kernel = self.problems[record["problem"]], self.kernels[record["kernel"]]
         if isinstance(problem, CkhError):
             return BAD_PROBLEM, problem.message
         if isinstance(kernel, CkhError):
             return BAD_KERNEL, kernel.message
-        if row.run_id not in self._runs:
-            return UNKNOWN_RUN, f"run {row.run_id!r}"
+        if not self._is_run[record["run_id"]]:
+            return UNKNOWN_RUN, f"run {self.texts['run_id'][record['run_id']]!r}"
         if mismatch := self._mismatch(kernel, problem):
             return MISMATCH, mismatch
-        is_bad = row.status in MEASURED if ms is None else not SHORTEST_MS <= ms < inf
-        if is_bad or (least_ms is not None and not SHORTEST_MS <= least_ms < inf):
-            return BAD_TIME, f"latency_ms is {ms}, latency_min_ms is {least_ms}, {row.status}"
-        return None
+        row = row_at(self.file, int(record["start"]))
+        return BAD_TIME, f"latency_ms is {row.latency_ms}, latency_min_ms is {row.latency_min_ms}, {row.status}"
 
 
-def _earlier(file: BinaryIO, starts: Sequence[int]) -> dict[tuple[str, str], float]:
-    """Times of rows replaced by a later row of the same pair, by problem and kernel."""
-    rows = [row_at(file, start) for start in starts]
-    return {
-        (row.problem, row.kernel): row.latency_ms
-        for row in rows
-        if row.status in MEASURED and row.latency_ms is not None and row.latency_ms >= SHORTEST_MS
-    }
+def _table(records: NDArray[Any], run: RunRecord, judge: _Judge, compiled: dict[str, KernelRecord]) -> pa.Table:
+    import pandas as pd
+    import pyarrow as pa
 
-
-def _floats(values: Iterable[float | None]) -> NDArray[np.float64]:
-    return np.array(tuple(values), dtype=np.float64)
-
-
-def _table(
-    rows: list[ResultRow],
-    run: RunRecord,
-    judge: _Judge,
-    compiled: Mapping[str, KernelRecord],
-    earlier: Mapping[tuple[str, str], float],
-) -> pa.Table:
-    values = dict(zip(ResultRow.__struct_fields__, zip(*map(astuple, rows), strict=True), strict=True))
-    problems, kernels = (defaultdict[str, int](count().__next__) for _ in range(2))
-    problem_of_row = np.array([problems[text] for text in values["problem"]])
-    kernel_of_row = np.array([kernels[text] for text in values["kernel"]])
+    problem_of_row, problems = pd.factorize(records["problem"])
+    kernel_of_row, kernels = pd.factorize(records["kernel"])
+    status, node = (np.array(judge.texts[name], dtype=object)[records[name]] for name in ("status", "node"))
+    message = np.full(len(records), None)
+    for place in np.flatnonzero(records["has_message"]).tolist():
+        message[place] = row_at(judge.file, int(records["start"][place])).message
     extra: dict[str, Any] = {
-        "message": [text or None for text in values["message"]],
-        "latency_min_ms": _floats(values["latency_min_ms"]),
-        "spread": _floats(values["spread"]),
-        "samples": list(map(len, values["samples_ns"])),
-        "remeasured": list(values["remeasured"]),
-        "measured_at": _floats(time or None for time in values["time"]),
-        "node": [node or None for node in values["node"]],
+        "message": message,
+        "latency_min_ms": records["latency_min_ms"],
+        "spread": records["spread"],
+        "samples": records["samples"],
+        "remeasured": records["remeasured"],
+        "measured_at": np.where(records["time"] != 0, records["time"], np.nan),
+        "node": np.where(node == "", None, node),
     }
-    if any(values["launch_ms"]):
-        extra["launch_ms"] = _floats(values["launch_ms"])
-        extra["by_graph"] = [row.by_graph if row.launch_ms else None for row in rows]
-    if any(values["card"]):
-        for name, column in zip(CARD, CARD_COLUMNS, strict=True):
-            if any(name in card for card in values["card"]):
-                extra[column] = _floats(card.get(name) for card in values["card"])
-    if earlier:
-        before = [earlier.get((row.problem, row.kernel)) if row.latency_ms else None for row in rows]
-        after = [row.latency_ms if time else None for row, time in zip(rows, before, strict=True)]
-        extra |= dict(zip(REPEATED, (_floats(before), _floats(after)), strict=True)) if any(before) else {}
-    reports = [compiled.get(source) for source in values["source_hash"]]
+    if records["launch_ms"].any(where=~np.isnan(records["launch_ms"])):
+        extra["launch_ms"] = records["launch_ms"]
+        extra["by_graph"] = np.where(records["launch_ms"] > 0, records["by_graph"], None)
+    extra |= {name: records[name] for name in CARD_COLUMNS if not np.isnan(records[name]).all()}
+    has_earlier = (records["before"] > 0) & (records["latency_ms"] > 0)
+    if has_earlier.any():
+        times = (records["before"], records["latency_ms"])
+        extra |= {name: np.where(has_earlier, ms, np.nan) for name, ms in zip(REPEATED, times, strict=True)}
+    rows, sources = pd.factorize(records["source_hash"])
+    reports = [compiled.get(judge.texts["source_hash"][number]) for number in sources]
     if any(report.resources for report in compiled.values()):
         taken = [None if report is None else report.resources for report in reports]
-        extra |= {name: [None if item is None else getattr(item, name) for item in taken] for name in RESOURCE_NAMES}
+        for name in RESOURCE_NAMES:
+            extra[name] = pa.array([None if item is None else getattr(item, name) for item in taken]).take(rows)
     if any(report.calling is not None for report in compiled.values()):
-        extra[CALLING] = [None if report is None else report.calling for report in reports]
+        extra[CALLING] = pa.array([None if report is None else report.calling for report in reports]).take(rows)
     return build_table(
         Pairs(
-            list(map(judge.problem, problems)),
+            [judge.problems[number] for number in problems],
             problem_of_row,
-            list(map(judge.kernel, kernels)),
-            list(kernels),
+            [judge.kernels[number] for number in kernels],
+            [judge.texts["kernel"][number] for number in kernels],
             kernel_of_row,
             run.op,
         ),
-        Results(list(map(str, values["status"])), _floats(values["latency_ms"]), extra),
+        Results(status, records["latency_ms"], extra),
         Origin(run.arch, run.device, {name: run.hardware[name] for name in HARDWARE}, run.run_id),
     )
