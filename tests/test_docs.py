@@ -214,3 +214,12 @@ def test_the_guides_exist() -> None:
     assert len(written_calls()) >= 30
     pages = [shown.page for shown in shown_answers()]
     assert (pages.count("README.md"), pages.count("docs/predict.md")) == (1, 3)
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "validate"])
+def test_every_command_has_the_wide_option(command: str) -> None:
+    """--wide is an option of each command, and of each command of `validate`."""
+    assert "--wide" in options_of(command)
+    for name in ("oracle", "compare", "selection", "kernels"):
+        assert "--wide" in options_of("validate", name)
+    assert build_app([command])

@@ -103,6 +103,15 @@ def test_imports_have_no_cycles() -> None:
     assert {module for module in MODULES if module in _reached(module) and module} == set()
 
 
+def test_no_test_module_imports_another() -> None:
+    """Tests share fixtures of conftest.py and plain modules, so that each can be merged, moved or deleted alone."""
+    importing = re.compile(
+        r"^\s*(from|import) .*\btest_\w+( import|$)|^\s*from tests[\w.]* import .*\btest_", re.MULTILINE
+    )
+    modules = (ROOT / "tests").rglob("*.py")
+    assert [path.name for path in modules if importing.search(path.read_text(encoding="utf-8"))] == []
+
+
 def test_no_source_file_is_too_long() -> None:
     """No source file of ckh, in Python or C, exceeds the limit."""
     sources = [path for path in (ROOT / "ckh").rglob("*") if path.suffix in {".py", ".c", ".h", ".hpp"}]

@@ -16,8 +16,7 @@ from ckh.data.dataset import write_dataset
 from ckh.ops.grouped_conv.kernel import kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
-from tests.commands.test_validate import silent
-from tests.learn.conftest import HOST, measured, problems, saved
+from tests.learn.conftest import HOST, measured, problems, saved, silent
 
 PAGE = Path(__file__).parents[2] / "docs" / "ci.md"
 STEP = re.compile(r"^ +- name: (.+)\n((?: +if: .+\n)?)( +)run: (\|\n(?:\3  .+\n)+|.+\n)", re.MULTILINE)

@@ -10,23 +10,16 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ckh.cli import run
 from ckh.data.dataset import write_dataset
-from ckh.data.journal import EndRecord, JournalWriter, ReferenceRecord, ResultRow
+from ckh.data.journal import EndRecord, ReferenceRecord
 from ckh.errors import ExitCode
-from ckh.ops.grouped_conv.kernel import kernel_name
-from ckh.schema import Status
-from tests.commands.test_validate import silent
-from tests.learn.conftest import HARDWARE, kernels, measured, problems, saved, time_ms
+from tests.learn.conftest import measured, problems, saved, silent
 from tests.refusals import expect_error, expect_values
-from tests.runs import host_run
-
-if TYPE_CHECKING:
-    from ckh.data.journal import JournalWriter as Writer
+from tests.runs import rows, start
 
 
 @pytest.fixture(autouse=True)
@@ -49,43 +42,6 @@ def test_an_unwritable_home_is_no_error(data: str) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert Path("page.html").is_file()
-
-
-def start(folder: str, kernels_of_run: str = "all") -> Writer:
-    """A journal of a run that has started."""
-    writer = JournalWriter(Path(folder))
-    writer.start_run(host_run(HARDWARE, run_id="r", kernels=kernels_of_run, samples=5, pairs=72))
-    return writer
-
-
-def rows(count: int) -> list[ResultRow]:
-    """Results of three problems, a minute apart, every seventh a failure; the first twelve were remeasured."""
-    made = []
-    for i in range(count):
-        problem, kernel = problems()[2 + i % 3], kernels()[i // 3]
-        ms = time_ms(problem, kernel)
-        values: dict[str, Any] = {"latency_ms": ms, "latency_min_ms": ms, "spread": 0.01} if i % 7 else {}
-        status = Status.OK if i % 7 else Status.WRONG_RESULT
-        made.append(ResultRow("r", problem.canonical(), kernel_name(kernel), status, time=60.0 * i, **values))
-    again = [item for item in made if item.latency_ms is not None][:12]
-    return [
-        *made,
-        *(
-            ResultRow(
-                result_row.run_id,
-                result_row.problem,
-                result_row.kernel,
-                result_row.status,
-                "",
-                result_row.latency_ms,
-                result_row.latency_min_ms,
-                0.01,
-                remeasured=True,
-                time=60.0 * count,
-            )
-            for result_row in again
-        ),
-    ]
 
 
 def figures(stdout: str) -> list[str]:

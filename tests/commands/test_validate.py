@@ -19,7 +19,7 @@ from ckh.ops.grouped_conv.features import NAMES_83
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from ckh.training import RankObjective
-from tests.learn.conftest import amd_model, build, efficiencies, kernels, measured, saved, time_ms
+from tests.learn.conftest import amd_model, build, efficiencies, kernels, measured, saved, silent, time_ms
 from tests.refusals import expect_error, expect_values, expect_warning
 
 if TYPE_CHECKING:
@@ -34,15 +34,6 @@ MEASURED = ("--among", "measured")  # 24 of the 300 candidates were measured
 def model(tmp_path: Path) -> Path:
     """A small model that does not state its training problems."""
     return silent(saved(tmp_path / "model"))
-
-
-def silent(model: Path) -> Path:
-    """The model without the ids of its training problems, like AMD's."""
-    path = model / "train_manifest.json"
-    document = json.loads(path.read_text(encoding="utf-8"))
-    document["ckh"]["problems"] = None
-    path.write_text(json.dumps(document), encoding="utf-8")
-    return model
 
 
 @pytest.fixture

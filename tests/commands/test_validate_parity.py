@@ -18,7 +18,7 @@ from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.integrations import inductor
 from ckh.ops.gemm_universal.problem import GemmProblem
-from tests.integrations.test_inductor import CkOp, tiled
+from tests.integrations.instances import CkOp, tiled
 from tests.learn.conftest import problems, saved
 from tests.refusals import expect_error
 

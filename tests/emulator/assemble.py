@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import struct
 import subprocess
 import tempfile
@@ -57,6 +58,20 @@ def main() -> None:
             lines.append(f"{arch} | {text} | {' '.join(f'{word:08x}' for word in words)}\n")
     OUT.write_text("".join(lines), encoding="utf-8")
     print(f"{len(lines)} instructions")  # noqa: T201
+
+
+def disassembler() -> list[str]:
+    """LLVM's disassembler: $CKH_LLVM_OBJDUMP, ROCm's, that of unpacked packages, or the one on PATH."""
+    if named := os.environ.get("CKH_LLVM_OBJDUMP"):
+        return shlex.split(named)
+    rocm = Path(os.environ.get("ROCM_PATH", "/opt/rocm"))
+    if (own := rocm / "llvm/bin/llvm-objdump").exists():
+        return [str(own)]
+    root = rocm / "root"
+    for result in sorted(root.glob("usr/lib/llvm-*/bin/llvm-objdump")):
+        folders = f"{root}/usr/lib/x86_64-linux-gnu:{result.parents[1]}/lib"
+        return [str(root / "lib64/ld-linux-x86-64.so.2"), "--library-path", folders, str(result)]
+    return [path] if (path := shutil.which("llvm-objdump")) else []
 
 
 if __name__ == "__main__":

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.bench.computation import measured_of
-from ckh.bench.devices.device import HIP_KIND, DeviceOptions
+from ckh.bench.devices.device import EMULATED_KIND, HIP_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
+from ckh.bench.supervision.protocol import Job, Op, Reply
+from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.ops import operation
 
 if TYPE_CHECKING:
@@ -145,6 +147,22 @@ def main() -> None:
         assert built.library, built.message
         kept.path.write_bytes(lzma.compress(Path(built.library).read_bytes(), preset=9 | lzma.PRESET_EXTREME))
         print(f"{kept.file}: {kept.path.stat().st_size} bytes")  # noqa: T201
+
+
+_TIMEOUT_S = 300.0
+
+
+def executed(content: bytes, kept: Kept, folder: Path, problems: Sequence[str]) -> list[Reply]:
+    """The emulated worker's reply for a library on each problem."""
+    path = folder / "kernel.so"
+    path.write_bytes(content)
+    device = open_device(EMULATED_KIND, DeviceOptions(kept.arch))
+    replies = []
+    with Supervisor(device, SupervisorOptions(_TIMEOUT_S, device.worker_configs()[0]), lambda: False) as supervisor:
+        for problem in problems:
+            setup = Job(Op.PROBLEM, -1, problem=problem)
+            replies += [reply for _, reply in supervisor.run(setup, [Job(Op.MEASURE, 1, library=str(path), samples=1)])]
+    return replies
 
 
 if __name__ == "__main__":

@@ -3,41 +3,26 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import re
-import shlex
-import shutil
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ckh.emulator.codeobject import CodeObject
+from tests.emulator.assemble import disassembler
 from tests.emulator.damage import code_of, instructions_of
 from tests.emulator.keep import KEPT, Kept
 from tests.emulator.wave import assembled
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ckh.emulator.launch import EmulatorLibrary
 
 _LINE = re.compile(r"^\s+(\w+)\b.*// ([0-9A-F]+): ((?:[0-9A-F]{8} ?)+)", re.MULTILINE)
 _MATRIX_GFX90A = re.compile(r"^(v_mfma_\w+x\d+)(f32|f16|i8)$")  # whose names lack an underscore
 _SUFFIX = re.compile(r"_(e32|e64|sdwa|dpp)$")
-
-
-def disassembler() -> list[str]:
-    """LLVM's disassembler: $CKH_LLVM_OBJDUMP, ROCm's, that of unpacked packages, or the one on PATH."""
-    if named := os.environ.get("CKH_LLVM_OBJDUMP"):
-        return shlex.split(named)
-    rocm = Path(os.environ.get("ROCM_PATH", "/opt/rocm"))
-    if (own := rocm / "llvm/bin/llvm-objdump").exists():
-        return [str(own)]
-    root = rocm / "root"
-    for result in sorted(root.glob("usr/lib/llvm-*/bin/llvm-objdump")):
-        folders = f"{root}/usr/lib/x86_64-linux-gnu:{result.parents[1]}/lib"
-        return [str(root / "lib64/ld-linux-x86-64.so.2"), "--library-path", folders, str(result)]
-    return [path] if (path := shutil.which("llvm-objdump")) else []
 
 
 def disassembled(elf: Path, arch: str) -> dict[int, tuple[str, int]]:

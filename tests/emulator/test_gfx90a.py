@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.emulator.cases import MATRIX, NAMES_90A, matrix_text
-from tests.emulator.test_matrix import check_matrix
+from tests.emulator.matrices import check_matrix
 from tests.emulator.wave import Wave, WaveError
 
 if TYPE_CHECKING:

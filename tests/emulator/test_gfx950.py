@@ -17,12 +17,10 @@ from tests.emulator.cases import (
     matrix_text,
     small_text,
 )
+from tests.emulator.matrices import check_matrix, expected
 from tests.emulator.small_floats import OCP
-from tests.emulator.test_matrix import check_matrix, expected
-from tests.emulator.test_memory import address, buffer
-from tests.emulator.test_vector import check_arithmetic
-from tests.emulator.vector_cases import GFX950, VectorCase
-from tests.emulator.wave import M0
+from tests.emulator.vector_cases import GFX950, VectorCase, check_arithmetic
+from tests.emulator.wave import M0, address, buffer
 
 if TYPE_CHECKING:
     from tests.emulator.wave import Wave

@@ -7,37 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
-from ckh.bench.devices.device_choice import open_device
-from ckh.bench.supervision.protocol import Job, Op, Reply
-from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.emulator.codeobject import CodeObject
 from ckh.schema import Status
 from tests.emulator.damage import Damage, code_of, damaged
-from tests.emulator.keep import KEPT, RIGHT, Kept
+from tests.emulator.keep import KEPT, RIGHT, Kept, executed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from ckh.emulator.launch import EmulatorLibrary
 
-_TIMEOUT_S = 300.0
 EXPONENTS = {"bf16": "3", "fp32": "67"}  # of errors, which are those of rounding
 FOUND_OUT = (Status.WRONG_RESULT, Status.LAUNCH_ERROR, Status.CRASH)
-
-
-def executed(content: bytes, kept: Kept, folder: Path, problems: Sequence[str]) -> list[Reply]:
-    """The emulated worker's reply for a library on each problem."""
-    path = folder / "kernel.so"
-    path.write_bytes(content)
-    device = open_device(EMULATED_KIND, DeviceOptions(kept.arch))
-    replies = []
-    with Supervisor(device, SupervisorOptions(_TIMEOUT_S, device.worker_configs()[0]), lambda: False) as supervisor:
-        for problem in problems:
-            setup = Job(Op.PROBLEM, -1, problem=problem)
-            replies += [reply for _, reply in supervisor.run(setup, [Job(Op.MEASURE, 1, library=str(path), samples=1)])]
-    return replies
 
 
 @pytest.mark.usefixtures("runtime")

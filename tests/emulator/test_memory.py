@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 import pytest
 
-from tests.emulator.wave import M0, Wave, WaveError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from tests.emulator.wave import M0, Wave, WaveError, address, buffer
 
 RANDOM = np.random.default_rng(12)
 LANE = np.arange(64, dtype=np.uint32)
 DATA = RANDOM.integers(0, 1 << 32, (64, 4), np.uint32)
-_WORD = 1 << 32
-
-
-def buffer(memory: NDArray[Any], size: int, stride: int = 0, offset: int = 0) -> dict[int, int]:
-    """SGPRs 4 to 7, which describe a buffer on the memory, and 8, an additional offset."""
-    at = memory.ctypes.data
-    return {4: at % _WORD, 5: at >> 32 | stride << 16, 6: size, 7: 0x20000, 8: offset}
-
-
-def address(memory: NDArray[Any]) -> dict[int, int]:
-    """SGPRs 4 and 5: the memory's address."""
-    return {4: memory.ctypes.data % _WORD, 5: memory.ctypes.data >> 32}
 
 
 @pytest.mark.parametrize(
@@ -144,7 +127,7 @@ def test_buffer_atomics(wave: Wave) -> None:
 
 def test_global_memory(wave: Wave) -> None:
     """Addresses of an SGPR pair plus a lane's offset, or a lane's own 64 bits."""
-    memory = RANDOM.integers(0, _WORD, 1024, np.uint32)
+    memory = RANDOM.integers(0, 1 << 32, 1024, np.uint32)
     got = wave.run("global_load_dword v6, v4, s[4:5] offset:4", vgprs={4: LANE * 8}, sgprs=address(memory)).vgprs[6]
     np.testing.assert_array_equal(got, memory[LANE * 2 + 1])
     own = memory.ctypes.data + LANE.astype(np.uint64) * 16

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.emulator.test_memory import address, buffer
-from tests.emulator.wave import M0, Wave, WaveError
+from tests.emulator.wave import M0, Wave, WaveError, address, buffer
 
 LANE = np.arange(64, dtype=np.uint32)
 MEMORY = np.random.default_rng(5).integers(0, 1 << 32, 1024, np.uint32)

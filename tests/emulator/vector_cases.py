@@ -10,6 +10,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.emulator.wave import Wave
+
 Array = Any  # of NumPy
 u16, i16, u32, i32, u64, i64 = np.uint16, np.int16, np.uint32, np.int32, np.uint64, np.int64
 f16, f32, f64 = np.float16, np.float32, np.float64
@@ -425,33 +427,33 @@ COMPARES = [
 TEXTS = [case.text for case in (*INTEGERS, *FLOATS, *CONVERSIONS, *COMPARES)]
 
 
-def sources_of(case: VectorCase, random: np.random.Generator) -> list[Array]:
-    """64 values of each source: special values of the type first, then random bits or numbers."""
-    result = []
+def inputs_of(case: VectorCase) -> dict[int, Array]:
+    """Registers with 64 values of each source: special values of its type, and random bits or numbers."""
+    random = np.random.default_rng(1)
+    result: dict[int, Array] = {}
     for kind in case.sources:
         info = np.dtype(kind)
         if info.kind == "f":
-            special = [
-                0.0,
-                -0.0,
-                1.0,
-                -1.0,
-                np.inf,
-                -np.inf,
-                np.nan,
-                np.finfo(kind).max,
-                np.finfo(kind).tiny,
-                2.5,
-                -3.5,
-                65504,
-            ]
-            values = np.array(special, kind)
-            rest = (random.standard_normal(64 - len(values)) * 10.0 ** random.integers(-3, 4, 64 - len(values))).astype(
-                kind
-            )
+            special = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 2.5, -3.5, 65504]
+            values = np.array([*special, np.finfo(kind).max, np.finfo(kind).tiny], kind)
+            scales = 10.0 ** random.integers(-3, 4, 64 - len(values))
+            rest = (random.standard_normal(64 - len(values)) * scales).astype(kind)
         else:
             top = np.iinfo(kind)
             values = np.array([0, 1, top.max, top.min, 7, 31], kind)
             rest = random.integers(top.min, top.max, 64 - len(values), kind, endpoint=True)
-        result.append(random.permutation(np.concatenate([values, rest]).astype(kind)))
+        result[2 * len(result)] = random.permutation(np.concatenate([values, rest]).astype(kind))
     return result
+
+
+def check_arithmetic(wave: Wave, case: VectorCase) -> None:
+    """Compare an instruction with NumPy, bit by bit; any NaN is a NaN."""
+    inputs = inputs_of(case)
+    got = wave.run(case.text, vgprs=inputs).vector(6, case.result)
+    with np.errstate(all="ignore"):
+        expected = case.expected(*inputs.values()).astype(case.result)
+    if np.dtype(case.result).kind == "f":
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(expected))
+        got, expected = np.nan_to_num(got), np.nan_to_num(expected)
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))
+    np.testing.assert_array_equal(got, expected)

@@ -158,3 +158,17 @@ class Wave:
         name = self.library.instruction(pc, left)[0] if 0 < left <= launch.dwords else "outside the program"
         text = fault.describe(launch.entry, name) if why == FAULT else f"no instruction {name}"
         raise WaveError(text if why in (UNKNOWN, FAULT) else f"stopped with {why}")
+
+
+_WORD = 1 << 32
+
+
+def buffer(memory: NDArray[Any], size: int, stride: int = 0, offset: int = 0) -> dict[int, int]:
+    """SGPRs 4 to 7, which describe a buffer on the memory, and 8, an additional offset."""
+    at = memory.ctypes.data
+    return {4: at % _WORD, 5: at >> 32 | stride << 16, 6: size, 7: 0x20000, 8: offset}
+
+
+def address(memory: NDArray[Any]) -> dict[int, int]:
+    """SGPRs 4 and 5: the memory's address."""
+    return {4: memory.ctypes.data % _WORD, 5: memory.ctypes.data >> 32}

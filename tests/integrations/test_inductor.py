@@ -9,7 +9,7 @@ import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -26,6 +26,7 @@ from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.consumers import INSTANCES as CONVOLUTIONS
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
+from tests.integrations.instances import CkGemm, CkOp, tiled
 from tests.refusals import expect_error, expect_refusal, expect_warning
 
 if TYPE_CHECKING:
@@ -35,34 +36,6 @@ ROOT = Path(__file__).parents[2]
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is absent: pip install torch, 2.13 or later")
 TILES = ((256, 256, 4, 4), (64, 64, 1, 1), (128, 128, 2, 2), (256, 128, 4, 2))  # M, N, and instructions of a wave
-
-
-@dataclass
-class CkGemm:
-    """A stand-in for a CK GEMM instance, with the fields of `ck4inductor` that identify it."""
-
-    a_layout: str = "Row"
-    b_layout: str = "Col"
-    c_layout: str = "Row"
-    a_element_dtype: str = "F16"
-    gemm_specialization: str = "GemmSpecialization::MNPadding"
-    block_size: int = 256
-    m_per_block: int = 128
-    n_per_block: int = 256
-    k_per_block: int = 64
-    m_per_xdl: int = 32
-    n_per_xdl: int = 32
-    m_xdl_per_wave: int = 2
-    n_xdl_per_wave: int = 4
-    block_gemm_pipeline_scheduler: str = "BlockGemmPipelineScheduler::Intrawave"
-    block_gemm_pipeline_version: str = "BlockGemmPipelineVersion::v3"
-
-
-class CkOp(NamedTuple):
-    """An instance and its split of K, as in Inductor."""
-
-    op: CkGemm
-    kBatch: int  # noqa: N815 - Inductor's
 
 
 @dataclass
@@ -101,17 +74,6 @@ class Template:
 def node(*size: Any) -> SimpleNamespace:
     """An input of a template."""
     return SimpleNamespace(get_layout=lambda: SimpleNamespace(size=size))
-
-
-def tiled(m: int, n: int, per_wave_m: int, per_wave_n: int, **others: Any) -> CkOp:
-    """A GEMM instance of a tile."""
-    sizes: dict[str, Any] = {
-        "m_per_block": m,
-        "n_per_block": n,
-        "m_xdl_per_wave": per_wave_m,
-        "n_xdl_per_wave": per_wave_n,
-    }
-    return CkOp(CkGemm(**sizes, **others), 1)
 
 
 GEMM = Template([node(512, 4096), node(4096, 1024)])

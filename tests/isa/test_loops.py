@@ -14,8 +14,7 @@ from ckh.isa.describe import Asked, functions_of
 from ckh.isa.instructions import InstructionKind
 from ckh.isa.loops import count_of, parts_of
 from ckh.ops import operation
-from tests.emulator.keep import KEPT, Kept
-from tests.emulator.test_kept import executed
+from tests.emulator.keep import KEPT, Kept, executed
 
 if TYPE_CHECKING:
     from pathlib import Path

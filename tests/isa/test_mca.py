@@ -14,7 +14,7 @@ from ckh.isa.costs import INTEGER_PRODUCTS, Costs, vector_clocks
 from ckh.isa.decode import decoded
 from ckh.isa.instructions import LDS_KINDS, MEMORY_KINDS, VECTOR_KINDS, Instruction, InstructionKind
 from ckh.isa.loops import parts_of
-from tests.emulator.test_decoder import disassembler
+from tests.emulator.assemble import disassembler
 from tests.isa.keep import ARCH
 
 if TYPE_CHECKING:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ckh import cli
+from ckh.quick.request import Request, parse
 from ckh.ranking.library import is_available
 from tests.export.conftest import gemm_model
 from tests.learn.conftest import saved
@@ -32,3 +34,16 @@ def alone(models: Path, host_asked: None, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("CKH_QUICK", raising=False)
+
+
+def asked(line: str) -> Request:
+    """The request of a command line that can be answered quickly."""
+    result = parse(["predict", *line.split()])
+    assert result is not None
+    return result
+
+
+def full(capsys: pytest.CaptureFixture[str], line: str) -> str:
+    """The output of the full command."""
+    assert cli.run(["predict", *line.split()]) == 0
+    return capsys.readouterr().out

@@ -15,7 +15,7 @@ from ckh.quick.prepare import prepare
 from ckh.quick.store import estimate_path, paths
 from ckh.text.log import written
 from tests.bench.codegen.stubs import STUB
-from tests.quick.test_quick import asked, full
+from tests.quick.conftest import asked, full
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -37,6 +37,7 @@ from ckh.schema import RESOURCE_NAMES, Resources
 from ckh.text.log import written
 from tests.export.conftest import COMPILERS
 from tests.export.conftest import run as run_program
+from tests.quick.conftest import asked, full
 from tests.refusals import expect_warning
 
 if TYPE_CHECKING:
@@ -62,23 +63,10 @@ GEMMS = [
 COMPILED = "grouped_conv_forward_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x64_2x2x1_32x32x16"
 
 
-def asked(line: str) -> Request:
-    """The request of a command line that can be answered quickly."""
-    result = parse(["predict", *line.split()])
-    assert result is not None
-    return result
-
-
 def quick(request: Request) -> str | None:
     """The quick answer as printed."""
     text = text_of(request)
     return None if text is None else written(text)
-
-
-def full(capsys: pytest.CaptureFixture[str], line: str) -> str:
-    """The output of the full command."""
-    assert cli.run(["predict", *line.split()]) == 0
-    return capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("alone")

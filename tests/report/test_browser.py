@@ -15,9 +15,8 @@ from ckh.cli import run
 from ckh.data.dataset import Dataset, write_dataset
 from ckh.data.journal_records import EndRecord
 from ckh.errors import ExitCode
-from tests.commands.test_report import rows, start
-from tests.commands.test_validate import silent
-from tests.learn.conftest import measured, saved
+from tests.learn.conftest import measured, saved, silent
+from tests.runs import rows, start
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.cli import COMMANDS, build_app, run
+from ckh.cli import run
 from ckh.data.dataset import write_dataset
 from ckh.errors import ExitCode
 from ckh.text.prose import paragraphs, prose, shell_word, whole_names
 from ckh.text.tabletext import shortened, sparkline, table_text
-from tests.commands.test_validate import silent
-from tests.learn.conftest import measured, saved
-from tests.test_docs import options_of
+from tests.learn.conftest import measured, saved, silent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,15 +82,6 @@ def test_shortened_names_stay_distinct(names: list[str]) -> None:
         if names is not KERNELS:
             assert len(set(cut)) == len(names)
     assert shortened(["short"], 9) == ["short"]
-
-
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "validate"])
-def test_every_command_has_the_wide_option(command: str) -> None:
-    """--wide is an option of each command, and of each command of `validate`."""
-    assert "--wide" in options_of(command)
-    for name in ("oracle", "compare", "selection", "kernels"):
-        assert "--wide" in options_of("validate", name)
-    assert build_app([command])
 
 
 @pytest.fixture(scope="module")
