@@ -34,7 +34,7 @@ def model(tmp_path: Path) -> Model:
 
 def test_it_is_the_largest_threshold_of_the_trees(model: Model) -> None:
     """As in LightGBM's own text: on a size, or on its logarithm, whichever is larger."""
-    forest = model._forest("tflops")
+    forest = model.forest("tflops")
     largest: dict[str, float] = {}
     for feature, threshold in zip(forest.feature, forest.threshold, strict=True):
         name = forest.feature_names[feature]

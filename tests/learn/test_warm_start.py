@@ -17,7 +17,7 @@ import pytest
 
 from ckh.data.dataset import Dataset
 from ckh.errors import ModelError, UsageError
-from ckh.learn.models.artifact import load_model
+from ckh.learn.models.artifact import Model, load_model
 from ckh.learn.models.manifest import problem_id, trained_problems
 from ckh.learn.training.train import train
 from ckh.learn.training.trained import compare, save
@@ -74,7 +74,7 @@ def test_the_new_trees_correct_the_old(tmp_path: Path, rank: RankObjective) -> N
     short = replace(TREES, n_estimators=5)
     made = train(measured(), replace(OPTIONS, rank=rank, folds=0, params=short), quiet, start)
     target = made.rank_by
-    old, text = start.texts[target], made.targets[target].text
+    old, text = text_of(start.path, target), made.targets[target].text
     assert trees_of(text)[:12] == trees_of(old)
     assert (len(trees_of(text)), made.targets[target].trees, start.trees[target]) == (17, 17, 12)
 
@@ -244,10 +244,10 @@ def test_the_order_of_features_matters(tmp_path: Path) -> None:
     start = read_start(folder)
     swapped = replace(start.spec, feature_names=(names[1], names[0], *names[2:]))
     with expect_refusal(UsageError, "not-continuable", "feature names: another order"):
-        train(measured(), OPTIONS, quiet, replace(start, spec=swapped))
+        train(measured(), OPTIONS, quiet, replace(start, model=Model(start.path, swapped)))
     fewer = replace(start.spec, feature_names=tuple(names[5:]))
     with expect_refusal(UsageError, "not-continuable", *(f"+{name}" for name in names[:5])):
-        train(measured(), OPTIONS, quiet, replace(start, spec=fewer))
+        train(measured(), OPTIONS, quiet, replace(start, model=Model(start.path, fewer)))
 
 
 def test_what_cannot_be_continued(tmp_path: Path) -> None:

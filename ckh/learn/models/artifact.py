@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel, Problem
     from ckh.ranking.packed import PackedForest
 
-TREE_SIZES = re.compile(r"^tree_sizes=.*\n", re.MULTILINE)
+_TREE_SIZES = re.compile(r"^tree_sizes=.*\n", re.MULTILINE)
 _UNNAMED = "Column_"  # LightGBM's names for the inputs of a matrix without names
 _ANSWERS = 1024  # answers cached by a model
 _CANDIDATES = 8192  # kinds of problems with cached candidates
@@ -421,25 +421,24 @@ class Model(ShownModel):
 
     def predict_dataset(self, dataset: Dataset, target: str, trees: int | None = None) -> NDArray[np.float64]:
         """`predict` for every row of a dataset; with the first `trees` only, if given."""
-        import lightgbm
-
-        try:
-            booster = self._booster(target)
-            raw = np.concatenate([booster.predict(block, num_iteration=trees) for block in self._blocks(dataset)])
-        except lightgbm.basic.LightGBMError as error:
-            text = f"{self.path}: LightGBM cannot read the model of {target}: {error}"
-            raise ModelError(text, code="damaged-model") from error
+        booster = self.booster(target)
+        raw = np.concatenate([booster.predict(block, num_iteration=trees) for block in self._blocks(dataset)])
         estimate = self.spec.estimate if target == self.spec.rank_by else None
         return self._linear(raw, target) + (0.0 if estimate is None else row_scores(dataset, estimate))
 
-    def _booster(self, target: str) -> lightgbm.Booster:
+    def booster(self, target: str) -> lightgbm.Booster:
+        """LightGBM's model of a target."""
         import lightgbm
 
         if target not in self._boosters:
-            self._forest(target)
+            self.forest(target)
             # With tree_sizes LightGBM parses trees in parallel, where an error would terminate the process.
-            text = TREE_SIZES.sub("", self._texts[target], count=1)
-            self._boosters[target] = lightgbm.Booster(model_str=text)
+            text = _TREE_SIZES.sub("", self._texts[target], count=1)
+            try:
+                self._boosters[target] = lightgbm.Booster(model_str=text)
+            except lightgbm.basic.LightGBMError as error:
+                said = f"{self.path}: LightGBM cannot read the model of {target}: {error}"
+                raise ModelError(said, code="damaged-model") from error
         return self._boosters[target]
 
     def _blocks(self, dataset: Dataset) -> Iterator[NDArray[np.float64]]:
@@ -454,7 +453,7 @@ class Model(ShownModel):
 
     def tree_count(self, target: str) -> int:
         """Number of trees of a target's model."""
-        return len(self._forest(target).roots)
+        return len(self.forest(target).roots)
 
     def matrix(self, problem: Problem, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
         """Features of kernels on a problem, shape (kernels, features)."""
@@ -464,7 +463,8 @@ class Model(ShownModel):
     def _linear(self, raw: NDArray[np.float64], target: str) -> NDArray[np.float64]:
         return np.expm1(raw) if target in self.spec.log_targets else raw
 
-    def _forest(self, target: str) -> Forest:
+    def forest(self, target: str) -> Forest:
+        """Trees of a target, by LightGBM's text."""
         if target not in self._forests:
             text = read_forest(self.path, target)
             try:
@@ -483,7 +483,7 @@ class Model(ShownModel):
         try:
             forest = open_forest(path)
         except ModelError as error:
-            self._forest(target)  # reports damage of the text, if any
+            self.forest(target)  # reports damage of the text, if any
             raise ModelError(f"{self.path}, model of {target}: {error.message}", error.hint, code=error.code) from error
         self._check_inputs(forest.feature_names, target)
         is_added = target == self.spec.rank_by

@@ -115,7 +115,7 @@ class Boosting:
             self._rows(fit, rows, parameters),
             budget if trees is None else trees,
             valid_sets=None if stop is None else [self._rows(fit, stop, parameters)],
-            init_model=None if start is None else start.booster(fit.target),
+            init_model=None if start is None else start.model.booster(fit.target),
             callbacks=callbacks,
         )
         model.free_dataset()

@@ -192,7 +192,7 @@ def _against_start(boosting: Boosting, target: str, chosen: NDArray[np.float64] 
     prepared, options, start = boosting.prepared, boosting.options, boosting.prepared.start
     if start is None or chosen is None or target != options.rank_target:
         return None
-    scores = prepared.matrix.predict(start.booster(target), num_threads=options.jobs)
+    scores = prepared.matrix.predict(start.model.booster(target), num_threads=options.jobs)
     if start.spec.estimate is not None:
         scores += row_scores(prepared.dataset, start.spec.estimate)
     before = prepared.chosen_efficiency(scores, np.arange(len(scores)))

@@ -273,12 +273,12 @@ def _how(trained: Trained) -> dict[str, Any]:
         said["warm_start"] = {
             "from": str(start.path),
             "sha256": start.sha256,
-            "data_sha256": start.data_sha256,
+            "data_sha256": start.manifest.get("data_sha256"),
             "prev_trees": start.trees,
             "problems_known": bool(start.problems),
             **({"differs": list(start.differs)} if start.differs else {}),
             "validation": None if made.comparison is None else made.comparison.to_dict(),
-            "start": start.lineage,
+            "start": start.manifest.get("warm_start"),
         }
     if options.labels is not Labels.MEASURED:
         said["labels"] = str(options.labels)

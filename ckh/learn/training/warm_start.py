@@ -1,7 +1,4 @@
-"""Warm start: LightGBM's `init_model`, a model of the same operation, direction, inputs and targets to add trees to.
-
-The model may be of another GPU or element type; differences are printed and recorded.
-"""
+"""Warm start: LightGBM's `init_model`, a model of the same operation, direction, inputs and targets to add trees to."""
 
 from __future__ import annotations
 
@@ -14,17 +11,15 @@ from ckh.declared import Declared, declarations
 from ckh.errors import DataError, ModelError, UsageError
 from ckh.files.jsonfields import model_fields
 from ckh.files.untrusted import read_bytes
-from ckh.learn.models.artifact import TREE_SIZES, load_model
+from ckh.learn.models.artifact import load_model
 from ckh.learn.models.manifest import our_manifest, trained_problems
-from ckh.learn.models.measured_set import read_measured
-from ckh.learn.models.published import read_forest
 from ckh.learn.models.spec import SPEC_NAME
-from ckh.ranking.lightgbm_text import parse_forest
 from ckh.training import RANK, RankObjective, TreeParams
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ckh.learn.models.artifact import Model
     from ckh.learn.models.measured_set import MeasuredSet
     from ckh.learn.models.spec import ModelSpec
     from ckh.training import TrainOptions
@@ -36,69 +31,54 @@ _MOST_PARAM = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Start:
-    """A model to add trees to: texts and numbers of trees by target; `sha256` of its files by name.
+    """A model to add trees to, and what the new model states of it."""
 
-    `objective` and `data_sha256` are None and `problems` empty if its manifest does not state them; `lineage` is the
-    manifest's entry on its own start; `differs` lists what differs from the new training: GPU, hardware, element type.
-    """
-
-    path: Path
-    spec: ModelSpec
-    objective: RankObjective | None
+    model: Model
     params: TreeParams
-    texts: dict[str, str]
     trees: dict[str, int]
-    sha256: dict[str, str]
-    problems: frozenset[str]
-    data_sha256: str | None
-    lineage: dict[str, Any] | None
+    """Number of trees by target."""
     measured: MeasuredSet | None
+    sha256: dict[str, str]
+    """Digests of its files by name."""
+    manifest: dict[str, Any]
+    """Entries of its manifest that are ckh's (`our_manifest`)."""
+    problems: frozenset[str]
+    """Its training problems (`problem_id`); empty if unknown."""
     differs: tuple[str, ...] = ()
+    """What differs from the new training, which is printed and recorded: GPU, hardware, element type."""
 
-    def booster(self, target: str) -> Any:
-        """LightGBM's model of a target."""
-        import lightgbm
+    @property
+    def path(self) -> Path:
+        """Its folder."""
+        return self.model.path
 
-        try:
-            # With tree_sizes LightGBM parses trees in parallel, where an error would terminate the process.
-            return lightgbm.Booster(model_str=TREE_SIZES.sub("", self.texts[target], count=1))
-        except lightgbm.basic.LightGBMError as error:
-            raise ModelError(
-                f"{self.path}: LightGBM cannot read the model of {target}: {error}", code="damaged-model"
-            ) from error
+    @property
+    def spec(self) -> ModelSpec:
+        """Its purpose and inputs."""
+        return self.model.spec
+
+    @property
+    def objective(self) -> RankObjective | None:
+        """What its ranking model was trained for; None if unknown."""
+        named = self.manifest.get("rank_objective") if self.spec.rank_by == RANK else RankObjective.TFLOPS
+        return next((objective for objective in RankObjective if objective == named), None)
 
 
 def read_start(path: Path) -> Start:
-    """Read the model in a folder, to be continued."""
-    spec, ours = load_model(path).spec, our_manifest(path)
-    texts = {target: read_forest(path, target) for target in spec.targets}
-    trees = {}
-    for target, text in texts.items():
-        where = f"{path}, model of {target}"
-        try:
-            forest = parse_forest(text)
-        except ModelError as error:
-            raise ModelError(f"{where}: {error.message}", code=error.code) from error
-        if forest.feature_names != spec.feature_names:
-            raise ModelError(f"{where}: its inputs differ from {SPEC_NAME}", code="model-inputs")
-        trees[target] = len(forest.roots)
-    named = ours.get("rank_objective") if spec.rank_by == RANK else RankObjective.TFLOPS
+    """Read all of the model in a folder, to be continued."""
+    model = load_model(path)
     try:
         sha256 = {file.name: hashlib.sha256(read_bytes(file)).hexdigest() for file in path.iterdir() if file.is_file()}
     except DataError as error:
         raise ModelError(error.message, error.hint, code=error.code) from error
     return Start(
-        path=path,
-        spec=spec,
-        objective=next((item for item in RankObjective if item == named), None),
+        model=model,
         params=_params(path),
-        texts=texts,
-        trees=trees,
+        trees={target: model.tree_count(target) for target in model.spec.targets},
+        measured=model.measured,
         sha256=dict(sorted(sha256.items())),
+        manifest=our_manifest(path),
         problems=trained_problems(path) or frozenset(),
-        data_sha256=ours.get("data_sha256"),
-        lineage=ours.get("warm_start"),
-        measured=read_measured(path, map(str.lower, spec.op.problems.sizes)),
     )
 
 
@@ -107,7 +87,7 @@ def _params(folder: Path) -> TreeParams:
     known: dict[str, Any] = {}
     with model_fields(folder / SPEC_NAME) as spec:
         params = spec.part("params") if spec.has("params") else None
-        for field in fields(TreeParams) if params is not None else ():
+        for field in fields(TreeParams):
             if params is None or not params.has(field.name):
                 continue
             is_whole = isinstance(getattr(TreeParams(), field.name), int)
@@ -134,12 +114,9 @@ def continued(start: Start, options: TrainOptions) -> TrainOptions:
 
 
 def check_start(start: Start, spec: ModelSpec, options: TrainOptions) -> tuple[str, ...]:
-    """Return what differs in architecture, hardware and element type; refuse other targets or inputs, naming all.
-
-    A GPU's model may be continued for another GPU; a host model never for a GPU, nor vice versa.
-    """
+    """Return what differs in architecture, hardware and element type; refuse other targets or inputs, naming all."""
     old = start.spec
-    if old.estimate is not None and not parse_forest(start.texts[RANK]).leaf_value.any():
+    if old.estimate is not None and not start.model.forest(RANK).leaf_value.any():
         raise UsageError(
             f"{start.path} ranks by the analytic estimate and few measurements: it has no trees to continue",
             "train on its data and the new, without --warm-start",
@@ -165,7 +142,7 @@ def check_start(start: Start, spec: ModelSpec, options: TrainOptions) -> tuple[s
             alone = " ".join(f"-{item}" for item in was if item not in now)
             new = " ".join(f"+{item}" for item in now if item not in was)
             differences.append(f"{name.replace('_', ' ')}: {f'{alone} {new}'.strip() or 'another order'}")
-    if differences or (old.arch == HOST) != (spec.arch == HOST):
+    if differences or (old.arch == HOST) != (spec.arch == HOST):  # times of a CPU do not apply to a GPU
         hint = "a start must have the same targets and inputs; train without --warm-start"
         why = "; ".join([*differences, *allowed])
         raise UsageError(f"{start.path} cannot be continued with this training: {why}", hint, code="not-continuable")
