@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ckh.cluster.connection import CLUSTER_HELP
-from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
+from ckh.commands._common import JSON_HELP, examples, import_lightgbm, print_json, print_table, say
 from ckh.commands._judging import AMONG, LEARNED_FROM, MODEL, figure_values
 from ckh.errors import ExitCode, UsageError
 from ckh.learn.judging.judged_data import LEAST_PROBLEMS, MOST_UNSTABLE, Among, judged_model, measure_again, percent
@@ -92,6 +92,8 @@ def evaluate(
     from ckh.assess.report import Evaluation
     from ckh.assess.winners import FIRST
 
+    if among is Among.MEASURED:  # whose rows LightGBM scores
+        import_lightgbm()
     loaded = judged_model(model, data)
     is_winners = is_of_winners(loaded, None)
     known = (COVERAGE, *(tuple(f"top{k}" for k in FIRST) if is_winners else FIGURES))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ckh.commands._common import JSON_HELP, examples, print_json, say
+from ckh.commands._common import JSON_HELP, examples, import_lightgbm, print_json, say
 from ckh.commands._judging import AMONG, LEARNED_FROM
 from ckh.documents import Document
 from ckh.errors import DataError, UsageError
@@ -177,6 +177,7 @@ def _report_models(
         raise UsageError(
             "a model needs measured problems", "name them with --data HOLDOUT.parquet", code="missing-option"
         )
+    import_lightgbm()
     models = [load_model(path) for path in paths]
     for model in models:
         if labels_of(model.path) is Labels.WINNERS:

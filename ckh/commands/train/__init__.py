@@ -16,6 +16,7 @@ from ckh.commands._common import (
     OP_HELP,
     completed,
     examples,
+    import_lightgbm,
     print_json,
     print_table,
     say,
@@ -187,13 +188,14 @@ def train(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Train and print the results of cross-validation."""
+    # Let LightGBM's threads sleep while they wait, as others may need the cores; read when the library is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    import_lightgbm()
     from ckh.api.learning import TrainRequest, chosen_options, fitted, nearest_start, read_rows, saved
     from ckh.commands.train.defaults import checked_out, to_train_on
     from ckh.learn.training.trained import MODEL
     from ckh.learn.training.warm_start import read_start
 
-    # Let LightGBM's threads sleep while they wait, as others may need the cores; read when the library is loaded.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     said = [*(inputs or []), *data]
     names = None if targets is None else tuple(filter(None, (name.strip() for name in targets.split(","))))
     request = TrainRequest(params, given, names, warm_start, not no_peak_check)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _ROWS = 33  # of the table
 SHOWN = 5  # kernels that users look at: the interval is calibrated for their times
 _LEAST_SHARE = 1e-3
+_SAME_GAP = 1e-15  # differences of equal scores are rounded
 _FEWEST = 20  # minimum number of problems: fewer do not determine a 5 % quantile
 # Tuned on the folds of the host models: more bands do not improve the interval (benchmarks/calibrate.py).
 _BANDS, _PROBLEMS_OF_BAND = 4, 40
@@ -61,17 +62,22 @@ def _shares(
     score: Floats, tflops: Floats, groups: Sequence[NDArray[np.intp]]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Distances to the best score, and relative speeds at these distances."""
-    from sklearn.isotonic import IsotonicRegression
+    from scipy.optimize import isotonic_regression
 
     gap, best = np.empty(len(score)), np.empty(len(score))
     for rows in groups:
         gap[rows], best[rows] = score[rows[0]] - score[rows], tflops[rows].max()
     efficiency = tflops / best
-    isotonic = IsotonicRegression(increasing=False, out_of_bounds="clip")
-    isotonic.fit(gap, np.log(efficiency), sample_weight=efficiency**2)
-    knots = np.unique(np.quantile(gap, np.linspace(0, 1, _ROWS) ** 2))
-    knots = np.unique(np.concatenate([[0.0], knots]))
-    share = np.exp(isotonic.predict(knots) - isotonic.predict([0.0])[0])
+    order = np.lexsort((efficiency, gap))
+    gap, efficiency = gap[order], efficiency[order]
+    is_new = np.diff(gap, prepend=-1.0) >= _SAME_GAP
+    number, weight = np.cumsum(is_new) - 1, efficiency**2
+    total = np.bincount(number, weight)
+    mean = np.bincount(number, weight * np.log(efficiency)) / total
+    decreasing = isotonic_regression(mean, weights=total, increasing=False).x
+    knots = np.unique(np.concatenate([[0.0], np.quantile(gap, np.linspace(0, 1, _ROWS) ** 2)]))
+    share = np.interp(knots, gap[is_new], decreasing)
+    share = np.exp(share - share[0])
     share = np.maximum(np.minimum.accumulate(share), _LEAST_SHARE)
     return tuple(knots.tolist()), (1.0, *share[1:].tolist())
 

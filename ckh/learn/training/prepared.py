@@ -55,13 +55,19 @@ class FoldSplit:
 
 
 def grouped_splits(groups: NDArray[np.int64], folds: int) -> Iterator[FoldSplit]:
-    """Yield one split per fold; each row is scored once. Fewer folds for fewer groups, none below three groups."""
-    from sklearn.model_selection import GroupKFold
+    """Yield one split per fold, those of scikit-learn's `GroupKFold`, whose import takes two seconds.
 
-    count = min(folds, len(np.unique(groups)))
+    Each row is scored once. There are fewer folds for fewer groups, and none below three groups.
+    """
+    number, rows = np.unique(groups, return_inverse=True, return_counts=True)[1:]
+    count = min(folds, len(rows))
     if count < MIN_GROUPS:
         return
-    parts = [held for _, held in GroupKFold(count).split(groups, groups=groups)]
+    total, fold = np.zeros(count, np.intp), np.empty(len(rows), np.intp)
+    for group in np.argsort(rows, kind="stable")[::-1]:  # the largest first, to the smallest fold
+        fold[group] = total.argmin()
+        total[fold[group]] += rows[group]
+    parts = [np.flatnonzero(fold[number] == i) for i in range(count)]
     for i, score in enumerate(parts):
         stop = parts[(i + 1) % count]
         others = [parts[j] for j in range(count) if j not in (i, (i + 1) % count)]
