@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from ckh.ops.grouped_conv.problem import ConvProblem
 
-LIMITS = BenchLimits(timeout_s=1.0, jobs=2)
+LIMITS = BenchLimits(timeout_s=20.0, jobs=2)
+HANGING = BenchLimits(timeout_s=2.0, jobs=2)  # of runs with kernels that hang
 
 
 class Runs:

@@ -150,3 +150,27 @@ def test_a_launch_after_a_pause_does_not_hide_it(monkeypatch: pytest.MonkeyPatch
     assert spent_ns[0] >= 250e6
     assert spent_ns[1] < 3e6
     assert 25e6 <= spent_ns[2] < 30e6
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.5])
+def test_a_pause_during_the_warm_up_hides_no_wrong_clock(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples are compared with the call of the warm-up in which the machine did not pause."""
+    gpu, now_ns, calls = Gpu(500e3), [0], 0
+
+    def time_by(*arguments: Any) -> int:
+        nonlocal calls
+        calls += 1
+        code = Gpu.time_by(gpu, *arguments)
+        loops, samples, times = arguments[-3:]
+        now_ns[0] += int(gpu.kernel_ns * loops * samples) + (0 if calls == 2 else 30_000_000)
+        for sample in range(samples):
+            times[sample] *= factor
+        return code
+
+    monkeypatch.setattr(gpu, "time_by", time_by)
+    monkeypatch.setattr(timing, "perf_counter_ns", lambda: now_ns[0])
+    stopwatch = gpu.stopwatch()
+    stopwatch.warm_up(gpu.library, None, 500e3)
+    calls = 1  # the next call, too, has no pause
+    _, reason = stopwatch.checked(gpu.library, None, 1, 20, few=stopwatch.last)
+    assert bool(reason) == (factor < 1)

@@ -73,6 +73,11 @@ class Clocked(NamedTuple):
     events_ns: float
     host_ns: float
 
+    @property
+    def waited_ns(self) -> float:
+        """The host's time beside the events."""
+        return self.host_ns - self.events_ns
+
 
 def outlasts_host(call: Clocked | None) -> str:
     """Reason why the events of a call cannot be right: they lasted longer than the call; empty if they can."""
@@ -229,7 +234,7 @@ class Stopwatch:
         self._launching: Launching | None = None
         self._runs = 0
         self.last: Clocked | None = None
-        """The last call on a GPU; None: its caches were emptied between launches, which takes time, too."""
+        """The last call on a GPU, of a warm-up that with the least pause; None: caches are emptied between launches."""
         self._last_s: float | None = None  # when the device was last busy
         self._idle_s: float | None = None  # longest pause since it was warm; None: it never was
 
@@ -276,16 +281,19 @@ class Stopwatch:
     def warm_up(self, library: KernelLibrary, problem: Any, run_ns: float, *, by_graph: bool = False) -> float:
         """Run a kernel until the clock is steady; returns ns per run at the end, 0 if the clock does not advance."""
         self._count_pause()
-        warm_up = WarmUp(self._idle_s)
+        warm_up, calls = WarmUp(self._idle_s), list[Clocked]()
         while not warm_up.is_over:
             loops = loops_for(run_ns)
             (run_ns,) = self.time(library, problem, loops, 1, by_graph=by_graph)
+            calls += [self.last] if self.last else []
             if complaint((run_ns,)):
                 break  # so will its samples
             warm_up.add(run_ns, loops)
             if warm_up.stands_still:
                 return 0.0
         self._idle_s = 0.0
+        # A wrong clock would pass beside a call in which the machine paused.
+        self.last = min(calls, key=lambda call: call.waited_ns, default=None)
         return run_ns
 
     def _count_pause(self) -> None:

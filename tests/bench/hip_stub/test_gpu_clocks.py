@@ -9,7 +9,6 @@ import ctypes
 import random
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -132,7 +131,8 @@ def gpu(hip_library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         record = new_record(device.identity(), campaign.settings)
         stub = ctypes.CDLL(str(hip_library))
         stub.stub_now_ms.restype = ctypes.c_double
-        patch.setattr(timing, "perf_counter_ns", lambda: perf_counter_ns() + int(stub.stub_now_ms() * 1e6))
+        patch.setattr(timing, "perf_counter_ns", lambda: int(stub.stub_now_ms() * 1e6))
+        patch.setattr(timing, "monotonic", lambda: stub.stub_now_ms() / 1e3)
         yield Gpu(stub, driver, campaign.plan, record, device.names, folder)
 
 

@@ -17,7 +17,7 @@ from ckh.bench.supervision.process import WorkerProcess
 from ckh.bench.supervision.protocol import HIP, WorkerConfig
 from ckh.errors import DeviceError, ExitCode
 from ckh.schema import Status
-from tests.bench.campaigns import Runs
+from tests.bench.campaigns import HANGING, Runs
 from tests.bench.faults import OTHER_PROBLEM, PROBLEM, THIRD_PROBLEM
 from tests.bench.hip_stub.build import build_exported, build_runtime
 from tests.bench.hip_stub.gpu import GpuKernel, StubGpus
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ckh.ops.grouped_conv.problem import ConvProblem
 
 GOOD = GpuKernel()
-RIGHT = 10  # kernels
+RIGHT = 4  # kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ AT_WORK = {
     "an event that is never recorded": Fault("hipEventElapsedTime=400", Status.LAUNCH_ERROR, "invalid resource handle"),
     "events at one time": Fault("hipEventElapsedTime=ms:0", Status.LAUNCH_ERROR, "it took 0 ns"),
     "events back in time": Fault("hipEventElapsedTime=ms:-0.5", Status.LAUNCH_ERROR, "it took -"),
-    "events that stand still": Fault("hipEventElapsedTime=ms:0.25", Status.LAUNCH_ERROR, "report the same time"),
+    "events that stand still": Fault("hipEventElapsedTime=ms:0.1", Status.LAUNCH_ERROR, "report the same time"),
     "events without a time": Fault("hipEventElapsedTime=ms:nan", Status.LAUNCH_ERROR, "it took nan ns"),
 }
 
@@ -157,7 +157,7 @@ def met(
         patch.setenv("LD_PRELOAD", str(hip_library))
         faulty = [GpuKernel(fault=fault.faults) for fault in AT_WORK.values()]
         runs = Stub(hip_library, exported, patch).runs(folder, *faulty, *[GOOD] * RIGHT)
-        assert runs.run().reason is StopReason.COMPLETE
+        assert runs.run(limits=HANGING).reason is StopReason.COMPLETE
         rows = runs.by_kernel
     return dict(zip(AT_WORK, rows, strict=False)), [row for of_one in rows[len(AT_WORK) :] for row in of_one]
 
@@ -171,14 +171,14 @@ def test_each_fault_is_a_row_of_its_kernel(name: str, met: tuple[dict[str, list[
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("clock", ["events=0.1", "events=0.5", "events=1000", "events=0.5 host=2", ""])
+@pytest.mark.parametrize("clock", ["events=0.5", "events=1000", "events=0.5 host=2", ""])
 def test_events_are_held_against_the_hosts_clock(
     clock: str, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Events that say another time than passes for the host give no times, for kernels with and without graphs."""
     monkeypatch.setenv("CKH_STUB_CLOCK", clock)
     runs = stub.runs(tmp_path, *map(GpuKernel, (100.0, 110.0, 3.0, 3.3)))
-    runs.run(limits=BenchLimits(timeout_s=20.0, jobs=2))
+    runs.run()
     expected = Status.LAUNCH_ERROR if clock else Status.OK
     assert [{row.status for row in rows} for rows in runs.by_kernel] == [{expected}] * 4
     if clock:
@@ -197,7 +197,7 @@ def test_kernels_between_faults_are_measured(met: tuple[Any, list[ResultRow]]) -
 def test_a_transient_fault_is_not_blamed_on_a_kernel(name: str, stub: Stub, tmp_path: Path) -> None:
     """The current kernel, though the first of its worker, is retried and measured."""
     runs = stub.runs(tmp_path, *[GpuKernel(fault=f"once {ONCE[name]}")] * 3)
-    outcome = runs.run()
+    outcome = runs.run(limits=HANGING)
     assert (runs.statuses, outcome.totals.restarts) == ({Status.OK: 3}, 1)
 
 
