@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-RIGHT = 20  # kernels
+RIGHT = 10  # kernels
 LIMITS = BenchLimits(timeout_s=2.0, jobs=2)
 MARK = "CKH_TEST_EVIL"
 ORDERS = {"short": 1, "long": 10}

@@ -35,14 +35,7 @@ class GpuKernel:
 
 
 class StubGpus(HostDevice):
-    """GPUs with these kernels.
-
-    Args:
-        runtime: the stub.
-        exported: exported.cpp, compiled.
-        kernels: their behaviour; their names are those of the host's pool.
-        gpus: number of workers.
-    """
+    """GPUs with these kernels, which have names of the host's pool; a worker for each."""
 
     def __init__(self, runtime: Path, exported: Path, kernels: Sequence[GpuKernel], gpus: int = 1) -> None:
         super().__init__()
