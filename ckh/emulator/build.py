@@ -28,11 +28,7 @@ def source_files() -> list[Path]:
 
 
 def find_c_compiler() -> tuple[str, ...]:
-    """Command of the C compiler: $CC, else the first of gcc, cc and clang.
-
-    Raises:
-        DeviceError: there is none.
-    """
+    """Command of the C compiler: $CC, else the first of gcc, cc and clang."""
     wanted = [os.environ["CC"]] if os.environ.get("CC") else list(_COMPILERS)
     for text in wanted:
         program, *arguments = shlex.split(text) or [""]

@@ -45,22 +45,14 @@ _Value = TypeVar("_Value", int, str, list)  # type: ignore[type-arg]
 
 
 def _read(layout: struct.Struct, data: Any, at: int) -> tuple[Any, ...]:
-    """Unpack numbers at an offset of a file or of memory.
-
-    Raises:
-        ValueError: the data end before.
-    """
+    """Unpack numbers at an offset of a file or of memory."""
     if not 0 <= at <= len(data) - layout.size:
         raise ValueError(f"a truncated code object: {layout.size} bytes at {at}, of {len(data)}")
     return layout.unpack_from(data, at)
 
 
 def _field(given: Any, key: str, kind: type[_Value]) -> _Value:
-    """A field of the metadata.
-
-    Raises:
-        ValueError: there is no such field of that type.
-    """
+    """A field of the metadata."""
     value = given.get(key) if isinstance(given, dict) else None
     if isinstance(value, kind) and not isinstance(value, bool):
         return value
@@ -139,11 +131,7 @@ class CompiledKernel:
         return bytes(segment)
 
     def user_sgprs(self, address: int, kernarg: bytes, packet: int) -> list[int]:
-        """Initial values of the first SGPRs; `address` is that of the argument segment `kernarg`, then the packet's.
-
-        Raises:
-            ValueError: there are too many, or they include missing arguments.
-        """
+        """Initial values of the first SGPRs; `address` is that of the argument segment `kernarg`, then the packet's."""
         user: list[int] = []
         if self.properties & 1:
             user += _SCRATCH_BUFFER
@@ -171,11 +159,7 @@ def calls_functions(code: bytes, arch: str) -> bool:
 
 
 def find_code(bundle: int, arch: str) -> tuple[int, int]:
-    """Offset and size in bytes of an architecture's code object in the bundle at an address.
-
-    Raises:
-        ValueError: there is no bundle, it has no such code, or it is damaged.
-    """
+    """Offset and size in bytes of an architecture's code object in the bundle at an address."""
     return code_in(_mapped(bundle), arch)
 
 
@@ -192,11 +176,7 @@ def code_in(memory: Any, arch: str) -> tuple[int, int]:
 
 
 def bundled_archs(memory: Any) -> list[str]:
-    """Architectures for which a bundle has code.
-
-    Raises:
-        ValueError: it is not a bundle, or a damaged one.
-    """
+    """Architectures for which a bundle has code."""
     return sorted(set(filter(None, (_arch_of(name) for name, _, _ in _entries(memory)))))
 
 
@@ -220,11 +200,7 @@ def _entries(memory: Any) -> Iterator[tuple[str, int, int]]:
 
 
 def _mapped(address: int) -> memoryview:
-    """Memory of this process from an address to the end of its mapping.
-
-    Raises:
-        ValueError: the address is not mapped.
-    """
+    """Memory of this process from an address to the end of its mapping."""
     for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
         extent, rights = line.split()[:2]
         start, end = (int(text, 16) for text in extent.split("-"))
@@ -248,9 +224,6 @@ class CodeObject:
         base: address of its offset 0.
         text: offset and size of its instructions, in bytes.
         kernels: kernels by name.
-
-    Raises:
-        ValueError: it is not a code object, is damaged, or has relocations.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -281,11 +254,7 @@ class CodeObject:
             raise ValueError(f"a code object with more than {MAX_MEMORY_BYTES} bytes of functions")
 
     def machine_code(self, kernel: CompiledKernel) -> bytes:
-        """Instructions of a kernel.
-
-        Raises:
-            ValueError: they are outside of the code object's instructions.
-        """
+        """Instructions of a kernel."""
         start, size = self.text
         if not start <= kernel.entry <= kernel.entry + kernel.code_size <= start + size:
             raise ValueError(f"the function {kernel.name} is outside of the instructions")
@@ -395,11 +364,7 @@ _MOST_DEPTH = 32
 
 
 def unpack(data: bytes) -> Any:
-    """Decode the value at the beginning of the data.
-
-    Raises:
-        ValueError: the data are truncated, too deeply nested, or of a type that code objects do not use.
-    """
+    """Decode the value at the beginning of the data."""
     try:
         return _value(data, 0, 0)[0]
     except (IndexError, TypeError, UnicodeDecodeError) as error:  # TypeError: a key is a list or a map

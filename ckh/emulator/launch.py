@@ -104,11 +104,7 @@ class Window(ctypes.Structure):
 
 
 class EmulatorLibrary:
-    """The loaded C part.
-
-    Raises:
-        OSError: it cannot be loaded.
-    """
+    """The loaded C part."""
 
     def __init__(self, path: Path | str) -> None:
         self._library = ctypes.CDLL(str(path))
@@ -256,10 +252,6 @@ class EmulatedGpu:
             block: threads of a workgroup along x, y and z.
             arguments: pointers to the explicit arguments.
             shared: bytes of dynamic LDS, in addition to the kernel's own.
-
-        Raises:
-            EmulatorError: it does not end, has a race, an access out of bounds, or an unsupported instruction.
-            ValueError: the bundle has no loadable code, or no such kernel.
         """
         program = self._program(bundle)
         if name not in program.code.kernels:
@@ -353,11 +345,7 @@ _attached: list[Any] = []
 
 
 def attach(path: Path | str, arch: str) -> None:
-    """Execute this process's launches through the replacement of libamdhip64 at a path.
-
-    Raises:
-        OSError: it cannot be loaded.
-    """
+    """Execute this process's launches through the replacement of libamdhip64 at a path."""
     library = EmulatorLibrary(path)
     gpu = EmulatedGpu(library, arch)
 

@@ -177,11 +177,7 @@ class ArchSpec:
         return rate * (num_cus or self.largest_gpu) * clock_hz / 1e12 or inf
 
     def lds_budget(self, pipeline: str, *, double_smem_buffer: bool = False) -> int:
-        """Maximum bytes of the tiles of A and B together.
-
-        Raises:
-            UsageError: the pipeline is unknown.
-        """
+        """Maximum bytes of the tiles of A and B together."""
         if pipeline not in self.common.pipeline_lds:
             raise UsageError(
                 f"unknown pipeline {pipeline!r}", "one of " + ", ".join(self.common.pipeline_lds), code="unknown-name"
@@ -199,11 +195,7 @@ class ArchSpec:
         return option in self.options
 
     def accumulator(self, dtype: str, dtype_b: str | None = None) -> str:
-        """Accumulator type of products of A's `dtype` and B's (the same by default).
-
-        Raises:
-            UsageError: the two are never multiplied.
-        """
+        """Accumulator type of products of A's `dtype` and B's (the same by default)."""
         pair = (dtype, dtype_b or dtype)
         for a, b, accumulator in self.common.dtype_combinations:
             if (a, b) == pair:
@@ -211,11 +203,7 @@ class ArchSpec:
         raise UsageError(f"there is no accumulator for {pair[0]} x {pair[1]}", code="unsupported")
 
     def warp_tiles_for(self, dtype: str, *, dtype_b: str | None = None, preshuffle: bool = False) -> tuple[Triple, ...]:
-        """Tiles of the matrix instructions for a dtype; empty if there are none.
-
-        Raises:
-            UsageError: the dtypes are never multiplied.
-        """
+        """Tiles of the matrix instructions for a dtype; empty if there are none."""
         table = self.preshuffle_warp_tiles if preshuffle else self.warp_tiles
         key = f"{dtype}_{dtype_b or dtype}_{self.accumulator(dtype, dtype_b)}"
         return table.get(key, ())

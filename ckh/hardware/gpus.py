@@ -41,25 +41,17 @@ _ROCR, _HIP, _CUDA = _CHOOSING = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """An AMD GPU as described by the kernel driver; `number` is its index in the HIP runtime.
-
-    Attributes:
-        device_id: PCI device id; 0: unknown, as for the other fields.
-        pci: PCI address, such as "0000:0c:00.0".
-        kfd_id: id in the kernel driver.
-        num_xcd: number of compute dies.
-        partition: partition modes, such as "CPX/NPS4"; empty if it cannot be partitioned.
-    """
+    """An AMD GPU as described by the kernel driver; `number` is its index in the HIP runtime."""
 
     number: int
     arch: str
     num_cus: int
     max_clock_mhz: int
-    device_id: int = 0
-    pci: str = ""
-    kfd_id: int = 0
-    num_xcd: int = 0
-    partition: str = ""
+    device_id: int = 0  # PCI device id; 0: unknown, as for the other fields
+    pci: str = ""  # PCI address, such as "0000:0c:00.0"
+    kfd_id: int = 0  # id in the kernel driver
+    num_xcd: int = 0  # number of compute dies
+    partition: str = ""  # partition modes, such as "CPX/NPS4"; empty if it cannot be partitioned
 
     @property
     def product(self) -> str:

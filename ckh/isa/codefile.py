@@ -49,21 +49,13 @@ _SHOWN, _SHOWN_NAME = 5, 100  # names of functions in an error, and their charac
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A GPU function.
+    """A GPU function."""
 
-    Attributes:
-        name: mangled name.
-        resources: registers, LDS, scratch memory, spills and occupancy.
-        threads: maximum threads per block; 0: unknown.
-        entry: offset in the loaded code object.
-        code: machine code.
-    """
-
-    name: str
-    resources: Resources
-    threads: int
-    entry: int
-    code: bytes
+    name: str  # mangled name
+    resources: Resources  # registers, LDS, scratch memory, spills and occupancy
+    threads: int  # maximum threads per block; 0: unknown
+    entry: int  # offset in the loaded code object
+    code: bytes  # machine code
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +73,6 @@ def read_code(path: Path, arch: str | None, parts: Sequence[str] = ()) -> CodeFi
         path: the file, possibly of ckh's cache.
         arch: architecture to select from a file with several.
         parts: parts of names.
-
-    Raises:
-        UsageError: no function has such a name.
-        DataError: the file cannot be read, has no GPU code, is damaged, or is of another architecture.
     """
     data = read_bytes(_loadable(path))
     number = chosen_number(data)

@@ -31,13 +31,7 @@ _TIMEOUT_S = 120.0
 
 @lru_cache(maxsize=1)  # a kernel's, for one problem after another
 def decoded(arch: str, functions: tuple[bytes, ...]) -> tuple[tuple[Instruction, ...], ...]:
-    """Decode the instructions of functions.
-
-    Raises:
-        UsageError: the architecture's instructions are not supported.
-        DeviceError: the emulator cannot be built.
-        DataError: a function is too long, or is not machine code.
-    """
+    """Decode the instructions of functions."""
     if arch not in EMULATED_ARCHS:
         raise UsageError(f"instructions of {arch} cannot be decoded", f"those of {', '.join(EMULATED_ARCHS)} are")
     if any(len(code) > _MOST_BYTES or len(code) % _WORD_BYTES for code in functions):

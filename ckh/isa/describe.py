@@ -56,23 +56,14 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Facts about a kernel besides its code.
+    """Facts about a kernel besides its code."""
 
-    Attributes:
-        name: name of the kernel.
-        file: file with the code.
-        kernel: the kernel; None: not of one of ckh's operations.
-        problem: the problem; None: none was given.
-        sizes: sizes of its matrix products; None: no problem, or the operation has none.
-        num_cus: compute units of the GPU; 0: those of `load_arch`.
-    """
-
-    name: str
-    file: str
-    kernel: Any = None
-    problem: Any = None
-    sizes: TiledSizes | None = None
-    num_cus: int = 0
+    name: str  # name of the kernel
+    file: str  # file with the code
+    kernel: Any = None  # the kernel; None: not of one of ckh's operations
+    problem: Any = None  # the problem; None: none was given
+    sizes: TiledSizes | None = None  # sizes of its matrix products; None: no problem, or the operation has none
+    num_cus: int = 0  # compute units of the GPU; 0: those of `load_arch`
 
     @property
     def trips(self) -> int | None:
@@ -121,13 +112,7 @@ class _Code:
 
 
 def anatomy_of(code: CodeFile, asked: Asked) -> Described:
-    """The anatomy of the kernel whose functions are in a file.
-
-    Raises:
-        UsageError: the architecture's instructions are not decoded.
-        DeviceError: the decoder cannot be built.
-        DataError: the machine code is damaged.
-    """
+    """The anatomy of the kernel whose functions are in a file."""
     arch, own = load_arch(code.arch), _codes(code, asked)
     main = _described(own, asked.trips)
     waves = _waves(main.function, asked.kernel, arch)

@@ -51,33 +51,19 @@ LDS_KINDS = (InstructionKind.LDS_READ, InstructionKind.LDS_WRITE)
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction of a function.
+    """One instruction of a function."""
 
-    Attributes:
-        at: offset from the beginning of the function, in bytes.
-        name: the mnemonic.
-        kind: what executes it.
-        size: length in bytes.
-        bytes: bytes that a wave moves to or from memory or LDS.
-        most_vm: memory accesses that may be outstanding after a wait; None: it does not wait for them.
-        most_lgkm: likewise LDS accesses and scalar loads.
-        target: target offset of a branch; None: it is not a branch.
-        idle: issue clocks that a wave idles after it, by its operand, in units of 4.
-        reads: vector registers that it reads.
-        writes: vector registers that it writes.
-    """
-
-    at: int
-    name: str
-    kind: InstructionKind
-    size: int
-    bytes: int = 0
-    most_vm: int | None = None
-    most_lgkm: int | None = None
-    target: int | None = None
-    idle: int = 0
-    reads: Registers = ()
-    writes: Registers = ()
+    at: int  # offset from the beginning of the function, in bytes
+    name: str  # the mnemonic
+    kind: InstructionKind  # what executes it
+    size: int  # length in bytes
+    bytes: int = 0  # bytes that a wave moves to or from memory or LDS
+    most_vm: int | None = None  # memory accesses that may be outstanding after a wait; None: it does not wait for them
+    most_lgkm: int | None = None  # likewise LDS accesses and scalar loads
+    target: int | None = None  # target offset of a branch; None: it is not a branch
+    idle: int = 0  # issue clocks that a wave idles after it, by its operand, in units of 4
+    reads: Registers = ()  # vector registers that it reads
+    writes: Registers = ()  # vector registers that it writes
 
     @property
     def is_forward_branch(self) -> bool:

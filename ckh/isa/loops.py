@@ -120,15 +120,11 @@ def waits_of(loop: Sequence[Instruction]) -> list[Wait]:
 
 @dataclass(slots=True)
 class _Walk:
-    """A path through a function.
+    """A path through a function."""
 
-    Attributes:
-        path: the instructions, each once.
-        loops: for each loop on the path, the position where a pass begins, and the position after its end.
-    """
-
-    path: list[Instruction] = field(default_factory=list)
+    path: list[Instruction] = field(default_factory=list)  # the instructions, each once
     loops: list[tuple[int, int]] = field(default_factory=list)
+    """For each loop on the path, the position where a pass begins, and the position after its end."""
 
 
 def _walk_to_matrix(function: Sequence[Instruction]) -> _Walk:

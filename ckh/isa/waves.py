@@ -44,21 +44,13 @@ WAITING = "waiting"
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Timeline of the blocks on a compute unit, in clocks.
+    """Timeline of the blocks on a compute unit, in clocks."""
 
-    Attributes:
-        before: clocks until the last wave begins its loop.
-        loop: clocks of one pass of the loop.
-        after: clocks from the end of the loop on.
-        spans: activities of the waves in one pass of the loop, which begins at 0.
-        waiting: share of that pass that a wave waits.
-    """
-
-    before: float
-    loop: float
-    after: float
-    spans: tuple[Span, ...]
-    waiting: float
+    before: float  # clocks until the last wave begins its loop
+    loop: float  # clocks of one pass of the loop
+    after: float  # clocks from the end of the loop on
+    spans: tuple[Span, ...]  # activities of the waves in one pass of the loop, which begins at 0
+    waiting: float  # share of that pass that a wave waits
 
 
 @dataclass(slots=True)

@@ -195,11 +195,7 @@ def _check(kind: str | None, options: DeviceOptions, out: Path | None, *, force:
 
 
 def gather(options: DeviceOptions) -> DoctorDocument:
-    """Collect facts about this machine and its toolchain.
-
-    Raises:
-        DeviceError: the named folder has no CK Tile headers.
-    """
+    """Collect facts about this machine and its toolchain."""
     from ckh.archs import default_arch, load_arch
     from ckh.bench.compilation.hip_toolchain import all_flags, find_ck_tile, find_hipcc
     from ckh.bench.compilation.toolchain import find_compiler

@@ -121,11 +121,7 @@ def document(checkup: Checkup, out: Path) -> CheckDocument:
 
 
 def write_archive(out: Path, result: Document, report: Document, folder: Path, names: Anonymizer) -> None:
-    """Archive the document, the output of `ckh doctor` and the journals, without names of users and hosts.
-
-    Raises:
-        OutputError: it cannot be written.
-    """
+    """Archive the document, the output of `ckh doctor` and the journals, without names of users and hosts."""
     documents = {_DOCUMENT: result, _DOCTOR: report}
     files = {name: json.dumps(names.value(enveloped(item)), indent=2) + "\n" for name, item in documents.items()}
     for run in RUNS:

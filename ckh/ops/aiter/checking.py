@@ -19,25 +19,44 @@ from ckh.ops.aiter.installed import configs_of, last_line, run_aiter, table_file
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from ckh.ops.aiter.installed import TunedTable
+
 
 @dataclass(frozen=True, slots=True)
-class TableCheck:
-    """A table to check, and what its family's generator builds."""
+class TableChecks:
+    """What is checked of an operation's tables."""
 
-    name: str  # of AITER's table, without `.csv`
-    variable: str  # environment variable that names the table
-    key: tuple[str, ...]  # the columns by which AITER looks a row up
-    source: str  # AITER's file with the lookup, below its package
-    device: tuple[str, int]  # architecture and compute units
-    choices: Sequence[Mapping[str, Any]]  # rows of the export's list
-    shapes: Sequence[Mapping[str, Any]]  # the key of each choice, as the lookup takes it
-    built: Callable[[Path], Callable[[Mapping[str, Any]], str]]
-    """Given the file that AITER reads, returns a function that describes what is wrong with the kernel of a choice."""
+    parse: Callable[[str], Any]  # a problem's text
+    table_of: Callable[[Any], TunedTable]  # that of a problem
+    shape: Callable[[str, Any], Mapping[str, Any]]  # key of a problem on an architecture, as the lookup takes it
+    built: Callable[[Path, TunedTable, tuple[str, int], Path], Callable[[Mapping[str, Any]], str]]
+    """Given AITER's folder, a table, a device and the file that AITER reads, returns a function that describes what is
+    wrong with the kernel of a choice."""
     is_same: Callable[[str, Mapping[str, str]], bool]  # whether a row that AITER found has the chosen kernel
 
 
-def check_table(folder: Path, document: Mapping[str, Any], root: Path, table: TableCheck) -> CheckedTable | None:
-    """Check a table of an export, by its folder and list, with AITER's code; None if it has no table of that name."""
+def check_tables(folder: Path, document: Mapping[str, Any], root: Path, checks: TableChecks) -> list[CheckedTable]:
+    """Check the tables of an export, by its folder and list, with AITER's code."""
+    tables: dict[tuple[str, str, int], list[tuple[Any, Mapping[str, Any]]]] = {}
+    for row in document["choices"]:
+        problem = checks.parse(row["problem"])
+        tables.setdefault((checks.table_of(problem).name, row["arch"], problem.num_cus), []).append((problem, row))
+    checked = (
+        _check(folder, document, root, checks, (arch, num_cus), rows) for (_, arch, num_cus), rows in tables.items()
+    )
+    return [table for table in checked if table is not None]
+
+
+def _check(
+    folder: Path,
+    document: Mapping[str, Any],
+    root: Path,
+    checks: TableChecks,
+    device: tuple[str, int],
+    rows: Sequence[tuple[Any, Mapping[str, Any]]],
+) -> CheckedTable | None:
+    """Check the table of these choices, by problem; None if the export has no such table."""
+    table = checks.table_of(rows[0][0])
     paths = [folder / kind / f"{table.name}.csv" for kind in ("merged", "measured", "predicted")]
     paths = [path for path in paths if path.is_file()]
     if not paths:
@@ -55,16 +74,17 @@ def check_table(folder: Path, document: Mapping[str, Any], root: Path, table: Ta
         else:
             value = os.pathsep.join(map(str, [*table_files(Path(work), table.name), *exported]))
         before = [path.read_bytes() for path in exported]
-        result = _looked_up(configs.parent, table, Path(work), value)
+        keys_of_shapes = [checks.shape(device[0], problem) for problem, _ in rows]
+        found = _looked_up(configs.parent, table, device, keys_of_shapes, Path(work), value)
         is_unchanged = before == [path.read_bytes() for path in exported]
-        failure = str(result["failure"])
+        failure = str(found["failure"])
         if failure:
             return CheckedTable(table.name, 0, 0, 0, is_unchanged, failure, ())
-        wrong_kernel = table.built(Path(result["file"]))
-        keys = [{tuple(key) for key in some} for some in result["keys"]]
+        wrong_kernel = checks.built(root, table, device, Path(found["file"]))
+        keys = [{tuple(key) for key in some} for some in found["keys"]]
         shapes = [
-            _shape(choice, today, now, wrong_kernel, table.is_same, replaces=bool(document.get("replaces")))
-            for choice, today, now in zip(table.choices, *result["rows"], strict=True)
+            _shape(choice, today, now, wrong_kernel, checks.is_same, replaces=bool(document.get("replaces")))
+            for (_, choice), today, now in zip(rows, *found["rows"], strict=True)
         ]
         return CheckedTable(
             paths[0].relative_to(folder).as_posix(),
@@ -115,7 +135,15 @@ def _taken(row: Mapping[str, str] | None) -> dict[str, Any] | None:
     }
 
 
-def _looked_up(package: Path, table: TableCheck, work: Path, value: str) -> Mapping[str, Any]:
+def _looked_up(
+    package: Path,
+    table: TunedTable,
+    device: tuple[str, int],
+    shapes: Sequence[Mapping[str, Any]],
+    work: Path,
+    value: str,
+) -> Mapping[str, Any]:
+    """Return what AITER's lookup finds for shapes without and with the files that a variable's value names."""
     core, source = package / "jit" / "core.py", package / table.source
     if missing := [path for path in (core, source) if not path.is_file()]:
         raise DataError(
@@ -133,9 +161,9 @@ def _looked_up(package: Path, table: TableCheck, work: Path, value: str) -> Mapp
         "name": table.name,
         "value": value,
         "key": list(table.key),
-        "gfx": table.device[0],
-        "cu_num": table.device[1],
-        "shapes": list(table.shapes),
+        "gfx": device[0],
+        "cu_num": device[1],
+        "shapes": shapes,
         "is_of_mixtures": "fmoe" in table.name,
     }
     done = run_aiter(module_command(lookup_script.__name__), json.dumps(wanted))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
 from ckh.errors import CkhError, DataError, NoKernelError, UsageError
+from ckh.export.consumers import WrittenChoices
 from ckh.files.untrusted import csv_rows, read_text
 from ckh.ops.aiter.devices import ARCH_OF_CUS
 from ckh.ops.aiter.tables import PREDICTED, csv_text
@@ -208,6 +209,22 @@ def _time(row: Mapping[str, str]) -> float:
         return float("inf")
 
 
+@dataclass(frozen=True, slots=True)
+class TunedTable:
+    """One of AITER's tuned tables."""
+
+    name: str  # without `.csv`
+    variable: str  # environment variable that names its file
+    key: tuple[str, ...]  # the columns by which AITER looks a row up
+    columns: Sequence[str]  # of measured rows
+    source: str  # AITER's file with the lookup, below its package
+    tags: tuple[str, ...] = ()  # further columns that distinguish the rows of a key
+
+    def of_root(self, root: Path) -> OwnTable:
+        """Return the rows that AITER reads by default."""
+        return own_table(root, self.name, (*self.key, *self.tags))
+
+
 Row = dict[str, Any]
 
 
@@ -225,6 +242,52 @@ def chosen(
     if errors and not rows:
         raise errors[0][1]
     return rows, tuple({"problem": problem, "reason": error.message} for problem, error in errors)
+
+
+def written_choices(
+    lines: Sequence[Any],
+    table_of: Callable[[Any], TunedTable],
+    text: Callable[[Sequence[Any]], str],
+    rows: Iterable[Row],
+    missing: tuple[dict[str, str], ...],
+    root: Path | None,
+    notes: str,
+    measured: str = "",
+) -> WrittenChoices:
+    """Return the files of an export: measured and predicted rows by table, and joined with those of an installed AITER.
+
+    `text` makes a table of rows; `notes` and `measured` complete the README about its content.
+    """
+    files: dict[str, bytes] = {}
+    for is_predicted, folder in ((False, "measured"), (True, "predicted")):
+        some = [line for line in lines if line.is_predicted == is_predicted]
+        files |= {f"{folder}/{table.name}.csv": text(own).encode() for table, own in _by_table(some, table_of)}
+    variables = {}
+    for table, some in _by_table(lines, table_of):
+        name = table.name
+        if root is not None:
+            files[f"merged/{name}.csv"] = table.of_root(root).merged(some, table.columns).encode()
+            variables[table.variable] = f"OUT/merged/{name}.csv"
+            continue
+        paths = [f"OUT/{path}" for path in files if path.endswith(f"/{name}.csv")]
+        own = f"$AITER/configs/{name}.csv $AITER/configs/{_MODELS}/*{name}*.csv"
+        joined = f"$(ls {own} 2>/dev/null | grep -v {_UNTUNED} | paste -sd:)"
+        variables[table.variable] = ":".join([joined, *paths])
+    return WrittenChoices(
+        files,
+        tuple(rows),
+        _how_to(variables, root, _CONTENT.format(measured=measured, notes=notes)),
+        missing,
+        variables,
+    )
+
+
+def _by_table(lines: Iterable[Any], table_of: Callable[[Any], TunedTable]) -> list[tuple[TunedTable, list[Any]]]:
+    result: dict[str, tuple[TunedTable, list[Any]]] = {}
+    for line in lines:
+        table = table_of(line)
+        result.setdefault(table.name, (table, []))[1].append(line)
+    return list(result.values())
 
 
 def kept_row(answer: Ranking, row: Mapping[str, str], kernel: str, padded: str) -> Row:
@@ -256,15 +319,7 @@ def written_row(answer: Ranking, line: TableRow, basis: str) -> Row:
     }
 
 
-def environment(name: str, paths: Sequence[str], *, is_merged: bool) -> str:
-    """Return the shell's value of a variable by which AITER reads its own tables and those of an export."""
-    if is_merged:
-        return f"OUT/merged/{name}.csv"
-    own = f"$AITER/configs/{name}.csv $AITER/configs/{_MODELS}/*{name}*.csv"
-    return f"$(ls {own} 2>/dev/null | grep -v {_UNTUNED} | paste -sd:):" + ":".join(f"OUT/{path}" for path in paths)
-
-
-MERGED_HOW_TO = """`merged/` has all rows that the AITER in `{root}` reads by itself, its own and those of its
+_MERGED = """`merged/` has all rows that the AITER in `{root}` reads by itself, its own and those of its
 `model_configs`, and the rows of this export, each shape once. Export again for another version of AITER, which has
 other tables:
 
@@ -275,7 +330,7 @@ export AITER_REBUILD=1    # once: kernels of some families are compiled in from 
 
 `ckh export --to aiter --out THIS_FOLDER --check AITER` runs AITER's own generator and lookup on it.
 """
-JOINED_HOW_TO = """AITER's own tables were not checked. The value names them first, because AITER leaves its tables in
+_JOINED = """AITER's own tables were not checked. The value names them first, because AITER leaves its tables in
 `model_configs` out as soon as the variable is set; $AITER is the folder of its package:
 
 ```console
@@ -289,13 +344,20 @@ what AITER has, and writes one file that all versions take.
 """
 
 
-def how_to(variables: Mapping[str, str], root: Path | None, more: str) -> str:
+_CONTENT = """
+- `measured/` has measured times of the shapes, in AITER's own columns{measured}.
+- `predicted/` has choices of a model: nobody measured them. The column `predicted` says so, in `merged/` too, and `us`
+  is a bound from above, not a time.
+{notes}"""
+
+
+def _how_to(variables: Mapping[str, str], root: Path | None, content: str) -> str:
     """Return the README of an export: how to use it with AITER, and its content."""
     exports = "\n".join(f'export {name}="{value.replace("OUT/", "$PWD/")}"' for name, value in variables.items())
     if not variables:
         return "AITER has rows for all shapes: nothing is to be set.\n"
-    text = MERGED_HOW_TO if root is not None else JOINED_HOW_TO
-    return text.format(exports=exports, root=root) + more
+    text = _MERGED if root is not None else _JOINED
+    return text.format(exports=exports, root=root) + content
 
 
 def found_rows(folder: Path, name: str, key: Sequence[str], wanted: Sequence[Sequence[Mapping[str, Any]]]) -> list[Any]:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
 from ckh.errors import DataError, UsageError
 from ckh.files.untrusted import csv_rows, read_text
+from ckh.ops.aiter.devices import compute_units
+from ckh.shapes.misses import nearest_key
 from ckh.text.log import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from ckh.shapes.misses import KeyTable, Lookup
+    from ckh.shapes.shaped import MissedLookup, NearKey
 
     # A file's entries: the line, and a function that returns the problem given the default element type, or a
     # description of an unsupported one.
@@ -80,6 +86,19 @@ def untuned_cells(
             return dict(zip(header, cells, strict=True))
 
         yield line, by_column
+
+
+def nearest_row(
+    lookup: Lookup,
+    missed: MissedLookup[Any],
+    table: KeyTable,
+    tried: Callable[[Any], tuple[int, ...]],
+    key_cells: Callable[[str, Any], Mapping[str, Any]],
+) -> NearKey:
+    """Return the row of a table nearest to a missed lookup; `tried` has the rows' numbers that AITER looks up."""
+    asked = replace(missed.problem, num_cus=compute_units(missed.problem.num_cus or missed.num_cus, missed.arch))
+    key = {name: str(value) for name, value in key_cells(missed.arch, asked).items()} | dict(missed.stated)
+    return nearest_key(lookup, key, tried(asked), table)
 
 
 def torch_dtype(dtype: str, arch: str) -> str:

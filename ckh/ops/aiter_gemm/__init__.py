@@ -1,1 +1,49 @@
 """`aiter_gemm`: Composable Kernel's fastest kernel for a quantised matrix product in AITER."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import UsageError
+from ckh.ops.aiter.devices import completed
+from ckh.requested import Requested, SizeOption
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ckh.ops.aiter_gemm.problem import AiterGemm
+
+FAMILY, LIBRARY, DTYPE = "a8w8", "ck", "fp8"  # defaults of problems
+_OPTIONS = (
+    SizeOption("m", "Tokens (rows of the result)"),
+    SizeOption("n", "Rows of B (columns of the result)"),
+    SizeOption("k", "Reduction dimension"),
+    SizeOption("family", "Family, e.g. a8w8_bpreshuffle, a8w8_blockscale, a4w4_blockscale", FAMILY, str),
+    SizeOption("library", "Library: ck, cktile or fbgemm", LIBRARY, str),
+    SizeOption("groups", "Products of a batched or grouped family of FBGEMM", "none"),
+    SizeOption("num_cus", "Compute units of the GPU", "304 on gfx942, 256 on gfx950"),
+)
+
+
+def _problem(given: Mapping[str, Any], _variant: str, dtype: str) -> AiterGemm:
+    from ckh.ops.aiter_gemm.problem import FAMILIES, AiterGemm, family_of
+
+    if missing := [name for name in ("m", "n", "k") if name not in given]:
+        raise UsageError(f"a GEMM of AITER needs --m, --n and --k: --{missing[0]} is missing", code="missing-option")
+    family = given.get("family", family_of(dtype, FAMILY))
+    own = FAMILIES.get(family, (dtype,))
+    return AiterGemm(**{**given, "family": family}, dtype=own[0] if dtype == DTYPE else dtype)
+
+
+_KERNEL = (
+    r"[a-z0-9_]+?_(?P<block>\d+)x(?P<tile>\d+x\d+x\d+)_(?P<instruction>\d+x\d+)_(?P<others>\w+?)"
+    r"_(?P<pipeline>int\w+wave_v\d)"
+)
+REQUESTED = Requested(
+    _OPTIONS,
+    _problem,
+    pool=lambda given: f"{given.get('family', FAMILY)} {given.get('library', LIBRARY)}",
+    default_dtype=DTYPE,
+    completed=completed,
+    kernel=_KERNEL,
+)

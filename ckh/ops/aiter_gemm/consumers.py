@@ -17,26 +17,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
+from ckh.data.dataset import DatasetRows
 from ckh.errors import DataError, NoKernelError
-from ckh.export.consumers import ChoiceTable, Consumers, WrittenChoices
+from ckh.export.consumers import ChoiceTable, Consumers
 from ckh.export.groups import DTYPE, Code, Exported, ProblemKind, ruled_group
 from ckh.files.child import code_command
-from ckh.ops.aiter.checking import TableCheck, check_table
+from ckh.ops.aiter.checking import TableChecks, check_tables
 from ckh.ops.aiter.installed import (
+    TunedTable,
     best_kernel,
     bound_us,
     chosen,
-    environment,
     found_rows,
-    how_to,
     kept_row,
     last_line,
-    own_table,
     run_aiter,
     source_file,
     source_text,
+    written_choices,
     written_row,
 )
+from ckh.ops.aiter.tables import timed_rows
 from ckh.ops.aiter_gemm.kernel import (
     NUMBERED_BY,
     RULES,
@@ -46,6 +47,7 @@ from ckh.ops.aiter_gemm.kernel import (
     parse_kernel,
     resolved,
 )
+from ckh.ops.aiter_gemm.operation import OPERATION
 from ckh.ops.aiter_gemm.problem import (
     BATCHED,
     CK,
@@ -59,37 +61,31 @@ from ckh.ops.aiter_gemm.problem import (
     parse_aiter_gemm,
 )
 from ckh.ops.aiter_gemm.problem_files import KEY, key_cells, looked_up, padded_m
-from ckh.ops.aiter_gemm.tuned import TunedLine, by_family, columns_of, gemm_table
+from ckh.ops.aiter_gemm.tuned import TunedLine, columns_of, gemm_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ckh.data.dataset import Dataset
-    from ckh.export.consumers import CheckedTable, Choices
+    from ckh.export.consumers import Choices, WrittenChoices
     from ckh.export.groups import Group
     from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.artifact import Model
     from ckh.ops.aiter.installed import OwnTable
 
-# Environment variable that names the table of a family.
-VARIABLES = {
-    "a8w8": "AITER_CONFIG_GEMM_A8W8",
-    "a8w8_bpreshuffle": "AITER_CONFIG_GEMM_A8W8_BPRESHUFFLE",
-    "a8w8_blockscale": "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE",
-    "a8w8_blockscale_bpreshuffle": "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE_BPRESHUFFLE",
-    "a4w4_blockscale": "AITER_CONFIG_GEMM_A4W4",
+_LOOKUP = "ops/gemm_op_a8w8.py"
+# Environment variable that names the table of a family, and AITER's file with its lookup, below its package.
+_TABLES = {
+    "a8w8": ("AITER_CONFIG_GEMM_A8W8", _LOOKUP),
+    "a8w8_bpreshuffle": ("AITER_CONFIG_GEMM_A8W8_BPRESHUFFLE", _LOOKUP),
+    "a8w8_blockscale": ("AITER_CONFIG_GEMM_A8W8_BLOCKSCALE", _LOOKUP),
+    "a8w8_blockscale_bpreshuffle": ("AITER_CONFIG_GEMM_A8W8_BLOCKSCALE_BPRESHUFFLE", _LOOKUP),
+    "a4w4_blockscale": ("AITER_CONFIG_GEMM_A4W4", "ops/gemm_op_a4w4.py"),
 }
-# AITER's file with the lookup of a family, below its package; and what distinguishes its versions.
-_LOOKUP, _LOOKUP_OF_A4W4 = "ops/gemm_op_a8w8.py", "ops/gemm_op_a4w4.py"
+# What distinguishes versions of the lookup.
 _WITHOUT_PADDING = "def get_bpreshuffle_GEMM_config("  # newer versions have one lookup for two families
 _ABOVE_ALL = "_config_for_m_above_table("  # in versions of the second half of 2026
 _MOST_LISTED_S, _MOST_KERNELS = 60, 100_000
-_HOW_TO = """
-- `measured/` has measured times of the shapes, in AITER's own columns.
-- `predicted/` has choices of a model: nobody measured them. The column `predicted` says so, in `merged/` too, and `us`
-  is a bound from above, not a time.
-- `kernelId` is {ids}.
-"""
 # Runs a generator as on a GPU with this many compute units; PyTorch and rocminfo are replaced.
 _GENERATE = """
 import os, runpy, sys, types
@@ -122,6 +118,11 @@ lists = [
 ]
 print(json.dumps(max(lists, key=len, default=[])))
 """
+
+
+def _table(family: str) -> TunedTable:
+    variable, source = _TABLES[family]
+    return TunedTable(f"{family}_tuned_gemm", variable, KEY, columns_of(family), source)
 
 
 @cache
@@ -180,33 +181,23 @@ def write_tables(choices: Choices) -> WrittenChoices:
         return written_row(answer, line, basis)
 
     rows, missing = chosen(choices.answers, choose)
-    files = {
-        f"{'predicted' if is_predicted else 'measured'}/{family}_tuned_gemm.csv": gemm_table(some).encode()
-        for is_predicted in (False, True)
-        for family, some in by_family(line for line in lines.values() if line.is_predicted == is_predicted).items()
-    }
-    variables = {}
-    for family, some in by_family(lines.values()).items():
-        name = f"{family}_tuned_gemm"
-        paths = [path for path in files if path.endswith(f"/{name}.csv")]
-        variables[VARIABLES[family]] = environment(name, paths, is_merged=choices.installed is not None)
-        if choices.installed is not None:
-            own = own_table(choices.installed, name, KEY)
-            files[f"merged/{name}.csv"] = own.merged(some, columns_of(family)).encode()
-    numbered_by = NUMBERED_BY if choices.installed is None else f"that of the AITER in {choices.installed}"
-    return WrittenChoices(
-        files,
-        tuple(rows.values()),
-        how_to(variables, choices.installed, _HOW_TO.format(ids=numbered_by)),
+    root = choices.installed
+    numbered_by = NUMBERED_BY if root is None else f"that of the AITER in {root}"
+    return written_choices(
+        list(lines.values()),
+        lambda line: _table(line.problem.family),
+        gemm_table,
+        rows.values(),
         missing,
-        variables,
+        root,
+        f"- `kernelId` is {numbered_by}.\n",
     )
 
 
 def _kept(answer: Ranking, measured: _Measured, choices: Choices) -> tuple[TunedLine | Mapping[str, str], str] | None:
     """Return the measured row that AITER finds for a problem: of --data or its own, the faster if both have it."""
     arch, problem, root = answer.model.spec.arch, _problem(answer), choices.installed
-    own = None if root is None or choices.replaces else own_table(root, f"{problem.family}_tuned_gemm", KEY)
+    own = None if root is None or choices.replaces else _table(problem.family).of_root(root)
     # Versions of 2025 do not look up padded M for shuffled operands.
     pads = problem.family != "a8w8_bpreshuffle" or _WITHOUT_PADDING not in source_text(root, _LOOKUP)
     for m in looked_up(problem) if pads else (problem.m,):
@@ -267,19 +258,14 @@ def _built_as(kernel: str, problem: AiterGemm, root: Path | None) -> InstalledKe
 
 def _measured(dataset: Dataset | None) -> _Measured:
     measured = _Measured()
-    if dataset is None:
-        return measured
-    usable = dataset.valid()
-    problems = usable.problems()
-    columns = (usable.frame[name].tolist() for name in ("arch", "kernel", "latency_ms"))
-    for number, arch, kernel, latency_ms in zip(usable.problem_ids.tolist(), *columns, strict=True):
-        problem: AiterGemm = problems[number]
-        line = TunedLine(arch, problem, kernel, latency_ms * 1e3, is_predicted=False)
+    for arch, problem, kernel, time_us, is_predicted in timed_rows(DatasetRows(dataset), OPERATION) if dataset else ():
+        if is_predicted:
+            continue
         layer = _layer(arch, problem)
         rows = measured.rows[layer]
-        if problem.m not in rows or line.time_us < rows[problem.m].time_us:
-            rows[problem.m] = line
-        measured.times[layer + (kernel,)].append((problem.m, line.time_us))  # noqa: RUF005 - Python 3.10
+        if problem.m not in rows or time_us < rows[problem.m].time_us:
+            rows[problem.m] = TunedLine(arch, problem, kernel, time_us, is_predicted=False)
+        measured.times[layer + (kernel,)].append((problem.m, time_us))  # noqa: RUF005 - Python 3.10
     return measured
 
 
@@ -305,35 +291,13 @@ def _picked(folder: Path, arch: str, problems: Sequence[AiterGemm]) -> list[str]
     return [result[problem] for problem in problems]
 
 
-def check_tables(folder: Path, document: Mapping[str, Any], root: Path) -> list[CheckedTable]:
-    """Check an export of GEMMs with AITER's code."""
-    by_table: dict[tuple[str, str, int], list[tuple[AiterGemm, Mapping[str, Any]]]] = defaultdict(list)
-    for row in document["choices"]:
-        problem = parse_aiter_gemm(row["problem"])
-        by_table[problem.family, row["arch"], problem.num_cus].append((problem, row))
-    result = []
-    for (family, arch, num_cus), rows in by_table.items():
-        table = TableCheck(
-            name=f"{family}_tuned_gemm",
-            variable=VARIABLES[family],
-            key=KEY,
-            source=_LOOKUP_OF_A4W4 if family == "a4w4_blockscale" else _LOOKUP,
-            device=(arch, num_cus),
-            choices=[row for _, row in rows],
-            shapes=[
-                {**key_cells(arch, problem), "padded": [padded_m(problem.m, problem.n, level) for level in (0, 1)]}
-                for problem, _ in rows
-            ],
-            built=partial(_omitted, root, family, (arch, num_cus)),
-            is_same=_is_same,
-        )
-        if checked := check_table(folder, document, root, table):
-            result.append(checked)
-    return result
+def _shape(arch: str, problem: AiterGemm) -> dict[str, Any]:
+    return {**key_cells(arch, problem), "padded": [padded_m(problem.m, problem.n, level) for level in (0, 1)]}
 
 
-def _omitted(root: Path, family: str, device: tuple[str, int], file: Path) -> Callable[[Mapping[str, Any]], str]:
-    """Return what the generator of a family omits from a table, by choice."""
+def _omitted(root: Path, table: TunedTable, device: tuple[str, int], file: Path) -> Callable[[Mapping[str, Any]], str]:
+    """Return what the generator of a table's family omits from the table, by choice."""
+    family = table.name.removesuffix("_tuned_gemm")
     generator = f"csrc/ck_gemm_{family}/gen_instances.py"
     path = source_file(root, generator)
     if path is None:
@@ -367,8 +331,17 @@ def _is_same(kernel: str, row: Mapping[str, str]) -> bool:
     return resolved(row["kernelName"]) == chosen.base and int(float(row["splitK"])) == chosen.split_k
 
 
+_CHECKS = TableChecks(parse_aiter_gemm, lambda problem: _table(problem.family), _shape, _omitted, _is_same)
 CONSUMERS = Consumers(
-    tables=(ChoiceTable("aiter", "tuned tables for a list of shapes", write_tables, check_tables, picked=_picked),)
+    tables=(
+        ChoiceTable(
+            "aiter",
+            "tuned tables for a list of shapes",
+            write_tables,
+            partial(check_tables, checks=_CHECKS),
+            picked=_picked,
+        ),
+    )
 )
 
 

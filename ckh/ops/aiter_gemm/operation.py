@@ -7,13 +7,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import isnan, log2
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.features.engine import Columns, Feature, FeatureEngine, fill, log2_of, pieces, ratio, raw
-from ckh.kernels.table import column_of
+from ckh.ops.aiter.record import UNKNOWN, coded, columns_of, kernels_of, problems_of
 from ckh.ops.aiter_gemm.kernel import NUMBERS, AiterKernel, candidates, candidates_key, parse_kernel
 from ckh.ops.aiter_gemm.problem import (
     CK,
@@ -29,15 +28,14 @@ from ckh.ops.aiter_gemm.problem import (
     AiterGemm,
     parse_aiter_gemm,
 )
-from ckh.ops.base import Kernels, Measure, Operation, Problems, Training, Worth, called, having, lazily
+from ckh.ops.base import Measure, Operation, Training, Worth, having, lazily
 from ckh.problems import DTYPE_BYTES
 from ckh.schema import GROUPS as GROUPS_COLUMN
-from ckh.schema import Column, dataset_columns
+from ckh.schema import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
-    from ckh.ops.base import Encoding
     from ckh.training import TrainOptions
 
     Formula = Callable[[Columns], Any]
@@ -80,19 +78,10 @@ JUDGED = tuple(
     for family, library, problems, hits, interval in pools
 )
 
-_UNKNOWN = -1.0
-_CODES: dict[str, dict[str, float]] = {
-    "family": {name: float(code) for code, name in enumerate(FAMILIES)},
-    "library": {name: float(code) for code, name in enumerate(LIBRARIES)},
-    "dtype": {"fp8": 0.0, "int8": 1.0, "pk_fp4": 2.0, "bf16": 3.0},
-}
+_CODES = {"family": FAMILIES, "library": LIBRARIES, "dtype": ("fp8", "int8", "pk_fp4", "bf16")}
 _IS_GROUPED = dict.fromkeys(GROUPED, 1.0)
 _GRIDS = (32, 64, 128, 256)  # widths of tiles whose number along N is a feature
 _MOST_DIVISOR = 4096.0
-
-
-def _code(name: str) -> Formula:
-    return lambda c: c.codes(name, _CODES[name], _UNKNOWN)
 
 
 def _divisor(name: str) -> Formula:
@@ -135,11 +124,11 @@ _DERIVED: dict[str, Formula] = {
     "sides": lambda c: c["tile_m"] + c["tile_n"],
     "area": lambda c: c["tile_m"] * c["tile_n"],
     "weight": lambda c: c["n"] * c["k"],
-    "element_bytes": lambda c: c.codes("dtype", DTYPE_BYTES, _UNKNOWN),
+    "element_bytes": lambda c: c.codes("dtype", DTYPE_BYTES, UNKNOWN),
 }
 
 _PROBLEM_FEATURES = (
-    *(Feature(name, "category", _code(name)) for name in _CODES),
+    *(coded(name, values) for name, values in _CODES.items()),
     Feature("m", "rows", raw("m")),
     Feature("num_cus", "CUs", raw("num_cus")),
     *(Feature(f"log2_{name}", "log2", log2_of(name)) for name in ("m", "n", "k", "weight")),
@@ -187,43 +176,7 @@ _TEXTS = {
     "library": "pool of kernels: ck, cktile or fbgemm",
     "dtype": "element type of A and B",
 }
-_WEIGHT_OF_KIND = 4.0  # another family counts as much as a factor of 16 in a size
 _DECODE_M, _MEDIUM_M = 64, 1024
-
-
-def _columns() -> tuple[Column, ...]:
-    identity = tuple(Column(name, "string", "", meaning) for name, meaning in _TEXTS.items())
-    sizes = tuple(
-        Column(name, "int64", "", "compute units" if name == "num_cus" else f"problem size {name}") for name in SIZES
-    )
-    kernel = (
-        Column("pipeline", "string", "", "the kernel's pipeline"),
-        *(Column(name, "int64", "", f"kernel parameter {name}") for name in NUMBERS),
-    )
-    return dataset_columns(identity, (*sizes, GROUPS_COLUMN), kernel)
-
-
-def _problem_of_row(row: Mapping[str, Any]) -> AiterGemm:
-    fields: dict[str, Any] = {name: int(row[column]) for column, name in SIZES.items()}
-    fields |= {name: str(row[name]) for name in _TEXTS}
-    groups = row.get(GROUPS)
-    fields[GROUPS] = 0 if groups is None or isnan(groups) else int(groups)
-    return AiterGemm(**fields)
-
-
-def _problem_columns(problems: Sequence[AiterGemm]) -> dict[str, list[Any]]:
-    columns: dict[str, list[Any]] = {name: [getattr(problem, name) for problem in problems] for name in IDENTITY}
-    return columns | {GROUPS: [problem.groups or None for problem in problems]}
-
-
-def _problem_features(problems: Sequence[AiterGemm]) -> dict[str, Any]:
-    columns = {name: np.array(values) for name, values in _problem_columns(problems).items()}
-    return {name: column.astype(np.float64) if name in (*SIZES, GROUPS) else column for name, column in columns.items()}
-
-
-def _kernel_columns(kernels: Sequence[AiterKernel], _encoding: Encoding) -> dict[str, list[Any]]:
-    numbers = {name: [getattr(kernel, name) for kernel in kernels] for name in NUMBERS}
-    return {"pipeline": [kernel.pipeline for kernel in kernels], **numbers}
 
 
 def _mismatch(kernel: AiterKernel, problem: AiterGemm) -> str:
@@ -231,13 +184,6 @@ def _mismatch(kernel: AiterKernel, problem: AiterGemm) -> str:
         kernel.library != "ck" and problem.family.startswith(kernel.family + "_")
     )
     return "" if serves and kernel.library == problem.library else f"{kernel.name} on {problem.canonical()}"
-
-
-def _place(problem: AiterGemm) -> list[float]:
-    """Logarithms of the sizes, and the family and library."""
-    sizes = [log2(max(size, 1)) for size in (problem.m, problem.n, problem.k, problem.num_cus, problem.groups)]
-    kinds = [*(problem.family == name for name in FAMILIES), problem.library == "ck"]
-    return sizes + [_WEIGHT_OF_KIND * is_kind for is_kind in kinds]
 
 
 def _train_defaults(_rows: int) -> TrainOptions:
@@ -252,13 +198,14 @@ OPERATION = Operation(
     name=OP_TYPE,
     summary="AITER's quantised matrix products, from its tuned tables",
     prefix=PREFIX,
-    problems=Problems(
-        identity=IDENTITY,
-        sizes=tuple(SIZES),
+    problems=problems_of(
+        __package__,
+        AiterGemm,
+        tuple(_TEXTS),
+        tuple(SIZES),
+        {"family": FAMILIES, "library": (CK,)},
+        optional=(GROUPS,),
         parse=parse_aiter_gemm,
-        of_row=_problem_of_row,
-        columns=_problem_columns,
-        features=_problem_features,
         slices={
             "family": {name: having("family", name) for name in FAMILIES},
             "library": {name: having("library", name) for name in LIBRARIES},
@@ -268,34 +215,35 @@ OPERATION = Operation(
                 "large M": lambda p: p.m > _MEDIUM_M,
             },
         },
-        place=_place,
         split_by=("n", "k"),
-        load=called("ckh.ops.aiter_gemm.problem_files:load_problems"),
-        set_names=tuple,
-        shaped=lazily("ckh.ops.aiter_gemm.problem_files:SHAPED"),
-        requested=lazily("ckh.ops.aiter_gemm.requested:REQUESTED"),
         grows_with="m",
     ),
-    kernels=Kernels(
-        type=AiterKernel,
+    kernels=kernels_of(
+        AiterKernel,
+        NUMBERS,
+        ("pipeline",),
         parse=parse_kernel,
         name=lambda kernel: kernel.name,
-        columns=_kernel_columns,
-        features=lambda kernels, _: {name: column_of(kernels, name).astype(np.float64) for name in NUMBERS},
         mismatch=_mismatch,
         candidates=candidates,
         key_of=candidates_key,
         slice_column="pipeline",
     ),
     training=Training(
-        columns=_columns(),
+        columns=columns_of(
+            _TEXTS,
+            {name: "compute units" if name == "num_cus" else f"problem size {name}" for name in SIZES},
+            NUMBERS,
+            (GROUPS_COLUMN,),
+            (Column("pipeline", "string", "", "the kernel's pipeline"),),
+        ),
         model_per=(),
         engine=AITER_GEMM,
         input_columns=(*IDENTITY, *NUMBERS),
         defaults=_train_defaults,
-        formats=lazily("ckh.ops.aiter_gemm.tuned:FORMATS"),
+        formats=lazily(f"{__package__}.tuned:FORMATS"),
         judged=JUDGED,
     ),
-    exported=lazily("ckh.ops.aiter_gemm.consumers:EXPORTED"),
-    consumers=lazily("ckh.ops.aiter_gemm.consumers:CONSUMERS"),
+    exported=lazily(f"{__package__}.consumers:EXPORTED"),
+    consumers=lazily(f"{__package__}.consumers:CONSUMERS"),
 )

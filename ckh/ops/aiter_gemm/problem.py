@@ -50,32 +50,19 @@ _OF_FBGEMM = ("a8w8", "a8w8_bpreshuffle", *BATCHED, *GROUPED)
 
 @dataclass(frozen=True, slots=True, order=True, repr=False)
 class AiterGemm(PasteableProblem):
-    """C (M x N) = A (M x K) x B (N x K)^T, with quantised, row-major operands.
+    """C (M x N) = A (M x K) x B (N x K)^T, with quantised, row-major operands."""
 
-    Attributes:
-        m: rows of A, the tokens; of grouped products the sum over the groups, of batched ones those of each.
-        n: rows of B.
-        k: the reduction dimension.
-        family: one of `FAMILIES`: how the operands are scaled and whether B is shuffled beforehand.
-        dtype: element type of A and B.
-        library: the pool of kernels to choose from: AITER tunes CK's and CK Tile's kernels separately; FBGEMM has its
-            own CK kernels, whose winners are known without times.
-        num_cus: compute units of the device, 0 for those of the GPU that is asked about (`devices.compute_units`).
-        groups: products of a batched or grouped problem, 0 for other families.
-
-    Raises:
-        UsageError: a size is not a positive integer below 2^31, a name is unknown, or the family needs a number of
-            groups, or has none.
-    """
-
-    m: int
-    n: int
-    k: int
-    family: str = "a8w8"
-    dtype: str = "fp8"
+    m: int  # rows of A, the tokens; of grouped products the sum over the groups, of batched ones those of each
+    n: int  # rows of B
+    k: int  # the reduction dimension
+    family: str = "a8w8"  # one of `FAMILIES`: how the operands are scaled and whether B is shuffled beforehand
+    dtype: str = "fp8"  # element type of A and B
     library: str = CK
+    """The pool of kernels to choose from: AITER tunes CK's and CK Tile's kernels separately; FBGEMM has its own CK
+    kernels, whose winners are known without times."""
     num_cus: int = 0
-    groups: int = 0
+    """Compute units of the device, 0 for those of the GPU that is asked about (`devices.compute_units`)."""
+    groups: int = 0  # products of a batched or grouped problem, 0 for other families
 
     def __post_init__(self) -> None:
         for name in (*SIZES.values(), GROUPS):

@@ -12,18 +12,16 @@ name.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
 from ckh.files.untrusted import integer, read_text
-from ckh.ops.aiter.devices import compute_units
-from ckh.ops.aiter.problem_files import load_entries, torch_dtype, untuned_cells
+from ckh.ops.aiter.problem_files import load_entries, nearest_row, torch_dtype, untuned_cells
 from ckh.ops.aiter_gemm.problem import FAMILIES, GROUPS, OP_TYPE, PREFIX, SIZES, UNANSWERED, AiterGemm, parse_aiter_gemm
 from ckh.problems import dtype_name
 from ckh.shapes.layers import Matmul, Scaling
-from ckh.shapes.misses import Lookup, nearest_key
+from ckh.shapes.misses import Lookup
 from ckh.shapes.shaped import Shaped
 
 if TYPE_CHECKING:
@@ -199,11 +197,8 @@ def _shape(problem: AiterGemm) -> Matmul:
 
 
 def _nearest(missed: MissedLookup[AiterGemm], tables: KeyTables) -> NearKey:
-    num_cus = compute_units(missed.problem.num_cus or missed.num_cus, missed.arch)
-    asked = replace(missed.problem, num_cus=num_cus)
-    key = {name: str(value) for name, value in key_cells(missed.arch, asked).items()} | dict(missed.stated)
-    table = tables.joined(lambda name: stated_family(name) in ("", asked.family))
-    return nearest_key(_LOOKUP, key, looked_up(asked), table)
+    table = tables.joined(lambda name: stated_family(name) in ("", missed.problem.family))
+    return nearest_row(_LOOKUP, missed, table, looked_up, key_cells)
 
 
 SHAPED = Shaped(

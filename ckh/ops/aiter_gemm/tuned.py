@@ -44,7 +44,7 @@ from ckh.problems import dtype_name
 from ckh.schema import Column, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from ckh.data.formats import MeasuredRows
@@ -137,14 +137,6 @@ def gemm_table(lines: Sequence[TunedLine]) -> str:
         raise DataError(what, "write separate tables", code="mixed-data")
     columns = [name for family in families for name in columns_of(family)]
     return table_text(lines, columns, lambda row: known_names(row.problem.family, row.problem.library, row.arch))
-
-
-def by_family(lines: Iterable[TunedLine]) -> dict[str, list[TunedLine]]:
-    """Return the rows by family."""
-    result: dict[str, list[TunedLine]] = {}
-    for line in lines:
-        result.setdefault(line.problem.family, []).append(line)
-    return result
 
 
 def _write(rows: MeasuredRows, path: Path) -> list[str]:

@@ -14,24 +14,23 @@ from typing import TYPE_CHECKING, Any
 from ckh.archs import load_arch
 from ckh.data.dataset import DatasetRows
 from ckh.errors import DataError, UsageError
-from ckh.export.consumers import ChoiceTable, Consumers, WrittenChoices
+from ckh.export.consumers import ChoiceTable, Consumers
 from ckh.export.groups import DTYPE, Code, Exported, ProblemKind, ruled_group
 from ckh.files.child import code_command
-from ckh.ops.aiter.checking import TableCheck, check_table
+from ckh.ops.aiter.checking import TableChecks, check_tables
 from ckh.ops.aiter.installed import (
     TAG,
+    TunedTable,
     best_kernel,
     bound_us,
     chosen,
-    environment,
     found_rows,
-    how_to,
     kept_row,
     last_line,
-    own_table,
     run_aiter,
     source_file,
     source_text,
+    written_choices,
     written_row,
 )
 from ckh.ops.aiter_moe.kernel import CK_TILE, RULES, joint, known_name, moe_pool, newer_name, parts
@@ -43,13 +42,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from ckh.export.consumers import CheckedTable, Choices
+    from ckh.export.consumers import Choices, WrittenChoices
     from ckh.export.groups import Group
     from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.artifact import Model
     from ckh.ops.aiter.installed import OwnTable
 
-NAME, VARIABLE = "tuned_fmoe", "AITER_CONFIG_FMOE"  # name of the table, and the environment variable that names it
+TABLE = TunedTable("tuned_fmoe", "AITER_CONFIG_FMOE", KEY, COLUMNS, "fused_moe.py", (TAG,))
 _GENERATOR = "csrc/ck_gemm_moe_2stages_codegen/gen_instances.py"
 _TIMEOUT_S = 120
 _WRONG_USAGE = 2  # exit code of argparse, also if a version does not have the activation
@@ -114,29 +113,15 @@ def _groups(model: Model) -> Iterator[Group]:
 EXPORTED = Exported(KIND, _groups)
 
 
-def check_tables(folder: Path, document: Mapping[str, Any], root: Path) -> list[CheckedTable]:
-    """Check an export of mixtures of experts with AITER's code."""
-    devices: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
-    for row in document["choices"]:
-        devices.setdefault((row["arch"], parse_aiter_moe(row["problem"]).num_cus), []).append(row)
-    result = []
-    for device, rows in devices.items():
-        shapes = [key_cells(device[0], parse_aiter_moe(row["problem"])) for row in rows]
-
-        built = partial(_omitted, root, device[0])
-        table = TableCheck(NAME, VARIABLE, KEY, "fused_moe.py", device, rows, shapes, built, _is_same)
-        if checked := check_table(folder, document, root, table):
-            result.append(checked)
-    return result
-
-
-def _omitted(root: Path, arch: str, _file: Path) -> Callable[[Mapping[str, Any]], str]:
+def _omitted(
+    root: Path, _table: TunedTable, device: tuple[str, int], _file: Path
+) -> Callable[[Mapping[str, Any]], str]:
     def wrong(choice: Mapping[str, Any]) -> str:
         names = [newer_name(part.name) for part in parts(choice["kernel"])]
         if any(name.startswith(CK_TILE) for name in names):
             return ""
         problem = parse_aiter_moe(choice["problem"])
-        built = built_kernels(root, arch, problem.quant, problem.activation)
+        built = built_kernels(root, device[0], problem.quant, problem.activation)
         missing = [name for name in names if name not in built]
         return f"AITER's generator does not emit {missing[0]}" if missing else ""
 
@@ -150,10 +135,7 @@ def _is_same(kernel: str, row: Mapping[str, str]) -> bool:
 # In AITER's lookup since 2026: rows of other activations, except for CK's kernels, and of smaller tiers of tokens.
 _ANY_ACTIVATION, _SMALLER_TIERS = "_ACT_TYPE_DISABLED_KEY", "_PADDED_M_TIERS[:"
 _OF_CK = "moe_ck2stages"
-_HOW_TO = """
-- `measured/` has measured times of the shapes, in AITER's own columns; `us1` and `us2` where each product was measured.
-- `predicted/` has choices of a model: nobody measured them. The column `predicted` says so, in `merged/` too, and `us`
-  is a bound from above, not a time.
+_NOTES = """\
 - AITER looks for tokens rounded up to a power of two, or down to 32768 or 131072: rows are of these.
 - Rows are of gated experts (`use_g1u1` 1) whose weights are applied after the second product (`doweight_stage1` 0).
 """
@@ -168,7 +150,7 @@ def write_tables(choices: Choices) -> WrittenChoices:
     measured = {line.key: line for line in lines if not line.is_predicted}
     result: dict[tuple[Any, ...], TunedMixture] = {}
     root = choices.installed
-    own = None if root is None else own_table(root, NAME, (*KEY, TAG))
+    own = None if root is None else TABLE.of_root(root)
 
     def choose(answer: Ranking) -> dict[str, Any]:
         problem: Any = answer.problem
@@ -191,21 +173,15 @@ def write_tables(choices: Choices) -> WrittenChoices:
 
     by_tokens = sorted(choices.answers, key=lambda answer: -answer.problem.tokens)  # type: ignore[attr-defined]
     rows, missing = chosen(by_tokens, choose)
-    files = {}
-    for is_predicted, folder in ((False, "measured"), (True, "predicted")):
-        if some := [line for line in result.values() if line.is_predicted == is_predicted]:
-            files[f"{folder}/{NAME}.csv"] = mixture_table(sorted(some, key=lambda line: line.key)).encode()
-    variables = {VARIABLE: environment(NAME, list(files), is_merged=own is not None)} if files else {}
-    if files and own is not None:
-        some = sorted(result.values(), key=lambda line: line.key)
-        files[f"merged/{NAME}.csv"] = own.merged(some, COLUMNS).encode()
-    ordered = tuple(rows[answer.problem] for answer in choices.answers if answer.problem in rows)
-    return WrittenChoices(files, ordered, how_to(variables, root, _HOW_TO), missing, variables)
+    ordered = (rows[answer.problem] for answer in choices.answers if answer.problem in rows)
+    lines_by_key = sorted(result.values(), key=lambda line: line.key)
+    times = "; `us1` and `us2` where each product was measured"
+    return written_choices(lines_by_key, lambda _: TABLE, mixture_table, ordered, missing, root, _NOTES, times)
 
 
 def _kept(own: OwnTable, root: Path | None, wanted: Mapping[str, Any]) -> Mapping[str, str] | None:
     """Return the row that AITER finds: for the tokens, in newer versions else another activation or a smaller tier."""
-    source, tokens = source_text(root, "fused_moe.py"), wanted["token"]
+    source, tokens = source_text(root, TABLE.source), wanted["token"]
     smaller = [tier for tier in reversed(TIERS) if tier < tokens] if _SMALLER_TIERS in source else []
     for looked_for in (tokens, *smaller):
         cells = {**wanted, "token": looked_for, TAG: ""}
@@ -253,20 +229,21 @@ def _padded(problem: AiterMoe, tokens: int) -> str:
 def picked_mixtures(folder: Path, arch: str, problems: Sequence[AiterMoe]) -> list[str]:
     """Return the kernels of both products that AITER finds in an export, by its rules; empty where it finds no row."""
     keys = [[key_cells(arch, looked_up(problem))] for problem in problems]
-    rows = found_rows(folder, NAME, KEY, keys)
+    rows = found_rows(folder, TABLE.name, KEY, keys)
     return [
         "" if row is None else known_name(joint(row["kernelName1"], row["kernelName2"]), arch, problem)
         for problem, row in zip(problems, rows, strict=True)
     ]
 
 
+_CHECKS = TableChecks(parse_aiter_moe, lambda _: TABLE, key_cells, _omitted, _is_same)
 CONSUMERS = Consumers(
     tables=(
         ChoiceTable(
             "aiter",
             "tuned tables for a list of mixtures",
             write_tables,
-            check_tables,
+            partial(check_tables, checks=_CHECKS),
             is_of_mixtures,
             picked_mixtures,
         ),

@@ -7,13 +7,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import log2
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.features.engine import Columns, Feature, FeatureEngine, log2_of, pieces, raw
-from ckh.kernels.table import column_of
+from ckh.ops.aiter.record import UNKNOWN, coded, columns_of, kernels_of, problems_of
 from ckh.ops.aiter_moe.kernel import NUMBERS, MoeChoice, candidates, candidates_key, other_names, parse_choice
 from ckh.ops.aiter_moe.problem import (
     BOTH,
@@ -29,12 +28,11 @@ from ckh.ops.aiter_moe.problem import (
     AiterMoe,
     parse_aiter_moe,
 )
-from ckh.ops.base import Kernels, Operation, Problems, Training, Worth, called, having, lazily
+from ckh.ops.base import Operation, Training, Worth, having, lazily
 from ckh.problems import DTYPE_BYTES
-from ckh.schema import Column, dataset_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from ckh.training import TrainOptions
 
@@ -64,14 +62,8 @@ JUDGED = tuple(
     for source, target, stage, problems, figures, interval, random in _EFFICIENCY
 )
 
-_UNKNOWN = -1.0
 _GATES = 2  # halves of the first product
 _WEIGHT_BYTES = {quant: DTYPE_BYTES[dtype] for quant, dtype in QUANTS.items()}
-
-
-def _code(name: str) -> Formula:
-    table = {value: float(code) for code, value in enumerate(KINDS[name])}
-    return lambda c: c.codes(name, table, _UNKNOWN)
 
 
 def _active(c: Columns) -> Any:
@@ -119,12 +111,12 @@ _DERIVED: dict[str, Formula] = {
     **_of_products("waves", lambda item: lambda c: c[f"tiles{item}"] / c["cus"]),
     **_of_products("work", _work),
     **_of_products("loads", _loads),
-    "weight_bytes": lambda c: c.codes("quant", _WEIGHT_BYTES, _UNKNOWN),
+    "weight_bytes": lambda c: c.codes("quant", _WEIGHT_BYTES, UNKNOWN),
     "weight_read": lambda c: c["active"] * c["model_dim"] * c["inter_dim"] * c["weight_bytes"],
 }
 
 _PROBLEM_FEATURES = (
-    *(Feature(name, "category", _code(name)) for name in KINDS),
+    *(coded(name, values) for name, values in KINDS.items()),
     *(
         Feature(f"log2_{name}", "log2", log2_of(name))
         for name in ("tokens", "model_dim", "inter_dim", "experts", "choices", "active", "weight_read")
@@ -166,37 +158,7 @@ AITER_MOE = FeatureEngine(
 )
 
 
-_WEIGHT_OF_KIND = 4.0  # another kind counts as much as a factor of 16 in a size
 _FEW_TOKENS = 64
-
-
-def _columns() -> tuple[Column, ...]:
-    identity = tuple(Column(name, "string", "", f"{name} of the mixture") for name in KINDS)
-    sizes = tuple(Column(name, "int64", "", name.replace("_", " ")) for name in SIZES)
-    kernel = tuple(Column(name, "int64", "", f"kernel parameter {name}") for name in NUMBERS)
-    return dataset_columns(identity, sizes, kernel)
-
-
-def _problem_of_row(row: Mapping[str, Any]) -> AiterMoe:
-    given: dict[str, Any] = {name: int(row[column]) for column, name in SIZES.items()}
-    given |= {name: str(row[name]) for name in KINDS}
-    return AiterMoe(**given)
-
-
-def _problem_columns(problems: Sequence[AiterMoe]) -> dict[str, list[Any]]:
-    return {name: [getattr(problem, name) for problem in problems] for name in IDENTITY}
-
-
-def _problem_features(problems: Sequence[AiterMoe]) -> dict[str, Any]:
-    columns = {name: np.array(values) for name, values in _problem_columns(problems).items()}
-    return {name: column.astype(np.float64) if name in SIZES else column for name, column in columns.items()}
-
-
-def _place(problem: AiterMoe) -> list[float]:
-    """Logarithms of the sizes, and the kind."""
-    sizes = [log2(max(getattr(problem, name), 1)) for name in SIZES]
-    kinds = [getattr(problem, name) == value for name, values in KINDS.items() for value in values]
-    return sizes + [_WEIGHT_OF_KIND * is_kind for is_kind in kinds]
 
 
 def _train_defaults(_rows: int) -> TrainOptions:
@@ -212,13 +174,13 @@ OPERATION = Operation(
     name=OP_TYPE,
     summary="the two products of a mixture of experts, from AITER's tuning",
     prefix=PREFIX,
-    problems=Problems(
-        identity=IDENTITY,
-        sizes=tuple(SIZES),
+    problems=problems_of(
+        __package__,
+        AiterMoe,
+        tuple(KINDS),
+        tuple(SIZES),
+        KINDS,
         parse=parse_aiter_moe,
-        of_row=_problem_of_row,
-        columns=_problem_columns,
-        features=_problem_features,
         slices={
             "stage": {name: having("stage", name) for name in STAGES},
             "tokens": {
@@ -226,21 +188,15 @@ OPERATION = Operation(
                 "more tokens": lambda p: p.tokens > _FEW_TOKENS,
             },
         },
-        place=_place,
         split_by=("model_dim", "inter_dim", "experts"),
-        load=called("ckh.ops.aiter_moe.problem_files:load_problems"),
-        set_names=tuple,
-        shaped=lazily("ckh.ops.aiter_moe.problem_files:SHAPED"),
-        requested=lazily("ckh.ops.aiter_moe.requested:REQUESTED"),
         grows_with="tokens",
     ),
-    kernels=Kernels(
-        type=MoeChoice,
+    kernels=kernels_of(
+        MoeChoice,
+        NUMBERS,
         parse=parse_choice,
         name=lambda choice: choice.name,
         other_names=other_names,
-        columns=lambda choices, _: {name: [getattr(choice, name) for choice in choices] for name in NUMBERS},
-        features=lambda choices, _: {name: column_of(choices, name).astype(np.float64) for name in NUMBERS},
         mismatch=lambda choice, problem: (
             "" if choice.stage == problem.stage else f"{choice.name} on {problem.canonical()}"
         ),
@@ -249,14 +205,18 @@ OPERATION = Operation(
         slice_column="block_m",
     ),
     training=Training(
-        columns=_columns(),
+        columns=columns_of(
+            {name: f"{name} of the mixture" for name in KINDS},
+            {name: name.replace("_", " ") for name in SIZES},
+            NUMBERS,
+        ),
         model_per=(),
         engine=AITER_MOE,
         input_columns=(*IDENTITY, *NUMBERS),
         defaults=_train_defaults,
-        formats=lazily("ckh.ops.aiter_moe.tuned:FORMATS"),
+        formats=lazily(f"{__package__}.tuned:FORMATS"),
         judged=JUDGED,
     ),
-    exported=lazily("ckh.ops.aiter_moe.consumers:EXPORTED"),
-    consumers=lazily("ckh.ops.aiter_moe.consumers:CONSUMERS"),
+    exported=lazily(f"{__package__}.consumers:EXPORTED"),
+    consumers=lazily(f"{__package__}.consumers:CONSUMERS"),
 )

@@ -50,35 +50,18 @@ _CANONICAL = (
 
 @dataclass(frozen=True, slots=True, order=True, repr=False)
 class AiterMoe(PasteableProblem):
-    """Y = (act(X W1) * (X W1')) W2 for the experts that each token chooses.
+    """Y = (act(X W1) * (X W1')) W2 for the experts that each token chooses."""
 
-    Attributes:
-        tokens: rows of X.
-        model_dim: columns of X and of Y.
-        inter_dim: columns of the intermediate result, per device.
-        experts: number of experts on the device.
-        topk: number of experts that each token chooses.
-        stage: both products, whose tiles have the same number of rows, or one of them.
-        dtype: element type of the first product's input.
-        quant: scaling of the experts, which determines their element type.
-        activation: activation between the products.
-        num_cus: compute units of the device, 0 for those of the GPU that is asked about.
-
-    Raises:
-        UsageError: a size is not a positive integer below 2^31, a name is unknown, or a token chooses more experts than
-            exist.
-    """
-
-    tokens: int
-    model_dim: int
-    inter_dim: int
-    experts: int
-    topk: int
-    stage: str = BOTH
-    dtype: str = "fp8"
-    quant: str = "per_token"
-    activation: str = "silu"
-    num_cus: int = 0
+    tokens: int  # rows of X
+    model_dim: int  # columns of X and of Y
+    inter_dim: int  # columns of the intermediate result, per device
+    experts: int  # number of experts on the device
+    topk: int  # number of experts that each token chooses
+    stage: str = BOTH  # both products, whose tiles have the same number of rows, or one of them
+    dtype: str = "fp8"  # element type of the first product's input
+    quant: str = "per_token"  # scaling of the experts, which determines their element type
+    activation: str = "silu"  # activation between the products
+    num_cus: int = 0  # compute units of the device, 0 for those of the GPU that is asked about
 
     def __post_init__(self) -> None:
         for name in SIZES:

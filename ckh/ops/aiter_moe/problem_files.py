@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
 from ckh.files.untrusted import integer, read_text
-from ckh.ops.aiter.devices import compute_units
-from ckh.ops.aiter.problem_files import load_entries, torch_dtype, untuned_cells
+from ckh.ops.aiter.problem_files import load_entries, nearest_row, torch_dtype, untuned_cells
 from ckh.ops.aiter_moe.problem import DTYPES, OP_TYPE, PREFIX, QUANTS, UNANSWERED, AiterMoe, parse_aiter_moe
 from ckh.problems import dtype_name
 from ckh.shapes.layers import ExpertProducts, Scaling
-from ckh.shapes.misses import Lookup, nearest_key
+from ckh.shapes.misses import Lookup
 from ckh.shapes.shaped import Shaped
 
 if TYPE_CHECKING:
@@ -223,10 +222,8 @@ def _shape(problem: AiterMoe) -> ExpertProducts:
 
 
 def _nearest(missed: MissedLookup[AiterMoe], tables: KeyTables) -> NearKey:
-    num_cus = compute_units(missed.problem.num_cus or missed.num_cus, missed.arch)
-    asked = replace(missed.problem, num_cus=num_cus)
-    key = {name: str(value) for name, value in key_cells(missed.arch, asked).items()} | dict(missed.stated)
-    return nearest_key(_LOOKUP, key, (looked_up(asked).tokens,), tables.joined(lambda _: True))
+    table = tables.joined(lambda _: True)
+    return nearest_row(_LOOKUP, missed, table, lambda asked: (looked_up(asked).tokens,), key_cells)
 
 
 SHAPED = Shaped(
