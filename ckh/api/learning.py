@@ -4,101 +4,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.api.inputs import direction_of, files_of, options_of
-from ckh.errors import DataError, UsageError, WrongTypeError
+from ckh.api.training_data import MOST_ROWS, TrainRequest, checked_out, read_rows, to_train_on
+from ckh.errors import WrongTypeError
 from ckh.files.outputs import check_output
 from ckh.files.paths import own_model_folders, path_of
 from ckh.text.log import note, warn
 from ckh.text.progress import progress
-from ckh.text.prose import one_of, shell_word
-from ckh.training import TARGETS, TFLOPS, Labels, RankObjective, TrainOptions, TreeParams, winner_options
+from ckh.text.prose import shell_word
+from ckh.training import Labels, RankObjective, TrainOptions, TreeParams, winner_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from ckh.api.inputs import Data
     from ckh.data.dataset import Dataset
-    from ckh.data.parts import Drawn
     from ckh.learn.models.artifact import Model
     from ckh.learn.training.trained import StartComparison, Trained
     from ckh.learn.training.warm_start import Start
     from ckh.problems import Direction
-
-NEAREST = "nearest"  # the start that answers for the problems of the data now
-MOST_ROWS = 2_000_000  # of data that are not sampled
-_NO_FOLDS = (1, 2)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TrainRequest:
-    """How a model is to be trained, where it is said."""
-
-    params: Mapping[str, Any]
-    given: Mapping[str, Any]
-    targets: tuple[str, ...] | None = None
-    warm_start: Path | None = None
-    peak_check: bool = True
-
-    def __post_init__(self) -> None:
-        if self.given.get("folds") in _NO_FOLDS:
-            raise UsageError(
-                f"--folds {self.given['folds']} are too few: training, early stopping and scoring need one each",
-                "3 or more, or 0 for none",
-                code="out-of-range",
-            )
-        names = (TFLOPS,) if self.targets is None else self.targets
-        if unknown := [name for name in names if name not in TARGETS]:
-            raise UsageError(f"unknown target {unknown[0]!r}", one_of(unknown[0], TARGETS), code="unknown-name")
-        if TFLOPS not in names:
-            raise UsageError(f"--targets must include {TFLOPS}", code="missing-option")
-
-    @property
-    def is_nearest(self) -> bool:
-        """True if the start is the model that answers now."""
-        return self.warm_start is not None and str(self.warm_start) == NEAREST
-
-    @property
-    def seed(self) -> int:
-        """The seed of samples and folds."""
-        return int(self.given.get("seed", TrainOptions().seed))
-
-
-def read_rows(
-    paths: Sequence[Path], request: TrainRequest, sample: int, op: str | None, variant: Direction | None
-) -> tuple[Dataset, Drawn | None]:
-    """Read the rows to train on; of data with more than `sample` rows those of problems drawn at random."""
-    from ckh.data.parts import read_sample
-    from ckh.data.peaks import possible_rows
-
-    only = {} if variant is None else {"variant": str(variant)}
-    read, drawn = read_sample(paths, sample, request.seed, lambda item: item.column_names(), only)
-    if drawn is not None:
-        note(f"{drawn}: --sample {sample}, --seed {request.seed}")
-    selected = _selected(read, op, variant)
-    return possible_rows(selected, ", ".join(map(str, paths))) if request.peak_check else selected, drawn
-
-
-def _selected(dataset: Dataset, op: str | None, variant: Direction | None) -> Dataset:
-    from ckh.ops import operation
-
-    if op is not None and operation(op).name != dataset.op.name:
-        raise DataError(f"the dataset has no row of {op}", f"it has {dataset.op.name}", code="no-training-data")
-    if variant is None:
-        return dataset
-    if not dataset.op.has_directions:
-        raise UsageError(f"{dataset.op.name} has no directions", "omit --variant", code="inapplicable-option")
-    mask = (dataset.frame["variant"] == str(variant)).to_numpy()
-    if not mask.any():
-        raise DataError(
-            f"the dataset has no row of {dataset.op.name} {variant}",
-            f"it has {', '.join(dataset.variants)}",
-            code="no-training-data",
-        )
-    return dataset.select(mask)
 
 
 def chosen_options(dataset: Dataset, request: TrainRequest, start: Start | None) -> TrainOptions:
@@ -130,7 +58,7 @@ def _options(defaults: TrainOptions, params: dict[str, Any], given: dict[str, An
     return replace(defaults, **given, params=replace(defaults.params, **params))
 
 
-def nearest_start(dataset: Dataset) -> Start:
+def _nearest_start(dataset: Dataset) -> Start:
     """The model that currently answers for the problems of the data, to add trees to."""
     from ckh.learn.analytic.transfer import nearest_model
     from ckh.learn.models.artifact import wanted_for
@@ -141,14 +69,29 @@ def nearest_start(dataset: Dataset) -> Start:
     return read_start(folder)
 
 
-def fitted(dataset: Dataset, options: TrainOptions, start: Start | None) -> Trained:
-    """Train models on a dataset, and compare what chooses kernels with the model in use."""
+def trained_model(request: TrainRequest) -> tuple[Trained, Path]:
+    """Train on the data of a request, and compare the model with the one in use; returns also its folder, not written.
+
+    What prevents writing is raised before the training.
+    """
     from ckh.learn.judging.today import against_today
     from ckh.learn.training.train import rounds, train
+    from ckh.learn.training.trained import MODEL
+    from ckh.learn.training.warm_start import read_start
 
+    named = None if request.is_nearest else request.warm_start
+    read_from = [*request.paths, *([named] if named else [])]
+    if request.out is not None:
+        check_output(request.out, MODEL, force=request.force, inputs=read_from)
+    start = None if named is None else read_start(named)
+    with to_train_on(request) as (data, words):
+        dataset, drawn = read_rows(data)
+    out = checked_out(dataset, data, words, read_from)
+    start = _nearest_start(dataset) if request.is_nearest else start
+    options = chosen_options(dataset, request, start)
     with progress("training trees", rounds(options)) as advance:
         trained = train(dataset, options, advance, start)
-    return replace(trained, today=against_today(trained))
+    return replace(trained, sample=drawn, today=against_today(trained)), out
 
 
 def saved(trained: Trained, out: Path, *, install: bool = False) -> Path:
@@ -259,19 +202,23 @@ def train(  # noqa: PLR0913 - as many as its callers may choose by name
         CkhError: data, options or output are unusable.
     """
     from ckh.learn.models.artifact import load_model
-    from ckh.learn.training.trained import MODEL
-    from ckh.learn.training.warm_start import read_start
 
     out, start = path_of(out, "out"), None if warm_start is None else path_of(warm_start, "warm_start")
     if targets is not None and (isinstance(targets, str) or not isinstance(targets, Iterable)):
         raise WrongTypeError("targets", "a list of names", targets)
     given, params = options_of(options, TrainOptions, TreeParams)
-    request = TrainRequest(params, given, None if targets is None else tuple(targets), start, peak_check)
     with files_of(data) as paths:
-        inputs = [*paths, *([start] if start is not None and not request.is_nearest else [])]
-        check_output(out, MODEL, force=force, inputs=inputs)
-        dataset, drawn = read_rows(paths, request, sample, None, direction_of(variant))
-        begun = None if start is None or request.is_nearest else read_start(start)
-    begun = nearest_start(dataset) if request.is_nearest else begun
-    trained = fitted(dataset, chosen_options(dataset, request, begun), begun)
-    return load_model(saved(replace(trained, sample=drawn), out, install=install))
+        request = TrainRequest(
+            params,
+            given,
+            paths=paths,
+            out=out,
+            variant=direction_of(variant),
+            targets=None if targets is None else tuple(targets),
+            warm_start=start,
+            sample=sample,
+            peak_check=peak_check,
+            force=force,
+        )
+        trained, out = trained_model(request)
+        return load_model(saved(trained, out, install=install))

@@ -88,7 +88,8 @@ class KernelRanker(BaseEstimator):  # type: ignore[misc]
         Raises:
             CkhError: a parameter, column or value is unusable, or a problem is in several groups.
         """
-        from ckh.api.learning import TrainRequest, chosen_options
+        from ckh.api.learning import chosen_options
+        from ckh.api.training_data import TrainRequest
         from ckh.learn.training.train import train
 
         given = {name: value for name, value in self.get_params().items() if value is not None}

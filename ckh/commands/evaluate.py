@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 import typer
 
 from ckh.cluster.connection import CLUSTER_HELP
+from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, import_lightgbm, print_json, print_table, say
-from ckh.commands._judging import AMONG, LEARNED_FROM, MODEL, figure_values
 from ckh.errors import ExitCode, UsageError
 from ckh.learn.judging.judged_data import LEAST_PROBLEMS, MOST_UNSTABLE, Among, judged_model, measure_again, percent
 from ckh.text.log import MEASURED, note, warn
+from ckh.text.prose import one_of
 from ckh.text.tabletext import sparkline
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ckh.api.evaluating import Evaluated
     from ckh.assess.report import Choice, Evaluation
@@ -45,6 +46,21 @@ without other problems are refused, and data with too many unstable times. Layer
 slice. Gates ignore problems with a single measured kernel. With fewer than --min-problems problems, or fewer measured
 choices for a gate of efficiency, there is no verdict, and exit code 4.
 """
+# Options of validate and report, too.
+AMONG = typer.Option(
+    Among.CANDIDATES,
+    "--among",
+    help="Kernels to choose among: predict's candidates, or the measured kernels only.",
+)
+MODEL = typer.Option(
+    None,
+    "--model",
+    "-m",
+    autocompletion=_completion.models,
+    help="Model directory.  [the model that predict selects]",
+)
+MIN_PROBLEMS = typer.Option(LEAST_PROBLEMS, "--min-problems", min=1, help="Minimum number of problems for a verdict.")
+LEARNED_FROM = "Training data of the baselines. [the model's, if found]"
 _NOT_LEARNED = (
     "baselines from training data (nearest problem, best fixed kernel) are missing: name the data with --train-data"
 )
@@ -121,6 +137,23 @@ def evaluate(
         note("all gates passed")
     if failures:
         raise typer.Exit(int(ExitCode.GATE_FAILED))
+
+
+def figure_values(option: str, texts: Sequence[str], known: Sequence[str]) -> Iterator[tuple[str, float]]:
+    """Yield the figures and values of an option FIGURE=VALUE, shares from 0 to 1."""
+    for text in texts:
+        name, _, value = text.partition("=")
+        if name not in known:
+            raise UsageError(f"{option} {text!r}: unknown figure {name!r}", one_of(name, known), code="unknown-name")
+        try:
+            share = float(value)
+        except ValueError:
+            share = float("nan")
+        if not 0 <= share <= 1:
+            raise UsageError(
+                f"{option} {text!r}: {value!r} is not a number from 0 to 1", f"write {name}=0.85", code="out-of-range"
+            )
+        yield name, share
 
 
 def _print_report(evaluated: Evaluated, result: Evaluation, worst: int) -> None:

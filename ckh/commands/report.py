@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ckh.commands._common import JSON_HELP, examples, import_lightgbm, print_json, say
-from ckh.commands._judging import AMONG, LEARNED_FROM
+from ckh.commands.evaluate import AMONG, LEARNED_FROM
 from ckh.documents import Document
 from ckh.errors import DataError, UsageError
 from ckh.files.outputs import SVG, FileKind, check_output, head_of, write_output

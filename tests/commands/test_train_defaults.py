@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from ckh.api import training_data
+from ckh.api.training_data import TrainRequest
 from ckh.archs import MEASURED_GPU
 from ckh.cli import run
-from ckh.commands.train import defaults
 from ckh.errors import ExitCode
 from tests.refusals import expect_error, expect_values, expect_warning
 
@@ -20,7 +21,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A separate folder to work in and for models, on a machine without a GPU."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "mine"))
-    monkeypatch.setattr(defaults, "default_arch", lambda: MEASURED_GPU)
+    monkeypatch.setattr(training_data, "default_arch", lambda: MEASURED_GPU)
 
 
 @pytest.mark.slow
@@ -55,13 +56,13 @@ def test_complete_runs_take_precedence_over_shipped_data(capsys: pytest.CaptureF
     journal = Path("runs", "a", "journal.jsonl")
     lines = journal.read_text().splitlines(keepends=True)
     journal.write_text("".join(line for line in lines if '"complete"' not in line))
-    assert defaults._measured("grouped_conv", None) is None
+    assert training_data.measured(TrainRequest({}, {}, op="grouped_conv")) is None
 
 
 @pytest.mark.slow
 def test_nothing_to_train_on_is_reported(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Without measured or shipped data for the GPU, one line has a remedy, and nothing is written."""
-    monkeypatch.setattr(defaults, "default_arch", lambda: "gfx1201")
+    monkeypatch.setattr(training_data, "default_arch", lambda: "gfx1201")
     assert run(["train", "--op", "grouped_conv"]) == ExitCode.USAGE
     error = capsys.readouterr().err
     expect_error(error, "no-training-data", "grouped_conv forward", "gfx1201")

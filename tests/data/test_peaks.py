@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ckh.api.learning import TrainRequest, read_rows
+from ckh.api.training_data import TrainRequest, read_rows
 from ckh.archs import load_arch
 from ckh.cli import run
 from ckh.data.dataset import Dataset, read_dataset, write_dataset
@@ -113,12 +113,12 @@ def test_training_holds_datasets_against_the_peak(tmp_path: Path) -> None:
     for times, kept in (([2.0] * 20 + [0.1], 20), ([0.1] * 4, 0)):
         write_dataset(converted(rows(*times), peak_check=False), path)
         if kept:
-            assert len(read_rows([path], TrainRequest({}, {}), 100, None, None)[0]) == kept
+            assert len(read_rows(TrainRequest({}, {}, [path], sample=100))[0]) == kept
         else:
             with expect_refusal(DataError, "impossible-time", "4", "10"):
-                read_rows([path], TrainRequest({}, {}), 100, None, None)
-        insisting = TrainRequest({}, {}, peak_check=False)
-        assert len(read_rows([path], insisting, 100, None, None)[0]) == len(times)
+                read_rows(TrainRequest({}, {}, [path], sample=100))
+        insisting = TrainRequest({}, {}, [path], sample=100, peak_check=False)
+        assert len(read_rows(insisting)[0]) == len(times)
 
 
 # Rows above the bound: six placeholders of 1 us, and eleven that say 80 compute units and were measured on more.

@@ -10,7 +10,7 @@ import typer
 
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, OP_HELP, completed, examples, print_json, print_table, say
-from ckh.commands._judging import AMONG, MIN_PROBLEMS, MODEL, figure_values
+from ckh.commands.evaluate import AMONG, MIN_PROBLEMS, MODEL, figure_values
 from ckh.commands.panels import MEASURING, PROBLEM
 from ckh.commands.validate import kernels
 from ckh.errors import DeviceError, ExitCode, UsageError

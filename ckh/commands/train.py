@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,6 @@ from ckh.commands._common import (
 )
 from ckh.commands._declared_options import has_options_of
 from ckh.documents import Document, fields_of
-from ckh.files.outputs import check_output
 from ckh.problems import Direction
 from ckh.text.log import note
 from ckh.text.prose import shell_word
@@ -191,26 +190,25 @@ def train(
     # Let LightGBM's threads sleep while they wait, as others may need the cores; read when the library is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     import_lightgbm()
-    from ckh.api.learning import TrainRequest, chosen_options, fitted, nearest_start, read_rows, saved
-    from ckh.commands.train.defaults import checked_out, to_train_on
-    from ckh.learn.training.trained import MODEL
-    from ckh.learn.training.warm_start import read_start
+    from ckh.api.learning import saved, trained_model
+    from ckh.api.training_data import TrainRequest
 
-    said = [*(inputs or []), *data]
     names = None if targets is None else tuple(filter(None, (name.strip() for name in targets.split(","))))
-    request = TrainRequest(params, given, names, warm_start, not no_peak_check)
-    read_from = [*said, *([warm_start] if warm_start and not request.is_nearest else [])]
-    if out is not None:
-        check_output(out, MODEL, force=force, inputs=read_from)
-    start = None if warm_start is None or request.is_nearest else read_start(warm_start)
-    with _interruptible(), to_train_on(said, op, variant) as default_data:
-        paths, variant = default_data.paths, default_data.variant
-        dataset, drawn = read_rows(paths, request, sample, op, variant)
-    out = checked_out(dataset, variant, default_data.words, out, force=force, inputs=read_from)
-    start = nearest_start(dataset) if request.is_nearest else start
-    options = chosen_options(dataset, request, start)
+    request = TrainRequest(
+        params,
+        given,
+        paths=[*(inputs or []), *data],
+        out=out,
+        op=op,
+        variant=variant,
+        targets=names,
+        warm_start=warm_start,
+        sample=sample,
+        peak_check=not no_peak_check,
+        force=force,
+    )
     with _interruptible():
-        trained = replace(fitted(dataset, options, start), sample=drawn)
+        trained, out = trained_model(request)
     out = saved(trained, out, install=install)
     _print_trained(trained, out, as_json=as_json)
 
