@@ -16,27 +16,16 @@ _KEY = "option"
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Declaration of a field as an option.
+    """Declaration of a field as an option."""
 
-    Attributes:
-        help: help text, with {} for the choices.
-        kind: type of the typed value, if not the field's.
-        typed: names of the option, if not the field's.
-        metavar: placeholder of the value in the help.
-        choices: the choices.
-        low: minimum value.
-        high: maximum value.
-        completion: the function of `ckh.commands._completion` that completes it.
-    """
-
-    help: str
-    kind: type | None = None
-    typed: tuple[str, ...] = ()
-    metavar: str | None = None
+    help: str  # with {} for the choices
+    kind: type | None = None  # of the typed value, if not the field's
+    typed: tuple[str, ...] = ()  # names of the option, if not the field's
+    metavar: str | None = None  # placeholder of the value in the help
     choices: Callable[[], Sequence[str]] | None = None
     low: float | None = None
     high: float | None = None
-    completion: str = ""
+    completion: str = ""  # the function of `ckh.commands._completion` that completes it
 
 
 def declared(declaration: Declared, *, default: Any = MISSING) -> Any:

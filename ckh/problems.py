@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from operator import index
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
@@ -35,33 +37,10 @@ class PasteableProblem:
         return f"ckh.problem({self.canonical()!r})"
 
 
-DTYPE_BYTES: dict[str, float] = {
-    "fp64": 8.0,
-    "fp32": 4.0,
-    "int32": 4.0,
-    "fp16": 2.0,
-    "bf16": 2.0,
-    "fp8": 1.0,
-    "bf8": 1.0,
-    "int8": 1.0,
-    "int4": 0.5,
-    "pk_fp4": 0.5,
-}
-
-# Other spellings of element types in PyTorch, JAX, NumPy, C++ and AMD's libraries, in lower case.
-_SPELLINGS = {
-    "fp64": ("float64", "double", "f64"),
-    "fp32": ("float32", "float", "single", "f32"),
-    "int32": ("i32", "int32_t"),
-    "fp16": ("float16", "half", "f16", "half_t"),
-    "bf16": ("bfloat16", "bf16_t", "bhalf"),
-    "fp8": ("fp8_e4m3", "e4m3", "f8", "float8", "float8_e4m3", "float8_e4m3fn", "float8_e4m3fnuz", "fp8_t"),
-    "bf8": ("fp8_e5m2", "e5m2", "float8_e5m2", "float8_e5m2fnuz", "bf8_t"),
-    "int8": ("i8", "int8_t"),
-    "int4": ("i4", "pk_int4"),
-    "pk_fp4": ("fp4", "mxfp4", "float4_e2m1fn_x2", "fp4x2", "pk_fp4_t"),
-}
-_DTYPE_OF = {spelling: dtype for dtype, spellings in _SPELLINGS.items() for spelling in (dtype, *spellings)}
+# Element types with their sizes, and other spellings in PyTorch, JAX, NumPy, C++ and AMD's libraries, in lower case.
+_DTYPES = json.loads(Path(__file__).with_name("dtypes.json").read_bytes())
+DTYPE_BYTES: dict[str, float] = {dtype["name"]: dtype["bytes"] for dtype in _DTYPES}
+_DTYPE_OF = {spelling: dtype["name"] for dtype in _DTYPES for spelling in (dtype["name"], *dtype["spellings"])}
 
 _LIMIT = 2**31 - 1
 

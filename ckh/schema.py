@@ -5,7 +5,9 @@ A row is a problem, a kernel, a status and numbers. Later stages do not know whi
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 
 from ckh.strenum import StrEnum
 
@@ -96,41 +98,18 @@ class Column:
     nullable: bool = False
 
 
-_OPERATION = (Column("op_type", "string", "", "the operation"),)
-_WHERE = (
-    Column("arch", "string", "", "architecture spec the row was measured on"),
-    Column("device", "string", "", "name of the device as it calls itself", nullable=True),
-)
+_COLUMNS = {
+    group: tuple(Column(**values) for values in columns)
+    for group, columns in json.loads(Path(__file__).with_name("columns.json").read_bytes()).items()
+}
 # Former names of columns, and their present names.
 EARLIER_NAMES = {"kernel_name": "kernel"}
-_NAME = (Column("kernel", "string", "", "complete name of the kernel"),)
-_RESULT = (
-    Column("status", "string", "", "one of Status"),
-    Column("message", "string", "", "why the status is not ok", nullable=True),
-    Column("latency_ms", "float64", "ms", "median time of one run", nullable=True),
-    Column("latency_min_ms", "float64", "ms", "least sample", nullable=True),
-    Column("spread", "float64", "", "median absolute deviation of the samples / median", nullable=True),
-    Column("samples", "int64", "", "number of samples", nullable=True),
-    Column("tflops", "float64", "TFLOPS", "flops / latency", nullable=True),
-    Column("bandwidth_gb_s", "float64", "GB/s", "bytes of X, W and Y / latency", nullable=True),
-    Column("is_valid", "bool", "", "status is ok, unstable or launch_bound and the time is positive"),
-    Column("non_zero", "int64", "", "non-zero outputs, in AMD's data", nullable=True),
-    Column("remeasured", "bool", "", "measured again among the leaders of its problem", nullable=True),
-    Column("earlier_ms", "float64", "ms", "of a pair measured more than once, the earlier time", nullable=True),
-    Column("later_ms", "float64", "ms", "the later one; geometric means where there are more than two", nullable=True),
-    Column("measured_at", "float64", "s", "when it was measured, in seconds since 1970 (UTC)", nullable=True),
-    Column("launch_ms", "float64", "ms", "of a kernel that does nothing, timed in the same way", nullable=True),
-    Column("by_graph", "bool", "", "timed by a graph of launches, not launch by launch", nullable=True),
-)
 LAUNCHING = ("launch_ms", "by_graph")
 WHERE_WHEN = ("measured_at", "node")  # recorded by rows of ckh bench
 REPEATED = ("earlier_ms", "later_ms")  # independent measurements of one pair, which show its noise
 # For operations that have it: memory of a kernel besides operands and result.
-WORKSPACE = Column(
-    "workspace_bytes", "int64", "bytes", "memory that the kernel needs besides its tensors", nullable=True
-)
-# For operations that have it: products of a launch.
-GROUPS = Column("groups", "int64", "", "products of a batched or grouped problem", nullable=True)
+# For operations that have them: memory of a kernel besides operands and result, and products of a launch.
+(WORKSPACE,), (GROUPS,) = _COLUMNS["workspace"], _COLUMNS["groups"]
 HARDWARE = (
     "num_cus",
     "simds_per_cu",
@@ -153,20 +132,11 @@ _RESOURCES = (
     ),
     Column(CALLING, "int64", "", "GPU functions that call others, which the compiler did not inline", nullable=True),
 )
-_CARD = (
-    Column("card_clock_mhz", "float64", "MHz", "clock of the GPU right after the last sample", nullable=True),
-    Column("card_temperature_c", "float64", "°C", "its temperature then", nullable=True),
-    Column("card_power_w", "float64", "W", "its power then", nullable=True),
-    Column("card_power_cap_w", "float64", "W", "the most power that it may take", nullable=True),
-    Column("card_other_processes", "float64", "", "other processes that have memory on it", nullable=True),
-)
-CARD_COLUMNS = tuple(column.name for column in _CARD)
+CARD_COLUMNS = tuple(column.name for column in _COLUMNS["card"])  # sensor readings after the last sample
 CARD = tuple(name.removeprefix("card_") for name in CARD_COLUMNS)  # names in a journal
 # Numeric columns of each row; the others depend on its problem, its kernel, or its origin.
-MEASURED_NUMBERS = frozenset(column.name for column in (*_RESULT, *_CARD, *_RESOURCES) if column.type != "string")
-_PROVENANCE = (
-    Column("run_id", "string", "", "the run of ckh bench, or the file, that the row came from", nullable=True),
-    Column("node", "string", "", "machine and device of a cluster that measured it", nullable=True),
+MEASURED_NUMBERS = frozenset(
+    column.name for column in (*_COLUMNS["result"], *_COLUMNS["card"], *_RESOURCES) if column.type != "string"
 )
 
 
@@ -175,15 +145,15 @@ def dataset_columns(
 ) -> tuple[Column, ...]:
     """Columns of an operation's datasets: its own, and those common to all."""
     return (
-        *_OPERATION,
+        *_COLUMNS["operation"],
         *identity,
-        *_WHERE,
+        *_COLUMNS["where"],
         *sizes,
-        *_NAME,
+        *_COLUMNS["kernel"],
         *kernel,
-        *_RESULT,
-        *_CARD,
+        *_COLUMNS["result"],
+        *_COLUMNS["card"],
         *_RESOURCES,
         *_HARDWARE,
-        *_PROVENANCE,
+        *_COLUMNS["provenance"],
     )

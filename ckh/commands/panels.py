@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from typer.core import TyperCommand, TyperGroup
@@ -16,28 +18,8 @@ if TYPE_CHECKING:
 PROBLEM, MODEL, DATA, AITER, MEASURING = "Problem", "Model", "Data", "AITER", "Measuring"
 OTHER = "Options"
 # Panels in order, with the options that do not set one (`rich_help_panel`).
-PANELS = {
-    PROBLEM: "op variant dtype ndim problems num_cus pad_channels",
-    "Sources": "torch",
-    "Model as it runs": "tp tokens batch fuse_shared",
-    DATA: "data train_data labels with_trained max_unstable from_format maps skip_bad no_peak_check average sample",
-    "Kernels": "kernels registry rule_set filter split_k max_scratch matrix size keep code_object",
-    MODEL: "model require among warm_start",
-    AITER: "table installed",
-    "Plan": "plan today dry_run",
-    "Training": "targets rank lambdarank n_estimators num_leaves learning_rate folds",
-    "Search": "strategy evaluations",
-    "Device": "device arch hipcc ck_include gpus",
-    MEASURING: "measured probe on_device limit timeout timeout_s samples cold",
-    "Run": "budget_s budget jobs compile_timeout_s cluster seed compile_only check resume yes verbose",
-    "Gate": "create fail_under min_problems max_loss allow_unmeasured",
-    "Consumers": "consumer export dispatcher",
-    "Figures": "over by_data watch every plots",
-    "Output": "to out svg top embed write_registry skip_unsupported why explain worst "
-    "verdict_files force install as_json wide",
-    OTHER: "",
-}
-_PANEL_OF = {option: panel for panel, options in PANELS.items() for option in options.split()}
+PANELS: dict[str, list[str]] = json.loads(Path(__file__).with_name("panels.json").read_bytes())
+_PANEL_OF = {option: panel for panel, options in PANELS.items() for option in options}
 _OF_CONVOLUTIONS = ("variant", "ndim", "rule_set", "split_k", "pad_channels")
 
 

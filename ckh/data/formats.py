@@ -83,19 +83,12 @@ class MeasuredRows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RowsFormat:
-    """A format in which an operation's rows can be written.
+    """A format in which an operation's rows can be written."""
 
-    Attributes:
-        name: its name on the command line.
-        summary: short description of the output.
-        kind: kind of the output file.
-        write: writes rows and returns warnings about what the format cannot represent.
-    """
-
-    name: str
-    summary: str
+    name: str  # on the command line
+    summary: str  # short description of the output
     kind: FileKind
-    write: Callable[[MeasuredRows, Path], list[str]]
+    write: Callable[[MeasuredRows, Path], list[str]]  # returns warnings about what the format cannot represent
 
 
 class WinnerSummary(Record):
@@ -124,35 +117,21 @@ class ConvertWinnersDocument(WinnerSummary, Document):
 
 @dataclass(frozen=True, slots=True)
 class ProblemsFormat:
-    """A format in which the problems of tables of winners can be written.
+    """A format in which the problems of tables of winners can be written."""
 
-    Attributes:
-        name: its name on the command line.
-        summary: short description of the output.
-        kind: kind of the output file.
-        reader: name of the reader of such tables.
-        source: description of such a table in messages.
-        write: writes the problems of tables as one file.
-    """
-
-    name: str
-    summary: str
+    name: str  # on the command line
+    summary: str  # short description of the output
     kind: FileKind
-    reader: str
-    source: str
+    reader: str  # name of the reader of such tables
+    source: str  # description of such a table in messages
     write: Callable[[Sequence[Path], Path, ReadOptions], WinnerSummary]
 
 
 @dataclass(frozen=True, slots=True)
 class MappedTable:
-    """Reader of any table whose columns are mapped to an operation's.
+    """Reader of any table whose columns are mapped to an operation's."""
 
-    Attributes:
-        columns: the operation's columns that can be mapped.
-        read: reads a table that has these columns.
-    """
-
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # the operation's columns that can be mapped
     read: Callable[[Table, ReadOptions], Reading]
 
 

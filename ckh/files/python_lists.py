@@ -22,21 +22,13 @@ _MAX_BITS = 63  # Python refuses to print thousands of digits, and errors print 
 
 @dataclass(frozen=True, slots=True)
 class WrittenForm:
-    """How problems of an operation are written in Python.
+    """How problems of an operation are written in Python."""
 
-    Attributes:
-        example: an example, for an error.
-        calls: names of the classes that are called with literal values.
-        fields: names of the positional values, in order; empty: all are keywords.
-        lists: words in the names of variables that hold lists of problems.
-        no_lists: words in the names of variables that hold other lists.
-    """
-
-    example: str
-    calls: tuple[str, ...]
-    fields: tuple[str, ...] = ()
-    lists: tuple[str, ...] = ()
-    no_lists: tuple[str, ...] = ()
+    example: str  # for an error
+    calls: tuple[str, ...]  # names of the classes that are called with literal values
+    fields: tuple[str, ...] = ()  # names of the positional values, in order; empty: all are keywords
+    lists: tuple[str, ...] = ()  # words in the names of variables that hold lists of problems
+    no_lists: tuple[str, ...] = ()  # words in the names of variables that hold other lists
 
     def is_list(self, name: str) -> bool:
         """True if a variable of this name holds a list of problems."""

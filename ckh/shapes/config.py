@@ -1,7 +1,7 @@
 """`Config`: the fields of a Hugging Face `config.json`, validated on access; families of models; built-in models.
 
-A family is a row with its `model_type`s, its kind, keys of fields with unusual names, and transformers' defaults of
-omitted fields. A new family with the usual layers needs only a row.
+A family is an entry of `families.json` with its `model_type`s, its kind, keys of fields with unusual names, and
+transformers' defaults of omitted fields. A new family with the usual layers needs only an entry.
 """
 
 from __future__ import annotations
@@ -47,48 +47,11 @@ class Family:
     activation: str = "silu"  # activation of its experts
 
 
-# Field of a decoder -> its usual key.
-DECODER_KEYS = {
-    "hidden": "hidden_size",
-    "intermediate": "intermediate_size",
-    "heads": "num_attention_heads",
-    "kv_heads": "num_key_value_heads",
-    "head_dim": "head_dim",
-    "vocabulary": "vocab_size",
-    "layers": "num_hidden_layers",
-    "experts": "num_experts",
-    "per_token": "num_experts_per_tok",
-    "expert_intermediate": "moe_intermediate_size",
-    "shared": "n_shared_experts",
-    "shared_intermediate": "shared_expert_intermediate_size",
-    "first_dense": "first_k_dense_replace",
-}
-_ROUTED = {"experts": "n_routed_experts"}
-_LOCAL = {"experts": "num_local_experts", "expert_intermediate": "intermediate_size"}
-_GEMMA = {"head_dim": 256, "num_key_value_heads": 4, "num_attention_heads": 8, "vocab_size": 262208}
-
-FAMILIES = (
-    Family("Llama", ("llama",)),
-    Family("Mistral", ("mistral", "ministral", "ministral3")),
-    Family("Qwen2", ("qwen2", "qwen2_5_vl_text", "qwen2_vl_text")),
-    Family("Qwen3", ("qwen3", "qwen3_vl_text")),
-    Family("Phi-3", ("phi3",)),
-    Family("Gemma", ("gemma", "gemma2"), defaults={"head_dim": 256, "vocab_size": 256000}),
-    Family("Gemma 3", ("gemma3_text",), defaults=_GEMMA),
-    Family("GLM", ("glm", "glm4")),
-    Family("Mixtral", ("mixtral",), keys=_LOCAL),
-    Family("gpt-oss", ("gpt_oss",), keys=_LOCAL, defaults={"head_dim": 64}, activation="swiglu"),
-    Family("Qwen2-MoE", ("qwen2_moe",), defaults={"n_shared_experts": 1}),
-    Family("Qwen3-MoE", ("qwen3_moe", "qwen3_vl_moe_text")),
-    Family("Qwen3-Next", ("qwen3_next", "qwen3_5_moe_text", "qwen3_5_text"), defaults={"attn_output_gate": True}),
-    Family("DeepSeek-V2", ("deepseek_v2",), keys=_ROUTED),
-    Family("DeepSeek-V3", ("deepseek_v3", "kimi_k2"), keys=_ROUTED),
-    Family("DeepSeek-V3.2", ("deepseek_v32",), keys=_ROUTED, defaults={"index_n_heads": 64, "index_head_dim": 128}),
-    Family("GLM-4-MoE", ("glm4_moe",), keys=_ROUTED),
-    Family("GLM-5", ("glm_moe_dsa",), keys=_ROUTED, defaults={"index_n_heads": 32, "index_head_dim": 128}),
-    Family("ViT", ("vit", "deit"), ModelKind.VISION),
-    Family("CLIP", ("clip",), ModelKind.TWO_TOWERS),
-    Family("Whisper", ("whisper",), ModelKind.SPEECH),
+_TABLES = json.loads(Path(__file__).with_name("families.json").read_bytes())
+DECODER_KEYS: dict[str, str] = _TABLES["decoder_keys"]  # field of a decoder -> its usual key
+FAMILIES = tuple(
+    Family(name, tuple(entry.pop("types")), ModelKind(entry.pop("kind", ModelKind.DECODER)), **entry)
+    for name, entry in _TABLES["families"].items()
 )
 FAMILY_OF = {name: family for family in FAMILIES for name in family.types}
 

@@ -50,28 +50,15 @@ class Scaling(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Matmul:
-    """C (m x n) = A (m x k) x B (k x n).
-
-    Attributes:
-        m: rows of A.
-        n: columns of B.
-        k: reduction dimension.
-        dtype: element type of A and B; empty: unspecified.
-        layout: of A, B and C, r (row-major) or c.
-        scaling: scaling of the operands.
-        is_shuffled: whether B is preshuffled, as for AITER's bpreshuffle kernels.
-
-    Raises:
-        UsageError: a size is not from 1 to `MAX_SIZE`.
-    """
+    """C (m x n) = A (m x k) x B (k x n)."""
 
     m: int
     n: int
     k: int
-    dtype: str = ""
-    layout: str = "rcr"
+    dtype: str = ""  # of A and B; empty: unspecified
+    layout: str = "rcr"  # of A, B and C: r (row-major) or c
     scaling: Scaling = Scaling.NONE
-    is_shuffled: bool = False
+    is_shuffled: bool = False  # whether B is preshuffled, as for AITER's bpreshuffle kernels
 
     def __post_init__(self) -> None:
         require_sizes((name, getattr(self, name)) for name in "mnk")
@@ -79,26 +66,14 @@ class Matmul:
 
 @dataclass(frozen=True, slots=True)
 class BatchedMatmul:
-    """C_i (m x n) = A_i (m x k) x B_i (k x n) for i < batch; all matrices are dense.
-
-    Attributes:
-        batch: number of products.
-        m: rows of A_i.
-        n: columns of B_i.
-        k: reduction dimension.
-        dtype: element type of A and B; empty: unspecified.
-        layout: of A, B and C, r (row-major) or c.
-
-    Raises:
-        UsageError: a size is not from 1 to `MAX_SIZE`.
-    """
+    """C_i (m x n) = A_i (m x k) x B_i (k x n) for i < batch; all matrices are dense."""
 
     batch: int
     m: int
     n: int
     k: int
-    dtype: str = ""
-    layout: str = "rcr"
+    dtype: str = ""  # of A and B; empty: unspecified
+    layout: str = "rcr"  # of A, B and C: r (row-major) or c
 
     def __post_init__(self) -> None:
         require_sizes((field.name, getattr(self, field.name)) for field in fields(self)[:4])
@@ -106,38 +81,20 @@ class BatchedMatmul:
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A convolution of an input n x c x spatial with a filter k x c/g x taps; two or three spatial dimensions.
+    """A convolution of an input n x c x spatial with a filter k x c/g x taps; two or three spatial dimensions."""
 
-    Attributes:
-        n: images.
-        c: input channels of all groups.
-        k: output channels of all groups.
-        spatial: input sizes; depth first.
-        taps: filter sizes.
-        g: groups.
-        stride: stride in each dimension.
-        pad: zero padding on either side, in each dimension.
-        dilation: dilation in each dimension.
-        variant: the direction; empty: unspecified.
-        dtype: element type; empty: unspecified.
-        layout: layout of all tensors in MIOpen's notation; empty: unspecified.
-
-    Raises:
-        UsageError: a size is out of range, or a list does not have a value for each of two or three dimensions.
-    """
-
-    n: int
-    c: int
-    k: int
-    spatial: tuple[int, ...]
-    taps: tuple[int, ...]
-    g: int = 1
+    n: int  # images
+    c: int  # input channels of all groups
+    k: int  # output channels of all groups
+    spatial: tuple[int, ...]  # input sizes; depth first
+    taps: tuple[int, ...]  # filter sizes
+    g: int = 1  # groups
     stride: tuple[int, ...] = (1, 1)
-    pad: tuple[int, ...] = (0, 0)
+    pad: tuple[int, ...] = (0, 0)  # zeros on either side, in each dimension
     dilation: tuple[int, ...] = (1, 1)
-    variant: str = ""
-    dtype: str = ""
-    layout: str = ""
+    variant: str = ""  # the direction; empty: unspecified
+    dtype: str = ""  # empty: unspecified
+    layout: str = ""  # of all tensors in MIOpen's notation; empty: unspecified
 
     def __post_init__(self) -> None:
         lists = (self.spatial, self.taps, self.stride, self.pad, self.dilation)
@@ -150,14 +107,9 @@ class Convolution:
         require_sizes((("pad", size) for size in self.pad), least=0)
 
     def require_output(self, stated: Sequence[int | None]) -> None:
-        """Refuse an output other than the one that the source states.
+        """Refuse an output other than the one that the source states: channels and sizes, None where it states none.
 
-        Args:
-            stated: channels and sizes of the forward direction's output, without those of added dimensions; None:
-                not stated.
-
-        Raises:
-            UsageError: they differ.
+        Dimensions that were added to the convolution are not among them.
         """
         lists = zip(self.spatial, self.taps, self.stride, self.pad, self.dilation, strict=True)
         sizes = [(size + 2 * pad - gap * (tap - 1) - 1) // step + 1 for size, tap, step, pad, gap in lists]
@@ -172,30 +124,16 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True)
 class ExpertProducts:
-    """The two gated matrix products of a mixture of experts, on one device.
+    """The two gated matrix products of a mixture of experts, on one device."""
 
-    Attributes:
-        tokens: rows of the input.
-        model_dim: columns of the input.
-        inter_dim: columns between the two products.
-        experts: number of experts.
-        topk: experts per token.
-        dtype: element type; empty: unspecified.
-        scaling: scaling of the operands.
-        activation: activation between the products.
-
-    Raises:
-        UsageError: a size is not from 1 to `MAX_SIZE`.
-    """
-
-    tokens: int
-    model_dim: int
-    inter_dim: int
+    tokens: int  # rows of the input
+    model_dim: int  # columns of the input
+    inter_dim: int  # columns between the two products
     experts: int
-    topk: int
-    dtype: str = ""
+    topk: int  # experts per token
+    dtype: str = ""  # empty: unspecified
     scaling: Scaling = Scaling.NONE
-    activation: str = "silu"
+    activation: str = "silu"  # between the products
 
     def __post_init__(self) -> None:
         require_sizes((field.name, getattr(self, field.name)) for field in fields(self)[:5])

@@ -6,8 +6,10 @@ A is our B.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
@@ -19,50 +21,7 @@ if TYPE_CHECKING:
 
 _DIRECTIONS = {"forward": 1, "bwd_data": 2, "bwd_weight": 4}  # bits of MIOpenDriver's -F; 0 is all of them
 _DRIVER = re.compile(r"MIOpenDriver(?:\.exe)?['\"]?,?\s+['\"]?(?P<op>conv\w*)\b(?P<rest>.*)")
-_DRIVER_DTYPES = {"conv": "fp32", "convfp16": "fp16", "convbfp16": "bf16", "convint8": "int8", "convfp8": "fp8"}
-_SHORT_OPTIONS = {
-    "n": "batchsize",
-    "c": "in_channels",
-    "H": "in_h",
-    "W": "in_w",
-    "k": "out_channels",
-    "y": "fil_h",
-    "x": "fil_w",
-    "p": "pad_h",
-    "q": "pad_w",
-    "u": "conv_stride_h",
-    "v": "conv_stride_w",
-    "l": "dilation_h",
-    "j": "dilation_w",
-    "g": "group_count",
-    "F": "forw",
-    "m": "mode",
-    "z": "pad_mode",
-    "I": "in_layout",
-    "_": "spatial_dim",
-    "!": "in_d",
-    "@": "fil_d",
-    "#": "conv_stride_d",
-    "$": "pad_d",
-    "^": "dilation_d",
-}
-_DRIVER_DEFAULTS = {
-    "batchsize": 100,
-    "in_channels": 3,
-    "out_channels": 32,
-    "in_h": 32,
-    "in_w": 32,
-    "in_d": 32,
-    "group_count": 1,
-    "fil_d": 3,
-    "fil_h": 3,
-    "fil_w": 3,
-    "forw": 0,
-    "spatial_dim": 2,
-    **{f"conv_stride_{axis}": 1 for axis in "dhw"},
-    **{f"pad_{axis}": 0 for axis in "dhw"},
-    **{f"dilation_{axis}": 1 for axis in "dhw"},
-}
+_OF_DRIVER = json.loads(Path(__file__).with_name("miopen_driver.json").read_bytes())
 _BLAS = re.compile(r"(?:hipblaslt-bench|rocblas-bench)\b(?P<rest>.*)")
 _BLAS_DTYPES = {"f8": "fp8", "f4": "pk_fp4", "h": "fp16", "s": "fp32", "d": "fp64"}
 _TUNABLE = re.compile(
@@ -102,10 +61,10 @@ def driver_line(line: str) -> Iterator[StatedShape]:
     """The convolution of an MIOpenDriver command, as printed by MIOPEN_ENABLE_LOGGING_CMD, in each direction."""
     if (match := _DRIVER.search(line)) is None:
         return
-    values = {_SHORT_OPTIONS.get(name, name): value for name, value in _options(match["rest"]).items()}
+    values = {_OF_DRIVER["short_options"].get(name, name): value for name, value in _options(match["rest"]).items()}
     if values.get("mode", "conv") != "conv":
         raise UsageError(f"convolutions of the mode {values['mode'][:40]}", code="unsupported")
-    number = {name: _integer(name, values.get(name, default)) for name, default in _DRIVER_DEFAULTS.items()}
+    number = {name: _integer(name, values.get(name, default)) for name, default in _OF_DRIVER["defaults"].items()}
     axes = "dhw"[-number["spatial_dim"] :] if number["spatial_dim"] in (2, 3) else ""
     if not axes:
         raise UsageError(f"convolutions of {number['spatial_dim']} dimensions", code="unsupported")
@@ -116,7 +75,7 @@ def driver_line(line: str) -> Iterator[StatedShape]:
     dilation = tuple(number[f"dilation_{axis}"] for axis in axes)
     if set(dilation) == {1} or set(lists["taps"]) == {1}:
         lists["pad"] = _padding(values.get("pad_mode", ""), **lists)
-    if match["op"] not in _DRIVER_DTYPES:
+    if match["op"] not in _OF_DRIVER["dtypes"]:
         raise UsageError(f"convolutions of {match['op'][:40]}", code="unsupported")
     wanted = number["forw"] or sum(_DIRECTIONS.values())
     for variant, bit in _DIRECTIONS.items():
@@ -130,7 +89,7 @@ def driver_line(line: str) -> Iterator[StatedShape]:
                     **lists,
                     dilation=dilation,
                     variant=variant,
-                    dtype=_DRIVER_DTYPES[match["op"]],
+                    dtype=_OF_DRIVER["dtypes"][match["op"]],
                     layout=values.get("in_layout", "").lower(),
                 )
             )

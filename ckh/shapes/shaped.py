@@ -19,34 +19,21 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True)
 class NearKey:
-    """The row of a tuned table nearest to a key without a row.
+    """The row of a tuned table nearest to a key without a row."""
 
-    Attributes:
-        key: the row's key by column; empty: no row is near.
-        differs: column -> looked-up value that differs.
-        why: reason of the miss.
-    """
-
-    key: Mapping[str, str]
-    differs: Mapping[str, str]
-    why: str
+    key: Mapping[str, str]  # the row's key by column; empty: no row is near
+    differs: Mapping[str, str]  # column -> looked-up value that differs
+    why: str  # reason of the miss
 
 
 @dataclass(frozen=True, slots=True)
 class MissedLookup(Generic[P]):
-    """A lookup without a row.
-
-    Attributes:
-        problem: the looked-up problem.
-        stated: columns and values of the key, if stated by the source.
-        arch: the architecture, if the source does not state it.
-        num_cus: number of compute units; 0: those of the architecture (`archs.load_arch`).
-    """
+    """A lookup without a row."""
 
     problem: P
-    stated: Mapping[str, str]
-    arch: str
-    num_cus: int
+    stated: Mapping[str, str]  # columns and values of the key, if stated by the source
+    arch: str  # the architecture, if the source does not state it
+    num_cus: int  # number of compute units; 0: those of the architecture (`archs.load_arch`)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
