@@ -91,16 +91,18 @@ def test_without_knowledge_kernels_are_sampled_from_all(whole: Plan) -> None:
 
 
 def test_the_pace_is_that_of_complete_runs() -> None:
-    """Three times the constants without compiling; runs that did not end do not count."""
+    """Three times the constants without compiling; runs that did not end, or have few pairs, do not count."""
     problem = GemmProblem(64, 64, 64, "fp32")
     constant_s = Pace(CompileCosts({})).pair_s(problem.flops)
     history: Any = SimpleNamespace(
-        ends=[SimpleNamespace(run_id="a", wall_s=100.0 + 10 * 3 * constant_s, phase_s={COMPILE_PHASE: 100.0})],
+        ends=[SimpleNamespace(run_id="a", wall_s=100.0 + 1000 * 3 * constant_s, phase_s={COMPILE_PHASE: 100.0})],
         runs=[SimpleNamespace(run_id=name, op="gemm_universal") for name in "ab"],
-        measured={("a", problem.canonical()): 10, ("b", problem.canonical()): 1000},
+        measured={("a", problem.canonical()): 1000, ("b", problem.canonical()): 1000},
     )
     device = open_device(HOST_KIND, DeviceOptions())
     assert Pace.of(device, "gemm_universal", 1, history).slower == pytest.approx(3.0)
+    history.measured = {("a", problem.canonical()): 100}
+    assert Pace.of(device, "gemm_universal", 1, history).slower == 1.0
     history.ends = []
     assert Pace.of(device, "gemm_universal", 1, history).slower == 1.0
 

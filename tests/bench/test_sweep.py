@@ -10,6 +10,7 @@ import pytest
 
 from ckh.bench.planning.plan import full_name
 from ckh.bench.planning.results import MAX_LEADERS, PairResults
+from ckh.bench.supervision import sweep as sweep_module
 from ckh.bench.supervision.driver import Driver
 from ckh.bench.supervision.limits import BenchLimits, Stop, StopReason
 from ckh.data.journal import ResultRow, read_journal
@@ -142,12 +143,18 @@ def test_a_budget_stops_the_run_early(make_runs: Callable[..., Runs]) -> None:
     assert sum(runs.first_pass.values()) == 24 - outcome.pairs_left
 
 
-@pytest.mark.slow
-def test_with_a_budget_first_kernels_are_measured_first(
-    make_runs: Callable[..., Runs], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("has_budget", [True, False])
+def test_first_kernels_are_measured_before_others_are_compiled(
+    make_runs: Callable[..., Runs], monkeypatch: pytest.MonkeyPatch, *, has_budget: bool
 ) -> None:
-    """Two of every problem, then what compiles in half of the time left, here two kernels at a time; each pair once."""
-    monkeypatch.setattr(Stop, "left_s", 1e-9)
+    """With a budget two of every problem, then two at a time, which compile in half of the time left; each pair once.
+
+    Without one, the kernels that the compilers begin with on the first problem, then all others.
+    """
+    monkeypatch.setattr(*(Stop, "left_s", 1e-9) if has_budget else (sweep_module, "_MANY", 0))
+    monkeypatch.setattr(sweep_module, "_EARLY_PROBLEMS", 1)
+    if not has_budget:
+        monkeypatch.setattr(Driver, "missing", lambda _driver, kernels: kernels)
     runs = make_runs(*[GOOD] * 7, problems=(PROBLEM, OTHER_PROBLEM))
     campaign = runs.campaign()
     built: list[int] = []
@@ -161,10 +168,14 @@ def test_with_a_budget_first_kernels_are_measured_first(
     outcome = campaign.run(LIMITS)
     first = {full_name(kernel) for task in campaign.plan.tasks for kernel in task.kernels[:2]}
     rows = [(row.problem, row.kernel) for row in runs.rows if not row.remeasured]
-    assert set(list(dict.fromkeys(kernel for _, kernel in rows))[: len(first)]) == first
     assert Counter(rows) == runs.all_pairs
     assert (sum(built), built[0]) == (7, 2)
-    assert len(built) > 1
+    if has_budget:
+        assert set(list(dict.fromkeys(kernel for _, kernel in rows))[: len(first)]) == first
+        assert len(built) > 1
+    else:
+        assert {kernel for _, kernel in rows[:2]} <= first
+        assert ([problem for problem, _ in rows[:7]], built) == ([rows[0][0]] * 7, [2, 5])
     assert (outcome.reason, outcome.pairs_left) == (StopReason.COMPLETE, 0)
 
 

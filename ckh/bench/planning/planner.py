@@ -241,6 +241,7 @@ class KnownBefore:
 _PAIR_S = 0.004
 _PAIR_S_PER_GFLOP = 0.02
 _FLOPS_PER_GFLOP = 1e9
+_LEAST_SEEN_S = 1.0  # of measuring by these constants: a run of few pairs took as long to start
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,14 +275,14 @@ class Pace:
 
 
 def _slower(history: History) -> float:
-    """Ratio of the measuring time in complete runs to the constants; 1 if there was none."""
+    """Ratio of the measuring time in earlier runs to the constants; 1 if they measured too little."""
     ended = {end.run_id: end.wall_s - end.phase_s.get(COMPILE_PHASE, 0.0) for end in history.ends}
     op_of_run = {run.run_id: operation(run.op) for run in history.runs}
     by_constants, plain = 0.0, Pace(CompileCosts({}))
     for (run_id, problem), rows in history.measured.items():
         if run_id in ended and rows:
             by_constants += rows * plain.pair_s(op_of_run[run_id].problems.parse(problem).flops)
-    return sum(ended.values()) / by_constants if by_constants and sum(ended.values()) > 0 else 1.0
+    return sum(ended.values()) / by_constants if by_constants >= _LEAST_SEEN_S and sum(ended.values()) > 0 else 1.0
 
 
 AUTO = "auto"  # as many problems as fit in the budget

@@ -3,6 +3,7 @@
 The fastest kernels of each problem, and the one in use today if it is known, are remeasured in rounds, interleaved in
 random order, so that clock drift affects all alike; these times replace the first ones.
 
+Where many kernels are to compile, one for each compiler is measured on a few problems before the others are compiled.
 With a budget, kernels are built in parts, each measured when it is built: the first two of every problem, then as many
 as compile in half of the remaining time by the rate of this run. So a budget too short for the plan gives times, too.
 
@@ -37,6 +38,7 @@ from ckh.bench.supervision.runner import measure, on_problem, result_row
 from ckh.bench.supervision.supervisor import MAX_PASSES, Looks, with_anchor
 from ckh.data.journal import EndRecord, KernelRecord, ReferenceRecord
 from ckh.schema import CALLING, RIGHT, Status
+from ckh.text.durations import format_duration
 from ckh.text.log import note
 from ckh.text.progress import progress
 
@@ -56,6 +58,8 @@ if TYPE_CHECKING:
 
 _FIRST = 2  # kernels of each problem that are measured first with a budget
 _COMPILING = 0.5  # share of the remaining budget for the next kernels
+_EARLY_PROBLEMS = 4  # which are measured first, without a budget
+_MANY = 8  # kernels to compile for each compiler
 
 
 def within_scratch(built: Built, limit: int | None) -> Built:
@@ -118,25 +122,31 @@ class Sweep:
         """Measure pairs missing in `results`, until complete or stopped."""
         left = self._unfinished(plan, results)
         kernels = left.kernels + self._leading_kernels(left, results)
-        if self._stop.left_s is None:
+        jobs, start, has_budget = self._driver.jobs, time.monotonic(), self._stop.left_s is not None
+        if not has_budget and (len(kernels) <= _MANY * jobs or len(self._driver.missing(kernels)) <= _MANY * jobs):
             return self._measured(left, kernels + self._compared(plan), results, partial(self._serve, left.tasks))
         first = self._first_kernels(left)
 
         def serve(work: _Work, watch: ReferenceWatch | None) -> None:
             while not self._stop():
-                built = work.built
+                unbuilt = [kernel for kernel in kernels if full_name(kernel) not in work.built]
+                if not unbuilt:
+                    self._serve(left.tasks, work, watch)
+                    return
                 tasks = [
-                    replace(task, kernels=tuple(kernel for kernel in task.kernels if full_name(kernel) in built))
-                    for task in left.tasks
+                    replace(task, kernels=tuple(kernel for kernel in task.kernels if full_name(kernel) in work.built))
+                    for task in left.tasks[: None if has_budget else _EARLY_PROBLEMS]
                 ]
                 self._serve(tasks, work, watch)
-                unbuilt = [kernel for kernel in first if full_name(kernel) not in built]
-                unbuilt = unbuilt or [kernel for kernel in kernels if full_name(kernel) not in built]
-                if not unbuilt:
-                    return
-                work.built.update(self._build(self._next_kernels(unbuilt)))
+                if has_budget:
+                    soon = [kernel for kernel in first if full_name(kernel) not in work.built]
+                    unbuilt = self._next_kernels(soon or unbuilt)
+                else:
+                    done, after = self.totals.statuses.total(), format_duration(time.monotonic() - start)
+                    note(f"first {done} pairs measured after {after}; {len(unbuilt)} kernels to compile for the others")
+                work.built.update(self._build(unbuilt))
 
-        return self._measured(left, (*first[: self._driver.jobs], *self._compared(plan)), results, serve)
+        return self._measured(left, (*first[:jobs], *self._compared(plan)), results, serve)
 
     def _first_kernels(self, left: Plan) -> tuple[Kernel, ...]:
         """The first two kernels of each problem, today's and the first choice; first one for the drift monitor."""
