@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from ckh.kernels.name_grammar import by
+from ckh.kernels.declaration import by
 from ckh.kernels.table import TRIPLES, distinct
 
 if TYPE_CHECKING:

@@ -8,19 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, fields
 from itertools import repeat
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import numpy as np
-
-from ckh.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
-
-    from ckh.files.jsonfields import Triple
 
     Codes = NDArray[np.intp]
 
@@ -33,51 +28,9 @@ TRIPLES: dict[str, tuple[str, str, str]] = {
     "vectors": ("vector_a", "vector_b", "vector_c"),
     "pads": ("pad_m", "pad_n", "pad_k"),
 }
-_VALUES_OF = {name: attrgetter(*names) for name, names in TRIPLES.items()}
+SIZES = (*TRIPLES["tile"], *TRIPLES["wave"], *TRIPLES["warp_tile"])
 _TOGETHER = 1024  # kernels made at a time
 _DENSE = 4  # up to this many possible combinations per kernel, distinct ones are found by marking
-
-
-class TiledKernel:
-    """Base of kernels whose fields include those of `TRIPLES`; in short names some are missing."""
-
-    __slots__ = ()
-
-    @property
-    def tile(self) -> Triple:
-        """Block tile M, N, K."""
-        return self._known("tile", "tile")
-
-    @property
-    def wave(self) -> Triple:
-        """Waves per block along M, N, K; `UsageError` if the kernel's name omits them."""
-        return self._known("wave", "waves")
-
-    @property
-    def warp_tile(self) -> Triple:
-        """Tile of one matrix instruction M, N, K; `UsageError` if the kernel's name omits it."""
-        return self._known("warp_tile", "warp tile")
-
-    @property
-    def vectors(self) -> Triple:
-        """Vector widths of A, B, C in elements; `UsageError` if the kernel's name omits them."""
-        return self._known("vectors", "vector widths")
-
-    @property
-    def pads(self) -> tuple[bool | None, bool | None, bool | None]:
-        """Padding along M, N, K."""
-        pads: tuple[bool | None, bool | None, bool | None] = _VALUES_OF["pads"](self)
-        return pads
-
-    def _known(self, name: str, what: str) -> Triple:
-        values: Triple = _VALUES_OF[name](self)
-        if None in values:
-            raise UsageError(
-                f"the kernel {getattr(self, 'pipeline', '')} {self.tile} has no {what}",
-                "give its complete name",
-                code="incomplete-kernel",
-            )
-        return values
 
 
 class KernelTable(Sequence[K], Generic[K]):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ckh.errors import DataError, UsageError
 from ckh.features.engine import Feature, FeatureEngine, fill, log2_of, pieces, raw
+from ckh.kernels.declaration import either
 from ckh.kernels.judging import RuleBook, Rules
-from ckh.kernels.name_grammar import either
 from ckh.kernels.pools import TIMED_NAME, Pools
 from ckh.kernels.table import KernelTable, column_of
 from ckh.ops.base import Kernels, Operation, Problems, Training

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from ckh.kernels.declaration import by
 from ckh.kernels.judging import ProblemRules, judge_table
-from ckh.kernels.table import distinct
+from ckh.kernels.table import TRIPLES, distinct
 from ckh.ops.base import Problem
 
 if TYPE_CHECKING:
@@ -43,6 +44,19 @@ class KernelParameter:
 
     name: str
     value: Callable[[Any], str | int | bool]
+
+
+def parameters(*names: str) -> tuple[KernelParameter, ...]:
+    """Return fields of kernels, or groups of them such as `wave`, as parameters; texts are plain, sizes are MxNxK."""
+
+    def of(name: str) -> KernelParameter:
+        def value(kernel: Any) -> str | int | bool:
+            own: str | int | bool = getattr(kernel, name)
+            return str(own) if isinstance(own, str) else own
+
+        return KernelParameter(name, (lambda kernel: by(getattr(kernel, name))) if name in TRIPLES else value)
+
+    return tuple(map(of, names))
 
 
 class Product:
@@ -145,11 +159,6 @@ class Searched(Generic[P]):
     """
 
     product: Callable[[P, ArchSpec], Product]
-
-
-def by(sizes: tuple[int, ...]) -> str:
-    """Sizes as one category, such as 2x2x1."""
-    return "x".join(map(str, sizes))
 
 
 def _kinds(table: KernelTable[Any], names: Sequence[str]) -> tuple[NDArray[np.intp], KernelTable[Any]]:

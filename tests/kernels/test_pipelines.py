@@ -11,7 +11,7 @@ from ckh.bench.codegen import ck_tile
 from ckh.bench.codegen import unit as host
 from ckh.bench.codegen.ck_tile import Interface
 from ckh.errors import UsageError
-from ckh.kernels.name_grammar import PIPELINE
+from ckh.kernels.declaration import PIPELINE
 from ckh.kernels.pipelines import (
     CONV_PIPELINES,
     PIPELINE_CODES,

@@ -8,13 +8,13 @@ and instructions with three pipelines; persistent kernels included.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.features.engine import Feature
-from ckh.kernels.name_grammar import either
+from ckh.kernels.declaration import named, number, word
 from ckh.ops.base import having
 from ckh.ops.gemm_multi_d.problem import (
     DTYPES,
@@ -22,7 +22,6 @@ from ckh.ops.gemm_multi_d.problem import (
     MATRIX,
     MAX_TENSORS,
     OP_TYPE,
-    PREFIX,
     VECTOR,
     GemmMultiDProblem,
 )
@@ -42,28 +41,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, order=True)
 class GemmMultiDKernel(GemmKernel):
-    """A kernel whose epilogue applies a function.
+    """A kernel whose epilogue applies a function."""
 
-    Attributes:
-        function: one of `FUNCTIONS`.
-        num_d: number of further tensors.
-    """
-
+    op_type = OP_TYPE
     group_fields = (*GROUP_FIELDS, "function", "num_d")
 
-    function: str = "add"
-    num_d: int = 1
-
-    @property
-    def op_type(self) -> str:  # type: ignore[override]
-        """First part of names."""
-        return f"{PREFIX}{self.function}_{self.num_d}"
+    function: str = field(default="add", metadata=named(word("function", FUNCTIONS)))
+    num_d: int = field(default=1, metadata=named(number("number of further tensors", f"[1-{MAX_TENSORS}]")))
 
 
-_HEAD = rf"{PREFIX}(?P<function>{either(FUNCTIONS)})_(?P<num_d>[1-{MAX_TENSORS}])"
-parse_multi_d_kernel = parser_of(
-    GemmMultiDKernel, _HEAD, lambda match: {"function": match["function"], "num_d": int(match["num_d"])}
-)
+parse_multi_d_kernel = parser_of(GemmMultiDKernel, OP_TYPE, "function", "num_d")
 
 
 rule = BOOK.rule

@@ -12,7 +12,7 @@ smaller ones along M, and in 8 bits those of AITER's row-wise fp8 GEMMs with fla
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -20,6 +20,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError
+from ckh.kernels.declaration import mark, named
 from ckh.kernels.judging import RuleBook, Rules
 from ckh.kernels.pipelines import Scheduler
 from ckh.kernels.pools import Pools
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from ckh.search.product import Searched
 
 
-_PERMUTED = "_permute_n"
+_PERMUTED = "permute_n"
 # Parts of K of a matrix instruction, for its number of columns: each lane has one of them.
 _LANE_GROUPS = {16: 4, 32: 2}
 FLATMM_BYTES = 16  # that a lane reads at once, with flatmm
@@ -50,20 +51,13 @@ FLATMM_BYTES = 16  # that a lane reads at once, with flatmm
 
 @dataclass(frozen=True, slots=True, order=True)
 class GemmPreshuffleKernel(GemmKernel):
-    """A kernel that reads B in the order of its matrix instructions.
+    """A kernel that reads B in the order of its matrix instructions."""
 
-    Attributes:
-        permute_n: whether N is permuted (CK Tile's `TiledMMAPermuteN`), so that a lane stores adjacent columns of C.
-    """
-
+    op_type = OP_TYPE
     group_fields = (*GROUP_FIELDS, "permute_n")
 
-    permute_n: bool = False
-
-    @property
-    def op_type(self) -> str:  # type: ignore[override]
-        """First part of names."""
-        return OP_TYPE + _PERMUTED * self.permute_n
+    permute_n: bool = field(default=False, metadata=named(mark("permutation of N", _PERMUTED)))
+    """Whether N is permuted (CK Tile's `TiledMMAPermuteN`), so that a lane stores adjacent columns of C."""
 
     @property
     def b_order(self) -> str:
@@ -99,11 +93,7 @@ def order_of(kernel: GemmPreshuffleKernel) -> StoredOrder | None:
 
 
 _AMDS = re.compile(r"_preshufflev2_(?:(?:cshuffle|default)_)?default(?=_(?:True|False|0|1)_|$)")
-_parse = parser_of(
-    GemmPreshuffleKernel,
-    rf"{OP_TYPE}(?P<permute_n>{_PERMUTED})?",
-    lambda match: {"permute_n": match["permute_n"] is not None},
-)
+_parse = parser_of(GemmPreshuffleKernel, OP_TYPE, "permute_n")
 
 
 def parse_preshuffle_kernel(text: str) -> GemmPreshuffleKernel:
@@ -111,7 +101,7 @@ def parse_preshuffle_kernel(text: str) -> GemmPreshuffleKernel:
     if _AMDS.search(text):
         raise DataError(
             f"{text!r} does not state whether N is permuted, as all names of AMD's tile engine",
-            f"begin with {OP_TYPE}{_PERMUTED}_ if it is, and write intrawave for the scheduler default",
+            f"begin with {OP_TYPE}_{_PERMUTED}_ if it is, and write intrawave for the scheduler default",
             code="bad-kernel",
         )
     return _parse(text)
@@ -328,12 +318,10 @@ class _PreshuffleFamily(KernelFamily[GemmPreshuffleKernel]):
     @cached_property
     def lists(self) -> ListFormat:
         """AMD's file formats for lists of these kernels."""
-        flags = ("permute_n",)
+        flags = (_PERMUTED,)
         return lists_of(
-            ListedKernels(self.kind, self.rules, self.parse, OP_TYPE, PreshuffleSpace, flags, default_scheduler=True)
+            ListedKernels(self.kind, self.rules, self.parse, PreshuffleSpace, flags, default_scheduler=True)
         )
 
 
-FAMILY = _PreshuffleFamily(
-    GemmPreshuffleKernel, PRESHUFFLE_RULES, parse_preshuffle_kernel, (PRESHUFFLE, FLATMM), listed_as=OP_TYPE
-)
+FAMILY = _PreshuffleFamily(GemmPreshuffleKernel, PRESHUFFLE_RULES, parse_preshuffle_kernel, (PRESHUFFLE, FLATMM))

@@ -12,14 +12,14 @@ compute unit is an argument of CK Tile's launch, with the number that a unit hol
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.features.engine import Feature
-from ckh.kernels.name_grammar import either
+from ckh.kernels.declaration import named, number, word
 from ckh.ops.gemm_streamk.problem import OP_TYPE, PREFIX, GemmStreamKProblem
 from ckh.ops.gemm_universal.derived import derived
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
@@ -28,7 +28,6 @@ from ckh.ops.gemm_universal.kernels.family import KernelFamily
 from ckh.ops.gemm_universal.kernels.problem_rules import BOOK, rules_with
 from ckh.ops.gemm_universal.problem import output_dtype
 from ckh.problems import DTYPE_BYTES
-from ckh.schema import Column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,28 +46,25 @@ MOST_BLOCKS = 16
 
 @dataclass(frozen=True, slots=True, order=True)
 class GemmStreamKKernel(GemmKernel):
-    """A kernel whose blocks share tiles.
+    """A kernel whose blocks share tiles."""
 
-    Attributes:
-        reduction: how partial sums become a result, one of `REDUCTIONS`.
-        blocks_per_cu: blocks per compute unit that share tiles; 0: as many as a compute unit holds.
-    """
+    op_type = OP_TYPE
 
-    reduction: str = "atomic"
-    blocks_per_cu: int = 1
+    reduction: str = field(
+        default="atomic",
+        metadata=named(word("reduction", REDUCTIONS), "how partial sums become a result: atomic, reduction"),
+    )
+    blocks_per_cu: int = field(
+        default=1,
+        metadata=named(
+            number("blocks per compute unit", "(?:0|[1-9][0-9]?)"),
+            "blocks per compute unit that share tiles, 0: as many as it holds",
+        ),
+    )
 
-    @property
-    def op_type(self) -> str:  # type: ignore[override]
-        """First part of names."""
-        return f"{PREFIX}{self.reduction}_{self.blocks_per_cu}"
 
-
-_HEAD = rf"{PREFIX}(?P<reduction>{either(REDUCTIONS)})_(?P<blocks>0|[1-9][0-9]?)"
-_parse = parser_of(
-    GemmStreamKKernel,
-    _HEAD,
-    lambda match: {"reduction": match["reduction"], "blocks_per_cu": int(match["blocks"])},
-)
+_FIELDS = ("reduction", "blocks_per_cu")
+_parse = parser_of(GemmStreamKKernel, OP_TYPE, *_FIELDS)
 # "linear" is the later name of CK Tile's reduction of 2025.
 _AMD = re.compile(rf"{PREFIX}(?P<kind>\w+?)_(?P<reduction>atomic|reduction|linear)_(?P<sizes>[0-9]+x.*)")
 
@@ -81,7 +77,6 @@ def parse_streamk_kernel(text: str) -> GemmStreamKKernel:
     return _parse(text)
 
 
-_FIELDS = ("reduction", "blocks_per_cu")
 OWN = (_FIELDS, list(product(REDUCTIONS, (1, 2))))
 _LISTED = (_FIELDS, list(product(REDUCTIONS, (ALL_HELD,))))  # of a configuration of the tile engine
 _PAIRED_BYTES = 2  # elements of this size are added in pairs
@@ -124,9 +119,7 @@ def _rows_in_c(problem: GemmStreamKProblem, dtype: str, tile: Triple, reduction:
 STREAMK_RULES: Rules[GemmStreamKKernel] = rules_with(
     (_on_a_gpu,), complete=(_blocks, _pairs), problem=(_whole_steps, _rows_in_c)
 )
-FAMILY = KernelFamily(
-    GemmStreamKKernel, STREAMK_RULES, parse_streamk_kernel, ("compv3",), own=OWN, listed=_LISTED, listed_as=OP_TYPE
-)
+FAMILY = KernelFamily(GemmStreamKKernel, STREAMK_RULES, parse_streamk_kernel, ("compv3",), own=OWN, listed=_LISTED)
 POOLS = FAMILY.pools
 
 
@@ -169,7 +162,7 @@ GEMM_STREAMK = GEMM_UNIVERSAL.extended(
     _FEATURES,
     categorical=("reduction",),
     derived={"streamk_grid": _grid, "streamk_tiles": _shared_tiles, "streamk_steps": _steps_per_block},
-    kernel_columns=frozenset({"reduction", "blocks_per_cu"}),
+    kernel_columns=frozenset(_FIELDS),
 )
 
 OPERATION = derived(
@@ -179,9 +172,5 @@ OPERATION = derived(
     FAMILY,
     GEMM_STREAMK,
     {},
-    own=(
-        Column("reduction", "string", "", "how partial sums become a result: atomic, reduction"),
-        Column("blocks_per_cu", "int64", "", "blocks per compute unit that share tiles, 0: as many as it holds"),
-    ),
     table_sizes=("m", "n", "k"),
 )

@@ -14,8 +14,9 @@ from ckh.export.consumers import Consumers, Instances
 from ckh.export.dispatcher import DispatcherPart, dispatcher_header
 from ckh.export.groups import DTYPE, Code, Exported, ProblemKind, element_types, ruled_group
 from ckh.kernels.ck_instances import dtype_of, pads, tiled_fields, whole
+from ckh.kernels.declaration import usual_values
 from ckh.kernels.pipelines import Scheduler
-from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel, kernel_name
+from ckh.ops.gemm_universal.kernel import GemmKernel, kernel_name
 from ckh.ops.gemm_universal.kernels.pool import POOLS
 from ckh.ops.gemm_universal.kernels.problem_rules import PROBLEM_RULES
 from ckh.ops.gemm_universal.problem import GEMM_COLUMNS, GEMM_LAYOUTS, OP_TYPE, GemmProblem
@@ -88,8 +89,7 @@ def _kernel(_template: Any, instance: Any) -> GemmKernel | None:
     fields = _ck_tile(item) if hasattr(item, "layout_c") else _ck(item)
     if fields is None:
         return None
-    fields |= dict.fromkeys(("vector_a", "vector_b", "vector_c"), NATIVE_WIDTH)
-    return GemmKernel(dtype=kind[0], layout=kind[1], persistent=False, **fields)
+    return GemmKernel(dtype=kind[0], layout=kind[1], persistent=False, **usual_values(GemmKernel), **fields)
 
 
 def _ck_tile(kernel: Any) -> dict[str, Any] | None:

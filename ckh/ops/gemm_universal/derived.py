@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from ckh.kernels.declaration import column_tokens
 from ckh.kernels.pools import TIMED_NAME
 from ckh.kernels.table import column_of
 from ckh.ops.base import Encoding, Operation, lazily
 from ckh.ops.gemm_universal.features import KERNEL_COLUMNS, problem_columns
-from ckh.ops.gemm_universal.kernel import GemmKernel
-from ckh.ops.gemm_universal.operation import OPERATION, columns_of, identity_columns, problem_of_row
+from ckh.ops.gemm_universal.kernel import NAMES, GemmKernel
+from ckh.ops.gemm_universal.operation import OPERATION, dataset_of, identity_columns, own_columns, problem_of_row
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.schema import Column
 
@@ -51,7 +52,6 @@ def derived(
     engine: FeatureEngine,
     meanings: Mapping[str, str],
     *,
-    own: tuple[Column, ...] = (),
     table_sizes: tuple[str, ...] = (),
 ) -> Operation[P, K]:
     """Return the record of an operation, which may replace parts of it.
@@ -67,13 +67,12 @@ def derived(
         family: its kernels.
         engine: its features.
         meanings: column of problems -> meaning: of each further text, and of sizes that are more than a problem size.
-        own: columns of its kernels that `gemm_universal`'s do not have.
         table_sizes: sizes that tables of its measurements must have; empty: it has no tables.
     """
     package, pools = module.rpartition(".")[0], family.pools
     sets = lazily(f"{package}.problem_sets:SETS")
     group_of = attrgetter(*pools.kind.group_fields)
-    own_names = tuple(column.name for column in own)
+    own = {name: token.type for name, token in column_tokens(pools.kind).items() if name in own_columns(pools.kind)}
 
     def candidates(problem: P, arch: ArchSpec, model: Path, only: KernelList[K] | None = None) -> Candidates[K]:
         return pools.candidates(problem, arch, *group_of(problem), model=model, only=only)
@@ -90,14 +89,13 @@ def derived(
     def kernel_columns(kernels: Sequence[K], encoding: Encoding) -> dict[str, list[Any]]:
         return {
             **GEMM.kernels.columns(kernels, encoding),
-            **{name: column_of(kernels, name).tolist() for name in own_names},
+            **{name: column_of(kernels, name).tolist() for name in own},
         }
 
     def kernel_features(kernels: Sequence[K], encoding: Encoding) -> dict[str, Any]:
-        types = {column.name: np.str_ if column.type == "string" else np.float64 for column in own}
         return {
             **GEMM.kernels.features(kernels, encoding),
-            **{name: column_of(kernels, name).astype(to) for name, to in types.items()},
+            **{name: column_of(kernels, name).astype(np.str_ if to is str else np.float64) for name, to in own.items()},
         }
 
     def formats() -> object:
@@ -129,6 +127,7 @@ def derived(
             GEMM.kernels,
             type=pools.kind,
             parse=pools.parse,
+            name_parts=NAMES[pools.kind].parts,
             columns=kernel_columns,
             features=kernel_features,
             candidates=candidates,
@@ -138,9 +137,9 @@ def derived(
         ),
         training=replace(
             GEMM.training,
-            columns=columns_of([*texts, *sizes], own),
+            columns=dataset_of([*texts, *sizes], pools.kind),
             engine=engine,
-            input_columns=(*kind.identity(), *KERNEL_COLUMNS, *own_names),
+            input_columns=(*kind.identity(), *KERNEL_COLUMNS, *own),
             legacy_columns=dict,
             model_files={TIMED_NAME: pools.timed_file},
             judged=(),

@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.features.engine import Columns, Feature, FeatureEngine, fill, log2_of, pieces, product, ratio, raw, remainder
+from ckh.kernels.declaration import column_tokens
 from ckh.kernels.pipelines import MARKED_PADDED_PIPELINES, PIPELINE_CODES
-from ckh.kernels.table import column_of
+from ckh.kernels.table import TRIPLES, column_of
+from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE, GemmProblem
 from ckh.problems import DTYPE_BYTES
 
@@ -32,14 +34,11 @@ if TYPE_CHECKING:
     Formula = Callable[[Columns], Any]
     from collections.abc import Mapping, Sequence
 
-    from ckh.ops.gemm_universal.kernel import GemmKernel
-
 
 PROBLEM_COLUMNS: tuple[str, ...] = ("m", "n", "k", "split_k", "dtype", "layout")
-_SIZES: tuple[str, ...] = tuple(f"{what}_{axis}" for what in ("tile", "wave", "warp_tile") for axis in "mnk")
-_TEXTS: tuple[str, ...] = ("pipeline", "scheduler", "epilogue")
-_PADS: tuple[str, ...] = ("pad_m", "pad_n", "pad_k")
-KERNEL_COLUMNS: tuple[str, ...] = (*_SIZES, *_TEXTS, *_PADS, "persistent")
+_TYPES = {name: token.type for name, token in column_tokens(GemmKernel).items()}
+# Numbers, then texts, then flags.
+KERNEL_COLUMNS: tuple[str, ...] = tuple(sorted(_TYPES, key=lambda name: (int, str, bool).index(_TYPES[name])))
 
 # Raw columns that the features read, besides the hardware profile.
 INPUT_COLUMNS: tuple[str, ...] = (*PROBLEM_COLUMNS, *KERNEL_COLUMNS)
@@ -57,13 +56,11 @@ def problem_columns(problems: Sequence[GemmProblem], kind: type[GemmProblem] = G
 
 def kernel_columns(kernels: Sequence[GemmKernel], *, mem_is_padded: bool = False) -> dict[str, Any]:
     """One row per kernel; `mem_is_padded`: those of `mem` are, whatever their names, as AMD's converter has it."""
-    texts = {name: column_of(kernels, name).astype(np.str_) for name in _TEXTS}
-    as_padded = np.isin(texts["pipeline"], list(MARKED_PADDED_PIPELINES)) & mem_is_padded
-    return {
-        **{name: column_of(kernels, name).astype(np.float64) for name in (*_SIZES, "persistent")},
-        **texts,
-        **{name: (column_of(kernels, name).astype(np.bool_) | as_padded).astype(np.float64) for name in _PADS},
+    columns = {
+        name: column_of(kernels, name).astype(np.str_ if _TYPES[name] is str else np.float64) for name in KERNEL_COLUMNS
     }
+    as_padded = np.isin(columns["pipeline"], list(MARKED_PADDED_PIPELINES)) & mem_is_padded
+    return columns | {name: (columns[name].astype(np.bool_) | as_padded).astype(np.float64) for name in TRIPLES["pads"]}
 
 
 def from_amd(columns: Mapping[str, Any]) -> dict[str, Any]:

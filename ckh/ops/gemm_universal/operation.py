@@ -10,6 +10,7 @@ from collections.abc import Callable
 from math import log2
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ckh.kernels.declaration import column_tokens, columns_of
 from ckh.kernels.pools import TIMED_NAME
 from ckh.ops.base import Kernels, Operation, Problems, TiledSizes, Training, Worth, called, having, lazily
 from ckh.ops.gemm_universal.features import (
@@ -20,7 +21,7 @@ from ckh.ops.gemm_universal.features import (
     kernel_columns,
     problem_columns,
 )
-from ckh.ops.gemm_universal.kernel import NAME_PARTS, GemmKernel, kernel_name, parse_kernel_name, short_name
+from ckh.ops.gemm_universal.kernel import NAMES, GemmKernel, kernel_name, parse_kernel_name, short_name
 from ckh.ops.gemm_universal.kernels.pool import POOLS
 from ckh.ops.gemm_universal.kernels.problem_rules import rule_key
 from ckh.ops.gemm_universal.problem import (
@@ -79,26 +80,21 @@ SLICES: dict[str, dict[str, _ProblemTest]] = {
 }
 
 
-_TEXTS = frozenset({"pipeline", "scheduler", "epilogue"})
-_MEANING = {"tile": "block tile", "wave": "waves per block", "warp_tile": "tile of one matrix instruction"}
 _WEIGHT_OF_KIND = 4.0  # another layout counts as much as a factor of 16 in a size
 
 
-def columns_of(sizes: Iterable[Column], own: tuple[Column, ...] = ()) -> tuple[Column, ...]:
-    """Return the dataset columns of an operation on matrix products with these sizes and own columns of kernels."""
+def dataset_of(sizes: Iterable[Column], kind: type[GemmKernel] = GemmKernel) -> tuple[Column, ...]:
+    """Return the dataset columns of an operation on matrix products with these sizes and class of kernels."""
     identity = (
         Column("dtype", "string", "", "element type of A and B"),
         Column("layout", "string", "", "of A, B and C: r row-major, c column-major"),
     )
-    kernel = tuple(Column(name, "string" if name in _TEXTS else "int64", "", _meaning(name)) for name in KERNEL_COLUMNS)
-    return dataset_columns(identity, tuple(sizes), (*kernel, *own))
+    return dataset_columns(identity, tuple(sizes), columns_of(kind, (*KERNEL_COLUMNS, *own_columns(kind))))
 
 
-def _meaning(name: str) -> str:
-    what, _, axis = name.rpartition("_")
-    if what in _MEANING:
-        return f"{_MEANING[what]} along {axis.upper()}"
-    return f"whether {axis.upper()} need not divide, 0 or 1" if what == "pad" else f"kernel parameter {name}"
+def own_columns(kind: type[GemmKernel]) -> tuple[str, ...]:
+    """Return the columns of a class of kernels that `gemm_universal`'s do not have."""
+    return tuple(name for name in column_tokens(kind) if name not in KERNEL_COLUMNS)
 
 
 def problem_of_row(row: Mapping[str, Any], kind: type[P]) -> P:
@@ -118,8 +114,8 @@ def identity_columns(problems: Sequence[GemmProblem], kind: type[GemmProblem] = 
 
 
 def _kernel_columns(kernels: Sequence[GemmKernel], encoding: Encoding) -> dict[str, list[Any]]:
-    columns = _kernel_features(kernels, encoding)
-    return {name: (columns[name] if name in _TEXTS else columns[name].astype(int)).tolist() for name in KERNEL_COLUMNS}
+    columns = _kernel_features(kernels, encoding).items()
+    return {name: (values if values.dtype.kind == "U" else values.astype(int)).tolist() for name, values in columns}
 
 
 def _kernel_features(kernels: Sequence[GemmKernel], encoding: Encoding) -> dict[str, Any]:
@@ -203,7 +199,7 @@ OPERATION = Operation(
         type=GemmKernel,
         parse=parse_kernel_name,
         name=kernel_name,
-        name_parts=NAME_PARTS,
+        name_parts=NAMES[GemmKernel].parts,
         other_names=lambda kernel: (short_name(kernel),),
         columns=_kernel_columns,
         features=_kernel_features,
@@ -216,7 +212,7 @@ OPERATION = Operation(
         lists=lazily("ckh.ops.gemm_universal.kernels.amd_lists:LISTS"),
     ),
     training=Training(
-        columns=columns_of(Column(name, "int64", "", f"problem size {name}") for name in GEMM_COLUMNS),
+        columns=dataset_of(Column(name, "int64", "", f"problem size {name}") for name in GEMM_COLUMNS),
         model_per=("dtype",),
         engine=GEMM_UNIVERSAL,
         input_columns=INPUT_COLUMNS,

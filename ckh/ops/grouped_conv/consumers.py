@@ -15,10 +15,9 @@ from ckh.export.dispatcher import DispatcherPart, dispatcher_header
 from ckh.export.groups import DIRECTION, DTYPE, Code, Exported, ProblemKind, element_types, ruled_group
 from ckh.kernels.ck_instances import dtype_of, pads, tiled_fields, whole
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
-from ckh.ops.grouped_conv.kernel import ConvKernel, amd_full_name, default_layout
+from ckh.ops.grouped_conv.kernel import ConvKernel, amd_full_name, usual_fields
 from ckh.ops.grouped_conv.kernels.pool import POOLS
 from ckh.ops.grouped_conv.kernels.problem_rules import PROBLEM_RULES
-from ckh.ops.grouped_conv.kernels.variants import DEFAULT_SPECIALIZATION
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, CONV_LAYOUTS, ConvProblem
 from ckh.problems import Direction
 
@@ -90,21 +89,15 @@ def _kernel(_template: Any, instance: Any) -> ConvKernel | None:
     fields, dtype = tiled_fields(instance), dtype_of(instance.a_element_dtype)
     if fields is None or dtype is None:
         return None
-    return ConvKernel(
-        variant=Direction.FORWARD,
-        dtype=dtype,
-        ndim_spatial=instance.n_dim_spatial,
-        layout=default_layout(instance.n_dim_spatial),
-        epilogue="cshuffle",
-        double_smem_buffer=fields["pipeline"] == _DOUBLE,
-        explicit_gemm=False,
-        specialization=DEFAULT_SPECIALIZATION,
-        block_per_cu=1,
-        vector_a=int(instance.a_block_transfer_src_scalar_per_vector),
-        vector_b=int(instance.b_block_transfer_src_scalar_per_vector),
-        vector_c=int(instance.cde_block_transfer_scalar_per_vector_n_per_block),
-        **fields | pads(instance.gemm_specialization),
-    )
+    own = {
+        "double_smem_buffer": fields["pipeline"] == _DOUBLE,
+        "vector_a": int(instance.a_block_transfer_src_scalar_per_vector),
+        "vector_b": int(instance.b_block_transfer_src_scalar_per_vector),
+        "vector_c": int(instance.cde_block_transfer_scalar_per_vector_n_per_block),
+        **fields,
+        **pads(instance.gemm_specialization),
+    }
+    return ConvKernel(Direction.FORWARD, dtype, **usual_fields(instance.n_dim_spatial) | own)
 
 
 def _template(_problem: Any) -> Any:
@@ -131,8 +124,7 @@ _OPS = {Direction.FORWARD: "Forward", Direction.BWD_DATA: "BackwardData", Direct
 def _row(kernel: ConvKernel) -> str:
     numbers = [
         kernel.ndim_spatial,
-        *(getattr(kernel, f"{name}_{axis}") for name in ("tile", "wave", "warp_tile") for axis in "mnk"),
-        *(getattr(kernel, f"vector_{item}") for item in "abc"),
+        *(*kernel.tile, *kernel.wave, *kernel.warp_tile, *kernel.vectors),
         kernel.num_groups_to_merge,
     ]
     texts = (kernel.dtype, kernel.layout, kernel.pipeline, kernel.scheduler, kernel.epilogue, amd_full_name(kernel))

@@ -1,25 +1,76 @@
-"""`ConvKernel`: all compile-time parameters of a grouped-convolution kernel."""
+"""`ConvKernel`: all compile-time parameters of a grouped-convolution kernel, and its names."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from functools import lru_cache
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
-from ckh.errors import UsageError
-from ckh.kernels.name_grammar import EPILOGUES, NUMBER, PIPELINE, NameGrammar, by, either, three_sizes
+from ckh.kernels.declaration import (
+    EPILOGUES,
+    NUMBER,
+    PIPELINE_TOKEN,
+    KernelNames,
+    TiledKernel,
+    Token,
+    count,
+    mark,
+    named,
+    sizes,
+    usual_values,
+    word,
+)
 from ckh.kernels.pipelines import Scheduler
-from ckh.kernels.table import TiledKernel
 from ckh.ops.grouped_conv.kernels.variants import DEFAULT_SPECIALIZATION, SPECIALIZATIONS, STREAMK_STRATEGIES
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
-from ckh.problems import (
-    DTYPE_BYTES,
-    Direction,
+from ckh.problems import DTYPE_BYTES, Direction
+
+OPERATION = "grouped_conv"
+DIRECTIONS: dict[str, Direction] = {
+    "fwd": Direction.FORWARD,
+    "bwd_data": Direction.BWD_DATA,
+    "bwd_weight": Direction.BWD_WEIGHT,
+    **{str(direction): direction for direction in Direction},
+}
+_LAYOUTS = ("nwgc", "nhwgc", "ndhwgc", "gnwc", "gnhwc", "gndhwc", "ngcw", "ngchw", "ngcdhw")
+
+_DIRECTION = word("direction", DIRECTIONS, DIRECTIONS.__getitem__)
+_TOKENS = {direction: token for token, direction in reversed(DIRECTIONS.items())}
+_SCHEDULER = word("scheduler", Scheduler, Scheduler)
+_DEFAULT_VECTORS = (4, 8, 8)
+_VECTORS = Token(
+    "vector widths",
+    f"(?:_vec(?P<>{NUMBER})_(?P<>{NUMBER})_(?P<>{NUMBER}))?",
+    lambda *widths: "_vec" + "_".join(map(str, widths)) if widths != _DEFAULT_VECTORS else "",
+    int,
+    int,
+    absent=_DEFAULT_VECTORS,
+)
+_PADS = Token(
+    "padding",
+    "(?:_pad(?P<>[01])(?P<>[01])(?P<>[01]))?",
+    lambda *pads: "" if all(pads) else "_pad" + "".join(str(int(bool(pad))) for pad in pads),
+    lambda text: text == "1",
+    bool,
+    absent=(True, True, True),
 )
 
-if TYPE_CHECKING:
-    import re
+
+def _option(token: Token, absent: str | None) -> Token:
+    """Return a token that complete names omit for one value."""
+    return replace(
+        token,
+        pattern=f"(?:{token.pattern})?",
+        write=lambda value: "" if value == absent else f"_{value}",
+        absent=(absent,),
+    )
+
+
+_STREAMK = replace(
+    word("stream-K", STREAMK_STRATEGIES),
+    pattern=f"(?:_streamk_(?P<>{'|'.join(STREAMK_STRATEGIES)}))?",
+    write=lambda strategy: "" if strategy is None else f"_streamk_{strategy}",
+    absent=(None,),
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -32,113 +83,89 @@ class ConvKernel(TiledKernel):
     the kernel was parsed from a short name of AMD's that omits it.
     """
 
-    variant: Direction
-    dtype: str
-    ndim_spatial: int
-    tile_m: int
+    op_type: ClassVar[str] = OPERATION
+
+    variant: Direction = field(
+        metadata=named(replace(_DIRECTION, write=lambda variant: f"_{_TOKENS[variant]}", short=_DIRECTION))
+    )
+    dtype: str = field(metadata=named(word("dtype", DTYPE_BYTES)))
+    ndim_spatial: int = field(metadata=named(Token("number of dimensions", "_(?P<>[123])d", "_{}d".format, int, int)))
+    tile_m: int = field(metadata=named(sizes("tile")))
     tile_n: int
     tile_k: int
-    pipeline: str
-    scheduler: Scheduler
-    wave_m: int | None = None
+    pipeline: str = field(metadata=named(PIPELINE_TOKEN))
+    # AMD's short names omit the scheduler where no other is possible, and AMD's parser does the same.
+    scheduler: Scheduler = field(
+        metadata=named(
+            replace(
+                _SCHEDULER,
+                short=replace(_SCHEDULER, pattern=f"(?:{_SCHEDULER.pattern})?", absent=(Scheduler.INTRAWAVE,)),
+            )
+        )
+    )
+    wave_m: int | None = field(default=None, metadata=named(sizes("waves")))
     wave_n: int | None = None
     wave_k: int | None = None
-    warp_tile_m: int | None = None
+    warp_tile_m: int | None = field(default=None, metadata=named(sizes("warp tile")))
     warp_tile_n: int | None = None
     warp_tile_k: int | None = None
-    vector_a: int | None = None
+    vector_a: int | None = field(default=None, metadata=named(_VECTORS))
     vector_b: int | None = None
     vector_c: int | None = None
-    layout: str | None = None
-    epilogue: str | None = None
-    double_smem_buffer: bool = False
-    split_image: bool = False
-    num_groups_to_merge: int = 1
-    num_wave_groups: int = 1
-    two_stage: bool = False
-    explicit_gemm: bool | None = None
-    specialization: str | None = None
-    pad_m: bool | None = None
+    layout: str | None = field(default=None, metadata=named(word("layout", _LAYOUTS)))
+    epilogue: str | None = field(default=None, metadata=named(word("epilogue", EPILOGUES)))
+    double_smem_buffer: bool = field(default=False, metadata=named(mark("double smem buffer", "dsb")))
+    split_image: bool = field(
+        default=False, metadata=named(replace(mark("split image", "large_tensor"), short=mark("split image", "si")))
+    )
+    num_groups_to_merge: int = field(default=1, metadata=named(count("merged groups", "gm")))
+    num_wave_groups: int = field(default=1, metadata=named(count("wave groups", "wg")))
+    two_stage: bool = field(default=False, metadata=named(mark("two stages", "2stage")))
+    explicit_gemm: bool | None = field(default=None, metadata=named(mark("explicit GEMM", "explicit_gemm")))
+    specialization: str | None = field(
+        default=None, metadata=named(_option(word("specialization", SPECIALIZATIONS), DEFAULT_SPECIALIZATION))
+    )
+    pad_m: bool | None = field(default=None, metadata=named(_PADS))
     pad_n: bool | None = None
     pad_k: bool | None = None
-    block_per_cu: int | None = None
-    streamk: str | None = None
-    streamk_persistent: bool = False
-    split_k: int = 1
-
-    @property
-    def is_complete(self) -> bool:
-        """True if no field is missing, so that the kernel can be built."""
-        return None not in _needed(self)
+    block_per_cu: int | None = field(default=None, metadata=named(count("blocks per CU", "bpc")))
+    streamk: str | None = field(default=None, metadata=named(_STREAMK))
+    streamk_persistent: bool = field(default=False, metadata=named(mark("persistence", "persistent")))
+    split_k: int = field(default=1, metadata=named(count("split of K", "splitk")))
 
 
-_needed = attrgetter(*(field.name for field in fields(ConvKernel) if field.name != "streamk"))
+def usual_fields(ndim_spatial: int) -> dict[str, Any]:
+    """Return the fields of kernels whose complete names omit all that they may, channels last."""
+    return {
+        **usual_values(ConvKernel),
+        "ndim_spatial": ndim_spatial,
+        "layout": CONV_LAYOUTS[ndim_spatial],
+        "epilogue": "cshuffle",
+    }
 
 
-def default_layout(ndim_spatial: int) -> str:
-    """The channels-last layout of CK Tile's grouped convolutions."""
-    return CONV_LAYOUTS[ndim_spatial]
-
-
-OPERATION = "grouped_conv"
-DIRECTION_TOKENS: dict[str, Direction] = {
-    "fwd": Direction.FORWARD,
-    "bwd_data": Direction.BWD_DATA,
-    "bwd_weight": Direction.BWD_WEIGHT,
-}
-DEFAULT_VECTORS = (4, 8, 8)
-_LAYOUTS = ("nwgc", "nhwgc", "ndhwgc", "gnwc", "gnhwc", "gndhwc", "ngcw", "ngchw", "ngcdhw")
-
-
-_HEAD = (
-    ("operation", OPERATION),
-    ("direction", rf"_(?P<direction>{either([*DIRECTION_TOKENS, *Direction])})"),
-    ("dtype", rf"_(?P<dtype>{either(DTYPE_BYTES)})"),
-)
-_FULL = (
-    ("layout", rf"_(?P<layout>{either(_LAYOUTS)})"),
-    ("number of dimensions", r"_(?P<ndim>[123])d"),
-    ("pipeline", rf"_(?P<pipeline>{PIPELINE.pattern})"),
-    ("epilogue", rf"_(?P<epilogue>{either(EPILOGUES)})"),
-    ("scheduler", rf"_(?P<scheduler>{either(Scheduler)})"),
-    ("tile", three_sizes("tile")),
-    ("waves", three_sizes("wave")),
-    ("warp tile", three_sizes("warp_tile")),
-    ("vector widths", rf"(?:_vec(?P<vector_a>{NUMBER})_(?P<vector_b>{NUMBER})_(?P<vector_c>{NUMBER}))?"),
-    ("blocks per CU", rf"(?:_bpc(?P<bpc>{NUMBER}))?"),
-    ("wave groups", rf"(?:_wg(?P<wg>{NUMBER}))?"),
-    ("merged groups", rf"(?:_gm(?P<gm>{NUMBER}))?"),
-    ("double smem buffer", r"(?P<dsb>_dsb)?"),
-    ("two stages", r"(?P<two_stage>_2stage)?"),
-    ("specialization", rf"(?:_(?P<specialization>{either(SPECIALIZATIONS)}))?"),
-    ("explicit GEMM", r"(?P<explicit_gemm>_explicit_gemm)?"),
-    ("stream-K", rf"(?:_streamk_(?P<streamk>{either(STREAMK_STRATEGIES)}))?"),
-    ("persistence", r"(?P<persistent>_persistent)?"),
-    ("split image", r"(?P<si>_large_tensor)?"),
-    ("padding", r"(?:_pad(?P<pad_m>[01])(?P<pad_n>[01])(?P<pad_k>[01]))?"),
-    ("split of K", rf"(?:_splitk(?P<split_k>{NUMBER}))?"),
-)
-_SHORT = (
-    ("number of dimensions", r"_(?P<ndim>[123])d"),
-    ("tile", three_sizes("tile")),
-    ("pipeline", rf"_(?P<pipeline>{PIPELINE.pattern})"),
-    ("scheduler", rf"(?:_(?P<scheduler>{either(Scheduler)}))?"),
-    ("merged groups", rf"(?:_gm(?P<gm>{NUMBER}))?"),
-    ("double smem buffer", r"(?P<dsb>_dsb)?"),
-    ("split image", r"(?P<si>_si)?"),
-    ("two stages", r"(?P<two_stage>_2stage)?"),
-)
 # A short name has its number of dimensions where a full name has its layout.
-GRAMMAR = NameGrammar("kernel name", _HEAD, _FULL, _SHORT)
-
-
-_TOKEN_OF_DIRECTION = {direction: token for token, direction in DIRECTION_TOKENS.items()}
+NAMES = KernelNames(
+    ConvKernel,
+    OPERATION,
+    ("variant", "dtype"),
+    (
+        ("layout", "ndim_spatial", "pipeline", "epilogue", "scheduler"),
+        ("tile", "wave", "warp_tile", "vectors", "block_per_cu", "num_wave_groups", "num_groups_to_merge"),
+        ("double_smem_buffer", "two_stage", "specialization", "explicit_gemm", "streamk", "streamk_persistent"),
+        ("split_image", "pads", "split_k"),
+    ),
+    (
+        *("ndim_spatial", "tile", "pipeline", "scheduler"),
+        *("num_groups_to_merge", "double_smem_buffer", "split_image", "two_stage"),
+    ),
+)
+parse_kernel_name, amd_short_name = NAMES.parse, NAMES.short
 
 
 def kernel_name(kernel: ConvKernel) -> str:
     """Return the complete name; `parse_kernel_name` returns exactly this kernel."""
-    name = _full_name(kernel, f"_bpc{kernel.block_per_cu}" if kernel.block_per_cu != 1 else "")
-    return f"{name}_splitk{kernel.split_k}" if kernel.split_k != 1 else name
+    return NAMES.name(kernel)
 
 
 def amd_full_name(kernel: ConvKernel) -> str:
@@ -146,113 +173,4 @@ def amd_full_name(kernel: ConvKernel) -> str:
 
     Its newer generation deduces the blocks per CU; the split is a launch argument.
     """
-    return _full_name(kernel, "")
-
-
-def amd_short_name(kernel: ConvKernel) -> str:
-    """Return the name in the `kernel` column of AMD's CSV files, without waves, warp tile, vectors, layout, padding."""
-    gm = f"_gm{kernel.num_groups_to_merge}" if kernel.num_groups_to_merge != 1 else ""
-    flags = ((kernel.double_smem_buffer, "_dsb"), (kernel.split_image, "_si"), (kernel.two_stage, "_2stage"))
-    return (
-        f"{OPERATION}_{kernel.variant}_{kernel.dtype}_{kernel.ndim_spatial}d_{by(kernel.tile)}"
-        f"_{kernel.pipeline}_{kernel.scheduler}{gm}" + "".join(token for is_set, token in flags if is_set)
-    )
-
-
-@lru_cache(maxsize=8192)
-def parse_kernel_name(text: str) -> ConvKernel:
-    """Parse ckh's names, AMD's full names and AMD's short names.
-
-    Fields that a short name omits are `None`. A short name without a scheduler is intrawave: AMD omits the scheduler
-    where no other is possible, and its parser does the same.
-    """
-    match, is_short = GRAMMAR.match(text)
-    if is_short:
-        return ConvKernel(**_from_both(match, Scheduler(match["scheduler"] or Scheduler.INTRAWAVE)))
-    return _from_full(match)
-
-
-@lru_cache(maxsize=8192)
-def _full_name(kernel: ConvKernel, block_per_cu: str) -> str:
-    _require_nameable(kernel)
-    vectors = kernel.vectors
-    pads = kernel.pads
-    tokens = (
-        ("_vec" + "_".join(map(str, vectors)), vectors != DEFAULT_VECTORS),
-        (block_per_cu, True),
-        (f"_wg{kernel.num_wave_groups}", kernel.num_wave_groups != 1),
-        (f"_gm{kernel.num_groups_to_merge}", kernel.num_groups_to_merge != 1),
-        ("_dsb", kernel.double_smem_buffer),
-        ("_2stage", kernel.two_stage),
-        (f"_{kernel.specialization}", kernel.specialization != DEFAULT_SPECIALIZATION),
-        ("_explicit_gemm", kernel.explicit_gemm),
-        (f"_streamk_{kernel.streamk}", kernel.streamk is not None),
-        ("_persistent", kernel.streamk_persistent),
-        ("_large_tensor", kernel.split_image),
-        ("_pad" + "".join(str(int(bool(pad))) for pad in pads), not all(pads)),
-    )
-    return (
-        f"{OPERATION}_{_TOKEN_OF_DIRECTION[kernel.variant]}_{kernel.dtype}_{kernel.layout}_{kernel.ndim_spatial}d"
-        f"_{kernel.pipeline}_{kernel.epilogue}_{kernel.scheduler}"
-        f"_{by(kernel.tile)}_{by(kernel.wave)}_{by(kernel.warp_tile)}"
-    ) + "".join(token for token, is_written in tokens if is_written)
-
-
-def _require_nameable(kernel: ConvKernel) -> None:
-    if not kernel.is_complete:
-        raise UsageError(
-            f"{amd_short_name(kernel)} is incomplete and has no complete name",
-            "AMD's short names omit parameters: such kernels can be ranked, but not built",
-            code="incomplete-kernel",
-        )
-    if not PIPELINE.fullmatch(kernel.pipeline):
-        raise UsageError(f"unknown pipeline {kernel.pipeline!r}", code="unknown-name")
-    for what, value, known in (
-        ("epilogue", kernel.epilogue, EPILOGUES),
-        ("specialization", kernel.specialization, SPECIALIZATIONS),
-        ("stream-K strategy", kernel.streamk, (None, *STREAMK_STRATEGIES)),
-    ):
-        if value not in known:
-            raise UsageError(
-                f"unknown {what} {value!r}", "one of " + ", ".join(filter(None, known)), code="unknown-name"
-            )
-
-
-def _from_full(match: re.Match[str]) -> ConvKernel:
-    sizes: dict[str, Any] = {
-        **{f"{what}_{axis}": int(match[f"{what}_{axis}"]) for what in ("wave", "warp_tile") for axis in "mnk"},
-        **{
-            f"vector_{operand}": int(match[f"vector_{operand}"] or default)
-            for operand, default in zip("abc", DEFAULT_VECTORS, strict=True)
-        },
-        **{f"pad_{axis}": match[f"pad_{axis}"] != "0" for axis in "mnk"},
-    }
-    return ConvKernel(
-        **_from_both(match, Scheduler(match["scheduler"])),
-        **sizes,
-        layout=match["layout"],
-        epilogue=match["epilogue"],
-        num_wave_groups=int(match["wg"] or 1),
-        explicit_gemm=match["explicit_gemm"] is not None,
-        specialization=match["specialization"] or DEFAULT_SPECIALIZATION,
-        block_per_cu=int(match["bpc"] or 1),
-        streamk=match["streamk"],
-        streamk_persistent=match["persistent"] is not None,
-        split_k=int(match["split_k"] or 1),
-    )
-
-
-def _from_both(match: re.Match[str], scheduler: Scheduler) -> dict[str, Any]:
-    """Return the fields that every name has."""
-    return {
-        "variant": DIRECTION_TOKENS.get(match["direction"]) or Direction(match["direction"]),
-        "dtype": match["dtype"],
-        "ndim_spatial": int(match["ndim"]),
-        **{f"tile_{axis}": int(match[f"tile_{axis}"]) for axis in "mnk"},
-        "pipeline": match["pipeline"],
-        "scheduler": scheduler,
-        "num_groups_to_merge": int(match["gm"] or 1),
-        "double_smem_buffer": match["dsb"] is not None,
-        "split_image": match["si"] is not None,
-        "two_stage": match["two_stage"] is not None,
-    }
+    return NAMES.name(kernel, ("block_per_cu", "split_k"))

@@ -43,42 +43,31 @@ CONV_IDENTITY_COLUMNS = (
     Column("ndim_spatial", "int64", "", "2 or 3"),
 )
 CONV_SIZES = tuple(Column(name, "int64", "", f"problem size {name}") for name in CONV_COLUMNS)
-_CONV_KERNEL = (
-    Column("tile_m", "int64", "elements", "block tile along M of the implicit GEMM"),
-    Column("tile_n", "int64", "elements", "block tile along N"),
-    Column("tile_k", "int64", "elements", "block tile along K"),
-    Column("block_size", "int64", "elements", "tile_k, under the name the feature engine uses"),
-    Column("gemm_m_per_block", "int64", "elements", "tile_m, likewise"),
-    Column("gemm_n_per_block", "int64", "elements", "tile_n, likewise"),
-    Column("pipeline", "string", "", "GEMM pipeline"),
-    Column("wave_mode", "string", "", "scheduler: intrawave or interwave"),
-    Column("has_dsb", "int64", "", "double smem buffer, 0 or 1"),
-    Column("has_si", "int64", "", "split image, 0 or 1"),
-    Column("num_groups_to_merge", "int64", "", "groups merged in one GEMM"),
-    Column("two_stage", "int64", "", "0 or 1"),
-)
+# Columns of kernels, with the fields that they are of.
+KERNEL_COLUMNS: dict[Column, str] = {
+    Column("tile_m", "int64", "elements", "block tile along M of the implicit GEMM"): "tile_m",
+    Column("tile_n", "int64", "elements", "block tile along N"): "tile_n",
+    Column("tile_k", "int64", "elements", "block tile along K"): "tile_k",
+    Column("block_size", "int64", "elements", "tile_k, under the name the feature engine uses"): "tile_k",
+    Column("gemm_m_per_block", "int64", "elements", "tile_m, likewise"): "tile_m",
+    Column("gemm_n_per_block", "int64", "elements", "tile_n, likewise"): "tile_n",
+    Column("pipeline", "string", "", "GEMM pipeline"): "pipeline",
+    Column("wave_mode", "string", "", "scheduler: intrawave or interwave"): "scheduler",
+    Column("has_dsb", "int64", "", "double smem buffer, 0 or 1"): "double_smem_buffer",
+    Column("has_si", "int64", "", "split image, 0 or 1"): "split_image",
+    Column("num_groups_to_merge", "int64", "", "groups merged in one GEMM"): "num_groups_to_merge",
+    Column("two_stage", "int64", "", "0 or 1"): "two_stage",
+}
 
-CONV_DATASET: tuple[Column, ...] = dataset_columns(CONV_IDENTITY_COLUMNS, CONV_SIZES, _CONV_KERNEL)
+CONV_DATASET: tuple[Column, ...] = dataset_columns(CONV_IDENTITY_COLUMNS, CONV_SIZES, tuple(KERNEL_COLUMNS))
 
 # Complete identity of a problem: groups, joins, oracles and splits use exactly these columns.
 CONV_IDENTITY: tuple[str, ...] = ("variant", "dtype", "layout", "ndim_spatial", *CONV_COLUMNS)
 
 
-# Column -> kernel field. ckh's data have the correct meaning; AMD's convolution data and models name the
-# tile_m x tile_n x tile_k of a kernel name block_size x gemm_m x gemm_n.
-TRUE_TILES: dict[str, str] = {"block_size": "tile_k", "gemm_m_per_block": "tile_m", "gemm_n_per_block": "tile_n"}
+# Column -> kernel field: AMD's convolution data and models name the tile_m x tile_n x tile_k of a name block_size
+# x gemm_m x gemm_n; ckh's data have the correct meaning.
 LEGACY_TILES: dict[str, str] = {"block_size": "tile_m", "gemm_m_per_block": "tile_n", "gemm_n_per_block": "tile_k"}
-# Dataset column -> kernel field.
-KERNEL_FIELDS: dict[str, str] = {
-    **{name: name for name in ("tile_m", "tile_n", "tile_k")},
-    **TRUE_TILES,
-    "pipeline": "pipeline",
-    "wave_mode": "scheduler",
-    "has_dsb": "double_smem_buffer",
-    "has_si": "split_image",
-    **{name: name for name in ("num_groups_to_merge", "two_stage")},
-}
-KERNEL_TEXTS = ("pipeline", "wave_mode")
 
 
 _sizes_of = attrgetter(*CONV_COLUMNS.values())
@@ -115,13 +104,13 @@ def problem_columns(problems: Sequence[ConvProblem]) -> dict[str, Any]:
 
 def kernel_columns(kernels: Sequence[ConvKernel], *, legacy_tiles: bool = False) -> dict[str, Any]:
     """One row per kernel; `legacy_tiles` names the tiles as in the training data of AMD's models."""
-    naming = LEGACY_TILES if legacy_tiles else TRUE_TILES
+    others = LEGACY_TILES if legacy_tiles else {}
     return {
-        **{column: column_of(kernels, field).astype(np.float64) for column, field in naming.items()},
-        "pipeline": column_of(kernels, "pipeline").astype(np.str_),
-        "wave_mode": column_of(kernels, "scheduler").astype(np.str_),
-        "has_dsb": column_of(kernels, "double_smem_buffer").astype(np.float64),
-        "has_si": column_of(kernels, "split_image").astype(np.float64),
+        column.name: column_of(kernels, others.get(column.name, field)).astype(
+            np.str_ if column.type == "string" else np.float64
+        )
+        for column, field in KERNEL_COLUMNS.items()
+        if column.name in GROUPED_CONV.kernel_columns
     }
 
 
@@ -194,8 +183,8 @@ def _problem_columns(problems: Sequence[ConvProblem]) -> dict[str, list[Any]]:
 
 def _kernel_columns(kernels: Sequence[ConvKernel], _encoding: Encoding) -> dict[str, list[Any]]:
     return {
-        column: [str(value) if column in KERNEL_TEXTS else int(value) for value in column_of(kernels, field)]
-        for column, field in KERNEL_FIELDS.items()
+        column.name: [(str if column.type == "string" else int)(value) for value in column_of(kernels, field)]
+        for column, field in KERNEL_COLUMNS.items()
     }
 
 

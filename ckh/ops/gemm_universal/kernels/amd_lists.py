@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError
 from ckh.files.jsonfields import JsonFields
+from ckh.kernels.declaration import by, column_tokens
 from ckh.kernels.lists import (
     MOST_COMBINATIONS,
     KernelProduct,
@@ -20,8 +21,9 @@ from ckh.kernels.lists import (
     json_bytes,
     read_values,
 )
-from ckh.kernels.name_grammar import EPILOGUES, MOST, PIPELINE, by
 from ckh.kernels.pipelines import Scheduler
+from ckh.kernels.table import SIZES, TRIPLES
+from ckh.ops.gemm_universal.features import AMD_WAVES, KERNEL_COLUMNS
 from ckh.ops.gemm_universal.kernel import GROUP_FIELDS, NATIVE_WIDTH, GemmKernel, kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.kernels.pool import GemmSpace, WaveBlock
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
@@ -35,18 +37,9 @@ if TYPE_CHECKING:
     from ckh.kernels.table import Axis, KernelTable
 
 # AMD's name of a size -> ckh's.
-_SIZES = {
-    f"{theirs}_{axis}": f"{ours}_{axis}"
-    for theirs, ours in (("tile", "tile"), ("warp", "wave"), ("warp_tile", "warp_tile"))
-    for axis in "mnk"
-}
-_FLAGS = ("pad_m", "pad_n", "pad_k", "persistent")
-_TRAITS: dict[str, Callable[[Any], bool]] = {
-    "pipeline": lambda value: type(value) is str and PIPELINE.fullmatch(value) is not None,
-    "scheduler": lambda value: value in tuple(map(str, Scheduler)),
-    "epilogue": lambda value: value in EPILOGUES,
-    **dict.fromkeys(_FLAGS, lambda value: type(value) is bool),
-}
+_SIZES = {{ours: theirs for theirs, ours in AMD_WAVES.items()}.get(name, name): name for name in SIZES}
+_TOKENS = column_tokens(GemmKernel)
+_TRAITS = tuple(name for name in KERNEL_COLUMNS if name not in SIZES)
 _DEFAULT = "default"
 _SHAPES = {"tile_shape": "tile", "wave_shape": "wave", "warp_tile_shape": "warp_tile"}
 _MAJOR = {"r": "row_major", "c": "col_major"}
@@ -65,7 +58,6 @@ class ListedKernels:
         kind: their class.
         rules: their rules.
         parse: the parser of their names.
-        op: first part of their names; empty: that of the class.
         space: the class of their spaces.
         flags: fields of a kernel that a configuration states once, as true or false.
         default_scheduler: whether their configurations call the only scheduler `default`.
@@ -75,7 +67,6 @@ class ListedKernels:
     kind: type[GemmKernel]
     rules: Rules[Any]
     parse: Callable[[str], GemmKernel]
-    op: str = ""
     space: type[GemmSpace] = GemmSpace
     flags: tuple[str, ...] = ()
     default_scheduler: bool = False
@@ -120,7 +111,7 @@ def _read_registry(of: ListedKernels, path: Path, document: dict[str, Any]) -> R
 def _of_entry(of: ListedKernels, part: JsonFields) -> GemmKernel:
     if "identifier" not in part.names():
         part.fail("identifier", "is missing: it is not a kernel of a GEMM")
-    identifier, op = part.scalar("identifier", str), of.op or of.kind.op_type
+    identifier, op = part.scalar("identifier", str), of.kind.op_type
     try:
         kernel = of.parse(identifier if identifier.startswith(op) else f"{op}_{identifier}")
         kernel_name(kernel)
@@ -144,11 +135,17 @@ def _read_configuration(of: ListedKernels, path: Path, document: dict[str, Any])
         file.fail("k_block_per_cu", f"is {blocks}, ckh's GEMMs have 1")
     own = {name: name in file.names() and file.scalar(name, bool) for name in of.flags}
     file.finish()
-    sizes = {ours: read_values(tiles, name, _is_size) for name, ours in _SIZES.items()}
-    is_known = _TRAITS | {
-        "scheduler": lambda item: _TRAITS["scheduler"](item) or (of.default_scheduler and item == _DEFAULT)
+    sizes = {ours: read_values(tiles, name, _TOKENS[ours].admits) for name, ours in _SIZES.items()}
+    said = {
+        name: read_values(
+            traits,
+            name,
+            lambda value, name=name: (  # type: ignore[misc]
+                _TOKENS[name].admits(value) or (name == "scheduler" and of.default_scheduler and value == _DEFAULT)
+            ),
+        )
+        for name in _TRAITS
     }
-    said = {name: read_values(traits, name, is_one) for name, is_one in is_known.items()}
     tiles.finish()
     traits.finish()
     count = prod(map(len, (*sizes.values(), *said.values(), of.left_open[1])))
@@ -168,13 +165,9 @@ def _read_configuration(of: ListedKernels, path: Path, document: dict[str, Any])
     return Registry("", (), KernelProduct(of.rules, table, groups, count))
 
 
-def _is_size(value: Any) -> bool:
-    return type(value) is int and 1 <= value <= MOST
-
-
 def _space(of: ListedKernels, sizes: Mapping[str, list[Any]], traits: Mapping[str, list[Any]]) -> GemmSpace:
     tile, wave, warp_tile = (
-        tuple(product(*(sizes[f"{what}_{axis}"] for axis in "mnk"))) for what in ("tile", "wave", "warp_tile")
+        tuple(product(*(sizes[name] for name in TRIPLES[what]))) for what in ("tile", "wave", "warp_tile")
     )
     return of.space(
         tiles=tile,
@@ -182,7 +175,7 @@ def _space(of: ListedKernels, sizes: Mapping[str, list[Any]], traits: Mapping[st
         pipelines=tuple(traits["pipeline"]),
         schedulers=tuple(dict.fromkeys(map(of.scheduler, traits["scheduler"]))),
         epilogues=tuple(traits["epilogue"]),
-        pads=tuple(product(*(traits[f"pad_{axis}"] for axis in "mnk"))),
+        pads=tuple(product(*(traits[name] for name in TRIPLES["pads"]))),
         persistent=tuple(traits["persistent"]),
     )
 
@@ -195,7 +188,7 @@ def _write(of: ListedKernels, kernels: Sequence[GemmKernel], arch: ArchSpec, nam
     files = {}
     for (dtype, layout, *flags), some in groups.items():
         kind = "_".join([dtype, layout, *(name for name, is_set in zip(of.flags, flags, strict=True) if is_set)])
-        entries = [_entry(of, kernel, arch.name) for kernel in some]
+        entries = [_entry(kernel, arch.name) for kernel in some]
         registry = {"metadata": {"registry_name": name, "total_kernels": len(some)}, "kernels": entries}
         files[f"registry_{kind}.json"] = WrittenList(json_bytes(registry), len(some), "registry")
         if all(_is_configured(of, kernel) for kernel in some):
@@ -229,8 +222,8 @@ def _there(kernels: Sequence[GemmKernel], name: str) -> dict[str, list[Any]]:
     return {"values": [str(value) if isinstance(value, Scheduler) else value for value in sorted(values)]}
 
 
-def _entry(of: ListedKernels, kernel: GemmKernel, arch: str) -> dict[str, Any]:
-    identifier = kernel_name(kernel).removeprefix(f"{of.op or kernel.op_type}_")
+def _entry(kernel: GemmKernel, arch: str) -> dict[str, Any]:
+    identifier = kernel_name(kernel).removeprefix(f"{kernel.op_type}_")
     layouts = dict(zip(("layout_a", "layout_b", "layout_c"), (_MAJOR[letter] for letter in kernel.layout), strict=True))
     shapes = {name: dict(zip("mnk", getattr(kernel, ours), strict=True)) for name, ours in _SHAPES.items()}
     traits = {"pipeline": kernel.pipeline, "scheduler": str(kernel.scheduler), "epilogue": kernel.epilogue}

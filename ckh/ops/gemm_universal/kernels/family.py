@@ -40,8 +40,6 @@ class KernelFamily(Generic[K]):
     """The same, for a configuration of the tile engine."""
     are_listed: bool = True
     """Whether AMD's tools have lists of them."""
-    listed_as: str = ""
-    """First part of names in lists; empty: that of the class."""
 
     def narrowed(self, space: GemmSpace) -> GemmSpace:
         """Return the part of `gemm_universal`'s space that has these kernels."""
@@ -78,4 +76,4 @@ class KernelFamily(Generic[K]):
         """AMD's file formats for lists of these kernels."""
         from ckh.ops.gemm_universal.kernels.amd_lists import ListedKernels, lists_of
 
-        return lists_of(ListedKernels(self.kind, self.rules, self.parse, self.listed_as, left_open=self.listed))
+        return lists_of(ListedKernels(self.kind, self.rules, self.parse, left_open=self.listed))

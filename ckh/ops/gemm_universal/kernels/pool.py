@@ -11,10 +11,11 @@ from itertools import product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ckh.kernels.declaration import usual_values
 from ckh.kernels.pipelines import PIPELINE_CODES, TABLE_PIPELINES, Scheduler
 from ckh.kernels.pools import Pools
-from ckh.kernels.table import KernelTable
-from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel, kernel_name, parse_kernel_name
+from ckh.kernels.table import TRIPLES, KernelTable
+from ckh.ops.gemm_universal.kernel import GemmKernel, kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 
 if TYPE_CHECKING:
@@ -62,18 +63,16 @@ class GemmSpace:
 
     def table(self, dtype: str, layout: str, kind: type[GemmKernel] = GemmKernel, **own: Any) -> KernelTable[Any]:
         """Return the candidates, of a class with its own fields, as a table; there can be hundreds of thousands."""
-        sizes = tuple(f"wave_{axis}" for axis in "mnk") + tuple(f"warp_tile_{axis}" for axis in "mnk")
         axes: list[Axis] = [
-            (("tile_m", "tile_n", "tile_k"), list(self.tiles)),
-            (sizes, [(*block.wave, *block.warp_tile) for block in self.blocks]),
+            (TRIPLES["tile"], list(self.tiles)),
+            (TRIPLES["wave"] + TRIPLES["warp_tile"], [(*block.wave, *block.warp_tile) for block in self.blocks]),
             (("pipeline",), [(value,) for value in self.pipelines]),
             (("scheduler",), [(value,) for value in self.schedulers]),
             (("epilogue",), [(value,) for value in self.epilogues]),
-            (("pad_m", "pad_n", "pad_k"), list(self.pads)),
+            (TRIPLES["pads"], list(self.pads)),
             (("persistent",), [(value,) for value in self.persistent]),
         ]
-        native = dict.fromkeys(("vector_a", "vector_b", "vector_c"), NATIVE_WIDTH)
-        return KernelTable.product(kind, axes, dtype=dtype, layout=layout, **native, **own)
+        return KernelTable.product(kind, axes, dtype=dtype, layout=layout, **usual_values(GemmKernel), **own)
 
 
 _PADDED, _UNPADDED = (True,) * 3, (False,) * 3

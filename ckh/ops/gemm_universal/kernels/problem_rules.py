@@ -16,8 +16,8 @@ from math import gcd, prod
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ckh.kernels.declaration import by
 from ckh.kernels.judging import Rule, RuleBook, Rules, divides, has_pipeline, has_waves, operator_tile, runs_dtype
-from ckh.kernels.name_grammar import by
 from ckh.kernels.pipelines import READS_BEYOND, end_alike, loop_of, wave_group_reason
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, contiguous_axes, output_dtype

@@ -12,10 +12,12 @@ from itertools import product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from ckh.kernels.table import SIZES, TRIPLES
+from ckh.ops.gemm_universal.features import KERNEL_COLUMNS
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.kernels.pool import AMD_SEARCH, WaveBlock, space_of
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
-from ckh.search.product import KernelParameter, Options, Product, Searched, by
+from ckh.search.product import Options, Product, Searched, parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,14 +27,7 @@ if TYPE_CHECKING:
     from ckh.kernels.table import Axis
     from ckh.ops.gemm_universal.kernels.pool import GemmSpace
 
-_PARAMETERS = (
-    *(KernelParameter(name, attrgetter(name)) for name in ("tile_m", "tile_n", "tile_k")),
-    KernelParameter("wave", lambda kernel: by(kernel.wave)),
-    KernelParameter("warp_tile", lambda kernel: by(kernel.warp_tile)),
-    KernelParameter("pipeline", attrgetter("pipeline")),
-    KernelParameter("scheduler", lambda kernel: str(kernel.scheduler)),
-    *(KernelParameter(name, attrgetter(name)) for name in ("epilogue", "pad_m", "pad_n", "pad_k", "persistent")),
-)
+_PARAMETERS = (*TRIPLES["tile"], "wave", "warp_tile", *(name for name in KERNEL_COLUMNS if name not in SIZES))
 
 
 def searched_in(
@@ -45,7 +40,6 @@ def searched_in(
 
     `own` are fields of the class that a problem leaves open, and the combinations of their values.
     """
-    parameters = (*_PARAMETERS, *(KernelParameter(name, attrgetter(name)) for name in own[0]))
 
     @cache
     def product_of(group: tuple[Any, ...], arch: ArchSpec) -> Product:
@@ -55,8 +49,9 @@ def searched_in(
         plain = replace(whole, pads=whole.pads[:1], persistent=(False,)).narrowed(arch, dtype)
         choices = product(whole.pads, whole.persistent, own[1])
         rows = tuple((*pads, persistent, *more) for pads, persistent, more in choices)
-        options = Options(("pad_m", "pad_n", "pad_k", "persistent", *own[0]), rows)
-        return Product(plain.table(kind=kind, **fields), options, rules, (), arch, parameters)
+        options = Options((*TRIPLES["pads"], "persistent", *own[0]), rows)
+        varied = parameters(*_PARAMETERS, *own[0])
+        return Product(plain.table(kind=kind, **fields), options, rules, (), arch, varied)
 
     group_of = attrgetter(*kind.group_fields)  # problems have these fields too
     return Searched(lambda problem, arch: product_of(group_of(problem), arch))

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from ckh.bench.codegen.ck_tile import LABEL, LABEL_BYTES
 from ckh.bench.codegen.unit import UnsupportedKernelError, staging_constants, translation_unit
 from ckh.errors import UsageError
+from ckh.kernels.declaration import fields_of
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
-from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, kernel_name
+from ckh.kernels.table import SIZES, TRIPLES
+from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel, kernel_name
 from ckh.ops.gemm_universal.measuring.hip_rules import ELEMENTS, EMITTED, EPILOGUES, missing
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, output_dtype
 
@@ -20,18 +22,13 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.bench.codegen.unit import HostSimd
-    from ckh.ops.gemm_universal.kernel import GemmKernel
     from ckh.ops.gemm_universal.measuring.hip_rules import GemmHeaders
 
 
 _OUTPUTS = {**ELEMENTS, "int32": "ck_tile::int32_t"}
 _LETTERS = {"r": "RowMajor", "c": "ColumnMajor"}
 
-_INTEGERS = (
-    *("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k", "warp_tile_m", "warp_tile_n", "warp_tile_k"),
-    *("vector_a", "vector_b", "vector_c"),
-)
-_BOOLEANS = ("pad_m", "pad_n", "pad_k", "persistent")
+_INTEGERS, _BOOLEANS = (fields_of(GemmKernel, kind) for kind in (int, bool))
 
 
 def emit(kernel: GemmKernel, headers: GemmHeaders, arch: ArchSpec) -> str:
@@ -76,8 +73,6 @@ def source_of(
 
 _EPILOGUE = "cshuffle"  # writes whole vectors of C, which registers hold
 _NATIVE_FLOATS = 4  # in which the remainders of rows are moved
-_SIZES = tuple(f"{what}_{axis}" for what in ("tile", "wave", "warp_tile") for axis in "mnk")
-_PADS = ("pad_m", "pad_n", "pad_k")
 
 
 def emit_for_host(kernel: GemmKernel, simd: HostSimd, abi: str = "gemm_abi.hpp") -> str:
@@ -87,9 +82,9 @@ def emit_for_host(kernel: GemmKernel, simd: HostSimd, abi: str = "gemm_abi.hpp")
         "int vector_bytes": simd.vector_bytes,
         "int registers": simd.registers,
         "Scheduler scheduler": f"Scheduler::{kernel.scheduler}",
-        **{f"int {name}": getattr(kernel, name) for name in _SIZES},
-        **{f"int vector_{operand}": _NATIVE_FLOATS for operand in "abc"},
-        **{f"bool {name}": _cpp(getattr(kernel, name)) for name in _PADS},
+        **{f"int {name}": getattr(kernel, name) for name in SIZES},
+        **{f"int {name}": _NATIVE_FLOATS for name in TRIPLES["vectors"]},
+        **{f"bool {name}": _cpp(getattr(kernel, name)) for name in TRIPLES["pads"]},
         **{f"bool {name}": _cpp(value) for name, value in staging_constants(kernel.pipeline).items()},
         "bool a_row_major": _cpp(kernel.layout[0] == "r"),
         "bool b_row_major": _cpp(kernel.layout[1] == "r"),

@@ -17,8 +17,8 @@ from ckh.bench.codegen.ck_tile import (
     transposing_warp_gemms,
     warp_gemms,
 )
+from ckh.kernels.declaration import by
 from ckh.kernels.judging import RuleBook, given
-from ckh.kernels.name_grammar import by
 from ckh.kernels.pipelines import (
     LATE_PIPELINES,
     PACK_REPEATING_PIPELINES,

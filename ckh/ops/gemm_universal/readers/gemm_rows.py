@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,9 @@ from ckh.data.readers.cells import WITHOUT_TIME
 from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.tables import BLOCK_ROWS
 from ckh.errors import DataError, UsageError
-from ckh.kernels.name_grammar import EPILOGUES, MOST
-from ckh.kernels.pipelines import MARKED_PADDED_PIPELINES, Scheduler
+from ckh.kernels.declaration import tokens_of
+from ckh.kernels.pipelines import MARKED_PADDED_PIPELINES
+from ckh.kernels.table import TRIPLES
 from ckh.ops.gemm_universal.features import AMD_WAVES
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel, kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.problem import OP_TYPE, GemmProblem
@@ -269,11 +270,6 @@ BAD_KERNEL = "with a kernel name that does not parse"
 INCOMPLETE = "with a kernel name whose missing parameters are stated nowhere"
 CONTRADICTION = "with a kernel_config that contradicts the kernel's name"
 
-_FLAGS = frozenset({"pad_m", "pad_n", "pad_k", "persistent"})
-_TEXTS = frozenset({"dtype", "layout", "pipeline", "scheduler", "epilogue"})
-_WORDS: dict[str, tuple[str, ...]] = {"scheduler": tuple(map(str, Scheduler)), "epilogue": EPILOGUES}
-_VECTORS = ("vector_a", "vector_b", "vector_c")
-
 
 def kernel_of(
     name: object, config: Mapping[str, Any], arch: ArchSpec, parse: Callable[[str], GemmKernel] = parse_kernel_name
@@ -291,7 +287,7 @@ def kernel_of(
         if own is not None and own != value and not is_free:
             raise Unusable(CONTRADICTION, f"{name!r} has {field} {own}, its kernel_config {value}")
     if not kernel.is_complete:
-        widths = dict.fromkeys(_VECTORS, NATIVE_WIDTH) if stated else {}
+        widths = dict.fromkeys(TRIPLES["vectors"], NATIVE_WIDTH) if stated else {}
         given = {field: value for field, value in {**stated, **widths}.items() if field in kernel.missing}
         kernel = replace(kernel, **given)
     if missing := kernel.missing:
@@ -313,25 +309,14 @@ def _parsed(name: object, arch: ArchSpec, parse: Callable[[str], GemmKernel]) ->
 
 def _stated(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a kernel that a configuration states."""
-    known = {field.name for field in fields(GemmKernel)} - {"suffix", *_VECTORS}
+    tokens = {name: token for token in tokens_of(GemmKernel).values() for name in token.fields}
     stated: dict[str, Any] = {}
     for key, value in config.items():
         field = AMD_WAVES.get(key, key)
-        if field in known and value is not None:
-            stated[field] = _value(field, value)
+        if field in tokens and field not in {"suffix", *TRIPLES["vectors"]} and value is not None:
+            token = tokens[field]
+            own: Any = bool(value) if token.type is bool and value in (0, 1) else value
+            if not token.admits(own):
+                raise Unusable(CONTRADICTION, f"kernel_config has {field} {value!r}")
+            stated[field] = token.read(own) if token.type is str else own
     return stated
-
-
-def _value(field: str, value: Any) -> Any:
-    """Convert a value to the field's type."""
-    if field in _TEXTS:
-        is_right = isinstance(value, str) and (field not in _WORDS or value in _WORDS[field])
-    elif field in _FLAGS:
-        is_right = isinstance(value, bool) or value in (0, 1)
-    else:
-        is_right = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST
-    if not is_right:
-        raise Unusable(CONTRADICTION, f"kernel_config has {field} {value!r}")
-    if field == "scheduler":
-        return Scheduler(value)
-    return bool(value) if field in _FLAGS else value

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError, DataError
 from ckh.files.jsonfields import JsonFields
+from ckh.kernels.declaration import NUMBER
 from ckh.kernels.lists import (
     MOST_COMBINATIONS,
     KernelProduct,
@@ -22,10 +23,9 @@ from ckh.kernels.lists import (
     json_bytes,
     read_values,
 )
-from ckh.kernels.name_grammar import NUMBER
 from ckh.kernels.pipelines import PIPELINE_CODES, Scheduler
 from ckh.kernels.table import KernelTable
-from ckh.ops.grouped_conv.kernel import DIRECTION_TOKENS, ConvKernel, kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernel import DIRECTIONS, ConvKernel, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import table_of, tile_axis
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import CONV_TILES, DEFAULT_SPECIALIZATION, tiles_of
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
 
-_DIRECTIONS = DIRECTION_TOKENS | {str(item): item for item in Direction}
 _THREE = re.compile(rf"{NUMBER}x{NUMBER}x{NUMBER}")
 # Kernel fields of a configuration: field, allowed values, and the values used if it is missing.
 _OPTIONS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
@@ -94,7 +93,7 @@ def _of_registry(part: JsonFields) -> ConvKernel:
     names = signature.names()
     if not {"variant", "op"} & set(names):
         part.fail("signature", "has no direction (variant or op): it is not a kernel of a convolution")
-    direction = _choice(signature, "variant" if "variant" in names else "op", _DIRECTIONS)
+    direction = _choice(signature, "variant" if "variant" in names else "op", DIRECTIONS)
     dtype = _dtype(signature)
     head: dict[str, Any] = {
         "variant": direction,
@@ -146,7 +145,7 @@ def _read_instances(path: Path, document: dict[str, Any]) -> Registry[ConvKernel
     file = JsonFields(path, document)
     entries = _entries(path, file, document.get("instances"), "instances")
     head: dict[str, Any] = {
-        "variant": _choice(file, "variant", _DIRECTIONS),
+        "variant": _choice(file, "variant", DIRECTIONS),
         "ndim_spatial": file.scalar("ndim_spatial", int),
         "layout": file.scalar("layout", str),
         "dtype": file.scalar("datatype", str),
@@ -226,7 +225,7 @@ def _read_configuration(path: Path, document: dict[str, Any]) -> Registry[ConvKe
     file = JsonFields(path, document)
     if "tile_config" in document:
         file.fail("tile_config", "is a GEMM's: the tile engine's convolutions have a fixed list of tiles")
-    variant = _choice(file, "variant", _DIRECTIONS)
+    variant = _choice(file, "variant", DIRECTIONS)
     traits = file.part("trait_config")
     file.finish()
     said = {name: _values(traits, name, known) for name, (known, _) in _OPTIONS.items() if name in traits.names()}

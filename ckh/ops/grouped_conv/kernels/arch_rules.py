@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ckh.kernels.declaration import by
 from ckh.kernels.judging import Rule, RuleBook, divides, has_pipeline, has_waves, operator_tile, runs_dtype
-from ckh.kernels.name_grammar import by
 from ckh.kernels.pipelines import (
     DOUBLE_SMEM_PIPELINES,
     INTERWAVE_PIPELINES,

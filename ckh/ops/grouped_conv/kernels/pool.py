@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from ckh.files.jsonfields import model_fields
 from ckh.kernels.judging import RefusedKernel
 from ckh.kernels.pools import Pools
-from ckh.kernels.table import KernelTable
-from ckh.ops.grouped_conv.kernel import ConvKernel, default_layout, kernel_name, parse_kernel_name
+from ckh.kernels.table import SIZES, TRIPLES, KernelTable
+from ckh.ops.grouped_conv.kernel import ConvKernel, kernel_name, parse_kernel_name, usual_fields
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
-from ckh.ops.grouped_conv.kernels.variants import CONV_TILES, DEFAULT_SPECIALIZATION, PIPELINE_VARIANTS, tiles_of
+from ckh.ops.grouped_conv.kernels.variants import PIPELINE_VARIANTS, tiles_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ckh.problems import Direction
 
 LEARNED_NAME = "kernels.json"
-_LEARNED_TILE = ("tile_m", "tile_n", "tile_k")
 _LEARNED_VARIANT = ("pipeline", "wave_mode", "has_dsb", "has_si")
 
 
@@ -78,7 +77,8 @@ def learned_file(frame: pd.DataFrame, before: Path | None) -> bytes | None:
     if known is None:
         return None
     tiles, variants = (
-        frozenset(frame[list(names)].itertuples(index=False, name=None)) for names in (_LEARNED_TILE, _LEARNED_VARIANT)
+        frozenset(frame[list(names)].itertuples(index=False, name=None))
+        for names in (TRIPLES["tile"], _LEARNED_VARIANT)
     )
     document = {"tiles": sorted(known.tiles | tiles), "variants": sorted(known.variants | variants)}
     return (json.dumps(document, indent=1, default=int) + "\n").encode()
@@ -101,7 +101,6 @@ def _read(path: Path, _changed: int) -> LearnedKernels:
 __all__ = ["RefusedKernel", "conv_pool", "refused_pool"]
 
 # Axes of AMD's tables: each row is a kernel.
-_TILE = tuple(f"{what}_{axis}" for what in ("tile", "wave", "warp_tile") for axis in "mnk")
 _VARIANT = ("pipeline", "scheduler", "double_smem_buffer", "split_image")
 
 
@@ -124,7 +123,7 @@ def refused_pool(
 
 def tile_axis(rows: Iterable[ConvTile]) -> Axis:
     """Return tiles, with their waves and warp tiles, as an axis of a table of kernels."""
-    return _TILE, [(*row.tile, *row.wave, *row.warp_tile) for row in rows]
+    return SIZES, [(*row.tile, *row.wave, *row.warp_tile) for row in rows]
 
 
 def variant_axis() -> Axis:
@@ -136,24 +135,7 @@ def variant_axis() -> Axis:
 
 def table_of(variant: Direction, ndim_spatial: int, dtype: str, *axes: Axis) -> KernelTable[ConvKernel]:
     """Return the kernels of a product of axes; their other fields are the pool's."""
-    vectors = CONV_TILES[0].vectors
-    same = {
-        "variant": variant,
-        "dtype": dtype,
-        "ndim_spatial": ndim_spatial,
-        "vector_a": vectors[0],
-        "vector_b": vectors[1],
-        "vector_c": vectors[2],
-        "layout": default_layout(ndim_spatial),
-        "epilogue": "cshuffle",
-        "explicit_gemm": False,
-        "specialization": DEFAULT_SPECIALIZATION,
-        "pad_m": True,
-        "pad_n": True,
-        "pad_k": True,
-        "block_per_cu": 1,
-    }
-    return KernelTable.product(ConvKernel, axes, **same)
+    return KernelTable.product(ConvKernel, axes, variant=variant, dtype=dtype, **usual_fields(ndim_spatial))
 
 
 # Groups: direction, number of dimensions, dtype.

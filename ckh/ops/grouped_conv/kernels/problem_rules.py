@@ -9,8 +9,8 @@ C and K are channels per group, as in CK Tile.
 
 from __future__ import annotations
 
-from dataclasses import fields
 from math import gcd, prod
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ckh.kernels.judging import Rule, RuleBook, Rules
@@ -293,14 +293,4 @@ def _reached(problem: ConvProblem) -> Iterator[bool]:
             yield size * elements <= _MAX_TENSOR_BYTES
 
 
-_MAY_BE_NONE = "streamk"
-
-
-CONV_RULES: Rules[ConvKernel] = Rules(
-    NAME_RULES,
-    COMPLETE_RULES,
-    PROBLEM_RULES,
-    lambda kernel: tuple(
-        field.name for field in fields(kernel) if field.name != _MAY_BE_NONE and getattr(kernel, field.name) is None
-    ),
-)
+CONV_RULES: Rules[ConvKernel] = Rules(NAME_RULES, COMPLETE_RULES, PROBLEM_RULES, attrgetter("missing"))

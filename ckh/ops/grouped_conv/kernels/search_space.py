@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import product
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ckh.kernels.judging import RuleBook
@@ -17,7 +16,7 @@ from ckh.ops.grouped_conv.kernels.pool import table_of, variant_axis
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import tiles_of
 from ckh.ops.grouped_conv.rules.full import curated_tiles, is_loadable
-from ckh.search.product import KernelParameter, Options, Product, Searched, by
+from ckh.search.product import Options, Product, Searched, parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,13 +29,9 @@ _VECTORS = (1, 2, 4, 8)
 # The host's code is independent of the number of blocks.
 _GPU_BLOCKS_PER_CU, _HOST_BLOCKS_PER_CU = (1, 2), (1,)
 
-_PARAMETERS = (
-    *(KernelParameter(name, attrgetter(name)) for name in ("tile_m", "tile_n", "tile_k")),
-    KernelParameter("wave", lambda kernel: by(kernel.wave)),
-    KernelParameter("warp_tile", lambda kernel: by(kernel.warp_tile)),
-    *(KernelParameter(name, attrgetter(name)) for name in ("vector_a", "vector_b", "vector_c", "pipeline")),
-    KernelParameter("scheduler", lambda kernel: str(kernel.scheduler)),
-    *(KernelParameter(name, attrgetter(name)) for name in ("double_smem_buffer", "split_image", "block_per_cu")),
+_PARAMETERS = parameters(
+    *(*TRIPLES["tile"], "wave", "warp_tile", *TRIPLES["vectors"], "pipeline", "scheduler"),
+    *("double_smem_buffer", "split_image", "block_per_cu"),
 )
 
 
@@ -56,7 +51,7 @@ def _product(variant: Direction, ndim: int, dtype: str, arch: ArchSpec) -> Produ
     bases = table_of(variant, ndim, dtype, *((TRIPLES[name], list(rows)) for name, rows in axes), variant_axis())
     blocks = _GPU_BLOCKS_PER_CU if arch.is_gpu else _HOST_BLOCKS_PER_CU
     rows = tuple((*vectors, count) for vectors in product(_VECTORS, repeat=3) for count in blocks)
-    options = Options(("vector_a", "vector_b", "vector_c", "block_per_cu"), rows)
+    options = Options((*TRIPLES["vectors"], "block_per_cu"), rows)
     return Product(bases, options, CONV_RULES, (_loads_whole_vectors,) if arch.is_gpu else (), arch, _PARAMETERS)
 
 

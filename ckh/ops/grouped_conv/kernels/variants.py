@@ -71,15 +71,11 @@ MERGING_DIRECTIONS: frozenset[Direction] = frozenset({Direction.FORWARD, Directi
 
 @dataclass(frozen=True, slots=True)
 class ConvTile:
-    """A block tile with its waves, the tile of one matrix instruction and the vector widths.
-
-    Triples are M, N, K and for `vectors` A, B, C.
-    """
+    """A block tile with its waves and the tile of one matrix instruction, along M, N, K."""
 
     tile: Triple
     wave: Triple
     warp_tile: Triple
-    vectors: Triple = (4, 8, 8)
 
 
 CONV_TILES: tuple[ConvTile, ...] = (

@@ -13,6 +13,7 @@ from ckh.bench.codegen.ck_tile import (
     LABEL_BYTES,
 )
 from ckh.bench.codegen.unit import UnsupportedKernelError, translation_unit
+from ckh.kernels.table import SIZES, TRIPLES
 from ckh.ops.grouped_conv.kernel import kernel_name
 from ckh.ops.grouped_conv.kernels.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
 from ckh.ops.grouped_conv.measuring.hip_rules import ELEMENTS, ConvHeaders, missing
@@ -29,8 +30,8 @@ _SPECIALIZATIONS = {
     FILTER3X3: "Filter3x3",
 }
 _INTEGERS = (
-    *("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k", "warp_tile_m", "warp_tile_n", "warp_tile_k"),
-    *("vector_a", "vector_b", "vector_c", "num_groups_to_merge", "num_wave_groups", "split_k", "block_per_cu"),
+    *(*SIZES, *TRIPLES["vectors"]),
+    *("num_groups_to_merge", "num_wave_groups", "split_k", "block_per_cu"),
 )
 _BOOLEANS = ("double_smem_buffer", "split_image", "two_stage", "explicit_gemm")
 

@@ -18,8 +18,8 @@ from ckh.bench.codegen.ck_tile import (
     unlike,
     warp_gemms,
 )
+from ckh.kernels.declaration import by
 from ckh.kernels.judging import RuleBook, given
-from ckh.kernels.name_grammar import by
 from ckh.kernels.pipelines import PIPELINES, Scheduler, wave_group_reason, wave_groups_of
 from ckh.ops.grouped_conv.kernels.variants import FILTER3X3
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS

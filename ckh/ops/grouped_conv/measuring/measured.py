@@ -17,7 +17,7 @@ from ckh.bench.computation import Computation, HipEmission, HostEmission, Measur
 from ckh.bench.planning.candidates import of_registry, registry_of, wanted_by
 from ckh.errors import DataError, UsageError
 from ckh.kernels.judging import ProblemRules
-from ckh.kernels.table import KernelTable
+from ckh.kernels.table import SIZES, TRIPLES, KernelTable
 from ckh.ops import operation
 from ckh.ops.base import lazily
 from ckh.ops.grouped_conv.features import GROUPED_CONV
@@ -199,10 +199,7 @@ def _directions(text: str) -> tuple[Direction, ...]:
     return tuple(Direction) if text == ALL_DIRECTIONS else (Direction(text),)
 
 
-_INTEGERS = (
-    *(f"{what}_{axis}" for what in ("tile", "wave", "warp_tile") for axis in "mnk"),
-    *("vector_a", "vector_b", "vector_c"),
-)
+_INTEGERS = (*SIZES, *TRIPLES["vectors"])
 _BOOLEANS = ("double_smem_buffer", "split_image")
 
 

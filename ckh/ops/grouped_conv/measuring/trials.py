@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.bench.computation import Case, Trials
 from ckh.errors import NoKernelError, UsageError
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES, Scheduler, loaded_ahead, most_steps
+from ckh.kernels.table import SIZES, TRIPLES
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import (
@@ -49,24 +50,11 @@ _COMPV5: dict[str, Any] = {
     "num_wave_groups": 2,
     "double_smem_buffer": False,
     "scheduler": Scheduler.INTRAWAVE,
-    **dict.fromkeys(("tile_m", "tile_n", "tile_k"), 64),
-    "wave_m": 1,
-    "wave_n": 1,
-    "wave_k": 2,
-    "warp_tile_m": 32,
-    "warp_tile_n": 32,
-    "warp_tile_k": 16,
-    **dict.fromkeys(("vector_a", "vector_b", "vector_c"), 8),
+    **dict(zip(SIZES, (64, 64, 64, 1, 1, 2, 32, 32, 16), strict=True)),
+    **dict.fromkeys(TRIPLES["vectors"], 8),
 }
 # For 2-byte elements, two of these tiles are as much as `mem` prefetches.
-_SQUARE: dict[str, Any] = {
-    **dict.fromkeys(("tile_m", "tile_n", "tile_k"), 64),
-    "wave_m": 2,
-    "wave_n": 2,
-    "warp_tile_m": 32,
-    "warp_tile_n": 32,
-    "warp_tile_k": 16,
-}
+_SQUARE: dict[str, Any] = dict(zip(SIZES, (64, 64, 64, 2, 2, 1, 32, 32, 16), strict=True))
 _3D = 3
 _KINDS = (("fp16", 2), ("bf16", 2), ("fp32", 2), ("fp16", 3))
 
@@ -266,7 +254,7 @@ def _with_pipeline(base: ConvKernel, pipeline: str, **changes: Any) -> ConvKerne
     return replace(base, pipeline=pipeline, double_smem_buffer=pipeline in DOUBLE_SMEM_PIPELINES, **changes)
 
 
-_NARROW = {"vector_a": 1, "vector_b": 1, "vector_c": 1}
+_NARROW = dict.fromkeys(TRIPLES["vectors"], 1)
 _OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("no option", {}),
     ("double smem buffer", {"double_smem_buffer": True}),

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from ckh.errors import DataError
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES, PIPELINES, Scheduler
-from ckh.ops.grouped_conv.kernel import ConvKernel, default_layout
+from ckh.kernels.table import SIZES, TRIPLES
+from ckh.ops.grouped_conv.kernel import ConvKernel, usual_fields
 from ckh.ops.grouped_conv.kernels.variants import (
     DEFAULT_SPECIALIZATION,
     FILTER1X1_PAD0,
@@ -245,6 +246,7 @@ class KernelOption:
 
 
 PLAIN = KernelOption()
+OPTIONS = ("split_image", "num_groups_to_merge", "two_stage", "explicit_gemm", "streamk", "streamk_persistent")
 
 
 def _tiles(text: str) -> tuple[Triple, ...]:
@@ -351,36 +353,15 @@ def build_kernel(  # noqa: PLR0913, PLR0917 - a kernel is that many choices, and
 ) -> ConvKernel:
     """Return the complete kernel of these choices; `shape` is M = N of the matrix instruction."""
     first = keeps_first_depth(variant, tile, pipe.pipeline, feature.streamk)
-    return ConvKernel(
-        variant=variant,
-        dtype=dtype,
-        ndim_spatial=ndim_spatial,
-        tile_m=tile[0],
-        tile_n=tile[1],
-        tile_k=tile[2],
-        pipeline=pipe.pipeline,
-        scheduler=pipe.scheduler,
-        wave_m=wave[0],
-        wave_n=wave[1],
-        wave_k=wave[2],
-        warp_tile_m=shape,
-        warp_tile_n=shape,
-        warp_tile_k=warp_depth(dtype, shape, tile[2], arch, first=first),
-        vector_a=vectors[0],
-        vector_b=vectors[1],
-        vector_c=vectors[2],
-        layout=default_layout(ndim_spatial),
-        epilogue="cshuffle",
-        double_smem_buffer=pipe.pipeline in DOUBLE_SMEM_PIPELINES,
-        split_image=feature.split_image,
-        num_groups_to_merge=feature.num_groups_to_merge,
-        two_stage=feature.two_stage,
-        explicit_gemm=feature.explicit_gemm,
-        specialization=specialization,
-        pad_m=True,
-        pad_n=True,
-        pad_k=True,
-        block_per_cu=blocks_per_cu(pipe.pipeline),
-        streamk=feature.streamk,
-        streamk_persistent=feature.streamk_persistent,
-    )
+    warp_tile = (shape, shape, warp_depth(dtype, shape, tile[2], arch, first=first))
+    own = {
+        "pipeline": pipe.pipeline,
+        "scheduler": pipe.scheduler,
+        "double_smem_buffer": pipe.pipeline in DOUBLE_SMEM_PIPELINES,
+        "specialization": specialization,
+        "block_per_cu": blocks_per_cu(pipe.pipeline),
+        **dict(zip(SIZES, (*tile, *wave, *warp_tile), strict=True)),
+        **dict(zip(TRIPLES["vectors"], vectors, strict=True)),
+        **{name: getattr(feature, name) for name in OPTIONS},
+    }
+    return ConvKernel(variant, dtype, **usual_fields(ndim_spatial) | own)

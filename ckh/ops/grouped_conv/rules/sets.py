@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
 from ckh.kernels.lists import RuleSets
-from ckh.kernels.table import KernelTable
+from ckh.kernels.table import TRIPLES, KernelTable
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.problem import AS_2D, CONV_LAYOUTS
-from ckh.ops.grouped_conv.rules.full import full_candidates
+from ckh.ops.grouped_conv.rules.full import OPTIONS, full_candidates
 from ckh.problems import Direction
 from ckh.text.prose import one_of
 
@@ -99,17 +99,8 @@ def _grouped(kernels: Kernels, key: Key) -> list[Kernels]:
 
 DEFAULT_RULE_SET = "default"
 
-_TILE = ("tile_m", "tile_n", "tile_k")
-_VECTORS = ("vector_a", "vector_b", "vector_c")
+_TILE, _VECTORS = TRIPLES["tile"], TRIPLES["vectors"]
 _PIPELINE = ("pipeline", "scheduler")
-_OPTIONS = (
-    "split_image",
-    "num_groups_to_merge",
-    "two_stage",
-    "explicit_gemm",
-    "streamk",
-    "streamk_persistent",
-)
 _SPECIALIZATION = ("specialization",)
 
 
@@ -132,12 +123,12 @@ RULE_SETS: dict[str, RuleSet] = {
     "tiny": RuleSet("a few kernels of every kind, for a quick look", lambda full: smallest(every_fifth(full))),
     "tests": RuleSet(
         "every tile, specialization, and pipeline with each option once",
-        _covering(_TILE, _SPECIALIZATION, _PIPELINE + _OPTIONS),
+        _covering(_TILE, _SPECIALIZATION, _PIPELINE + OPTIONS),
     ),
     "full-tests": RuleSet("every fifth kernel of the full set, by kind", every_fifth),
     "profiler": RuleSet(
         "every tile with each pipeline, and with each of its vector widths and specializations",
-        _covering(_TILE + _VECTORS + _SPECIALIZATION, _TILE + _PIPELINE, _PIPELINE + _OPTIONS),
+        _covering(_TILE + _VECTORS + _SPECIALIZATION, _TILE + _PIPELINE, _PIPELINE + OPTIONS),
     ),
     "full": RuleSet("every combination of the curated tables", lambda full: full),
 }

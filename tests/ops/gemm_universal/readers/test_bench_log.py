@@ -196,7 +196,7 @@ def test_nesting_is_limited(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "reason", "detail"),
     [
-        (bare("fast_kernel"), gemm_rows.BAD_KERNEL, "line 2: not a GEMM kernel name: 'fast_kernel'"),
+        (bare("fast_kernel"), gemm_rows.BAD_KERNEL, "line 2: not a kernel name of gemm_universal: 'fast_kernel'"),
         (bare("gemm_universal_fp8_rcr_128x64x32_compv3_intrawave"), gemm_rows.INCOMPLETE, "has no wave_m"),
         (bare().replace(f'"{NAME}"', "7"), gemm_rows.BAD_KERNEL, "the kernel's name is 7"),
         ('{"a": 1}\n', reader.NO_RESULT, "no name or no perf_result"),

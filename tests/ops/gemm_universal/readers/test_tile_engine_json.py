@@ -176,7 +176,7 @@ def test_a_partial_file_is_a_bare_list(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "reason", "detail"),
     [
-        (entry(OK, name="fast_kernel"), gemm_rows.BAD_KERNEL, "not a GEMM kernel name: 'fast_kernel'"),
+        (entry(OK, name="fast_kernel"), gemm_rows.BAD_KERNEL, "not a kernel name of gemm_universal: 'fast_kernel'"),
         (entry(OK, name=None), gemm_rows.BAD_KERNEL, "the kernel's name is missing"),
         (entry(OK, name=NAME.replace("compv3", "compv77")), gemm_rows.BAD_KERNEL, "unknown pipeline 'compv77'"),
         (entry(OK, name=NAME.replace("128x64x32", "128x0x32")), gemm_rows.BAD_KERNEL, "its tile is missing or unknown"),
