@@ -3,7 +3,7 @@
     dtype: str = field(metadata=named(word("dtype", DTYPE_BYTES)))
     tile_m: int = field(metadata=named(sizes("tile"), "block tile along {}"))
 
-A token of three fields is declared with the first one. Names and their parser (`KernelNames`), columns, the usual
+A token of three fields is declared with the first one. Names and their parser (`NameForms`), columns, the usual
 values of optional fields, and what a kernel lacks follow.
 """
 
@@ -245,7 +245,7 @@ def usual_values(kind: type[Any]) -> dict[str, Any]:
     return {name: value for token in tokens for name, value in zip(token.fields, token.absent, strict=True)}
 
 
-class KernelNames(Generic[K]):
+class NameForms(Generic[K]):
     """Complete and short names of a class of kernels.
 
     Args:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ckh.errors import UsageError
+from ckh.files.jsonfields import JsonFields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from ckh.archs import ArchSpec
-    from ckh.files.jsonfields import JsonFields
     from ckh.kernels.judging import Rules
     from ckh.kernels.table import KernelTable
 
@@ -113,6 +113,59 @@ class ListFormat:
     write: Callable[[Sequence[Any], ArchSpec, str], dict[str, WrittenList]]
 
 
+def recognises(document: Mapping[str, Any]) -> bool:
+    """Return whether a document is a registry, instances or a configuration, of any operation."""
+    is_registry = "kernels" in document and bool(document.keys() & {"name", "metadata"})
+    return is_registry or "instances" in document or "trait_config" in document
+
+
+def entries_of(path: Path, document: Mapping[str, Any], name: str) -> list[JsonFields]:
+    """Return the entries of a document's list of kernels."""
+    entries = document.get(name)
+    if not isinstance(entries, list) or not entries:
+        JsonFields(path, document).fail(name, "must be a list of at least one kernel")
+    return [JsonFields(path, entry, f"{name}[{number}].") for number, entry in enumerate(entries)]
+
+
+def registry_of(file: JsonFields, name: str, kernels: Sequence[Any], archs: Sequence[str]) -> Registry[Any]:
+    """Return the distinct kernels of a list, which must be of one architecture and one element type."""
+    for number, (kernel, arch) in enumerate(zip(kernels, archs, strict=True)):
+        if arch != archs[0]:
+            file.fail(f"{name}[{number}].arch", f"is {arch}, the first kernel's is {archs[0]}: split the file by GPU")
+        if kernel.dtype != kernels[0].dtype:
+            file.fail(f"{name}[{number}]", f"is {kernel.dtype}, the first kernel {kernels[0].dtype}: split the file")
+    return Registry(archs[0], tuple(dict.fromkeys(kernels)))
+
+
+def configured(file: JsonFields, name: str, product: KernelProduct[K]) -> Registry[K]:
+    """Return the kernels that a configuration describes, if they are not too many."""
+    if product.count > MOST_COMBINATIONS:
+        file.fail(name, f"describes {product.count} kernels, ckh reads up to {MOST_COMBINATIONS}")
+    return Registry("", (), product)
+
+
+def written_lists(
+    kernels: Sequence[K],
+    words_of: Callable[[K], str],
+    registry: Callable[[Sequence[K]], object],
+    configuration: Callable[[Sequence[K]], tuple[object, int] | None],
+) -> dict[str, WrittenList]:
+    """Return, for the kernels of each text, a registry and the smallest configuration.
+
+    `configuration` returns the document and the number of kernels that it describes; None: it cannot describe them.
+    """
+    groups: dict[str, list[K]] = {}
+    for kernel in kernels:
+        groups.setdefault(words_of(kernel), []).append(kernel)
+    files = {}
+    for words, some in groups.items():
+        files[f"registry_{words}.json"] = WrittenList(_json_bytes(registry(some)), len(some), "registry")
+        if (described := configuration(some)) is not None:
+            document, count = described
+            files[f"config_{words}.json"] = WrittenList(_json_bytes(document), count, "configuration")
+    return files
+
+
 def read_values(part: JsonFields, name: str, is_known: Callable[[Any], bool], known: Sequence[Any] = ()) -> list[Any]:
     """Return the distinct values of a parameter of AMD's configurations, a list or a range; fail on unknown ones."""
     values = _values_of(part.value(name))
@@ -125,7 +178,7 @@ def read_values(part: JsonFields, name: str, is_known: Callable[[Any], bool], kn
     return list(dict.fromkeys(values))
 
 
-def json_bytes(document: object) -> bytes:
+def _json_bytes(document: object) -> bytes:
     """Return the content of a JSON file, as AMD's tools format theirs."""
     return (json.dumps(document, indent=2) + "\n").encode()
 

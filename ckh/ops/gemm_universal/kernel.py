@@ -18,7 +18,7 @@ from ckh.kernels.declaration import (
     EPILOGUES,
     NUMBER,
     PIPELINE_TOKEN,
-    KernelNames,
+    NameForms,
     TiledKernel,
     Token,
     flag,
@@ -105,7 +105,7 @@ class GemmKernel(TiledKernel):
 
 
 K = TypeVar("K", bound=GemmKernel)
-NAMES: dict[type[GemmKernel], KernelNames[Any]] = {}
+NAMES: dict[type[GemmKernel], NameForms[Any]] = {}
 
 
 def parser_of(kind: type[K], operation: str, *own: str) -> Callable[[str], K]:
@@ -121,7 +121,7 @@ def parser_of(kind: type[K], operation: str, *own: str) -> Callable[[str], K]:
         ("pad_m", "pad_n", "pad_k", "persistent"),
         *(("tile",), ("wave",), ("warp_tile",), ("vectors", "suffix")),
     )
-    names = KernelNames(kind, operation, (*own, "dtype", "layout"), complete, ("tile", "pipeline", "scheduler"))
+    names = NameForms(kind, operation, (*own, "dtype", "layout"), complete, ("tile", "pipeline", "scheduler"))
     NAMES[kind] = names
     return names.parse
 

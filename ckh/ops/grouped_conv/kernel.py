@@ -9,7 +9,7 @@ from ckh.kernels.declaration import (
     EPILOGUES,
     NUMBER,
     PIPELINE_TOKEN,
-    KernelNames,
+    NameForms,
     TiledKernel,
     Token,
     count,
@@ -145,7 +145,7 @@ def usual_fields(ndim_spatial: int) -> dict[str, Any]:
 
 
 # A short name has its number of dimensions where a full name has its layout.
-NAMES = KernelNames(
+NAMES = NameForms(
     ConvKernel,
     OPERATION,
     ("variant", "dtype"),

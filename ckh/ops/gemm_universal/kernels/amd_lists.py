@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import prod
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,16 @@ from ckh.errors import CkhError
 from ckh.files.jsonfields import JsonFields
 from ckh.kernels.declaration import by, column_tokens
 from ckh.kernels.lists import (
-    MOST_COMBINATIONS,
     KernelProduct,
     ListFormat,
     Registry,
     WrittenList,
-    json_bytes,
+    configured,
+    entries_of,
     read_values,
+    recognises,
+    registry_of,
+    written_lists,
 )
 from ckh.kernels.pipelines import Scheduler
 from ckh.kernels.table import SIZES, TRIPLES
@@ -45,11 +49,6 @@ _SHAPES = {"tile_shape": "tile", "wave_shape": "wave", "warp_tile_shape": "warp_
 _MAJOR = {"r": "row_major", "c": "col_major"}
 
 
-def _recognises(document: Mapping[str, Any]) -> bool:
-    is_registry = "kernels" in document and bool(document.keys() & {"name", "metadata"})
-    return is_registry or "trait_config" in document
-
-
 @dataclass(frozen=True, slots=True)
 class ListedKernels:
     """The kernels of a list.
@@ -72,10 +71,6 @@ class ListedKernels:
     default_scheduler: bool = False
     left_open: Axis = ((), [()])
 
-    def group(self, kernel: GemmKernel) -> tuple[Any, ...]:
-        """Return the group that a kernel belongs to."""
-        return tuple(getattr(kernel, name) for name in (*GROUP_FIELDS, *self.flags))
-
     def scheduler(self, name: str) -> Scheduler:
         """Return the scheduler of a name."""
         return Scheduler.INTRAWAVE if name == _DEFAULT else Scheduler(name)
@@ -87,25 +82,15 @@ def lists_of(of: ListedKernels) -> ListFormat:
     def read(path: Path, document: dict[str, Any]) -> Registry[Any]:
         return (_read_configuration if "trait_config" in document else _read_registry)(of, path, document)
 
-    return ListFormat(_recognises, read, of.rules, partial(_write, of))
+    return ListFormat(recognises, read, of.rules, partial(_write, of))
 
 
 def _read_registry(of: ListedKernels, path: Path, document: dict[str, Any]) -> Registry[Any]:
     """Read a registry of AMD's C++ dispatcher; a kernel's identifier has all of its parameters."""
-    file = JsonFields(path, document)
-    entries = document["kernels"]
-    if not isinstance(entries, list) or not entries:
-        file.fail("kernels", "must be a list of at least one kernel")
-    kernels: list[GemmKernel] = []
-    archs: list[str] = []
-    for number, entry in enumerate(entries):
-        part = JsonFields(path, entry, f"kernels[{number}].")
-        kernels.append(_of_entry(of, part))
-        archs.append(part.scalar("gfx_arch", str))
-        for what, there, first in (("arch", archs[-1], archs[0]), ("dtype", kernels[-1].dtype, kernels[0].dtype)):
-            if there != first:
-                file.fail(f"kernels[{number}]", f"has the {what} {there}, the first has {first}: split the file")
-    return Registry(archs[0], tuple(dict.fromkeys(kernels)))
+    parts = entries_of(path, document, "kernels")
+    kernels = [_of_entry(of, part) for part in parts]
+    archs = [part.scalar("gfx_arch", str) for part in parts]
+    return registry_of(JsonFields(path, document), "kernels", kernels, archs)
 
 
 def _of_entry(of: ListedKernels, part: JsonFields) -> GemmKernel:
@@ -149,8 +134,6 @@ def _read_configuration(of: ListedKernels, path: Path, document: dict[str, Any])
     tiles.finish()
     traits.finish()
     count = prod(map(len, (*sizes.values(), *said.values(), of.left_open[1])))
-    if count > MOST_COMBINATIONS:
-        file.fail("tile_config", f"describes {count} kernels, ckh reads up to {MOST_COMBINATIONS}")
     space = _space(of, sizes, said)
 
     def table(arch: ArchSpec, dtype: str, layout: str, *flags: bool) -> KernelTable[Any]:
@@ -162,7 +145,7 @@ def _read_configuration(of: ListedKernels, path: Path, document: dict[str, Any])
     def groups(dtype: str) -> list[tuple[Any, ...]]:
         return [(dtype, layout, *own.values()) for layout in GEMM_LAYOUTS]
 
-    return Registry("", (), KernelProduct(of.rules, table, groups, count))
+    return configured(file, "tile_config", KernelProduct(of.rules, table, groups, count))
 
 
 def _space(of: ListedKernels, sizes: Mapping[str, list[Any]], traits: Mapping[str, list[Any]]) -> GemmSpace:
@@ -182,23 +165,25 @@ def _space(of: ListedKernels, sizes: Mapping[str, list[Any]], traits: Mapping[st
 
 def _write(of: ListedKernels, kernels: Sequence[GemmKernel], arch: ArchSpec, name: str) -> dict[str, WrittenList]:
     """Return, per group, a registry and, for kernels of native widths, the smallest configuration."""
-    groups: dict[tuple[Any, ...], list[GemmKernel]] = {}
-    for kernel in kernels:
-        groups.setdefault(of.group(kernel), []).append(kernel)
-    files = {}
-    for (dtype, layout, *flags), some in groups.items():
-        kind = "_".join([dtype, layout, *(name for name, is_set in zip(of.flags, flags, strict=True) if is_set)])
+
+    def registry(some: Sequence[GemmKernel]) -> object:
         entries = [_entry(kernel, arch.name) for kernel in some]
-        registry = {"metadata": {"registry_name": name, "total_kernels": len(some)}, "kernels": entries}
-        files[f"registry_{kind}.json"] = WrittenList(json_bytes(registry), len(some), "registry")
-        if all(_is_configured(of, kernel) for kernel in some):
-            document = _configuration(some) | dict(zip(of.flags, flags, strict=True))
-            described = _read_configuration(of, Path(name), document).product
-            assert described is not None
-            table = described.table(arch, dtype, layout, *flags)
-            count = len(of.rules.judge(table, arch).passed)
-            files[f"config_{kind}.json"] = WrittenList(json_bytes(document), count, "configuration")
-    return files
+        return {"metadata": {"registry_name": name, "total_kernels": len(some)}, "kernels": entries}
+
+    def configuration(some: Sequence[GemmKernel]) -> tuple[object, int] | None:
+        if not all(_is_configured(of, kernel) for kernel in some):
+            return None
+        first = some[0]
+        document = _configuration(some) | {flag: getattr(first, flag) for flag in of.flags}
+        described = _read_configuration(of, Path(name), document).product
+        assert described is not None
+        table = described.table(arch, *attrgetter(*GROUP_FIELDS, *of.flags)(first))
+        return document, len(of.rules.judge(table, arch).passed)
+
+    def words(kernel: GemmKernel) -> str:
+        return "_".join([kernel.dtype, kernel.layout, *(flag for flag in of.flags if getattr(kernel, flag))])
+
+    return written_lists(kernels, words, registry, configuration)
 
 
 def _is_configured(of: ListedKernels, kernel: GemmKernel) -> bool:

@@ -15,13 +15,16 @@ from ckh.errors import CkhError, DataError
 from ckh.files.jsonfields import JsonFields
 from ckh.kernels.declaration import NUMBER
 from ckh.kernels.lists import (
-    MOST_COMBINATIONS,
     KernelProduct,
     ListFormat,
     Registry,
     WrittenList,
-    json_bytes,
+    configured,
+    entries_of,
     read_values,
+    recognises,
+    registry_of,
+    written_lists,
 )
 from ckh.kernels.pipelines import PIPELINE_CODES, Scheduler
 from ckh.kernels.table import KernelTable
@@ -53,11 +56,6 @@ _FLAGS = {"double_smem_buffer": "_dsb", "split_image": "_si", "two_stage": "_2st
 _SAID_BY_NAME = ("specialization", "streamk", "streamk_persistent", "pad_m", "pad_n", "pad_k", "split_k")
 
 
-def _recognises(document: Mapping[str, Any]) -> bool:
-    is_registry = "kernels" in document and bool(document.keys() & {"name", "metadata"})
-    return is_registry or "instances" in document or "trait_config" in document
-
-
 def _read(path: Path, document: dict[str, Any]) -> Registry[ConvKernel]:
     if "trait_config" in document:
         return _read_configuration(path, document)
@@ -66,24 +64,13 @@ def _read(path: Path, document: dict[str, Any]) -> Registry[ConvKernel]:
     return _read_registry(path, document)
 
 
-def _entries(path: Path, file: JsonFields, entries: Any, name: str) -> list[JsonFields]:
-    if not isinstance(entries, list) or not entries:
-        file.fail(name, "must be a list of at least one kernel")
-    return [JsonFields(path, entry, f"{name}[{number}].") for number, entry in enumerate(entries)]
-
-
 def _read_registry(path: Path, document: dict[str, Any]) -> Registry[ConvKernel]:
-    file = JsonFields(path, document)
-    archs: dict[str, int] = {}
-    kernels = []
-    for number, part in enumerate(_entries(path, file, document.get("kernels"), "kernels")):
+    kernels, archs = [], []
+    for part in entries_of(path, document, "kernels"):
         kernels.append(_of_registry(part))
-        archs.setdefault(part.scalar("arch", str), number)
+        archs.append(part.scalar("arch", str))
         part.finish()
-    if len(archs) > 1:
-        first, other = list(archs)[:2]
-        file.fail(f"kernels[{archs[other]}].arch", f"is {other}, the first kernel's is {first}: split the file by GPU")
-    return Registry(next(iter(archs)), _of_one_dtype(file, kernels, "kernels"))
+    return registry_of(JsonFields(path, document), "kernels", kernels, archs)
 
 
 def _of_registry(part: JsonFields) -> ConvKernel:
@@ -143,7 +130,7 @@ def _dtype(signature: JsonFields) -> str:
 def _read_instances(path: Path, document: dict[str, Any]) -> Registry[ConvKernel]:
     """Read instances of the code generator, which have no architecture."""
     file = JsonFields(path, document)
-    entries = _entries(path, file, document.get("instances"), "instances")
+    entries = entries_of(path, document, "instances")
     head: dict[str, Any] = {
         "variant": _choice(file, "variant", DIRECTIONS),
         "ndim_spatial": file.scalar("ndim_spatial", int),
@@ -166,7 +153,7 @@ def _read_instances(path: Path, document: dict[str, Any]) -> Registry[ConvKernel
         said |= {"pad_m": True, "pad_n": True, "pad_k": True, "block_per_cu": blocks_per_cu(said["pipeline"])}
         part.finish()
         kernels.append(_named(part, {**head, **said}))
-    return Registry("", _of_one_dtype(file, kernels, "instances"))
+    return registry_of(file, "instances", kernels, [""] * len(kernels))
 
 
 def _algorithm(part: JsonFields) -> dict[str, Any]:
@@ -191,14 +178,6 @@ def _named(part: JsonFields, values: dict[str, Any]) -> ConvKernel:
     if not is_said:
         part.fail("algorithm", "has values that contradict each other")
     return kernel
-
-
-def _of_one_dtype(file: JsonFields, kernels: Sequence[ConvKernel], name: str) -> tuple[ConvKernel, ...]:
-    """Return the distinct kernels, which must have the same element type."""
-    for number, kernel in enumerate(kernels):
-        if kernel.dtype != kernels[0].dtype:
-            file.fail(f"{name}[{number}]", f"is {kernel.dtype}, the first kernel {kernels[0].dtype}: split the file")
-    return tuple(dict.fromkeys(kernels))
 
 
 def _choice(part: JsonFields, name: str, known: Mapping[str, Any]) -> Any:
@@ -237,8 +216,6 @@ def _read_configuration(path: Path, document: dict[str, Any]) -> Registry[ConvKe
     options = {name: said.get(name, list(usual)) for name, (_, usual) in _OPTIONS.items()}
     options["scheduler"] = list(map(Scheduler, options["scheduler"]))
     count = len(CONV_TILES) * prod(map(len, options.values()))
-    if count > MOST_COMBINATIONS:
-        file.fail("trait_config", f"describes {count} kernels, ckh reads up to {MOST_COMBINATIONS}")
 
     def table(arch: ArchSpec, direction: Direction, ndim: int, dtype: str) -> KernelTable[ConvKernel]:
         if direction is not variant or ndim not in ndims or (dtypes is not None and dtype not in dtypes):
@@ -249,7 +226,7 @@ def _read_configuration(path: Path, document: dict[str, Any]) -> Registry[ConvKe
     def groups(dtype: str) -> list[tuple[Any, ...]]:
         return [(variant, ndim, dtype) for ndim in ndims]
 
-    return Registry("", (), KernelProduct(CONV_RULES, table, groups, count))
+    return configured(file, "trait_config", KernelProduct(CONV_RULES, table, groups, count))
 
 
 def _values(part: JsonFields, name: str, known: Sequence[Any]) -> list[Any]:
@@ -261,23 +238,19 @@ def _values(part: JsonFields, name: str, known: Sequence[Any]) -> list[Any]:
 
 def _write(kernels: Sequence[ConvKernel], arch: ArchSpec, name: str) -> dict[str, WrittenList]:
     """Return a registry and, per direction, number of dimensions and element type, the smallest configuration."""
-    groups: dict[tuple[Direction, int, str], list[ConvKernel]] = {}
-    for kernel in kernels:
-        groups.setdefault((kernel.variant, kernel.ndim_spatial, kernel.dtype), []).append(kernel)
-    files = {}
-    for (variant, ndim, dtype), some in groups.items():
-        words = f"{variant}_{ndim}d_{dtype}"
-        entries = [_registry_entry(kernel, arch.name) for kernel in some]
-        files[f"registry_{words}.json"] = WrittenList(
-            json_bytes({"name": name, "kernels": entries}), len(some), "registry"
-        )
+
+    def registry(some: Sequence[ConvKernel]) -> object:
+        return {"name": name, "kernels": [_registry_entry(kernel, arch.name) for kernel in some]}
+
+    def configuration(some: Sequence[ConvKernel]) -> tuple[object, int] | None:
         document = _configuration(some)
-        product = _read_configuration(Path(words), document).product
-        assert product is not None
-        built = product.built(arch, dtype)
-        if set(some) <= set(built):
-            files[f"config_{words}.json"] = WrittenList(json_bytes(document), len(built), "configuration")
-    return files
+        built = _read_configuration(Path(name), document).built(arch, some[0].dtype)
+        return (document, len(built)) if set(some) <= set(built) else None
+
+    def words(kernel: ConvKernel) -> str:
+        return f"{kernel.variant}_{kernel.ndim_spatial}d_{kernel.dtype}"
+
+    return written_lists(kernels, words, registry, configuration)
 
 
 def _configuration(kernels: Sequence[ConvKernel]) -> dict[str, Any]:
@@ -317,4 +290,4 @@ def _registry_entry(kernel: ConvKernel, arch: str) -> dict[str, Any]:
     }
 
 
-LISTS = ListFormat(_recognises, _read, CONV_RULES, _write)
+LISTS = ListFormat(recognises, _read, CONV_RULES, _write)
