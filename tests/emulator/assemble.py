@@ -1,6 +1,7 @@
 """`python -m tests.emulator.assemble`: has LLVM's assembler translate the instructions that the tests run.
 
-Writes instructions.txt: architecture, text and words of each. Needs a HIP compiler (HIPCC).
+Completes instructions.txt: architecture, text and words of each; the words of new lines may be missing. Needs a HIP
+compiler (HIPCC).
 """
 
 from __future__ import annotations
@@ -13,9 +14,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.emulator import cases
+from tests.emulator.wave import TEXTS
 
-OUT = Path(__file__).with_name("instructions.txt")
 _MARK = 0xDEADBEEF  # between instructions
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 
@@ -51,12 +51,17 @@ def assemble(arch: str, texts: list[str]) -> list[list[int]]:
 
 
 def main() -> None:
-    """Translate all that `cases` lists."""
-    lines = []
-    for arch, texts in cases.TEXTS.items():
-        for text, words in zip(texts, assemble(arch, texts), strict=True):
-            lines.append(f"{arch} | {text} | {' '.join(f'{word:08x}' for word in words)}\n")
-    OUT.write_text("".join(lines), encoding="utf-8")
+    """Translate all that instructions.txt lists."""
+    by_arch: dict[str, list[str]] = {}
+    for line in TEXTS.read_text(encoding="utf-8").splitlines():
+        arch, text, *_ = line.split(" | ")
+        by_arch.setdefault(arch, []).append(text)
+    lines = [
+        f"{arch} | {text} | {' '.join(f'{word:08x}' for word in words)}\n"
+        for arch, texts in by_arch.items()
+        for text, words in zip(texts, assemble(arch, texts), strict=True)
+    ]
+    TEXTS.write_text("".join(lines), encoding="utf-8")
     print(f"{len(lines)} instructions")  # noqa: T201
 
 

@@ -9,10 +9,12 @@ import pytest
 
 from ckh.bench.devices.hip_device import emulated_runtime
 from ckh.emulator.launch import EmulatorLibrary
+from tests.bench.fake_hipcc import write_headers
 from tests.emulator.fuzz import build_sanitized
 from tests.emulator.wave import Wave
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -34,6 +36,25 @@ def library(built: Path) -> EmulatorLibrary:
     """Its C part, loaded into this process."""
     (path,) = (built / "emulator").rglob("libamdhip64.so")
     return EmulatorLibrary(path)
+
+
+_COMPILER = """#!/bin/sh
+[ "$1" = --version ] && echo 'HIP version: 7.0' && echo 'clang version 21.0.0' && exit 0
+for word; do [ "$before" = -o ] && library=$word; before=$word; done
+cp '{library}' "$library"
+"""
+
+
+@pytest.fixture
+def compiled(runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], int]:
+    """A HIP compiler that "builds" the library with the content that is passed."""
+    assert runtime.exists()
+    library, hipcc = tmp_path / "kept.so", tmp_path / "hipcc"
+    hipcc.write_text(_COMPILER.format(library=library))
+    hipcc.chmod(0o755)
+    monkeypatch.setenv("HIPCC", str(hipcc))
+    monkeypatch.setenv("CK_TILE_INCLUDE", str(write_headers(tmp_path / "include")))
+    return library.write_bytes
 
 
 @pytest.fixture(scope="session")

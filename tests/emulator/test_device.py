@@ -18,33 +18,23 @@ from ckh.errors import DataError, DeviceError, ExitCode, UsageError
 from ckh.files.paths import cache_dir
 from ckh.schema import Status
 from ckh.tune import steps
-from tests.bench.fake_hipcc import write_headers
 from tests.emulator.damage import Damage, damaged
 from tests.emulator.keep import KEPT
 from tests.refusals import expect_error, expect_refusal, expect_values
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ckh.emulator.launch import EmulatorLibrary
 
 KERNEL = KEPT[0]
-_COMPILER = """#!/bin/sh
-[ "$1" = --version ] && echo 'HIP version: 7.0' && echo 'clang version 21.0.0' && exit 0
-for word; do [ "$before" = -o ] && library=$word; before=$word; done
-cp '{library}' "$library"
-"""
 
 
 @pytest.fixture
-def bench(runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def bench(compiled: Callable[[bytes], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A run of a kept kernel: the compiler "builds" its library."""
-    assert runtime.exists()
-    library, hipcc = tmp_path / "kept.so", tmp_path / "hipcc"
-    library.write_bytes(KERNEL.library())
-    hipcc.write_text(_COMPILER.format(library=library))
-    hipcc.chmod(0o755)
+    compiled(KERNEL.library())
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HIPCC", str(hipcc))
-    monkeypatch.setenv("CK_TILE_INCLUDE", str(write_headers(tmp_path / "include")))
     (tmp_path / "kernels.txt").write_text(KERNEL.name + "\n")
     problems = [problem.canonical() for problem in KERNEL.problems()[:2]]
     (tmp_path / "problems.txt").write_text("\n".join(problems) + "\n")

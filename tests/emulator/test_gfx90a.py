@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.emulator.cases import MATRIX, NAMES_90A, matrix_text
-from tests.emulator.matrices import check_matrix
+from tests.emulator.matrices import MATRIX, NAMES_90A, check_matrix, matrix_text
 from tests.emulator.wave import Wave, WaveError
 
 if TYPE_CHECKING:

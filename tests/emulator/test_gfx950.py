@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.emulator.cases import (
+from tests.emulator.matrices import (
     ACCUMULATORS,
     MATRIX_950,
     SCALED,
     SMALL,
     SMALL_BITS,
     SMALL_SHAPES,
+    check_matrix,
+    expected,
     matrix_text,
     small_text,
 )
-from tests.emulator.matrices import check_matrix, expected
 from tests.emulator.small_floats import OCP
 from tests.emulator.vector_cases import GFX950, VectorCase, check_arithmetic
 from tests.emulator.wave import M0, address, buffer

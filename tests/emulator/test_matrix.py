@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.emulator.cases import ACCUMULATORS, MATRIX, matrix_text
-from tests.emulator.matrices import check_matrix
+from tests.emulator.matrices import ACCUMULATORS, MATRIX, check_matrix, matrix_text
 from tests.emulator.wave import rows
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from ckh.bench.isolated.typed import element_type
 from ckh.bench.planning.plan import full_name
 from ckh.ops.gemm_universal.problem import output_dtype
 from ckh.running import runnable
-from tests.bench.fake_hipcc import write_headers
 from tests.emulator.keep import KEPT
 from tests.refusals import expect_refusal
 from tests.running.arrays import expected, operands
@@ -26,11 +25,6 @@ if TYPE_CHECKING:
 
     from tests.emulator.keep import Kept
 
-_COMPILER = """#!/bin/sh
-[ "$1" = --version ] && echo 'HIP version: 7.0' && echo 'clang version 21.0.0' && exit 0
-for word; do [ "$before" = -o ] && library=$word; before=$word; done
-cp '{library}' "$library"
-"""
 _BY_FILE = {kept.file: kept for kept in KEPT}
 _CONV = ConvProblem(Direction.FORWARD, n=1, c=16, k=16, g=2, hi=5, wi=6, y=3, x=3, pad_h=1, pad_w=1, dtype="fp16")
 _PROBLEMS: dict[str, Any] = {
@@ -47,19 +41,15 @@ _QUICK = "forward_basic_v1"
 
 
 @pytest.fixture
-def compiled(runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Kept], int]]:
+def builds(
+    compiled: Callable[[bytes], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[Kept], int]]:
     """The compiler "builds" the library of a kept kernel."""
-    assert runtime.exists()
-    library, hipcc = tmp_path / "kept.so", tmp_path / "hipcc"
-    hipcc.write_text(_COMPILER.format(library=library))
-    hipcc.chmod(0o755)
-    monkeypatch.setenv("HIPCC", str(hipcc))
-    monkeypatch.setenv("CK_TILE_INCLUDE", str(write_headers(tmp_path / "include")))
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
     monkeypatch.setattr(EmulatedDevice, "emit", lambda _, kernel: f"// {full_name(kernel)}")
     monkeypatch.setattr(EmulatedDevice, "refusals", lambda *_: None)
     runnable.close_all()
-    yield lambda kept: library.write_bytes(kept.library())
+    yield lambda kept: compiled(kept.library())
     runnable.close_all()
 
 
@@ -74,10 +64,10 @@ def _kernel(kept: Kept, problem: Any, **options: Any) -> Any:
 @pytest.mark.parametrize(
     "file", [_QUICK, *(pytest.param(file, marks=pytest.mark.slow) for file in _PROBLEMS if file != _QUICK)]
 )
-def test_results_are_right(file: str, compiled: Callable[[Kept], int]) -> None:
+def test_results_are_right(file: str, builds: Callable[[Kept], int]) -> None:
     """Every direction, layout and element type; sums are exact, and results are rounded once."""
     kept, problem = _BY_FILE[file], _PROBLEMS[file]
-    compiled(kept)
+    builds(kept)
     fnuz = kept.arch == "gfx942"
     element = element_type(problem.dtype, fnuz_floats=fnuz)
     given = operands(problem, np.float32, 0.25)
@@ -91,10 +81,10 @@ def test_results_are_right(file: str, compiled: Callable[[Kept], int]) -> None:
     np.testing.assert_allclose(result.widened(outcome), result.widened(result.rounded(right)), rtol=allowed, atol=0)
 
 
-def test_channels_are_padded(compiled: Callable[[Kept], int]) -> None:
+def test_channels_are_padded(builds: Callable[[Kept], int]) -> None:
     """Three input and five output channels, which no wide vector divides, are padded with zeros."""
     kept = _BY_FILE[_QUICK]
-    compiled(kept)
+    builds(kept)
     problem = _CONV.replaced(c=3, k=5, g=1)
     x, w = operands(problem, np.float16, 0.25)
     chosen = _kernel(kept, problem)
@@ -105,10 +95,10 @@ def test_channels_are_padded(compiled: Callable[[Kept], int]) -> None:
 
 
 @pytest.mark.slow
-def test_bfloat16_by_name(compiled: Callable[[Kept], int]) -> None:
+def test_bfloat16_by_name(builds: Callable[[Kept], int]) -> None:
     """Arrays of ml_dtypes and PyTorch tensors keep their types; plain arrays hold the bits."""
     kept, problem = _BY_FILE["forward_gfx950_compv4"], _PROBLEMS["forward_gfx950_compv4"]
-    compiled(kept)
+    builds(kept)
     given = operands(problem, np.float32, 0.25)
     bits = _run(kept, problem, *(element_type("bf16").rounded(item) for item in given))
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is absent: pip install ml_dtypes")
@@ -121,8 +111,8 @@ def test_bfloat16_by_name(compiled: Callable[[Kept], int]) -> None:
     np.testing.assert_array_equal(tensor.view(torch.int16).numpy().view(np.uint16), bits)
 
 
-def test_no_times(compiled: Callable[[Kept], int]) -> None:
+def test_no_times(builds: Callable[[Kept], int]) -> None:
     """Exhaustive measurement needs a device with times."""
-    compiled(_BY_FILE[_QUICK])
+    builds(_BY_FILE[_QUICK])
     with expect_refusal(ckh.UsageError, "inapplicable-option", "emulated"):
         _run(_BY_FILE[_QUICK], _CONV, exhaustive=True)

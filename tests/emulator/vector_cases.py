@@ -424,8 +424,6 @@ COMPARES = [
     for name, do in (_FLOAT_COMPARES if suffix.startswith("f") else _INTEGER_COMPARES).items()
 ]
 
-TEXTS = [case.text for case in (*INTEGERS, *FLOATS, *CONVERSIONS, *COMPARES)]
-
 
 def inputs_of(case: VectorCase) -> dict[int, Array]:
     """Registers with 64 values of each source: special values of its type, and random bits or numbers."""

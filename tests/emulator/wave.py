@@ -25,7 +25,7 @@ VCC, M0, EXEC, SCC = 106, 124, 126, 253
 _SGPRS, _VGPRS = 256, 512
 _MODE = 0xF0  # keeps all denormals, rounds to nearest
 _LDS_BYTES = 65536
-_TEXTS = Path(__file__).with_name("instructions.txt")
+TEXTS = Path(__file__).with_name("instructions.txt")
 _END = "s_endpgm"
 
 
@@ -36,7 +36,7 @@ class WaveError(Exception):
 def assembled(arch: str) -> dict[str, list[int]]:
     """The instructions of instructions.txt (made by assemble.py) for an architecture, each with its words."""
     result = {}
-    for line in _TEXTS.read_text(encoding="utf-8").splitlines():
+    for line in TEXTS.read_text(encoding="utf-8").splitlines():
         name, text, words = line.split(" | ")
         if name == arch:
             result[text] = [int(word, 16) for word in words.split()]
