@@ -34,7 +34,7 @@ HIPCC = f"""#!/bin/sh
 [ "$1" = --version ] && echo 'HIP version: 7.0' && echo 'clang version 21.0.0' && exit 0
 for word; do [ "$before" = -o ] && library=$word; before=$word; done
 [ $(grep -c '"ckh-kernel:' "$word") = 1 ] || {{ echo 'error: more than one kernel' >&2; exit 1; }}
-exec g++ -std=c++17 -O1 -shared -fPIC -DELEMENT=fp16 -DBEFORE='@before@' -DAFTER= -DSKIP=false -DWORKSPACE=0 \
+exec g++ -std=c++17 -O0 -shared -fPIC -DELEMENT=fp16 -DBEFORE='@before@' -DAFTER= -DSKIP=false -DWORKSPACE=0 \
     -o "$library" {HIP_STUB}/kernel.cpp @runtime@
 """
 EMULATED = [

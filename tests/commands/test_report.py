@@ -61,7 +61,7 @@ def test_a_dataset(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert run(args) == ExitCode.USAGE
     assert "report.html exists" in capsys.readouterr().err
-    assert run([*args, "--force"]) == ExitCode.OK
+    assert run(["report", data, "--force"]) == ExitCode.OK
 
 
 @pytest.mark.slow

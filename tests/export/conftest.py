@@ -88,11 +88,17 @@ def run(command: Sequence[str | Path], **options: Any) -> str:
 def compile_program(
     folder: Path, source: Path, *flags: str, pair: tuple[str, str] | None = None, is_cpp: bool = False
 ) -> Path:
-    """Compile an export with a program: everything as C11, or the parts that allow it and the program as C++17."""
+    """Compile an export with a program: everything as C11, or the parts that allow it and the program as C++17.
+
+    A program that was compiled before is returned.
+    """
     if not COMPILERS:
         pytest.skip("no C compiler")
     c, cpp = pair or COMPILERS[0]
     build = folder / f"build_{source.stem}_{c}_{is_cpp}_{abs(hash(flags))}"
+    program = build / source.stem
+    if program.exists():
+        return program
     build.mkdir(exist_ok=True)
     objects = []
     evaluator = {"ckh_rank.c", "ckh_few.c", "ckh_trees.c", "ckh_tests.c", "ckh_sets.c"}
@@ -114,7 +120,6 @@ def compile_program(
                 objects[-1],
             ]
         )
-    program = build / source.stem
     run([cpp if is_cpp else c, *flags, *objects, "-o", program, "-lm", "-lpthread"])
     return program
 

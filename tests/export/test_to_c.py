@@ -127,13 +127,13 @@ def test_ranks_like_python(host_models: Path, shipped: Path, pair: tuple[str, st
 
 
 @pytest.mark.slow
-def test_other_models_rank_like_python(tmp_path: Path) -> None:
+def test_other_models_rank_like_python(tmp_path: Path, harness: Path) -> None:
     """A model of AMD's for a GPU: all directions, kernels refused by vectors and loops, and log TFLOPS."""
     amd_model(tmp_path / "any", CORE_NAMES, arch="gfx942", hardware=None)
     model = load_model(tmp_path / "any")
-    program = compile_program(export(tmp_path / "c", [model]), HARNESS, "-O1")
-    problems = conv_problems(Random(1), 150, tuple(Direction), "bf16")
-    result = ask(program, tmp_path / "c" / "models" / "any.ckhm", list(map(line_of, problems)))
+    export(tmp_path / "c", [model])
+    problems = conv_problems(Random(1), 60, tuple(Direction), "bf16")
+    result = ask(harness, tmp_path / "c" / "models" / "any.ckhm", list(map(line_of, problems)))
     assert_same(result, problems, model)
     refused = sum(item.error == "CKH_ERROR_NO_KERNEL" for item in result)
     assert 0 < refused < len(result)
@@ -142,7 +142,9 @@ def test_other_models_rank_like_python(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tile", [{"tile_m", "tile_n", "tile_k"}, {"tile_m", "pad_n"}, set()], ids=len)
-def test_pools_factored_differently(tmp_path: Path, tile: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pools_factored_differently(
+    tmp_path: Path, tile: set[str], harness: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Features of tile, variant and problem together, and pools of several blocks, give the same results."""
     model = gemm_model(tmp_path / "small")
     problems = gemm_problems(Random(9), 12, "fp32")
@@ -150,15 +152,14 @@ def test_pools_factored_differently(tmp_path: Path, tile: set[str], monkeypatch:
     monkeypatch.setattr("ckh.ranking.pool.split", lambda codes, *_: frozenset(tile & codes.keys()))
     monkeypatch.setattr("ckh.ranking.model_file.BLOCK", 3)
     folder = export(tmp_path / "c", [model])
-    program = compile_program(folder, HARNESS, "-O1", *STRICT)
-    result = ask(program, folder / "models" / "small.ckhm", list(map(line_of, problems)))
+    result = ask(harness, folder / "models" / "small.ckhm", list(map(line_of, problems)))
     assert [item.kernels for item in result] == [item.kernels for item in wanted]
     for ours, python in zip(result, wanted, strict=True):
         np.testing.assert_allclose(ours.numbers, python.numbers, rtol=1e-12, atol=0)
 
 
 @pytest.mark.slow
-def test_gemms_of_a_gpu_rank_like_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gemms_of_a_gpu_rank_like_python(tmp_path: Path, harness: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rules on padding, vectors and split-K, with every 61st kernel of gfx942."""
 
     def every_61st(*group: Any) -> KernelTable[GemmKernel]:
@@ -170,9 +171,7 @@ def test_gemms_of_a_gpu_rank_like_python(tmp_path: Path, monkeypatch: pytest.Mon
     model = gemm_model(tmp_path / "small", "gfx942", "fp16")
     folder = export(tmp_path / "c", [model])
     problems = gemm_problems(Random(10), 60, "fp16", most_split=8)
-    result = ask(
-        compile_program(folder, HARNESS, "-O1"), folder / "models" / "small.ckhm", list(map(line_of, problems))
-    )
+    result = ask(harness, folder / "models" / "small.ckhm", list(map(line_of, problems)))
     assert assert_same(result, problems, model) >= PAIRS
     assert len({len(item.kernels) for item in result}) >= 3
 
@@ -203,7 +202,7 @@ def test_no_speed_is_returned_far_out_of_distribution(host_models: Path, harness
 def test_invalid_sizes_are_refused_like_in_python(host_models: Path, harness: Path, shipped: Path) -> None:
     """An error exactly where Python has one, or where products of sizes exceed 64 bits."""
     random, model = Random(4), load_model(host_models / FORWARD)
-    tried = [any_conv(random) for _ in range(400)]
+    tried = [any_conv(random) for _ in range(150)]
     codes = [0, DTYPES.index("fp32"), 0]
     lines = [line("conv", *codes, item["ndim"], *(item[name] for name in KIND.sizes.values())) for item in tried]
     result = ask(harness, shipped / "models" / f"{FORWARD}.ckhm", lines)
@@ -219,7 +218,7 @@ def test_invalid_sizes_are_refused_like_in_python(host_models: Path, harness: Pa
             assert item.kernels == expected(problem, model).kernels, sizes
         else:
             assert item.error in {"CKH_OK", "CKH_ERROR_SIZE"}
-    assert 100 < errors < 300
+    assert 40 < errors < 110
 
 
 @pytest.mark.slow
@@ -266,19 +265,19 @@ def damage_program(shipped: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["host", "amd"])
 def test_damaged_files_are_refused(tmp_path: Path, kind: str, damage_program: Path) -> None:
-    """Hundreds of damaged and truncated files give errors under sanitizers, and no read out of bounds."""
+    """A hundred damaged and truncated files give errors under sanitizers, and no read out of bounds."""
     if kind == "host":
         saved(tmp_path / "model")
     else:
         amd_model(tmp_path / "model", CORE_NAMES, arch="gfx942", hardware=None)
     folder = export(tmp_path / "c", [load_model(tmp_path / "model")])
-    rows = run([damage_program, folder / "models" / "model.ckhm", "400", "7"]).splitlines()
+    rows = run([damage_program, folder / "models" / "model.ckhm", "100", "7"]).splitlines()
     opened = {int(error): int(count) for error, count, _ in map(str.split, rows)}
     ranked = {int(error): int(count) for error, _, count in map(str.split, rows)}
     names = {name: number for number, name in error_names(folder / "ckh.h").items()}
-    assert opened[names["CKH_ERROR_DAMAGED"]] > 200
-    assert ranked[names["CKH_OK"]] > opened[names["CKH_OK"]] > 4  # what damages values alone
-    assert sum(opened.values()) == 400
+    assert opened[names["CKH_ERROR_DAMAGED"]] > 50
+    assert ranked[names["CKH_OK"]] > opened[names["CKH_OK"]] > 1  # what damages values alone
+    assert sum(opened.values()) == 100
 
 
 @pytest.mark.slow
@@ -334,7 +333,7 @@ def test_cmake_builds_the_example(tmp_path: Path) -> None:
     saved(tmp_path / "small")
     model = load_model(tmp_path / "small")
     folder = export(tmp_path / "c", [model])
-    run(["cmake", "-S", folder, "-B", tmp_path / "build"])
+    run(["cmake", "-S", folder, "-B", tmp_path / "build", "-DCMAKE_BUILD_TYPE=Debug"])  # whose compilation is quick
     run(["cmake", "--build", tmp_path / "build"])
     out = run([tmp_path / "build" / "example"], cwd=folder).splitlines()
     problem = ConvProblem(Direction.FORWARD, 16, 256, 256, 1, 28, 28, 3, 3, pad_h=1, pad_w=1)

@@ -228,12 +228,12 @@ def _strange_template(draw: random.Random) -> Template:
 
 @pytest.mark.slow
 def test_any_instance_gives_an_order(capsys: pytest.CaptureFixture[str]) -> None:
-    """1,500 lists with malformed instances come back complete, each with one warning; known ones are ranked."""
+    """400 lists with malformed instances come back complete, each with one warning; known ones are ranked."""
     draw, good = random.Random(7), [tiled(*sizes) for sizes in TILES]
     inductor._PASSED_OVER.clear()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for _ in range(1500):
+        for _ in range(400):
             template = GEMM if draw.random() < 0.5 else _strange_template(draw)
             given = [*good, *(_strange_instance(draw) for _ in range(3))]
             draw.shuffle(given)
