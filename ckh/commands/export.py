@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +13,7 @@ from ckh.commands._common import JSON_HELP, completed, examples, print_json, pri
 from ckh.commands.panels import AITER, PROBLEM
 from ckh.documents import Document
 from ckh.errors import ExitCode, UsageError
-from ckh.export.consumers import all_of, the_table
+from ckh.export.consumers import CheckedFile, ExportedChoice, MissingChoice, all_of, the_table
 from ckh.export.folder import EXPORT, with_list
 from ckh.files.outputs import check_output, write_folder
 from ckh.requested import as_option
@@ -22,7 +22,7 @@ from ckh.text.prose import one_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ckh.export.consumers import CheckedTable, WrittenChoices
+    from ckh.export.consumers import TakenRow, WrittenChoices
 
 _HELP = """Export models or choices of kernels to other programs (docs/consumers.md).
 
@@ -63,36 +63,6 @@ class ExportDocument(Document):
     """Bytes by name."""
     embedded: bool | None = None
     """Whether C sources hold the models."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExportedChoice:
-    """Chosen kernel of a problem."""
-
-    problem: str
-    """Canonical text."""
-    kernel: str
-    """Complete name of the first choice."""
-    us: float | None
-    """Measured time, or an upper bound of the predicted one, in microseconds; null: unknown."""
-    basis: str
-    """Source of the time."""
-    predicted: bool
-    """Whether the time is predicted."""
-    model: str | None
-    """The model that chose; null: chosen by measurement."""
-    arch: str
-    written: bool
-    """Whether a row was written; false: the program has its own row."""
-
-
-@dataclass(frozen=True, slots=True)
-class MissingChoice:
-    """A problem without a row."""
-
-    problem: str
-    """Canonical text."""
-    reason: str
 
 
 class ExportChoicesDocument(Document):
@@ -147,54 +117,6 @@ class ExportListsDocument(Document):
     """Kernels of each file."""
     files: Mapping[str, int]
     """Bytes by name."""
-
-
-@dataclass(frozen=True, slots=True)
-class TakenRow:
-    """A row of a program's table."""
-
-    kernel: str
-    """Kernel name, or the names of both stages joined by a plus."""
-    split_k: str
-    """Value in the table."""
-    us: str
-    """Value in the table."""
-    predicted: bool
-    """Whether it is predicted rather than measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedShape:
-    """A problem in a program's table."""
-
-    problem: str
-    """Canonical text."""
-    today: TakenRow | None
-    """The row that the program uses without the export; null: its default."""
-    export: TakenRow | None
-    """The row that it uses with the export; null: its default."""
-    wrong: str
-    """Error in the selected row; empty: none."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedFile:
-    """A table of an export."""
-
-    file: str
-    """The table, within the export."""
-    rows_before: int
-    """Rows without the export."""
-    rows_after: int
-    """Rows with the export."""
-    lost: int
-    """Rows that the export removes."""
-    unchanged: bool
-    """Whether the program leaves the exported file unchanged."""
-    problems: tuple[str, ...]
-    """Errors; empty: none."""
-    shapes: tuple[CheckedShape, ...]
-    """Problems in order."""
 
 
 class ExportCheckedDocument(Document):
@@ -363,7 +285,7 @@ def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
         typed.require(to, "check", "op")
         existing = checked_tables(to, out, typed.check)
         if as_json:
-            print_json(ExportCheckedDocument(str(out), to, _checked_files(existing)))
+            print_json(ExportCheckedDocument(str(out), to, existing))
         else:
             _print_checked(existing)
         if any(table.problems for table in existing):
@@ -383,16 +305,15 @@ def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
         "to": to,
         "op_type": op.name,
         "replaces": typed.replace,
-        "choices": list(made.rows),
-        "missing": list(made.missing),
+        "choices": list(map(asdict, made.rows)),
+        "missing": list(map(asdict, made.missing)),
         "environment": dict(made.environment),
     }
     sizes = _write(out, {**made.files, "README.md": made.how_to.encode()}, {"ckh": __version__, **report})
     checked = None if typed.check is None else checked_tables(to, out, typed.check)
     if as_json:
-        files = None if checked is None else _checked_files(checked)
-        report["choices"] = tuple(ExportedChoice(**row) for row in made.rows)
-        print_json(ExportChoicesDocument(str(out), **report, checked=files, files=sizes))
+        report |= {"choices": made.rows, "missing": made.missing}
+        print_json(ExportChoicesDocument(str(out), **report, checked=checked, files=sizes))
     else:
         _print_choices(made, out, sizes)
         if checked is not None:
@@ -404,46 +325,31 @@ def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
 
 
 def _print_choices(made: WrittenChoices, out: Path, sizes: Mapping[str, int]) -> None:
-    rows = [[row["problem"], row["kernel"], row["basis"]] for row in made.rows]
+    rows = [[row.problem, row.kernel, row.basis] for row in made.rows]
     print_table("", ("problem", "kernel", "basis"), rows)
-    predicted = sum(bool(row["predicted"]) for row in made.rows)
+    predicted = sum(row.predicted for row in made.rows)
     if predicted:
         say(f"\nNOT MEASURED: {predicted} of {len(rows)} choices are predictions, in separate files")
     if made.missing:
-        print_table("", ("no row for", "reason"), [[item["problem"], item["reason"]] for item in made.missing])
+        print_table("", ("no row for", "reason"), [[item.problem, item.reason] for item in made.missing])
         say(f"\nNO ROW: {len(made.missing)} of {len(rows) + len(made.missing)} problems")
     for name, value in made.environment.items():
         say(f'export {name}="{value.replace("OUT/", f"{out.resolve()}/")}"')
     _say_written(out, sizes)
 
 
-def _checked_files(checked: Sequence[CheckedTable]) -> tuple[CheckedFile, ...]:
-    return tuple(
-        CheckedFile(
-            file=table.name,
-            rows_before=table.rows_before,
-            rows_after=table.rows_after,
-            lost=table.lost,
-            unchanged=table.is_unchanged,
-            problems=tuple(table.problems),
-            shapes=tuple(CheckedShape(**shape) for shape in table.shapes),
-        )
-        for table in checked
-    )
-
-
-def _print_checked(checked: Sequence[CheckedTable]) -> None:
+def _print_checked(checked: Sequence[CheckedFile]) -> None:
     """Print the row that the program selects for each shape, without and with the export, and errors."""
 
-    def words(row: dict[str, Any] | None) -> str:
+    def words(row: TakenRow | None) -> str:
         if row is None:
             return "default"
-        basis = "not measured" if row["predicted"] else f"{row['us']} us"
-        return f"{row['kernel']} splitK={row['split_k']} ({basis})"
+        basis = "not measured" if row.predicted else f"{row.us} us"
+        return f"{row.kernel} splitK={row.split_k} ({basis})"
 
     for table in checked:
-        rows = [[shape["problem"], words(shape["today"]), words(shape["export"])] for shape in table.shapes]
-        print_table(table.name, ("problem", "today", "with this export"), rows)
+        rows = [[shape.problem, words(shape.today), words(shape.export)] for shape in table.shapes]
+        print_table(table.file, ("problem", "today", "with this export"), rows)
         say(f"rows  {table.rows_before} today, {table.rows_after} with this export, {table.lost} lost")
         for problem in table.problems:
             say(f"WRONG  {problem}")

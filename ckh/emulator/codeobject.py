@@ -1,8 +1,6 @@
 """AMD GPU code objects: extracted from an offload bundle, and loaded into this process's memory.
 
 The formats are LLVM's: "Clang Offload Bundler" and "User Guide for AMDGPU Backend" (code object V5, kernel descriptor).
-
-Includes a parser for the subset of MessagePack in their metadata (https://msgpack.org, format specification).
 """
 
 from __future__ import annotations
@@ -13,7 +11,9 @@ import struct
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,13 +35,7 @@ _DESCRIPTOR, _NOTE_HEADER = struct.Struct("<II8xq20xIIIHH"), struct.Struct("<III
 _FLOAT_DENORM_32, _ID_BITS = 12 + 4, 7  # bit positions in the descriptor's second and third resource word
 _SCRATCH_BUFFER = (0, 1 << 31, 0, 0)  # the swizzled flag is set; the address is not used
 _ROOM = 8192  # padding after the code that instructions may be prefetched from
-# Counts in a kernel's metadata, in the order of the fields of `RegisterCounts`.
-_COUNTS = (
-    *(".vgpr_count", ".agpr_count", ".sgpr_count"),
-    *(".vgpr_spill_count", ".sgpr_spill_count", ".max_flat_workgroup_size"),
-)
 _MOST_COUNT = 1 << 20
-_Value = TypeVar("_Value", int, str, list)  # type: ignore[type-arg]
 
 
 def _read(layout: struct.Struct, data: Any, at: int) -> tuple[Any, ...]:
@@ -51,27 +45,49 @@ def _read(layout: struct.Struct, data: Any, at: int) -> tuple[Any, ...]:
     return layout.unpack_from(data, at)
 
 
-def _field(given: Any, key: str, kind: type[_Value]) -> _Value:
-    """A field of the metadata."""
-    value = given.get(key) if isinstance(given, dict) else None
-    if isinstance(value, kind) and not isinstance(value, bool):
-        return value
-    raise ValueError(f"a code object whose metadata have no {key}")
-
-
 def _at_most(what: str, value: int, most: int) -> int:
     if not 0 <= value <= most:
         raise ValueError(f"a kernel with {what} of {value} bytes; the limit is {most}")
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """A kernel argument: its kind, and its place in the segment."""
+_Size = Annotated[int, msgspec.Meta(ge=0)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=_MOST_COUNT)]
 
-    kind: str
-    offset: int
-    size: int
+
+class Argument(msgspec.Struct, frozen=True):
+    """A kernel argument in the metadata: its kind, and its place in the segment."""
+
+    kind: str = msgspec.field(name=".value_kind")
+    offset: _Size = msgspec.field(name=".offset")
+    size: _Size = msgspec.field(name=".size")
+
+
+class _Kernel(msgspec.Struct, frozen=True):
+    """A kernel in the metadata; counts may be missing for hand-written kernels."""
+
+    name: str = msgspec.field(name=".name")
+    symbol: str = msgspec.field(name=".symbol")
+    kernarg_size: _Size = msgspec.field(name=".kernarg_segment_size")
+    arguments: tuple[Argument, ...] = msgspec.field(default=(), name=".args")
+    vgprs: _Count = msgspec.field(default=0, name=".vgpr_count")
+    agprs: _Count = msgspec.field(default=0, name=".agpr_count")
+    sgprs: _Count = msgspec.field(default=0, name=".sgpr_count")
+    vgpr_spills: _Count = msgspec.field(default=0, name=".vgpr_spill_count")
+    sgpr_spills: _Count = msgspec.field(default=0, name=".sgpr_spill_count")
+    threads: _Count = msgspec.field(default=0, name=".max_flat_workgroup_size")
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    kernels: tuple[_Kernel, ...] = msgspec.field(name="amdhsa.kernels")
+
+
+def decode_metadata(data: bytes) -> _Metadata:
+    """Decode the metadata of a code object, in MessagePack."""
+    try:
+        return msgspec.msgpack.decode(data, type=_Metadata)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(f"a code object with damaged metadata: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +251,7 @@ class CodeObject:
         self._load([_read(_SEGMENT, data, segments_at + _SEGMENT.size * i) for i in range(segments)])
         self.text = self._text_section(self._section(names)[4])
         symbols: dict[str, _Symbol] | None = None
-        metadata: Any = None
+        metadata: _Metadata | None = None
         for section in self._sections:
             kind, offset, size = section[1], section[4], section[5]
             if kind == _DYNAMIC_SYMBOLS:
@@ -246,7 +262,7 @@ class CodeObject:
                 raise ValueError("a code object with relocations")
             elif kind == _NOTE and metadata is None:
                 metadata = self._note(offset)
-        named = _field(metadata or {"amdhsa.kernels": []}, "amdhsa.kernels", list)
+        named = () if metadata is None else metadata.kernels
         unstated = self._unstated_sizes(named, symbols or {})
         kernels = [self._kernel(item, symbols or {}, unstated) for item in named]
         self.kernels = {kernel.name: kernel for kernel in kernels}
@@ -300,37 +316,38 @@ class CodeObject:
                 result[self._text_at(strings + name)] = _Symbol(value, length, kind & _KIND_BITS == _FUNCTION)
         return result
 
-    def _unstated_sizes(self, named: list[Any], symbols: dict[str, _Symbol]) -> dict[int, int]:
+    def _unstated_sizes(self, named: tuple[_Kernel, ...], symbols: dict[str, _Symbol]) -> dict[int, int]:
         """Size of each function by its place, up to the next one or the end of the text, without padding.
 
         The symbols of assembly need not state it.
         """
         start, size = self.text
-        kernels = {_field(item, ".name", str) for item in named}
+        kernels = {item.name for item in named}
         places = {item.value for name, item in symbols.items() if item.is_function or name in kernels}
         ordered = [*sorted(place for place in places if start <= place < start + size), start + size]
         code = (self._memory[place:end].rstrip(_PADDING) for place, end in pairwise(ordered))
         return {place: -(-len(item) // 4) * 4 for place, item in zip(ordered, code, strict=False)}
 
-    def _note(self, at: int) -> Any:
+    def _note(self, at: int) -> _Metadata | None:
         name_size, length, kind = _read(_NOTE_HEADER, self._data, at)
         start = at + _NOTE_HEADER.size + ((name_size + 3) & ~3)
-        return unpack(self._data[start : start + length]) or {} if kind == _AMDGPU_METADATA else None
+        return decode_metadata(self._data[start : start + length]) if kind == _AMDGPU_METADATA else None
 
-    def _kernel(self, item: Any, symbols: dict[str, _Symbol], unstated: dict[int, int]) -> CompiledKernel:
-        name, symbol = _field(item, ".name", str), _field(item, ".symbol", str)
-        if name not in symbols or symbol not in symbols:
-            raise ValueError(f"a code object without kernel {name}")
-        at = symbols[symbol].value
+    def _kernel(self, item: _Kernel, symbols: dict[str, _Symbol], unstated: dict[int, int]) -> CompiledKernel:
+        if item.name not in symbols or item.symbol not in symbols:
+            raise ValueError(f"a code object without kernel {item.name}")
+        at = symbols[item.symbol].value
         lds, scratch, entry, _, rsrc1, rsrc2, properties, preload = _read(_DESCRIPTOR, self._memory, at)
-        kernarg_size = _at_most("arguments", _field(item, ".kernarg_segment_size", int), MAX_KERNARG_BYTES)
-        arguments = _field(item, ".args", list) if ".args" in item else []
+        size = _at_most("arguments", item.kernarg_size, MAX_KERNARG_BYTES)
+        if strange := [argument for argument in item.arguments if argument.offset + argument.size > size]:
+            what = f"{strange[0].size} bytes at byte {strange[0].offset}"
+            raise ValueError(f"a kernel with an argument of {what}, beyond its {size} bytes")
         return CompiledKernel(
-            name=name,
+            name=item.name,
             entry=at + entry,
-            code_size=symbols[name].size or unstated.get(at + entry, 0),
-            arguments=tuple(_argument(argument, kernarg_size) for argument in arguments),
-            kernarg_size=kernarg_size,
+            code_size=symbols[item.name].size or unstated.get(at + entry, 0),
+            arguments=item.arguments,
+            kernarg_size=size,
             lds=lds,
             scratch=_at_most("scratch memory", scratch, MAX_SCRATCH_BYTES),
             id_bits=rsrc2 >> _ID_BITS & 7,
@@ -338,84 +355,7 @@ class CodeObject:
             keeps_denormals=bool(rsrc1 >> _FLOAT_DENORM_32 & 3),
             properties=properties,
             preload=preload,
-            registers=RegisterCounts(*(_count(item, key) for key in _COUNTS)),
+            registers=RegisterCounts(
+                item.vgprs, item.agprs, item.sgprs, item.vgpr_spills, item.sgpr_spills, item.threads
+            ),
         )
-
-
-def _count(given: Any, key: str) -> int:
-    """A count in the metadata, 0 if missing, as it may be for hand-written kernels."""
-    return _at_most(key, _field(given, key, int), _MOST_COUNT) if key in given else 0
-
-
-def _argument(given: Any, most: int) -> Argument:
-    kind, offset, size = _field(given, ".value_kind", str), _field(given, ".offset", int), _field(given, ".size", int)
-    if offset < 0 or size < 0 or offset + size > most:
-        raise ValueError(f"a kernel with an argument of {size} bytes at byte {offset}, beyond its {most} bytes")
-    return Argument(kind, offset, size)
-
-
-# Ranges of MessagePack's first byte: small integers; maps, arrays and strings with inline sizes; other types.
-_MAP, _LIST, _TEXT, _OTHER, _NEGATIVE = 0x80, 0x90, 0xA0, 0xC0, 0xE0
-_CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
-_UNSIGNED, _SIGNED, _INTEGERS_END = 0xCC, 0xD0, 0xD4
-# First bytes of strings, arrays and maps whose size follows, and the bytes of the size.
-_TEXTS, _LISTS, _MAPS = {0xD9: 1, 0xDA: 2, 0xDB: 4}, {0xDC: 2, 0xDD: 4}, {0xDE: 2, 0xDF: 4}
-_MOST_DEPTH = 32
-
-
-def unpack(data: bytes) -> Any:
-    """Decode the value at the beginning of the data."""
-    try:
-        return _value(data, 0, 0)[0]
-    except (IndexError, TypeError, UnicodeDecodeError) as error:  # TypeError: a key is a list or a map
-        raise ValueError("damaged MessagePack") from error
-
-
-def _value(data: bytes, at: int, depth: int) -> tuple[Any, int]:
-    """A value, and the offset of its end."""
-    if depth > _MOST_DEPTH:
-        raise ValueError("MessagePack nested too deep")
-    kind = data[at]
-    at += 1
-    if kind < _MAP:
-        return kind, at
-    if kind >= _NEGATIVE:
-        return kind - 0x100, at
-    if kind in _CONSTANTS:
-        return _CONSTANTS[kind], at
-    if _UNSIGNED <= kind < _INTEGERS_END:
-        size = 1 << (kind & 3)
-        return int.from_bytes(_bytes(data, at, size), "big", signed=kind >= _SIGNED), at + size
-    return _sized(data, kind, at, depth)
-
-
-def _sized(data: bytes, kind: int, at: int, depth: int) -> tuple[Any, int]:
-    if _TEXT <= kind < _OTHER or kind in _TEXTS:
-        count, at = _counted(data, kind & 31, at, _TEXTS.get(kind, 0))
-        return _bytes(data, at, count).decode(), at + count
-    if kind < _LIST or kind in _MAPS:
-        count, at = _counted(data, kind & 15, at, _MAPS.get(kind, 0))
-        flat, at = _values(data, 2 * count, at, depth)
-        return dict(zip(flat[::2], flat[1::2], strict=True)), at
-    if kind < _TEXT or kind in _LISTS:
-        count, at = _counted(data, kind & 15, at, _LISTS.get(kind, 0))
-        return _values(data, count, at, depth)
-    raise ValueError(f"MessagePack type {kind:#x}")
-
-
-def _counted(data: bytes, inside: int, at: int, size: int) -> tuple[int, int]:
-    return (int.from_bytes(_bytes(data, at, size), "big"), at + size) if size else (inside, at)
-
-
-def _values(data: bytes, count: int, at: int, depth: int) -> tuple[list[Any], int]:
-    values = []
-    for _ in range(count):
-        value, at = _value(data, at, depth + 1)
-        values.append(value)
-    return values, at
-
-
-def _bytes(data: bytes, at: int, size: int) -> bytes:
-    if at + size > len(data):
-        raise ValueError("truncated MessagePack")
-    return data[at : at + size]

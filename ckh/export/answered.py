@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ckh.data.dataset import Dataset
-    from ckh.export.consumers import CheckedTable, ChoiceTable, WrittenChoices
+    from ckh.export.consumers import CheckedFile, ChoiceTable, WrittenChoices
     from ckh.learn.answers.answering import Chooser
     from ckh.learn.answers.ranking import Ranking
     from ckh.ops.base import AnyOperation, Problem
@@ -85,7 +85,7 @@ def measured_rows(paths: Sequence[Path], op: AnyOperation, arch: str | None = No
     return dataset
 
 
-def checked_tables(to: str, out: Path, program: Path) -> list[CheckedTable]:
+def checked_tables(to: str, out: Path, program: Path) -> tuple[CheckedFile, ...]:
     """Tables of an export, as read by a program's own code."""
     from ckh.export.consumers import named
     from ckh.export.folder import list_of
@@ -99,7 +99,7 @@ def checked_tables(to: str, out: Path, program: Path) -> list[CheckedTable]:
             f"tables for {to} of {document['op_type']} cannot be checked", "omit --check", code="unsupported"
         )
     try:
-        result: list[CheckedTable] = table.check(out, document, program)
+        result: tuple[CheckedFile, ...] = table.check(out, document, program)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"{out / 'export.json'} is damaged, or of another version of ckh: {error!r}", code="damaged"

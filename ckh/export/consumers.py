@@ -29,38 +29,93 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
+class ExportedChoice:
+    """Chosen kernel of a problem."""
+
+    problem: str
+    """Canonical text."""
+    kernel: str
+    """Complete name of the first choice."""
+    us: float | None
+    """Measured time, or an upper bound of the predicted one, in microseconds; null: unknown."""
+    basis: str
+    """Source of the time."""
+    predicted: bool
+    """Whether the time is predicted."""
+    model: str | None
+    """The model that chose; null: chosen by measurement."""
+    arch: str
+    written: bool
+    """Whether a row was written; false: the program has its own row."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingChoice:
+    """A problem without a row."""
+
+    problem: str
+    """Canonical text."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class WrittenChoices:
     """Files written for choices."""
 
     files: Mapping[str, bytes]  # path within the export and content of each
-    rows: tuple[Mapping[str, Any], ...]  # result for each problem, in order, for JSON
+    rows: tuple[ExportedChoice, ...]  # result for each problem, in order
     how_to: str  # Markdown text on how the program uses the files
-    missing: tuple[Mapping[str, str], ...] = ()  # problems without a choice, with reasons, for JSON
+    missing: tuple[MissingChoice, ...] = ()  # problems without a choice, with reasons
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that make the program read the files, in shell syntax; `OUT` stands for the folder."""
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedTable:
-    """Result of a program's own code for a table of choices."""
+class TakenRow:
+    """A row of a program's table."""
 
-    name: str  # the file, within the export
-    rows_before: int  # rows that the program has without the export
-    rows_after: int  # rows that it has with it
-    lost: int  # number of the former rows that are missing afterwards
-    is_unchanged: bool  # whether the program left the exported file unchanged
-    failure: str  # error of the program's code; empty if it succeeded
-    shapes: tuple[Mapping[str, Any], ...]
-    """For each problem the rows that the program uses without and with the export, for JSON."""
+    kernel: str
+    """Kernel name, or the names of both stages joined by a plus."""
+    split_k: str
+    """Value in the table."""
+    us: str
+    """Value in the table."""
+    predicted: bool
+    """Whether it is predicted rather than measured."""
 
-    @property
-    def problems(self) -> list[str]:
-        """Description of the faults; empty if there are none."""
-        result = [self.failure] if self.failure else []
-        result += [f"{self.lost} of {self.rows_before} rows are lost"] if self.lost else []
-        result += [] if self.is_unchanged else ["the exported file was rewritten"]
-        result += [f"{shape['problem']}: {shape['wrong']}" for shape in self.shapes if shape["wrong"]]
-        return result
+
+@dataclass(frozen=True, slots=True)
+class CheckedShape:
+    """A problem in a program's table."""
+
+    problem: str
+    """Canonical text."""
+    today: TakenRow | None
+    """The row that the program uses without the export; null: its default."""
+    export: TakenRow | None
+    """The row that it uses with the export; null: its default."""
+    wrong: str
+    """Error in the selected row; empty: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFile:
+    """Result of a program's own code for a table of an export."""
+
+    file: str
+    """The table, within the export."""
+    rows_before: int
+    """Rows without the export."""
+    rows_after: int
+    """Rows with the export."""
+    lost: int
+    """Rows that the export removes."""
+    unchanged: bool
+    """Whether the program leaves the exported file unchanged."""
+    problems: tuple[str, ...]
+    """Errors; empty: none."""
+    shapes: tuple[CheckedShape, ...]
+    """Problems in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +125,7 @@ class ChoiceTable:
     name: str  # name of the program on the command line
     summary: str  # short description of the output
     write: Callable[[Choices], WrittenChoices]  # builds the files; raises `CkhError`
-    check: Callable[[Path, Mapping[str, Any], Path], list[CheckedTable]] | None = None
+    check: Callable[[Path, Mapping[str, Any], Path], tuple[CheckedFile, ...]] | None = None
     """Runs the program's own code on an export's files, given the export's folder, its list and the program's folder;
     raises `CkhError`."""
     reads: Callable[[str], bool] | None = None

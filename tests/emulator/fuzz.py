@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.emulator.build import compile_command
-from ckh.emulator.codeobject import BUNDLE_MAGIC, MAX_KERNARG_BYTES, CodeObject, find_code, unpack
+from ckh.emulator.codeobject import BUNDLE_MAGIC, MAX_KERNARG_BYTES, CodeObject, decode_metadata, find_code
 from ckh.emulator.launch import (
     ENDED,
     FAULT,
@@ -155,7 +155,7 @@ class Fuzzer:
         """Unpack damaged MessagePack, and load a code object with it; False if either is refused."""
         damaged = self._damaged(self._metadata)
         try:
-            unpack(damaged)
+            decode_metadata(damaged)
             CodeObject(self._elf.replace(self._metadata, damaged.ljust(len(self._metadata))))
         except ValueError:
             return False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from ckh.emulator.codeobject import BUNDLE_MAGIC, MAX_SCRATCH_BYTES, CodeObject, find_code, unpack
+from ckh.emulator.codeobject import BUNDLE_MAGIC, MAX_SCRATCH_BYTES, CodeObject, decode_metadata, find_code
 from ckh.emulator.launch import EmulatedGpu, EmulatorError, Registers
 from tests.emulator.damage import code_of
 from tests.emulator.damaged_words import DAMAGED, V0, sop1, vop3
@@ -126,9 +126,9 @@ def test_a_kernel_with_too_much_scratch_memory_is_refused() -> None:
     ("old", "new", "message"),
     [
         (rb"(?<=\.kernarg_segment_size\xcd)..", b"\x00\x10", "beyond its 16 bytes"),
-        (rb"\xa7\.offset", b"\xa7.offsot", "no .offset"),
-        (rb"\xa7\.symbol", b"\xa7.simbol", "no .symbol"),
-        (rb"amdhsa\.kernels", b"amdhsa.kernals", "no amdhsa.kernels"),
+        (rb"\xa7\.offset", b"\xa7.offsot", r"field `\.offset`"),
+        (rb"\xa7\.symbol", b"\xa7.simbol", r"field `\.symbol`"),
+        (rb"amdhsa\.kernels", b"amdhsa.kernals", r"field `amdhsa\.kernels`"),
         (rb"\.text\0", b".tixt\0", "without instructions"),
     ],
 )
@@ -172,7 +172,8 @@ def test_workgroups_beyond_the_limits_are_refused(
         gpu.launch("nobody", ctypes.addressof(bundle), (1, 1, 1), block, arguments, shared)
 
 
-def test_metadata_with_a_list_as_a_key() -> None:
-    """A map whose key is a list is damaged."""
-    with pytest.raises(ValueError, match="damaged MessagePack"):
-        unpack(b"\x81\x90\x01")
+@pytest.mark.parametrize("content", [b"\x81\x90\x01", b"", b"\x81\xa1x" + b"\x91" * 100_000])
+def test_damaged_metadata(content: bytes) -> None:
+    """A list as a key, no content, and lists nested too deep."""
+    with pytest.raises(ValueError, match="damaged metadata"):
+        decode_metadata(content)

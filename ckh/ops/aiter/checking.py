@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError
-from ckh.export.consumers import CheckedTable
+from ckh.export.consumers import CheckedFile, CheckedShape, TakenRow
 from ckh.files.child import module_command
 from ckh.ops.aiter import lookup_script
 from ckh.ops.aiter.installed import configs_of, last_line, run_aiter, table_files
@@ -35,7 +35,7 @@ class TableChecks:
     is_same: Callable[[str, Mapping[str, str]], bool]  # whether a row that AITER found has the chosen kernel
 
 
-def check_tables(folder: Path, document: Mapping[str, Any], root: Path, checks: TableChecks) -> list[CheckedTable]:
+def check_tables(folder: Path, document: Mapping[str, Any], root: Path, checks: TableChecks) -> tuple[CheckedFile, ...]:
     """Check the tables of an export, by its folder and list, with AITER's code."""
     tables: dict[tuple[str, str, int], list[tuple[Any, Mapping[str, Any]]]] = {}
     for row in document["choices"]:
@@ -44,7 +44,7 @@ def check_tables(folder: Path, document: Mapping[str, Any], root: Path, checks: 
     checked = (
         _check(folder, document, root, checks, (arch, num_cus), rows) for (_, arch, num_cus), rows in tables.items()
     )
-    return [table for table in checked if table is not None]
+    return tuple(table for table in checked if table is not None)
 
 
 def _check(
@@ -54,7 +54,7 @@ def _check(
     checks: TableChecks,
     device: tuple[str, int],
     rows: Sequence[tuple[Any, Mapping[str, Any]]],
-) -> CheckedTable | None:
+) -> CheckedFile | None:
     """Check the table of these choices, by problem; None if the export has no such table."""
     table = checks.table_of(rows[0][0])
     paths = [folder / kind / f"{table.name}.csv" for kind in ("merged", "measured", "predicted")]
@@ -77,22 +77,21 @@ def _check(
         keys_of_shapes = [checks.shape(device[0], problem) for problem, _ in rows]
         found = _looked_up(configs.parent, table, device, keys_of_shapes, Path(work), value)
         is_unchanged = before == [path.read_bytes() for path in exported]
+        rewritten = [] if is_unchanged else ["the exported file was rewritten"]
         failure = str(found["failure"])
         if failure:
-            return CheckedTable(table.name, 0, 0, 0, is_unchanged, failure, ())
+            return CheckedFile(table.name, 0, 0, 0, is_unchanged, (failure, *rewritten), ())
         wrong_kernel = checks.built(root, table, device, Path(found["file"]))
         keys = [{tuple(key) for key in some} for some in found["keys"]]
         shapes = [
             _shape(choice, today, now, wrong_kernel, checks.is_same, replaces=bool(document.get("replaces")))
             for (_, choice), today, now in zip(rows, *found["rows"], strict=True)
         ]
-        return CheckedTable(
-            paths[0].relative_to(folder).as_posix(),
-            *(len(keys[0]), len(keys[1]), len(keys[0] - keys[1])),
-            is_unchanged=is_unchanged,
-            failure="",
-            shapes=tuple(shapes),
-        )
+        lost = len(keys[0] - keys[1])
+        problems = [f"{lost} of {len(keys[0])} rows are lost"] if lost else []
+        problems += rewritten + [f"{shape.problem}: {shape.wrong}" for shape in shapes if shape.wrong]
+        file = paths[0].relative_to(folder).as_posix()
+        return CheckedFile(file, len(keys[0]), len(keys[1]), lost, is_unchanged, tuple(problems), tuple(shapes))
 
 
 def _shape(
@@ -103,8 +102,8 @@ def _shape(
     is_same: Callable[[str, Mapping[str, str]], bool],
     *,
     replaces: bool,
-) -> dict[str, Any]:
-    """Return the rows that AITER finds for a problem without and with the export, and the fault if any; for JSON."""
+) -> CheckedShape:
+    """Return the rows that AITER finds for a problem without and with the export, and the fault if any."""
     wrong = ""
     if now is None:
         wrong = "AITER finds no row"
@@ -116,7 +115,7 @@ def _shape(
         wrong = f"a prediction displaces AITER's row with {_kernel(today)}"
     else:
         wrong = wrong_kernel(choice)
-    return {"problem": choice["problem"], "today": _taken(today), "export": _taken(now), "wrong": wrong}
+    return CheckedShape(choice["problem"], _taken(today), _taken(now), wrong)
 
 
 def _kernel(row: Mapping[str, str]) -> str:
@@ -124,15 +123,11 @@ def _kernel(row: Mapping[str, str]) -> str:
     return "+".join(name for name in names if name)
 
 
-def _taken(row: Mapping[str, str] | None) -> dict[str, Any] | None:
+def _taken(row: Mapping[str, str] | None) -> TakenRow | None:
     if row is None:
         return None
-    return {
-        "kernel": _kernel(row),
-        "split_k": row.get("splitK", row.get("ksplit", "0")),
-        "us": row.get("us", ""),
-        "predicted": row.get("predicted", "0") in ("1", "1.0"),
-    }
+    split_k, predicted = row.get("splitK", row.get("ksplit", "0")), row.get("predicted", "0") in ("1", "1.0")
+    return TakenRow(_kernel(row), split_k, row.get("us", ""), predicted)
 
 
 def _looked_up(

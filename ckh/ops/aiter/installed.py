@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
 from ckh.errors import CkhError, DataError, NoKernelError, UsageError
-from ckh.export.consumers import WrittenChoices
+from ckh.export.consumers import ExportedChoice, MissingChoice, WrittenChoices
 from ckh.files.untrusted import csv_rows, read_text
 from ckh.ops.aiter.devices import ARCH_OF_CUS
 from ckh.ops.aiter.tables import PREDICTED, csv_text
@@ -225,14 +225,11 @@ class TunedTable:
         return own_table(root, self.name, (*self.key, *self.tags))
 
 
-Row = dict[str, Any]
-
-
 def chosen(
-    answers: Iterable[Ranking], choose: Callable[[Ranking], Row]
-) -> tuple[dict[Any, Row], tuple[dict[str, str], ...]]:
+    answers: Iterable[Ranking], choose: Callable[[Ranking], ExportedChoice]
+) -> tuple[dict[Any, ExportedChoice], tuple[MissingChoice, ...]]:
     """Return the row of each problem, and the problems without a row with the reason."""
-    rows: dict[Any, Row] = {}
+    rows: dict[Any, ExportedChoice] = {}
     errors: list[tuple[str, CkhError]] = []
     for answer in answers:
         try:
@@ -241,15 +238,15 @@ def chosen(
             errors.append((answer.problem.canonical(), error))
     if errors and not rows:
         raise errors[0][1]
-    return rows, tuple({"problem": problem, "reason": error.message} for problem, error in errors)
+    return rows, tuple(MissingChoice(problem, error.message) for problem, error in errors)
 
 
 def written_choices(
     lines: Sequence[Any],
     table_of: Callable[[Any], TunedTable],
     text: Callable[[Sequence[Any]], str],
-    rows: Iterable[Row],
-    missing: tuple[dict[str, str], ...],
+    rows: Iterable[ExportedChoice],
+    missing: tuple[MissingChoice, ...],
     root: Path | None,
     notes: str,
     measured: str = "",
@@ -290,33 +287,33 @@ def _by_table(lines: Iterable[Any], table_of: Callable[[Any], TunedTable]) -> li
     return list(result.values())
 
 
-def kept_row(answer: Ranking, row: Mapping[str, str], kernel: str, padded: str) -> Row:
-    """Return the entry of a problem for which AITER has a row of its own, for JSON."""
+def kept_row(answer: Ranking, row: Mapping[str, str], kernel: str, padded: str) -> ExportedChoice:
+    """Return the choice for a problem for which AITER has a row of its own."""
     time_us = _time(row)
-    return {
-        "problem": answer.problem.canonical(),
-        "arch": answer.model.spec.arch,
-        "kernel": kernel,
-        "us": time_us if time_us < float("inf") else None,
-        "basis": "AITER's own table" + padded,
-        "predicted": False,
-        "written": False,
-        "model": None,
-    }
+    return ExportedChoice(
+        answer.problem.canonical(),
+        kernel,
+        time_us if time_us < float("inf") else None,
+        "AITER's own table" + padded,
+        predicted=False,
+        model=None,
+        arch=answer.model.spec.arch,
+        written=False,
+    )
 
 
-def written_row(answer: Ranking, line: TableRow, basis: str) -> Row:
-    """Return the entry of a problem whose row is written, for JSON."""
-    return {
-        "problem": answer.problem.canonical(),
-        "arch": line.arch,
-        "kernel": line.kernel,
-        "us": line.time_us,
-        "basis": basis,
-        "predicted": line.is_predicted,
-        "written": True,
-        "model": str(answer.model.path.name) if line.is_predicted else None,
-    }
+def written_row(answer: Ranking, line: TableRow, basis: str) -> ExportedChoice:
+    """Return the choice for a problem whose row is written."""
+    return ExportedChoice(
+        answer.problem.canonical(),
+        line.kernel,
+        line.time_us,
+        basis,
+        predicted=line.is_predicted,
+        model=str(answer.model.path.name) if line.is_predicted else None,
+        arch=line.arch,
+        written=True,
+    )
 
 
 _MERGED = """`merged/` has all rows that the AITER in `{root}` reads by itself, its own and those of its

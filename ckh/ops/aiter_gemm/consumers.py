@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ckh.data.dataset import Dataset
-    from ckh.export.consumers import Choices, WrittenChoices
+    from ckh.export.consumers import Choices, ExportedChoice, WrittenChoices
     from ckh.export.groups import Group
     from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.artifact import Model
@@ -167,7 +167,7 @@ def write_tables(choices: Choices) -> WrittenChoices:
     measured = _measured(choices.measured)
     lines: dict[tuple[Any, ...], TunedLine] = {}
 
-    def choose(answer: Ranking) -> dict[str, Any]:
+    def choose(answer: Ranking) -> ExportedChoice:
         line, basis = _kept(answer, measured, choices) or _predicted(answer, measured, choices.installed)
         if not isinstance(line, TunedLine):
             return kept_row(answer, line, line["kernelName"], basis)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from ckh.export.consumers import Choices, WrittenChoices
+    from ckh.export.consumers import Choices, ExportedChoice, WrittenChoices
     from ckh.export.groups import Group
     from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.artifact import Model
@@ -152,7 +152,7 @@ def write_tables(choices: Choices) -> WrittenChoices:
     root = choices.installed
     own = None if root is None else TABLE.of_root(root)
 
-    def choose(answer: Ranking) -> dict[str, Any]:
+    def choose(answer: Ranking) -> ExportedChoice:
         problem: Any = answer.problem
         if problem.stage != BOTH:
             raise UsageError(

@@ -11,11 +11,17 @@ else by a row of a smaller tier (`aiter/fused_moe.py`).
 
 from __future__ import annotations
 
+import csv
+import importlib.util
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.cli import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 _CORE = """
 class AITER_CONFIG:
@@ -154,8 +160,27 @@ def get_2stage_cfgs(
         cfg = torch.nothing
     return cfg
 """
+FAST = "a8w8_bpreshuffle_256x16x64x512_16x16_16x16_32x8x1_32x8x1_1x16x1x16_4x4x1_1x1_intrawave_v1"
+SMALL = "a8w8_bpreshuffle_128x16x32x512_16x16_16x16_32x4x1_32x4x1_1x16x1x8_4x4x1_1x1_intrawave_v1"
+# AITER's generators of kernels: the folder of that name in its source distribution, on PYTHONPATH.
+_META = importlib.util.find_spec("aiter_meta")
+AITER = None if _META is None else Path(next(iter(_META.submodule_search_locations or [])))
+needs_aiter = pytest.mark.skipif(
+    AITER is None, reason="AITER's source is absent: unpack amd-aiter's, and put it on PYTHONPATH"
+)
 HEAD = "gfx,cu_num,M,N,K,q_dtype_w,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n"
 FP8 = "torch.float8_e4m3fn"
+
+
+def export(problems: Path, out: Path, *args: str, arch: str = "gfx950") -> int:
+    """Run the export command."""
+    return run(["export", "--to", "aiter", "--arch", arch, "--problems", str(problems), "--out", str(out), *args])
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a table by column."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def table_row(m: int, name: str, number: int, us: float, library: str = "ck") -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib.util
 import json
 import re
@@ -21,19 +20,15 @@ from ckh.ops.aiter_gemm.consumers import installed_kernels
 from ckh.ops.aiter_gemm.problem import AiterGemm
 from ckh.ops.aiter_gemm.problem_files import padded_m
 from ckh.ops.aiter_gemm.tuned import TunedLine, gemm_table
+from tests.ops.aiter_gemm.newer_aiter import AITER, FAST, HEAD, SMALL, export, needs_aiter, rows_of
 from tests.refusals import expect_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[3]
-FAST = "a8w8_bpreshuffle_256x16x64x512_16x16_16x16_32x8x1_32x8x1_1x16x1x16_4x4x1_1x1_intrawave_v1"
-SMALL = "a8w8_bpreshuffle_128x16x32x512_16x16_16x16_32x4x1_32x4x1_1x16x1x8_4x4x1_1x1_intrawave_v1"
 NAME = "a8w8_bpreshuffle_untuned_gemm.csv"
 TUNED = "a8w8_bpreshuffle_tuned_gemm.csv"
-# AITER's generators of kernels: the folder of that name in its source distribution, on PYTHONPATH.
-_META = importlib.util.find_spec("aiter_meta")
-AITER = None if _META is None else Path(next(iter(_META.submodule_search_locations or [])))
 
 
 def shapes(folder: Path, *sizes: tuple[int, int, int], name: str = NAME) -> Path:
@@ -46,23 +41,11 @@ def shapes(folder: Path, *sizes: tuple[int, int, int], name: str = NAME) -> Path
 def tuned(folder: Path, *rows: tuple[int, str, float]) -> Path:
     """Write a tuned table of one layer on gfx950: rows of A, kernel and time of each."""
     path = folder / TUNED
-    head = "gfx,cu_num,M,N,K,q_dtype_w,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n"
     path.write_text(
-        head
+        HEAD
         + "".join(f"gfx950,256,{m},9216,4096,torch.float8_e4m3fn,ck,7,0,{us},{name},0,0,0.0\n" for m, name, us in rows)
     )
     return path
-
-
-def export(problems: Path, out: Path, *args: str, arch: str = "gfx950") -> int:
-    """Run the export command."""
-    return run(["export", "--to", "aiter", "--arch", arch, "--problems", str(problems), "--out", str(out), *args])
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a table by column."""
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def test_predictions_are_marked_and_named_for_aiter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -231,7 +214,7 @@ FAMILIES = ("a8w8", "a8w8_bpreshuffle", "a8w8_blockscale", "a8w8_blockscale_bpre
 NO_CUDA = "class cuda:\n    is_available = staticmethod(lambda: False)\n"
 
 
-@pytest.mark.skipif(AITER is None, reason="AITER's source is absent: unpack amd-aiter's, and put it on PYTHONPATH")
+@needs_aiter
 @pytest.mark.parametrize("family", FAMILIES)
 def test_aiters_generator_emits_exactly_these_kernels(family: str, tmp_path: Path) -> None:
     """AITER's own generator maps each shape of the table to the chosen kernel, and emits no others but defaults."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import importlib.util
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,21 +10,15 @@ import pytest
 
 from ckh.cli import run
 from ckh.errors import ExitCode
-from tests.ops.aiter_gemm.newer_aiter import HEAD, table_row, write_aiter
+from tests.ops.aiter_gemm.newer_aiter import AITER, FAST, HEAD, SMALL, needs_aiter, rows_of, table_row, write_aiter
+from tests.ops.aiter_gemm.newer_aiter import export as exported
 from tests.refusals import expect_error, expect_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FAST = "a8w8_bpreshuffle_256x16x64x512_16x16_16x16_32x8x1_32x8x1_1x16x1x16_4x4x1_1x1_intrawave_v1"
-SMALL = "a8w8_bpreshuffle_128x16x32x512_16x16_16x16_32x4x1_32x4x1_1x16x1x8_4x4x1_1x1_intrawave_v1"
 ASM = "_ZN5aiter41bpreshuffle"
 TABLE = "a8w8_bpreshuffle_tuned_gemm.csv"
-_META = importlib.util.find_spec("aiter_meta")
-AITER = None if _META is None else Path(next(iter(_META.submodule_search_locations or []))).parent / "aiter"
-needs_aiter = pytest.mark.skipif(
-    AITER is None, reason="AITER's source is absent: unpack amd-aiter's, and put it on PYTHONPATH"
-)
 
 
 @pytest.fixture
@@ -41,15 +33,7 @@ def export(folder: Path, sizes: Sequence[int], *args: str, library: str = "ck") 
     """Export rows of one layer on gfx950."""
     path = folder / "a8w8_bpreshuffle_untuned_gemm.csv"
     path.write_text("M,N,K,library\n" + "".join(f"{m},9216,4096,{library}\n" for m in sizes))
-    return run(
-        ["export", "--to", "aiter", "--arch", "gfx950", "--problems", str(path), "--out", str(folder / "out"), *args]
-    )
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a table."""
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+    return exported(path, folder / "out", *args)
 
 
 def choices(folder: Path) -> list[dict[str, Any]]:
@@ -243,9 +227,9 @@ def test_no_row_of_a_published_aiter_is_lost(
 ) -> None:
     """For AITER's own lists its generator accepts the table, its lookup finds each row, and no earlier row is lost."""
     assert AITER is not None
-    args = ["export", "--to", "aiter", "--arch", arch, "--problems", str(AITER / "configs" / name)]
-    args += ["--installed", str(AITER), "--check", str(AITER), "--out", str(tmp_path / "out"), "--json"]
-    code = run(args)
+    program = AITER.parent / "aiter"
+    args = ("--installed", str(program), "--check", str(program), "--json")
+    code = exported(program / "configs" / name, tmp_path / "out", *args, arch=arch)
     if (name[:4], arch) == ("a4w4", "gfx942"):
         assert code == ExitCode.NO_KERNEL
         return

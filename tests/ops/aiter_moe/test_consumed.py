@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import csv
-import importlib.util
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,19 +17,13 @@ from ckh.ops.aiter.installed import ADDED_US, SLOWEST, roofline_us
 from ckh.ops.aiter_moe.kernel import kind_of, moe_pool, newer_name, parts
 from ckh.ops.aiter_moe.problem import BOTH, AiterMoe
 from ckh.ops.aiter_moe.problem_files import load_problems, looked_up
-from tests.ops.aiter_gemm.newer_aiter import write_aiter_of_mixtures
+from tests.ops.aiter_gemm.newer_aiter import AITER, export, needs_aiter, rows_of, write_aiter_of_mixtures
 from tests.refusals import expect_error, expect_refusal, expect_warning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[3]
-# AITER's generators of kernels: the folder of that name in its source distribution, on PYTHONPATH.
-_META = importlib.util.find_spec("aiter_meta")
-AITER = None if _META is None else Path(next(iter(_META.submodule_search_locations or [])))
-needs_aiter = pytest.mark.skipif(
-    AITER is None, reason="AITER's source is absent: unpack amd-aiter's, and put it on PYTHONPATH"
-)
 FP4 = "torch.float4_e2m1fn_x2"
 FP8 = "torch.float8_e4m3fn"
 ASM = "_ZN5aiter_of_experts"
@@ -61,17 +53,6 @@ def row(tokens: int, kind: str = f"{FP4},{FP4},QuantType.per_1x32", rest: str = 
     return f"{tokens},7168,256,256,8,ActivationType.{act},torch.bfloat16,{kind},{rest}"
 
 
-def export(problems: Path, out: Path, *args: str, arch: str = "gfx950") -> int:
-    """Run the export command."""
-    return run(["export", "--to", "aiter", "--arch", arch, "--problems", str(problems), "--out", str(out), *args])
-
-
-def table(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a table."""
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def test_predicted_rows_have_aiters_key_and_are_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Columns and key as get_2stage_cfgs reads them, kernels of the pool with one block_m, an upper bound as time."""
     problems = untuned(tmp_path, row(64), row(100, f"{FP8},{FP8},QuantType.per_1x128"))
@@ -79,7 +60,7 @@ def test_predicted_rows_have_aiters_key_and_are_marked(tmp_path: Path, capsys: p
     document = json.loads(capsys.readouterr().out)
     assert [item["predicted"] for item in document["choices"]] == [True, True]
     assert not (tmp_path / "out" / "measured").exists()
-    padded, exact = table(tmp_path / "out" / "predicted" / "tuned_fmoe.csv")
+    padded, exact = rows_of(tmp_path / "out" / "predicted" / "tuned_fmoe.csv")
     if exact["token"] != str(64):
         padded, exact = exact, padded
     assert (exact["gfx"], exact["cu_num"], exact["predicted"]) == ("gfx950", "256", "1")
@@ -115,11 +96,11 @@ def test_measured_rows_take_precedence_and_are_read_back(tmp_path: Path) -> None
     tuned.write_text(TUNED)
     problems = untuned(tmp_path, row(64), row(128))
     assert export(problems, tmp_path / "out", "--data", str(tuned)) == ExitCode.OK
-    (measured,) = table(tmp_path / "out" / "measured" / "tuned_fmoe.csv")
+    (measured,) = rows_of(tmp_path / "out" / "measured" / "tuned_fmoe.csv")
     assert (measured["us"], measured["us1"], measured["us2"]) == ("100.75", "60.5", "40.25")
     assert measured["kernelName1"].startswith("moe_ck2stages_gemm1_64x32x32x128_1x1")
     assert "predicted" not in measured
-    (predicted,) = table(tmp_path / "out" / "predicted" / "tuned_fmoe.csv")
+    (predicted,) = rows_of(tmp_path / "out" / "predicted" / "tuned_fmoe.csv")
     assert predicted["token"].strip() == f"{128}"
     for folder in ("measured", "predicted"):
         path, data = tmp_path / "out" / folder / "tuned_fmoe.csv", tmp_path / f"{folder}.parquet"
@@ -156,7 +137,7 @@ def test_bf16_names_follow_newer_lists(tmp_path: Path) -> None:
     problems = untuned(tmp_path, row(64, "torch.bfloat16,torch.bfloat16,QuantType.No"))
     assert export(problems, tmp_path / "out") == ExitCode.OK
     path = tmp_path / "out" / "predicted" / "tuned_fmoe.csv"
-    (made,) = table(path)
+    (made,) = rows_of(path)
     assert made["kernelName1"].endswith("_Quant0_MulRoutedWeight0_silu_B16_B16_B16")
     assert run(["convert", str(path), "--out", str(tmp_path / "back.parquet")]) == ExitCode.OK
 
@@ -177,7 +158,7 @@ def test_a_servers_log_names_the_shapes(tmp_path: Path, capsys: pytest.CaptureFi
     assert result == AiterMoe(64, 7168, 256, 256, 8, quant="per_1x128", num_cus=256)
     expect_warning(capsys.readouterr().err, "skipped-problems", 1)
     assert export(log, tmp_path / "out") == ExitCode.OK
-    assert len(table(tmp_path / "out" / "predicted" / "tuned_fmoe.csv")) == 1
+    assert len(rows_of(tmp_path / "out" / "predicted" / "tuned_fmoe.csv")) == 1
 
 
 @pytest.mark.parametrize(
@@ -249,7 +230,7 @@ def test_only_kernels_that_the_installed_aiter_builds(
     source = fake_aiter(tmp_path / "aiter", *ONE, chip=chip)
     problems = untuned(tmp_path, row(64, f"{FP8},{FP8},QuantType.per_Token"))
     assert export(problems, tmp_path / "out", "--installed", str(source)) == ExitCode.OK
-    (chosen,) = table(tmp_path / "out" / "predicted" / "tuned_fmoe.csv")
+    (chosen,) = rows_of(tmp_path / "out" / "predicted" / "tuned_fmoe.csv")
     assert (chosen["kernelName1"], chosen["kernelName2"]) == ONE
     for kind in (f"{FP4},{FP4},QuantType.per_1x32", f"{FP8},{FP8},QuantType.per_1x128"):
         problems = untuned(tmp_path, row(64, kind))
