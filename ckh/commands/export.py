@@ -374,7 +374,7 @@ def _export_module(typed: _Typed, to: str, out: Path, *, force: bool, as_json: b
 
 
 def _export_lists(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bool) -> None:
-    from ckh.export.kernel_lists import registry_files
+    from ckh.export.answered import registry_files
     from ckh.learn.answers.answering import Chooser
 
     typed.require(to, None, "model", "registry", "problems", "op", "arch", "dtype", "top")
