@@ -11,7 +11,7 @@ from ckh.errors import CkhError, ModelError
 from ckh.export.decisions import Expression
 from ckh.files.paths import write_atomic
 from ckh.ops.base import TiledSizes
-from ckh.quick.scored_pool import NO_PREPARED_HEADERS, PreparedHeaders, ScoredPool, packed
+from ckh.quick.scored_pool import ScoredPool, packed
 from ckh.quick.store import encode_facts, estimate_path, is_wanted, names_path, paths, read_facts, stamp
 from ckh.ranking.library import is_available
 
@@ -19,12 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from ckh.export.groups import Group, ProblemKind
     from ckh.export.programs import RulePrograms
     from ckh.kernels.pools import Candidates
+    from ckh.learn.answers.answer_rows import ToldPool
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import AnyOperation, Kernel, Problem
     from ckh.quick.request import Request
@@ -163,9 +161,12 @@ def _facts_of(
     problem: Problem,
 ) -> dict[str, Any]:
     """Facts that an answer needs besides the model file, for JSON."""
+    from ckh.archs import load_arch
     from ckh.learn.answers.ranking import facts_of as facts_of_model
+    from ckh.learn.answers.ranking import lacking, told_pool
 
-    headers, lacks = _headers_of(model, group.kernels)
+    lacks = lacking(model.spec.op, load_arch(model.spec.arch), group.kernels)
+    told = told_pool(model, group.kernels, lacks, candidates.timed or 0)
     own = group.refused(problem) if candidates.rules is None else candidates.by_problem
     return {
         "answer": facts_of_model(model, problem).as_json(),
@@ -175,12 +176,12 @@ def _facts_of(
         "key": list(group.key),
         "tiled": _tiled_facts(model, kind, problem),
         "pool": len(group.kernels),
-        "headers": headers,
+        "headers": told.headers,
         "is_timed_known": candidates.timed is not None,
         "refused": {words: left for words, count in candidates.refused.items() if (left := count - own.get(words, 0))},
         "reasons": [[_listed(part) for part in text] for text in rules.reasons],
         "completion": "" if model.is_estimate else model.completion or "",
-        **_kind_facts(model, group, lacks, candidates.timed or 0),
+        **_kind_facts(told, group),
     }
 
 
@@ -189,47 +190,22 @@ def _fixed(problem: Problem, sizes: Collection[str]) -> dict[str, Any]:
     return {name: value for name, value in problem.to_dict().items() if name not in sizes}
 
 
-def _kind_facts(model: Model, group: Group, lacks: NDArray[np.intp], timed: int) -> dict[str, Any]:
+def _kind_facts(told: ToldPool, group: Group) -> dict[str, Any]:
     """Kinds of the kernels, the kind of each, and how many are alike: of a kind, and judged by the same rules."""
     import numpy as np
 
     from ckh.kernels.table import distinct
-    from ckh.learn.answers.ranking import unmeasured_families
 
-    pool, name = group.kernels, model.spec.op.kernels.name
-    known = {} if model.estimate_of_kernels is None else model.estimate_of_kernels.compiled
-    is_compiled = np.array([name(kernel) in known for kernel in pool]) if known else np.zeros(len(pool), np.bool_)
-    families, family = np.unique(np.array(unmeasured_families(model, pool), np.str_), return_inverse=True)
-    marks = model.estimated(pool), is_compiled, np.arange(len(pool)) < timed  # the first ones have times
-    columns = [(lacks + 1, int(lacks.max(initial=0)) + 2), (family, len(families))]
-    columns += [(mark.astype(np.intp), 2) for mark in marks]
-    kinds, kind_of = distinct(columns, len(pool))
-    if len(kinds[0]) > 1 << 8:
-        raise ModelError(f"there are kernels of {len(kinds[0])} kinds")
-    judged_by = np.array(group.judged_by)
-    _, alike = distinct([(kind_of, len(kinds[0])), (judged_by, int(judged_by.max()) + 1)], len(pool))
+    if len(told.kinds) > 1 << 8:
+        raise ModelError(f"there are kernels of {len(told.kinds)} kinds")
+    kind_of, judged_by = np.asarray(told.kind_of), np.array(group.judged_by)
+    _, alike = distinct([(kind_of, len(told.kinds)), (judged_by, int(judged_by.max()) + 1)], len(kind_of))
     _, first, count = np.unique(alike, return_index=True, return_counts=True)
-    facts = zip(*kinds, strict=True)
     return {
-        "kinds": [(lack - 1, str(families[at]), *map(bool, others)) for lack, at, *others in facts],
+        "kinds": told.kinds,
         "kind_of": packed(kind_of.astype(np.uint8).tobytes()),
         "alike": [packed(column.astype(np.int32).tobytes()) for column in (first, kind_of[first], count)],
     }
-
-
-def _headers_of(model: Model, pool: Sequence[Kernel]) -> tuple[PreparedHeaders | None, NDArray[np.intp]]:
-    """Reasons why these headers cannot build kernels of a pool, and the index of each kernel's reason, -1 for none."""
-    import numpy as np
-
-    from ckh.archs import load_arch
-    from ckh.learn.answers.buildable import is_built_by_ckh, lacking
-
-    op, arch = model.spec.op, load_arch(model.spec.arch)
-    result = lacking(op, arch, pool)
-    if result is None:
-        return NO_PREPARED_HEADERS if is_built_by_ckh(op, arch) else None, np.full(len(pool), -1)
-    headers = PreparedHeaders(result.include, result.interface, result.verdicts.sentences)
-    return headers, result.verdicts.number
 
 
 def _tiled_facts(model: Model, kind: ProblemKind, problem: Problem) -> list[Any]:

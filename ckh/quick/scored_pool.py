@@ -6,20 +6,26 @@ import operator
 import zlib
 from binascii import a2b_base64, b2a_base64
 from collections import Counter
+from contextlib import nullcontext, suppress
 from ctypes import addressof, c_double
+from functools import cached_property
 from math import nan
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ckh.errors import ModelError
 from ckh.learn.analytic.completed import MOST_TIE_BREAK, Completion, filled, tie_breaks
-from ckh.learn.answers.answer import NO_HEADERS, HeadersNote
+from ckh.learn.answers.answer import ModelFacts
+from ckh.learn.answers.answer_rows import HeadersHere, KernelKind, RankedPool, ToldPool
+from ckh.learn.models.reach import beyond, peak_tflops
 from ckh.quick.store import estimate_path, names_path
 from ckh.ranking.library import OpenModel, RankedCandidate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
+    from ckh.learn.answers.answer import AnswerRows
+    from ckh.learn.answers.probes import Probe
     from ckh.ops.base import Problem
 
 # Operations of expressions, named as in `ckh.export.decisions`.
@@ -34,16 +40,6 @@ _OPERATIONS: dict[str, Callable[..., int]] = {
 _FEW, _TIMES_MORE = 128, 8  # number of kernels ranked first, and growth factor if these are not enough
 
 
-class KernelKind(NamedTuple):
-    """Properties shared by kernels of a pool, as far as an answer prints them."""
-
-    lack: int  # index of the reason why the headers cannot build them; -1 if they can
-    family: str  # if the model has no measurements of it; else empty
-    is_estimated: bool
-    is_compiled: bool
-    is_timed: bool
-
-
 def packed(content: bytes) -> str:
     """Compress bytes to text."""
     return b2a_base64(zlib.compress(content)).decode()
@@ -54,49 +50,27 @@ def unpacked(text: str) -> bytes:
     return zlib.decompress(a2b_base64(text))
 
 
-class PreparedHeaders(NamedTuple):
-    """The headers on this machine, and the reasons why they cannot build kernels of a prepared pool."""
-
-    include: str
-    interface: str
-    sentences: Sequence[str]
-
-    def lack(self, number: int) -> str:
-        """Return a reason by its index; empty for -1."""
-        return "" if number < 0 else self.sentences[number]
-
-    def note(self, candidates: Mapping[KernelKind, int]) -> HeadersNote:
-        """Summarize the reasons for the candidates of an answer, given the number of each kind."""
-        reasons: Counter[str] = Counter()
-        for kind, count in candidates.items():
-            if kind.lack >= 0:
-                reasons[self.lack(kind.lack)] += count
-        return HeadersNote.of(self.include, self.interface, reasons)
-
-
-NO_PREPARED_HEADERS = PreparedHeaders(NO_HEADERS.include, NO_HEADERS.interface, ())
-
-
-def read_headers(facts: dict[str, Any]) -> PreparedHeaders | None:
-    """Return the headers from prepared facts."""
-    return None if facts["headers"] is None else PreparedHeaders(*facts["headers"])
-
-
 class ScoredPool:
-    """The kernels of a kind of problems, ranked by a model, an estimate, or both."""
+    """The kernels of a kind of problems, ranked in C by a model, an estimate, or both."""
 
     def __init__(self, facts: dict[str, Any], path: Path) -> None:
         self._facts = facts
+        self.model_facts = ModelFacts.of_json(facts["answer"])
         self._model = OpenModel(path)
         self._estimate = OpenModel(estimate_path(path)) if facts["completion"] else None
         self._completion = facts["completion"]
-        self._kinds = [KernelKind(*kind) for kind in facts["kinds"]]
-        self._kind_of = unpacked(facts["kind_of"])
         self._names = names_path(path).read_bytes()
         if zlib.crc32(self._names) != facts["names_checksum"]:
             raise ModelError(f"{names_path(path)} is damaged", code="damaged-model")
+        self._told = ToldPool(
+            kinds=[KernelKind(*kind) for kind in facts["kinds"]],
+            kind_of=unpacked(facts["kind_of"]),
+            headers=None if facts["headers"] is None else HeadersHere(*facts["headers"]),
+            name=self._name,
+            numbers_of=self._numbers_of,
+        )
 
-    def name(self, kernel: int) -> str:
+    def _name(self, kernel: int) -> str:
         """Return the complete name of a kernel, given its index in the pool."""
         begin, words = 0, []
         for size, texts in self._facts["names"]:
@@ -105,39 +79,71 @@ class ScoredPool:
             begin += size * self._facts["pool"]
         return "".join(words)
 
-    def kind(self, kernel: int) -> KernelKind:
-        """Return the kind of a kernel, given its index in the pool."""
-        return self._kinds[self._kind_of[kernel]]
+    def _numbers_of(self, names: Collection[str]) -> dict[str, int]:
+        every = ((self._name(kernel), kernel) for kernel in range(self._facts["pool"]))
+        return {name: kernel for name, kernel in every if name in names}
 
-    def count(self, reasons: Sequence[int]) -> tuple[Counter[KernelKind], Counter[int]]:
-        """Number of applicable kernels by kind, and of refused ones by reason, given each kernel's reason."""
+    @cached_property
+    def _alike(self) -> list[tuple[int, int, int]]:
+        """Kernels of a kind that are judged by the same rules: the first, the index of their kind, and their number."""
+        columns = (memoryview(unpacked(fact)).cast("i") for fact in self._facts["alike"])
+        return list(zip(*columns, strict=True))
+
+    def rows(self, problem: Problem, padded: Problem, top: int, probe: Probe | None) -> AnswerRows:
+        """Rank the kernels of a problem, or of the padded one if none applies, and make the first rows of an answer."""
+        most = top if probe is None else 0
+        for run in dict.fromkeys((problem, padded)):
+            sizes = self._sizes(run)
+            with suppress(ModelError) if run != padded else nullcontext():
+                return self._rows(run, sizes, self._first(sizes, most), top, probe)
+        raise AssertionError("the last one is ranked, or raises")
+
+    def _rows(
+        self, run: Problem, sizes: Sequence[int], first: Sequence[RankedCandidate], top: int, probe: Probe | None
+    ) -> AnswerRows:
+        facts, kinds = self.model_facts, self._told.kinds
+        reasons = self._reasons(sizes)
         applying: Counter[KernelKind] = Counter()
         refused: Counter[int] = Counter()
-        for first, kind, count in zip(
-            *(memoryview(unpacked(fact)).cast("i") for fact in self._facts["alike"]), strict=True
-        ):
-            if reasons[first] < 0:
-                applying[self._kinds[kind]] += count
+        for example, kind, count in self._alike:
+            if reasons[example] < 0:
+                applying[kinds[kind]] += count
             else:
-                refused[reasons[first]] += count
-        return applying, refused
+                refused[reasons[example]] += count
+        counts = Counter(self._facts["refused"])  # by architecture and problem, counted as in `choose` of operations
+        for reason, count in refused.items():
+            if words := "".join(map(str, (value_of(part, sizes) for part in self._facts["reasons"][reason]))):
+                counts[words] += count
+        has_speeds = facts.has_speeds and not beyond(run, facts.reach)
+        most = peak_tflops(facts.peak, run)
+        ranked = RankedPool(
+            run=run,
+            ranked_by="c",
+            pool=self._told,
+            kernels=[item.kernel for item in first],
+            scores=[item.score for item in first],
+            tflops=[item.tflops if item.tflops <= most else nan for item in first] if has_speeds else None,
+            applying=applying,
+            has_estimate=facts.has_estimate,
+        )
+        timed = sum(count for kind, count in applying.items() if kind.is_timed)
+        return (ranked if probe is None else ranked.by_times(probe)).rows(
+            top, dict(counts.most_common()), timed if self._facts["is_timed_known"] else None
+        )
 
-    def sizes(self, problem: Problem) -> list[int]:
+    def _sizes(self, problem: Problem) -> list[int]:
         """Return the numbers of a problem, in C's order."""
         result = [getattr(problem, name) for name in self._facts["sizes"]]
         if not self._facts["tiled"]:
             return result
         return [*result, *(value_of(part, result) for part in self._facts["tiled"]), problem.bytes]
 
-    def reasons(self, sizes: Sequence[int]) -> Sequence[int]:
+    def _reasons(self, sizes: Sequence[int]) -> Sequence[int]:
         """For each kernel, index of the reason why it does not apply to a problem of these sizes; -1 if it does."""
         return self._model.reasons(self._facts["key"], sizes, self._facts["pool"])
 
-    def rank(self, sizes: Sequence[int], rows: int) -> tuple[int, list[RankedCandidate]]:
-        """Return the number of kernels that apply to a problem of these sizes, and the first ones by pool index.
-
-        Kernels that the headers here cannot build come last.
-        """
+    def _first(self, sizes: Sequence[int], rows: int) -> list[RankedCandidate]:
+        """Rank the kernels of the first rows of a problem; those that the headers here cannot build come last."""
         most = _FEW if rows else self._facts["pool"]
         tie_break = self._tie_breaks(sizes)
         while True:
@@ -151,7 +157,7 @@ class ScoredPool:
                     item.score += tie_break(item.kernel)
             first.sort(key=lambda item: (self._is_lacking(item), -item.score, item.kernel))
             if len(first) == count or self._are_whole(first, rows, others):
-                return count, first
+                return first
             most *= _TIMES_MORE
 
     def _are_whole(self, first: Sequence[RankedCandidate], rows: int, others: float) -> bool:
@@ -160,7 +166,7 @@ class ScoredPool:
         return len(scores) >= rows
 
     def _is_lacking(self, ranked_candidate: RankedCandidate) -> bool:
-        return self.kind(ranked_candidate.kernel).lack >= 0
+        return self._told.kind(ranked_candidate.kernel).lack >= 0
 
     def _tie_breaks(self, sizes: Sequence[int]) -> Callable[[int], float] | None:
         """Return a function from a kernel to the estimate's tie breaker; None if the estimate breaks no ties."""
@@ -173,10 +179,10 @@ class ScoredPool:
     def _filled(self, sizes: Sequence[int]) -> tuple[int, list[RankedCandidate]]:
         """Rank all applicable kernels, with the estimate's scores for kernels that the model does not know."""
         assert self._estimate is not None
-        applying = [number for number, reason in enumerate(self.reasons(sizes)) if reason < 0]
-        if all(self.kind(number).is_estimated for number in applying):
+        applying = [number for number, reason in enumerate(self._reasons(sizes)) if reason < 0]
+        is_known = [not self._told.kind(number).is_estimated for number in range(self._facts["pool"])]
+        if not any(is_known[number] for number in applying):
             raise ModelError("no kernel that the model knows applies", code="no-kernel")
-        is_known = [not self.kind(number).is_estimated for number in range(self._facts["pool"])]
         scores = filled(self._scores(self._model, sizes), self._scores(self._estimate, sizes), is_known)
         return len(applying), [RankedCandidate(number, scores[number], nan, nan) for number in applying]
 

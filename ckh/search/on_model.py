@@ -12,10 +12,11 @@ from ckh.documents import Document, json_text
 from ckh.errors import NoKernelError
 from ckh.learn.answers.answer import is_falling
 from ckh.learn.answers.answer_document import KnownDocument
+from ckh.learn.answers.answer_rows import rows_of
 from ckh.learn.answers.batches import known_candidates
 from ckh.learn.answers.caveats import OUT_OF_ORDER, known_by
-from ckh.learn.answers.ranked import Ranked, in_order
-from ckh.learn.answers.ranking import facts_of, unmeasured_families
+from ckh.learn.answers.ranked import Ranked, ranked_kernels
+from ckh.learn.answers.ranking import facts_of, told_pool
 from ckh.learn.models.artifact import wanted_for
 from ckh.learn.models.calibration import FIRST
 from ckh.learn.models.reach import beyond
@@ -105,7 +106,7 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
     choice = _ranked(problem, first_kernels, choices[:1], score, tflops)
     # Out-of-distribution check of the problem, this device, and kernels that may be outside of the pool.
     facts, unmeasured = facts_of(model, problem)._replace(left_out=()), known_candidates(problem, model).unmeasured
-    families = unmeasured_families(model, kernels)
+    families = [kind.family for kind in told_pool(model, kernels, None).kinds]
     return ModelSearch(
         int(np.count_nonzero(legal)),
         len(candidates),
@@ -126,8 +127,8 @@ def _ranked(
     tflops: NDArray[np.float64] | None,
 ) -> list[Ranked]:
     """Kernels with their predictions, given by index."""
-    speed = None if tflops is None else tflops[0, numbers]
-    return in_order(problem, tuple(kernels), np.arange(len(kernels)), score[0, numbers], speed)
+    speed = None if tflops is None else tflops[0, numbers].tolist()
+    return ranked_kernels(kernels, rows_of(range(len(kernels)), score[0, numbers].tolist(), speed, problem.flops))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

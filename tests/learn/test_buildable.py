@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 import ckh
@@ -13,9 +12,9 @@ from ckh.archs import load_arch
 from ckh.bench.compilation.hip_toolchain import known_ck_tile
 from ckh.cli import run
 from ckh.errors import ExitCode
+from ckh.learn.answers.answer_rows import tied
 from ckh.learn.answers.answering import AnsweringModels
 from ckh.learn.answers.api import rank, rank_many
-from ckh.learn.answers.ranked import row_starts
 from ckh.learn.answers.ranking import ranking_of
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.measuring.hip_rules import detect_conv, missing
@@ -146,7 +145,8 @@ def test_quick_answers_know_headers_too(
 
 def test_rows_do_not_mix_kinds() -> None:
     """Ties share a row only if the headers can build all of them or none."""
-    score, kind = np.array([3.0, 3.0, 3.0, 1.0]), np.array([0, 0, 1, 1])
-    assert row_starts(score).tolist() == [0, 3]
-    assert row_starts(score, kind=kind).tolist() == [0, 2, 3]
-    assert row_starts(score, 1, 1, kind).tolist() == [0, 1, 2, 3]
+    score, lacks = [3.0, 3.0, 3.0, 1.0], [False, False, True, True]
+    assert tied(score) == [(0, 3), (3, 4)]
+    assert tied(score, lacks.__getitem__) == [(0, 2), (2, 3), (3, 4)]
+    assert tied(score, lacks.__getitem__, None, 1, 1) == [(0, 1), (1, 2), (2, 3), (3, 4)]
+    assert tied(score, lacks.__getitem__, 2) == [(0, 2), (2, 3)]

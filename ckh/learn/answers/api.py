@@ -14,10 +14,9 @@ from ckh.errors import WrongTypeError
 from ckh.files.paths import files_of_models
 from ckh.learn.answers.answering import AnsweringModels
 from ckh.learn.answers.batches import neighbours, scored
-from ckh.learn.answers.buildable import lacking
 from ckh.learn.answers.listed import RankedAlone, require_count
-from ckh.learn.answers.ranked import RankedList, marked
-from ckh.learn.answers.ranking import ranking_of, rankings_of
+from ckh.learn.answers.ranked import RankedList
+from ckh.learn.answers.ranking import lacking, ranking_of, rankings_of
 from ckh.learn.models.artifact import Model, load_model
 from ckh.ops import as_problem
 
@@ -244,10 +243,9 @@ def _best_of(
 def _rows_of(result: Scored, model: Model, top: int | None, *, tflops: bool) -> Iterator[list[Ranked]]:
     """Yield the first rows of problems scored together; kernels that the headers cannot build come last."""
     lacks = lacking(model.spec.op, load_arch(model.spec.arch), result.pool) if result.candidates else None
-    if lacks is None or len(lacks.verdicts.passed) == len(result.pool):
+    if lacks is None or (lacks.number < 0).all():
         doubts, arch = model.not_measured, model.spec.arch
-        for problem, best in zip(result.problems, result.best(top), strict=True):
-            yield marked(best, None if doubts is None else doubts.of_problem(problem, arch))
+        yield from result.best(top, lambda problem: None if doubts is None else doubts.of_problem(problem, arch))
         return
     for item in rankings_of(result.problems, model):
         first = (item if tflops else replace(item, tflops=None)).buildable_first

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ckh.archs import load_arch
 from ckh.kernels.table import KernelTable
-from ckh.learn.answers.ranked import TiedKernels, first_rows, in_order, row_lengths
+from ckh.learn.answers.answer_rows import rows_of, tied
+from ckh.learn.answers.ranked import first_orders, ranked_kernels
 from ckh.learn.models.artifact import wanted_for
 from ckh.learn.models.calibration import FIRST
 from ckh.learn.models.reach import are_beyond
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.kernels.pools import Candidates
-    from ckh.learn.answers.ranked import Ranked, TieRows
+    from ckh.learn.answers.answer import NotMeasured
+    from ckh.learn.answers.ranked import Ranked
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import Kernel, Problem
 
@@ -36,36 +38,37 @@ _FEW_SPEEDS = 16  # up to this many kernels of a problem, speeds are computed fo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
-    """First candidates of problems that share their candidates."""
+    """First candidates of problems that share their candidates: those of the first rows, or all."""
 
     problems: list[Problem]
     padded: list[Problem | None]
     pool: Sequence[Kernel]
-    order: NDArray[np.intp]
-    score: NDArray[np.float64]
+    order: NDArray[np.intp] | list[NDArray[np.intp]]
+    score: NDArray[np.float64] | list[NDArray[np.float64]]
     tflops: NDArray[np.float64] | None
     is_beyond: NDArray[np.bool_]
     candidates: int
     unmeasured: str
-    rows: list[TieRows] | None = None
+    ties: list[list[tuple[int, int]]] | None = None  # rows as of `tied`, whose first kernels have the last speeds
 
     def expected(self, row: int) -> NDArray[np.float64] | None:
         """Predicted TFLOPS of the candidates of a problem, shape (first,), if any."""
         return None if self.tflops is None or self.is_beyond[row] else self.tflops[row]
 
-    def best(self, top: int | None) -> Iterator[list[Ranked]]:
-        """First rows of each problem, best first, or all candidates."""
+    def best(self, top: int | None, doubts: Callable[[Problem], NotMeasured | None]) -> Iterator[list[Ranked]]:
+        """First rows of each problem, best first, or all candidates, with the caveats of the problems."""
         for row, problem in enumerate(self.problems):
-            tflops = self.expected(row)
-            if self.rows is not None and top is not None:
-                places, numbers = self.rows[row].places[:top], self.rows[row].numbers[:top]
-                of_rows = self.order[row, places], self.score[row, places], None if tflops is None else tflops[places]
-                alike = [TiedKernels(self.pool, part[1:]) for part in numbers]
-                yield in_order(problem, self.pool, *of_rows, self.padded[row], ties=map(len, numbers), alike=alike)
-                continue
-            ties = row_lengths(self.score[row]) if top is None else None
-            given = self.order[row, :top], self.score[row, :top], None if tflops is None else tflops[:top]
-            yield in_order(problem, self.pool, *given, self.padded[row], ties=ties)
+            order, score, tflops = self.order[row], self.score[row].data, self.expected(row)
+            speeds: Any = None if tflops is None else tflops.data
+            ties = tied(score) if top is None else None if self.ties is None else self.ties[row]
+            if self.ties is not None and ties and tflops is not None:
+                own = tflops[[0, *range(len(tflops) - len(ties) + 1, len(tflops))]]
+                speeds = {begin: speed for (begin, _), speed in zip(ties, own.tolist(), strict=True)}
+            elif self.ties is None and top is not None:
+                order, score = order[:top], score[:top]
+            flops = (self.padded[row] or problem).flops
+            rows = rows_of(order, score, speeds, flops, ties, is_each=top is None)
+            yield ranked_kernels(self.pool, rows, self.padded[row], doubts(problem))
 
 
 def neighbours(problems: Sequence[Problem], place: Callable[[Problem], list[float]]) -> list[Problem]:
@@ -159,43 +162,59 @@ def _score_together(
     is_alone = has_speeds and first is not None and first <= _FEW_SPEEDS
     score, speeds = model.score_pool(some, pool, tflops=has_speeds and not is_alone)
     ends = np.cumsum([len(members) for members in classes])
-    orders, rows_of = [], []
+    classes_of: list[_Ordered] = []
     for candidate, of_class in zip(candidates, np.split(score, ends[:-1]), strict=True):
-        order, tied = _ordered(
-            of_class if len(candidate.chosen) == len(pool) else of_class[:, candidate.chosen], top, first
-        )
-        orders.append(candidate.chosen[order])
-        rows_of.append(None if tied is None else [rows.of_pool(candidate.chosen) for rows in tied])
-    places = np.zeros((len(some), max(order.shape[1] for order in orders)), np.intp)
-    for end, order in zip(ends.tolist(), orders, strict=True):
-        places[end - len(order) : end, : order.shape[1]] = order
-    rows = np.arange(len(some))[:, None]
-    score = score[rows, places]
+        own = of_class if len(candidate.chosen) == len(pool) else of_class[:, candidate.chosen]
+        classes_of.append(_ordered(own, candidate.chosen, top, first))
+    places = np.zeros((len(some), max(ordered.places.shape[1] for ordered in classes_of)), np.intp)
+    for end, ordered in zip(ends.tolist(), classes_of, strict=True):
+        places[end - len(ordered.places) : end, : ordered.places.shape[1]] = ordered.places
+    score = score[np.arange(len(some))[:, None], places]
     if speeds is not None:
-        speeds = speeds[rows, places]
+        speeds = speeds[np.arange(len(some))[:, None], places]
     elif is_alone:
         speeds = model.speeds_of(some, pool, places)
     far = are_beyond(some, model.reach if has_speeds else {})
-    for candidate, end, order, tied in zip(candidates, ends.tolist(), orders, rows_of, strict=True):
-        part = slice(end - len(order), end), slice(order.shape[1])
-        own = speeds[part] if has_speeds and speeds is not None else None
-        expected = model.speeds(score[part], own, some[part[0]])
-        given = score[part], expected, far[part[0]], len(candidate.chosen), candidate.unmeasured
-        yield Scored(requested[part[0]], padded[part[0]], pool, order, *given, rows=tied)
+    for candidate, end, ordered in zip(candidates, ends.tolist(), classes_of, strict=True):
+        part = slice(end - len(ordered.places), end), slice(ordered.places.shape[1])
+        of_class = score[part]
+        expected = model.speeds(of_class, speeds[part] if speeds is not None else None, some[part[0]])
+        order, values = (ordered.places, of_class) if ordered.whole is None else ordered.whole
+        given = expected, far[part[0]], len(candidate.chosen), candidate.unmeasured, ordered.ties
+        yield Scored(requested[part[0]], padded[part[0]], pool, order, values, *given)
+
+
+class _Ordered(NamedTuple):
+    """The first candidates of problems with the same candidates, by index in the pool."""
+
+    places: NDArray[np.intp]  # shape (problems, some); with ties, the first kernel of each row at the end
+    whole: tuple[list[NDArray[np.intp]], list[NDArray[np.float64]]] | None = None  # with ties: order and scores
+    ties: list[list[tuple[int, int]]] | None = None
+
+
+def _ordered(score: NDArray[np.float64], chosen: NDArray[np.intp], top: int | None, first: int | None) -> _Ordered:
+    """Order the candidates: all, or those of the first rows."""
+    if top is None or first is None:
+        return _Ordered(chosen[best_first(score)])
+    orders = first_orders(score, top, first)
+    if isinstance(orders, np.ndarray):
+        return _Ordered(chosen[orders])
+    values = [of_problem[order] for of_problem, order in zip(score, orders, strict=True)]
+    ties = [tied(item.data, top=top) for item in values]
+    lead, most = min(first, score.shape[1]), max(map(len, ties))
+    places = [
+        [*order[:lead], *order[:1].repeat(most - len(rows)), *order[[begin for begin, _ in rows]]]
+        for order, rows in zip(orders, ties, strict=True)
+    ]
+    whole = [chosen[order] for order in orders], values
+    return _Ordered(chosen[np.array(places, np.intp)], whole, ties)
 
 
 def _nothing(problems: list[Problem], candidates: Candidates[Kernel]) -> Scored:
     """Result of problems whose pool has no kernel."""
     nothing = np.zeros((len(problems), 0))
-    empty = nothing.astype(np.intp), nothing, None, np.zeros(len(problems), np.bool_)
+    empty = [*nothing.astype(np.intp)], [*nothing], None, np.zeros(len(problems), np.bool_)
     return Scored(problems, [None] * len(problems), candidates.pool, *empty, 0, candidates.unmeasured)
-
-
-def _ordered(
-    score: NDArray[np.float64], top: int | None, first: int | None
-) -> tuple[NDArray[np.intp], list[TieRows] | None]:
-    """Order the candidates: all, or those of the first rows as in `first_rows`."""
-    return (best_first(score), None) if top is None or first is None else first_rows(score, top, first)
 
 
 def runnable(problem: Problem, model: Model) -> tuple[Problem, Candidates[Kernel]]:

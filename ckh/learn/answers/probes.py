@@ -20,7 +20,7 @@ from ckh.hardware.gpus import visible_gpus
 from ckh.hardware.machine import processor_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from ckh.data.dataset import Dataset
@@ -66,16 +66,20 @@ class Probe:
         )
 
 
-def in_front(probe: Probe, names: Sequence[str]) -> tuple[Probe, list[int]]:
-    """Order with measured kernels first, fastest first, and failed kernels last.
+def in_front(
+    probe: Probe, kernels: Sequence[int], numbers_of: Callable[[Collection[str]], Mapping[str, int]]
+) -> tuple[Probe, list[int]]:
+    """Order of kernels, given by number, with measured ones first, fastest first, and failed ones last.
 
-    Kernels that are no longer candidates are left out.
+    Kernels that are no longer candidates are left out of the probe.
     """
-    place_of = {name: place for place, name in enumerate(names)}
-    known = replace(probe, kernels=tuple(kernel for kernel in probe.kernels if kernel.kernel in place_of))
-    first = [place_of[timed.kernel] for timed in known.fastest_first()]
-    last = [place_of[kernel.kernel] for kernel in known.kernels if kernel.latency_ms is None]
-    rest = sorted(set(range(len(names))).difference(first, last))
+    number_of = numbers_of({timed.kernel for timed in probe.kernels})
+    place_of = {number: place for place, number in enumerate(kernels)}
+    places = {name: place_of[number] for name, number in number_of.items() if number in place_of}
+    known = replace(probe, kernels=tuple(timed for timed in probe.kernels if timed.kernel in places))
+    first = [places[timed.kernel] for timed in known.fastest_first()]
+    last = [places[timed.kernel] for timed in known.kernels if timed.latency_ms is None]
+    rest = sorted(set(range(len(kernels))).difference(first, last))
     return known, [*first, *rest, *last]
 
 

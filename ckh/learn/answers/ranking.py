@@ -1,42 +1,40 @@
-"""Ranking of the kernels of a problem, and reasons why kernels do not apply."""
+"""Ranking of the kernels of a problem, and what answers tell of their pool: those that the headers cannot build."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.archs import load_arch
 from ckh.errors import NoKernelError
-from ckh.kernels.table import KernelTable
-from ckh.learn.answers.answer import (
-    MAX_TIED,
-    NO_HEADERS,
-    AnswerRows,
-    KernelRow,
-    ModelFacts,
-)
+from ckh.kernels.judging import judge_table
+from ckh.kernels.table import KernelTable, distinct
+from ckh.learn.answers.answer import NO_HEADERS, ModelFacts
+from ckh.learn.answers.answer_rows import HeadersHere, KernelKind, RankedPool, ToldPool
 from ckh.learn.answers.batches import known_candidates, own_candidates, scored
-from ckh.learn.answers.buildable import Lacking, is_built_by_ckh, lacking
 from ckh.learn.answers.caveats import answer_of, known_by
 from ckh.learn.answers.probes import in_front
-from ckh.learn.answers.ranked import Ranked, TiedKernels, in_order, marked, row_lengths, row_starts
+from ckh.learn.answers.ranked import ranked_kernels
 from ckh.learn.models.frequent import held_out
+from ckh.learn.models.scoring import Remembered
 from ckh.ranking.evaluator import backend_name
 from ckh.training import BANDWIDTH, LATENCY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
+    from collections.abc import Collection, Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from ckh.learn.answers.answer import Answer, HeadersNote
+    from ckh.archs import ArchSpec
+    from ckh.learn.answers.answer import Answer, AnswerRows
+    from ckh.learn.answers.answer_rows import Row
     from ckh.learn.answers.known import Known
     from ckh.learn.answers.probes import Probe
+    from ckh.learn.answers.ranked import Ranked
     from ckh.learn.models.artifact import Model
-    from ckh.ops.base import Kernel, Problem
+    from ckh.ops.base import AnyOperation, Kernel, Problem
 
 _AT_ONCE = 1024  # problems scored together
 _MOST_REMEMBERED = 4096  # maximum number of candidates of a cached answer
@@ -71,21 +69,32 @@ class Ranking:
     @property
     def ranked(self) -> list[Ranked]:
         """All candidates, best first, including ties."""
-        ties = row_lengths(self.score, self._kind) if self.probe is None else None
-        given = self.problem, self.pool, self.order, self.score, self.tflops, self.padded
-        return self._told(in_order(*given, ties=ties), self.order)
+        return self._shown(self._pool.made(None, is_each=True))
 
     def best(self, count: int) -> list[Ranked]:
         """First distinct rows; kernels with equal scores share a row (`ties`)."""
-        starts = self._row_starts
-        ends = np.append(starts[1:], len(self.order))[:count].tolist()
-        starts = starts[:count]
-        tflops = None if self.tflops is None else self.tflops[starts]
-        rows = zip(starts.tolist(), ends, strict=True)
-        alike = [TiedKernels(self.pool, self.order[start + 1 : end]) for start, end in rows]
-        ties = [1 + len(others) for others in alike]
-        given = self.problem, self.pool, self.order[starts], self.score[starts], tflops, self.padded
-        return self._told(in_order(*given, ties=ties, alike=alike), self.order[starts])
+        return self._shown(self._pool.made(count))
+
+    def _shown(self, rows: list[Row]) -> list[Ranked]:
+        doubts = self.model.not_measured
+        not_measured = None if doubts is None else doubts.of_problem(self.problem, self.model.spec.arch)
+        return ranked_kernels(self.pool, rows, self.padded, not_measured)
+
+    @property
+    def _pool(self) -> RankedPool:
+        told = told_pool(self.model, self.pool, self.lacking)
+        counts = np.bincount(np.asarray(told.kind_of)[self.order], minlength=len(told.kinds)).tolist()
+        return RankedPool(
+            run=self.run,
+            ranked_by=backend_name(),
+            pool=told,
+            kernels=self.order,
+            scores=self.score.data,
+            tflops=None if self.tflops is None else self.tflops.data,
+            applying={kind: number for kind, number in zip(told.kinds, counts, strict=True) if number},
+            has_estimate=self.model.estimate_of_kernels is not None,
+            probe=self.probe,
+        )
 
     @property
     def buildable_first(self) -> Ranking:
@@ -94,7 +103,7 @@ class Ranking:
         result = lacking(spec.op, load_arch(spec.arch), self.pool)
         if result is None:
             return self
-        places = np.argsort(result.kind(self.order), kind="stable")
+        places = np.argsort(result.number[self.order] >= 0, kind="stable")
         return replace(self._placed(places), lacking=result)
 
     def _placed(self, places: NDArray[np.intp]) -> Ranking:
@@ -102,54 +111,16 @@ class Ranking:
         tflops = None if self.tflops is None else self.tflops[places]
         return replace(self, order=self.order[places], score=self.score[places], tflops=tflops)
 
-    @property
-    def _kind(self) -> NDArray[np.intp] | None:
-        return None if self.lacking is None else self.lacking.kind(self.order)
-
-    @property
-    def _row_starts(self) -> NDArray[np.intp]:
-        """Start indices of rows; probed kernels have a row each."""
-        timed = 0 if self.probe is None else len(self.probe.fastest_first())
-        failed = 0 if self.probe is None else len(self.probe.kernels) - timed
-        return row_starts(self.score, timed, failed, self._kind)
-
-    def _told(self, ranked: list[Ranked], order: NDArray[np.intp]) -> list[Ranked]:
-        """Add times on this machine and reasons why the headers cannot build a kernel."""
-        doubts = self.model.not_measured
-        ranked = marked(ranked, None if doubts is None else doubts.of_problem(self.problem, self.model.spec.arch))
-        if self.lacking is not None:
-            reasons = zip(ranked, self.lacking.reasons(order), strict=True)
-            ranked = [replace(item, not_in_headers=reason) if reason else item for item, reason in reasons]
-        if self.probe is not None:
-            times = [timed.latency_ms for timed in self.probe.fastest_first()]
-            ranked[: len(times)] = [
-                replace(candidate, measured_latency_ms=ms) for candidate, ms in zip(ranked, times, strict=False)
-            ]
-        return ranked
-
     def by_times(self, probe: Probe) -> Ranking:
         """Reorder with measured kernels first, fastest first, and failed kernels last."""
-        known, order = in_front(probe, self._names({kernel.kernel for kernel in probe.kernels}))
+        known, order = in_front(probe, self.order.tolist(), self._pool.pool.numbers_of)
         return replace(self._placed(np.array(order, np.intp)), probe=known)
-
-    def _names(self, wanted: Iterable[str]) -> list[str]:
-        """Names of the candidates, best first; for a large pool only the requested names, others are empty."""
-        op = self.model.spec.op
-        if not isinstance(self.pool, KernelTable):
-            return [op.kernels.name(self.pool[index]) for index in self.order]
-        place, names = np.full(len(self.pool), -1, np.intp), [""] * len(self.order)
-        place[self.order] = np.arange(len(self.order))
-        kernels = {name: op.kernels.parse(name) for name in wanted}
-        for name, number in zip(kernels, self.pool.numbers_of(list(kernels.values())).tolist(), strict=True):
-            if number >= 0 and place[number] >= 0:
-                names[place[number]] = name
-        return names
 
     def known(self, count: int) -> Known:
         """Check the problem, this device and the kernels of the first rows for extrapolation."""
-        model, families = self.model, self._families(count)
-        facts = facts_of(model, self.problem)
-        return known_by(self.problem, facts, lambda: model.measured, families=families, **self._unknown(families))
+        pool, facts = self._pool, facts_of(self.model, self.problem)
+        unknown = self._unknown(pool.pool, [pool.pool.kind(row.kernel).family for row in pool.made(count)])
+        return known_by(self.problem, facts, lambda: self.model.measured, **unknown)
 
     def answer(self, top: int, again: str) -> Answer:
         """Build the answer with the first rows; `again` is the command without measuring options."""
@@ -158,73 +129,27 @@ class Ranking:
 
     def rows(self, count: int) -> AnswerRows:
         """Build the first rows, and counts of all kernels."""
-        families = self._families(count)
-        return AnswerRows(
-            run=self.run,
-            kernels=self._kernel_rows(count),
-            ranked_by=backend_name(),
-            candidates=len(self.order),
-            refused=self.refused,
-            timed=known_candidates(self.run, self.model).timed_candidates,
-            estimated=self.estimated,
-            compiled=self._compiled,
-            headers=self._headers,
-            families=families,
-            probe=self.probe,
-            **self._unknown(families),
-        )
+        model, pool = self.model, self._pool
+        rows = pool.rows(count, self.refused, known_candidates(self.run, model).timed_candidates)
+        rows = rows._replace(**self._unknown(pool.pool, rows.families))
+        if self.tflops is None or not model.shown_beside or not rows.kernels:
+            return rows
+        kernels = [self.pool[row.kernel] for row in pool.made(count)]
+        beside = {target: model.predict(self.run, kernels, target).tolist() for target in model.shown_beside}
+        times = beside.get(LATENCY, [row.latency_ms for row in rows.kernels])
+        bandwidths = beside.get(BANDWIDTH, [None] * len(kernels))
+        shown = zip(rows.kernels, times, bandwidths, strict=True)
+        return rows._replace(kernels=[row._replace(latency_ms=ms, bandwidth_gb_s=gb_s) for row, ms, gb_s in shown])
 
-    def _families(self, count: int) -> list[str]:
+    def _unknown(self, told: ToldPool, families: Sequence[str]) -> dict[str, Any]:
         """Families without measurements of the kernels shown, or of all kernels of a user's list."""
-        shown = self.order[self._row_starts[:count] if self.model.only is None else ...]
-        return unmeasured_families(self.model, [self.pool[index] for index in shown])
-
-    def _unknown(self, families: Sequence[str]) -> dict[str, Any]:
         is_listed = self.model.only is not None
+        families = [told.kind(kernel).family for kernel in self.order] if is_listed else families
         return {
+            "families": families,
             "unknown_kernels": sum(map(bool, families)) if is_listed else 0,
             "unmeasured": known_candidates(self.problem, self.model).unmeasured,
         }
-
-    def _kernel_rows(self, count: int) -> list[KernelRow]:
-        """First rows with predicted times and bandwidths."""
-        model, best, name = self.model, self.best(count), self.model.spec.op.kernels.name
-        kernels = [item.kernel for item in best]
-        shown = model.shown_beside if self.tflops is not None and best else ()
-        beside = {target: model.predict(self.run, kernels, target).tolist() for target in shown}
-        times = beside.get(LATENCY, [item.latency_ms for item in best])
-        bandwidths = beside.get(BANDWIDTH, [None] * len(best))
-        return [
-            KernelRow(
-                kernel=name(ranked.kernel),
-                score=ranked.score,
-                tflops=ranked.tflops,
-                latency_ms=time,
-                measured_latency_ms=ranked.measured_latency_ms,
-                bandwidth_gb_s=bandwidth,
-                ties=ranked.ties,
-                tied=tuple(map(name, ranked.alike[:MAX_TIED])),
-                not_in_headers=ranked.not_in_headers,
-            )
-            for ranked, time, bandwidth in zip(best, times, bandwidths, strict=True)
-        ]
-
-    @property
-    def _headers(self) -> HeadersNote | None:
-        """Candidates that the headers cannot build; None: not built with CK Tile's headers."""
-        if self.lacking is not None:
-            return self.lacking.note(self.order)
-        spec = self.model.spec
-        return NO_HEADERS if is_built_by_ckh(spec.op, load_arch(spec.arch)) else None
-
-    @property
-    def _compiled(self) -> int | None:
-        """Number of candidates with a compiler report in the estimate; None: no estimate."""
-        estimate = self.model.estimate_of_kernels
-        if estimate is None:
-            return None
-        known = estimate.compiled
-        return sum(name in known for name in self._names(known)) if known else 0
 
     @property
     def refused(self) -> dict[str, int]:
@@ -279,15 +204,6 @@ def facts_of(model: Model, problem: Problem) -> ModelFacts:
     )
 
 
-def unmeasured_families(model: Model, kernels: Sequence[Kernel]) -> list[str]:
-    """Family of each kernel, e.g. its pipeline, if it has no measurements in the training data; empty otherwise."""
-    result, op = model.measured, model.spec.op
-    if result is None or not len(kernels):
-        return [""] * len(kernels)
-    kinds = map(str, op.kernels.columns(kernels, model.spec.encoding)[op.kernels.slice_column])
-    return ["" if kind in result.families else kind for kind in kinds]
-
-
 def ranking_of(problem: Problem, model: Model) -> Ranking:
     """Rank the kernels of the model's architecture for a problem."""
     (ranking,) = rankings_of([problem], model)
@@ -316,3 +232,98 @@ def _answer_all(problems: Sequence[Problem], model: Model) -> dict[Problem, Rank
             given = some.pool, some.order[row], some.score[row], some.expected(row)
             result[problem] = Ranking(problem, model, *given, padded=some.padded[row])
     return result
+
+
+_POOLS = 32  # cached pools
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lacking:
+    """Kernels of a pool that the headers cannot build."""
+
+    headers: HeadersHere
+    pool: Sequence[Kernel]
+    number: NDArray[np.intp]  # index of the reason why the headers cannot build each kernel, -1 if they can
+
+    def reason(self, kernel: int) -> str:
+        """Reason why a kernel cannot be built; empty if it can."""
+        return "" if self.number[kernel] < 0 else self.headers.sentences[self.number[kernel]]
+
+
+_known: Remembered[Lacking] = Remembered(_POOLS)
+
+
+def is_built_by_ckh(op: AnyOperation, arch: ArchSpec) -> bool:
+    """True if kernels of an operation for an architecture are built with CK Tile's headers."""
+    return arch.is_gpu and op.measured is not None and _emission(op) is not None
+
+
+def lacking(op: AnyOperation, arch: ArchSpec, pool: Sequence[Kernel]) -> Lacking | None:
+    """Check a pool against the headers found on this machine; None if there are none, or they do not matter."""
+    if not len(pool) or not is_built_by_ckh(op, arch):
+        return None
+    emission = _emission(op)
+    headers = emission.known_headers()
+    if headers is None:
+        return None
+    key = (id(pool), arch.name, headers.include)
+    result = _known.get(key)
+    if result is None:
+        table = pool if isinstance(pool, KernelTable) else KernelTable.of(op.kernels.type, pool)
+        verdicts = judge_table(headers.rules, table, arch)
+        here = HeadersHere(headers.include, headers.interface, verdicts.sentences)
+        result = Lacking(here, pool, verdicts.number)
+        _known.put(key, result)
+    return result
+
+
+def told_pool(model: Model, pool: Sequence[Kernel], lacks: Lacking | None, timed: int = 0) -> ToldPool:
+    """What answers of a model tell of a pool, of whose kernels the first have times; cached."""
+    key = id(model), id(pool), lacks is None, timed
+    if (known := _told.get(key)) is None:
+        known = model, pool, _told_pool(model, pool, lacks, timed)  # with what the key identifies
+        _told.put(key, known)
+    return known[2]
+
+
+def _told_pool(model: Model, pool: Sequence[Kernel], lacks: Lacking | None, timed: int) -> ToldPool:
+    op, measured = model.spec.op, model.measured
+    headers = None if lacks is None else lacks.headers
+    if lacks is None and is_built_by_ckh(op, load_arch(model.spec.arch)):
+        headers = HeadersHere(NO_HEADERS.include, NO_HEADERS.interface, ())
+
+    def numbers_of(names: Collection[str]) -> dict[str, int]:
+        if isinstance(pool, KernelTable):
+            kernels = {name: op.kernels.parse(name) for name in names}
+            numbers = pool.numbers_of(list(kernels.values())).tolist()
+            return {name: number for name, number in zip(kernels, numbers, strict=True) if number >= 0}
+        every = ((op.kernels.name(kernel), number) for number, kernel in enumerate(pool))
+        return {name: number for name, number in every if name in names}
+
+    families = [""] * len(pool)
+    if measured is not None and len(pool):
+        every = map(str, op.kernels.columns(pool, model.spec.encoding)[op.kernels.slice_column])
+        families = ["" if family in measured.families else family for family in every]
+    names = {family: code for code, family in enumerate(dict.fromkeys(families))}
+    is_compiled = np.zeros(len(pool), np.intp)
+    if (estimate := model.estimate_of_kernels) is not None and estimate.compiled:
+        is_compiled[list(numbers_of(estimate.compiled).values())] = 1
+    lack = np.zeros(len(pool), np.intp) if lacks is None else lacks.number + 1
+    columns = [
+        (lack, int(lack.max(initial=0)) + 1),
+        (np.fromiter(map(names.__getitem__, families), np.intp, len(pool)), max(1, len(names))),
+        (model.estimated(pool).astype(np.intp), 2),
+        (is_compiled, 2),
+        ((np.arange(len(pool)) < timed).astype(np.intp), 2),
+    ]
+    distinct_kinds, kind_of = distinct(columns, len(pool))
+    texts, marks = list(names), zip(*distinct_kinds, strict=True)
+    kinds = [KernelKind(int(at) - 1, texts[family], *map(bool, others)) for at, family, *others in marks]
+    return ToldPool(kinds, kind_of, headers, lambda number: op.kernels.name(pool[number]), numbers_of)
+
+
+_told: Remembered[tuple[Model, Sequence[Any], ToldPool]] = Remembered(_POOLS)
+
+
+def _emission(op: AnyOperation) -> Any:
+    return None if op.measured is None else getattr(op.measured(), "hip", None)

@@ -21,7 +21,8 @@ from ckh.files.paths import MODELS_VARIABLE, data_dir, model_folders, path_of
 from ckh.learn.analytic.completed import Completion
 from ckh.learn.analytic.corrected import corrected_inputs, row_scores
 from ckh.learn.analytic.estimate import ESTIMATE, ESTIMATE_FEATURE
-from ckh.learn.answers.ranked import Ranked, in_order
+from ckh.learn.answers.answer_rows import rows_of
+from ckh.learn.answers.ranked import Ranked, ranked_kernels
 from ckh.learn.models.calibration import read_calibration
 from ckh.learn.models.frequent import frequent_table
 from ckh.learn.models.manifest import labels_of, problem_count
@@ -171,10 +172,9 @@ def find_model(wanted: Wanted) -> Model:
     """Load the first model that fits, with the others (`Model.others`)."""
     if (model := first_model(wanted)) is not None:
         return model
-    known = list_models()
-    have = ", ".join(sorted({f"{ref.spec.op_type} {ref.variant} {ref.dtype} on {ref.arch}" for ref in known}))
+    known = {f"{ref.spec.op_type} {ref.variant} {ref.dtype} on {ref.arch}" for ref in list_models()}
     hint = f"train one with ckh train, name one with --model, or set {MODELS_VARIABLE}"
-    raise ModelError(f"no model for {wanted}; available: {have or 'none'}", hint, code="no-model")
+    raise ModelError(f"no model for {wanted}; available: {', '.join(sorted(known)) or 'none'}", hint, code="no-model")
 
 
 def load_model(path: Path | str) -> Model:
@@ -293,9 +293,9 @@ class Model(ShownModel):
     @property
     def num_cus(self) -> int | None:
         """Compute units of the measured GPU, if known and not part of problems."""
-        is_fixed = self.spec.arch != HOST and "num_cus" not in self.spec.op.problems.identity
-        is_fixed = is_fixed and self.not_measured is None
-        return self.spec.hardware.get("num_cus") if is_fixed else None
+        if self.not_measured is not None or self.spec.arch == HOST or "num_cus" in self.spec.op.problems.identity:
+            return None
+        return self.spec.hardware.get("num_cus")
 
     @cached_property
     def reach(self) -> dict[str, float]:
@@ -339,8 +339,7 @@ class Model(ShownModel):
         """Predict values of kernels, shape (kernels,): TFLOPS, ms, GB/s, or scores for the target `rank`."""
         if self.estimate is not None:  # there are no speeds
             return np.asarray(self.score_pool([problem], tuple(kernels))[0][0])
-        raw = scores_by_numpy(self.packed_forest(target), self.matrix(problem, kernels))
-        return self._linear(raw, target)
+        return self._linear(scores_by_numpy(self.packed_forest(target), self.matrix(problem, kernels)), target)
 
     @property
     def shown_beside(self) -> tuple[str, ...]:
@@ -356,8 +355,9 @@ class Model(ShownModel):
         pool = tuple(kernels)
         score, tflops = self.score_pool([problem], pool)
         order = best_first(score[0])
-        expected = None if tflops is None or beyond(problem, self.reach) else tflops[0, order]
-        return in_order(problem, pool, order, score[0, order], self.speeds(score[0, order], expected, [problem]))
+        values, expected = score[0, order], None if tflops is None or beyond(problem, self.reach) else tflops[0, order]
+        speeds = self.speeds(values, expected, [problem])
+        return ranked_kernels(pool, rows_of(order, values.data, None if speeds is None else speeds.data, problem.flops))
 
     @property
     def bands(self) -> tuple[tuple[float, float, float], ...]:
