@@ -168,15 +168,10 @@ class Rules(Generic[K]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdicts:
-    """The first sentence that refuses each kernel.
+    """The first sentence that refuses each kernel."""
 
-    Attributes:
-        number: index of the sentence, -1 if the kernel is not refused; shape (kernels,).
-        sentences: the sentences.
-    """
-
-    number: Codes
-    sentences: tuple[str, ...]
+    number: Codes  # index of the sentence, -1 if the kernel is not refused; shape (kernels,)
+    sentences: tuple[str, ...]  # the sentences
 
     @property
     def passed(self) -> NDArray[np.intp]:

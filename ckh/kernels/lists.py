@@ -23,20 +23,14 @@ MOST_COMBINATIONS = 1 << 21  # per group: AMD's largest configuration has 622,08
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelProduct(Generic[K]):
-    """The kernels that a configuration describes: all combinations of its values.
-
-    Attributes:
-        rules: the rules of these kernels.
-        table: the combinations for an architecture and a group of problems, without values that the architecture does
-            not list; empty for groups outside the configuration.
-        groups: the groups of an element type.
-        count: number of combinations of a group.
-    """
+    """The kernels that a configuration describes: all combinations of its values."""
 
     rules: Rules[K]
     table: Callable[..., KernelTable[K]]
-    groups: Callable[[str], Sequence[tuple[Any, ...]]]
-    count: int
+    """The combinations for an architecture and a group of problems, without values that the architecture does not
+    list; empty for groups outside the configuration."""
+    groups: Callable[[str], Sequence[tuple[Any, ...]]]  # the groups of an element type
+    count: int  # number of combinations of a group
 
     def built(self, arch: ArchSpec, dtype: str) -> tuple[K, ...]:
         """Return the kernels of an element type that the architecture builds."""
@@ -46,30 +40,20 @@ class KernelProduct(Generic[K]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RuleSets(Generic[K]):
-    """Named sets of kernels, each for the kind of a problem and an architecture.
-
-    Attributes:
-        names: their names.
-        of: the kernels of a set, given its name, a problem and an architecture; raises `UsageError` for another name.
-    """
+    """Named sets of kernels, each for the kind of a problem and an architecture."""
 
     names: tuple[str, ...]
     of: Callable[[str, Any, ArchSpec], tuple[K, ...]]
+    """The kernels of a set, given its name, a problem and an architecture; raises `UsageError` for another name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registry(Generic[K]):
-    """The kernels of a file, in its order, and the name of their architecture.
+    """The kernels of a file, in its order, and the name of their architecture."""
 
-    Attributes:
-        arch: the architecture; empty if the file has none.
-        kernels: the kernels of an exact list.
-        product: the product described by a configuration, instead of a list.
-    """
-
-    arch: str
-    kernels: tuple[K, ...]
-    product: KernelProduct[K] | None = None
+    arch: str  # the architecture; empty if the file has none
+    kernels: tuple[K, ...]  # the kernels of an exact list
+    product: KernelProduct[K] | None = None  # the product described by a configuration, instead of a list
 
     def require(self, arch: str) -> None:
         """Refuse kernels of another architecture."""
@@ -83,34 +67,22 @@ class Registry(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class WrittenList:
-    """A file of kernels.
-
-    Attributes:
-        content: the content.
-        kernels: number of kernels it describes, all of which the architecture builds.
-        form: "registry" if it lists kernels, "configuration" if it describes their product.
-    """
+    """A file of kernels."""
 
     content: bytes
-    kernels: int
-    form: str
+    kernels: int  # number of kernels it describes, all of which the architecture builds
+    form: str  # "registry" if it lists kernels, "configuration" if it describes their product
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListFormat:
-    """AMD's file formats for lists of an operation's kernels.
+    """AMD's file formats for lists of an operation's kernels."""
 
-    Attributes:
-        recognises: whether a document has one of these formats, for any operation.
-        read: reads the kernels of such a document; raises `DataError`.
-        rules: the rules of the kernels.
-        write: writes the files of a list of kernels for an architecture, given a name for the list.
-    """
-
-    recognises: Callable[[Mapping[str, Any]], bool]
-    read: Callable[[Path, dict[str, Any]], Registry[Any]]
+    recognises: Callable[[Mapping[str, Any]], bool]  # whether a document has one of these formats, for any operation
+    read: Callable[[Path, dict[str, Any]], Registry[Any]]  # reads the kernels of such a document; raises `DataError`
     rules: Rules[Any]
     write: Callable[[Sequence[Any], ArchSpec, str], dict[str, WrittenList]]
+    """Writes the files of a list of kernels for an architecture, given a name for the list."""
 
 
 def recognises(document: Mapping[str, Any]) -> bool:

@@ -57,18 +57,13 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """Implementation of a pipeline on the host.
+    """Implementation of a pipeline on the host."""
 
-    Attributes:
-        a: location of A: in place, in place with the next tile prefetched, or packed tile by tile.
-        b: location of B: in place, or packed tile by tile or completely up front. (bwd_weight has no filter to pack up
-            front: there A, the output gradient, is packed, and B is in place.)
-        loops: axes of the loops over tiles, outermost first. Unless k is innermost, tiles of C are revisited.
-    """
-
-    a: Stage
+    a: Stage  # location of A: in place, in place with the next tile prefetched, or packed tile by tile
     b: Stage
-    loops: str = "nmk"
+    """Location of B: in place, or packed tile by tile or completely up front. (bwd_weight has no filter to pack up
+    front: there A, the output gradient, is packed, and B is in place.)."""
+    loops: str = "nmk"  # axes of the loops over tiles, outermost first. Unless k is innermost, tiles of C are revisited
 
     def constants(self) -> dict[str, bool]:
         """Constants of `templates/host/nest.hpp`, by name."""
@@ -84,54 +79,37 @@ class Staging:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A pipeline.
+    """A pipeline."""
 
-    Attributes:
-        name: as in the names of kernels.
-        buffers: whether it supports a double smem buffer.
-        interwave: whether it supports the interwave scheduler.
-        wave_groups: required groups of waves on a GPU, if it alternates between groups.
-        code: its number in AMD's feature engines; None if unknown to them.
-        curated: its name in the curated tables of rule sets; empty if it is not in them.
-        header: CK Tile's GEMM pipeline header that defines it; empty if ckh does not emit it.
-        of_convolutions: whether AMD's convolutions list it.
-        of_backward: whether AMD's table of variants has it for backward convolutions, if at all.
-        marked_padded: whether AMD's converter of measurements marks its GEMMs as padded, whatever their names state; it
-            holds for features alone, since AMD's builders pad as the name states.
-        since_late_2025: whether CK Tile's headers of mid-2025 lack it.
-        fills_threads: whether each thread of its convolutions' blocks on a GPU must load a vector of A and B.
-        has_least_trips: whether its backward-weight convolutions need a minimum number of iterations over K, given by
-            the architecture.
-        overruns: whether its main loop on a GPU does five iterations over K where three are needed, since CK Tile's
-            tail of three follows a loop that is entered once.
-        stages: tiles along K that a GPU kernel prefetches before its main loop; 0: its loop has no separate ends or, of
-            `mem`, they depend on the tile (`loaded_ahead`).
-        tails: distinct ends of the main loop.
-        reads_beyond: numbers of tiles along K for which its GEMMs of 2025 load tiles beyond K.
-        repeats_packs: whether its GEMMs with current headers multiply a tile once for each vector that a thread loads
-            from LDS.
-        staging: its implementation on the host, which has exactly AMD's table of variants.
-    """
-
-    name: str
-    buffers: Buffers = Buffers.EITHER
-    interwave: bool = False
-    wave_groups: WaveGroups | None = None
-    code: int | None = None
-    curated: str = ""
-    header: str = ""
-    of_convolutions: bool = True
-    of_backward: bool = True
+    name: str  # as in the names of kernels
+    buffers: Buffers = Buffers.EITHER  # whether it supports a double smem buffer
+    interwave: bool = False  # whether it supports the interwave scheduler
+    wave_groups: WaveGroups | None = None  # required groups of waves on a GPU, if it alternates between groups
+    code: int | None = None  # its number in AMD's feature engines; None if unknown to them
+    curated: str = ""  # its name in the curated tables of rule sets; empty if it is not in them
+    header: str = ""  # CK Tile's GEMM pipeline header that defines it; empty if ckh does not emit it
+    of_convolutions: bool = True  # whether AMD's convolutions list it
+    of_backward: bool = True  # whether AMD's table of variants has it for backward convolutions, if at all
     marked_padded: bool = False
-    since_late_2025: bool = False
+    """Whether AMD's converter of measurements marks its GEMMs as padded, whatever their names state; it holds for
+    features alone, since AMD's builders pad as the name states."""
+    since_late_2025: bool = False  # whether CK Tile's headers of mid-2025 lack it
     fills_threads: bool = False
+    """Whether each thread of its convolutions' blocks on a GPU must load a vector of A and B."""
     has_least_trips: bool = False
+    """Whether its backward-weight convolutions need a minimum number of iterations over K, given by the
+    architecture."""
     overruns: bool = False
+    """Whether its main loop on a GPU does five iterations over K where three are needed, since CK Tile's tail of
+    three follows a loop that is entered once."""
     stages: int = 0
-    tails: int = 1
-    reads_beyond: tuple[int, ...] = ()
+    """Tiles along K that a GPU kernel prefetches before its main loop; 0: its loop has no separate ends or, of
+    `mem`, they depend on the tile (`loaded_ahead`)."""
+    tails: int = 1  # distinct ends of the main loop
+    reads_beyond: tuple[int, ...] = ()  # numbers of tiles along K for which its GEMMs of 2025 load tiles beyond K
     repeats_packs: bool = False
-    staging: Staging | None = None
+    """Whether its GEMMs with current headers multiply a tile once for each vector that a thread loads from LDS."""
+    staging: Staging | None = None  # its implementation on the host, which has exactly AMD's table of variants
 
     @property
     def in_table(self) -> bool:

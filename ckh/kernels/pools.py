@@ -37,17 +37,11 @@ _MOST_KERNELS = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class TimedKernels(Generic[K]):
-    """Kernels measured on an architecture; compared by architecture and digest.
-
-    Attributes:
-        arch: the architecture.
-        digest: digest of the file.
-        kernels: the kernels, complete, by name.
-    """
+    """Kernels measured on an architecture; compared by architecture and digest."""
 
     arch: str
-    digest: str
-    kernels: tuple[K, ...] = field(compare=False)
+    digest: str  # digest of the file
+    kernels: tuple[K, ...] = field(compare=False)  # the kernels, complete, by name
 
 
 def timed_file(arch: str, names: set[str]) -> bytes:
@@ -81,42 +75,31 @@ _FILES = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelList(Generic[K]):
-    """Kernels listed by a user, ranked instead of an architecture's pool.
+    """Kernels listed by a user, ranked instead of an architecture's pool."""
 
-    Attributes:
-        source: the file or other origin, for messages.
-        kernels: the kernels, in the user's order, without duplicates.
-    """
-
-    source: str
-    kernels: tuple[K, ...]
+    source: str  # the file or other origin, for messages
+    kernels: tuple[K, ...]  # the kernels, in the user's order, without duplicates
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates(Generic[K]):
-    """Kernels that apply to a problem, and the number of others, by the first rule that each violates.
-
-    Attributes:
-        pool: kernels that only the problem may refuse; the same object for problems of a kind, so that prepared data
-            can be cached.
-        chosen: indices in the pool of those that apply, ascending; shape (candidates,).
-        refused: reason -> number of kernels, of the pool and of those that the architecture does not build.
-        by_problem: the part of `refused` due to the problem's own rules.
-        unmeasured: their kind, if no such kernel was measured on this architecture, so that its models know none of
-            them; empty otherwise.
-        left_out: kernels by kind, e.g. pipeline, that the architecture builds and the model was not trained on.
-        timed: number of the pool's first kernels that have times in the model's training data; None if unknown.
-        rules: the rules of problems that chose among the pool; None: others than rules.
-    """
+    """Kernels that apply to a problem, and the number of others, by the first rule that each violates."""
 
     pool: Sequence[K]
-    chosen: NDArray[np.intp]
+    """Kernels that only the problem may refuse; the same object for problems of a kind, so that prepared data can
+    be cached."""
+    chosen: NDArray[np.intp]  # indices in the pool of those that apply, ascending; shape (candidates,)
     refused: dict[str, int]
+    """Reason -> number of kernels, of the pool and of those that the architecture does not build."""
     unmeasured: str = ""
+    """Their kind, if no such kernel was measured on this architecture, so that its models know none of them; empty
+    otherwise."""
     left_out: Mapping[str, frozenset[K]] = field(default_factory=dict)
-    by_problem: Mapping[str, int] = field(default_factory=dict)
+    """Kernels by kind, e.g. pipeline, that the architecture builds and the model was not trained on."""
+    by_problem: Mapping[str, int] = field(default_factory=dict)  # the part of `refused` due to the problem's own rules
     timed: int | None = None
-    rules: tuple[Rule, ...] | None = None
+    """Number of the pool's first kernels that have times in the model's training data; None if unknown."""
+    rules: tuple[Rule, ...] | None = None  # the rules of problems that chose among the pool; None: others than rules
 
     @property
     def timed_candidates(self) -> int | None:

@@ -156,27 +156,16 @@ LABEL_BYTES = 512
 
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """CK Tile's headers and the features that they provide for kernels of all operations.
+    """CK Tile's headers and the features that they provide for kernels of all operations."""
 
-    Attributes:
-        include: the include folder.
-        interface: the interface that they have, or that is nearest to theirs.
-        pipelines: those that there are.
-        double_buffered: of these, the ones that take two buffers in LDS.
-        interwave: of these, the ones that have this scheduler.
-        unlike: the templates that are not as in the interface, each as a sentence.
-        version: Composable Kernel's, empty where it is not written beside the headers.
-        is_unified: whether they have the framework that unifies MFMA and WMMA, which can be switched off.
-    """
-
-    include: Path
-    interface: Interface
-    pipelines: frozenset[str]
-    double_buffered: frozenset[str]
-    interwave: frozenset[str] = frozenset()
-    unlike: tuple[str, ...] = ()
-    version: str = ""
-    is_unified: bool = False
+    include: Path  # the include folder
+    interface: Interface  # the interface that they have, or that is nearest to theirs
+    pipelines: frozenset[str]  # those that there are
+    double_buffered: frozenset[str]  # of these, the ones that take two buffers in LDS
+    interwave: frozenset[str] = frozenset()  # of these, the ones that have this scheduler
+    unlike: tuple[str, ...] = ()  # the templates that are not as in the interface, each as a sentence
+    version: str = ""  # Composable Kernel's, empty where it is not written beside the headers
+    is_unified: bool = False  # whether they have the framework that unifies MFMA and WMMA, which can be switched off
 
     def text(self, path: Path) -> str:
         """Content of a header; empty if it does not exist."""

@@ -134,13 +134,9 @@ _DERIVED = derived(
 
 @dataclass(frozen=True, slots=True)
 class GroupedSizes(TiledSizes):
-    """Products that share N and K, which tiles cover one by one; `m` is the sum of their M.
+    """Products that share N and K, which tiles cover one by one; `m` is the sum of their M."""
 
-    Attributes:
-        groups: M and number of the products.
-    """
-
-    groups: Groups
+    groups: Groups  # M and number of the products
 
     def tiled_m(self, tile_m: Any) -> Any:
         """M in whole tiles of all products."""

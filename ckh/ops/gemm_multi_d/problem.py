@@ -18,17 +18,11 @@ MATRIX, VECTOR = "r", "v"  # kinds of further tensors: M x N, row-major; N, adde
 
 
 class EpilogueFunction(NamedTuple):
-    """A function of an epilogue: C and the further tensors are added or multiplied, then passed to an activation.
+    """A function of an epilogue: C and the further tensors are added or multiplied, then passed to an activation."""
 
-    Attributes:
-        multiplies: whether they are multiplied; otherwise they are added.
-        activation: name of the activation; empty: none.
-        summary: what it computes.
-    """
-
-    multiplies: bool
-    activation: str
-    summary: str
+    multiplies: bool  # whether they are multiplied; otherwise they are added
+    activation: str  # name of the activation; empty: none
+    summary: str  # what it computes
 
 
 # CK Tile's tile engine has the first two.

@@ -28,21 +28,13 @@ _ORDER = r"(?:16|32)x(?:8|16|32)(?:p[1-9][0-9]?x[1-9][0-9]?)?"
 
 
 class StoredOrder(NamedTuple):
-    """Order of a shuffled B.
+    """Order of a shuffled B."""
 
-    Attributes:
-        columns: columns of a matrix instruction.
-        bytes: bytes of K that a lane reads of a column at once.
-        waves: waves of a block along N, if consecutive columns are in different instructions; otherwise 1.
-        repeats: instructions of a wave along N, likewise.
-        permutes_n: whether they are.
-    """
-
-    columns: int
-    bytes: int
-    waves: int = 1
-    repeats: int = 1
-    permutes_n: bool = False
+    columns: int  # columns of a matrix instruction
+    bytes: int  # bytes of K that a lane reads of a column at once
+    waves: int = 1  # waves of a block along N, if consecutive columns are in different instructions; otherwise 1
+    repeats: int = 1  # instructions of a wave along N, likewise
+    permutes_n: bool = False  # whether they are
 
     @classmethod
     def parsed(cls, text: str) -> StoredOrder:

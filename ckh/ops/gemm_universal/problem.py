@@ -36,19 +36,12 @@ _OUTPUT_DTYPE = {"fp8": "fp16", "bf8": "fp16", "int8": "int32"}
 
 
 class Stated(NamedTuple):
-    """A field in canonical texts: `_`, a mark and the value.
+    """A field in canonical texts: `_`, a mark and the value."""
 
-    Attributes:
-        field: the field.
-        mark: text before the value.
-        pattern: regular expression of values.
-        is_optional: whether a text leaves out the value 0.
-    """
-
-    field: str
-    mark: str
-    pattern: str = "[0-9]{1,10}"
-    is_optional: bool = False
+    field: str  # the field
+    mark: str  # text before the value
+    pattern: str = "[0-9]{1,10}"  # regular expression of values
+    is_optional: bool = False  # whether a text leaves out the value 0
 
 
 M, N, K, SPLIT_K = Stated("m", "m"), Stated("n", "n"), Stated("k", "k"), Stated("split_k", "splitk")

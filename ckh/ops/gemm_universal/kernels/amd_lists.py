@@ -51,25 +51,16 @@ _MAJOR = {"r": "row_major", "c": "col_major"}
 
 @dataclass(frozen=True, slots=True)
 class ListedKernels:
-    """The kernels of a list.
+    """The kernels of a list."""
 
-    Attributes:
-        kind: their class.
-        rules: their rules.
-        parse: the parser of their names.
-        space: the class of their spaces.
-        flags: fields of a kernel that a configuration states once, as true or false.
-        default_scheduler: whether their configurations call the only scheduler `default`.
-        left_open: fields that a configuration does not state, and the combinations of their values that it stands for.
-    """
-
-    kind: type[GemmKernel]
-    rules: Rules[Any]
-    parse: Callable[[str], GemmKernel]
-    space: type[GemmSpace] = GemmSpace
-    flags: tuple[str, ...] = ()
-    default_scheduler: bool = False
+    kind: type[GemmKernel]  # their class
+    rules: Rules[Any]  # their rules
+    parse: Callable[[str], GemmKernel]  # the parser of their names
+    space: type[GemmSpace] = GemmSpace  # the class of their spaces
+    flags: tuple[str, ...] = ()  # fields of a kernel that a configuration states once, as true or false
+    default_scheduler: bool = False  # whether their configurations call the only scheduler `default`
     left_open: Axis = ((), [()])
+    """Fields that a configuration does not state, and the combinations of their values that it stands for."""
 
     def scheduler(self, name: str) -> Scheduler:
         """Return the scheduler of a name."""

@@ -31,25 +31,15 @@ _HOST, _HIP = GEMM.host, GEMM.hip
 
 @dataclass(frozen=True, slots=True)
 class DerivedHip:
-    """How kernels of a derived operation are built for AMD GPUs.
+    """How kernels of a derived operation are built for AMD GPUs."""
 
-    Attributes:
-        module: file of the operation's module, beside the folder `templates`.
-        problems: default problem set to measure.
-        function: substring of the mangled names of the kernels' GPU functions.
-        lacks: rule of what headers lack besides what `gemm_universal` needs of them.
-        source: C++ source of a kernel that the headers can build.
-        of_pipeline: whether `lacks` is a rule of a pipeline alone, which headers then have or have not.
-        are_persistent: whether kernels may be persistent.
-    """
-
-    module: str
-    problems: str
-    function: str
-    lacks: Rule
-    source: Callable[[Any, GemmHeaders], str]
-    of_pipeline: bool = True
-    are_persistent: bool = True
+    module: str  # file of the operation's module, beside the folder `templates`
+    problems: str  # default problem set to measure
+    function: str  # substring of the mangled names of the kernels' GPU functions
+    lacks: Rule  # rule of what headers lack besides what `gemm_universal` needs of them
+    source: Callable[[Any, GemmHeaders], str]  # C++ source of a kernel that the headers can build
+    of_pipeline: bool = True  # whether `lacks` is a rule of a pipeline alone, which headers then have or have not
+    are_persistent: bool = True  # whether kernels may be persistent
 
     def rules(self, headers: GemmHeaders) -> tuple[Rule, ...]:
         """Return the rules for these headers: `gemm_universal`'s, and last the operation's own."""

@@ -73,36 +73,27 @@ _BARRIER_BETWEEN_TILES = "s_waitcnt_barrier"
 
 @dataclass(frozen=True, slots=True)
 class GemmHeaders:
-    """Features of CK Tile's headers for GEMM kernels.
+    """Features of CK Tile's headers for GEMM kernels."""
 
-    Attributes:
-        common: features shared by all kernels.
-        has_kernel: whether the universal GEMM kernel is present.
-        epilogues: available epilogues.
-        interwave: the pipelines that have this scheduler.
-        persistent: the pipelines that have persistent kernels.
-        warp_gemms: CK Tile's element type of A and B, and the tile, of every matrix instruction.
-        incomplete: for current headers, the pipelines that lack members that the kernel requires.
-        along_k: pipelines and schedulers that step along the rows of A and the columns of B whatever the layout.
-        transposes_all: whether operands of any element type and any shape can be transposed.
-        transposing: for headers whose pipelines use gfx950's LDS transpose, the matrix instructions that support it:
-            element type, tile, and number of LDS accesses of a lane; None for other headers.
-        races_between_tiles: whether a persistent kernel loads a tile while waves still read the previous tile.
-        pads_added_rows: for current headers, whether a kernel that adds bf16 atomically stops at the last row.
-    """
-
-    common: Headers
-    has_kernel: bool
-    epilogues: frozenset[str]
-    interwave: frozenset[str]
-    persistent: frozenset[str]
+    common: Headers  # features shared by all kernels
+    has_kernel: bool  # whether the universal GEMM kernel is present
+    epilogues: frozenset[str]  # available epilogues
+    interwave: frozenset[str]  # the pipelines that have this scheduler
+    persistent: frozenset[str]  # the pipelines that have persistent kernels
     warp_gemms: frozenset[tuple[str, Triple]]
+    """CK Tile's element type of A and B, and the tile, of every matrix instruction."""
     incomplete: frozenset[str] = frozenset()
+    """For current headers, the pipelines that lack members that the kernel requires."""
     along_k: frozenset[tuple[str, Scheduler]] = frozenset()
-    transposes_all: bool = False
+    """Pipelines and schedulers that step along the rows of A and the columns of B whatever the layout."""
+    transposes_all: bool = False  # whether operands of any element type and any shape can be transposed
     transposing: frozenset[tuple[str, Triple, int]] | None = None
+    """For headers whose pipelines use gfx950's LDS transpose, the matrix instructions that support it: element
+    type, tile, and number of LDS accesses of a lane; None for other headers."""
     races_between_tiles: bool = False
+    """Whether a persistent kernel loads a tile while waves still read the previous tile."""
     pads_added_rows: bool = False
+    """For current headers, whether a kernel that adds bf16 atomically stops at the last row."""
 
     @property
     def is_current(self) -> bool:

@@ -153,17 +153,11 @@ def by_name(
 
 @dataclass(frozen=True, eq=False)
 class NamedSets(Generic[P]):
-    """Named sets of problems.
+    """Named sets of problems."""
 
-    Attributes:
-        kind: the class of the problems.
-        sets: name of a set -> its problems, in any element type.
-        default_dtype: element type of problems that state none.
-    """
-
-    kind: type[P]
-    sets: Mapping[str, Callable[[], Iterable[P]]]
-    default_dtype: str = "fp16"
+    kind: type[P]  # the class of the problems
+    sets: Mapping[str, Callable[[], Iterable[P]]]  # name of a set -> its problems, in any element type
+    default_dtype: str = "fp16"  # element type of problems that state none
 
     def names(self) -> tuple[str, ...]:
         """The names of all sets."""
