@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from math import prod
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -43,6 +44,9 @@ class TiledKernel:
     """Base of kernels whose fields include those of `TRIPLES`; in short names some are missing."""
 
     __slots__ = ()
+
+    dtype: str
+    pipeline: str
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -80,11 +84,21 @@ class TiledKernel:
         pads: tuple[bool | None, bool | None, bool | None] = _VALUES_OF["pads"](self)
         return pads
 
+    @property
+    def num_waves(self) -> int:
+        """Waves per block; missing ones count as 1."""
+        return prod(count or 1 for count in _VALUES_OF["wave"](self))
+
+    @property
+    def loop(self) -> tuple[str, Triple, int, str]:
+        """What its main loop depends on (`pipelines.loop_of`): pipeline, tile, waves and element type."""
+        return self.pipeline, self.tile, self.num_waves, self.dtype
+
     def _known(self, name: str, what: str) -> Triple:
         values: Triple = _VALUES_OF[name](self)
         if None in values:
             raise UsageError(
-                f"the kernel {getattr(self, 'pipeline', '')} {self.tile} has no {what}",
+                f"the kernel {self.pipeline} {self.tile} has no {what}",
                 "give its complete name",
                 code="incomplete-kernel",
             )

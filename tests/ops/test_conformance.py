@@ -87,10 +87,6 @@ EXAMPLES = {
 }
 
 
-# Classes whose problems of loop ends no kernel takes: merging groups in forward needs one channel per group.
-NOT_EXECUTED = "forward fp16 ", ", merged groups"
-
-
 def test_every_operation_has_problems_here() -> None:
     """Every operation is covered by these tests."""
     assert set(PROBLEMS) == set(operation_names())
@@ -99,9 +95,8 @@ def test_every_operation_has_problems_here() -> None:
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_operations_conform(name: str, check: str) -> None:
-    """No check finds a fault, but for known classes of kernels that nothing executes."""
-    faults = CHECKS[check](EXAMPLES[name])
-    assert [fault for fault in faults if not all(part in fault for part in NOT_EXECUTED)] == []
+    """No check finds a fault."""
+    assert list(CHECKS[check](EXAMPLES[name])) == []
 
 
 @pytest.mark.parametrize(("name", "amds"), [("gemm_batched", "batched_gemm"), ("gemm_grouped", "grouped_gemm")])

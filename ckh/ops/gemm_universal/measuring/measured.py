@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ckh.archs import ArchSpec, Triple
+    from ckh.archs import ArchSpec
     from ckh.bench.codegen.ck_tile import Headers
     from ckh.bench.computation import MatrixSettings
     from ckh.bench.planning.candidates import CandidateSource
@@ -234,7 +234,7 @@ def loop_end_problems(kernel: GemmKernel) -> tuple[GemmProblem, ...]:
 def loop_end_sizes(kernel: GemmKernel) -> Iterator[tuple[int, int, int, int]]:
     """Yield M, N, K and the split of K of problems that exercise all loop remainders of a kernel."""
     m, n, k = kernel.tile
-    for steps in range(1, most_steps(*_loop(kernel)) + 1):
+    for steps in range(1, most_steps(*kernel.loop) + 1):
         yield m, n, steps * k, 1
     # More blocks than any block order groups at a time, and than a persistent kernel launches.
     yield 7 * m, 2 * n, 2 * k, 1
@@ -279,17 +279,7 @@ def cost(kernel: GemmKernel) -> tuple[bool, int, int, int, int, str]:
 
     Each loop remainder is compiled separately: kernels with few remainders precede small tiles, but for one class.
     """
-    ends = 0 if kernel_class(kernel) == _ALL_ENDS else loaded_ahead(*_loop(kernel))
+    ends = 0 if kernel_class(kernel) == _ALL_ENDS else loaded_ahead(*kernel.loop)
     m, n, k = kernel.tile
     instruction = (kernel.warp_tile_m or 1) * (kernel.warp_tile_n or 1) * (kernel.warp_tile_k or 1)
-    return _waves(kernel) < _WAVES, ends, m * n * k, m + n, -instruction, repr(kernel)
-
-
-def _loop(kernel: GemmKernel) -> tuple[str, Triple, int, str]:
-    """Return the parameters that a kernel's loop depends on: pipeline, tile, waves, dtype."""
-    return kernel.pipeline, kernel.tile, _waves(kernel), kernel.dtype
-
-
-def _waves(kernel: GemmKernel) -> int:
-    """Number of waves per block."""
-    return (kernel.wave_m or 1) * (kernel.wave_n or 1) * (kernel.wave_k or 1)
+    return kernel.num_waves < _WAVES, ends, m * n * k, m + n, -instruction, repr(kernel)

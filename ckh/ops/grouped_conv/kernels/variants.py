@@ -6,8 +6,10 @@ Source: AMD's `grouped_config_rules` (the table of 30) and the static assertions
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ckh.errors import DataError
 from ckh.kernels.pipelines import (
     CONV_PIPELINES,
     DOUBLE_SMEM_PIPELINES,
@@ -78,33 +80,30 @@ class ConvTile:
     warp_tile: Triple
 
 
-CONV_TILES: tuple[ConvTile, ...] = (
-    ConvTile((16, 64, 64), (1, 4, 1), (16, 16, 16)),
-    ConvTile((32, 64, 64), (2, 2, 1), (16, 16, 16)),
-    ConvTile((64, 64, 64), (4, 1, 1), (16, 16, 16)),
-    ConvTile((32, 128, 64), (1, 4, 1), (32, 32, 16)),
-    ConvTile((64, 128, 64), (2, 2, 1), (32, 32, 16)),
-    ConvTile((128, 128, 64), (4, 4, 1), (32, 32, 16)),
-    ConvTile((16, 64, 128), (1, 4, 1), (16, 16, 32)),
-    ConvTile((32, 64, 128), (2, 2, 1), (16, 16, 32)),
-    ConvTile((64, 64, 128), (4, 1, 1), (16, 16, 32)),
-    ConvTile((128, 64, 128), (8, 2, 1), (16, 16, 32)),
-)
+def read_columns(path: Path, count: int) -> tuple[list[str], ...]:
+    """Read the lines of a table, split at bars, without comments and empty lines."""
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if line and not line.startswith("#"):
+            columns = [column.strip() for column in line.split("|")]
+            if len(columns) != count:
+                raise DataError(f"{path}:{number}: there are {len(columns)} columns, not {count}", code="bad-row")
+            rows.append(columns)
+    return tuple(rows)
 
-_WMMA = (16, 16, 16)  # RDNA's matrix instruction for 16-bit elements, of a wave of 32 threads
-# For blocks of eight waves. 128x128x32 with waves 4x2x1 is the tile of CK's examples; AMD has no public list.
-RDNA_TILES: tuple[ConvTile, ...] = (
-    ConvTile((32, 64, 32), (2, 4, 1), _WMMA),
-    ConvTile((64, 64, 32), (2, 4, 1), _WMMA),
-    ConvTile((64, 64, 64), (4, 2, 1), _WMMA),
-    ConvTile((64, 128, 32), (2, 4, 1), _WMMA),
-    ConvTile((128, 64, 32), (4, 2, 1), _WMMA),
-    ConvTile((128, 64, 64), (4, 2, 1), _WMMA),
-    ConvTile((128, 128, 32), (4, 2, 1), _WMMA),
-    ConvTile((128, 128, 64), (4, 2, 1), _WMMA),
-    ConvTile((128, 256, 32), (2, 4, 1), _WMMA),
-    ConvTile((256, 128, 32), (4, 2, 1), _WMMA),
-)
+
+def triple(text: str, separator: str = "x") -> Triple:
+    """Parse three integers such as 64x64x32."""
+    a, b, c = map(int, text.split(separator))
+    return a, b, c
+
+
+def _tiles(architecture: str) -> tuple[ConvTile, ...]:
+    rows = read_columns(Path(__file__).with_name("tiles.txt"), 4)
+    return tuple(ConvTile(*map(triple, sizes)) for name, *sizes in rows if name == architecture)
+
+
+CONV_TILES, RDNA_TILES = _tiles("cdna"), _tiles("rdna")
 
 
 def tiles_of(arch: ArchSpec) -> tuple[ConvTile, ...]:

@@ -33,7 +33,7 @@ from ckh.text.prose import one_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ckh.archs import ArchSpec, Triple
+    from ckh.archs import ArchSpec
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
 
@@ -67,7 +67,7 @@ def loop_end_problems(kernel: ConvKernel) -> tuple[ConvProblem, ...]:
 def _problems(kernel: ConvKernel) -> Iterator[ConvProblem]:
     step = kernel.tile_k * max(1, kernel.split_k or 1)
     padding = int(kernel.specialization in {None, DEFAULT_SPECIALIZATION})  # not supported by the others
-    for steps in range(1, most_steps(*_loop(kernel)) + 1):
+    for steps in range(1, most_steps(*kernel.loop) + 1):
         yield _pointwise(kernel, steps * step, padding=0 if kernel.variant is Direction.BWD_DATA else padding)
     yield _pointwise(kernel, 2 * step + _RAGGED, padding=padding)
     yield _pointwise(kernel, step, m_tiles=7)
@@ -75,7 +75,7 @@ def _problems(kernel: ConvKernel) -> Iterator[ConvProblem]:
     yield _filtered(kernel, padding=1, stride=2)
     yield _filtered(kernel, padding=2, dilation=2, channels=_RAGGED, size=2)
     yield _filtered(kernel, padding=1, stride=2, dilation=2, groups=3, batch=2)
-    if kernel.specialization == FILTER3X3:
+    if kernel.specialization == FILTER3X3 or (kernel.num_groups_to_merge > 1 and kernel.variant is Direction.FORWARD):
         yield from (_depthwise(kernel, stride) for stride in (1, 2))
 
 
@@ -121,7 +121,8 @@ def _filtered(
 
 def _depthwise(kernel: ConvKernel, stride: int) -> ConvProblem:
     """One channel per group and a filter of size 3 along each axis."""
-    sizes = {"n": 2, "c": _CHANNELS, "k": _CHANNELS * _RAGGED, "g": _CHANNELS, "hi": 9, "wi": 11}
+    groups = _CHANNELS * kernel.num_groups_to_merge
+    sizes = {"n": 2, "c": groups, "k": groups * _RAGGED, "g": groups, "hi": 9, "wi": 11}
     moves = {"pad_h": 1, "pad_w": 1, "stride_h": stride, "stride_w": stride}
     if kernel.ndim_spatial == _3D:
         moves |= {"di": 6, "z": 3, "stride_d": stride, "pad_d": 1}
@@ -179,20 +180,10 @@ def cost(kernel: ConvKernel) -> tuple[bool, bool, int, int, int, str]:
     """
     is_special = kernel.specialization not in {None, DEFAULT_SPECIALIZATION}
     is_first = kernel.variant is Direction.FORWARD and (kernel.dtype, kernel.ndim_spatial) == _KINDS[0]
-    ends = 0 if is_first else loaded_ahead(*_loop(kernel))
+    ends = 0 if is_first else loaded_ahead(*kernel.loop)
     sides = kernel.tile_m + kernel.tile_n
     volume = kernel.tile_m * kernel.tile_n * kernel.tile_k
-    return is_special, _waves(kernel) < _WAVES, ends, volume, sides, repr(kernel)
-
-
-def _loop(kernel: ConvKernel) -> tuple[str, Triple, int, str]:
-    """Return the parameters that a kernel's loop depends on: pipeline, tile, waves, dtype."""
-    return kernel.pipeline, kernel.tile, _waves(kernel), kernel.dtype
-
-
-def _waves(kernel: ConvKernel) -> int:
-    """Number of waves per block."""
-    return (kernel.wave_m or 1) * (kernel.wave_n or 1) * (kernel.wave_k or 1)
+    return is_special, kernel.num_waves < _WAVES, ends, volume, sides, repr(kernel)
 
 
 TRIALS = Trials(loop_end_problems, kernel_class, representatives)

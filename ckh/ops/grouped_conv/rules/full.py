@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ckh.errors import DataError
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES, PIPELINES, Scheduler
 from ckh.kernels.table import SIZES, TRIPLES
 from ckh.ops.grouped_conv.kernel import ConvKernel, usual_fields
@@ -19,6 +18,8 @@ from ckh.ops.grouped_conv.kernels.variants import (
     FILTER1X1_PAD0,
     FILTER1X1_STRIDE1_PAD0,
     FILTER3X3,
+    read_columns,
+    triple,
 )
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
 from ckh.problems import DTYPE_BYTES, Direction
@@ -59,6 +60,7 @@ PIPES: dict[str, Pipe] = {
     if row.curated and (row.interwave or scheduler is Scheduler.INTRAWAVE)
 }
 
+_FOLDER = Path(__file__).parent
 _NONE = "-"
 _COLUMNS = 7
 
@@ -91,26 +93,7 @@ class CuratedTile:
 @cache
 def curated_tiles(variant: Direction) -> tuple[CuratedTile, ...]:
     """Return the tiles of a direction, by size."""
-    return tuple(_tile(columns) for columns in read_columns(f"{variant}.txt", _COLUMNS))
-
-
-def read_columns(name: str, count: int) -> tuple[list[str], ...]:
-    """Read the lines of a table in this folder, split at bars, without comments and empty lines."""
-    path = Path(__file__).with_name(name)
-    rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        if line and not line.startswith("#"):
-            columns = [column.strip() for column in line.split("|")]
-            if len(columns) != count:
-                raise DataError(f"{path}:{number}: there are {len(columns)} columns, not {count}", code="bad-row")
-            rows.append(columns)
-    return tuple(rows)
-
-
-def triple(text: str, separator: str = "/") -> Triple:
-    """Parse three integers such as 8/8/4."""
-    a, b, c = map(int, text.split(separator))
-    return a, b, c
+    return tuple(map(_tile, read_columns(_FOLDER / f"{variant}.txt", _COLUMNS)))
 
 
 def words(column: str) -> list[str]:
@@ -121,11 +104,11 @@ def words(column: str) -> list[str]:
 def _tile(columns: list[str]) -> CuratedTile:
     tile, inputs, waves, half_vectors, fp32_vectors, half_pipes, fp32_pipes = columns
     return CuratedTile(
-        tile=triple(tile, "x"),
+        tile=triple(tile),
         inputs=frozenset(inputs.split()),
         waves=tuple(WAVES[code] for code in waves.split()),
-        half_vectors=tuple(map(triple, words(half_vectors))),
-        fp32_vectors=tuple(map(triple, words(fp32_vectors))),
+        half_vectors=tuple(triple(word, "/") for word in words(half_vectors)),
+        fp32_vectors=tuple(triple(word, "/") for word in words(fp32_vectors)),
         half_pipes=tuple(PIPES[code] for code in words(half_pipes)),
         fp32_pipes=tuple(PIPES[code] for code in words(fp32_pipes)),
     )
@@ -249,39 +232,23 @@ PLAIN = KernelOption()
 OPTIONS = ("split_image", "num_groups_to_merge", "two_stage", "explicit_gemm", "streamk", "streamk_persistent")
 
 
-def _tiles(text: str) -> tuple[Triple, ...]:
-    return tuple(triple(word, "x") for word in text.split())
+@cache
+def features(variant: Direction) -> tuple[KernelOption, ...]:
+    """Return the options that a direction's kernels are tried with."""
+    rows = read_columns(_FOLDER / "options.txt", 5)
+    return tuple(_option(*columns) for direction, *columns in rows if direction == variant)
 
 
-_V1, _MEM, _ASYNC, _WAVELET = (PIPES[code] for code in ("v1", "mem", "async", "wav"))
-_STREAMK_PIPES = (_V1, _MEM, _ASYNC)
-_STREAMK_TILES = _tiles("16x16x32 16x32x64 32x16x64 64x16x64 64x64x64 128x32x32")
-_TWO_STAGE_EXPLICIT_TILES = _tiles("16x16x64 16x32x64 16x64x64 32x16x64 64x16x64 128x16x64 256x16x64")
-_EXPLICIT_TILES = _tiles(
-    "16x16x64 16x32x64 16x64x64 16x128x64 16x256x64 32x16x64 64x16x64 128x16x64 128x128x64 256x16x64 256x256x32"
-)
-_SPLIT_IMAGE_TILES = _tiles("64x64x16 64x64x32 256x128x16 256x128x32")
-
-FEATURES: dict[Direction, tuple[KernelOption, ...]] = {
-    Direction.FORWARD: (
-        KernelOption(_SPLIT_IMAGE_TILES, (_V1,), split_image=True),
-        KernelOption(_tiles("64x16x16 128x32x32"), num_groups_to_merge=8),
-        KernelOption(_tiles("64x16x16"), num_groups_to_merge=16),
-        KernelOption(_tiles("64x16x16"), num_groups_to_merge=32),
-    ),
-    Direction.BWD_DATA: (KernelOption(_tiles("256x32x64"), (_WAVELET,), half_only=True, num_groups_to_merge=32),),
-    Direction.BWD_WEIGHT: (
-        KernelOption(_EXPLICIT_TILES, half_only=True, explicit_gemm=True),
-        KernelOption(_tiles("16x16x32 64x64x64"), half_only=True, two_stage=True),
-        KernelOption(_TWO_STAGE_EXPLICIT_TILES, half_only=True, two_stage=True, explicit_gemm=True),
-        KernelOption(_tiles("32x32x32 32x64x32"), half_only=True, num_groups_to_merge=2, two_stage=True),
-        KernelOption(_tiles("16x128x32 32x64x32 64x32x32"), half_only=True, num_groups_to_merge=4, two_stage=True),
-        KernelOption(_tiles("16x256x32 32x128x32 128x32x32"), half_only=True, num_groups_to_merge=8, two_stage=True),
-        KernelOption(_tiles("16x32x64 16x64x64 64x128x64"), (_ASYNC,), half_only=True, num_groups_to_merge=2),
-        KernelOption(_STREAMK_TILES, _STREAMK_PIPES, streamk="tree"),
-        KernelOption(_STREAMK_TILES, _STREAMK_PIPES, streamk="tree", streamk_persistent=True),
-    ),
-}
+def _option(tiles: str, pipes: str, dtypes: str, options: str) -> KernelOption:
+    values: dict[str, Any] = {}
+    for name, _, value in (word.partition("=") for word in options.split()):
+        values[name] = value if name == "streamk" else int(value) if value else True
+    return KernelOption(
+        tuple(map(triple, tiles.split())),
+        tuple(PIPES[code] for code in words(pipes)) or None,
+        half_only=dtypes == "half",
+        **values,
+    )
 
 
 _LEAST_SPECIALIZED_TILE_K = 16
@@ -325,7 +292,7 @@ def _combinations(
         if row.is_for(ndim_spatial, dtype):
             yield row, PLAIN, row.pipes(dtype)
     by_tile = {row.tile: row for row in rows}
-    for feature in FEATURES[variant]:
+    for feature in features(variant):
         if feature.is_for(dtype):
             # A feature's tiles are tried in 2D and 3D, even if only one of them has the tile among its plain kernels.
             for tile in feature.tiles:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ckh.archs import load_arch
 from ckh.errors import DataError
+from ckh.ops.grouped_conv.kernels.variants import read_columns, triple
+from ckh.ops.grouped_conv.rules import full
 from ckh.ops.grouped_conv.rules.full import (
     blocks_per_cu,
     curated_tiles,
     full_candidates,
-    read_columns,
     specializations,
-    triple,
     wave_and_shape,
 )
 from ckh.problems import Direction
@@ -172,5 +173,5 @@ def test_unknown_combinations_have_no_kernels() -> None:
 def test_tables_are_read_strictly() -> None:
     """A line with a missing column is named, and a triple is three integers."""
     with expect_refusal(DataError, "bad-row", "forward.txt:4", 7, 8):
-        read_columns("forward.txt", 8)
-    assert triple("8/4/2") == (8, 4, 2)
+        read_columns(Path(full.__file__).with_name("forward.txt"), 8)
+    assert triple("8/4/2", "/") == triple("8x4x2") == (8, 4, 2)
