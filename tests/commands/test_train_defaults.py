@@ -9,11 +9,14 @@ import pytest
 from ckh.api import training_data
 from ckh.api.training_data import TrainRequest
 from ckh.archs import MEASURED_GPU
+from ckh.bench.planning.plan import full_name
 from ckh.cli import run
 from ckh.errors import ExitCode
+from tests.learn.conftest import kernels
 from tests.refusals import expect_error, expect_values, expect_warning
 
-SIZES = "N,C,K,Hi,Wi,Y,X\n1,8,8,6,6,3,3\n1,16,8,7,7,1,1\n2,8,16,5,5,3,3\n"
+SIZES = "N,C,K,Hi,Wi,Y,X\n1,8,8,6,6,3,3\n2,8,16,5,5,3,3\n"
+KERNEL = full_name(kernels()[0])
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +35,7 @@ def test_without_measurements_shipped_data_are_used(capsys: pytest.CaptureFixtur
     """
     model = Path("mine", "models", "grouped_conv_forward_bf16_gfx950").resolve()
     kept = Path("mine", "models-not-installed", model.name).resolve()
-    line = ["train", "--op", "grouped_conv", "--trees", "5", "--folds", "0"]
+    line = ["train", "--op", "grouped_conv", "--rank", "tflops", "--trees", "5", "--folds", "0"]
     assert run(line) == ExitCode.OK
     said = capsys.readouterr().err
     expect_values(
@@ -49,7 +52,7 @@ def test_without_measurements_shipped_data_are_used(capsys: pytest.CaptureFixtur
 def test_complete_runs_take_precedence_over_shipped_data(capsys: pytest.CaptureFixture[str]) -> None:
     """The newest is named; a run without an end in its journal is not used."""
     Path("p.csv").write_text(SIZES)
-    assert run(["bench", "--problems", "p.csv", "--kernels", "sample:4", "--out", "runs/a", "--samples", "1"]) == 0
+    assert run(["bench", "--problems", "p.csv", "--kernels", KERNEL, "--out", "runs/a", "--samples", "1"]) == 0
     capsys.readouterr()
     assert run(["train", "--op", "grouped_conv", "--trees", "5", "--folds", "0", "--out", "model"]) == ExitCode.OK
     expect_values(" ".join(capsys.readouterr().err.split()), "runs/a", "model")
