@@ -311,7 +311,7 @@ def _dispatcher_picks(
     pools = {id(answer.pool): answer.pool for answer in answers}.values()
     kernels = list(dict.fromkeys(kernel for pool in pools for kernel in pool))
     (folder / "parity.cpp").write_text(part.program(name, answers[0].model, kernels), encoding="utf-8")
-    flags = ["-std=c++17", "-O1", f"-I{include.resolve()}", "-I."]
+    flags = ["-std=c++17", "-O0", f"-I{include.resolve()}", "-I."]
     _compile([*find_compiler().command, *flags, "parity.cpp", *objects, "-lm", "-o", "parity_cpp"], folder)
     firsts = (part.called(answer.best(1)[0].kernel) for answer in answers)
     return _picks(answers, firsts, _printed([str(folder / "parity_cpp")], folder, answers))
