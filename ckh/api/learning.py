@@ -8,11 +8,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ckh.api.inputs import direction_of, files_of, options_of
 from ckh.api.training_data import MOST_ROWS, TrainRequest, checked_out, read_rows, to_train_on
-from ckh.errors import WrongTypeError
+from ckh.assess.metrics import choices
+from ckh.assess.times import times_of
+from ckh.errors import CkhError, WrongTypeError
 from ckh.files.outputs import check_output
 from ckh.files.paths import own_model_folders, path_of
+from ckh.learn.analytic.transfer import nearest_model
+from ckh.learn.answers.answering import AnsweringModels
+from ckh.learn.models.artifact import fitting_models, load_model, wanted_for
+from ckh.learn.models.manifest import trained_problems
+from ckh.learn.models.spec import BETWEEN_DEVICES, SPEC_NAME, spec_of
+from ckh.learn.training.prepared import too_few_to_validate
+from ckh.learn.training.train import rounds, seen
+from ckh.learn.training.train import train as trained_on
+from ckh.learn.training.trained import MODEL, Today, compare, save
+from ckh.learn.training.warm_start import continued, read_start
 from ckh.text.log import note, warn
 from ckh.text.progress import progress
 from ckh.text.prose import shell_word
@@ -24,16 +38,15 @@ if TYPE_CHECKING:
     from ckh.api.inputs import Data
     from ckh.data.dataset import Dataset
     from ckh.learn.models.artifact import Model
-    from ckh.learn.training.trained import StartComparison, Trained
+    from ckh.learn.training.trained import ModelComparison, Trained
     from ckh.learn.training.warm_start import Start
     from ckh.problems import Direction
+
+_MOST_COMPARED = 1000  # problems: enough for a mean to half a percentage point, and compared in seconds
 
 
 def chosen_options(dataset: Dataset, request: TrainRequest, start: Start | None) -> TrainOptions:
     """The options of a training: those that were given, else the start's or the operation's."""
-    from ckh.learn.training.prepared import too_few_to_validate
-    from ckh.learn.training.warm_start import continued
-
     defaults = dataset.op.training.defaults(len(dataset.winners()))
     if start is None and request.given.get("labels") is Labels.WINNERS and defaults.labels is not Labels.WINNERS:
         defaults = winner_options()
@@ -60,10 +73,6 @@ def _options(defaults: TrainOptions, params: dict[str, Any], given: dict[str, An
 
 def _nearest_start(dataset: Dataset) -> Start:
     """The model that currently answers for the problems of the data, to add trees to."""
-    from ckh.learn.analytic.transfer import nearest_model
-    from ckh.learn.models.artifact import wanted_for
-    from ckh.learn.training.warm_start import read_start
-
     folder = nearest_model(wanted_for(dataset.problems()[0], dataset.arch))
     note(f"adding trees to {folder}")
     return read_start(folder)
@@ -74,11 +83,6 @@ def trained_model(request: TrainRequest) -> tuple[Trained, Path]:
 
     What prevents writing is raised before the training.
     """
-    from ckh.learn.judging.today import against_today
-    from ckh.learn.training.train import rounds, train
-    from ckh.learn.training.trained import MODEL
-    from ckh.learn.training.warm_start import read_start
-
     named = None if request.is_nearest else request.warm_start
     read_from = [*request.paths, *([named] if named else [])]
     if request.out is not None:
@@ -90,8 +94,49 @@ def trained_model(request: TrainRequest) -> tuple[Trained, Path]:
     start = _nearest_start(dataset) if request.is_nearest else start
     options = chosen_options(dataset, request, start)
     with progress("training trees", rounds(options)) as advance:
-        trained = train(dataset, options, advance, start)
+        trained = trained_on(dataset, options, advance, start)
     return replace(trained, sample=drawn, today=against_today(trained)), out
+
+
+def against_today(trained: Trained) -> Today | None:
+    """Compare a model with the one that now answers for its data, before it is saved, on some of very many problems.
+
+    A model in the user's folder takes precedence over a shipped model, however few rows it was trained on.
+    """
+    held_out = trained.targets[trained.rank_by].oof_efficiency
+    if held_out is None or trained.options.labels is Labels.WINNERS:
+        return None
+    count = len(held_out)
+    used = np.unique(np.linspace(0, count - 1, min(count, _MOST_COMPARED)).round().astype(np.intp))
+    dataset = trained.dataset.select(np.isin(trained.dataset.problem_ids, used))
+    try:
+        model = AnsweringModels(dataset.arch, dataset.num_cus).answering(dataset.problems()[0])
+        times = times_of(dataset)
+        before = times.efficiency()[choices(model.scores(dataset), times.problem, times.count)]
+    except CkhError:  # no model, or one that cannot score these rows: not a reason to lose the new model
+        return None
+    known = trained_problems(model.path)
+    is_seen = None if known is None else seen(dataset, known)
+    own, known_devices = (set(spec.device.split(BETWEEN_DEVICES)) for spec in (spec_of(dataset, ()), model.spec))
+    if is_seen is not None and is_seen.all() and own <= known_devices:
+        return None
+    return Today(str(model.path), compare(before, np.array(held_out)[used], is_seen))
+
+
+def why_not_used(trained: Trained, out: Path) -> str:
+    """Why a model must not replace the one in use; empty if it may.
+
+    It may if its mean efficiency is higher on the problems of the comparison, or if it is the first of its kind: no
+    model fits these problems, and none is in `out`.
+    """
+    if trained.today is not None:
+        comparison = trained.today.comparison
+        is_better = comparison.mean_efficiency > comparison.start_mean_efficiency
+        return "" if is_better else f"its mean efficiency is not above that of {trained.today.source}"
+    dataset = trained.dataset
+    in_use = [ref.path for ref in fitting_models(wanted_for(dataset.problems()[0], dataset.arch))]
+    others = [out, *in_use] if (out / SPEC_NAME).exists() else in_use
+    return f"it cannot be compared with {others[0]} on the same problems" if others else ""
 
 
 def saved(trained: Trained, out: Path, *, install: bool = False) -> Path:
@@ -100,9 +145,6 @@ def saved(trained: Trained, out: Path, *, install: bool = False) -> Path:
     Where ckh predict looks for models, only a model that is better than the one in use is written, or the first of its
     kind; another is kept beside that folder, unless `install`.
     """
-    from ckh.learn.judging.today import why_not_used
-    from ckh.learn.training.trained import MODEL, save
-
     is_searched = out.absolute().parent.resolve() in [folder.resolve() for folder in own_model_folders()]
     why = why_not_used(trained, out) if is_searched and not install else ""
     if why:
@@ -131,7 +173,7 @@ def _warn_of_start(trained: Trained) -> None:
     if comparison is None:
         warn("the model was not compared with its start, which needs folds and at least 3 problems", "not-compared")
     elif comparison.worse:
-        fell = " and ".join(comparison.worse)
+        fell = " and ".join(comparison.losses)
         warn(f"the model is worse than its start, by {fell}: {against_start(comparison)}", "worse-than-start")
 
 
@@ -139,7 +181,7 @@ def _warn_if_worse(trained: Trained, *, is_used: bool) -> None:
     """Warn of a model with worse choices than the one in use, over which it takes precedence if installed."""
     today = trained.today
     if today is not None and today.comparison.worse and not continues_current(trained):
-        fell = " and ".join(today.comparison.worse)
+        fell = " and ".join(today.comparison.losses)
         result = f"{today.source}, the model used until now, has better choices by {fell}"
         warn(f"{result}: {against_start(today.comparison)}", "worse-than-current")
         # By now "nearest" may be the new model itself.
@@ -148,7 +190,7 @@ def _warn_if_worse(trained: Trained, *, is_used: bool) -> None:
             warn(f"ckh predict prefers your own models{instead}", "shadows-model")
 
 
-def against_start(comparison: StartComparison) -> str:
+def against_start(comparison: ModelComparison) -> str:
     """The efficiencies of a start and of what was trained, and on which problems."""
     count = comparison.problems
     if comparison.seen is None:
@@ -201,8 +243,6 @@ def train(  # noqa: PLR0913 - as many as its callers may choose by name
     Raises:
         CkhError: data, options or output are unusable.
     """
-    from ckh.learn.models.artifact import load_model
-
     out, start = path_of(out, "out"), None if warm_start is None else path_of(warm_start, "warm_start")
     if targets is not None and (isinstance(targets, str) or not isinstance(targets, Iterable)):
         raise WrongTypeError("targets", "a list of names", targets)

@@ -22,7 +22,7 @@ from ckh.commands._common import (
     say,
 )
 from ckh.commands._declared_options import has_options_of
-from ckh.documents import Document, fields_of
+from ckh.documents import Document
 from ckh.problems import Direction
 from ckh.text.log import note
 from ckh.text.prose import shell_word
@@ -31,7 +31,7 @@ from ckh.training import TrainOptions, TreeParams
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ckh.learn.training.trained import FoldMetrics, StartComparison, Trained
+    from ckh.learn.training.trained import FoldMetrics, ModelComparison, Trained
 
 _HELP = """Train LightGBM models of TFLOPS and of the ranking of a problem's kernels.
 
@@ -85,20 +85,6 @@ class TargetResult:
     oof_p10_efficiency: float | None
     """10th percentile of the efficiency on held-out folds."""
     folds: tuple[FoldMetrics, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelComparison:
-    """Efficiency of the new model and of the model it started from, on the same problems."""
-
-    problems: int
-    seen: int | None
-    """Training problems of the start among them; null: unknown."""
-    start_mean_efficiency: float
-    start_p10_efficiency: float
-    mean_efficiency: float
-    p10_efficiency: float
-    worse: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,9 +248,7 @@ def _document(trained: Trained, out: Path) -> TrainDocument:
     warm_start = None
     if start is not None:
         prev = start.trees[trained.rank_by]
-        warm_start = WarmStart(
-            str(start.path), prev, made.trees - prev, _compared(made.comparison) if made.comparison else None
-        )
+        warm_start = WarmStart(str(start.path), prev, made.trees - prev, made.comparison)
     today, dataset = trained.today, trained.dataset
     return TrainDocument(
         out=str(out),
@@ -272,12 +256,8 @@ def _document(trained: Trained, out: Path) -> TrainDocument:
         problems=len(dataset.problems()),
         **targets,
         warm_start=warm_start,
-        today=None if today is None else CurrentModel(today.source, _compared(today.comparison)),
+        today=None if today is None else CurrentModel(today.source, today.comparison),
     )
-
-
-def _compared(comparison: StartComparison) -> ModelComparison:
-    return ModelComparison(**fields_of(comparison), worse=bool(comparison.worse))
 
 
 def _mean(values: list[float | None]) -> str:

@@ -166,7 +166,7 @@ def test_an_interrupted_training_reports_what_is_kept(
 ) -> None:
     """Only the previous contents; threads sleep while waiting unless the user requests otherwise."""
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
-    monkeypatch.setattr("ckh.learn.training.train.train", _interrupt)
+    monkeypatch.setattr("ckh.api.learning.trained_on", _interrupt)
     args = ["train", str(data), "--out", str(data.with_name("model")), *SMALL]
     assert run(args) == ExitCode.INTERRUPTED
     assert "interrupted" in capsys.readouterr().err

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from ckh.api.learning import against_today, why_not_used
 from ckh.api.learning import saved as installed
 from ckh.data.dataset import Dataset
-from ckh.learn.judging.today import against_today, why_not_used
 from ckh.learn.models.artifact import load_model
 from ckh.learn.training.train import train
-from ckh.learn.training.trained import StartComparison, Today, save
+from ckh.learn.training.trained import ModelComparison, Today, save
 from ckh.training import TrainOptions
 from tests.learn.conftest import TREES, measured, saved, trained
 from tests.refusals import expect_warning
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OPTIONS = TrainOptions(folds=4, early_stopping=5, params=TREES)
-BETTER, WORSE = StartComparison(10, 0, 0.8, 0.5, 0.9, 0.6), StartComparison(10, 0, 0.9, 0.6, 0.8, 0.5)
+BETTER, WORSE = ModelComparison(10, 0, 0.8, 0.5, 0.9, 0.6), ModelComparison(10, 0, 0.9, 0.6, 0.8, 0.5)
 
 
 @pytest.fixture

@@ -138,7 +138,7 @@ def test_folds_continue_the_start_and_are_compared_with_it(tmp_path: Path) -> No
     assert comparison.start_p10_efficiency == pytest.approx(float(np.percentile(chosen, 10)), rel=1e-12)
     assert made.oof_mean_efficiency is not None
     assert comparison.mean_efficiency > comparison.start_mean_efficiency
-    assert comparison.worse == ()
+    assert comparison.losses == ()
 
 
 def test_comparisons_prefer_unseen_problems() -> None:
@@ -149,15 +149,15 @@ def test_comparisons_prefer_unseen_problems() -> None:
     assert (item.problems, item.seen) == (10, 0)
     assert item.start_mean_efficiency == pytest.approx(fmean(before[2:]))
     assert item.p10_efficiency == pytest.approx(float(np.percentile(after[2:], 10)))
-    assert item.worse == ("mean",)
+    assert item.losses == ("mean",)
     other = compare(before, after, np.arange(12) < 3)
     assert (other.problems, other.seen) == (12, 3)
     assert other.start_mean_efficiency == pytest.approx(0.75)
     assert compare(before, after, None).seen is None
     low = np.array([0.1, 1, 1, 1])
-    assert compare(np.full(4, 0.7), low, None).worse == ("P10",)
-    assert compare(low, low, None).worse == ()
-    assert compare(np.full(4, 0.9), low, None).worse == ("mean", "P10")
+    assert compare(np.full(4, 0.7), low, None).losses == ("P10",)
+    assert compare(low, low, None).losses == ()
+    assert compare(np.full(4, 0.9), low, None).losses == ("mean", "P10")
 
 
 def test_the_lineage_is_kept(tmp_path: Path) -> None:

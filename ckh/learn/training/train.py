@@ -19,7 +19,7 @@ from ckh.learn.models.manifest import problem_id
 from ckh.learn.models.model_text import join_trees, scale_leaves, shorten
 from ckh.learn.training.boosting import Boosting, make_fit
 from ckh.learn.training.prepared import check_options, prepare
-from ckh.learn.training.trained import FoldMetrics, StartComparison, Trained, TrainedTarget, compare
+from ckh.learn.training.trained import FoldMetrics, ModelComparison, Trained, TrainedTarget, compare
 from ckh.ranking.lightgbm_text import parse_forest
 from ckh.training import RANK, TARGET_COLUMNS, TFLOPS
 
@@ -187,7 +187,7 @@ def _mean(text: str, other: str, weight: float, scale: float = 1.0) -> str:
     return shorten(join_trees(both))
 
 
-def _against_start(boosting: Boosting, target: str, chosen: NDArray[np.float64] | None) -> StartComparison | None:
+def _against_start(boosting: Boosting, target: str, chosen: NDArray[np.float64] | None) -> ModelComparison | None:
     """Compare the held-out choices with those of the start."""
     prepared, options, start = boosting.prepared, boosting.options, boosting.prepared.start
     if start is None or chosen is None or target != options.rank_target:

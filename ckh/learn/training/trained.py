@@ -6,7 +6,7 @@ import gzip
 import json
 import re
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -63,22 +63,26 @@ class FoldMetrics:
 
 
 @dataclass(frozen=True, slots=True)
-class StartComparison:
-    """Efficiency of a new model and of its start, or of the model in use, on the same problems.
+class ModelComparison:
+    """Efficiency of the new model and of the model it started from, on the same problems."""
 
-    The problems were held out from the new model. `seen` of them are training problems of the other, which biases the
-    result upwards; None if unknown.
-    """
+    json_properties: ClassVar = ("worse",)
 
     problems: int
     seen: int | None
+    """Training problems of the start among them; null: unknown."""
     start_mean_efficiency: float
     start_p10_efficiency: float
     mean_efficiency: float
     p10_efficiency: float
 
     @property
-    def worse(self) -> tuple[str, ...]:
+    def worse(self) -> bool:
+        """Whether a figure decreased."""
+        return bool(self.losses)
+
+    @property
+    def losses(self) -> tuple[str, ...]:
         """Figures that decreased: the mean, P10, both or none."""
         pairs = {
             "mean": (self.start_mean_efficiency, self.mean_efficiency),
@@ -88,17 +92,17 @@ class StartComparison:
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as a JSON document."""
-        return {**asdict(self), "worse": bool(self.worse)}
+        return {**asdict(self), "worse": self.worse}
 
 
 def compare(
     before: NDArray[np.float64], after: NDArray[np.float64], is_seen: NDArray[np.bool_] | None
-) -> StartComparison:
+) -> ModelComparison:
     """Compare efficiencies, shape (problems,), on the problems that were not seen before, if they are enough."""
     used = np.ones(len(before), dtype=bool)
     if is_seen is not None and int((~is_seen).sum()) >= _ENOUGH:
         used = ~is_seen
-    return StartComparison(
+    return ModelComparison(
         problems=int(used.sum()),
         seen=None if is_seen is None else int((is_seen & used).sum()),
         start_mean_efficiency=float(before[used].mean()),
@@ -122,7 +126,7 @@ class TrainedTarget:
     folds: tuple[FoldMetrics, ...]
     importances: dict[str, int]
     oof_efficiency: tuple[float, ...] | None
-    comparison: StartComparison | None = None
+    comparison: ModelComparison | None = None
     estimate: EstimateTerm | None = None
 
     @property
@@ -141,7 +145,7 @@ class Today:
     """The present answer for such data, a model's folder or an estimate's name, compared with the new model."""
 
     source: str
-    comparison: StartComparison
+    comparison: ModelComparison
 
 
 @dataclass(frozen=True, slots=True)
