@@ -12,7 +12,7 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, count
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from ckh.data.journal_records import (
@@ -66,15 +66,14 @@ JOURNAL_NAME = "journal.jsonl"
 _FSYNC_INTERVAL_S = 5.0
 # In the order of `Journal`.
 _RECORDS = (RunRecord, ResultRow, EndRecord, KernelRecord, PlanRecord, TaskRecord, ReferenceRecord, ChosenRecord)
-_BLOCK = 1 << 20
+_BLOCK = 1 << 18
 _MOST_LINE = 1 << 26  # bytes; a longer line is damaged
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A damaged line: its number, counted from 1, and the reason."""
+    """A damaged line, and the reason."""
 
-    line: int
     reason: str
 
 
@@ -107,29 +106,54 @@ class Located(NamedTuple):
     record: Record | Damage
 
 
+class Block(NamedTuple):
+    """Records of adjacent lines with their byte offsets, and the number of the first line."""
+
+    line: int
+    starts: list[int]
+    records: list[Record | Damage]
+
+
 def iter_records(file: BinaryIO, path: Path, *, skip_damaged: bool = False) -> Iterator[Located]:
     """Iterate over the records of a journal; a truncated last line is ignored."""
-    is_begun = False
-    for located in _located(file):
-        if isinstance(located.record, Damage):
-            if not skip_damaged:
-                raise DataError(
-                    f"{path}:{located.line}: damaged line ({located.record.reason})",
-                    "the file was changed or its disk failed; ckh convert --skip-bad takes the other lines",
-                    code="damaged",
-                )
-            is_begun = True
-        if not is_begun:
-            if not isinstance(located.record, RunRecord):
-                raise DataError(f"{path}:{located.line}: the journal does not begin with a run", code="damaged")
-            is_begun = True
-        yield located
+    for block in iter_blocks(file, path, skip_damaged=skip_damaged):
+        yield from map(Located, count(block.line), block.starts, block.records)
+
+
+def iter_blocks(file: BinaryIO, path: Path, *, skip_damaged: bool = False) -> Iterator[Block]:
+    """Iterate over the records of a journal, some hundreds at a time."""
+    number, start = 1, 0
+    while True:
+        file.seek(start)
+        lines = (file.read(_BLOCK) + file.readline(_MOST_LINE)).split(b"\n")
+        rest = lines.pop()  # of the last line, which is truncated, or longer than any record
+        starts = list(accumulate(map(len, lines), lambda place, size: place + size + 1, initial=start))
+        start = starts.pop()
+        skipped = _skip_line(file) if rest else 0
+        if skipped or (rest and _is_complete(rest)):
+            lines.append(rest)
+            starts.append(start)
+        if not lines:
+            return
+        start += len(rest) + skipped
+        records = list(map(_record_or_damage, lines))
+        if not skip_damaged and Damage in set(map(type, records)):
+            place, damage = next((place, item) for place, item in enumerate(records) if isinstance(item, Damage))
+            raise DataError(
+                f"{path}:{number + place}: damaged line ({damage.reason})",
+                "the file was changed or its disk failed; ckh convert --skip-bad takes the other lines",
+                code="damaged",
+            )
+        if number == 1 and not isinstance(records[0], (RunRecord, Damage)):
+            raise DataError(f"{path}:1: the journal does not begin with a run", code="damaged")
+        yield Block(number, starts, records)
+        number += len(records)
 
 
 def row_at(file: BinaryIO, start: int) -> ResultRow:
     """Read the result at a byte offset given by `iter_records`."""
     file.seek(start)
-    record = _record_or_damage(0, file.readline(_MOST_LINE))
+    record = _record_or_damage(file.readline(_MOST_LINE))
     if not isinstance(record, ResultRow):
         raise DataError("the journal changed while it was read", "convert it again", code="in-use")
     return record
@@ -346,19 +370,7 @@ def _is_complete(tail: bytes) -> bool:
         return False
 
 
-def _located(file: BinaryIO) -> Iterator[Located]:
-    number = start = 0
-    file.seek(0)
-    while line := file.readline(_MOST_LINE):
-        number += 1
-        is_whole = line.endswith(b"\n")
-        size = len(line) if is_whole else len(line) + _skip_line(file)
-        if is_whole or size > len(line) or _is_complete(line):
-            yield Located(number, start, _record_or_damage(number, line))
-        start += size
-
-
-def _record_or_damage(number: int, line: bytes) -> Record | Damage:
+def _record_or_damage(line: bytes) -> Record | Damage:
     try:
         return decode_row(line)  # most lines by far
     except ValueError:
@@ -366,7 +378,7 @@ def _record_or_damage(number: int, line: bytes) -> Record | Damage:
     try:
         return parse_record(line)
     except ValueError as error:
-        return Damage(number, str(error))
+        return Damage(str(error))
 
 
 def _is_journal(path: Path) -> bool:
@@ -374,7 +386,7 @@ def _is_journal(path: Path) -> bool:
     if not is_started(path):
         return True
     with path.open("rb") as file:
-        return any(isinstance(located.record, RunRecord) for located in islice(_located(file), 1))
+        return isinstance(_record_or_damage(file.readline(_MOST_LINE)), RunRecord)
 
 
 JOURNAL = FileKind("run's journal", _is_journal)

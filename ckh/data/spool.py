@@ -200,8 +200,8 @@ class Buckets:
 
     def read(self, number: int) -> NDArray[Any]:
         """Read the records of a bucket."""
-        parts = [np.frombuffer(self._file.read(*part), dtype=self.kind) for part in self._parts.get(number, [])]
-        return np.concatenate([np.zeros(0, dtype=self.kind), *parts])
+        content = bytearray().join(self._file.read(*part) for part in self._parts.get(number, []))
+        return np.frombuffer(content, dtype=self.kind)
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
         """Yield the records of each bucket."""

@@ -6,16 +6,18 @@ known. Rows with a message, and unusable ones, are read again at their byte offs
 
 from __future__ import annotations
 
+import gc
 from collections import Counter, defaultdict
 from dataclasses import asdict
 from itertools import count
 from math import inf
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.data.formats import Reading, ReadOptions
-from ckh.data.journal import Damage, KernelRecord, ReferenceRecord, ResultRow, RunRecord, iter_records, row_at
+from ckh.data.journal import Damage, KernelRecord, ReferenceRecord, ResultRow, RunRecord, iter_blocks, row_at
 from ckh.data.readers.reader import BadRow, refuse_bad, source_of_file
 from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.spool import Buckets, StoredRows
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from ckh.data.journal import Located
+    from ckh.data.journal import Block
+    from ckh.data.journal_records import Record
     from ckh.ops.base import AnyOperation
 
 NAME = "journal"
@@ -45,7 +48,7 @@ DAMAGED = "that holds no record: a damaged line"
 _EMULATED = "emulated"  # the kind of device
 _NAMED = 3
 _BUFFER_BYTES = 1 << 18
-_BATCH_ROWS = 1 << 12  # few enough for the garbage collector's younger generations
+_BATCH_ROWS = 1 << 15
 _BUCKETS = 64
 _STRETCH_BYTES = 1 << 24  # of a journal, read into one table
 _MOST_STRETCHES = 1 << 32
@@ -73,15 +76,20 @@ def sniff(head: bytes) -> bool:
 
 def read(path: Path, options: ReadOptions) -> Reading:
     """Read a journal, which itself names the measured device."""
+    is_collecting = gc.isenabled()
+    gc.disable()  # it would look through the many rows, which hold no cycles, again and again
     try:
         with path.open("rb", buffering=_BUFFER_BYTES) as file:
             return _read(path, file, options)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}", code="unreadable") from error
+    finally:
+        if is_collecting:
+            gc.enable()
 
 
 def _read(path: Path, file: BinaryIO, options: ReadOptions) -> Reading:
-    rows = _JournalRows(iter_records(file, path, skip_damaged=options.skip_bad), options.output)
+    rows = _JournalRows(iter_blocks(file, path, skip_damaged=options.skip_bad), options.output)
     for run in rows.runs:
         _check_run(path, run)
     runs = {run.run_id: run for run in rows.runs}
@@ -111,7 +119,7 @@ def _read(path: Path, file: BinaryIO, options: ReadOptions) -> Reading:
 class _JournalRows:
     """The numbers of the rows of a journal, on disk, and the content of its other records."""
 
-    def __init__(self, records: Iterable[Located], output: Path | None) -> None:
+    def __init__(self, blocks: Iterable[Block], output: Path | None) -> None:
         self.runs: list[RunRecord] = []
         self.looks: dict[str, list[list[float | None]]] = {}  # checks of the machine, by run
         self.compiled: dict[str, KernelRecord] = {}  # by `source_hash`; the last record wins
@@ -120,50 +128,61 @@ class _JournalRows:
         self._stored = Buckets(_STORED, output)
         self._node_of: dict[int, int] = {}  # problem -> the device that measured it last
         self._numbers = {name: defaultdict[str, int](count().__next__) for name in _TEXTS}
-        batch: list[Located] = []
-        for located in records:
-            record = located.record
-            if isinstance(record, ResultRow):
-                batch.append(located)
-                if len(batch) == _BATCH_ROWS:
-                    self._store(batch)
-            elif isinstance(record, RunRecord):
-                self.runs.append(record)
-                self._numbers["run_id"][record.run_id]
-            elif isinstance(record, ReferenceRecord):
-                look = [record.time, record.latency_ms, record.clock_mhz, record.temperature_c]
-                self.looks.setdefault(record.run_id, []).append(look)
-            elif isinstance(record, KernelRecord):
-                self.compiled[record.source_hash] = record
-            else:
-                self.damaged += isinstance(record, Damage)
-        if batch:
-            self._store(batch)
+        self._batch: list[NDArray[Any]] = []
+        for block in blocks:
+            places = [place for place, record in enumerate(block.records) if isinstance(record, ResultRow)]
+            if len(places) < len(block.records):
+                for record in block.records:
+                    self._note(record)
+            if places:
+                self._add(block, np.array(places))
+        self._store()
         self.texts = {name: list(numbers) for name, numbers in self._numbers.items()}
 
-    def _store(self, batch: list[Located]) -> None:
-        """Write the numbers of the buffered rows to disk, and clear the buffer."""
-        rows = [record for _, _, record in batch]
+    def _note(self, record: Record | Damage) -> None:
+        """Take the content of a record other than a row."""
+        if isinstance(record, RunRecord):
+            self.runs.append(record)
+            self._numbers["run_id"][record.run_id]
+        elif isinstance(record, ReferenceRecord):
+            look = [record.time, record.latency_ms, record.clock_mhz, record.temperature_c]
+            self.looks.setdefault(record.run_id, []).append(look)
+        elif isinstance(record, KernelRecord):
+            self.compiled[record.source_hash] = record
+        else:
+            self.damaged += isinstance(record, Damage)
+
+    def _add(self, block: Block, places: NDArray[np.int64]) -> None:
+        """Take the numbers of a block's rows, which are at these places."""
+        rows: list[Any] = [block.records[place] for place in places.tolist()]
+        values = {name: list(map(attrgetter(name), rows)) for name in ResultRow.__struct_fields__}
         records = np.zeros(len(rows), _STORED)
-        records["line"] = [line for line, _, _ in batch]
-        records["start"] = [start for _, start, _ in batch]
+        records["line"] = block.line + places
+        records["start"] = np.array(block.starts)[places]
         for name, numbers in self._numbers.items():
-            records[name] = [numbers[getattr(row, name)] for row in rows]
+            records[name] = list(map(numbers.__getitem__, values[name]))
         for name in (*_FLAGS, *_NUMBERS, *_TIMES):
-            records[name] = np.array([getattr(row, name) for row in rows], _STORED[name])
+            records[name] = np.array(values[name], _STORED[name])
         for name in _TIMES:
-            for place in np.flatnonzero(np.isnan(records[name])):
-                if getattr(rows[place], name) is not None:
+            for place in np.flatnonzero(np.isnan(records[name])).tolist():
+                if values[name][place] is not None:
                     records[name][place] = _JSON_NAN
-        records["samples"] = [len(row.samples_ns) for row in rows]
-        records["has_message"] = [bool(row.message) for row in rows]
-        cards = [row.card for row in rows]
+        records["samples"] = list(map(len, values["samples_ns"]))
+        records["has_message"] = list(map(bool, values["message"]))
+        cards = values["card"]
         for name, column in zip(CARD, CARD_COLUMNS, strict=True):
             records[column] = np.array([card.get(name) for card in cards], np.float64) if any(cards) else np.nan
         self._node_of.update(zip(records["problem"].tolist(), records["node"].tolist(), strict=True))
+        self._batch.append(records)
+        self.count += len(records)
+        if sum(map(len, self._batch)) >= _BATCH_ROWS:
+            self._store()
+
+    def _store(self) -> None:
+        """Write the numbers of the buffered rows to disk, and clear the buffer."""
+        records = np.concatenate([np.zeros(0, _STORED), *self._batch])
         self._stored.add(records, (records["problem"] * 31 + records["kernel"]) % _BUCKETS)
-        self.count += len(batch)
-        batch.clear()
+        self._batch.clear()
 
     def final(self) -> Iterator[NDArray[Any]]:
         """Yield the last row of each pair in arrays of some thousands of one run.
