@@ -1,14 +1,18 @@
-"""Verdicts on models: against the measured best (`ckh validate oracle`), and against another model (`… compare`)."""
+"""Verdicts of `ckh validate`: models against the measured best and another model, and a matrix of kernels."""
 
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from ckh.assess.compare import CompareDocument, Thresholds, compare, too_few_choices
 from ckh.assess.verdict import Check, Verdict, VerdictTable
+from ckh.cluster.connection import connected
 from ckh.documents import Document, fields_of
 from ckh.errors import DataError, UsageError
 from ckh.learn.judging.judged_data import (
@@ -31,10 +35,13 @@ if TYPE_CHECKING:
 
     from ckh.assess.oracle import Remeasured
     from ckh.assess.ranked_rows import Coverage
+    from ckh.bench.devices.device import DeviceOptions
+    from ckh.bench.supervision.limits import BenchLimits
     from ckh.bench.supervision.protocol import Reply
     from ckh.data.parts import DatasetParts
     from ckh.learn.judging.judged_data import StandIn
     from ckh.learn.models.artifact import Model
+    from ckh.schema import Status
 
 GATES = {  # name in gates -> name of the figure
     "mean_efficiency": "mean efficiency",
@@ -260,3 +267,108 @@ def compare_verdict(
     title = f"{old} -> {new}: {result.problems} problems"
     verdict = Verdict("ckh validate compare", title, result.checks, tuple(lines), tuple(tables))
     return verdict, CompareDocument(**fields_of(result), old=str(old), new=str(new), among=str(among))
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixRequest:
+    """A matrix of kernels to try; None: all, or the device's own element type."""
+
+    matrix: str
+    op: str
+    variant: str | None = None
+    ndim: int | None = None
+    dtype: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFinding:
+    """A kernel of a matrix."""
+
+    json_inline: ClassVar = "of"
+
+    of: Mapping[str, str | int]
+    """Properties of the case, e.g. its direction and pipeline."""
+    case: str
+    status: Status
+    reason: str
+    built: str
+    """Name reported by the compiled library."""
+    executed: int
+    """Problems that it ran on."""
+    class_executed: bool
+    """Whether a kernel of its class was ever executed with a right result."""
+    problem: str
+    """Canonical text of the problem."""
+
+
+class KernelsDocument(Document):
+    """ckh validate kernels --json: status of each kernel."""
+
+    schema = "validate_kernels"
+
+    matrix: str
+    arch: str
+    ok: bool
+    statuses: Mapping[str, int]
+    findings: tuple[KernelFinding, ...]
+    caution: str
+
+
+def tried_kernels(
+    request: MatrixRequest,
+    kind: str | None,
+    options: DeviceOptions,
+    limits: BenchLimits,
+    cluster: str | None,
+    *,
+    run: bool,
+) -> KernelsDocument | None:
+    """Compile, load and, with `run`, execute every kernel of a matrix; None if it was interrupted."""
+    from ckh.bench.computation import MatrixSettings, measured_of
+    from ckh.bench.devices.device_choice import caution_of, default_device_kind, open_device
+    from ckh.bench.supervision.cluster_driver import driver_for
+    from ckh.bench.supervision.harness import try_cases, was_executed
+    from ckh.bench.supervision.limits import Stop
+    from ckh.bench.supervision.remote import DeviceRequest
+    from ckh.ops import operation
+
+    kind = kind or default_device_kind(options)
+    device = open_device(kind, options)
+    if caution := caution_of(device):
+        warn(caution, "headers")
+    cases_of = measured_of(operation(request.op)).matrix
+    if cases_of is None:
+        raise UsageError(f"{request.op} has no matrices of kernels", code="unsupported")
+    arch = device.arch
+    settings = MatrixSettings(arch, request.dtype or arch.default_dtype, request.variant, request.ndim)
+    cases = cases_of(request.matrix, settings)
+    with ExitStack() as stack:
+        nodes = None if cluster is None else stack.enter_context(connected(cluster))
+        stop = stack.enter_context(Stop())
+        driver = stack.enter_context(
+            driver_for(nodes, DeviceRequest(kind, options), device, limits, stop, measures=run)
+        )
+        driver.configs = (replace(driver.configs[0], load_only=not run),)
+        findings = list(try_cases(driver, cases, run=run))
+        if stop():
+            return None
+    return KernelsDocument(
+        matrix=request.matrix,
+        arch=arch.name,
+        ok=all(finding.is_accepted for finding in findings),
+        statuses=Counter(str(finding.status) for finding in findings),
+        findings=tuple(
+            KernelFinding(
+                of=finding.case.of,
+                case=finding.case.label,
+                status=finding.status,
+                reason=finding.reason,
+                built=finding.built,
+                executed=finding.executed,
+                class_executed=finding.executed > 0 or was_executed(finding.case.kernel, arch.name),
+                problem=finding.case.problem.canonical(),
+            )
+            for finding in findings
+        ),
+        caution=caution,
+    )

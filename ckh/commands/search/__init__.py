@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from ckh.cluster.connection import CLUSTER_HELP
-from ckh.commands._common import JSON_HELP, completed, examples
+from ckh.commands._common import JSON_HELP, completed, examples, print_json, print_table, say
 from ckh.commands._declared_options import has_options_of
 from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.errors import ExitCode, ModelError, UsageError
 from ckh.search.settings import SearchSettings
 from ckh.strenum import StrEnum
-from ckh.text.log import emit
+from ckh.text.durations import format_duration
+from ckh.text.log import emit, note
+from ckh.text.prose import shell_word
 
+if TYPE_CHECKING:
+    from ckh.assess.covering import KernelSet
+    from ckh.search.kernel_set import SearchSetDocument
+
+_SHOWN = 40  # printed steps of a curve
 _HELP = """Find the fastest kernel for a problem among all kernels that can be built, not only predict's candidates.
 
 The problem is given as for ckh predict. The search space has the candidates and every other combination of tile, waves,
@@ -173,6 +180,44 @@ def select(
     as_json: bool = _JSON,
 ) -> None:
     """Select and print."""
-    from ckh.commands.search.kernel_set import search_set
+    from ckh.search.kernel_set import search_set
 
-    search_set(size, keep, data, problems, write_registry, force=force, as_json=as_json)
+    document, kernel_set = search_set(size, keep, data, problems, write_registry, force=force)
+    if as_json:
+        print_json(document)
+    else:
+        _print_set(document, kernel_set, keep)
+
+
+def _print_set(document: SearchSetDocument, kernel_set: KernelSet, keep: float) -> None:
+    """Print the curve, then the set."""
+    where = f"{document.op} on {document.arch}"
+    say(f"{document.problems} problems of {where}, {document.measured_kernels} kernels measured\n")
+    rows = [
+        (
+            str(step.kernels),
+            f"{step.efficiency_mean:.2%}",
+            f"{step.efficiency_min:.2%}",
+            "-" if step.at_most is None else f"{step.at_most:.2%}",
+            "" if step.build_s is None else format_duration(step.build_s),
+            "" if step.library_bytes is None else f"{step.library_bytes / 1e6:.1f} MB",
+        )
+        for step in document.curve[:_SHOWN]
+    ]
+    columns = ("kernels", "mean", "worst problem", "no set above", "build", "size")
+    print_table("efficiency of the first kernels in greedy order:", columns, rows)
+    say()
+    count = len(document.kernels)
+    verdict = f"{count} kernel{'s' * (count > 1)} keep {kernel_set.mean:.2%} of the oracle's mean, "
+    verdict += f"{kernel_set.least:.2%} on the worst problem; "
+    needed = f"at least {kernel_set.fewest} are needed"
+    if kernel_set.keeps:
+        verdict += "no set of fewer does" if kernel_set.is_fewest else needed
+    else:
+        verdict += f"for {keep:.4g} of it, with one for every problem, "
+        verdict += needed if kernel_set.fewest > count else "more are needed"
+    print_table(f"{verdict}:", ("kernel",), [(name,) for name in document.kernels])
+    if document.pairs_not_measured > 0:
+        note(f"{document.pairs_not_measured:.1%} of the pairs were not measured and count as failures")
+    if document.registry is not None:
+        say(f"\nwrote {document.registry}; next: ckh bench --registry {shell_word(document.registry)}")

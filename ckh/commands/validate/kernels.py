@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import typer
 
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.supervision.limits import BenchLimits
-from ckh.cluster.connection import CLUSTER_HELP, connected
+from ckh.cluster.connection import CLUSTER_HELP
 from ckh.commands._common import JSON_HELP, OP_HELP, completed, examples, print_json, print_table, say
 from ckh.commands._declared_options import option_of
-from ckh.documents import Document
-from ckh.errors import ExitCode, UsageError
+from ckh.errors import ExitCode
 from ckh.ops import DEFAULT_OPERATION
 from ckh.text.durations import parse_duration
-from ckh.text.log import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ckh.bench.supervision.harness import Finding
-    from ckh.schema import Status
+    from ckh.api.validating import KernelFinding, KernelsDocument
 
 _HELP = """Compile, load, run and check every combination of a matrix of kernels, each in a separate process.
 
@@ -37,40 +30,6 @@ table has the number of problems that a kernel ran on, and for kernels that did 
 
 With --cluster nodes compile, and each device tries the next kernel, in a process that ends with a failing kernel.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class KernelFinding:
-    """A kernel of a matrix."""
-
-    json_inline: ClassVar = "of"
-
-    of: Mapping[str, str | int]
-    """Properties of the case, e.g. its direction and pipeline."""
-    case: str
-    status: Status
-    reason: str
-    built: str
-    """Name reported by the compiled library."""
-    executed: int
-    """Problems that it ran on."""
-    class_executed: bool
-    """Whether a kernel of its class was ever executed with a right result."""
-    problem: str
-    """Canonical text of the problem."""
-
-
-class KernelsDocument(Document):
-    """ckh validate kernels --json: status of each kernel."""
-
-    schema = "validate_kernels"
-
-    matrix: str
-    arch: str
-    ok: bool
-    statuses: Mapping[str, int]
-    findings: tuple[KernelFinding, ...]
-    caution: str
 
 
 def register(group: typer.Typer) -> None:
@@ -106,89 +65,38 @@ def kernels(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Try the kernels, print and give the verdict."""
-    from ckh.bench.computation import MatrixSettings, measured_of
-    from ckh.bench.devices.device_choice import caution_of, default_device_kind, open_device
-    from ckh.bench.supervision.cluster_driver import driver_for
-    from ckh.bench.supervision.harness import try_cases
-    from ckh.bench.supervision.limits import Stop
-    from ckh.bench.supervision.remote import DeviceRequest
-    from ckh.ops import operation
+    from ckh.api.validating import MatrixRequest, tried_kernels
 
-    options = DeviceOptions(arch)
-    kind = device or default_device_kind(options)
-    result = open_device(kind, options)
-    if caution := caution_of(result):
-        warn(caution, "headers")
-    cases_of = measured_of(operation(op)).matrix
-    if cases_of is None:
-        raise UsageError(f"{op} has no matrices of kernels", code="unsupported")
-    cases = cases_of(matrix, MatrixSettings(result.arch, dtype or result.arch.default_dtype, variant, ndim))
+    request = MatrixRequest(matrix, op, variant, ndim, dtype)
     limits = BenchLimits(timeout_s=parse_duration(timeout), jobs=jobs)
-    with ExitStack() as stack:
-        nodes = None if cluster is None else stack.enter_context(connected(cluster))
-        stop = stack.enter_context(Stop())
-        made = driver_for(nodes, DeviceRequest(kind, options), result, limits, stop, measures=not compile_only)
-        driver = stack.enter_context(made)
-        driver.configs = (replace(driver.configs[0], load_only=compile_only),)
-        findings = list(try_cases(driver, cases, run=not compile_only))
-        if stop():
-            raise typer.Exit(int(ExitCode.INTERRUPTED))
-    document = _document(findings, str(matrix), result.arch.name, caution)
+    document = tried_kernels(request, device, DeviceOptions(arch), limits, cluster, run=not compile_only)
+    if document is None:
+        raise typer.Exit(int(ExitCode.INTERRUPTED))
     if as_json:
         print_json(document)
     else:
-        _print(findings, str(matrix), result.arch.name)
+        _print(document)
     if not document.ok:
         raise typer.Exit(int(ExitCode.GATE_FAILED))
 
 
-def _document(findings: list[Finding], matrix: str, arch: str, caution: str) -> KernelsDocument:
-    return KernelsDocument(
-        matrix=matrix,
-        arch=arch,
-        ok=all(finding.is_accepted for finding in findings),
-        statuses=Counter(str(finding.status) for finding in findings),
-        findings=tuple(
-            KernelFinding(
-                of=finding.case.of,
-                case=finding.case.label,
-                status=finding.status,
-                reason=finding.reason,
-                built=finding.built,
-                executed=finding.executed,
-                class_executed=_was_executed(finding, arch),
-                problem=finding.case.problem.canonical(),
-            )
-            for finding in findings
-        ),
-        caution=caution,
-    )
-
-
-def _was_executed(finding: Finding, arch: str) -> bool:
-    """True if this kernel, or another of its class, was executed with a right result."""
-    from ckh.bench.supervision.harness import was_executed
-
-    return finding.executed > 0 or was_executed(finding.case.kernel, arch)
-
-
-def _execution(finding: Finding, arch: str) -> str:
+def _execution(finding: KernelFinding) -> str:
     if finding.executed:
         return f"on {finding.executed} problem{'s' * (finding.executed > 1)}"
     if not finding.built:
         return ""
-    return "its class was" if _was_executed(finding, arch) else "its class never was"
+    return "its class was" if finding.class_executed else "its class never was"
 
 
-def _print(findings: list[Finding], matrix: str, arch: str) -> None:
+def _print(document: KernelsDocument) -> None:
     from ckh.schema import Status
 
+    findings = document.findings
     rows = [
-        [finding.case.label, *map(str, finding.case.of.values()), str(finding.status), _execution(finding, arch)]
-        for finding in findings
+        [finding.case, *map(str, finding.of.values()), str(finding.status), _execution(finding)] for finding in findings
     ]
-    columns = ("case", *(findings[0].case.of if findings else ()), "status", "executed")
-    print_table(f"{matrix} for {arch}", columns, rows)
+    columns = ("case", *(findings[0].of if findings else ()), "status", "executed")
+    print_table(f"{document.matrix} for {document.arch}", columns, rows)
     whys = Counter(
         (str(finding.status), finding.reason)
         for finding in findings

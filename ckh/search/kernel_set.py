@@ -11,14 +11,11 @@ from ckh.assess.covering import Workload, choose_set
 from ckh.assess.times import judged, needed_columns, times_of
 from ckh.bench.compilation.kernel_cache import KernelCache
 from ckh.bench.planning.registry import REGISTRY, write_registry
-from ckh.commands._common import print_json, print_table, say
 from ckh.data.dataset import read_dataset
 from ckh.documents import Document
 from ckh.errors import UsageError
 from ckh.files.outputs import check_output
 from ckh.shapes.problems import problems_of
-from ckh.text.durations import format_duration
-from ckh.text.log import note
 from ckh.text.prose import shell_word
 
 if TYPE_CHECKING:
@@ -27,8 +24,6 @@ if TYPE_CHECKING:
 
     from ckh.assess.covering import KernelSet
     from ckh.data.dataset import Dataset
-
-_SHOWN = 40  # printed steps of the curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +81,8 @@ def search_set(
     registry: Path | None,
     *,
     force: bool,
-    as_json: bool,
-) -> None:
-    """Select the set, write its registry, and print it with the curve of efficiency over set size."""
+) -> tuple[SearchSetDocument, KernelSet]:
+    """Select the set, and write its registry."""
     if registry is not None:
         check_output(registry, REGISTRY, force=force, inputs=data)
     dataset = _of_workload(judged(read_dataset(*data, columns=needed_columns)), problems)
@@ -133,10 +127,7 @@ def search_set(
         registry=None if registry is None else str(registry),
         curve=curve,
     )
-    if as_json:
-        print_json(document)
-    else:
-        _print_set(document, kernel_set, keep)
+    return document, kernel_set
 
 
 def _of_workload(dataset: Dataset, source: str | None) -> Dataset:
@@ -154,37 +145,3 @@ def _of_workload(dataset: Dataset, source: str | None) -> Dataset:
         )
     chosen = np.array([numbers[problem.canonical()] for problem in wanted])
     return dataset.select(np.isin(dataset.problem_ids, chosen))
-
-
-def _print_set(document: SearchSetDocument, kernel_set: KernelSet, keep: float) -> None:
-    """Print the curve, then the set."""
-    where = f"{document.op} on {document.arch}"
-    say(f"{document.problems} problems of {where}, {document.measured_kernels} kernels measured\n")
-    rows = [
-        (
-            str(step.kernels),
-            f"{step.efficiency_mean:.2%}",
-            f"{step.efficiency_min:.2%}",
-            "-" if step.at_most is None else f"{step.at_most:.2%}",
-            "" if step.build_s is None else format_duration(step.build_s),
-            "" if step.library_bytes is None else f"{step.library_bytes / 1e6:.1f} MB",
-        )
-        for step in document.curve[:_SHOWN]
-    ]
-    columns = ("kernels", "mean", "worst problem", "no set above", "build", "size")
-    print_table("efficiency of the first kernels in greedy order:", columns, rows)
-    say()
-    count = len(document.kernels)
-    verdict = f"{count} kernel{'s' * (count > 1)} keep {kernel_set.mean:.2%} of the oracle's mean, "
-    verdict += f"{kernel_set.least:.2%} on the worst problem; "
-    needed = f"at least {kernel_set.fewest} are needed"
-    if kernel_set.keeps:
-        verdict += "no set of fewer does" if kernel_set.is_fewest else needed
-    else:
-        verdict += f"for {keep:.4g} of it, with one for every problem, "
-        verdict += needed if kernel_set.fewest > count else "more are needed"
-    print_table(f"{verdict}:", ("kernel",), [(name,) for name in document.kernels])
-    if document.pairs_not_measured > 0:
-        note(f"{document.pairs_not_measured:.1%} of the pairs were not measured and count as failures")
-    if document.registry is not None:
-        say(f"\nwrote {document.registry}; next: ckh bench --registry {shell_word(document.registry)}")
