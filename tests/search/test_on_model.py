@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import fields, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,12 @@ from ckh.archs import load_arch
 from ckh.errors import NoKernelError
 from ckh.files.paths import data_dir
 from ckh.kernels.compiled import add_compiled
+from ckh.kernels.pools import TIMED_NAME, timed_file
 from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import load_model
+from ckh.learn.models.calibration import Calibration
 from ckh.ops.grouped_conv.features import CORE_NAMES
+from ckh.ops.grouped_conv.kernel import kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import CONV_TILES, PIPELINE_VARIANTS
@@ -89,15 +93,31 @@ def test_every_kind_of_legal_kernel_is_scored(model: Model) -> None:
     assert all(CONV_RULES.check(item.kernel, HOST, PROBLEM) == [] for item in search.found)
 
 
-def test_results_have_the_requested_length_and_beat_the_pool(model: Model) -> None:
-    """Results are the first of all; candidates stand for their look-alikes, and are marked."""
+def test_results_have_the_requested_length_and_beat_the_pool(tmp_path: Path) -> None:
+    """Results are the first of all; candidates stand for their look-alikes, with the speeds of `ckh predict`."""
+    model = load_model(saved(tmp_path / "mine"))
+    model.calibration = Calibration((0.0, 5.0), (1.0, 0.1), 1.0, ((0.0, 0.5, 2.0),), 9)
     pool = ranking_of(PROBLEM, model).ranked
     every, few = search_model(PROBLEM, model, HOST, 10**6), search_model(PROBLEM, model, HOST, 3)
     assert every.found[:3] == few.found
     assert few.first_choice == replace(pool[0], ties=1)
     assert few.found[0].score >= pool[0].score
-    marked = {item.kernel for item, is_candidate in zip(every.found, every.in_pool, strict=True) if is_candidate}
-    assert marked == {kernel.kernel for kernel in pool}
+    speeds = zip(every.found, every.in_pool, strict=True)
+    marked = {item.kernel: item.tflops for item, is_candidate in speeds if is_candidate}
+    assert marked == {item.kernel: pytest.approx(item.tflops, rel=1e-12) for item in pool}
+
+
+def test_the_first_of_candidates_that_score_alike_stands_for_them(gpu_model: Model, tmp_path: Path) -> None:
+    """Two measured kernels differ in blocks per CU, which the features lack: the pool's first is found."""
+    arch = load_arch("gfx942")
+    first = conv_pool(Direction.FORWARD, arch, dtype="bf16")[5]
+    second = replace(first, block_per_cu=2)
+    folder = shutil.copytree(gpu_model.path, tmp_path / "timed")
+    (folder / TIMED_NAME).write_bytes(timed_file("gfx942", {kernel_name(first), kernel_name(second)}))
+    search = search_model(GPU_PROBLEM, load_model(folder), arch, 10**6)
+    found = {item.kernel for item, is_candidate in zip(search.found, search.in_pool, strict=True) if is_candidate}
+    assert first in found
+    assert second not in found
 
 
 @pytest.mark.slow
