@@ -13,48 +13,47 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ckh.archs import load_arch
 from ckh.data.formats import Formats, MappedTable, Reader, Reading, ReadOptions, RowsFormat
-from ckh.data.numbering import Numbering, combined_numbers, first_rows
+from ckh.data.numbering import Numbering
 from ckh.data.readers.cells import (
     TIMES,
-    WITHOUT_TIME,
     Cells,
     Faults,
-    Integers,
     integers,
     numbers,
     time_column,
     times_ms,
     true_cells,
-    with_times,
 )
 from ckh.data.readers.named_table import Table, open_table, require_columns
-from ckh.data.readers.reader import BadRow, parquet_columns, refuse_bad
+from ckh.data.readers.reader import parquet_columns
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
-from ckh.data.spool import Buckets, StoredRows
+from ckh.data.spool import Buckets
 from ckh.data.tables import BLOCK_ROWS, plain
-from ckh.errors import CkhError, DataError, UsageError
+from ckh.errors import DataError, UsageError
 from ckh.files.outputs import FileKind, head_of, open_output
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
 from ckh.ops.grouped_conv.features import GROUPED_CONV
 from ckh.ops.grouped_conv.kernel import amd_short_name, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.operation import CONV_IDENTITY
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem
+from ckh.ops.table_rows import BAD_KERNEL, TableRows, Unusable, distinct_problems
 from ckh.schema import SHORTEST_MS, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    import numpy as np
     import pandas as pd
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
     from ckh.data.formats import MeasuredRows
-    from ckh.data.readers.cells import Cells, TextColumn
+    from ckh.data.readers.cells import Cells
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
 
@@ -99,50 +98,40 @@ def read_table(table: Table, options: ReadOptions) -> Reading:
     rows = _GoodRows(arch, f"{table.file_name}:{table.sha256[:12]}", options)
     for cells in table.blocks(few, many):
         rows.add(cells)
-    if not rows.seen:
-        raise DataError(f"{table.where} has a header but no rows", code="empty")
-    if rows.bad and not options.skip_bad:
-        refuse_bad(table.where, rows.bad, sorted(rows.first, key=lambda bad_row: bad_row.line))
-    if not len(rows.good):
-        raise DataError(f"{table.where}: no row with a time", code="no-good-row")
     is_csv = table.file_name.lower().endswith(".csv")
-    source = {"name": table.file_name, "format": NAME if is_csv else PARQUET_NAME, "sha256": table.sha256}
     others = [own for name, own in table.columns.items() if name not in COLUMNS]
-    warnings = [f"{table.where}: unknown columns are ignored: {', '.join(others)}"] if others and is_csv else []
-    warnings += [*table.warnings, *rows.notes(table.where)]
-    return Reading(rows.good, (source,), bad=dict(rows.bad + rows.left_out), warnings=tuple(warnings), repeats=True)
+    before = [f"{table.where}: unknown columns are ignored: {', '.join(others)}"] if others and is_csv else []
+    return rows.reading(table, NAME if is_csv else PARQUET_NAME, before)
 
 
-class _GoodRows:
-    """The valid rows of a file, and counts of the others; data that grow with the rows are on disk."""
+class _GoodRows(TableRows):
+    """The valid rows of a file, and counts of the others."""
 
     def __init__(self, arch: ArchSpec, run_id: str, options: ReadOptions) -> None:
-        import numpy as np
-
-        self.seen = 0
-        self.bad: Counter[str] = Counter()
-        self.left_out: Counter[str] = Counter()
-        self.first: list[BadRow] = []
-        self.good = StoredRows(options.output)
-        self._names = KernelNames(arch)
+        super().__init__(options)
+        self._arch = arch
         self._run_id = run_id
         self._aliased: Counter[str] = Counter()
         self._differing = Buckets(
             np.dtype([("row", "i8"), ("line", "i8"), ("theirs", "f8"), ("ours", "f8")]), options.output
         )
 
-    def add(self, cells: Cells) -> None:
-        """Validate and add rows."""
-        import numpy as np
+    def parsed(self, text: str) -> _Named:
+        """Return the kernel of a name."""
+        kernel, other = parse_kernel_name(text), ""
+        if kernel.pipeline not in self._arch.common.pipeline_lds:
+            raise Unusable(BAD_KERNEL, f"unknown pipeline {kernel.pipeline!r} in {text!r}")
+        if not kernel.is_complete:
+            kernel, other = _ran(kernel, self._arch)
+        return _Named(kernel, kernel_name(kernel) if kernel.is_complete else amd_short_name(kernel), other)
 
-        cells, missing = with_times(cells)
-        self.left_out += Counter({WITHOUT_TIME: missing})
-        faults = Faults(cells)
-        table, aliased = judged_rows(cells, faults, self._names, self._run_id)
-        self._aliased.update(aliased)
-        self.seen += len(cells) + len(cells.wrong) + missing
-        self.bad.update(faults.counts())
-        self.first = sorted([*self.first, *faults.first()], key=lambda bad_row: bad_row.line)[:_NAMED]
+    def judged(self, cells: Cells, faults: Faults) -> pa.Table:
+        """Validate rows, recording faults, and return the table of the valid ones."""
+        named, kernel_of_row = self.kernels_of(cells, faults)
+        table = _judged(cells, faults, named, kernel_of_row, self._arch, self._run_id)
+        for kernel, count in zip(named, np.bincount(kernel_of_row[faults.good], minlength=len(named)), strict=False):
+            if kernel.other:
+                self._aliased[kernel.other] += int(count)
         rows = np.arange(self.good.added, self.good.added + len(table))
         lines = cells.lines[faults.good]
         if cells.has("tflops"):
@@ -150,15 +139,14 @@ class _GoodRows:
             differ = np.abs(theirs - ours) > _TFLOPS_TOLERANCE * ours
             result = [values[differ] for values in (rows, lines, theirs, ours)]
             self._differing.add(_records(self._differing.kind, *result), rows[differ] // BLOCK_ROWS)
-        if len(table):
-            self.good.add(table)
+        return table
 
-    def notes(self, where: str) -> list[str]:
+    def notes(self) -> list[str]:
         """Warnings about kernels that differ from their names, and about TFLOPS that differ from the file's."""
-        result = [f"{where}: {count} rows {words}" for words, count in self._aliased.items()]
-        return result + self._differing_tflops(where)
+        result = [f"{count} rows {words}" for words, count in (+self._aliased).items()]
+        return result + self._differing_tflops()
 
-    def _differing_tflops(self, where: str) -> list[str]:
+    def _differing_tflops(self) -> list[str]:
         count, example = 0, ""
         for records in self._differing:
             number = int(records["row"][0]) // BLOCK_ROWS
@@ -167,12 +155,10 @@ class _GoodRows:
                 example = f"line {line}: {theirs:g} instead of {ours:g}"
             count += int(kept.sum())
         text = f"differ by more than 1 % from flops / time in {count} rows, e.g. {example}; flops / time is kept"
-        return [f"{where}: tflops {text}"] if count else []
+        return [f"tflops {text}"] if count else []
 
 
 def _records(kind: np.dtype[Any], *columns: NDArray[Any]) -> NDArray[Any]:
-    import numpy as np
-
     records = np.empty(len(columns[0]), dtype=kind)
     for name, values in zip(kind.names or (), columns, strict=True):
         records[name] = values
@@ -243,7 +229,6 @@ FORMATS = Formats(
 )
 
 
-BAD_KERNEL = "with a kernel name that does not parse"
 BAD_SIZE = "with a size that is zero or negative"
 BAD_GROUPS = "with channels not divisible by G"
 BAD_PROBLEM = "with an impossible problem"
@@ -262,19 +247,6 @@ _COMPV5 = (
 _RAN_INSTEAD = {("gfx950", "compv5"): ("compv3", _COMPV5)}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Kernels:
-    """The distinct kernels of some rows and each row's kernel.
-
-    `others` has, by index of the kernel, the reason why it differs from its name.
-    """
-
-    kernels: list[ConvKernel]
-    names: list[str]
-    of_row: NDArray[np.int64]
-    others: dict[int, str]
-
-
 @dataclass(frozen=True, slots=True)
 class _Named:
     """The kernel that a file's name denotes, its name in ckh, and why it differs from the file's name, if it does."""
@@ -284,43 +256,23 @@ class _Named:
     other: str
 
 
-class KernelNames:
-    """The kernels that names in a file of an architecture denote, each name parsed once."""
-
-    def __init__(self, arch: ArchSpec) -> None:
-        self.arch = arch
-        self._known: dict[str, _Named | str] = {}
-
-    def of(self, text: str) -> _Named | str:
-        """Return the kernel of a name, or the fault of the name."""
-        if text not in self._known:
-            try:
-                self._known[text] = self._named(text)
-            except CkhError as error:
-                self._known[text] = error.message
-        return self._known[text]
-
-    def _named(self, text: str) -> _Named | str:
-        kernel, other = parse_kernel_name(text), ""
-        if kernel.pipeline not in self.arch.common.pipeline_lds:
-            return f"unknown pipeline {kernel.pipeline!r} in {text!r}"
-        if not kernel.is_complete:
-            kernel, other = _ran(kernel, self.arch)
-        return _Named(kernel, kernel_name(kernel) if kernel.is_complete else amd_short_name(kernel), other)
-
-
-def judged_rows(cells: Cells, faults: Faults, names: KernelNames, run_id: str) -> tuple[pa.Table, Counter[str]]:
-    """Validate every row, recording faults; return the table of the valid rows, and counts of reinterpreted kernels."""
-    import numpy as np
+def _judged(
+    cells: Cells,
+    faults: Faults,
+    named: list[_Named],
+    kernel_of_row: NDArray[np.int64],
+    arch: ArchSpec,
+    run_id: str,
+) -> pa.Table:
+    """Validate every row, recording faults; return the table of the valid rows."""
     import pyarrow as pa
 
-    arch = names.arch
-    kernels = _kernels(cells.column("kernel"), faults, names)
+    kernels = [item.kernel for item in named]
     # Missing columns are as in a plain 2D convolution.
     sizes = {name: integers(cells, name, faults, _PLAIN.get(name)) for name in CONV_COLUMNS}
     if not cells.has("Di"):
-        is_3d = np.array([kernel.ndim_spatial > 2 for kernel in kernels.kernels] or [False])  # noqa: PLR2004
-        faults.mark(is_3d[kernels.of_row], BAD_PROBLEM, lambda _row: "a 3D kernel, but there is no column Di")
+        is_3d = np.array([kernel.ndim_spatial > 2 for kernel in kernels] or [False])  # noqa: PLR2004
+        faults.mark(is_3d[kernel_of_row], BAD_PROBLEM, lambda _row: "a 3D kernel, but there is no column Di")
     timed = time_column(cells)
     times = numbers(cells, timed, faults, may_be_empty=False)
     if cells.has("tflops") and timed != "tflops":
@@ -332,7 +284,14 @@ def judged_rows(cells: Cells, faults: Faults, names: KernelNames, run_id: str) -
         faults.mark(~true_cells(is_valid), NOT_VALID, lambda row: f"is_valid is {is_valid.text(row)!r}")
     non_zero = integers(cells, "non_zero", faults, _NOT_COUNTED).values  # noqa: PD011 - not of pandas
 
-    problems, problem_of_row = _problems(kernels, sizes, faults)
+    heads = [(kernel.variant, kernel.dtype, kernel.ndim_spatial, kernel.layout or "") for kernel in kernels]
+    distinct = list(dict.fromkeys(heads))
+    kind_of_row = np.array([distinct.index(head) for head in heads] or [0])[kernel_of_row]
+
+    def make(head: tuple[Any, str, int, str], given: list[int]) -> ConvProblem:
+        return _problem(head, dict(zip(sizes, given, strict=True)))
+
+    problems, problem_of_row = distinct_problems(faults, distinct, kind_of_row, tuple(sizes.values()), make)
     good = np.flatnonzero(faults.good)
     flops = np.array([float(problem.flops) for problem in problems] or [0.0])[problem_of_row[good]]
     latency_ms = times_ms(timed, times[good], flops)
@@ -342,18 +301,12 @@ def judged_rows(cells: Cells, faults: Faults, names: KernelNames, run_id: str) -
         extra["non_zero"] = pa.array(non_zero[good], mask=~counted)
     texts = pa.array([None, "all outputs are zero"])
     extra["message"] = texts.take(pa.array((~right).astype("int8")))
-    table = build_table(
-        Pairs(
-            problems, problem_of_row[good], kernels.kernels, kernels.names, kernels.of_row[good], GROUPED_CONV.op_type
-        ),
+    names = [item.name for item in named]
+    return build_table(
+        Pairs(problems, problem_of_row[good], kernels, names, kernel_of_row[good], GROUPED_CONV.op_type),
         Results(status_of(right, Status.WRONG_RESULT), latency_ms, extra),
         Origin(arch.name, None, arch.hardware.to_dict(), run_id),
     )
-    counts = np.bincount(kernels.of_row[good], minlength=len(kernels.kernels))
-    others = Counter(dict.fromkeys(kernels.others.values(), 0))
-    for number, words in kernels.others.items():
-        others[words] += int(counts[number])
-    return table, +others
 
 
 def _ran(kernel: ConvKernel, arch: ArchSpec) -> tuple[ConvKernel, str]:
@@ -364,78 +317,16 @@ def _ran(kernel: ConvKernel, arch: ArchSpec) -> tuple[ConvKernel, str]:
     return replace(kernel, pipeline=pipeline, double_smem_buffer=has_dsb), words
 
 
-def _kernels(column: TextColumn, faults: Faults, names: KernelNames) -> _Kernels:
-    import numpy as np
-
-    result: list[_Named] = []
-    complaints: dict[int, str] = {}
-    number = np.zeros(len(column.texts), dtype=np.int64)
-    for i, text in enumerate(column.texts):
-        item = names.of(text)
-        if isinstance(item, str):
-            complaints[i] = item
-        else:
-            number[i] = len(result)
-            result.append(item)
-    if complaints:
-        bad = np.isin(column.codes, list(complaints))
-        faults.mark(bad, BAD_KERNEL, lambda row: complaints[int(column.codes[row])])
-    others = {i: named.other for i, named in enumerate(result) if named.other}
-    return _Kernels([named.kernel for named in result], [item.name for item in result], number[column.codes], others)
-
-
-def _problems(
-    kernels: _Kernels, sizes: dict[str, Integers], faults: Faults
-) -> tuple[list[ConvProblem], NDArray[np.int64]]:
-    """Return the distinct problems of the valid rows, each validated once, and each row's index among them."""
-    import numpy as np
-
-    heads = [(kernel.variant, kernel.dtype, kernel.ndim_spatial, kernel.layout or "") for kernel in kernels.kernels]
-    of_row = np.zeros(len(kernels.of_row), dtype=np.int64)
-    good = np.flatnonzero(faults.good)
-    if not len(good):
-        return [], of_row
-    columns = [Integers(np.arange(len(heads)), _numbers_of(heads)[kernels.of_row]), *sizes.values()]
-    numbers = combined_numbers((column.codes[good], len(column.distinct)) for column in columns)
-    problems: list[ConvProblem] = []
-    complaints: dict[int, tuple[str, str]] = {}
-    first = good[first_rows(numbers)]
-    number = np.zeros(len(first), dtype=np.int64)
-    of_each = zip(*(column.at(first) for column in sizes.values()), strict=True)
-    for i, (kernel, numbers_of_one) in enumerate(zip(kernels.of_row[first].tolist(), of_each, strict=True)):
-        values = dict(zip(sizes, numbers_of_one, strict=True))
-        try:
-            problem = _problem(heads[kernel], values)
-        except UsageError as error:
-            complaints[i] = (_reason(values), error.message)
-            continue
-        number[i] = len(problems)
-        problems.append(problem)
-    of_row[good] = number[numbers]
-    if complaints:
-        group_of_row = np.full(len(of_row), -1, dtype=np.int64)
-        group_of_row[good] = numbers
-        for reason in dict.fromkeys(reason for reason, _ in complaints.values()):
-            groups = [i for i, (why, _) in complaints.items() if why == reason]
-            faults.mark(np.isin(group_of_row, groups), reason, lambda row: complaints[int(group_of_row[row])][1])
-    return problems, of_row
-
-
 def _problem(head: tuple[Any, str, int, str], sizes: dict[str, int]) -> ConvProblem:
     variant, dtype, ndim, layout = head
     fields: dict[str, Any] = {CONV_COLUMNS[name]: size for name, size in sizes.items()}
-    return ConvProblem(variant=variant, dtype=dtype, ndim=ndim, layout=layout, **fields)
+    try:
+        return ConvProblem(variant=variant, dtype=dtype, ndim=ndim, layout=layout, **fields)
+    except UsageError as error:
+        raise Unusable(_reason(sizes), error.message) from error
 
 
 def _reason(sizes: dict[str, int]) -> str:
     if any(size < (0 if name.startswith("pad") else 1) for name, size in sizes.items()):
         return BAD_SIZE
     return BAD_GROUPS if sizes["C"] % sizes["G"] or sizes["K"] % sizes["G"] else BAD_PROBLEM
-
-
-def _numbers_of(values: Sequence[Any]) -> NDArray[np.int64]:
-    """Return the index of each value among the distinct ones."""
-    import numpy as np
-
-    seen: dict[Any, int] = {}
-    return np.array([seen.setdefault(value, len(seen)) for value in values] or [0], dtype=np.int64)

@@ -24,6 +24,7 @@ from ckh.kernels.table import TRIPLES
 from ckh.ops.gemm_universal.features import AMD_WAVES
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel, kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.problem import OP_TYPE, GemmProblem
+from ckh.ops.table_rows import BAD_KERNEL, Unusable
 from ckh.schema import SHORTEST_MS, Status
 
 if TYPE_CHECKING:
@@ -47,15 +48,6 @@ _FINE = 1e-3  # relative precision above which a time is kept as it is
 _EQUAL = 1e-9
 _SINGLE = 1e-5  # the tile engine computes TFLOPS in single precision
 _TFLOPS_TOLERANCE = 0.01
-
-
-class Unusable(Exception):  # noqa: N818 # it is not an error of the program: the reader counts it
-    """A measurement cannot be used: the reason, and the fault."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +258,6 @@ def named(kernel: GemmKernel) -> tuple[str, GemmKernel]:
     return kernel_name(kernel), kernel
 
 
-BAD_KERNEL = "with a kernel name that does not parse"
 INCOMPLETE = "with a kernel name whose missing parameters are stated nowhere"
 CONTRADICTION = "with a kernel_config that contradicts the kernel's name"
 

@@ -12,35 +12,29 @@ repeated measurements.
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
 from ckh.data.formats import Formats, MappedTable, Reading, ReadOptions
-from ckh.data.numbering import combined_numbers, first_rows
 from ckh.data.readers.cells import (
     TIMES,
-    WITHOUT_TIME,
     Cells,
     Faults,
-    Integers,
     integers,
     numbers,
     time_column,
     times_ms,
     true_cells,
-    with_times,
 )
 from ckh.data.readers.named_table import COMMENT, Table, open_table, require_columns
-from ckh.data.readers.reader import BadRow, parquet_columns, refuse_bad
+from ckh.data.readers.reader import parquet_columns
 from ckh.data.rows import Origin, Pairs, Results, build_table
-from ckh.data.spool import StoredRows
-from ckh.errors import DataError
 from ckh.ops.gemm_universal.kernel import kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.gemm_universal.readers.gemm_rows import BAD_KERNEL, BAD_TIME, MISMATCH, Unusable, kernel_of, problem_of
+from ckh.ops.gemm_universal.readers.gemm_rows import BAD_TIME, MISMATCH, kernel_of, problem_of
+from ckh.ops.table_rows import TableRows, distinct_problems
 from ckh.schema import SHORTEST_MS, Status
 
 if TYPE_CHECKING:
@@ -152,15 +146,7 @@ def read_table(table: Table, options: ReadOptions, form: TableForm = GEMMS) -> R
     rows = _TableRows(form, arch, options, f"{table.file_name}:{table.sha256[:12]}")
     for cells in table.blocks(few, many):
         rows.add(cells)
-    if not rows.seen:
-        raise DataError(f"{table.where} has a header but no rows", code="empty")
-    if rows.bad and not options.skip_bad:
-        refuse_bad(table.where, dict(rows.bad), sorted(rows.first, key=lambda bad_row: bad_row.line))
-    if not len(rows.good):
-        raise DataError(f"{table.where}: no row with a time", code="no-good-row")
-    source = {"name": table.file_name, "format": _format_of(table), "sha256": table.sha256}
-    warnings = (*table.warnings, *(f"{table.where}: {text}" for text in rows.notes()))
-    return Reading(rows.good, (source,), bad=dict(rows.bad + rows.left_out), warnings=warnings, repeats=True)
+    return rows.reading(table, _format_of(table))
 
 
 def _format_of(table: Table) -> str:
@@ -168,36 +154,24 @@ def _format_of(table: Table) -> str:
     return MASTER if "working_kernel" in own else PARQUET if "measured_tflops" in own else CSV
 
 
-@dataclass
-class _TableRows:
+class _TableRows(TableRows):
     """The valid rows of a table, and counts of the others."""
 
-    form: TableForm
-    arch: ArchSpec
-    options: ReadOptions
-    run_id: str
-    seen: int = 0
-    not_run: int = 0
-    differing: int = 0
-    left_out: Counter[str] = field(default_factory=Counter)
-    bad: Counter[str] = field(default_factory=Counter)
-    first: list[BadRow] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.good = StoredRows(self.options.output)
-        self._kernels: dict[str, tuple[str, GemmKernel] | Unusable] = {}
+    def __init__(self, form: TableForm, arch: ArchSpec, options: ReadOptions, run_id: str) -> None:
+        super().__init__(options)
+        self.form, self.arch, self.run_id = form, arch, run_id
+        self.not_run = self.differing = 0
 
     def add(self, cells: Cells) -> None:
-        """Validate and add rows."""
-        self.seen += len(cells) + len(cells.wrong)
-        cells, missing = with_times(self._that_ran(cells))
-        self.left_out += Counter({WITHOUT_TIME: missing})
-        faults = Faults(cells)
-        table = self._judged(cells, faults)
-        self.bad.update(faults.counts())
-        self.first = sorted([*self.first, *faults.first()], key=lambda bad_row: bad_row.line)[:_NAMED]
-        if len(table):
-            self.good.add(table)
+        """Validate and add the rows that name a kernel."""
+        kept = self._that_ran(cells)
+        self.seen += len(cells) - len(kept)
+        super().add(kept)
+
+    def parsed(self, text: str) -> tuple[str, GemmKernel]:
+        """Return a kernel with its complete name."""
+        kernel = self.form.complete(text, {}, self.arch, self.form.parse)
+        return self.form.name(kernel), kernel
 
     def notes(self) -> list[str]:
         """Warnings about the rows."""
@@ -217,11 +191,11 @@ class _TableRows:
         self.not_run += len(cells) - len(kept)
         return Cells(cells.table.take(kept), cells.lines[kept], cells.wrong)
 
-    def _judged(self, cells: Cells, faults: Faults) -> pa.Table:
+    def judged(self, cells: Cells, faults: Faults) -> pa.Table:
         """Return the table of the valid rows."""
         import numpy as np
 
-        kernels, kernel_of_row = self._kernels_of(cells, faults)
+        kernels, kernel_of_row = self.kernels_of(cells, faults)
         own = [kernel for _, kernel in kernels]
         problems, problem_of_row = _problems(own, kernel_of_row, cells, faults, self.form)
         timed = time_column(cells)
@@ -260,45 +234,6 @@ class _TableRows:
             Origin(self.arch.name, None, hardware, self.run_id),
         )
 
-    def _kernels_of(self, cells: Cells, faults: Faults) -> tuple[list[tuple[str, GemmKernel]], NDArray[np.int64]]:
-        """Return the distinct kernels of the rows, each name parsed once, and each row's index among them."""
-        import numpy as np
-
-        column = cells.column("kernel")
-        result: list[tuple[str, GemmKernel]] = []
-        number = np.zeros(len(column.texts), dtype=np.int64)
-        complaints: dict[int, Unusable] = {}
-        for i, text in enumerate(column.texts):
-            item = self._kernel(text)
-            if isinstance(item, Unusable):
-                complaints[i] = item
-            else:
-                number[i] = len(result)
-                result.append(item)
-        _mark(faults, column.codes, complaints)
-        return result, number[column.codes]
-
-    def _kernel(self, text: str) -> tuple[str, GemmKernel] | Unusable:
-        if text not in self._kernels:
-            try:
-                kernel = self.form.complete(text, {}, self.arch, self.form.parse)
-                self._kernels[text] = self.form.name(kernel), kernel
-            except Unusable as why:
-                self._kernels[text] = why
-            except DataError as error:
-                self._kernels[text] = Unusable(BAD_KERNEL, error.message)
-        return self._kernels[text]
-
-
-def _mark(faults: Faults, group_of_row: NDArray[np.int64], complaints: dict[int, Unusable]) -> None:
-    """Mark the rows of groups that cannot be used."""
-    import numpy as np
-
-    for reason in dict.fromkeys(why.reason for why in complaints.values()):
-        groups = [i for i, why in complaints.items() if why.reason == reason]
-        is_bad = np.isin(group_of_row, groups)
-        faults.mark(is_bad, reason, lambda row: complaints[int(group_of_row[row])].detail)
-
 
 def _problems(
     kernels: list[GemmKernel], kernel_of_row: NDArray[np.int64], cells: Cells, faults: Faults, form: TableForm
@@ -309,35 +244,17 @@ def _problems(
     sizes = {name: integers(cells, name, faults) for name in form.sizes}
     sizes |= {name: integers(cells, name, faults, form.kind.field_defaults[name]) for name in form.more_sizes}
     _check_stated(kernels, kernel_of_row, cells, faults, form.kind.text_columns)
-    of_row = np.zeros(len(cells), dtype=np.int64)
-    good = np.flatnonzero(faults.good)
-    if not len(good):
-        return [], of_row
     texts = form.kind.text_columns
     kinds = [tuple(str(getattr(kernel, name)) for name in texts) for kernel in kernels]
     distinct = list(dict.fromkeys(kinds))
-    kind_of_row = np.array([distinct.index(kind) for kind in kinds])[kernel_of_row]
-    columns = [Integers(np.arange(len(distinct)), kind_of_row), *sizes.values()]
-    group = combined_numbers((column.codes[good], len(column.distinct)) for column in columns)
-    first = good[first_rows(group)]
-    problems: list[GemmProblem] = []
-    number = np.zeros(len(first), dtype=np.int64)
-    complaints: dict[int, Unusable] = {}
-    values = zip(*(size.at(first) for size in sizes.values()), strict=True)
-    for i, (row, given) in enumerate(zip(first.tolist(), values, strict=True)):
-        try:
-            stated = dict(zip(texts, distinct[int(kind_of_row[row])], strict=True))
-            problem = problem_of(dict(zip(sizes, given, strict=True)), kind=form.kind, **stated)
-        except Unusable as why:
-            complaints[i] = why
-            continue
-        number[i] = len(problems)
-        problems.append(problem)
-    of_row[good] = number[group]
-    group_of_row = np.full(len(cells), -1, dtype=np.int64)
-    group_of_row[good] = group
-    _mark(faults, group_of_row, complaints)
-    return problems, of_row
+    kind_of_row = np.array([distinct.index(kind) for kind in kinds] or [0])[kernel_of_row]
+
+    def make(kind: tuple[str, ...], given: list[int]) -> GemmProblem:
+        stated = dict(zip(texts, kind, strict=True))
+        problem: GemmProblem = problem_of(dict(zip(sizes, given, strict=True)), kind=form.kind, **stated)
+        return problem
+
+    return distinct_problems(faults, distinct, kind_of_row, tuple(sizes.values()), make)
 
 
 def _check_stated(

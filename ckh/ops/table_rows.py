@@ -1,0 +1,147 @@
+"""Rows of tables of measurements: what the readers for convolutions and for matrix products share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.data.formats import Reading, ReadOptions
+from ckh.data.numbering import combined_numbers, first_rows
+from ckh.data.readers.cells import WITHOUT_TIME, Cells, Faults, Integers, with_times
+from ckh.data.readers.reader import BadRow, refuse_bad
+from ckh.data.spool import StoredRows
+from ckh.errors import CkhError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from ckh.data.readers.named_table import Table
+
+BAD_KERNEL = "with a kernel name that does not parse"
+_NAMED = 3
+
+
+class Unusable(Exception):  # noqa: N818 # it is not an error of the program: the reader counts it
+    """A measurement cannot be used: the reason, and the fault."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class TableRows(ABC):
+    """The valid rows of a table, and counts of the others; data that grow with the rows are on disk."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+        self.seen = 0
+        self.bad: Counter[str] = Counter()
+        self.left_out: Counter[str] = Counter()
+        self.first: list[BadRow] = []
+        self.good = StoredRows(options.output)
+        self._known: dict[str, Any] = {}
+
+    @abstractmethod
+    def parsed(self, text: str) -> Any:
+        """Return what a kernel's name denotes; raises `Unusable` or `CkhError`."""
+
+    @abstractmethod
+    def judged(self, cells: Cells, faults: Faults) -> pa.Table:
+        """Validate rows, recording faults, and return the table of the valid ones."""
+
+    @abstractmethod
+    def notes(self) -> list[str]:
+        """Warnings about the rows."""
+
+    def add(self, cells: Cells) -> None:
+        """Validate and add rows."""
+        self.seen += len(cells) + len(cells.wrong)
+        cells, missing = with_times(cells)
+        self.left_out += Counter({WITHOUT_TIME: missing})
+        faults = Faults(cells)
+        table = self.judged(cells, faults)
+        self.bad.update(faults.counts())
+        self.first = sorted([*self.first, *faults.first()], key=lambda bad_row: bad_row.line)[:_NAMED]
+        if len(table):
+            self.good.add(table)
+
+    def reading(self, table: Table, form: str, before: Sequence[str] = ()) -> Reading:
+        """Return the rows of a table, with warnings; refuse one with bad rows, or without good ones."""
+        if not self.seen:
+            raise DataError(f"{table.where} has a header but no rows", code="empty")
+        if self.bad and not self.options.skip_bad:
+            refuse_bad(table.where, dict(self.bad), self.first)
+        if not len(self.good):
+            raise DataError(f"{table.where}: no row with a time", code="no-good-row")
+        source = {"name": table.file_name, "format": form, "sha256": table.sha256}
+        warnings = (*before, *table.warnings, *(f"{table.where}: {text}" for text in self.notes()))
+        return Reading(self.good, (source,), bad=dict(self.bad + self.left_out), warnings=warnings, repeats=True)
+
+    def kernels_of(self, cells: Cells, faults: Faults) -> tuple[list[Any], NDArray[np.int64]]:
+        """Return the distinct kernels of rows, each name parsed once, and each row's index among them."""
+        column = cells.column("kernel")
+        result: list[Any] = []
+        number = np.zeros(len(column.texts), dtype=np.int64)
+        complaints: dict[int, Unusable] = {}
+        for i, text in enumerate(column.texts):
+            if text not in self._known:
+                try:
+                    self._known[text] = self.parsed(text)
+                except Unusable as why:
+                    self._known[text] = why
+                except CkhError as error:
+                    self._known[text] = Unusable(BAD_KERNEL, error.message)
+            if isinstance(self._known[text], Unusable):
+                complaints[i] = self._known[text]
+            else:
+                number[i] = len(result)
+                result.append(self._known[text])
+        _mark(faults, column.codes, complaints)
+        return result, number[column.codes]
+
+
+def distinct_problems(
+    faults: Faults, kinds: Sequence[Any], kind_of_row: NDArray[Any], sizes: Sequence[Integers], make: Callable[..., Any]
+) -> tuple[list[Any], NDArray[np.int64]]:
+    """Return the distinct problems of the valid rows, each validated once, and each row's index among them.
+
+    `make` builds the problem of a kind and sizes, or raises `Unusable`.
+    """
+    of_row = np.zeros(len(kind_of_row), dtype=np.int64)
+    good = np.flatnonzero(faults.good)
+    if not len(good):
+        return [], of_row
+    columns = [Integers(np.arange(len(kinds)), kind_of_row), *sizes]
+    group = combined_numbers((column.codes[good], len(column.distinct)) for column in columns)
+    first = good[first_rows(group)]
+    problems: list[Any] = []
+    number = np.zeros(len(first), dtype=np.int64)
+    complaints: dict[int, Unusable] = {}
+    for i, (kind, *given) in enumerate(zip(*(column.at(first) for column in columns), strict=True)):
+        try:
+            problem = make(kinds[kind], given)
+        except Unusable as why:
+            complaints[i] = why
+            continue
+        number[i] = len(problems)
+        problems.append(problem)
+    of_row[good] = number[group]
+    group_of_row = np.full(len(of_row), -1, dtype=np.int64)
+    group_of_row[good] = group
+    _mark(faults, group_of_row, complaints)
+    return problems, of_row
+
+
+def _mark(faults: Faults, group_of_row: NDArray[np.int64], complaints: dict[int, Unusable]) -> None:
+    """Mark the rows of groups that cannot be used."""
+    for reason in dict.fromkeys(why.reason for why in complaints.values()):
+        groups = [i for i, why in complaints.items() if why.reason == reason]
+        is_bad = np.isin(group_of_row, groups)
+        faults.mark(is_bad, reason, lambda row: complaints[int(group_of_row[row])].detail)
