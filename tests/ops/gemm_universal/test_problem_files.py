@@ -8,7 +8,8 @@ import pytest
 
 from ckh.errors import DataError
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.gemm_universal.problem_sets.files import is_problem_file, read_problems
+from ckh.ops.gemm_universal.problem_sets.files import read_problems
+from ckh.ops.problem_files import is_problem_file
 from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def test_all_formats_agree(tmp_path: Path, suffix: str) -> None:
 @pytest.mark.parametrize(
     ("suffix", "text", "message"),
     [
-        (".txt", "", "has no problem"),
+        (".txt", "", "no problems in this file"),
         (".txt", "gemm_fp32_rcr_m1_n2", "problems.txt:1: not a GEMM problem"),
         (".csv", "m,n\n1,2\n", "missing column k"),
         (".csv", "m,n,k\n1,2,x\n", "problems.csv:2: k must be an integer, not 'x'"),
@@ -55,7 +56,7 @@ def test_all_formats_agree(tmp_path: Path, suffix: str) -> None:
         (".py", "x = 1\nGemmProblem(1, 2, 3, M=1)", "problems.py:2: duplicate value"),
         (".py", "GemmProblem(M=1, N=2.5, K=3)", "n must be an integer, not 2.5"),
         (".json", "{", "problems.json:1: not JSON"),
-        (".json", "{}", "is not a list of problems"),
+        (".json", "{}", "expected a list of problems"),
         (".json", "[3]", "problems.json:1: 3 is not a problem"),
         (".json", '[{"m": 1.5, "n": 1, "k": 1}]', "m must be an integer, not 1.5"),
         (".json", '[{"m": 1, "n": 1, "k": 1, "layout": "abc"}]', "unknown layout 'abc'"),

@@ -1,8 +1,4 @@
-"""Files of GEMM problems: canonical texts, CSV, JSON, and AMD's Python, which is not executed; and named sets.
-
-A text file has one problem per line; CSV and JSON have m, n, k and optional columns. Every fault of a file is one
-`DataError` that states file, entry and reason. Duplicate problems are read once.
-"""
+"""Files of GEMM problems, and named sets. CSV and JSON have m, n, k and optional columns."""
 
 from __future__ import annotations
 
@@ -13,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ckh.errors import DataError, UsageError
-from ckh.files.jsonfields import read_json
-from ckh.files.python_lists import WrittenForm, written_problems
-from ckh.files.untrusted import csv_rows, integer, read_text
+from ckh.files.python_lists import WrittenForm
+from ckh.files.untrusted import integer
 from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.ops.problem_files import is_problem_file, read_entries
 from ckh.problems import dtype_name, unknown_set
 
 if TYPE_CHECKING:
@@ -37,14 +33,12 @@ _IN_PYTHON = WrittenForm(
 )
 
 
-def is_problem_file(source: str) -> bool:
-    """True if the suffix is that of a problem file."""
-    return Path(source).suffix.lower() in _READERS
-
-
 def _problem(kind: type[P], values: dict[str, Any], dtype: str) -> P:
     """Build a problem from named values."""
-    stated = {name: value for name, value in values.items() if value not in (None, "")}
+    given_values = {name: value for name, value in values.items() if value not in (None, "")}
+    stated = {name.lower(): value for name, value in given_values.items()}
+    if len(stated) < len(given_values):
+        raise UsageError("duplicate value", "remove one of them", code="duplicate-name")
     given: dict[str, Any] = {name: _integer(name, stated[name]) for name in kind.size_columns if name in stated}
     given |= {name: str(stated[name]) for name in kind.text_columns if name in stated}
     if missing := [name for name in kind.required if name not in given]:
@@ -61,68 +55,25 @@ def read_problems(
     Columns and keys are m, n, k and optionally the class's other sizes, dtype (`default_dtype`) and layout (rcr); they
     are case-insensitive.
     """
-    path = Path(source)
-    problems: dict[Any, None] = {}
     left_open = dtype or default_dtype
-    for where, make in _READERS[path.suffix.lower()](path, kind):
-        try:
-            problem = make(left_open)
-        except UsageError as error:
-            raise DataError(f"{path}:{where}: {error.message}", error.hint, code=error.code) from error
+
+    def make(entry: object) -> GemmProblem:
+        if not isinstance(entry, (str, dict)):
+            raise UsageError(f"{entry!r} is not a problem", code="bad-problem")
+        problem = kind.parsed(entry) if isinstance(entry, str) else _problem(kind, entry, left_open)
         if dtype is not None and problem.dtype != dtype:
-            raise DataError(f"{path}:{where}: the problem has dtype {problem.dtype}, not {dtype}", code="mismatch")
-        problems[problem] = None
-    if not problems:
-        raise DataError(f"{path} has no problem", code="no-problems")
-    return tuple(problems)
+            raise UsageError(f"the problem has dtype {problem.dtype}, not {dtype}", code="mismatch")
+        return problem
 
+    def header(path: Path, _line: int, cells: list[str]) -> list[str]:
+        names = [name.lower() for name in cells]
+        known = (*kind.size_columns, *kind.text_columns)
+        if missing := [name for name in kind.required if name not in names]:
+            what = f"{path}: missing column {missing[0]}"
+            raise DataError(what, "the columns are " + ", ".join(known), code="missing-column")
+        return [name if name in known else "" for name in names]
 
-def _lines(path: Path, kind: type[P]) -> _Entries[P]:
-    for number, line in enumerate(read_text(path).splitlines(), 1):
-        content = line.partition("#")[0].strip()
-        if content:
-            yield number, lambda _, content=content: kind.parsed(content)  # type: ignore[misc]
-
-
-def _csv(path: Path, kind: type[P]) -> _Entries[P]:
-    rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
-    names = [name.lower() for name in next(rows, (0, []))[1]]
-    if missing := [name for name in kind.required if name not in names]:
-        raise DataError(
-            f"{path}: missing column {missing[0]}",
-            "the columns are " + ", ".join((*kind.size_columns, *kind.text_columns)),
-            code="missing-column",
-        )
-    for line, cells in rows:
-        yield line, lambda dtype, cells=cells: _problem(kind, _row(names, cells), dtype)  # type: ignore[misc]
-
-
-def _row(names: list[str], cells: list[str]) -> dict[str, Any]:
-    if len(cells) != len(names):
-        raise UsageError(f"{len(cells)} cells under {len(names)} columns", code="bad-row")
-    return dict(zip(names, cells, strict=True))
-
-
-def _json(path: Path, kind: type[P]) -> _Entries[P]:
-    entries = read_json(path, unique=True)
-    if not isinstance(entries, list):
-        raise DataError(f"{path} is not a list of problems", code="unknown-format")
-    for number, entry in enumerate(entries, 1):
-        if isinstance(entry, str):
-            yield number, lambda _, entry=entry: kind.parsed(entry)  # type: ignore[misc]
-        elif isinstance(entry, dict):
-            values = {str(key).lower(): value for key, value in entry.items()}
-            yield number, lambda dtype, values=values: _problem(kind, values, dtype)  # type: ignore[misc]
-        else:
-            raise DataError(f"{path}:{number}: {entry!r} is not a problem", code="bad-problem")
-
-
-def _python(path: Path, kind: type[P]) -> _Entries[P]:
-    for line, values in written_problems(path, read_text(path), _IN_PYTHON):
-        lower = {name.lower(): value for name, value in values.items()}
-        if len(lower) < len(values):
-            raise DataError(f"{path}:{line}: duplicate value", "remove one of them", code="duplicate-name")
-        yield line, lambda dtype, values=lower: _problem(kind, values, dtype)  # type: ignore[misc]
+    return read_entries(Path(source), make, header, kind.text_columns, _IN_PYTHON)
 
 
 def _integer(name: str, value: object) -> int:
@@ -132,14 +83,6 @@ def _integer(name: str, value: object) -> int:
         return integer(value if isinstance(value, str) else "")
     except ValueError:
         raise UsageError(f"{name} must be an integer, not {value!r}", code="bad-number") from None
-
-
-_READERS: dict[str, Callable[[Path, type[Any]], _Entries[Any]]] = {
-    ".txt": _lines,
-    ".csv": _csv,
-    ".json": _json,
-    ".py": _python,
-}
 
 
 def by_name(

@@ -44,6 +44,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.ops.grouped_conv.problem import ConvProblem, parse_conv_problem
 from ckh.ops.grouped_conv.problem_sets import files
+from ckh.ops.problem_files import is_problem_file
 from ckh.problems import Direction, unknown_set
 
 if TYPE_CHECKING:
@@ -190,6 +191,6 @@ def load_problems(
     direction = None if variant is None else Direction(variant)
     if source in _SETS:
         return problem_set(source, direction or Direction.FORWARD, dtype or default_dtype)
-    if not files.is_problem_file(source):
+    if not is_problem_file(source):
         raise unknown_set(f"{source!r} is neither a problem set nor a .txt, .csv, .json or .py file", source, _SETS)
     return files.read_problems(source, direction, dtype, default_dtype)

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ckh.errors import DataError, UsageError
-from ckh.files.jsonfields import JsonError, parse_json
-from ckh.files.python_lists import WrittenForm, written_problems
-from ckh.files.untrusted import csv_rows, integer, read_text
+from ckh.files.python_lists import WrittenForm
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem, parse_conv_problem
+from ckh.ops.problem_files import read_entries
 from ckh.problems import Direction, dtype_name
 from ckh.text.log import note
 
@@ -38,7 +35,6 @@ _KNOWN = (*CONV_COLUMNS, "ndim", *TEXTS)
 _OTHER_NAMES = {**{name: column for column, name in CONV_COLUMNS.items()}, "direction": "variant"}
 # In AMD's Python files a problem has all its values as keyword arguments, anywhere in the file.
 _IN_PYTHON = WrittenForm("GroupedConvProblem(N=..., C=..., ...)", ("GroupedConvProblem",))
-_BEFORE_FIRST, _BETWEEN = re.compile(r"\s*\[\s*"), re.compile(r"\s*,\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +44,6 @@ class _Wanted:
     variant: Direction | None
     dtype: str | None
     default_dtype: str
-
-
-# A file's entries: the line, and a function that returns the problem.
-_Entries = Iterator[tuple[int, Callable[[_Wanted], ConvProblem]]]
-
-
-def is_problem_file(source: str) -> bool:
-    """True if the suffix is that of a problem file."""
-    return Path(source).suffix.lower() in _READERS
 
 
 def read_problems(
@@ -81,69 +68,14 @@ def read_problems(
     Raises:
         DataError: the file is missing, empty, not text, truncated, or has a line that is not a valid problem.
     """
-    path, wanted = Path(source), _Wanted(variant, dtype, default_dtype)
-    problems: dict[ConvProblem, None] = {}
-    for line, build in _READERS[path.suffix.lower()](path, read_text(path)):
-        try:
-            problems[_checked(build(wanted), wanted)] = None
-        except UsageError as error:  # noqa: PERF203 - it ends the loop
-            raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error
-    if not problems:
-        raise DataError(f"{path}: no problems in this file", code="no-problems")
-    return tuple(problems)
-
-
-def _read_txt(path: Path, text: str) -> _Entries:
-    del path
-    for number, line in enumerate(text.splitlines(), 1):
-        if content := line.partition("#")[0].strip():
-            yield number, partial(_from_entry, content)
-
-
-def _read_csv(path: Path, text: str) -> _Entries:
-    header: list[str] = []
-    for line, cells in csv_rows(path, text):
-        if not any(cells):
-            continue
-        if not header:
-            header = _header(path, line, ["variant" if name == "direction" else name for name in cells])
-        else:
-            yield line, partial(_from_cells, header, cells)
-
-
-def _read_json(path: Path, text: str) -> _Entries:
-    if not text.strip():
-        return
-    try:
-        whole = parse_json(text, unique=True)
-    except JsonError as error:
-        raise DataError(
-            f"{path}:{error.line}: {error}" if error.line else f"{path}: {error}", code="bad-json"
-        ) from error
-    if not isinstance(whole, list):
-        raise DataError(f"{path}: expected a list of problems, found {type(whole).__name__}", code="unknown-format")
-    line, end, decoder = 1, 0, json.JSONDecoder()
-    for number, _ in enumerate(whole):  # again, one by one, to find their lines
-        between = (_BETWEEN if number else _BEFORE_FIRST).match(text, end)
-        assert between is not None, "what was read as a list is one"
-        start = between.end()
-        line += text.count("\n", end, start)
-        entry, end = decoder.raw_decode(text, start)
-        yield line, partial(_from_entry, entry)
-        line += text.count("\n", start, end)
-
-
-_READERS: dict[str, Callable[[Path, str], _Entries]] = {
-    ".txt": _read_txt,
-    ".csv": _read_csv,
-    ".json": _read_json,
-    ".py": lambda path, text: (
-        (line, partial(_from_entry, values)) for line, values in written_problems(path, text, _IN_PYTHON)
-    ),
-}
+    wanted = _Wanted(variant, dtype, default_dtype)
+    return read_entries(
+        Path(source), lambda entry: _checked(_from_entry(entry, wanted), wanted), _header, TEXTS, _IN_PYTHON
+    )
 
 
 def _header(path: Path, line: int, header: list[str]) -> list[str]:
+    header = ["variant" if name == "direction" else name for name in header]
     others = [column for column in header if column not in {*_KNOWN, *IGNORED}]
     problems = {
         "missing": [column for column in REQUIRED if column not in header],
@@ -156,14 +88,7 @@ def _header(path: Path, line: int, header: list[str]) -> list[str]:
             raise DataError(f"{path}:{line}: {what} columns: {', '.join(map(repr, columns))}", hint, code="bad-header")
     if others:
         note(f"{path}: ignored columns: {', '.join(map(repr, others))}")
-    return header
-
-
-def _from_cells(header: list[str], cells: list[str], wanted: _Wanted) -> ConvProblem:
-    if len(cells) != len(header):
-        raise UsageError(f"{len(cells)} cells under {len(header)} columns", code="bad-row")
-    row = {column: cell for column, cell in zip(header, cells, strict=True) if column in _KNOWN}
-    return _problem({c: cell if c in TEXTS else _integer(c, cell) for c, cell in row.items() if cell}, wanted)
+    return [name if name in _KNOWN else "" for name in header]
 
 
 def _from_entry(entry: object, wanted: _Wanted) -> ConvProblem:
@@ -204,13 +129,6 @@ def _ndim(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise UsageError(f"ndim must be 2 or 3, not {value!r}", code="out-of-range")
     return value
-
-
-def _integer(column: str, cell: str) -> int:
-    try:
-        return integer(cell)
-    except ValueError:
-        raise UsageError(f"{column} must be an integer, not {cell!r}", code="bad-number") from None
 
 
 def _checked(problem: ConvProblem, wanted: _Wanted) -> ConvProblem:

@@ -1,0 +1,112 @@
+"""Files of problems: canonical texts, CSV, JSON, and AMD's Python, which is not executed.
+
+Every fault of a file is one `DataError` that states file, line and reason. Duplicate problems are read once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ckh.errors import DataError, UsageError
+from ckh.files.jsonfields import JsonError, parse_json
+from ckh.files.python_lists import WrittenForm, written_problems
+from ckh.files.untrusted import csv_rows, integer, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+P = TypeVar("P")
+_SUFFIXES = (".txt", ".csv", ".json", ".py")
+_BEFORE_FIRST, _BETWEEN = re.compile(r"\s*\[\s*"), re.compile(r"\s*,\s*")
+
+
+def is_problem_file(source: str) -> bool:
+    """True if the suffix is that of a problem file."""
+    return Path(source).suffix.lower() in _SUFFIXES
+
+
+def read_entries(
+    path: Path,
+    make: Callable[[object], P],
+    header: Callable[[Path, int, list[str]], list[str]],
+    texts: Collection[str],
+    in_python: WrittenForm,
+) -> tuple[P, ...]:
+    """Read the distinct problems of a file, in order.
+
+    Args:
+        path: the file.
+        make: makes a problem of a text or of named values; raises `UsageError`.
+        header: checks the columns of a CSV, and returns their names, empty for those that are ignored.
+        texts: the columns that are not integers.
+        in_python: how problems stand in Python.
+    """
+    problems: dict[P, None] = {}
+    text, suffix = read_text(path), path.suffix.lower()
+    if suffix == ".csv":
+        entries: Iterator[tuple[int, object]] = _csv(path, text, header, texts)
+    elif suffix == ".json":
+        entries = _json(path, text)
+    else:
+        entries = _lines(text) if suffix == ".txt" else iter(written_problems(path, text, in_python))
+    for line, entry in entries:
+        try:
+            problems[make(entry)] = None
+        except UsageError as error:  # noqa: PERF203 - it ends the loop
+            raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error
+    if not problems:
+        raise DataError(f"{path}: no problems in this file", code="no-problems")
+    return tuple(problems)
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if content := line.partition("#")[0].strip():
+            yield number, content
+
+
+def _csv(
+    path: Path, text: str, header: Callable[[Path, int, list[str]], list[str]], texts: Collection[str]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    names: list[str] = []
+    for line, cells in csv_rows(path, text):
+        if not any(cells):
+            continue
+        if not names:
+            names = header(path, line, cells)
+            continue
+        if len(cells) != len(names):
+            raise DataError(f"{path}:{line}: {len(cells)} cells under {len(names)} columns", code="bad-row")
+        row: dict[str, Any] = {name: cell for name, cell in zip(names, cells, strict=True) if name and cell}
+        for name in row.keys() - set(texts):
+            try:
+                row[name] = integer(row[name])
+            except ValueError:  # noqa: PERF203 - it ends the loop
+                what = f"{name} must be an integer, not {row[name]!r}"
+                raise DataError(f"{path}:{line}: {what}", code="bad-number") from None
+        yield line, row
+
+
+def _json(path: Path, text: str) -> Iterator[tuple[int, object]]:
+    if not text.strip():
+        return
+    try:
+        whole = parse_json(text, unique=True)
+    except JsonError as error:
+        raise DataError(
+            f"{path}:{error.line}: {error}" if error.line else f"{path}: {error}", code="bad-json"
+        ) from error
+    if not isinstance(whole, list):
+        raise DataError(f"{path}: expected a list of problems, found {type(whole).__name__}", code="unknown-format")
+    line, end, decoder = 1, 0, json.JSONDecoder()
+    for number, _ in enumerate(whole):  # again, one by one, to find their lines
+        between = (_BETWEEN if number else _BEFORE_FIRST).match(text, end)
+        assert between is not None, "what was read as a list is one"
+        start = between.end()
+        line += text.count("\n", end, start)
+        entry, end = decoder.raw_decode(text, start)
+        yield line, entry
+        line += text.count("\n", start, end)
