@@ -12,7 +12,7 @@ AMD's other names are parsed too: names that begin with `gemm_`, and the short n
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckh.kernels.declaration import (
     EPILOGUES,
@@ -73,8 +73,8 @@ class GemmKernel(TiledKernel):
     A field is `None` only if the kernel was parsed from a short name that omits it.
     """
 
-    op_type: ClassVar[str] = OP_TYPE  # first part of names; subclasses are kernels of other operations
-    group_fields: ClassVar[tuple[str, ...]] = GROUP_FIELDS  # problems of a group have one pool
+    op_type = OP_TYPE  # first part of names; subclasses are kernels of other operations
+    group_fields = GROUP_FIELDS  # problems of a group have one pool
 
     dtype: str = field(metadata=named(word("dtype", DTYPE_BYTES)))
     layout: str = field(metadata=named(word("layout", GEMM_LAYOUTS)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from ckh.kernels.declaration import (
     EPILOGUES,
@@ -83,7 +83,7 @@ class ConvKernel(TiledKernel):
     the kernel was parsed from a short name of AMD's that omits it.
     """
 
-    op_type: ClassVar[str] = OPERATION
+    op_type = OPERATION
 
     variant: Direction = field(
         metadata=named(replace(_DIRECTION, write=lambda variant: f"_{_TOKENS[variant]}", short=_DIRECTION))

@@ -15,6 +15,7 @@ from ckh.data.readers.cells import BAD_NUMBER, WITHOUT_TIME
 from ckh.errors import DataError, UsageError
 from ckh.ops.grouped_conv import amd_csv as bad
 from ckh.ops.grouped_conv.amd_csv import AMD_COLUMNS
+from ckh.ops.table_rows import BAD_KERNEL
 from tests.refusals import expect_refusal, expect_values
 
 if TYPE_CHECKING:
@@ -138,11 +139,11 @@ def test_3d_rows(write_csv: Write) -> None:
 @pytest.mark.parametrize(
     ("change", "reason", "detail"),
     [
-        ({"kernel": "conv_kernel_7"}, bad.BAD_KERNEL, "conv_kernel_7"),
-        ({"kernel": ""}, bad.BAD_KERNEL, "not a kernel name"),
-        ({"kernel": NAME + "compv77_intrawave"}, bad.BAD_KERNEL, "unknown pipeline 'compv77'"),
-        ({"kernel": NAME + "compv3_dsb_intrawave"}, bad.BAD_KERNEL, "'_intrawave' is unknown"),
-        ({"kernel": "grouped_conv_forward_bf16_2d_64x0x16_mem"}, bad.BAD_KERNEL, "tile"),
+        ({"kernel": "conv_kernel_7"}, BAD_KERNEL, "conv_kernel_7"),
+        ({"kernel": ""}, BAD_KERNEL, "not a kernel name"),
+        ({"kernel": NAME + "compv77_intrawave"}, BAD_KERNEL, "unknown pipeline 'compv77'"),
+        ({"kernel": NAME + "compv3_dsb_intrawave"}, BAD_KERNEL, "'_intrawave' is unknown"),
+        ({"kernel": "grouped_conv_forward_bf16_2d_64x0x16_mem"}, BAD_KERNEL, "tile"),
         ({"N": "two"}, BAD_NUMBER, "N is 'two'"),
         ({"N": "1_0"}, BAD_NUMBER, "N is '1_0'"),
         ({"Hi": "nan"}, BAD_NUMBER, "Hi is 'nan'"),

@@ -27,7 +27,8 @@ from ckh.data.readers.reader import BadRows, MissingTime, read_bytes, source_of,
 from ckh.errors import DataError, UsageError
 from ckh.files.outputs import FileKind, head_of, write_output
 from ckh.files.untrusted import as_text, csv_rows, integer
-from ckh.ops.gemm_universal.readers.gemm_rows import Unusable, problem_of
+from ckh.ops.gemm_universal.readers.gemm_rows import problem_of
+from ckh.ops.table_rows import Unusable
 from ckh.problems import dtype_name
 
 if TYPE_CHECKING:

@@ -34,13 +34,13 @@ from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.gemm_universal.readers.gemm_rows import (
     MISMATCH,
     GemmRows,
-    Unusable,
     kernel_of,
     named,
     number,
     precise_time,
     problem_of,
 )
+from ckh.ops.table_rows import Unusable
 from ckh.problems import DTYPE_BYTES
 from ckh.schema import Status
 from ckh.strenum import StrEnum

@@ -31,13 +31,13 @@ from ckh.ops.gemm_universal.readers.gemm_rows import (
     BAD_TIME,
     CONTRADICTION,
     GemmRows,
-    Unusable,
     kernel_of,
     named,
     number,
     precise_time,
     problem_of,
 )
+from ckh.ops.table_rows import Unusable
 from ckh.schema import Status
 
 if TYPE_CHECKING:

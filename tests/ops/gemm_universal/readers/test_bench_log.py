@@ -19,6 +19,7 @@ from ckh.data.readers.cells import WITHOUT_TIME
 from ckh.errors import DataError, ExitCode, UsageError
 from ckh.ops.gemm_universal.readers import bench_log, gemm_rows
 from ckh.ops.gemm_universal.readers import bench_log as reader
+from ckh.ops.table_rows import BAD_KERNEL
 from tests.refusals import expect_error, expect_refusal, expect_values
 
 if TYPE_CHECKING:
@@ -196,9 +197,9 @@ def test_nesting_is_limited(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "reason", "detail"),
     [
-        (bare("fast_kernel"), gemm_rows.BAD_KERNEL, "line 2: not a kernel name of gemm_universal: 'fast_kernel'"),
+        (bare("fast_kernel"), BAD_KERNEL, "line 2: not a kernel name of gemm_universal: 'fast_kernel'"),
         (bare("gemm_universal_fp8_rcr_128x64x32_compv3_intrawave"), gemm_rows.INCOMPLETE, "has no wave_m"),
-        (bare().replace(f'"{NAME}"', "7"), gemm_rows.BAD_KERNEL, "the kernel's name is 7"),
+        (bare().replace(f'"{NAME}"', "7"), BAD_KERNEL, "the kernel's name is 7"),
         ('{"a": 1}\n', reader.NO_RESULT, "no name or no perf_result"),
         (bare().replace('{"latency', '[{"latency').replace("}}", "}]}"), reader.NO_RESULT, "no name or no perf_result"),
         ('{"name": "x",}\n', bench_log.MALFORMED, "line 2: "),

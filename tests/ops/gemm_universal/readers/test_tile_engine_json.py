@@ -16,6 +16,7 @@ from ckh.data.readers.cells import WITHOUT_TIME
 from ckh.errors import DataError, ExitCode, UsageError
 from ckh.ops.gemm_universal.readers import gemm_rows
 from ckh.ops.gemm_universal.readers import tile_engine_json as reader
+from ckh.ops.table_rows import BAD_KERNEL
 from tests.refusals import expect_error, expect_refusal, expect_values
 
 if TYPE_CHECKING:
@@ -176,10 +177,10 @@ def test_a_partial_file_is_a_bare_list(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "reason", "detail"),
     [
-        (entry(OK, name="fast_kernel"), gemm_rows.BAD_KERNEL, "not a kernel name of gemm_universal: 'fast_kernel'"),
-        (entry(OK, name=None), gemm_rows.BAD_KERNEL, "the kernel's name is missing"),
-        (entry(OK, name=NAME.replace("compv3", "compv77")), gemm_rows.BAD_KERNEL, "unknown pipeline 'compv77'"),
-        (entry(OK, name=NAME.replace("128x64x32", "128x0x32")), gemm_rows.BAD_KERNEL, "its tile is missing or unknown"),
+        (entry(OK, name="fast_kernel"), BAD_KERNEL, "not a kernel name of gemm_universal: 'fast_kernel'"),
+        (entry(OK, name=None), BAD_KERNEL, "the kernel's name is missing"),
+        (entry(OK, name=NAME.replace("compv3", "compv77")), BAD_KERNEL, "unknown pipeline 'compv77'"),
+        (entry(OK, name=NAME.replace("128x64x32", "128x0x32")), BAD_KERNEL, "its tile is missing or unknown"),
         (entry(OK, tile_m=256), gemm_rows.CONTRADICTION, "has tile_m 128, its kernel_config 256"),
         (entry(OK, warp_m="2"), gemm_rows.CONTRADICTION, "kernel_config has wave_m '2'"),
         (entry(OK, scheduler="sometimes"), gemm_rows.CONTRADICTION, "scheduler 'sometimes'"),
