@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -118,43 +120,44 @@ run(sys.argv[2:])
 """
 
 
-def _killed_in_a_problem(cluster: Cluster) -> tuple[str, str]:
-    """Kill a client after the first row of a problem; returns the problem and the device that measured it."""
+@pytest.fixture(scope="module")
+def killed(nodes: Cluster, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a run whose client was killed after the first row of a problem."""
+    folder = tmp_path_factory.mktemp("killed")
+    (folder / "problems.txt").write_text("\n".join(PROBLEMS), encoding="utf-8")
+    (folder / "kernels").write_text("\n".join(KERNELS), encoding="utf-8")
     what = ["--problems", "problems.txt", "--kernels", "kernels", "--samples", "3"]
-    args = ["bench", "--device", "host", "--out", "run", "--cluster", cluster.client.scheduler.address, *what]
-    ended = subprocess.run(
-        [sys.executable, "-c", _DYING, "1", *args], stderr=subprocess.DEVNULL, timeout=300, check=False
-    )
+    args = ["bench", "--device", "host", "--out", "run", "--cluster", nodes.client.scheduler.address, *what]
+    command, environment = [sys.executable, "-c", _DYING, "1", *args], {**os.environ, "CKH_CACHE_DIR": str(cache)}
+    ended = subprocess.run(command, stderr=subprocess.DEVNULL, timeout=300, check=False, cwd=folder, env=environment)
     assert ended.returncode == -signal.SIGKILL
-    (row,) = read_journal(Path("run")).rows
-    return row.problem, row.node
+    return folder / "run"
 
 
-def test_a_half_measured_problem_continues_on_its_device(nodes: Cluster) -> None:
-    """The rest is measured by the same device, and nothing twice."""
-    problem, device = _killed_in_a_problem(nodes)
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_half_measured_problem_continues_on_its_device(nodes: Cluster, killed: Path, *, is_lost: bool) -> None:
+    """The rest is measured by the same device, and nothing twice.
+
+    If that is lost, another device measures all of it; the first row remains in the journal, and does not count.
+    """
+    shutil.copytree(killed, "run")
+    journal = Path("run/journal.jsonl")
+    (first,) = read_journal(journal).rows
+    if is_lost:
+        journal.write_text(journal.read_text(encoding="utf-8").replace(f'"{first.node}"', '"gone/host0"'), "utf-8")
     assert bench("run", "--resume", cluster=nodes) == ExitCode.OK
-    rows = [row for row in read_journal(Path("run")).rows if row.problem == problem and not row.remeasured]
-    assert sorted(row.kernel for row in rows) == sorted(KERNELS)
-    assert {row.node for row in rows} == {device}
-
-
-def test_a_half_measured_problem_of_a_lost_device_is_measured_again(nodes: Cluster) -> None:
-    """Another device measures all of it; the row of the first one remains in the journal, and does not count."""
-    problem, device = _killed_in_a_problem(nodes)
-    journal = Path("run") / "journal.jsonl"
-    journal.write_text(journal.read_text(encoding="utf-8").replace(f'"{device}"', '"gone/host0"'), encoding="utf-8")
-    assert bench("run", "--resume", cluster=nodes) == ExitCode.OK
-    rows = [row for row in read_journal(Path("run")).rows if row.problem == problem and not row.remeasured]
-    assert [row.node for row in rows].count("gone/host0") == 1
-    final = [row for row in read_journal(Path("run")).final_rows() if row.problem == problem]
+    rows = [row for row in read_journal(journal).rows if row.problem == first.problem and not row.remeasured]
+    final = [row for row in read_journal(journal).final_rows() if row.problem == first.problem]
     assert sorted(row.kernel for row in final) == sorted(KERNELS)
-    assert len({row.node for row in final} - {"gone/host0"}) == 1
+    assert len(rows) == len(KERNELS) + is_lost
+    assert [row.node for row in rows].count("gone/host0") == is_lost
+    (device,) = {row.node for row in rows} - {"gone/host0"}
+    assert is_lost or device == first.node
 
 
-def test_devices_of_earlier_runs_are_compared(nodes: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_devices_of_earlier_runs_are_compared(nodes: Cluster, killed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A run continues only with devices about as fast as those in its journal, here or on a cluster."""
-    _killed_in_a_problem(nodes)
+    shutil.copytree(killed, "run")
     looks = read_journal(Path("run")).references
     assert len({look.node for look in looks}) == len(looks) == 2
     journal = Path("run") / "journal.jsonl"
@@ -180,28 +183,21 @@ def test_kernels_can_be_compiled_only(nodes: Cluster, capsys: pytest.CaptureFixt
     assert not Path("none").exists()
 
 
-def test_missing_kernels_are_sent_to_nodes(nodes: Cluster) -> None:
-    """Kernels compiled here run on nodes, which have another cache."""
-    assert bench("first", cluster=nodes) == ExitCode.OK
-    removed = nodes.everywhere(_empty_cache)
-    assert sum(removed.values()) >= len(KERNELS)
-    assert bench("second", cluster=nodes) == ExitCode.OK
-    assert all(row.latency_ms for row in read_journal(Path("second")).final_rows())
-
-
-def test_kernels_cached_on_nodes_are_not_recompiled(
+def test_kernels_in_the_cache_of_either_side_are_not_recompiled(
     nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client with an empty cache copies them from the nodes: no compiler runs anywhere."""
+    """A client with an empty cache copies them from the nodes, and sends them to nodes that lack them."""
     assert bench("first", cluster=nodes) == ExitCode.OK
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "another"))
     try:
         nodes.everywhere(_forbid_compilers)
         assert bench("second", cluster=nodes) == ExitCode.OK
+        assert len(list(KernelCache().folder.glob("??/*.so"))) == len(KERNELS)
+        assert sum(nodes.everywhere(_empty_cache).values()) >= len(KERNELS)
+        assert bench("third", cluster=nodes) == ExitCode.OK
     finally:
         nodes.everywhere(_allow_compilers)
-    assert all(row.latency_ms for row in read_journal(Path("second")).final_rows())
-    assert len(list(KernelCache().folder.glob("??/*.so"))) == len(KERNELS)
+    assert all(row.latency_ms for out in ("second", "third") for row in read_journal(Path(out)).final_rows())
 
 
 def _forbid_compilers() -> None:
@@ -305,7 +301,7 @@ def test_a_different_device_that_joins_later_is_excluded(
 
 def test_matrices_of_kernels_are_tried_by_nodes(nodes: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     """Every case has the same finding as on this machine, in the same order."""
-    args = ["validate", "kernels", "--matrix", "schedulers", "--variant", "forward", "--ndim", "2", "--device", "host"]
+    args = ["validate", "kernels", "--matrix", "pipelines", "--variant", "forward", "--ndim", "2", "--device", "host"]
     assert run([*args, "--json"]) == ExitCode.OK
     here = json.loads(capsys.readouterr().out)["findings"]
     assert run([*args, "--json", "--cluster", nodes.client.scheduler.address]) == ExitCode.OK

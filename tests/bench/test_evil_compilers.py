@@ -60,13 +60,11 @@ _TIMEOUT = "the compiler took longer than 4 s"
 KINDS = {
     # Hanging.
     "hangs": Kind("sleep 1000", _LATE, _TIMEOUT),
-    "hangs when it has written": Kind(f"{_COMPILE}; sleep 1000", _LATE, _TIMEOUT),
     "hangs and ignores signals": Kind("trap '' TERM INT HUP; while :; do sleep 1; done", _LATE, _TIMEOUT),
     "stops": Kind("kill -STOP $$", _LATE, _TIMEOUT),
     "closes its pipes and hangs": Kind("exec 2>&-; sleep 1000", _LATE, _TIMEOUT),
     "prints without end": Kind("while :; do echo flood flood flood flood >&2; done", _LATE, _TIMEOUT),
     # Processes.
-    "leaves a process that hangs": Kind(f"{_COMPILE}; sleep 1000 &", Status.OK, ""),
     "leaves a daemon that floods": Kind(
         f"{_COMPILE}; setsid sh -c 'while :; do echo flood >&2; done' &", Status.OK, ""
     ),
@@ -84,7 +82,6 @@ KINDS = {
     "prints at length": Kind(f"head -c 30000000 /dev/zero; {_COMPILE}", Status.OK, ""),
     # Killed, or out of resources.
     "is killed": Kind("kill -9 $$", _INTERRUPTED, "the compiler was killed by SIGKILL"),
-    "is ended": Kind("kill -15 $$", _INTERRUPTED, "the compiler was killed by SIGTERM"),
     "is killed when it has written": Kind(f"{_COMPILE}; kill -9 $$", _INTERRUPTED, "killed by SIGKILL"),
     "is killed below gcc": Kind(
         "echo 'g++: fatal error: Killed signal terminated program cc1plus' >&2; exit 1", _INTERRUPTED, "Killed signal"
@@ -101,13 +98,10 @@ KINDS = {
     ),
     # Claiming success.
     "writes nothing": Kind("exit 0", _ERROR_STATUS, "no such file"),
-    "writes an empty file": Kind(": > $library", _ERROR_STATUS, ElfFault.EMPTY),
     "writes text": Kind("echo hello > $library", _ERROR_STATUS, ElfFault.NOT_ELF),
-    "writes a folder": Kind("mkdir $library", _ERROR_STATUS, "not a regular file"),
     "writes a link": Kind(
         f"{_COMPILE}; mv $library $library.x; ln -s $library.x $library", _ERROR_STATUS, "not a regular file"
     ),
-    "writes a pipe": Kind("mkfifo $library", _ERROR_STATUS, "not a regular file"),
     "writes half of it": Kind(
         f"{_COMPILE}; head -c 3000 $library > part; mv part $library", _ERROR_STATUS, "not a library of a kernel: "
     ),
@@ -119,7 +113,6 @@ KINDS = {
         _ERROR_STATUS,
         ElfFault.OTHER_MACHINE,
     ),
-    "writes a program": Kind("cp /bin/sh $library", _ERROR_STATUS, "not a library of a kernel: "),
     "writes without entry points": Kind(
         "echo 'int a;' > $library.c; gcc -shared -fPIC -o $library $library.c",
         _ERROR_STATUS,
@@ -127,7 +120,6 @@ KINDS = {
     ),
     "writes an object file": Kind('gcc -c -x c++ -o $library "$source"', _ERROR_STATUS, ElfFault.NOT_SHARED),
     # Harmless behaviour.
-    "leaves other files": Kind(f"{_COMPILE}; touch more; mkdir -p $library.d/e; touch $library.d/e/f", Status.OK, ""),
     "removes its source": Kind(f'{_COMPILE}; rm "$source"', Status.OK, ""),
     "writes in two steps": Kind(
         f"{_COMPILE}; mv $library $library.x; sleep 0.2; mv $library.x $library", Status.OK, ""

@@ -104,31 +104,20 @@ def test_a_row_survives_without_closing(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever in a row the disk is full, there is a DataError and exactly the rows before it are in the file."""
-    before = write_rows(tmp_path, *ROWS[:2])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_full_disk_leaves_no_half_line(tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever in rows added together the disk is full, the file has exactly what was there before."""
+    before = write_rows(tmp_path, ROWS[0])
     size = len(before) - before.rfind(b"\n", 0, -1) - 1
-    for count in (0, 1, size // 2, size - 1):
+    for count in (0, 1, size // 2, size - 1, *([size, size + 10] if rows > 1 else [])):
         writer = JournalWriter(tmp_path)
         with monkeypatch.context() as patch:
             patch.setattr(os, "write", fill_disk_after(count))
             with expect_refusal(OutputError, "unwritable", "journal.jsonl", "No space left") as caught:
-                writer.add(ROWS[2])
+                writer.add(*ROWS[1 : 1 + rows])
         writer.close()
         assert "--resume" in caught.value.hint
         assert writer.path.read_bytes() == before
-
-
-def test_rows_written_together_are_atomic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the disk is full after the first of two rows, neither is kept."""
-    before = write_rows(tmp_path, ROWS[0])
-    size = len(before) - before.rfind(b"\n", 0, -1) - 1
-    writer = JournalWriter(tmp_path)
-    monkeypatch.setattr(os, "write", fill_disk_after(size + 10))
-    with pytest.raises(OutputError):
-        writer.add(*ROWS[1:])
-    writer.close()
-    assert writer.path.read_bytes() == before
 
 
 def test_partial_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,28 +128,18 @@ def test_partial_writes_are_completed(tmp_path: Path, monkeypatch: pytest.Monkey
     assert read_journal(tmp_path).rows == tuple(ROWS)
 
 
-def test_a_truncated_last_line_is_ignored(tmp_path: Path) -> None:
-    """Of a row cut at any byte, nothing is read; only without its newline it is complete."""
-    content = write_rows(tmp_path, *ROWS)
-    start = content.rfind(b"\n", 0, -1) + 1
-    path = tmp_path / "journal.jsonl"
-    for end in range(start, len(content)):
-        path.write_bytes(content[:end])
-        complete = 3 if end == len(content) - 1 else 2
-        assert len(read_journal(tmp_path).rows) == complete, end
-
-
-def test_a_truncated_last_line_is_repaired(tmp_path: Path) -> None:
-    """A writer removes a truncated row, and its own rows follow on a new line."""
+def test_a_truncated_last_line_is_ignored_and_repaired(tmp_path: Path) -> None:
+    """Of a row cut at any byte nothing is read, only without its newline it is complete; a writer's rows follow."""
     content = write_rows(tmp_path, *ROWS)
     start = content.rfind(b"\n", 0, -1) + 1
     path = tmp_path / "journal.jsonl"
     for end in range(start, len(content) + 1):
         path.write_bytes(content[:end])
+        kept = tuple(ROWS if end >= len(content) - 1 else ROWS[:2])
+        assert read_journal(tmp_path).rows == kept, end
         writer = JournalWriter(tmp_path)
         writer.add(ROWS[0])
         writer.close()
-        kept = ROWS if end >= len(content) - 1 else ROWS[:2]
         assert read_journal(tmp_path).rows == (*kept, ROWS[0]), end
 
 

@@ -45,37 +45,12 @@ def one_by_one(x: Array, w: Array, order: Array) -> Array:
     return total
 
 
-@pytest.mark.parametrize("channels", [1, 2, 37, 1000, 10_000])
-def test_sums_in_any_order_are_accepted(channels: int) -> None:
-    """Forwards, backwards, at random and by BLAS: float32 results differ and are all right."""
-    p, x, w = matrices(13, channels, 7)
-    limits = limits_of(p, x, w)
-    order = np.arange(channels)
-    shuffled = np.random.default_rng(0).permutation(channels)
-    results = [one_by_one(x, w, chosen) for chosen in (order, order[::-1], shuffled)] + [x @ w.T]
-    assert [limits.complaint(result) for result in results] == [""] * 4
-    if channels > 2:
-        assert (results[0] != results[1]).any()
-
-
 def test_sums_in_the_worst_order_are_accepted() -> None:
     """All positive products before all negative ones: the sum grows to thousands and returns."""
     p, x, w = matrices(1, 10_000, 1)
     limits = limits_of(p, x, w)
     order = np.argsort(-(x[0] * w[0]))
     assert limits.complaint(one_by_one(x, w, order)) == ""
-
-
-@pytest.mark.parametrize("channels", [1, 2, 37, 1000, 10_000])
-def test_one_missing_product_is_detected(channels: int) -> None:
-    """A product of usual size that is missing in one sum of up to ten thousand is detected."""
-    p, x, w = matrices(13, channels, 7)
-    result = exact_product(x, w)
-    products = np.abs(x[5] * w[3])
-    usual = int(np.argsort(products)[channels // 2])
-    result[5, 3] -= float(x[5, usual]) * float(w[3, usual])
-    complaint = limits_of(p, x, w).complaint(result.astype(np.float32))
-    expect_values(complaint, "1 of 91", f"{5 * 7 + 3}: ")
 
 
 def test_bounds_follow_the_tolerance() -> None:
@@ -178,21 +153,32 @@ def narrow(
     return replace(p, dtype=dtype), element, stored, (element.widened(stored[0]), element.widened(stored[1]))
 
 
-@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 @pytest.mark.parametrize("channels", [1, 2, 37, 1000, 10_000])
-def test_narrow_results_of_sums_in_any_order_are_accepted(dtype: str, channels: int) -> None:
-    """Summed in float32 in any order and then rounded, for bf16 also truncated, a result is right."""
+def test_sums_in_any_order_are_accepted(dtype: str, channels: int) -> None:
+    """Summed in float32 forwards, backwards, at random or by BLAS, and rounded, for bf16 also truncated."""
     p, element, stored, (x, w) = narrow(dtype, 53, channels, 31)
     limits = limits_of(p, *stored)
     order = np.arange(channels)
-    sums = [one_by_one(x, w, order), one_by_one(x, w, order[::-1]), x @ w.T]
-    assert [limits.complaint(element.rounded(item)) for item in sums] == [""] * 3
+    shuffled = np.random.default_rng(0).permutation(channels)
+    sums = [one_by_one(x, w, chosen) for chosen in (order, order[::-1], shuffled)] + [x @ w.T]
+    assert [limits.complaint(element.rounded(item)) for item in sums] == [""] * 4
     if element.truncated is not None:
-        assert [limits.complaint(element.truncated(item)) for item in sums] == [""] * 3
+        assert [limits.complaint(element.truncated(item)) for item in sums] == [""] * 4
+    if channels > 2:
+        assert (sums[0] != sums[1]).any()
 
 
-@pytest.mark.parametrize(("dtype", "channels"), [("fp16", 2), ("fp16", 37), ("fp16", 1000), ("bf16", 2), ("bf16", 37)])
-def test_one_missing_product_of_a_narrow_type_is_detected(dtype: str, channels: int) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "channels"),
+    [
+        *(("fp32", n) for n in (1, 2, 37, 1000, 10_000)),
+        *(("fp16", n) for n in (2, 37, 1000)),
+        ("bf16", 2),
+        ("bf16", 37),
+    ],
+)
+def test_one_missing_product_is_detected(dtype: str, channels: int) -> None:
     """A product of usual size that is missing in one sum exceeds the rounding error."""
     p, element, stored, (x, w) = narrow(dtype, 13, channels, 7)
     sums = exact_product(x, w)

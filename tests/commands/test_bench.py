@@ -401,9 +401,6 @@ def test_the_journal_of_a_concurrent_run_is_not_extended(
     ("options", "exit_code", "code", "value"),
     [
         (["--kernels", "sample:0"], ExitCode.USAGE, "bad-number", "sample:0"),
-        (["--kernels", "sample:-3"], ExitCode.USAGE, "bad-number", "sample:-3"),
-        (["--kernels", "sample:many"], ExitCode.USAGE, "bad-number", "sample:many"),
-        (["--kernels", "best:many"], ExitCode.USAGE, "bad-number", "best:many"),
         (["--model", "models"], ExitCode.USAGE, "inapplicable-option", "--model"),
         (["--kernels", "best:3", "--model", "nowhere"], ExitCode.BAD_DATA, "no-model", "nowhere"),
         (["--kernels", "*_nothing_*"], ExitCode.USAGE, "no-match", "300"),
