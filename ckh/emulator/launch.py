@@ -227,12 +227,7 @@ class LoadedProgram:
 
 
 class EmulatedGpu:
-    """The emulated GPU.
-
-    Args:
-        library: the C part.
-        arch: the architecture.
-    """
+    """The emulated GPU."""
 
     def __init__(self, library: EmulatorLibrary, arch: str) -> None:
         self._library, self._arch = library, arch
@@ -243,15 +238,10 @@ class EmulatedGpu:
         library.mark_changes(on=self._reached is not None)
 
     def launch(self, name: str, bundle: int, grid: Place, block: Place, arguments: Any, shared: int) -> int:
-        """Run a kernel of the bundle at an address; returns the number of executed instructions of its waves.
+        """Run a kernel, by mangled name, of the bundle at an address; returns the number of instructions of its waves.
 
-        Args:
-            name: mangled name of the kernel.
-            bundle: address of the offload bundle that contains it.
-            grid: workgroups along x, y and z.
-            block: threads of a workgroup along x, y and z.
-            arguments: pointers to the explicit arguments.
-            shared: bytes of dynamic LDS, in addition to the kernel's own.
+        `grid` are workgroups, and `block` threads of a workgroup; `arguments` are pointers to the explicit ones, and
+        `shared` bytes of dynamic LDS, in addition to the kernel's own.
         """
         program = self._program(bundle)
         if name not in program.code.kernels:

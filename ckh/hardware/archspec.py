@@ -146,13 +146,9 @@ class ArchSpec:
     def shortest_s(
         self, dtype: str, traffic: int, flops: int, num_cus: int | None = None
     ) -> tuple[float, float] | None:
-        """Shortest times in seconds of memory traffic and of operations at peak rates; None: unknown rates.
+        """Shortest times in seconds of bytes to move and of operations at peak rates; None: unknown rates.
 
-        Args:
-            dtype: element type.
-            traffic: bytes to move.
-            flops: operations.
-            num_cus: compute units of the device; None: those of `hardware`.
+        `num_cus` are the compute units of the device; None: those of `hardware`.
         """
         tflops = self.peak_tflops(dtype, num_cus or self.hardware.num_cus)
         if self.peaks is None or isinf(tflops):
@@ -165,13 +161,7 @@ class ArchSpec:
         return max(self.hardware.num_cus, *self.gpus.values()) if self.gpus else self.hardware.num_cus
 
     def peak_tflops(self, dtype: str, num_cus: float = 0, clock_mhz: float = 0) -> float:
-        """Peak rate of operations on an element type; infinite if unknown.
-
-        Args:
-            dtype: element type.
-            num_cus: compute units of the device; 0: those of the largest GPU.
-            clock_mhz: its clock; 0: the maximum.
-        """
+        """Peak rate of operations on an element type, by default of the largest GPU at most; infinite if unknown."""
         rate = 0 if self.peaks is None else self.peaks.flops_per_cu_clock.get(dtype, 0)
         clock_hz = (clock_mhz or self.hardware.max_clock_mhz) * 1e6
         return rate * (num_cus or self.largest_gpu) * clock_hz / 1e12 or inf

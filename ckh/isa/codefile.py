@@ -69,10 +69,7 @@ class CodeFile:
 def read_code(path: Path, arch: str | None, parts: Sequence[str] = ()) -> CodeFile:
     """Read the functions of a file whose mangled names contain one of `parts`, by default all.
 
-    Args:
-        path: the file, possibly of ckh's cache.
-        arch: architecture to select from a file with several.
-        parts: parts of names.
+    `arch` selects the code of a file for several architectures.
     """
     data = read_bytes(_loadable(path))
     number = chosen_number(data)
@@ -158,12 +155,8 @@ def _function(kernel: CompiledKernel, code: CodeObject, arch: ArchSpec) -> Funct
 def waves_by(vgprs: int, sgprs: int, lds: int, waves: int, arch: ArchSpec) -> dict[str, int]:
     """Waves per SIMD that each resource allows, by name of the resource.
 
-    Args:
-        vgprs: per lane, vector and accumulation registers together.
-        sgprs: per wave.
-        lds: bytes per block.
-        waves: per block; 0: unknown.
-        arch: the architecture.
+    Registers are of a lane, vector and accumulation registers together, and of a wave; `lds` bytes and `waves` are of
+    a block, 0: unknown.
     """
     hardware = arch.hardware
     most = hardware.max_waves_per_cu // hardware.simds_per_cu

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _ROOT = Path(__file__).parents[2]
 _SANITIZERS = (
-    *("-O1", "-g", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all"),
+    *("-O0", "-g", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all"),
     "-fno-omit-frame-pointer",
 )
 NO_SANITIZERS = 3  # exit code: gcc has none here

@@ -27,9 +27,11 @@ class VectorCase:
     expected: Callable[..., Array]
 
 
-def _same(kind: Any, count: int, table: dict[str, Callable[..., Array]]) -> list[VectorCase]:
-    """Instructions with sources and result of one type: "v_add_u32 {d}, {a}, {b}" is written as "v_add_u32"."""
-    return [VectorCase(_text(name, kind, (kind,) * count), kind, (kind,) * count, do) for name, do in table.items()]
+def _same(tables: dict[tuple[Any, int], dict[str, Callable[..., Array]]]) -> list[VectorCase]:
+    """Instructions by the type of sources and result, and the number of sources: "v_add_u32" for "v_add_u32 v6, …"."""
+    return [
+        _one(name, kind, (kind,) * count, do) for (kind, count), table in tables.items() for name, do in table.items()
+    ]
 
 
 def _register(number: int, kind: Any) -> str:
@@ -142,119 +144,101 @@ def _leading(a: Array) -> Array:
 
 INTEGERS = [
     *_same(
-        u32,
-        1,
         {
-            "v_mov_b32": lambda a: a,
-            "v_not_b32": lambda a: ~a,
-            "v_bfrev_b32": lambda a: np.array([int(f"{x:032b}"[::-1], 2) for x in a], u32),
-            "v_ffbh_u32": _leading,
-            "v_ffbl_b32": lambda a: np.array(
-                [(int(x) & -int(x)).bit_length() - 1 if x else 0xFFFFFFFF for x in a], u32
-            ),
-        },
-    ),
-    *_same(
-        u32,
-        2,
-        {
-            "v_add_u32": lambda a, b: a + b,
-            "v_sub_u32": lambda a, b: a - b,
-            "v_subrev_u32": lambda a, b: b - a,
-            "v_min_u32": np.minimum,
-            "v_max_u32": np.maximum,
-            "v_and_b32": lambda a, b: a & b,
-            "v_or_b32": lambda a, b: a | b,
-            "v_xor_b32": lambda a, b: a ^ b,
-            "v_xnor_b32": lambda a, b: ~(a ^ b),
-            "v_lshlrev_b32": lambda a, b: b << (a & u32(31)),
-            "v_lshrrev_b32": lambda a, b: b >> (a & u32(31)),
-            "v_mul_lo_u32": lambda a, b: a * b,
-            "v_mul_hi_u32": lambda a, b: _high(a, b, u64),
-            "v_mul_u32_u24": lambda a, b: ((a & u32(0xFFFFFF)).astype(u64) * (b & u32(0xFFFFFF))).astype(u32),
-            "v_mul_hi_u32_u24": lambda a, b: ((a & u32(0xFFFFFF)).astype(u64) * (b & u32(0xFFFFFF)) >> u64(32)).astype(
-                u32
-            ),
-            "v_bcnt_u32_b32": lambda a, b: np.array([int(x).bit_count() for x in a], u32) + b,
-            "v_bfm_b32": lambda a, b: ((u32(1) << (a & u32(31))) - u32(1)) << (b & u32(31)),
-            "v_pk_add_u16": _packed(u16, lambda a, b: a + b),
-            "v_pk_sub_i16": _packed(u16, lambda a, b: a - b),
-            "v_pk_mul_lo_u16": _packed(u16, lambda a, b: a * b),
-            "v_pk_lshlrev_b16": _packed(u16, lambda a, b: b << (a & u16(15))),
-            "v_pk_lshrrev_b16": _packed(u16, lambda a, b: b >> (a & u16(15))),
-            "v_pk_ashrrev_i16": _packed(i16, lambda a, b: b >> (a & i16(15))),
-            "v_pk_max_i16": _packed(i16, np.maximum),
-            "v_pk_min_i16": _packed(i16, np.minimum),
-            "v_pk_max_u16": _packed(u16, np.maximum),
-            "v_pk_min_u16": _packed(u16, np.minimum),
-            "v_cvt_pk_u16_u32": lambda a, b: np.minimum(a, u32(65535)) | np.minimum(b, u32(65535)) << u32(16),
-        },
-    ),
-    *_same(
-        i32,
-        2,
-        {
-            "v_min_i32": np.minimum,
-            "v_max_i32": np.maximum,
-            "v_ashrrev_i32": lambda a, b: b >> (a & i32(31)),
-            "v_mul_hi_i32": lambda a, b: _high(a, b, i64),
-            "v_mul_i32_i24": lambda a, b: (((a << 8) >> 8).astype(i64) * ((b << 8) >> 8)).astype(i32),
-        },
-    ),
-    *_same(
-        u32,
-        3,
-        {
-            "v_add3_u32": lambda a, b, c: a + b + c,
-            "v_lshl_add_u32": lambda a, b, c: (a << (b & u32(31))) + c,
-            "v_add_lshl_u32": lambda a, b, c: (a + b) << (c & u32(31)),
-            "v_lshl_or_b32": lambda a, b, c: (a << (b & u32(31))) | c,
-            "v_and_or_b32": lambda a, b, c: (a & b) | c,
-            "v_or3_b32": lambda a, b, c: a | b | c,
-            "v_xad_u32": lambda a, b, c: (a ^ b) + c,
-            "v_bfi_b32": lambda a, b, c: (a & b) | (~a & c),
-            "v_bfe_u32": _bits,
-            "v_bfe_i32": _signed_bits,
-            "v_perm_b32": _perm,
-            "v_alignbit_b32": lambda a, b, c: ((a.astype(u64) << u64(32) | b) >> (c & u32(31)).astype(u64)).astype(u32),
-            "v_alignbyte_b32": lambda a, b, c: (
-                (a.astype(u64) << u64(32) | b) >> (8 * (c & u32(3))).astype(u64)
-            ).astype(u32),
-            "v_min3_u32": lambda a, b, c: np.minimum(np.minimum(a, b), c),
-            "v_max3_u32": lambda a, b, c: np.maximum(np.maximum(a, b), c),
-            "v_med3_u32": lambda a, b, c: np.sort([a, b, c], axis=0)[1],
-            "v_mad_u32_u24": lambda a, b, c: (a & u32(0xFFFFFF)) * (b & u32(0xFFFFFF)) + c,
-            "v_mad_u32_u16": lambda a, b, c: (a & u32(0xFFFF)) * (b & u32(0xFFFF)) + c,
-            "v_sad_u32": lambda a, b, c: np.where(a > b, a - b, b - a) + c,
-            "v_sad_u8": lambda a, b, c: (
-                np.abs(_bytes(a, np.uint8).astype(i32) - _bytes(b, np.uint8)).sum(1).astype(u32) + c
-            ),
-            "v_dot4_u32_u8": _dot4(np.uint8, u64),
-            "v_pk_mad_u16": _packed(u16, lambda a, b, c: a * b + c),
-        },
-    ),
-    *_same(
-        i32,
-        3,
-        {
-            "v_min3_i32": lambda a, b, c: np.minimum(np.minimum(a, b), c),
-            "v_max3_i32": lambda a, b, c: np.maximum(np.maximum(a, b), c),
-            "v_med3_i32": lambda a, b, c: np.sort([a, b, c], axis=0)[1],
-            "v_dot4_i32_i8": _dot4(np.int8, i64),
-        },
-    ),
-    *_same(
-        u16,
-        2,
-        {
-            "v_add_u16": lambda a, b: a + b,
-            "v_sub_u16": lambda a, b: a - b,
-            "v_mul_lo_u16": lambda a, b: a * b,
-            "v_lshlrev_b16": lambda a, b: b << (a & u16(15)),
-            "v_lshrrev_b16": lambda a, b: b >> (a & u16(15)),
-            "v_max_u16": np.maximum,
-            "v_min_u16": np.minimum,
-        },
+            (u32, 1): {
+                "v_mov_b32": lambda a: a,
+                "v_not_b32": lambda a: ~a,
+                "v_bfrev_b32": lambda a: np.array([int(f"{x:032b}"[::-1], 2) for x in a], u32),
+                "v_ffbh_u32": _leading,
+                "v_ffbl_b32": lambda a: np.array(
+                    [(int(x) & -int(x)).bit_length() - 1 if x else 0xFFFFFFFF for x in a], u32
+                ),
+            },
+            (u32, 2): {
+                "v_add_u32": lambda a, b: a + b,
+                "v_sub_u32": lambda a, b: a - b,
+                "v_subrev_u32": lambda a, b: b - a,
+                "v_min_u32": np.minimum,
+                "v_max_u32": np.maximum,
+                "v_and_b32": lambda a, b: a & b,
+                "v_or_b32": lambda a, b: a | b,
+                "v_xor_b32": lambda a, b: a ^ b,
+                "v_xnor_b32": lambda a, b: ~(a ^ b),
+                "v_lshlrev_b32": lambda a, b: b << (a & u32(31)),
+                "v_lshrrev_b32": lambda a, b: b >> (a & u32(31)),
+                "v_mul_lo_u32": lambda a, b: a * b,
+                "v_mul_hi_u32": lambda a, b: _high(a, b, u64),
+                "v_mul_u32_u24": lambda a, b: ((a & u32(0xFFFFFF)).astype(u64) * (b & u32(0xFFFFFF))).astype(u32),
+                "v_mul_hi_u32_u24": lambda a, b: (
+                    (a & u32(0xFFFFFF)).astype(u64) * (b & u32(0xFFFFFF)) >> u64(32)
+                ).astype(u32),
+                "v_bcnt_u32_b32": lambda a, b: np.array([int(x).bit_count() for x in a], u32) + b,
+                "v_bfm_b32": lambda a, b: ((u32(1) << (a & u32(31))) - u32(1)) << (b & u32(31)),
+                "v_pk_add_u16": _packed(u16, lambda a, b: a + b),
+                "v_pk_sub_i16": _packed(u16, lambda a, b: a - b),
+                "v_pk_mul_lo_u16": _packed(u16, lambda a, b: a * b),
+                "v_pk_lshlrev_b16": _packed(u16, lambda a, b: b << (a & u16(15))),
+                "v_pk_lshrrev_b16": _packed(u16, lambda a, b: b >> (a & u16(15))),
+                "v_pk_ashrrev_i16": _packed(i16, lambda a, b: b >> (a & i16(15))),
+                "v_pk_max_i16": _packed(i16, np.maximum),
+                "v_pk_min_i16": _packed(i16, np.minimum),
+                "v_pk_max_u16": _packed(u16, np.maximum),
+                "v_pk_min_u16": _packed(u16, np.minimum),
+                "v_cvt_pk_u16_u32": lambda a, b: np.minimum(a, u32(65535)) | np.minimum(b, u32(65535)) << u32(16),
+            },
+            (i32, 2): {
+                "v_min_i32": np.minimum,
+                "v_max_i32": np.maximum,
+                "v_ashrrev_i32": lambda a, b: b >> (a & i32(31)),
+                "v_mul_hi_i32": lambda a, b: _high(a, b, i64),
+                "v_mul_i32_i24": lambda a, b: (((a << 8) >> 8).astype(i64) * ((b << 8) >> 8)).astype(i32),
+            },
+            (u32, 3): {
+                "v_add3_u32": lambda a, b, c: a + b + c,
+                "v_lshl_add_u32": lambda a, b, c: (a << (b & u32(31))) + c,
+                "v_add_lshl_u32": lambda a, b, c: (a + b) << (c & u32(31)),
+                "v_lshl_or_b32": lambda a, b, c: (a << (b & u32(31))) | c,
+                "v_and_or_b32": lambda a, b, c: (a & b) | c,
+                "v_or3_b32": lambda a, b, c: a | b | c,
+                "v_xad_u32": lambda a, b, c: (a ^ b) + c,
+                "v_bfi_b32": lambda a, b, c: (a & b) | (~a & c),
+                "v_bfe_u32": _bits,
+                "v_bfe_i32": _signed_bits,
+                "v_perm_b32": _perm,
+                "v_alignbit_b32": lambda a, b, c: ((a.astype(u64) << u64(32) | b) >> (c & u32(31)).astype(u64)).astype(
+                    u32
+                ),
+                "v_alignbyte_b32": lambda a, b, c: (
+                    (a.astype(u64) << u64(32) | b) >> (8 * (c & u32(3))).astype(u64)
+                ).astype(u32),
+                "v_min3_u32": lambda a, b, c: np.minimum(np.minimum(a, b), c),
+                "v_max3_u32": lambda a, b, c: np.maximum(np.maximum(a, b), c),
+                "v_med3_u32": lambda a, b, c: np.sort([a, b, c], axis=0)[1],
+                "v_mad_u32_u24": lambda a, b, c: (a & u32(0xFFFFFF)) * (b & u32(0xFFFFFF)) + c,
+                "v_mad_u32_u16": lambda a, b, c: (a & u32(0xFFFF)) * (b & u32(0xFFFF)) + c,
+                "v_sad_u32": lambda a, b, c: np.where(a > b, a - b, b - a) + c,
+                "v_sad_u8": lambda a, b, c: (
+                    np.abs(_bytes(a, np.uint8).astype(i32) - _bytes(b, np.uint8)).sum(1).astype(u32) + c
+                ),
+                "v_dot4_u32_u8": _dot4(np.uint8, u64),
+                "v_pk_mad_u16": _packed(u16, lambda a, b, c: a * b + c),
+            },
+            (i32, 3): {
+                "v_min3_i32": lambda a, b, c: np.minimum(np.minimum(a, b), c),
+                "v_max3_i32": lambda a, b, c: np.maximum(np.maximum(a, b), c),
+                "v_med3_i32": lambda a, b, c: np.sort([a, b, c], axis=0)[1],
+                "v_dot4_i32_i8": _dot4(np.int8, i64),
+            },
+            (u16, 2): {
+                "v_add_u16": lambda a, b: a + b,
+                "v_sub_u16": lambda a, b: a - b,
+                "v_mul_lo_u16": lambda a, b: a * b,
+                "v_lshlrev_b16": lambda a, b: b << (a & u16(15)),
+                "v_lshrrev_b16": lambda a, b: b >> (a & u16(15)),
+                "v_max_u16": np.maximum,
+                "v_min_u16": np.minimum,
+            },
+        }
     ),
     _one("v_lshlrev_b64", u64, (u32, u64), lambda a, b: b << (a & u32(63)).astype(u64)),
     _one("v_lshrrev_b64", u64, (u32, u64), lambda a, b: b >> (a & u32(63)).astype(u64)),
@@ -264,77 +248,57 @@ INTEGERS = [
 
 FLOATS = [
     *_same(
-        f32,
-        1,
         {
-            "v_rcp_f32": lambda a: f32(1) / a,
-            "v_sqrt_f32": np.sqrt,
-            "v_rsq_f32": lambda a: (1 / np.sqrt(a.astype(f64))).astype(f32),
-            "v_exp_f32": lambda a: np.exp2(a.astype(f64)).astype(f32),
-            "v_log_f32": lambda a: np.log2(a.astype(f64)).astype(f32),
-            "v_trunc_f32": np.trunc,
-            "v_ceil_f32": np.ceil,
-            "v_floor_f32": np.floor,
-            "v_rndne_f32": np.rint,
-        },
+            (f32, 1): {
+                "v_rcp_f32": lambda a: f32(1) / a,
+                "v_sqrt_f32": np.sqrt,
+                "v_rsq_f32": lambda a: (1 / np.sqrt(a.astype(f64))).astype(f32),
+                "v_exp_f32": lambda a: np.exp2(a.astype(f64)).astype(f32),
+                "v_log_f32": lambda a: np.log2(a.astype(f64)).astype(f32),
+                "v_trunc_f32": np.trunc,
+                "v_ceil_f32": np.ceil,
+                "v_floor_f32": np.floor,
+                "v_rndne_f32": np.rint,
+            },
+            (f32, 2): {
+                "v_add_f32": lambda a, b: a + b,
+                "v_sub_f32": lambda a, b: a - b,
+                "v_subrev_f32": lambda a, b: b - a,
+                "v_mul_f32": lambda a, b: a * b,
+                "v_min_f32": _minimum,
+                "v_max_f32": _maximum,
+            },
+            (f32, 3): {
+                "v_fma_f32": _fma,
+                "v_min3_f32": lambda a, b, c: _minimum(_minimum(a, b), c),
+                "v_max3_f32": lambda a, b, c: _maximum(_maximum(a, b), c),
+            },
+            (f64, 2): {
+                "v_add_f64": lambda a, b: a + b,
+                "v_mul_f64": lambda a, b: a * b,
+                "v_min_f64": _minimum,
+                "v_max_f64": _maximum,
+            },
+            (f16, 1): {"v_sqrt_f16": np.sqrt, "v_floor_f16": np.floor, "v_rndne_f16": np.rint},
+            (f16, 2): {
+                "v_add_f16": lambda a, b: a + b,
+                "v_sub_f16": lambda a, b: a - b,
+                "v_mul_f16": lambda a, b: a * b,
+                "v_max_f16": _maximum,
+                "v_min_f16": _minimum,
+            },
+            (f16, 3): {"v_fma_f16": lambda a, b, c: (a.astype(np.longdouble) * b + c).astype(f16)},
+            (u64, 2): {"v_pk_add_f32": _pairs(lambda a, b: a + b), "v_pk_mul_f32": _pairs(lambda a, b: a * b)},
+            (u64, 3): {"v_pk_fma_f32": _pairs(_fma)},
+            (u32, 2): {
+                "v_pk_add_f16": _packed(f16, lambda a, b: a + b),
+                "v_pk_mul_f16": _packed(f16, lambda a, b: a * b),
+                "v_pk_max_f16": _packed(f16, _maximum),
+                "v_pk_min_f16": _packed(f16, _minimum),
+            },
+            (u32, 3): {"v_pk_fma_f16": _packed(f16, lambda a, b, c: a.astype(np.longdouble) * b + c)},
+        }
     ),
-    *_same(
-        f32,
-        2,
-        {
-            "v_add_f32": lambda a, b: a + b,
-            "v_sub_f32": lambda a, b: a - b,
-            "v_subrev_f32": lambda a, b: b - a,
-            "v_mul_f32": lambda a, b: a * b,
-            "v_min_f32": _minimum,
-            "v_max_f32": _maximum,
-        },
-    ),
-    *_same(
-        f32,
-        3,
-        {
-            "v_fma_f32": _fma,
-            "v_min3_f32": lambda a, b, c: _minimum(_minimum(a, b), c),
-            "v_max3_f32": lambda a, b, c: _maximum(_maximum(a, b), c),
-        },
-    ),
-    *_same(
-        f64,
-        2,
-        {
-            "v_add_f64": lambda a, b: a + b,
-            "v_mul_f64": lambda a, b: a * b,
-            "v_min_f64": _minimum,
-            "v_max_f64": _maximum,
-        },
-    ),
-    *_same(f16, 1, {"v_sqrt_f16": np.sqrt, "v_floor_f16": np.floor, "v_rndne_f16": np.rint}),
-    *_same(
-        f16,
-        2,
-        {
-            "v_add_f16": lambda a, b: a + b,
-            "v_sub_f16": lambda a, b: a - b,
-            "v_mul_f16": lambda a, b: a * b,
-            "v_max_f16": _maximum,
-            "v_min_f16": _minimum,
-        },
-    ),
-    *_same(f16, 3, {"v_fma_f16": lambda a, b, c: (a.astype(np.longdouble) * b + c).astype(f16)}),
-    *_same(u64, 2, {"v_pk_add_f32": _pairs(lambda a, b: a + b), "v_pk_mul_f32": _pairs(lambda a, b: a * b)}),
-    *_same(u64, 3, {"v_pk_fma_f32": _pairs(_fma)}),
-    *_same(
-        u32,
-        2,
-        {
-            "v_pk_add_f16": _packed(f16, lambda a, b: a + b),
-            "v_pk_mul_f16": _packed(f16, lambda a, b: a * b),
-            "v_pk_max_f16": _packed(f16, _maximum),
-            "v_pk_min_f16": _packed(f16, _minimum),
-        },
-    ),
-    *_same(u32, 3, {"v_pk_fma_f16": _packed(f16, lambda a, b, c: a.astype(np.longdouble) * b + c)}),
     _one("v_ldexp_f32", f32, (f32, i32), lambda a, b: np.ldexp(a, np.clip(b, -5000, 5000))),
     VectorCase("v_add_f32 v6, -v0, |v2|", f32, (f32, f32), lambda a, b: -a + np.abs(b)),
     VectorCase("v_mul_f32 v6, v0, v2 mul:2", f32, (f32, f32), lambda a, b: a * b * f32(2)),
