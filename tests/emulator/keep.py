@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import csv
 import lzma
 import sys
 from dataclasses import dataclass
@@ -59,80 +60,9 @@ class Kept:
         ]
 
 
-_CONV, _GEMM = "grouped_conv", "gemm_universal"
-# File, operation, what follows the operation in the kernel's name, architecture.
-_ROWS = (
-    ("forward_basic_v1", _CONV, "fwd_fp16_nhwgc_2d_basic_v1_cshuffle_intrawave_16x64x64_1x4x1_16x16x16", "gfx942"),
-    ("forward_compv3", _CONV, "fwd_fp16_nhwgc_2d_compv3_cshuffle_intrawave_16x64x64_1x4x1_16x16x16", "gfx942"),
-    (
-        "bwd_data_basic_v1",
-        _CONV,
-        "bwd_data_fp16_nhwgc_2d_basic_v1_cshuffle_intrawave_64x64x32_2x2x1_32x32x8_vec4_2_4",
-        "gfx942",
-    ),
-    (
-        "gemm_fp8_mem",
-        _GEMM,
-        "fp8_crr_mem_cshuffle_interwave_True_True_True_False_64x64x64_2x2x1_32x32x32",
-        "gfx942",
-    ),
-    (
-        "gemm_persistent",
-        _GEMM,
-        "fp16_ccr_compv3_cshuffle_intrawave_True_True_True_True_64x64x64_2x2x1_32x32x16_vec4_8_8",
-        "gfx942",
-    ),
-    (
-        "gemm_gfx950_async",
-        _GEMM,
-        "fp16_rcr_comp_async_cshuffle_intrawave_True_True_True_False_128x128x64_2x2x1_32x32x16",
-        "gfx950",
-    ),
-    (
-        "gemm_gfx950_fp8",
-        _GEMM,
-        "fp8_rrr_compv3_cshuffle_intrawave_True_True_True_False_64x64x128_2x2x1_16x16x128",
-        "gfx950",
-    ),
-    (
-        "bwd_weight_two_stages",
-        _CONV,
-        "bwd_weight_fp16_nhwgc_2d_compv3_cshuffle_intrawave_16x64x64_1x4x1_16x16x16_2stage_splitk2",
-        "gfx942",
-    ),
-    (
-        "forward_gfx950_compv4",
-        _CONV,
-        "fwd_bf16_nhwgc_2d_compv4_cshuffle_intrawave_16x64x64_1x4x1_16x16x16_dsb",
-        "gfx950",
-    ),
-    (
-        "gemm_compv6",
-        _GEMM,
-        "fp16_rcr_compv6_cshuffle_intrawave_False_False_False_False_32x32x32_2x2x1_16x16x32",
-        "gfx942",
-    ),
-    (
-        "gemm_gfx90a_compv4",
-        _GEMM,
-        "fp32_rcr_compv4_cshuffle_intrawave_False_False_False_False_32x32x32_2x2x1_16x16x16",
-        "gfx90a",
-    ),
-    (
-        "gemm_streamk_reduction",
-        "gemm_streamk",
-        "reduction_1_fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_32x32x32_2x2x1_16x16x32",
-        "gfx942",
-    ),
-    # With headers of mid-2025 and clang 19 it reads the size of its workgroup from the packet of its launch.
-    (
-        "gemm_mid2025_default",
-        _GEMM,
-        "fp16_rcr_compv3_default_intrawave_True_True_True_False_32x32x32_2x2x1_16x16x16",
-        "gfx942",
-    ),
-)
-KEPT = tuple(Kept(file, op, f"{op}_{name}", arch, "_comp_async_" in name) for file, op, name, arch in _ROWS)
+# gemm_mid2025_default (headers of mid-2025, clang 19) reads the size of its workgroup from the packet of its launch.
+with FOLDER.with_suffix(".csv").open(encoding="utf-8", newline="") as _file:
+    KEPT = tuple(Kept(**row, races="_comp_async_" in row["name"]) for row in csv.DictReader(_file))
 RIGHT = tuple(kept for kept in KEPT if not kept.races)
 
 
