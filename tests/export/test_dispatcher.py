@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -130,6 +131,7 @@ def test_the_example_in_docs_compiles_and_ranks(exported: Path) -> None:
     assert run_program(exported, text) == [stem(best)]
 
 
+@cache
 def best_first() -> list[ConvKernel]:
     """The kernels for the problem, in Python's order."""
     ranked = ranking_of(PROBLEM, load_model(ROOT / "models" / CONV)).ranked
