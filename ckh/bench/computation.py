@@ -34,16 +34,13 @@ K = TypeVar("K")
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How a kernel splits the sum over K.
-
-    Attributes:
-        parts: number of partial sums, added by atomics in undefined order; 1: the result is stored, not added.
-        in_fp32: whether partial sums are added in float32 and rounded once by a second stage; otherwise every partial
-            sum and every addition is rounded to the result's dtype.
-    """
+    """How a kernel splits the sum over K."""
 
     parts: int = 1
+    """Number of partial sums, added by atomics in undefined order; 1: the result is stored, not added."""
     in_fp32: bool = False
+    """Whether partial sums are added in float32 and rounded once by a second stage; otherwise every partial sum and
+    every addition is rounded to the result's dtype."""
 
     @property
     def repeats(self) -> bool:
@@ -65,83 +62,64 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A tensor that kernels read or write.
-
-    Attributes:
-        name: its name, e.g. "a".
-        shape: its shape.
-        dtype: its element type.
-        role: what kernels use it for.
-        strides: distance of neighbours along each axis, in elements; None: dense, in C order. Inputs may repeat
-            elements by a stride of 0. Elements between the rows of an input are NaN, those of an output must stay
-            unwritten.
-        order: the elements of a dense input in the order in which kernels read them, as an array of the same size;
-            None: as they are.
-    """
+    """A tensor that kernels read or write."""
 
     name: str
     shape: Shape
     dtype: str
     role: Role = Role.INPUT
     strides: Shape | None = None
+    """Distance of neighbours along each axis, in elements; None: dense, in C order. Inputs may repeat elements by a
+    stride of 0. Elements between the rows of an input are NaN, those of an output must stay unwritten."""
     order: Callable[[NDArray[Any]], NDArray[Any]] | None = None
+    """The elements of a dense input in the order in which kernels read them, as an array of the same size; None: as
+    they are."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayForm:
-    """Layout in which a user's array holds an operand or the result.
-
-    Attributes:
-        name: name of the array, e.g. "x".
-        place: index among the problem's operands, the last of which is the result.
-        shape: shape of the array.
-        axes: description of its axes, e.g. "N, H, W, G, C/G".
-        other_shape: alternative shape with the same elements in the same order; None if there is none.
-        is_transposed: whether it is stored transposed.
-    """
+    """Layout in which a user's array holds an operand or the result."""
 
     name: str
+    """Name of the array, e.g. "x"."""
     place: int
+    """Index among the problem's operands, the last of which is the result."""
     shape: Shape
     axes: str
+    """Description of its axes, e.g. "N, H, W, G, C/G"."""
     other_shape: Shape | None = None
+    """Alternative shape with the same elements in the same order; None if there is none."""
     is_transposed: bool = False
+    """Whether it is stored transposed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Computation(Generic[P]):
-    """Computation of an operation.
-
-    Attributes:
-        operands: a problem's operands in the order of the kernels' arguments: inputs, and last the result. Kernels get
-            a workspace after them.
-        compute: sums of products of the inputs and scales, which are passed in order after the problem, in their
-            precision; linear in each of them.
-        reduction_length: maximum number of products summed in one element of the result.
-        dtypes: supported dtypes of problems.
-        c_problem: problem structure passed to kernels.
-        split: how the kernel of a given name splits a problem's sums.
-        finish: epilogue that follows the sums: from lower and upper bounds of the sums, flat and in float64, and the
-            problem's biases as float64, to bounds of right results before they are rounded to the result's dtype; None:
-            the sums are the results.
-        arrays: layouts of users' arrays for the inputs, in the order of the arguments, and last for the result.
-    """
+    """Computation of an operation."""
 
     operands: Callable[[P], tuple[Operand, ...]]
+    """A problem's operands in the order of the kernels' arguments: inputs, and last the result. Kernels get a workspace
+    after them."""
     compute: Callable[..., NDArray[Any]]
+    """Sums of products of the inputs and scales, which are passed in order after the problem, in their precision;
+    linear in each of them."""
     reduction_length: Callable[[P], int]
+    """Maximum number of products summed in one element of the result."""
     dtypes: Sequence[str]
+    """Supported dtypes of problems."""
     c_problem: Callable[[P], ctypes.Structure]
+    """Problem structure passed to kernels."""
     split: Callable[[P, str], Split]
+    """How the kernel of a given name splits a problem's sums."""
     finish: Callable[[P, Bounds, Sequence[NDArray[Any]]], Bounds] | None = None
+    """Epilogue that follows the sums: from lower and upper bounds of the sums, flat and in float64, and the problem's
+    biases as float64, to bounds of right results before they are rounded to the result's dtype; None: the sums are the
+    results."""
     arrays: Callable[[P], tuple[ArrayForm, ...]] | None = None
+    """Layouts of users' arrays for the inputs, in the order of the arguments, and last for the result."""
 
     def operands_of(self, problem: P) -> tuple[tuple[Operand, ...], Operand]:
-        """Inputs of a problem, and its result.
-
-        Raises:
-            UsageError: kernels of the problem's dtype cannot be measured.
-        """
+        """Inputs of a problem, and its result; raises `UsageError` for a dtype that cannot be measured."""
         if problem.dtype not in self.dtypes:
             raise UsageError(
                 f"kernels of {problem.dtype} cannot be measured",
@@ -162,19 +140,14 @@ class Computation(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class Case(Generic[P, K]):
-    """A kernel of `validate kernels`.
-
-    Attributes:
-        label: description of what it covers.
-        kernel: the kernel.
-        problem: the problem to run it on.
-        of: distinguishes cases with the same label, e.g. the direction.
-    """
+    """A kernel of `validate kernels`."""
 
     label: str
+    """Description of what it covers."""
     kernel: K
     problem: P
     of: Mapping[str, str | int] = field(default_factory=dict)
+    """Distinguishes cases with the same label, e.g. the direction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,73 +162,61 @@ class MatrixSettings:
 
 @dataclass(frozen=True, slots=True)
 class Trials(Generic[P, K]):
-    """How kernels of an operation are executed for validation.
-
-    Attributes:
-        loop_ends: small problems that reach every loop end of a kernel, some of which it may refuse.
-        kernel_class: description of the class of kernels that are right or wrong together.
-        representatives: kernels of each class for an architecture, smallest tiles first; headers may not support all.
-    """
+    """How kernels of an operation are executed for validation."""
 
     loop_ends: Callable[[K], tuple[P, ...]]
+    """Small problems that reach every loop end of a kernel, some of which it may refuse."""
     kernel_class: Callable[[K], str]
+    """Description of the class of kernels that are right or wrong together."""
     representatives: Callable[[ArchSpec], dict[str, list[K]]]
+    """Kernels of each class for an architecture, smallest tiles first; headers may not support all."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostEmission(Generic[K]):
-    """How kernels are built for the CPU.
-
-    Attributes:
-        emit: C++ source of a kernel for the CPU's SIMD registers.
-        templates: folders of headers that sources include in addition to the shared ones.
-        problems: default problem set to measure.
-        compile_s: default CPU seconds to compile a kernel, by kind; "" for all other kinds.
-    """
+    """How kernels are built for the CPU."""
 
     emit: Callable[[K, HostSimd], str]
+    """C++ source of a kernel for the CPU's SIMD registers."""
     templates: tuple[Path, ...]
+    """Folders of headers that sources include in addition to the shared ones."""
     problems: str
+    """Default problem set to measure."""
     compile_s: Mapping[str, float] = field(default_factory=lambda: {"": 0.9})
+    """Default CPU seconds to compile a kernel, by kind; "" for all other kinds."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownHeaders:
-    """Facts about the CK Tile headers of this machine.
-
-    Attributes:
-        include: include folder.
-        interface: detected interface.
-        rules: rules for what they cannot build of an operation's kernels.
-    """
+    """Facts about the CK Tile headers of this machine."""
 
     include: str
+    """Include folder."""
     interface: str
+    """Detected interface."""
     rules: tuple[Rule, ...]
+    """Rules for what they cannot build of an operation's kernels."""
 
 
 @dataclass(frozen=True, slots=True)
 class HipEmission(Generic[K]):
-    """How kernels are built for AMD GPUs.
-
-    Attributes:
-        emit: C++ source of a kernel for a version of CK Tile's headers and an architecture; raises
-            `UnsupportedKernelError`.
-        templates: folders of headers that sources include in addition to the shared ones.
-        problems: default problem set to measure.
-        functions: substring of the mangled names of the kernels' GPU functions.
-        found: features of headers for these kernels, described, by name.
-        rules: what headers cannot build, as rules over kernel columns: `emit` refuses kernels that break one.
-        compile_s: as of `HostEmission`, for kernels compiled in units.
-    """
+    """How kernels are built for AMD GPUs."""
 
     emit: Callable[[K, Headers, ArchSpec], str]
+    """C++ source of a kernel for a version of CK Tile's headers and an architecture; raises `UnsupportedKernelError`.
+    """
     templates: tuple[Path, ...]
+    """Folders of headers that sources include in addition to the shared ones."""
     problems: str
+    """Default problem set to measure."""
     functions: tuple[str, ...]
+    """Substring of the mangled names of the kernels' GPU functions."""
     found: Callable[[Headers], Mapping[str, tuple[str, ...]]]
+    """Features of headers for these kernels, described, by name."""
     rules: Callable[[Headers], tuple[Rule, ...]]
+    """What headers cannot build, as rules over kernel columns: `emit` refuses kernels that break one."""
     compile_s: Mapping[str, float]
+    """As of `HostEmission`, for kernels compiled in units."""
 
     def known_headers(self) -> KnownHeaders | None:
         """Headers that kernels would be built with; None if there are none."""
@@ -267,36 +228,29 @@ class HipEmission(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class Measured(Generic[P, K]):
-    """How kernels of an operation are built, measured and checked.
-
-    Attributes:
-        computation: what problems compute.
-        host: how kernels are built for the CPU; None: not supported.
-        hip: how kernels are built for AMD GPUs; None: not supported.
-        problems: problems of a run's settings; raises `UsageError` for a setting that the operation does not have.
-        candidate_source: source of kernels for a run's settings; raises the same.
-        reasons: reasons why a kernel cannot be built for an architecture or does not apply to a problem; empty if none.
-        matrix: cases of a named matrix of `validate kernels`; raises `UsageError` for an unknown name or setting; None:
-            there are no matrices.
-        trials: how kernels are executed for validation; None: they are not.
-    """
+    """How kernels of an operation are built, measured and checked."""
 
     computation: Computation[P]
+    """What problems compute."""
     host: HostEmission[K] | None
+    """How kernels are built for the CPU; None: not supported."""
     hip: HipEmission[K] | None
+    """How kernels are built for AMD GPUs; None: not supported."""
     problems: Callable[[Settings], tuple[P, ...]]
+    """Problems of a run's settings; raises `UsageError` for a setting that the operation does not have."""
     candidate_source: Callable[[Settings], CandidateSource[P, K]]
+    """Source of kernels for a run's settings; raises the same."""
     reasons: Callable[[K, ArchSpec, P], list[str]]
+    """Reasons why a kernel cannot be built for an architecture or does not apply to a problem; empty if none."""
     matrix: Callable[[str, MatrixSettings], tuple[Case[P, K], ...]] | None = None
+    """Cases of a named matrix of `validate kernels`; raises `UsageError` for an unknown name or setting; None: there
+    are no matrices."""
     trials: Callable[[], Trials[P, K]] | None = None
+    """How kernels are executed for validation; None: they are not."""
 
 
 def measured_of(op: AnyOperation) -> Measured[Any, Any]:
-    """Measuring protocol of an operation.
-
-    Raises:
-        UsageError: ckh builds no kernels of it.
-    """
+    """Measuring protocol of an operation; raises `UsageError` if ckh builds no kernels of it."""
     part = part_of(op, op.measured, Measured)
     if part is None:
         raise UsageError(
@@ -306,9 +260,5 @@ def measured_of(op: AnyOperation) -> Measured[Any, Any]:
 
 
 def computation_of(problem: Problem) -> Computation[Any]:
-    """Computation of a problem's operation.
-
-    Raises:
-        UsageError: ckh does not compute problems of this operation.
-    """
+    """Computation of a problem's operation; raises as `measured_of`."""
     return measured_of(operation_of(problem.canonical())).computation

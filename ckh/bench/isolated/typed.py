@@ -32,20 +32,18 @@ class Float8:
     Formats are OCP's two, and those of CDNA3 (FNUZ), whose bias is larger by one, which have no infinity, and a single
     NaN in place of negative zero. Sources: OCP 8-bit Floating Point Specification 1.0, tables 1 and 2; AMD's Instinct
     MI300 ISA guide.
-
-    Args:
-        mantissa_bits: number of mantissa bits; the exponent has the rest of seven.
-        bias: exponent bias. Exponent 0 encodes denormal numbers, with the exponent of the smallest normal ones.
-        greatest: code of the largest number; positive codes above it are not numbers.
-        overflow: code of values that are too large, without sign.
-        nan: a code of NaN.
     """
 
     mantissa_bits: int
+    """Number of mantissa bits; the exponent has the rest of seven."""
     bias: int
+    """Exponent bias. Exponent 0 encodes denormal numbers, with the exponent of the smallest normal ones."""
     greatest: int
+    """Code of the largest number; positive codes above it are not numbers."""
     overflow: int
+    """Code of values that are too large, without sign."""
     nan: int
+    """A code of NaN."""
 
     @property
     def least_normal(self) -> float:
@@ -108,27 +106,24 @@ _BF16_QUIET = np.uint16(0x0040)
 
 @dataclass(frozen=True, slots=True)
 class ElementType:
-    """Storage and conversion of an element type.
-
-    Args:
-        storage: NumPy dtype of the array that stores it.
-        least_normal: smallest positive normal number.
-        rounding: maximum relative change of rounding to nearest; truncation, twice as much.
-        rounded: from floating point to the nearest number, ties to even; overflow is infinite.
-        truncated: towards zero; None: no kernel does that.
-        widened: exact conversion to float32; of 32-bit integers to float64.
-        scale: factor from uniform numbers in -1 to 1 to operands.
-        unwritten_byte: fill byte of a result before a kernel writes it; no right result consists of it.
-    """
+    """Storage and conversion of an element type."""
 
     storage: np.dtype[Any]
+    """NumPy dtype of the array that stores it."""
     least_normal: float
+    """Smallest positive normal number."""
     rounding: float
+    """Maximum relative change of rounding to nearest; truncation, twice as much."""
     rounded: Callable[[Array], Array]
+    """From floating point to the nearest number, ties to even; overflow is infinite."""
     truncated: Callable[[Array], Array] | None
+    """Towards zero; None: no kernel does that."""
     widened: Callable[[Array], Array]
+    """Exact conversion to float32; of 32-bit integers to float64."""
     scale: float = 1.0
+    """Factor from uniform numbers in -1 to 1 to operands."""
     unwritten_byte: int = NAN_BYTE
+    """Fill byte of a result before a kernel writes it; no right result consists of it."""
 
     @property
     def is_exact(self) -> bool:
@@ -171,15 +166,7 @@ class ElementType:
 
 
 def element_type(dtype: str, *, fnuz_floats: bool = False) -> ElementType:
-    """Element type of a dtype of operands or results.
-
-    Args:
-        dtype: name of the dtype.
-        fnuz_floats: whether 8-bit numbers are encoded as on CDNA3, else as in OCP's specification.
-
-    Raises:
-        UsageError: kernels of that dtype cannot be measured.
-    """
+    """Element type of a dtype; with `fnuz_floats` its 8-bit numbers are encoded as on CDNA3, else as by OCP."""
     types = _TYPES | (_FNUZ_TYPES if fnuz_floats else {})
     if dtype not in types:
         raise UsageError(f"kernels of {dtype} cannot be measured", "one of " + ", ".join(types), code="unknown-dtype")
