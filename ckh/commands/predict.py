@@ -177,22 +177,30 @@ def _answer_many(
     as_json: bool,
 ) -> tuple[dict[str, str], int]:
     """Print the answers of many problems; returns the reasons why some have none, and the number of the others."""
+    from ckh.quick.many import prepared_answers
+
     top, again, require = options
-    # A part at a time, since a ranking has all kernels; lists of kernels are read once, and all probed together.
-    at_once = _AT_ONCE if wanted.kernels is None and not wanted.probe else max(1, len(problems))
-    answers: list[Answer] = []
+    known: dict[Problem, Answer] = {}
+    if wanted.kernels is None and wanted.rule_set is None and not wanted.probe and wanted.pads:
+        flags = {"stands_in": wanted.stands_in, "uses_probes": wanted.uses_old}
+        known = prepared_answers(chooser, problems, top, again, **flags)
+    unknown = {problem.canonical(): answer.known.line for problem, answer in known.items() if answer.known.line}
     failures: dict[str, str] = {}
-    unknown: dict[str, str] = {}
-    for start in range(0, len(problems), at_once):
-        for ranking in _answered(chooser, problems[start : start + at_once], wanted):
+    left = [problem for problem in problems if problem not in known]
+    # A part at a time, since a ranking has all kernels; lists of kernels are read once, and all probed together.
+    at_once = _AT_ONCE if wanted.kernels is None and not wanted.probe else max(1, len(left))
+    for start in range(0, len(left), at_once):
+        for ranking in _answered(chooser, left[start : start + at_once], wanted):
             text = ranking.problem.canonical()
             if require is Required.KNOWN and (line := ranking.known(top).line):
                 unknown[text] = line
             if (failure := ranking.failure) is None:
-                answers.append(ranking.answer(top, again))
+                known[ranking.problem] = ranking.answer(top, again)
             else:
                 failures[text] = failure.message
-    _refuse_unknown(unknown, len(problems))
+    if require is Required.KNOWN:
+        _refuse_unknown(unknown, len(problems))
+    answers = [known[problem] for problem in problems if problem in known]
     _print_many(answers, failures, as_json=as_json)
     return failures, len(answers)
 

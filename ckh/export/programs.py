@@ -107,6 +107,7 @@ def make_rules(judgements: Sequence[Sequence[Tree]]) -> RulePrograms:
     steps: dict[tuple[int, int, int], int] = {}
     reasons: dict[Text, int] = {}
     known: dict[tuple[int, int], int] = {}  # by id of a decision, which its sequence keeps alive
+    numbers_of: dict[int, int] = {}  # of conditions, likewise: their hash takes long
 
     def begin(tree: Tree, then: int) -> int:
         if not isinstance(tree, Branch):
@@ -114,7 +115,10 @@ def make_rules(judgements: Sequence[Sequence[Tree]]) -> RulePrograms:
         key = id(tree), then
         if key not in known:
             after = begin(tree.yes, then), begin(tree.no, then)
-            step = (conditions.setdefault(tree.condition, len(conditions)), *after)
+            if (number := numbers_of.get(id(tree.condition))) is None:
+                number = conditions.setdefault(tree.condition, len(conditions))
+                numbers_of[id(tree.condition)] = number
+            step = (number, *after)
             known[key] = steps.setdefault(step, len(steps))
         return known[key]
 

@@ -16,8 +16,6 @@ from ckh.text.log import note_once, warn
 from ckh.text.prose import whole_names
 
 if TYPE_CHECKING:
-    from ckh.learn.answers.answer import Answer
-    from ckh.learn.answers.probes import Probe
     from ckh.learn.models.measured_set import MeasuredSet
     from ckh.ops.base import Problem
     from ckh.quick.request import Request
@@ -68,7 +66,16 @@ def _prepared(request: Request, *, warns: bool) -> str | None:
         if any(fields[name] != value for name, value in facts["fixed"].items()):
             return None
         note_once(facts["note"])
-        answer = _answer(problem, facts, model_path, request)
+
+        def measured() -> MeasuredSet | None:
+            from ckh.learn.models.measured_set import read_measured
+
+            of_model = pool.model_facts
+            return read_measured(Path(of_model.path), of_model.limits)
+
+        pool, again = ScoredPool.read(facts, model_path), f"ckh predict {request.as_typed()}"
+        uses_probes = "no_measured" not in request.flags and (user_data_dir() / PROBES).exists()
+        answer = pool.answer(problem, request.top, again, measured, uses_probes=uses_probes)
         for text in facts["unusable"] if warns else ():
             warn(text, "unusable-model")
         with whole_names(is_whole="wide" in request.flags):
@@ -98,30 +105,3 @@ def problem_of(request: Request, facts: dict[str, Any]) -> Problem:
     result = requested_problem(op, part, request.sizes, request.kind["variant"], facts["dtype"])
     problem: Problem = part.completed(result, arch)
     return problem
-
-
-def _answer(problem: Problem, facts: dict[str, Any], path: Path, request: Request) -> Answer:
-    """Build the answer that the full command would give."""
-    from ckh.learn.answers.caveats import answer_of
-
-    pool = ScoredPool(facts, path)
-    of_model, part = pool.model_facts, requested(facts["answer"]["op"])
-    probe = _measured(problem, of_model.arch) if "no_measured" not in request.flags else None
-    padded = problem if part is None else part.padded(problem)
-
-    def measured() -> MeasuredSet | None:
-        from ckh.learn.models.measured_set import read_measured
-
-        return read_measured(Path(of_model.path), of_model.limits)
-
-    again = f"ckh predict {request.as_typed()}"
-    return answer_of(problem, of_model, pool.rows(problem, padded, request.top, probe), again, measured)
-
-
-def _measured(problem: Problem, arch: str) -> Probe | None:
-    """Read the probe of the problem on this machine; imports nothing if there are no probes."""
-    if not (user_data_dir() / PROBES).exists():
-        return None
-    from ckh.learn.answers.probes import recall
-
-    return recall(problem.canonical(), arch)

@@ -42,7 +42,6 @@ def prepare(request: Request) -> bool:
 
 def _prepare(request: Request) -> bool:
     from ckh.archs import assumed_gpu, default_arch, load_arch
-    from ckh.learn.answers.batches import own_candidates, runnable
     from ckh.learn.models.artifact import unusable_models
     from ckh.ops import built_in_names
 
@@ -57,15 +56,10 @@ def _prepare(request: Request) -> bool:
     if chooser.op.name not in built_in_names():
         return False
     problem = chooser.problem(request.sizes, request.kind["variant"], "predict")
-    model = chooser.model(problem, stands_in=True)
-    run, _ = runnable(problem, model)
-    candidates = own_candidates(run, model)
-    if len(candidates.pool) > MOST_KERNELS or not len(candidates.chosen) or not _can_prepare(model, problem):
+    made = prepared(chooser.model(problem, stands_in=True), problem)
+    if made is None:
         return False
-    known = _kind_and_group(model, run, candidates)
-    if known is None:
-        return False
-    facts, contents = _prepared(model, candidates, run, *known)
+    facts, contents = made
     is_assumed = not (request.kind["arch"] or request.kind["model"])
     facts |= {"stamp": now, "unusable": unusable_models(), "note": assumed_gpu() if is_assumed else ""}
     facts_path.unlink(missing_ok=True)  # while the two files do not match
@@ -73,6 +67,21 @@ def _prepare(request: Request) -> bool:
         write_atomic(path, content)
     write_atomic(facts_path, encode_facts(facts))
     return True
+
+
+def prepared(model: Model, problem: Problem) -> tuple[dict[str, Any], list[bytes]] | None:
+    """Prepare the pool of a problem's kind: facts, names, and the content of the model and of an estimate if any.
+
+    None if the model alone does not answer all problems of the kind, or not in C.
+    """
+    from ckh.learn.answers.batches import own_candidates, runnable
+
+    run, _ = runnable(problem, model)
+    candidates = own_candidates(run, model)
+    if len(candidates.pool) > MOST_KERNELS or not len(candidates.chosen) or not _can_prepare(model, problem):
+        return None
+    known = _kind_and_group(model, run, candidates)
+    return None if known is None else _prepared(model, candidates, run, *known)
 
 
 def _can_prepare(model: Model, problem: Problem) -> bool:
@@ -108,8 +117,10 @@ def _prepared(
     model: Model, candidates: Candidates[Kernel], problem: Problem, kind: ProblemKind, group: Group
 ) -> tuple[dict[str, Any], list[bytes]]:
     """Build the facts, and the files: the names, the model and, if it is completed by one, the estimate."""
+    import numpy as np
+
     from ckh.export.programs import model_content
-    from ckh.learn.analytic.estimate import ESTIMATE
+    from ckh.learn.analytic.estimate import ESTIMATE, KernelShapes
     from ckh.learn.analytic.transfer import estimate_model
 
     made = model_content(model, model.path.name, kind, [group], is_alone=True)
@@ -118,10 +129,16 @@ def _prepared(
     facts |= {"names": names, "names_checksum": zlib.crc32(name_codes)}
     contents = [name_codes, made.content]
     if model.estimate is not None and not model.is_estimate:
-        # It scores all kernels, whether they apply or not.
-        alike = replace(group, judgements=((),), judged_by=[0] * len(group.kernels))
+        # It scores kernels of each shape, whether they apply or not; reports of compiled kernels distinguish all.
+        shape_of = np.arange(len(group.kernels))
+        if not model.estimate.compiled:
+            shape_of = KernelShapes.of(group.kernels).distinct()[1]
+        _, first, shape_of = np.unique(shape_of, return_index=True, return_inverse=True)
+        shapes = tuple(group.kernels[number] for number in first.tolist())
+        alike = replace(group, kernels=shapes, judgements=((),), judged_by=[0] * len(shapes))
         estimate = estimate_model(model.estimate.wanted)
         contents.append(model_content(estimate, ESTIMATE, kind, [alike], is_alone=True).content)
+        facts |= {"shapes": len(shapes), "shape_of": packed(shape_of.astype(np.int32).tobytes())}
     return facts, contents
 
 
@@ -148,7 +165,7 @@ def _names(op: AnyOperation, kernels: Sequence[Kernel]) -> tuple[list[tuple[int,
 
 def _can_open(facts: dict[str, Any], path: Path) -> bool:
     with suppress(CkhError, OSError):
-        return bool(ScoredPool(facts, path))
+        return bool(ScoredPool.read(facts, path))
     return False
 
 

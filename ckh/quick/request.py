@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ckh.ops import built_in_requested, canonical_options, meant_operation
+from ckh.ops import DEFAULT_OPERATION, built_in_requested, canonical_options, meant_operation
 from ckh.requested import typed_again
 
 if TYPE_CHECKING:
@@ -87,5 +87,6 @@ def parse(args: Sequence[str]) -> Request | None:
     op = kind["op"]
     kind["op"] = op or meant_operation(sizes, parts) or ""
     request = {**sizes, "variant": kind["variant"]}
-    kind |= {f"pool of {name}": part.pool(request) for name, part in parts.items()}
+    asked = [kind["op"] or DEFAULT_OPERATION] if kind["op"] or not kind["model"] else list(parts)
+    kind |= {f"pool of {name}": parts[name].pool(request) for name in asked if name in parts}
     return Request(sizes, top, kind, frozenset(flags), op)

@@ -6,7 +6,6 @@ import operator
 import zlib
 from binascii import a2b_base64, b2a_base64
 from collections import Counter
-from contextlib import nullcontext, suppress
 from ctypes import addressof, c_double
 from functools import cached_property
 from math import nan
@@ -16,7 +15,9 @@ from ckh.errors import ModelError
 from ckh.learn.analytic.completed import MOST_TIE_BREAK, Completion, filled, tie_breaks
 from ckh.learn.answers.answer import ModelFacts
 from ckh.learn.answers.answer_rows import HeadersHere, KernelKind, RankedPool, ToldPool
+from ckh.learn.answers.caveats import answer_of
 from ckh.learn.models.reach import beyond, peak_tflops
+from ckh.ops import requested
 from ckh.quick.store import estimate_path, names_path
 from ckh.ranking.library import OpenModel, RankedCandidate
 
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
-    from ckh.learn.answers.answer import AnswerRows
+    from ckh.learn.answers.answer import Answer, AnswerRows
     from ckh.learn.answers.probes import Probe
+    from ckh.learn.models.measured_set import MeasuredSet
     from ckh.ops.base import Problem
 
 # Operations of expressions, named as in `ckh.export.decisions`.
@@ -53,15 +55,13 @@ def unpacked(text: str) -> bytes:
 class ScoredPool:
     """The kernels of a kind of problems, ranked in C by a model, an estimate, or both."""
 
-    def __init__(self, facts: dict[str, Any], path: Path) -> None:
-        self._facts = facts
+    def __init__(self, facts: dict[str, Any], names: bytes, model: Path | bytes, estimate: Path | bytes = b"") -> None:
+        self.facts = facts
         self.model_facts = ModelFacts.of_json(facts["answer"])
-        self._model = OpenModel(path)
-        self._estimate = OpenModel(estimate_path(path)) if facts["completion"] else None
+        self._model = OpenModel(model)
         self._completion = facts["completion"]
-        self._names = names_path(path).read_bytes()
-        if zlib.crc32(self._names) != facts["names_checksum"]:
-            raise ModelError(f"{names_path(path)} is damaged", code="damaged-model")
+        self._estimate = OpenModel(estimate) if self._completion else None
+        self._names = names
         self._told = ToldPool(
             kinds=[KernelKind(*kind) for kind in facts["kinds"]],
             kind_of=unpacked(facts["kind_of"]),
@@ -70,87 +70,124 @@ class ScoredPool:
             numbers_of=self._numbers_of,
         )
 
+    @classmethod
+    def read(cls, facts: dict[str, Any], path: Path) -> ScoredPool:
+        """Open the files of a prepared pool, given the model's."""
+        names = names_path(path).read_bytes()
+        if zlib.crc32(names) != facts["names_checksum"]:
+            raise ModelError(f"{names_path(path)} is damaged", code="damaged-model")
+        return cls(facts, names, path, estimate_path(path))
+
     def _name(self, kernel: int) -> str:
         """Return the complete name of a kernel, given its index in the pool."""
         begin, words = 0, []
-        for size, texts in self._facts["names"]:
+        for size, texts in self.facts["names"]:
             at = begin + kernel * size
             words.append(texts[int.from_bytes(self._names[at : at + size], "little")])
-            begin += size * self._facts["pool"]
+            begin += size * self.facts["pool"]
         return "".join(words)
 
     def _numbers_of(self, names: Collection[str]) -> dict[str, int]:
-        every = ((self._name(kernel), kernel) for kernel in range(self._facts["pool"]))
+        every = ((self._name(kernel), kernel) for kernel in range(self.facts["pool"]))
         return {name: kernel for name, kernel in every if name in names}
 
     @cached_property
-    def _alike(self) -> list[tuple[int, int, int]]:
-        """Kernels of a kind that are judged by the same rules: the first, the index of their kind, and their number."""
-        columns = (memoryview(unpacked(fact)).cast("i") for fact in self._facts["alike"])
-        return list(zip(*columns, strict=True))
+    def _alike(self) -> list[tuple[int, ...]]:
+        """Kernels of a kind that are judged by the same rules: the first of each, their kinds, and their numbers."""
+        return [tuple(memoryview(unpacked(fact)).cast("i")) for fact in self.facts["alike"]]
 
-    def rows(self, problem: Problem, padded: Problem, top: int, probe: Probe | None) -> AnswerRows:
-        """Rank the kernels of a problem, or of the padded one if none applies, and make the first rows of an answer."""
-        most = top if probe is None else 0
-        for run in dict.fromkeys((problem, padded)):
-            sizes = self._sizes(run)
-            with suppress(ModelError) if run != padded else nullcontext():
-                return self._rows(run, sizes, self._first(sizes, most), top, probe)
-        raise AssertionError("the last one is ranked, or raises")
+    @cached_property
+    def _kernels_by_kind(self) -> Counter[int]:
+        """Number of kernels of each kind."""
+        result: Counter[int] = Counter()
+        for kind, number in zip(*self._alike[1:], strict=True):
+            result[kind] += number
+        return result
 
-    def _rows(
-        self, run: Problem, sizes: Sequence[int], first: Sequence[RankedCandidate], top: int, probe: Probe | None
-    ) -> AnswerRows:
-        facts, kinds = self.model_facts, self._told.kinds
+    @cached_property
+    def _shape_of(self) -> Sequence[int]:
+        """Index of each kernel's shape: the estimate scores shapes."""
+        shapes: Sequence[int] = memoryview(unpacked(self.facts["shape_of"])).cast("i")
+        return shapes
+
+    def answer(
+        self,
+        problem: Problem,
+        top: int,
+        again: str,
+        measured: Callable[[], MeasuredSet | None],
+        *,
+        uses_probes: bool,
+    ) -> Answer:
+        """Answer for a problem of the kind, as of `caveats.answer_of`; raises `ModelError` if no kernel applies."""
+        facts, probe = self.model_facts, None
+        if uses_probes:
+            from ckh.learn.answers.probes import recall
+
+            probe = recall(problem.canonical(), facts.arch)
+        part, most = requested(facts.op), top if probe is None else 0
+        try:
+            rows = self._rows(problem, most, top, probe)
+        except ModelError:
+            padded = problem if part is None else part.padded(problem)
+            if padded == problem:
+                raise
+            rows = self._rows(padded, most, top, probe)
+        return answer_of(problem, facts, rows, again, measured)
+
+    def _rows(self, run: Problem, most: int, top: int, probe: Probe | None) -> AnswerRows:
+        """Rank the kernels of a problem, and make the first rows of an answer."""
+        facts, kinds, sizes = self.model_facts, self._told.kinds, self._sizes(run)
+        first = self._first(sizes, most)
         reasons = self._reasons(sizes)
-        applying: Counter[KernelKind] = Counter()
-        refused: Counter[int] = Counter()
-        for example, kind, count in self._alike:
-            if reasons[example] < 0:
-                applying[kinds[kind]] += count
-            else:
-                refused[reasons[example]] += count
-        counts = Counter(self._facts["refused"])  # by architecture and problem, counted as in `choose` of operations
-        for reason, count in refused.items():
-            if words := "".join(map(str, (value_of(part, sizes) for part in self._facts["reasons"][reason]))):
-                counts[words] += count
+        examples, kind_of, numbers = self._alike
+        refused_by = list(map(reasons.__getitem__, examples))
+        left, counts = self._kernels_by_kind.copy(), Counter[int]()
+        for place in (place for place, reason in enumerate(refused_by) if reason >= 0):
+            left[kind_of[place]] -= numbers[place]
+            counts[refused_by[place]] += numbers[place]
+        applying = {kinds[kind]: count for kind, count in left.items() if count}
+        refused = Counter(self.facts["refused"])  # by architecture and problem, counted as in `choose` of operations
+        for reason, count in counts.items():
+            if words := "".join(map(str, (value_of(part, sizes) for part in self.facts["reasons"][reason]))):
+                refused[words] += count
         has_speeds = facts.has_speeds and not beyond(run, facts.reach)
-        most = peak_tflops(facts.peak, run)
+        peak = peak_tflops(facts.peak, run)
         ranked = RankedPool(
             run=run,
             ranked_by="c",
             pool=self._told,
             kernels=[item.kernel for item in first],
             scores=[item.score for item in first],
-            tflops=[item.tflops if item.tflops <= most else nan for item in first] if has_speeds else None,
+            tflops=[item.tflops if item.tflops <= peak else nan for item in first] if has_speeds else None,
             applying=applying,
             has_estimate=facts.has_estimate,
         )
-        timed = sum(count for kind, count in applying.items() if kind.is_timed)
+        timed = sum(number for kind, number in applying.items() if kind.is_timed)
         return (ranked if probe is None else ranked.by_times(probe)).rows(
-            top, dict(counts.most_common()), timed if self._facts["is_timed_known"] else None
+            top, dict(refused.most_common()), timed if self.facts["is_timed_known"] else None
         )
 
     def _sizes(self, problem: Problem) -> list[int]:
         """Return the numbers of a problem, in C's order."""
-        result = [getattr(problem, name) for name in self._facts["sizes"]]
-        if not self._facts["tiled"]:
+        result = [getattr(problem, name) for name in self.facts["sizes"]]
+        if not self.facts["tiled"]:
             return result
-        return [*result, *(value_of(part, result) for part in self._facts["tiled"]), problem.bytes]
+        return [*result, *(value_of(part, result) for part in self.facts["tiled"]), problem.bytes]
 
     def _reasons(self, sizes: Sequence[int]) -> Sequence[int]:
         """For each kernel, index of the reason why it does not apply to a problem of these sizes; -1 if it does."""
-        return self._model.reasons(self._facts["key"], sizes, self._facts["pool"])
+        return self._model.reasons(self.facts["key"], sizes, self.facts["pool"])
 
     def _first(self, sizes: Sequence[int], rows: int) -> list[RankedCandidate]:
         """Rank the kernels of the first rows of a problem; those that the headers here cannot build come last."""
-        most = _FEW if rows else self._facts["pool"]
+        most = _FEW if rows else self.facts["pool"]
         tie_break = self._tie_breaks(sizes)
         while True:
             if self._completion == Completion.FILLED:
                 count, first = self._filled(sizes)
             else:
-                count, first = self._model.rank(self._facts["key"], sizes, min(most, self._facts["pool"]))
+                count, first = self._model.rank(self.facts["key"], sizes, min(most, self.facts["pool"]))
             others = first[-1].score + (MOST_TIE_BREAK if tie_break else 0)  # upper bound of the other kernels' scores
             if tie_break:
                 for item in first:
@@ -172,23 +209,25 @@ class ScoredPool:
         """Return a function from a kernel to the estimate's tie breaker; None if the estimate breaks no ties."""
         if self._estimate is None or self._completion != Completion.TIE_BROKEN:
             return None
-        estimated = self._scores(self._estimate, sizes)
+        estimated = self._scores(self._estimate, sizes, self.facts["shapes"])
         breaks = tie_breaks(estimated)
-        return lambda kernel: breaks[estimated[kernel]]
+        return lambda kernel: breaks(estimated[self._shape_of[kernel]])
 
     def _filled(self, sizes: Sequence[int]) -> tuple[int, list[RankedCandidate]]:
         """Rank all applicable kernels, with the estimate's scores for kernels that the model does not know."""
         assert self._estimate is not None
         applying = [number for number, reason in enumerate(self._reasons(sizes)) if reason < 0]
-        is_known = [not self._told.kind(number).is_estimated for number in range(self._facts["pool"])]
+        is_known = [not self._told.kind(number).is_estimated for number in range(self.facts["pool"])]
         if not any(is_known[number] for number in applying):
             raise ModelError("no kernel that the model knows applies", code="no-kernel")
-        scores = filled(self._scores(self._model, sizes), self._scores(self._estimate, sizes), is_known)
+        estimated = self._scores(self._estimate, sizes, self.facts["shapes"])
+        of_kernels = [estimated[shape] for shape in self._shape_of]
+        scores = filled(self._scores(self._model, sizes, self.facts["pool"]), of_kernels, is_known)
         return len(applying), [RankedCandidate(number, scores[number], nan, nan) for number in applying]
 
-    def _scores(self, model: OpenModel, sizes: Sequence[int]) -> Sequence[float]:
-        """Scores of all kernels, applicable or not."""
-        given, result = (c_double * len(sizes))(*sizes), (c_double * self._facts["pool"])()
+    def _scores(self, model: OpenModel, sizes: Sequence[int], count: int) -> Sequence[float]:
+        """Scores of all kernels or shapes, applicable or not."""
+        given, result = (c_double * len(sizes))(*sizes), (c_double * count)()
         model.score(1, addressof(given), 1, addressof(result))
         scores: Sequence[float] = memoryview(result).cast("B").cast("d")
         return scores

@@ -5,6 +5,7 @@ Plain Python numbers without NumPy, so that quick answers are bit-identical to t
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from itertools import compress
 from math import fsum, log
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 MOST_TIE_BREAK = 1e-9  # less than differences between leaf sums, more than a double's rounding
 
@@ -42,8 +43,8 @@ def filled(score: Sequence[float], minus_us: Sequence[float], is_known: Sequence
     ]
 
 
-def tie_breaks(minus_us: Iterable[float]) -> dict[float, float]:
-    """Tie breaker of each estimate: up to `MOST_TIE_BREAK`, by its rank among the distinct estimates."""
+def tie_breaks(minus_us: Iterable[float]) -> Callable[[float], float]:
+    """Tie breaker of an estimate: up to `MOST_TIE_BREAK`, by its rank among the distinct estimates."""
     distinct = sorted(set(minus_us))
     last = max(1, len(distinct) - 1)
-    return {item: MOST_TIE_BREAK * (place / last) for place, item in enumerate(distinct)}
+    return lambda item: MOST_TIE_BREAK * (bisect_left(distinct, item) / last)

@@ -89,9 +89,7 @@ class EstimateScores:
             rows = zip(score.tolist(), self.scores(problems, pool).tolist(), strict=True)
             return np.array([filled(own, minus_us, is_known.tolist()) for own, minus_us in rows])
         by_shape: list[list[float]] = self._by_shape(problems, pool).tolist()
-        breaks: NDArray[np.float64] = np.array(
-            [list(map(tie_breaks(minus_us).__getitem__, minus_us)) for minus_us in by_shape]
-        )
+        breaks: NDArray[np.float64] = np.array([list(map(tie_breaks(minus_us), minus_us)) for minus_us in by_shape])
         return np.asarray(score + breaks[:, self._shape_of])
 
     @cached_property

@@ -10,7 +10,7 @@ import json
 import math
 from bisect import insort
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from ckh.files.jsonfields import model_fields
@@ -43,7 +43,7 @@ class NearestProblem:
     latency_ms: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class MeasuredSet:
     """Measurements that a model was trained on."""
 
@@ -60,15 +60,19 @@ class MeasuredSet:
         """Minimum and maximum of each measured size, by name."""
         return dict(zip(self.sizes, self.limits, strict=True))
 
+    @cached_property
+    def _logs(self) -> list[list[float]]:
+        return [list(map(_log, row)) for row in self.values]
+
     def nearest(self, problem: Problem, count: int = 1) -> list[NearestProblem]:
         """Find the nearest problems by sizes, nearest first."""
         here = [_log(getattr(problem, name)) for name in self.sizes]
         near: list[tuple[float, int]] = []  # at most `count`
         limit = math.inf  # distance of the farthest of them
-        for number, row in enumerate(self.values):
+        for number, row in enumerate(self._logs):
             total = 0.0
-            for value, place in zip(row, here, strict=True):
-                total += (_log(value) - place) ** 2
+            for log, place in zip(row, here, strict=True):
+                total += (log - place) ** 2
                 if total > limit:
                     break
             else:
