@@ -84,25 +84,16 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class FeatureEngine:
-    """The features of an operation.
-
-    Attributes:
-        op_type: the operation.
-        features: all declarations, in order; a model uses those named in its spec.
-        categorical: names of the categorical features.
-        derived: formulas of intermediate quantities.
-        defaults: values of columns that may be missing.
-        kernel_columns: raw columns of kernels; the others are of problems, or of the hardware (`hw_…`).
-        encoding_version: incremented when the values of a feature change without a change of its name.
-    """
+    """The features of an operation."""
 
     op_type: str
-    features: tuple[Feature, ...]
-    categorical: tuple[str, ...]
-    derived: Mapping[str, Callable[[Columns], Array]]
-    defaults: Mapping[str, float | str]
+    features: tuple[Feature, ...]  # all declarations, in order; a model uses those named in its spec
+    categorical: tuple[str, ...]  # names of the categorical features
+    derived: Mapping[str, Callable[[Columns], Array]]  # formulas of intermediate quantities
+    defaults: Mapping[str, float | str]  # values of columns that may be missing
     kernel_columns: frozenset[str] = frozenset()
-    encoding_version: int = 0
+    """Raw columns of kernels; the others are of problems, or of the hardware (`hw_…`)."""
+    encoding_version: int = 0  # incremented when the values of a feature change without a change of its name
 
     def extended(
         self,
@@ -165,22 +156,18 @@ class FeatureEngine:
 
 @dataclass(frozen=True, slots=True)
 class TimeLaw:
-    """Terms of an additive time model: time is a sum of terms with non-negative coefficients of the kernel.
+    """Terms of an additive time model: time is a sum of terms with non-negative coefficients of the kernel."""
 
-    Attributes:
-        terms: names of columns derived by an engine, all non-negative; a constant term is always added.
-        shared: names of kernel columns, all non-negative, that explain differences of coefficients within a family:
-            each coefficient is about a sum of these with non-negative factors; a constant is always added.
-        varied: samples problems of other sizes around given ones: maps raw columns of problems by name, shape
-            (problems,), the range of sizes in octaves up and down, and a random generator to the same columns.
-        sizes: names of columns derived by an engine: M, N and K of the matrix products, their number, and the bytes
-            that are moved at least, in the order of `estimate.PROBLEM_INPUTS`.
-    """
-
-    terms: tuple[str, ...]
+    terms: tuple[str, ...]  # names of columns derived by an engine, all non-negative; a constant term is always added
     shared: tuple[str, ...]
+    """Names of kernel columns, all non-negative, that explain differences of coefficients within a family: each
+    coefficient is about a sum of these with non-negative factors; a constant is always added."""
     varied: Callable[[Mapping[str, NDArray[Any]], float, np.random.Generator], dict[str, NDArray[Any]]]
+    """Samples problems of other sizes around given ones: maps raw columns of problems by name, shape (problems,),
+    the range of sizes in octaves up and down, and a random generator to the same columns."""
     sizes: tuple[str, ...] = ()
+    """Names of columns derived by an engine: M, N and K of the matrix products, their number, and the bytes that
+    are moved at least, in the order of `estimate.PROBLEM_INPUTS`."""
 
 
 def raw(name: str) -> Formula:

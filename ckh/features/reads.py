@@ -19,15 +19,11 @@ if TYPE_CHECKING:
 
 
 class WatchedColumns(Columns):
-    """Columns that record reads. Formulas are expressions over arrays: what they read does not depend on values.
-
-    Attributes:
-        reads: raw columns read by each column or quantity that was requested.
-    """
+    """Columns that record reads. Formulas are expressions over arrays: what they read does not depend on values."""
 
     def __init__(self, engine: FeatureEngine, given: Mapping[str, Array]) -> None:
         super().__init__(given, engine.derived, engine.defaults)
-        self.reads: dict[str, frozenset[str]] = {}
+        self.reads: dict[str, frozenset[str]] = {}  # raw columns that a column or quantity reads
         self._open: list[set[str]] = [set()]
 
     def __getitem__(self, name: str) -> Array:

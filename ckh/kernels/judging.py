@@ -39,19 +39,12 @@ _CONTEXT = ("arch", "problem")  # the same for all kernels
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule, or a quantity of a kernel that rules read.
+    """A rule, or a quantity of a kernel that rules read."""
 
-    Attributes:
-        function: yields the sentences; for a quantity, returns its value.
-        context: which of `arch` and `problem` it takes, as its first parameters.
-        reads: what it reads of a kernel, in the order of its further parameters.
-        derived: the quantities by name.
-    """
-
-    function: Callable[..., Any]
-    context: tuple[str, ...]
-    reads: tuple[str, ...]
-    derived: Mapping[str, Rule]
+    function: Callable[..., Any]  # yields the sentences; for a quantity, returns its value
+    context: tuple[str, ...]  # which of `arch` and `problem` it takes, as its first parameters
+    reads: tuple[str, ...]  # what it reads of a kernel, in the order of its further parameters
+    derived: Mapping[str, Rule]  # the quantities by name
 
     def __call__(self, kernel: Any, arch: ArchSpec, problem: Any = None) -> Any:
         """Evaluate the rule on a kernel: yields sentences; for a quantity, returns its value."""
@@ -83,11 +76,7 @@ class Rule:
 
 
 class RuleBook:
-    """Registry of rules and of the quantities that they read, by decorators.
-
-    Attributes:
-        derived: the quantities, by name.
-    """
+    """Registry of rules and of the quantities that they read, by decorators."""
 
     def __init__(self) -> None:
         self.derived: dict[str, Rule] = {}
@@ -127,19 +116,12 @@ class RefusedKernel(Generic[K]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rules(Generic[K]):
-    """All rules of an operation's kernels.
+    """All rules of an operation's kernels."""
 
-    Attributes:
-        named: rules of the architecture that even the shortest name of a kernel determines.
-        complete: rules of the architecture that require a complete kernel.
-        problem: rules of a problem.
-        missing: names of the fields that a kernel lacks.
-    """
-
-    named: tuple[Rule, ...]
-    complete: tuple[Rule, ...]
-    problem: tuple[Rule, ...]
-    missing: Callable[[K], tuple[str, ...]]
+    named: tuple[Rule, ...]  # rules of the architecture that even the shortest name of a kernel determines
+    complete: tuple[Rule, ...]  # rules of the architecture that require a complete kernel
+    problem: tuple[Rule, ...]  # rules of a problem
+    missing: Callable[[K], tuple[str, ...]]  # names of the fields that a kernel lacks
 
     def of_arch(self, kernel: K, arch: ArchSpec) -> tuple[str, ...]:
         """Sentences for all violated rules of the architecture."""

@@ -34,12 +34,7 @@ _DENSE = 4  # up to this many possible combinations per kernel, distinct ones ar
 
 
 class KernelTable(Sequence[K], Generic[K]):
-    """Complete kernels of one class.
-
-    Attributes:
-        quantities: cached quantities that rules derived from the columns.
-        read: names of the columns that were read.
-    """
+    """Complete kernels of one class."""
 
     def __init__(
         self, make: Callable[..., K], columns: Mapping[str, tuple[tuple[Any, ...], Codes | None]], length: int
@@ -48,8 +43,8 @@ class KernelTable(Sequence[K], Generic[K]):
         self._columns = dict(columns)
         self._length = length
         self._objects: dict[int, K] = {}
-        self.quantities: dict[Any, Any] = {}
-        self.read: set[str] = set()
+        self.quantities: dict[Any, Any] = {}  # that rules derived from the columns
+        self.read: set[str] = set()  # names of the columns that were read
 
     @classmethod
     def product(cls, make: Callable[..., K], axes: Sequence[Axis], **same: Any) -> KernelTable[K]:

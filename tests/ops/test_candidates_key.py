@@ -98,14 +98,3 @@ def gemm(sizes: Sequence[int], dtype: str, layout: str) -> GemmProblem:
     """Return a product of these M, N and K."""
     m, n, k = sizes
     return GemmProblem(m, n, k, dtype, layout)
-
-
-def test_a_key_distinguishes_what_rules_distinguish() -> None:
-    """For GEMM sizes from 1 to 300, equal keys have equal candidates, and some keys differ."""
-    op, arch = operation("gemm_universal"), load_arch("host")
-    seen: dict[object, tuple[int, ...]] = {}
-    for size in range(1, 300, 7):
-        problem = GemmProblem(size, 2 * size, 3 * size, "fp32", "rcr")
-        chosen = tuple(op.kernels.candidates(problem, arch, NOWHERE).chosen.tolist())
-        assert seen.setdefault(op.kernels.key_of(problem), chosen) == chosen
-    assert len(set(seen.values())) > 1

@@ -191,9 +191,6 @@ def detect_interface(include: Path) -> Headers:
 
     Headers of an unknown interface are treated as the nearest known one; remaining mismatches surface as compiler
     errors.
-
-    Raises:
-        DeviceError: the folder has no CK Tile headers.
     """
     if not has_headers(include):
         raise DeviceError(
@@ -241,16 +238,7 @@ TRANSPOSED_ACCESS_BYTES = 8
 def share_of_thread(
     arch: ArchSpec, wave: Triple, lines: int, extent: int, width: int, wave_groups: int = 1
 ) -> tuple[int, int] | None:
-    """Number of vectors that a thread loads of a tile, and their width; None if the waves cannot share them evenly.
-
-    Args:
-        arch: architecture, for its wave size.
-        wave: waves per block along M, N, K.
-        lines: lines of the tile.
-        extent: elements of a line.
-        width: elements of a vector.
-        wave_groups: groups of waves that load in turn.
-    """
+    """Number of vectors that a thread loads of a tile, and their width; None if the waves cannot share them evenly."""
     waves, lanes = prod(wave), arch.wavefront_size
     width = min(width, extent * lines // (waves * lanes))
     if width == 0 or extent % width or lanes % (extent // width):

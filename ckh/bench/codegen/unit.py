@@ -59,11 +59,7 @@ def template_dir() -> Path:
 
 
 def staging_constants(pipeline: str) -> dict[str, bool]:
-    """Compile-time constants of a pipeline in the sources of host kernels.
-
-    Raises:
-        UsageError: the host has no such pipeline.
-    """
+    """Compile-time constants of a pipeline in the sources of host kernels."""
     row = PIPELINES.get(pipeline)
     if row is None or row.staging is None:
         raise UsageError(
@@ -130,12 +126,7 @@ struct OwnKernel : Kernel {{}};
 
 
 def unit_source(sources: Sequence[str], folders: Sequence[Path]) -> str:
-    """Combine the sources of single kernels into one translation unit.
-
-    Args:
-        sources: sources of kernels of one operation.
-        folders: folders of ckh's headers.
-    """
+    """Combine the sources of single kernels into one translation unit."""
     texts = _texts(folders)
     shared: dict[str, None] = {}
     bodies = ["\n".join(_own_lines(source, texts, shared, set())) for source in sources]

@@ -13,7 +13,6 @@ from ckh.ops import operation
 from ckh.ops.base import Encoding
 from ckh.ops.gemm_batched.operation import (
     BATCHED_RULES,
-    GEMM_BATCHED,
     parse_batched_kernel,
 )
 from ckh.ops.gemm_batched.problem import GemmBatchedProblem
@@ -93,4 +92,3 @@ def test_features_of_a_batch() -> None:
     assert many["waves_of_workgroups"] == np.ceil(tiles * 2 / cus)
     assert (many["batch"], many["tiles_per_product"], many["strided"]) == (200, 3, 1 + 2**4)
     assert (many["powers_of_two_lda"], many["powers_of_two_ldb"]) == (5, 0)
-    assert len(set(GEMM_BATCHED.names)) == len(GEMM_BATCHED.names)

@@ -13,7 +13,7 @@ from ckh.archs import load_arch
 from ckh.cli import run
 from ckh.errors import DataError, ExitCode
 from ckh.learn.analytic.estimate import estimated_us
-from ckh.ops import operation, operation_of
+from ckh.ops import operation
 from ckh.ops.base import Encoding, TiledSizes
 from ckh.ops.gemm_grouped.operation import GROUPED_RULES, POOLS, parse_grouped_kernel
 from ckh.ops.gemm_grouped.problem import GemmGroupedProblem
@@ -39,9 +39,6 @@ def problem(ms: str, **fields: Any) -> GemmGroupedProblem:
 def test_texts_hold_the_identity() -> None:
     """M are a multiset: their order and how runs are split do not matter; groups without rows are part of it."""
     item = problem("64x8+512+0x2", layout="rrr", split_k=2)
-    assert item.canonical() == "gemm_grouped_fp16_rrr_m512+64x8+0x2_n128_k64_splitk2"
-    assert GemmGroupedProblem.parsed(item.canonical()) == item
-    assert operation_of(item.canonical()) is OP
     assert item == problem("0+64x3+512x1+64x5+0", layout="rrr", split_k=2)
     assert hash(item) == hash(replace(item))
     assert item != problem("512+64x8+0", layout="rrr", split_k=2)

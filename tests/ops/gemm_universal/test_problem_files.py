@@ -44,19 +44,15 @@ def test_all_formats_agree(tmp_path: Path, suffix: str) -> None:
 @pytest.mark.parametrize(
     ("suffix", "text", "message"),
     [
-        (".txt", "", "no problems in this file"),
         (".txt", "gemm_fp32_rcr_m1_n2", "problems.txt:1: not a GEMM problem"),
         (".csv", "m,n\n1,2\n", "missing column k"),
         (".csv", "m,n,k\n1,2,x\n", "problems.csv:2: k must be an integer, not 'x'"),
         (".csv", "m,n,k\n1,2,\n", "problems.csv:2: k is missing"),
         (".csv", "m,n,k\n1,-2,3\n", "problems.csv:2: n must be 1 or more"),
-        (".csv", 'm,n,k\n1,"2,3\n', "unexpected end of data"),
         (".py", "tile_sizes = [(1, 2, 3)]", "no GemmProblem(M=..., N=..., K=...)"),
         (".py", "shapes = [(1, 2)]", "no GemmProblem(M=..., N=..., K=...)"),
         (".py", "x = 1\nGemmProblem(1, 2, 3, M=1)", "problems.py:2: duplicate value"),
         (".py", "GemmProblem(M=1, N=2.5, K=3)", "n must be an integer, not 2.5"),
-        (".json", "{", "problems.json:1: not JSON"),
-        (".json", "{}", "expected a list of problems"),
         (".json", "[3]", "problems.json:1: 3 is not a problem"),
         (".json", '[{"m": 1.5, "n": 1, "k": 1}]', "m must be an integer, not 1.5"),
         (".json", '[{"m": 1, "n": 1, "k": 1, "layout": "abc"}]', "unknown layout 'abc'"),
@@ -88,9 +84,3 @@ def test_the_default_dtype_of_entries(tmp_path: Path, suffix: str) -> None:
     assert [problem.dtype for problem in read_problems(path, "fp16", "bf16")] == ["fp16", "fp16"]
     with expect_refusal(DataError, "mismatch", "fp16", "bf16"):
         read_problems(path, "bf16")
-
-
-def test_a_missing_file_is_reported(tmp_path: Path) -> None:
-    """A missing file is refused in one line."""
-    with expect_refusal(DataError, "unreadable", "No such file"):
-        read_problems(tmp_path / "nowhere.csv")

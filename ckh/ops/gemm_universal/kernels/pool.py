@@ -179,15 +179,7 @@ def pools_of(
     space: Callable[[ArchSpec], GemmSpace],
     own: Axis = ((), [()]),
 ) -> Pools[K]:
-    """Return the pools of an operation, by the group of its kernels.
-
-    Args:
-        kind: the class of its kernels.
-        rules: their rules; those of architectures are `GEMM_RULES`'.
-        parse: parses a kernel name.
-        space: the space that an architecture's pool is filtered from.
-        own: fields of the class that a problem leaves open, and the combinations of their values.
-    """
+    """Return the pools of an operation, by the group of its kernels."""
 
     def table(arch: ArchSpec, *group: Any) -> KernelTable[K]:
         """Return the space; for a GPU, which has far more invalid combinations than kernels, the narrowed space."""

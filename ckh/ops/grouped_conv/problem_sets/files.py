@@ -58,15 +58,6 @@ def read_problems(
     is not at its default; a 3D problem of depth 1 needs the column `ndim`. JSON objects may use AMD's columns or
     `ConvProblem`'s fields. Other columns and keys are ignored; a note names those of a CSV. From a Python file the
     literal problems are read (see `ckh.files.python_lists`).
-
-    Args:
-        source: the path.
-        variant: the direction; None: as the file states, else forward. A file that states another is refused.
-        dtype: likewise; None: as the file states, else `default_dtype`.
-        default_dtype: the element type of entries that state none.
-
-    Raises:
-        DataError: the file is missing, empty, not text, truncated, or has a line that is not a valid problem.
     """
     wanted = _Wanted(variant, dtype, default_dtype)
     return read_entries(
