@@ -34,11 +34,22 @@ def data() -> str:
     return "data.parquet"
 
 
+def searched() -> tuple[int, int]:
+    """Write a search, whose report has one figure; the number of its measurements, and the place of the best."""
+    writer = start("search", "search:anneal")
+    result = [row for row in rows(60) if row.problem == problems()[2].canonical() and not row.remeasured]
+    writer.add(*result)
+    writer.end_run(EndRecord("r", "complete", 1.0, {}))
+    writer.close()
+    return len(result), min(range(len(result)), key=lambda i: result[i].latency_ms or 1e9) + 1
+
+
 @pytest.mark.slow
-def test_an_unwritable_home_is_no_error(data: str) -> None:
+def test_an_unwritable_home_is_no_error() -> None:
     """Matplotlib keeps its own cache there, and would print long warnings."""
+    searched()
     environment = {**os.environ, "HOME": "/proc/1/none", "MPLCONFIGDIR": ""}
-    command = [sys.executable, "-m", "ckh", "report", data, "--out", "page.html"]
+    command = [sys.executable, "-m", "ckh", "report", "search", "--out", "page.html"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert Path("page.html").is_file()
@@ -51,7 +62,7 @@ def figures(stdout: str) -> list[str]:
 
 @pytest.mark.slow
 def test_a_dataset(data: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The page and the pictures are written, and replaced only with --force."""
+    """The page and the pictures are written."""
     args = ["report", data, "--plots", "pictures", "--json"]
     assert run(args) == ExitCode.OK
     names = figures(capsys.readouterr().out)
@@ -59,9 +70,6 @@ def test_a_dataset(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert sorted(path.name for path in Path("pictures").iterdir()) == sorted(
         f"{name}.{kind}" for name in names for kind in ("svg", "png")
     )
-    assert run(args) == ExitCode.USAGE
-    assert "report.html exists" in capsys.readouterr().err
-    assert run(["report", data, "--force"]) == ExitCode.OK
 
 
 @pytest.mark.slow
@@ -90,17 +98,16 @@ def test_a_run(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_search(capsys: pytest.CaptureFixture[str]) -> None:
-    """The best time by number of measurements; the position of the best is that of the minimum time."""
-    writer = start("search", "search:anneal")
-    result = [row for row in rows(60) if row.problem == problems()[2].canonical() and not row.remeasured]
-    writer.add(*result)
-    writer.end_run(EndRecord("r", "complete", 1.0, {}))
-    writer.close()
-    assert run(["report", "search", "--json"]) == ExitCode.OK
+    """The best time by number of measurements, with the place of the best; files are replaced only with --force."""
+    count, best = searched()
+    args = ["report", "search", "--plots", "pictures", "--json"]
+    assert run(args) == ExitCode.OK
     assert figures(capsys.readouterr().out) == ["search"]
-    best = min(range(len(result)), key=lambda i: result[i].latency_ms or 1e9) + 1
     text = Path("report.html").read_text(encoding="utf-8")
-    assert re.search(rf"of {len(result)}\D*{best}\D", text)
+    assert re.search(rf"of {count}\D*{best}\D", text)
+    assert run(args[:-1]) == ExitCode.USAGE
+    assert "report.html exists" in capsys.readouterr().err
+    assert run([*args, "--force"]) == ExitCode.OK
 
 
 @pytest.mark.slow
