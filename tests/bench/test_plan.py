@@ -323,9 +323,9 @@ def test_without_nothing_and_without_everything(host: ArchSpec) -> None:
 
 @pytest.mark.slow
 def test_a_plan_of_many_problems_from_a_large_pool_agrees_with_its_rules() -> None:
-    """Of bench's 16,120 candidates of fp16 on gfx942, each of 569 problems gets two that apply."""
+    """Of bench's 16,120 candidates of fp16 on gfx942, each of many problems gets two that apply."""
     arch = load_arch("gfx942")
-    problems = gemm_problems("gemm-train", None, "fp16")
+    problems = gemm_problems("gemm-train", None, "fp16")[::8]
     gemm = operation("gemm_universal")
     plan = make_plan(
         problems,
@@ -334,7 +334,7 @@ def test_a_plan_of_many_problems_from_a_large_pool_agrees_with_its_rules() -> No
         0,
         GEMM_MEASURED.candidate_source(Settings(variant="", problems="", kernels="", dtype="fp16", seed=0, samples=1)),
     )
-    assert (len(plan.tasks), plan.pairs) == (569, 1138)
+    assert (len(plan.tasks), plan.pairs) == (92, 184)
     for task in plan.tasks:
         assert all(measured_of(gemm).reasons(kernel, arch, task.problem) == [] for kernel in task.kernels)
     refused_all = [problem for problem in problems if problem not in {task.problem for task in plan.tasks}]

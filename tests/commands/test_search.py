@@ -173,7 +173,10 @@ def test_without_a_model_search_measures(capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.slow
 def test_measured_journals_are_convertible(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Five proposals are five rows of legal kernels, the best are remeasured, and convert reads the journal."""
+    """Five proposals are five rows of legal kernels, the best are remeasured, and convert reads the journal.
+
+    With a model the search begins with predict's first choice, and prints its time relative to the best.
+    """
     result = document(capsys, "measure", SMALL_TEXT, "--evaluations", "5", "--top", "2", "--out", "run")
     rows = measured()
     assert (result["evaluations"], len(rows), result["ended"]) == (5, 5, "complete")
@@ -189,21 +192,13 @@ def test_measured_journals_are_convertible(model: Path, capsys: pytest.CaptureFi
     assert run(result["next"].split()[1:]) == ExitCode.OK
     frame = read_dataset(Path("run.parquet")).frame
     assert sorted(frame["kernel"]) == sorted(row.kernel for row in rows)
-
-
-@pytest.mark.slow
-def test_the_first_choice_is_measured_first_and_compared(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With a model the search begins with predict's first choice, and prints its time relative to the best."""
-    result = document(capsys, "measure", SMALL_TEXT, "--evaluations", "3", "--top", "1", "--out", "run")
+    capsys.readouterr()
     assert run(["predict", *SMALL, "--top", "1", "--json"]) == ExitCode.OK
-    first = json.loads(capsys.readouterr().out)["kernels"][0]
-    assert measured()[0].kernel == result["first_choice"]["kernel"]
-    assert measured()[0].kernel in (first["kernel"], *first["tied"])
-    times = {row.kernel: row.latency_ms for row in read_journal(Path("run")).rows if row.remeasured}
-    best = result["kernels"][0]
-    assert result["first_choice"]["latency_ms"] == times[measured()[0].kernel]
-    assert best["latency_ms"] == min(filter(None, times.values()))
-    assert result["ratio"] == pytest.approx((times[measured()[0].kernel] or 0) / best["latency_ms"])
+    first, choice = json.loads(capsys.readouterr().out)["kernels"][0], rows[0].kernel
+    assert choice in (first["kernel"], *first["tied"])
+    assert (result["first_choice"]["kernel"], result["first_choice"]["latency_ms"]) == (choice, again[choice])
+    assert result["kernels"][0]["latency_ms"] == min(filter(None, again.values()))
+    assert result["ratio"] == pytest.approx((again[choice] or 0) / result["kernels"][0]["latency_ms"])
     assert result["ratio"] >= 1
 
 
@@ -274,9 +269,9 @@ def test_an_interrupted_search_keeps_its_rows(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jobs", [1, 3])
+@pytest.mark.parametrize(("jobs", "evaluations"), [(1, 2), (3, 6)])
 def test_upcoming_kernels_are_compiled_together(
-    jobs: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    jobs: int, evaluations: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three compilers get the requested kernel and the next two, one gets each alone; the same kernels are measured."""
     build = KernelBuilder.build
@@ -288,10 +283,10 @@ def test_upcoming_kernels_are_compiled_together(
         return build(self, kernels, given, *others)
 
     monkeypatch.setattr(KernelBuilder, "build", counted)
-    args = ["measure", SMALL_TEXT, "--strategy", "random", "--evaluations", "6", "--jobs", str(jobs), "--out", "run"]
-    assert document(capsys, *args)["evaluations"] == 6
-    assert [len(kernels) for kernels in together] == ([1] * 6 if jobs == 1 else [3] * 2)
-    assert [row.kernel for row in measured()][:6] == [full_name(kernel) for kernels in together for kernel in kernels]
+    args = ["measure", SMALL_TEXT, "--strategy", "random", "--jobs", str(jobs), "--out", "run"]
+    assert document(capsys, *args, "--evaluations", str(evaluations))["evaluations"] == evaluations
+    assert [len(kernels) for kernels in together] == [jobs] * 2
+    assert [row.kernel for row in measured()] == [full_name(kernel) for kernels in together for kernel in kernels]
 
 
 @pytest.mark.slow

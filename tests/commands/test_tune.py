@@ -54,7 +54,7 @@ def test_a_list_of_shapes_is_tuned(
     shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each step is done once, the gain is of the dataset's times, which predict uses; a second call does nothing."""
-    monkeypatch.setattr(steps, "PLAN", ("--kernels", "best:3"))  # which compile quickly
+    monkeypatch.setattr(steps, "PLAN", ("--kernels", "best:2"))  # which compile quickly
     out = tmp_path / "tuned"
     line = ["tune", str(shapes), "--device", "host", "--to", "amd-registry", "--out", str(out)]
     assert run([*line, "--budget", "10m"]) == ExitCode.OK
@@ -159,7 +159,7 @@ def test_a_minute_gives_a_table(
     rows = [f"gemm_universal,{count},layer{n},fp32,rcr,{m},{n},64,1" for count, m, n in sizes]
     shapes.write_text("\n".join([SHAPES.partition("\n")[0], *rows]), encoding="utf-8")
     real_s, build = time.monotonic, KernelBuilder.build
-    monkeypatch.setattr(steps, "PLAN", ("--kernels", "best:4"))
+    monkeypatch.setattr(steps, "PLAN", ("--kernels", "best:2"))
 
     def slow(
         self: KernelBuilder, kernels: Sequence[Any], jobs: int, advance: Any, should_stop: Any
