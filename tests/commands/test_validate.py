@@ -18,7 +18,6 @@ from ckh.learn.models.manifest import problem_id
 from ckh.ops.grouped_conv.features import NAMES_83
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
-from ckh.training import RankObjective
 from tests.learn.conftest import amd_model, build, efficiencies, kernels, measured, saved, silent, time_ms
 from tests.refusals import expect_error, expect_values, expect_warning
 
@@ -127,16 +126,6 @@ def test_a_single_row_gives_no_verdict(model: Path, tmp_path: Path, capsys: pyte
     expect_error(stderr, "few-problems", 0)
 
 
-def test_unknown_figures_are_reported(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A manifest without the problems gives a verdict with a warning."""
-    args = ["validate", "oracle", *MEASURED, "--model", str(model), "--data", str(data)]
-    args += [*LOOSE]
-    assert run(args) == ExitCode.OK
-    stderr = capsys.readouterr().err
-    expect_warning(stderr, "unknown-training-data", model)
-    assert stderr.splitlines()[-1] == "PASS"
-
-
 def test_the_tenth_percentile_is_a_separate_gate(
     opposite: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -209,23 +198,6 @@ def test_a_worse_model_fails(model: Path, opposite: Path, data: Path, capsys: py
     assert run([*args, *(f"--max-loss={name}=1" for name in ("mean", "median", "p10", "problem"))]) == ExitCode.OK
     turned = ["validate", "compare", *MEASURED, str(opposite), str(model), "--data", str(data)]
     assert run([*turned, "--max-loss=problem=1"]) == ExitCode.OK
-
-
-def test_models_of_different_objectives_compare(
-    model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Scores need no common scale: only choices are compared."""
-    other = silent(saved(tmp_path / "other", RankObjective.LAMBDARANK))
-    loose = [f"--max-loss={name}=1" for name in ("mean", "median", "p10", "problem")]
-    assert (
-        run(["validate", "compare", *MEASURED, str(model), str(other), "--data", str(data), *loose, "--json"])
-        == ExitCode.OK
-    )
-    document = json.loads(capsys.readouterr().out)
-    assert document["differences"][0]["new"] == pytest.approx(efficiencies(other).mean(), rel=1e-12)
-    before, after = efficiencies(model), efficiencies(other)
-    assert document["improved"] == int((after > before).sum())
-    assert document["same"] == int((after == before).sum())
 
 
 def test_models_for_different_things_are_not_compared(
