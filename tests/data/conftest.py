@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
+from ckh.data.dataset import write_dataset
 from ckh.data.formats import ReadOptions
 from ckh.data.merge import merge
 from ckh.data.readers import read_input
 from ckh.ops.grouped_conv.amd_csv import AMD_COLUMNS
+from tests.learn.conftest import measured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,3 +51,13 @@ def dataset(write_csv: Callable[..., Path]) -> Dataset:
         for zero in [0 if stride == 2 and i == 1 else 5]
     ]
     return merge([read_input(write_csv(*rows), ReadOptions(arch="gfx942"))]).dataset
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    """Rows of fourteen problems with 24 kernels in random order, spread over two files."""
+    order = np.random.default_rng(1).permutation(len(measured()))
+    paths = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
+    for path, rows in zip(paths, np.array_split(order, 2), strict=True):
+        write_dataset(measured().select(rows), path)
+    return paths

@@ -11,7 +11,7 @@ import pytest
 
 from ckh.assess.times import needed_columns
 from ckh.data import parts
-from ckh.data.dataset import read_dataset, write_dataset
+from ckh.data.dataset import read_dataset
 from ckh.data.parts import read_parts
 from ckh.errors import DataError, OutputError
 from tests.learn.conftest import measured
@@ -21,15 +21,10 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
 
 
-@pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Rows of fourteen problems in random order, spread over two files; parts are small."""
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts hold a few problems."""
     monkeypatch.setattr(parts, "PART_ROWS", 50)
-    order = np.random.default_rng(1).permutation(len(measured()))
-    result = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
-    for path, rows in zip(result, np.array_split(order, 2), strict=True):
-        write_dataset(measured().select(rows), path)
-    return result
 
 
 def sorted_rows(dataset: Dataset) -> pd.DataFrame:

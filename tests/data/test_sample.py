@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-import pytest
 
-from ckh.data.dataset import read_dataset, write_dataset
+from ckh.data.dataset import read_dataset
 from ckh.data.parts import read_sample
 from tests.learn.conftest import measured
 
@@ -17,16 +16,6 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
     from ckh.ops.base import AnyOperation
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> list[Path]:
-    """Rows of fourteen problems with 24 kernels in random order, spread over two files."""
-    order = np.random.default_rng(1).permutation(len(measured()))
-    result = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
-    for path, rows in zip(result, np.array_split(order, 2), strict=True):
-        write_dataset(measured().select(rows), path)
-    return result
 
 
 def every(op: AnyOperation) -> tuple[str, ...]:

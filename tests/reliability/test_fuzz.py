@@ -12,7 +12,7 @@ from tests.reliability.mutation import Mutator
 from tests.reliability.targets import TARGETS
 
 SCRIPT = Path(__file__).with_name("fuzz.py")
-SHORT, LONG = 2_000, 100_000
+SHORT, LONG = 1_000, 100_000
 
 
 @pytest.mark.slow

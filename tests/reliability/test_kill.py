@@ -45,10 +45,10 @@ def test_nothing_is_lost_when_a_process_is_killed(
 
 @pytest.mark.slow
 def test_nothing_is_lost_on_a_cluster(tmp_path: Path, store: Path, reliability: str) -> None:
-    """The same with three nodes: the client with its scheduler is killed; nodes; the kernels' processes there."""
+    """The same with two nodes: the client with its scheduler is killed; nodes; the kernels' processes there."""
     pytest.importorskip("distributed", reason="needs the extra 'cluster'")
     kills = CLUSTER_KILLS[reliability]
-    series = Series(tmp_path, store, *CLUSTER_TARGETS[0], seed=0, cluster="local:3")
+    series = Series(tmp_path, store, *CLUSTER_TARGETS[0], seed=0, cluster="local:2")
     for target, number in CLUSTER_TARGETS:
         series.aim(target, number)
         figures = series.run(kills)

@@ -47,30 +47,31 @@ def missed(tmp_path: Path, capsys: pytest.CaptureFixture[str], log: str, table: 
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "k", "dtype", "differs"),
+    ("arch", "m", "n", "k", "dtype", "differs"),
     [
-        (9, 1280, 8192, FNUZ, {}),  # padded to 16: the table has it
-        (16, 1280, 8192, FN, {"q_dtype_w": FN}),
-        (16, 7168, 2304, FNUZ, {"gfx": "gfx942", "cu_num": "304", "q_dtype_w": FNUZ}),
-        (16, 4608, 7168, FNUZ, {"cu_num": "304"}),
-        (16, 2624, 6144, FNUZ, {"N": "2624"}),
-        (16, 512, 512, FNUZ, {"M": "16"}),
+        ("gfx942", 9, 1280, 8192, FNUZ, {}),  # padded to 16: the table has it
+        ("gfx942", 16, 1280, 8192, FN, {"q_dtype_w": FN}),
+        ("gfx942", 16, 7168, 2304, FNUZ, {"gfx": "gfx942", "cu_num": "304", "q_dtype_w": FNUZ}),
+        ("gfx942", 16, 4608, 7168, FNUZ, {"cu_num": "304"}),
+        ("mi308x", 16, 4608, 7168, FNUZ, {}),  # by its name: the row for 80 compute units
+        ("gfx942", 16, 2624, 6144, FNUZ, {"N": "2624"}),
+        ("gfx942", 16, 512, 512, FNUZ, {"M": "16"}),
     ],
 )
 def test_differing_fields_are_named(
-    m: int, n: int, k: int, dtype: str, differs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arch: str,
+    m: int,
+    n: int,
+    k: int,
+    dtype: str,
+    differs: dict[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The nearest key differs from the requested one in GPU, element type, rows or fused columns."""
-    (result,) = missed(tmp_path, capsys, LINE.format(m=m, n=n, k=k, dtype=dtype), TABLE, "--arch", "gfx942")
+    (result,) = missed(tmp_path, capsys, LINE.format(m=m, n=n, k=k, dtype=dtype), TABLE, "--arch", arch)
     assert result["differs"] == differs
     assert (result["key"]["K"], result["count"]) == (str(k), 1)
-
-
-def test_another_number_of_compute_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On an MI308X, by its name, the row for 80 is found."""
-    line = LINE.format(m=16, n=4608, k=7168, dtype=FNUZ)
-    (result,) = missed(tmp_path, capsys, line, TABLE, "--arch", "mi308x")
-    assert result["differs"] == {}
 
 
 def test_the_nearest_of_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,11 +96,12 @@ def test_the_nearest_of_several(tmp_path: Path, capsys: pytest.CaptureFixture[st
         del lines[expected]
 
 
-def test_no_near_miss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a row of that K there is no nearest key."""
-    (result,) = missed(tmp_path, capsys, LINE.format(m=1, n=2, k=3, dtype=FN), TABLE)
+@pytest.mark.parametrize("row", ["", f"gfx942,304,many,2,3,{FN},ck,1,0,5.0,name,1,1,0.0\n"])
+def test_no_near_miss(row: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a row of that K, or with a text for M in it, there is no nearest key."""
+    (result,) = missed(tmp_path, capsys, LINE.format(m=1, n=2, k=3, dtype=FN), TABLE + row)
     assert result["key"] is None
-    assert "K 3" in result["why"]
+    assert row or "K 3" in result["why"]
 
 
 def test_one_shape_in_two_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,13 +169,6 @@ def test_invalid_tables_are_refused(table: str, code: str, tmp_path: Path, capsy
     call = ["shapes", str(tmp_path / "server.log"), "--table", str(tmp_path / "tuned.csv")]
     assert run(call) == ExitCode.BAD_DATA
     expect_error(capsys.readouterr().err, code, tmp_path / "tuned.csv")
-
-
-def test_rows_without_numbers_are_not_near(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A row with a text for M is skipped."""
-    table = HEADER + f"gfx942,304,many,1280,8192,{FNUZ},ck,1,0,5.0,name,1,1,0.0\n"
-    (result,) = missed(tmp_path, capsys, LINE.format(m=1, n=1280, k=8192, dtype=FNUZ), table)
-    assert result["key"] is None
 
 
 def test_a_table_without_lookups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
