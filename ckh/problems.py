@@ -40,7 +40,9 @@ class PasteableProblem:
 # Element types with their sizes, and other spellings in PyTorch, JAX, NumPy, C++ and AMD's libraries, in lower case.
 _DTYPES = json.loads(Path(__file__).with_name("dtypes.json").read_bytes())
 DTYPE_BYTES: dict[str, float] = {dtype["name"]: dtype["bytes"] for dtype in _DTYPES}
-_DTYPE_OF = {spelling: dtype["name"] for dtype in _DTYPES for spelling in (dtype["name"], *dtype["spellings"])}
+_DTYPE_OF: dict[str, str] = {
+    spelling: dtype["name"] for dtype in _DTYPES for spelling in (dtype["name"], *dtype["spellings"])
+}
 
 _LIMIT = 2**31 - 1
 

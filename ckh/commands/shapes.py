@@ -182,7 +182,10 @@ def shapes(
         variant=None if variant is None else str(variant),
     )
     result = _found(names, torch, wanted, None if op is None else operation(op).name)
-    _warn(result)
+    for message, count in result.bad.items():
+        warn(f"left out {count} bad: {message}", "left-out")
+    for what, count in result.left_out.items():
+        warn(f"left out {count}: {what}", "left-out")
     misses = _misses(result.problems, table, arch) if table else None
     if out is not None:
         from ckh.files.outputs import write_output
@@ -228,13 +231,6 @@ def _found(names: Sequence[str], torch: str | None, wanted: RunOptions, op: str 
     layers, left_out = traced_factory(torch)
     module = SourceLayers(Source(SourceKind.MODULE, torch), layers, {}, left_out)
     return weighted([*found_in_all(names, wanted, op), module], wanted, op)
-
-
-def _warn(shapes_found: ShapesFound) -> None:
-    for message, count in shapes_found.bad.items():
-        warn(f"left out {count} bad: {message}", "left-out")
-    for what, count in shapes_found.left_out.items():
-        warn(f"left out {count}: {what}", "left-out")
 
 
 def _entries(problems: Sequence[WeightedProblem]) -> list[ShapeEntry]:

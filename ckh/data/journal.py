@@ -12,8 +12,8 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate, count
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 from ckh.data.journal_records import (
     RUN_START,
@@ -42,20 +42,20 @@ if TYPE_CHECKING:
 __all__ = [
     "JOURNAL",
     "JOURNAL_NAME",
+    "Block",
     "ChosenRecord",
     "Damage",
     "EndRecord",
     "Journal",
     "JournalWriter",
     "KernelRecord",
-    "Located",
     "PlanRecord",
     "ReferenceRecord",
     "ResultRow",
     "RunRecord",
     "TaskRecord",
     "is_started",
-    "iter_records",
+    "iter_blocks",
     "journal_path",
     "read_journal",
     "records_of",
@@ -98,14 +98,6 @@ class Journal:
         return tuple(last.values())
 
 
-class Located(NamedTuple):
-    """A record, its line number counted from 1, and its byte offset."""
-
-    line: int
-    start: int
-    record: Record | Damage
-
-
 class Block(NamedTuple):
     """Records of adjacent lines with their byte offsets, and the number of the first line."""
 
@@ -114,14 +106,8 @@ class Block(NamedTuple):
     records: list[Record | Damage]
 
 
-def iter_records(file: BinaryIO, path: Path, *, skip_damaged: bool = False) -> Iterator[Located]:
-    """Iterate over the records of a journal; a truncated last line is ignored."""
-    for block in iter_blocks(file, path, skip_damaged=skip_damaged):
-        yield from map(Located, count(block.line), block.starts, block.records)
-
-
 def iter_blocks(file: BinaryIO, path: Path, *, skip_damaged: bool = False) -> Iterator[Block]:
-    """Iterate over the records of a journal, some hundreds at a time."""
+    """Iterate over the records of a journal, some hundreds at a time; a truncated last line is ignored."""
     number, start = 1, 0
     while True:
         file.seek(start)
@@ -151,7 +137,7 @@ def iter_blocks(file: BinaryIO, path: Path, *, skip_damaged: bool = False) -> It
 
 
 def row_at(file: BinaryIO, start: int) -> ResultRow:
-    """Read the result at a byte offset given by `iter_records`."""
+    """Read the result at a byte offset given by `iter_blocks`."""
     file.seek(start)
     record = _record_or_damage(file.readline(_MOST_LINE))
     if not isinstance(record, ResultRow):
@@ -168,9 +154,8 @@ def records_of(path: Path) -> Iterator[Record]:
     """Iterate over the records of a journal file; a truncated last line is ignored."""
     try:
         with path.open("rb") as file:
-            for located in iter_records(file, path):
-                assert not isinstance(located.record, Damage)
-                yield located.record
+            for block in iter_blocks(file, path):
+                yield from cast("list[Record]", block.records)  # a damaged one is refused
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}", code="unreadable") from error
 

@@ -6,7 +6,7 @@ import errno
 import json
 import os
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pytest
 
@@ -18,7 +18,7 @@ from ckh.data.journal import (
     PlanRecord,
     ResultRow,
     TaskRecord,
-    iter_records,
+    iter_blocks,
     read_journal,
     row_at,
 )
@@ -215,6 +215,16 @@ def test_short_reads_truncate_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
         assert path.read_bytes() == (content if end >= len(content) - 1 else content[:start]), end
 
 
+def located(file: BinaryIO, path: Path) -> list[tuple[int, int, object]]:
+    """Line, byte offset and content of each record."""
+    blocks = iter_blocks(file, path, skip_damaged=True)
+    return [
+        (block.line + place, block.starts[place], record)
+        for block in blocks
+        for place, record in enumerate(block.records)
+    ]
+
+
 def test_overlong_lines_are_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line above the limit is not read into memory: it is one damaged line; the others keep their numbers."""
     content = write_rows(tmp_path, *ROWS)
@@ -225,9 +235,9 @@ def test_overlong_lines_are_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for length in (limit, limit + 1, 3 * limit - 1, 3 * limit, 3 * limit + 1):
         path.write_bytes(first + b"x" * (length - 1) + b"\n" + second + third)
         with path.open("rb") as file:
-            result = list(iter_records(file, path, skip_damaged=True))
-            assert [row_at(file, item.start) for item in result[2:]] == [item.record for item in result[2:]]
-        numbers = [(located.line, type(located.record).__name__) for located in result]
+            result = located(file, path)
+            assert [row_at(file, start) for _, start, _ in result[2:]] == [record for _, _, record in result[2:]]
+        numbers = [(line, type(record).__name__) for line, _, record in result]
         assert numbers == [(1, "RunRecord"), (2, "Damage"), (3, "ResultRow"), (4, "ResultRow")], length
         path.write_bytes(first + second + b"x" * length)
         assert len(read_journal(path).rows) == 1
@@ -298,9 +308,7 @@ def test_json_of_the_wrong_type_is_a_damaged_line(tmp_path: Path, text: str) -> 
     with expect_refusal(DataError, "damaged", "journal.jsonl:3"):
         read_journal(path)
     with path.open("rb") as file:
-        result = list(iter_records(file, path, skip_damaged=True))
-        rows = [
-            (located.line, row_at(file, located.start)) for located in result if isinstance(located.record, ResultRow)
-        ]
+        result = located(file, path)
+        rows = [(line, row_at(file, start)) for line, start, record in result if isinstance(record, ResultRow)]
     assert rows == list(zip((2, 4, 5), ROWS, strict=True))
-    assert [located.line for located in result if isinstance(located.record, Damage)] == [3]
+    assert [line for line, _, record in result if isinstance(record, Damage)] == [3]
