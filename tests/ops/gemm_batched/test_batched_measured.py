@@ -1,37 +1,31 @@
-"""Batched matrix products computed: operands, host kernels, sources for AMD GPUs, and execution on the emulated GPU."""
+"""Batched matrix products computed: operands, loop ends and execution."""
 
 from __future__ import annotations
 
 import ctypes
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
 from ckh.archs import load_arch
-from ckh.bench.codegen.ck_tile import template_dir
-from ckh.bench.codegen.unit import UnsupportedKernelError, unit_source
 from ckh.bench.compilation.kernel_cache import loadable
 from ckh.bench.computation import Role
 from ckh.bench.isolated.kernel_library import KernelLibrary
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.errors import ExitCode
-from ckh.kernels.judging import judge_table
-from ckh.kernels.table import KernelTable
-from ckh.ops.gemm_batched.measured import HIP, MEASURED, c_batched_problem, loop_end_problems, multiply_batch, operands
-from ckh.ops.gemm_batched.operation import POOLS, GemmBatchedKernel, parse_batched_kernel
+from ckh.ops.gemm_batched.measured import MEASURED, c_batched_problem, loop_end_problems, multiply_batch, operands
+from ckh.ops.gemm_batched.operation import POOLS, parse_batched_kernel
 from ckh.ops.gemm_batched.problem import GemmBatchedProblem
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
-from tests.bench.codegen.gemm_headers import CURRENT, LATE_2025, MID_2025
 from tests.real import Real, compiles
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ckh.ops.gemm_universal.measuring.hip_rules import GemmHeaders
 
 ARCH = load_arch("gfx942")
 GAPS = {"lda": 40, "ldb": 48, "ldc": 36, "batch_stride_a": 2000, "batch_stride_b": 1900, "batch_stride_c": 1800}
@@ -87,61 +81,6 @@ def test_loop_ends_have_every_batch_dense_and_with_gaps() -> None:
     assert {problem.split_k for problem in result} == {1, 2, 3}
     padded = replace(kernel, pad_m=True, pad_n=True, pad_k=True)
     assert [reason for problem in loop_end_problems(padded) for reason in MEASURED.reasons(padded, ARCH, problem)] == []
-
-
-def headers_in(
-    folder: Path, like: GemmHeaders, text: str = "struct BatchedGemmHostArgs : UniversalGemmHostArgs<>"
-) -> GemmHeaders:
-    """Headers like these whose batched kernel has this text."""
-    path = folder / "ck_tile/ops/gemm/kernel/batched_gemm_kernel.hpp"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return replace(like, common=replace(like.common, include=folder))
-
-
-@pytest.mark.parametrize("like", [MID_2025, LATE_2025])
-def test_sources(like: GemmHeaders, tmp_path: Path) -> None:
-    """A source has the kernel's name and parameters, and includes the batched launch after an interface's classes."""
-    kernel, emission = parse_batched_kernel(EMITTED), MEASURED.hip
-    assert emission is not None
-    source = HIP.emit(kernel, headers_in(tmp_path, like), ARCH)
-    assert f'"ckh-kernel:{EMITTED}"' in source
-    included = [line.split('"')[1] for line in source.splitlines() if line.startswith("#include")]
-    own = ["gemm_plain.hpp", f"gemm_{like.common.interface}_classes.hpp", "batched_launch.hpp", "batched_exports.hpp"]
-    assert included == ["gemm_vocabulary.hpp", *own]
-    assert [name for name in included if not any((folder / name).is_file() for folder in emission.templates)] == []
-    unit = unit_source([source, source.replace("tile_m = 64", "tile_m = 128")], (template_dir(), *emission.templates))
-    assert unit.count("using Kernel = KernelOf<") == 2
-    assert unit.count('#include "batched_kernel.hpp"') == 1
-
-
-@pytest.mark.parametrize(
-    ("like", "changes", "text", "word"),
-    [
-        (LATE_2025, {"pipeline": "compv4"}, None, "compv4"),
-        (MID_2025, {"pipeline": "compv5", "wave_m": 1, "wave_n": 1, "wave_k": 2}, None, "compv5"),
-        (CURRENT, {}, None, "batched"),
-        (LATE_2025, {}, "struct BatchedGemmHostArgs : GemmHostArgs", "batched"),
-        (LATE_2025, {"pipeline": "wavelet"}, None, "wavelet"),
-    ],
-)
-def test_what_headers_lack(
-    like: GemmHeaders, changes: dict[str, Any], text: str | None, word: str, tmp_path: Path
-) -> None:
-    """Pipelines that need a second buffer or group of waves, other interfaces and older kernels are refused."""
-    kernel = replace(parse_batched_kernel(EMITTED), **changes)
-    headers = headers_in(tmp_path, like, *filter(None, [text]))
-    with pytest.raises(UnsupportedKernelError, match=word):
-        HIP.emit(kernel, headers, ARCH)
-    assert not judge_table(HIP.rules(headers), KernelTable.of(GemmBatchedKernel, [kernel]), ARCH).passed.size
-
-
-def test_what_headers_have(tmp_path: Path) -> None:
-    """Of gemm_universal's pipelines, those with one buffer and one group of waves; none are persistent."""
-    plain = {"pipelines": ("compv3", "compv4", "compv5", "mem"), "epilogues": ("default",), "interwave": ("mem",)}
-    result = HIP.found(headers_in(tmp_path, LATE_2025), plain | {"persistent": ("mem",)})
-    assert result == plain | {"pipelines": ("compv3", "mem")}
-    assert HIP.found(headers_in(tmp_path, CURRENT), plain)["pipelines"] == ()
 
 
 REAL = "gemm_batched_fp16_rcr_compv3_cshuffle_intrawave_True_True_True_False_32x32x32_2x2x1_16x16x32"

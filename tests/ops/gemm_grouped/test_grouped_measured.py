@@ -1,43 +1,32 @@
-"""Groups of products computed: operands, host kernels, sources for AMD GPUs, and execution on the emulated GPU."""
+"""Groups of products computed: operands, loop ends and execution."""
 
 from __future__ import annotations
 
 import ctypes
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.codegen.ck_tile import template_dir
-from ckh.bench.codegen.unit import UnsupportedKernelError, unit_source
 from ckh.bench.compilation.kernel_cache import loadable
 from ckh.bench.computation import Role
 from ckh.bench.isolated.kernel_library import KernelLibrary
 from ckh.errors import UsageError
 from ckh.isa.source import described
-from ckh.kernels.judging import judge_table
-from ckh.kernels.table import KernelTable
 from ckh.ops.gemm_grouped.measured import (
-    HIP,
     MEASURED,
     c_problem,
     multiply_groups,
     operands,
 )
-from ckh.ops.gemm_grouped.operation import GemmGroupedKernel, parse_grouped_kernel
+from ckh.ops.gemm_grouped.operation import parse_grouped_kernel
 from ckh.ops.gemm_grouped.problem import GemmGroupedProblem
 from ckh.ops.gemm_universal.kernel import kernel_name
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
-from tests.bench.codegen.gemm_headers import CURRENT, LATE_2025, MID_2025
 from tests.real import Real, compiles
 from tests.refusals import expect_refusal
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ckh.ops.gemm_universal.measuring.hip_rules import GemmHeaders
 
 ARCH = load_arch("gfx942")
 EMITTED = "gemm_grouped_fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_64x64x64_2x2x1_32x32x16"
@@ -83,53 +72,6 @@ def test_loop_ends_are_of_one_group_and_of_several() -> None:
     assert {0 in problem.all_m for problem in result} == {True, False}
     assert {problem.split_k for problem in result} == {1, 2, 3}
     assert [reason for item in result for reason in MEASURED.reasons(kernel, ARCH, item)] == []
-
-
-def headers_in(folder: Path, like: GemmHeaders, text: str = "UniversalGemmKernelArgs<1, 1> group_karg;") -> GemmHeaders:
-    """Headers like these whose grouped kernel has this text."""
-    path = folder / "ck_tile/ops/gemm/kernel/grouped_gemm_kernel.hpp"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return replace(like, common=replace(like.common, include=folder), persistent=frozenset({"compv3", "mem"}))
-
-
-@pytest.mark.parametrize("like", [MID_2025, LATE_2025])
-def test_sources(like: GemmHeaders, tmp_path: Path) -> None:
-    """A source has the kernel's name and includes the grouped launch after an interface's classes."""
-    emission = MEASURED.hip
-    assert emission is not None
-    source = HIP.emit(parse_grouped_kernel(EMITTED), headers_in(tmp_path, like), ARCH)
-    assert f'"ckh-kernel:{EMITTED}"' in source
-    included = [line.split('"')[1] for line in source.splitlines() if line.startswith("#include")]
-    of_interface = [f"gemm_{like.common.interface}_classes.hpp", f"grouped_{like.common.interface}.hpp"]
-    own = ["gemm_plain.hpp", *of_interface, "grouped_launch.hpp", "grouped_exports.hpp"]
-    assert included == ["gemm_vocabulary.hpp", *own]
-    assert [name for name in included if not any((folder / name).is_file() for folder in emission.templates)] == []
-    unit = unit_source([source, source.replace("tile_m = 64", "tile_m = 128")], (template_dir(), *emission.templates))
-    assert unit.count("using KernelOf = ") == 2
-    assert unit.count('#include "grouped_kernel.hpp"') == 1
-
-
-@pytest.mark.parametrize(
-    ("like", "changes", "text", "word"),
-    [
-        (MID_2025, {"pipeline": "compv4"}, None, "one buffer"),
-        (MID_2025, {"persistent": True}, None, "race"),
-        (CURRENT, {}, None, "current"),
-        (LATE_2025, {}, "struct GemmTransKernelArg { GemmKernelArgs group_karg; }", "grouped"),
-        (LATE_2025, {"pipeline": "compv5", "wave_m": 1, "wave_n": 1, "wave_k": 2}, None, "compv5"),
-        (LATE_2025, {"pipeline": "compv4"}, None, "compv4"),
-    ],
-)
-def test_what_headers_lack(
-    like: GemmHeaders, changes: dict[str, Any], text: str | None, word: str, tmp_path: Path
-) -> None:
-    """Other interfaces, older kernels, and pipelines without a member that the kernel requires are refused."""
-    kernel = replace(parse_grouped_kernel(EMITTED), **changes)
-    headers = headers_in(tmp_path, like, *filter(None, [text]))
-    with pytest.raises(UnsupportedKernelError, match=word):
-        HIP.emit(kernel, headers, ARCH)
-    assert not judge_table(HIP.rules(headers), KernelTable.of(GemmGroupedKernel, [kernel]), ARCH).passed.size
 
 
 @pytest.mark.parametrize("changes", [{"persistent": True}, {"pipeline": "compv4"}])
