@@ -100,7 +100,7 @@ class CheckedShape:
 
 @dataclass(frozen=True, slots=True)
 class CheckedFile:
-    """Result of a program's own code for a table of an export."""
+    """A table of an export."""
 
     file: str
     """The table, within the export."""
