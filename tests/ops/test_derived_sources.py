@@ -87,7 +87,7 @@ def test_what_headers_lack(
 ) -> None:
     """Pipelines without what the kernel requires, other interfaces and older kernels are refused."""
     kernels, hip = operation(op).kernels, measured(op).HIP
-    kernel: Any = replace(kernels.parse(op + EMITTED), **changes)  # type: ignore[type-var]
+    kernel: Any = replace(kernels.parse(op + EMITTED), **changes)
     headers = headers_in(tmp_path, op, like, text)
     with pytest.raises(UnsupportedKernelError, match=word):
         hip.emit(kernel, headers, ARCH)
