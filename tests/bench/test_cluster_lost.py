@@ -44,18 +44,50 @@ if TYPE_CHECKING:
 pytest.importorskip("distributed", reason="needs the extra 'cluster'")
 
 _KERNELS = [full_name(kernel) for kernel in conv_pool(Direction.FORWARD, load_arch("host"))[:240:80]]
-_LIMIT_S = 100  # timeout of calls that would take minutes, or never end
+_LIMIT_S = 200  # timeout of calls that would take minutes, or never end
 
 
 def _problem(n: int, c: int, size: int) -> str:
     return ConvProblem(Direction.FORWARD, n, c, k=c, g=1, hi=size, wi=size, y=3, x=3, pad_h=1, pad_w=1).canonical()
 
 
+# Kills the node that it compiles for, if a file names its process, and once.
+_COMPILER = """#!/bin/sh
+case "$*" in *" -o "*)
+  if mv "{folder}/node" "{folder}/killed" 2> /dev/null; then kill -9 "$(cat "{folder}/killed")"; fi
+esac
+exec g++ "$@"
+"""
+
+
+@pytest.fixture(scope="module")
+def one_node(local: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Path]]:
+    """A cluster of one node, and the folder of its compiler and its cache."""
+    del local  # which would otherwise start later, and replace the key of new clients
+    folder = tmp_path_factory.mktemp("alone")
+    compiler = folder / "compiler"
+    compiler.write_text(_COMPILER.format(folder=folder), encoding="utf-8")
+    compiler.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CXX", str(compiler))
+        patch.setenv("CKH_CACHE_DIR", str(folder / "cache"))
+        with shared_cluster(1) as cluster:
+            patch.delenv("CXX")
+            yield cluster, folder
+
+
+@pytest.fixture
+def alone(one_node: tuple[Cluster, Path], monkeypatch: pytest.MonkeyPatch) -> tuple[Cluster, Path]:
+    """The cluster of one node; clients have its compiler and its cache."""
+    monkeypatch.setenv("CXX", str(one_node[1] / "compiler"))
+    monkeypatch.setenv("CKH_CACHE_DIR", str(one_node[1] / "cache"))
+    return one_node
+
+
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder with kernels and a cache."""
+    """A folder with kernels."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     Path("kernels").write_text("\n".join(_KERNELS), encoding="utf-8")
 
 
@@ -76,14 +108,14 @@ def _until(is_so: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_work_of_a_stopped_client_does_not_delay_the_next(number: signal.Signals) -> None:
+def test_work_of_a_stopped_client_does_not_delay_the_next(alone: tuple[Cluster, Path], number: signal.Signals) -> None:
     """A problem that would take minutes is abandoned when its client dies: the next client has the device."""
-    with shared_cluster(1) as cluster:
-        first = _bench(cluster, _problem(32, 2048, 28), "--timeout", "3600", "--out", "first")
-        _until(lambda: any("run_jobs" in str(key) for keys in cluster.client.processing().values() for key in keys))
-        first.send_signal(number)
-        first.wait(_LIMIT_S)
-        assert _bench(cluster, _problem(1, 8, 7), "--out", "second").wait(_LIMIT_S) == ExitCode.OK
+    cluster, _ = alone
+    first = _bench(cluster, _problem(32, 2048, 28), "--timeout", "3600", "--out", "first")
+    _until(lambda: any("run_jobs" in str(key) for keys in cluster.client.processing().values() for key in keys))
+    first.send_signal(number)
+    first.wait(_LIMIT_S)
+    assert _bench(cluster, _problem(1, 8, 7), "--out", "second").wait(_LIMIT_S) == ExitCode.OK
     assert len(read_journal(Path("second")).final_rows()) == len(_KERNELS)
 
 
@@ -100,28 +132,32 @@ def _lose_node_once(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: s
     return lost
 
 
-def _run_on_one_node() -> int:
+def _run_on_one_node(cluster: Cluster) -> int:
     Path("problems.txt").write_text(_problem(1, 8, 7), encoding="utf-8")
     args = ["bench", "--device", "host", "--problems", "problems.txt", "--kernels", "kernels", "--samples", "3"]
-    return run([*args, "--out", "run", "--cluster", "local:1"])
+    return run([*args, "--out", "run", "--cluster", cluster.client.scheduler.address])
 
 
 @pytest.mark.slow
-def test_results_of_a_returning_node_are_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_of_a_returning_node_are_not_measured_again(
+    alone: tuple[Cluster, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If a node is lost between a problem's first times and those of its leaders, only these are measured."""
     monkeypatch.setattr(results_module, "LEADER_MARGIN", 1e9)
     _lose_node_once(monkeypatch, sweep_module, "time_in_rounds")
-    assert _run_on_one_node() == ExitCode.OK
+    assert _run_on_one_node(alone[0]) == ExitCode.OK
     rows = read_journal(Path("run")).rows
     assert sorted(row.kernel for row in rows if not row.remeasured) == sorted(_KERNELS)
     assert sum(row.remeasured for row in rows) == len(_KERNELS)
 
 
 @pytest.mark.slow
-def test_a_node_lost_during_comparison_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_lost_during_comparison_does_not_end_the_run(
+    alone: tuple[Cluster, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It takes part again when it returns."""
     lost = _lose_node_once(monkeypatch, alike_module, "measure")
-    assert _run_on_one_node() == ExitCode.OK
+    assert _run_on_one_node(alone[0]) == ExitCode.OK
     assert next(lost, None) is None
     assert len(read_journal(Path("run")).final_rows()) == len(_KERNELS)
 
@@ -137,30 +173,19 @@ def test_a_node_lost_at_the_start_is_reported(local: Cluster, monkeypatch: pytes
             list(runner.run(None, []))
 
 
-# Kills the node that it compiles for, once.
-_COMPILER = """#!/bin/sh
-case "$*" in *" -o "*)
-  if mv "{folder}/node" "{folder}/killed" 2> /dev/null; then kill -9 "$(cat "{folder}/killed")"; fi
-esac
-exec g++ "$@"
-"""
-
-
 @pytest.mark.slow
-def test_a_node_that_restarts_while_compiling_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_restarts_while_compiling_continues(alone: tuple[Cluster, Path]) -> None:
     """This also holds for the only node: its resources are registered again, else it would get nothing to compile."""
-    compiler = tmp_path / "compiler"
-    compiler.write_text(_COMPILER.format(folder=tmp_path), encoding="utf-8")
-    compiler.chmod(0o755)
-    monkeypatch.setenv("CXX", str(compiler))
-    with shared_cluster(1) as cluster:
-        (pid,) = cluster.everywhere(os.getpid).values()
-        bench = _bench(cluster, _problem(1, 8, 7), "--compile-only")
-        (tmp_path / "new").write_text(str(pid), encoding="utf-8")
-        (tmp_path / "new").rename(tmp_path / "node")
-        assert bench.wait(_LIMIT_S) == ExitCode.OK
-        assert (tmp_path / "killed").exists()
-        assert list(cluster.everywhere(os.getpid).values()) != [pid]
+    cluster, folder = alone
+    (pid,) = cluster.everywhere(os.getpid).values()
+    for library in folder.rglob("cache/kernels/??/*.so"):
+        library.unlink()
+    bench = _bench(cluster, _problem(1, 8, 7), "--compile-only")
+    (folder / "new").write_text(str(pid), encoding="utf-8")
+    (folder / "new").rename(folder / "node")
+    assert bench.wait(_LIMIT_S) == ExitCode.OK
+    assert (folder / "killed").exists()
+    assert list(cluster.everywhere(os.getpid).values()) != [pid]
 
 
 @pytest.mark.slow
