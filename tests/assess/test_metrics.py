@@ -97,6 +97,12 @@ def test_top_k_equals_looking_at_the_first_k(seed: int) -> None:
         assert result.efficiency_p10 == pytest.approx(percentile(best, 10), rel=1e-12)
 
 
+def test_each_problem_has_its_own_tolerance() -> None:
+    """Also behind a problem without a measured kernel among the first k."""
+    (result,) = top_k(np.array([[np.nan, 0.9, 0.9]]), np.array([0.01, 0.2, 0.2]), (1,))
+    assert (result.problems, result.hit) == (2, 1.0)
+
+
 def test_k_beyond_the_number_of_kernels_is_all() -> None:
     """With k beyond the number of kernels the best is always included."""
     (result,) = first_k(TIMES, SCORES, (99,))

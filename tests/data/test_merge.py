@@ -14,6 +14,7 @@ from ckh.data.formats import Reading
 from ckh.data.merge import Merged, merge
 from ckh.data.spool import store
 from ckh.errors import DataError
+from ckh.schema import REPEATED
 from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def test_times_of_several_inputs_are_averaged(dataset: Dataset) -> None:
         [6.0, 3.5, 0.03, 10]
     )
     assert row["tflops"] == pytest.approx(8 / 6)
+    assert row[[*REPEATED]].tolist() == pytest.approx([4.0, 9.0])  # the earlier and the later half
     assert merge(readings).dataset.frame["latency_ms"].tolist() == [9.0]
 
 

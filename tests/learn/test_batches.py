@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 
-from ckh.archs import load_arch
 from ckh.learn.answers.batches import PooledScores
-from ckh.learn.models.artifact import find_model, wanted_for
-from ckh.ops import operation_of_problem
-from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.learn.models.artifact import load_model
+from tests.learn.conftest import kernels, problems, saved
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("known_host")
-def test_pooled_scores_equal_separate_scores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forty GEMMs with different kernels get bit-identical scores from a few larger pools."""
-    random = np.random.default_rng(0)
-    problems = [GemmProblem(m, n, k) for m, n, k in random.integers(1, 3000, (40, 3)).tolist()]
-    model = find_model(wanted_for(problems[0], "host"))
-    kernels = operation_of_problem(problems[0]).kernels.candidates(problems[0], load_arch("host"), model.path).kernels
-    own = [np.flatnonzero(random.random(len(kernels)) < 0.7) for _ in problems]
-    pool_of = [tuple(kernels[number] for number in numbers) for numbers in own]
+def test_pooled_scores_equal_separate_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty problems with different kernels get bit-identical scores from a few larger pools."""
+    random, pool = np.random.default_rng(0), kernels()
+    requested = [problems()[number] for number in random.integers(0, 12, 40)]
+    model = load_model(saved(tmp_path / "model"))
+    own = [np.flatnonzero(random.random(len(pool)) < 0.7) for _ in requested]
     expected = [
-        model.score_pool([problem], some, tflops=False)[0][0] for problem, some in zip(problems, pool_of, strict=True)
+        model.score_pool([problem], tuple(pool[number] for number in numbers), tflops=False)[0][0]
+        for problem, numbers in zip(requested, own, strict=True)
     ]
     pools = []
     score_pool = model.score_pool
 
-    def counted(problems: Any, pool: Any, *, tflops: bool) -> Any:
-        pools.append(pool)
-        return score_pool(problems, pool, tflops=tflops)
+    def counted(some: Any, scored: Any, *, tflops: bool) -> Any:
+        pools.append(scored)
+        return score_pool(some, scored, tflops=tflops)
 
     monkeypatch.setattr(model, "score_pool", counted)
-    scores = PooledScores(model, kernels)
-    for problem, numbers, values in zip(problems, own, expected, strict=True):
+    scores = PooledScores(model, pool)
+    for problem, numbers, values in zip(requested, own, expected, strict=True):
         np.testing.assert_array_equal(scores(problem, numbers), values)
-    assert len({id(pool) for pool in pools}) <= 10
-    assert set(pools[-1]) == set(kernels)
+    assert len({id(scored) for scored in pools}) <= 10
+    assert set(pools[-1]) == set(pool)

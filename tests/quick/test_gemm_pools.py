@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from itertools import islice
+from math import nan
 from random import Random
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ckh.learn.analytic.completed import Completion
 from ckh.quick import scored_pool
 from ckh.quick.answer import text_of
 from ckh.quick.prepare import prepare
 from ckh.quick.store import estimate_path, paths
+from ckh.ranking.library import RankedCandidate
 from ckh.text.log import written
 from tests.bench.codegen.stubs import STUB
 from tests.quick.conftest import asked, full
@@ -76,3 +80,17 @@ def test_kernels_missing_in_headers_rank_last(
     lacking = [bool(row["not_in_headers"]) for row in rows]
     assert lacking == sorted(lacking)
     assert {False, True} == set(lacking)
+
+
+def test_rows_have_all_kernels_that_may_tie_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More are ranked if one that was left out may score as much as the first row: as such, or by its tie breaker."""
+    monkeypatch.setattr(scored_pool, "_FEW", 2)
+    pool: Any = object.__new__(scored_pool.ScoredPool)
+    pool._facts, pool._scores = {"pool": 3, "key": ()}, lambda _model, _sizes: [1.0, 2.0, 3.0]
+    pool._told = SimpleNamespace(kind=lambda _kernel: SimpleNamespace(lack=-1))
+    pool._model = SimpleNamespace(
+        rank=lambda _key, _sizes, most: (3, [RankedCandidate(kernel, 1.0, nan, nan) for kernel in range(most)])
+    )
+    for completion, estimate, expected in ((None, None, [0, 1, 2]), (Completion.TIE_BROKEN, object(), [2, 1, 0])):
+        pool._completion, pool._estimate = completion, estimate
+        assert [candidate.kernel for candidate in pool._first((), 1)] == expected
