@@ -19,6 +19,7 @@ from ckh.files.outputs import check_output
 from ckh.files.paths import own_model_folders, path_of
 from ckh.learn.analytic.transfer import nearest_model
 from ckh.learn.answers.answering import AnsweringModels
+from ckh.learn.judging.judged_data import percent
 from ckh.learn.models.artifact import fitting_models, load_model, wanted_for
 from ckh.learn.models.manifest import trained_problems
 from ckh.learn.models.spec import BETWEEN_DEVICES, SPEC_NAME, spec_of
@@ -199,13 +200,9 @@ def against_start(comparison: ModelComparison) -> str:
         which = f"{count} problems, {comparison.seen} of which it was trained on"
     else:
         which = f"{count} unseen problems"
-    mean = f"{_percent(comparison.start_mean_efficiency)} -> {_percent(comparison.mean_efficiency)}"
-    p10 = f"{_percent(comparison.start_p10_efficiency)} -> {_percent(comparison.p10_efficiency)}"
+    mean = f"{percent(comparison.start_mean_efficiency)} -> {percent(comparison.mean_efficiency)}"
+    p10 = f"{percent(comparison.start_p10_efficiency)} -> {percent(comparison.p10_efficiency)}"
     return f"mean efficiency {mean}, P10 {p10} on {which}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2%}"
 
 
 def train(  # noqa: PLR0913 - as many as its callers may choose by name

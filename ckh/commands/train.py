@@ -23,6 +23,7 @@ from ckh.commands._common import (
 )
 from ckh.commands._declared_options import has_options_of
 from ckh.documents import Document
+from ckh.learn.judging.judged_data import percent
 from ckh.problems import Direction
 from ckh.text.log import note
 from ckh.text.prose import shell_word
@@ -224,8 +225,8 @@ def _print_trained(trained: Trained, out: Path, *, as_json: bool) -> None:
             str(made.trees),
             _mean([fold.rmse for fold in made.folds]),
             _mean([fold.r2 for fold in made.folds]),
-            _percent(made.oof_mean_efficiency),
-            _percent(made.oof_p10_efficiency),
+            percent(made.oof_mean_efficiency),
+            percent(made.oof_p10_efficiency),
         ]
         for name, made in trained.targets.items()
     ]
@@ -263,7 +264,3 @@ def _document(trained: Trained, out: Path) -> TrainDocument:
 def _mean(values: list[float | None]) -> str:
     known = [value for value in values if value is not None]
     return f"{sum(known) / len(known):.4f}" if known else "-"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2%}"

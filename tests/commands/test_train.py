@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,6 +55,14 @@ def test_problems_are_sampled_from_many_rows(data: Path, capsys: pytest.CaptureF
     manifest = json.loads((out / "train_manifest.json").read_text(encoding="utf-8"))
     assert (manifest["data_rows"], manifest["unique_shapes"]) == (120, 5)
     assert manifest["ckh"]["drawn_from"] == {"rows": 336, "problems": 14}
+
+
+def test_scikit_learn_is_not_imported(data: Path) -> None:
+    """Neither by LightGBM nor for folds and calibration: its import takes longer than a small training."""
+    line = ["train", "--data", str(data), "--out", str(data.with_name("model")), *SMALL]
+    program = f"import sys; from ckh.cli import run; assert run({line}) == 0; print('sklearn' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.endswith("False\n")
 
 
 def test_json_has_the_figures_of_the_folds(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

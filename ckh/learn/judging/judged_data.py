@@ -251,6 +251,6 @@ def measure_again(texts: Sequence[str], spec: ModelSpec) -> str:
     return f"printf '%s\\n' {problems} > {name}.txt && {bench}"
 
 
-def percent(share: float) -> str:
-    """Format a share as "98.76%"."""
-    return f"{share:.2%}"
+def percent(share: float | None) -> str:
+    """Format a share as "98.76%", an unknown one as "-"."""
+    return "-" if share is None else f"{share:.2%}"
