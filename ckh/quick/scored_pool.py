@@ -8,6 +8,7 @@ from binascii import a2b_base64, b2a_base64
 from collections import Counter
 from ctypes import addressof, c_double
 from functools import cached_property
+from itertools import compress
 from math import nan
 from typing import TYPE_CHECKING, Any
 
@@ -97,11 +98,13 @@ class ScoredPool:
         return [tuple(memoryview(unpacked(fact)).cast("i")) for fact in self.facts["alike"]]
 
     @cached_property
-    def _kernels_by_kind(self) -> Counter[int]:
-        """Number of kernels of each kind."""
-        result: Counter[int] = Counter()
-        for kind, number in zip(*self._alike[1:], strict=True):
-            result[kind] += number
+    def _alike_by_kind(self) -> dict[int, tuple[list[int], list[int]]]:
+        """For each kind, the first kernels and the numbers of `_alike`."""
+        result: dict[int, tuple[list[int], list[int]]] = {}
+        for example, kind, number in zip(*self._alike, strict=True):
+            examples, numbers = result.setdefault(kind, ([], []))
+            examples.append(example)
+            numbers.append(number)
         return result
 
     @cached_property
@@ -140,13 +143,16 @@ class ScoredPool:
         facts, kinds, sizes = self.model_facts, self._told.kinds, self._sizes(run)
         first = self._first(sizes, most)
         reasons = self._reasons(sizes)
-        examples, kind_of, numbers = self._alike
-        refused_by = list(map(reasons.__getitem__, examples))
-        left, counts = self._kernels_by_kind.copy(), Counter[int]()
-        for place in (place for place, reason in enumerate(refused_by) if reason >= 0):
-            left[kind_of[place]] -= numbers[place]
-            counts[refused_by[place]] += numbers[place]
-        applying = {kinds[kind]: count for kind, count in left.items() if count}
+        applying: dict[KernelKind, int] = {}
+        counts = dict.fromkeys(map(reasons.__getitem__, self._alike[0]), 0)  # in the order of the kernels
+        for kind, (examples, numbers) in self._alike_by_kind.items():
+            found = list(map(reasons.__getitem__, examples))
+            for reason in set(found):
+                count = sum(compress(numbers, map(reason.__eq__, found)))
+                counts[reason] += count
+                if reason < 0:
+                    applying[kinds[kind]] = applying.get(kinds[kind], 0) + count
+        counts.pop(-1, None)
         refused = Counter(self.facts["refused"])  # by architecture and problem, counted as in `choose` of operations
         for reason, count in counts.items():
             if words := "".join(map(str, (value_of(part, sizes) for part in self.facts["reasons"][reason]))):
