@@ -315,7 +315,8 @@ def _table(records: NDArray[Any], run: RunRecord, judge: _Judge, compiled: dict[
     }
     if records["launch_ms"].any(where=~np.isnan(records["launch_ms"])):
         extra["launch_ms"] = records["launch_ms"]
-        extra["by_graph"] = np.where(records["launch_ms"] > 0, records["by_graph"], None)
+        extra["by_graph"] = records["by_graph"].astype(object)
+        extra["by_graph"][~(records["launch_ms"] > 0)] = None
     extra |= {name: records[name] for name in CARD_COLUMNS if not np.isnan(records[name]).all()}
     has_earlier = (records["before"] > 0) & (records["latency_ms"] > 0)
     if has_earlier.any():
