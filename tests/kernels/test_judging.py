@@ -279,3 +279,19 @@ def test_an_empty_table_has_no_kernels_and_no_verdicts() -> None:
     assert verdicts.counts() == {}
     chosen, refused = ProblemRules(CONV_RULES.problem, table, load_arch("gfx942")).judge(None)
     assert (chosen.tolist(), refused) == ([], {})
+
+
+def test_a_kernel_counts_for_the_first_rule_that_refuses_it() -> None:
+    """Of two broken rules of a problem the first is named."""
+    book, kernels = RuleBook(), conv_pool(Direction.FORWARD, load_arch("host"))[:5]
+
+    @book.rule
+    def first(tile_m: int) -> Iterator[str]:
+        yield "first"
+
+    @book.rule
+    def second(tile_n: int) -> Iterator[str]:
+        yield "second"
+
+    rules = ProblemRules((first, second), KernelTable.of(type(kernels[0]), kernels), load_arch("host"))
+    assert rules.judge("any problem")[1] == {"first": 5}

@@ -50,3 +50,12 @@ def test_a_new_caveat_is_shown_everywhere(
     words = capsys.readouterr().out.split()
     assert words.count(f"new-{candidates}") == 1
     assert words[words.index(f"new-{candidates}") - 5 :][:3] == ["of", "2", "problems,"]
+
+
+def test_the_interval_is_around_the_shortest_time() -> None:
+    """Both ends in ms, of the fastest row, with three digits."""
+    answer = ckh.answer(LAYER, arch="gfx950")
+    (caveat,) = (item for item in answer.caveats if item.kind in {"interval", "not-calibrated"})
+    shortest = min(row.latency_ms for row in answer.kernels if row.latency_ms is not None)
+    low, high = (f"{caveat.data[name] * shortest:#.3g}" for name in ("low", "high"))
+    assert f"{low}–{high} ms" in caveat.message

@@ -12,7 +12,7 @@ from ckh.archs import load_arch
 from ckh.kernels.pipelines import Scheduler
 from ckh.ops.gemm_universal.kernel import parse_kernel_name
 from ckh.ops.gemm_universal.kernels.pool import gemm_pool
-from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES, effective_widths, native_widths
+from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES, effective_widths, native_widths, rule_key
 from ckh.ops.gemm_universal.problem import GemmProblem
 from tests.refusals import expect_reasons, expect_values, has_values
 
@@ -261,3 +261,9 @@ def test_launches_that_would_be_refused_are_not_candidates(
     assert len(reasons) == (values is not None), reasons
     if values is not None:
         expect_values(reasons[0], *values)
+
+
+def test_problems_that_split_a_long_k_differ_by_all_of_it() -> None:
+    """Unsplit, only its common divisors with tiles matter beyond some length."""
+    for split_k, count in ((1, 1), (2, 2)):
+        assert len({rule_key(GemmProblem(64, 64, k, split_k=split_k)) for k in (10007, 10009)}) == count
