@@ -125,3 +125,18 @@ def test_differences_have_paired_intervals() -> None:
     half = compare(many, first, choosing(*[0, 1] * 200), LOOSE).differences[0]
     error = 1.96 * 0.25 / 20
     assert (half.low, half.high) == pytest.approx((-0.25 - error, -0.25 + error), abs=0.1 * error)
+
+
+def test_only_newly_refused_problems_fail_the_gate() -> None:
+    """A problem that the old model alone answers fails it; one that the new model alone answers does not."""
+    dataset = data((1.0, 2.0, 3.0), (1.0, 2.0, 3.0))
+    both = RankedRows.by_scores(dataset, OLD[:6])
+    first = both.first.copy()
+    first[1] = ""
+    fewer = replace(both, first=first)
+    lost, gained = (
+        compare_parts([dataset], lambda _, old=old: old, lambda _, new=new: new, LOOSE)  # type: ignore[misc]
+        for old, new in ((both, fewer), (fewer, both))
+    )
+    assert [check.detail for check in lost.checks if check.failure] == [PROBLEMS[1].canonical()]
+    assert gained.passes
