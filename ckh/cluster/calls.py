@@ -82,7 +82,7 @@ class Cluster:
             now = time.monotonic()
             if now >= self._looked_at + _LOOK_S:
                 # Not `client.scheduler_info`, which sometimes returns the data of Dask's own timer, without workers.
-                self._nodes = tuple(ClusterNode(*item) for item in self.on_scheduler(workers_of))
+                self._nodes = tuple(ClusterNode(*worker) for worker in self.on_scheduler(workers_of))
                 self._looked_at = time.monotonic()
                 self._alone_since = None if self._nodes else self._alone_since or now
             if self._alone_since is not None and now > self._alone_since + _ALONE_S:
@@ -99,10 +99,10 @@ class Cluster:
         workers = None if on is None else list(on)
         with _asked():
             done: dict[str, Any] = self.client.run(function, *args, workers=workers, on_error="return", **named)
-        for item in done.values():
-            if isinstance(item, Exception) and not isinstance(item, OSError):
-                raise item
-        return {address: item for address, item in sorted(done.items()) if not isinstance(item, Exception)}
+        for answer in done.values():
+            if isinstance(answer, Exception) and not isinstance(answer, OSError):
+                raise answer
+        return {address: answer for address, answer in sorted(done.items()) if not isinstance(answer, Exception)}
 
     def on_scheduler(self, function: Callable[..., Any], *args: Any) -> Any:
         """Run a function in the scheduler's process, passed as `dask_scheduler`; returns its result."""
@@ -117,9 +117,9 @@ class Cluster:
     def claim(self, names: Sequence[str], key: str) -> dict[str, str]:
         """Claim results for a call that follows at once; returns those that other calls compute, with their keys."""
         while True:
-            result: dict[str, str] = self.on_scheduler(claim, list(names), key, self.client.id)
-            if self.on_scheduler(are_called, list(set(result.values()))):
-                return result
+            taken: dict[str, str] = self.on_scheduler(claim, list(names), key, self.client.id)
+            if self.on_scheduler(are_called, list(set(taken.values()))):
+                return taken
             time.sleep(_POLL_S)  # claimed and about to be called, or just finished
 
     def result(self, call: Call, should_stop: Callable[[], bool] = lambda: False) -> Any:
@@ -186,14 +186,14 @@ class Cluster:
 def in_order(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Generator[Any, None, None]:
     """Yield the results of a function for arguments, in their order; computed here, or by `Cluster.spreading`."""
     if (cluster := _CURRENT.get()) is None:
-        yield from (function(*item) for item in arguments)
+        yield from (function(*args) for args in arguments)
         return
     sent: deque[Call] = deque()
     done: dict[int, Any] = {}
 
     def calls() -> Iterator[Call]:
-        for item in arguments:
-            sent.append(Call(function, item))
+        for args in arguments:
+            sent.append(Call(function, args))
             yield sent[-1]
 
     with closing(cluster.results(calls())) as results:

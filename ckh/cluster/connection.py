@@ -195,16 +195,16 @@ def _await_workers(cluster: Cluster) -> None:
 
 def _require_same(cluster: Cluster) -> None:
     """Refuse a scheduler and workers without ckh, or with another version."""
-    result: dict[str, Any] = {}
+    versions: dict[str, Any] = {}
     try:
         for address, version in cluster.client.run(own_version, on_error="return").items():
-            result[f"the worker {address}"] = version
-        result["the scheduler"] = cluster.client.run_on_scheduler(own_version)
+            versions[f"the worker {address}"] = version
+        versions["the scheduler"] = cluster.client.run_on_scheduler(own_version)
     except LOST as error:
         raise gone(error) from error
     except Exception as error:  # noqa: BLE001 - whatever went wrong there
-        result["the scheduler"] = error
-    for who, version in result.items():
+        versions["the scheduler"] = error
+    for who, version in versions.items():
         if isinstance(version, Exception) and not isinstance(version, OSError):
             raise DeviceError(
                 f"{who} cannot load ckh: {version}", "install the same ckh there", code="node-without-ckh"

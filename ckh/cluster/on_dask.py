@@ -18,16 +18,16 @@ def claim(names: Sequence[str], key: str, client: str, dask_scheduler: Any) -> d
     """See `Cluster.claim`. The named calls are kept for the client."""
     claims: dict[str, tuple[str, float]] = dask_scheduler.__dict__.setdefault("ckh_claims", {})
     tasks, now = dask_scheduler.tasks, time.monotonic()
-    result = {}
+    taken = {}
     for name in names:
-        other, since = claims.get(name, ("", 0.0))
-        is_running = other in tasks and tasks[other].state != "erred"
-        if other != key and (is_running or now < since + _CLAIM_S):
-            result[name] = other
+        holder, since = claims.get(name, ("", 0.0))
+        is_running = holder in tasks and tasks[holder].state != "erred"
+        if holder != key and (is_running or now < since + _CLAIM_S):
+            taken[name] = holder
         else:
             claims[name] = key, now
-    dask_scheduler.client_desires_keys([other for other in set(result.values()) if other in tasks], client)
-    return result
+    dask_scheduler.client_desires_keys([holder for holder in set(taken.values()) if holder in tasks], client)
+    return taken
 
 
 def join(key: str, client: str, dask_scheduler: Any) -> None:

@@ -72,7 +72,7 @@ class CompileCosts:
     def weights(self, kernels: list[Kernel]) -> list[float]:
         """Share of each kernel in the compile time of a unit."""
         usual = [self._usual(kind_of(kernel)) for kernel in kernels]
-        return [item / sum(usual) for item in usual]
+        return [seconds / sum(usual) for seconds in usual]
 
     def _usual(self, kind: str) -> float:
         return self.usual.get(kind, self.usual.get(OTHERS, 0.0))
@@ -137,12 +137,12 @@ def units(
     operations: dict[str, list[str]] = {}
     for key, (kernel, _) in sources.items():
         operations.setdefault(operation_of_kernel(kernel).name, []).append(key)
-    result: list[list[str]] = []
+    groups: list[list[str]] = []
     for keys in operations.values():
         if most > 1:
             keys.sort(key=lambda key: similarity(sources[key][1]))
-        result += _cut(keys, [cost(sources[key][0]) for key in keys], most)
-    return result
+        groups += _cut(keys, [cost(sources[key][0]) for key in keys], most)
+    return groups
 
 
 def _cut(keys: Sequence[str], costs: Sequence[float], most: int) -> Iterator[list[str]]:
@@ -230,12 +230,12 @@ class KernelBuilder:
         if left:
             self._require_toolchain(order)
         together = self._units(left, jobs)
-        for results in self._build_units(together, order, jobs, advance):
-            made |= results
+        for of_unit in self._build_units(together, order, jobs, advance):
+            made |= of_unit
         for unit in together:
             again = [key for key in unit if key in made and made[key].status is Status.COMPILE_INTERRUPTED]
-            for key, result in self._build_unit(again, order, is_last=True):
-                made[key] = result
+            for key, compiled in self._build_unit(again, order, is_last=True):
+                made[key] = compiled
             advance(len(again), "")
         if {made[key].status for key in left if key in made} == {Status.COMPILE_ERROR}:
             self._require_toolchain(order)  # it may have broken in the meantime
@@ -251,7 +251,8 @@ class KernelBuilder:
         most = self._device.unit_kernels
         if most == 1 or not sources:
             return units(sources, 1)
-        costs = {name: self._costs(name) for name in {operation_of_kernel(item).name for item, _ in sources.values()}}
+        names = {operation_of_kernel(kernel).name for kernel, _ in sources.values()}
+        costs = {name: self._costs(name) for name in names}
 
         def cost(kernel: Kernel) -> float:
             return costs[operation_of_kernel(kernel).name].of(kernel)
@@ -276,11 +277,11 @@ class KernelBuilder:
             with lock:
                 first = full_name(order.sources[unit[0]][0])
                 advance(0, first if len(unit) == 1 else f"{first} and {len(unit) - 1} more")
-            for key, result in self._build_unit(unit, order):
-                if result.status is not Status.COMPILE_INTERRUPTED:
+            for key, compiled in self._build_unit(unit, order):
+                if compiled.status is not Status.COMPILE_INTERRUPTED:
                     with lock:
                         advance(1, "")
-                built[key] = result
+                built[key] = compiled
             return built
 
         outcome: list[dict[str, Built]] = Parallel(n_jobs=jobs, backend="threading")(
@@ -290,13 +291,13 @@ class KernelBuilder:
 
     def _found(self, order: BuildOrder) -> dict[str, Built]:
         """Cached results of the sources."""
-        result = {}
+        cached = {}
         for key in order.sources:
             if order.should_stop():
                 break
             if library := self._cache.find(key):
-                result[key] = _ok(key, library)
-        return result
+                cached[key] = _ok(key, library)
+        return cached
 
     def _hash(self, source: str) -> str:
         return hashlib.sha256(self._salt + source.encode()).hexdigest()[:32]
@@ -310,11 +311,11 @@ class KernelBuilder:
         """
         together = self._compile_together(unit, order) if len(unit) > 1 else {}
         for key in unit:
-            result = together.get(key)
-            if result is None or (is_last and result.status is Status.COMPILE_INTERRUPTED):
-                result = self._build(key, order)
-            if result is not None:
-                yield key, result
+            compiled = together.get(key)
+            if compiled is None or (is_last and compiled.status is Status.COMPILE_INTERRUPTED):
+                compiled = self._build(key, order)
+            if compiled is not None:
+                yield key, compiled
 
     def _compile_together(self, unit: Sequence[str], order: BuildOrder) -> dict[str, Built]:
         """Compile a unit; returns its sources' libraries or interruption, or nothing if the compiler fails."""

@@ -142,8 +142,8 @@ def _known_include(
         return Path(requested) if has_headers(Path(requested)) else None
     with suppress(ValueError):  # an unterminated quotation
         program, *_ = shlex.split(hipcc or "") or ["hipcc"]
-        result = shutil.which(program, path=path)
-        folders = _rocm_includes(Compiler((result,), "") if result else None, {_ROCM: rocm or ""})
+        hipcc_path = shutil.which(program, path=path)
+        folders = _rocm_includes(Compiler((hipcc_path,), "") if hipcc_path else None, {_ROCM: rocm or ""})
         return next(filter(has_headers, folders), None)
     return None
 

@@ -151,7 +151,7 @@ class KernelCache:
 
     def files(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Files of libraries by name, for the cache of another machine."""
-        result: dict[str, bytes] = {}
+        contents: dict[str, bytes] = {}
         for key in keys:
             content = _read(self.path(key))
             known = None if content is None else _known(content)
@@ -159,11 +159,11 @@ class KernelCache:
                 raise DataError(
                     f"the kernel {key} was removed from the cache {self.folder}", "start again", code="cache"
                 )
-            result[f"{key}{_LIBRARY}"] = content
+            contents[f"{key}{_LIBRARY}"] = content
             if (part := known.get("part")) is not None:
                 unit = _unit_path(self.folder, part["unit"])
-                result.setdefault(unit.name, unit.read_bytes())
-        return result
+                contents.setdefault(unit.name, unit.read_bytes())
+        return contents
 
     def adopt(self, files: Mapping[str, bytes]) -> None:
         """Store files of another machine's cache (see `files`)."""
@@ -191,15 +191,15 @@ class KernelCache:
 
     def seconds_by_kind(self, arch: str, op: str) -> dict[str, tuple[float, int]]:
         """Mean CPU seconds to compile a kernel of an operation, by kind, with counts; see `cost_each`."""
-        result: defaultdict[str, list[float]] = defaultdict(list)
+        by_kind: defaultdict[str, list[float]] = defaultdict(list)
         for compilation, _ in self._seen(arch, op):
-            result[compilation.kind].append(compilation.cpu_s)
-        return {kind: (fmean(seconds), len(seconds)) for kind, seconds in result.items()}
+            by_kind[compilation.kind].append(compilation.cpu_s)
+        return {kind: (fmean(seconds), len(seconds)) for kind, seconds in by_kind.items()}
 
     def _seen(self, arch: str, op: str) -> list[tuple[Compilation, KernelCost]]:
         seen = islice(filter(None, map(_compiled, self.folder.glob("??/*.so"))), _MOST_TIMES)
-        same = [item for item in seen if item[0].op == op and (item[0].arch == HOST) == (arch == HOST)]
-        return [item for item in same if item[0].arch == arch] or same
+        same = [pair for pair in seen if pair[0].op == op and (pair[0].arch == HOST) == (arch == HOST)]
+        return [pair for pair in same if pair[0].arch == arch] or same
 
     @contextmanager
     def workshop(self) -> Iterator[Path]:

@@ -131,8 +131,8 @@ def require_toolchain(device: Device, folder: Path, should_stop: Callable[[], bo
             raise _broken(f"{command[0]} does not compile and link the simplest kernel", run.message)
         if not library.is_file():
             raise _broken(f"{command[0]} succeeds without writing a library", "")
-        load = module_command("ckh.bench.compilation.toolchain", str(library))
-        loaded = run_compiler(load, library, _TIMEOUT_S, should_stop, device.worker_environment())
+        load_command = module_command("ckh.bench.compilation.toolchain", str(library))
+        loaded = run_compiler(load_command, library, _TIMEOUT_S, should_stop, device.worker_environment())
         if loaded is not None and loaded.status is Status.COMPILE_ERROR:
             raise _broken(f"what {command[0]} made of the simplest kernel cannot be loaded", loaded.message)
 

@@ -75,9 +75,9 @@ class DeviceIdentity:
 
         Clocks are ignored: a CPU may report its current clock. The speed of devices is measured instead.
         """
-        item, two = ({**asdict(each), **each.hardware} for each in (self, other))
-        names = (name for name in item if name not in _NO_KIND and item[name] != two.get(name))
-        return next((f"{name} {item[name]} and {two.get(name)}" for name in names), "")
+        own, theirs = ({**asdict(each), **each.hardware} for each in (self, other))
+        names = (name for name in own if name not in _NO_KIND and own[name] != theirs.get(name))
+        return next((f"{name} {own[name]} and {theirs.get(name)}" for name in names), "")
 
 
 class Device(Protocol):

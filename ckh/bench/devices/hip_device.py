@@ -194,8 +194,8 @@ class HipDevice(Device):
             config = WorkerConfig(
                 0, None, HIP_KIND, 0, fnuz_floats=floats, rotating=rotating, rotating_bytes=outlasting_bytes
             )
-        result = [self._gpus[number] for number in self._numbers]
-        every = tuple(replace(config, gpu=gpu.number, pci=gpu.pci, kfd_id=gpu.kfd_id) for gpu in result)
+        gpus = [self._gpus[number] for number in self._numbers]
+        every = tuple(replace(config, gpu=gpu.number, pci=gpu.pci, kfd_id=gpu.kfd_id) for gpu in gpus)
         return every or (config,)
 
     def worker_environment(self) -> dict[str, str]:
@@ -301,14 +301,14 @@ def emulated_runtime() -> Path:
     for path in source_files():
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     key = digest.hexdigest()[:32]
-    result = cache.find(key) or _build(cache, key, compiler)
+    runtime = cache.find(key) or _build(cache, key, compiler)
     folder = cache.folder / f"{key}.names"
     folder.mkdir(mode=0o700, exist_ok=True)
     for name in RUNTIME_NAMES:
         link = folder / name
         if not link.is_symlink():
             fresh = folder / f".{name}.{os.getpid()}"
-            fresh.symlink_to(os.path.relpath(result.path, folder))
+            fresh.symlink_to(os.path.relpath(runtime.path, folder))
             fresh.replace(link)
     return folder / RUNTIME_NAMES[0]
 

@@ -32,8 +32,8 @@ class KernelLibrary:
         self._library = ctypes.CDLL(path)
         self._stay_alone()
         version, operand_count, unsupported, workspace_bytes, run, time = ENTRY_POINTS
-        if (result := self._function(version, ctypes.c_int32)()) != ABI_VERSION:
-            raise OSError(f"{path} has ABI version {result}, not {ABI_VERSION}")
+        if (abi_version := self._function(version, ctypes.c_int32)()) != ABI_VERSION:
+            raise OSError(f"{path} has ABI version {abi_version}, not {ABI_VERSION}")
         # The layout of a problem depends on the operation; the kernel and its caller agree on it.
         problem, operands, counts = ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), (ctypes.c_int32,) * 2
         self.operand_count = int(self._function(operand_count, ctypes.c_int32)())
@@ -66,9 +66,9 @@ class KernelLibrary:
             return ""
         return (self._function(name, ctypes.c_char_p)() or b"").decode(errors="replace")
 
-    def _function(self, name: str, result: Any, *arguments: Any) -> Any:
+    def _function(self, name: str, restype: Any, *arguments: Any) -> Any:
         function = getattr(self._library, name)
-        function.restype, function.argtypes, function.errcheck = result, arguments, self._alone
+        function.restype, function.argtypes, function.errcheck = restype, arguments, self._alone
         return function
 
     def _alone(self, result: Any, _function: Any, _arguments: Any) -> Any:

@@ -336,9 +336,9 @@ class HipMemory:
         """Download the inputs and restore those that were overwritten; True if any were."""
         repaired = False
         for values, buffer in self._inputs:
-            result = np.empty_like(values)
-            buffer.download(result)
-            if result.tobytes() != values.tobytes():
+            downloaded = np.empty_like(values)
+            buffer.download(downloaded)
+            if downloaded.tobytes() != values.tobytes():
                 buffer.upload(values)
                 repaired = True
         return repaired

@@ -39,7 +39,7 @@ def read_sensors(root: Path = Path("/")) -> Sensors:
     clocks = sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq"))
     zones = sorted((root / "sys/class/thermal").glob("thermal_zone*/temp"))
     named = sorted((root / "sys/class/hwmon").glob("hwmon*/name"))
-    chips = [item.with_name("temp1_input") for item in named if text_of(item) in _PROCESSORS]
+    chips = [path.with_name("temp1_input") for path in named if text_of(path) in _PROCESSORS]
     return Sensors(_highest(clocks, _KHZ_PER_MHZ), _highest([*zones, *chips], _PER_DEGREE))
 
 
@@ -48,16 +48,16 @@ def read_card(pci: str, kfd_id: int, root: Path = Path("/")) -> dict[str, float]
     monitors = (root / "sys/bus/pci/devices" / pci / "hwmon").glob("hwmon*")
     folder = next((monitor for monitor in monitors if text_of(monitor / "name") == "amdgpu"), root / "none")
     # MI300 has no temp1_input, the edge temperature.
-    labels = [item for item in folder.glob("temp*_label") if text_of(item) == _JUNCTION]
+    labels = [path for path in folder.glob("temp*_label") if text_of(path) == _JUNCTION]
     heat = [label.with_name(label.name.replace("_label", "_input")) for label in labels] or [folder / "temp1_input"]
-    result = {
+    readings = {
         "clock_mhz": _highest([folder / "freq1_input"], _HZ_PER_MHZ),
         "temperature_c": _highest(heat, _PER_DEGREE),
         "power_w": _highest([folder / "power1_input", folder / "power1_average"], _PER_WATT),
         "power_cap_w": _highest([folder / "power1_cap"], _PER_WATT),
         "other_processes": _other_processes(root / "sys/class/kfd/kfd/proc", kfd_id),
     }
-    return {name: value for name, value in {**result, **_metrics(pci)}.items() if value is not None}
+    return {name: reading for name, reading in {**readings, **_metrics(pci)}.items() if reading is not None}
 
 
 def _other_processes(processes: Path, kfd_id: int) -> float | None:
@@ -73,13 +73,13 @@ def _metrics(pci: str) -> dict[str, float]:
     package = _amdsmi()
     if package is None:
         return {}
-    result: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     with suppress(package.AmdSmiException):
         values = package.amdsmi_get_gpu_metrics_info(package.amdsmi_get_processor_handle_from_bdf(pci))
         for name, keys in _METRICS.items():
             numbers = [number for key in keys if (number := _number(values.get(key))) is not None]
-            result |= {name: numbers[0]} if numbers else {}
-    return result
+            metrics |= {name: numbers[0]} if numbers else {}
+    return metrics
 
 
 @cache
@@ -99,7 +99,7 @@ def _amdsmi() -> Any:
 def _number(value: object) -> float | None:
     """Value of a metric, the maximum of several; None if it is not numeric."""
     several = value if isinstance(value, list | tuple) else [value]
-    numbers = [float(item) for item in several if isinstance(item, int | float) and 0 < item < _NO_METRIC]
+    numbers = [float(number) for number in several if isinstance(number, int | float) and 0 < number < _NO_METRIC]
     return max(numbers, default=None)
 
 

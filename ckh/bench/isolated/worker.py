@@ -115,7 +115,7 @@ def _answers(clock: PhaseClock, work: dict[Op, Callable[[Job], Reply]], *, count
             reply = _unless_left_behind(reply, threads)
         seconds = clock.take()
         mark = perf_counter()
-        inner = sum(value for phase, value in seconds.items() if phase != Phase.WAIT.value)
+        inner = sum(phase_s for phase, phase_s in seconds.items() if phase != Phase.WAIT.value)
         seconds[Phase.OTHER.value] = mark - start - inner
         yield replace(reply, seconds=seconds)
 

@@ -59,8 +59,8 @@ class PoolSource(Generic[P, K]):
         if self.registry is None:
             refused = tuple(kernel for kernel in self.pools.refused(arch, *own) if self.wants(kernel.kernel))
             return tuple(filter(self.wants, self.pools.of(arch, *own))), refused
-        result = of_registry(self.registry, arch, lambda kernel: self.group(kernel) == tuple(own), *own)
-        table = result if isinstance(result, KernelTable) else KernelTable.of(self.pools.kind, result)
+        kernels = of_registry(self.registry, arch, lambda kernel: self.group(kernel) == tuple(own), *own)
+        table = kernels if isinstance(kernels, KernelTable) else KernelTable.of(self.pools.kind, kernels)
         verdicts = self.pools.rules.judge(table, arch)
         unbuilt = (
             RefusedKernel(table[number], (verdicts.sentences[why],))

@@ -112,15 +112,15 @@ class Plan:
     def kernels(self) -> tuple[Kernel, ...]:
         """Distinct kernels, in order of first use."""
         # Tasks share pools, and hashing a kernel is slow.
-        result: dict[Kernel, None] = {}
+        distinct: dict[Kernel, None] = {}
         seen: dict[int, NDArray[np.bool_]] = {}
         for task in self.tasks:
-            some = PoolKernels.of(task.kernels)
-            is_known = seen.setdefault(id(some.pool), np.zeros(len(some.pool), np.bool_))
-            new = some.numbers[~is_known[some.numbers]]
+            part = PoolKernels.of(task.kernels)
+            is_known = seen.setdefault(id(part.pool), np.zeros(len(part.pool), np.bool_))
+            new = part.numbers[~is_known[part.numbers]]
             is_known[new] = True
-            result |= dict.fromkeys([some.pool[number] for number in new.tolist()])
-        return tuple(result)
+            distinct |= dict.fromkeys([part.pool[number] for number in new.tolist()])
+        return tuple(distinct)
 
     def without(self, is_done: Callable[[str, str], bool]) -> Plan:
         """The plan without finished pairs, by canonical problem and kernel name."""
@@ -133,11 +133,11 @@ class Plan:
 
     def with_first(self, kernel_of: Callable[[Any], Kernel | None]) -> Plan:
         """The plan with a further kernel of each problem, which is measured first; None: no such kernel."""
-        both = ((task, kernel_of(task.problem)) for task in self.tasks)
-        tasks = (
-            task if kernel is None else Task(task.problem, (kernel, *(item for item in task.kernels if item != kernel)))
-            for task, kernel in both
-        )
+        tasks = []
+        for task in self.tasks:
+            first = kernel_of(task.problem)
+            others = (kernel for kernel in task.kernels if kernel != first)
+        tasks.append(task if first is None else Task(task.problem, (first, *others)))
         return replace(self, tasks=tuple(tasks))
 
     def pair_names(self) -> frozenset[tuple[str, str]]:
@@ -177,7 +177,7 @@ def make_plan(
     pools = {group: pool for group, (pool, _) in both.items()}
     unbuilt = {group: refused for group, (_, refused) in both.items()}
     known = [kernel for pool in pools.values() for kernel in pool]
-    choice = _parse_choice(kernels, [*known, *(item.kernel for refused in unbuilt.values() for item in refused)])
+    choice = _parse_choice(kernels, [*known, *(kernel.kernel for refused in unbuilt.values() for kernel in refused)])
     if choice.best and score is None:
         raise UsageError(f"--kernels {kernels!r} needs a model", code="no-model")
     refusals = {

@@ -104,8 +104,8 @@ def representative(
     nearest = np.full(len(drawn), 2 * distance.max() + 1, dtype=np.float32)
     weight = None if weights is None else np.asarray(weights, np.float32)[drawn]
 
-    def gain(some: NDArray[np.int64]) -> NDArray[np.float32]:
-        gained = np.maximum(nearest - distance[some], 0.0)
+    def gain(numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        gained = np.maximum(nearest - distance[numbers], 0.0)
         return np.asarray(gained.sum(axis=1) if weight is None else gained @ weight)
 
     greedy = _LazyGreedy(gain(np.arange(len(drawn))), _PROBLEMS_AT_ONCE)
@@ -122,8 +122,8 @@ def useful_kernels(orders: Sequence[NDArray[np.int64]], count: int) -> NDArray[n
         row[order] = _HALF_WORTH / (_HALF_WORTH + np.arange(len(order)))
     reached, of_all = np.zeros((len(orders), 1)), _OF_ALL * worth.mean(axis=0)
 
-    def gain(some: NDArray[np.int64]) -> NDArray[np.float64]:
-        return np.asarray(np.maximum(np.take(worth, some, axis=1) - reached, 0.0).sum(axis=0) + of_all[some])
+    def gain(numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.asarray(np.maximum(np.take(worth, numbers, axis=1) - reached, 0.0).sum(axis=0) + of_all[numbers])
 
     greedy = _LazyGreedy(np.where(of_all > 0, gain(np.arange(len(of_all))), -1.0), _KERNELS_AT_ONCE)
     chosen: list[int] = []
@@ -150,9 +150,9 @@ class _LazyGreedy:
         is_current = self._bound < 0
         while not is_current[first := int(self._bound.argmax())]:
             order = np.argpartition(np.where(is_current, 1.0, -self._bound), self._at_once - 1)[: self._at_once]
-            some = order[~is_current[order]]
-            self._bound[some] = gain(some)
-            is_current[some] = True
+            stale = order[~is_current[order]]
+            self._bound[stale] = gain(stale)
+            is_current[stale] = True
         self._bound[first] = -1.0
         return first
 
@@ -164,16 +164,16 @@ def few_kernels(orders: Sequence[NDArray[np.int64]], shots: Shots, seed: int = 0
     """
     random, often = np.random.default_rng(seed), Counter[int]()
     useful = None if shots.kernels is None else useful_kernels(orders, shots.kernels)
-    result = []
+    chosen: list[NDArray[np.int64]] = []
     for whole in orders:
         best, others = shots.of_problem(len(whole))
         known = whole if useful is None else whole[np.isin(whole, useful)]
         order = known if len(known) >= _FEWEST else whole[:_FEWEST]
         drawn = random.permutation(order[best:])
         counts = np.array([often[kernel] for kernel in drawn.tolist()])
-        result.append(np.concatenate([order[:best], drawn[np.argsort(counts, kind="stable")[:others]]]))
-        often.update(result[-1].tolist())
-    return result
+        chosen.append(np.concatenate([order[:best], drawn[np.argsort(counts, kind="stable")[:others]]]))
+        often.update(chosen[-1].tolist())
+    return chosen
 
 
 def first_choices(ranking: Ranking, count: int) -> list[Ranked]:
@@ -321,11 +321,11 @@ def few_plan(
 
 def total_times(plan: Plan, counts: Mapping[Problem, int], arch: ArchSpec) -> dict[Problem, float]:
     """Relative time of all executions of each problem: at peak rates, or for unknown rates by operations."""
-    result = {}
+    times = {}
     for problem in (task.problem for task in plan.tasks):
         shortest_s = arch.shortest_s(problem.dtype, problem.bytes, problem.flops)
-        result[problem] = counts.get(problem, 1) * (float(problem.flops) if shortest_s is None else max(shortest_s))
-    return result
+        times[problem] = counts.get(problem, 1) * (float(problem.flops) if shortest_s is None else max(shortest_s))
+    return times
 
 
 class _Draft:
@@ -371,13 +371,13 @@ def _numbered(tasks: Sequence[Task]) -> tuple[tuple[Kernel, ...], list[NDArray[n
     used = {key: np.zeros(len(pool), np.bool_) for key, pool in pools.items()}
     for part in parts:
         used[id(part.pool)][part.numbers] = True
-    some = {key: [pools[key][number] for number in np.flatnonzero(used[key]).tolist()] for key in pools}
-    names = [item.name for item in fields(type(tasks[0].kernels[0]))]  # which order kernels; each has one key so
-    kernels = tuple(sorted(set(chain(*some.values())), key=attrgetter(*names)))
+    used_kernels = {key: [pools[key][number] for number in np.flatnonzero(used[key]).tolist()] for key in pools}
+    names = [column.name for column in fields(type(tasks[0].kernels[0]))]  # which order kernels; each has one key so
+    kernels = tuple(sorted(set(chain(*used_kernels.values())), key=attrgetter(*names)))
     number_of = {kernel: number for number, kernel in enumerate(kernels)}
     of_pool = {key: np.zeros(len(pool), np.int64) for key, pool in pools.items()}
-    for key, result in some.items():
-        of_pool[key][used[key]] = [number_of[kernel] for kernel in result]
+    for key, own in used_kernels.items():
+        of_pool[key][used[key]] = [number_of[kernel] for kernel in own]
     return kernels, [of_pool[id(part.pool)][part.numbers] for part in parts]
 
 

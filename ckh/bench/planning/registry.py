@@ -45,8 +45,8 @@ def write_registry(path: Path, kernels: Sequence[Kernel], *, arch: str, replace:
         raise UsageError(
             f"the kernel {_name(said[number])} occurs twice, at {first} and at {number}", code="duplicate-rows"
         )
-    entries = [json.dumps({"name": _name(kernel), **asdict(kernel)}) for kernel in said]
-    text = f'{{\n"version": {VERSION},\n"arch": {json.dumps(arch)},\n"kernels": [\n' + ",\n".join(entries) + "\n]\n}\n"
+    lines = [json.dumps({"name": _name(kernel), **asdict(kernel)}) for kernel in said]
+    text = f'{{\n"version": {VERSION},\n"arch": {json.dumps(arch)},\n"kernels": [\n' + ",\n".join(lines) + "\n]\n}\n"
     write_output(path, text.encode(), replace=replace)
 
 
@@ -143,10 +143,10 @@ def _as_named(kernel: Kernel) -> Kernel:
     return said
 
 
-def _repeated(items: Sequence[Any]) -> list[tuple[int, int]]:
-    """Indices of each repeated item and of its first occurrence."""
+def _repeated(kernels: Sequence[Any]) -> list[tuple[int, int]]:
+    """Indices of each repeated kernel and of its first occurrence."""
     first: dict[Any, int] = {}
-    return [(number, first[item]) for number, item in enumerate(items) if first.setdefault(item, number) != number]
+    return [(at, first[kernel]) for at, kernel in enumerate(kernels) if first.setdefault(kernel, at) != at]
 
 
 def _kernel(path: Path, number: int, entry: Any, op: AnyOperation, types: dict[str, FieldType]) -> Kernel:

@@ -156,21 +156,21 @@ class PairResults:
 
     def best_ns(self, problem: str) -> float:
         """Minimum of a problem's median times, 0 if unknown."""
-        return min((item.ms * NS_PER_MS for item in self._measured(problem)), default=0.0)
+        return min((leader.ms * NS_PER_MS for leader in self._measured(problem)), default=0.0)
 
     def leaders(self, problem: str, baseline: str | None = None, new: Collection[str] = ()) -> list[Leader]:
         """Kernels to remeasure together, fastest first; none if that was done or there is nothing to compare.
 
         It was done if the fastest and the baseline were remeasured, and the new ones among the leaders.
         """
-        ranked = sorted(self._measured(problem), key=lambda item: item.ms)
+        ranked = sorted(self._measured(problem), key=lambda leader: leader.ms)
         if not ranked:
             return []
         limit = ranked[0].ms * (1 + LEADER_MARGIN)
-        close = [candidate for candidate in ranked[:MAX_LEADERS] if candidate.ms <= limit]
-        close += [candidate for candidate in ranked if candidate.kernel == baseline and candidate not in close]
+        close = [leader for leader in ranked[:MAX_LEADERS] if leader.ms <= limit]
+        close += [leader for leader in ranked if leader.kernel == baseline and leader not in close]
         again = self._remeasured(problem)
-        left = {ranked[0].kernel, baseline, *new} & {candidate.kernel for candidate in close} - again
+        left = {ranked[0].kernel, baseline, *new} & {leader.kernel for leader in close} - again
         return close if len(close) > 1 and left else []
 
     def _remeasured(self, problem: str) -> set[str]:
@@ -201,7 +201,7 @@ class History:
 def read_history(folder: Path) -> History:
     """Read a journal, given its file or folder."""
     path = journal_path(folder)
-    others: dict[type[Record], list[Record]] = {
+    records: dict[type[Record], list[Record]] = {
         kind: [] for kind in (RunRecord, EndRecord, PlanRecord, TaskRecord, ReferenceRecord)
     }
     measured: Counter[tuple[str, str]] = Counter()
@@ -214,18 +214,18 @@ def read_history(folder: Path) -> History:
                 yield record
             elif isinstance(record, TaskRecord):
                 kernels = tuple(numbers.setdefault(number, number) for number in record.kernels)
-                others[TaskRecord].append(replace(record, kernels=kernels))
-            elif type(record) in others:
-                others[type(record)].append(record)
+                records[TaskRecord].append(replace(record, kernels=kernels))
+            elif type(record) in records:
+                records[type(record)].append(record)
 
     results = PairResults.of_journal(rows())
     return History(
         path,
-        tuple(others[RunRecord]),  # type: ignore[arg-type]
-        tuple(others[EndRecord]),  # type: ignore[arg-type]
-        tuple(others[PlanRecord]),  # type: ignore[arg-type]
-        tuple(others[TaskRecord]),  # type: ignore[arg-type]
-        tuple(others[ReferenceRecord]),  # type: ignore[arg-type]
+        tuple(records[RunRecord]),  # type: ignore[arg-type]
+        tuple(records[EndRecord]),  # type: ignore[arg-type]
+        tuple(records[PlanRecord]),  # type: ignore[arg-type]
+        tuple(records[TaskRecord]),  # type: ignore[arg-type]
+        tuple(records[ReferenceRecord]),  # type: ignore[arg-type]
         results,
         measured,
     )

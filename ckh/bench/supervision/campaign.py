@@ -385,20 +385,20 @@ def _run_prefix(given: Given, arch: str) -> str:
 
 
 def _newest_run(given: Given, arch: str) -> Path:
-    result = sorted(_RUNS.glob(f"{_run_prefix(given, arch)}*/{JOURNAL_NAME}"), key=lambda path: path.stat().st_mtime)
-    if not result:
+    journals = sorted(_RUNS.glob(f"{_run_prefix(given, arch)}*/{JOURNAL_NAME}"), key=lambda path: path.stat().st_mtime)
+    if not journals:
         raise UsageError(
             f"no run {_RUNS}/{_run_prefix(given, arch)}… to resume",
             "name its folder with --out",
             code="no-run",
         )
-    return result[-1].parent
+    return journals[-1].parent
 
 
 def _seen_run(out: Path, kind: str, arch: str, op: str) -> History | None:
     """Newest run on the same kind of device, beside a folder or in the default place."""
-    result = {path.resolve() for folder in (out.parent, _RUNS) for path in folder.glob(f"*/{JOURNAL_NAME}")}
-    for path in sorted(result, key=lambda item: item.stat().st_mtime, reverse=True):
+    journals = {path.resolve() for folder in (out.parent, _RUNS) for path in folder.glob(f"*/{JOURNAL_NAME}")}
+    for path in sorted(journals, key=lambda journal: journal.stat().st_mtime, reverse=True):
         if path.stat().st_size > _MOST_SEEN_BYTES:
             continue
         with suppress(CkhError):

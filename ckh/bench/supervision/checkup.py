@@ -114,10 +114,10 @@ class Checkup:
 
     def pairs(self) -> list[CheckedPair]:
         """Results of the pairs, in the order of the first run."""
-        result: dict[tuple[str, str], list[ResultRow]] = {}
+        by_pair: dict[tuple[str, str], list[ResultRow]] = {}
         for run in RUNS:
             for row in self._rows(run):
-                result.setdefault((row.problem, row.kernel), []).append(row)
+                by_pair.setdefault((row.problem, row.kernel), []).append(row)
         return [
             CheckedPair(
                 *pair,
@@ -125,7 +125,7 @@ class Checkup:
                 tuple(row.message for row in rows),
                 tuple(row.latency_ms for row in rows),
             )
-            for pair, rows in result.items()
+            for pair, rows in by_pair.items()
         ]
 
     def _rows(self, run: str) -> Iterator[ResultRow]:
@@ -242,12 +242,12 @@ def checked(name: str, find: Callable[[], str]) -> ToolCheck:
     """Result of calling `find`, or of the error that it raises."""
     start = time.monotonic()
     try:
-        result, remedy, code = find(), "", ExitCode.OK
+        found, remedy, code = find(), "", ExitCode.OK
     except CkhError as error:
-        result, remedy, code = error.message, error.hint, error.exit_code
+        found, remedy, code = error.message, error.hint, error.exit_code
     except OSError as error:
-        result, remedy, code = f"cannot write: {error}", "free disk space, or set CKH_CACHE_DIR", ExitCode.INPUT_OUTPUT
-    return ToolCheck(name, result, remedy, int(code), round(time.monotonic() - start, 3))
+        found, remedy, code = f"cannot write: {error}", "free disk space, or set CKH_CACHE_DIR", ExitCode.INPUT_OUTPUT
+    return ToolCheck(name, found, remedy, int(code), round(time.monotonic() - start, 3))
 
 
 def opened(kind: str, options: DeviceOptions) -> str:

@@ -109,15 +109,15 @@ class ClusterDriver(Driver):
         """Devices of all current nodes, each device of a machine once."""
         self._see_nodes()
         nodes = {node.address: node for node in self._cluster.nodes()}
-        result: dict[tuple[str, int], RemoteDevice] = {}
+        devices: dict[tuple[str, int], RemoteDevice] = {}
         for address, node in nodes.items():
             facts = self._facts.get(address)
             if facts is None or facts.fault:
                 continue
-            free = [number for number in range(len(facts.configs)) if (facts.machine, number) not in result]
+            free = [number for number in range(len(facts.configs)) if (facts.machine, number) not in devices]
             for number in free[: node.slots]:
-                result[facts.machine, number] = RemoteDevice(node, facts, number)
-        return tuple(result.values())
+                devices[facts.machine, number] = RemoteDevice(node, facts, number)
+        return tuple(devices.values())
 
     def _see_nodes(self) -> None:
         """Describe new nodes, and register their compilers and devices with the scheduler."""
@@ -135,9 +135,9 @@ class ClusterDriver(Driver):
         """Refuse nodes that compile differently from this machine, or whose devices are of several kinds."""
         usable = [(address, facts) for address, facts in self._facts.items() if facts.identity is not None]
         for address, facts in usable:
-            first, other = usable[0][0], usable[0][1].identity
+            first, identity = usable[0][0], usable[0][1].identity
             assert facts.identity is not None
-            assert other is not None
+            assert identity is not None
             if facts.toolchain != self._toolchain:
                 raise DeviceError(
                     f"{address} ({facts.machine}) compiles with {facts.identity.compiler} {facts.toolchain[:12]}, this "
@@ -145,10 +145,10 @@ class ClusterDriver(Driver):
                     "install the same compiler, headers and ckh everywhere",
                     code="nodes-differ",
                 )
-            if self._measures and (what := other.difference(facts.identity)):
+            if self._measures and (what := identity.difference(facts.identity)):
                 raise DeviceError(
-                    f"the nodes have different devices, {first} ({other.name}) and {address} ({facts.identity.name}): "
-                    f"{what}",
+                    f"the nodes have different devices, {first} ({identity.name}) and {address} "
+                    f"({facts.identity.name}): {what}",
                     "measure each kind in a separate run",
                     code="nodes-differ",
                 )
@@ -184,9 +184,10 @@ class ClusterDriver(Driver):
         while running or serving.is_open:
             here = {device.name: device for device in self.devices() if device.name not in self._left_out}
             serving.see(set(here))
-            for device in (item for name, item in here.items() if name not in running and serving.is_wanted(name)):
-                running[device.name] = threading.Thread(target=self._serve_with, args=(device, serving), daemon=True)
-                running[device.name].start()
+            for name, device in here.items():
+                if name not in running and serving.is_wanted(name):
+                    running[name] = threading.Thread(target=self._serve_with, args=(device, serving), daemon=True)
+                    running[name].start()
             if running:
                 alone_since = time.monotonic()
             elif time.monotonic() > alone_since + _ALONE_S:
@@ -261,19 +262,19 @@ class ClusterBuilder(KernelBuilder):
             self._see_nodes()  # a restarted node gets no calls before it has registered its resources
             return order.should_stop()
 
-        result = self._from_nodes([key for unit in together for key in unit], order)
-        advance(len(result), "")
-        yield result
-        units = [left for unit in together if (left := [key for key in unit if key not in result])]
+        copied = self._from_nodes([key for unit in together for key in unit], order)
+        advance(len(copied), "")
+        yield copied
+        units = [left for unit in together if (left := [key for key in unit if key not in copied])]
         done: set[str] = set()
         for _, (made, files) in self._cluster.results(self._calls(units, order), should_stop):
             self._cache.adopt(files)
-            new = {key: item for key, item in made.items() if key in order.sources and key not in done}
+            new = {key: build for key, build in made.items() if key in order.sources and key not in done}
             done |= new.keys()
-            advance(sum(built.status is not Status.COMPILE_INTERRUPTED for built in new.values()), "")
+            advance(sum(build.status is not Status.COMPILE_INTERRUPTED for build in new.values()), "")
             yield {
-                key: replace(item, library=str(self._cache.path(key))) if item.library else item
-                for key, item in new.items()
+                key: replace(build, library=str(self._cache.path(key))) if build.library else build
+                for key, build in new.items()
             }
 
     def _require_toolchain(self, order: BuildOrder) -> None:
@@ -297,12 +298,12 @@ class ClusterBuilder(KernelBuilder):
         """Calls that build units; a unit is claimed in its turn, or awaited if another client has claimed it."""
         for unit in units:
             key = f"ckh-build-{secrets.token_hex(16)}"
-            others = self._cluster.claim(unit, key)
-            own = [order.sources[item][0] for item in unit if item not in others]
+            claimed = self._cluster.claim(unit, key)
+            own = [order.sources[name][0] for name in unit if name not in claimed]
             if own:
                 yield Call(build_here, (self._request, own, self._timeout_s), key=key, needs={COMPILERS: 1.0})
-            for other in dict.fromkeys(others.values()):
-                yield Call(build_here, (), key=other, joins=True)
+            for awaited in dict.fromkeys(claimed.values()):
+                yield Call(build_here, (), key=awaited, joins=True)
 
 
 class Serving(Generic[T]):
@@ -399,16 +400,16 @@ class RemoteRunner:
         arguments = (self.request, self.device.number, self.timeout_s, setup, keyed)
         call = Call(run_jobs, arguments, on=self.device.node.address)
         while True:
-            result = self.cluster.result(call, self.should_stop)
-            if result is None:
+            ran = self.cluster.result(call, self.should_stop)
+            if ran is None:
                 return
-            if not isinstance(result, Missing):
+            if not isinstance(ran, Missing):
                 break
-            self._ship(result.keys)
-        for phase, seconds in result.phase_s.items():
+            self._ship(ran.keys)
+        for phase, seconds in ran.phase_s.items():
             self.phase_s[phase] = self.phase_s.get(phase, 0.0) + seconds
-        self.restarts += result.restarts
-        yield from zip(jobs, result.replies, strict=False)
+        self.restarts += ran.restarts
+        yield from zip(jobs, ran.replies, strict=False)
 
     def _ship(self, keys: Sequence[str]) -> None:
         """Send kernels to the node's cache, in batches."""

@@ -195,21 +195,21 @@ class BuildReport:
 def build_and_load(driver: Driver, kernels: Sequence[Kernel]) -> dict[Kernel, BuildReport]:
     """Compile kernels and load each library in a worker; kernels not reached when stopped are omitted."""
     built = driver.build(kernels, "compiling kernels")
-    loaded = _load_all(driver, [item.library for item in built.values() if item.status is Status.OK])
-    result: dict[Kernel, BuildReport] = {}
-    for kernel, item in built.items():
-        if item.status is Status.OK and item.library not in loaded:
+    loaded = _load_all(driver, [build.library for build in built.values() if build.status is Status.OK])
+    reports: dict[Kernel, BuildReport] = {}
+    for kernel, build in built.items():
+        if build.status is Status.OK and build.library not in loaded:
             continue  # stopped before
-        last = loaded.get(item.library, item)
-        binary = item.binary or Binary("", None)
-        result[kernel] = BuildReport(last.status, last.message, item.library, binary.resources, binary.calling)
-    return result
+        last = loaded.get(build.library, build)
+        binary = build.binary or Binary("", None)
+        reports[kernel] = BuildReport(last.status, last.message, build.library, binary.resources, binary.calling)
+    return reports
 
 
 def _load_all(driver: Driver, libraries: Sequence[str]) -> dict[str, Reply]:
     """Load each library; a library that crashes the worker does not affect the others."""
     config = replace(driver.configs[0], load_only=True)
-    result: dict[str, Reply] = {}
+    replies: dict[str, Reply] = {}
     with (
         driver.worker(config, timeout_s=_LOAD_TIMEOUT_S, should_stop=lambda: False) as worker,
         progress("loading kernels", len(libraries)) as advance,
@@ -219,9 +219,9 @@ def _load_all(driver: Driver, libraries: Sequence[str]) -> dict[str, Reply]:
                 break
             ((_, reply),) = worker.run(None, [Job(Op.LOAD, 0, library=library)])
             where = "when it was loaded: " if reply.status in (Status.CRASH, Status.TIMEOUT) else ""
-            result[library] = replace(reply, message="" if reply.status is Status.OK else where + reply.message)
+            replies[library] = replace(reply, message="" if reply.status is Status.OK else where + reply.message)
             advance(1, "")
-    return result
+    return replies
 
 
 def time_in_rounds(

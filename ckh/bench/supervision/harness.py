@@ -62,10 +62,10 @@ def try_cases(driver: Driver, cases: Sequence[Case[Any, Any]], *, run: bool) -> 
     built = driver.build(
         [case.kernel for case, why in zip(cases, reasons, strict=True) if not why], "compiling kernels"
     )
-    for kernel, item in built.items():
-        if lacks_room(item.status, item.message):  # says nothing about the kernel
+    for kernel, build in built.items():
+        if lacks_room(build.status, build.message):  # says nothing about the kernel
             raise CacheError(
-                f"cannot compile {full_name(kernel)}: {item.message}", "free disk space, or set CKH_CACHE_DIR"
+                f"cannot compile {full_name(kernel)}: {build.message}", "free disk space, or set CKH_CACHE_DIR"
             )
     with progress("trying kernels", len(cases)) as advance:
         tried = _tried_at_once(driver, cases, built, advance) if driver.is_spread and run else {}
@@ -86,16 +86,16 @@ def _tried_at_once(
     driver: Driver, cases: Sequence[Case[Any, Any]], built: Mapping[Any, Built], advance: Callable[[int, str], None]
 ) -> dict[int, Finding]:
     """Findings of the built cases, by index; cases are distributed over the free devices."""
-    result: dict[int, Finding] = {}
+    findings: dict[int, Finding] = {}
 
     def try_one(worker: JobRunner, number: int) -> None:
         case = cases[number]
-        result[number] = _try_with(worker, driver, case, built[case.kernel], run=True)
+        findings[number] = _try_with(worker, driver, case, built[case.kernel], run=True)
         advance(1, case.label)
 
     numbers = [number for number, case in enumerate(cases) if case.kernel in built]
     driver.serve(in_order([number for number in numbers if built[cases[number].kernel].status is Status.OK]), try_one)
-    return result
+    return findings
 
 
 def _try(driver: Driver, case: Case[Any, Any], built: Built, *, run: bool) -> Finding:
@@ -117,9 +117,9 @@ def _try_with(worker: JobRunner, driver: Driver, case: Case[Any, Any], built: Bu
         return Finding(case, Status.OK, "compiled and loaded, not run", name)
     # An emulated GPU has no times: there the problems that reach every loop end are run as well.
     more = loop_ends(driver.device, case.kernel) if driver.configs[0].is_emulated else []
-    problems = [case.problem, *(item for item in more if item != case.problem)]
+    problems = [case.problem, *(problem for problem in more if problem != case.problem)]
     replies = dict(execute(worker, built.library, problems))
-    wrong = next((item for item, reply in replies.items() if reply.status not in ACCEPTED), None)
+    wrong = next((problem for problem, reply in replies.items() if reply.status not in ACCEPTED), None)
     executed = sum(reply.status in RIGHT for reply in replies.values())
     if wrong is None:
         reply = replies[case.problem]
@@ -141,8 +141,8 @@ def execute(worker: JobRunner, library: str, problems: Iterable[Any]) -> Iterato
 def loop_ends(device: Device, kernel: Any) -> list[Any]:
     """Small problems that reach every loop end of a kernel, without those that it refuses."""
     measured = measured_of(operation_of_kernel(kernel))
-    result = () if measured.trials is None else measured.trials().loop_ends(kernel)
-    return [item for item in result if not measured.reasons(kernel, device.arch, item)]
+    problems = () if measured.trials is None else measured.trials().loop_ends(kernel)
+    return [problem for problem in problems if not measured.reasons(kernel, device.arch, problem)]
 
 
 RECORD = Path(__file__).with_name("executed.json")
@@ -166,12 +166,12 @@ class Executed:
 @cache
 def executed_classes() -> tuple[Executed, ...]:
     """Read the record."""
-    return tuple(Executed(**load) for load in json.loads(RECORD.read_text(encoding="utf-8")))
+    return tuple(Executed(**fields) for fields in json.loads(RECORD.read_text(encoding="utf-8")))
 
 
-def record_text(result: list[Executed]) -> str:
+def record_text(classes: list[Executed]) -> str:
     """Format the record as JSON, one class a line."""
-    lines = (json.dumps(asdict(item)) for item in sorted(result))
+    lines = (json.dumps(asdict(executed)) for executed in sorted(classes))
     return "[\n" + ",\n".join(lines) + "\n]\n"
 
 

@@ -96,8 +96,8 @@ def build_here(
         built = KernelBuilder(_device(request), timeout_s).build(kernels, 1, lambda _steps, _text: None)
     except DeviceError as error:
         raise DeviceError(f"on {machine_name()}: {error.message}", error.hint, code=error.code) from error
-    made = {item.source_hash: item for item in built.values()}
-    return made, KernelCache().files(key for key, item in made.items() if item.library)
+    made = {build.source_hash: build for build in built.values()}
+    return made, KernelCache().files(key for key, build in made.items() if build.library)
 
 
 def cached(keys: Sequence[str]) -> list[str]:
@@ -131,7 +131,7 @@ def run_jobs(
     with warm.in_use() as supervisor:
         phases, restarts = dict(supervisor.phase_s), supervisor.restarts
         replies = [reply for _, reply in supervisor.run(setup, here)]
-        spent = {name: value - phases.get(name, 0.0) for name, value in supervisor.phase_s.items()}
+        spent = {phase: seconds - phases.get(phase, 0.0) for phase, seconds in supervisor.phase_s.items()}
         return Ran(tuple(replies), spent, supervisor.restarts - max(restarts, 0))
 
 

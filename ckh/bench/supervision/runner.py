@@ -46,10 +46,10 @@ def on_problem(problem: str, best_ns: float = 0.0) -> Job:
 
 def measure(runner: JobRunner, setup: Job, built: Sequence[Built], samples: int) -> Iterator[tuple[int, Reply]]:
     """Measure kernels on the problem of `setup`; yields index and reply of each, failed builds first."""
-    numbers = [number for number, item in enumerate(built) if item.status is Status.OK]
-    for number, item in enumerate(built):
-        if item.status is not Status.OK:
-            yield number, Reply(number, item.status, item.message)
+    numbers = [number for number, build in enumerate(built) if build.status is Status.OK]
+    for number, build in enumerate(built):
+        if build.status is not Status.OK:
+            yield number, Reply(number, build.status, build.message)
     jobs = [Job(Op.MEASURE, number, library=built[number].library, samples=samples) for number in numbers]
     for job, reply in runner.run(setup, jobs):
         yield job.id, reply

@@ -232,13 +232,13 @@ class Sweep:
 
     def _require_alike(self, left: Plan, built: dict[str, Built]) -> None:
         """Compare the devices with each other, and with those of earlier runs."""
-        result = self._reference(left, built)
-        if result is None or self._stop():
+        pair = self._reference(left, built)
+        if pair is None or self._stop():
             return
-        problem, kernel = result
+        problem, kernel = pair
         looks: dict[str, list[float]] = {}
         for look in self._looks:
-            if (look.problem, look.kernel) == result:
+            if (look.problem, look.kernel) == pair:
                 looks.setdefault(look.node, []).append(look.latency_ms)
 
         def seen(node: str, ms: float) -> None:
@@ -307,14 +307,14 @@ class Sweep:
                 f"{hidden} of {len(records)} kernels call functions that the compiler did not inline, or have scratch "
                 f"memory without reported spills (columns {CALLING}, scratch_bytes)"
             )
-        return {full_name(kernel): within_scratch(result, self._run.max_scratch) for kernel, result in built.items()}
+        return {full_name(kernel): within_scratch(build, self._run.max_scratch) for kernel, build in built.items()}
 
     def _watch(self, left: Plan, built: dict[str, Built]) -> ReferenceWatch | None:
         """The drift monitor; None for a short run, or without a reference kernel."""
-        result = self._reference(left, built)
-        if left.pairs < LEAST_PAIRS or result is None:
+        pair = self._reference(left, built)
+        if left.pairs < LEAST_PAIRS or pair is None:
             return None
-        problem, kernel = result
+        problem, kernel = pair
         workers = len(self._driver.configs)
         return ReferenceWatch(self._run.run_id, self._journal, workers, problem, built[kernel], kernel)
 

@@ -209,7 +209,7 @@ def print_build(campaign: Campaign, reports: dict[Kernel, BuildReport], *, as_js
     rows = [[f"status {status}", str(count)] for status, count in statuses.most_common()]
     if len(reports) < wanted:
         rows.append(["not reached", str(wanted - len(reports))])
-    rows += [[name, value] for name, value in _resource_rows(reports)]
+    rows += [list(row) for row in _resource_rows(reports)]
     print_table(f"{wanted} kernels for {campaign.device.arch.name}, compiled and loaded:", ("", "count"), rows)
     if reasons:
         say()
@@ -223,13 +223,13 @@ def _resource_rows(reports: dict[Kernel, BuildReport]) -> list[tuple[str, str]]:
     if not known:
         return []
     return [
-        ("with scratch memory", str(sum(item.scratch_bytes > 0 for item in known))),
-        ("with scratch memory, but no spills", str(sum(item.has_unexplained_scratch for item in known))),
+        ("with scratch memory", str(sum(kernel.scratch_bytes > 0 for kernel in known))),
+        ("with scratch memory, but no spills", str(sum(kernel.has_unexplained_scratch for kernel in known))),
         ("with functions that call others", str(sum((report.calling or 0) > 0 for report in reports.values()))),
-        ("with spilled vector registers", str(sum(item.vgpr_spills > 0 for item in known))),
-        ("most vector registers", str(max(item.vgprs + item.agprs for item in known))),
-        ("most LDS bytes", str(max(item.lds_bytes for item in known))),
-        ("least occupancy", str(min(item.occupancy for item in known))),
+        ("with spilled vector registers", str(sum(kernel.vgpr_spills > 0 for kernel in known))),
+        ("most vector registers", str(max(kernel.vgprs + kernel.agprs for kernel in known))),
+        ("most LDS bytes", str(max(kernel.lds_bytes for kernel in known))),
+        ("least occupancy", str(min(kernel.occupancy for kernel in known))),
     ]
 
 
@@ -269,7 +269,7 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
     ]
     print_table(f"{campaign.out}: {outcome.reason}", ("", "count"), [[name, str(count)] for name, count in counts])
     share = ""
-    if phases := sorted(totals.phase_s.items(), key=lambda item: -item[1]):
+    if phases := sorted(totals.phase_s.items(), key=lambda phase: -phase[1]):
         say()
         print_table("", ("phase", "time"), [[name, format_duration(seconds)] for name, seconds in phases])
         share = f", {outcome.orchestration:.1%} orchestration overhead of measuring" if totals.statuses else ""
