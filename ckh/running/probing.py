@@ -29,7 +29,7 @@ def is_known(ranking: Ranking, count: int) -> bool:
     """True if the first choices were all probed earlier."""
     probe = measured_before(ranking).probe
     names = set() if probe is None else {kernel.kernel for kernel in probe.kernels}
-    return all(ranking.model.spec.op.kernels.name(item.kernel) in names for item in ranking.best(count))
+    return all(ranking.model.spec.op.kernels.name(ranked.kernel) in names for ranked in ranking.best(count))
 
 
 def measured_first(ranking: Ranking, count: int, timeout_s: float, device: Device) -> Ranking:

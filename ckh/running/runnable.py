@@ -81,14 +81,14 @@ class RunnableKernel:
         runs: the problem that the kernel computes: with sizes rounded up where no kernel applies to the other one.
     """
 
-    def __init__(self, result: Ranking, worker: WarmWorker) -> None:
-        self._found, self._worker = result, worker
-        self.problem: Problem = result.problem
-        self.runs: Problem = result.run
-        self._op = operation_of_problem(result.problem)
+    def __init__(self, answer: Ranking, worker: WarmWorker) -> None:
+        self._answer, self._worker = answer, worker
+        self.problem: Problem = answer.problem
+        self.runs: Problem = answer.run
+        self._op = operation_of_problem(answer.problem)
         self._computation = measured_of(self._op).computation
-        self._candidates: Sequence[Kernel] = [result.pool[number] for number in result.order[:MAX_TRIES].tolist()]
-        *self._operands, self._result = self._computation.array_forms(result.problem)
+        self._candidates: Sequence[Kernel] = [answer.pool[number] for number in answer.order[:MAX_TRIES].tolist()]
+        *self._operands, self._result = self._computation.array_forms(answer.problem)
 
     @property
     def arch(self) -> str:
@@ -112,7 +112,7 @@ class RunnableKernel:
     @property
     def ranked(self) -> RankedList:
         """The candidates, best first."""
-        return RankedList(self._found.ranked)
+        return RankedList(self._answer.ranked)
 
     def __repr__(self) -> str:
         try:
@@ -147,7 +147,7 @@ class RunnableKernel:
             taken(array, form, dtypes[form.place], fnuz_floats=self._worker.fnuz_floats)
             for array, form in zip(arrays, self._operands, strict=True)
         ]
-        by_place = {form.place: item.values for form, item in zip(self._operands, given, strict=True)}
+        by_place = {form.place: array.values for form, array in zip(self._operands, given, strict=True)}
         inputs, output = self._computation.operands_of(self.runs)
         stored = [enlarged(by_place[place], operand.shape) for place, operand in enumerate(inputs)]
         storage = element_type(output.dtype).storage
@@ -240,14 +240,14 @@ def kernel(
         raise WrongTypeError("timeout_s", "a number of seconds", timeout_s)
     measured_of(operation_of_problem(problem))
     worker = warm_worker(device, arch, timeout_s)
-    result = ranking(problem, model, worker.device.arch.name, kernels, rule_set)
-    if (own := result.model.spec.arch) != worker.device.arch.name:
+    answer = ranking(problem, model, worker.device.arch.name, kernels, rule_set)
+    if (own := answer.model.spec.arch) != worker.device.arch.name:
         raise DeviceError(f"the model is for {own}, the device is {worker.device.arch.name}", code="model-mismatch")
     if exhaustive:
         if device == EMULATED_KIND:
             raise UsageError("the emulated device has no times", "omit exhaustive", code="inapplicable-option")
-        result = measured_first(result, len(result.order), timeout_s, worker.device)
-    return RunnableKernel(measured_before(result), worker)
+        answer = measured_first(answer, len(answer.order), timeout_s, worker.device)
+    return RunnableKernel(measured_before(answer), worker)
 
 
 def run(problem: Problem | str, *arrays: Any, verify: bool = False, **options: Unpack[KernelOptions]) -> Any:

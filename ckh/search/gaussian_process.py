@@ -97,7 +97,7 @@ class GaussianProcess:
 
     def optimise(self, rows: NDArray[np.int64], targets: NDArray[np.float64], iterations: int) -> None:
         """Move the hyperparameters towards the mode of their posterior, from their current values."""
-        result = minimize(
+        optimum = minimize(
             self._loss,
             self._theta,
             args=(self._matrix[rows], targets),
@@ -106,7 +106,7 @@ class GaussianProcess:
             bounds=self._bounds,
             options={"maxiter": iterations},
         )
-        self._theta = np.asarray(result.x)
+        self._theta = np.asarray(optimum.x)
 
     def condition(self, rows: NDArray[np.int64], pool: NDArray[np.int64]) -> None:
         """Restart with the given observed configurations and the configurations to predict."""

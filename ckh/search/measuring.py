@@ -302,7 +302,7 @@ class Measurer:
         if kernel not in self._made:
             jobs = self._driver.jobs
             ahead = [self._space.kernels[index] for index in self._strategy.ahead(_LOOK_AHEAD * jobs)]
-            others = [other for other in ahead if other not in self._made]
+            others = [proposed for proposed in ahead if proposed not in self._made]
             self._made |= self._driver.build([kernel, *others[: jobs - 1]])
         if kernel not in self._made:
             raise StoppedError

@@ -218,7 +218,7 @@ def search_text(problem: Problem, model: Model, search: ModelSearch) -> str:
     """Text of the kernels predicted to be the fastest."""
     op, first = model.spec.op, search.first_choice
     shown = enumerate(zip(search.found, search.in_pool, strict=True), 1)
-    rows = [[str(place), *_cells(op, item), yes(is_so=is_candidate)] for place, (item, is_candidate) in shown]
+    rows = [[str(place), *_cells(op, ranked), yes(is_so=is_candidate)] for place, (ranked, is_candidate) in shown]
     head = [
         f"space    {search.legal} kernels, {search.candidates} of them candidates of ckh predict",
         f"         all {search.distinct} without ties scored",
@@ -233,7 +233,7 @@ def search_text(problem: Problem, model: Model, search: ModelSearch) -> str:
     bases = {} if model.not_measured is None else dict.fromkeys(_PREDICTED, model.not_measured.colour)
     table = table_text("", ("", *_PREDICTED, "kernel", "candidate"), rows, bases=bases)
     notes = [f"no speed predicted: {search.beyond}"] if search.beyond else []
-    notes += [] if is_falling(item.tflops for item in search.found) else [OUT_OF_ORDER]
+    notes += [] if is_falling(ranked.tflops for ranked in search.found) else [OUT_OF_ORDER]
     doubts = f"\n{prose(search.known.line)}\n" if search.known.line and model.not_measured is None else ""
     return (
         head_text(problem, model)
@@ -258,9 +258,9 @@ def search_json(problem: Problem, model: Model, search: ModelSearch) -> str:
             space=RankedSpace(search.legal, search.candidates, search.distinct),
             known=KnownDocument(**search.known.document()),
             beyond_training=search.beyond or None,
-            predictions_in_order=is_falling(item.tflops for item in search.found),
+            predictions_in_order=is_falling(ranked.tflops for ranked in search.found),
             first_choice=None if first is None else PredictedKernel(*_figures(op, first)),
-            kernels=tuple(FoundKernel(*_figures(op, item), is_candidate) for item, is_candidate in kernels),
+            kernels=tuple(FoundKernel(*_figures(op, ranked), is_candidate) for ranked, is_candidate in kernels),
         )
     )
 
@@ -288,6 +288,6 @@ def _figures(op: AnyOperation, ranked: Ranked) -> tuple[str, float, float | None
 
 
 def _cells(op: AnyOperation, ranked: Ranked) -> list[str]:
-    figures = ["-" if value is None else f"{value:.4g}" for value in (ranked.tflops, ranked.latency_ms)]
+    figures = ["-" if number is None else f"{number:.4g}" for number in (ranked.tflops, ranked.latency_ms)]
     # A short name omits many fields in which these kernels differ.
     return [*figures, op.kernels.name(ranked.kernel)]

@@ -119,7 +119,9 @@ def kernel_space(
                 kernels[kernel] = None
     if not kernels:
         raise NoKernelError(f"no buildable kernel of {arch.name} applies to {problem.canonical()}")
-    columns = {item.name: np.array([item.value(kernel) for kernel in kernels]) for item in product.parameters}
+    columns = {
+        parameter.name: np.array([parameter.value(kernel) for kernel in kernels]) for parameter in product.parameters
+    }
     # Parameters that all kernels share are left out, unless they share all.
     varying = {name: column for name, column in columns.items() if (column != column[0]).any()} or columns
     return KernelSpace(tuple(kernels), pool_size, left_out, Space(tuple(varying), tuple(varying.values())))

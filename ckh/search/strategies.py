@@ -207,11 +207,11 @@ class DifferentialEvolution(Strategy):
         codes = self._space.codes
         member = codes[population[position]]
         best = codes[min(population, key=self._time_ms.__getitem__)]
-        item, other = (codes[population[i]] for i in self._rng.choice(len(population), 2))
-        moved = best + self._rng.uniform(*_WEIGHTS) * (item - other)
+        first, second = (codes[population[i]] for i in self._rng.choice(len(population), 2))
+        moved = best + self._rng.uniform(*_WEIGHTS) * (first - second)
         # A category has no direction: it is the best member's if the two others agree, else the first one's.
         is_ordered = np.array([parameter.is_ordered for parameter in self._space.parameters])
-        moved = np.where(is_ordered, np.rint(moved), np.where(item == other, best, item))
+        moved = np.where(is_ordered, np.rint(moved), np.where(first == second, best, first))
         highest = np.array([len(parameter.values) - 1 for parameter in self._space.parameters])
         is_mixed = self._rng.random(len(member)) < _CROSSOVER
         is_mixed[self._rng.integers(len(member))] = True

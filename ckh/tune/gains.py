@@ -250,12 +250,12 @@ class OwnTime:
 def measured_times(dataset: Dataset) -> dict[str, dict[str, float]]:
     """Times of each problem's kernels in ms, by canonical text and name."""
     times, names = times_of(dataset), dataset.frame["kernel"]
-    result: dict[str, dict[str, float]] = {}
+    by_problem: dict[str, dict[str, float]] = {}
     texts = [problem.canonical() for problem in dataset.problems()]
     for number, name, ms in zip(times.problem.tolist(), names, times.latency_ms.tolist(), strict=True):
         if math.isfinite(ms):
-            result.setdefault(texts[number], {})[name] = ms
-    return result
+            by_problem.setdefault(texts[number], {})[name] = ms
+    return by_problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +289,7 @@ def tuned_shapes(
         whole_ms = whole_ms or sum(
             shape.count * (column[text] or 0.0) for shape, text in zip(shapes, texts, strict=True)
         )
-    result = []
+    tuned = []
     for shape, text in zip(shapes, texts, strict=True):
         own, kernel, expected = times.get(text, {}), used[text], predicted.get(text)
         best = min(own, key=own.__getitem__, default=None)
@@ -298,7 +298,7 @@ def tuned_shapes(
             gain = run.gain(text, kernel, best)
         expected_gain = None if expected is None else expected.gain
         ms = table_ms[text] if today_ms[text] is None else today_ms[text]
-        result.append(
+        tuned.append(
             TunedShape(
                 problem=text,
                 count=shape.count,
@@ -317,7 +317,7 @@ def tuned_shapes(
                 share=None if ms is None or not whole_ms else shape.count * ms / whole_ms,
             )
         )
-    return result
+    return tuned
 
 
 def whole(shapes: Sequence[TunedShape]) -> tuple[float, float, Ratio] | None:

@@ -89,16 +89,17 @@ def _sentences(document: TuneDocument, budget: str) -> Iterator[str]:
         text = f"predicted gain: {_ratio(document.predicted_gain, document.predicted_gain_interval, 3)}"
         if document.gain is None and document.predicted_gain < WORTH_IT:
             text = f"not worth it by prediction, {text}"
-        some = [shape for shape in document.shapes if shape.predicted_gain is not None]
-        of = f"on {len(some)} of {count} shapes, {sum(shape.kernel is None for shape in some)} of them not measured"
+        predicted = [shape for shape in document.shapes if shape.predicted_gain is not None]
+        unmeasured = sum(shape.kernel is None for shape in predicted)
+        of = f"on {len(predicted)} of {count} shapes, {unmeasured} of them not measured"
         yield f"{text} {of}, " + ("over AITER's own tables" if known else "without each shape's measurements")
     if known:
         total = sum(shape.count * (shape.table_ms or 0.0) for shape in known)
         of = f"{len(known)} of {count} shapes"
         yield f"today by AITER's own tables: {total:.4g} ms for {of}, measured by AITER, not by ckh"
     if document.held_out_efficiency is not None:
-        value, low, high = document.held_out_efficiency
-        share = f"{value:.1%} ({low:.1%} to {high:.1%}) of the best measured ones"
+        efficiency, low, high = document.held_out_efficiency
+        share = f"{efficiency:.1%} ({low:.1%} to {high:.1%}) of the best measured ones"
         yield f"after {budget}, choices for shapes without measurements reach {share}"
     for name, path in (("model", document.model), ("export", document.export)):
         if path is not None:
@@ -134,14 +135,14 @@ def _cells(shape: TunedShape, columns: Sequence[str], gain: _Formatter) -> tuple
     return tuple(cells[name] for name in columns)
 
 
-def _ratio(value: float | None, interval: tuple[float, float] | None, digits: int = 2) -> str:
+def _ratio(gain: float | None, interval: tuple[float, float] | None, digits: int = 2) -> str:
     """A gain with its interval; empty if unknown."""
-    if value is None or interval is None:
+    if gain is None or interval is None:
         return ""
     low, high = interval
-    return f"{value:.{digits}f}x ({low:.{digits}f}–{high:.{digits}f})"
+    return f"{gain:.{digits}f}x ({low:.{digits}f}–{high:.{digits}f})"
 
 
-def _around(value: float | None, interval: tuple[float, float] | None) -> str:
+def _around(gain: float | None, interval: tuple[float, float] | None) -> str:
     """A gain with half the width of its interval, for a narrow table; empty if unknown."""
-    return "" if value is None or interval is None else f"{value:.2f} ±{(interval[1] - interval[0]) / 2:.2f}"
+    return "" if gain is None or interval is None else f"{gain:.2f} ±{(interval[1] - interval[0]) / 2:.2f}"

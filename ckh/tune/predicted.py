@@ -65,12 +65,12 @@ def by_model(measured: Dataset, rows: HeldOut, folder: Path, today: Mapping[Prob
     speeds = relative_speeds(rows.score, tflops, rows.dataset.problem_ids)
     chosen = list(held_out_choices(rows, speeds, names))
     errors = {choice.problem: choice.error for choice in chosen if choice.error is not None}
-    result = {}
+    gains = {}
     for choice in chosen:
         others = [error for problem, error in errors.items() if problem != choice.problem]
         gain = SAME_KERNEL if choice.error is None else predicted_ratio(choice.log_gain, others)
         if gain is not None:
-            result[choice.problem] = PredictedGain(choice.kernel, choice.today_ms, gain)
+            gains[choice.problem] = PredictedGain(choice.kernel, choice.today_ms, gain)
     known = {problem.canonical() for problem in measured.problems()}
     kinds = {wanted_for(problem, measured.arch) for problem in measured.problems()}  # what the model is for
     left = {
@@ -78,7 +78,7 @@ def by_model(measured: Dataset, rows: HeldOut, folder: Path, today: Mapping[Prob
         for problem, name in today.items()
         if problem.canonical() not in known and wanted_for(problem, measured.arch) in kinds
     }
-    return result | dict(_not_measured(load_model(folder), left, speeds, list(errors.values())))
+    return gains | dict(_not_measured(load_model(folder), left, speeds, list(errors.values())))
 
 
 def held_out_choices(rows: HeldOut, speeds: Calibration, today: Mapping[str, str]) -> Iterator[HeldOutChoice]:
@@ -134,22 +134,22 @@ def _not_measured(
 
 def over_tables(answers: Sequence[Mapping[str, Any]], tables: Mapping[str, OwnTime]) -> dict[str, PredictedGain]:
     """Choices by canonical text of the shape, with predicted gains over the kernels of the consumer's own tables."""
-    result = {}
+    gains = {}
     for answer in answers:
         table, best = tables.get(answer["problem"]), next(iter(answer["kernels"]), None)
         if best is None:
             continue
         name, interval = best["kernel"], answer["predicted_interval"]
         if table is None or not table.ms:
-            result[answer["problem"]] = PredictedGain(name)
+            gains[answer["problem"]] = PredictedGain(name)
         elif name == table.kernel:
-            result[answer["problem"]] = PredictedGain(name, table.ms, SAME_KERNEL)
+            gains[answer["problem"]] = PredictedGain(name, table.ms, SAME_KERNEL)
         elif not best["latency_ms"] or not interval:
-            result[answer["problem"]] = PredictedGain(name)
+            gains[answer["problem"]] = PredictedGain(name)
         else:
             gain, (low, high) = table.ms / best["latency_ms"], interval
-            result[answer["problem"]] = PredictedGain(name, table.ms, Ratio(gain, (gain / high, gain / low)))
-    return result
+            gains[answer["problem"]] = PredictedGain(name, table.ms, Ratio(gain, (gain / high, gain / low)))
+    return gains
 
 
 def predicted_total(shapes: Sequence[TunedShape], predicted: Mapping[str, PredictedGain]) -> Ratio | None:

@@ -105,7 +105,7 @@ class ModelTuning:
             raise UsageError(f"ckh does not measure kernels of {op}", "omit --today", code="inapplicable-option")
         own = [shape for shape in shapes if shape.op == op]
         steps.require_model(self.settings, len(own), has_model=len(own) >= steps.FEWEST_PROBLEMS)
-        dtypes = {item.problem.dtype for item in own}
+        dtypes = {shape.problem.dtype for shape in own}
         # A run measures one element type: without --dtype the shapes' own, not the architecture's default.
         settings = replace(self.settings, dtype=self.settings.dtype or (dtypes.pop() if len(dtypes) == 1 else None))
         is_begun = is_started(self.out / steps.RUN / JOURNAL_NAME)
@@ -210,8 +210,8 @@ class ModelTuning:
             predicted, today = over_tables(ranked, tables), {}
         else:
             predicted = {text: PredictedGain(name) for text, name in first.items() if text not in times}
-            texts = {problem: problem.canonical() for problem in problems}
-            predicted |= self._predicted(measured, {item: today[text] for item, text in texts.items() if text in today})
+            now = {problem: today[text] for problem in problems if (text := problem.canonical()) in today}
+            predicted |= self._predicted(measured, now)
         run = self._measured_run or MeasuredRun(is_complete=True)
         rows = tuned_shapes(shapes, today, times, run, tables, predicted)
         return sorted(rows, key=lambda row: -(row.share or 0)), predicted, arch
@@ -252,11 +252,11 @@ class ModelTuning:
         """Names of the kernels in use today, by problem."""
         assert self.settings.today is not None
         path, name = Path(self.settings.today), operation(op).kernels.name
-        result: dict[str, Kernel | None] = {}
+        kernels: dict[str, Kernel | None] = {}
         for dtype in {problem.dtype for problem in problems}:
             first = first_fits(path, operation(op), arch, dtype)
-            result |= {problem.canonical(): first(problem) for problem in problems if problem.dtype == dtype}
-        return {text: name(kernel) for text, kernel in result.items() if kernel is not None}
+            kernels |= {problem.canonical(): first(problem) for problem in problems if problem.dtype == dtype}
+        return {text: name(kernel) for text, kernel in kernels.items() if kernel is not None}
 
     def _predicted(self, measured: Dataset | None, today: Mapping[Problem, str]) -> dict[str, PredictedGain]:
         """Predicted gains by the folder's model; empty without one."""
@@ -280,8 +280,8 @@ class ModelTuning:
         path = self.out / steps.EXPORTED
         if not path.exists() or not self.settings.installed:
             return {}
-        kept = (item for item in read_json(path)["choices"] if not item["written"])
-        return {item["problem"]: OwnTime(item["kernel"], item["us"] and item["us"] / _US_PER_MS) for item in kept}
+        kept = (row for row in read_json(path)["choices"] if not row["written"])
+        return {row["problem"]: OwnTime(row["kernel"], row["us"] and row["us"] / _US_PER_MS) for row in kept}
 
 
 def dry(step: TuneStep, out: Path) -> TuneStep:
