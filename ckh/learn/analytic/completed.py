@@ -31,15 +31,15 @@ def filled(score: Sequence[float], minus_us: Sequence[float], is_known: Sequence
 
     The line is over the log of the estimated time, and never decreases with estimated speed.
     """
-    estimated = [-log(-item) for item in minus_us]
+    estimated = [-log(-us) for us in minus_us]
     known, scores = list(compress(estimated, is_known)), list(compress(score, is_known))
     mean, middle = fsum(known) / len(known), fsum(scores) / len(known)
-    variance = fsum((item - mean) ** 2 for item in known)
-    product = fsum((item - mean) * (own - middle) for item, own in zip(known, scores, strict=True))
+    variance = fsum((speed - mean) ** 2 for speed in known)
+    product = fsum((speed - mean) * (own - middle) for speed, own in zip(known, scores, strict=True))
     slope = max(product / variance, 0.0) if variance > 0 else 0.0
     return [
-        own if is_own else middle + slope * (item - mean)
-        for own, item, is_own in zip(score, estimated, is_known, strict=True)
+        own if is_own else middle + slope * (speed - mean)
+        for own, speed, is_own in zip(score, estimated, is_known, strict=True)
     ]
 
 
@@ -47,4 +47,4 @@ def tie_breaks(minus_us: Iterable[float]) -> Callable[[float], float]:
     """Tie breaker of an estimate: up to `MOST_TIE_BREAK`, by its rank among the distinct estimates."""
     distinct = sorted(set(minus_us))
     last = max(1, len(distinct) - 1)
-    return lambda item: MOST_TIE_BREAK * (bisect_left(distinct, item) / last)
+    return lambda estimate: MOST_TIE_BREAK * (bisect_left(distinct, estimate) / last)

@@ -172,7 +172,7 @@ def _offsets(
     for names, of_all, of_like in zip(groups, _OF_ALL_SIZES, _OF_LIKE_SIZES, strict=True):
         covariance += (names[:, None] == names) * (of_all**2 + of_like**2 * near)
     covariance[np.diag_indices(len(error))] += _NOISE**2 + (_NOISE_OF_GAP * gap) ** 2
-    result: dict[str, float] = {}
+    offsets: dict[str, float] = {}
     for names, of_all in zip(groups, _OF_ALL_SIZES, strict=True):
         kinds = np.unique(names)
         shared = (kinds[:, None] == names) * of_all**2
@@ -182,17 +182,17 @@ def _offsets(
         variance = relative @ (np.eye(len(kinds)) * of_all**2 - shared @ explained[:, 1:]) @ relative
         bound = _DEVIATIONS * np.sqrt(np.maximum(np.diag(variance), 0.0))
         offset = np.sign(mean) * np.maximum(np.abs(mean) - bound, 0.0)
-        result |= {str(kind): float(item) for kind, item in zip(kinds, offset, strict=True) if item}
-    return result
+        offsets |= {str(kind): float(of_kind) for kind, of_kind in zip(kinds, offset, strict=True) if of_kind}
+    return offsets
 
 
 def _estimated(dataset: Dataset, kernels: Sequence[Kernel], problems: NDArray[np.intp]) -> NDArray[np.float64]:
     """Logs of estimated times in microseconds of kernels on some problems, shape (problems, kernels)."""
     op, arch = dataset.op, load_arch(dataset.arch).sized(dataset.num_cus)
     assert op.problems.tiled is not None
-    some = [dataset.problems()[number] for number in problems]
-    inputs = kernel_inputs(KernelShapes.of(kernels), some[0].dtype, arch, _reports(op, kernels, arch))
-    return np.log(-minus_us(some, [op.problems.tiled(item) for item in some], inputs, arch))
+    chosen = [dataset.problems()[number] for number in problems]
+    inputs = kernel_inputs(KernelShapes.of(kernels), chosen[0].dtype, arch, _reports(op, kernels, arch))
+    return np.log(-minus_us(chosen, [op.problems.tiled(problem) for problem in chosen], inputs, arch))
 
 
 def _reports(op: AnyOperation, kernels: Sequence[Kernel], arch: ArchSpec) -> list[Resources | None]:
@@ -204,7 +204,8 @@ def _reports(op: AnyOperation, kernels: Sequence[Kernel], arch: ArchSpec) -> lis
 def _sizes(dataset: Dataset, problems: NDArray[np.intp]) -> NDArray[np.float64]:
     tiled = dataset.op.problems.tiled
     assert tiled is not None
-    return np.log([(item.m, item.n, item.k) for item in (tiled(dataset.problems()[number]) for number in problems)])
+    sizes = (tiled(dataset.problems()[number]) for number in problems)
+    return np.log([(size.m, size.n, size.k) for size in sizes])
 
 
 def _near(sizes: NDArray[np.float64]) -> NDArray[np.float64]:

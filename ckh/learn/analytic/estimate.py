@@ -216,8 +216,8 @@ def estimated_parts(
 ) -> EstimatedParts:
     """Split the estimated time of a kernel into its parts; arguments as for `estimated_us`, for one kernel."""
     of_kernel = kernel_inputs(KernelShapes.of([kernel]), problem.dtype, arch, [compiled])
-    values = _clocks(arch, _columns(problem, sizes, of_kernel))
-    rounds, trips, ends, memory_us, at_once = (float(np.ravel(value)[0]) for value in values)
+    parts = _clocks(arch, _columns(problem, sizes, of_kernel))
+    rounds, trips, ends, memory_us, at_once = (float(np.ravel(part)[0]) for part in parts)
     mhz = float(arch.hardware.max_clock_mhz)
     assert arch.peaks is not None
     return EstimatedParts(
@@ -297,10 +297,10 @@ def compiled_blocks_per_cu(resources: Resources, waves: int, arch: ArchSpec) -> 
 
 def _flops_per_clock(shape: KernelShapes, dtype: str, peaks: Peaks) -> NDArray[np.float64]:
     """Operations per clock of a compute unit with each kernel's matrix instruction."""
-    result = np.full(len(shape.tile_m), float(peaks.flops_per_cu_clock[dtype]))
+    rates = np.full(len(shape.tile_m), float(peaks.flops_per_cu_clock[dtype]))
     for tile, rate in peaks.matrix_flops_per_cu_clock.get(dtype, {}).items():
-        result[(shape.instruction == tile).all(axis=1)] = rate
-    return result
+        rates[(shape.instruction == tile).all(axis=1)] = rate
+    return rates
 
 
 def _trip_clocks(shape: KernelShapes, width: float, flops: NDArray[np.float64], arch: ArchSpec) -> NDArray[np.float64]:

@@ -103,7 +103,10 @@ class EstimateScores:
             of_kernels=lambda pool: kernel_inputs(
                 KernelShapes.of(pool), self.wanted.dtype, self._arch, self._compiled(pool)
             ),
-            of_problem=lambda item: {**op.problems.features([item]), **problem_inputs(item, tiled(item))},
+            of_problem=lambda problem: {
+                **op.problems.features([problem]),
+                **problem_inputs(problem, tiled(problem)),
+            },
             further_sizes=PROBLEM_INPUTS,
         )
 

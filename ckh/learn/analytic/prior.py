@@ -66,8 +66,8 @@ def prior_rows(
     law = _Law.of(dataset, rows, efficiency[rows])
     grid = _Grid.around(dataset, rows, law, seed)
     time = law.log_times(dataset, grid)
-    result = np.exp(time.min(axis=1, keepdims=True) - time)
-    return PriorRows(FeatureMatrix(dataset.op.training.engine, grid.columns, law.hardware), result.reshape(-1))
+    predicted = np.exp(time.min(axis=1, keepdims=True) - time)
+    return PriorRows(FeatureMatrix(dataset.op.training.engine, grid.columns, law.hardware), predicted.reshape(-1))
 
 
 def has_prior(dataset: Dataset, rows: NDArray[np.int64]) -> bool:
@@ -102,7 +102,7 @@ class _Grid:
         random = np.random.default_rng(seed)
         copies = max(_COPIES, _FEWEST_DRAWN // len(first))
         drawn = [measured, *(op.training.law.varied(measured, _OCTAVES, random) for _ in range(copies))]
-        problems = {name: np.concatenate([item[name] for item in drawn]) for name in measured}
+        problems = {name: np.concatenate([sizes[name] for sizes in drawn]) for name in measured}
         kernels = {name: values[law.first_kernel] for name, values in law.raw.items() if name not in measured}
         return cls(problems, kernels)
 
@@ -202,15 +202,15 @@ def _with_constant(
     engine: FeatureEngine, columns: Mapping[str, NDArray[Any]], hardware: Mapping[str, int], names: Sequence[str]
 ) -> NDArray[np.float64]:
     """Derived quantities, preceded by a column of ones, shape (rows, 1 + names)."""
-    result = engine.quantities(columns, hardware, names)
-    return np.column_stack([np.ones(len(result)), result])
+    quantities = engine.quantities(columns, hardware, names)
+    return np.column_stack([np.ones(len(quantities)), quantities])
 
 
 def _coefficients(
     measured: _LawRows, kernel: NDArray[np.int64], shared: NDArray[np.float64], families: NDArray[np.str_]
 ) -> NDArray[np.float64]:
     """Fit the coefficients of each kernel, shape (kernels, terms)."""
-    result = np.empty((len(families), measured.terms.shape[1]))
+    coefficients = np.empty((len(families), measured.terms.shape[1]))
     sizes = measured.sizes
     for family in np.unique(families):
         rows = families[kernel] == family
@@ -218,8 +218,8 @@ def _coefficients(
         joint = (part.terms[:, :, None] * shared[kernel[rows]][:, None, :]).reshape(len(part.terms), -1)
         factors = _fitted(replace(part, terms=joint)).reshape(len(sizes), -1)
         for number in np.flatnonzero(families == family):
-            result[number] = _fitted(measured.of(kernel == number), factors @ shared[number], sizes)
-    return result
+            coefficients[number] = _fitted(measured.of(kernel == number), factors @ shared[number], sizes)
+    return coefficients
 
 
 def _fitted(

@@ -90,8 +90,8 @@ def stand_in(wanted: Wanted, problem: Problem, others: Others | None = None) -> 
     if has_estimate(wanted):
         options.append(_Option(estimate_model(wanted), judged_estimate(wanted, problem)))
     options.append(_first_with_kernels(far, wanted, problem))
-    if result := [option for option in options if option is not None]:
-        return _answering(reduce(_better, result), wanted)
+    if usable := [option for option in options if option is not None]:
+        return _answering(reduce(_better, usable), wanted)
     # The reasons of the model that knows most such kernels are most informative.
     models = [as_of(ref, wanted) for ref in [*near, *far]]
     without = max(models, key=lambda model: _known_kernels(problem, model), default=estimate_model(wanted))
@@ -109,10 +109,10 @@ def is_for_all_sizes(problem: Problem, model: Model) -> bool:
         return False
     for refs in others_nearest_first(wanted):
         for ref in refs:
-            other = as_of(ref, wanted)
-            if has_kernels(problem, other):
+            substitute = as_of(ref, wanted)
+            if has_kernels(problem, substitute):
                 break
-            if _known_kernels(problem, other):
+            if _known_kernels(problem, substitute):
                 return False
     return True
 
@@ -187,7 +187,7 @@ def nearest_model(wanted: Wanted) -> Path:
 
 def has_kernels(problem: Problem, model: Model) -> bool:
     """True if a kernel of the model applies to a problem, or to the padded one; False for a damaged model."""
-    each = (_kernels(item, model) for item in dict.fromkeys((problem, model.spec.op.padded(problem))))
+    each = (_kernels(run, model) for run in dict.fromkeys((problem, model.spec.op.padded(problem))))
     return any(candidates is not None and len(candidates.chosen) for candidates in each)
 
 
@@ -260,7 +260,7 @@ def _distance(spec: ModelSpec, wanted: Wanted) -> tuple[bool, bool, bool, int, s
     # Another width of the element type changes tiles and instructions; another generation mostly the rates.
     width = spec.dtype not in (ANY, wanted.dtype)
     # Among other generations the later comes first: names of GPUs ascend with them.
-    earlier = sum(other < there.family for other in {load_arch(name).family for name in arch_names()})
+    earlier = sum(family < there.family for family in {load_arch(name).family for name in arch_names()})
     return spec.arch != wanted.arch, width, here.family != there.family, -earlier, spec.arch
 
 

@@ -263,4 +263,4 @@ def interval_at(bands: Sequence[Sequence[float]], tflops: float) -> tuple[float,
 
 def is_falling(tflops: Iterable[float | None]) -> bool:
     """True if predicted speeds decrease with rank."""
-    return all(first >= second for first, second in pairwise(item for item in tflops if item is not None))
+    return all(first >= second for first, second in pairwise(speed for speed in tflops if speed is not None))

@@ -87,8 +87,8 @@ def _labelled(label: str, *lines: str) -> Iterator[str]:
 
 def _probe_lines(probe: Probe) -> Iterator[str]:
     yield painted(_laid(f"measured the first {len(probe.fastest_first())} on {probe.device}, {probe.when}"), MEASURED)
-    failed = (kernel for kernel in probe.kernels if kernel.latency_ms is None)
-    yield from _labelled("", *(f"{item.kernel} failed: {item.status} {item.message}" for item in failed))
+    failed = (timed for timed in probe.kernels if timed.latency_ms is None)
+    yield from _labelled("", *(f"{timed.kernel} failed: {timed.status} {timed.message}" for timed in failed))
 
 
 def _table(answers: Sequence[Answer], *, is_many: bool = False) -> str:
@@ -105,7 +105,7 @@ def _table(answers: Sequence[Answer], *, is_many: bool = False) -> str:
     if any(answer.rows.probe is not None for answer in answers):
         figures["measured ms"] = [row.measured_latency_ms for row in rows]
     bases = {name: basis for name in figures if (basis := _basis(name, answers))}
-    values = [[_figure(value) for value in own] for own in zip(*figures.values(), strict=True)]
+    cells = [[_figure(number) for number in own] for own in zip(*figures.values(), strict=True)]
     space = room()
     needed = _FIGURE * len(figures) + max((len(row.kernel) for row in rows), default=0)
     needed += max(map(len, problems), default=0)
@@ -115,13 +115,13 @@ def _table(answers: Sequence[Answer], *, is_many: bool = False) -> str:
         is_grouped = is_narrow or not is_many
         first = ("", places) if is_grouped else ("problem", problems)
         kernels = [f"{row.kernel}, {NOT_IN_HEADERS}" if row.not_in_headers else row.kernel for row in rows]
-        named = [[cell, *own, kernel] for cell, own, kernel in zip(first[1], values, kernels, strict=True)]
+        named = [[cell, *own, kernel] for cell, own, kernel in zip(first[1], cells, kernels, strict=True)]
         return table_text("", (first[0], *figures, "kernel"), named, problems if is_grouped else (), bases)
     for column, row in zip(parts.rows, rows, strict=True):
         column[-1] += f" {NOT_IN_HEADERS}" if row.not_in_headers else ""
     if not any(column[-1] for column in parts.rows):
         parts = parts._replace(headings=parts.headings[:-1], rows=[column[:-1] for column in parts.rows])
-    shown = [[place, *own, *column] for place, own, column in zip(places, values, parts.rows, strict=True)]
+    shown = [[place, *own, *column] for place, own, column in zip(places, cells, parts.rows, strict=True)]
     note = f"in all rows: {' '.join(parts.shared)} {HOW_WHOLE}" if parts.shared else HOW_WHOLE
     return table_text("", ("", *figures, *parts.headings), shown, problems, bases) + prose(note) + "\n"
 
@@ -130,8 +130,8 @@ def _basis(figure: str, answers: Sequence[Answer]) -> str:
     """What a column of figures is based on; nothing for predictions of a model of this GPU, or of several kinds."""
     if figure.startswith("measured"):
         return MEASURED
-    result = {"" if answer.not_measured is None else answer.not_measured.colour for answer in answers}
-    return result.pop() if len(result) == 1 else ""
+    colours = {"" if answer.not_measured is None else answer.not_measured.colour for answer in answers}
+    return colours.pop() if len(colours) == 1 else ""
 
 
 class _Parts(NamedTuple):
@@ -148,21 +148,21 @@ def _parts(answers: Sequence[Answer]) -> _Parts | None:
     if part is None or not part.kernel:
         return None
     pattern = re.compile(part.kernel)
-    of_problem = [[pattern.fullmatch(row.kernel) for row in answer.kernels] for answer in answers]
-    result = [item for some in of_problem for item in some if item is not None]
-    if not result or len(result) < sum(map(len, of_problem)):
+    by_answer = [[pattern.fullmatch(row.kernel) for row in answer.kernels] for answer in answers]
+    names = [matched for of_answer in by_answer for matched in of_answer if matched is not None]
+    if not names or len(names) < sum(map(len, by_answer)):
         return None
     headings = [name for name in _PARTS if name in pattern.groupindex]
-    options = [_options(item) for item in result]
+    options = [_options(matched) for matched in names]
     shared = [word for word in dict.fromkeys(options[0]) if all(word in words for words in options)]
     rows = [
-        [*(item[name] for name in headings), " ".join(word for word in words if word not in shared)]
-        for item, words in zip(result, options, strict=True)
+        [*(matched[name] for name in headings), " ".join(word for word in words if word not in shared)]
+        for matched, words in zip(names, options, strict=True)
     ]
     left = iter(rows)
-    for some in of_problem:
-        own = {tuple(next(left)) for _ in some}
-        if len(own) < len({item.string for item in some if item is not None}):
+    for of_answer in by_answer:
+        own = {tuple(next(left)) for _ in of_answer}
+        if len(own) < len({matched.string for matched in of_answer if matched is not None}):
             return None
     return _Parts([*headings, "options"], rows, shared)
 
@@ -170,10 +170,10 @@ def _parts(answers: Sequence[Answer]) -> _Parts | None:
 def _options(matched: re.Match[str]) -> list[str]:
     """Options of a kernel: names of set flags, and values of other fields."""
     groups = {name: value for name, value in matched.groupdict().items() if name not in _PARTS and value != "False"}
-    words = [[name] if value == "True" else value.split("_") for name, value in groups.items()]
-    return [word for some in words for word in some if word]
+    by_group = ([name] if value == "True" else value.split("_") for name, value in groups.items())
+    return [word for words in by_group for word in words if word]
 
 
-def _figure(value: float | None) -> str:
-    """Format a number of a table, or a dash for a missing value."""
-    return "-" if value is None or value != value else f"{value:.4g}"  # noqa: PLR0124 - NaN
+def _figure(number: float | None) -> str:
+    """Format a number of a table, or a dash for a missing one."""
+    return "-" if number is None or number != number else f"{number:.4g}"  # noqa: PLR0124 - NaN

@@ -46,7 +46,7 @@ class AnsweringModels:
         self._first: dict[Wanted, Model | None] = {}
         self._nearest: dict[Wanted, Others] = {}
         self._answering: Remembered[Model] = Remembered(_ANSWERING)
-        self._others: dict[tuple[Wanted, Path, NotMeasured | None], Model] = {}
+        self._substitutes: dict[tuple[Wanted, Path, NotMeasured | None], Model] = {}
 
     def first(self, wanted: Wanted) -> Model | None:
         """Return the first model that fits, or None."""
@@ -92,13 +92,14 @@ class AnsweringModels:
             return model
         if wanted not in self._nearest:
             self._nearest[wanted] = others_nearest_first(wanted)
-        other = stand_in(wanted, problem, self._nearest[wanted])
-        if model is not None and not has_kernels(problem, other):
+        substitute = stand_in(wanted, problem, self._nearest[wanted])
+        if model is not None and not has_kernels(problem, substitute):
             return model
-        if self.source and other.not_measured is not None:
+        if self.source and substitute.not_measured is not None:
             commands = next_commands(wanted, self.source)
-            other.not_measured = replace(other.not_measured, next_commands=commands)
-        return self._others.setdefault((wanted, other.path, other.not_measured), other)  # reuse an already loaded model
+            substitute.not_measured = replace(substitute.not_measured, next_commands=commands)
+        key = wanted, substitute.path, substitute.not_measured
+        return self._substitutes.setdefault(key, substitute)  # reuse an already loaded model
 
 
 def _knows_kernels(problem: Problem, model: Model) -> bool:
@@ -151,9 +152,9 @@ class Chooser:
                 "name a set or file with --problems",
                 code="missing-option",
             )
-        result = requested_problem(self.op.name, self._requested, given, variant, self.dtype, command)
-        problem: Problem = self._requested.completed(result, self._gpu)
-        return problem
+        problem = requested_problem(self.op.name, self._requested, given, variant, self.dtype, command)
+        completed: Problem = self._requested.completed(problem, self._gpu)
+        return completed
 
     def load_problems(self, source: str, variant: str | None, dtype: str | None) -> tuple[Problem, ...]:
         """Load the problems of a set or file (`LoadProblems`), for the architecture."""

@@ -67,8 +67,8 @@ def rank(
         UsageError: the model is for something else, `top` is below 0, or there is no such architecture or rule set.
     """
     require_count(top)
-    result = ranking(problem, model, arch, kernels, rule_set, require_measured=require_measured)
-    return RankedList(result.ranked if top is None else result.best(top))
+    answer = ranking(problem, model, arch, kernels, rule_set, require_measured=require_measured)
+    return RankedList(answer.ranked if top is None else answer.best(top))
 
 
 def _loaded(model: object) -> Model | None:
@@ -82,8 +82,8 @@ def _loaded(model: object) -> Model | None:
 
 def _models(arch: str | None) -> AnsweringModels:
     """Models of an architecture, cached until a relevant file changes."""
-    result = files_of_models()
-    state = tuple((path, item.st_ino, item.st_ctime_ns, item.st_mtime_ns, item.st_size) for path, item in result)
+    files = files_of_models()
+    state = tuple((path, file.st_ino, file.st_ctime_ns, file.st_mtime_ns, file.st_size) for path, file in files)
     return _kept_models(default_arch() if arch is None else typed_arch(arch), state)
 
 
@@ -227,36 +227,36 @@ def _best_of(
     tflops, require_measured = flags
     left = []
     first = model or (models.fitting(problems[0]) if require_measured else models.first(wanted))
-    for result, limited in () if first is None else _in_parts(problems, first, alone, top, tflops=tflops):
-        if model is None and (result.unmeasured or not result.candidates):
-            left += result.problems
+    for part, limited in () if first is None else _in_parts(problems, first, alone, top, tflops=tflops):
+        if model is None and (part.unmeasured or not part.candidates):
+            left += part.problems
         else:
-            yield from zip(result.problems, _rows_of(result, limited, top, tflops=tflops), strict=True)
-    others: dict[Model, list[Problem]] = defaultdict(list)
+            yield from zip(part.problems, _rows_of(part, limited, top, tflops=tflops), strict=True)
+    by_model: dict[Model, list[Problem]] = defaultdict(list)
     for problem in problems if first is None else left:
-        others[models.fitting(problem) if require_measured else models.answering(problem)].append(problem)
-    for chosen, some in others.items():
-        for result, limited in _in_parts(some, chosen, alone, top, tflops=tflops):
-            yield from zip(result.problems, _rows_of(result, limited, top, tflops=tflops), strict=True)
+        by_model[models.fitting(problem) if require_measured else models.answering(problem)].append(problem)
+    for chosen, of_model in by_model.items():
+        for part, limited in _in_parts(of_model, chosen, alone, top, tflops=tflops):
+            yield from zip(part.problems, _rows_of(part, limited, top, tflops=tflops), strict=True)
 
 
-def _rows_of(result: Scored, model: Model, top: int | None, *, tflops: bool) -> Iterator[list[Ranked]]:
+def _rows_of(part: Scored, model: Model, top: int | None, *, tflops: bool) -> Iterator[list[Ranked]]:
     """Yield the first rows of problems scored together; kernels that the headers cannot build come last."""
-    lacks = lacking(model.spec.op, load_arch(model.spec.arch), result.pool) if result.candidates else None
+    lacks = lacking(model.spec.op, load_arch(model.spec.arch), part.pool) if part.candidates else None
     if lacks is None or (lacks.number < 0).all():
         doubts, arch = model.not_measured, model.spec.arch
-        yield from result.best(top, lambda problem: None if doubts is None else doubts.of_problem(problem, arch))
+        yield from part.best(top, lambda problem: None if doubts is None else doubts.of_problem(problem, arch))
         return
-    for item in rankings_of(result.problems, model):
-        first = (item if tflops else replace(item, tflops=None)).buildable_first
+    for answer in rankings_of(part.problems, model):
+        first = (answer if tflops else replace(answer, tflops=None)).buildable_first
         yield first.ranked if top is None else first.best(top)
 
 
 def _in_parts(
     problems: Sequence[Problem], model: Model, alone: RankedAlone, top: int | None, *, tflops: bool
 ) -> Iterator[tuple[Scored, Model]]:
-    for limited, some in alone.by_model(model, problems):
-        near = neighbours(some, model.spec.op.problems.place)
+    for limited, of_model in alone.by_model(model, problems):
+        near = neighbours(of_model, model.spec.op.problems.place)
         for start in range(0, len(near), _AT_ONCE):
-            for result in scored(near[start : start + _AT_ONCE], limited, top=top, tflops=tflops):
-                yield result, limited
+            for part in scored(near[start : start + _AT_ONCE], limited, top=top, tflops=tflops):
+                yield part, limited

@@ -103,84 +103,84 @@ def scored(
         model.require(kind)
     run = list(problems)
     for index, problem in enumerate(problems):
-        run[index], result = runnable(problem, model)
-        known.append(result)
-        pools[id(result.pool)][id(result.chosen)].append(index)
+        run[index], candidates = runnable(problem, model)
+        known.append(candidates)
+        pools[id(candidates.pool)][id(candidates.chosen)].append(index)
     for classes in pools.values():
         shared: list[list[int]] = []
         for members in classes.values():
-            item = known[members[0]]
-            if len(members) >= _MANY_ALIKE and len(item.chosen) <= _FEW_OF_POOL * len(item.pool):
-                yield from _score([members], problems, run, [model.alone(item)], model, top, tflops=tflops)
+            candidates = known[members[0]]
+            if len(members) >= _MANY_ALIKE and len(candidates.chosen) <= _FEW_OF_POOL * len(candidates.pool):
+                yield from _score([members], problems, run, [model.alone(candidates)], model, top, tflops=tflops)
             else:
                 shared.append(members)
         if shared:
-            candidates = [known[item[0]] for item in shared]
-            yield from _score(shared, problems, run, candidates, model, top, tflops=tflops)
+            by_class = [known[index] for index, *_ in shared]
+            yield from _score(shared, problems, run, by_class, model, top, tflops=tflops)
 
 
 def _score(
     classes: Sequence[Sequence[int]],
     problems: Sequence[Problem],
     run: Sequence[Problem],
-    candidates: Sequence[Candidates[Kernel]],
+    by_class: Sequence[Candidates[Kernel]],
     model: Model,
     top: int | None,
     *,
     tflops: bool,
 ) -> Iterator[Scored]:
     """Score problems of a pool, by index, grouped by equal candidates."""
-    pool = candidates[0].pool
+    pool = by_class[0].pool
     most = max(1, _MOST_SCORES // max(len(pool), 1))
-    for members, candidate in zip(classes, candidates, strict=True) if not pool else ():
-        yield _nothing([problems[index] for index in members], candidate)
+    for members, candidates in zip(classes, by_class, strict=True) if not pool else ():
+        yield _nothing([problems[index] for index in members], candidates)
     if pool and sum(map(len, classes)) <= most:
-        yield from _score_together(classes, problems, run, candidates, model, top, tflops=tflops)
+        yield from _score_together(classes, problems, run, by_class, model, top, tflops=tflops)
     elif pool:
-        for members, candidate in zip(classes, candidates, strict=True):
+        for members, candidates in zip(classes, by_class, strict=True):
             for start in range(0, len(members), most):
                 part = [members[start : start + most]]
-                yield from _score_together(part, problems, run, [candidate], model, top, tflops=tflops)
+                yield from _score_together(part, problems, run, [candidates], model, top, tflops=tflops)
 
 
 def _score_together(
     classes: Sequence[Sequence[int]],
     problems: Sequence[Problem],
     run: Sequence[Problem],
-    candidates: Sequence[Candidates[Kernel]],
+    by_class: Sequence[Candidates[Kernel]],
     model: Model,
     top: int | None,
     *,
     tflops: bool,
 ) -> Iterator[Scored]:
     """`_score` for a non-empty pool whose scores fit in memory."""
-    numbers, pool = [index for members in classes for index in members], candidates[0].pool
-    requested, some = ([of[index] for index in numbers] for of in (problems, run))
-    padded = [item if item is not own else None for own, item in zip(requested, some, strict=True)]
+    numbers, pool = [index for members in classes for index in members], by_class[0].pool
+    requested, to_run = ([of[index] for index in numbers] for of in (problems, run))
+    padded = [run_as if run_as is not own else None for own, run_as in zip(requested, to_run, strict=True)]
     has_speeds = tflops and model.predicts_speeds
     first = top if top is None or not has_speeds or model.calibration is None else max(top, FIRST)
     is_alone = has_speeds and first is not None and first <= _FEW_SPEEDS
-    score, speeds = model.score_pool(some, pool, tflops=has_speeds and not is_alone)
+    score, speeds = model.score_pool(to_run, pool, tflops=has_speeds and not is_alone)
     ends = np.cumsum([len(members) for members in classes])
     classes_of: list[_Ordered] = []
-    for candidate, of_class in zip(candidates, np.split(score, ends[:-1]), strict=True):
-        own = of_class if len(candidate.chosen) == len(pool) else of_class[:, candidate.chosen]
-        classes_of.append(_ordered(own, candidate.chosen, top, first))
-    places = np.zeros((len(some), max(ordered.places.shape[1] for ordered in classes_of)), np.intp)
+    for candidates, of_class in zip(by_class, np.split(score, ends[:-1]), strict=True):
+        own = of_class if len(candidates.chosen) == len(pool) else of_class[:, candidates.chosen]
+        classes_of.append(_ordered(own, candidates.chosen, top, first))
+    places = np.zeros((len(to_run), max(ordered.places.shape[1] for ordered in classes_of)), np.intp)
     for end, ordered in zip(ends.tolist(), classes_of, strict=True):
         places[end - len(ordered.places) : end, : ordered.places.shape[1]] = ordered.places
-    score = score[np.arange(len(some))[:, None], places]
+    score = score[np.arange(len(to_run))[:, None], places]
     if speeds is not None:
-        speeds = speeds[np.arange(len(some))[:, None], places]
+        speeds = speeds[np.arange(len(to_run))[:, None], places]
     elif is_alone:
-        speeds = model.speeds_of(some, pool, places)
-    far = are_beyond(some, model.reach if has_speeds else {})
-    for candidate, end, ordered in zip(candidates, ends.tolist(), classes_of, strict=True):
+        speeds = model.speeds_of(to_run, pool, places)
+    far = are_beyond(to_run, model.reach if has_speeds else {})
+    for candidates, end, ordered in zip(by_class, ends.tolist(), classes_of, strict=True):
         part = slice(end - len(ordered.places), end), slice(ordered.places.shape[1])
         of_class = score[part]
-        expected = model.speeds(of_class, speeds[part] if speeds is not None else None, some[part[0]])
+        expected = model.speeds(of_class, speeds[part] if speeds is not None else None, to_run[part[0]])
         order, values = (ordered.places, of_class) if ordered.whole is None else ordered.whole
-        given = expected, far[part[0]], len(candidate.chosen), candidate.unmeasured, ordered.ties
+        given = expected, far[part[0]], len(candidates.chosen), candidates.unmeasured, ordered.ties
         yield Scored(requested[part[0]], padded[part[0]], pool, order, values, *given)
 
 
@@ -199,14 +199,14 @@ def _ordered(score: NDArray[np.float64], chosen: NDArray[np.intp], top: int | No
     orders = first_orders(score, top, first)
     if isinstance(orders, np.ndarray):
         return _Ordered(chosen[orders])
-    values = [of_problem[order] for of_problem, order in zip(score, orders, strict=True)]
-    ties = [tied(item.data, top=top) for item in values]
+    scores = [of_problem[order] for of_problem, order in zip(score, orders, strict=True)]
+    ties = [tied(of_problem.data, top=top) for of_problem in scores]
     lead, most = min(first, score.shape[1]), max(map(len, ties))
     places = [
         [*order[:lead], *order[:1].repeat(most - len(rows)), *order[[begin for begin, _ in rows]]]
         for order, rows in zip(orders, ties, strict=True)
     ]
-    whole = [chosen[order] for order in orders], values
+    whole = [chosen[order] for order in orders], scores
     return _Ordered(chosen[np.array(places, np.intp)], whole, ties)
 
 

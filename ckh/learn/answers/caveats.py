@@ -153,8 +153,8 @@ def answer_of(
         padded=padded_sizes(problem, rows.run),
         beyond=beyond(rows.run, facts.reach),
     )
-    result = (item._replace(order=order) for order, find in enumerate(_CAVEATS) for item in find(bare))
-    return bare.replaced(caveats=tuple(result))
+    caveats = (caveat._replace(order=order) for order, find in enumerate(_CAVEATS) for caveat in find(bare))
+    return bare.replaced(caveats=tuple(caveats))
 
 
 def known_by(
@@ -196,12 +196,12 @@ def summaries(answers: Sequence[Answer]) -> Iterator[str]:
             if caveat.summary:
                 same = "" if "{problem}" in caveat.summary else caveat.message
                 alike.setdefault((caveat.order, same), []).append((caveat, answer))
-    for _, result in sorted(alike.items(), key=lambda item: item[0][0]):
-        caveat, answer = max(result, key=lambda item: item[0].weight)
+    for _, pairs in sorted(alike.items(), key=lambda group: group[0][0]):
+        caveat, answer = max(pairs, key=lambda pair: pair[0].weight)
         problem, message = answer.problem.canonical(), caveat.message
-        yield caveat.summary.format(count=len(result), total=len(answers), problem=problem, message=message)
+        yield caveat.summary.format(count=len(pairs), total=len(answers), problem=problem, message=message)
 
 
-def _digits(value: float) -> str:
+def _digits(number: float) -> str:
     """Format a number with three significant digits, without an exponent."""
-    return f"{value:.0f}" if value >= 100 else f"{value:#.3g}"  # noqa: PLR2004
+    return f"{number:.0f}" if number >= 100 else f"{number:#.3g}"  # noqa: PLR2004

@@ -124,11 +124,11 @@ def _has_tiles(ranking: Ranking, kernels: Sequence[Kernel]) -> bool:
 
 def _by_word(names: Sequence[str], more: NDArray[np.float64]) -> tuple[Reason, ...]:
     added: dict[str, float] = {}
-    for name, value in zip(names, more.tolist(), strict=True):
+    for name, contribution in zip(names, more.tolist(), strict=True):
         word = word_of(name)
-        added[word] = added.get(word, 0.0) + value
-    known = [Reason(word, value) for word, value in added.items() if value]
-    return tuple(sorted(known, key=lambda item: -abs(item.contribution)))
+        added[word] = added.get(word, 0.0) + contribution
+    reasons = [Reason(word, contribution) for word, contribution in added.items() if contribution]
+    return tuple(sorted(reasons, key=lambda reason: -abs(reason.contribution)))
 
 
 def _roofline(ranking: Ranking) -> Roofline:

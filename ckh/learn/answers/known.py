@@ -102,7 +102,7 @@ class Known(NamedTuple):
         return {
             "is_known": not self.doubts,
             "device": self.device or None,
-            "outside": [{**item._asdict(), "factor": item.factor} for item in self.outside],
+            "outside": [{**size._asdict(), "factor": size.factor} for size in self.outside],
             "nearest": None if self.nearest is None else fields_of(self.nearest),
             "families": list(self.families),
             "unknown_kernels": self.unknown_kernels,

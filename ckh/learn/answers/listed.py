@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ckh.ops.base import AnyOperation, Kernel, Problem
 
 
-def kernel_list(items: Iterable[str | Kernel], op: AnyOperation, source: str = "kernels") -> KernelList[Kernel]:
+def kernel_list(listed: Iterable[str | Kernel], op: AnyOperation, source: str = "kernels") -> KernelList[Kernel]:
     """Parse a list of kernels, without duplicates, in its order."""
-    kernels = tuple(dict.fromkeys(_kernel(item, op, source) for item in items))
+    kernels = tuple(dict.fromkeys(_kernel(given, op, source) for given in listed))
     if not kernels:
         raise DataError(f"{source} has no kernels", "give complete names, one per line", code="empty")
     dtypes = sorted({str(dtype) for kernel in kernels if (dtype := getattr(kernel, "dtype", None)) is not None})
@@ -85,9 +85,9 @@ def limited_to_rule_set(model: Model, name: str, problem: Problem) -> Model:
     return model.limited_to(KernelList(f"rule set {name}", sets.of(name, problem, load_arch(model.spec.arch))))
 
 
-def _kernel(item: str | Kernel, op: AnyOperation, source: str) -> Kernel:
+def _kernel(given: str | Kernel, op: AnyOperation, source: str) -> Kernel:
     try:
-        kernel = op.kernels.parse(item) if isinstance(item, str) else item
+        kernel = op.kernels.parse(given) if isinstance(given, str) else given
         if not isinstance(kernel, op.kernels.type):
             raise DataError(f"{kernel} is not a kernel of {op.name}", code="bad-kernel")
         op.kernels.name(kernel)

@@ -201,7 +201,7 @@ def _parse(line: bytes) -> Probe | None:
         # Lines of earlier versions have no digest.
         if (digest := values.pop(_DIGEST, None)) is not None and digest != _digest_of(values):
             return None
-        kernels = tuple(Timed(**item) for item in values.pop("kernels"))
+        kernels = tuple(Timed(**fields) for fields in values.pop("kernels"))
         probe = Probe(**values, kernels=kernels)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

@@ -100,11 +100,11 @@ class Ranking:
     def buildable_first(self) -> Ranking:
         """The ranking with kernels that the headers cannot build last."""
         spec = self.model.spec
-        result = lacking(spec.op, load_arch(spec.arch), self.pool)
-        if result is None:
+        lacks = lacking(spec.op, load_arch(spec.arch), self.pool)
+        if lacks is None:
             return self
-        places = np.argsort(result.number[self.order] >= 0, kind="stable")
-        return replace(self._placed(places), lacking=result)
+        places = np.argsort(lacks.number[self.order] >= 0, kind="stable")
+        return replace(self._placed(places), lacking=lacks)
 
     def _placed(self, places: NDArray[np.intp]) -> Ranking:
         """Reorder the ranking."""
@@ -215,23 +215,23 @@ def ranking_of(problem: Problem, model: Model) -> Ranking:
 def rankings_of(problems: Iterable[Problem], model: Model) -> list[Ranking]:
     """Rank the kernels for many problems; `Ranking.failure` is set for those without a kernel. Results are cached."""
     requested = list(problems)
-    result = {problem: known for problem in requested if (known := model.remembered.get(problem)) is not None}
-    left = [problem for problem in dict.fromkeys(requested) if problem not in result]
+    rankings = {problem: known for problem in requested if (known := model.remembered.get(problem)) is not None}
+    left = [problem for problem in dict.fromkeys(requested) if problem not in rankings]
     for start in range(0, len(left), _AT_ONCE):
-        result |= _answer_all(left[start : start + _AT_ONCE], model)
+        rankings |= _answer_all(left[start : start + _AT_ONCE], model)
     for problem in left:
-        if len(result[problem].order) <= _MOST_REMEMBERED:
-            model.remembered.put(problem, result[problem])
-    return [result[problem] for problem in requested]
+        if len(rankings[problem].order) <= _MOST_REMEMBERED:
+            model.remembered.put(problem, rankings[problem])
+    return [rankings[problem] for problem in requested]
 
 
 def _answer_all(problems: Sequence[Problem], model: Model) -> dict[Problem, Ranking]:
-    result: dict[Problem, Ranking] = {}
-    for some in scored(problems, model):
-        for row, problem in enumerate(some.problems):
-            given = some.pool, some.order[row], some.score[row], some.expected(row)
-            result[problem] = Ranking(problem, model, *given, padded=some.padded[row])
-    return result
+    rankings: dict[Problem, Ranking] = {}
+    for part in scored(problems, model):
+        for row, problem in enumerate(part.problems):
+            given = part.pool, part.order[row], part.score[row], part.expected(row)
+            rankings[problem] = Ranking(problem, model, *given, padded=part.padded[row])
+    return rankings
 
 
 _POOLS = 32  # cached pools
@@ -267,14 +267,14 @@ def lacking(op: AnyOperation, arch: ArchSpec, pool: Sequence[Kernel]) -> Lacking
     if headers is None:
         return None
     key = (id(pool), arch.name, headers.include)
-    result = _known.get(key)
-    if result is None:
+    lacks = _known.get(key)
+    if lacks is None:
         table = pool if isinstance(pool, KernelTable) else KernelTable.of(op.kernels.type, pool)
         verdicts = judge_table(headers.rules, table, arch)
         here = HeadersHere(headers.include, headers.interface, verdicts.sentences)
-        result = Lacking(here, pool, verdicts.number)
-        _known.put(key, result)
-    return result
+        lacks = Lacking(here, pool, verdicts.number)
+        _known.put(key, lacks)
+    return lacks
 
 
 def told_pool(model: Model, pool: Sequence[Kernel], lacks: Lacking | None, timed: int = 0) -> ToldPool:
@@ -318,7 +318,7 @@ def _told_pool(model: Model, pool: Sequence[Kernel], lacks: Lacking | None, time
     ]
     distinct_kinds, kind_of = distinct(columns, len(pool))
     texts, marks = list(names), zip(*distinct_kinds, strict=True)
-    kinds = [KernelKind(int(at) - 1, texts[family], *map(bool, others)) for at, family, *others in marks]
+    kinds = [KernelKind(int(at) - 1, texts[family], *map(bool, flags)) for at, family, *flags in marks]
     return ToldPool(kinds, kind_of, headers, lambda number: op.kernels.name(pool[number]), numbers_of)
 
 

@@ -87,14 +87,14 @@ def _bands(first: Floats, times: Sequence[Floats]) -> tuple[tuple[float, float, 
     count = max(1, min(_BANDS, len(first) // _PROBLEMS_OF_BAND))
     starts = np.unique(np.quantile(first, np.linspace(0, 1, count + 1)[1:-1]))
     band = np.searchsorted(starts, first, side="right")
-    result = []
+    bands = []
     for number, start in enumerate((0.0, *starts.tolist())):
         inside = np.flatnonzero(band == number)
         time = np.concatenate([times[i] for i in inside.tolist()])
         # Conformal quantiles over problems, whose times have correlated errors; limited to the observed range.
         level = min((1 + COVERED) / 2 * (1 + 1 / len(inside)), 1.0)
-        result.append((start, float(np.quantile(time, 1 - level)), float(np.quantile(time, level))))
-    return tuple(result)
+        bands.append((start, float(np.quantile(time, 1 - level)), float(np.quantile(time, level))))
+    return tuple(bands)
 
 
 def in_order(score: Floats, problem: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:

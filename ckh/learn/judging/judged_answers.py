@@ -110,9 +110,9 @@ def answered_ratios(model: Model, dataset: Dataset, ranked: RankedRows) -> TimeR
         return TimeRatios(times, np.zeros(0))
     problems, starts = np.unique(dataset.problem_ids[rows], return_index=True)
     covered = []
-    for problem, some in zip(problems, np.split(times, starts[1:]), strict=True):
+    for problem, own in zip(problems, np.split(times, starts[1:]), strict=True):
         low, high = interval_at(model.bands, float(ranked.first_tflops[problem]))
-        covered.append(float(np.mean((some >= low) & (some <= high))))
+        covered.append(float(np.mean((own >= low) & (own <= high))))
     return TimeRatios(times, np.array(covered))
 
 
@@ -148,8 +148,8 @@ def ranked_rows(model: Model, dataset: Dataset) -> RankedRows:
     rows_of = np.split(order, np.cumsum(np.bincount(problem_ids))[:-1])
     model.remembered = Remembered(_AT_ONCE)
     for start in range(0, len(problems), _AT_ONCE):
-        some = rankings_of(problems[start : start + _AT_ONCE], model)
-        for number, (answer, rows) in enumerate(zip(some, rows_of[start : start + _AT_ONCE], strict=True), start):
+        answers = rankings_of(problems[start : start + _AT_ONCE], model)
+        for number, (answer, rows) in enumerate(zip(answers, rows_of[start : start + _AT_ONCE], strict=True), start):
             if failure := answer.failure:
                 ranked.refusal[number] = failure.message
                 continue
@@ -190,7 +190,7 @@ def answering_model(problems: Sequence[Problem], arch: str, num_cus: int) -> Mod
 
 def first_kernels(model: Model, dataset: Dataset, count: int) -> list[tuple[str, ...]]:
     """Names of the first kernels of the model's answer for each problem of a dataset; empty if refused."""
-    return [tuple(item.name for item in answer.best(count)) for answer in rankings_of(dataset.problems(), model)]
+    return [tuple(ranked.name for ranked in answer.best(count)) for answer in rankings_of(dataset.problems(), model)]
 
 
 def _places(join: KernelJoin, answer: Ranking) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

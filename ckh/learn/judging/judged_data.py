@@ -123,10 +123,10 @@ def files_learned_from(model: Model, named: Sequence[Path], data: Sequence[Path]
     if named or model.not_measured is not None:
         return list(named)
     folder = model.path.resolve().parent
-    result = list(training_files(model.path, [folder, folder.parent / "data", *(path.parent for path in data)]))
-    if result:
-        note(f"baselines are trained on the model's training data, {', '.join(map(str, result))}")
-    return result
+    files = list(training_files(model.path, [folder, folder.parent / "data", *(path.parent for path in data)]))
+    if files:
+        note(f"baselines are trained on the model's training data, {', '.join(map(str, files))}")
+    return files
 
 
 def _is_for(dataset: Dataset, spec: ModelSpec) -> NDArray[np.bool_]:
@@ -187,7 +187,7 @@ def _is_seen(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool
     from ckh.learn.models.manifest import problem_id, trained_problems
 
     ids = [problem_id(problem) for part in parts for problem in part.problems()]
-    values = np.zeros(len(ids), dtype=bool)
+    is_trained = np.zeros(len(ids), dtype=bool)
     for model in models:
         known = frozenset() if model.is_estimate else trained_problems(model.path)
         if known is None:
@@ -195,12 +195,12 @@ def _is_seen(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool
                 f"the manifest of {model.path} has no training problems, which may be among these",
                 "unknown-training-data",
             )
-        is_seen = np.array([item in (known or ()) for item in ids])
+        is_seen = np.array([own in (known or ()) for own in ids])
         if is_seen.any():
             what = "included" if with_trained else "left out"
             warn(f"{what} {int(is_seen.sum())} of {len(ids)} problems, which {model.path} was trained on", "trained-on")
-        values |= is_seen
-    return values & (not with_trained)
+        is_trained |= is_seen
+    return is_trained & (not with_trained)
 
 
 def is_copy(parts: DatasetParts, model: Model, learned_from: DatasetParts | None) -> NDArray[np.bool_] | None:

@@ -102,7 +102,7 @@ def list_models(
 
     Unusable models are skipped, with one warning each (`unusable_models`) unless `quiet`.
     """
-    result = []
+    refs = []
     for folder in model_folders() if folders is None else folders:
         inside = sorted(folder.iterdir()) if folder.is_dir() else []
         is_shipped = _is_shipped(folder)  # all of a user's models are read, so that each unusable model is named
@@ -114,11 +114,11 @@ def list_models(
             try:
                 ref = ModelRef(path, read_spec(path))
                 forest_path(path, ref.spec.rank_by)  # checks that it exists
-                result.append(ref)
+                refs.append(ref)
             except ModelError as error:
                 if not quiet:
                     _leave_out(path, error)
-    return [ref for ref in result if wanted is None or wanted.fits(ref.spec)]
+    return [ref for ref in refs if wanted is None or wanted.fits(ref.spec)]
 
 
 def _leave_out(path: Path, error: ModelError) -> None:
@@ -146,12 +146,12 @@ def fitting_models(wanted: Wanted) -> list[ModelRef]:
     Models in the folders of $CKH_MODELS come first, folder by folder, then the user's own, then shipped models; within
     a folder by number of features, then number of problems, both descending, then by name.
     """
-    result: dict[Path, ModelRef] = {}
+    by_path: dict[Path, ModelRef] = {}
     for folder in model_folders():
         fit = list_models([folder], wanted)
         for ref in sorted(fit, key=_by_training) if len(fit) > 1 else fit:
-            result.setdefault(ref.path.resolve(), ref)
-    return list(result.values())
+            by_path.setdefault(ref.path.resolve(), ref)
+    return list(by_path.values())
 
 
 def _by_training(ref: ModelRef) -> tuple[int, int, str]:
@@ -410,14 +410,14 @@ class Model(ShownModel):
         """Score every row of a dataset, shape (rows,): higher is better."""
         if not self.is_estimate:
             return self.predict_dataset(dataset, self.spec.rank_by)
-        op, result = self.spec.op, np.zeros(len(dataset))
+        op, scores = self.spec.op, np.zeros(len(dataset))
         names = dataset.frame["kernel"].to_numpy()
         kernel_of = {name: op.kernels.parse(name) for name in dataset.frame["kernel"].unique()}
         order = np.argsort(dataset.problem_ids, kind="stable")
         parts = np.split(order, np.cumsum(np.bincount(dataset.problem_ids))[:-1])
         for problem, rows in zip(dataset.problems(), parts, strict=True):
-            result[rows] = self.predict(problem, [kernel_of[name] for name in names[rows]], RANK)
-        return result
+            scores[rows] = self.predict(problem, [kernel_of[name] for name in names[rows]], RANK)
+        return scores
 
     def predict_dataset(self, dataset: Dataset, target: str, trees: int | None = None) -> NDArray[np.float64]:
         """`predict` for every row of a dataset; with the first `trees` only, if given."""

@@ -43,7 +43,7 @@ class Calibration:
 
     def __post_init__(self) -> None:
         """Validate the values."""
-        numbers = (*self.gap, *self.share, self.scale, *(item for band in self.bands for item in band))
+        numbers = (*self.gap, *self.share, self.scale, *(number for band in self.bands for number in band))
         is_table = len(self.gap) == len(self.share) <= _MOST_ROWS and all(abs(number) < _MOST for number in numbers)
         is_table = is_table and (not self.gap or (self.gap[0], self.share[0]) == (0.0, 1.0))
         is_falling = all(a < b for a, b in pairwise(self.gap)) and all(a >= b for a, b in pairwise(self.share))

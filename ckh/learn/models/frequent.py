@@ -76,7 +76,7 @@ def frequent(
     if not known:
         return None
     here = math.log(getattr(problem, size))
-    value, kernel, wins, problems = min(known, key=lambda item: abs(math.log(item[0]) - here))
+    value, kernel, wins, problems = min(known, key=lambda row: abs(math.log(row[0]) - here))
     return Frequent(size, value, kernel, wins, problems)
 
 

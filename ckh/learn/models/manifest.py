@@ -81,7 +81,7 @@ def _ids(folder: Path, name: str) -> frozenset[str] | None:
     ids = our_manifest(folder).get(name)
     if ids is None:
         return None
-    if not isinstance(ids, list) or not all(isinstance(item, str) for item in ids):
+    if not isinstance(ids, list) or not all(isinstance(text, str) for text in ids):
         raise ModelError(f"{folder / MANIFEST_NAME}: ckh.{name} must be a list of strings", code="bad-field")
     return frozenset(ids)
 
@@ -104,8 +104,8 @@ def training_files(model: Path, folders: Iterable[Path]) -> tuple[Path, ...]:
             return (file.path,)
     wanted = _origins(ours)
     parts = {file.sha256: file for file in files if wanted and _origins(file.metadata) <= wanted}.values()
-    result = frozenset().union(*(_origins(file.metadata) for file in parts))
-    is_whole = result == wanted and sum(file.rows for file in parts) == manifest.get("data_rows")
+    origins = frozenset().union(*(_origins(file.metadata) for file in parts))
+    is_whole = origins == wanted and sum(file.rows for file in parts) == manifest.get("data_rows")
     return tuple(file.path for file in parts) if is_whole else ()
 
 
@@ -121,7 +121,7 @@ def _datasets(folders: Iterable[Path]) -> Iterable[DatasetFile]:
 def _origins(document: dict[str, Any]) -> frozenset[str]:
     """Digests of the files that rows were converted from."""
     sources = document.get("sources")
-    result = (
+    digests = (
         [source.get("sha256") for source in sources if isinstance(source, dict)] if isinstance(sources, list) else []
     )
-    return frozenset(filter(None, map(str, result)))
+    return frozenset(filter(None, map(str, digests)))

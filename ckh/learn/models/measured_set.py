@@ -101,7 +101,7 @@ def measured_file(dataset: Dataset, before: MeasuredSet | None = None) -> bytes:
 
     op, frame = dataset.op, dataset.frame
     limits = [(int(frame[name].min()), int(frame[name].max())) for name in op.problems.sizes]
-    families = {str(item) for item in frame[op.kernels.slice_column].unique()}
+    families = set(map(str, frame[op.kernels.slice_column].unique()))
     rows: dict[str, tuple[list[int], str, float]] = {}
     if before is not None:
         limits = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(limits, before.limits, strict=True)]
@@ -113,10 +113,10 @@ def measured_file(dataset: Dataset, before: MeasuredSet | None = None) -> bytes:
         best = choices(-times.latency_ms, times.problem, times.count)
         names = frame["kernel"].to_numpy(dtype=object)[best]
         sizes = frame.iloc[dataset.first_rows][list(op.problems.sizes)].to_numpy(dtype=np.int64).tolist()
-        result = zip(dataset.problems(), sizes, names, times.latency_ms[best].tolist(), strict=True)
+        winners = zip(dataset.problems(), sizes, names, times.latency_ms[best].tolist(), strict=True)
         rows |= {
             problem.canonical(): (row, str(name), float(f"{ms:.6g}"))
-            for problem, row, name, ms in result
+            for problem, row, name, ms in winners
             if ms < np.inf
         }
     else:
@@ -143,8 +143,8 @@ def read_measured(folder: Path, sizes: Iterable[str] | None = None) -> MeasuredS
         return None
     with model_fields(path) as fields:
         measured_set = _measured_set(fields)
-        if sizes is not None and (others := set(measured_set.sizes) - set(sizes)):
-            fields.fail("sizes", f"has {min(others)[:_SHOWN]!r}, which is not a size of the model's operation")
+        if sizes is not None and (unknown := set(measured_set.sizes) - set(sizes)):
+            fields.fail("sizes", f"has {min(unknown)[:_SHOWN]!r}, which is not a size of the model's operation")
     return measured_set
 
 

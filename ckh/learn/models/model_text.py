@@ -64,7 +64,7 @@ def join_trees(texts: Sequence[str]) -> str:
 def _parts(text: str) -> tuple[str, str, list[str], str]:
     """Split a text into head, line of inputs, trees, and tail."""
     text = slim(text)
-    starts = [result.start() for result in _TREE.finditer(text)]
+    starts = [tree.start() for tree in _TREE.finditer(text)]
     end = text.find(_END)
     inputs = re.search(r"^feature_names=.*$", text, re.MULTILINE)
     if not starts or end < starts[-1] or inputs is None:

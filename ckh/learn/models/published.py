@@ -61,9 +61,9 @@ def _mean_of_first_tree(path: Path) -> float:
     text = model_text(model_bytes(path), str(path))
     leaves, counts = _LEAVES.search(text), _COUNTS.search(text)
     try:
-        values = [float(word) for word in leaves[1].split()] if leaves else []
+        means = [float(word) for word in leaves[1].split()] if leaves else []
         weights = [float(word) for word in counts[1].split()] if counts else []
-        return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
+        return sum(mean * weight for mean, weight in zip(means, weights, strict=True)) / sum(weights)
     except (ValueError, ZeroDivisionError) as error:
         raise ModelError(
             f"{path} is damaged: its first tree has no leaves with their numbers of rows", code="damaged-model"

@@ -73,7 +73,7 @@ def are_beyond(problems: Sequence[Problem], reach: Mapping[str, float]) -> NDArr
 def beyond(problem: Problem, reach: Mapping[str, float]) -> str:
     """Reason why a problem is too far outside the training data for a predicted speed, or an empty string."""
     for (name, largest), limit in zip(reach.items(), limits(reach, reach), strict=True):
-        value = getattr(problem, name)
-        if value > limit:
-            return f"{name} = {value} is more than {FAR} times the largest trained value, {largest:.4g}"
+        size = getattr(problem, name)
+        if size > limit:
+            return f"{name} = {size} is more than {FAR} times the largest trained value, {largest:.4g}"
     return ""

@@ -281,7 +281,7 @@ def _estimate(ours: JsonFields, op: AnyOperation, arch: str) -> EstimateTerm:
     fields = ours.part("estimate")
     weight, offsets = fields.number("weight"), fields.part("offsets")
     term = EstimateTerm(weight, {name: offsets.number(name) for name in offsets.names()})
-    if not all(abs(item) <= _MOST_OF_ESTIMATE for item in (term.weight, *term.offsets.values())):
+    if not all(abs(number) <= _MOST_OF_ESTIMATE for number in (term.weight, *term.offsets.values())):
         fields.fail("weight", f"and offsets must be numbers up to {_MOST_OF_ESTIMATE}")
     if op.training.law is None or not op.training.law.sizes or load_arch(arch).peaks is None:
         fields.fail("weight", f"is of an estimate, and there is none of {op.name} on {arch}")
@@ -339,6 +339,6 @@ def _direction(ours: JsonFields, where: Path) -> Direction | None:
 
 def _hardware(fields: JsonFields, where: Path) -> dict[str, int]:
     known = {name: fields.scalar(name, int) for name in HARDWARE if fields.has(name)}
-    if not all(0 <= value < _MOST_OF_HARDWARE for value in known.values()):
+    if not all(0 <= number < _MOST_OF_HARDWARE for number in known.values()):
         raise ModelError(f"{where}: hardware must be whole numbers from 0 to {_MOST_OF_HARDWARE}", code="bad-field")
     return known
