@@ -70,22 +70,22 @@ def _check(
         mine.mkdir()
         exported = [Path(shutil.copy(path, mine / f"{path.parent.name}_{path.name}")) for path in paths]
         if paths[0].parent.name == "merged":
-            exported, value = exported[:1], str(exported[0])
+            exported, path_list = exported[:1], str(exported[0])
         else:
-            value = os.pathsep.join(map(str, [*table_files(Path(work), table.name), *exported]))
+            path_list = os.pathsep.join(map(str, [*table_files(Path(work), table.name), *exported]))
         before = [path.read_bytes() for path in exported]
         keys_of_shapes = [checks.shape(device[0], problem) for problem, _ in rows]
-        found = _looked_up(configs.parent, table, device, keys_of_shapes, Path(work), value)
+        lookup = _looked_up(configs.parent, table, device, keys_of_shapes, Path(work), path_list)
         is_unchanged = before == [path.read_bytes() for path in exported]
         rewritten = [] if is_unchanged else ["the exported file was rewritten"]
-        failure = str(found["failure"])
+        failure = str(lookup["failure"])
         if failure:
             return CheckedFile(table.name, 0, 0, 0, is_unchanged, (failure, *rewritten), ())
-        wrong_kernel = checks.built(root, table, device, Path(found["file"]))
-        keys = [{tuple(key) for key in some} for some in found["keys"]]
+        wrong_kernel = checks.built(root, table, device, Path(lookup["file"]))
+        keys = [{tuple(key) for key in table_keys} for table_keys in lookup["keys"]]
         shapes = [
             _shape(choice, today, now, wrong_kernel, checks.is_same, replaces=bool(document.get("replaces")))
-            for (_, choice), today, now in zip(rows, *found["rows"], strict=True)
+            for (_, choice), today, now in zip(rows, *lookup["rows"], strict=True)
         ]
         lost = len(keys[0] - keys[1])
         problems = [f"{lost} of {len(keys[0])} rows are lost"] if lost else []
@@ -136,7 +136,7 @@ def _looked_up(
     device: tuple[str, int],
     shapes: Sequence[Mapping[str, Any]],
     work: Path,
-    value: str,
+    path_list: str,
 ) -> Mapping[str, Any]:
     """Return what AITER's lookup finds for shapes without and with the files that a variable's value names."""
     core, source = package / "jit" / "core.py", package / table.source
@@ -154,7 +154,7 @@ def _looked_up(
         "variable": table.variable,
         "default": str(work / "aiter" / "configs" / f"{table.name}.csv"),
         "name": table.name,
-        "value": value,
+        "value": path_list,
         "key": list(table.key),
         "gfx": device[0],
         "cu_num": device[1],

@@ -101,7 +101,7 @@ def best_kernel(answer: Ranking, root: Path | None, is_built: Callable[[str], bo
     if answer.failure is not None:
         raise answer.failure
     ranked = answer.best(1) if root is None else answer.ranked
-    kernel = next((candidate.name for candidate in ranked if root is None or is_built(candidate.name)), None)
+    kernel = next((choice.name for choice in ranked if root is None or is_built(choice.name)), None)
     if kernel is None:
         raise NoKernelError(f"AITER in {root} has no kernel for {answer.problem.canonical()}")
     return kernel
@@ -136,10 +136,10 @@ class OwnTable:
 @cache
 def _by_others(own: OwnTable, column: str) -> dict[tuple[str, ...], list[Mapping[str, str]]]:
     """Return the rows of a table by the values of its key except a column."""
-    result: dict[tuple[str, ...], list[Mapping[str, str]]] = {}
+    rows_by_key: dict[tuple[str, ...], list[Mapping[str, str]]] = {}
     for row in own.rows.values():
-        result.setdefault(_key(row, _others(own, column)), []).append(row)
-    return result
+        rows_by_key.setdefault(_key(row, _others(own, column)), []).append(row)
+    return rows_by_key
 
 
 def _others(own: OwnTable, column: str) -> tuple[str, ...]:
@@ -164,8 +164,8 @@ def own_table(root: Path, name: str, key: tuple[str, ...]) -> OwnTable:
     """
     columns, read = _read(table_files(root, name))
     present = tuple(column for column in key if column in columns)
-    whole = ({column: row.get(column, _missing(column, row)) for column in columns} for row in read)
-    return OwnTable(columns, present, _by_key(whole, present))
+    full_rows = ({column: row.get(column, _missing(column, row)) for column in columns} for row in read)
+    return OwnTable(columns, present, _by_key(full_rows, present))
 
 
 def _read(paths: Iterable[Path]) -> tuple[tuple[str, ...], list[dict[str, str]]]:
@@ -198,8 +198,8 @@ def _missing(column: str, row: Mapping[str, str]) -> str:
 
 
 def _key(row: Mapping[str, Any], columns: tuple[str, ...]) -> tuple[str, ...]:
-    values = (str(row[column]).strip() for column in columns)
-    return tuple(_TRUTHS.get(value, value) for value in values)
+    cells = (str(row[column]).strip() for column in columns)
+    return tuple(_TRUTHS.get(cell, cell) for cell in cells)
 
 
 def _time(row: Mapping[str, str]) -> float:
@@ -257,13 +257,13 @@ def written_choices(
     """
     files: dict[str, bytes] = {}
     for is_predicted, folder in ((False, "measured"), (True, "predicted")):
-        some = [line for line in lines if line.is_predicted == is_predicted]
-        files |= {f"{folder}/{table.name}.csv": text(own).encode() for table, own in _by_table(some, table_of)}
+        folder_lines = [line for line in lines if line.is_predicted == is_predicted]
+        files |= {f"{folder}/{table.name}.csv": text(own).encode() for table, own in _by_table(folder_lines, table_of)}
     variables = {}
-    for table, some in _by_table(lines, table_of):
+    for table, table_lines in _by_table(lines, table_of):
         name = table.name
         if root is not None:
-            files[f"merged/{name}.csv"] = table.of_root(root).merged(some, table.columns).encode()
+            files[f"merged/{name}.csv"] = table.of_root(root).merged(table_lines, table.columns).encode()
             variables[table.variable] = f"OUT/merged/{name}.csv"
             continue
         paths = [f"OUT/{path}" for path in files if path.endswith(f"/{name}.csv")]
@@ -280,11 +280,11 @@ def written_choices(
 
 
 def _by_table(lines: Iterable[Any], table_of: Callable[[Any], TunedTable]) -> list[tuple[TunedTable, list[Any]]]:
-    result: dict[str, tuple[TunedTable, list[Any]]] = {}
+    tables: dict[str, tuple[TunedTable, list[Any]]] = {}
     for line in lines:
         table = table_of(line)
-        result.setdefault(table.name, (table, []))[1].append(line)
-    return list(result.values())
+        tables.setdefault(table.name, (table, []))[1].append(line)
+    return list(tables.values())
 
 
 def kept_row(answer: Ranking, row: Mapping[str, str], kernel: str, padded: str) -> ExportedChoice:
@@ -363,7 +363,7 @@ def found_rows(folder: Path, name: str, key: Sequence[str], wanted: Sequence[Seq
     `wanted` has for each shape the keys that AITER tries, in order; key columns that a table lacks are ignored.
     """
     merged = folder / "merged" / f"{name}.csv"
-    paths = [merged] if merged.is_file() else [folder / item / f"{name}.csv" for item in ("measured", "predicted")]
+    paths = [merged] if merged.is_file() else [folder / kind / f"{name}.csv" for kind in ("measured", "predicted")]
     columns, read = _read(path for path in paths if path.is_file())
     present = tuple(column for column in key if column in columns)
     rows = _by_key(read, present)

@@ -30,13 +30,13 @@ _INDEX_OF_MIXTURES = (
 
 def _compiled(nodes: list[Any]) -> list[types.CodeType]:
     """Compile statements, with functions stripped of decorators."""
-    result = []
+    compiled = []
     for node in nodes:
         for inner in ast.walk(node):
             if isinstance(inner, ast.FunctionDef):
                 inner.decorator_list = []
-        result.append(compile("from __future__ import annotations\n" + ast.unparse(node), "aiter", "exec"))
-    return result
+        compiled.append(compile("from __future__ import annotations\n" + ast.unparse(node), "aiter", "exec"))
+    return compiled
 
 
 def _run(statements: list[types.CodeType], names: dict[str, Any]) -> None:
@@ -108,21 +108,21 @@ def _gemm_rows(wanted: dict[str, Any], file: str) -> list[Any]:
     stated = "q_dtype_w" in pd.read_csv(file, nrows=1).columns
     by_type = [name for name in ("get_GEMM_config_with_quant_type", "get_bpreshuffle_GEMM_config") if name in names]
     plain = [name for name in ("get_CKGEMM_config", "get_GEMM_config") if name in names]
-    result = []
+    rows = []
     for shape in wanted["shapes"]:
         sizes = shape["M"], shape["N"], shape["K"]
         if stated and by_type:
             row = names[by_type[0]](*sizes, shape["q_dtype_w"], file)
         else:
             row = names[plain[0]](*sizes, *([file] if plain[0] == "get_CKGEMM_config" else []))
-        result.append(None if row is None else {name: str(value) for name, value in row.items()})
-    return result
+        rows.append(None if row is None else {name: str(value) for name, value in row.items()})
+    return rows
 
 
 def _mixture_rows(wanted: dict[str, Any], file: str) -> list[Any]:
     """Return the row of each mixture of experts, by AITER's own padding, reading of its table, and lookup."""
     tree = ast.parse(Path(wanted["source"]).read_text(encoding="utf-8"))
-    (whole,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == _OF_MIXTURES)
+    (function,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == _OF_MIXTURES)
     names: dict[str, Any] = {
         "os": os,
         "functools": functools,
@@ -131,10 +131,10 @@ def _mixture_rows(wanted: dict[str, Any], file: str) -> list[Any]:
         "get_gfx": lambda: wanted["gfx"],
         "get_gfx_runtime": lambda: wanted["gfx"],
         "get_cu_num": lambda: wanted["cu_num"],
-        **dict.fromkeys(argument.arg for argument in whole.args.args),
+        **dict.fromkeys(argument.arg for argument in function.args.args),
     }
     around = [node for node in tree.body if isinstance(node, ast.Assign) or getattr(node, "name", "") in _PADDING]
-    lookup = _compiled(_up_to_the_row(whole))
+    lookup = _compiled(_up_to_the_row(function))
     _run([*_compiled(around), *lookup], names)
     table = names["get_cfg_2stages"](file)
     names |= {"cfg_2stages": table, "active_cfg_2stages": table}
@@ -142,15 +142,15 @@ def _mixture_rows(wanted: dict[str, Any], file: str) -> list[Any]:
     return [None if row is None else {name: str(value) for name, value in row.items()} for row in rows]
 
 
-def _up_to_the_row(whole: ast.FunctionDef) -> list[ast.stmt]:
+def _up_to_the_row(function: ast.FunctionDef) -> list[ast.stmt]:
     """Return the functions and assignments of AITER's lookup, up to the assignment of the row that it finds."""
-    result: list[ast.stmt] = []
-    for node in whole.body:
+    statements: list[ast.stmt] = []
+    for node in function.body:
         if isinstance(node, (ast.FunctionDef, ast.Assign)):
-            result.append(node)
+            statements.append(node)
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == _FOUND:
             break
-    return result
+    return statements
 
 
 def _mixture_row(shape: dict[str, Any], lookup: list[types.CodeType], names: dict[str, Any]) -> Any:
@@ -179,22 +179,22 @@ def _main() -> None:
     wanted = json.load(sys.stdin)
     get_config_file = _joining(wanted["core"], wanted)
     rows_of = _mixture_rows if wanted["is_of_mixtures"] else _gemm_rows
-    result: dict[str, Any] = {"failure": "", "rows": [], "keys": []}
-    for value in (None, wanted["value"]):
+    document: dict[str, Any] = {"failure": "", "rows": [], "keys": []}
+    for path_list in (None, wanted["value"]):
         os.environ.pop(wanted["variable"], None)
-        if value is not None:
-            os.environ[wanted["variable"]] = value
+        if path_list is not None:
+            os.environ[wanted["variable"]] = path_list
         try:
             file = get_config_file(wanted["variable"], wanted["default"], wanted["name"])
-            kept = Path(wanted["work"], f"{len(result['rows'])}.csv")
-            kept.write_bytes(Path(file).read_bytes())
-            result["rows"].append(rows_of(wanted, str(kept)))
-            result["keys"].append(sorted(_keys(str(kept), wanted["key"])))
-            result["file"] = str(kept)
+            copied = Path(wanted["work"], f"{len(document['rows'])}.csv")
+            copied.write_bytes(Path(file).read_bytes())
+            document["rows"].append(rows_of(wanted, str(copied)))
+            document["keys"].append(sorted(_keys(str(copied), wanted["key"])))
+            document["file"] = str(copied)
         except Exception as error:  # noqa: BLE001 - whatever AITER's code raises is the finding
-            result["failure"] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            document["failure"] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             break
-    sys.stdout.write(json.dumps(result) + "\n")
+    sys.stdout.write(json.dumps(document) + "\n")
 
 
 if __name__ == "__main__":

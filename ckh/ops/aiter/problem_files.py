@@ -45,9 +45,9 @@ def load_entries(
         raise UsageError(f"no such file: {source}", hint, code="no-file")
     problems: dict[Any, None] = {}
     passed_over: Counter[str] = Counter()
-    for line, entry in readers[path.suffix.lower() != ".csv"](path):
+    for line, problem_of in readers[path.suffix.lower() != ".csv"](path):
         try:
-            problem = entry(default_dtype)
+            problem = problem_of(default_dtype)
         except UsageError as error:
             raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error
         if isinstance(problem, str):
@@ -56,11 +56,11 @@ def load_entries(
             raise DataError(f"{path}:{line}: the problem has dtype {problem.dtype}, not {dtype}", code="mismatch")
         else:
             problems[problem] = None
-    others = ", ".join(f"{count} of {what}" for what, count in passed_over.items())
+    skipped = ", ".join(f"{count} of {reason}" for reason, count in passed_over.items())
     if not problems:
-        raise DataError(f"{path} has no problem of {op}" + (f", only {others}" if others else ""), code="no-problems")
-    if others:
-        warn(f"{path}: skipped, ckh knows no kernels of Composable Kernel for them: {others}", "skipped-problems")
+        raise DataError(f"{path} has no problem of {op}" + (f", only {skipped}" if skipped else ""), code="no-problems")
+    if skipped:
+        warn(f"{path}: skipped, ckh knows no kernels of Composable Kernel for them: {skipped}", "skipped-problems")
     return tuple(problems)
 
 

@@ -52,8 +52,8 @@ def problems_of(
         return kind(**fields, **{name: str(row[name]) for name in texts})
 
     def columns(problems: Sequence[P]) -> dict[str, list[Any]]:
-        given = {name: [getattr(problem, name) for problem in problems] for name in (*texts, *sizes)}
-        return given | {name: [getattr(problem, name) or None for problem in problems] for name in optional}
+        required = {name: [getattr(problem, name) for problem in problems] for name in (*texts, *sizes)}
+        return required | {name: [getattr(problem, name) or None for problem in problems] for name in optional}
 
     def features(problems: Sequence[P]) -> dict[str, Any]:
         types = dict.fromkeys((*sizes, *optional), np.float64)

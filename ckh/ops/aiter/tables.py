@@ -133,12 +133,12 @@ def _bound_of(message: str) -> float:
 
 def fastest(lines: Iterable[_Row]) -> list[_Row]:
     """Return the fastest of the rows that AITER would look up for one shape, measured and predicted rows separately."""
-    result: dict[tuple[Any, ...], _Row] = {}
+    fastest_by_key: dict[tuple[Any, ...], _Row] = {}
     for line in lines:
         key = (*line.key, line.is_predicted)
-        if key not in result or line.time_us < result[key].time_us:
-            result[key] = line
-    return list(result.values())
+        if key not in fastest_by_key or line.time_us < fastest_by_key[key].time_us:
+            fastest_by_key[key] = line
+    return list(fastest_by_key.values())
 
 
 class LeftOut(Exception):  # noqa: N818 - the row is left out and counted
@@ -233,7 +233,7 @@ def read_winners(
     if not won:
         reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
         raise DataError(f"{path}: no usable row ({reasons or 'the file has no rows'})", code="empty")
-    tables = (_table(device, settled(some), op_type, path.name) for device, some in sorted(won.items()))
+    tables = (_table(device, settled(device_rows), op_type, path.name) for device, device_rows in sorted(won.items()))
     return Reading(store(tables, options.output), (source,), bad=left_out)
 
 

@@ -131,18 +131,18 @@ def installed_kernels(root: Path, family: str, library: str) -> dict[str, Instal
     name = f"gemm_{family}" if library == CK else f"gemm_{family}_{library}"
     path = source_file(root, f"csrc/*/{name}_common.py", f"csrc/*/{name}_instance.py")
     if path is None:
-        what = f"no csrc/*/{name}_*.py in or beside it"
-        raise DataError(f"{root} has no kernels of {library} for {family}: there is {what}", code="no-aiter")
+        missing = f"no csrc/*/{name}_*.py in or beside it"
+        raise DataError(f"{root} has no kernels of {library} for {family}: there is {missing}", code="no-aiter")
     done = run_aiter(code_command(_PRINT, str(path)), most_s=_MOST_LISTED_S)
     if done.returncode or not done.stdout:
         raise DataError(f"cannot read AITER's kernels in {path}: {last_line(done.stderr)}", code="no-aiter")
     rows = json.loads(done.stdout.splitlines()[-1])
     if not 0 < len(rows) <= _MOST_KERNELS:
         raise DataError(f"{path} has no list of kernels", code="no-aiter")
-    result: dict[str, InstalledKernel] = {}
+    kernels: dict[str, InstalledKernel] = {}
     for number, listed in rows:
-        result.setdefault(resolved(str(listed)), InstalledKernel(str(listed), int(number)))
-    return result
+        kernels.setdefault(resolved(str(listed)), InstalledKernel(str(listed), int(number)))
+    return kernels
 
 
 @dataclass(slots=True)
@@ -281,14 +281,14 @@ def _problem(answer: Ranking) -> AiterGemm:
 
 def _picked(folder: Path, arch: str, problems: Sequence[AiterGemm]) -> list[str]:
     """Return the kernels, with their split of K, that AITER finds in an export; empty where it finds no row."""
-    result: dict[AiterGemm, str] = {}
+    picks: dict[AiterGemm, str] = {}
     for family in dict.fromkeys(problem.family for problem in problems):
-        some = [problem for problem in problems if problem.family == family]
-        keys = [[key_cells(arch, replace(item, m=m)) for m in looked_up(item)] for item in some]
-        for item, row in zip(some, found_rows(folder, f"{family}_tuned_gemm", KEY, keys), strict=True):
+        group = [problem for problem in problems if problem.family == family]
+        keys = [[key_cells(arch, replace(problem, m=m)) for m in looked_up(problem)] for problem in group]
+        for problem, row in zip(group, found_rows(folder, f"{family}_tuned_gemm", KEY, keys), strict=True):
             base, split = ("", 0) if row is None else (resolved(row["kernelName"]), int(float(row["splitK"])))
-            result[item] = f"{base}_splitk{split}" if split else base
-    return [result[problem] for problem in problems]
+            picks[problem] = f"{base}_splitk{split}" if split else base
+    return [picks[problem] for problem in problems]
 
 
 def _shape(arch: str, problem: AiterGemm) -> dict[str, Any]:
@@ -365,7 +365,7 @@ def _groups(model: Model) -> Iterator[Group]:
     arch = load_arch(model.spec.arch)
     for family in _FAMILIES:
         for library in LIBRARIES:
-            for dtype in (item for item in FAMILIES[family] if has_pool(family, library, item)):
+            for dtype in (type_name for type_name in FAMILIES[family] if has_pool(family, library, type_name)):
                 example = AiterGemm(1, 1, 1, family, dtype, library, num_cus=1)
                 yield ruled_group(KIND, example, kernel_pool(family, library, arch.name), RULES, arch)
 

@@ -105,8 +105,8 @@ class AiterKernel:
         """The pipeline as a word, such as `intrawave_v3`; `cktile` for CK Tile's kernels, `fbgemm_…` for FBGEMM's."""
         if self.library == CKTILE:
             return CKTILE
-        result = f"{'interwave' if self.interwave else 'intrawave'}_v{self.version}"
-        return f"{FBGEMM}_{result}" if self.library == FBGEMM else result
+        word = f"{'interwave' if self.interwave else 'intrawave'}_v{self.version}"
+        return f"{FBGEMM}_{word}" if self.library == FBGEMM else word
 
 
 NUMBERS: tuple[str, ...] = tuple(field.name for field in fields(AiterKernel) if field.type == "int")
@@ -236,19 +236,19 @@ _MOST_SPLIT_OF = {
 @cache
 def _listed() -> tuple[dict[tuple[str, str], list[str]], dict[str, int]]:
     """Return the names by pool and architecture, which a heading states for the names below it, and the numbers."""
-    result: dict[tuple[str, str], list[str]] = {}
+    pools: dict[tuple[str, str], list[str]] = {}
     numbers: dict[str, int] = {}
     below: list[list[str]] = []
     for line in _LIST.read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
             _, pool, archs = line.split()
-            below = [result.setdefault((pool, arch), []) for arch in archs.split(",")]
+            below = [pools.setdefault((pool, arch), []) for arch in archs.split(",")]
             continue
         name, *number = line.split()
         numbers |= dict.fromkeys([name], int(number[0])) if number else {}
         for names in below:
             names.append(name)
-    return result, numbers
+    return pools, numbers
 
 
 def kernel_numbers() -> dict[str, int]:
@@ -291,12 +291,12 @@ def resolved(name: str) -> str:
 @cache
 def _without_pairs() -> dict[str, frozenset[str]]:
     """Return for each listed name the names that omit one of its pairs."""
-    result: dict[str, frozenset[str]] = {}
+    shortened: dict[str, frozenset[str]] = {}
     for name in (base for names in _listed()[0].values() for base in names):
         parts = name.split("_")
         pairs = [index for index, part in enumerate(parts) if part.replace("x", "").isdigit() and part.count("x") == 1]
-        result[name] = frozenset("_".join(parts[:index] + parts[index + 1 :]) for index in pairs)
-    return result
+        shortened[name] = frozenset("_".join(parts[:index] + parts[index + 1 :]) for index in pairs)
+    return shortened
 
 
 @BOOK.rule

@@ -88,8 +88,8 @@ def _divisor(name: str) -> Formula:
     """Base-2 logarithm of the largest power of two that divides a size."""
 
     def formula(c: Columns) -> Any:
-        whole = c[name].astype(np.int64)
-        return np.log2(np.minimum(whole & -whole, _MOST_DIVISOR))
+        size = c[name].astype(np.int64)
+        return np.log2(np.minimum(size & -size, _MOST_DIVISOR))
 
     return formula
 

@@ -116,8 +116,8 @@ class AiterGemm(PasteableProblem):
 
     def to_dict(self) -> dict[str, Any]:
         """All fields but `groups` of a single product, for JSON; `AiterGemm(**d)` restores the problem."""
-        result = {field.name: getattr(self, field.name) for field in fields(self)}
-        return result if self.groups else {name: value for name, value in result.items() if name != GROUPS}
+        document = {field.name: getattr(self, field.name) for field in fields(self)}
+        return document if self.groups else {name: value for name, value in document.items() if name != GROUPS}
 
 
 def has_pool(family: str, library: str, dtype: str) -> bool:

@@ -133,8 +133,8 @@ def columns_of(family: str) -> list[str]:
 def gemm_table(lines: Sequence[TunedLine]) -> str:
     """Return the text of a table of rows of one family."""
     if len(families := {line.problem.family for line in lines}) > 1:
-        what = "rows of one table of AITER must not be of several families"
-        raise DataError(what, "write separate tables", code="mixed-data")
+        message = "rows of one table of AITER must not be of several families"
+        raise DataError(message, "write separate tables", code="mixed-data")
     columns = [name for family in families for name in columns_of(family)]
     return table_text(lines, columns, lambda row: known_names(row.problem.family, row.problem.library, row.arch))
 

@@ -148,7 +148,7 @@ def write_tables(choices: Choices) -> WrittenChoices:
     """
     lines = [] if choices.measured is None else dataset_lines(DatasetRows(choices.measured))
     measured = {line.key: line for line in lines if not line.is_predicted}
-    result: dict[tuple[Any, ...], TunedMixture] = {}
+    written: dict[tuple[Any, ...], TunedMixture] = {}
     root = choices.installed
     own = None if root is None else TABLE.of_root(root)
 
@@ -167,14 +167,14 @@ def write_tables(choices: Choices) -> WrittenChoices:
             kernel = joint(kept.get("kernelName1", ""), kept.get("kernelName2", ""))
             return kept_row(answer, kept, kernel, _padded(problem, int(kept["token"])))
         line = _predicted(answer, root) if row is None else _checked(row, root)
-        line = result.setdefault(line.key, line)
+        line = written.setdefault(line.key, line)
         basis = "bounded by the slowest of all winners" if line.is_predicted else "measured"
         return written_row(answer, line, basis + _padded(problem, line.problem.tokens))
 
     by_tokens = sorted(choices.answers, key=lambda answer: -answer.problem.tokens)  # type: ignore[attr-defined]
     rows, missing = chosen(by_tokens, choose)
     ordered = (rows[answer.problem] for answer in choices.answers if answer.problem in rows)
-    lines_by_key = sorted(result.values(), key=lambda line: line.key)
+    lines_by_key = sorted(written.values(), key=lambda line: line.key)
     times = "; `us1` and `us2` where each product was measured"
     return written_choices(lines_by_key, lambda _: TABLE, mixture_table, ordered, missing, root, _NOTES, times)
 
@@ -185,12 +185,12 @@ def _kept(own: OwnTable, root: Path | None, wanted: Mapping[str, Any]) -> Mappin
     smaller = [tier for tier in reversed(TIERS) if tier < tokens] if _SMALLER_TIERS in source else []
     for looked_for in (tokens, *smaller):
         cells = {**wanted, "token": looked_for, TAG: ""}
-        other = own.find(cells)
-        if other is None and _ANY_ACTIVATION in source:
-            others = (row for row in own.but_for("act_type", cells) if _OF_CK not in row.get("kernelName1", ""))
-            other = next(others, None)
-        if other is not None:
-            return other
+        row = own.find(cells)
+        if row is None and _ANY_ACTIVATION in source:
+            rows = (line for line in own.but_for("act_type", cells) if _OF_CK not in line.get("kernelName1", ""))
+            row = next(rows, None)
+        if row is not None:
+            return row
     return None
 
 

@@ -80,9 +80,9 @@ def parse_choice(name: str) -> MoeChoice:
         return MoeChoice(name, STAGE1 if gemm == 1 else STAGE2, block_m, *both)
     if len(parts) != _PAIR or [gemm for gemm, _, _ in parts] != [1, 2]:
         raise DataError(f"not a kernel for each of two products: {name[:300]!r}", code="bad-kernel")
-    (_, block_m, first), (_, other, second) = parts
-    if block_m != other:
-        raise DataError(f"kernels with tiles of {block_m} and {other} rows are incompatible", code="bad-kernel")
+    (_, block_m, first), (_, block_m2, second) = parts
+    if block_m != block_m2:
+        raise DataError(f"kernels with tiles of {block_m} and {block_m2} rows are incompatible", code="bad-kernel")
     return MoeChoice(name, BOTH, block_m, *first, *second)
 
 
@@ -92,9 +92,9 @@ def _part(name: str) -> tuple[int, int, tuple[int, ...]]:
     if match is None:
         raise DataError(f"not a kernel of AITER's: {name[:160]!r}", code="bad-kernel")
     known = match.groupdict()
-    tile_m, *others = (int(size) for part in ("tile", "wave") for size in match[part].split("x"))
-    others += [int(known.get(part) or 0) for part in ("version", "mfma_k", "per_cu")]
-    return int(match["gemm"]), tile_m, (int(match["block"]), *others)
+    tile_m, *numbers = (int(size) for part in ("tile", "wave") for size in match[part].split("x"))
+    numbers += [int(known.get(part) or 0) for part in ("version", "mfma_k", "per_cu")]
+    return int(match["gemm"]), tile_m, (int(match["block"]), *numbers)
 
 
 def joint(first: str, second: str) -> str:
@@ -179,13 +179,13 @@ def known_name(name: str, arch: str, problem: AiterMoe) -> str:
 
 
 @cache
-def moe_pool(arch: str, stage: str, *others: str) -> tuple[MoeChoice, ...]:
+def moe_pool(arch: str, stage: str, *kinds: str) -> tuple[MoeChoice, ...]:
     """Return the choices for a stage on an architecture, by the values of the other `KINDS`; empty without kernels."""
     if stage != BOTH:
-        return tuple(map(parse_choice, _listed()[0].get((arch, stage, *others), ())))
-    firsts, seconds = (moe_pool(arch, item, *others) for item in (STAGE1, STAGE2))
-    pairs = ((first, two) for first in firsts for two in seconds if first.block_m == two.block_m)
-    return tuple(parse_choice(joint(item.name, two.name)) for item, two in pairs)
+        return tuple(map(parse_choice, _listed()[0].get((arch, stage, *kinds), ())))
+    firsts, seconds = (moe_pool(arch, single, *kinds) for single in (STAGE1, STAGE2))
+    pairs = ((first, second) for first in firsts for second in seconds if first.block_m == second.block_m)
+    return tuple(parse_choice(joint(first.name, second.name)) for first, second in pairs)
 
 
 def kind_of(problem: AiterMoe) -> tuple[str, ...]:

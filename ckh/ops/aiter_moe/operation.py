@@ -108,7 +108,7 @@ _DERIVED: dict[str, Formula] = {
     "n2": lambda c: c["model_dim"],
     "k2": lambda c: c["inter_dim"],
     **_of_products("tiles", _tiles),
-    **_of_products("waves", lambda item: lambda c: c[f"tiles{item}"] / c["cus"]),
+    **_of_products("waves", lambda product: lambda c: c[f"tiles{product}"] / c["cus"]),
     **_of_products("work", _work),
     **_of_products("loads", _loads),
     "weight_bytes": lambda c: c.codes("quant", _WEIGHT_BYTES, UNKNOWN),
@@ -133,16 +133,16 @@ _BOTH_FEATURES = (
         Feature(f"{name}{product}", unit, formula(product))
         for product in (1, 2)
         for name, unit, formula in (
-            ("waves", "workgroups/CU", lambda item: raw(f"waves{item}")),
+            ("waves", "workgroups/CU", lambda number: raw(f"waves{number}")),
             (
                 "last_round_fill",
                 "",
-                lambda item: lambda c: c[f"waves{item}"] / np.maximum(np.ceil(c[f"waves{item}"]), 1),
+                lambda number: lambda c: c[f"waves{number}"] / np.maximum(np.ceil(c[f"waves{number}"]), 1),
             ),
-            ("log2_work_of_cu", "log2", lambda item: log2_of(f"work{item}")),
-            ("log2_loads_of_cu", "log2", lambda item: log2_of(f"loads{item}")),
-            ("steps_k", "", lambda item: pieces(f"k{item}", f"tile_k{item}")),
-            ("n_tiles", "", lambda item: pieces(f"n{item}", f"tile_n{item}")),
+            ("log2_work_of_cu", "log2", lambda number: log2_of(f"work{number}")),
+            ("log2_loads_of_cu", "log2", lambda number: log2_of(f"loads{number}")),
+            ("steps_k", "", lambda number: pieces(f"k{number}", f"tile_k{number}")),
+            ("n_tiles", "", lambda number: pieces(f"n{number}", f"tile_n{number}")),
         )
     ),
     Feature("log2_work_of_both", "log2", lambda c: np.log2(np.maximum(c["work1"] + c["work2"], 1))),

@@ -121,7 +121,7 @@ class TunedMixture(TableRow):
 
 def mixture_table(lines: Sequence[TunedMixture]) -> str:
     """Return the text of a table of rows."""
-    return table_text(lines, COLUMNS, lambda row: {item.name for item in moe_pool(row.arch, *kind_of(row.problem))})
+    return table_text(lines, COLUMNS, lambda row: {choice.name for choice in moe_pool(row.arch, *kind_of(row.problem))})
 
 
 def _write(rows: MeasuredRows, path: Path) -> list[str]:
@@ -189,12 +189,12 @@ def read_tuned(path: Path, options: ReadOptions) -> Reading:
 
 def _fastest(won: list[Won]) -> list[Won]:
     """Keep the fastest of duplicate rows, as AITER does."""
-    kept: dict[tuple[Any, ...], Won] = {}
+    best: dict[tuple[Any, ...], Won] = {}
     for row in won:
         key = row.problem, row.kernel, row.is_predicted
-        if key not in kept or row.time_us < kept[key].time_us:
-            kept[key] = row
-    return list(kept.values())
+        if key not in best or row.time_us < best[key].time_us:
+            best[key] = row
+    return list(best.values())
 
 
 class _Time(NamedTuple):
@@ -289,7 +289,7 @@ def _sum(first: _Time, second: _Time) -> _Time:
 
 
 def _table(arch: str, num_cus: int, measured: _Times, run_id: str) -> pa.Table:
-    rows = {(problem, choice): time for problem, some in measured.items() for choice, time in some.items()}
+    rows = {(problem, choice): timed for problem, times in measured.items() for choice, timed in times.items()}
     latency_ms, spread, samples = map(np.array, zip(*rows.values(), strict=True))
     results = Results([str(Status.OK)] * len(rows), latency_ms, {"spread": spread, "samples": samples})
     return build_table(Pairs.of(rows, OP_TYPE), results, Origin.on_gpu(arch, num_cus, run_id))
@@ -298,7 +298,9 @@ def _table(arch: str, num_cus: int, measured: _Times, run_id: str) -> pa.Table:
 FORMATS = Formats(
     readers=(
         Reader(
-            NAME, lambda head: parquet_columns(head).issuperset(item.name for item in _COLUMNS[:-1]), _read_candidates
+            NAME,
+            lambda head: parquet_columns(head).issuperset(column.name for column in _COLUMNS[:-1]),
+            _read_candidates,
         ),
         Reader(CSV_NAME, sniff_csv(_REQUIRED), read_tuned),
     ),
