@@ -125,9 +125,9 @@ class CompiledKernel:
 
     def pack(self, addresses: Any) -> bytes:
         """Lay out explicit arguments, given as an array of pointers to them, as in the segment."""
-        given = [argument for argument in self.arguments if not argument.kind.startswith("hidden")]
-        packed = bytearray(max((argument.offset + argument.size for argument in given), default=0))
-        for number, argument in enumerate(given):
+        explicit = [argument for argument in self.arguments if not argument.kind.startswith("hidden")]
+        packed = bytearray(max((argument.offset + argument.size for argument in explicit), default=0))
+        for number, argument in enumerate(explicit):
             packed[argument.offset : argument.offset + argument.size] = ctypes.string_at(
                 addresses[number], argument.size
             )
@@ -264,7 +264,7 @@ class CodeObject:
                 metadata = self._note(offset)
         named = () if metadata is None else metadata.kernels
         unstated = self._unstated_sizes(named, symbols or {})
-        kernels = [self._kernel(item, symbols or {}, unstated) for item in named]
+        kernels = [self._kernel(kernel, symbols or {}, unstated) for kernel in named]
         self.kernels = {kernel.name: kernel for kernel in kernels}
         if sum(kernel.code_size for kernel in self.kernels.values()) > MAX_MEMORY_BYTES:
             raise ValueError(f"a code object with more than {MAX_MEMORY_BYTES} bytes of functions")
@@ -309,12 +309,12 @@ class CodeObject:
     def _symbols(self, at: int, size: int, strings: int) -> dict[str, _Symbol]:
         if size > _MOST_SYMBOLS * _SYMBOL.size:
             raise ValueError(f"a code object with more than {_MOST_SYMBOLS} symbols")
-        result = {}
+        symbols = {}
         for place in range(at, at + size, _SYMBOL.size):
             name, kind, _, section, value, length = _read(_SYMBOL, self._data, place)
             if section:
-                result[self._text_at(strings + name)] = _Symbol(value, length, kind & _KIND_BITS == _FUNCTION)
-        return result
+                symbols[self._text_at(strings + name)] = _Symbol(value, length, kind & _KIND_BITS == _FUNCTION)
+        return symbols
 
     def _unstated_sizes(self, named: tuple[_Kernel, ...], symbols: dict[str, _Symbol]) -> dict[int, int]:
         """Size of each function by its place, up to the next one or the end of the text, without padding.
@@ -322,31 +322,31 @@ class CodeObject:
         The symbols of assembly need not state it.
         """
         start, size = self.text
-        kernels = {item.name for item in named}
-        places = {item.value for name, item in symbols.items() if item.is_function or name in kernels}
+        names = {kernel.name for kernel in named}
+        places = {symbol.value for name, symbol in symbols.items() if symbol.is_function or name in names}
         ordered = [*sorted(place for place in places if start <= place < start + size), start + size]
         code = (self._memory[place:end].rstrip(_PADDING) for place, end in pairwise(ordered))
-        return {place: -(-len(item) // 4) * 4 for place, item in zip(ordered, code, strict=False)}
+        return {place: -(-len(function) // 4) * 4 for place, function in zip(ordered, code, strict=False)}
 
     def _note(self, at: int) -> _Metadata | None:
         name_size, length, kind = _read(_NOTE_HEADER, self._data, at)
         start = at + _NOTE_HEADER.size + ((name_size + 3) & ~3)
         return decode_metadata(self._data[start : start + length]) if kind == _AMDGPU_METADATA else None
 
-    def _kernel(self, item: _Kernel, symbols: dict[str, _Symbol], unstated: dict[int, int]) -> CompiledKernel:
-        if item.name not in symbols or item.symbol not in symbols:
-            raise ValueError(f"a code object without kernel {item.name}")
-        at = symbols[item.symbol].value
+    def _kernel(self, kernel: _Kernel, symbols: dict[str, _Symbol], unstated: dict[int, int]) -> CompiledKernel:
+        if kernel.name not in symbols or kernel.symbol not in symbols:
+            raise ValueError(f"a code object without kernel {kernel.name}")
+        at = symbols[kernel.symbol].value
         lds, scratch, entry, _, rsrc1, rsrc2, properties, preload = _read(_DESCRIPTOR, self._memory, at)
-        size = _at_most("arguments", item.kernarg_size, MAX_KERNARG_BYTES)
-        if strange := [argument for argument in item.arguments if argument.offset + argument.size > size]:
+        size = _at_most("arguments", kernel.kernarg_size, MAX_KERNARG_BYTES)
+        if strange := [argument for argument in kernel.arguments if argument.offset + argument.size > size]:
             what = f"{strange[0].size} bytes at byte {strange[0].offset}"
             raise ValueError(f"a kernel with an argument of {what}, beyond its {size} bytes")
         return CompiledKernel(
-            name=item.name,
+            name=kernel.name,
             entry=at + entry,
-            code_size=symbols[item.name].size or unstated.get(at + entry, 0),
-            arguments=item.arguments,
+            code_size=symbols[kernel.name].size or unstated.get(at + entry, 0),
+            arguments=kernel.arguments,
             kernarg_size=size,
             lds=lds,
             scratch=_at_most("scratch memory", scratch, MAX_SCRATCH_BYTES),
@@ -356,6 +356,6 @@ class CodeObject:
             properties=properties,
             preload=preload,
             registers=RegisterCounts(
-                item.vgprs, item.agprs, item.sgprs, item.vgpr_spills, item.sgpr_spills, item.threads
+                kernel.vgprs, kernel.agprs, kernel.sgprs, kernel.vgpr_spills, kernel.sgpr_spills, kernel.threads
             ),
         )

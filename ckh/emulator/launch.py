@@ -82,12 +82,12 @@ class Fault(ctypes.Structure):
     def describe(self, entry: int, instruction: str) -> str:
         """Text for a terminal; offsets are bytes from the kernel's entry."""
         where = f"wave {self.wave} at +{self.pc - entry:#x}"
-        other = (
+        other_wave = (
             f"wave {self.other} at +{self.other_pc - entry:#x}, with no barrier between the end of one and the other"
         )
         return {
-            1: f"LDS race: {where} reads byte {self.address} that is written by {other}",
-            2: f"LDS race: {where} writes byte {self.address} that is touched by {other}",
+            1: f"LDS race: {where} reads byte {self.address} that is written by {other_wave}",
+            2: f"LDS race: {where} writes byte {self.address} that is touched by {other_wave}",
             3: f"{where}, lane {self.lane}, is outside the LDS: byte {self.address}",
             4: f"no instruction {instruction} in this form: {where}",
             5: f"{where}, lane {self.lane}, is outside its scratch memory: byte {self.address}",
@@ -222,8 +222,8 @@ class LoadedProgram:
     def reached(self, library: EmulatorLibrary) -> dict[int, tuple[int, bool]]:
         """Results of `EmulatorLibrary.taken` by offset of the executed instructions from the beginning of the code."""
         room, size, first = ctypes.addressof(self.room), library.instruction_bytes, self.base - self.code.base
-        result = ((first + 4 * number, library.taken(room + size * number)) for number in range(self.dwords))
-        return {at: taken for at, taken in result if taken[0]}
+        results = ((first + 4 * number, library.taken(room + size * number)) for number in range(self.dwords))
+        return {at: taken for at, taken in results if taken[0]}
 
 
 class EmulatedGpu:

@@ -124,8 +124,8 @@ def _gpu_of(node: Path, cards: Path) -> tuple[Gpu, str] | None:
     version = int(values.get("gfx_target_version", 0))
     if not version:
         return None
-    major, rest = divmod(version, _MAJOR)
-    minor, step = divmod(rest, _MINOR)
+    major, minor_step = divmod(version, _MAJOR)
+    minor, step = divmod(minor_step, _MINOR)
     cus = int(values.get("simd_count", 0)) // max(int(values.get("simd_per_cu", 0)), 1)
     kfd_id = text_of(node / "gpu_id")
     pci = _pci_address(int(values.get("domain", 0)), int(values.get("location_id", 0)))

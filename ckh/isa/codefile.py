@@ -75,9 +75,9 @@ def read_code(path: Path, arch: str | None, parts: Sequence[str] = ()) -> CodeFi
     number = chosen_number(data)
     try:
         code = _code_object(data, arch)
-        result = _machine(code, arch)
+        processor = _machine(code, arch)
         loaded = CodeObject(code)
-        functions = [_function(kernel, loaded, load_arch(result)) for kernel in loaded.kernels.values()]
+        functions = [_function(kernel, loaded, load_arch(processor)) for kernel in loaded.kernels.values()]
     except (ValueError, struct.error) as error:  # ValueError: a code object that cannot be loaded
         hint = "name a code object, or a library of kernels"
         raise DataError(f"{path}: {error}", hint, code="damaged") from error
@@ -85,16 +85,16 @@ def read_code(path: Path, arch: str | None, parts: Sequence[str] = ()) -> CodeFi
         functions = [function for function in functions if function_part(number) in function.name]
     if not functions:
         raise DataError(f"{path}: a code object without kernels", "it may be stripped", code="damaged")
-    some = [function for function in functions if not parts or any(part in function.name for part in parts)]
-    if not some:
+    named = [function for function in functions if not parts or any(part in function.name for part in parts)]
+    if not named:
         names = ", ".join(function.name[:_SHOWN_NAME] for function in functions[:_SHOWN])
         more = f" and {len(functions) - _SHOWN} more" if len(functions) > _SHOWN else ""
         raise UsageError(
             f"{path} has no function named {' or '.join(parts)}", f"it has {names}{more}", code="unknown-name"
         )
-    if empty := [function.name for function in some if not function.code]:
+    if empty := [function.name for function in named if not function.code]:
         raise DataError(f"{path}: {empty[0]} has no instructions", "it may be cut off", code="damaged")
-    return CodeFile(result, tuple(some))
+    return CodeFile(processor, tuple(named))
 
 
 def _loadable(path: Path) -> Path:
@@ -124,16 +124,16 @@ def _only_arch(bundle: memoryview) -> str:
 
 
 def _machine(code: bytes, arch: str | None) -> str:
-    """Processor of a code object, which must equal the given architecture, if any."""
+    """Processor of a code object; an error if it is not the given architecture."""
     if not code.startswith(_ELF_MAGIC):
         raise ValueError("a code object that is not an ELF file")
     _, machine, *_, flags = _ELF.unpack_from(code)
-    result = _MACHINES.get(flags & _MACHINE_BITS) if machine == _AMDGPU else None
-    if result is None:
+    processor = _MACHINES.get(flags & _MACHINE_BITS) if machine == _AMDGPU else None
+    if processor is None:
         raise ValueError(f"it is code for another processor: machine {machine}, flags {flags:#x}")
-    if arch not in (None, result):
-        raise ValueError(f"it is code for {result}, not {arch}")
-    return result
+    if arch not in (None, processor):
+        raise ValueError(f"it is code for {processor}, not {arch}")
+    return processor
 
 
 def _function(kernel: CompiledKernel, code: CodeObject, arch: ArchSpec) -> Function:
@@ -160,12 +160,12 @@ def waves_by(vgprs: int, sgprs: int, lds: int, waves: int, arch: ArchSpec) -> di
     """
     hardware = arch.hardware
     most = hardware.max_waves_per_cu // hardware.simds_per_cu
-    result = {"vector registers": min(most, _REGISTERS // _rounded(max(vgprs, 1), _REGISTER_GRANULE)), "waves": most}
-    result["scalar registers"] = min(most, _SCALARS // _rounded(max(sgprs, 1), _SCALAR_GRANULE))
+    limits = {"vector registers": min(most, _REGISTERS // _rounded(max(vgprs, 1), _REGISTER_GRANULE)), "waves": most}
+    limits["scalar registers"] = min(most, _SCALARS // _rounded(max(sgprs, 1), _SCALAR_GRANULE))
     if lds and waves:
         blocks = arch.lds_capacity // _rounded(lds, _LDS_GRANULE)
-        result["LDS"] = min(most, -(-blocks * waves // hardware.simds_per_cu))
-    return result
+        limits["LDS"] = min(most, -(-blocks * waves // hardware.simds_per_cu))
+    return limits
 
 
 def _rounded(count: int, granule: int) -> int:

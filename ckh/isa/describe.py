@@ -124,7 +124,7 @@ def anatomy_of(code: CodeFile, asked: Asked) -> Described:
     trips = asked.trips if asked.trips is None or main.runs(asked.trips) else None
     trip = _trip(main, costs, waves) if main.parts.loop else None
     simulated = None if timeline is None else _simulated(timeline, main, trip, at_once, trips)
-    functions = tuple(_function(item, arch, asked.kernel, is_main=item is main) for item in own)
+    functions = tuple(_function(function, arch, asked.kernel, is_main=function is main) for function in own)
     anatomy = Anatomy(
         kernel=asked.name,
         arch=code.arch,
@@ -144,17 +144,17 @@ def functions_of(code: CodeFile, asked: Asked) -> tuple[FunctionDocument, ...]:
     """GPU functions of a kernel; raises the errors of `anatomy_of`."""
     arch, own = load_arch(code.arch), _codes(code, asked)
     main = _described(own, asked.trips)
-    return tuple(_function(item, arch, asked.kernel, is_main=item is main) for item in own)
+    return tuple(_function(function, arch, asked.kernel, is_main=function is main) for function in own)
 
 
 def _codes(code: CodeFile, asked: Asked) -> list[_Code]:
     """Functions with matrix instructions, or all if there are none."""
     texts = decoded(code.arch, tuple(function.code for function in code.functions))
-    result = [
+    functions = [
         _parsed(function, parts_of(instructions), len(instructions), asked)
         for function, instructions in zip(code.functions, texts, strict=True)
     ]
-    return [code for code in result if code.has_matrix] or result
+    return [function for function in functions if function.has_matrix] or functions
 
 
 def _parsed(function: Function, parts: Parts, count: int, asked: Asked) -> _Code:

@@ -73,7 +73,7 @@ def parts_of(function: Sequence[Instruction]) -> Parts:
         matrix = {loop: count for loop, count in matrix.items() if count}
     if not matrix:
         return Parts(tuple(path), (), (), bool(over_tiles))
-    innermost = [loop for loop in matrix if not any(matrix[other] and _is_within(other, loop) for other in matrix)]
+    innermost = [loop for loop in matrix if not any(matrix[inner] and _is_within(inner, loop) for inner in matrix)]
     start, end = max(innermost, key=lambda loop: (matrix[loop], loop[0] - loop[1]))
     return Parts(tuple(path[:start]), tuple(path[start:end]), tuple(path[end:]), bool(over_tiles))
 
@@ -138,12 +138,12 @@ def _walk_to_matrix(function: Sequence[Instruction]) -> _Walk:
         walk = _walked(function, taken)
         if not has_matrix or count_of(walk.path, InstructionKind.MATRIX):
             return walk
-        left = [
+        branches = [
             instruction.at for instruction in walk.path if instruction.is_forward_branch and instruction.at not in taken
         ]
-        if not left:
+        if not branches:
             return walk
-        taken.add(left[-1])
+        taken.add(branches[-1])
 
 
 def _walked(function: Sequence[Instruction], taken: Container[int]) -> _Walk:
@@ -152,7 +152,7 @@ def _walked(function: Sequence[Instruction], taken: Container[int]) -> _Walk:
     A loop ends with a backward branch, which is not taken, or where the path reaches an instruction again: it then
     continues after the last branch that leaves the loop.
     """
-    places = {item.at: place for place, item in enumerate(function)}
+    places = {instruction.at: place for place, instruction in enumerate(function)}
     walk, seen = _Walk(), dict[int, int]()  # positions in the path by position in the function
     place: int | None = 0
     while place is not None and place < len(function):

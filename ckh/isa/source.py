@@ -57,16 +57,16 @@ def explain(
 
 def described(name: str, problem: Problem | None, arch: str | None, file: Path | None) -> Described:
     """Same as `explain`, with the timeline of an iteration."""
-    result = kernel_named(name)
+    named = kernel_named(name)
     arch, num_cus = (None, 0) if arch is None else arch_of_gpu(arch)
-    if result is None and (problem is not None or file is None):
+    if named is None and (problem is not None or file is None):
         raise UsageError(
             f"{name!r} is not a complete name of a kernel", "as ckh predict prints it", code="incomplete-kernel"
         )
-    if result is None:
+    if named is None:
         assert file is not None
         return anatomy_of(read_code(file, arch, (name,)), Asked(name, str(file)))
-    op, kernel = result
+    op, kernel = named
     if getattr(kernel, "chooses_loop", False):
         raise UsageError(
             f"{name} has all its loops in one GPU function, which cannot be told apart",
@@ -124,10 +124,10 @@ def _require_applies(op: AnyOperation, kernel: Any, problem: Problem, arch: str)
 
 def of_compiled(name: str, problem: Problem, arch: str) -> Anatomy | None:
     """Anatomy of a kernel compiled here before; None if it was not compiled, or cannot be described."""
-    result = kernel_named(name)
-    if result is None or arch not in EMULATED_ARCHS:
+    named = kernel_named(name)
+    if named is None or arch not in EMULATED_ARCHS:
         return None
-    _, kernel = result
+    _, kernel = named
     try:
         builder = _builder(arch)
         if builder.missing([kernel]):
@@ -151,6 +151,6 @@ def _compiled(op: AnyOperation, kernel: Kernel, arch: str) -> Path:
         note(f"compiling {op.kernels.name(kernel)} for {arch}")
     built = builder.build([kernel], 1, lambda _steps, _text: None)[kernel]
     if built.status is not Status.OK:
-        what = f"{op.kernels.name(kernel)} cannot be compiled for {arch}: {built.message}"
-        raise DeviceError(what, "name a file with the code with --code-object", code="not-compiled")
+        message = f"{op.kernels.name(kernel)} cannot be compiled for {arch}: {built.message}"
+        raise DeviceError(message, "name a file with the code with --code-object", code="not-compiled")
     return Path(built.library)

@@ -12,7 +12,7 @@ from ckh.text.tabletext import table_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ckh.isa.anatomy import Anatomy, EstimatedDocument, FunctionDocument, SimulatedDocument, TripDocument
+    from ckh.isa.anatomy import Anatomy, EstimatedDocument, FunctionDocument, TripDocument
     from ckh.isa.loops import Wait
     from ckh.isa.waves import Span, Timeline
     from ckh.schema import Resources
@@ -50,16 +50,13 @@ def anatomy_text(anatomy: Anatomy) -> str:
 def short_lines(anatomy: Anatomy) -> list[str]:
     """Lines on registers, occupancy and the bottleneck of an iteration."""
     main = next(function for function in anatomy.functions if function.runs)
-    lines = [f"resources  {_resources(main.resources)}; {_bound(main)}"]
+    blocks = f"{main.blocks_per_cu} block{'s' * (main.blocks_per_cu != 1)} per CU"
+    lines = [f"resources  {_resources(main.resources)}; {blocks}, bound by {main.bound_by}"]
     if main.calls:
         lines.append("calls      it calls functions, whose instructions and spills are not counted here")
     elif main.resources.has_unexplained_scratch:
         lines.append("scratch    no reported spill explains it: arrays that are indexed when the kernel runs")
     return lines
-
-
-def _bound(item: FunctionDocument) -> str:
-    return f"{item.blocks_per_cu} block{'s' * (item.blocks_per_cu != 1)} per CU, bound by {item.bound_by}"
 
 
 def _resources(taken: Resources) -> str:
@@ -112,15 +109,11 @@ def _pipes(anatomy: Anatomy, trip: TripDocument) -> Iterator[tuple[str, str, str
 def _problem_lines(anatomy: Anatomy) -> Iterator[str]:
     yield f"problem    {anatomy.problem}: {anatomy.trips} iterations"
     if anatomy.simulated is not None and anatomy.simulated.shares:
-        yield f"shares     {_shares(anatomy.simulated)}"
+        names = {"trips": "iterations"}
+        shares = ", ".join(f"{names.get(name, name)} {share:.0%}" for name, share in anatomy.simulated.shares.items())
+        yield f"shares     of a block's clocks: {shares} (simulated, not measured)"
     if anatomy.estimated is not None:
         yield f"estimate   {_estimate(anatomy.estimated)}"
-
-
-def _shares(simulated_document: SimulatedDocument) -> str:
-    names = {"trips": "iterations"}
-    shares = ", ".join(f"{names.get(name, name)} {share:.0%}" for name, share in simulated_document.shares.items())
-    return f"of a block's clocks: {shares} (simulated, not measured)"
 
 
 def _estimate(document: EstimatedDocument) -> str:
@@ -135,20 +128,20 @@ def _estimate(document: EstimatedDocument) -> str:
     return f"{document.us:.1f} us (not measured): {shown}; memory {document.memory_us:.1f}{bound}; {blocks}"
 
 
-def _row(function_document: FunctionDocument) -> tuple[str, ...]:
-    taken = function_document.resources
+def _row(function: FunctionDocument) -> tuple[str, ...]:
+    taken = function.resources
     numbers = (
-        function_document.instructions,
-        function_document.loop_instructions,
-        function_document.code_bytes,
+        function.instructions,
+        function.loop_instructions,
+        function.code_bytes,
         taken.vgprs,
         taken.agprs,
         taken.vgpr_spills,
     )
     return (
-        function_document.trips + " *" * function_document.runs,
+        function.trips + " *" * function.runs,
         *(f"{number:,}" for number in numbers),
-        str(function_document.blocks_per_cu),
+        str(function.blocks_per_cu),
     )
 
 

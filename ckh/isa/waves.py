@@ -78,14 +78,14 @@ class _Unit:
 
     def ready(self, wave: _Wave, instruction: Instruction, now: float) -> float:
         """Time at which a wave can issue its next instruction."""
-        result = now
+        at = now
         for first, end in (*instruction.reads, *instruction.writes):
             for register in range(first, end):
-                result = max(result, wave.registers.get(register, 0.0))
+                at = max(at, wave.registers.get(register, 0.0))
         for waiting, most in ((wave.memory, instruction.most_vm), (wave.lds, instruction.most_lgkm)):
             if most is not None and len(waiting) > most:
-                result = max(result, waiting[len(waiting) - most - 1])
-        return max(result, self._free.get(_pipe(wave, instruction), 0.0))
+                at = max(at, waiting[len(waiting) - most - 1])
+        return max(at, self._free.get(_pipe(wave, instruction), 0.0))
 
     def issue(self, wave: _Wave, instruction: Instruction, now: float) -> tuple[float, float]:
         """Issue an instruction; returns when its pipe is free again, and when the wave continues."""
@@ -160,9 +160,9 @@ def _run(trace: Sequence[Instruction], unit: _Unit, marks: Sequence[int]) -> tup
             going = [wave]
         else:
             going, later = unit.arrive(wave), later + _BARRIER_CLOCKS
-        for other in going:
-            if other.place < len(trace):
-                heapq.heappush(queue, (later, other.place, other.number))
+        for released in going:
+            if released.place < len(trace):
+                heapq.heappush(queue, (later, released.place, released.number))
     return reached, spans, end
 
 
