@@ -65,13 +65,13 @@ def explain(
     if svg is not None:
         check_output(svg, SVG, force=force, inputs=[] if code_object is None else [code_object])
     runs = None if problem is None else problem_of_text(problem, arch or default_arch())
-    result = described(kernel, runs, arch, code_object)
+    description = described(kernel, runs, arch, code_object)
     if svg is not None:
-        _draw(result, svg)
+        _draw(description, svg)
     if as_json:
-        print_json(result.anatomy)
+        print_json(description.anatomy)
     else:
-        emit(anatomy_text(result.anatomy))
+        emit(anatomy_text(description.anatomy))
 
 
 def _draw(described: Described, path: Path) -> None:

@@ -177,10 +177,10 @@ class _Typed:
     check: Path | None
     top: int | None
 
-    def require(self, to: str, needed: str | None, *others: str) -> None:
+    def require(self, to: str, needed: str | None, *optional: str) -> None:
         """Refuse options that a target does not support, and require those that it needs."""
         typed = [name for name in self.__slots__ if getattr(self, name)]
-        if strange := [name for name in typed if name not in (needed, *others)]:
+        if strange := [name for name in typed if name not in (needed, *optional)]:
             raise UsageError(
                 f"{as_option(strange[0])} is not supported by --to {to}", "omit it", code="inapplicable-option"
             )
@@ -271,9 +271,9 @@ def _export_models(typed: _Typed, to: str, out: Path, *, force: bool, as_json: b
     if as_json:
         print_json(ExportDocument(str(out), **report, files=sizes))
         return
-    for item in report["models"]:
-        targets = " and ".join(item["targets"])
-        say(f"model  {item['name']}, {item['kernels']} kernels, {targets}, {item['bytes'] / 1e6:.1f} MB")
+    for model in report["models"]:
+        targets = " and ".join(model["targets"])
+        say(f"model  {model['name']}, {model['kernels']} kernels, {targets}, {model['bytes'] / 1e6:.1f} MB")
     _say_written(out, sizes)
 
 
@@ -291,8 +291,8 @@ def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
         if any(table.problems for table in existing):
             raise typer.Exit(int(ExitCode.GATE_FAILED))
         return
-    others = ("model", "data", "op", "arch", "dtype", "num_cus", "installed", "replace")
-    typed.require(to, "problems", "check", *others)
+    optional = ("model", "data", "op", "arch", "dtype", "num_cus", "installed", "replace")
+    typed.require(to, "problems", "check", *optional)
     installed = typed.installed or typed.check
     if typed.replace and installed is None:
         raise UsageError("--replace needs AITER's own tables", "name it with --installed", code="inapplicable-option")
@@ -331,7 +331,7 @@ def _print_choices(made: WrittenChoices, out: Path, sizes: Mapping[str, int]) ->
     if predicted:
         say(f"\nNOT MEASURED: {predicted} of {len(rows)} choices are predictions, in separate files")
     if made.missing:
-        print_table("", ("no row for", "reason"), [[item.problem, item.reason] for item in made.missing])
+        print_table("", ("no row for", "reason"), [[choice.problem, choice.reason] for choice in made.missing])
         say(f"\nNO ROW: {len(made.missing)} of {len(rows) + len(made.missing)} problems")
     for name, value in made.environment.items():
         say(f'export {name}="{value.replace("OUT/", f"{out.resolve()}/")}"')
@@ -355,7 +355,7 @@ def _print_checked(checked: Sequence[CheckedFile]) -> None:
             say(f"WRONG  {problem}")
     if not checked:
         say("nothing to check: the export has no table")
-    elif not any(item.problems for item in checked):
+    elif not any(table.problems for table in checked):
         say("OK: the program finds every row, builds every kernel, and keeps its own rows")
 
 
@@ -389,8 +389,8 @@ def _export_lists(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bo
     if as_json:
         print_json(ExportListsDocument(str(out), **report, files=sizes))
         return
-    for name, item in report["described"].items():
-        say(f"{item['form']}  {name}, {item['kernels']} kernels")
+    for name, description in report["described"].items():
+        say(f"{description['form']}  {name}, {description['kernels']} kernels")
     _say_written(out, sizes)
 
 

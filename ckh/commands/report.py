@@ -119,16 +119,16 @@ def _is_run(path: Path) -> bool:
 def _are_models(paths: Sequence[Path]) -> bool:
     from ckh.learn.models.spec import SPEC_NAME
 
-    result = [(path / SPEC_NAME).is_file() for path in paths]
-    if any(result) and not all(result):
+    is_model = [(path / SPEC_NAME).is_file() for path in paths]
+    if any(is_model) and not all(is_model):
         raise UsageError(
             "a model can be compared with a model only", "report on one thing at a time", code="mixed-data"
         )
-    if len(paths) > 2 and all(result):  # noqa: PLR2004 - a pair is compared
+    if len(paths) > 2 and all(is_model):  # noqa: PLR2004 - a pair is compared
         raise UsageError(
             f"{len(paths)} models: expected one or two", "name an old one and a new one", code="several-models"
         )
-    return all(result)
+    return all(is_model)
 
 
 def _refuse_for_models(data: Sequence[Path], what: str) -> None:

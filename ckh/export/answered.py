@@ -72,7 +72,8 @@ def _problems(chooser: Chooser, wanted: ChoicesWanted) -> tuple[Problem, ...]:
     problems: Sequence[Any] = problems_of(chooser.op, wanted.problems, None, wanted.dtype, chooser.dtype)
     if not all(hasattr(problem, "num_cus") for problem in problems):
         raise UsageError(f"problems of {chooser.op.name} have no compute units", "omit --num-cus", code="unsupported")
-    return tuple(dict.fromkeys(item if item.num_cus else replace(item, num_cus=wanted.num_cus) for item in problems))
+    on_device = (problem if problem.num_cus else replace(problem, num_cus=wanted.num_cus) for problem in problems)
+    return tuple(dict.fromkeys(on_device))
 
 
 def answered(chooser: Chooser, problems: Sequence[Problem]) -> Iterator[Ranking]:
@@ -80,11 +81,11 @@ def answered(chooser: Chooser, problems: Sequence[Problem]) -> Iterator[Ranking]
     from ckh.learn.answers.ranking import rankings_of
 
     models = [chooser.model(problem, stands_in=True) for problem in problems]
-    result: dict[Any, Ranking] = {}
+    rankings: dict[Any, Ranking] = {}
     for model in dict.fromkeys(models):
-        some = [problem for problem, own in zip(problems, models, strict=True) if own is model]
-        result |= dict(zip(some, rankings_of(some, model), strict=True))
-    return (result[problem] for problem in problems)
+        group = [problem for problem, own in zip(problems, models, strict=True) if own is model]
+        rankings |= dict(zip(group, rankings_of(group, model), strict=True))
+    return (rankings[problem] for problem in problems)
 
 
 def measured_rows(paths: Sequence[Path], op: AnyOperation, arch: str | None = None) -> Dataset:
@@ -96,10 +97,10 @@ def measured_rows(paths: Sequence[Path], op: AnyOperation, arch: str | None = No
 
     with tempfile.TemporaryDirectory() as folder:
         datasets = [path for path in paths if path.is_dir() or DATASET.is_one(path)]
-        others = [path for path in paths if path not in datasets]
-        if others:
+        inputs = [path for path in paths if path not in datasets]
+        if inputs:
             datasets.append(Path(folder, "converted.parquet"))
-            conversion.convert(others, datasets[-1], ReadOptions(arch=arch))
+            conversion.convert(inputs, datasets[-1], ReadOptions(arch=arch))
         dataset = possible_rows(read_dataset(*datasets), "--data")
     if dataset.op.name != op.name:
         raise DataError(f"the rows of --data are of {dataset.op.name}, not of {op.name}", code="mixed-data")
@@ -120,12 +121,12 @@ def checked_tables(to: str, out: Path, program: Path) -> tuple[CheckedFile, ...]
             f"tables for {to} of {document['op_type']} cannot be checked", "omit --check", code="unsupported"
         )
     try:
-        result: tuple[CheckedFile, ...] = table.check(out, document, program)
+        checked: tuple[CheckedFile, ...] = table.check(out, document, program)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"{out / 'export.json'} is damaged, or of another version of ckh: {error!r}", code="damaged"
         ) from error
-    return result
+    return checked
 
 
 def registry_files(

@@ -178,34 +178,34 @@ def consumers_of(op: AnyOperation) -> Consumers:
 def all_of(kind: str) -> Iterator[tuple[AnyOperation, Any]]:
     """Yield each operation with each of its consumers of a kind, such as `tables`."""
     for name in operation_names():
-        for item in getattr(consumers_of(operation(name)), kind):
-            yield operation(name), item
+        for consumer in getattr(consumers_of(operation(name)), kind):
+            yield operation(name), consumer
 
 
 def named(kind: str, name: str) -> dict[str, Any]:
     """Operation -> its consumer of a kind with a program's name."""
-    return {op.name: item for op, item in all_of(kind) if item.name == name}
+    return {op.name: consumer for op, consumer in all_of(kind) if consumer.name == name}
 
 
 def the_table(name: str, op: str | None, problems: str) -> tuple[AnyOperation, ChoiceTable]:
     """Return the operation that writes a table for a program: the named one, or that of the problems."""
-    result = named("tables", name)
-    if op is None and len(result) > 1:
-        mine = [item for item, table in result.items() if table.reads is not None and table.reads(problems)]
-        op = next(iter(mine or [item for item, table in result.items() if table.reads is None]), None)
+    tables = named("tables", name)
+    if op is None and len(tables) > 1:
+        mine = [op_name for op_name, table in tables.items() if table.reads is not None and table.reads(problems)]
+        op = next(iter(mine or [op_name for op_name, table in tables.items() if table.reads is None]), None)
     return the_one("tables", name, op)
 
 
 def the_one(kind: str, name: str, op: str | None) -> tuple[AnyOperation, Any]:
     """Return the operation that has a consumer for a program: the named one, or the only one."""
-    result = named(kind, name)
-    if op is not None and op not in result:
+    consumers = named(kind, name)
+    if op is not None and op not in consumers:
         raise UsageError(
-            f"nothing of {op} is written for {name}", "for it are " + ", ".join(result), code="unsupported"
+            f"nothing of {op} is written for {name}", "for it are " + ", ".join(consumers), code="unsupported"
         )
-    if op is None and len(result) > 1:
+    if op is None and len(consumers) > 1:
         raise UsageError(
-            f"several operations write for {name}", "name one with --op: " + ", ".join(result), code="unsupported"
+            f"several operations write for {name}", "name one with --op: " + ", ".join(consumers), code="unsupported"
         )
-    chosen = op or next(iter(result))
-    return operation(chosen), result[chosen]
+    chosen = op or next(iter(consumers))
+    return operation(chosen), consumers[chosen]

@@ -134,7 +134,7 @@ def decisions(compute: Callable[[Callable[[int], Symbol]], bool | str], answers:
     result = compute(path.size)
     tree: Tree = path.parsed(result) if isinstance(result, str) else bool(result)
     for at in range(len(path.decided) - 1, len(answers) - 1, -1):
-        other = decisions(compute, (*path.answers[:at], False))
-        if tree != other:
-            tree = Branch(path.decided[at], tree, other)
+        otherwise = decisions(compute, (*path.answers[:at], False))
+        if tree != otherwise:
+            tree = Branch(path.decided[at], tree, otherwise)
     return tree

@@ -91,14 +91,14 @@ def _names(name: str) -> dict[str, str]:
 
 def _header(name: str, model: Model, part: DispatcherPart) -> str:
     spec = model.spec
-    result = _names(name) | {field.name.upper(): getattr(part, field.name) for field in fields(part)}
-    result |= {
+    placeholders = _names(name) | {field.name.upper(): getattr(part, field.name) for field in fields(part)}
+    placeholders |= {
         "VERSION": __version__,
         "PATH": _path(name),
         "PURPOSE": spec.purpose,
         "MEASURED": f"Measured on {spec.device or spec.arch}.",
     }
-    return _filled("dispatcher.hpp.in", result)
+    return _filled("dispatcher.hpp.in", placeholders)
 
 
 def _filled(file: str, texts: dict[str, str]) -> str:

@@ -102,9 +102,9 @@ class ProblemKind:
 
     def defaults(self) -> dict[str, Any]:
         """Default values of the fields of problems; the first code, or 0, without a default."""
-        result = {code.field: code.values[0] for code in self.codes} | dict.fromkeys(self.sizes.values(), 0)
+        defaults = {code.field: code.values[0] for code in self.codes} | dict.fromkeys(self.sizes.values(), 0)
         stated = {field.name: field.default for field in fields(self.problem) if field.default is not MISSING}
-        return result | {name: stated[name] for name in result if stated.get(name, "") != ""}
+        return defaults | {name: stated[name] for name in defaults if stated.get(name, "") != ""}
 
     def has(self, problem: Problem) -> bool:
         """True if C can state the problem."""
@@ -117,8 +117,8 @@ class ProblemKind:
 
     def key(self, problem: Problem) -> tuple[int, int, int, int]:
         """Return the key of a problem's group; 0 where the kind has no code."""
-        result = {code.place: code.number(getattr(problem, code.field)) + code.added for code in self.codes}
-        return result.get(0, 0), result.get(1, 0), result.get(2, 0), result.get(3, 0)
+        parts = {code.place: code.number(getattr(problem, code.field)) + code.added for code in self.codes}
+        return parts.get(0, 0), parts.get(1, 0), parts.get(2, 0), parts.get(3, 0)
 
     def check(self, example: Problem) -> Tree:
         """Trace whether sizes are valid for the example's kind: what the problem's constructor checks."""
@@ -136,8 +136,8 @@ class ProblemKind:
         """Trace a rule on a problem of the example's kind: true, or why a kernel does not apply."""
 
         def judged(size: Callable[[int], Symbol]) -> bool | str:
-            result = reason(self._stand_in(example, size))
-            return True if result is None else result
+            refusal = reason(self._stand_in(example, size))
+            return True if refusal is None else refusal
 
         return decisions(judged)
 
@@ -218,8 +218,8 @@ def ruled_group(
     if not rules or not len(pool):
         return Group(key, example, pool, ((),), [0] * len(pool))
     table = pool if isinstance(pool, KernelTable) else KernelTable.of(type(pool[0]), pool)
-    result = [combinations(rule, table, arch) for rule in rules]
-    reasons = [[made(rule, value) for value in values] for rule, (values, _) in zip(rules, result, strict=True)]
-    parts, judged_by = distinct([(code, len(values)) for values, code in result], len(table))
-    judgements = [tuple(of[at] for of, at in zip(reasons, item, strict=True)) for item in zip(*parts, strict=True)]
+    combined = [combinations(rule, table, arch) for rule in rules]
+    reasons = [[made(rule, value) for value in values] for rule, (values, _) in zip(rules, combined, strict=True)]
+    parts, judged_by = distinct([(code, len(values)) for values, code in combined], len(table))
+    judgements = [tuple(of[at] for of, at in zip(reasons, row, strict=True)) for row in zip(*parts, strict=True)]
     return Group(key, example, pool, judgements, judged_by.tolist())

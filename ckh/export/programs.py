@@ -96,8 +96,8 @@ def _empty_names(groups: Sequence[Group]) -> tuple[list[str], tuple[Sequence[int
 
 
 def _rules_of(kind: ProblemKind, group: Group) -> RulePrograms:
-    trees = {item: kind.rule(group.example, item) for item in dict.fromkeys(chain(*group.judgements))}
-    made = make_rules([[trees[item] for item in judgement] for judgement in group.judgements])
+    trees = {reason: kind.rule(group.example, reason) for reason in dict.fromkeys(chain(*group.judgements))}
+    made = make_rules([[trees[reason] for reason in judgement] for judgement in group.judgements])
     return replace(made, begins=tuple(made.begins[by] for by in group.judged_by))
 
 

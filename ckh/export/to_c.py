@@ -82,13 +82,13 @@ class _Exported:
 
 def c_files(models: Sequence[Model], *, embed: bool) -> tuple[dict[str, bytes], dict[str, Any]]:
     """Build the files of an export, and a description of them for JSON."""
-    prepared = [_prepare(*item) for item in zip(model_names(models), models, strict=True)]
-    contents = {item.name: item.file.content for item in prepared}
+    prepared = [_prepare(name, model) for name, model in zip(model_names(models), models, strict=True)]
+    contents = {export.name: export.file.content for export in prepared}
     report = {
         "ckh": __version__,
         "to": "c",
         "embedded": embed,
-        "models": [_facts(item) for item in prepared],
+        "models": [_facts(export) for export in prepared],
     }
     texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(CSRC.glob("*.[ch]"))}
     texts |= {
@@ -156,30 +156,32 @@ def _embedded_text(contents: dict[str, bytes]) -> str:
     return "\n".join(parts)
 
 
-def _example(item: _Exported, *, embed: bool) -> str:
-    kind, example = item.kind, item.groups[0].example
+def _example(export: _Exported, *, embed: bool) -> str:
+    kind, example = export.kind, export.groups[0].example
     settings = {code.name: code.in_c(getattr(example, code.field)) for code in kind.codes}
     assigned = [f"p.{name} = {value};" for name, value in {**settings, **kind.example}.items()]
-    opened = f'ckh_open_embedded("{item.name}", &model)' if embed else f'ckh_open_file("{_path(item.name)}", &model)'
+    opened = (
+        f'ckh_open_embedded("{export.name}", &model)' if embed else f'ckh_open_file("{_path(export.name)}", &model)'
+    )
     text = _template("example.c").replace("@KIND@", kind.name).replace("@OPEN@", opened)
     return text.replace("@SETTINGS@", "\n  ".join(textwrap.wrap(" ".join(assigned), _LINE - 2, break_long_words=False)))
 
 
-def _facts(item: _Exported) -> dict[str, Any]:
-    spec = item.model.spec
+def _facts(export: _Exported) -> dict[str, Any]:
+    spec = export.model.spec
     return {
-        "name": item.name,
+        "name": export.name,
         "op_type": spec.op_type,
         "variant": None if spec.variant is None else str(spec.variant),
         "dtype": spec.dtype,
         "arch": spec.arch,
         "device": spec.device,
         "rank_by": spec.rank_by,
-        "targets": list(item.file.trees),
-        "trees": item.file.trees,
-        "kernels": item.file.kernels,
-        "kinds_of_problems": len(item.groups),
-        "bytes": len(item.file.content),
+        "targets": list(export.file.trees),
+        "trees": export.file.trees,
+        "kernels": export.file.kernels,
+        "kinds_of_problems": len(export.groups),
+        "bytes": len(export.file.content),
     }
 
 
@@ -189,7 +191,7 @@ def _markdown_cell(text: str) -> str:
 
 
 def _readme(prepared: Sequence[_Exported], *, embed: bool) -> str:
-    specs = [(item.name, item.model.spec) for item in prepared]
+    specs = [(export.name, export.model.spec) for export in prepared]
     rows = [f"| `{name}` | {spec.purpose} | {_markdown_cell(spec.device or spec.arch)} |" for name, spec in specs]
     where = "`ckh_open_embedded` opens them by name." if embed else "They are in `models/`."
     table = "\n".join(["| model | for | measured on |", "|---|---|---|", *rows, "", where])

@@ -63,8 +63,7 @@ def choose(
     model: Path | str | None = None,
 ) -> list[Any]:
     """Order the instances of a template, best first."""
-    result = _ranked(template, list(instances), _architecture(arch), model)
-    return result[:top]
+    return _ranked(template, list(instances), _architecture(arch), model)[:top]
 
 
 def install(*, top: int | None = None, arch: str | None = None, model: Path | str | None = None) -> Callable[[], None]:
@@ -123,9 +122,9 @@ def _replace(template: Any, setting: str, top: int | None, arch: str, model: Pat
 def _architecture(arch: str | None) -> str:
     if arch == HOST or (arch is None and assumed_gpu()):
         raise UsageError("no GPU on this machine", "name an architecture, e.g. arch='gfx942'", code="no-gpu")
-    result = arch or default_arch()
-    require_use(PROGRAM, result, None)
-    return typed_arch(result)
+    architecture = arch or default_arch()
+    require_use(PROGRAM, architecture, None)
+    return typed_arch(architecture)
 
 
 def _ranked(template: Any, instances: Sequence[Any], arch: str, model: Path | str | None) -> list[Any]:
@@ -154,8 +153,8 @@ def _placed(template: Any, instance: Any) -> tuple[str, Any, Any] | None:
     for op, part in all_of("instances"):
         if part.name != PROGRAM:
             continue
-        if (result := _understood(part, template, instance)) is not None:
-            return op.name, *result
+        if (pair := _understood(part, template, instance)) is not None:
+            return op.name, *pair
     return None
 
 

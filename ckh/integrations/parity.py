@@ -95,18 +95,18 @@ class ParityDocument(Document):
 
 def exports_of(folders: Sequence[Path]) -> dict[str, Export]:
     """Target -> the export named for it, and its list of files."""
-    result: dict[str, Export] = {}
+    exports: dict[str, Export] = {}
     for folder in folders:
         document = list_of(folder)
         target = str(document.get("to"))
         if target not in CONSUMERS:
             raise DataError(f"{folder} is an export to {target}", one_of(target, CONSUMERS), code="not-an-export")
-        if target in result:
+        if target in exports:
             raise UsageError(
-                f"{folder} and {result[target][0]} are both for {target}", "name one", code="duplicate-name"
+                f"{folder} and {exports[target][0]} are both for {target}", "name one", code="duplicate-name"
             )
-        result[target] = folder, document
-    return result
+        exports[target] = folder, document
+    return exports
 
 
 def answers_of(chooser: Chooser, source: str, dtype: str | None) -> list[Ranking]:
@@ -128,8 +128,8 @@ def parity_verdict(compared: ConsumerComparison, consumers: Sequence[str]) -> tu
     for parity in parities:
         count = len(parity.differences)
         rows.append([parity.consumer, *map(str, (parity.compared, parity.compared - count, count))])
-        for reason, others in parity.not_compared.items():
-            lines.append(f"{parity.consumer}: not compared on {others} of {problems} problems: {reason}")
+        for reason, left_out in parity.not_compared.items():
+            lines.append(f"{parity.consumer}: not compared on {left_out} of {problems} problems: {reason}")
         if parity.compared:
             why = f"{parity.consumer} picks another kernel for {count} of {parity.compared} problems" if count else ""
             checks.append(Check(parity.consumer, why))
@@ -160,11 +160,11 @@ class ConsumerComparison:
         parts = consumers_of(op)
         of: dict[str, Callable[[], tuple[list[Pick], Mapping[str, int]]] | None] = {
             C: (lambda: self._c(None)) if op.exported is not None else None,
-            DISPATCHER: next((lambda item=header: self._c(item) for header in parts.headers), None),
-            AITER: next((lambda item=table: (self._table(item), {}) for table in parts.tables), None),
+            DISPATCHER: next((lambda part=header: self._c(part) for header in parts.headers), None),
+            AITER: next((lambda part=table: (self._table(part), {}) for table in parts.tables), None),
             INDUCTOR: self._inductor if parts.instances else None,
         }
-        result = []
+        parities = []
         wanted = [name for name in CONSUMERS if (name in consumers if consumers else of[name] is not None)]
         with progress("comparing picks", len(wanted)) as advance:
             for name in wanted:
@@ -177,9 +177,9 @@ class ConsumerComparison:
                     except CkhError as error:
                         reasons = {error.message: len(self.answers)}
                 differences = tuple(pick for pick in picks if pick.ckh != pick.consumer)
-                result.append(ConsumerParity(name, len(picks), differences, reasons))
+                parities.append(ConsumerParity(name, len(picks), differences, reasons))
                 advance(1, name)
-        return result
+        return parities
 
     def _c(self, header: ModelHeader | None) -> tuple[list[Pick], Mapping[str, int]]:
         """Picks of exported C, or with a header those of AMD's dispatcher; estimates cannot be exported."""
@@ -193,24 +193,24 @@ class ConsumerComparison:
             if answer.model.not_measured is None:
                 groups[answer.model.path.resolve().name].append(answer)
         reasons: Counter[str] = Counter()
-        if left := len(self.answers) - sum(map(len, groups.values())):
-            reasons["ckh answers by an estimate or another GPU's model, which is not exported"] = left
+        if not_exported := len(self.answers) - sum(map(len, groups.values())):
+            reasons["ckh answers by an estimate or another GPU's model, which is not exported"] = not_exported
         picks: list[Pick] = []
         with tempfile.TemporaryDirectory() as work:
             folder = Path(work, "export")
             target = C if header is None else DISPATCHER
-            document = self._exported_models(folder, target, [some[0].model for some in groups.values()])
-            has = {item["name"] for item in document["models"]}
+            document = self._exported_models(folder, target, [answers[0].model for answers in groups.values()])
+            has = {model["name"] for model in document["models"]}
             for name in [name for name in groups if name not in has]:
                 reasons[f"the export has no model {name}"] = len(groups.pop(name))
             objects = _compiled_sources(folder) if groups else []
-            for name, some in groups.items():
+            for name, answers in groups.items():
                 if header is None:
                     own = [name] if document["embedded"] else []
-                    picks += _c_picks(folder, objects, some, [f"models/{name}.ckhm", *own])
+                    picks += _c_picks(folder, objects, answers, [f"models/{name}.ckhm", *own])
                 else:
                     assert self.dispatcher is not None
-                    picks += _dispatcher_picks(folder, objects, name, some, header, self.dispatcher)
+                    picks += _dispatcher_picks(folder, objects, name, answers, header, self.dispatcher)
         return picks, reasons
 
     def _exported_models(self, folder: Path, target: str, models: Sequence[Model]) -> dict[str, Any]:
@@ -317,8 +317,8 @@ def _dispatcher_picks(
     return _picks(answers, firsts, _printed([str(folder / "parity_cpp")], folder, answers))
 
 
-def _picks(answers: Sequence[Ranking], firsts: Iterable[str], result: Iterable[str]) -> list[Pick]:
-    return [Pick(item.problem.canonical(), *names) for item, *names in zip(answers, firsts, result, strict=True)]
+def _picks(answers: Sequence[Ranking], firsts: Iterable[str], picked: Iterable[str]) -> list[Pick]:
+    return [Pick(answer.problem.canonical(), *names) for answer, *names in zip(answers, firsts, picked, strict=True)]
 
 
 def _printed(command: list[str], folder: Path, answers: Sequence[Ranking]) -> list[str]:

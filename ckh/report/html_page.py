@@ -70,8 +70,8 @@ def _entries(table: PageTable) -> str:
     """Rows with long names as a list, which needs no width: two cells, and expandable details."""
     entries = ""
     for row in table.rows:
-        first, second, *others = zip(table.columns, row, strict=True)
-        parts = "".join(f"<dt>{_text(name)}</dt><dd><code>{_text(cell)}</code></dd>" for name, cell in others if cell)
+        first, second, *details = zip(table.columns, row, strict=True)
+        parts = "".join(f"<dt>{_text(name)}</dt><dd><code>{_text(cell)}</code></dd>" for name, cell in details if cell)
         head = f"<strong>{_text(first[1])}</strong> {_text(first[0])} <code>{_text(second[1])}</code>"
         entries += f"<li><details><summary>{head}</summary><dl>{parts}</dl></details></li>\n"
     return f'<ol class="entries">{entries}</ol>\n'

@@ -128,9 +128,11 @@ def baseline_efficiencies(judged: Judged, learned_from: Dataset | None) -> dict[
     if learned_from is not None:
         learned = baselines.Learned([learned_from])
         scores = {NEAREST: learned.nearest_problem_scores(dataset), FIXED: learned.single_kernel_scores(dataset)}
-    result = {name: times.efficiency()[choices(score, times.problem, times.count)] for name, score in scores.items()}
+    efficiencies = {
+        name: times.efficiency()[choices(score, times.problem, times.count)] for name, score in scores.items()
+    }
     if (hindsight := baselines.hindsight_efficiency([dataset])) is not None:
-        result[HINDSIGHT] = hindsight
-    result["random kernel"] = baselines.random_efficiency(times)
+        efficiencies[HINDSIGHT] = hindsight
+    efficiencies["random kernel"] = baselines.random_efficiency(times)
     is_judged = np.isfinite(judged.all_efficiency)
-    return {name: values[is_judged] for name, values in result.items()}
+    return {name: values[is_judged] for name, values in efficiencies.items()}

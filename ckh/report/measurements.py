@@ -140,13 +140,13 @@ def unit_of_time(hours: NDArray[np.float64]) -> tuple[NDArray[np.float64], str]:
 
 def looks_of_runs(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Look]]:
     """Complete reference measurements of runs, from a dataset's metadata."""
-    result: dict[str, list[Look]] = {}
+    looks: dict[str, list[Look]] = {}
     for run in runs:
         rows = run.get("looks")
         for row in rows if isinstance(rows, list) else ():
             if isinstance(row, list) and len(row) == len(Look._fields) and all(map(_is_number, row)) and row[1]:
-                result.setdefault(str(run.get("run_id")), []).append(Look(*row))
-    return result
+                looks.setdefault(str(run.get("run_id")), []).append(Look(*row))
+    return looks
 
 
 def _is_number(value: object) -> bool:
@@ -155,7 +155,7 @@ def _is_number(value: object) -> bool:
 
 def machine(looks: Mapping[str, Sequence[Look]]) -> list[Drawing]:
     """Time of the reference kernel, clock and temperature, over the time since each run's start, as far as known."""
-    usable = {run: [look for look in some if look.latency_ms > 0] for run, some in looks.items()}
+    usable = {run: [look for look in run_looks if look.latency_ms > 0] for run, run_looks in looks.items()}
     longest = sorted((run for run in usable if len(usable[run]) > 1), key=lambda run: -len(usable[run]))[:_MOST_RUNS]
     if not longest:
         return []
@@ -173,10 +173,11 @@ def machine(looks: Mapping[str, Sequence[Look]]) -> list[Drawing]:
             Lines([], "", "reference kernel relative to its median", percent_y=True, y_range=(-far, far), zero=True),
         )
     ]
-    for name, what, unit in (("clock", "clock_mhz", "MHz"), ("temperature", "temperature_c", "°C")):
-        shown = {run: [item for item in usable[run] if getattr(item, what) is not None] for run in longest}
-        values = {run: (some, [float(getattr(item, what)) for item in some]) for run, some in shown.items() if some}
-        flat = [value for _, some in values.values() for value in some]
+    for name, field, unit in (("clock", "clock_mhz", "MHz"), ("temperature", "temperature_c", "°C")):
+        shown = {run: [look for look in usable[run] if getattr(look, field) is not None] for run in longest}
+        known = [run for run in longest if shown[run]]
+        values = {run: (shown[run], [float(getattr(look, field)) for look in shown[run]]) for run in known}
+        flat = [number for _, numbers in values.values() for number in numbers]
         if len(flat) > 1:
             title = f"The {name} was {min(flat):.0f} to {max(flat):.0f} {unit}"
             note = "As reported by the system when the reference kernel was measured."
@@ -187,11 +188,13 @@ def machine(looks: Mapping[str, Sequence[Look]]) -> list[Drawing]:
 def _over_time(
     name: str, title: str, note: str, values: Mapping[str, tuple[Sequence[Look], list[float]]], axes: Lines
 ) -> Drawing:
-    hours = {run: np.array([look.time - some[0].time for look in some]) / HOUR_S for run, (some, _) in values.items()}
+    hours = {
+        run: np.array([look.time - looks[0].time for look in looks]) / HOUR_S for run, (looks, _) in values.items()
+    }
     _, unit = unit_of_time(np.concatenate(list(hours.values())))
     scale = {"hours": 1.0, "minutes": 60.0, "seconds": HOUR_S}[unit]
     lines = [
-        Line(run if len(values) > 1 else "", (hours[run] * scale).tolist(), some) for run, (_, some) in values.items()
+        Line(run if len(values) > 1 else "", (hours[run] * scale).tolist(), looks) for run, (_, looks) in values.items()
     ]
     return Drawing(name, title, note, replace(axes, lines=lines, x_label=f"{unit} since the start"))
 
@@ -204,7 +207,7 @@ def repeats(earlier: NDArray[np.float64], later: NDArray[np.float64], problem: N
     for row in twice.tolist():
         if int(problem[row]) in ratio:
             ratio[int(problem[row])].append(float(later[row] / earlier[row]))
-    drift = np.array([np.median(some) for some in ratio.values()]) - 1.0
+    drift = np.array([np.median(ratios) for ratios in ratio.values()]) - 1.0
     if len(drift) < _LEAST_PROBLEMS:
         return None
     far = max(float(np.quantile(np.abs(drift), 0.98)) * 1.1, LEAST_FAR)

@@ -70,10 +70,10 @@ def _spread(label: str, values: NDArray[np.float64], weight: NDArray[np.float64]
 
 
 def _distribution(judged: Judged, learned_from: Dataset | None) -> Drawing:
-    others, weight = baseline_efficiencies(judged, learned_from), judged.judged_weights
-    means = {name: weighted_mean(values, weight) for name, values in others.items()}
+    baselines, weight = baseline_efficiencies(judged, learned_from), judged.judged_weights
+    means = {name: weighted_mean(values, weight) for name, values in baselines.items()}
     best = max(means, key=means.__getitem__)
-    rows = [_spread(name, values, weight) for name, values in {"the model": judged.efficiency, **others}.items()]
+    rows = [_spread(name, values, weight) for name, values in {"the model": judged.efficiency, **baselines}.items()]
     return Drawing(
         "efficiency",
         f"The model's choices reach {rows[0].mean:.1%} of the best measured speed on average, {best} {means[best]:.1%}",
@@ -148,7 +148,7 @@ def _bins(values: NDArray[np.float64]) -> tuple[NDArray[np.intp], list[str]]:
     edges = np.unique(np.quantile(values, np.linspace(0, 1, _CELLS + 1), method="nearest"))
     bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
     inside = [values[bins == i] for i in range(len(edges) - 1)]
-    names = [f"{some.min():g}" if some.min() == some.max() else f"{some.min():g}-{some.max():g}" for some in inside]
+    names = [f"{part.min():g}" if part.min() == part.max() else f"{part.min():g}-{part.max():g}" for part in inside]
     return bins, names
 
 
@@ -315,16 +315,16 @@ def _regrets(old: Judged, new: Judged, is_judged: NDArray[np.bool_]) -> Drawing:
 
 def _slices(old: Judged, new: Judged) -> Drawing | None:
     problems, change = new.dataset.problems(), new.all_efficiency - old.all_efficiency
-    result = []
+    slices = []
     for kind, tests in new.dataset.op.problems.slices.items():
         for name, test in tests.items():
             inside = np.array([test(problem) for problem in problems]) & np.isfinite(change)
             if inside.any() and not inside.all():
-                result.append((float(change[inside].mean()), f"{kind}: {name}", int(inside.sum())))
-    if not result:
+                slices.append((float(change[inside].mean()), f"{kind}: {name}", int(inside.sum())))
+    if not slices:
         return None
-    result.sort(key=lambda part: -abs(part[0]))
-    shown = sorted(result[:_SLICES])
+    slices.sort(key=lambda part: -abs(part[0]))
+    shown = sorted(slices[:_SLICES])
     worst, name, _ = shown[0]
     return Drawing(
         "slices",

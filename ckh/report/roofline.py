@@ -197,11 +197,11 @@ def _others(speeds: Speeds, problems: NDArray[np.int64], marked: NDArray[np.int6
     rows = np.flatnonzero(is_other)
     rows = rows[np.lexsort((speeds.times.latency_ms[rows], speeds.times.problem[rows]))]
     _, start, count = np.unique(speeds.times.problem[rows], return_index=True, return_counts=True)
-    result = [
+    samples = [
         rows[first + np.unique(np.linspace(0, many - 1, min(_OTHERS, many)).astype(int))]
         for first, many in zip(start, count, strict=True)
     ]
-    return np.concatenate([*result, np.zeros(0, dtype=np.int64)])
+    return np.concatenate([*samples, np.zeros(0, dtype=np.int64)])
 
 
 def problem_table(speeds: Speeds) -> PageTable:

@@ -162,8 +162,8 @@ def doctor(
     models = [[m.path, m.op, m.variant, m.dtype, m.arch, m.device or m.arch] for m in report.models]
     say()
     print_table("models", ["path", "op", "variant", "dtype", "arch", "measured on"], models)
-    if others := sum(m.is_other_device for m in report.models):
-        say(f"{others} of these models are for other devices")
+    if count := sum(m.is_other_device for m in report.models):
+        say(f"{count} of these models are for other devices")
 
 
 def _check(kind: str | None, options: DeviceOptions, out: Path | None, *, force: bool, as_json: bool) -> None:
@@ -185,10 +185,10 @@ def _check(kind: str | None, options: DeviceOptions, out: Path | None, *, force:
     with tempfile.TemporaryDirectory(prefix="ckh-check-") as work:
         checkup = Checkup(kind, options, Path(work))
         checkup.run()
-        result = output.document(checkup, out)
-        output.write_archive(out, result, report, Path(work), Anonymizer())
+        document = output.document(checkup, out)
+        output.write_archive(out, document, report, Path(work), Anonymizer())
         if as_json:
-            print_json(result)
+            print_json(document)
         else:
             output.print_check(checkup, out)
     raise typer.Exit(checkup.exit_code)
@@ -323,17 +323,15 @@ def _models() -> tuple[FoundModel, ...]:
 
     return tuple(
         FoundModel(
-            path=str(list_model.path),
-            op=list_model.spec.op_type,
-            variant=list_model.variant,
-            dtype=list_model.dtype,
-            arch=list_model.arch,
-            device=list_model.spec.device,
-            is_other_device=bool(
-                other_device(list_model.arch, list_model.spec.device, load_model(list_model.path).num_cus)
-            ),
+            path=str(model.path),
+            op=model.spec.op_type,
+            variant=model.variant,
+            dtype=model.dtype,
+            arch=model.arch,
+            device=model.spec.device,
+            is_other_device=bool(other_device(model.arch, model.spec.device, load_model(model.path).num_cus)),
         )
-        for list_model in list_models()
+        for model in list_models()
     )
 
 

@@ -39,9 +39,9 @@ class Anonymizer:
         users = {environ.get(name, "") for name in _USER_VARIABLES}
         homes = {environ.get("HOME", "")}
         with suppress(KeyError):  # a container's user may be missing in the table
-            entry = pwd.getpwuid(os.getuid())
-            users.add(entry.pw_name)
-            homes.add(entry.pw_dir)
+            account = pwd.getpwuid(os.getuid())
+            users.add(account.pw_name)
+            homes.add(account.pw_dir)
         hosts = {os.uname().nodename, environ.get("HOSTNAME", "")}
         hosts |= {host.partition(".")[0] for host in hosts}
         self._homes = sorted((str(Path(home)) for home in homes if home not in ("", "/")), key=len, reverse=True)
@@ -61,8 +61,8 @@ class Anonymizer:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list | tuple):
-            return [self.value(item) for item in value]
-        return {key: self.value(item) for key, item in value.items()} if isinstance(value, dict) else value
+            return [self.value(element) for element in value]
+        return {key: self.value(element) for key, element in value.items()} if isinstance(value, dict) else value
 
 
 def _words(names: set[str]) -> re.Pattern[str]:
@@ -120,10 +120,10 @@ def document(checkup: Checkup, out: Path) -> CheckDocument:
     )
 
 
-def write_archive(out: Path, result: Document, report: Document, folder: Path, names: Anonymizer) -> None:
+def write_archive(out: Path, check: Document, report: Document, folder: Path, names: Anonymizer) -> None:
     """Archive the document, the output of `ckh doctor` and the journals, without names of users and hosts."""
-    documents = {_DOCUMENT: result, _DOCTOR: report}
-    files = {name: json.dumps(names.value(enveloped(item)), indent=2) + "\n" for name, item in documents.items()}
+    documents = {_DOCUMENT: check, _DOCTOR: report}
+    files = {name: json.dumps(names.value(enveloped(content)), indent=2) + "\n" for name, content in documents.items()}
     for run in RUNS:
         journal = folder / run / JOURNAL_NAME
         if journal.exists():
@@ -134,14 +134,14 @@ def write_archive(out: Path, result: Document, report: Document, folder: Path, n
 
 
 def _tar(files: dict[str, str]) -> bytes:
-    """Tar archive whose entries have no owner and time."""
+    """Tar archive whose members have no owner and time."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as archive:
         for name, text in files.items():
             data = text.encode()
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data))
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
     return content.getvalue()
 
 
@@ -155,7 +155,7 @@ def print_check(checkup: Checkup, out: Path) -> None:
         if step.remedy:
             say(f"remedy: {step.remedy}")
     pairs = [
-        [pair.kernel, " / ".join(pair.statuses), *(_ms(item) for item in (*pair.times_ms, None, None)[:2])]
+        [pair.kernel, " / ".join(pair.statuses), *(_ms(time_ms) for time_ms in (*pair.times_ms, None, None)[:2])]
         for pair in checkup.pairs()
     ]
     if pairs:
