@@ -132,13 +132,9 @@ class ExportCheckedDocument(Document):
     """Tables as read by the program's own code."""
 
 
-def _targets() -> dict[str, str]:
-    """Target -> source of its files: models, or a kind of `Consumers`."""
-    kinds = ("headers", "tables", "instances")
-    return {_C: "models", **{part.name: kind for kind in kinds for _, part in all_of(kind)}, _LISTS: "lists"}
-
-
-_TARGETS = _targets()
+_KINDS = ("headers", "tables", "instances")  # of `Consumers`
+# Target -> source of its files: models, or a kind of `Consumers`.
+_TARGETS = {_C: "models", **{part.name: kind for kind in _KINDS for _, part in all_of(kind)}, _LISTS: "lists"}
 
 
 def register(app: typer.Typer) -> None:
@@ -251,8 +247,8 @@ def export(
         *(tuple(model), registry, embed, problems, tuple(data), op, arch, dtype, num_cus, installed, replace, check),
         top,
     )
-    of = {"tables": _export_choices, "instances": _export_module, "lists": _export_lists}
-    of.get(_TARGETS[to], _export_models)(typed, to, out, force=force, as_json=as_json)
+    exporters = {"tables": _export_choices, "instances": _export_module, "lists": _export_lists}
+    exporters.get(_TARGETS[to], _export_models)(typed, to, out, force=force, as_json=as_json)
 
 
 def _export_models(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bool) -> None:

@@ -191,8 +191,8 @@ def the_table(name: str, op: str | None, problems: str) -> tuple[AnyOperation, C
     """Return the operation that writes a table for a program: the named one, or that of the problems."""
     tables = named("tables", name)
     if op is None and len(tables) > 1:
-        mine = [op_name for op_name, table in tables.items() if table.reads is not None and table.reads(problems)]
-        op = next(iter(mine or [op_name for op_name, table in tables.items() if table.reads is None]), None)
+        readers = [op_name for op_name, table in tables.items() if table.reads is not None and table.reads(problems)]
+        op = next(iter(readers or [op_name for op_name, table in tables.items() if table.reads is None]), None)
     return the_one("tables", name, op)
 
 

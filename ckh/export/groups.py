@@ -221,5 +221,5 @@ def ruled_group(
     combined = [combinations(rule, table, arch) for rule in rules]
     reasons = [[made(rule, value) for value in values] for rule, (values, _) in zip(rules, combined, strict=True)]
     parts, judged_by = distinct([(code, len(values)) for values, code in combined], len(table))
-    judgements = [tuple(of[at] for of, at in zip(reasons, row, strict=True)) for row in zip(*parts, strict=True)]
+    judgements = [tuple(own[at] for own, at in zip(reasons, row, strict=True)) for row in zip(*parts, strict=True)]
     return Group(key, example, pool, judgements, judged_by.tolist())

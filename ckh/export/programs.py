@@ -86,7 +86,7 @@ def _names(op: Operation[Any, Any], groups: Sequence[Group]) -> tuple[list[str],
     """Distinct names of kernels, and the index of each group's kernels among them."""
     names = [[op.kernels.name(kernel) for kernel in group.kernels] for group in groups]
     number_of = {text: number for number, text in enumerate(dict.fromkeys(chain(*names)))}
-    return list(number_of), tuple([number_of[text] for text in of] for of in names)
+    return list(number_of), tuple([number_of[text] for text in group_names] for group_names in names)
 
 
 def _empty_names(groups: Sequence[Group]) -> tuple[list[str], tuple[Sequence[int], ...]]:

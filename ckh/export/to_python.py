@@ -61,17 +61,19 @@ def module_files(program: str, model: Path | None, arch: str | None, top: int | 
 
 def require_use(program: str, arch: str | None, model: Model | None) -> None:
     """Refuse a model or architecture that a program cannot use."""
-    of = None if model is None else model.spec.arch
-    wanted = of if arch is None else load_arch(arch).name
+    model_arch = None if model is None else model.spec.arch
+    wanted = model_arch if arch is None else load_arch(arch).name
     if wanted not in (None, *BUILT_FOR[program]):
-        has = ", ".join(BUILT_FOR[program])
+        archs = ", ".join(BUILT_FOR[program])
         raise UsageError(
-            f"{program} has no kernels of Composable Kernel for {wanted}", f"it has them for {has}", code="unsupported"
+            f"{program} has no kernels of Composable Kernel for {wanted}",
+            f"it has them for {archs}",
+            code="unsupported",
         )
     if model is None:
         return
-    if of != wanted:
-        raise UsageError(f"{model.path} is for {of}, not {wanted}", "omit one of them", code="model-mismatch")
+    if model_arch != wanted:
+        raise UsageError(f"{model.path} is for {model_arch}, not {wanted}", "omit one of them", code="model-mismatch")
     operations = named("instances", program)
     if model.spec.op_type not in operations:
         raise UsageError(

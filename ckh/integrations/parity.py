@@ -158,20 +158,20 @@ class ConsumerComparison:
         """Compare the named consumers, or all of the operation."""
         op = self.chooser.op
         parts = consumers_of(op)
-        of: dict[str, Callable[[], tuple[list[Pick], Mapping[str, int]]] | None] = {
+        comparisons: dict[str, Callable[[], tuple[list[Pick], Mapping[str, int]]] | None] = {
             C: (lambda: self._c(None)) if op.exported is not None else None,
             DISPATCHER: next((lambda part=header: self._c(part) for header in parts.headers), None),
             AITER: next((lambda part=table: (self._table(part), {}) for table in parts.tables), None),
             INDUCTOR: self._inductor if parts.instances else None,
         }
         parities = []
-        wanted = [name for name in CONSUMERS if (name in consumers if consumers else of[name] is not None)]
+        wanted = [name for name in CONSUMERS if (name in consumers if consumers else comparisons[name] is not None)]
         with progress("comparing picks", len(wanted)) as advance:
             for name in wanted:
                 advance(0, name)
                 picks: list[Pick] = []
                 reasons: Mapping[str, int] = {f"{name} does not use {op.name}": len(self.answers)}
-                if (compare := of[name]) is not None:
+                if (compare := comparisons[name]) is not None:
                     try:
                         picks, reasons = compare()
                     except CkhError as error:
@@ -200,8 +200,8 @@ class ConsumerComparison:
             folder = Path(work, "export")
             target = C if header is None else DISPATCHER
             document = self._exported_models(folder, target, [answers[0].model for answers in groups.values()])
-            has = {model["name"] for model in document["models"]}
-            for name in [name for name in groups if name not in has]:
+            known = {model["name"] for model in document["models"]}
+            for name in [name for name in groups if name not in known]:
                 reasons[f"the export has no model {name}"] = len(groups.pop(name))
             objects = _compiled_sources(folder) if groups else []
             for name, answers in groups.items():

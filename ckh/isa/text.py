@@ -69,7 +69,7 @@ def brief_lines(anatomy: Anatomy) -> list[str]:
     """The lines of `ckh predict --explain`."""
     lines = [*short_lines(anatomy)]
     if anatomy.trip is not None:
-        clocks = ", ".join(f"{name} {value:.0f}" for name, value in anatomy.trip.clocks.items())
+        clocks = ", ".join(f"{pipe} {count:.0f}" for pipe, count in anatomy.trip.clocks.items())
         lines.append(f"iteration  clocks of a block: {clocks}")
     return [*lines, f"advice     {anatomy.advice}"]
 

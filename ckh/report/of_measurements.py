@@ -177,7 +177,7 @@ def _drift(rows: Sequence[ResultRow]) -> Drawing | None:
     if len(again) < _FASTEST:
         return None
     hours = (np.array([row.time for row, _ in again]) - min(row.time for row in rows)) / HOUR_S
-    ratio = np.array([value for _, value in again])
+    ratio = np.array([change for _, change in again])
     x, unit = unit_of_time(hours)
     far = max(float(np.quantile(np.abs(ratio), 0.9)) * 1.2, LEAST_FAR)
     return Drawing(

@@ -88,7 +88,7 @@ def _regret(judged: Judged) -> Drawing:
     regret = 1.0 - best[:, np.isfinite(best[0])]  # of problems whose first choice was measured
     weight = judged.judged_weights
     mean = [weighted_mean(values, weight) for values in regret]
-    far = [float(weighted_quantiles(values, [0.9], weight)[0]) for values in regret]
+    worst_tenth = [float(weighted_quantiles(values, [0.9], weight)[0]) for values in regret]
     at = min(_AT, len(k))
     return Drawing(
         "regret",
@@ -96,11 +96,11 @@ def _regret(judged: Judged) -> Drawing:
         "Regret is 1 - efficiency of the best of the first k choices: the loss if these are measured and the "
         "fastest is used.",
         Lines(
-            [Line("mean", k, mean), Line("worst tenth", k, far)],
+            [Line("mean", k, mean), Line("worst tenth", k, worst_tenth)],
             "first k choices",
             "regret",
             percent_y=True,
-            y_range=(0.0, far[0] * 1.08 or 0.01),
+            y_range=(0.0, worst_tenth[0] * 1.08 or 0.01),
         ),
     )
 
@@ -115,7 +115,7 @@ def _heat(judged: Judged) -> Drawing | None:
         return None
     x_bins, x_names = _bins(sizes[x])
     y_bins, y_names = _bins(sizes[y])
-    values: list[list[float | None]] = [[None] * len(x_names) for _ in y_names]
+    means: list[list[float | None]] = [[None] * len(x_names) for _ in y_names]
     counts = [[0] * len(x_names) for _ in y_names]
     cells = []
     for row in range(len(y_names)):
@@ -123,14 +123,14 @@ def _heat(judged: Judged) -> Drawing | None:
             inside = (y_bins == row) & (x_bins == column)
             if inside.any():
                 counts[row][column] = int(inside.sum())
-                value = values[row][column] = weighted_mean(efficiency[inside], weight[inside])
-                cells.append((counts[row][column] < _LEAST_PROBLEMS, value, row, column))
+                mean = means[row][column] = weighted_mean(efficiency[inside], weight[inside])
+                cells.append((counts[row][column] < _LEAST_PROBLEMS, mean, row, column))
     _, least, row, column = min(cells)
     return Drawing(
         "heat",
         f"The choices are least efficient, {least:.0%}, at {x} {x_names[column]} and {y} {y_names[row]}",
         f"Mean efficiency of the first choices by {x} and {y}; the small number is the number of problems.",
-        Heat(y_names, x_names, values, counts, x, y),
+        Heat(y_names, x_names, means, counts, x, y),
     )
 
 

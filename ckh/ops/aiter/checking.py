@@ -65,10 +65,10 @@ def _check(
     if configs is None:
         raise DataError(f"{root} has no tables of AITER: no folder configs in or beside it", code="no-aiter")
     with tempfile.TemporaryDirectory() as work:
-        own, mine = Path(work, "aiter", "configs"), Path(work, "export")
+        own, export = Path(work, "aiter", "configs"), Path(work, "export")
         shutil.copytree(configs, own)
-        mine.mkdir()
-        exported = [Path(shutil.copy(path, mine / f"{path.parent.name}_{path.name}")) for path in paths]
+        export.mkdir()
+        exported = [Path(shutil.copy(path, export / f"{path.parent.name}_{path.name}")) for path in paths]
         if paths[0].parent.name == "merged":
             exported, path_list = exported[:1], str(exported[0])
         else:

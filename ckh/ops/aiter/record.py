@@ -61,8 +61,8 @@ def problems_of(
 
     def place(problem: P) -> list[float]:
         logs = [log2(max(getattr(problem, name), 1)) for name in (*sizes, *optional)]
-        are = [getattr(problem, name) == value for name, values in kinds.items() for value in values]
-        return logs + [_WEIGHT_OF_KIND * is_kind for is_kind in are]
+        matches = [getattr(problem, name) == value for name, values in kinds.items() for value in values]
+        return logs + [_WEIGHT_OF_KIND * is_match for is_match in matches]
 
     return Problems(
         identity=(*texts, *sizes, *optional),

@@ -96,18 +96,18 @@ def _text(path: Path) -> Entries:
             yield line, lambda _, text=text: parse_aiter_gemm(text)  # type: ignore[misc]
 
 
-def _problem(values: dict[str, Any], dtype: str) -> AiterGemm | str:
+def _problem(fields: dict[str, Any], dtype: str) -> AiterGemm | str:
     """Return the problem of these fields; the table, or family and element type, if Composable Kernel has no kernel."""
-    if _TABLE in values:
-        return str(values[_TABLE])
-    family, stated = str(values.get("family", "a8w8")), values.get("dtype")
-    if "family" in values and family in FAMILIES and stated in _DTYPES and stated not in FAMILIES[family]:
+    if _TABLE in fields:
+        return str(fields[_TABLE])
+    family, stated = str(fields.get("family", "a8w8")), fields.get("dtype")
+    if "family" in fields and family in FAMILIES and stated in _DTYPES and stated not in FAMILIES[family]:
         reason = UNANSWERED.get((family, str(stated)))
         return f"{family} in {stated}" + (f" ({reason})" if reason else "")
-    if missing := [name for name in "mnk" if name not in values]:
+    if missing := [name for name in "mnk" if name not in fields]:
         raise UsageError(f"{missing[0].upper()} is missing", code="missing-field")
     own = FAMILIES.get(family, (dtype,))
-    return AiterGemm(**{"dtype": dtype if dtype in own else own[0], **values})
+    return AiterGemm(**{"dtype": dtype if dtype in own else own[0], **fields})
 
 
 def _missed(text: str) -> dict[str, Any] | None:
@@ -146,15 +146,15 @@ def untuned_rows(path: Path) -> Entries:
 
 
 def _typed(cells: dict[str, str]) -> dict[str, Any]:
-    values: dict[str, Any] = {name: cell for name, cell in cells.items() if name in _FIELDS and cell}
-    for name in (name for name in _SIZES if name in values):
+    fields: dict[str, Any] = {name: cell for name, cell in cells.items() if name in _FIELDS and cell}
+    for name in (name for name in _SIZES if name in fields):
         try:
-            values[name] = integer(values[name])
+            fields[name] = integer(fields[name])
         except ValueError:  # noqa: PERF203 - it ends the loop
-            raise UsageError(f"{name} is {values[name]!r}, not an integer", code="bad-number") from None
-    if "dtype" in values:
-        values["dtype"] = dtype_name(values["dtype"].removeprefix("torch."))
-    return values
+            raise UsageError(f"{name} is {fields[name]!r}, not an integer", code="bad-number") from None
+    if "dtype" in fields:
+        fields["dtype"] = dtype_name(fields["dtype"].removeprefix("torch."))
+    return fields
 
 
 def stated_family(name: str) -> str:

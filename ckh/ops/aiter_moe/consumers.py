@@ -105,9 +105,9 @@ KIND = ProblemKind(
 
 def _groups(model: Model) -> Iterator[Group]:
     arch = load_arch(model.spec.arch)
-    for values in product(*KINDS.values()):
-        example = AiterMoe(1, 1, 1, 1, 1, **dict(zip(KINDS, values, strict=True)), num_cus=1)
-        yield ruled_group(KIND, example, moe_pool(arch.name, *values), RULES, arch)
+    for kind in product(*KINDS.values()):
+        example = AiterMoe(1, 1, 1, 1, 1, **dict(zip(KINDS, kind, strict=True)), num_cus=1)
+        yield ruled_group(KIND, example, moe_pool(arch.name, *kind), RULES, arch)
 
 
 EXPORTED = Exported(KIND, _groups)

@@ -95,37 +95,37 @@ def key_cells(arch: str, problem: AiterMoe) -> dict[str, Any]:
     return dict(zip(KEY, (arch, problem.num_cus, *sizes, activation, _BF16, *types, quant, 1, 0), strict=True))
 
 
-def problem_of(path: Path, line: int, values: Mapping[str, str]) -> AiterMoe | str:
+def problem_of(path: Path, line: int, cells: Mapping[str, str]) -> AiterMoe | str:
     """Return the problem of a row of AITER's, by column; or a description if unsupported."""
     fields: dict[str, Any] = {}
     for column, name in _SIZES.items():
-        if column not in values:
+        if column not in cells:
             if column == "cu_num":
                 continue
             raise DataError(f"{path}:{line}: missing {column}", code="missing-column")
         try:
-            fields[name] = integer(values[column].strip())
+            fields[name] = integer(cells[column].strip())
         except ValueError:
             raise DataError(
-                f"{path}:{line}: {column} is {values[column]!r}, not an integer", code="bad-number"
+                f"{path}:{line}: {column} is {cells[column]!r}, not an integer", code="bad-number"
             ) from None
-    if (foreign := _foreign(values)) is not None:
+    if (foreign := _foreign(cells)) is not None:
         return foreign
-    fields |= {"dtype": dtype_name(_word(values["q_dtype_a"])), "quant": QUANT_OF[_word(values["q_type"])]}
+    fields |= {"dtype": dtype_name(_word(cells["q_dtype_a"])), "quant": QUANT_OF[_word(cells["q_type"])]}
     try:
-        return AiterMoe(**fields, activation=_word(values["act_type"]))
+        return AiterMoe(**fields, activation=_word(cells["act_type"]))
     except UsageError as error:
         raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error
 
 
-def _foreign(values: Mapping[str, str]) -> str | None:
+def _foreign(cells: Mapping[str, str]) -> str | None:
     """Reason why a row is unsupported, or None."""
-    if values.get("use_g1u1", "1").strip().lower() not in _TRUE:
+    if cells.get("use_g1u1", "1").strip().lower() not in _TRUE:
         return "experts without a gate"
-    if values.get("doweight_stage1", "0").strip().lower() not in _FALSE:
+    if cells.get("doweight_stage1", "0").strip().lower() not in _FALSE:
         return "weights before the first product"
-    activation, quant = _word(values.get("act_type", "")), _word(values.get("q_type", ""))
-    types = _word(values.get("q_dtype_a", "")), _word(values.get("q_dtype_w", ""))
+    activation, quant = _word(cells.get("act_type", "")), _word(cells.get("q_type", ""))
+    types = _word(cells.get("q_dtype_a", "")), _word(cells.get("q_dtype_w", ""))
     if activation not in ("silu", "swiglu"):
         return activation or "no activation"
     is_known = quant in QUANT_OF and dtype_name(types[0]) in DTYPES
