@@ -66,7 +66,7 @@ def choice_table(op: AnyOperation, table: ChoiceTable, wanted: ChoicesWanted, *,
 
 
 def _problems(chooser: Chooser, wanted: ChoicesWanted) -> tuple[Problem, ...]:
-    """Problems on the device."""
+    """Problems of a set or file, with the compute units of the device."""
     if wanted.num_cus is None:
         return chooser.load_problems(wanted.problems, None, wanted.dtype)
     problems: Sequence[Any] = problems_of(chooser.op, wanted.problems, None, wanted.dtype, chooser.dtype)

@@ -191,7 +191,7 @@ def _points(label: str, speeds: Speeds, rows: NDArray[np.int64], size: float) ->
 
 
 def _others(speeds: Speeds, problems: NDArray[np.int64], marked: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Some other rows with a time of each problem, from the fastest to the slowest."""
+    """Rows of up to `_OTHERS` other measured kernels of each problem, from the fastest to the slowest."""
     is_other = np.isfinite(speeds.times.latency_ms) & np.isin(speeds.times.problem, problems)
     is_other[marked[marked >= 0]] = False
     rows = np.flatnonzero(is_other)

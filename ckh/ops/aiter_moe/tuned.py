@@ -120,7 +120,7 @@ class TunedMixture(TableRow):
 
 
 def mixture_table(lines: Sequence[TunedMixture]) -> str:
-    """Return the text of a table of rows."""
+    """Return the text of a tuned table of mixtures."""
     return table_text(lines, COLUMNS, lambda row: {choice.name for choice in moe_pool(row.arch, *kind_of(row.problem))})
 
 
@@ -236,7 +236,7 @@ def _read_candidates(path: Path, options: ReadOptions) -> Reading:
 
 
 def _run(frame: pd.DataFrame, left_out: Counter[str]) -> _Times:
-    """Return the rows of one run of the tuner."""
+    """Return the times of one run of the tuner."""
     samples: dict[AiterMoe, dict[MoeChoice, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in frame.to_dict("records"):
         try:
