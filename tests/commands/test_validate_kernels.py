@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+from ckh.api.validating import KernelFinding, KernelsDocument
 from ckh.cli import run
 from ckh.errors import ExitCode
+from ckh.schema import Status
 from tests.refusals import has_values
 
 ARGS = ["validate", "kernels", "--variant", "forward", "--ndim", "2", "--device", "host"]
@@ -39,3 +41,31 @@ def test_without_a_gpu_kernels_are_only_compiled(
     monkeypatch.setenv("CKH_HIP_LIBRARY", "/nowhere/libamdhip64.so")
     assert run(["validate", "kernels", "--device", "hip", "--arch", "gfx942"]) == ExitCode.NO_DEVICE
     assert "no usable device" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("narrow")
+def test_lines_of_the_verdict_fit_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No line is longer, and --wide shows the kernel and the reason whole."""
+    kernel = "grouped_conv_bwd_data_fp32_nhwgc_2d_basic_v1_cshuffle_intrawave_128x64x128_8x2x1_16x16x32"
+    reason = "the tiles of A and B take 49152 bytes of LDS, mem with a double smem buffer has 32768 on gfx942"
+    properties = {"direction": "bwd_data", "pipeline": "basic_v1", "scheduler": "intrawave", "epilogue": "cshuffle"}
+    document = KernelsDocument(
+        matrix="pipelines",
+        arch="gfx942",
+        ok=True,
+        statuses={"verified": 1, "invalid": 1},
+        findings=(
+            KernelFinding(properties, "basic_v1", Status.VERIFIED, "", kernel, 12345, class_executed=True, problem=""),
+            KernelFinding(properties, "mem_double", Status.INVALID, reason, "", 0, class_executed=False, problem=""),
+        ),
+        caution="",
+    )
+    monkeypatch.setattr("ckh.api.validating.tried_kernels", lambda *_, **__: document)
+    assert run(["validate", "kernels"]) == ExitCode.OK
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+    assert run(["validate", "kernels", "--wide"]) == ExitCode.OK
+    shown = capsys.readouterr().out
+    assert kernel in shown
+    assert f"invalid: {reason}" in shown
