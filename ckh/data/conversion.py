@@ -37,11 +37,11 @@ PARQUET = "parquet"  # the name of the dataset's own format
 @cache
 def output_formats() -> dict[str, RowsFormat | ProblemsFormat]:
     """Output formats of the operations, other than Parquet, by name."""
-    result: dict[str, RowsFormat | ProblemsFormat] = {}
+    formats: dict[str, RowsFormat | ProblemsFormat] = {}
     for name in operation_names():
-        for item in formats_of(operation(name)).written:
-            result.setdefault(item.name, item)
-    return result
+        for written in formats_of(operation(name)).written:
+            formats.setdefault(written.name, written)
+    return formats
 
 
 def output_kind(name: str) -> FileKind:
@@ -115,7 +115,7 @@ def convert(
     if to == PARQUET:
         save_blocks(out, merged.op, merged.blocks(), merged.metadata, merged.content_hash)
     else:
-        written = next((row for row in formats_of(merged.op).rows if row.name == to), None)
+        written = next((known for known in formats_of(merged.op).rows if known.name == to), None)
         if written is None:
             raise DataError(f"{merged.op.name} has no format {to}", "write Parquet", code="unsupported")
         warnings += written.write(merged, out)

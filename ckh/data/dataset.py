@@ -128,9 +128,9 @@ class Dataset(Shown):
         """The first rows: problem, kernel, status and times."""
         columns = ("problem", *(name for name in _SHOWN if name in self.frame))
         head = self.frame.head(MAX_ROWS)
-        values = head[list(columns[1:])].astype(object).where(head[list(columns[1:])].notna(), None)
+        cells = head[list(columns[1:])].astype(object).where(head[list(columns[1:])].notna(), None)
         problems = self._problems(range(len(head)))
-        rows = [(problem.canonical(), *row) for problem, row in zip(problems, values.to_numpy().tolist(), strict=True)]
+        rows = [(problem.canonical(), *row) for problem, row in zip(problems, cells.to_numpy().tolist(), strict=True)]
         left = len(self.frame) - len(head)
         return ShownTable(self._title, columns, rows, (f"and {left} more rows",) if left else ())
 
@@ -141,7 +141,7 @@ class Dataset(Shown):
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle without cached values; the receiving machine looks the operation up by name."""
-        return {file_kind.name: getattr(self, file_kind.name) for file_kind in fields(self)}
+        return {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -224,8 +224,8 @@ class Dataset(Shown):
     @property
     def num_cus(self) -> int:
         """Compute units of the measured device; 0 if they are not known, or rows differ."""
-        values = self.frame["hw_num_cus"].dropna().unique()
-        return int(values[0]) if len(values) == 1 else 0
+        counts = self.frame["hw_num_cus"].dropna().unique()
+        return int(counts[0]) if len(counts) == 1 else 0
 
     def hardware(self) -> dict[str, int | NDArray[np.int64]]:
         """Hardware profile by name (`num_cus`, …): an integer if all rows agree, else one value per row.
@@ -311,13 +311,13 @@ def open_files(paths: Sequence[Path | str], *, predictions: bool = False) -> lis
 
 def merged_metadata(files: Sequence[DatasetFile]) -> dict[str, Any]:
     """Merge the provenance of files, without duplicates."""
-    result: dict[str, list[Any]] = {key: [] for key in METADATA_KEYS}
-    for key, items in result.items():
+    merged: dict[str, list[Any]] = {key: [] for key in METADATA_KEYS}
+    for key, records in merged.items():
         for file in files:
-            items += [item for item in file.metadata[key] if item not in items]
+            records += [record for record in file.metadata[key] if record not in records]
     if len(files) > 1:
-        refuse_mixed_flags(result["runs"])
-    return result
+        refuse_mixed_flags(merged["runs"])
+    return merged
 
 
 def refuse_mixed_flags(runs: Iterable[dict[str, Any]]) -> None:
@@ -326,10 +326,10 @@ def refuse_mixed_flags(runs: Iterable[dict[str, Any]]) -> None:
     for run in runs:
         if run.get("device_kind") != "hip":  # also runs that other programs recorded
             continue
-        other = first.setdefault(run["arch"], run)
-        if differing := sorted(set(run["flags"]).symmetric_difference(other["flags"])):
+        earlier = first.setdefault(run["arch"], run)
+        if differing := sorted(set(run["flags"]).symmetric_difference(earlier["flags"])):
             raise DataError(
-                f"the kernels of runs {other['run_id']} and {run['run_id']} on {run['arch']} were compiled with "
+                f"the kernels of runs {earlier['run_id']} and {run['run_id']} on {run['arch']} were compiled with "
                 f"different flags: {', '.join(differing)}",
                 "their times are of different code: keep them in separate datasets, or measure again",
                 code="mixed-flags",
@@ -365,10 +365,10 @@ def save_blocks(
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    result = sorted(path.glob("*.parquet"))
-    if not result:
+    paths = sorted(path.glob("*.parquet"))
+    if not paths:
         raise DataError(f"no *.parquet file in {path}", "make one with ckh convert", code="no-file")
-    return result
+    return paths
 
 
 def _frame(files: Sequence[DatasetFile], op: AnyOperation, columns: ColumnsOf | None, *, narrow: bool) -> pd.DataFrame:
@@ -376,14 +376,14 @@ def _frame(files: Sequence[DatasetFile], op: AnyOperation, columns: ColumnsOf | 
     import pandas as pd
     import pyarrow as pa
 
-    names, result = names_read(op, columns), {}
+    names, series = names_read(op, columns), {}
     for column in op.training.columns:
         if column.name in names:
             chunks = [chunk for file in files for chunk in file.column(column)]
-            result[column.name] = tables.series_of(
+            series[column.name] = tables.series_of(
                 pa.chunked_array(chunks), is_category=columns is not None, narrow=narrow
             )
-    frame: pd.DataFrame = pd.DataFrame(result, copy=False)
+    frame: pd.DataFrame = pd.DataFrame(series, copy=False)
     return frame
 
 

@@ -124,7 +124,7 @@ def iter_blocks(file: BinaryIO, path: Path, *, skip_damaged: bool = False) -> It
         start += len(rest) + skipped
         records = list(map(_record_or_damage, lines))
         if not skip_damaged and Damage in set(map(type, records)):
-            place, damage = next((place, item) for place, item in enumerate(records) if isinstance(item, Damage))
+            place, damage = next((place, record) for place, record in enumerate(records) if isinstance(record, Damage))
             raise DataError(
                 f"{path}:{number + place}: damaged line ({damage.reason})",
                 "the file was changed or its disk failed; ckh convert --skip-bad takes the other lines",
@@ -330,9 +330,9 @@ def _start_of_last_line(file: int, size: int) -> int:
     end = size
     while end > 0:
         start = max(0, end - _BLOCK)
-        result = _read_at(file, start, end - start).rfind(b"\n")
-        if result >= 0:
-            return start + result + 1
+        line_feed = _read_at(file, start, end - start).rfind(b"\n")
+        if line_feed >= 0:
+            return start + line_feed + 1
         end = start
     return 0
 

@@ -167,7 +167,7 @@ _KINDS: dict[type[Any], str] = {
     EndRecord: "end",
 }
 _RECORDS = {kind: record for record, kind in _KINDS.items() if record is not ResultRow}
-_FIELDS = {kind: {"kind", *(item.name for item in fields(record))} for kind, record in _RECORDS.items()}
+_FIELDS = {kind: {"kind", *(field.name for field in fields(record))} for kind, record in _RECORDS.items()}
 RUN_START = b'{"kind": "run"'
 decode_row = msgspec.json.Decoder(ResultRow).decode
 

@@ -102,7 +102,7 @@ class Merged:
         """Number of rows of each status, most frequent first."""
         counts: Counter[str] = Counter()
         for block in self.blocks(["status"]):
-            counts.update({item["values"]: item["counts"] for item in block["status"].value_counts().to_pylist()})
+            counts.update({tally["values"]: tally["counts"] for tally in block["status"].value_counts().to_pylist()})
         return {str(status): count for status, count in counts.most_common()}
 
     def distinct(self, name: str) -> tuple[str, ...]:
@@ -299,8 +299,8 @@ def _joined(records: NDArray[Any], repeating: NDArray[np.bool_]) -> tuple[NDArra
         times["latency_min_ms"] = np.fmin(times["latency_min_ms"], times["latency_ms"])
         joined.append(_averaged(chosen, times))
         single += [chosen[~np.isin(chosen["row"], joined[-1]["row"])], joined[-1]]
-    result = np.concatenate(single)
-    return result[np.argsort(result["row"])], np.concatenate(joined)
+    kept = np.concatenate(single)
+    return kept[np.argsort(kept["row"])], np.concatenate(joined)
 
 
 def _averaged(chosen: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
@@ -319,18 +319,18 @@ def _averaged(chosen: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
     for name, inside in zip(REPEATED, (is_earlier, ~is_earlier), strict=True):
         known[name] = known["latency_ms"].where(inside)
     groups = known.groupby(times["pair"])
-    result = groups.agg({"latency_ms": "mean", "latency_min_ms": "min", "spread": "max"})
-    result["samples"] = groups["samples"].sum(min_count=1)
-    result[list(REPEATED)] = groups[list(REPEATED)].mean()
-    result = result[groups.size() > 1]
-    averaged = chosen[((chosen["rank"] & _IS_MEASURED) > 0) & np.isin(chosen["pair"], result.index)]
-    result = result.loc[averaged["pair"]]
+    combined = groups.agg({"latency_ms": "mean", "latency_min_ms": "min", "spread": "max"})
+    combined["samples"] = groups["samples"].sum(min_count=1)
+    combined[list(REPEATED)] = groups[list(REPEATED)].mean()
+    combined = combined[groups.size() > 1]
+    averaged = chosen[((chosen["rank"] & _IS_MEASURED) > 0) & np.isin(chosen["pair"], combined.index)]
+    combined = combined.loc[averaged["pair"]]
     for name in ("latency_ms", *REPEATED):
-        result[name] = np.char.mod("%.12g", np.exp(result[name])).astype(np.float64)
-    slower = result["latency_ms"].to_numpy() / averaged["latency_ms"]
+        combined[name] = np.char.mod("%.12g", np.exp(combined[name])).astype(np.float64)
+    slower = combined["latency_ms"].to_numpy() / averaged["latency_ms"]
     for name in _RATES:
         averaged[name] = averaged[name] / slower
-    for name, values in result.items():
+    for name, values in combined.items():
         averaged[name] = values.to_numpy()
     return averaged
 

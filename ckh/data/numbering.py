@@ -25,8 +25,8 @@ def group_numbers(frame: Mapping[str, Any] | pd.DataFrame, columns: Sequence[str
 
     def coded() -> Iterator[tuple[NDArray[np.int64], int]]:
         for name in columns:
-            codes, values = pd.factorize(frame[name], use_na_sentinel=False)
-            yield codes, len(values)
+            codes, distinct = pd.factorize(frame[name], use_na_sentinel=False)
+            yield codes, len(distinct)
 
     return combined_numbers(coded())
 
@@ -94,8 +94,8 @@ class Numbering:
             texts = [*array.dictionary.to_pylist(), None]
             columns.append([texts[code] for code in codes[address_of(array.indices)][0][first].tolist()])
         numbers = [self._numbers.setdefault(values, len(self._numbers)) for values in zip(*columns, strict=True)]
-        result: NDArray[np.int64] = np.array(numbers, dtype=np.int64)[here]
-        return result
+        of_rows: NDArray[np.int64] = np.array(numbers, dtype=np.int64)[here]
+        return of_rows
 
 
 def _codes(array: pa.DictionaryArray) -> tuple[NDArray[np.int32], int]:

@@ -118,8 +118,8 @@ def _is_empty(chunk: pa.Array) -> NDArray[np.bool_]:
     distinct = chunk.dictionary if hasattr(chunk, "dictionary") else chunk
     if not chunk.null_count and not distinct.null_count and str(distinct.type) not in {"double", "float", "halffloat"}:
         return np.zeros(len(chunk), dtype=bool)
-    numpy: NDArray[np.bool_] = _plain(chunk).is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
-    return numpy
+    mask: NDArray[np.bool_] = _plain(chunk).is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
+    return mask
 
 
 def _plain(chunk: pa.Array) -> pa.Array:
@@ -200,12 +200,12 @@ class DatasetFile:
             digest.add(column, chunks)
         for block in self.blocks({"is_valid", "latency_ms"}):
             tables.check_times(block["is_valid"], block["latency_ms"], str(self.path))
-        result = digest.hexdigest()
+        sha256 = digest.hexdigest()
         if self.sha256 is None:
             warn_unverified(self.path)
-        elif self.sha256 != result:
+        elif self.sha256 != sha256:
             raise DataError(
-                f"{self.path}: checksum mismatch: content_sha256 is {self.sha256!s:.12}…, the rows have {result:.12}…",
+                f"{self.path}: checksum mismatch: content_sha256 is {self.sha256!s:.12}…, the rows have {sha256:.12}…",
                 "the file is damaged or was edited: copy it again, or make it again with ckh convert",
                 code="damaged",
             )
@@ -215,9 +215,9 @@ class DatasetFile:
         import pyarrow as pa
 
         known, left = [name for name in names if name in self._names], self.rows
-        theirs = [self._names[name] for name in known]
+        stored_names = [self._names[name] for name in known]
         try:
-            for batch in self._file.iter_batches(BLOCK_ROWS, columns=theirs, use_threads=False):
+            for batch in self._file.iter_batches(BLOCK_ROWS, columns=stored_names, use_threads=False):
                 batch.validate(full=True)
                 left -= batch.num_rows
                 names_now = [EARLIER_NAMES.get(name, name) for name in batch.schema.names]
@@ -262,12 +262,12 @@ def is_dataset(path: Path) -> bool:
         return False
 
 
-def _file_metadata(result: dict[bytes, bytes], path: Path) -> dict[str, Any]:
+def _file_metadata(metadata: dict[bytes, bytes], path: Path) -> dict[str, Any]:
     """Parse the metadata of a file."""
-    if KEY not in result:
+    if KEY not in metadata:
         raise DataError(f"{path} is not a dataset of ckh", "make one with ckh convert", code="not-a-dataset")
     try:
-        document: dict[str, Any] = json.loads(result[KEY])
+        document: dict[str, Any] = json.loads(metadata[KEY])
         version = document["schema_version"]
         missing = [key for key in METADATA_KEYS if not isinstance(document.get(key), list)]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -305,8 +305,8 @@ def write_parquet(
     numbered = [column.name for column in op.training.columns if column.type != "float64"]
     compression = {column.name: "snappy" if column.name in numbered else "zstd" for column in op.training.columns}
     # Strings are written as dictionary indices, which is faster; the schema that readers see says string.
-    result = {KEY: json.dumps(document, allow_nan=False).encode()}
-    schema = tables.arrow_schema(op).with_metadata(result)
+    file_metadata = {KEY: json.dumps(document, allow_nan=False).encode()}
+    schema = tables.arrow_schema(op).with_metadata(file_metadata)
     written = pa.schema(field.with_type(tables.numbered_text(field.type)) for field in schema)
     options = {"compression": compression, "use_dictionary": numbered, "store_schema": False}
 
@@ -315,7 +315,7 @@ def write_parquet(
         return pa.Table.from_arrays(list(map(_unique, columns)), schema=written)
 
     with pq.ParquetWriter(file, written, **options) as writer:
-        writer.add_key_value_metadata({**result, b"ARROW:schema": base64.b64encode(schema.serialize())})
+        writer.add_key_value_metadata({**file_metadata, b"ARROW:schema": base64.b64encode(schema.serialize())})
         for table in ahead(map(as_written, blocks)):
             writer.write_table(table)
 

@@ -115,9 +115,9 @@ def rows_of_each(problems: Numbering, files: Sequence[DatasetFile]) -> NDArray[n
     """Number of rows of each problem, shape (problems,); also numbers the problems."""
     counts = np.zeros(0, np.int64)
     for block in blocks_of(files, frozenset(problems.columns)):
-        result = problems.of(block)
+        numbers = problems.of(block)
         counts = np.concatenate([counts, np.zeros(len(problems) - len(counts), np.int64)])
-        counts += np.bincount(result, minlength=len(counts))
+        counts += np.bincount(numbers, minlength=len(counts))
     return counts
 
 
@@ -166,8 +166,8 @@ def texts_numbered(table: pa.Table) -> pa.Table:
 
 def frame_of(table: pa.Table, *, narrow: bool) -> pd.DataFrame:
     """Convert a dictionary-encoded table to a frame; `narrow` as for `read_dataset`."""
-    item = table.unify_dictionaries()
-    columns = {name: tables.series_of(item[name], is_category=True, narrow=narrow) for name in item.column_names}
+    unified = table.unify_dictionaries()
+    columns = {name: tables.series_of(unified[name], is_category=True, narrow=narrow) for name in unified.column_names}
     frame: pd.DataFrame = pd.DataFrame(columns)
     return frame
 
@@ -193,8 +193,8 @@ def _concatenated(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
         parts = [frame[name] for frame in frames]
         is_category = isinstance(kind, pd.CategoricalDtype)
         columns[str(name)] = union_categoricals(parts) if is_category else pd.concat(parts, ignore_index=True)
-    result: pd.DataFrame = pd.DataFrame(columns)
-    return result
+    concatenated: pd.DataFrame = pd.DataFrame(columns)
+    return concatenated
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ def read_sample(
     is_drawn = np.zeros(len(rows), dtype=bool)
     is_drawn[order[: max(1, count)]] = True
     blocks = blocks_of(files, names_read(op, columns))
-    tables = [texts_numbered(block.filter(pa.array(is_drawn[problems.of(block)]))) for block in blocks]
-    dataset = Dataset(frame_of(pa.concat_tables(tables), narrow=False), merged_metadata(files), op.name)
+    drawn = [texts_numbered(block.filter(pa.array(is_drawn[problems.of(block)]))) for block in blocks]
+    dataset = Dataset(frame_of(pa.concat_tables(drawn), narrow=False), merged_metadata(files), op.name)
     refuse_duplicates(dataset, files)
     return dataset, Drawn(len(dataset), int(is_drawn.sum()), int(rows[is_wanted].sum()), int(is_wanted.sum()))

@@ -1,4 +1,4 @@
-"""Times held against the peak rates of their GPU.
+"""Check of times against the peak rates of their GPU.
 
 A time is impossible if a GPU of its architecture would have to exceed its peak rate of operations, the rate of its L2,
 which all tensors pass (`Peaks.l2_bytes_per_clock` of each CU and clock; those of CDNA 3 and 4 read 2 KB per clock and

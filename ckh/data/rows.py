@@ -141,11 +141,11 @@ def _array(values: Any, wanted: pa.DataType) -> pa.Array:
         if None in distinct:
             return pa.array(distinct, wanted.value_type).take(indices).dictionary_encode()
         return pa.DictionaryArray.from_arrays(indices, pa.array(distinct, wanted.value_type))
-    result = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values, from_pandas=True)
-    if result.type == wanted:
-        return result
+    array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values, from_pandas=True)
+    if array.type == wanted:
+        return array
     if pa.types.is_dictionary(wanted):
-        return result.cast(wanted.value_type).dictionary_encode()
-    if pa.types.is_int64(result.type) and pa.types.is_float64(wanted) and result.null_count == len(result):
-        return result.view(wanted)
-    return result.cast(wanted)
+        return array.cast(wanted.value_type).dictionary_encode()
+    if pa.types.is_int64(array.type) and pa.types.is_float64(wanted) and array.null_count == len(array):
+        return array.view(wanted)
+    return array.cast(wanted)

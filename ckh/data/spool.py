@@ -171,10 +171,10 @@ class StoredRows:
         return known[piece]
 
 
-def store(result: Iterable[pa.Table], output: Path | None = None) -> StoredRows:
+def store(blocks: Iterable[pa.Table], output: Path | None = None) -> StoredRows:
     """Store the rows of tables, consumed one by one."""
     rows = StoredRows(output)
-    for table in result:
+    for table in blocks:
         rows.add(table)
     return rows
 

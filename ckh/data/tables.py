@@ -46,8 +46,8 @@ def compact_type(column: Column) -> pa.DataType:
     """
     import pyarrow as pa
 
-    plain = pa.type_for_alias(column.type)
-    return plain if column.name in MEASURED_NUMBERS else pa.dictionary(pa.int32(), plain)
+    kind = pa.type_for_alias(column.type)
+    return kind if column.name in MEASURED_NUMBERS else pa.dictionary(pa.int32(), kind)
 
 
 def compact(table: pa.Table, where: str) -> pa.Table:
@@ -57,10 +57,10 @@ def compact(table: pa.Table, where: str) -> pa.Table:
     op = operation_in(table, where)
     if [field.type for field in table.schema] == [compact_type(column) for column in op.training.columns]:
         return table
-    plain = conform(table, where)
+    conformed = conform(table, where)
     arrays = [
-        values.dictionary_encode() if pa.types.is_dictionary(compact_type(column)) else values
-        for column, values in zip(op.training.columns, plain.columns, strict=True)
+        array.dictionary_encode() if pa.types.is_dictionary(compact_type(column)) else array
+        for column, array in zip(op.training.columns, conformed.columns, strict=True)
     ]
     return pa.Table.from_arrays(arrays, names=op.column_names())
 
@@ -96,16 +96,16 @@ def operation_in(table: pa.Table, where: str) -> AnyOperation:
         raise DataError(
             f"{where}: column {OP_TYPE} must be string, not {table.column(OP_TYPE).type}", code="column-type"
         )
-    result = [str(name) for name in pc.unique(table.column(OP_TYPE)).to_pylist()]
-    if not result:
+    names = [str(name) for name in pc.unique(table.column(OP_TYPE)).to_pylist()]
+    if not names:
         raise DataError(f"{where}: no rows", code="empty")
-    if len(result) > 1:
-        raise DataError(f"{where}: several operations: {', '.join(result)}", "convert each alone", code="mixed-data")
-    if not is_operation(result[0]):
+    if len(names) > 1:
+        raise DataError(f"{where}: several operations: {', '.join(names)}", "convert each alone", code="mixed-data")
+    if not is_operation(names[0]):
         raise DataError(
-            f"{where}: unknown operation {result[0]!r}", one_of(result[0], operation_names()), code="unknown-op"
+            f"{where}: unknown operation {names[0]!r}", one_of(names[0], operation_names()), code="unknown-op"
         )
-    return operation(result[0])
+    return operation(names[0])
 
 
 def conform_column(table: pa.Table, column: Column, where: str, *, encoded: bool = False) -> pa.ChunkedArray:
@@ -146,10 +146,10 @@ def _fits(data_type: pa.DataType, wanted: pa.DataType) -> bool:
     if types.is_dictionary(data_type):
         return _fits(data_type.value_type, wanted)
     kinds = (types.is_string, types.is_integer, types.is_boolean, types.is_floating)
-    of_found = (
+    is_of_kind = (
         types.is_string if types.is_large_string(data_type) else next((kind for kind in kinds if kind(data_type)), None)
     )
-    return data_type == wanted or types.is_null(data_type) or (of_found is not None and bool(of_found(wanted)))
+    return data_type == wanted or types.is_null(data_type) or (is_of_kind is not None and bool(is_of_kind(wanted)))
 
 
 def check_values(table: pa.Table, where: str) -> None:
@@ -217,15 +217,15 @@ def chunks_of(frame: pd.DataFrame, column: Column, where: str) -> list[pa.Array]
     """Convert a frame's column to chunks; NaN becomes null, whole floats become integers where the schema says so."""
     import pyarrow as pa
 
-    values = frame[column.name]
-    wanted = pa.int64() if column.type == "int64" and values.dtype.kind == "f" else None
+    series = frame[column.name]
+    wanted = pa.int64() if column.type == "int64" and series.dtype.kind == "f" else None
     try:
-        result = pa.array(values, type=wanted, from_pandas=True)
+        converted = pa.array(series, type=wanted, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise DataError(
             f"{where}: column {column.name} must be {column.type}: {first_line(error)}", code="column-type"
         ) from error
-    return list(result.chunks) if isinstance(result, pa.ChunkedArray) else [result]
+    return list(converted.chunks) if isinstance(converted, pa.ChunkedArray) else [converted]
 
 
 def series_of(values: pa.ChunkedArray, *, is_category: bool, narrow: bool = False) -> pd.Series:

@@ -32,11 +32,11 @@ def formats_of(op: AnyOperation) -> Formats:
 @cache
 def readers() -> dict[str, Reader]:
     """All readers by name, in sniffing order; installed packages cannot replace ckh's own."""
-    result = {journal.NAME: Reader(journal.NAME, journal.sniff, journal.read)}
+    by_name = {journal.NAME: Reader(journal.NAME, journal.sniff, journal.read)}
     for name in operation_names():
         for reader in formats_of(operation(name)).readers:
-            result.setdefault(reader.name, reader)
-    return result
+            by_name.setdefault(reader.name, reader)
+    return by_name
 
 
 def read_input(path: Path, options: ReadOptions, format_name: str | None = None) -> Reading:
@@ -91,7 +91,7 @@ def find_reader(path: Path) -> Reader:
 def _file_of(path: Path) -> Path:
     if not path.is_dir():
         return path
-    result = sorted(path.glob("*.jsonl"))
-    if len(result) != 1:
-        raise DataError(f"{path} holds {len(result)} *.jsonl files", "name the journal itself", code="several-files")
-    return result[0]
+    journals = sorted(path.glob("*.jsonl"))
+    if len(journals) != 1:
+        raise DataError(f"{path} holds {len(journals)} *.jsonl files", "name the journal itself", code="several-files")
+    return journals[0]

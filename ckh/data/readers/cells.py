@@ -229,8 +229,8 @@ class Integers:
 
     def at(self, rows: NDArray[np.int64]) -> list[int]:
         """Return the values of the given rows."""
-        result: list[int] = self.distinct[self.codes[rows]].tolist()
-        return result
+        values: list[int] = self.distinct[self.codes[rows]].tolist()
+        return values
 
 
 def integers(cells: Cells, name: str, faults: Faults, default: int | None = None) -> Integers:

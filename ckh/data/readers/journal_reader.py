@@ -255,9 +255,8 @@ class _Judge:
         self.first: list[BadRow] = []  # the first few bad rows by line
         self._mismatch = op.kernels.mismatch
         self._is_run = np.array([name in runs for name in texts["run_id"]])
-        self._is_problem, self._is_kernel = (
-            np.array([not isinstance(item, CkhError) for item in items]) for items in (self.problems, self.kernels)
-        )
+        self._is_problem = np.array([not isinstance(problem, CkhError) for problem in self.problems])
+        self._is_kernel = np.array([not isinstance(kernel, CkhError) for kernel in self.kernels])
         self._is_measured = np.array([text in MEASURED for text in texts["status"]])
 
     def good(self, records: NDArray[Any]) -> NDArray[np.bool_]:
@@ -276,7 +275,7 @@ class _Judge:
             reason, detail = self._fault(record)
             self.bad[reason] += 1
             self.first.append(BadRow(reason, int(record["line"]), detail))
-        self.first = sorted(self.first, key=lambda item: item.line)[:_NAMED]
+        self.first = sorted(self.first, key=lambda bad: bad.line)[:_NAMED]
         return good
 
     def _fault(self, record: NDArray[Any]) -> tuple[str, str]:
@@ -327,7 +326,8 @@ def _table(records: NDArray[Any], run: RunRecord, judge: _Judge, compiled: dict[
     if any(report.resources for report in compiled.values()):
         taken = [None if report is None else report.resources for report in reports]
         for name in RESOURCE_NAMES:
-            extra[name] = pa.array([None if item is None else getattr(item, name) for item in taken]).take(rows)
+            numbers = [None if resources is None else getattr(resources, name) for resources in taken]
+            extra[name] = pa.array(numbers).take(rows)
     if any(report.calling is not None for report in compiled.values()):
         extra[CALLING] = pa.array([None if report is None else report.calling for report in reports]).take(rows)
     return build_table(

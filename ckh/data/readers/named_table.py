@@ -63,10 +63,10 @@ class Table:
 
     def distinct(self, name: str) -> tuple[str, ...]:
         """Distinct values of a column, without empty strings, sorted."""
-        result: set[str] = set()
+        texts: set[str] = set()
         for cells in self.blocks([name], []):
-            result.update(cells.column(name).texts)
-        return tuple(sorted(result - {""}))
+            texts.update(cells.column(name).texts)
+        return tuple(sorted(texts - {""}))
 
     def arch(self, given: str | None) -> str:
         """Return the given architecture, or the one in the column `arch`."""
