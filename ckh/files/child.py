@@ -44,13 +44,13 @@ def _start() -> list[str]:
 def drop_relative_search_paths() -> None:
     """Remove relative entries from this process's search paths of programs, libraries and headers."""
     for name in (*_SEARCH_PATHS, *_INCLUDE_PATHS):
-        entries = os.environ.pop(name, "")
-        if kept := _absolute(entries):
+        paths = os.environ.pop(name, "")
+        if kept := _absolute(paths):
             os.environ[name] = os.pathsep.join(kept)
 
 
-def _absolute(entries: str) -> list[str]:
-    return [entry for entry in entries.split(os.pathsep) if entry.startswith("/")]
+def _absolute(paths: str) -> list[str]:
+    return [path for path in paths.split(os.pathsep) if path.startswith("/")]
 
 
 def _main(option: str, program: str, *args: str) -> None:

@@ -114,25 +114,25 @@ def _in_file(path: Path, error: JsonError) -> DataError:
 def _check(document: Any, *, any_integer: bool) -> None:
     level = [document]
     for _ in range(MOST_DEPTH):
-        items = [item for node in level if isinstance(node, (dict, list)) for item in _items(node)]
-        if not any_integer and any(type(item) is int and not -_LIMIT <= item < _LIMIT for item in (*level, *items)):
+        inner = [value for node in level if isinstance(node, (dict, list)) for value in _values(node)]
+        if not any_integer and any(type(value) is int and not -_LIMIT <= value < _LIMIT for value in (*level, *inner)):
             raise _too_large()
-        level = [item for item in items if isinstance(item, (dict, list))]
+        level = [value for value in inner if isinstance(value, (dict, list))]
         if not level:
             return
     raise _too_deep()
 
 
-def _items(node: dict[str, Any] | list[Any]) -> Iterable[Any]:
+def _values(node: dict[str, Any] | list[Any]) -> Iterable[Any]:
     return node.values() if isinstance(node, dict) else node
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
         raise JsonError(f"duplicate field: {next(name for name in names if names.count(name) > 1)[:_SHOWN]!r}")
-    return values
+    return fields
 
 
 def _decimal(text: str) -> Decimal:
@@ -196,7 +196,7 @@ class JsonFields:
     def strings(self, name: str) -> tuple[str, ...]:
         """A list of strings."""
         value = self._take(name, "a list of strings")
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
             self.fail(name, f"must be a list of strings, not {_shown(value)}")
         return tuple(value)
 
@@ -219,7 +219,7 @@ class JsonFields:
     def numbers(self, name: str) -> tuple[float, ...]:
         """A list of finite numbers."""
         value = self._take(name, "a list of numbers")
-        if not isinstance(value, list) or not all(_is_item(item, float) for item in value):
+        if not isinstance(value, list) or not all(_is_item(number, float) for number in value):
             self.fail(name, f"must be a list of finite numbers, not {_shown(value)}")
         return tuple(map(float, value))
 

@@ -125,7 +125,7 @@ def open_output(path: Path, *, replace: bool = False) -> Iterator[BinaryIO]:
             yield file
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}", code="unwritable") from error
-    _checked[target] = True  # what the work itself wrote, it may replace
+    _checked[target] = True  # a command may replace its own outputs
 
 
 def write_output(path: Path, content: bytes, *, replace: bool = False) -> None:
@@ -153,7 +153,7 @@ def write_folder(out: Path, files: Iterable[tuple[str, bytes]]) -> None:
         raise OutputError(f"cannot write {out}: {error.strerror or error}", code="unwritable") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    _checked[target] = True  # what the work itself wrote, it may replace
+    _checked[target] = True  # a command may replace its own outputs
 
 
 def _may_replace(path: Path, target: Path) -> bool:
@@ -166,14 +166,14 @@ def _may_replace(path: Path, target: Path) -> bool:
 def _refuse_input(out: Path, inputs: Iterable[Path]) -> None:
     if not out.exists():
         return
-    for entry in inputs:
-        files = [entry, *(entry.iterdir() if entry.is_dir() else ())]
+    for path in inputs:
+        files = [path, *(path.iterdir() if path.is_dir() else ())]
         if any(file.exists() and file.samefile(out) for file in files):
             raise UsageError(
                 f"{out} is an input, and inputs are never overwritten", "choose another --out", code="unsafe-output"
             )
-        if Path(os.path.realpath(out)) in Path(os.path.realpath(entry)).parents:
-            raise UsageError(f"{out} contains the input {entry}", "choose another --out", code="unsafe-output")
+        if Path(os.path.realpath(out)) in Path(os.path.realpath(path)).parents:
+            raise UsageError(f"{out} contains the input {path}", "choose another --out", code="unsafe-output")
 
 
 def _refuse_existing(out: Path, kind: FileKind | FolderKind, *, force: bool, instead: str) -> None:
@@ -239,14 +239,14 @@ def _put_in_place(part: Path, target: Path) -> None:
         old.rename(part)
 
 
-def _exchange(path: Path, other: Path) -> bool:
+def _exchange(part: Path, target: Path) -> bool:
     """Exchange two names atomically; False if unsupported."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False
-    if not rename(_AT_FDCWD, os.fsencode(path), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
+    if not rename(_AT_FDCWD, os.fsencode(part), _AT_FDCWD, os.fsencode(target), _RENAME_EXCHANGE):
         return True
     number = ctypes.get_errno()
     if number in _NO_EXCHANGE:
         return False
-    raise OSError(number, os.strerror(number), str(other))
+    raise OSError(number, os.strerror(number), str(target))

@@ -121,12 +121,12 @@ def path_of(value: object, name: str) -> Path:
 
 def data_dir(name: str) -> Path:
     """Shipped folder `name` ("archspecs", "docs", "models"): inside the package, or beside it in a checkout."""
-    candidates = (_PACKAGE / name, _PACKAGE.parent / name)
-    for folder in candidates:
+    places = (_PACKAGE / name, _PACKAGE.parent / name)
+    for folder in places:
         if folder.is_dir():
             return folder
     raise DataError(
-        f"the folder {name} is missing from this installation", f"looked for {candidates[0]}", code="installation"
+        f"the folder {name} is missing from this installation", f"looked for {places[0]}", code="installation"
     )
 
 
@@ -190,11 +190,11 @@ def model_folders() -> list[Path]:
 
 def files_of_models(*more: str) -> list[tuple[str, os.stat_result]]:
     """Current files that determine the choice of a model: architectures, and models in all folders."""
-    result = files(str(data_dir("archspecs")))
+    current = files(str(data_dir("archspecs")))
     for place in (*map(str, model_folders()), *more):
         for folder in (place, *folders(place)):
-            result += files(folder)
-    return result
+            current += files(folder)
+    return current
 
 
 def files(folder: str) -> list[tuple[str, os.stat_result]]:

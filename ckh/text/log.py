@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from ckh.errors import CkhError
 
-# What results are based on. The words say it too: colour is never all that does.
+# The basis of a result. Texts state it in words too, since colours may be off.
 MEASURED, BORROWED, ESTIMATED = "measured", "borrowed", "estimated"
 _COLOURS = {"error": "31;1", "warning": "33;1", "hint": "36", MEASURED: "32", BORROWED: "33", ESTIMATED: "35"}
-# Control characters, what turns the direction of text round, and what is not a character (of a path that is no UTF-8).
+# Control characters, marks of text direction, and surrogates, which stand for undecodable bytes of a path.
 _HIDDEN = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 _STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # except line feeds
 _MOST_CHARACTERS = 2000
-_BEGIN, _END, _RESET = "\x0e", "\x0f", "\x1b[0m"  # around what `painted` marks, and after what is coloured
+_BEGIN, _END, _RESET = "\x0e", "\x0f", "\x1b[0m"  # around texts that `painted` marks, and after coloured ones
 _BY_LETTER = {basis[0]: _COLOURS[basis] for basis in (MEASURED, BORROWED, ESTIMATED)}
 
 
@@ -87,16 +87,16 @@ def emit(text: str) -> None:
 
 
 def written(text: str, *, in_colour: bool = False) -> str:
-    """A result as it is written: characters that would steer a terminal are escaped, as files of strangers are shown.
+    """Escape the characters of a result that would control a terminal: its texts may come from untrusted files.
 
-    What is `painted` is coloured, if that is wanted.
+    With `in_colour`, texts that `painted` marks are coloured.
     """
     first, *rest = text.split(_BEGIN)
     return _STEERING.sub(_escaped, first) + "".join(_written_part(part, in_colour=in_colour) for part in rest)
 
 
 def _written_part(part: str, *, in_colour: bool) -> str:
-    """What follows a mark of `painted`; where a stranger's text has such a mark, it is escaped."""
+    """Format the text after a mark of `painted`; such a mark in an untrusted text is escaped."""
     colour = _BY_LETTER.get(part[:1])
     inside, end, after = part[1:].partition(_END)
     if colour is None or not end or "\n" in inside:
@@ -106,7 +106,7 @@ def _written_part(part: str, *, in_colour: bool) -> str:
 
 
 def painted(text: str, basis: str) -> str:
-    """A text of a result whose lines `emit` colours by what they are based on, MEASURED, BORROWED or ESTIMATED."""
+    """Mark the lines of a text, which `emit` then colours by their basis: MEASURED, BORROWED or ESTIMATED."""
     return "\n".join(f"{_BEGIN}{basis[0]}{line}{_END}" for line in text.split("\n"))
 
 
@@ -139,7 +139,7 @@ def note_once(text: str) -> None:
 
 
 def notes() -> frozenset[str]:
-    """What `note_once` printed since the command began."""
+    """Notes that `note_once` printed since the command began."""
     return _Result.notes
 
 

@@ -35,7 +35,7 @@ def whole_names(*, is_whole: bool) -> Iterator[None]:
 
 
 def replacement(name: str) -> str:
-    """What replaced a name or an option that ckh had (`removed.json`); empty for any other."""
+    """Replacement of a name or an option that ckh no longer has (`removed.json`); empty for any other."""
     import json
     from pathlib import Path
 
@@ -44,7 +44,7 @@ def replacement(name: str) -> str:
 
 
 def one_of(name: object, known: Iterable[str], also: Iterable[str] = ()) -> str:
-    """A hint with the known names, after the most similar one; of a removed name, what replaced it.
+    """A hint with the known names, after the most similar one; for a removed name, its replacement.
 
     Names in `also` are suggested, but not listed.
     """
@@ -88,7 +88,7 @@ def prose(text: str, indent: int = 0, stream: TextIO | None = None) -> str:
         words = _SHELL_WORD.findall(rest[command.start() :])
         begun = lines.pop() + " " if lines else ""
         first, *others = filled([begun + words[0], *words[1:]], width - len(_GOES_ON))
-        lines += [*(f"{item}{_GOES_ON}" for item in (first, *others[:-1])), *others[-1:]] if others else [first]
+        lines += [*(f"{line}{_GOES_ON}" for line in (first, *others[:-1])), *others[-1:]] if others else [first]
     return head + ("\n" + " " * indent).join(lines)
 
 
@@ -99,7 +99,7 @@ def shell_word(text: object) -> str:
     word = str(text)
     if word.isprintable() and "'" not in word:
         return shlex.quote(word)
-    escaped = re.sub(rb"[^\w/.+-]", lambda result: b"\\x%02x" % ord(result[0]), os.fsencode(word))
+    escaped = re.sub(rb"[^\w/.+-]", lambda matched: b"\\x%02x" % ord(matched[0]), os.fsencode(word))
     return f"$'{escaped.decode()}'"
 
 

@@ -1,4 +1,4 @@
-"""Values that show themselves as tables, in notebooks and by rich; quick answers use it, so it imports little."""
+"""Values displayed as tables in notebooks and by rich. Quick answers use this module, so it imports little."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ MAX_ROWS = 20  # that are shown
 class ShownTable(NamedTuple):
     """A table."""
 
-    title: str  # what it is of
+    title: str
     columns: tuple[str, ...]  # names of its columns, those of datasets and of JSON
-    rows: Sequence[tuple[Any, ...]]  # values; None: there is none
-    notes: tuple[str, ...] = ()  # what to know of it
+    rows: Sequence[tuple[Any, ...]]  # values; None where there is none
+    notes: tuple[str, ...] = ()  # below the rows
 
     def shown(self) -> tuple[list[list[str]], tuple[str, ...]]:
         """The first rows as text, and the notes."""
@@ -29,7 +29,7 @@ class ShownTable(NamedTuple):
 
 
 class Shown:
-    """A base of values that show themselves as a table."""
+    """Base of values that are displayed as a table."""
 
     __slots__ = ()
 

@@ -48,11 +48,11 @@ def table_text(
         cells[0] = [""] * (height - len(cells[0])) + cells[0]  # heads stand right above the rule
     head, *shown = [_row_lines([cells[i] for cells in lines], widths, gap, based) for i in range(len(table))]
     rule = _line(["-" * width for width in widths], widths, gap)
-    is_cut = any("…" in text for some in shown for text in some)
+    is_cut = any("…" in line for row in shown for line in row)
     for number in range(len(groups) - 1, -1, -1):
         if number == 0 or groups[number] != groups[number - 1]:
             shown[number].insert(0, printable(groups[number]))
-    text = [*head, rule, *(line for some in shown for line in some), *([HOW_WHOLE] if is_cut else [])]
+    text = [*head, rule, *(line for row in shown for line in row), *([HOW_WHOLE] if is_cut else [])]
     return "\n".join(([prose(printable(title))] if title else []) + text) + "\n"
 
 
@@ -98,7 +98,7 @@ def _fitted(cells: Sequence[str], width: int) -> list[list[str]]:
 def _row_lines(cells: Sequence[Sequence[str]], widths: Sequence[int], gap: int, bases: Sequence[str]) -> list[str]:
     height = max(map(len, cells), default=1)
     padded = [[*lines, *[""] * (height - len(lines))] for lines in cells]
-    return [_line(some, widths, gap, bases) for some in zip(*padded, strict=True)]
+    return [_line(texts, widths, gap, bases) for texts in zip(*padded, strict=True)]
 
 
 def _total(widths: Sequence[int], gap: int) -> int:
