@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 # Built-in models: name -> repository on Hugging Face and the fields of its configuration that determine shapes.
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
-    name: (entry["repository"], entry["config"])
-    for name, entry in json.loads(Path(__file__).with_name("models.json").read_bytes()).items()
+    name: (model["repository"], model["config"])
+    for name, model in json.loads(Path(__file__).with_name("models.json").read_bytes()).items()
 }
 
 
@@ -50,8 +50,8 @@ class Family:
 _TABLES = json.loads(Path(__file__).with_name("families.json").read_bytes())
 DECODER_KEYS: dict[str, str] = _TABLES["decoder_keys"]  # field of a decoder -> its usual key
 FAMILIES = tuple(
-    Family(name, tuple(entry.pop("types")), ModelKind(entry.pop("kind", ModelKind.DECODER)), **entry)
-    for name, entry in _TABLES["families"].items()
+    Family(name, tuple(fields.pop("types")), ModelKind(fields.pop("kind", ModelKind.DECODER)), **fields)
+    for name, fields in _TABLES["families"].items()
 )
 FAMILY_OF = {name: family for family in FAMILIES for name in family.types}
 

@@ -152,7 +152,7 @@ def _dense_layers(config: Config, every: frozenset[int]) -> frozenset[int]:
         return frozenset(number for number in every if number < len(types) and types[number] == _DENSE)
     only = config.values.get("mlp_only_layers")
     step, first = config.size("decoder_sparse_step", 1), config.of("first_dense", 0, least=0)
-    named = {item for item in only if isinstance(item, int)} if isinstance(only, list) else set()
+    named = {number for number in only if isinstance(number, int)} if isinstance(only, list) else set()
     return frozenset(number for number in every if number < first or number in named or (number + 1) % step)
 
 
@@ -173,7 +173,7 @@ def _precision(document: Mapping[str, Any], config: Config, wanted: RunOptions) 
     asked = wanted.dtype
     if asked is not None and asked not in _SCALING_OF:
         return Precision(asked)
-    named = (item.get(key) for item in (config.values, document) for key in ("dtype", "torch_dtype"))
+    named = (values.get(key) for values in (config.values, document) for key in ("dtype", "torch_dtype"))
     base = dtype_name(str(next(filter(None, named), _DEFAULT_DTYPE)))
     scheme = None if asked is None else Scheme(asked, _SCALING_OF[asked])
     stated = next(
@@ -218,11 +218,11 @@ class _Block:
         yield self.product(f"{name}qkv", rows, 3 * share, self.hidden)
         yield self.product(f"{name}o", rows, self.hidden, share)
 
-    def crossed(self, rows: int, others: int) -> Iterator[Layer]:
-        """Cross-attention of rows to others."""
+    def crossed(self, rows: int, encoded: int) -> Iterator[Layer]:
+        """Cross-attention of rows to the encoder's."""
         share = self.ranks.share(self.heads, "num_attention_heads") * (self.hidden // self.heads)
         yield self.product("cross_q", rows, share, self.hidden)
-        yield self.product("cross_kv", others, 2 * share, self.hidden)
+        yield self.product("cross_kv", encoded, 2 * share, self.hidden)
         yield self.product("cross_o", rows, self.hidden, share)
 
     def feed_forward(self, rows: int) -> Iterator[Layer]:

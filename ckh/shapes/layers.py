@@ -98,9 +98,9 @@ class Convolution:
 
     def __post_init__(self) -> None:
         lists = (self.spatial, self.taps, self.stride, self.pad, self.dilation)
-        if len(self.spatial) not in _DIMENSIONS or {len(item) for item in lists} != {len(self.spatial)}:
-            values = " ".join("x".join(map(str, item)) for item in lists)
-            raise UsageError(f"not a convolution in two or three dimensions: {values:.80}", code="impossible-problem")
+        if len(self.spatial) not in _DIMENSIONS or {len(sizes) for sizes in lists} != {len(self.spatial)}:
+            text = " ".join("x".join(map(str, sizes)) for sizes in lists)
+            raise UsageError(f"not a convolution in two or three dimensions: {text:.80}", code="impossible-problem")
         require_sizes((name, getattr(self, name)) for name in "nckg")
         for name in ("spatial", "taps", "stride", "dilation"):
             require_sizes((name, size) for size in getattr(self, name))
@@ -115,7 +115,7 @@ class Convolution:
         sizes = [(size + 2 * pad - gap * (tap - 1) - 1) // step + 1 for size, tap, step, pad, gap in lists]
         own = [self.k, *sizes[len(sizes) - len(stated) + 1 :]]
         if len(own) != len(stated) or any(b not in (None, a) for a, b in zip(own, stated, strict=True)):
-            texts = ["x".join("?" if size is None else str(size) for size in item) for item in (own, stated)]
+            texts = ["x".join("?" if size is None else str(size) for size in output) for output in (own, stated)]
             raise UsageError(
                 f"a convolution's output is {texts[0]} (channels, sizes) by its operands, {texts[1]} by its source",
                 code="impossible-problem",
@@ -180,7 +180,9 @@ class Shapes(list[WeightedProblem], Shown):
     """Weighted problems."""
 
     def __repr__(self) -> str:
-        return f"<ckh.shapes.Shapes of {len(self)} problems, {sum(item.count for item in self)} with their counts>"
+        return (
+            f"<ckh.shapes.Shapes of {len(self)} problems, {sum(problem.count for problem in self)} with their counts>"
+        )
 
     def table(self) -> ShownTable:
         """A row for each problem."""

@@ -152,7 +152,7 @@ def missed_line(line: str) -> Iterator[StatedShape]:
         return
     stated = _STATED_DTYPE.search(match["rest"])
     text = line[match.start() :]
-    dtype = dtype_name(stated["dtype"]) if stated else next((item for item in ("bf16", "fp16") if item in text), "")
+    dtype = dtype_name(stated["dtype"]) if stated else next((name for name in ("bf16", "fp16") if name in text), "")
     if dtype in DTYPE_BYTES:
         shape = Matmul(int(match["m"]), int(match["n"]), int(match["k"]), dtype)
         yield _batch_of(shape, int(match["b"] or 1))
@@ -182,7 +182,7 @@ def vllm_line(line: str, tokens: Sequence[int]) -> Iterator[StatedShape]:
 
 def kernel_name(name: str, count: int = 1) -> Iterator[StatedShape]:
     """The product whose sizes are in a kernel's name, as m128_n1536_k7168; most names contain tile sizes only."""
-    match = next((item for item in _KERNEL.finditer(name) if not _OF_TILES.search(name[: item.start()])), None)
+    match = next((sizes for sizes in _KERNEL.finditer(name) if not _OF_TILES.search(name[: sizes.start()])), None)
     if match is not None:
         m, n, k = map(int, match.groups())
         dtype = _KERNEL_DTYPE.search(name)
@@ -228,12 +228,12 @@ def _blas_dtype(text: str) -> str:
 def _options(text: str) -> dict[str, str]:
     """Options of a command line by name, without dashes."""
     words = text.replace("',", " ").replace("'", " ").replace('"', " ").split()
-    result: dict[str, str] = {}
+    options: dict[str, str] = {}
     for word, following in zip(words, [*words[1:], ""], strict=False):
         name, is_joined, value = word.partition("=")
         if name.startswith("-") and len(name) > 1 and re.fullmatch(r"-?[0-9.]+", name) is None:
-            result[name.lstrip("-")] = value if is_joined else following
-    return result
+            options[name.lstrip("-")] = value if is_joined else following
+    return options
 
 
 def _integer(name: str, value: object) -> int:

@@ -123,8 +123,8 @@ def read_log(lines: Iterable[bytes], path: str, wanted: RunOptions, tally: Shape
 
 def _read_line(text: str, path: str, number: int, wanted: RunOptions, tally: ShapeCounts) -> None:
     where = f"{path}:{number}"
-    if (result := _canonical(text)) is not None:
-        tally.add("", result[1], 1, where, result[0])
+    if (canonical := _canonical(text)) is not None:
+        tally.add("", canonical[1], 1, where, canonical[0])
         return
     for mark, op in marks().items():
         part = shaped_part(op)
@@ -155,10 +155,10 @@ def _read_stated(text: str, where: str, wanted: RunOptions, tally: ShapeCounts) 
     """Count the shapes of the first matching parser; False if none matches."""
     if IGNORED in text or (start := STATEMENT.search(text)) is None:
         return False
-    result = _stated(text[start.start() :].strip(), wanted.tokens)
-    for item in result:
-        tally.add(item.name, item.shape, item.count, where)
-    return bool(result)
+    stated_shapes = _stated(text[start.start() :].strip(), wanted.tokens)
+    for stated in stated_shapes:
+        tally.add(stated.name, stated.shape, stated.count, where)
+    return bool(stated_shapes)
 
 
 @lru_cache(maxsize=4096)  # for a network's lines, which recur in each step
@@ -167,7 +167,7 @@ def _stated(text: str, tokens: tuple[int, ...]) -> tuple[StatedShape, ...]:
         **READERS,
         VLLM_MARK: lambda line: vllm_line(line, tokens),
     }
-    return next((result for mark, read in readers.items() if mark in text and (result := tuple(read(text)))), ())
+    return next((shapes for mark, read in readers.items() if mark in text and (shapes := tuple(read(text)))), ())
 
 
 def read_kernels(lines: Iterable[bytes], path: str, tally: ShapeCounts) -> None:
@@ -198,8 +198,8 @@ def _read_kernel(name: str, count: str, where: str, tally: ShapeCounts) -> None:
     except UsageError as error:
         tally.refuse(error, where)
         return
-    for item in stated_shapes:
-        tally.add(item.name, item.shape, item.count, where)
+    for stated in stated_shapes:
+        tally.add(stated.name, stated.shape, stated.count, where)
     if not stated_shapes:
         tally.left_out["kernels whose name states no sizes"] += 1
 

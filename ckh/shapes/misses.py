@@ -66,14 +66,14 @@ class KeyTables:
 
 def read_tables(paths: Iterable[Path]) -> KeyTables:
     """Read the tuned tables in files, or in folders such as an installed AITER."""
-    result: dict[str, list[Mapping[str, str]]] = {}
+    by_name: dict[str, list[Mapping[str, str]]] = {}
     for path in paths:
-        files = [item for item in sorted(path.rglob(_TUNED)) if _UNTUNED not in item.name] if path.is_dir() else [path]
+        files = [file for file in sorted(path.rglob(_TUNED)) if _UNTUNED not in file.name] if path.is_dir() else [path]
         if not files:
             raise DataError(f"{path} has no tuned tables ({_TUNED})", "name AITER's folder", code="no-aiter")
         for file in files:
-            result.setdefault(file.name, []).extend(_table_rows(file, is_strict=not path.is_dir()))
-    return KeyTables(result)
+            by_name.setdefault(file.name, []).extend(_table_rows(file, is_strict=not path.is_dir()))
+    return KeyTables(by_name)
 
 
 def _table_rows(path: Path, *, is_strict: bool) -> Iterator[Mapping[str, str]]:
@@ -136,7 +136,7 @@ def _why(lookup: Lookup, row: Mapping[str, str], differs: Mapping[str, str], loo
     for name in lookup.dtypes:
         if name in differs:
             both = differs[name], row[name]
-            of_chips = ": FNUZ floats are gfx942's" if sum(_FNUZ in item for item in both) == 1 else ""
+            of_chips = ": FNUZ floats are gfx942's" if sum(_FNUZ in dtype for dtype in both) == 1 else ""
             reasons.append(f"tuned in {row[name]}, not {differs[name]}{of_chips}")
     if lookup.rows in differs:
         tried = ", ".join(map(str, looked_up))

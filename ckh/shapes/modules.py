@@ -31,10 +31,10 @@ def traced(
     """
     torch = _torch()
     recorder = _recorder(torch)
-    names = {id(item): name for name, item in module.named_modules()}
-    state = {name: _to_meta(torch, item) for name, item in (*module.named_parameters(), *module.named_buffers())}
-    given = [_to_meta(torch, item) for item in inputs]
-    by_name = {name: _to_meta(torch, keyword) for name, keyword in (keywords or {}).items()}
+    names = {id(part): name for name, part in module.named_modules()}
+    state = {name: _to_meta(torch, tensor) for name, tensor in (*module.named_parameters(), *module.named_buffers())}
+    given = [_to_meta(torch, argument) for argument in inputs]
+    by_name = {name: _to_meta(torch, argument) for name, argument in (keywords or {}).items()}
     what = f"{type(module).__name__} fails on the meta device"
     with ExitStack() as stack:
         stack.enter_context(_in_module(torch, names, recorder.path))
@@ -161,7 +161,7 @@ def _recorder(torch: Any) -> Any:
             self.path: list[str] = []
 
         def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            result = func(*args, **(kwargs or {}))
+            output = func(*args, **(kwargs or {}))
             is_product, is_convolution = func in products, func is aten.convolution.default
             if is_product or is_convolution:
                 operands = products[func](args) if is_product else args[:2]
@@ -172,9 +172,9 @@ def _recorder(torch: Any) -> Any:
                     self._product(operands[0], operands[1], _scaling(*args[:4]) if is_scaled else Scaling.NONE)
                 else:
                     shape = _convolution(torch, args[0], args[1], args[3:6], args[8])
-                    shape.require_output(result.shape[1:])
+                    shape.require_output(output.shape[1:])
                     self._add(shape, 1)
-            return result
+            return output
 
         def _product(self, a: Any, b: Any, scaling: Scaling | None) -> None:
             if scaling is None:
@@ -196,7 +196,7 @@ def _recorder(torch: Any) -> Any:
 
 def _convolution(torch: Any, x: Any, w: Any, lists: Sequence[Sequence[int]], groups: int) -> Convolution:
     ndim = x.dim() - 2
-    stride, pad, dilation = (tuple(item) * (ndim if len(item) == 1 else 1) for item in lists)
+    stride, pad, dilation = (tuple(sizes) * (ndim if len(sizes) == 1 else 1) for sizes in lists)
     more = (1,) if ndim == 1 else ()  # of one dimension: an image of height 1
     formats = {2: torch.channels_last, 3: torch.channels_last_3d}
     is_last = ndim in formats and x.is_contiguous(memory_format=formats[ndim])

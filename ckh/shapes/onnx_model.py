@@ -57,7 +57,7 @@ def onnx_layers(path: Path, name: str, wanted: RunOptions) -> tuple[list[Layer],
     layers: list[Layer] = []
     bad: Counter[str] = Counter()
     left_out: Counter[str] = Counter()
-    stated = {item.name: _tensor(item) for item in (*model.graph.value_info, *model.graph.output)}
+    stated = {value.name: _tensor(value) for value in (*model.graph.value_info, *model.graph.output)}
     for sizes in _open_sizes(model, name, wanted):
         tensors = _inferred(model, name, sizes)
         for number, node in enumerate(model.graph.node, 1):
@@ -104,12 +104,12 @@ def _open_sizes(model: Any, name: str, wanted: RunOptions) -> Iterator[dict[str,
     """
     batch: dict[str, bool] = {}
     owners: dict[str, str] = {}
-    for item in _inputs(model):
-        for place, size in enumerate(item.type.tensor_type.shape.dim):
+    for tensor in _inputs(model):
+        for place, size in enumerate(tensor.type.tensor_type.shape.dim):
             if not size.HasField("dim_value"):
-                size.dim_param = size.dim_param or f"{item.name}[{place}]"
+                size.dim_param = size.dim_param or f"{tensor.name}[{place}]"
                 batch.setdefault(size.dim_param, place == 0 or size.dim_param.lower().split("_")[0] in _BATCH_WORDS)
-                owners.setdefault(size.dim_param, item.name)
+                owners.setdefault(size.dim_param, tensor.name)
     channels, read = _of_convolutions(model, name) if batch else ({}, frozenset())
     images = [size for size, owner in owners.items() if owner in read and not batch[size] and size not in channels]
     if images:
@@ -121,16 +121,16 @@ def _open_sizes(model: Any, name: str, wanted: RunOptions) -> Iterator[dict[str,
         )
     kinds = {size: is_batch for size, is_batch in batch.items() if size not in channels}
     axes = [wanted.batch if is_batch else wanted.tokens for is_batch in dict.fromkeys(kinds.values())]
-    for values in product(*axes):
-        by_kind = dict(zip(dict.fromkeys(kinds.values()), values, strict=True))
+    for sizes in product(*axes):
+        by_kind = dict(zip(dict.fromkeys(kinds.values()), sizes, strict=True))
         yield {size: by_kind[is_batch] for size, is_batch in kinds.items()} | channels
 
 
 def _of_convolutions(model: Any, name: str) -> tuple[dict[str, int], frozenset[str]]:
     """Open channels with their number in the filter, and tensors that convolutions read without a product before."""
     graph = _with_shapes(model, name)
-    values = {item.name: item.type.tensor_type.shape.dim for item in (*graph.input, *graph.value_info)}
-    weights = {item.name: tuple(item.dims) for item in graph.initializer}
+    shapes = {value.name: value.type.tensor_type.shape.dim for value in (*graph.input, *graph.value_info)}
+    weights = {weight.name: tuple(weight.dims) for weight in graph.initializer}
     makers = {output: node for node in graph.node for output in node.output}
     channels: dict[str, int] = {}
     read = []
@@ -138,9 +138,9 @@ def _of_convolutions(model: Any, name: str) -> tuple[dict[str, int], frozenset[s
         x, w = (node.input[place : place + 1] for place in _OF_CONVOLUTIONS.get(node.op_type, (0, 0)))
         if node.op_type in _OF_CONVOLUTIONS and x and w:
             read += x
-            own, filters = values.get(x[0], ()), weights.get(w[0], ())
+            own, filters = shapes.get(x[0], ()), weights.get(w[0], ())
             if len(own) > 1 and own[1].dim_param and len(filters) > 1:
-                groups = next((item.i for item in node.attribute if item.name == "group"), 1)
+                groups = next((attribute.i for attribute in node.attribute if attribute.name == "group"), 1)
                 channels.setdefault(own[1].dim_param, filters[1] * groups)
     for tensor in read:
         maker = makers.pop(tensor, None)
@@ -150,8 +150,8 @@ def _of_convolutions(model: Any, name: str) -> tuple[dict[str, int], frozenset[s
 
 
 def _inputs(model: Any) -> list[Any]:
-    weights = {layer.name for layer in model.graph.initializer}
-    return [layer for layer in model.graph.input if layer.name not in weights]
+    weights = {weight.name for weight in model.graph.initializer}
+    return [tensor for tensor in model.graph.input if tensor.name not in weights]
 
 
 def _inferred(model: Any, name: str, sizes: Mapping[str, int]) -> dict[str, _Tensor]:
@@ -160,17 +160,18 @@ def _inferred(model: Any, name: str, sizes: Mapping[str, int]) -> dict[str, _Ten
 
     whole = onnx.ModelProto()
     whole.CopyFrom(model)
-    for item in _inputs(whole):
-        for size in item.type.tensor_type.shape.dim:
+    for tensor in _inputs(whole):
+        for size in tensor.type.tensor_type.shape.dim:
             if not size.HasField("dim_value"):
                 size.dim_value = sizes[size.dim_param]
     del whole.graph.value_info[:]
     for output in whole.graph.output:
         output.type.tensor_type.ClearField("shape")
     graph = _with_shapes(whole, name)
-    result = {layer.name: _tensor(layer) for layer in (*graph.input, *graph.value_info, *graph.output)}
-    weights = {item.name: _Tensor(_DTYPES.get(item.data_type, ""), tuple(item.dims)) for item in graph.initializer}
-    return result | weights
+    tensors = {value.name: _tensor(value) for value in (*graph.input, *graph.value_info, *graph.output)}
+    for weight in graph.initializer:
+        tensors[weight.name] = _Tensor(_DTYPES.get(weight.data_type, ""), tuple(weight.dims))
+    return tensors
 
 
 def _with_shapes(model: Any, name: str) -> Any:
@@ -222,14 +223,14 @@ def _known(tensors: Mapping[str, _Tensor], name: str) -> _Tensor:
 def _attributes(node: Any) -> dict[str, Any]:
     import onnx
 
-    return {layer.name: onnx.helper.get_attribute_value(layer) for layer in node.attribute}
+    return {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
 
 
 def _convolution(node: Any, x: _Tensor, w: _Tensor) -> Convolution:
     given, ndim = _attributes(node), len(x.shape) - 2
     if ndim not in _DIMENSIONS or len(w.shape) != len(x.shape):
         raise UsageError(f"convolutions of {ndim} dimensions", code=_UNSUPPORTED)
-    spatial, taps = (tuple(size or 0 for size in item.shape[2:]) for item in (x, w))
+    spatial, taps = (tuple(size or 0 for size in tensor.shape[2:]) for tensor in (x, w))
     stride, dilation = (_sizes(given, name, ndim, 1) for name in ("strides", "dilations"))
     pads = _sizes(given, "pads", 2 * ndim, 0)
     if given.get("auto_pad") in (b"SAME_UPPER", b"SAME_LOWER"):
@@ -237,7 +238,7 @@ def _convolution(node: Any, x: _Tensor, w: _Tensor) -> Convolution:
             max(0, (-(-size // step) - 1) * step + (tap - 1) * gap + 1 - size)
             for size, step, tap, gap in zip(spatial, stride, taps, dilation, strict=True)
         ]
-        pads = (*(item // 2 for item in needed), *(item - item // 2 for item in needed))
+        pads = (*(count // 2 for count in needed), *(count - count // 2 for count in needed))
     # Asymmetric padding: an input that is padded by the difference, as PyTorch computes it.
     pairs = list(zip(pads[:ndim], pads[ndim:], strict=True))
     spatial, pad = tuple(size + abs(a - b) for size, (a, b) in zip(spatial, pairs, strict=True)), tuple(map(min, pairs))
@@ -264,10 +265,10 @@ def _convolution(node: Any, x: _Tensor, w: _Tensor) -> Convolution:
 def _sizes(given: Mapping[str, Any], name: str, count: int, default: int) -> tuple[int, ...]:
     """The integers of an attribute."""
     value = given.get(name, [default] * count)
-    if not isinstance(value, list) or len(value) != count or not all(isinstance(item, int) for item in value):
+    if not isinstance(value, list) or len(value) != count or not all(isinstance(size, int) for size in value):
         raise UsageError(f"{name} must be {count} integers, not {value!r:.60}", code="bad-field")
     least = min(1, default)
-    if not all(least <= item <= MAX_SIZE for item in value):
+    if not all(least <= size <= MAX_SIZE for size in value):
         raise UsageError(f"{name} has a value out of range: {value!r:.60}", code="out-of-range")
     return tuple(value)
 

@@ -59,13 +59,13 @@ def _found_in(name: str, wanted: RunOptions, op: str, *, skips: bool) -> SourceL
         return SourceLayers(Source(SourceKind.LOG, name), [], {error.message: 1})
 
 
-def weighted(result: Sequence[SourceLayers], wanted: RunOptions, op: str | None) -> ShapesFound:
+def weighted(sources: Sequence[SourceLayers], wanted: RunOptions, op: str | None) -> ShapesFound:
     """Problems of the layers of sources; equal problems are merged."""
-    bad = sum((Counter(item.bad) for item in result), Counter[str]())
-    left_out = sum((Counter(item.left_out) for item in result), Counter[str]())
+    bad = sum((Counter(source_layers.bad) for source_layers in sources), Counter[str]())
+    left_out = sum((Counter(source_layers.left_out) for source_layers in sources), Counter[str]())
     counts: dict[tuple[str, Any], list[Layer]] = {}
     hints: set[str] = set()
-    for source_layers in result:
+    for source_layers in sources:
         for layer in source_layers.layers:
             try:
                 problem = _problem(layer, wanted, op, is_model=source_layers.source.is_model)
@@ -84,7 +84,7 @@ def weighted(result: Sequence[SourceLayers], wanted: RunOptions, op: str | None)
             else:
                 counts.setdefault(problem, []).append(layer)
     if not counts:
-        names = ", ".join(source_layers.source.name for source_layers in result)
+        names = ", ".join(source_layers.source.name for source_layers in sources)
         what = [f"only {_in_words(left_out)}"] if left_out else []
         what += [f"{bad.total()} bad, the first: {next(iter(bad))}"] if bad else []
         text = "; ".join([f"no shape{f' of {op}' if op else ''} in {names}", *what])
@@ -148,11 +148,11 @@ def reads(source: str, op: Operation[Any, Any]) -> bool:
     if source == STDIN:
         return True
     try:
-        result = source_of(source)
+        detected = source_of(source)
     except CkhError:
         return False
-    is_file_of_texts = result.kind is SourceKind.TEXTS and result.path != Path()
-    return not is_file_of_texts and result.kind not in _OWN_READERS
+    is_file_of_texts = detected.kind is SourceKind.TEXTS and detected.path != Path()
+    return not is_file_of_texts and detected.kind not in _OWN_READERS
 
 
 def counts_of(op: Operation[P, Any], source: str, problems: Iterable[P]) -> dict[P, int] | None:
@@ -165,12 +165,12 @@ def counts_of(op: Operation[P, Any], source: str, problems: Iterable[P]) -> dict
         if wanted <= counts.keys():
             return counts
     kinds = {(problem.dtype, getattr(problem, "variant", None)) for problem in wanted}
-    lists = [_counts(source, replace(DEFAULT, dtype=dtype, variant=variant), op) for dtype, variant in kinds]
-    return {problem: count for result in lists for problem, count in result.items()}
+    parts = [_counts(source, replace(DEFAULT, dtype=dtype, variant=variant), op) for dtype, variant in kinds]
+    return {problem: count for part in parts for problem, count in part.items()}
 
 
 def _counts(source: str, wanted: RunOptions, op: Operation[P, Any]) -> dict[P, int]:
-    return {item.problem: item.count for item in shapes_of([source], wanted, op.name).problems}
+    return {shape.problem: shape.count for shape in shapes_of([source], wanted, op.name).problems}
 
 
 def problems_of(
@@ -197,7 +197,7 @@ def problem_of_text(text: str, arch: str) -> Problem:
             raise
         problems = shapes_of([text]).problems
         if len(problems) > 1:
-            texts = ", ".join(item.problem.canonical() for item in problems[:2])
+            texts = ", ".join(shape.problem.canonical() for shape in problems[:2])
             raise UsageError(
                 f"{text} has {len(problems)} problems: {texts}, …", "name one of them by its text", code="bad-problem"
             ) from error
@@ -212,9 +212,9 @@ def stated_operation(source: str | None) -> str | None:
     if source is None:
         return None
     try:
-        result = source_of(source)
-        if result.kind in _OWN_READERS:
-            return result.op or None
+        detected = source_of(source)
+        if detected.kind in _OWN_READERS:
+            return detected.op or None
         work: Counter[str] = Counter()
         for problem in shapes_of([source], replace(DEFAULT, skip_bad=True)).problems:
             work[problem.op] += problem.flops

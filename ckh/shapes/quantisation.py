@@ -82,7 +82,7 @@ class Patterns:
     def match(self, spellings: Iterable[str]) -> bool:
         """True if a pattern matches a spelling of a name."""
         return any(
-            not self.names.isdisjoint(_parts(name)) or any(item.match(name) for item in self.expressions)
+            not self.names.isdisjoint(_parts(name)) or any(expression.match(name) for expression in self.expressions)
             for name in spellings
         )
 
@@ -110,11 +110,11 @@ class ModuleSchemes:
     def replaced(self, scheme: Scheme) -> ModuleSchemes:
         """The same with another element type; schemes that have it keep their scaling."""
 
-        def other(own: Scheme) -> Scheme:
+        def changed(own: Scheme) -> Scheme:
             return own if own.dtype == scheme.dtype else scheme
 
-        named = tuple((patterns, other(own)) for patterns, own in self.named)
-        return ModuleSchemes(None if self.default is None else other(self.default), named, self.excluded)
+        named = tuple((patterns, changed(own)) for patterns, own in self.named)
+        return ModuleSchemes(None if self.default is None else changed(self.default), named, self.excluded)
 
 
 def read_quantisation(config: Any, where: str, *, is_replaced: bool = False) -> ModuleSchemes:
@@ -269,8 +269,8 @@ def _parts(name: str) -> frozenset[str]:
 def _spellings(module: str) -> tuple[str, ...]:
     """A module's names in the models of its family."""
     names = [module]
-    for own, other in _OTHER_NAMES:
-        names += [name.replace(own, other) for name in names if own in name]
+    for own, alias in _OTHER_NAMES:
+        names += [name.replace(own, alias) for name in names if own in name]
     return tuple(root + name for root in _ROOTS for name in names)
 
 
@@ -289,6 +289,6 @@ def _stated(fields: Fields, key: str, where: str) -> dict[str, Any]:
 
 def _texts(fields: Fields, key: str, where: str) -> Sequence[str]:
     value = fields.get(key)
-    if value is not None and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+    if value is not None and not (isinstance(value, list) and all(isinstance(text, str) for text in value)):
         raise DataError(f"{where}: {key} must be a list of names, not {value!r:.60}", code="bad-field")
     return value or []

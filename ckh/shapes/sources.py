@@ -47,7 +47,7 @@ _CONFIG = "config.json"
 _OTHER_PARTS = "parts beside the text (trace them with --torch)"
 _JSON_LINES = re.compile(r"\s*\{.*\}\s*\n\s*\{")  # a log of objects, one per line
 _ONNX_MAGIC = b"\x08"  # the field ir_version
-_OTHERS = ("bad-header", "missing-column", "unknown-format")  # errors of files that are another operation's
+_FOREIGN = ("bad-header", "missing-column", "unknown-format")  # errors of files that are another operation's
 _PROBLEM_FILES = (".csv", ".json", ".py")
 
 
@@ -249,21 +249,21 @@ def _problem_layers(source: Source, op: str, wanted: RunOptions) -> SourceLayers
     """
     errors: list[CkhError] = []
     for name in [op] if op else all_parts():
-        read, bad = operation(name), Counter[str]()
-        variant = wanted.variant if read.has_directions else None
+        owner, bad = operation(name), Counter[str]()
+        variant = wanted.variant if owner.has_directions else None
 
-        def load(path: Path, read: AnyOperation = read, variant: str | None = variant) -> Sequence[Any]:
-            return read.problems.load(str(path), variant, None, *filter(None, [wanted.dtype]))
+        def load(path: Path, owner: AnyOperation = owner, variant: str | None = variant) -> Sequence[Any]:
+            return owner.problems.load(str(path), variant, None, *filter(None, [wanted.dtype]))
 
         try:
             problems = load(source.path)
         except CkhError as error:
             errors.append(error)
-            if error.code in _OTHERS or not wanted.skip_bad or source.path.suffix.lower() != ".csv":
+            if error.code in _FOREIGN or not wanted.skip_bad or source.path.suffix.lower() != ".csv":
                 continue
             problems = _good_rows(source.path, load, bad)
         return SourceLayers(source, [Layer("", problem, 1, source.name, name) for problem in problems], dict(bad))
-    raise next((error for error in errors if error.code not in _OTHERS), errors[0])
+    raise next((error for error in errors if error.code not in _FOREIGN), errors[0])
 
 
 def _good_rows(path: Path, load: Callable[[Path], Sequence[Any]], bad: Counter[str]) -> list[Any]:
@@ -305,10 +305,10 @@ def _tallied(source: Source, wanted: RunOptions) -> SourceLayers:
 
 
 def _read_untuned(part: Shaped[Any], source: Source, tally: ShapeCounts) -> None:
-    for line, entry in part.rows(source.path):
+    for line, problem_of in part.rows(source.path):
         where = f"{source.name}:{line}"
         try:
-            problem = entry(part.row_dtype)
+            problem = problem_of(part.row_dtype)
         except CkhError as error:
             tally.refuse(error, where)
             continue
