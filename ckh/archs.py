@@ -105,8 +105,8 @@ def typed_arch(name: str) -> str:
 
 def default_arch() -> str:
     """Return the architecture that answers are for: this machine's GPU if there is a spec for it, else MEASURED_GPU."""
-    result = detect_gpu_arch()
-    return MEASURED_GPU if result is None or result not in arch_names() else result
+    gpu = detect_gpu_arch()
+    return MEASURED_GPU if gpu is None or gpu not in arch_names() else gpu
 
 
 def measuring_arch() -> str:
@@ -116,10 +116,10 @@ def measuring_arch() -> str:
 
 def assumed_gpu() -> str:
     """Words on the GPU that answers are for by default; empty if it is this machine's."""
-    result = detect_gpu_arch()
-    if result is not None and result in arch_names():
+    gpu = detect_gpu_arch()
+    if gpu is not None and gpu in arch_names():
         return ""
-    lacking = "no AMD GPU here" if result is None else f"the GPU here, {result}, is unknown"
+    lacking = "no AMD GPU here" if gpu is None else f"the GPU here, {gpu}, is unknown"
     return f"{lacking}: for an {_MEASURED_PRODUCT} ({MEASURED_GPU}), --arch for others"
 
 
@@ -235,13 +235,13 @@ def _peaks(part: JsonFields) -> Peaks:
 
 def _rates(part: JsonFields) -> dict[Triple, int]:
     """Rates by tile sizes, such as "32x32x8"."""
-    result: dict[Triple, int] = {}
+    rates: dict[Triple, int] = {}
     for name in part.names():
         match = _TILE.fullmatch(name)
         if match is None:
             part.fail(name, "must be the sizes of a tile, such as 32x32x8")
-        result[int(match[1]), int(match[2]), int(match[3])] = part.scalar(name, int)
-    return result
+        rates[int(match[1]), int(match[2]), int(match[3])] = part.scalar(name, int)
+    return rates
 
 
 def _host_profile(file: JsonFields, machine: Machine) -> HardwareProfile:

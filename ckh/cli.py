@@ -192,9 +192,9 @@ def _with_wide(command: Callable[..., Any]) -> Callable[..., Any]:
         for parameter in inspect.signature(command).parameters.values()
     ]
     option = typer.Option(False, "--wide", help="Do not shorten names and tables to the terminal's width.")
-    all_of_them = [*own, inspect.Parameter("wide", inspect.Parameter.KEYWORD_ONLY, default=option, annotation=bool)]
-    widened.__signature__ = inspect.Signature(all_of_them)  # type: ignore[attr-defined]
-    widened.__annotations__ = {item.name: item.annotation for item in all_of_them}
+    parameters = [*own, inspect.Parameter("wide", inspect.Parameter.KEYWORD_ONLY, default=option, annotation=bool)]
+    widened.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    widened.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     widened.__doc__ = command.__doc__
     return widened
 

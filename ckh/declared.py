@@ -35,4 +35,4 @@ def declared(declaration: Declared, *, default: Any = MISSING) -> Any:
 
 def declarations(values: type) -> dict[str, Declared]:
     """Options declared by a dataclass, by field name."""
-    return {item.name: item.metadata[_KEY] for item in fields(values) if _KEY in item.metadata}
+    return {option.name: option.metadata[_KEY] for option in fields(values) if _KEY in option.metadata}

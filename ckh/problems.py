@@ -72,10 +72,10 @@ def as_integer(value: Any) -> Any:
 
 def whole(name: str, value: object) -> int:
     """Return an integer, which may be NumPy's, as Python's."""
-    result = as_integer(value)
-    if isinstance(result, bool) or not isinstance(result, int):
+    number = as_integer(value)
+    if isinstance(number, bool) or not isinstance(number, int):
         raise UsageError(f"{name} must be an integer, not {value!r}", code="bad-number")
-    return result
+    return number
 
 
 def settle_size(problem: object, name: str, column: str = "", least: int = 1) -> None:

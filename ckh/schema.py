@@ -107,7 +107,6 @@ EARLIER_NAMES = {"kernel_name": "kernel"}
 LAUNCHING = ("launch_ms", "by_graph")
 WHERE_WHEN = ("measured_at", "node")  # recorded by rows of ckh bench
 REPEATED = ("earlier_ms", "later_ms")  # independent measurements of one pair, which show its noise
-# For operations that have it: memory of a kernel besides operands and result.
 # For operations that have them: memory of a kernel besides operands and result, and products of a launch.
 (WORKSPACE,), (GROUPS,) = _COLUMNS["workspace"], _COLUMNS["groups"]
 HARDWARE = (
@@ -127,8 +126,8 @@ _HARDWARE = tuple(Column(f"hw_{name}", "int64", "", f"hardware profile: {name}",
 CALLING = "calling_functions"
 _RESOURCES = (
     *(
-        Column(item.name, "int64", item.metadata["unit"], item.metadata["meaning"], nullable=True)
-        for item in fields(Resources)
+        Column(resource.name, "int64", resource.metadata["unit"], resource.metadata["meaning"], nullable=True)
+        for resource in fields(Resources)
     ),
     Column(CALLING, "int64", "", "GPU functions that call others, which the compiler did not inline", nullable=True),
 )

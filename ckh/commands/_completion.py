@@ -24,9 +24,9 @@ def architectures(incomplete: str) -> list[str]:
     with suppress(CkhError):
         from ckh.archs import arch_names, load_arch
 
-        result = _starting(arch_names(), incomplete)
+        archs = _starting(arch_names(), incomplete)
         gpus = (gpu.lower().replace(" ", "") for name in arch_names() for gpu in load_arch(name).gpus)
-        return result or _starting(gpus, incomplete.lower())
+        return archs or _starting(gpus, incomplete.lower())
     return []
 
 

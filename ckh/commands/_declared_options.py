@@ -84,8 +84,8 @@ def _parameters(values: type) -> list[inspect.Parameter]:
 
 def _given(values: type, typed: dict[str, Any]) -> dict[str, Any]:
     """Pop the values of the fields of a dataclass that were given."""
-    result = {name: _value(values, name, typed.pop(name)) for name in declarations(values)}
-    return {name: value for name, value in result.items() if value is not None}
+    parsed = {name: _value(values, name, typed.pop(name)) for name in declarations(values)}
+    return {name: value for name, value in parsed.items() if value is not None}
 
 
 def _kind(values: type, name: str) -> Any:
@@ -93,9 +93,8 @@ def _kind(values: type, name: str) -> Any:
     if kind := declarations(values)[name].kind:
         return kind
     hint = get_type_hints(values)[name]
-    inner = (
-        next((item for item in get_args(hint) if item is not NoneType), hint) if NoneType in get_args(hint) else hint
-    )
+    members = get_args(hint)
+    inner = next((member for member in members if member is not NoneType), hint) if NoneType in members else hint
     is_plain = inner in (int, bool, float) or (isinstance(inner, type) and issubclass(inner, StrEnum))
     return inner if is_plain and not name.endswith(_SECONDS) else str
 

@@ -53,8 +53,8 @@ class Typed:
     @property
     def given(self) -> dict[str, Any]:
         """Given options by name."""
-        others = {name: getattr(self, name) for name in (*_BEFORE, *_AFTER)}
-        return self.sizes | {name: value for name, value in others.items() if value is not None}
+        common = {name: getattr(self, name) for name in (*_BEFORE, *_AFTER)}
+        return self.sizes | {name: value for name, value in common.items() if value is not None}
 
     def as_typed(self) -> str:
         """Command-line text of the given options."""
@@ -79,36 +79,38 @@ def says_a_problem(command: Callable[..., None]) -> Callable[..., None]:
     """Decorate a command: prepend the options of a problem, which it receives as a `Typed` in its first argument."""
     types = get_type_hints(command)
     _, *own = inspect.signature(command).parameters.values()
-    size_options = _size_options({*_BEFORE, *_AFTER, *(size_option.name for size_option in own)})
+    size_options = _size_options({*_BEFORE, *_AFTER, *(parameter.name for parameter in own)})
 
     @wraps(command)
     def with_problem(**values: Any) -> None:
         sizes = {name: values.pop(name) for name in size_options}
-        others = {name: values.pop(name) for name in (*_BEFORE, *_AFTER)}
-        command(Typed({name: value for name, value in sizes.items() if value is not None}, **others), **values)
+        common = {name: values.pop(name) for name in (*_BEFORE, *_AFTER)}
+        command(Typed({name: value for name, value in sizes.items() if value is not None}, **common), **values)
 
     shared = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None)
         for name, (kind, option) in (_BEFORE | size_options | _AFTER).items()
     ]
-    mine = [item.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[item.name]) for item in own]
+    mine = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[parameter.name]) for parameter in own
+    ]
     parameters = [*shared, *mine]
     with_problem.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     with_problem.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_problem
 
 
-def _size_options(others: set[str]) -> dict[str, tuple[Any, Any]]:
+def _size_options(taken: set[str]) -> dict[str, tuple[Any, Any]]:
     """Name -> type and Typer option of the sizes of all operations, which must not use the command's other names."""
-    result: dict[str, list[SizeOption]] = {}
+    by_name: dict[str, list[SizeOption]] = {}
     for name, part in _PARTS.items():
         for option in part.options:
-            same = result.setdefault(option.name, [])
-            if option.name in others or (same and same[0].kind is not option.kind):
+            same = by_name.setdefault(option.name, [])
+            if option.name in taken or (same and same[0].kind is not option.kind):
                 warn(f"{as_option(option.name)} of {name} is left out: another option has this name", "duplicate-name")
             elif option not in same:
                 same.append(option)
-    return {name: (same[0].kind, _option(same[0])) for name, same in result.items() if same}
+    return {name: (same[0].kind, _option(same[0])) for name, same in by_name.items() if same}
 
 
 def _option(first: SizeOption) -> Any:

@@ -36,9 +36,9 @@ out, and so are times above 1.2 times the peak rates of their GPU; if these are 
 
 
 _FROM_HELP = f"Format of all inputs, instead of detection: {', '.join(readers())}."
-_OTHERS = conversion.output_formats()
-_TO = "[" + "|".join((PARQUET, *_OTHERS)) + "]"
-_TO_HELP = "; ".join(f"{problems_format.name}: {problems_format.summary}" for problems_format in _OTHERS.values()) + "."
+_FORMATS = conversion.output_formats()
+_TO = "[" + "|".join((PARQUET, *_FORMATS)) + "]"
+_TO_HELP = "; ".join(f"{written.name}: {written.summary}" for written in _FORMATS.values()) + "."
 
 
 def register(app: typer.Typer) -> None:
@@ -105,10 +105,10 @@ def convert(
     mapping = _mapping(maps, op, from_format)
     measured, cus = (None, 0) if arch is None else arch_of_gpu(arch)
     options = ReadOptions(measured, skip_bad, cus or None, op=op, mapping=mapping, peak_check=not no_peak_check)
-    target = _OTHERS.get(to)
+    target = _FORMATS.get(to)
     if isinstance(target, ProblemsFormat):
-        written = conversion.convert_problems(inputs, out, options, target, format_name=from_format)
-        _report_winners(out, written, as_json)
+        winners = conversion.convert_problems(inputs, out, options, target, format_name=from_format)
+        _report_winners(out, winners, as_json)
         return
     summary = conversion.convert(inputs, out, options, format_name=from_format, to=to, averages=average)
     _warn(summary)

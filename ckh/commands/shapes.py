@@ -181,23 +181,23 @@ def shapes(
         skip_bad=skip_bad,
         variant=None if variant is None else str(variant),
     )
-    result = _found(names, torch, wanted, None if op is None else operation(op).name)
-    for message, count in result.bad.items():
+    reading = _found(names, torch, wanted, None if op is None else operation(op).name)
+    for message, count in reading.bad.items():
         warn(f"left out {count} bad: {message}", "left-out")
-    for what, count in result.left_out.items():
+    for what, count in reading.left_out.items():
         warn(f"left out {count}: {what}", "left-out")
-    misses = _misses(result.problems, table, arch) if table else None
+    misses = _misses(reading.problems, table, arch) if table else None
     if out is not None:
         from ckh.files.outputs import write_output
         from ckh.shapes.tables import table_text
 
-        write_output(out, table_text(result.problems).encode())
+        write_output(out, table_text(reading.problems).encode())
     if as_json:
         document = ShapesDocument(
             sources=(*names, *([torch] if torch else [])),
-            problems=_entries(result.problems),
-            bad=result.bad,
-            left_out=result.left_out,
+            problems=_entries(reading.problems),
+            bad=reading.bad,
+            left_out=reading.left_out,
             out=None if out is None else str(out),
             misses=misses,
         )
@@ -205,7 +205,7 @@ def shapes(
     elif misses is not None:
         _print_misses(misses)
     else:
-        _print(result.problems, out)
+        _print(reading.problems, out)
 
 
 def _sizes(option: str, text: str) -> tuple[int, ...]:
@@ -313,6 +313,6 @@ def _print_ready(*, as_json: bool) -> None:
     print_table(
         "",
         ("name", "of", "options"),
-        [[ready_entry.name, ready_entry.of, " ".join(ready_entry.options)] for ready_entry in ready],
+        [[model.name, model.of, " ".join(model.options)] for model in ready],
     )
     note("e.g. ckh shapes llama3-70b --tp 8 --tokens 1,64,4096")
