@@ -119,7 +119,7 @@ def test_a_failed_write_leaves_the_old_file(path: Path, monkeypatch: pytest.Monk
     [
         ({"vector_a": None}, "is incomplete"),
         ({"epilogue": "fused"}, "unknown epilogue 'fused'"),
-        ({"layout": "NHWGC"}, "a kernel has a value that its name cannot express"),
+        ({"layout": "NHWGC"}, "unknown layout 'NHWGC'"),
         ({"tile_m": 64.5}, "a kernel has a value that its name cannot express"),
         ({"tile_m": -1}, "a kernel has a value that its name cannot express"),
         ({"tile_m": "16"}, "does not identify its kernel"),
