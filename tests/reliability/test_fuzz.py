@@ -48,6 +48,12 @@ def test_the_fuzzer_detects_a_defect(tmp_path: Path) -> None:
         assert error in done.stdout
 
 
+def test_the_number_of_readers_is_documented() -> None:
+    """docs/reliability.md states it."""
+    page = (SCRIPT.parents[2] / "docs/reliability.md").read_text(encoding="utf-8")
+    assert page.count(f"{len(TARGETS)} readers ") == 2
+
+
 def test_a_seed_gives_the_same_inputs() -> None:
     """Failures are reproducible."""
     samples = TARGETS["journal"].samples()
