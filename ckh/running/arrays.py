@@ -43,7 +43,7 @@ class Taken:
 
 
 def taken(array: Any, form: ArrayForm, dtype: str, *, fnuz_floats: bool) -> Taken:
-    """An operand of a user's array."""
+    """Convert a user's array to an operand."""
     torch_dtype, torch_device = "", None
     if type(array).__module__.partition(".")[0] == _TORCH:
         torch_dtype, torch_device = str(getattr(array, "dtype", "")).removeprefix("torch."), array.device
@@ -98,7 +98,7 @@ def _of_tensor(tensor: Any, dtype: str) -> Array:
 
 
 def enlarged(values: Array, shape: Shape) -> Array:
-    """An operand with zeros behind its elements along each axis, to a shape."""
+    """Pad an operand with zeros behind its elements along each axis, to a shape."""
     if values.shape == shape:
         return values
     made = np.zeros(shape, values.dtype)
@@ -107,7 +107,7 @@ def enlarged(values: Array, shape: Shape) -> Array:
 
 
 def given_back(stored: Array, form: ArrayForm, like: Taken, *, has_its_dtype: bool) -> Any:
-    """A result of the kind of an operand: array or tensor, shape, and its element type if it `has_its_dtype`."""
+    """Convert a result to an array or tensor `like` an operand, with its element type if it `has_its_dtype`."""
     shape = form.shape[::-1] if form.is_transposed else form.shape
     values = np.ascontiguousarray(stored[tuple(map(slice, shape))])
     values = values.T if form.is_transposed else values

@@ -1,4 +1,4 @@
-"""Times of the first choices of answers on this machine (`ckh predict --probe`), which put what was measured first."""
+"""Time the first choices of answers on this machine (`ckh predict --probe`); measured kernels then come first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NS_PER_MS = 1e6
 
 
 def measured_before(ranking: Ranking) -> Ranking:
-    """The answer with what was probed on this machine before in front, if anything was."""
+    """Return the answer with the kernels that were probed on this machine before, if any, in front."""
     probe = recall(ranking.problem.canonical(), ranking.model.spec.arch)
     return ranking if probe is None else ranking.by_times(probe)
 
@@ -33,7 +33,7 @@ def is_known(ranking: Ranking, count: int) -> bool:
 
 
 def measured_first(ranking: Ranking, count: int, timeout_s: float, device: Device) -> Ranking:
-    """The answer with its first choices by their times on a device, measured now where they were not before."""
+    """Return the answer with its first choices ordered by their times on a device; missing times are measured now."""
     if not is_known(ranking, count):
         probe_all([ranking], count, timeout_s, device)
     return measured_before(ranking)

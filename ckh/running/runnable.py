@@ -183,7 +183,7 @@ class RunnableKernel:
             before = before or f"{self._op.kernels.name(kernel)} failed: {why}"
 
     def _why_not(self, kernel: Kernel, setup: Job) -> str:
-        """Compile and run a kernel; why that failed, empty if it did not."""
+        """Compile and run a kernel; returns why that failed, empty if it worked."""
         built = self._worker.compiled(kernel)
         if built.status is not Status.OK:
             return f"{built.status}: {built.message}"
@@ -193,7 +193,7 @@ class RunnableKernel:
         """The candidates that have not failed, in order; `here` are failures of the present call alone.
 
         Raises:
-            NoKernelError: all have; raised once there is none left.
+            NoKernelError: all candidates have failed; raised after the last one.
         """
         text = self.runs.canonical()
         for kernel in self._candidates:
@@ -295,7 +295,7 @@ class WarmWorker:
             return known
 
     def why_not(self, job: Job, setup: Job) -> str:
-        """Run a kernel on the operands of the setup's folder; why there is no result there, empty if there is."""
+        """Run a kernel on the operands in the setup's folder; returns why it failed, empty if its result is there."""
         with self._lock:
             if self._runner is None:
                 self._runner = self._stack.enter_context(self._driver.worker())
@@ -303,7 +303,7 @@ class WarmWorker:
         return "" if reply.status is Status.OK else f"{reply.status}: {reply.message}"
 
     def close(self) -> None:
-        """End the worker; the next job starts another one. A copy of this process that was forked leaves it alone."""
+        """End the worker; the next job starts another one. A forked copy of this process does not end it."""
         if self._process != os.getpid():
             return
         with self._lock:

@@ -340,7 +340,7 @@ def whole(shapes: Sequence[TunedShape]) -> tuple[float, float, Ratio] | None:
 
 
 def is_worth_it(gain: Ratio, shapes: Sequence[TunedShape]) -> bool | None:
-    """True if a gain exceeds noise and `WORTH_IT`; None if it does not, but those of other measured shapes may."""
+    """True if a gain exceeds noise and `WORTH_IT`; None if it does not, but a measured shape has no gain."""
     if gain.interval[0] > 1 and gain.value >= WORTH_IT:
         return True
     return False if all(shape.gain is not None or shape.kernel is None for shape in shapes) else None

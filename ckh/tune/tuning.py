@@ -1,4 +1,4 @@
-"""A tuning in a folder: its steps, each a command of ckh in a process of its own, and what they brought."""
+"""A tuning in a folder: its steps, each a command of ckh in a process of its own, and their results."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _US_PER_MS = 1e3
 
 
 class StepError(CkhError):
-    """A step of a tuning failed, as its own output says."""
+    """A step of a tuning failed; its own output has the reason."""
 
     default_code = "step-failed"
 
@@ -95,7 +95,7 @@ class ModelTuning:
         return progress_of(out, self.settings)
 
     def planned(self) -> tuple[str, list[WeightedProblem], list[TuneStep]]:
-        """List the shapes; the operation that is tuned, its shapes, and the steps up to measurements."""
+        """List the shapes; returns the operation that is tuned, its shapes, and the steps up to measurements."""
         from ckh.shapes.problems import shapes_of
 
         self._run([steps.listing(self.settings, self.out)])
@@ -113,7 +113,7 @@ class ModelTuning:
         return op, own, measuring
 
     def run(self) -> TuneDocument:
-        """Run the steps that are left, and write the page; what the tuning brings."""
+        """Run the remaining steps, and write the page; returns the results."""
         from ckh.data.dataset import read_dataset
 
         op, shapes, measuring = self.planned()
@@ -182,7 +182,7 @@ class ModelTuning:
         return False
 
     def called(self, step: TuneStep) -> int:
-        """Run a step in a process of its own; its exit code. What it prints goes to a file, or where it is told."""
+        """Run a step in a process of its own; returns its exit code. Output goes to the step's file, if it has one."""
         command = module_command("ckh", *step.args)
         if step.keeps is None:
             return subprocess.run(command, stdout=sys.stderr if self._is_quiet else None, check=False).returncode
@@ -285,7 +285,7 @@ class ModelTuning:
 
 
 def dry(step: TuneStep, out: Path) -> TuneStep:
-    """A step that only says what it would do, without the choices of an earlier step that was not done."""
+    """The dry run of a step, without the choices of an earlier step that was not done."""
     before = str(out / steps.BEFORE)
     undone = () if (out / steps.BEFORE).exists() or before not in step.args else ("--today", before)
     return replace(step, args=(*(arg for arg in step.args if arg not in undone), "--dry-run"))

@@ -124,7 +124,7 @@ class _Sums:
 
 
 def _around(exact: Array, margin: Array) -> tuple[Array, Array]:
-    """Return bounds of values; those that are not finite, as of operands that are not, are their own bounds."""
+    """Return bounds of values; infinities and NaN are their own bounds."""
     margin = np.where(np.isfinite(exact), margin, 0)
     return exact - margin, exact + margin
 

@@ -177,7 +177,7 @@ def few_kernels(orders: Sequence[NDArray[np.int64]], shots: Shots, seed: int = 0
 
 
 def first_choices(ranking: Ranking, count: int) -> list[Ranked]:
-    """The first choices of an answer that the headers can build; those that they cannot where there are no others."""
+    """The first choices of an answer that the headers can build; all first choices if they can build none."""
     best = ranking.best(count)
     return [ranked for ranked in best if not ranked.not_in_headers] or best
 
@@ -372,7 +372,7 @@ def _numbered(tasks: Sequence[Task]) -> tuple[tuple[Kernel, ...], list[NDArray[n
     for part in parts:
         used[id(part.pool)][part.numbers] = True
     used_kernels = {key: [pools[key][number] for number in np.flatnonzero(used[key]).tolist()] for key in pools}
-    names = [column.name for column in fields(type(tasks[0].kernels[0]))]  # which order kernels; each has one key so
+    names = [column.name for column in fields(type(tasks[0].kernels[0]))]  # all fields, so that no two kernels tie
     kernels = tuple(sorted(set(chain(*used_kernels.values())), key=attrgetter(*names)))
     number_of = {kernel: number for number, kernel in enumerate(kernels)}
     of_pool = {key: np.zeros(len(pool), np.int64) for key, pool in pools.items()}
@@ -422,7 +422,7 @@ def _within(draft: _Draft, kernels: int, budget_s: float, pace: Pace) -> tuple[T
     best_s, pairs = math.inf, 0
     for _ in range(_TRIALS):
         tasks = draft.tasks(*_shots(draft.by_worth, count, left_s, pace), limits_unknown=True)
-        chosen = _kernels_of(tasks)
+        chosen = list({id(kernel): kernel for task in tasks for kernel in task.kernels}.values())
         compiling_s, measuring_s = pace.compiling_s(chosen), pace.measuring_s(tasks)
         needs_s = compiling_s + measuring_s
         if _is_better(needs_s, best_s, budget_s):
@@ -461,7 +461,3 @@ def _shots(by_worth: Sequence[Task], kernels: int, left_s: float, pace: Pace) ->
             return number, shots
     more = max(1.0, left_s / spent_s)
     return len(by_worth), replace(shots, best=round(shots.best * more), others=round(shots.others * more))
-
-
-def _kernels_of(tasks: Iterable[Task]) -> list[Kernel]:
-    return list({id(kernel): kernel for task in tasks for kernel in task.kernels}.values())

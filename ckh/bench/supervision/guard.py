@@ -113,14 +113,11 @@ def _kill_all() -> None:
         while time.monotonic() < deadline:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-            for pid in _children():
+            folders = Path("/proc").iterdir()
+            for pid in [int(folder.name) for folder in folders if _parent_of(folder) == os.getpid()]:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(_PAUSE_S)
-
-
-def _children() -> list[int]:
-    return [int(folder.name) for folder in Path("/proc").iterdir() if _parent_of(folder) == os.getpid()]
 
 
 def _parent_of(folder: Path) -> int:

@@ -165,7 +165,7 @@ class Executed:
 
 @cache
 def executed_classes() -> tuple[Executed, ...]:
-    """Read the record."""
+    """Return the record of executed classes."""
     return tuple(Executed(**fields) for fields in json.loads(RECORD.read_text(encoding="utf-8")))
 
 
