@@ -137,7 +137,7 @@ class Plan:
         for task in self.tasks:
             first = kernel_of(task.problem)
             others = (kernel for kernel in task.kernels if kernel != first)
-        tasks.append(task if first is None else Task(task.problem, (first, *others)))
+            tasks.append(task if first is None else Task(task.problem, (first, *others)))
         return replace(self, tasks=tuple(tasks))
 
     def pair_names(self) -> frozenset[tuple[str, str]]:
