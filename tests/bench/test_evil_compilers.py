@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,7 +33,6 @@ from tests.bench.faults import GOOD, PROBLEM, FaultyDevice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 
@@ -209,6 +209,12 @@ def test_correct_kernels_are_measured(runs: list[Run]) -> None:
 def test_no_process_or_file_is_left(runs: list[Run]) -> None:
     """There is no process, and the cache contains only libraries."""
     assert [(run.processes, run.files) for run in runs] == [([], [])] * len(runs)
+
+
+def test_their_number_is_documented() -> None:
+    """docs/reliability.md states it."""
+    page = (Path(__file__).parents[2] / "docs/reliability.md").read_text(encoding="utf-8")
+    assert f"| {len(KINDS)} kinds of compilers, {RIGHT} right ones " in page
 
 
 PROGRAM = """

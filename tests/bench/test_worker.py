@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,7 +22,6 @@ from tests.refusals import expect_refusal, expect_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 CONFIG = WorkerConfig(0, None)
 SETUP = Job(Op.PROBLEM, 1, problem=PROBLEM.canonical())
@@ -237,6 +237,12 @@ def test_an_impossible_reply_ends_the_worker(name: str) -> None:
     with pytest.raises(WorkerDiedError, match=message):
         worker.receive(time.monotonic() + 20)
     assert worker._process.poll() is not None
+
+
+def test_their_number_is_documented() -> None:
+    """docs/reliability.md states it."""
+    page = (Path(__file__).parents[2] / "docs/reliability.md").read_text(encoding="utf-8")
+    assert f"| {len(LIES)} kinds of replies " in page
 
 
 def test_valid_replies_are_accepted() -> None:
