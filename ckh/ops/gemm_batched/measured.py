@@ -93,11 +93,11 @@ HIP = DerivedHip(__file__, "batched-train", "BatchedGemmKernel", _lacks, _source
 
 def loop_end_problems(kernel: GemmBatchedKernel) -> tuple[GemmBatchedProblem, ...]:
     """Return batches of one to three products, every other one with gaps between lines and between matrices."""
-    result = []
+    problems = []
     for index, (m, n, k, parts) in enumerate(loop_end_sizes(kernel)):
         dense = GemmBatchedProblem(m, n, k, kernel.dtype, kernel.layout, parts, batch=1 + index % _BATCHES)
-        result.append(_with_gaps(dense) if index % 2 else dense)
-    return tuple(dict.fromkeys(result))
+        problems.append(_with_gaps(dense) if index % 2 else dense)
+    return tuple(dict.fromkeys(problems))
 
 
 def _with_gaps(dense: GemmBatchedProblem) -> GemmBatchedProblem:

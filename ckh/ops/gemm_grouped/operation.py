@@ -66,10 +66,10 @@ FAMILY = KernelFamily(GemmGroupedKernel, GROUPED_RULES, parse_grouped_kernel, ("
 POOLS = FAMILY.pools
 
 
-def _of_groups(c: Columns, value: Callable[[Floats, Floats], Any]) -> Any:
+def _of_groups(c: Columns, function: Callable[[Floats, Floats], Any]) -> Any:
     """Apply a function of M and number of groups to each problem."""
     texts, inverse = np.unique(c.raw("ms").astype(str), return_inverse=True)
-    return np.array([value(*np.array(parse_groups(text), float).T) for text in texts])[inverse]
+    return np.array([function(*np.array(parse_groups(text), float).T) for text in texts])[inverse]
 
 
 def _tiles_along_m(c: Columns) -> Any:

@@ -59,23 +59,21 @@ def c_problem(problem: GemmMultiDProblem) -> ctypes.Structure:
 
 def operands(problem: GemmMultiDProblem) -> tuple[Operand, ...]:
     """A, B, the further tensors, and E."""
-    a, b, result = gemm.operands(problem)
+    a, b, c = gemm.operands(problem)
     dtype = output_dtype(problem.dtype)
     ds = (
         Operand(f"d{number}", (problem.n,) if kind == VECTOR else (problem.m, problem.n), dtype, Role.BIAS)
         for number, kind in enumerate(problem.ds)
     )
-    return a, b, *ds, Operand("e", result.shape, dtype, Role.OUTPUT)
+    return a, b, *ds, Operand("e", c.shape, dtype, Role.OUTPUT)
 
 
 def _arrays(problem: GemmMultiDProblem) -> tuple[ArrayForm, ...]:
     a, b, _ = gemm.arrays(problem)
-    *_, result = further = operands(problem)[2:]
     forms = [
-        ArrayForm(item.name, place, item.shape, "N" if len(item.shape) == 1 else "M, N")
-        for place, item in enumerate(further, 2)
+        ArrayForm(tensor.name, place, tensor.shape, "N" if len(tensor.shape) == 1 else "M, N")
+        for place, tensor in enumerate(operands(problem)[2:], 2)
     ]
-    assert forms[-1].name == result.name
     return a, b, *forms
 
 
@@ -98,7 +96,7 @@ def finish(problem: GemmMultiDProblem, bounds: Bounds, biases: Sequence[Array]) 
     element = element_type(output_dtype(problem.dtype))
     low = np.minimum(bounds[0], element.lowest(bounds[0]))
     high = np.maximum(bounds[1], element.highest(bounds[1]))
-    tensors = [np.broadcast_to(values, (problem.m, problem.n)).reshape(-1) for values in biases]
+    tensors = [np.broadcast_to(bias, (problem.m, problem.n)).reshape(-1) for bias in biases]
     if function.multiplies:
         factor = np.prod(tensors, axis=0)
         low, high = np.minimum(low * factor, high * factor), np.maximum(low * factor, high * factor)
@@ -159,13 +157,13 @@ def _loop_ends(kernel: GemmMultiDKernel) -> tuple[GemmMultiDProblem, ...]:
 
 def _representatives(arch: ArchSpec) -> dict[str, list[GemmMultiDKernel]]:
     """Return `gemm_universal`'s classes for the sum of two tensors, and one kernel for each other function."""
-    result: dict[str, list[GemmMultiDKernel]] = {}
+    by_class: dict[str, list[GemmMultiDKernel]] = {}
     for function in FUNCTIONS:
         num_d = MAX_TENSORS if function == "add" else 1
         classes = representatives_of(FAMILY.space(arch), arch, GemmMultiDKernel, function=function, num_d=num_d)
-        some = [kernels for kernels in classes.values() if kernels[0].dtype in DTYPES]
-        result |= {_class(kernels[0]): kernels for kernels in (some if function == "add" else some[:1])}
-    return result
+        supported = [kernels for kernels in classes.values() if kernels[0].dtype in DTYPES]
+        by_class |= {_class(kernels[0]): kernels for kernels in (supported if function == "add" else supported[:1])}
+    return by_class
 
 
 MEASURED = derived_measured(

@@ -133,8 +133,8 @@ _DERIVED = derived(
 
 def _mismatch(kernel: GemmMultiDKernel, problem: GemmMultiDProblem) -> str:
     is_same = (kernel.function, kernel.num_d) == (problem.function, problem.num_d)
-    other = f"a kernel of {kernel.function} with {kernel.num_d} tensors on {problem.canonical()}"
-    return str(GEMM.kernels.mismatch(kernel, problem)) or ("" if is_same else other)
+    reason = f"a kernel of {kernel.function} with {kernel.num_d} tensors on {problem.canonical()}"
+    return str(GEMM.kernels.mismatch(kernel, problem)) or ("" if is_same else reason)
 
 
 def _place(problem: GemmMultiDProblem) -> list[float]:

@@ -284,11 +284,11 @@ def _table(arch: ArchSpec, *group: Any) -> KernelTable[GemmPreshuffleKernel]:
     fields = dict(zip(GemmPreshuffleKernel.group_fields, group, strict=True))
     spaces = (SPACE, _FURTHER) if DTYPE_BYTES[fields["dtype"]] == 1 else (SPACE,)
     table: KernelTable[GemmPreshuffleKernel]
-    table, *others = (
+    table, *further = (
         space.narrowed(arch, fields["dtype"]).table(kind=GemmPreshuffleKernel, **fields) for space in spaces
     )
-    for other in others:
-        table = table.joined(other)
+    for added in further:
+        table = table.joined(added)
     return table.take(PRESHUFFLE_RULES.judge(table, arch).passed)
 
 

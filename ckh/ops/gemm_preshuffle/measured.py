@@ -143,7 +143,7 @@ def operands(problem: GemmPreshuffleProblem) -> tuple[Operand, ...]:
 def emit(kernel: GemmPreshuffleKernel, headers: GemmHeaders, arch: ArchSpec) -> str:
     """Return the C++ source of one kernel for an architecture."""
     first, *further = preshuffle_rules(headers)
-    if reasons := list(first(kernel, arch)) or [reason for item in further for reason in item(kernel, arch)]:
+    if reasons := list(first(kernel, arch)) or [reason for check in further for reason in check(kernel, arch)]:
         raise UnsupportedKernelError("; ".join(reasons))
     own = (f"inline constexpr bool permute_n = {str(kernel.permute_n).lower()};",)
     includes = (EMITTED[headers.common.interface][kernel.pipeline], "gemm_exports.hpp")
@@ -170,11 +170,11 @@ def _loop_ends(kernel: GemmPreshuffleKernel) -> Iterator[GemmPreshuffleProblem]:
 def _representatives(arch: ArchSpec) -> dict[str, list[GemmPreshuffleKernel]]:
     """Return each epilogue, persistence and order of B of every element type."""
     groups = [(dtype, LAYOUT, permuted) for dtype in DTYPES for permuted in (False, True) if dtype in arch.dtypes]
-    result: dict[str, list[GemmPreshuffleKernel]] = {}
+    by_class: dict[str, list[GemmPreshuffleKernel]] = {}
     for group in groups:
         for kernel in sorted(POOLS.of(arch, *group), key=cost):
-            result.setdefault(_class(kernel), []).append(kernel)
-    return result
+            by_class.setdefault(_class(kernel), []).append(kernel)
+    return by_class
 
 
 HIP = hip_emission(

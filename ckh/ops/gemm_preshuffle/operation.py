@@ -49,10 +49,10 @@ _DERIVED = derived(
 
 
 def _mismatch(kernel: GemmPreshuffleKernel, problem: GemmPreshuffleProblem) -> str:
-    other = str(GEMM.kernels.mismatch(kernel, problem))
-    if not other and kernel.is_complete and kernel.b_order != problem.b_order:
+    reason = str(GEMM.kernels.mismatch(kernel, problem))
+    if not reason and kernel.is_complete and kernel.b_order != problem.b_order:
         return f"a kernel that reads B in the order {kernel.b_order} on {problem.canonical()}"
-    return other
+    return reason
 
 
 def _place(problem: GemmPreshuffleProblem) -> list[float]:

@@ -44,8 +44,8 @@ def parts_at_most(tiles: int, steps: int, blocks: int) -> int:
     A block has at least the steps of all shared tiles, divided by the blocks and rounded down; where tiles are more
     than blocks, these are at least the steps of a tile.
     """
-    each = max(tiles * steps // min(blocks, tiles * steps), 1)
-    return min(steps, -(-steps // each) + 1)
+    steps_of_block = max(tiles * steps // min(blocks, tiles * steps), 1)
+    return min(steps, -(-steps // steps_of_block) + 1)
 
 
 def split(problem: GemmStreamKProblem, name: str) -> Split:
@@ -96,24 +96,24 @@ def _sizes(kernel: GemmStreamKKernel) -> Iterator[tuple[int, int, int]]:
 
 
 def _loop_ends(kernel: GemmStreamKKernel) -> tuple[GemmStreamKProblem, ...]:
-    gemm_stream_kproblems = (GemmStreamKProblem(*sizes, kernel.dtype, kernel.layout) for sizes in _sizes(kernel))
-    return tuple(dict.fromkeys(gemm_stream_kproblems))
+    problems = (GemmStreamKProblem(*sizes, kernel.dtype, kernel.layout) for sizes in _sizes(kernel))
+    return tuple(dict.fromkeys(problems))
 
 
 def _representatives(arch: ArchSpec) -> dict[str, list[GemmStreamKKernel]]:
     """Return `gemm_universal`'s classes of the pools' pipelines for each reduction."""
-    result: dict[str, list[GemmStreamKKernel]] = {}
+    by_class: dict[str, list[GemmStreamKKernel]] = {}
     for reduction in REDUCTIONS:
         classes = representatives_of(FAMILY.space(arch), arch, GemmStreamKKernel, reduction=reduction)
         for kernels in classes.values():
-            some = [
+            usable = [
                 kernel
                 for kernel in kernels
                 if kernel.pipeline in FAMILY.pipelines and not STREAMK_RULES.of_arch(kernel, arch)
             ]
-            if some:
-                result[_class(some[0])] = some
-    return result
+            if usable:
+                by_class[_class(usable[0])] = usable
+    return by_class
 
 
 MEASURED = derived_measured(

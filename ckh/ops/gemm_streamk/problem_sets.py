@@ -33,8 +33,8 @@ def _layers(model: str) -> Iterator[GemmStreamKProblem]:
 def _drawn() -> Iterator[GemmStreamKProblem]:
     """Yield `gemm_universal`'s training products without weights of the models; layouts take turns."""
     known = held_out_weights()
-    for index, item in enumerate(draw_problems(FAMILIES, _COUNT, GPU_LIMITS, known)):
-        problem = _whole(item, GEMM_LAYOUTS[index % len(GEMM_LAYOUTS)])
+    for index, drawn in enumerate(draw_problems(FAMILIES, _COUNT, GPU_LIMITS, known)):
+        problem = _whole(drawn, GEMM_LAYOUTS[index % len(GEMM_LAYOUTS)])
         if (problem.n, problem.k) not in known:
             yield problem
 

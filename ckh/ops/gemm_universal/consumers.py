@@ -73,20 +73,20 @@ def _problem(template: Any, instance: Any) -> GemmProblem | None:
 
 def _kind(instance: Any) -> tuple[str, str] | None:
     """Element type and layout of an instance."""
-    item = _op(instance)
-    if hasattr(item, "layout_c"):
-        layouts, dtype = (item.layout_a, item.layout_b, item.layout_c), str(item.datatype_a).lower()
+    op = _op(instance)
+    if hasattr(op, "layout_c"):
+        layouts, dtype = (op.layout_a, op.layout_b, op.layout_c), str(op.datatype_a).lower()
     else:
-        layouts, dtype = (item.a_layout, item.b_layout, item.c_layout), dtype_of(item.a_element_dtype) or ""
+        layouts, dtype = (op.a_layout, op.b_layout, op.c_layout), dtype_of(op.a_element_dtype) or ""
     layout = "".join(_LETTERS.get(name, "") for name in layouts)
     return (dtype, layout) if dtype in DTYPE_BYTES and len(layout) == len(layouts) else None
 
 
 def _kernel(_template: Any, instance: Any) -> GemmKernel | None:
-    item, kind = _op(instance), _kind(instance)
+    op, kind = _op(instance), _kind(instance)
     if kind is None:
         return None
-    fields = _ck_tile(item) if hasattr(item, "layout_c") else _ck(item)
+    fields = _ck_tile(op) if hasattr(op, "layout_c") else _ck(op)
     if fields is None:
         return None
     return GemmKernel(dtype=kind[0], layout=kind[1], persistent=False, **usual_values(GemmKernel), **fields)
@@ -111,9 +111,9 @@ def _ck_tile(kernel: Any) -> dict[str, Any] | None:
     }
 
 
-def _ck(item: Any) -> dict[str, Any] | None:
-    fields = tiled_fields(item)
-    return None if fields is None else {"epilogue": "cshuffle", **fields, **pads(item.gemm_specialization)}
+def _ck(kernel: Any) -> dict[str, Any] | None:
+    fields = tiled_fields(kernel)
+    return None if fields is None else {"epilogue": "cshuffle", **fields, **pads(kernel.gemm_specialization)}
 
 
 def _op(instance: Any) -> Any:

@@ -78,8 +78,8 @@ def derived(
         return pools.candidates(problem, arch, *group_of(problem), model=model, only=only)
 
     def load(*given: Any, **named: Any) -> tuple[P, ...]:
-        result: tuple[P, ...] = sets().load(*given, **named)
-        return result
+        problems: tuple[P, ...] = sets().load(*given, **named)
+        return problems
 
     def shaped() -> object:
         from ckh.shapes.shaped import own_shapes

@@ -164,7 +164,7 @@ def _formats() -> object:
     from ckh.ops.gemm_universal.readers import gemm_table as table
 
     readers = (
-        *(Reader(item.NAME, item.sniff, item.read) for item in (tile_engine_json, bench_log)),
+        *(Reader(module.NAME, module.sniff, module.read) for module in (tile_engine_json, bench_log)),
         Reader(table.CSV, table.sniff_csv, table.read),
         Reader(table.MASTER, table.sniff_master, table.read),
         Reader(table.PARQUET, table.sniff_parquet, table.read),

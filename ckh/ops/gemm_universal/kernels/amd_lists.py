@@ -157,15 +157,15 @@ def _space(of: ListedKernels, sizes: Mapping[str, list[Any]], traits: Mapping[st
 def _write(of: ListedKernels, kernels: Sequence[GemmKernel], arch: ArchSpec, name: str) -> dict[str, WrittenList]:
     """Return, per group, a registry and, for kernels of native widths, the smallest configuration."""
 
-    def registry(some: Sequence[GemmKernel]) -> object:
-        entries = [_entry(kernel, arch.name) for kernel in some]
-        return {"metadata": {"registry_name": name, "total_kernels": len(some)}, "kernels": entries}
+    def registry(group: Sequence[GemmKernel]) -> object:
+        entries = [_entry(kernel, arch.name) for kernel in group]
+        return {"metadata": {"registry_name": name, "total_kernels": len(group)}, "kernels": entries}
 
-    def configuration(some: Sequence[GemmKernel]) -> tuple[object, int] | None:
-        if not all(_is_configured(of, kernel) for kernel in some):
+    def configuration(group: Sequence[GemmKernel]) -> tuple[object, int] | None:
+        if not all(_is_configured(of, kernel) for kernel in group):
             return None
-        first = some[0]
-        document = _configuration(some) | {flag: getattr(first, flag) for flag in of.flags}
+        first = group[0]
+        document = _configuration(group) | {flag: getattr(first, flag) for flag in of.flags}
         described = _read_configuration(of, Path(name), document).product
         assert described is not None
         table = described.table(arch, *attrgetter(*GROUP_FIELDS, *of.flags)(first))

@@ -66,11 +66,11 @@ class GemmSpace:
         axes: list[Axis] = [
             (TRIPLES["tile"], list(self.tiles)),
             (TRIPLES["wave"] + TRIPLES["warp_tile"], [(*block.wave, *block.warp_tile) for block in self.blocks]),
-            (("pipeline",), [(value,) for value in self.pipelines]),
-            (("scheduler",), [(value,) for value in self.schedulers]),
-            (("epilogue",), [(value,) for value in self.epilogues]),
+            (("pipeline",), [(name,) for name in self.pipelines]),
+            (("scheduler",), [(scheduler,) for scheduler in self.schedulers]),
+            (("epilogue",), [(name,) for name in self.epilogues]),
             (TRIPLES["pads"], list(self.pads)),
-            (("persistent",), [(value,) for value in self.persistent]),
+            (("persistent",), [(is_persistent,) for is_persistent in self.persistent]),
         ]
         return KernelTable.product(kind, axes, dtype=dtype, layout=layout, **usual_values(GemmKernel), **own)
 
@@ -183,8 +183,8 @@ def pools_of(
 
     def table(arch: ArchSpec, *group: Any) -> KernelTable[K]:
         """Return the space; for a GPU, which has far more invalid combinations than kernels, the narrowed space."""
-        result, fields = space(arch), dict(zip(kind.group_fields, group, strict=True))
-        plain = buildable(result, arch, kind=kind, **fields) if arch.is_gpu else result.table(kind=kind, **fields)
+        full, fields = space(arch), dict(zip(kind.group_fields, group, strict=True))
+        plain = buildable(full, arch, kind=kind, **fields) if arch.is_gpu else full.table(kind=kind, **fields)
         return plain.crossed(*own) if own[0] else plain
 
     return Pools(kind, rules, table, attrgetter(*kind.group_fields), parse, kernel_name)

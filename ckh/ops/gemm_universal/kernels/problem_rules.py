@@ -129,7 +129,7 @@ NAME_RULES: tuple[Rule, ...] = (
 )
 
 # Of these, the rules of kernels whose pipelines the specifications list apart from the others.
-RULES_OF_ANY_PIPELINE = tuple(item for item in NAME_RULES if item is not has_pipeline)
+RULES_OF_ANY_PIPELINE = tuple(name_rule for name_rule in NAME_RULES if name_rule is not has_pipeline)
 
 # Rules on parameters that only a complete kernel has.
 COMPLETE_RULES: tuple[Rule, ...] = (
@@ -337,11 +337,11 @@ def _extents(problem: GemmProblem, tile: Triple) -> Iterator[tuple[str, int, int
 
     Offsets of loads count elements and bytes, of stores bytes with a sign.
     """
-    loads = min(MAX_OFFSET, int(_MAX_LOAD_BYTES // DTYPE_BYTES[problem.dtype]))
-    stores = int(MAX_OFFSET // DTYPE_BYTES[output_dtype(problem.dtype)])
+    most_loaded = min(MAX_OFFSET, int(_MAX_LOAD_BYTES // DTYPE_BYTES[problem.dtype]))
+    most_stored = int(MAX_OFFSET // DTYPE_BYTES[output_dtype(problem.dtype)])
     size = dict(zip("mnk", tile, strict=True))
     for (name, axis, beyond, most), (lines, _), distance in zip(
-        zip("ABC", _line_axes(problem.layout), _TILES_BEYOND, (loads, loads, stores), strict=True),
+        zip("ABC", _line_axes(problem.layout), _TILES_BEYOND, (most_loaded, most_loaded, most_stored), strict=True),
         problem.lines,
         problem.leading,
         strict=True,

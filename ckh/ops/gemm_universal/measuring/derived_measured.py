@@ -59,8 +59,8 @@ class DerivedHip:
         (own,) = given((self.lacks,), headers=headers)
         left = tuple(name for name in plain["pipelines"] if not list(own.function(name)))
         named = {what: tuple(name for name in names if name in left) for what, names in plain.items()}
-        result = {**named, "epilogues": plain["epilogues"]}
-        return {what: names for what, names in result.items() if self.are_persistent or what != "persistent"}
+        features = {**named, "epilogues": plain["epilogues"]}
+        return {what: names for what, names in features.items() if self.are_persistent or what != "persistent"}
 
     @property
     def emission(self) -> HipEmission[Any]:
@@ -77,7 +77,7 @@ def hip_emission(
     functions: tuple[str, ...],
     emit: Callable[[Any, GemmHeaders, ArchSpec], str],
     rules: Callable[[GemmHeaders], tuple[Rule, ...]],
-    result: Callable[[GemmHeaders], Mapping[str, tuple[str, ...]]],
+    described: Callable[[GemmHeaders], Mapping[str, tuple[str, ...]]],
 ) -> HipEmission[Any]:
     """Return how kernels are built for AMD GPUs, from functions of headers' features for GEMM kernels."""
     return HipEmission(
@@ -85,7 +85,7 @@ def hip_emission(
         (Path(module).parent / "templates" / "ck_tile", *_HIP.templates),
         problems,
         functions,
-        lambda headers: result(gemm.gemm_headers(headers)),
+        lambda headers: described(gemm.gemm_headers(headers)),
         lambda headers: rules(gemm.gemm_headers(headers)),
         _HIP.compile_s,
     )

@@ -49,7 +49,7 @@ def source_of(
     """Return the source of a kernel that can be built."""
     assert kernel.epilogue is not None
     is_shared = kernel.pipeline in EMITTED[headers.common.interface]  # others are in headers of their operation
-    values = {
+    constants = {
         **{f"bool {name}": str(bool(getattr(kernel, name))).lower() for name in _BOOLEANS},
         "bool double_smem_buffer": str(kernel.pipeline in headers.common.double_buffered).lower(),
         "Pipeline pipeline": f"Pipeline::{kernel.pipeline}" if is_shared else kernel.pipeline,
@@ -57,7 +57,7 @@ def source_of(
         "auto scheduler": f"ck_tile::GemmPipelineScheduler::{str(kernel.scheduler).capitalize()}",
     }
     if headers.is_current:
-        values["bool pads_added_rows"] = str(headers.pads_added_rows).lower()
+        constants["bool pads_added_rows"] = str(headers.pads_added_rows).lower()
     lines = [
         f'inline constexpr char label[{LABEL_BYTES}] = "{LABEL}{kernel_name(kernel)}";',
         f"using Element = {ELEMENTS[kernel.dtype]};",
@@ -66,7 +66,7 @@ def source_of(
         f"using ALayout = {_LETTERS[kernel.layout[0]]};",
         f"using BLayout = {_LETTERS[kernel.layout[1]]};",
         *(f"inline constexpr ck_tile::index_t {name} = {getattr(kernel, name)};" for name in _INTEGERS),
-        *(f"inline constexpr {name} = {value};" for name, value in values.items()),
+        *(f"inline constexpr {what} = {value};" for what, value in constants.items()),
     ]
     return translation_unit(vocabulary, [*lines, *own], *includes)
 

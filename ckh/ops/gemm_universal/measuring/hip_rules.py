@@ -123,7 +123,7 @@ def detect_gemm(headers: Headers) -> GemmHeaders:
         incomplete=frozenset(
             name for name in TABLE_PIPELINES if is_current and _is_incomplete(pipelines[name], kernel)
         ),
-        along_k=frozenset(item for name, text in pipelines.items() for item in _along_k(name, text)),
+        along_k=frozenset(loop for name, text in pipelines.items() for loop in _along_k(name, text)),
         transposes_all=_TRANSPOSES_ALL in headers.text(_TRANSPOSE),
         transposing=transposing_warp_gemms(headers) if _LOADS_TRANSPOSED in headers.text(_POLICY) else None,
         races_between_tiles=not is_current and _BARRIER_BETWEEN_TILES not in kernel,
@@ -368,7 +368,7 @@ def missing(kernel: GemmKernel, headers: GemmHeaders, arch: ArchSpec) -> list[st
     """Return what the headers, or ckh's templates, lack for a kernel on an architecture; empty if buildable."""
     first, *further = rules_of(headers)
     reasons = list(first(kernel, arch))
-    return reasons or [reason for item in further for reason in item(kernel, arch)]
+    return reasons or [reason for check in further for reason in check(kernel, arch)]
 
 
 def _transposes_in_lds(headers: GemmHeaders, arch: ArchSpec) -> bool:

@@ -143,13 +143,13 @@ gemm_headers = cache(detect_gemm)
 
 
 def _found(headers: Headers) -> dict[str, tuple[str, ...]]:
-    result = gemm_headers(headers)
-    pipelines = headers.pipelines & EMITTED[headers.interface] if result.has_kernel else frozenset()
+    of_gemm = gemm_headers(headers)
+    pipelines = headers.pipelines & EMITTED[headers.interface] if of_gemm.has_kernel else frozenset()
     words = {
-        "pipelines": pipelines - result.incomplete,
-        "epilogues": result.epilogues,
-        "interwave": result.interwave,
-        "persistent": result.persistent,
+        "pipelines": pipelines - of_gemm.incomplete,
+        "epilogues": of_gemm.epilogues,
+        "interwave": of_gemm.interwave,
+        "persistent": of_gemm.persistent,
     }
     return {what: tuple(sorted(names)) for what, names in words.items()}
 
@@ -263,15 +263,15 @@ def representatives_of(
 ) -> dict[str, list[Any]]:
     """Return `representatives` of a space and a class of kernels with its own fields."""
     small = tuple(tile for tile in space.tiles if all(a <= b for a, b in zip(tile, _MOST_TILE, strict=True)))
-    result: dict[str, list[Any]] = {}
+    by_class: dict[str, list[Any]] = {}
     for dtype, layout in _PAIRS:
         pipelines = space.pipelines if layout == _PAIRS[0][1] else _USUAL
         persistent = space.persistent if (dtype, layout) == _PAIRS[0] else (False,)
         narrowed = replace(space, tiles=small, persistent=persistent, pipelines=pipelines)
         kernels = buildable(narrowed, arch, dtype, layout, kind, **own) if dtype in arch.dtypes else ()
         for kernel in sorted(kernels, key=cost):
-            result.setdefault(kernel_class(kernel), []).append(kernel)
-    return result
+            by_class.setdefault(kernel_class(kernel), []).append(kernel)
+    return by_class
 
 
 def cost(kernel: GemmKernel) -> tuple[bool, int, int, int, int, str]:

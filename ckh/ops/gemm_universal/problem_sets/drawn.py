@@ -62,8 +62,9 @@ class SizeFamily:
     split_k: tuple[int, ...] = (1,)
 
 
-def _pick(rng: Random, items: Sequence[_T]) -> _T:
-    return items[int(rng.random() * len(items))]  # Random.random is the method whose sequence Python keeps reproducible
+def _pick(rng: Random, choices: Sequence[_T]) -> _T:
+    # Random.random is the method whose sequence Python keeps reproducible.
+    return choices[int(rng.random() * len(choices))]
 
 
 def _spread(rng: Random, most: int, step: int = 1) -> int:
@@ -115,8 +116,8 @@ def _uneven(rng: Random, most: int) -> Sizes:
 
 def _prime(rng: Random, most: int) -> Sizes:
     """Draw one or two prime sizes."""
-    other = _pick(rng, (_pick(rng, _PRIMES), _spread(rng, 4 * most, 8)))
-    return _turned(rng, (_pick(rng, _PRIMES), _spread(rng, 4 * most), other))
+    third = _pick(rng, (_pick(rng, _PRIMES), _spread(rng, 4 * most, 8)))
+    return _turned(rng, (_pick(rng, _PRIMES), _spread(rng, 4 * most), third))
 
 
 def _one(rng: Random, most: int) -> Sizes:

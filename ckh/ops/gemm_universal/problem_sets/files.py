@@ -43,8 +43,8 @@ def _problem(kind: type[P], values: dict[str, Any], dtype: str) -> P:
     given |= {name: str(stated[name]) for name in kind.text_columns if name in stated}
     if missing := [name for name in kind.required if name not in given]:
         raise UsageError(f"{missing[0]} is missing", code="missing-field")
-    made: P = kind(**{**given, "dtype": dtype_name(given.get("dtype", dtype))})
-    return made
+    problem: P = kind(**{**given, "dtype": dtype_name(given.get("dtype", dtype))})
+    return problem
 
 
 def read_problems(

@@ -166,7 +166,7 @@ def read_winners(path: Path, options: ReadOptions) -> Winners:
             differing.append(line)
         key = (winner.problem, winner.arch, winner.num_cus)
         repeated += key in best
-        best[key] = min(best.get(key, winner), winner, key=lambda item: item.latency_us)
+        best[key] = min(best.get(key, winner), winner, key=lambda timed: timed.latency_us)
     if not options.skip_bad:
         bad.refuse(path)
     if not best:

@@ -112,12 +112,12 @@ class _Open:
         self.size += len(line.text)
         # Errors in a line without brackets are detected by the JSON parser.
         for match in _TOKEN.finditer(line.text) if _BRACKET.search(line.text) else ():
-            result = match[0]
-            if result in _CLOSER:
-                self._closers.append(_CLOSER[result])
+            token = match[0]
+            if token in _CLOSER:
+                self._closers.append(_CLOSER[token])
                 if len(self._closers) > MOST_DEPTH:
                     return -1, TOO_DEEP
-            elif result == _QUOTE or (result in _CLOSERS and self._closers.pop() != result):
+            elif token == _QUOTE or (token in _CLOSERS and self._closers.pop() != token):
                 return -1, MALFORMED
             elif not self._closers:
                 return match.end(), ""
@@ -156,13 +156,13 @@ class Scanner:
         while True:
             line = self._next()
             if line is not None:
-                result = self._outside(line) if self._open is None else self._inside(self._open, line)
+                part = self._outside(line) if self._open is None else self._inside(self._open, line)
             elif self._open is not None:
-                result = self._drop(self._open, CUT_OFF)
+                part = self._drop(self._open, CUT_OFF)
             else:
                 return
-            if result is not None:
-                yield result
+            if part is not None:
+                yield part
 
     def _next(self) -> _Line | None:
         if self._again:
@@ -247,8 +247,8 @@ def read(path: Path, options: ReadOptions) -> Reading:
     digest = hashlib.sha256()
     try:
         with path.open("rb") as file:
-            for result in Scanner(read_lines(file, digest.update), _is_mark):
-                log.take(result)
+            for part in Scanner(read_lines(file, digest.update), _is_mark):
+                log.take(part)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}", code="unreadable") from error
     log.rows.refuse_bad()
@@ -270,16 +270,16 @@ class _Log:
         self._kernels: dict[str, tuple[str, GemmKernel]] = {}
         self._row_of_kernel: dict[str, int] = {}
 
-    def take(self, result: Found) -> None:
+    def take(self, part: Found) -> None:
         """Process the next object or line."""
-        where = f"line {result.line}"
-        if result.kind is FoundKind.LINE:
-            self._take_line(result.text)
-        elif result.kind is FoundKind.DROPPED:
-            self.rows.drop(where, Unusable(result.text, "the object that begins here"))
+        where = f"line {part.line}"
+        if part.kind is FoundKind.LINE:
+            self._take_line(part.text)
+        elif part.kind is FoundKind.DROPPED:
+            self.rows.drop(where, Unusable(part.text, "the object that begins here"))
         else:
             try:
-                self._take_object(where, result.text)
+                self._take_object(where, part.text)
             except Unusable as why:
                 self.rows.drop(where, why)
 
@@ -293,14 +293,14 @@ class _Log:
 
     def _take_object(self, where: str, text: str) -> None:
         try:
-            values = parse_json(text, decimals=True)
+            benchmark = parse_json(text, decimals=True)
         except JsonError as error:
             raise Unusable(MALFORMED, str(error)) from error
-        perf = values.get("perf_result")
-        if "name" not in values or not isinstance(perf, dict):
+        perf = benchmark.get("perf_result")
+        if "name" not in benchmark or not isinstance(perf, dict):
             raise Unusable(NO_RESULT, "there is no name or no perf_result")
-        name, kernel = self._kernel(values["name"])
-        stated = self._stated(values.get("problem"))
+        name, kernel = self._kernel(benchmark["name"])
+        stated = self._stated(benchmark.get("problem"))
         _check(stated, kernel.dtype, kernel.layout)
         problem = problem_of(stated, dtype=kernel.dtype, layout=kernel.layout)
         latency, tflops = number(perf, _LATENCY), number(perf, _TFLOPS)
@@ -312,7 +312,7 @@ class _Log:
             self.rows.add(where, problem, (name, kernel), time)
         else:
             raise Unusable(WITHOUT_TIME, said)
-        self._row_of_kernel[str(values["name"]).strip()] = row
+        self._row_of_kernel[str(benchmark["name"]).strip()] = row
 
     def _kernel(self, name: Any) -> tuple[str, GemmKernel]:
         """Return the complete name and the kernel, each name parsed once."""

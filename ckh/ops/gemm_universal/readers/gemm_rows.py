@@ -108,9 +108,9 @@ def precise_time(latency_ms: Decimal, tflops: Decimal, flops: int) -> Time:
     return Time(printed)
 
 
-def _half_unit(value: Decimal) -> float:
+def _half_unit(printed: Decimal) -> float:
     """Maximum rounding error of a printed number; trailing zeros may have been lost."""
-    exponent = value.as_tuple().exponent
+    exponent = printed.as_tuple().exponent
     return min(_PRINTED, 0.5 * 10.0 ** min(exponent, 0)) if isinstance(exponent, int) else math.inf
 
 
@@ -207,13 +207,13 @@ class GemmRows:
 
     def warnings(self) -> list[str]:
         """Warnings about the rows."""
-        result = []
+        texts = []
         if self.refined:
-            result.append(f"{self._path}: {self.refined} times printed with two decimals are refined from their TFLOPS")
+            texts.append(f"{self._path}: {self.refined} times printed with two decimals are refined from their TFLOPS")
         if self._doubtful:
             count = f"differ by more than 1 % from flops / time in {sum(self._doubtful.values())} rows"
-            result.append(f"{self._path}: tflops {count}, e.g. {next(iter(self._doubtful))}; flops / time is kept")
-        return result
+            texts.append(f"{self._path}: tflops {count}, e.g. {next(iter(self._doubtful))}; flops / time is kept")
+        return texts
 
     def tables(self, sha256: str) -> Iterator[pa.Table]:
         """Yield the dataset's rows as tables, in the file's order, with repeated measurements of pairs last."""

@@ -175,9 +175,9 @@ class _TableRows(TableRows):
 
     def notes(self) -> list[str]:
         """Warnings about the rows."""
-        result = [f"{self.not_run} rows are skipped, {NOT_RUN}"] if self.not_run else []
-        text = f"tflops differ by more than 1 % from flops / time in {self.differing} rows; flops / time is kept"
-        return [*result, text] if self.differing else result
+        texts = [f"{self.not_run} rows are skipped, {NOT_RUN}"] if self.not_run else []
+        differing = f"tflops differ by more than 1 % from flops / time in {self.differing} rows; flops / time is kept"
+        return [*texts, differing] if self.differing else texts
 
     def _that_ran(self, cells: Cells) -> Cells:
         """Return the rows that name a kernel; a problem of `master_results.csv` without one is not a measurement."""

@@ -81,8 +81,8 @@ def read(path: Path, options: ReadOptions) -> Reading:
     rows.refuse_bad()
     source = source_of(path, content, NAME)
     warnings = [f"{path}: {text}" for text in file.warnings()]
-    result = store(rows.tables(source["sha256"]), options.output)
-    return Reading(result, (source,), bad=rows.bad, warnings=(*warnings, *rows.warnings()))
+    stored = store(rows.tables(source["sha256"]), options.output)
+    return Reading(stored, (source,), bad=rows.bad, warnings=(*warnings, *rows.warnings()))
 
 
 def _document(path: Path, content: bytes) -> tuple[dict[str, Any], list[Any]]:
@@ -134,10 +134,10 @@ class _File:
 
     def warnings(self) -> list[str]:
         """Warnings about the file."""
-        result = [f"{key} is not stated, {_DEFAULTS[key]} is assumed" for key in self._defaults]
+        texts = [f"{key} is not stated, {_DEFAULTS[key]} is assumed" for key in self._defaults]
         if self._failures:
-            result.append(f"{sum(self._failures.values())} benchmarks failed: {_most_common(self._failures)}")
-        return result
+            texts.append(f"{sum(self._failures.values())} benchmarks failed: {_most_common(self._failures)}")
+        return texts
 
     def _take(self, where: str, config: Any, benchmark: Any) -> None:
         if not isinstance(config, dict) or not isinstance(benchmark, dict):
@@ -170,7 +170,7 @@ class _File:
 
 
 def _kernel_name(config: dict[str, Any], benchmark: dict[str, Any]) -> Any:
-    names = [values[key] for values, key in ((benchmark, "kernel_name"), (config, "name")) if key in values]
+    names = [part[key] for part, key in ((benchmark, "kernel_name"), (config, "name")) if key in part]
     if len(set(map(str, names))) > 1:
         raise Unusable(CONTRADICTION, f"{names[1]!r} has a benchmark of {names[0]!r}")
     return names[0] if names else None
