@@ -99,8 +99,8 @@ def read_table(table: Table, options: ReadOptions) -> Reading:
     for cells in table.blocks(few, many):
         rows.add(cells)
     is_csv = table.file_name.lower().endswith(".csv")
-    others = [own for name, own in table.columns.items() if name not in COLUMNS]
-    before = [f"{table.where}: unknown columns are ignored: {', '.join(others)}"] if others and is_csv else []
+    unknown = [own for name, own in table.columns.items() if name not in COLUMNS]
+    before = [f"{table.where}: unknown columns are ignored: {', '.join(unknown)}"] if unknown and is_csv else []
     return rows.reading(table, NAME if is_csv else PARQUET_NAME, before)
 
 
@@ -118,33 +118,33 @@ class _GoodRows(TableRows):
 
     def parsed(self, text: str) -> _Named:
         """Return the kernel of a name."""
-        kernel, other = parse_kernel_name(text), ""
+        kernel, reason = parse_kernel_name(text), ""
         if kernel.pipeline not in self._arch.common.pipeline_lds:
             raise Unusable(BAD_KERNEL, f"unknown pipeline {kernel.pipeline!r} in {text!r}")
         if not kernel.is_complete:
-            kernel, other = _ran(kernel, self._arch)
-        return _Named(kernel, kernel_name(kernel) if kernel.is_complete else amd_short_name(kernel), other)
+            kernel, reason = _ran(kernel, self._arch)
+        return _Named(kernel, kernel_name(kernel) if kernel.is_complete else amd_short_name(kernel), reason)
 
     def judged(self, cells: Cells, faults: Faults) -> pa.Table:
         """Validate rows, recording faults, and return the table of the valid ones."""
         named, kernel_of_row = self.kernels_of(cells, faults)
         table = _judged(cells, faults, named, kernel_of_row, self._arch, self._run_id)
         for kernel, count in zip(named, np.bincount(kernel_of_row[faults.good], minlength=len(named)), strict=False):
-            if kernel.other:
-                self._aliased[kernel.other] += int(count)
+            if kernel.reason:
+                self._aliased[kernel.reason] += int(count)
         rows = np.arange(self.good.added, self.good.added + len(table))
         lines = cells.lines[faults.good]
         if cells.has("tflops"):
             theirs, ours = cells.floats("tflops")[faults.good], table.column("tflops").to_numpy()
             differ = np.abs(theirs - ours) > _TFLOPS_TOLERANCE * ours
-            result = [values[differ] for values in (rows, lines, theirs, ours)]
-            self._differing.add(_records(self._differing.kind, *result), rows[differ] // BLOCK_ROWS)
+            columns = [column[differ] for column in (rows, lines, theirs, ours)]
+            self._differing.add(_records(self._differing.kind, *columns), rows[differ] // BLOCK_ROWS)
         return table
 
     def notes(self) -> list[str]:
         """Warnings about kernels that differ from their names, and about TFLOPS that differ from the file's."""
-        result = [f"{count} rows {words}" for words, count in (+self._aliased).items()]
-        return result + self._differing_tflops()
+        aliased = [f"{count} rows {reason}" for reason, count in (+self._aliased).items()]
+        return aliased + self._differing_tflops()
 
     def _differing_tflops(self) -> list[str]:
         count, example = 0, ""
@@ -160,8 +160,8 @@ class _GoodRows(TableRows):
 
 def _records(kind: np.dtype[Any], *columns: NDArray[Any]) -> NDArray[Any]:
     records = np.empty(len(columns[0]), dtype=kind)
-    for name, values in zip(kind.names or (), columns, strict=True):
-        records[name] = values
+    for name, column in zip(kind.names or (), columns, strict=True):
+        records[name] = column
     return records
 
 
@@ -253,7 +253,7 @@ class _Named:
 
     kernel: ConvKernel
     name: str
-    other: str
+    reason: str
 
 
 def _judged(
@@ -267,7 +267,7 @@ def _judged(
     """Validate every row, recording faults; return the table of the valid rows."""
     import pyarrow as pa
 
-    kernels = [item.kernel for item in named]
+    kernels = [denoted.kernel for denoted in named]
     # Missing columns are as in a plain 2D convolution.
     sizes = {name: integers(cells, name, faults, _PLAIN.get(name)) for name in CONV_COLUMNS}
     if not cells.has("Di"):
@@ -301,7 +301,7 @@ def _judged(
         extra["non_zero"] = pa.array(non_zero[good], mask=~counted)
     texts = pa.array([None, "all outputs are zero"])
     extra["message"] = texts.take(pa.array((~right).astype("int8")))
-    names = [item.name for item in named]
+    names = [denoted.name for denoted in named]
     return build_table(
         Pairs(problems, problem_of_row[good], kernels, names, kernel_of_row[good], GROUPED_CONV.op_type),
         Results(status_of(right, Status.WRONG_RESULT), latency_ms, extra),

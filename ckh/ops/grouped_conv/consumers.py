@@ -68,15 +68,15 @@ def _problem(template: Any, instance: Any) -> ConvProblem | None:
     if ndim not in CONV_LAYOUTS or dtype is None:
         return None
     x, w = (whole(node.get_layout().size) for node in template.input_nodes[:2])
-    steps = [whole(item) for item in (template.stride, template.padding, template.dilation)]
+    steps = [whole(sizes) for sizes in (template.stride, template.padding, template.dilation)]
     if x is None or w is None or len(x) != ndim + 2 or any(step is None or len(step) != ndim for step in steps):
         return None
     axes, taps = "dhw"[3 - ndim :], "zyx"[3 - ndim :]
     sizes: dict[str, Any] = dict(zip((f"{axis}i" for axis in axes), x[2:], strict=True)) | dict(
         zip(taps, w[2:], strict=True)
     )
-    for name, values in zip(("stride", "pad", "dilation"), steps, strict=True):
-        sizes |= {f"{name}_{axis}": value for axis, value in zip(axes, values or (), strict=True)}
+    for name, step in zip(("stride", "pad", "dilation"), steps, strict=True):
+        sizes |= {f"{name}_{axis}": size for axis, size in zip(axes, step or (), strict=True)}
     try:
         return ConvProblem(
             Direction.FORWARD, n=x[0], c=x[1], k=w[0], g=int(template.groups), ndim=ndim, dtype=dtype, **sizes
@@ -143,7 +143,7 @@ def _text(name: str) -> str:
 def _part(model: Model) -> DispatcherPart:
     dtype = model.spec.dtype
     double_buffered = " || ".join(
-        f'name.find("_{item}_") != std::string::npos' for item in sorted(DOUBLE_SMEM_PIPELINES)
+        f'name.find("_{pipeline}_") != std::string::npos' for pipeline in sorted(DOUBLE_SMEM_PIPELINES)
     )
     return DispatcherPart(
         kind=KIND.name,

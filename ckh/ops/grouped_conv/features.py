@@ -151,14 +151,14 @@ def _kernel_variant(c: Columns) -> Any:
     text = c.raw("pipeline").astype(str)
     for part in (c.raw("wave_mode").astype(str), *(flag.astype(str) for flag in flags)):
         text = np.char.add(np.char.add(text, " "), part)
-    values, inverse = np.unique(text, return_inverse=True)
-    return np.array([_VARIANT_ROWS.get(value, _UNKNOWN_ROW) for value in values])[inverse]
+    variants, inverse = np.unique(text, return_inverse=True)
+    return np.array([_VARIANT_ROWS.get(variant, _UNKNOWN_ROW) for variant in variants])[inverse]
 
 
 def _tile_shape(c: Columns) -> Any:
     tiles = np.stack(np.broadcast_arrays(*(c[tile] for _, tile in _SIDES)), axis=1).astype(np.int64)
-    values, inverse = np.unique(tiles, axis=0, return_inverse=True)
-    rows = [_TILE_ROWS.get((int(m), int(n), int(k)), _UNKNOWN_ROW) for m, n, k in values]
+    shapes, inverse = np.unique(tiles, axis=0, return_inverse=True)
+    rows = [_TILE_ROWS.get((int(m), int(n), int(k)), _UNKNOWN_ROW) for m, n, k in shapes]
     return np.array(rows)[inverse.reshape(-1)]
 
 

@@ -79,12 +79,12 @@ MOVED_COLUMNS = tuple(f"{what}_{axis}" for what in ("stride", "dilation") for ax
 
 def moves_all(rows: Mapping[str, Any] | pd.DataFrame) -> NDArray[np.bool_]:
     """Mask of rows whose filters touch all pixels of X: not with gaps between filters, or within them where strided."""
-    result = np.ones(len(rows["X"]), dtype=bool)
+    moves = np.ones(len(rows["X"]), dtype=bool)
     for axis, size in _FILTER.items():
         stride = np.asarray(rows[f"stride_{axis}"], dtype=np.int64)
         is_dense = (stride <= np.asarray(rows[size])) & (np.asarray(rows[f"dilation_{axis}"]) == 1)
-        result &= (stride == 1) | is_dense
-    return result
+        moves &= (stride == 1) | is_dense
+    return moves
 
 
 def problem_of_row(row: Mapping[str, Any]) -> ConvProblem:
@@ -104,9 +104,9 @@ def problem_columns(problems: Sequence[ConvProblem]) -> dict[str, Any]:
 
 def kernel_columns(kernels: Sequence[ConvKernel], *, legacy_tiles: bool = False) -> dict[str, Any]:
     """One row per kernel; `legacy_tiles` names the tiles as in the training data of AMD's models."""
-    others = LEGACY_TILES if legacy_tiles else {}
+    renamed = LEGACY_TILES if legacy_tiles else {}
     return {
-        column.name: column_of(kernels, others.get(column.name, field)).astype(
+        column.name: column_of(kernels, renamed.get(column.name, field)).astype(
             np.str_ if column.type == "string" else np.float64
         )
         for column, field in KERNEL_COLUMNS.items()

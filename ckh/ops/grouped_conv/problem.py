@@ -249,7 +249,7 @@ def parse_conv_problem(text: str) -> ConvProblem:
         )
     three = {key: [*([0 if key == "p" else 1] * (3 - ndim)), *parts] for key, parts in groups.items()}
     triples = dict(zip("ifspd", (("di", "hi", "wi"), ("z", "y", "x"), *_TRIPLES), strict=True))
-    sizes = {name: value for key, names in triples.items() for name, value in zip(names, three[key], strict=True)}
+    sizes = {name: size for key, names in triples.items() for name, size in zip(names, three[key], strict=True)}
     return ConvProblem(
         variant=Direction(match["variant"]),
         **{key: int(match[key]) for key in ("n", "c", "k", "g")},
@@ -270,11 +270,11 @@ def not_2d_or_3d(ndim: object) -> UsageError:
     return UsageError(f"ndim must be 2 or 3, not {ndim!r}", code="out-of-range")
 
 
-def _direction(value: str) -> Direction:
+def _direction(name: str) -> Direction:
     try:
-        return Direction(value)
+        return Direction(name)
     except ValueError:
-        raise UsageError(f"unknown direction {value!r}", one_of(value, Direction), code="unknown-name") from None
+        raise UsageError(f"unknown direction {name!r}", one_of(name, Direction), code="unknown-name") from None
 
 
 def _output(size: int, taps: int, stride: int, pad: int, dilation: int) -> int:

@@ -92,8 +92,8 @@ def _per_axis(name: str, text: str, axes: tuple[str, ...]) -> dict[str, int]:
             f"write --{name} 2 or 2x1",
             code="bad-number",
         )
-    values = parts if len(parts) == len(axes) else parts * len(axes)
-    return {f"{name}_{axis}": int(value) for axis, value in zip(axes, values, strict=True)}
+    numbers = parts if len(parts) == len(axes) else parts * len(axes)
+    return {f"{name}_{axis}": int(number) for axis, number in zip(axes, numbers, strict=True)}
 
 
 def in_words(problem: ConvProblem) -> str:

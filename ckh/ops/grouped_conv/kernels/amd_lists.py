@@ -118,13 +118,13 @@ def _dtype(signature: JsonFields) -> str:
     """Return the element type of a signature, which C++ states for each tensor."""
     if "dtype" in signature.names():
         return str(_choice(signature, "dtype", dict.fromkeys(DTYPE_BYTES)) or "")
-    result = [signature.scalar(f"dtype_{tensor}", str) for tensor in ("in", "wei", "out")]
-    if len(set(result)) > 1:
+    dtypes = [signature.scalar(f"dtype_{tensor}", str) for tensor in ("in", "wei", "out")]
+    if len(set(dtypes)) > 1:
         signature.fail(
             "dtype_in",
-            f"is {result[0]}, the others are {result[1]} and {result[2]}: mixed element types are not supported",
+            f"is {dtypes[0]}, the others are {dtypes[1]} and {dtypes[2]}: mixed element types are not supported",
         )
-    return result[0]
+    return dtypes[0]
 
 
 def _read_instances(path: Path, document: dict[str, Any]) -> Registry[ConvKernel]:
@@ -143,7 +143,7 @@ def _read_instances(path: Path, document: dict[str, Any]) -> Registry[ConvKernel
         said = _algorithm(part)
         for ours, theirs in (("wave", "warp"), ("warp_tile", "warp_tile")):
             said |= {f"{ours}_{axis}": part.scalar(f"{theirs}_{axis}", int) for axis in "mnk"}
-        said |= {f"vector_{item}": part.scalar(f"vector_size_{item}", int) for item in "abc"}
+        said |= {f"vector_{operand}": part.scalar(f"vector_size_{operand}", int) for operand in "abc"}
         said |= {flag: part.scalar(flag, bool) for flag in _FLAGS}
         said["specialization"] = part.scalar("specialization", str)
         is_streamed = part.scalar("streamk_enabled", bool)
@@ -162,7 +162,7 @@ def _algorithm(part: JsonFields) -> dict[str, Any]:
         **{f"tile_{axis}": part.scalar(f"tile_{axis}", int) for axis in "mnk"},
         "pipeline": part.scalar("pipeline", str),
         "epilogue": part.scalar("epilogue", str),
-        "scheduler": _choice(part, "scheduler", {str(item): item for item in Scheduler}),
+        "scheduler": _choice(part, "scheduler", {str(scheduler): scheduler for scheduler in Scheduler}),
         "num_wave_groups": part.scalar("num_wave_groups", int),
         "num_groups_to_merge": part.scalar("num_groups_to_merge", int),
     }
@@ -231,21 +231,19 @@ def _read_configuration(path: Path, document: dict[str, Any]) -> Registry[ConvKe
 
 def _values(part: JsonFields, name: str, known: Sequence[Any]) -> list[Any]:
     """Return the values of a parameter, all of which must be known."""
-    return read_values(
-        part, name, lambda value: any(type(value) is type(item) and value == item for item in known), known
-    )
+    return read_values(part, name, lambda value: any(type(value) is type(own) and value == own for own in known), known)
 
 
 def _write(kernels: Sequence[ConvKernel], arch: ArchSpec, name: str) -> dict[str, WrittenList]:
     """Return a registry and, per direction, number of dimensions and element type, the smallest configuration."""
 
-    def registry(some: Sequence[ConvKernel]) -> object:
-        return {"name": name, "kernels": [_registry_entry(kernel, arch.name) for kernel in some]}
+    def registry(group: Sequence[ConvKernel]) -> object:
+        return {"name": name, "kernels": [_registry_entry(kernel, arch.name) for kernel in group]}
 
-    def configuration(some: Sequence[ConvKernel]) -> tuple[object, int] | None:
-        document = _configuration(some)
-        built = _read_configuration(Path(name), document).built(arch, some[0].dtype)
-        return (document, len(built)) if set(some) <= set(built) else None
+    def configuration(group: Sequence[ConvKernel]) -> tuple[object, int] | None:
+        document = _configuration(group)
+        built = _read_configuration(Path(name), document).built(arch, group[0].dtype)
+        return (document, len(built)) if set(group) <= set(built) else None
 
     def words(kernel: ConvKernel) -> str:
         return f"{kernel.variant}_{kernel.ndim_spatial}d_{kernel.dtype}"
@@ -257,11 +255,11 @@ def _configuration(kernels: Sequence[ConvKernel]) -> dict[str, Any]:
     """Return the smallest configuration that has the options of all kernels; it cannot restrict tiles."""
     values: dict[str, Sequence[Any]] = {"data_type": [kernels[0].dtype], "ndim_spatial": [kernels[0].ndim_spatial]}
     for name, (known, _) in _OPTIONS.items():
-        there = {str(getattr(kernel, name)) for kernel in kernels}
-        values[name] = [value for value in known if str(value) in there]
+        used = {str(getattr(kernel, name)) for kernel in kernels}
+        values[name] = [value for value in known if str(value) in used]
     return {
         "variant": str(kernels[0].variant),
-        "trait_config": {name: {"values": some} for name, some in values.items() if some},
+        "trait_config": {name: {"values": options} for name, options in values.items() if options},
     }
 
 

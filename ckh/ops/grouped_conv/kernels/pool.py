@@ -59,7 +59,7 @@ class LearnedKernels:
         return "" if kernel.pipeline in {variant[0] for variant in self.variants} else kernel.pipeline
 
     def _knows(self, variant: tuple[Any, ...]) -> bool:
-        own = [item for item in self.variants if item[0] == variant[0]]
+        own = [known for known in self.variants if known[0] == variant[0]]
         varied = {
             place
             for place in range(1, len(variant))
@@ -67,7 +67,7 @@ class LearnedKernels:
             if len({variant[place] for variant in self.variants if variant[0] == pipeline}) > 1
         }
         return bool(own) and all(
-            place in varied or variant[place] in {item[place] for item in own} for place in range(1, len(variant))
+            place in varied or variant[place] in {known[place] for known in own} for place in range(1, len(variant))
         )
 
 

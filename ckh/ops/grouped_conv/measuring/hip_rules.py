@@ -105,7 +105,7 @@ class ConvHeaders:
 
 def detect_conv(headers: Headers) -> ConvHeaders:
     """Detect the features of headers for convolutions; an unreadable header counts as absent."""
-    kernels = {item: text for item, file in _KERNELS.items() if (text := headers.text(file))}
+    kernels = {direction: text for direction, file in _KERNELS.items() if (text := headers.text(file))}
     traits = template_parameters(headers.text(_UTILS), _TRAITS)
     common = ConvHeaders(
         common=headers,
@@ -113,10 +113,10 @@ def detect_conv(headers: Headers) -> ConvHeaders:
         unlike=unlike(_TRAITS, _UTILS, traits, tuple(_STATED[headers.interface].split())),
         interwave=headers.interwave,
         warp_gemms=warp_gemms(headers),
-        two_buffers=frozenset(item for item, text in kernels.items() if not _BROKEN_WINDOWS.search(text)),
+        two_buffers=frozenset(direction for direction, text in kernels.items() if not _BROKEN_WINDOWS.search(text)),
         one_channel={
-            item: "".join(_DIVIDES_CHANNELS.findall(text))
-            for item, text in kernels.items()
+            direction: "".join(_DIVIDES_CHANNELS.findall(text))
+            for direction, text in kernels.items()
             if _ONE_CHANNEL.search(text)
         },
     )
@@ -124,8 +124,8 @@ def detect_conv(headers: Headers) -> ConvHeaders:
         return _current(common, kernels)
     common = replace(
         common,
-        merging=frozenset(item for item, text in kernels.items() if _MERGES.search(text)),
-        splitting=frozenset(item for item, text in kernels.items() if _SPLITS_K.search(text)),
+        merging=frozenset(direction for direction, text in kernels.items() if _MERGES.search(text)),
+        splitting=frozenset(direction for direction, text in kernels.items() if _SPLITS_K.search(text)),
     )
     return _late(common) if headers.interface is Interface.LATE_2025 else common
 
@@ -173,10 +173,15 @@ def found_words(headers: ConvHeaders) -> dict[str, tuple[str, ...]]:
     }
     usable = common.pipelines - headers.incomplete.keys()
     pipelines = {
-        item: usable - (frozenset() if item in headers.two_buffers else common.double_buffered) for item in Direction
+        direction: usable - (frozenset() if direction in headers.two_buffers else common.double_buffered)
+        for direction in Direction
     }
     return {
-        **{str(item): tuple(sorted(pipelines[item])) for item in Direction if item in headers.directions},
+        **{
+            str(direction): tuple(sorted(names))
+            for direction, names in pipelines.items()
+            if direction in headers.directions
+        },
         **{what: tuple(sorted(map(str, directions))) for what, directions in options.items()},
         "differs": (headers.unlike,) if headers.unlike else (),
     }
@@ -314,7 +319,7 @@ def _one_channel(
         return
     divide = headers.one_channel.get(variant, "")
     widths = zip("ABC", vectors, strict=True)
-    wide = [f"{width} elements of {item}" for item, width in widths if item in divide and (width or 1) > 1]
+    wide = [f"{width} elements of {operand}" for operand, width in widths if operand in divide and (width or 1) > 1]
     if wide:
         few = f"{variant} kernels of {headers.common} for 3x3 filters take one channel per group"
         yield f"{few}, too few for vectors of {' and '.join(wide)}"
@@ -391,7 +396,7 @@ def missing(kernel: ConvKernel, headers: ConvHeaders, arch: ArchSpec) -> list[st
     """Return what the headers, or ckh's templates for them, lack for a kernel; empty if buildable."""
     choices, geometry = given(_CHOICES, headers=headers), given(_GEOMETRY, headers=headers)
     reasons = [reason for choice in choices for reason in choice(kernel, arch)]
-    return reasons or [reason for item in geometry for reason in item(kernel, arch)]
+    return reasons or [reason for check in geometry for reason in check(kernel, arch)]
 
 
 def _transposed(variant: Direction, headers: ConvHeaders) -> str:

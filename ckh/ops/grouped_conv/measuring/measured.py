@@ -158,8 +158,8 @@ def _problems(settings: Settings) -> tuple[ConvProblem, ...]:
     """Return the problems of a set or file for the direction and number of dimensions, with padded channels if set."""
     from ckh.ops.grouped_conv.requested import pad_channels
 
-    sets = _by_direction(settings.problems, _directions(settings.variant), settings.dtype)
-    problems = tuple(p for result in sets for p in result if settings.ndim in (None, p.ndim))
+    by_direction = _by_direction(settings.problems, _directions(settings.variant), settings.dtype)
+    problems = tuple(p for group in by_direction for p in group if settings.ndim in (None, p.ndim))
     if not problems:
         raise DataError(f"{settings.problems} has no {settings.ndim}D problem", code="no-problems")
     return pad_channels(problems) if settings.pad_channels else problems

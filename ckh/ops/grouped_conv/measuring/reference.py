@@ -198,12 +198,12 @@ def _met(problem: ConvProblem, padded: Array, block: tuple[int, int, slice], tap
 def _depthwise_forward(problem: ConvProblem, x: Array, w: Array) -> Array:
     padded, taps = _padded_pixels(problem, x), list(_taps(problem))
     filters = np.ascontiguousarray(w.reshape(problem.g, -1).T)
-    result = np.zeros((problem.n, problem.do, problem.ho, problem.wo, problem.g), x.dtype)
+    y = np.zeros((problem.n, problem.do, problem.ho, problem.wo, problem.g), x.dtype)
     for block in _blocks(problem, x.itemsize):
-        total = result[block]
+        total = y[block]
         for tap in taps:
             total += _met(problem, padded, block, tap) * filters[tap[0]]
-    return result
+    return y
 
 
 def _depthwise_bwd_data(problem: ConvProblem, dy: Array, w: Array) -> Array:

@@ -152,14 +152,14 @@ def kernel_class(kernel: ConvKernel) -> str:
 
 def representatives(arch: ArchSpec) -> dict[str, list[ConvKernel]]:
     """Return every pipeline and scheduler in each dtype; in fp16 also each option, and 3D."""
-    result: dict[str, list[ConvKernel]] = {}
+    by_class: dict[str, list[ConvKernel]] = {}
     for direction, (dtype, ndim) in product(Direction, _KINDS):
         if dtype not in arch.dtypes or not conv_pool(direction, arch, ndim, dtype):
             continue
         for kernel in sorted(_candidates(direction, ndim, dtype, arch), key=cost):
             if (dtype, ndim) == _KINDS[0] or kernel_class(replace(kernel, ndim_spatial=2)).count(",") == 0:
-                result.setdefault(kernel_class(kernel), []).append(kernel)
-    return result
+                by_class.setdefault(kernel_class(kernel), []).append(kernel)
+    return by_class
 
 
 def _candidates(direction: Direction, ndim: int, dtype: str, arch: ArchSpec) -> set[ConvKernel]:
@@ -255,9 +255,9 @@ _OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("2 merged groups and split image", {"num_groups_to_merge": 2, "split_image": True, **_NARROW}),
     ("2 wave groups", {"num_wave_groups": 2}),
     *(
-        (f"specialization {item}", {"specialization": item} | (_NARROW if item == FILTER3X3 else {}))
-        for item in SPECIALIZATIONS
-        if item != DEFAULT_SPECIALIZATION
+        (f"specialization {name}", {"specialization": name} | (_NARROW if name == FILTER3X3 else {}))
+        for name in SPECIALIZATIONS
+        if name != DEFAULT_SPECIALIZATION
     ),
     ("explicit GEMM", {"explicit_gemm": True, "specialization": FILTER1X1_STRIDE1_PAD0}),
     ("two stages", {"two_stage": True}),

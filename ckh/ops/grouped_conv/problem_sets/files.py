@@ -124,11 +124,11 @@ def _ndim(value: object) -> int:
 
 def _checked(problem: ConvProblem, wanted: _Wanted) -> ConvProblem:
     for name in ("variant", "dtype"):
-        requested, result = getattr(wanted, name), getattr(problem, name)
-        if requested is not None and requested != result:
+        requested, stated = getattr(wanted, name), getattr(problem, name)
+        if requested is not None and requested != stated:
             raise UsageError(
-                f"{name} is {result}, but {requested} was requested",
-                f"request {result} or change the file",
+                f"{name} is {stated}, but {requested} was requested",
+                f"request {stated} or change the file",
                 code="mismatch",
             )
     return problem
