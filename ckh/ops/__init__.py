@@ -96,28 +96,28 @@ def canonical_options(given: Mapping[str, Any]) -> dict[str, Any]:
     A product with other compute units than its architecture's name means (`load_arch`) keeps its name; for an operation
     whose problems state compute units it sets --num-cus instead.
     """
-    result = dict(given)
-    if op := result.get("op"):
-        result["op"] = operation_name(str(op))
-    if dtype := result.get("dtype"):
-        result["dtype"] = dtype_name(str(dtype))
-    present = {name for name, value in result.items() if value is not None}
-    op = result.get("op") or meant_operation(present, built_in_requested())
+    options = dict(given)
+    if op := options.get("op"):
+        options["op"] = operation_name(str(op))
+    if dtype := options.get("dtype"):
+        options["dtype"] = dtype_name(str(dtype))
+    present = {name for name, value in options.items() if value is not None}
+    op = options.get("op") or meant_operation(present, built_in_requested())
     part = requested(op or DEFAULT_OPERATION) if op is None or is_operation(op) else None
     own = {option.name: option for option in part.options} if part is not None else {}
-    result |= {name: own[name].meant(result[name]) for name in own if name in result}
-    arch = result.get("arch")
+    options |= {name: own[name].meant(options[name]) for name in own if name in options}
+    arch = options.get("arch")
     # Importing the aliases takes longer than a quick answer may.
     if arch and not (data_dir("archspecs") / f"{arch}.json").is_file():
         from ckh.archs import arch_of_gpu, typed_arch
 
-        result["arch"], num_cus = arch_of_gpu(str(arch))
-        if num_cus and (typed := typed_arch(str(arch))) != result["arch"]:
-            if "num_cus" in own and "num_cus" in result:
-                result["num_cus"] = result["num_cus"] or num_cus
+        options["arch"], num_cus = arch_of_gpu(str(arch))
+        if num_cus and (typed := typed_arch(str(arch))) != options["arch"]:
+            if "num_cus" in own and "num_cus" in options:
+                options["num_cus"] = options["num_cus"] or num_cus
             else:
-                result["arch"] = typed
-    return result
+                options["arch"] = typed
+    return options
 
 
 @cache
@@ -126,33 +126,31 @@ def operation(name: str) -> AnyOperation:
     if not is_operation(name):
         if (known := operation_name(name)) != name:
             return operation(known)
-        others = (other for own in _BUILT_IN.values() for other in own.other_names)
-        hint = one_of(name, operation_names(), also=others)
+        aliases = (alias for own in _BUILT_IN.values() for alias in own.other_names)
+        hint = one_of(name, operation_names(), also=aliases)
         raise UsageError(f"unknown operation {name!r}", hint, code="unknown-op")
     if name in _BUILT_IN:
-        result: AnyOperation = import_module(f"{__name__}.{name}.operation").OPERATION
-        return result
+        op: AnyOperation = import_module(f"{__name__}.{name}.operation").OPERATION
+        return op
     return _loaded(_plug_ins()[name])
 
 
 def _loaded(entry: EntryPoint) -> AnyOperation:
     """Load the record of an installed operation."""
     try:
-        result = entry.load()
+        op = entry.load()
     except Exception as error:
         raise _broken(entry.name, f"{type(error).__name__}: {error}") from error
     from ckh.ops.base import Operation
 
-    if not isinstance(result, Operation) or result.name != entry.name:
-        raise _broken(entry.name, f"a record of the name {entry.name!r} was expected, not {result!r:.80}")
-    if unknown := result.unknown_columns():
+    if not isinstance(op, Operation) or op.name != entry.name:
+        raise _broken(entry.name, f"a record of the name {entry.name!r} was expected, not {op!r:.80}")
+    if unknown := op.unknown_columns():
         raise _broken(entry.name, "it has no columns " + ", ".join(unknown))
     for name, own in _BUILT_IN.items():
-        if entry.name not in _BUILT_IN and (
-            result.prefix.startswith(own.prefix) or own.prefix.startswith(result.prefix)
-        ):
-            raise _broken(entry.name, f"its problem prefix {result.prefix!r} conflicts with that of {name}")
-    return result
+        if entry.name not in _BUILT_IN and (op.prefix.startswith(own.prefix) or own.prefix.startswith(op.prefix)):
+            raise _broken(entry.name, f"its problem prefix {op.prefix!r} conflicts with that of {name}")
+    return op
 
 
 def _broken(name: str, what: str) -> UsageError:
@@ -167,14 +165,14 @@ def part_of(op: AnyOperation, make: Part | None, kind: type[T]) -> T | None:
     if make is None:
         return None
     try:
-        result = make()
+        part = make()
     except Exception as error:
         if op.name in _BUILT_IN:
             raise
         raise _broken(op.name, f"its {kind.__name__} raises {type(error).__name__}: {error}") from error
-    if not isinstance(result, kind):
-        raise _broken(op.name, f"its {kind.__name__} is {result!r:.80}")
-    return result
+    if not isinstance(part, kind):
+        raise _broken(op.name, f"its {kind.__name__} is {part!r:.80}")
+    return part
 
 
 def operation_of(problem: str) -> AnyOperation:
@@ -183,7 +181,7 @@ def operation_of(problem: str) -> AnyOperation:
 
 
 def _name_of(problem: str) -> str:
-    if own := [name for name, item in _BUILT_IN.items() if problem.startswith(item.prefix)]:
+    if own := [name for name, built_in in _BUILT_IN.items() if problem.startswith(built_in.prefix)]:
         return max(own, key=lambda name: len(_BUILT_IN[name].prefix))
     for name in _plug_ins():
         if problem.startswith(operation(name).prefix):
@@ -232,8 +230,8 @@ def requested(name: str) -> Requested[Any] | None:
         package = import_module(f"{__name__}.{name}")
         if not hasattr(package, "REQUESTED"):
             package = import_module(f"{__name__}.{name}.requested")
-        result: Requested[Any] = package.REQUESTED
-        return result
+        part: Requested[Any] = package.REQUESTED
+        return part
     return part_of(operation(name), operation(name).problems.requested, Requested)
 
 
@@ -245,7 +243,7 @@ def built_in_requested() -> dict[str, Requested[Any]]:
 @cache
 def all_requested() -> dict[str, Requested[Any]]:
     """Operation name -> how its problems are requested; broken packages are skipped with a warning."""
-    result = built_in_requested()
+    parts = built_in_requested()
     for name in _plug_ins():
         try:
             part = requested(name)
@@ -253,18 +251,18 @@ def all_requested() -> dict[str, Requested[Any]]:
             warn(error.message, error.code)
             continue
         if part is not None:
-            result[name] = part
-    return result
+            parts[name] = part
+    return parts
 
 
 def own_options(parts: Mapping[str, Requested[Any]]) -> dict[str, str]:
     """Option -> the operation that it implies without --op: the first operation that has it as an own option."""
-    result: dict[str, str] = {}
+    op_of_option: dict[str, str] = {}
     taken: set[str] = set()
     for name, part in parts.items():
-        result |= {option: name for option in part.own if option not in taken}
+        op_of_option |= {option: name for option in part.own if option not in taken}
         taken.update(option.name for option in part.options)
-    return result
+    return op_of_option
 
 
 def meant_operation(given: Collection[str], parts: Mapping[str, Requested[Any]]) -> str | None:

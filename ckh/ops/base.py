@@ -128,7 +128,7 @@ class Worth:
         return str(self) if is_same and self.held_out and self.problems >= MIN_PROBLEMS_OF_WORTH else None
 
     def __str__(self) -> str:
-        low, high = (100 * item for item in self.interval)
+        low, high = (100 * bound for bound in self.interval)
         first, second = (100 * figure for figure in self.figures)
         chance = "" if self.random is None else f"; random choice {100 * self.random:.1f} %"
         gpus = f"{self.source} → {self.target}" if self.source else self.target

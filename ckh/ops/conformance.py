@@ -66,10 +66,10 @@ class Example:
     def kernels(self) -> list[Any]:
         """Return some kernels of the problems' pools."""
         pools = {id(candidates.pool): candidates.pool for _, candidates in self.candidates()}
-        return [kernel for pool in pools.values() for kernel in _some(pool)]
+        return [kernel for pool in pools.values() for kernel in _sample(pool)]
 
 
-def _some(pool: Sequence[Any]) -> list[Any]:
+def _sample(pool: Sequence[Any]) -> list[Any]:
     return [pool[index] for index in range(0, len(pool), max(1, len(pool) // _KERNELS))]
 
 
@@ -125,8 +125,8 @@ def names(example: Example) -> Iterator[str]:
         name = op.kernels.name(kernel)
         if op.kernels.parse(name) != kernel or operation_of_kernel(kernel) is not op:
             yield f"{name} is parsed to another kernel"
-        for other in op.kernels.other_names(kernel):
-            op.kernels.parse(other)
+        for spelling in op.kernels.other_names(kernel):
+            op.kernels.parse(spelling)
     for problem, candidates in example.candidates():
         for index in candidates.chosen[:: max(1, len(candidates.chosen) // _KERNELS)].tolist():
             if reason := op.kernels.mismatch(candidates.pool[index], problem):
@@ -175,7 +175,7 @@ def features(example: Example) -> Iterator[str]:
     op, hardware = example.op, example.spec.hardware.to_dict()
     engine = op.training.engine
     kernels = example.kernels()
-    depends = np.array([str(item) for item in dependence(engine, engine.names)])
+    depends = np.array([str(kind) for kind in dependence(engine, engine.names)])
     of_kernels, by_problem = op.kernels.features(kernels, Encoding.on(example.arch)), []
     for problem in example.problems:
         of_problem = op.problems.features([problem])
@@ -218,7 +218,7 @@ def loop_ends(example: Example) -> Iterator[str]:
             yield f"the class {name} has kernels of another class"
         for kernel in kernels:
             tried = trials.loop_ends(kernel)
-            if sum(not measured.reasons(kernel, example.spec, item) for item in tried) > 1:
+            if sum(not measured.reasons(kernel, example.spec, problem) for problem in tried) > 1:
                 break
         else:
             yield f"no kernel of {name} takes two problems"
@@ -232,7 +232,7 @@ def searched(example: Example) -> Iterator[str]:
         return
     for problem in example.problems[:3]:
         space = part.product(problem, example.spec)
-        for base, row in _some(np.argwhere(space.legal(problem)).tolist()):
+        for base, row in _sample(np.argwhere(space.legal(problem)).tolist()):
             kernel = space.kernel(base, row)
             if reasons := measured.reasons(kernel, example.spec, problem):
                 yield f"{example.op.kernels.name(kernel)} is proposed for {problem.canonical()}: {reasons}"

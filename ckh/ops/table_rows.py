@@ -87,7 +87,7 @@ class TableRows(ABC):
     def kernels_of(self, cells: Cells, faults: Faults) -> tuple[list[Any], NDArray[np.int64]]:
         """Return the distinct kernels of rows, each name parsed once, and each row's index among them."""
         column = cells.column("kernel")
-        result: list[Any] = []
+        kernels: list[Any] = []
         number = np.zeros(len(column.texts), dtype=np.int64)
         complaints: dict[int, Unusable] = {}
         for i, text in enumerate(column.texts):
@@ -101,10 +101,10 @@ class TableRows(ABC):
             if isinstance(self._known[text], Unusable):
                 complaints[i] = self._known[text]
             else:
-                number[i] = len(result)
-                result.append(self._known[text])
+                number[i] = len(kernels)
+                kernels.append(self._known[text])
         _mark(faults, column.codes, complaints)
-        return result, number[column.codes]
+        return kernels, number[column.codes]
 
 
 def distinct_problems(

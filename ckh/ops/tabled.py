@@ -104,20 +104,20 @@ class Tabled:
         }
         texts = [name for name, choices in words.items() if choices and name != "dtype"]
         numbers = [name for name in words if not words[name]]
-        problem, kernel = self._problem_type(), self._kernel_type(words)
-        pools = self._pools(kernel, words)
+        problem_type, kernel_type = self._problem_type(), self._kernel_type(words)
+        pools = self._pools(kernel_type, words)
         identity = ("dtype", *self.sizes)
 
         def problem_columns(problems: Sequence[Any]) -> dict[str, list[Any]]:
-            return {name: [getattr(item, name) for item in problems] for name in identity}
+            return {name: [getattr(problem, name) for problem in problems] for name in identity}
 
         def kernel_columns(kernels: Sequence[Any], _encoding: object) -> dict[str, list[Any]]:
             return {name: column_of(kernels, name).tolist() for name in (*numbers, *texts)}
 
-        def candidates(item: Any, arch: Any, model: Any, only: Any = None) -> Any:
-            return pools.candidates(item, arch, item.dtype, model=model, only=only)
+        def candidates(problem: Any, arch: Any, model: Any, only: Any = None) -> Any:
+            return pools.candidates(problem, arch, problem.dtype, model=model, only=only)
 
-        sets = NamedSets(problem, {}, self.dtype)
+        sets = NamedSets(problem_type, {}, self.dtype)
         return Operation(
             name=self.name,
             summary=self.summary,
@@ -125,26 +125,30 @@ class Tabled:
             problems=Problems(
                 identity=identity,
                 sizes=self.sizes,
-                parse=problem.parsed,
-                of_row=lambda row: problem(**{name: int(row[name]) for name in self.sizes}, dtype=str(row["dtype"])),
+                parse=problem_type.parsed,
+                of_row=lambda row: problem_type(
+                    **{name: int(row[name]) for name in self.sizes}, dtype=str(row["dtype"])
+                ),
                 columns=problem_columns,
                 features=problem_columns,
-                place=lambda item: [log2(getattr(item, name)) for name in self.sizes],
+                place=lambda problem: [log2(getattr(problem, name)) for name in self.sizes],
                 split_by=identity,
                 load=sets.load,
                 set_names=sets.names,
-                requested=lambda: self._requested(problem),
+                requested=lambda: self._requested(problem_type),
             ),
             kernels=Kernels(
-                type=kernel,
+                type=kernel_type,
                 parse=pools.parse,
                 name=self._kernel_name,
                 columns=kernel_columns,
                 features=kernel_columns,
-                mismatch=lambda one, item: "" if one.dtype == item.dtype else f"{one.dtype} on {item.canonical()}",
+                mismatch=lambda kernel, problem: (
+                    "" if kernel.dtype == problem.dtype else f"{kernel.dtype} on {problem.canonical()}"
+                ),
                 candidates=candidates,
                 listed=candidates,
-                key_of=lambda item: item.dtype,
+                key_of=lambda problem: problem.dtype,
                 slice_column=(*texts, *numbers, "dtype")[0],
             ),
             training=Training(
@@ -162,7 +166,7 @@ class Tabled:
                 model_files={TIMED_NAME: pools.timed_file},
                 formats=lambda: (
                     TableForm(
-                        problem, pools.parse, self.sizes, lambda text, *_: pools.parse(text), self._kernel_name
+                        problem_type, pools.parse, self.sizes, lambda text, *_: pools.parse(text), self._kernel_name
                     ).formats
                 ),
             ),
@@ -178,8 +182,8 @@ class Tabled:
             "work": (self.flops, self.bytes),
         }
         kind: Any = type(Record)
-        made: type[Any] = kind(f"{self.name}_problem", (TabledProblem,), body)
-        return made
+        problem_type: type[Any] = kind(f"{self.name}_problem", (TabledProblem,), body)
+        return problem_type
 
     def _kernel_type(self, words: Mapping[str, tuple[str, ...]]) -> type[Any]:
         fields: list[Any] = [(name, str if words[name] else int) for name in words if name != "dtype"]
@@ -219,11 +223,11 @@ class Tabled:
         )
         return FeatureEngine(self.name, features, tuple(texts), {}, {}, frozenset((*numbers, *texts)))
 
-    def _requested(self, problem: type[Any]) -> Requested[Any]:
+    def _requested(self, problem_type: type[Any]) -> Requested[Any]:
         def made(given: Mapping[str, Any], _variant: str, dtype: str) -> Any:
             if missing := [as_option(name) for name in self.sizes if name not in given]:
                 raise UsageError(f"{self.name} needs {missing[0]}", code="missing-option")
-            return problem(**given, dtype=dtype)
+            return problem_type(**given, dtype=dtype)
 
         options = tuple(SizeOption(name, f"Size {name} of {self.name}") for name in self.sizes)
         return Requested(options, made, own=self.sizes, default_dtype=self.dtype)
