@@ -78,8 +78,8 @@ class Columns:
 
     def codes(self, name: str, table: Mapping[str, float], otherwise: float) -> Array:
         """Encode a string column as numbers; `otherwise` is used for strings not in the table."""
-        values, inverse = np.unique(self.raw(name).astype(str), return_inverse=True)
-        return np.array([table.get(value, otherwise) for value in values], dtype=np.float64)[inverse]
+        texts, inverse = np.unique(self.raw(name).astype(str), return_inverse=True)
+        return np.array([table.get(text, otherwise) for text in texts], dtype=np.float64)[inverse]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +184,10 @@ def product(*names: str) -> Formula:
     """The product of quantities."""
 
     def formula(c: Columns) -> Any:
-        value = c[names[0]]
+        quantity = c[names[0]]
         for name in names[1:]:
-            value = value * c[name]
-        return value
+            quantity = quantity * c[name]
+        return quantity
 
     return formula
 

@@ -80,7 +80,7 @@ def dependence(engine: FeatureEngine, names: Sequence[str]) -> list[Depends]:
 
 
 def _kind(reads: frozenset[str], of_kernel: frozenset[str]) -> Depends:
-    others = {name for name in reads - of_kernel if not name.startswith("hw_")}
+    of_problem = {name for name in reads - of_kernel if not name.startswith("hw_")}
     if reads & of_kernel:
-        return Depends.BOTH if others else Depends.KERNEL
-    return Depends.PROBLEM if others else Depends.HARDWARE
+        return Depends.BOTH if of_problem else Depends.KERNEL
+    return Depends.PROBLEM if of_problem else Depends.HARDWARE

@@ -27,10 +27,10 @@ def tiled_fields(instance: Any) -> dict[str, Any] | None:
     tile = (instance.m_per_block, instance.n_per_block, instance.k_per_block)
     warp_tile_k = _WARP_TILE_K.get(instance.m_per_xdl, _LEAST_WARP_TILE_K)
     warp_tile = (instance.m_per_xdl, instance.n_per_xdl, warp_tile_k)
-    result: dict[str, Any] = {"pipeline": pipeline, "scheduler": Scheduler(scheduler)}
+    fields: dict[str, Any] = {"pipeline": pipeline, "scheduler": Scheduler(scheduler)}
     for name, sizes in (("tile", tile), ("wave", (wave_m, wave_n, 1)), ("warp_tile", warp_tile)):
-        result |= {f"{name}_{axis}": int(size) for axis, size in zip("mnk", sizes, strict=True)}
-    return result
+        fields |= {f"{name}_{axis}": int(size) for axis, size in zip("mnk", sizes, strict=True)}
+    return fields
 
 
 def dtype_of(name: str) -> str | None:

@@ -38,17 +38,17 @@ def compiled_here(arch: str, op: str) -> dict[str, Resources]:
         lines = read_bytes(_path(arch, op), MOST_TEXT_BYTES).splitlines()
     except DataError:
         return {}
-    result = {}
+    resources_of = {}
     for line in lines:
         try:
-            kernel, *values = json.loads(line)
+            kernel, *numbers = json.loads(line)
         except (ValueError, TypeError, RecursionError):  # empty, truncated, or not a kernel
             continue
-        is_whole = isinstance(kernel, str) and len(values) >= len(RESOURCE_NAMES)
-        values = values[: len(RESOURCE_NAMES)]
-        if is_whole and all(type(value) is int and 0 <= value < 2**31 for value in values):
-            result[kernel] = Resources(*values)
-    return result
+        is_whole = isinstance(kernel, str) and len(numbers) >= len(RESOURCE_NAMES)
+        numbers = numbers[: len(RESOURCE_NAMES)]
+        if is_whole and all(type(number) is int and 0 <= number < 2**31 for number in numbers):
+            resources_of[kernel] = Resources(*numbers)
+    return resources_of
 
 
 def _path(arch: str, op: str) -> Path:

@@ -59,7 +59,7 @@ def _field_type(hint: Any) -> FieldType:
     members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     enums = [member for member in members if isinstance(member, type) and issubclass(member, StrEnum)]
     types = {str if member in enums else member for member in members}
-    return FieldType(frozenset(types & _WORDS.keys()), tuple(str(item) for enum in enums for item in enum))
+    return FieldType(frozenset(types & _WORDS.keys()), tuple(str(choice) for enum in enums for choice in enum))
 
 
 def parse_filter(text: str, kind: type[K]) -> Callable[[K], bool]:
@@ -137,11 +137,11 @@ class _Reader:
     def condition(self, node: ast.expr) -> _Condition:
         """Compile a boolean condition on an instance."""
         match node:
-            case ast.BoolOp(op=ast.And(), values=values):
-                parts = [self.condition(value) for value in values]
+            case ast.BoolOp(op=ast.And(), values=nodes):
+                parts = [self.condition(part) for part in nodes]
                 return lambda instance: all(part(instance) for part in parts)
-            case ast.BoolOp(values=values):
-                parts = [self.condition(value) for value in values]
+            case ast.BoolOp(values=nodes):
+                parts = [self.condition(part) for part in nodes]
                 return lambda instance: any(part(instance) for part in parts)
             case ast.UnaryOp(op=ast.Not(), operand=negated):
                 part = self.condition(negated)
@@ -216,9 +216,9 @@ def _comparison(op: type[ast.cmpop], left: _Operand, right: _Operand) -> _Compar
             'a list of literals is for the right side of `in`, as in: dtype in ("fp16", "bf16")',
             code="filter-type",
         )
-    for other in (right,) if right.items is None else right.items:
-        _require_comparable(left, other)
-        for side in (left, other) if op in _ORDERINGS else ():
+    for operand in (right,) if right.items is None else right.items:
+        _require_comparable(left, operand)
+        for side in (left, operand) if op in _ORDERINGS else ():
             if int not in side.type.types:
                 raise UsageError(f"{side.text} is {side.type.words}, which has no order", code="filter-type")
     return _COMPARISONS[op]

@@ -166,10 +166,10 @@ class Verdicts:
 
     def counts(self) -> Counter[str]:
         """Number of kernels refused by each sentence, in the order of their first kernel."""
-        result, first, count = np.unique(self.number, return_index=True, return_counts=True)
+        numbers, first, count = np.unique(self.number, return_index=True, return_counts=True)
         order = np.argsort(first)
-        numbers, sizes = result[order].tolist(), count[order].tolist()
-        return Counter({self.sentences[n]: size for n, size in zip(numbers, sizes, strict=True) if n >= 0})
+        counted = zip(numbers[order].tolist(), count[order].tolist(), strict=True)
+        return Counter({self.sentences[n]: size for n, size in counted if n >= 0})
 
 
 def judge_table(rules: Sequence[Rule], table: KernelTable[Any], arch: ArchSpec, problem: Any = None) -> Verdicts:
@@ -183,7 +183,7 @@ def judge_table(rules: Sequence[Rule], table: KernelTable[Any], arch: ArchSpec, 
         if not any(first):
             continue
         numbers = np.array(
-            [-1 if item is None else sentences.setdefault(item, len(sentences)) for item in first], np.intp
+            [-1 if sentence is None else sentences.setdefault(sentence, len(sentences)) for sentence in first], np.intp
         )
         of_left = numbers[kind_of]
         number[left] = of_left
@@ -229,8 +229,8 @@ class ProblemRules:
         self._arch = arch
         self._known: dict[Any, tuple[NDArray[np.intp], Counter[str]]] = {}
         self._most_known = max(1, _MOST_KNOWN // max(1, len(table)))
-        result = [combinations(rule, table, arch) for rule in rules]
-        parts, kind = distinct([(code, len(values)) for values, code in result], len(table))
+        inputs = [combinations(rule, table, arch) for rule in rules]
+        parts, kind = distinct([(code, len(values)) for values, code in inputs], len(table))
         _, first, self._kind_of, count = np.unique(kind, return_index=True, return_inverse=True, return_counts=True)
         # Ordered by each kind's first kernel.
         order = np.argsort(first)
@@ -240,7 +240,7 @@ class ProblemRules:
         self._count = count[order].tolist()
         self._rules = [
             (rule, values, [part[kind] for kind in order.tolist()])
-            for rule, (values, _), part in zip(rules, result, parts, strict=True)
+            for rule, (values, _), part in zip(rules, inputs, parts, strict=True)
         ]
 
     def judge(self, problem: Any) -> tuple[NDArray[np.intp], Counter[str]]:

@@ -130,9 +130,9 @@ def written_lists(
     for kernel in kernels:
         groups.setdefault(words_of(kernel), []).append(kernel)
     files = {}
-    for words, some in groups.items():
-        files[f"registry_{words}.json"] = WrittenList(_json_bytes(registry(some)), len(some), "registry")
-        if (described := configuration(some)) is not None:
+    for words, group in groups.items():
+        files[f"registry_{words}.json"] = WrittenList(_json_bytes(registry(group)), len(group), "registry")
+        if (described := configuration(group)) is not None:
             document, count = described
             files[f"config_{words}.json"] = WrittenList(_json_bytes(document), count, "configuration")
     return files
@@ -145,8 +145,8 @@ def read_values(part: JsonFields, name: str, is_known: Callable[[Any], bool], kn
         part.fail(name, "must be a list of values, or a range with min, max and step")
     for value in values:
         if not is_known(value):
-            others = f", not one of {', '.join(map(str, known))}" if known else ""
-            part.fail(name, f"has the unknown value {value!r}{others}")
+            choices = f", not one of {', '.join(map(str, known))}" if known else ""
+            part.fail(name, f"has the unknown value {value!r}{choices}")
     return list(dict.fromkeys(values))
 
 

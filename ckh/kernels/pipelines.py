@@ -266,15 +266,15 @@ def loop_of(pipeline: str, tile: Triple, waves: int, dtype: str) -> tuple[int, i
     return (0, 1) if row is None else (row.stages, row.tails)
 
 
-def end_alike(loop: tuple[int, int], steps: int, others: int) -> bool:
-    """True if a main loop of so many tiles along K runs and ends like one of the others.
+def end_alike(loop: tuple[int, int], steps: int, other_steps: int) -> bool:
+    """True if a main loop of so many tiles along K runs and ends like one of the other number.
 
     Kernels of the interfaces of 2025 know this at compile time, so all parts of a launch must be alike.
     """
     stages, tails = loop
     if stages == 0:
         return True
-    if steps > stages and others > stages:
-        return (steps - others) % tails == 0
+    if steps > stages and other_steps > stages:
+        return (steps - other_steps) % tails == 0
     # Without the loop even pipelines with one tail distinguish odd and even numbers of tiles.
-    return steps <= stages and others <= stages and (steps - others) % max(tails, 2) == 0
+    return steps <= stages and other_steps <= stages and (steps - other_steps) % max(tails, 2) == 0

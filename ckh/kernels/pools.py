@@ -114,9 +114,9 @@ class Candidates(Generic[K]):
     def among(self, kernels: frozenset[K]) -> Candidates[K]:
         """Restrict the applicable kernels to these."""
         inside = np.array([self.pool[index] in kernels for index in self.chosen.tolist()], bool)
-        others = {_NOT_LISTED: int((~inside).sum())} if not inside.all() else {}
-        left_out = {kind: some for kind, all_of_it in self.left_out.items() if (some := all_of_it & kernels)}
-        return replace(self, chosen=self.chosen[inside], refused={**self.refused, **others}, left_out=left_out)
+        unlisted = {_NOT_LISTED: int((~inside).sum())} if not inside.all() else {}
+        left_out = {kind: listed for kind, own in self.left_out.items() if (listed := own & kernels)}
+        return replace(self, chosen=self.chosen[inside], refused={**self.refused, **unlisted}, left_out=left_out)
 
 
 class Knows(Protocol):
@@ -202,11 +202,11 @@ class Pools(Generic[K]):
         self, problem: object, arch: ArchSpec, *group: Any, model: Path | None = None, only: KernelList[K] | None = None
     ) -> Candidates[K]:
         """Return the applicable kernels known to the model."""
-        result = self._find(model, only, arch, group)
-        chosen, reasons = self._problem_rules(result, arch).judge(problem)
-        refused, by_problem = dict((result.refused + reasons).most_common()), dict(reasons.most_common())
-        others = result.left_out, by_problem, result.timed, self.rules.problem
-        return Candidates(result.pool, chosen, refused, "", *others)
+        judged = self._find(model, only, arch, group)
+        chosen, reasons = self._problem_rules(judged, arch).judge(problem)
+        refused, by_problem = dict((judged.refused + reasons).most_common()), dict(reasons.most_common())
+        details = judged.left_out, by_problem, judged.timed, self.rules.problem
+        return Candidates(judged.pool, chosen, refused, "", *details)
 
     def timed_file(self, frame: pd.DataFrame, before: Path | None) -> bytes | None:
         """Content of `timed_kernels.json.gz`: complete kernels with times, or None if names are short."""
@@ -275,15 +275,15 @@ class Pools(Generic[K]):
             return table, verdicts, is_timed
         own = [kernel for kernel in timed.kernels if self._group(kernel) == group]
         place = table.numbers_of(own)
-        others = KernelTable.of(self.kind, [kernel for kernel, at in zip(own, place.tolist(), strict=True) if at < 0])
+        missing = KernelTable.of(self.kind, [kernel for kernel, at in zip(own, place.tolist(), strict=True) if at < 0])
         is_here = timed.arch == arch.name
         if is_here:
             is_timed[place[place >= 0]] = True
             verdicts = replace(verdicts, number=np.where(is_timed, -1, verdicts.number))
-        elif len(others):
-            others = others.take(self.rules.judge(others, arch).passed)
-        is_timed = np.concatenate([is_timed, np.full(len(others), is_here)])
-        return table.joined(others), verdicts.joined(len(others)), is_timed
+        elif len(missing):
+            missing = missing.take(self.rules.judge(missing, arch).passed)
+        is_timed = np.concatenate([is_timed, np.full(len(missing), is_here)])
+        return table.joined(missing), verdicts.joined(len(missing)), is_timed
 
     def _judge_list(
         self, only: KernelList[K], timed: TimedKernels[K] | None, arch: ArchSpec, *group: Any
@@ -300,13 +300,13 @@ class Pools(Generic[K]):
                     code="bad-kernel",
                 )
         own.sort(key=lambda kernel: kernel not in were_timed)
-        others = len(only.kernels) - len(own)
-        refused = Counter({f"it is not a kernel of {' '.join(map(str, group))}": others} if others else {})
+        outside = len(only.kernels) - len(own)
+        refused = Counter({f"it is not a kernel of {' '.join(map(str, group))}": outside} if outside else {})
         count = None if timed is None else sum(kernel in were_timed for kernel in own)
         return _judged(KernelTable.of(self.kind, own), refused, {}, count)
 
-    def _prepare(self, result: _JudgedPool[K], arch: ArchSpec) -> ProblemRules:
-        return ProblemRules(self.rules.problem, result.table, arch)
+    def _prepare(self, judged: _JudgedPool[K], arch: ArchSpec) -> ProblemRules:
+        return ProblemRules(self.rules.problem, judged.table, arch)
 
 
 def _judged(

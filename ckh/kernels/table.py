@@ -115,10 +115,10 @@ class KernelTable(Sequence[K], Generic[K]):
         for name in names:
             values, codes = self._columns[name]
             code_of = {value: code for code, value in enumerate(values)}
-            result = np.array([code_of.get(getattr(kernel, name), -1) for kernel in kernels], np.intp)
-            is_known &= result >= 0
+            own_codes = np.array([code_of.get(getattr(kernel, name), -1) for kernel in kernels], np.intp)
+            is_known &= own_codes >= 0
             keys = keys * len(values) + (0 if codes is None else codes)
-            sought = sought * len(values) + result
+            sought = sought * len(values) + own_codes
         order = np.argsort(keys, kind="stable")
         place = np.searchsorted(keys[order], sought)
         number = order[np.minimum(place, max(self._length - 1, 0))] if self._length else np.zeros(len(kernels), np.intp)
@@ -208,17 +208,17 @@ def distinct(
     if possible <= _DENSE * count:
         is_there = np.zeros(possible, np.bool_)
         is_there[key] = True
-        result = np.flatnonzero(is_there)
+        keys = np.flatnonzero(is_there)
         position = np.empty(possible, np.intp)
-        position[result] = np.arange(len(result))
+        position[keys] = np.arange(len(keys))
         code = position[key]
     else:
-        result, code = np.unique(key, return_inverse=True)
+        keys, code = np.unique(key, return_inverse=True)
         code = code.reshape(-1)
     parts = []
     for size in reversed(sizes):
-        parts.append((result % size).tolist())
-        result = result // size
+        parts.append((keys % size).tolist())
+        keys = keys // size
     return parts[::-1], code
 
 

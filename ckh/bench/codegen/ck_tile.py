@@ -89,26 +89,28 @@ _SHARED = {
     ),
 }
 TEMPLATES: dict[str, tuple[Path, dict[Interface, tuple[str, ...]]]] = {
-    name: (file, {item: tuple(text.split()) for item, text in zip(Interface, texts, strict=True)})
+    name: (file, {interface: tuple(text.split()) for interface, text in zip(Interface, texts, strict=True)})
     for name, (file, *texts) in _SHARED.items()
 }
 
 
-def nearest(result: Mapping[str, tuple[str, ...]]) -> Interface:
+def nearest(templates: Mapping[str, tuple[str, ...]]) -> Interface:
     """Interface whose templates differ least from those of the headers, by name; the oldest in case of a tie."""
 
     def distance(interface: Interface) -> int:
-        known = ((set(result[name]), set(wanted[interface])) for name, (_, wanted) in TEMPLATES.items() if result[name])
+        known = (
+            (set(templates[name]), set(wanted[interface])) for name, (_, wanted) in TEMPLATES.items() if templates[name]
+        )
         return sum(len(has ^ states) for has, states in known)
 
     return min(Interface, key=distance)
 
 
-def unlike(name: str, file: Path, result: tuple[str, ...], wanted: tuple[str, ...]) -> str:
+def unlike(name: str, file: Path, parameters: tuple[str, ...], wanted: tuple[str, ...]) -> str:
     """Difference of a template from the wanted parameters, which may be followed by others; empty if there is none."""
-    if result[: len(wanted)] == wanted:
+    if parameters[: len(wanted)] == wanted:
         return ""
-    has = f"has the parameters {', '.join(result)}" if result else "cannot be found"
+    has = f"has the parameters {', '.join(parameters)}" if parameters else "cannot be found"
     return f"{name} of {file} {has}, not {', '.join(wanted)}"
 
 
@@ -198,10 +200,10 @@ def detect_interface(include: Path) -> Headers:
             "name the include folder of Composable Kernel with --ck-include or CK_TILE_INCLUDE",
             code="no-headers",
         )
-    result = found_templates(lambda file: _text_of(include / file))
-    interface = nearest(result)
+    templates = found_templates(lambda file: _text_of(include / file))
+    interface = nearest(templates)
     texts = {name: text for name, file in PIPELINE_HEADERS.items() if (text := _text_of(include / file))}
-    differs = (unlike(name, file, result[name], wanted[interface]) for name, (file, wanted) in TEMPLATES.items())
+    differs = (unlike(name, file, templates[name], wanted[interface]) for name, (file, wanted) in TEMPLATES.items())
     return Headers(
         include=include,
         interface=interface,
@@ -215,8 +217,8 @@ def detect_interface(include: Path) -> Headers:
 
 
 def _version(include: Path) -> str:
-    result = (pattern.search(_text_of(include / name)) for name, pattern in _VERSIONS)
-    return next((match[1] for match in result if match), "")
+    matches = (pattern.search(_text_of(include / name)) for name, pattern in _VERSIONS)
+    return next((match[1] for match in matches if match), "")
 
 
 def _having(texts: dict[str, str], part: str) -> frozenset[str]:
@@ -291,18 +293,18 @@ def warp_gemms(headers: Headers) -> frozenset[tuple[str, Triple]]:
 def transposing_warp_gemms(headers: Headers) -> frozenset[tuple[str, Triple, int]]:
     """Instructions for operands transposed while reading LDS (gfx950), with the number of accesses per lane."""
     single = frozenset((element, tile, 1) for element, tile in warp_gemms(headers))
-    result = (match.groups() for match in _TRANSPOSING.finditer(headers.text(_DISPATCHER)))
+    groups = (match.groups() for match in _TRANSPOSING.finditer(headers.text(_DISPATCHER)))
     return single | {
         (f"ck_tile::{e}", (int(m), int(n), int(k)), accesses)
-        for e, m, n, k, words in result
+        for e, m, n, k, words in groups
         for accesses in _ACCESSES[words]
     }
 
 
 def _parsed(dispatcher: str) -> Iterator[tuple[str, Triple]]:
-    for result in _WARP_GEMM.finditer(dispatcher):
-        element, m, n, k = result.groups()
+    for match in _WARP_GEMM.finditer(dispatcher):
+        element, m, n, k = match.groups()
         yield element if element == "float" else f"ck_tile::{element}", (int(m), int(n), int(k))
-    for result in _WARP_GEMM_OF_BYTES.finditer(dispatcher):
-        m, n, k = result.groups()
+    for match in _WARP_GEMM_OF_BYTES.finditer(dispatcher):
+        m, n, k = match.groups()
         yield from ((f"ck_tile::{element}", (int(m), int(n), int(k))) for element in _FLOAT_BYTES)
