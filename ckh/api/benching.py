@@ -124,16 +124,16 @@ def _problem_settings(problems: object, folder: Path | None, *, force: bool) -> 
         return {"problems": str(problems)}
     is_one = hasattr(problems, "canonical") or not isinstance(problems, Iterable)
     listed: list[Any] = [problems] if is_one else list(problems)  # type: ignore[call-overload]
-    result = list(map(as_problem, listed))
-    if not result:
+    parsed = list(map(as_problem, listed))
+    if not parsed:
         raise UsageError("no problems given", code="no-problems")
-    ops, dtypes = {operation_of_problem(item).name for item in result}, {item.dtype for item in result}
+    ops, dtypes = {operation_of_problem(problem).name for problem in parsed}, {problem.dtype for problem in parsed}
     for what, names in (("operations", ops), ("element types", dtypes)):
         if len(names) > 1:
             raise UsageError(f"the problems have {len(names)} {what}: {', '.join(sorted(names))}", code="mixed-data")
-    path = _written(folder, _PROBLEMS, [problem.canonical() for problem in result], force=force)
+    path = _written(folder, _PROBLEMS, [problem.canonical() for problem in parsed], force=force)
     settings: dict[str, Any] = {"problems": path, "op": ops.pop(), "dtype": dtypes.pop()}
-    return settings | ({"variant": _ALL_DIRECTIONS} if operation_of_problem(result[0]).has_directions else {})
+    return settings | ({"variant": _ALL_DIRECTIONS} if operation_of_problem(parsed[0]).has_directions else {})
 
 
 def _kernel_settings(kernels: object, folder: Path | None, *, force: bool) -> dict[str, Any]:

@@ -88,11 +88,11 @@ class Evaluated(Shown):
         """A row for the model and each baseline: efficiencies, or of winners hit rates."""
         title = str(self.model.path)
         if isinstance(self.result, WinnerReport):
-            hits = [item for item in (self.result.model, self.result.baseline) if item is not None]
+            hits = [hit for hit in (self.result.model, self.result.baseline) if hit is not None]
             columns = ("choice", "problems", *(f"top{k}" for k in self.result.model.first))
             return ShownTable(title, columns, [(hit.name, hit.problems, *hit.first.values()) for hit in hits])
         own = {"model": self.result.efficiency, **self.result.baselines}
-        rows = [(name, *_figures(item)) for name, item in own.items() if item is not None]
+        rows = [(name, *_figures(efficiency)) for name, efficiency in own.items() if efficiency is not None]
         columns = ("choice", "problems", "mean", "low", "high", "geomean", "p50", "p10", "p5", "min")
         return ShownTable(title, columns, rows, tuple(self.result.coverage.lines()))
 
@@ -106,8 +106,8 @@ class Evaluated(Shown):
 
 def _figures(efficiency: Efficiency) -> tuple[float, ...]:
     mean = efficiency.mean
-    others = (efficiency.geomean, efficiency.p50, efficiency.p10, efficiency.p5)
-    return efficiency.problems, mean.value, mean.low, mean.high, *(other.value for other in others), efficiency.min
+    further = (efficiency.geomean, efficiency.p50, efficiency.p10, efficiency.p5)
+    return efficiency.problems, mean.value, mean.low, mean.high, *(figure.value for figure in further), efficiency.min
 
 
 @dataclass(frozen=True, slots=True)

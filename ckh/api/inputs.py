@@ -36,15 +36,15 @@ def files_of(data: Data) -> Iterator[list[Path]]:
     """The files of data; those of datasets in memory exist until the context ends."""
     several = [data] if isinstance(data, (Dataset, Path, str)) or not isinstance(data, Iterable) else list(data)
     with TemporaryDirectory(prefix="ckh-data-") as folder:
-        yield [_file_of(item, Path(folder, f"data-{number}.parquet")) for number, item in enumerate(several)]
+        yield [_file_of(given, Path(folder, f"data-{number}.parquet")) for number, given in enumerate(several)]
 
 
-def _file_of(item: object, path: Path) -> Path:
-    if isinstance(item, (Path, str)):
-        return Path(item)
-    if not isinstance(item, Dataset):
-        raise WrongTypeError("data", "a ckh.Dataset or a path, or several", item)
-    write_dataset(item, path)
+def _file_of(given: object, path: Path) -> Path:
+    if isinstance(given, (Path, str)):
+        return Path(given)
+    if not isinstance(given, Dataset):
+        raise WrongTypeError("data", "a ckh.Dataset or a path, or several", given)
+    write_dataset(given, path)
     return path
 
 
@@ -80,7 +80,7 @@ def _value(group: type, name: str, value: Any) -> Any:
 def _is_of(kind: Any, value: object) -> bool:
     """True if a value has the type of a field; numbers of NumPy count as Python's."""
     kinds = (
-        [get_origin(item) or item for item in get_args(kind) or (kind,)] if get_origin(kind) is not tuple else [tuple]
+        [get_origin(part) or part for part in get_args(kind) or (kind,)] if get_origin(kind) is not tuple else [tuple]
     )
     numbers: dict[Any, Any] = {int: Integral, float: Real, Path: (str, Path), str: (str, Path)}
     return any(isinstance(value, numbers.get(kind, kind)) for kind in kinds)
@@ -115,12 +115,12 @@ def problem(
     Raises:
         UsageError: it is impossible, or an option is unknown or goes with another operation.
     """
-    others = {"op": op, "variant": variant, "dtype": dtype, "arch": arch}
+    kind = {"op": op, "variant": variant, "dtype": dtype, "arch": arch}
     if text is not None:
-        if given := [*sizes, *(name for name, value in others.items() if value is not None)]:
+        if given := [*sizes, *(name for name, value in kind.items() if value is not None)]:
             raise UsageError(f"text and {given[0]} exclude each other", code="conflicting-options")
         return as_problem(text)
-    options = canonical_options({**sizes, **others})
+    options = canonical_options({**sizes, **kind})
     values = {name: options[name] for name in sizes}
     meant = options["op"] or meant_operation(values, all_requested())
     arch = default_arch() if options["arch"] is None else options["arch"]

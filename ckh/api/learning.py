@@ -136,8 +136,8 @@ def why_not_used(trained: Trained, out: Path) -> str:
         return "" if is_better else f"its mean efficiency is not above that of {trained.today.source}"
     dataset = trained.dataset
     in_use = [ref.path for ref in fitting_models(wanted_for(dataset.problems()[0], dataset.arch))]
-    others = [out, *in_use] if (out / SPEC_NAME).exists() else in_use
-    return f"it cannot be compared with {others[0]} on the same problems" if others else ""
+    replaced = [out, *in_use] if (out / SPEC_NAME).exists() else in_use
+    return f"it cannot be compared with {replaced[0]} on the same problems" if replaced else ""
 
 
 def saved(trained: Trained, out: Path, *, install: bool = False) -> Path:
@@ -183,8 +183,8 @@ def _warn_if_worse(trained: Trained, *, is_used: bool) -> None:
     today = trained.today
     if today is not None and today.comparison.worse and not continues_current(trained):
         fell = " and ".join(today.comparison.losses)
-        result = f"{today.source}, the model used until now, has better choices by {fell}"
-        warn(f"{result}: {against_start(today.comparison)}", "worse-than-current")
+        better = f"{today.source}, the model used until now, has better choices by {fell}"
+        warn(f"{better}: {against_start(today.comparison)}", "worse-than-current")
         # By now "nearest" may be the new model itself.
         instead = f"; --warm-start {shell_word(today.source)} extends it" if Path(today.source).is_dir() else ""
         if is_used:

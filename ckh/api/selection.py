@@ -217,12 +217,12 @@ def _chosen(chooser: Chooser, problems: Iterable[Problem]) -> dict[str, str]:
     groups: dict[Model, list[Problem]] = {}
     for problem in problems:
         groups.setdefault(chooser.model(problem), []).append(problem)
-    result: dict[Problem, str] = {}
-    for model, some in groups.items():
-        for problem, ranked in zip(some, rank_many(some, 1, model, tflops=False), strict=True):
+    chosen: dict[Problem, str] = {}
+    for model, of_model in groups.items():
+        for problem, ranked in zip(of_model, rank_many(of_model, 1, model, tflops=False), strict=True):
             if ranked:
-                result[problem] = chooser.op.kernels.name(ranked[0].kernel)
-    return {problem.canonical(): result[problem] for problem in problems if problem in result}
+                chosen[problem] = chooser.op.kernels.name(ranked[0].kernel)
+    return {problem.canonical(): chosen[problem] for problem in problems if problem in chosen}
 
 
 def _with_data(changes: Sequence[Change], paths: Sequence[Path], arch: str) -> list[Change]:

@@ -81,16 +81,16 @@ def measured(request: TrainRequest) -> tuple[TrainRequest, str] | None:
     """Complete runs in the folder `runs` with the operation, direction and device of the newest one."""
     op, variant = request.op, request.variant
     wanted = None if variant is None else {str(variant), "all"}
-    result = [
+    complete = [
         (journal.runs[-1], journal.path)
         for journal in _complete()
         if op in (None, journal.runs[-1].op) and (wanted is None or journal.runs[-1].variant in wanted)
     ]
-    if not result:
+    if not complete:
         return None
-    newest = max((run for run, _ in result), key=lambda run: run.started)
+    newest = max((run for run, _ in complete), key=lambda run: run.started)
     keys = ("op", "variant", "dtype", "arch", "device")
-    same = [path.parent for run, path in result if all(getattr(run, key) == getattr(newest, key) for key in keys)]
+    same = [path.parent for run, path in complete if all(getattr(run, key) == getattr(newest, key) for key in keys)]
     words = "own runs: " + ", ".join(map(str, same))
     several = newest.variant == "all" and operation(newest.op).has_directions
     return replace(request, paths=same, variant=variant or (Direction.FORWARD if several else None)), words
@@ -117,21 +117,21 @@ def _shipped(request: TrainRequest) -> tuple[TrainRequest, str]:
     arch, op = default_arch(), operation(name)
     if op.has_directions and variant is None:
         variant = Direction.FORWARD
-    result = []
+    paths = []
     for path in sorted(shipped_data().glob("*.parquet")):
         dataset = read_dataset(path)
         is_own = dataset.op.name == name and str(dataset.frame["arch"].iloc[0]) == arch
         if is_own and (not op.has_directions or str(variant) in dataset.variants):
-            result.append(path)
-    if not result:
+            paths.append(path)
+    if not paths:
         of = f"{name} {variant}" if op.has_directions else name
         raise UsageError(
             f"no measurements of {of} on {arch} in runs, and no shipped data",
             "name datasets with --data, or measure with ckh bench",
             code="no-training-data",
         )
-    words = f"AMD's measurements of {arch}, as there are no runs: " + ", ".join(path.name for path in result)
-    return replace(request, paths=result, variant=variant), words
+    words = f"AMD's measurements of {arch}, as there are no runs: " + ", ".join(path.name for path in paths)
+    return replace(request, paths=paths, variant=variant), words
 
 
 @contextmanager

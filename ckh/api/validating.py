@@ -170,31 +170,31 @@ def _measured_again(
     from ckh.learn.answers.known import other_device
     from ckh.learn.judging.judged_answers import first_kernels
 
-    if other := other_device(model.spec.arch, model.spec.device, None):
-        warn(f"{model.path} was {other}: evaluated on another device", "trained-on")
-    result, problems = [], 0
+    if trained_elsewhere := other_device(model.spec.arch, model.spec.device, None):
+        warn(f"{model.path} was {trained_elsewhere}: evaluated on another device", "trained-on")
+    judged, problems = [], 0
     for part in parts:
         if among is Among.MEASURED:
             first = first_measured(part, model.scores(part), _FIRST)
         else:
             first = first_kernels(model, part, _FIRST)
         problems += len(first)
-        result += contests(part, first)
-    if len(result) < problems:
-        warn(f"left out {problems - len(result)} of {problems} problems, for which predict has no kernel", "no-kernel")
-    if len(result) < least:
-        raise DataError(f"no verdict: {len(result)} problems have an answer, {least} required", code="few-problems")
-    if limit is not None and limit < len(result):
-        result = random.Random(_SEED).sample(result, limit)
+        judged += contests(part, first)
+    if len(judged) < problems:
+        warn(f"left out {problems - len(judged)} of {problems} problems, for which predict has no kernel", "no-kernel")
+    if len(judged) < least:
+        raise DataError(f"no verdict: {len(judged)} problems have an answer, {least} required", code="few-problems")
+    if limit is not None and limit < len(judged):
+        judged = random.Random(_SEED).sample(judged, limit)
     device, op = device_of(model.spec.arch), model.spec.op
 
     def candidates(problem: str) -> list[str]:
         known = known_candidates(op.problems.parse(problem), model)
         return [op.kernels.name(kernel) for kernel in known.kernels]
 
-    result = with_sample(result, candidates, sample, _SEED) if sample else result
-    by_problem = {contest.problem: contest for contest in result}
-    tasks = {contest.problem: [op.kernels.parse(name) for name in contest.kernels] for contest in result}
+    judged = with_sample(judged, candidates, sample, _SEED) if sample else judged
+    by_problem = {contest.problem: contest for contest in judged}
+    tasks = {contest.problem: [op.kernels.parse(name) for name in contest.kernels] for contest in judged}
     again: list[Remeasured] = []
 
     def take(problem: str, replies: list[Reply]) -> None:

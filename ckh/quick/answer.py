@@ -57,10 +57,10 @@ def searched_text(request: Request) -> str | None:
 def _prepared(request: Request, *, warns: bool) -> str | None:
     """Return the output from prepared files."""
     try:
-        result = _in_cache(request)
-        if result is None:
+        prepared = _in_cache(request)
+        if prepared is None:
             return None
-        facts, model_path = result
+        facts, model_path = prepared
         problem = problem_of(request, facts)
         fields = problem.to_dict()
         if any(fields[name] != value for name, value in facts["fixed"].items()):
@@ -102,6 +102,6 @@ def problem_of(request: Request, facts: dict[str, Any]) -> Problem:
     part = requested(op)
     if part is None:
         raise UsageError(f"no options for problems of {op}", code="missing-option")
-    result = requested_problem(op, part, request.sizes, request.kind["variant"], facts["dtype"])
-    problem: Problem = part.completed(result, arch)
-    return problem
+    problem = requested_problem(op, part, request.sizes, request.kind["variant"], facts["dtype"])
+    completed: Problem = part.completed(problem, arch)
+    return completed

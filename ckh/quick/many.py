@@ -37,20 +37,20 @@ def prepared_answers(
     kinds: dict[tuple[str, str], list[Problem]] = defaultdict(list)
     for problem in problems:
         kinds[problem.dtype, part.pool(problem.to_dict())].append(problem)
-    result: dict[Problem, Answer] = {}
+    answers: dict[Problem, Answer] = {}
     uses_probes = uses_probes and (user_data_dir() / PROBES).exists()
-    for some in kinds.values():
-        known = _prepared(chooser, some, stands_in=stands_in) if len(some) >= _LEAST else None
+    for of_kind in kinds.values():
+        known = _prepared(chooser, of_kind, stands_in=stands_in) if len(of_kind) >= _LEAST else None
         if known is None:
             continue
         pool, measured = known
         fixed = pool.facts["fixed"].items()
-        for problem in some:
+        for problem in of_kind:
             fields = problem.to_dict()
             if all(fields[name] == value for name, value in fixed):
                 with suppress(CkhError):  # no kernel, of which the ranking tells the reason
-                    result[problem] = pool.answer(problem, top, again, measured, uses_probes=uses_probes)
-    return result
+                    answers[problem] = pool.answer(problem, top, again, measured, uses_probes=uses_probes)
+    return answers
 
 
 def _prepared(

@@ -232,7 +232,7 @@ def _tiled_facts(model: Model, kind: ProblemKind, problem: Problem) -> list[Any]
         return []
 
     def number(name: str) -> Expression:
-        return kind.value(problem, lambda item: getattr(tiled(item), name))
+        return kind.value(problem, lambda traced: getattr(tiled(traced), name))
 
     return [_listed(number(field.name)) for field in fields(TiledSizes)]
 

@@ -37,8 +37,8 @@ class Request(NamedTuple):
         """Format the options that define the problem and the model as a command line."""
         names = [option.name for part in built_in_requested().values() for option in part.options]
         sizes = {name: self.sizes[name] for name in names if name in self.sizes}
-        others = {"op": self.op, **{name: self.kind[name] for name in ("variant", "dtype", "arch", "model")}}
-        return typed_again(sizes | {name: value for name, value in others.items() if value})
+        texts = {"op": self.op, **{name: self.kind[name] for name in ("variant", "dtype", "arch", "model")}}
+        return typed_again(sizes | {name: text for name, text in texts.items() if text})
 
     def chooser(self) -> Chooser:
         """Return the selector of a model for such calls."""
@@ -56,8 +56,8 @@ def parse(args: Sequence[str]) -> Request | None:
     kinds |= dict.fromkeys(NUMBERS, int) | dict.fromkeys(TEXTS, str)
     given: dict[str, int | str] = {}
     flags: set[str] = set()
-    command, *others = args
-    rest = iter(others)
+    command, *words = args
+    rest = iter(words)
     for option in rest:
         name = option[2:].replace("-", "_")
         if option != "--" + name.replace("_", "-") or name in given or name in flags:

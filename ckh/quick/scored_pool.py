@@ -100,12 +100,12 @@ class ScoredPool:
     @cached_property
     def _alike_by_kind(self) -> dict[int, tuple[list[int], list[int]]]:
         """For each kind, the first kernels and the numbers of `_alike`."""
-        result: dict[int, tuple[list[int], list[int]]] = {}
+        by_kind: dict[int, tuple[list[int], list[int]]] = {}
         for example, kind, number in zip(*self._alike, strict=True):
-            examples, numbers = result.setdefault(kind, ([], []))
+            examples, numbers = by_kind.setdefault(kind, ([], []))
             examples.append(example)
             numbers.append(number)
-        return result
+        return by_kind
 
     @cached_property
     def _shape_of(self) -> Sequence[int]:
@@ -159,27 +159,27 @@ class ScoredPool:
                 refused[words] += count
         has_speeds = facts.has_speeds and not beyond(run, facts.reach)
         peak = peak_tflops(facts.peak, run)
-        ranked = RankedPool(
+        rows = RankedPool(
             run=run,
             ranked_by="c",
             pool=self._told,
-            kernels=[item.kernel for item in first],
-            scores=[item.score for item in first],
-            tflops=[item.tflops if item.tflops <= peak else nan for item in first] if has_speeds else None,
+            kernels=[ranked.kernel for ranked in first],
+            scores=[ranked.score for ranked in first],
+            tflops=[ranked.tflops if ranked.tflops <= peak else nan for ranked in first] if has_speeds else None,
             applying=applying,
             has_estimate=facts.has_estimate,
         )
         timed = sum(number for kind, number in applying.items() if kind.is_timed)
-        return (ranked if probe is None else ranked.by_times(probe)).rows(
+        return (rows if probe is None else rows.by_times(probe)).rows(
             top, dict(refused.most_common()), timed if self.facts["is_timed_known"] else None
         )
 
     def _sizes(self, problem: Problem) -> list[int]:
         """Return the numbers of a problem, in C's order."""
-        result = [getattr(problem, name) for name in self.facts["sizes"]]
+        sizes = [getattr(problem, name) for name in self.facts["sizes"]]
         if not self.facts["tiled"]:
-            return result
-        return [*result, *(value_of(part, result) for part in self.facts["tiled"]), problem.bytes]
+            return sizes
+        return [*sizes, *(value_of(part, sizes) for part in self.facts["tiled"]), problem.bytes]
 
     def _reasons(self, sizes: Sequence[int]) -> Sequence[int]:
         """For each kernel, index of the reason why it does not apply to a problem of these sizes; -1 if it does."""
@@ -194,18 +194,18 @@ class ScoredPool:
                 count, first = self._filled(sizes)
             else:
                 count, first = self._model.rank(self.facts["key"], sizes, min(most, self.facts["pool"]))
-            others = first[-1].score + (MOST_TIE_BREAK if tie_break else 0)  # upper bound of the other kernels' scores
+            most_left = first[-1].score + (MOST_TIE_BREAK if tie_break else 0)  # bound of the other kernels' scores
             if tie_break:
-                for item in first:
-                    item.score += tie_break(item.kernel)
-            first.sort(key=lambda item: (self._is_lacking(item), -item.score, item.kernel))
-            if len(first) == count or self._are_whole(first, rows, others):
+                for ranked in first:
+                    ranked.score += tie_break(ranked.kernel)
+            first.sort(key=lambda kernel: (self._is_lacking(kernel), -kernel.score, kernel.kernel))
+            if len(first) == count or self._are_whole(first, rows, most_left):
                 return first
             most *= _TIMES_MORE
 
-    def _are_whole(self, first: Sequence[RankedCandidate], rows: int, others: float) -> bool:
+    def _are_whole(self, first: Sequence[RankedCandidate], rows: int, most_left: float) -> bool:
         """True if the first rows include all of their ties, given the highest score of the kernels left out."""
-        scores = {item.score for item in first if item.score > others and not self._is_lacking(item)}
+        scores = {ranked.score for ranked in first if ranked.score > most_left and not self._is_lacking(ranked)}
         return len(scores) >= rows
 
     def _is_lacking(self, ranked_candidate: RankedCandidate) -> bool:
@@ -233,9 +233,9 @@ class ScoredPool:
 
     def _scores(self, model: OpenModel, sizes: Sequence[int], count: int) -> Sequence[float]:
         """Scores of all kernels or shapes, applicable or not."""
-        given, result = (c_double * len(sizes))(*sizes), (c_double * count)()
-        model.score(1, addressof(given), 1, addressof(result))
-        scores: Sequence[float] = memoryview(result).cast("B").cast("d")
+        given, out = (c_double * len(sizes))(*sizes), (c_double * count)()
+        model.score(1, addressof(given), 1, addressof(out))
+        scores: Sequence[float] = memoryview(out).cast("B").cast("d")
         return scores
 
 

@@ -67,15 +67,16 @@ def stamp(request: Request) -> str:
     Files by time and size: models in every folder that is searched, architecture specs, and compiler reports. Also the
     GPUs of this machine, by compute units.
     """
-    result = [*files_of_models(*filter(None, [request.kind["model"]])), *_compiled(request)]
-    state = (f"{path} {item.st_mtime_ns} {item.st_size}" for path, item in result)
+    relevant = [*files_of_models(*filter(None, [request.kind["model"]])), *_compiled(request)]
+    state = (f"{path} {file.st_mtime_ns} {file.st_size}" for path, file in relevant)
     return "\n".join((__version__, json.dumps(request.kind), *os.uname(), *state, *gpus(), *_headers()))
 
 
 def _compiled(request: Request) -> Iterable[tuple[str, os.stat_result]]:
     """Files of compiler reports on the operation's kernels."""
     op = request.kind["op"] or DEFAULT_OPERATION
-    return (item for item in files(str(cache_dir(RESOURCES))) if Path(item[0]).stem.partition("-")[2] == op)
+    reports = files(str(cache_dir(RESOURCES)))
+    return ((path, file) for path, file in reports if Path(path).stem.partition("-")[2] == op)
 
 
 def read_facts(path: Path, expected: str) -> dict[str, Any] | None:

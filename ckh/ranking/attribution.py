@@ -44,7 +44,7 @@ def difference_by_feature(
                 continue
             test, left, right = nodes[at]
             feature = feature_of_test[test]
-            here, there = (left if item else right for item in outcome[test])
+            here, there = (left if is_left else right for is_left in outcome[test])
             if here == there or feature in ours:
                 waiting.append((here, ours, theirs))
             elif feature in theirs:
@@ -54,9 +54,9 @@ def difference_by_feature(
     return shares
 
 
-def _add_leaf(shares: NDArray[np.float64], value: float, ours: frozenset[int], theirs: frozenset[int]) -> None:
+def _add_leaf(shares: NDArray[np.float64], leaf: float, ours: frozenset[int], theirs: frozenset[int]) -> None:
     a, b = len(ours), len(theirs)
     for feature in ours:
-        shares[feature] += value * factorial(a - 1) * factorial(b) / factorial(a + b)
+        shares[feature] += leaf * factorial(a - 1) * factorial(b) / factorial(a + b)
     for feature in theirs:
-        shares[feature] -= value * factorial(a) * factorial(b - 1) / factorial(a + b)
+        shares[feature] -= leaf * factorial(a) * factorial(b - 1) / factorial(a + b)

@@ -96,9 +96,9 @@ class Ranker:
         """Score all candidates, shape (forests, problems, candidates)."""
         columns, count = _rows_of(problems)
         out = np.empty((len(self._forests[:forests]), count, self.candidates))
-        for rows, some in _by_text(columns, count):
+        for rows, alike in _by_text(columns, count):
             part = out if len(rows) == count else np.empty((len(out), len(rows), self.candidates))
-            self._score(some, part)
+            self._score(alike, part)
             if part is not out:
                 out[:, rows] = part
         return out
@@ -107,26 +107,28 @@ class Ranker:
         """Score some candidates of each problem with one forest, like `scores`."""
         columns, count = _rows_of(problems)
         out = np.empty(candidates.shape)
-        for rows, some in _by_text(columns, count):
-            out[rows] = self._score_some(some, np.ascontiguousarray(candidates[rows], np.int32), forest)
+        for rows, alike in _by_text(columns, count):
+            out[rows] = self._score_some(alike, np.ascontiguousarray(candidates[rows], np.int32), forest)
         return out
 
     def _score(self, columns: Columns, out: NDArray[np.float64]) -> None:
         """Score problems with equal strings."""
-        if (result := self._in_c(columns)) is None:
+        if (in_c := self._in_c(columns)) is None:
             self._in_numpy(columns, out)
             return
-        sizes = _sizes(result[0], columns, out.shape[1])
-        result[1].score(out.shape[1], sizes.ctypes.data, len(out), out.ctypes.data)
+        pool, model = in_c
+        sizes = _sizes(pool, columns, out.shape[1])
+        model.score(out.shape[1], sizes.ctypes.data, len(out), out.ctypes.data)
 
     def _score_some(self, columns: Columns, candidates: NDArray[np.int32], forest: int) -> NDArray[np.float64]:
-        count, some = candidates.shape
-        if (result := self._in_c(columns)) is None:
+        count, scored = candidates.shape
+        if (in_c := self._in_c(columns)) is None:
             every = np.empty((len(self._forests[: forest + 1]), count, self.candidates))
             self._in_numpy(columns, every)
             return np.asarray(np.take_along_axis(every[forest], candidates.astype(np.intp), axis=1))
-        sizes, out = _sizes(result[0], columns, count), np.empty((count, some))
-        result[1].score_some(forest, count, sizes.ctypes.data, candidates.ctypes.data, some, out.ctypes.data)
+        pool, model = in_c
+        sizes, out = _sizes(pool, columns, count), np.empty((count, scored))
+        model.score_some(forest, count, sizes.ctypes.data, candidates.ctypes.data, scored, out.ctypes.data)
         return out
 
     def _in_c(self, columns: Columns) -> tuple[Pool, OpenModel] | None:
@@ -151,8 +153,8 @@ class Ranker:
 
     def _in_numpy(self, columns: Columns, out: NDArray[np.float64]) -> None:
         for problem in range(out.shape[1]):
-            item = {name: column[:1] if len(column) == 1 else column[[problem]] for name, column in columns.items()}
-            matrix = self._engine.matrix({**item, **self._kernels}, self._hardware, self._names)
+            sizes = {name: column[:1] if len(column) == 1 else column[[problem]] for name, column in columns.items()}
+            matrix = self._engine.matrix({**sizes, **self._kernels}, self._hardware, self._names)
             for forest, is_log, rows in zip(self._forests, self._logs, out, strict=False):
                 raw = scores_by_numpy(forest, matrix)
                 rows[problem] = np.expm1(raw) if is_log else raw

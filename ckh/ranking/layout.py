@@ -72,9 +72,9 @@ class FileWriter:
 
     def _add(self, values: Any, dtype: str, fields: int) -> None:
         array = np.ascontiguousarray(values, dtype=dtype)
-        entry = array.itemsize * fields
-        assert array.nbytes % entry == 0, "an entry has other fields"
-        self._parts += [_ARRAY.pack(entry, array.nbytes // entry), array.tobytes(), bytes(-array.nbytes % 8)]
+        size = array.itemsize * fields
+        assert array.nbytes % size == 0, "an entry has other fields"
+        self._parts += [_ARRAY.pack(size, array.nbytes // size), array.tobytes(), bytes(-array.nbytes % 8)]
 
 
 def _entry(kind: str) -> tuple[str, int]:

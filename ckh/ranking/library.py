@@ -46,9 +46,9 @@ def _load(path: Path) -> tuple[ctypes.CDLL | None, str]:
     """Load the library, or return the reason why it cannot be used."""
     try:
         library = ctypes.CDLL(str(path))
-        for name, (result, arguments) in _FUNCTIONS.items():
+        for name, signature in _FUNCTIONS.items():
             function = getattr(library, name)
-            function.restype, function.argtypes = result, arguments
+            function.restype, function.argtypes = signature
         if library.ckh_abi() != _ABI:
             return None, f"{path} is of another version"
     except OSError as error:
@@ -95,10 +95,10 @@ class OpenModel:
 
     def reasons(self, key: Sequence[int], sizes: Sequence[int], candidates: int) -> Sequence[int]:
         """For each candidate, index of the reason why it does not apply to a problem; -1 if it does."""
-        reasons, count = (c_int32 * candidates)(), c_size_t()
-        self._check(self._library.ckh_reasons(*self._problem(key, sizes), reasons, candidates, byref(count)))
-        result: Sequence[int] = memoryview(reasons).cast("B").cast("i")[: count.value]
-        return result
+        out, count = (c_int32 * candidates)(), c_size_t()
+        self._check(self._library.ckh_reasons(*self._problem(key, sizes), out, candidates, byref(count)))
+        reasons: Sequence[int] = memoryview(out).cast("B").cast("i")[: count.value]
+        return reasons
 
     def score(self, problems: int, sizes: int, forests: int, scores: int, *, is_portable: bool = False) -> None:
         """Score all candidates of the first group for problems."""

@@ -172,14 +172,14 @@ def _categories(tree: dict[str, str], splits: int) -> tuple[IntArray, IntArray, 
     bounds = _numbers(tree["cat_boundaries"], np.int64)
     categorical = (_numbers(tree["decision_type"], np.int64) & 1) == 1
     words = _numbers(tree["cat_threshold"], np.int64)
-    symbol = np.where(categorical, _numbers(tree["threshold"], np.float64), 0)
-    if not ((symbol >= 0) & (symbol < len(bounds) - 1)).all():  # also fails for NaN
+    tested = np.where(categorical, _numbers(tree["threshold"], np.float64), 0)  # index of the set of categories
+    if not ((tested >= 0) & (tested < len(bounds) - 1)).all():  # also fails for NaN
         raise ValueError("a split tests a set of categories that does not exist")
     if len(bounds) and not (bounds[0] >= 0 and (bounds[1:] >= bounds[:-1]).all() and bounds[-1] <= len(words)):
         raise ValueError("a set of categories is out of range")
     if ((words < 0) | (words > _MOST_OF_WORD)).any():
         raise ValueError("a set of categories does not consist of 32-bit words")
-    which = symbol.astype(np.int64)
+    which = tested.astype(np.int64)
     start = np.where(categorical, bounds[which], 0)
     count = np.where(categorical, bounds[which + 1] - bounds[which], 0)
     return start, count, words

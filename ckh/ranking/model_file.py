@@ -119,12 +119,12 @@ def model_file(
     programs: dict[bytes, int] = {}
     numbers = [programs.setdefault(_program(group), len(programs)) if group.prepared else -1 for group in groups]
     counts = {"programs": len(programs), "forests": len(forests), "groups": len(groups)}
-    others = {name: getattr(facts, name) for name in ("kind", "direction", "dtype", "tflops", "timed")}
+    given = {name: getattr(facts, name) for name in ("kind", "direction", "dtype", "tflops", "timed")}
     writer.section(
         "HEAD",
         text=np.frombuffer(b"".join(encoded), np.uint8),
         name=np.cumsum([0, *map(len, encoded)])[:-1],
-        facts=record("FACTS", **others, **counts),
+        facts=record("FACTS", **given, **counts),
         limit=facts.limits,
         calibration=facts.calibration,
     )

@@ -192,18 +192,18 @@ def _tests(forest: Forest) -> tuple[Int32, Int32, NDArray[np.float64], Int32]:
     missing = forest.decision & (MISSING_ZERO | MISSING_NAN)
     flags = np.where(missing == 0, 0, missing | (forest.decision & DEFAULT_LEFT))
     flags = np.where(categorical, CATEGORICAL, flags)
-    value = forest.threshold.copy()
+    threshold = forest.threshold.copy()
     known: dict[bytes, int] = {}
     for node in np.flatnonzero(categorical):
         start = forest.category_start[node]
         words = forest.category_words[start : start + forest.category_count[node]]
-        value[node] = known.setdefault(words.tobytes(), len(known))
-    order = np.lexsort((value, flags, forest.feature))
-    feature, flags, value = forest.feature[order], flags[order], value[order]
+        threshold[node] = known.setdefault(words.tobytes(), len(known))
+    order = np.lexsort((threshold, flags, forest.feature))
+    feature, flags, threshold = forest.feature[order], flags[order], threshold[order]
     is_new_family = np.ones(len(order), bool)
     is_new_family[1:] = (feature[1:] != feature[:-1]) | (flags[1:] != flags[:-1])
     is_new = is_new_family.copy()
-    is_new[1:] |= value[1:] != value[:-1]
+    is_new[1:] |= threshold[1:] != threshold[:-1]
     test = np.empty(len(order), np.int32)
     test[order] = np.cumsum(is_new) - 1
     first = np.flatnonzero(is_new)
@@ -212,7 +212,7 @@ def _tests(forest: Forest) -> tuple[Int32, Int32, NDArray[np.float64], Int32]:
     counts = np.diff(np.append(starts, len(first)))
     families = np.stack([feature[chosen], flags[chosen], starts, counts], axis=1).astype(np.int32).reshape(-1, 4)
     sets = np.stack([forest.category_start, forest.category_count], axis=1)[order][first]
-    return test, families, value[first], sets.astype(np.int32).reshape(-1, 2)
+    return test, families, threshold[first], sets.astype(np.int32).reshape(-1, 2)
 
 
 def _integers(forest: Forest, tree_of_node: IntArray) -> tuple[NDArray[np.int64], int, int]:
@@ -221,7 +221,6 @@ def _integers(forest: Forest, tree_of_node: IntArray) -> tuple[NDArray[np.int64]
     The sum over trees of the largest values is below 2**61 in high parts. Both parts together truncate less than 2**-63
     of that sum, and for 2,000 trees less than 2**-83. If high parts suffice, low parts are 0.
     """
-    value = forest.leaf_value
     trees = len(forest.roots)
     largest, typical = _sizes(forest, tree_of_node)
     with np.errstate(over="ignore"):
@@ -230,7 +229,7 @@ def _integers(forest: Forest, tree_of_node: IntArray) -> tuple[NDArray[np.int64]
         raise ModelError("damaged LightGBM model text: its leaf values are not finite", code="damaged-model")
     high_exponent = int(np.frexp(total)[1]) - _SUM_BITS
     shift = low_bits_of(trees)
-    scaled = np.ldexp(value, -high_exponent)
+    scaled = np.ldexp(forest.leaf_value, -high_exponent)
     high = np.rint(scaled)
     if np.ldexp(np.sqrt(trees), high_exponent) <= _ENOUGH * float(typical.sum()):
         parts = np.stack([high, np.zeros(len(high))], axis=1).astype(np.int64)
@@ -279,8 +278,8 @@ def holds(forest: PackedForest, family: int, values: NDArray[np.float64]) -> NDA
     if flags & CATEGORICAL:
         return _in_sets(forest, first, count, values)
     at = positions(forest.thresholds[first : first + count], flags, values)
-    result: NDArray[np.bool_] = np.arange(count)[:, None] >= at
-    return result
+    is_held: NDArray[np.bool_] = np.arange(count)[:, None] >= at
+    return is_held
 
 
 def positions(thresholds: NDArray[np.float64], flags: int, values: NDArray[np.float64]) -> NDArray[np.intp]:
@@ -298,12 +297,12 @@ def positions(thresholds: NDArray[np.float64], flags: int, values: NDArray[np.fl
 def _in_sets(forest: PackedForest, first: int, count: int, values: NDArray[np.float64]) -> NDArray[np.bool_]:
     usable = np.isfinite(values) & (values > -1) & (values < _CATEGORIES)
     category = np.where(usable, values, 0).astype(np.int64)
-    result = np.zeros((count, len(values)), np.bool_)
-    for row, (start, size) in zip(result, forest.sets[first : first + count], strict=True):
+    is_inside = np.zeros((count, len(values)), np.bool_)
+    for row, (start, size) in zip(is_inside, forest.sets[first : first + count], strict=True):
         inside = np.flatnonzero(usable & (category >> 5 < size))
         words = forest.words[start + (category[inside] >> 5)].astype(np.int64)
         row[inside] = (words >> (category[inside] & 31)) & 1
-    return result
+    return is_inside
 
 
 def words_for(count: int) -> int:

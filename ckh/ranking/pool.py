@@ -66,8 +66,8 @@ class _GridColumns(SymbolicColumns):
 
     def _along(self, reads: frozenset[str], compute: Callable[[Columns], Array]) -> Array | None:
         """Compute a value along the axis that has all its columns; None if there is none."""
-        for columns, others, shape in self._axes:
-            if reads.isdisjoint(others):
+        for columns, absent, shape in self._axes:
+            if reads.isdisjoint(absent):
                 return np.asarray(compute(columns)).reshape(shape)
         return None
 
@@ -113,8 +113,8 @@ class Pool:
         if not candidates:
             raise DataError("a pool needs candidates", code="empty")
         columns = {name: np.broadcast_to(np.atleast_1d(column), candidates) for name, column in kernels.items()}
-        item = {**example, **{name: column[:1] for name, column in columns.items()}, **self._hardware}
-        every, self._reads = columns_read(engine, self.features, item)
+        first_row = {**example, **{name: column[:1] for name, column in columns.items()}, **self._hardware}
+        every, self._reads = columns_read(engine, self.features, first_row)
         self._needed = frozenset(example) - frozenset(kernels)
         self.numbers = sorted(self._needed & frozenset[str]().union(*every))
         uses = [

@@ -69,7 +69,7 @@ class Graph(Recorder):
     def where(self, condition: Any, yes: Any, no: Any) -> Symbol:
         """Record a selection between numbers, promoted to a common kind."""
         kind = max(kind_of(yes), kind_of(no))
-        chosen = [self.number_of(item, kind) for item in (yes, no)]
+        chosen = [self.number_of(choice, kind) for choice in (yes, no)]
         return self._computed("where", [self.number_of(condition, Number.TRUTH), *chosen])
 
     def cast(self, symbol: Symbol, kind: Number) -> Symbol:
@@ -108,15 +108,14 @@ class Graph(Recorder):
 
     def _computed(self, name: str, operands: Sequence[int]) -> Symbol:
         parts = [self.nodes[number] for number in operands]
-        result = operations().get((name, tuple(part.kind for part in parts)))
-        if result is None:
+        operation = operations().get((name, tuple(part.kind for part in parts)))
+        if operation is None:
             raise FormulaError(f"NumPy's {name} of such numbers is not an operation of programs")
         partitions = {part.partition for part in parts} - {-1}
         assert len(partitions) <= 1, "a formula is computed for one partition at a time"
         by_tile = any(part.by_tile for part in parts)
-        return self._symbol(
-            self._add(Node(result[1], result[0], tuple(operands), by_tile, max(partitions, default=-1)))
-        )
+        number, kind = operation
+        return self._symbol(self._add(Node(kind, number, tuple(operands), by_tile, max(partitions, default=-1))))
 
     def _leaf(self, value: Any) -> int:
         """Add an array as a leaf of real numbers, and return its node."""
@@ -204,8 +203,8 @@ def write_program(writer: FileWriter, program: Program, checks: Checks) -> None:
         node = graph.nodes[old]
         operands = list(node.operands) if node.is_leaf else [number_of[operand] for operand in node.operands]
         if node.is_leaf and node.kind != Number.REAL:  # an integer
-            value = list(graph.integers)[operands[0]]
-            operands = [integers.setdefault(value, len(integers))]
+            integer = list(graph.integers)[operands[0]]
+            operands = [integers.setdefault(integer, len(integers))]
         a, b, c = [*operands, *[0 if node.is_leaf else operands[0]] * (_OPERANDS - len(operands))]
         nodes.append(
             record("NODE", operation=node.operation, a=a, b=b, c=c, by_tile=node.by_tile, partition=node.partition)

@@ -143,7 +143,7 @@ class _Several(tuple):  # type: ignore[type-arg]
 
 def _where(condition: Any, yes: Any, no: Any) -> Any:
     """`np.where`; a constant condition selects immediately."""
-    symbols = [item for item in (condition, yes, no) if isinstance(item, Symbol)]
+    symbols = [operand for operand in (condition, yes, no) if isinstance(operand, Symbol)]
     if not symbols:
         return np.where(condition, yes, no)
     if not isinstance(condition, Symbol):
@@ -155,10 +155,10 @@ def _where(condition: Any, yes: Any, no: Any) -> Any:
 
 
 def _select(conditions: Sequence[Any], choices: Sequence[Any], default: Any = 0) -> Any:
-    result = default
+    selected = default
     for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
-        result = _where(condition, choice, result)
-    return result
+        selected = _where(condition, choice, selected)
+    return selected
 
 
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
