@@ -37,7 +37,7 @@ from ckh.bench.supervision.reference_watch import (
 from ckh.bench.supervision.runner import measure, on_problem, result_row
 from ckh.bench.supervision.supervisor import MAX_PASSES, Looks, with_anchor
 from ckh.data.journal import EndRecord, KernelRecord, ReferenceRecord
-from ckh.schema import CALLING, RIGHT, Status
+from ckh.schema import CALLING, RIGHT, TRIED_AGAIN, Status
 from ckh.text.durations import format_duration
 from ckh.text.log import note
 from ckh.text.progress import progress
@@ -95,6 +95,8 @@ class _Work:
     built: dict[str, Built]
     results: PairResults
     advance: Callable[[int, str], None]
+    interrupted: set[tuple[str, str]] = field(default_factory=set)
+    """Pairs whose kernel's compiler was interrupted in this run; the next run tries them again."""
 
 
 class Sweep:
@@ -342,6 +344,7 @@ class Sweep:
             names = [full_name(kernel) for kernel in task.kernels]
         else:  # its node may have been lost after its first rows, and have returned
             names = [name for kernel in task.kernels if not results.has(canonical, name := full_name(kernel))]
+            names = [name for name in names if (canonical, name) not in work.interrupted]
         if any(name not in work.built for name in names):
             return  # the build was stopped
         same: dict[str, list[str]] = {}  # kernels with identical code, of which one is measured
@@ -352,12 +355,14 @@ class Sweep:
         looks, setup = Looks(), on_problem(canonical, results.best_ns(canonical))
         for number, reply in measure(worker, setup, [work.built[first] for first, *_ in groups], self._run.samples):
             self._add(results, *self._rows(worker, canonical, groups[number], reply, work))
+            if work.built[groups[number][0]].status in TRIED_AGAIN:
+                work.interrupted.update((canonical, name) for name in groups[number])
             work.advance(len(groups[number]), canonical)
             looks.add(groups[number][0], reply)
             setup = with_anchor(setup, work.built[groups[number][0]].library, reply)
         for _ in range(MAX_PASSES):
             self._measure_moved(worker, setup, groups, looks, work)
-            if self._stop() or not all(results.has(canonical, name) for name in names):
+            if self._stop() or not all(results.has(canonical, full_name(kernel)) for kernel in task.kernels):
                 return
             self._measure_leaders(worker, setup, looks, work, names)
             if not looks.moved() and not self._leaders(canonical, results):  # the fastest is one of the remeasured
