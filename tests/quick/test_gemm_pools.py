@@ -86,7 +86,8 @@ def test_rows_have_all_kernels_that_may_tie_with_them(monkeypatch: pytest.Monkey
     """More are ranked if one that was left out may score as much as the first row: as such, or by its tie breaker."""
     monkeypatch.setattr(scored_pool, "_FEW", 2)
     pool: Any = object.__new__(scored_pool.ScoredPool)
-    pool.facts, pool._scores = {"pool": 3, "key": ()}, lambda _model, _sizes: [1.0, 2.0, 3.0]
+    pool.facts, pool._shape_of = {"pool": 3, "shapes": 3, "key": ()}, [0, 1, 2]
+    pool._scores = lambda _model, _sizes, _count: [1.0, 2.0, 3.0]
     pool._told = SimpleNamespace(kind=lambda _kernel: SimpleNamespace(lack=-1))
     pool._model = SimpleNamespace(
         rank=lambda _key, _sizes, most: (3, [RankedCandidate(kernel, 1.0, nan, nan) for kernel in range(most)])
