@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "memory.py"
-FEW, MANY = 50_000, 150_000
+FEW, MANY = 60_000, 240_000
 QUICK = ("--folds", "0", "--trees", "2", "--targets", "tflops", "--jobs", "1")
 # Bytes per row, including a part of the 200,000 rows sampled by LightGBM. Before rows were compact and read in blocks
 # it was 1,700, 3,800 and 4,200.
