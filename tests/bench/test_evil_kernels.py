@@ -7,6 +7,7 @@ repeats it in ten orders, on three problems each.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,4 +112,5 @@ def test_no_process_is_left(runs: list[Run]) -> None:
 def test_their_number_is_documented() -> None:
     """docs/reliability.md states it."""
     page = (Path(__file__).parents[2] / "docs/reliability.md").read_text(encoding="utf-8")
-    assert f"| {len(KINDS)} kinds of kernels, {RIGHT} right ones " in page
+    (row,) = (line for line in page.splitlines() if Path(__file__).name in line)
+    assert re.findall("[0-9]+", row)[:2] == [str(len(KINDS)), str(RIGHT)]
