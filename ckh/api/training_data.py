@@ -37,7 +37,7 @@ _NO_FOLDS = (1, 2)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainRequest:
-    """What to train on which data, and where to write it."""
+    """A training: its data, its options and the folder of the model."""
 
     params: Mapping[str, Any]
     given: Mapping[str, Any]

@@ -214,7 +214,7 @@ class HipEmission(Generic[K]):
     found: Callable[[Headers], Mapping[str, tuple[str, ...]]]
     """Features of headers for these kernels, described, by name."""
     rules: Callable[[Headers], tuple[Rule, ...]]
-    """What headers cannot build, as rules over kernel columns: `emit` refuses kernels that break one."""
+    """Rules over kernel columns that exclude what headers cannot build; `emit` refuses kernels that break one."""
     compile_s: Mapping[str, float]
     """As of `HostEmission`, for kernels compiled in units."""
 
@@ -231,7 +231,7 @@ class Measured(Generic[P, K]):
     """How kernels of an operation are built, measured and checked."""
 
     computation: Computation[P]
-    """What problems compute."""
+    """The computation of its problems."""
     host: HostEmission[K] | None
     """How kernels are built for the CPU; None: not supported."""
     hip: HipEmission[K] | None

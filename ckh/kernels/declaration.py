@@ -91,7 +91,7 @@ class TiledKernel:
 
     @property
     def loop(self) -> tuple[str, Triple, int, str]:
-        """What its main loop depends on (`pipelines.loop_of`): pipeline, tile, waves and element type."""
+        """Pipeline, tile, waves and element type, which determine its main loop (`pipelines.loop_of`)."""
         return self.pipeline, self.tile, self.num_waves, self.dtype
 
     def _known(self, name: str, what: str) -> Triple:
@@ -131,7 +131,7 @@ class Token:
     fields: tuple[str, ...] = ()
     """The fields; they follow from the field that declares the token."""
     meaning: str = ""
-    """Of the fields as columns, with {} for M, N or K; empty: they are no columns."""
+    """Description of the fields' dataset columns, with {} for M, N or K; empty: they are not columns."""
 
     def text(self, kernel: object) -> str:
         """Return its text in the name of a kernel."""

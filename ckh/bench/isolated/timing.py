@@ -234,7 +234,7 @@ class Stopwatch:
         self._launching: Launching | None = None
         self._runs = 0
         self.last: Clocked | None = None
-        """The last call on a GPU, of a warm-up that with the least pause; None: caches are emptied between launches."""
+        """The last timed call on a GPU; after a warm-up, its call with the least pause. None: caches are emptied."""
         self._last_s: float | None = None  # when the device was last busy
         self._idle_s: float | None = None  # longest pause since it was warm; None: it never was
 

@@ -144,7 +144,8 @@ class Sweep:
                     soon = [kernel for kernel in first if full_name(kernel) not in work.built]
                     unbuilt = self._next_kernels(soon or unbuilt)
                 else:
-                    done, after = self.totals.statuses.total(), format_duration(time.monotonic() - start)
+                    after = format_duration(time.monotonic() - start)
+                    done = sum(self.totals.statuses[str(status)] for status in RIGHT)
                     note(f"first {done} pairs measured after {after}; {len(unbuilt)} kernels to compile for the others")
                 work.built.update(self._build(unbuilt))
 
