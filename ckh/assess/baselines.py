@@ -78,10 +78,10 @@ class Learned:
         order = np.argsort(problem, kind="stable")
         for rows in np.split(order, np.flatnonzero(np.diff(problem[order])) + 1):
             start, stop = self._start[nearest[problem[rows[0]]] : nearest[problem[rows[0]]] + 2]
-            there = self._kernel[start:stop]
-            result = np.minimum(np.searchsorted(there, kernel[rows]), stop - start - 1)
-            is_known = there[result] == kernel[rows]
-            scores[rows[is_known]] = self._efficiency[start:stop][result[is_known]]
+            measured = self._kernel[start:stop]
+            index = np.minimum(np.searchsorted(measured, kernel[rows]), stop - start - 1)
+            is_known = measured[index] == kernel[rows]
+            scores[rows[is_known]] = self._efficiency[start:stop][index[is_known]]
         return scores
 
     def _numbered(self, dataset: Dataset) -> NDArray[np.int32]:
@@ -103,11 +103,11 @@ def places_of(dataset: Dataset) -> NDArray[np.float64]:
 def _nearest(places: NDArray[np.float64], known: NDArray[np.float64]) -> NDArray[np.intp]:
     """Index of the nearest known place of each place, the first of ties, shape (places,)."""
     step = max(1, _MAX_DISTANCES // known.size)
-    found = [
+    nearest = [
         np.square(places[start : start + step, None] - known).sum(axis=2).argmin(axis=1)
         for start in range(0, len(places), step)
     ]
-    return np.concatenate(found)
+    return np.concatenate(nearest)
 
 
 def hindsight_efficiency(parts: Iterable[Dataset]) -> NDArray[np.float64] | None:
@@ -124,14 +124,14 @@ def hindsight_efficiency(parts: Iterable[Dataset]) -> NDArray[np.float64] | None
     best = {kind: total.best() for kind, total in totals.items()}
     if not all(best.values()):
         return None
-    result = []
+    efficiencies = []
     for part in parts:
         efficiency = np.empty(len(part.first_rows))
         for of_kind in _of_kinds(part):
             chosen = of_kind.codes == of_kind.names.index(best[of_kind.kind])
             efficiency[of_kind.problem[chosen]] = of_kind.efficiency[chosen]
-        result.append(efficiency)
-    return np.concatenate(result)
+        efficiencies.append(efficiency)
+    return np.concatenate(efficiencies)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,12 +173,12 @@ def _of_kinds(dataset: Dataset) -> Iterator[_OfKind]:
 
     times, op = times_of(dataset), dataset.op
     columns = [name for name in op.problems.identity if name not in op.problems.sizes]
-    kinds, efficiency, names = group_numbers(dataset.frame, columns), times.efficiency(), dataset.frame["kernel"]
+    kinds, efficiency, kernel = group_numbers(dataset.frame, columns), times.efficiency(), dataset.frame["kernel"]
     for number in range(int(kinds.max()) + 1):
         rows = np.flatnonzero(kinds == number)
-        codes, result = pd.factorize(names.to_numpy(dtype=object)[rows])
+        codes, names = pd.factorize(kernel.to_numpy(dtype=object)[rows])
         kind = tuple(map(str, dataset.frame[columns].iloc[rows[0]]))
-        yield _OfKind(kind, codes, [str(name) for name in result], times.problem[rows], efficiency[rows])
+        yield _OfKind(kind, codes, [str(name) for name in names], times.problem[rows], efficiency[rows])
 
 
 def _kernels(dataset: Dataset) -> tuple[NDArray[np.int64], list[str]]:

@@ -121,8 +121,8 @@ def compare(parts: Iterable[Dataset], old: Ranker, new: Ranker, thresholds: Thre
 
     Two choices are the same if they are the same kernel or equally fast.
     """
-    result = [_choices(part, old(part), new(part)) for part in parts]
-    efficiency = np.concatenate([choices.efficiency for choices in result], axis=1)
+    judged = [_choices(part, old(part), new(part)) for part in parts]
+    efficiency = np.concatenate([choices.efficiency for choices in judged], axis=1)
     is_judged = np.isfinite(efficiency).all(axis=0)
     if int(is_judged.sum()) < least:
         raise too_few_choices(int(is_judged.sum()), is_judged.size, least, "both choices were")
@@ -130,21 +130,20 @@ def compare(parts: Iterable[Dataset], old: Ranker, new: Ranker, thresholds: Thre
     allowed = (thresholds.mean, thresholds.median, thresholds.p10)
     wanted = {name: (of(before), of(after), difference(of(after), of(before))) for name, of in _FIGURES.items()}
     figures = estimates(
-        {f"{name} {i}": item for name, some in wanted.items() for i, item in enumerate(some)}, len(before)
+        {f"{name} {i}": figure for name, triple in wanted.items() for i, figure in enumerate(triple)}, len(before)
     )
     differences = []
     for name, most in zip(_FIGURES, allowed, strict=True):
         first, second, apart = (figures[f"{name} {i}"] for i in range(3))
         differences.append(Difference(name, first.value, second.value, apart.low, apart.high, most))
-    worse = [item for part in result for item in part.degraded]
-    worse.sort(key=lambda degraded: -degraded.loss)
-    refused = np.concatenate([choices.newly_refused for choices in result]).tolist()
-    agrees = np.concatenate([choices.agrees for choices in result])
+    worse = sorted((degraded for choices in judged for degraded in choices.degraded), key=lambda lost: -lost.loss)
+    refused = np.concatenate([choices.newly_refused for choices in judged]).tolist()
+    agrees = np.concatenate([choices.agrees for choices in judged])
     return Comparison(
         problems=len(before),
         agreement=float(np.mean(agrees)) if len(agrees) else 0.0,
-        old_coverage=coverage([item.coverage[0] for item in result]),
-        new_coverage=coverage([item.coverage[1] for item in result]),
+        old_coverage=coverage([choices.coverage[0] for choices in judged]),
+        new_coverage=coverage([choices.coverage[1] for choices in judged]),
         differences=tuple(differences),
         improved=int(np.count_nonzero(after > before)),
         same=int(np.count_nonzero(after == before)),
@@ -201,10 +200,11 @@ def _choices(part: Dataset, old: RankedRows, new: RankedRows) -> _Choices:
     )
 
 
-def _check_of(item: Difference) -> Check:
-    detail = f"{item.old:.2%} -> {item.new:.2%}, by {item.low:+.2%} to {item.high:+.2%} (95 %)"
-    fall = f"{item.name} efficiency falls from {item.old:.2%} to {item.new:.2%}, by more than {item.allowed_loss:.1%}"
-    return Check(f"{item.name} efficiency", "" if item.passes else fall, detail)
+def _check_of(figure: Difference) -> Check:
+    detail = f"{figure.old:.2%} -> {figure.new:.2%}, by {figure.low:+.2%} to {figure.high:+.2%} (95 %)"
+    name = f"{figure.name} efficiency"
+    fall = f"{name} falls from {figure.old:.2%} to {figure.new:.2%}, by more than {figure.allowed_loss:.1%}"
+    return Check(name, "" if figure.passes else fall, detail)
 
 
 def _check_of_worst(worse: Sequence[Degraded], most: float) -> Check:

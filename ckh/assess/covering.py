@@ -103,19 +103,19 @@ def _greedy(workload: Workload, keep: float, most: int) -> tuple[list[CoverStep]
     comes first.
     """
     values = 1.0 + workload.efficiency
-    value = np.zeros(len(workload.weight))  # 1 + efficiency, 0 without a kernel
+    served = np.zeros(len(workload.weight))  # 1 + efficiency of each problem, 0 without a kernel
     ceiling = np.full(workload.kernels, 2.0)  # upper bound for sets of 1, 2, … kernels
     chosen: list[int] = []
     reached: list[tuple[float, float]] = []
     while True:
-        gains = _gains(workload, values, value)
-        np.minimum(ceiling, value @ workload.weight + np.cumsum(np.sort(gains)[::-1]), out=ceiling)
-        enough = _keeps(value, workload, keep)
+        gains = _gains(workload, values, served)
+        np.minimum(ceiling, served @ workload.weight + np.cumsum(np.sort(gains)[::-1]), out=ceiling)
+        enough = bool(served.min() >= 1.0) and float((served - 1.0) @ workload.weight) >= keep - _ROUNDING
         if enough or len(chosen) == min(most, workload.kernels):
             break
         chosen.append(int(gains.argmax()))
-        _serve(workload, values, value, chosen[-1])
-        efficiency = np.maximum(value - 1.0, 0.0)
+        _serve(workload, values, served, chosen[-1])
+        efficiency = np.maximum(served - 1.0, 0.0)
         reached.append((float(efficiency @ workload.weight), float(efficiency.min())))
     bounds = np.clip(ceiling[: len(chosen)] - 1.0, 0.0, 1.0).tolist()
     steps = [CoverStep(kernel, *both, bound) for kernel, both, bound in zip(chosen, reached, bounds, strict=True)]
@@ -136,18 +136,14 @@ def _serve(workload: Workload, values: NDArray[np.float64], reached: NDArray[np.
     np.maximum.at(reached, workload.problem[rows], values[rows])
 
 
-def _keeps(value: NDArray[np.float64], workload: Workload, keep: float) -> bool:
-    return bool(value.min() >= 1.0) and float((value - 1.0) @ workload.weight) >= keep - _ROUNDING
-
-
 def _by_gain(workload: Workload, chosen: NDArray[np.int64]) -> list[int]:
     """Kernels in greedy order."""
-    left, value, order = set(map(int, chosen)), np.zeros(len(workload.weight)), list[int]()
+    left, served, order = set(map(int, chosen)), np.zeros(len(workload.weight)), list[int]()
     values = 1.0 + workload.efficiency
     while left:
-        gains = _gains(workload, values, value)
+        gains = _gains(workload, values, served)
         best = max(sorted(left), key=lambda kernel: gains[kernel])
-        _serve(workload, values, value, best)
+        _serve(workload, values, served, best)
         order.append(best)
         left.remove(best)
     return order
@@ -163,13 +159,12 @@ def _exact(workload: Workload, keep: float) -> tuple[NDArray[np.int64] | None, i
     from scipy.sparse import coo_array, hstack
 
     pairs, kernels, problems = len(workload.problem), workload.kernels, len(workload.weight)
-    number, item = np.arange(pairs), np.ones(pairs)
-    serves = coo_array((item, (workload.problem, number)), shape=(problems, pairs))
-    needs = hstack(
-        [coo_array((-item, (number, workload.kernel)), shape=(pairs, kernels)), coo_array((item, (number, number)))]
-    )
+    pair, ones = np.arange(pairs), np.ones(pairs)
+    serves = coo_array((ones, (workload.problem, pair)), shape=(problems, pairs))
+    needs_kernel = coo_array((-ones, (pair, workload.kernel)), shape=(pairs, kernels))
+    needs = hstack([needs_kernel, coo_array((ones, (pair, pair)))])
     gains = workload.efficiency * workload.weight[workload.problem]
-    result = milp(
+    solution = milp(
         np.concatenate([np.ones(kernels), np.zeros(pairs)]),
         integrality=np.concatenate([np.ones(kernels), np.zeros(pairs)]),
         bounds=Bounds(0, 1),
@@ -180,6 +175,6 @@ def _exact(workload: Workload, keep: float) -> tuple[NDArray[np.int64] | None, i
         ],
         options={"time_limit": SOLVER_SECONDS},
     )
-    bound = result.mip_dual_bound
+    bound = solution.mip_dual_bound
     proved = 1 if bound is None or not math.isfinite(bound) else math.ceil(bound - 1e-6)
-    return (None if result.x is None else np.flatnonzero(np.round(result.x[:kernels]))), proved
+    return (None if solution.x is None else np.flatnonzero(np.round(solution.x[:kernels]))), proved

@@ -59,12 +59,12 @@ def estimates(figures: Mapping[str, Figure], problems: int, seed: int = 0) -> di
     A figure that is undefined in a resample is NaN there, and that resample is ignored.
     """
     columns = np.stack([column for figure in figures.values() for column in figure.columns], axis=1)
-    values = {name: float(result[0]) for name, result in _of_draws(figures, columns, np.ones((1, problems)))}
+    values = {name: float(whole[0]) for name, whole in _of_draws(figures, columns, np.ones((1, problems)))}
     resampled: dict[str, list[NDArray[np.float64]]] = {name: [] for name in figures}
     for counts in _draws(problems, seed):
-        for name, result in _of_draws(figures, columns, counts):
-            resampled[name].append(result)
-    return {name: Estimate(values[name], *_ends(np.concatenate(result))) for name, result in resampled.items()}
+        for name, block in _of_draws(figures, columns, counts):
+            resampled[name].append(block)
+    return {name: Estimate(values[name], *_ends(np.concatenate(blocks))) for name, blocks in resampled.items()}
 
 
 def mean_of(values: NDArray[np.float64], inside: NDArray[np.bool_] | None = None) -> Figure:
@@ -111,13 +111,13 @@ def ratio(over: Figure, under: Figure) -> Figure:
 
 
 def _of_two(
-    figure: Figure, other: Figure, combined: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
+    first: Figure, second: Figure, combined: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
 ) -> Figure:
-    split = len(figure.columns)
+    split = len(first.columns)
     return Figure(
-        (*figure.columns, *other.columns),
+        (*first.columns, *second.columns),
         lambda sums, counts: combined(
-            figure.of_draws(sums[:, :split], counts), other.of_draws(sums[:, split:], counts)
+            first.of_draws(sums[:, :split], counts), second.of_draws(sums[:, split:], counts)
         ),
     )
 

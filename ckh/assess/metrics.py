@@ -116,9 +116,9 @@ def places(scores: NDArray[np.float64], problem: NDArray[np.int64]) -> NDArray[n
     order = np.lexsort((np.arange(len(scores)), -scores, problem))
     ordered = problem[order]
     starts = np.searchsorted(ordered, ordered)
-    result = np.empty(len(scores), dtype=np.int64)
-    result[order] = np.arange(len(scores)) - starts
-    return result
+    ranks = np.empty(len(scores), dtype=np.int64)
+    ranks[order] = np.arange(len(scores)) - starts
+    return ranks
 
 
 def summarize(efficiency: NDArray[np.float64], seed: int = 0) -> Efficiency:
@@ -133,11 +133,11 @@ def summaries(efficiency: Mapping[str, NDArray[np.float64]], seed: int = 0) -> d
         parts = {"mean": mean_of(values), "geomean": geomean_of(values)}
         parts |= {f"p{percent}": percentile_of(values, percent) for percent in (50, 10, 5)}
         figures |= {f"{part} {name}": figure for part, figure in parts.items()}
-    result = estimates(figures, len(next(iter(efficiency.values()))), seed)
+    estimated = estimates(figures, len(next(iter(efficiency.values()))), seed)
     return {
         name: Efficiency(
             problems=len(values),
-            **{part: result[f"{part} {name}"] for part in ("mean", "geomean", "p50", "p10", "p5")},
+            **{part: estimated[f"{part} {name}"] for part in ("mean", "geomean", "p50", "p10", "p5")},
             min=float(values.min()),
         )
         for name, values in efficiency.items()
@@ -162,14 +162,14 @@ def top_k(best: NDArray[np.float64], tolerance: NDArray[np.float64], ks: Sequenc
 
     Problems without a measured kernel among the first k are ignored; a k without any such problem is left out.
     """
-    result = []
+    tops = []
     for k, row in zip(ks, best, strict=True):
         known = np.isfinite(row)
         if known.any():
             hit = as_good(row[known], tolerance[known]).mean()
             figures = float(hit), float(row[known].mean()), float(np.percentile(row[known], 10))
-            result.append(TopK(k, int(known.sum()), *figures))
-    return result
+            tops.append(TopK(k, int(known.sum()), *figures))
+    return tops
 
 
 def figures(efficiency: Efficiency) -> dict[str, float]:

@@ -131,7 +131,7 @@ class RepeatNoiseOfParts:
 
     def result(self) -> RepeatNoise | None:
         """Return the noise; None without repeated pairs."""
-        result = {name: np.concatenate([np.zeros(0), *parts]) for name, parts in self._apart.items()}
+        differences = {name: np.concatenate([np.zeros(0), *parts]) for name, parts in self._apart.items()}
         devices = tuple(
             DeviceNoise(
                 name,
@@ -141,15 +141,15 @@ class RepeatNoiseOfParts:
                 float(np.percentile(apart, 90)),
                 _NORMAL * float(np.median(apart)),
             )
-            for name, apart in result.items()
+            for name, apart in differences.items()
             if len(apart) >= _LEAST_PAIRS
         )
         if not devices:
             return None
         of_device = {device.device: device.tolerance for device in devices}
         own = np.concatenate(self._own)
-        others = np.array([of_device.get(name, np.nan) for name in self._devices])
-        return RepeatNoise(devices, np.where(np.isfinite(own), own, others))
+        general = np.array([of_device.get(name, np.nan) for name in self._devices])
+        return RepeatNoise(devices, np.where(np.isfinite(own), own, general))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,14 +178,14 @@ def scored_again(dataset: Dataset, chosen: NDArray[np.int64], without: NDArray[n
     latency = np.where(frame["is_valid"], frame["latency_ms"], np.inf).astype(np.float64)
     both = _both(dataset)
     is_twice = _twice(*both) & np.isfinite(latency)
-    earlier, later = (np.where(is_twice, item, latency) for item in both)
+    earlier, later = (np.where(is_twice, measured, latency) for measured in both)
     twice = np.bincount(problem[is_twice], minlength=count)
     contends = Times(problem, latency, latency).efficiency() >= 1 / _CONTENDER
     is_known = twice >= 2  # noqa: PLR2004 - of one there is no choice
     is_known[problem[contends & ~is_twice]] = False
     is_full = is_known & (twice == np.bincount(problem[np.isfinite(latency)], minlength=count))
-    scored = [Times(problem, item, np.full(len(item), np.nan)).efficiency() for item in (later, earlier)]
-    again = [choices(-item, problem, count) for item in (earlier, later)]
+    scored = [Times(problem, measured, np.full(len(measured), np.nan)).efficiency() for measured in (later, earlier)]
+    again = [choices(-measured, problem, count) for measured in (earlier, later)]
 
     def averaged(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.where(is_full, (first + second) / 2, first)
@@ -209,7 +209,7 @@ def ceiling(parts: Sequence[ScoredAgain], baseline: str) -> Ceiling | None:
         mean_of(np.concatenate([getattr(part, name) for part in parts]), is_known)
         for name in ("repeated", "model", "base")
     )
-    result = estimates(
+    compared = estimates(
         {
             "repeated": repeated,
             "model": model,
@@ -218,8 +218,8 @@ def ceiling(parts: Sequence[ScoredAgain], baseline: str) -> Ceiling | None:
         },
         len(is_known),
     )
-    gap = result.pop("gap")
-    return Ceiling(int(is_known.sum()), baseline=baseline, gap=gap if np.isfinite(gap.value) else None, **result)
+    gap = compared.pop("gap")
+    return Ceiling(int(is_known.sum()), baseline=baseline, gap=gap if np.isfinite(gap.value) else None, **compared)
 
 
 def noise_lines(noise: Sequence[DeviceNoise], ceiling: Ceiling | None) -> list[str]:

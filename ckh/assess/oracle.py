@@ -132,11 +132,11 @@ def first_measured(dataset: Dataset, scores: NDArray[np.float64], k: int) -> lis
     chosen: list[list[str]] = [[] for _ in dataset.problems()]
     for row in rows:
         chosen[problem[row]].append(str(names[row]))
-    return [tuple(item) for item in chosen]
+    return [tuple(kernels) for kernels in chosen]
 
 
 def with_sample(
-    result: Sequence[Contest], candidates: Callable[[str], Sequence[str]], size: int, seed: int
+    chosen: Sequence[Contest], candidates: Callable[[str], Sequence[str]], size: int, seed: int
 ) -> list[Contest]:
     """Add random candidates of each problem to the contests.
 
@@ -146,7 +146,7 @@ def with_sample(
     random = np.random.default_rng(seed)
     order: dict[str, float] = {}
     more = []
-    for contest in result:
+    for contest in chosen:
         names = sorted(candidates(contest.problem))
         for name in names:
             if name not in order:
@@ -159,7 +159,7 @@ def with_sample(
 
 def measured_again(contest: Contest, samples_ns: Sequence[Sequence[float]]) -> Remeasured:
     """Medians of the samples of each kernel; None without samples."""
-    return Remeasured(contest, tuple(float(np.median(item)) if len(item) else None for item in samples_ns))
+    return Remeasured(contest, tuple(float(np.median(times)) if len(times) else None for times in samples_ns))
 
 
 def _ratio(best_ns: float, time_ns: float | None) -> float:

@@ -67,9 +67,9 @@ class RankedRows:
 
     def ranks_best(self, times: Times) -> NDArray[np.bool_]:
         """Mask of problems where the fastest measured kernel is a candidate, shape (problems,)."""
-        values = np.zeros(times.count, dtype=bool)
-        values[times.problem[(times.efficiency() >= 1.0) & np.isfinite(self.place)]] = True
-        return values
+        ranks_best = np.zeros(times.count, dtype=bool)
+        ranks_best[times.problem[(times.efficiency() >= 1.0) & np.isfinite(self.place)]] = True
+        return ranks_best
 
 
 @dataclass(frozen=True, slots=True)

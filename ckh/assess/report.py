@@ -104,33 +104,34 @@ def slices(
 ) -> list[SliceReport]:
     """Compute the efficiency by slice."""
     efficiency = np.concatenate([part.efficiency for part in parts])
-    result = list(_of_problems(parts, efficiency))
+    groups = list(_of_problems(parts, efficiency))
     for name in sorted({name for part in parts for name in part.kernels}):
         values = np.concatenate([part.kernels.get(name, np.full(len(part.efficiency), np.nan)) for part in parts])
-        result.append(_Slice(kernel_slice, name, np.isfinite(values), values))
+        groups.append(_Slice(kernel_slice, name, np.isfinite(values), values))
     if is_copy is not None and is_copy.any():
         halves = ((COPY, is_copy), (NEW, ~is_copy))
-        result = [_Slice(SEEN_LAYERS, name, inside, efficiency) for name, inside in halves] + result
-    result = [
-        _Slice(item.kind, item.name, judged, item.efficiency)
-        for item in result
-        if (judged := item.inside & np.isfinite(item.efficiency)).any()
+        groups = [_Slice(SEEN_LAYERS, name, inside, efficiency) for name, inside in halves] + groups
+    groups = [
+        replace(group, inside=judged)
+        for group in groups
+        if (judged := group.inside & np.isfinite(group.efficiency)).any()
     ]
-    if not result:
+    if not groups:
         return []
-    means = estimates({str(i): mean_of(item.efficiency, item.inside) for i, item in enumerate(result)}, len(efficiency))
+    figures = {str(i): mean_of(group.efficiency, group.inside) for i, group in enumerate(groups)}
+    means = estimates(figures, len(efficiency))
     return [
         SliceReport(
-            item.kind,
-            item.name,
-            int(item.inside.sum()),
-            float(item.efficiency[item.inside].mean()),
-            float(np.percentile(item.efficiency[item.inside], 10)),
-            float(item.efficiency[item.inside].min()),
+            group.kind,
+            group.name,
+            int(group.inside.sum()),
+            float(group.efficiency[group.inside].mean()),
+            float(np.percentile(group.efficiency[group.inside], 10)),
+            float(group.efficiency[group.inside].min()),
             means[str(i)].low,
             means[str(i)].high,
         )
-        for i, item in enumerate(result)
+        for i, group in enumerate(groups)
     ]
 
 
@@ -232,44 +233,41 @@ def evaluate(
     scorers: dict[str, Scorer] = {}
     if learned is not None:
         scorers = {NEAREST: learned.nearest_problem_scores, FIXED: learned.single_kernel_scores}
-    repeats, result = RepeatNoiseOfParts(), []
-    for part in parts:
-        times = times_of(part)
-        repeats.add(part, times)
-        result.append(_judged(part, times, rank(part), {name: scorer(part) for name, scorer in scorers.items()}))
+    repeats, judged = RepeatNoiseOfParts(), []
+    for dataset in parts:
+        times, scores = times_of(dataset), {name: scorer(dataset) for name, scorer in scorers.items()}
+        repeats.add(dataset, times)
+        judged.append(_judged(dataset, times, rank(dataset), scores))
     noise = repeats.result()
-    tolerance = known_or(
-        None if noise is None else noise.tolerance, np.concatenate([item.tolerance for item in result])
-    )
-    made = [choice for item in result for choice in item.choices]
-    others_found = {
-        name: np.concatenate([judged_part.others[name] for judged_part in result]) for name in result[0].others
-    }
-    random, hindsight = others_found.pop(RANDOM), baselines.hindsight_efficiency(parts)
-    others_found |= {} if hindsight is None else {HINDSIGHT: hindsight}
+    own_tolerance = np.concatenate([part.tolerance for part in judged])
+    tolerance = known_or(None if noise is None else noise.tolerance, own_tolerance)
+    made = [choice for part in judged for choice in part.choices]
+    without_model = {name: np.concatenate([part.others[name] for part in judged]) for name in judged[0].others}
+    random, hindsight = without_model.pop(RANDOM), baselines.hindsight_efficiency(parts)
+    without_model |= {} if hindsight is None else {HINDSIGHT: hindsight}
     efficiency = np.array([np.nan if choice.efficiency is None else choice.efficiency for choice in made])
     is_judged = np.isfinite(efficiency)
     whole = summaries(
         {
             name: values[is_judged] if is_judged.any() else values
-            for name, values in {"model": efficiency, **others_found, RANDOM: random}.items()
+            for name, values in {"model": efficiency, **without_model, RANDOM: random}.items()
             if name != "model" or is_judged.any()
         }
     )
-    best_ranked = np.concatenate([item.best_ranked for item in result])
+    best_ranked = np.concatenate([part.best_ranked for part in judged])
     ranks_any = np.isfinite(best_ranked)
-    unstable, measured = np.sum([item.unstable for item in result], axis=0).tolist()
+    unstable, measured = np.sum([part.unstable for part in judged], axis=0).tolist()
     return Evaluation(
-        rows=sum(item.rows for item in result),
-        coverage=coverage([item.coverage for item in result]),
+        rows=sum(part.rows for part in judged),
+        coverage=coverage([part.coverage for part in judged]),
         efficiency=whole.pop("model", None),
         best_ranked_measured=summarize(best_ranked[ranks_any]) if ranks_any.any() else None,
-        top=top_k(np.concatenate([judged_part.best_of_first for judged_part in result], axis=1), tolerance),
+        top=top_k(np.concatenate([part.best_of_first for part in judged], axis=1), tolerance),
         baselines=whole,
-        slices=slices([item.slices for item in result], parts.op.kernels.slice_column, is_copy),
+        slices=slices([part.slices for part in judged], parts.op.kernels.slice_column, is_copy),
         choices=_judged_best(made, efficiency, tolerance),
         noise=() if noise is None else noise.devices,
-        ceiling=ceiling([judged_part.again for judged_part in result], RANDOM if learned is None else FIXED),
+        ceiling=ceiling([part.again for part in judged], RANDOM if learned is None else FIXED),
         unstable=unstable / measured if measured else 0.0,
     )
 
@@ -292,7 +290,7 @@ class _JudgedPart:
 
 
 def _judged(part: Dataset, times: Times, ranked: RankedRows, others: Mapping[str, NDArray[np.float64]]) -> _JudgedPart:
-    rows = {name: choices(other, times.problem, times.count) for name, other in others.items()}
+    rows = {name: choices(scores, times.problem, times.count) for name, scores in others.items()}
     efficiency, best_ranked = times.efficiency(), ranked.best_ranked(times.problem)
     again = scored_again(part, best_ranked, rows.get(FIXED))
     return _JudgedPart(
@@ -313,8 +311,8 @@ def _judged_best(made: list[Choice], efficiency: NDArray[np.float64], tolerance:
     """Mark which choices are best within the tolerance; unmeasured choices are not."""
     is_best = as_good(efficiency, tolerance).tolist()
     return [
-        choice if choice.is_best == result else replace(choice, is_best=result)
-        for choice, result in zip(made, is_best, strict=True)
+        choice if choice.is_best == is_tied else replace(choice, is_best=is_tied)
+        for choice, is_tied in zip(made, is_best, strict=True)
     ]
 
 

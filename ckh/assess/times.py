@@ -73,10 +73,10 @@ def has_oracle(dataset: Dataset) -> NDArray[np.bool_]:
 
 def judged(dataset: Dataset) -> Dataset:
     """Select the rows of problems that have an oracle: at least one usable time."""
-    result = has_oracle(dataset)
-    if not result.any():
+    is_timed = has_oracle(dataset)
+    if not is_timed.any():
         raise no_oracle()
-    return dataset if result.all() else dataset.select(result[dataset.problem_ids])
+    return dataset if is_timed.all() else dataset.select(is_timed[dataset.problem_ids])
 
 
 def no_oracle() -> DataError:

@@ -136,13 +136,13 @@ def bounds(dataset: Dataset, chosen: NDArray[np.object_]) -> NDArray[np.float64]
         if latency < np.inf:
             measured.setdefault(key, []).append((int(rows), float(latency)))
     best = times.oracle_ms()
-    result = np.full(times.count, np.nan)
+    least = np.full(times.count, np.nan)
     for problem, row in enumerate(dataset.first_rows.tolist()):
         known = measured.get((layer[row], chosen[problem]), ())
         enough = [latency for rows, latency in known if rows >= size[row]]
         if enough:
-            result[problem] = min(1.0, best[problem] / min(enough))
-    return result
+            least[problem] = min(1.0, best[problem] / min(enough))
+    return least
 
 
 def most_frequent(dataset: Dataset, learned_from: Dataset) -> NDArray[np.int64]:
@@ -156,12 +156,12 @@ def most_frequent(dataset: Dataset, learned_from: Dataset) -> NDArray[np.int64]:
     kinds, sizes = _kinds(dataset), _sizes(dataset)
     place = np.full(len(names), MISSING, np.int64)
     for problem, (kind, size, winner) in enumerate(zip(kinds, sizes, names, strict=True)):
-        at = known.get(kind)
-        if at is None:
+        wins_at = known.get(kind)
+        if wins_at is None:
             continue
-        nearest = min(at, key=lambda item: abs(np.log(item) - np.log(size)))
-        overall = sum(at.values(), Counter[str]())
-        order = list(dict.fromkeys([*_by_count(at[nearest]), *_by_count(overall)]))
+        nearest = min(wins_at, key=lambda known_size: abs(np.log(known_size) - np.log(size)))
+        overall = sum(wins_at.values(), Counter[str]())
+        order = list(dict.fromkeys([*_by_count(wins_at[nearest]), *_by_count(overall)]))
         place[problem] = order.index(winner) if winner in order else MISSING
     return place
 
@@ -169,10 +169,10 @@ def most_frequent(dataset: Dataset, learned_from: Dataset) -> NDArray[np.int64]:
 def _wins(dataset: Dataset) -> dict[tuple[object, ...], dict[float, Counter[str]]]:
     """Kind -> size -> number of wins of each kernel."""
     names = dataset.frame["kernel"].to_numpy(dtype=object)[winner_rows(dataset)]
-    result: dict[tuple[object, ...], dict[float, Counter[str]]] = {}
+    wins: dict[tuple[object, ...], dict[float, Counter[str]]] = {}
     for kind, size, name in zip(_kinds(dataset), _sizes(dataset), names, strict=True):
-        result.setdefault(kind, {}).setdefault(size, Counter())[name] += 1
-    return result
+        wins.setdefault(kind, {}).setdefault(size, Counter())[name] += 1
+    return wins
 
 
 def _kinds(dataset: Dataset) -> list[tuple[object, ...]]:
