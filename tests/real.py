@@ -14,6 +14,7 @@ import math
 import os
 import subprocess
 import time
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,14 +26,20 @@ from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.hip_device import HipDevice
 from ckh.bench.supervision.driver import BuildReport, Driver, build_and_load
 from ckh.bench.supervision.limits import BenchLimits
+from ckh.bench.supervision.process import WorkerProcess
+from ckh.bench.supervision.protocol import Job, Op
 from ckh.ops import operation
+from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ckh.archs import ArchSpec
 
 _NAMES = ("HIPCC", "CK_TILE_INCLUDE")
 _MARK = "compiles"
 _TIMEOUT_S = 1800.0
+_LOAD_TIMEOUT_S = 120.0
 _WHY_NOT = "HIPCC and CK_TILE_INCLUDE are not set: no real kernel is compiled"
 
 _MINUTES = "CKH_TEST_COMPILE_MINUTES"
@@ -132,3 +139,31 @@ def built_with(options: DeviceOptions, kernels: Sequence[Any], until: float = ma
     device, limits = HipDevice(options), BenchLimits(compile_timeout_s=_TIMEOUT_S)
     compiled = Driver(device, limits, lambda: time.monotonic() > until).build(kernels)
     return build_and_load(Driver(device, limits, lambda: False), list(compiled))
+
+
+def check_resources(report: BuildReport, arch: ArchSpec) -> None:
+    """Assert that a kernel was compiled and loaded, and that the resources it takes are possible."""
+    assert (report.status, report.message) == (Status.OK, "")
+    taken = report.resources
+    assert taken is not None
+    assert 0 < taken.vgprs <= 512
+    assert 0 < taken.sgprs <= 112
+    assert 0 < taken.lds_bytes <= arch.lds_capacity
+    assert 1 <= taken.occupancy <= (16 if arch.architecture == "rdna" else 8)
+    assert taken.scratch_bytes % 4 == 0
+
+
+def check_names_and_code(real: Mapping[tuple[str, Any], BuildReport], name: Callable[[Any], str]) -> None:
+    """Assert that each library loads and has its kernel's name, and that no two kernels have the same code."""
+    device = HipDevice(DeviceOptions("gfx942"))
+    worker = WorkerProcess(device, replace(device.worker_configs()[0], load_only=True))
+    try:
+        for (_, kernel), report in real.items():
+            worker.send(Job(Op.LOAD, 1, library=report.library))
+            reply = worker.receive(time.monotonic() + _LOAD_TIMEOUT_S)
+            assert (reply.status, reply.message) == (Status.OK, name(kernel))
+    finally:
+        worker.kill()
+    devices = [(HipDevice(DeviceOptions(arch)), kernel) for arch, kernel in real]
+    binaries = {device.inspect(kernel, device.emit(kernel), "", b"") for device, kernel in devices}
+    assert len({binary.code_hash for binary in binaries if binary is not None}) == len(real)

@@ -91,6 +91,20 @@ def test_a_file_system_without_locks_is_measured_on(args: list[str], monkeypatch
     assert Counter((row.problem, row.kernel) for row in read_journal(Path("run")).final_rows()) == PAIRS
 
 
+def expect_clear_line(
+    command: Sequence[str], exit_code: ExitCode, code: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Expect an error and a hint on stderr, nothing on stdout, and no new file."""
+    before = sorted(Path().iterdir())
+    assert run([*command]) == exit_code
+    out, err = capsys.readouterr()
+    assert out == ""
+    expect_error(err, code, value)
+    assert err.startswith("error: ")
+    assert len(err.splitlines()) <= 2
+    assert sorted(Path().iterdir()) == before
+
+
 def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """The JSON document on stdout."""
     parsed: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -437,14 +451,7 @@ def test_bad_options_are_one_clear_line(
     """Each is an error with its exit code; nothing is printed on stdout, nothing is written."""
     Path("empty.txt").write_text("\n# nothing\n", encoding="utf-8")
     Path("kernels.txt").write_text("\n".join(KERNELS), encoding="utf-8")
-    before = sorted(Path().iterdir())
-    assert run([*args, *options]) == exit_code
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("error: ")
-    expect_error(err, code, value)
-    assert len(err.splitlines()) <= 2
-    assert sorted(Path().iterdir()) == before
+    expect_clear_line([*args, *options], exit_code, code, value, capsys)
 
 
 @pytest.mark.parametrize("options", [["--samples", "0"], ["--jobs", "0"], ["--ndim", "4"], ["--device", "abacus"]])
@@ -729,14 +736,7 @@ def test_bad_options_of_a_gpu_are_one_clear_line(
     """Each is an error with its exit code; nothing is printed on stdout, nothing is written."""
     assert run(["bench", *HIP, "--arch", "gfx90a", "--rule-set", "tiny", "--write-registry", "other.json"]) == 0
     capsys.readouterr()
-    before = sorted(Path().iterdir())
-    assert run([*hip, *options, "--dry-run"]) == exit_code
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("error: ")
-    expect_error(err, code, value)
-    assert len(err.splitlines()) <= 2
-    assert sorted(Path().iterdir()) == before
+    expect_clear_line([*hip, *options, "--dry-run"], exit_code, code, value, capsys)
 
 
 def test_padded_channels_are_different_problems(hip: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -235,15 +235,21 @@ def test_candidates_alone_are_scored_as_in_their_pool(host_models: Path, monkeyp
     assert {len(some.pool) == whole for some in scored(asked, alone)} == {False}
 
 
-def test_a_problem_without_a_kernel_does_not_stop_the_others(tmp_path: Path) -> None:
-    """Its answer is empty with a reason; its neighbours are ranked. It has too many channels to be padded."""
-    model = gfx942(tmp_path)
-    narrow = replace(AMD_PROBLEMS[0], c=2**31 - 1)
-    first, none, last = rankings_of([AMD_PROBLEMS[0], narrow, AMD_PROBLEMS[1]], model)
-    assert (first.failure, last.failure) == (None, None)
-    assert none.ranked == []
-    assert "C/G = 2147483647" in str(none.failure)
-    assert rank_many([narrow, AMD_PROBLEMS[0]], 1, model) == [[], first.best(1)]
+@pytest.mark.parametrize("most_scores", [1, 1 << 24], ids=["in parts", "together"])
+@pytest.mark.parametrize("sizes", [{"c": 2**31 - 1}, {"c": 3, "hi": 2**31 - 1}], ids=["too wide", "padded in vain"])
+def test_a_problem_without_a_kernel_does_not_stop_the_others(
+    most_scores: int, sizes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer is empty with a reason and the requested channels; its neighbours are ranked as alone."""
+    model, alone = gfx942(tmp_path), load_model(tmp_path / "forward")
+    expected = [ranking_of(problem, alone).ranked for problem in AMD_PROBLEMS[:2]]
+    monkeypatch.setattr("ckh.learn.answers.batches._MOST_SCORES", most_scores)
+    unanswered = replace(AMD_PROBLEMS[0], **sizes)
+    first, none, last = rankings_of([AMD_PROBLEMS[0], unanswered, AMD_PROBLEMS[1]], model)
+    assert [first.ranked, last.ranked] == expected
+    assert (none.ranked, none.padded) == ([], None)
+    assert f"C/G = {sizes['c']} " in str(none.failure)
+    assert rank_many([unanswered, AMD_PROBLEMS[0]], 1, model) == [[], first.best(1)]
 
 
 def test_answers_are_remembered(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -325,6 +325,19 @@ def test_damaged_files_give_no_answer(content: bytes) -> None:
 
 
 @pytest.mark.usefixtures("alone")
+def test_files_of_another_kind_give_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither if a single property differs, such as the direction."""
+    line = asked("--c 48")
+    assert prepare(line)
+    facts = read_facts(paths(line)[0], stamp(line))
+    assert facts is not None
+    own = {"variant": "forward", "ndim": 2, "dtype": "fp32", "layout": "nhwgc"}
+    for kind in (own, *({**own, name: "another"} for name in own)):
+        monkeypatch.setattr(answer, "read_facts", lambda *_, kind=kind: {**facts, "fixed": kind})
+        assert (quick(line) is None) == (kind != own)
+
+
+@pytest.mark.usefixtures("alone")
 def test_without_a_cache_the_full_command_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

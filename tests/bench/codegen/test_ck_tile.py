@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,10 +22,6 @@ from ckh.bench.codegen.ck_tile import (
     share_of_thread,
 )
 from ckh.bench.codegen.unit import UnsupportedKernelError
-from ckh.bench.devices.device import DeviceOptions
-from ckh.bench.devices.hip_device import HipDevice
-from ckh.bench.supervision.process import WorkerProcess
-from ckh.bench.supervision.protocol import Job, Op
 from ckh.errors import DeviceError
 from ckh.kernels.pipelines import Scheduler
 from ckh.ops.grouped_conv.kernel import ConvKernel, kernel_name, parse_kernel_name
@@ -35,12 +30,11 @@ from ckh.ops.grouped_conv.kernels.variants import FILTER3X3
 from ckh.ops.grouped_conv.measuring.hip import emit
 from ckh.ops.grouped_conv.measuring.hip_rules import ConvHeaders, detect_conv, missing
 from ckh.problems import Direction
-from ckh.schema import Status
 from tests.bench.codegen.conv_headers import CURRENT, HEADERS, LATE_2025, MID_2025, write_templates
 from tests.bench.codegen.real_kernels import REAL_KERNELS
 from tests.bench.codegen.templates import OPERATIONS, SHARED
 from tests.bench.fake_hipcc import write_headers
-from tests.real import Real, compiles, interface_here, sampled
+from tests.real import Real, check_names_and_code, check_resources, compiles, interface_here, sampled
 from tests.refusals import expect_refusal, expect_values, has_values
 
 if TYPE_CHECKING:
@@ -50,7 +44,6 @@ GOLDEN = Path(__file__).parent / "golden"
 UPDATE = "CKH_UPDATE_GOLDEN"
 HOW_TO_UPDATE = f"if that is meant, run this test with {UPDATE}=1 and look at the difference"
 GFX942 = load_arch("gfx942")
-LOAD_TIMEOUT_S = 120.0
 
 # File -> headers and the kernel's name without the common prefix.
 EMITTED: dict[str, tuple[ConvHeaders, str]] = {
@@ -402,11 +395,6 @@ ALL_REAL = sampled((arch, kernel) for arch, kernels in REAL_HERE.items() for ker
 compiled = compiles(*((arch, "grouped_conv", kernel_name(kernel)) for arch, kernel in ALL_REAL))
 
 
-def device_of(arch: str) -> HipDevice:
-    """A device with the compiler and headers of the environment."""
-    return HipDevice(DeviceOptions(arch))
-
-
 KINDS: dict[Interface, dict[str, set[Any]]] = {
     Interface.MID_2025: {
         "variant": {Direction.FORWARD, Direction.BWD_WEIGHT},
@@ -442,12 +430,6 @@ def test_the_real_kernels_cover_every_kind(interface: Interface) -> None:
     assert {name: {getattr(kernel, name) for kernel in kernels} for name in kinds} == kinds
 
 
-@pytest.fixture
-def real(real_kernels: Real) -> Real:
-    """All real kernels, compiled and loaded."""
-    return Real((item, real_kernels[item]) for item in ALL_REAL)
-
-
 @pytest.mark.slow
 @compiled
 @pytest.mark.parametrize(
@@ -455,38 +437,14 @@ def real(real_kernels: Real) -> Real:
 )
 def test_a_real_kernel_compiles_and_loads(real_kernels: Real, arch: str, kernel: ConvKernel) -> None:
     """It becomes a library that loads without a GPU, and the compiler reports its resources."""
-    report = real_kernels[arch, kernel]
-    assert (report.status, report.message) == (Status.OK, "")
-    taken = report.resources
-    assert taken is not None
-    assert 0 < taken.vgprs <= 512
-    assert 0 < taken.sgprs <= 112
-    assert 0 < taken.lds_bytes <= load_arch(arch).lds_capacity
-    assert 1 <= taken.occupancy <= (16 if load_arch(arch).architecture == "rdna" else 8)
-    assert taken.scratch_bytes % 4 == 0
+    check_resources(real_kernels[arch, kernel], load_arch(arch))
 
 
 @pytest.mark.slow
 @compiled
-def test_real_kernels_contain_their_names(real: Real) -> None:
-    """The name in a library is that of its kernel, and unique."""
-    worker = WorkerProcess(device_of("gfx942"), replace(device_of("gfx942").worker_configs()[0], load_only=True))
-    try:
-        for (_, kernel), report in real.items():
-            worker.send(Job(Op.LOAD, 1, library=report.library))
-            reply = worker.receive(time.monotonic() + LOAD_TIMEOUT_S)
-            assert (reply.status, reply.message) == (Status.OK, kernel_name(kernel))
-    finally:
-        worker.kill()
-
-
-@pytest.mark.slow
-@compiled
-def test_real_kernels_have_distinct_code(real: Real) -> None:
-    """No parameter is ignored by ckh's headers."""
-    devices = [(device_of(arch), kernel) for arch, kernel in real]
-    binaries = {device.inspect(kernel, device.emit(kernel), "", b"") for device, kernel in devices}
-    assert len({binary.code_hash for binary in binaries if binary is not None}) == len(real)
+def test_real_kernels_have_their_names_and_distinct_code(real_kernels: Real) -> None:
+    """The name in a library is that of its kernel, and no parameter is ignored by ckh's headers."""
+    check_names_and_code({key: real_kernels[key] for key in ALL_REAL}, kernel_name)
 
 
 # A pair of kernels of one tile that differ in the number of buffers.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,6 @@ from ckh.bench.compilation.kernel_cache import loadable
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.hip_device import HipDevice
 from ckh.bench.isolated.kernel_library import KernelLibrary
-from ckh.bench.supervision.process import WorkerProcess
-from ckh.bench.supervision.protocol import Job, Op
 from ckh.kernels.pipelines import Scheduler
 from ckh.ops.gemm_universal.kernel import kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
@@ -34,7 +31,7 @@ from ckh.schema import Status
 from tests.bench.codegen.gemm_headers import CURRENT, LATE_2025, MID_2025
 from tests.bench.codegen.real_gemm_kernels import REAL_GEMM_KERNELS
 from tests.bench.fake_hipcc import REMARKS, write_headers
-from tests.real import Real, built_with, compiles, interface_here, sampled
+from tests.real import Real, built_with, check_names_and_code, check_resources, compiles, interface_here, sampled
 from tests.refusals import expect_reasons, has_values
 
 if TYPE_CHECKING:
@@ -42,7 +39,6 @@ if TYPE_CHECKING:
 
 GOLDEN = Path(__file__).parent / "golden_gemm"
 UPDATE = "CKH_UPDATE_GOLDEN"
-LOAD_TIMEOUT_S = 120.0
 WHICH = "the CK Tile headers (mid2025)"
 GFX942, GFX950 = load_arch("gfx942"), load_arch("gfx950")
 
@@ -433,12 +429,6 @@ def test_the_real_kernels_cover_every_kind(interface: Interface) -> None:
         assert reasons == () or (kernel.pipeline == "compv5" and len(reasons) == 1 and "waves 1x1x2" in reasons[0])
 
 
-@pytest.fixture
-def real(real_kernels: Real) -> Real:
-    """All real kernels, compiled and loaded."""
-    return Real((item, real_kernels[item]) for item in ALL_REAL)
-
-
 @pytest.mark.slow
 @compiled
 @pytest.mark.parametrize(
@@ -446,13 +436,7 @@ def real(real_kernels: Real) -> Real:
 )
 def test_a_real_kernel_compiles_and_loads(real_kernels: Real, arch: str, kernel: GemmKernel) -> None:
     """It becomes a library that loads without a GPU, and the compiler reports its resources."""
-    report = real_kernels[arch, kernel]
-    assert (report.status, report.message) == (Status.OK, "")
-    taken = report.resources
-    assert taken is not None
-    assert 0 < taken.vgprs <= 512
-    assert 0 < taken.lds_bytes <= load_arch(arch).lds_capacity
-    assert 1 <= taken.occupancy <= 8
+    check_resources(real_kernels[arch, kernel], load_arch(arch))
 
 
 @pytest.mark.slow
@@ -469,20 +453,9 @@ def test_gfx950_adds_to_the_compilers_own_bf16() -> None:
 
 @pytest.mark.slow
 @compiled
-def test_real_kernels_contain_their_names(real: Real) -> None:
+def test_real_kernels_have_their_names_and_distinct_code(real_kernels: Real) -> None:
     """The name in a library is that of its kernel, and no two have the same code."""
-    device = HipDevice(DeviceOptions("gfx942"))
-    worker = WorkerProcess(device, replace(device.worker_configs()[0], load_only=True))
-    try:
-        for (_, kernel), report in real.items():
-            worker.send(Job(Op.LOAD, 1, library=report.library))
-            reply = worker.receive(time.monotonic() + LOAD_TIMEOUT_S)
-            assert (reply.status, reply.message) == (Status.OK, kernel_name(kernel))
-    finally:
-        worker.kill()
-    devices = [(HipDevice(DeviceOptions(arch)), kernel) for arch, kernel in real]
-    binaries = {device.inspect(kernel, device.emit(kernel), "", b"") for device, kernel in devices}
-    assert len({binary.code_hash for binary in binaries if binary is not None}) == len(real)
+    check_names_and_code({key: real_kernels[key] for key in ALL_REAL}, kernel_name)
 
 
 BASIC = "fp16_rcr_basic_v1_cshuffle_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8"

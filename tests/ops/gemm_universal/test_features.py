@@ -22,25 +22,11 @@ from ckh.ops.gemm_universal.features import (
 )
 from ckh.ops.gemm_universal.kernel import parse_kernel_name
 from ckh.ops.gemm_universal.problem import GemmProblem
-from tests.shared import SHARED
+from tests.shared import REFERENCE_HARDWARE, SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Hardware of the reference vectors: the defaults of AMD's engine.
-REFERENCE_HARDWARE = {
-    "num_cus": 256,
-    "simds_per_cu": 4,
-    "shader_engines": 32,
-    "max_clock_mhz": 2400,
-    "max_waves_per_cu": 32,
-    "wavefront_size": 64,
-    "lds_capacity": 65536,
-    "l1_cache_kb": 32,
-    "l2_cache_kb": 4096,
-    "l3_cache_kb": 262144,
-    "num_xcd": 8,
-}
 GOLDEN = SHARED / "golden" / "gemm_universal_features.parquet"
 
 PROBLEM = GemmProblem(100, 300, 96, "fp16", "ccr", 2)

@@ -14,25 +14,11 @@ from ckh.ops.grouped_conv.kernel import parse_kernel_name
 from ckh.ops.grouped_conv.operation import kernel_columns, problem_columns
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
-from tests.shared import SHARED
+from tests.shared import REFERENCE_HARDWARE, SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Hardware of the reference vectors: the defaults of AMD's engine.
-REFERENCE_HARDWARE = {
-    "num_cus": 256,
-    "simds_per_cu": 4,
-    "shader_engines": 32,
-    "max_clock_mhz": 2400,
-    "max_waves_per_cu": 32,
-    "wavefront_size": 64,
-    "lds_capacity": 65536,
-    "l1_cache_kb": 32,
-    "l2_cache_kb": 4096,
-    "l3_cache_kb": 262144,
-    "num_xcd": 8,
-}
 GOLDEN = SHARED / "golden" / "grouped_conv_features.parquet"
 
 PROBLEM = ConvProblem(Direction.BWD_DATA, n=2, c=12, k=24, g=4, hi=9, wi=7, y=3, x=1, stride_h=2, pad_h=1)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ckh.archs import load_arch
-from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
+from ckh.errors import DataError
+from ckh.kernels.pools import TIMED_NAME, KernelList, timed_file
+from ckh.ops.grouped_conv.kernel import kernel_name
+from ckh.ops.grouped_conv.kernels.pool import POOLS, conv_pool, refused_pool
 from ckh.problems import Direction
-from tests.refusals import has_values
+from tests.learn.conftest import AMD_PROBLEMS
+from tests.refusals import expect_refusal, has_values
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("ndim", [2, 3])
@@ -61,3 +70,22 @@ def test_half_precision_loses_no_tile_to_lds_on_gfx942_but_fp32_does() -> None:
         ("compv6", True),
     }
     assert {kernel.tile_k for kernel in kernels} == {64}
+
+
+def test_measurements_count_on_their_own_architecture_alone(tmp_path: Path) -> None:
+    """There measured kernels are first, whatever the rules say; elsewhere they are kernels like all others."""
+    gfx950, gfx942 = load_arch("gfx950"), load_arch("gfx942")
+    kernels, others = (conv_pool(Direction.FORWARD, arch, 2, "bf16") for arch in (gfx950, gfx942))
+    waves = next(kernel for kernel in kernels if prod(kernel.wave) == 16)  # which gfx942 does not have
+    unlisted = replace(others[0], tile_m=2 * others[0].tile_m)  # a tile of neither pool
+    measured = (waves, others[-1], replace(waves, tile_m=2 * waves.tile_m), unlisted)
+    (tmp_path / TIMED_NAME).write_bytes(timed_file("gfx950", {kernel_name(kernel) for kernel in measured}))
+    kind, listed = (Direction.FORWARD, 2, "bf16"), KernelList("list", (others[0], *measured))
+    here = POOLS.candidates(AMD_PROBLEMS[0], gfx950, *kind, model=tmp_path)
+    assert here.timed == here.timed_candidates == 4
+    assert here.pool == (*measured, *(kernel for kernel in kernels if kernel not in measured))
+    there = POOLS.candidates(AMD_PROBLEMS[0], gfx942, *kind, model=tmp_path)
+    assert (there.timed, there.pool) == (None, (*others, unlisted))
+    assert POOLS.of(gfx950, *kind, model=tmp_path, only=listed) == (*measured, others[0])
+    with expect_refusal(DataError, "bad-kernel", "gfx942", kernel_name(waves)):
+        POOLS.of(gfx942, *kind, model=tmp_path, only=listed)
