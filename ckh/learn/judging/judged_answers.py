@@ -110,9 +110,9 @@ def answered_ratios(model: Model, dataset: Dataset, ranked: RankedRows) -> TimeR
         return TimeRatios(times, np.zeros(0))
     problems, starts = np.unique(dataset.problem_ids[rows], return_index=True)
     covered = []
-    for problem, own in zip(problems, np.split(times, starts[1:]), strict=True):
+    for problem, ratios in zip(problems, np.split(times, starts[1:]), strict=True):
         low, high = interval_at(model.bands, float(ranked.first_tflops[problem]))
-        covered.append(float(np.mean((own >= low) & (own <= high))))
+        covered.append(float(np.mean((ratios >= low) & (ratios <= high))))
     return TimeRatios(times, np.array(covered))
 
 

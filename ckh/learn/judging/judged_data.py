@@ -139,8 +139,8 @@ def _is_for(dataset: Dataset, spec: ModelSpec) -> NDArray[np.bool_]:
         mask = mask & (frame["dtype"] == spec.dtype)
     if spec.variant is not None and dataset.op.has_directions:
         mask = mask & (frame["variant"] == str(spec.variant))
-    numpy: NDArray[np.bool_] = mask.to_numpy(dtype=bool)
-    return numpy
+    rows: NDArray[np.bool_] = mask.to_numpy(dtype=bool)
+    return rows
 
 
 def held_out(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool = False) -> DatasetParts:
@@ -166,10 +166,7 @@ def for_verdict(
 
     is_left = np.concatenate([np.bincount(part.problem_ids) > 1 for part in parts]) | of_winners
     if not is_left.all():
-        warn(
-            f"left out {int((~is_left).sum())} problems with a single measured kernel",
-            "single-kernel",
-        )
+        warn(f"left out {int((~is_left).sum())} problems with a single measured kernel", "single-kernel")
     is_left &= ~_is_seen(parts, models, with_trained=with_trained)
     if int(is_left.sum()) < least:
         raise DataError(
@@ -195,7 +192,7 @@ def _is_seen(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool
                 f"the manifest of {model.path} has no training problems, which may be among these",
                 "unknown-training-data",
             )
-        is_seen = np.array([own in (known or ()) for own in ids])
+        is_seen = np.array([trained_id in (known or ()) for trained_id in ids])
         if is_seen.any():
             what = "included" if with_trained else "left out"
             warn(f"{what} {int(is_seen.sum())} of {len(ids)} problems, which {model.path} was trained on", "trained-on")
@@ -241,7 +238,6 @@ def measure_again(texts: Sequence[str], spec: ModelSpec) -> str:
 
     if spec.op.measured is None:
         return ""
-
     problems = " ".join(shlex.quote(text) for text in texts)
     words = [f"--op {spec.op_type}", "--device host" if spec.arch == HOST else f"--arch {spec.arch}"]
     words += [f"--variant {spec.variant}"] if spec.op.has_directions and spec.variant is not None else []

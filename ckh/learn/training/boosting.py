@@ -56,12 +56,12 @@ class Fit:
 def make_fit(target: str, dataset: Dataset, rank: RankObjective) -> Fit:
     """Build the labels of a target for the valid rows of a dataset; a ranking regression weighs them by efficiency."""
     if target != RANK:
-        value = dataset.frame[TARGET_COLUMNS[target]].to_numpy(dtype=np.float64)
-        if missing := int(np.count_nonzero(~np.isfinite(value))):
-            rows = f"{missing} of {len(value)} usable rows"
+        measured = dataset.frame[TARGET_COLUMNS[target]].to_numpy(dtype=np.float64)
+        if missing := int(np.count_nonzero(~np.isfinite(measured))):
+            rows = f"{missing} of {len(measured)} usable rows"
             hint = "omit the target in --targets, or make the dataset again with ckh convert"
             raise DataError(f"column {TARGET_COLUMNS[target]} has missing values in {rows}", hint, code="bad-column")
-        label = np.log1p(value) if target in LOG_TARGETS else value
+        label = np.log1p(measured) if target in LOG_TARGETS else measured
         return Fit(target, label, None, {"objective": "regression"}, is_grouped=False)
     efficiency = efficiency_of(dataset)
     if rank is RankObjective.LAMBDARANK:
@@ -130,11 +130,10 @@ class Boosting:
         known = prior_rows(dataset, rows, self.prepared.efficiency, options.seed)
         if known is None:
             return None
-        law = Fit(fit.target, known.efficiency, known.efficiency, dict(fit.parameters), is_grouped=False)
-        parameters = self._parameters(law, PRIOR_TREES)
-        rows = np.arange(len(known.efficiency))
-        arguments = {"label": law.label, "weight": law.weight, "params": parameters}
-        data = known.matrix.lightgbm_data(rows, **arguments, **self._features)
+        of_prior = Fit(fit.target, known.efficiency, known.efficiency, dict(fit.parameters), is_grouped=False)
+        parameters = self._parameters(of_prior, PRIOR_TREES)
+        arguments = {"label": of_prior.label, "weight": of_prior.weight, "params": parameters}
+        data = known.matrix.lightgbm_data(np.arange(len(known.efficiency)), **arguments, **self._features)
         return Prior(lightgbm.train(parameters, data, PRIOR_TREES.n_estimators), options.prior)
 
     def estimate(self, rows: NDArray[np.int64]) -> EstimateTerm | None:
@@ -162,9 +161,9 @@ class Boosting:
     def lambdarank_scale(self, rows: NDArray[np.int64], model: Any, prior: Prior, lambdarank: Any) -> float:
         """Factor that gives a LambdaRank's scores the same spread within problems as the model with its prior."""
         problem = np.unique(self.prepared.dataset.problem_ids[rows], return_inverse=True)[1]
-        own = _spread_within(self._with_prior(model, prior, rows), problem)
-        other = _spread_within(self.prepared.matrix.predict(lambdarank, rows), problem)
-        return own / other if other > 0 else 0.0
+        spread = _spread_within(self._with_prior(model, prior, rows), problem)
+        lambdarank_spread = _spread_within(self.prepared.matrix.predict(lambdarank, rows), problem)
+        return spread / lambdarank_spread if lambdarank_spread > 0 else 0.0
 
     def predicted(
         self, fit: Fit, model: Any, rows: NDArray[np.int64], others: NDArray[np.int64]
@@ -176,8 +175,8 @@ class Boosting:
         estimate = self.estimate(rows) if fit.target == RANK else None
         if estimate is None:
             return self._by_trees(fit, model, rows, others)
-        own = row_scores(self.prepared.dataset.select(others), estimate)
-        return own if self.has_few_rows else own + self._by_trees(fit, model, rows, others)
+        estimated = row_scores(self.prepared.dataset.select(others), estimate)
+        return estimated if self.has_few_rows else estimated + self._by_trees(fit, model, rows, others)
 
     def _by_trees(
         self, fit: Fit, model: Any, rows: NDArray[np.int64], others: NDArray[np.int64]
@@ -229,9 +228,9 @@ class Boosting:
             return matrix.lightgbm_data(rows, **arguments, **self._features)
         order, place = self._order
         binned = matrix.binned(order, parameters, **self._features)
-        result = binned.subset(place[rows]).construct()
-        result.params = parameters
-        return result.set_label(fit.label[rows]).set_weight(weight).set_group(group)
+        subset = binned.subset(place[rows]).construct()
+        subset.params = parameters
+        return subset.set_label(fit.label[rows]).set_weight(weight).set_group(group)
 
     @property
     def has_many(self) -> bool:

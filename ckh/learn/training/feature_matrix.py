@@ -125,11 +125,11 @@ class FeatureMatrix:
     def predict(self, booster: Any, rows: NDArray[np.int64] | None = None, **parameters: Any) -> NDArray[np.float64]:
         """Predict with a LightGBM model for rows, or for all, shape (rows,)."""
         chosen = np.arange(self._rows) if rows is None else rows
-        result = np.empty(len(chosen))
+        predicted = np.empty(len(chosen))
         for start in range(0, len(chosen), BLOCK_ROWS):
             part = slice(start, start + BLOCK_ROWS)
-            result[part] = booster.predict(self.take(chosen[part]), **parameters)
-        return result
+            predicted[part] = booster.predict(self.take(chosen[part]), **parameters)
+        return predicted
 
 
 def widened(values: NDArray[Any]) -> NDArray[Any]:
@@ -146,5 +146,5 @@ def feature_blocks(
     """Yield features of successive blocks of rows: index of the first row, and values of shape (rows, features)."""
     for start in range(0, len(next(iter(columns.values()))), BLOCK_ROWS):
         part = slice(start, start + BLOCK_ROWS)
-        profile = {name: value if isinstance(value, int) else value[part] for name, value in hardware.items()}
+        profile = {name: number if isinstance(number, int) else number[part] for name, number in hardware.items()}
         yield start, engine.matrix({name: values[part] for name, values in columns.items()}, profile, names)

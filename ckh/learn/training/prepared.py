@@ -191,13 +191,13 @@ def _rivals(
     for pool, members in pools.values():
         place = {op.kernels.name(kernel): index for index, kernel in enumerate(pool)}
         won_of = {
-            row: {place[name] for name in names[order[starts[item] : starts[item + 1]]] if name in place}
+            row: {place[name] for name in names[order[starts[problem] : starts[problem + 1]]] if name in place}
             for row, _ in members
-            for item in [int(winners.problem_ids[row])]
+            for problem in [int(winners.problem_ids[row])]
         }
         ever = np.array(sorted(set().union(*won_of.values())), np.intp)
         drawn = [_drawn(chosen, won_of[row], ever, random) for row, chosen in members]
-        rows = np.repeat([row for row, _ in members], [len(item) for item in drawn]).astype(np.intp)
+        rows = np.repeat([row for row, _ in members], [len(rivals) for rivals in drawn]).astype(np.intp)
         columns: dict[str, Any] = {"kernel": [op.kernels.name(kernel) for kernel in pool]}
         known = op.kernels.columns(pool, Encoding.on(winners.arch))
         columns |= {name: values for name, values in known.items() if name in op.training.input_columns}

@@ -56,7 +56,7 @@ def train(
     for target in options.all_targets:
         validated[target] = _validated(boosting, make_fit(target, rows, options.rank))
         targets[target] = _fitted(boosting, validated[target])
-    predicted = {target: result.predicted for target, result in validated.items() if result.folds}
+    predicted = {target: made.predicted for target, made in validated.items() if made.folds}
     calibration = None  # without folds or speeds
     if TFLOPS in predicted:
         tflops = rows.frame[TARGET_COLUMNS[TFLOPS]].to_numpy(dtype=np.float64)
@@ -181,9 +181,9 @@ def _fitted(boosting: Boosting, validated: Validated) -> TrainedTarget:
     )
 
 
-def _mean(text: str, other: str, weight: float, scale: float = 1.0) -> str:
-    """Mean of two models, of which the second has a weight relative to 1; its scores are scaled before."""
-    both = scale_leaves(text, 1.0 / (1.0 + weight)), scale_leaves(other, scale * weight / (1.0 + weight))
+def _mean(first: str, second: str, weight: float, scale: float = 1.0) -> str:
+    """Weighted mean of two models, 1 : weight; the scores of the second are scaled before."""
+    both = scale_leaves(first, 1.0 / (1.0 + weight)), scale_leaves(second, scale * weight / (1.0 + weight))
     return shorten(join_trees(both))
 
 

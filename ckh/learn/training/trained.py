@@ -187,7 +187,7 @@ def _owns(folder: Path) -> Callable[[str], bool] | None:
         return None
     if not (isinstance(names, list) and isinstance(op_type, str) and is_operation(op_type)):
         return None
-    others = {
+    of_model = {
         SPEC_NAME,
         MANIFEST_NAME,
         MEASURED_NAME,
@@ -195,7 +195,7 @@ def _owns(folder: Path) -> Callable[[str], bool] | None:
         CALIBRATION_NAME,
         *operation(op_type).training.model_files,
     }
-    return lambda name: name in others or _OF_TARGET.fullmatch(name) is not None
+    return lambda name: name in of_model or _OF_TARGET.fullmatch(name) is not None
 
 
 MODEL = FolderKind("model directory", _owns)

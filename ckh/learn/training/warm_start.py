@@ -91,12 +91,12 @@ def _params(folder: Path) -> TreeParams:
             if params is None or not params.has(field.name):
                 continue
             is_whole = isinstance(getattr(TreeParams(), field.name), int)
-            value = params.scalar(field.name, int) if is_whole else params.number(field.name)
+            stated = params.scalar(field.name, int) if is_whole else params.number(field.name)
             option = declarations(TreeParams).get(field.name, Declared("", low=-1, high=_MOST_PARAM))  # -1: no limit
             low, high = option.low, _MOST_PARAM if option.high is None else option.high
-            if low is None or not low <= value <= high:  # also fails for NaN
-                params.fail(field.name, f"must be from {low} to {high:g}, not {value:g}")
-            known[field.name] = value
+            if low is None or not low <= stated <= high:  # also fails for NaN
+                params.fail(field.name, f"must be from {low} to {high:g}, not {stated:g}")
+            known[field.name] = stated
     return TreeParams(**known)
 
 
@@ -122,16 +122,16 @@ def check_start(start: Start, spec: ModelSpec, options: TrainOptions) -> tuple[s
             "train on its data and the new, without --warm-start",
             code="not-continuable",
         )
-    elsewhere = [(name, getattr(old, name), getattr(spec, name)) for name in ("dtype", "arch")]
+    stated = [(name, getattr(old, name), getattr(spec, name)) for name in ("dtype", "arch")]
     profile = sorted({*old.hardware, *spec.hardware})
-    elsewhere += [(f"hardware {name}", old.hardware.get(name), spec.hardware.get(name)) for name in profile]
-    kind = [
+    stated += [(f"hardware {name}", old.hardware.get(name), spec.hardware.get(name)) for name in profile]
+    required = [
         ("operation", old.op_type, spec.op_type),
         ("direction", str(old.variant or "any"), str(spec.variant or "any")),
         ("rank objective", str(start.objective or "unknown"), str(options.rank)),
     ]
     allowed, differences = (
-        [f"{name}: {was} there, {now} here" for name, was, now in values if was != now] for values in (elsewhere, kind)
+        [f"{name}: {was} there, {now} here" for name, was, now in values if was != now] for values in (stated, required)
     )
     if old.legacy_tiles:
         differences.insert(0, "encoding: AMD's tools made it, whose kernel columns mean something else")
@@ -139,9 +139,9 @@ def check_start(start: Start, spec: ModelSpec, options: TrainOptions) -> tuple[s
         was, now = list(getattr(old, name)), list(getattr(spec, name))
         both = (was, now) if name == "feature_names" else (sorted(was), sorted(now))
         if both[0] != both[1]:
-            alone = " ".join(f"-{item}" for item in was if item not in now)
-            new = " ".join(f"+{item}" for item in now if item not in was)
-            differences.append(f"{name.replace('_', ' ')}: {f'{alone} {new}'.strip() or 'another order'}")
+            lost = " ".join(f"-{feature}" for feature in was if feature not in now)
+            new = " ".join(f"+{feature}" for feature in now if feature not in was)
+            differences.append(f"{name.replace('_', ' ')}: {f'{lost} {new}'.strip() or 'another order'}")
     if differences or (old.arch == HOST) != (spec.arch == HOST):  # times of a CPU do not apply to a GPU
         hint = "a start must have the same targets and inputs; train without --warm-start"
         why = "; ".join([*differences, *allowed])
