@@ -118,19 +118,20 @@ def evaluate(
         raise UsageError("--min-problems needs a gate", "add --fail-under FIGURE=VALUE", code="inapplicable-option")
     least = min_problems or LEAST_PROBLEMS
     options = EvaluateOptions(tuple(train_data), among, with_trained, max_unstable, cluster, least if gates else None)
-    result = evaluated(loaded, data, options, of_winners=is_winners)
-    if isinstance(result.result, Evaluation) and any(name != COVERAGE for name, _ in gates):
-        coverage = result.result.coverage
+    judged = evaluated(loaded, data, options, of_winners=is_winners)
+    report = judged.result
+    if isinstance(report, Evaluation) and any(name != COVERAGE for name, _ in gates):
+        coverage = report.coverage
         if coverage.judged < least:
             raise too_few_choices(coverage.judged, coverage.problems, least)
-    values = result.figures
-    failures = tuple(f"{name} is {values[name]:.4f}, under {low:g}" for name, low in gates if not values[name] >= low)
+    figures = judged.figures
+    failures = tuple(f"{name} is {figures[name]:.4f}, under {low:g}" for name, low in gates if not figures[name] >= low)
     if as_json:
-        print_json(document_of(result, worst, failures))
-    elif isinstance(result.result, Evaluation):
-        _print_report(result, result.result, worst)
+        print_json(document_of(judged, worst, failures))
+    elif isinstance(report, Evaluation):
+        _print_report(judged, report, worst)
     else:
-        _print_hits(result.result, str(loaded.path), worst)
+        _print_hits(report, str(loaded.path), worst)
     for failure in failures:
         warn(failure, "gate")
     if gates and not failures:
@@ -142,82 +143,82 @@ def evaluate(
 def figure_values(option: str, texts: Sequence[str], known: Sequence[str]) -> Iterator[tuple[str, float]]:
     """Yield the figures and values of an option FIGURE=VALUE, shares from 0 to 1."""
     for text in texts:
-        name, _, value = text.partition("=")
+        name, _, stated = text.partition("=")
         if name not in known:
             raise UsageError(f"{option} {text!r}: unknown figure {name!r}", one_of(name, known), code="unknown-name")
         try:
-            share = float(value)
+            share = float(stated)
         except ValueError:
             share = float("nan")
         if not 0 <= share <= 1:
             raise UsageError(
-                f"{option} {text!r}: {value!r} is not a number from 0 to 1", f"write {name}=0.85", code="out-of-range"
+                f"{option} {text!r}: {stated!r} is not a number from 0 to 1", f"write {name}=0.85", code="out-of-range"
             )
         yield name, share
 
 
-def _print_report(evaluated: Evaluated, result: Evaluation, worst: int) -> None:
+def _print_report(evaluated: Evaluated, report: Evaluation, worst: int) -> None:
     from ckh.api.evaluating import worst_first
 
-    coverage, choosers = result.coverage, [("model", result.efficiency)]
+    coverage, choosers = report.coverage, [("model", report.efficiency)]
     is_complete = coverage.judged == coverage.problems
     if not is_complete:
-        choosers.append((_BEST_RANKED, result.best_ranked_measured))
+        choosers.append((_BEST_RANKED, report.best_ranked_measured))
     rows = []
-    for name, part in (*choosers, *result.baselines.items()):
-        if part is not None:
-            middle = [percent(figure.value) for figure in (part.geomean, part.p50, part.p10, part.p5)]
-            rows.append([name, percent(part.mean.value), part.mean.interval, *middle, percent(part.min)])
+    for name, chosen in (*choosers, *report.baselines.items()):
+        if chosen is not None:
+            middle = [percent(figure.value) for figure in (chosen.geomean, chosen.p50, chosen.p10, chosen.p5)]
+            rows.append([name, percent(chosen.mean.value), chosen.mean.interval, *middle, percent(chosen.min)])
     columns = ("efficiency", "mean", "95 % interval", "geomean", "P50", "P10", "P5", "min")
     judged = "" if is_complete else f", {coverage.judged} with a measured choice"
-    title = f"{evaluated.model.path}: {result.rows} rows, {coverage.problems} problems{judged}"
+    title = f"{evaluated.model.path}: {report.rows} rows, {coverage.problems} problems{judged}"
     print_table(title, columns, rows, {"mean": MEASURED})
-    if not is_complete and result.best_ranked_measured is not None:
+    if not is_complete and report.best_ranked_measured is not None:
         say(
-            f"{_BEST_RANKED}: {result.best_ranked_measured.problems} problems; it is not predict's answer "
+            f"{_BEST_RANKED}: {report.best_ranked_measured.problems} problems; it is not predict's answer "
             "where the choice was never measured"
         )
-    for line in (*_lines(result), ""):
+    for line in (*_lines(report), ""):
         say(line)
-    _print_first(result)
+    _print_first(report)
     say()
     slices = []
-    for own in result.slices:
-        interval = f"{percent(own.low)} - {percent(own.high)}"
-        figures = [str(own.problems), percent(own.mean), interval, percent(own.p10), percent(own.min)]
-        slices.append([f"{own.kind}: {own.name}", *figures])
+    for part in report.slices:
+        interval = f"{percent(part.low)} - {percent(part.high)}"
+        figures = [str(part.problems), percent(part.mean), interval, percent(part.p10), percent(part.min)]
+        slices.append([f"{part.kind}: {part.name}", *figures])
     print_table("", ("slice", "problems", "mean", "95 % interval", "P10", "min"), slices)
     if worst:
-        _print_worst(evaluated, worst_first(result.choices)[:worst])
+        _print_worst(evaluated, worst_first(report.choices)[:worst])
     if evaluated.times is not None:
         say("\n" + "\n".join(evaluated.times.lines()))
 
 
-def _lines(result: Evaluation) -> list[str]:
+def _lines(report: Evaluation) -> list[str]:
     """Sentences on coverage, the distribution of efficiency, baselines and noise."""
     from ckh.assess.noise import noise_lines
     from ckh.assess.report import FIXED, HINDSIGHT
 
-    lines = result.coverage.lines()
-    if known := [choice.efficiency for choice in result.choices if choice.efficiency is not None]:
+    lines = report.coverage.lines()
+    if known := [choice.efficiency for choice in report.choices if choice.efficiency is not None]:
         lines.append(_distribution_line(known))
-    if HINDSIGHT not in result.baselines:
+    if HINDSIGHT not in report.baselines:
         lines.append(f"{HINDSIGHT}: unknown, no kernel was measured on every problem")
-    if FIXED not in result.baselines:
+    if FIXED not in report.baselines:
         lines.append(_NOT_LEARNED)
-    lines += noise_lines(result.noise, result.ceiling)
-    if result.unstable:
-        lines.append(f"{percent(result.unstable)} of the times are unstable: their samples spread by more than 5 %")
+    lines += noise_lines(report.noise, report.ceiling)
+    if report.unstable:
+        lines.append(f"{percent(report.unstable)} of the times are unstable: their samples spread by more than 5 %")
     return lines
 
 
-def _print_first(result: Evaluation) -> None:
+def _print_first(report: Evaluation) -> None:
     """Print the efficiency of the first k choices, with the number of problems with unmeasured choices."""
     columns = ["first k choices", "with a best kernel", "mean of the best", "P10 of the best"]
-    rows = [[str(k.k), percent(k.hit), percent(k.efficiency_mean), percent(k.efficiency_p10)] for k in result.top]
-    if any(k.problems < result.coverage.problems for k in result.top):
+    rows = [[str(k.k), percent(k.hit), percent(k.efficiency_mean), percent(k.efficiency_p10)] for k in report.top]
+    if any(k.problems < report.coverage.problems for k in report.top):
         columns.insert(1, "problems")
-        for row, k in zip(rows, result.top, strict=True):
+        for row, k in zip(rows, report.top, strict=True):
             row.insert(1, str(k.problems))
     print_table("", columns, rows)
 
@@ -227,8 +228,8 @@ def _distribution_line(efficiency: Sequence[float]) -> str:
     least = min(int(min(efficiency) * 10) / 10, _LEAST_SHOWN)
     width = (1.0 - least) / _BARS
     counts = [0] * _BARS
-    for value in efficiency:
-        counts[min(int((value - least) / width + 1e-9), _BARS - 1)] += 1
+    for share in efficiency:
+        counts[min(int((share - least) / width + 1e-9), _BARS - 1)] += 1
     return f"the model's choices from {least:.0%} {sparkline(counts, 0)} to 100%, by efficiency"
 
 
@@ -248,7 +249,7 @@ def _print_worst(evaluated: Evaluated, ranked: Sequence[Choice]) -> None:
         say(f"\nmeasure them again: {command}")
 
 
-def _print_hits(result: WinnerReport, title: str, worst: int) -> None:
+def _print_hits(report: WinnerReport, title: str, worst: int) -> None:
     """Print the hit rates of winners as tables."""
     from ckh.api.evaluating import missed_first
     from ckh.assess.winners import FIRST
@@ -258,25 +259,25 @@ def _print_hits(result: WinnerReport, title: str, worst: int) -> None:
     def row(hits: Hits) -> list[str]:
         return [hits.name, str(hits.problems), *(percent(share) for share in hits.first.values())]
 
-    rows = [row(hits) for hits in (result.model, result.baseline) if hits is not None]
+    rows = [row(hits) for hits in (report.model, report.baseline) if hits is not None]
     print_table(f"{title}: hit rate of the measured winner among the first choices", ("", *columns), rows)
-    if result.coverage < 1:
-        say(f"coverage {percent(result.coverage)}: problems whose winner is a candidate of predict")
-        say(f"  refused: {result.refused}; the winner is not a candidate: {result.winner_no_candidate}")
+    if report.coverage < 1:
+        say(f"coverage {percent(report.coverage)}: problems whose winner is a candidate of predict")
+        say(f"  refused: {report.refused}; the winner is not a candidate: {report.winner_no_candidate}")
     say("near-ties count as misses: times of the other kernels are unknown")
-    bound = result.bound
+    bound = report.bound
     if bound.problems:
-        others = "" if bound.mean_of_others is None else f", {percent(bound.mean_of_others)} on misses"
+        on_misses = "" if bound.mean_of_others is None else f", {percent(bound.mean_of_others)} on misses"
         say(
             f"lower bound of efficiency, from times at no fewer rows: {percent(bound.mean)} on {bound.problems} of "
-            f"{result.model.problems} problems (P10 {percent(bound.p10)}{others})"
+            f"{report.model.problems} problems (P10 {percent(bound.p10)}{on_misses})"
         )
     say()
-    print_table("", ("slice", *columns), [row(hits) for hits in result.slices])
+    print_table("", ("slice", *columns), [row(hits) for hits in report.slices])
     if worst:
         say()
         lines = [
             [choice.problem, "-" if choice.place is None else str(choice.place + 1), choice.kernel, choice.winner]
-            for choice in missed_first(result)[:worst]
+            for choice in missed_first(report)[:worst]
         ]
         print_table("", ("worst choices", "rank of the winner", "chosen", "winner"), lines)

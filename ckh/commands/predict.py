@@ -136,8 +136,8 @@ def predict(
         rule_set=rule_set,
         pads=pad_channels,
     )
-    others = {"problems": problems, "kernels": kernels, "rule_set": rule_set}
-    again = typed_again(typed.given | {name: value for name, value in others.items() if value is not None})
+    sources = {"problems": problems, "kernels": kernels, "rule_set": rule_set}
+    again = typed_again(typed.given | {name: source for name, source in sources.items() if source is not None})
     flags = {" --no-pad-channels": not pad_channels, " --skip-unsupported": skip_unsupported}
     again = f"ckh predict {again}" + "".join(flag for flag, is_given in flags.items() if is_given)
     arch = measuring_arch() if probe and typed.arch is None and typed.model is None else typed.arch
@@ -253,21 +253,22 @@ def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring)
 
         models = dict(zip(models, limited_models(wanted.kernels, list(models.values())), strict=True))
     known: dict[Problem, Ranking] = {}
-    for key, some in of_model.items():
-        buildable_firsts = [
-            (ranking if wanted.pads else ranking.unpadded).buildable_first for ranking in rankings_of(some, models[key])
+    for key, own_problems in of_model.items():
+        rankings = [
+            (ranking if wanted.pads else ranking.unpadded).buildable_first
+            for ranking in rankings_of(own_problems, models[key])
         ]
         if wanted.probe:
             new = [
                 ranking
-                for ranking in buildable_firsts
+                for ranking in rankings
                 if len(ranking.order) and not (wanted.uses_old and is_known(ranking, wanted.probe))
             ]
             if new:
                 probe_all(new, wanted.probe, wanted.timeout_s)
         if wanted.probe or wanted.uses_old:
-            buildable_firsts = [measured_before(item) for item in buildable_firsts]
-        known |= dict(zip(some, buildable_firsts, strict=True))
+            rankings = [measured_before(ranking) for ranking in rankings]
+        known |= dict(zip(own_problems, rankings, strict=True))
     return [known[problem] for problem in problems]
 
 

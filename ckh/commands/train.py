@@ -261,6 +261,6 @@ def _document(trained: Trained, out: Path) -> TrainDocument:
     )
 
 
-def _mean(values: list[float | None]) -> str:
-    known = [value for value in values if value is not None]
+def _mean(numbers: list[float | None]) -> str:
+    known = [number for number in numbers if number is not None]
     return f"{sum(known) / len(known):.4f}" if known else "-"

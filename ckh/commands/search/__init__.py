@@ -114,7 +114,7 @@ def search(
 ) -> None:
     """Score with the model and print."""
     if context.invoked_subcommand is not None:
-        if any(value not in (None, False) for value in context.params.values()):
+        if any(given not in (None, False) for given in context.params.values()):
             place = f"ckh search {context.invoked_subcommand}"
             raise UsageError(f"options come after {place}", f"see {place} --help")
         return
@@ -138,8 +138,8 @@ def search(
         doubts = model.not_measured.of_problem(problem, arch)
         first = f"ckh search measure {problem.canonical()} --arch {arch}"
         model.not_measured = replace(doubts, next_commands=(first, *doubts.next_commands))
-    result = search_model(problem, model, load_arch(arch), top or SearchSettings().top)
-    emit((search_json if as_json else search_text)(problem, model, result))
+    found = search_model(problem, model, load_arch(arch), top or SearchSettings().top)
+    emit((search_json if as_json else search_text)(problem, model, found))
 
 
 @has_options_of(settings=SearchSettings)
@@ -161,11 +161,11 @@ def measure(
 
     chosen = SearchSettings(**settings)
     flags = {"must_be_measured": require is not None, "force": force}
-    result = search_measured(problem, chosen, arch=arch, model=model, cluster=cluster, **flags)
-    print_measured(result, chosen, as_json=as_json)
-    if result.reason is StopReason.INTERRUPTED:
+    measured = search_measured(problem, chosen, arch=arch, model=model, cluster=cluster, **flags)
+    print_measured(measured, chosen, as_json=as_json)
+    if measured.reason is StopReason.INTERRUPTED:
         raise typer.Exit(int(ExitCode.INTERRUPTED))
-    result.require_kernel()
+    measured.require_kernel()
 
 
 def select(

@@ -136,8 +136,14 @@ def print_measured(search: MeasuredSearch, settings: SearchSettings, *, as_json:
 
 
 def _figures(problem: Problem, row: ResultRow) -> dict[str, Any]:
-    values = {"kernel": row.kernel, "status": row.status, "tflops": _tflops(problem, row)}
-    return {**values, "latency_ms": row.latency_ms, "spread": row.spread, "remeasured": row.remeasured}
+    return {
+        "kernel": row.kernel,
+        "status": row.status,
+        "tflops": _tflops(problem, row),
+        "latency_ms": row.latency_ms,
+        "spread": row.spread,
+        "remeasured": row.remeasured,
+    }
 
 
 def _tflops(problem: Problem, row: ResultRow) -> float:

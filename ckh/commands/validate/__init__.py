@@ -224,8 +224,8 @@ def selection(
 
     of_verdict = {"--data": data, "--on-device": on_device, "--verdict": verdict_files}
     of_file = {"--problems": problems, "--op": op, "--dtype": dtype, "--arch": arch, "--force": force}
-    for name, value in (of_verdict if create else of_file).items():
-        if value:
+    for name, given in (of_verdict if create else of_file).items():
+        if given:
             how = "excludes" if create else "requires"
             raise UsageError(f"{name} {how} --create", "see ckh validate selection --help", code="conflicting-options")
     if create:
@@ -276,7 +276,7 @@ def parity(
     compared = ConsumerComparison(chooser, model, answers_of(chooser, problems, dtype), exports, dispatcher)
     verdict, document = parity_verdict(compared, consumer)
     _show(verdict, document, verdict_files, as_json=as_json)
-    untried = [own for own in document.consumers if not own.compared]
+    untried = [tried for tried in document.consumers if not tried.compared]
     if not verdict.failures and untried and (consumer or not verdict.checks):
         reason = next(iter(untried[0].not_compared), "no problem")
         raise DeviceError(f"{untried[0].consumer} was not compared: {reason}", code="no-consumer")
@@ -290,7 +290,7 @@ def _check_files(paths: Sequence[Path], inputs: Sequence[Path]) -> None:
     for path in paths:
         if (start := STARTS.get(path.suffix)) is None:
             raise UsageError(f"--verdict {path}: its name ends with neither .xml nor .md", code="unknown-format")
-        kind = FileKind("verdict of ckh", lambda own, start=start: head_of(own).startswith(start))  # type: ignore[misc]
+        kind = FileKind("verdict of ckh", lambda file, start=start: head_of(file).startswith(start))  # type: ignore[misc]
         check_output(path, kind, force=True, inputs=inputs)
 
 
@@ -319,7 +319,7 @@ def _show(verdict: Verdict, document: Document, files: Sequence[Path], *, as_jso
         names = table.columns[figures:]
         width = max(map(len, names), default=0)
         for row in table.rows if names else ():
-            lines = (f"  {name:{width}} {value}" for name, value in zip(names, row[figures:], strict=True))
+            lines = (f"  {name:{width}} {cell}" for name, cell in zip(names, row[figures:], strict=True))
             say("\n".join([f"\n{row[0]}", *lines]))
 
 

@@ -97,17 +97,17 @@ def _print(document: KernelsDocument) -> None:
     ]
     columns = ("case", *(findings[0].of if findings else ()), "status", "executed")
     print_table(f"{document.matrix} for {document.arch}", columns, rows)
-    whys = Counter(
+    reasons = Counter(
         (str(finding.status), finding.reason)
         for finding in findings
         if finding.reason and finding.status != Status.VERIFIED
     )
-    if whys:
+    if reasons:
         say()
-        print_table("", ("reason", "cases"), [[f"{status}: {why}", str(n)] for (status, why), n in whys.most_common()])
-    on = sum(finding.executed for finding in findings)
-    if on:
-        say(f"\n{sum(finding.executed > 0 for finding in findings)} kernels were executed, on {on} problems in all")
+        lines = [[f"{status}: {reason}", str(cases)] for (status, reason), cases in reasons.most_common()]
+        print_table("", ("reason", "cases"), lines)
+    if runs := sum(finding.executed for finding in findings):
+        say(f"\n{sum(finding.executed > 0 for finding in findings)} kernels were executed, on {runs} problems in all")
     built = sorted({finding.built for finding in findings if finding.built})
     say()
     print_table(f"{len(built)} kernels were built", ("kernel",), [[name] for name in built])
