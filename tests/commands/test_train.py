@@ -16,7 +16,7 @@ from ckh.data.dataset import write_dataset
 from ckh.errors import DataError, ExitCode
 from ckh.learn.models.artifact import load_model
 from ckh.problems import Direction
-from tests.learn.conftest import measured, saved
+from tests.learn.conftest import measured, saved, silent
 from tests.refusals import expect_error, expect_refusal, expect_warning
 
 if TYPE_CHECKING:
@@ -24,18 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("small_priors")
 
-SMALL = [
-    "--trees",
-    "5",
-    "--leaves",
-    "5",
-    "--learning-rate",
-    "0.3",
-    "--folds",
-    "3",
-    "--jobs",
-    "1",
-]
+SMALL = ["--trees", "5", "--leaves", "5", "--learning-rate", "0.3", "--folds", "3", "--jobs", "1"]
 
 
 @pytest.fixture
@@ -57,9 +46,20 @@ def test_problems_are_sampled_from_many_rows(data: Path, capsys: pytest.CaptureF
     assert manifest["ckh"]["drawn_from"] == {"rows": 336, "problems": 14}
 
 
-def test_scikit_learn_is_not_imported(data: Path) -> None:
-    """Neither by LightGBM nor for folds and calibration: its import takes longer than a small training."""
-    line = ["train", "--data", str(data), "--out", str(data.with_name("model")), *SMALL]
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["train", "--out", "{0}/new", *SMALL],
+        ["evaluate", "--among", "measured", "--model", "{0}/model"],
+        ["validate", "oracle", "--among", "measured", "--model", "{0}/model"],
+        ["validate", "compare", "--among", "measured", "{0}/model", "{0}/model"],
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_scikit_learn_is_not_imported(command: list[str], data: Path) -> None:
+    """Neither by LightGBM nor for folds and calibration: its import takes longer than these commands."""
+    silent(saved(data.with_name("model")))
+    line = [*(word.format(data.parent) for word in command), "--data", str(data)]
     program = f"import sys; from ckh.cli import run; assert run({line}) == 0; print('sklearn' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.endswith("False\n")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, OP_HELP, completed, examples, print_json, print_table, say
+from ckh.commands._common import JSON_HELP, OP_HELP, completed, examples, import_lightgbm, print_json, print_table, say
 from ckh.commands.evaluate import AMONG, MIN_PROBLEMS, MODEL, figure_values
 from ckh.commands.panels import MEASURING, PROBLEM
 from ckh.commands.validate import kernels
@@ -157,6 +157,8 @@ def oracle(
     """Evaluate, print and give the verdict."""
     from ckh.api.validating import GATES, oracle_verdict
 
+    if among is Among.MEASURED:  # whose rows LightGBM scores
+        import_lightgbm()
     gates = _LEAST | dict(figure_values("--fail-under", fail_under, list(GATES)))
     loaded = judged_model(model, data)
     if limit is not None and limit < min_problems:
@@ -195,6 +197,8 @@ def compare(
     from ckh.api.validating import compare_verdict
     from ckh.assess.compare import Thresholds
 
+    if among is Among.MEASURED:  # whose rows LightGBM scores
+        import_lightgbm()
     known = [field.name for field in fields(Thresholds)]
     thresholds = Thresholds(**dict(figure_values("--max-loss", max_loss, known)))
     _check_files(verdict_files, [old, new, *data])
