@@ -89,6 +89,8 @@ class Device(Protocol):
     """Memory that one compiler may need, in bytes."""
     unit_kernels: int = 1
     """Maximum number of kernels per translation unit; 1: each is compiled alone."""
+    has_run: bool = False
+    """True once it ran a kernel, right or wrong."""
     least_source: str
     """Source of a minimal kernel, which every working toolchain can build."""
 

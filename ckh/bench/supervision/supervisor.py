@@ -10,6 +10,8 @@ were measured at another clock, and are remeasured.
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING
 from ckh.bench.supervision.process import DeadlineError, WorkerDiedError, WorkerProcess
 from ckh.bench.supervision.protocol import HIP, Job, Op, Reply, WorkerConfig
 from ckh.errors import DeviceError
+from ckh.hardware.gpus import detect_gpu_arch
 from ckh.schema import Status
 
 if TYPE_CHECKING:
@@ -34,6 +37,8 @@ _SETUP_TRIES = 3  # attempts if workers are killed
 _SETUP_TIMEOUTS = 4  # timeout of preparing inputs and reference, in timeouts of a kernel
 _QUARANTINED = (Status.CRASH, Status.TIMEOUT, Status.NONDETERMINISTIC)
 _NOTHING = ("", "")
+# Texts of hipErrorInvalidDeviceFunction and hipErrorNoBinaryForGpu, and their names in older runtimes.
+_NO_GPU_CODE = re.compile("invalid device function|no kernel image is available|hipError(InvalidDeviceF|NoBinaryForG)")
 _QUARANTINE_PROBLEMS = 2  # number of problems with such a failure before a kernel is quarantined
 
 
@@ -152,6 +157,7 @@ class Supervisor:
                 return
             self._fresh = False
             job = run.sent.popleft()
+            self._require_gpu_code(run, reply)
             is_retry = run.doubt is not None and run.doubt[0] is job
             is_doubtful = not is_retry and self._is_doubtful(reply, fresh=fresh)
             if is_doubtful:
@@ -167,6 +173,22 @@ class Supervisor:
                 self._quarantine.record(job.library, run.problem, reply.status)
             run.learn(job, reply)
             yield job, reply
+
+    def _require_gpu_code(self, run: _Run, reply: Reply) -> None:
+        """Refuse a GPU that has run no kernel yet and finds no code for itself in this one."""
+        if not run.problem or not self._options.worker.is_hip:
+            return
+        self._device.has_run |= reply.status not in (*_DOUBTFUL, Status.UNSUPPORTED)
+        if self._device.has_run or not _NO_GPU_CODE.search(reply.message):
+            return
+        driver = f" ({gpu} by the driver)" if (gpu := detect_gpu_arch()) else ""
+        version = os.environ.get("HSA_OVERRIDE_GFX_VERSION") or "not set"
+        raise DeviceError(
+            f"the GPU does not run kernels for {self._device.arch.name}: {reply.message}",
+            f"name its architecture with --arch{driver}; where HSA_OVERRIDE_GFX_VERSION ({version}) is set, the one "
+            "that it stands for",
+            code="wrong-gpu",
+        )
 
     def _is_doubtful(self, reply: Reply, *, fresh: bool) -> bool:
         """True if the kernel may not be the cause of a failure, which is then confirmed by a second run.

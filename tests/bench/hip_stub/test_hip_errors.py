@@ -86,6 +86,29 @@ def test_a_permanently_broken_gpu_ends_the_run(
     assert caught.value.exit_code is ExitCode.NO_DEVICE
 
 
+WRONG_GPU = {
+    "98": 'reason = "hipLaunchKernel: invalid device function"; return 1',
+    "209": 'reason = "hipLaunchKernel: no kernel image is available for execution on the device"; return 1',
+    "abort": 'fputs("hipErrorNoBinaryForGpu: Unable to find code object for all current devices!\\n", stderr); abort()',
+}
+
+
+@pytest.mark.parametrize("name", WRONG_GPU)
+def test_kernels_of_another_architecture_end_the_run(
+    name: str, build: Callable[[StubKernel], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one line, with --arch and HSA_OVERRIDE_GFX_VERSION, unless a kernel has run: then it is a reply."""
+    monkeypatch.setenv("HSA_OVERRIDE_GFX_VERSION", "11.0.0")
+    other = build(StubKernel(before=WRONG_GPU[name]))
+    with pytest.raises(DeviceError) as caught:
+        supervise([other, build(GOOD)])
+    assert (caught.value.code, caught.value.exit_code) == ("wrong-gpu", ExitCode.NO_DEVICE)
+    expect_values(caught.value.message, "host", "device" if name != "abort" else "hipErrorNoBinaryForGpu")
+    expect_values(caught.value.hint, "--arch", "HSA_OVERRIDE_GFX_VERSION (11.0.0)")
+    replies, _ = supervise([build(GOOD), other])
+    assert [reply.status for reply in replies] == [Status.OK, Status.CRASH if name == "abort" else Status.LAUNCH_ERROR]
+
+
 def test_out_of_memory_for_a_problem_is_a_reply(
     build: Callable[[StubKernel], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
