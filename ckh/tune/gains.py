@@ -60,6 +60,7 @@ class MeasuredRun:
     planned: int = 0
     pairs: set[tuple[str, str]] = field(default_factory=set)
     is_complete: bool = False
+    shared: int = 0  # measurements while other processes used the GPU
     looks: list[ReferenceRecord] = field(default_factory=list)
     _statuses: Counter[Status] = field(default_factory=Counter)
     _rounds: dict[str, dict[tuple[str, float], dict[str, ResultRow]]] = field(default_factory=dict)
@@ -73,6 +74,8 @@ class MeasuredRun:
         return run
 
     def _add(self, record: JournalRecord) -> None:
+        if isinstance(record, ResultRow):
+            self.shared += bool(record.card.get("other_processes"))
         if isinstance(record, RunRecord):
             self.planned = self.planned if record.pairs is None else record.pairs
         elif isinstance(record, EndRecord):
@@ -208,6 +211,8 @@ class TuneDocument(Document, Shown):
     """Minimum and maximum of the reference kernel's times, relative to the first, if the machine drifted."""
     unstable: float | None
     """Share of times whose samples differ too much."""
+    shared: int
+    """Number of measurements while other processes had memory on the GPU."""
     pairs: int
     """Measured pairs of a problem and a kernel."""
     pairs_planned: int

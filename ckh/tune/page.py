@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ckh.bench.isolated.timing import MANY_UNSTABLE
+from ckh.bench.supervision.runner import shared_line
 from ckh.text.log import BORROWED, ESTIMATED, MEASURED
 from ckh.text.prose import paragraphs
 from ckh.text.tabletext import table_text
@@ -71,6 +72,8 @@ def _measured(document: TuneDocument) -> Iterator[str]:
     if document.drift is not None:
         low, high = document.drift
         yield f"the machine drifted: the reference kernel took {low:.2f} to {high:.2f} of its first time"
+    if line := shared_line(document.shared):
+        yield line
     if document.unstable is not None and document.unstable > MANY_UNSTABLE:
         yield f"{document.unstable:.0%} of the times are unstable: their samples spread by more than 5 %"
     if unmeasured := sum(shape.kernel is None for shape in document.shapes) if document.pairs_planned else 0:

@@ -237,6 +237,7 @@ class ModelTuning:
             established=sum(row.gain is not None for row in rows),
             drift=run.drift,
             unstable=run.unstable,
+            shared=run.shared,
             pairs=len(run.pairs),
             pairs_planned=run.planned,
             is_complete=run.is_complete,

@@ -78,6 +78,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
             established=1,
             drift=None,
             unstable=0.0,
+            shared=0,
             pairs=2,
             pairs_planned=2,
             is_complete=True,

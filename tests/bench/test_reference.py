@@ -186,6 +186,9 @@ def test_unstable_times_are_reported(capsys: pytest.CaptureFixture[str]) -> None
     expect_values(share, "27%")
     assert "clock" in what
     assert machine_lines(Totals(statuses=Counter({"ok": 95, "unstable": 5}), references=[look(1.0), look(1.01)])) == []
+    shared, what = machine_lines(Totals(statuses=Counter({"ok": 95}), shared=12))
+    expect_values(shared, "other processes", 12)
+    assert "stop other programs" in what
     assert capsys.readouterr().out == ""
 
 

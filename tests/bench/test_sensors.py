@@ -67,6 +67,17 @@ def test_a_card_shows_its_own_sensors(root: Path) -> None:
     assert read_card(OTHER, 4712, root)["other_processes"] == 0.0
 
 
+@pytest.mark.parametrize(("is_container", "is_user", "others"), [(False, True, 1), (True, True, 1), (True, False, 2)])
+def test_a_container_does_not_count_itself(root: Path, is_container: bool, is_user: bool, others: int) -> None:
+    """The driver has the host's process ids, which differ there: a worker is one of those that have memory."""
+    processes, namespace = root / "sys/class/kfd/kfd/proc", root / "proc/self/ns/pid"
+    namespace.parent.mkdir(parents=True)
+    namespace.symlink_to("pid:[4026532871]" if is_container else "pid:[4026531836]")
+    if is_container:
+        (processes / str(os.getpid())).rename(processes / "40123")
+    assert read_card(PCI, 4711, root, is_user=is_user)["other_processes"] == others
+
+
 def test_missing_sensors_are_omitted(root: Path, tmp_path: Path) -> None:
     """For a card without files, and for one with the edge temperature only."""
     assert read_card("0000:99:00.0", 0, root) == {}

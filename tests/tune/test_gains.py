@@ -62,6 +62,13 @@ def test_the_gain_is_that_of_the_rounds() -> None:
     assert result.interval == pytest.approx((1.809741, 2.207902), abs=1e-5)
 
 
+def test_measurements_on_a_shared_gpu_are_counted() -> None:
+    """All of the journal's, those repeated in rounds too."""
+    shared = [structs.replace(row("a", (2.0,), again=again), card={"other_processes": 1.0}) for again in (False, True)]
+    alone = structs.replace(row("b", (2.0,)), card={"other_processes": 0.0})
+    assert MeasuredRun.of([*shared, alone, row("c", (2.0,))]).shared == 2
+
+
 def test_drift_within_rounds_cancels() -> None:
     """A machine that becomes slower by 4 % a round leaves the ratio of two kernels exact."""
     drifts = [1.04**number for number in range(5)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.devices.device import DEVICE_KINDS, EMULATED_KIND, HIP_KIND, HOST_KIND, DeviceOptions
 from ckh.errors import DeviceError, UsageError
+from ckh.text.log import warn
 from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
@@ -64,14 +65,18 @@ def caution_of(device: Device) -> str:
 
 
 def require_usable(device: Device) -> None:
-    """Check that all GPUs can be used, in parallel, before hours of compilation."""
+    """Check that all GPUs can be used, in parallel, before hours of compilation; warn if other processes use some."""
     from concurrent.futures import ThreadPoolExecutor
 
     from ckh.bench.supervision.process import WorkerProcess
 
-    def start(config: WorkerConfig) -> None:
-        WorkerProcess(device, config).kill()
+    def others(config: WorkerConfig) -> float:
+        worker = WorkerProcess(device, config)
+        worker.kill()
+        return worker.card.get("other_processes", 0)
 
     configs = list(dict.fromkeys(config for config in device.worker_configs() if config.is_hip))
     with ThreadPoolExecutor(max(1, len(configs))) as pool:
-        list(pool.map(start, configs))
+        counts = list(pool.map(others, configs))
+    if shared := [str(config.gpu) for config, count in zip(configs, counts, strict=True) if count]:
+        warn(f"other processes have memory on GPU {', '.join(shared)}: times may be too long", "shared-gpu")

@@ -23,6 +23,7 @@ _METRICS = {
     "power_w": ("current_socket_power", "average_socket_power"),
 }
 _NO_METRIC = 0xFFFF
+_HOST_PIDS = "pid:[4026531836]"  # the first PID namespace (PROC_PID_INIT_INO)
 _JUNCTION = "junction"
 
 
@@ -43,8 +44,11 @@ def read_sensors(root: Path = Path("/")) -> Sensors:
     return Sensors(_highest(clocks, _KHZ_PER_MHZ), _highest([*zones, *chips], _PER_DEGREE))
 
 
-def read_card(pci: str, kfd_id: int, root: Path = Path("/")) -> dict[str, float]:
-    """Return the sensor readings of a GPU by the names of `schema.CARD`; missing ones are left out."""
+def read_card(pci: str, kfd_id: int, root: Path = Path("/"), *, is_user: bool = True) -> dict[str, float]:
+    """Return the sensor readings of a GPU by the names of `schema.CARD`; missing ones are left out.
+
+    `is_user` says that this process has memory on the GPU.
+    """
     monitors = (root / "sys/bus/pci/devices" / pci / "hwmon").glob("hwmon*")
     folder = next((monitor for monitor in monitors if text_of(monitor / "name") == "amdgpu"), root / "none")
     # MI300 has no temp1_input, the edge temperature.
@@ -55,17 +59,24 @@ def read_card(pci: str, kfd_id: int, root: Path = Path("/")) -> dict[str, float]
         "temperature_c": _highest(heat, _PER_DEGREE),
         "power_w": _highest([folder / "power1_input", folder / "power1_average"], _PER_WATT),
         "power_cap_w": _highest([folder / "power1_cap"], _PER_WATT),
-        "other_processes": _other_processes(root / "sys/class/kfd/kfd/proc", kfd_id),
+        "other_processes": _other_processes(root, kfd_id, is_user=is_user),
     }
     return {name: reading for name, reading in {**readings, **_metrics(pci)}.items() if reading is not None}
 
 
-def _other_processes(processes: Path, kfd_id: int) -> float | None:
-    """Number of other processes with memory on a GPU."""
+def _other_processes(root: Path, kfd_id: int, *, is_user: bool) -> float | None:
+    """Number of other processes with memory on a GPU.
+
+    The driver lists the host's process ids. In a container this process does not know its own, so one is subtracted.
+    """
+    processes = root / "sys/class/kfd/kfd/proc"
     if not kfd_id or not processes.is_dir():
         return None
-    used = processes.glob(f"[0-9]*/vram_{kfd_id}")
-    return float(sum(text_of(path) not in {"", "0"} and path.parent.name != str(os.getpid()) for path in used))
+    users = {path.parent.name for path in processes.glob(f"[0-9]*/vram_{kfd_id}") if text_of(path) not in {"", "0"}}
+    namespace = root / "proc/self/ns/pid"
+    if namespace.is_symlink() and str(namespace.readlink()) != _HOST_PIDS:
+        return float(max(len(users) - is_user, 0))
+    return float(len(users - {str(os.getpid())}))
 
 
 def _metrics(pci: str) -> dict[str, float]:

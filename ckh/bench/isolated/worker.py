@@ -59,7 +59,7 @@ def main() -> int:
     except DeviceError as error:
         _write(replies, Reply(READY.id, Status.LAUNCH_ERROR, f"{error.message}\n{error.hint}", is_last=True))
         return error.exit_code
-    _write(replies, Reply(READY.id, Status.OK))
+    _write(replies, Reply(READY.id, Status.OK, card=card() or None))
     for reply in _answers(clock, _work(bench, config), counts_threads=not config.is_hip):
         _write(replies, reply)
         if reply.is_last:

@@ -179,7 +179,7 @@ class Checkup:
     def _read_sensors(self) -> dict[str, float | None]:
         """Sensor values by name: those of the GPU under test, else of the processor."""
         config, *_ = open_device(self.kind, self.options).worker_configs()
-        return {**read_card(config.pci, config.kfd_id)} if config.pci else asdict(read_sensors())
+        return {**read_card(config.pci, config.kfd_id, is_user=False)} if config.pci else asdict(read_sensors())
 
     def _compare(self) -> str:
         """Compare the times of both runs."""

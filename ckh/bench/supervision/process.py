@@ -84,6 +84,7 @@ class WorkerProcess:
             self.kill()
             message, _, remedy = ready.message.partition("\n")
             raise DeviceError(f"no usable device: {message}", remedy)
+        self.card = ready.card or {}  # sensor readings of its GPU
 
     def _start(self, device: Device, config: WorkerConfig) -> None:
         self._tail, self._received = bytearray(), bytearray()

@@ -55,6 +55,11 @@ def measure(runner: JobRunner, setup: Job, built: Sequence[Built], samples: int)
         yield job.id, reply
 
 
+def shared_line(count: int) -> str:
+    """Line on measurements while other processes used the GPU, by their number; empty without any."""
+    return f"other processes had memory on the GPU during {count} measurements" if count else ""
+
+
 def new_record(identity: DeviceIdentity, settings: Settings, pairs: int | None = None) -> RunRecord:
     """Record of a run that begins now, with a plan of `pairs` pairs."""
     now = datetime.now(timezone.utc)

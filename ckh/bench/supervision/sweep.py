@@ -80,6 +80,7 @@ class Totals:
     remeasured: int = 0
     drifted: int = 0
     suspects_left: int = 0
+    shared: int = 0
     references: list[ReferenceRecord] = field(default_factory=list)
     compile_s: float = 0.0
     wall_s: float = 0.0
@@ -432,6 +433,7 @@ class Sweep:
             self._journal.add(*rows)
             for row in rows:
                 results.add(row)
+                self.totals.shared += bool(row.card.get("other_processes"))
 
 
 def _unless_moved(row: ResultRow, moved: Collection[str]) -> ResultRow:

@@ -13,6 +13,7 @@ from ckh.bench.supervision.campaign import Outlook
 from ckh.bench.supervision.driver import BuildReport
 from ckh.bench.supervision.limits import StopReason
 from ckh.bench.supervision.reference_watch import DRIFT
+from ckh.bench.supervision.runner import shared_line
 from ckh.commands._common import print_json, print_table, reasons_by_kind, say
 from ckh.documents import Document, fields_of
 from ckh.schema import MEASURED, Status
@@ -125,6 +126,8 @@ class BenchDocument(Document):
     """Number of leaders remeasured."""
     unstable: float
     """Share of times whose samples differ too much."""
+    shared: int
+    """Number of measurements while other processes had memory on the GPU."""
     reference: Drift
     pairs_left: int
     wall_s: float
@@ -245,6 +248,7 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
             statuses=totals.statuses,
             remeasured=totals.remeasured,
             unstable=_unstable_share(totals),
+            shared=totals.shared,
             reference=Drift(
                 looks=len(ratios),
                 least=min(ratios, default=None),
@@ -309,7 +313,7 @@ def _parts(values: Sequence[float], most: int) -> list[Sequence[float]]:
 
 def machine_lines(totals: Totals) -> list[str]:
     """Lines on the stability of the machine, with remedies; none if stable."""
-    lines = []
+    lines = [line] if (line := shared_line(totals.shared)) else []
     share, looks = _unstable_share(totals), [reference.ratio for reference in totals.references]
     if looks and max(abs(look - 1) for look in looks) > DRIFT:
         rest = f", {totals.suspects_left} more were not" if totals.suspects_left else ""

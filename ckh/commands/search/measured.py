@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ckh.bench.supervision.runner import shared_line
 from ckh.commands._common import print_json, print_table, say
 from ckh.documents import Document
 from ckh.ops import operation_of_problem
 from ckh.search.on_model import head_text, yes
 from ckh.text.durations import format_duration
-from ckh.text.log import MEASURED, emit
+from ckh.text.log import MEASURED, emit, warn
 from ckh.text.prose import shell_word
 
 if TYPE_CHECKING:
@@ -132,6 +133,8 @@ def print_measured(search: MeasuredSearch, settings: SearchSettings, *, as_json:
     if first is not None and search.ratio is not None:
         say(f"\nthe model's first choice of the candidates: {first.latency_ms:.4g} ms, {first.kernel}")
         say(f"its time / the best's: {search.ratio:.3f}")
+    if line := shared_line(sum(bool(row.card.get("other_processes")) for row in search.rows)):
+        warn(line, "shared-gpu")
     say(f"next: {after}")
 
 

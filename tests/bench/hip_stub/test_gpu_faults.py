@@ -5,6 +5,7 @@ Kernels are compiled with the exported functions of real ones (`exports.hpp`), a
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,14 @@ from ckh.bench.supervision import process
 from ckh.bench.supervision.limits import BenchLimits, StopReason
 from ckh.bench.supervision.process import WorkerProcess
 from ckh.bench.supervision.protocol import HIP, WorkerConfig
+from ckh.commands.bench.output import machine_lines
 from ckh.errors import DeviceError, ExitCode
 from ckh.schema import Status
 from tests.bench.campaigns import HANGING, Runs
 from tests.bench.faults import OTHER_PROBLEM, PROBLEM, THIRD_PROBLEM
 from tests.bench.hip_stub.build import build_exported, build_runtime
 from tests.bench.hip_stub.gpu import GpuKernel, StubGpus
+from tests.refusals import expect_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -288,6 +291,20 @@ def test_times_beside_another_process_are_right_or_unstable(
     assert [ms for status, ms in result if status is Status.OK] == pytest.approx(
         [GOOD.us / 1e3] * runs.statuses[Status.OK], rel=0.05
     )
+
+
+def test_a_shared_gpu_is_a_warning_at_both_ends(
+    stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is measured, with the GPU's number, and in the summary with the number of measurements."""
+    runs = stub.runs(tmp_path, GOOD)
+    shared = "from ckh.bench.isolated import worker as w; w.read_card = lambda *_: {'other_processes': 2.0}; w.main()"
+    monkeypatch.setattr(StubGpus, "worker_command", lambda _self: [sys.executable, "-c", shared])
+    monkeypatch.setattr(StubGpus, "worker_configs", lambda _self: (WorkerConfig(0, None, HIP, pci="0000:0c:00.0"),))
+    totals = runs.run().totals
+    expect_values(capsys.readouterr().err.splitlines()[0], "GPU 0", "[shared-gpu]")
+    assert totals.shared == len(runs.rows) == 1
+    assert len(machine_lines(totals)) == 2
 
 
 @pytest.mark.slow
