@@ -103,7 +103,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["bogus"], "no such command 'bogus'", "ckh"),
         (["validate", "bogus"], "no such command 'bogus'", "ckh validate"),
-        (["predict", "--bogus"], "no such option: --bogus (Possible options: --g, --groups)", "ckh predict"),
+        (["predict", "--bogus"], "no such option: --bogus (Possible options: --cus, --g, --groups)", "ckh predict"),
         (["predict", "--c"], "option '--c' requires an argument", "ckh predict"),
         (["predict", "--n", "two"], "invalid value for '--n': ", "ckh predict"),
         (

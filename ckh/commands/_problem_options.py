@@ -60,7 +60,7 @@ class Typed:
         """Command-line text of the given options."""
         return typed_again(self.given)
 
-    def chooser(self, arch: str | None, problems: str | None = None) -> Chooser:
+    def chooser(self, arch: str | None, problems: str | None = None, cus: int | None = None) -> Chooser:
         """Chooser of a model for an architecture; None: the model's, or this machine's. Sources may state the op."""
         from ckh.learn.answers.answering import Chooser
         from ckh.shapes.problems import stated_operation
@@ -68,7 +68,7 @@ class Typed:
         op = self.op or meant_operation(self.sizes, all_requested())
         if op is None and self.model is None:
             op = stated_operation(problems)
-        return Chooser(self.model, arch, self.dtype, op)
+        return Chooser(self.model, arch, self.dtype, op, cus or 0)
 
     def problem(self, chooser: Chooser, command: str) -> Problem:
         """The problem, as `Chooser.problem`."""

@@ -100,6 +100,9 @@ def predict(
         autocompletion=_completion.rule_sets,
         help="Rank a rule set of convolutions: default, tiny, tests, full-tests, profiler or full.",
     ),
+    cus: int | None = typer.Option(
+        None, "--cus", min=1, help="Compute units that kernels may use, with a mask or partition.  [all of the GPU's]"
+    ),
     top: int = typer.Option(5, "--top", min=1, help="Number of kernels to print per problem."),
     probe: int = typer.Option(
         0, "--probe", min=0, metavar="N", help="Measure the N best on this machine and store the times."
@@ -136,12 +139,12 @@ def predict(
         rule_set=rule_set,
         pads=pad_channels,
     )
-    sources = {"problems": problems, "kernels": kernels, "rule_set": rule_set}
-    again = typed_again(typed.given | {name: source for name, source in sources.items() if source is not None})
+    options = {"problems": problems, "kernels": kernels, "rule_set": rule_set, "cus": cus}
+    again = typed_again(typed.given | {name: value for name, value in options.items() if value is not None})
     flags = {" --no-pad-channels": not pad_channels, " --skip-unsupported": skip_unsupported}
     again = f"ckh predict {again}" + "".join(flag for flag, is_given in flags.items() if is_given)
     arch = measuring_arch() if probe and typed.arch is None and typed.model is None else typed.arch
-    chooser = typed.chooser(arch, problems)
+    chooser = typed.chooser(arch, problems, cus)
     if problems is None:
         if skip_unsupported:
             raise UsageError(
@@ -285,7 +288,7 @@ def _print_one(ranking: Ranking, top: int, again: str, *, as_json: bool, why: bo
             from ckh.isa.source import of_compiled
             from ckh.isa.text import brief_lines
 
-            anatomy = of_compiled(explanation.first, ranking.problem, spec.arch)
+            anatomy = of_compiled(explanation.first, ranking.problem, spec.arch, explaining.compute_units(ranking))
             explanation = replace(explanation, code=() if anatomy is None else tuple(brief_lines(anatomy)))
         answer = replace(answer, explanation=explanation)
     emit(answer_json(answer) if as_json else answer_text(answer, why=why))

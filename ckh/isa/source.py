@@ -55,10 +55,12 @@ def explain(
     return described(kernel, problem, arch, file).anatomy
 
 
-def described(name: str, problem: Problem | None, arch: str | None, file: Path | None) -> Described:
-    """Same as `explain`, with the timeline of an iteration."""
+def described(name: str, problem: Problem | None, arch: str | None, file: Path | None, num_cus: int = 0) -> Described:
+    """Same as `explain`, with the timeline of an iteration; `num_cus` are the compute units, 0 for the GPU's."""
     named = kernel_named(name)
-    arch, num_cus = (None, 0) if arch is None else arch_of_gpu(arch)
+    if arch is not None:
+        arch, of_product = arch_of_gpu(arch)
+        num_cus = num_cus or of_product
     if named is None and (problem is not None or file is None):
         raise UsageError(
             f"{name!r} is not a complete name of a kernel", "as ckh predict prints it", code="incomplete-kernel"
@@ -122,7 +124,7 @@ def _require_applies(op: AnyOperation, kernel: Any, problem: Problem, arch: str)
         raise NoKernelError(f"{op.kernels.name(kernel)} does not apply to {problem.canonical()}: {'; '.join(reasons)}")
 
 
-def of_compiled(name: str, problem: Problem, arch: str) -> Anatomy | None:
+def of_compiled(name: str, problem: Problem, arch: str, num_cus: int) -> Anatomy | None:
     """Anatomy of a kernel compiled here before; None if it was not compiled, or cannot be described."""
     named = kernel_named(name)
     if named is None or arch not in EMULATED_ARCHS:
@@ -132,7 +134,7 @@ def of_compiled(name: str, problem: Problem, arch: str) -> Anatomy | None:
         builder = _builder(arch)
         if builder.missing([kernel]):
             return None
-        return described(name, problem, arch, builder.library(kernel)).anatomy
+        return described(name, problem, arch, builder.library(kernel), num_cus).anatomy
     except (
         CkhError,
         UnsupportedKernelError,

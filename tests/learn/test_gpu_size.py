@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import ckh
 from ckh import archs, cli
 from ckh.archs import load_arch
+from ckh.errors import ExitCode
 from ckh.files.paths import data_dir
 from ckh.learn.analytic.corrected import corrected_inputs
 from ckh.learn.analytic.transfer import estimate_model
@@ -122,6 +123,29 @@ def test_amds_models_keep_their_compute_units(tmp_path: Path) -> None:
     amd_model(tmp_path / "amd", CORE_NAMES, arch="gfx942", hardware=None)
     model = load_model(tmp_path / "amd")
     assert (model.hardware["num_cus"], model.gpu.hardware.num_cus) == (228, 304)
+
+
+def test_other_compute_units_are_those_of_the_answer(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--cus`, for masks: as of the product that has as many, and in problems that state compute units; not beyond."""
+    of_code: list[int] = []
+    monkeypatch.setattr("ckh.isa.source.of_compiled", lambda *asked: of_code.append(asked[-1]))
+
+    def answer(line: str) -> dict[str, Any]:
+        assert cli.run(["predict", *line.split(), "--json", "--explain"]) == 0
+        document: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return document
+
+    named, masked, whole = (answer(f"{LINE} --k 640 --arch {gpu}") for gpu in ("mi308x", "mi300x --cus 80", "mi300x"))
+    assert masked["kernels"] == named["kernels"] != whole["kernels"]
+    assert masked["explanation"] == named["explanation"]
+    assert of_code == [80, 80, 304]
+    gemm = "--op aiter_gemm --family a8w8_bpreshuffle --m 16 --n 7168 --k 2048 --arch gfx942 --cus 80"
+    assert "_cu80_" in answer(gemm)["problem"]
+    assert "_cu304_" in answer(f"{gemm} --num-cus 304")["problem"]
+    assert cli.run(["predict", *f"{LINE} --arch mi300x --cus 305".split()]) == ExitCode.USAGE
+    expect_values(capsys.readouterr().err, 304, 305, "[out-of-range]", "--cus")
 
 
 def test_explain_counts_the_rounds_of_the_named_gpu(capsys: pytest.CaptureFixture[str]) -> None:

@@ -418,7 +418,7 @@ def test_options_match_predict() -> None:
     assert {name for name in NUMBERS if not types[name].startswith("int")} == set()
     assert {name for name in TEXTS if types[name].startswith(("int", "bool"))} == set()
     others = {"problems", "probe", "kernels", "timeout", "require", "measured", "why", "explain", "as_json"}
-    others |= {"pad_channels", "skip_unsupported", "rule_set"}
+    others |= {"pad_channels", "skip_unsupported", "rule_set", "cus"}
     assert {*sizes, *NUMBERS, *TEXTS, *others} == set(types), (
         "each is a size, a number or text, or for the full command"
     )

@@ -41,7 +41,7 @@ class AnsweringModels:
     def __init__(self, arch: str, num_cus: int = 0) -> None:
         self.arch, meant = meant_gpu(arch)  # of an architecture or a product
         self.num_cus = num_cus or meant  # 0: of no product or GPU of this machine
-        self._asked = 0 if arch == self.arch else meant
+        self._asked = num_cus or (0 if arch == self.arch else meant)
         self.source = ""  # set or file of the problems, for the commands that measure them
         self._first: dict[Wanted, Model | None] = {}
         self._nearest: dict[Wanted, Others] = {}
@@ -114,7 +114,9 @@ class Chooser:
     It is the named model, or the first that fits (`artifact.fitting_models`).
     """
 
-    def __init__(self, path: Path | str | None, arch: str | None, dtype: str | None, op: str | None) -> None:
+    def __init__(
+        self, path: Path | str | None, arch: str | None, dtype: str | None, op: str | None, num_cus: int = 0
+    ) -> None:
         self._named = None if path is None else load_model(path)
         if self._named is not None:
             spec = self._named.spec
@@ -130,11 +132,17 @@ class Chooser:
         spec_of_arch = load_arch(name)
         if spec_of_arch.unverified:
             warn(f"{spec_of_arch.name}: {spec_of_arch.unverified}", "unverified-arch")
-        self.arch, self._gpu = spec_of_arch.name, name
+        if num_cus > spec_of_arch.largest_gpu:
+            raise UsageError(
+                f"{spec_of_arch.name} has at most {spec_of_arch.largest_gpu} compute units, not {num_cus}",
+                "name fewer with --cus, or another --arch",
+                code="out-of-range",
+            )
+        self.arch, self._gpu, self._num_cus = spec_of_arch.name, name, num_cus
         self._requested = requested(self.op.name)
         of_op = self._requested.default_dtype if self._requested else ""
         self.dtype = dtype_name(dtype or "") or own_dtype or of_op or spec_of_arch.default_dtype
-        self._models = AnsweringModels(name)
+        self._models = AnsweringModels(name, num_cus)
         self._models.sized(self._named)
 
     def model(self, problem: Problem, *, stands_in: bool = False) -> Model:
@@ -153,7 +161,7 @@ class Chooser:
                 code="missing-option",
             )
         problem = requested_problem(self.op.name, self._requested, given, variant, self.dtype, command)
-        completed: Problem = self._requested.completed(problem, self._gpu)
+        completed: Problem = self._completed(problem)
         return completed
 
     def load_problems(self, source: str, variant: str | None, dtype: str | None) -> tuple[Problem, ...]:
@@ -162,4 +170,11 @@ class Chooser:
         problems = problems_of(self.op, source, variant, dtype, self.dtype)
         if self._requested is None:
             return problems
-        return tuple(dict.fromkeys(self._requested.completed(problem, self._gpu) for problem in problems))
+        return tuple(dict.fromkeys(map(self._completed, problems)))
+
+    def _completed(self, problem: Any) -> Any:
+        """Complete a problem that depends on the GPU; its own compute units take precedence."""
+        if self._num_cus and getattr(problem, "num_cus", None) == 0:
+            return replace(problem, num_cus=self._num_cus)
+        assert self._requested is not None
+        return self._requested.completed(problem, self._gpu)

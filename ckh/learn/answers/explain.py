@@ -103,13 +103,13 @@ def quantisation(ranking: Ranking, kernel: Any) -> Quantisation:
     fill_k = sizes.k / (k_tiles * kernel.tile_k)
     blocks = tiled_m // kernel.tile_m * n_tiles * sizes.batches
     is_host = ranking.model.spec.arch == HOST  # host kernels run on one thread
-    cus = 1 if is_host else max(_compute_units(ranking), 1)
+    cus = 1 if is_host else max(compute_units(ranking), 1)
     rounds = ceil(blocks / cus)
     last = (blocks - (rounds - 1) * cus) / cus
     return Quantisation(op.kernels.name(kernel), fill_m, fill_n, fill_k, blocks, rounds, last)
 
 
-def _compute_units(ranking: Ranking) -> int:
+def compute_units(ranking: Ranking) -> int:
     """Compute units of the GPU that is asked about, or those that the problem states."""
     stated: int = getattr(ranking.run, "num_cus", 0)
     return stated or ranking.model.gpu.hardware.num_cus
@@ -135,7 +135,7 @@ def _roofline(ranking: Ranking) -> Roofline:
     problem, arch = ranking.run, ranking.model.gpu
     traffic = max(problem.bytes, 1)
     intensity = problem.flops / traffic
-    times = arch.shortest_s(problem.dtype, traffic, problem.flops, _compute_units(ranking))
+    times = arch.shortest_s(problem.dtype, traffic, problem.flops, compute_units(ranking))
     if times is None:
         return Roofline(intensity, None, None, None)
     memory_s, compute_s = times
