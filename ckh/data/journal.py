@@ -122,7 +122,11 @@ def iter_blocks(file: BinaryIO, path: Path, *, skip_damaged: bool = False) -> It
         if not lines:
             return
         start += len(rest) + skipped
-        records = list(map(_record_or_damage, lines))
+        records: list[Record | Damage]
+        try:
+            records = list(map(decode_row, lines))  # most blocks have nothing else
+        except ValueError:
+            records = list(map(_record_or_damage, lines))
         if not skip_damaged and Damage in set(map(type, records)):
             place, damage = next((place, record) for place, record in enumerate(records) if isinstance(record, Damage))
             raise DataError(

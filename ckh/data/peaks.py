@@ -108,7 +108,7 @@ def drop_impossible(rows: StoredRows, op: AnyOperation, where: str) -> int:
     counted, dropped = Impossible(), [np.zeros(0, dtype=np.int64)]
     for start, table in rows.all_blocks(columns_of(op)):
         numbers = np.flatnonzero(rows.kept(start, len(table)))
-        kept = plain(table.take(numbers)).to_pandas()
+        kept = plain(table if len(numbers) == len(table) else table.take(numbers)).to_pandas()
         dropped.append(start + numbers[counted.among(kept, op)])
     counted.refuse_many(where)
     rows.drop(np.concatenate(dropped))

@@ -47,7 +47,6 @@ DAMAGED = "that holds no record: a damaged line"
 
 _EMULATED = "emulated"  # the kind of device
 _NAMED = 3
-_BUFFER_BYTES = 1 << 18
 _BATCH_ROWS = 1 << 15
 _BUCKETS = 64
 _STRETCH_BYTES = 1 << 24  # of a journal, read into one table
@@ -79,7 +78,7 @@ def read(path: Path, options: ReadOptions) -> Reading:
     is_collecting = gc.isenabled()
     gc.disable()  # it would look through the many rows, which hold no cycles, again and again
     try:
-        with path.open("rb", buffering=_BUFFER_BYTES) as file:
+        with path.open("rb") as file:
             return _read(path, file, options)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}", code="unreadable") from error
@@ -155,23 +154,30 @@ class _JournalRows:
     def _add(self, block: Block, places: NDArray[np.int64]) -> None:
         """Take the numbers of a block's rows, which are at these places."""
         rows: list[Any] = [block.records[place] for place in places.tolist()]
-        values = {name: list(map(attrgetter(name), rows)) for name in ResultRow.__struct_fields__}
         records = np.zeros(len(rows), _STORED)
+
+        def take(name: str, values: Iterable[Any]) -> None:
+            records[name] = np.fromiter(values, _STORED[name], len(rows))
+
         records["line"] = block.line + places
         records["start"] = np.array(block.starts)[places]
         for name, numbers in self._numbers.items():
-            records[name] = list(map(numbers.__getitem__, values[name]))
-        for name in (*_FLAGS, *_NUMBERS, *_TIMES):
-            records[name] = np.array(values[name], _STORED[name])
-        for name in _TIMES:
-            for place in np.flatnonzero(np.isnan(records[name])).tolist():
-                if values[name][place] is not None:
-                    records[name][place] = _JSON_NAN
-        records["samples"] = list(map(len, values["samples_ns"]))
-        records["has_message"] = list(map(bool, values["message"]))
-        cards = values["card"]
+            take(name, map(numbers.__getitem__, map(attrgetter(name), rows)))
+        for name in _FLAGS:
+            take(name, map(attrgetter(name), rows))
+        for name in (*_NUMBERS, *_TIMES):
+            values = list(map(attrgetter(name), rows))
+            records[name] = np.array(values, np.float64)
+            if name in _TIMES:
+                for place in np.flatnonzero(np.isnan(records[name])).tolist():
+                    if values[place] is not None:
+                        records[name][place] = _JSON_NAN
+        take("samples", (len(row.samples_ns) for row in rows))
+        take("has_message", (row.message != "" for row in rows))
+        cards = [row.card for row in rows]
+        has_cards = any(cards)
         for name, column in zip(CARD, CARD_COLUMNS, strict=True):
-            records[column] = np.array([card.get(name) for card in cards], np.float64) if any(cards) else np.nan
+            records[column] = np.array([card.get(name) for card in cards], np.float64) if has_cards else np.nan
         self._node_of.update(zip(records["problem"].tolist(), records["node"].tolist(), strict=True))
         self._batch.append(records)
         self.count += len(records)
@@ -181,7 +187,8 @@ class _JournalRows:
     def _store(self) -> None:
         """Write the numbers of the buffered rows to disk, and clear the buffer."""
         records = np.concatenate([np.zeros(0, _STORED), *self._batch])
-        self._stored.add(records, (records["problem"] * 31 + records["kernel"]) % _BUCKETS)
+        # Numbers of buckets are bytes, which are radix-sorted in one pass.
+        self._stored.add(records, ((records["problem"] * 31 + records["kernel"]) % _BUCKETS).astype(np.uint8))
         self._batch.clear()
 
     def final(self) -> Iterator[NDArray[Any]]:
@@ -299,19 +306,20 @@ def _table(records: NDArray[Any], run: RunRecord, judge: _Judge, compiled: dict[
 
     problem_of_row, problems = pd.factorize(records["problem"])
     kernel_of_row, kernels = pd.factorize(records["kernel"])
-    status, node = (np.array(judge.texts[name], dtype=object)[records[name]] for name in ("status", "node"))
-    message = np.full(len(records), None)
-    for place in np.flatnonzero(records["has_message"]).tolist():
-        message[place] = row_at(judge.file, int(records["start"][place])).message
+    status = pa.DictionaryArray.from_arrays(records["status"], judge.texts["status"])
     extra: dict[str, Any] = {
-        "message": message,
         "latency_min_ms": records["latency_min_ms"],
         "spread": records["spread"],
         "samples": records["samples"],
         "remeasured": records["remeasured"],
         "measured_at": np.where(records["time"] != 0, records["time"], np.nan),
-        "node": np.where(node == "", None, node),
     }
+    if records["has_message"].any():
+        message = extra["message"] = np.full(len(records), None)
+        for place in np.flatnonzero(records["has_message"]).tolist():
+            message[place] = row_at(judge.file, int(records["start"][place])).message
+    if any(judge.texts["node"]):
+        extra["node"] = pa.array([text or None for text in judge.texts["node"]]).take(pa.array(records["node"]))
     if records["launch_ms"].any(where=~np.isnan(records["launch_ms"])):
         extra["launch_ms"] = records["launch_ms"]
         extra["by_graph"] = records["by_graph"].astype(object)
