@@ -27,13 +27,13 @@ from ckh.learn.models.spec import read_spec
 from ckh.learn.training.warm_start import _params
 from ckh.ops import operation
 from ckh.ops.aiter_gemm.kernel import parse_kernel as parse_aiter_kernel
+from ckh.ops.aiter_gemm.operation import load_problems as read_aiter_problems
 from ckh.ops.aiter_gemm.problem import parse_aiter_gemm
-from ckh.ops.aiter_gemm.problem_files import load_problems as read_aiter_problems
 from ckh.ops.aiter_gemm.tuned import read_tuned as read_gemm_tuned
 from ckh.ops.aiter_moe.kernel import joint
 from ckh.ops.aiter_moe.kernel import parse_choice as parse_moe_choice
+from ckh.ops.aiter_moe.operation import load_problems as read_moe_problems
 from ckh.ops.aiter_moe.problem import parse_aiter_moe
-from ckh.ops.aiter_moe.problem_files import load_problems as read_moe_problems
 from ckh.ops.aiter_moe.tuned import read_tuned as read_moe_tuned
 from ckh.ops.gemm_universal import kernel as gemm_names
 from ckh.ops.gemm_universal.problem import GemmProblem

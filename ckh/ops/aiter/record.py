@@ -71,9 +71,9 @@ def problems_of(
         columns=columns,
         features=features,
         place=place,
-        load=called(f"{package}.problem_files:load_problems"),
+        load=called(f"{package}.operation:load_problems"),
         set_names=tuple,
-        shaped=lazily(f"{package}.problem_files:SHAPED"),
+        shaped=lazily(f"{package}.operation:SHAPED"),
         requested=lazily(f"{package}:REQUESTED"),
         **others,
     )

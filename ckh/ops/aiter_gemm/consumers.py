@@ -47,7 +47,7 @@ from ckh.ops.aiter_gemm.kernel import (
     parse_kernel,
     resolved,
 )
-from ckh.ops.aiter_gemm.operation import OPERATION
+from ckh.ops.aiter_gemm.operation import KEY, OPERATION, key_cells, looked_up, padded_m
 from ckh.ops.aiter_gemm.problem import (
     BATCHED,
     CK,
@@ -60,7 +60,6 @@ from ckh.ops.aiter_gemm.problem import (
     has_pool,
     parse_aiter_gemm,
 )
-from ckh.ops.aiter_gemm.problem_files import KEY, key_cells, looked_up, padded_m
 from ckh.ops.aiter_gemm.tuned import TunedLine, columns_of, gemm_table
 
 if TYPE_CHECKING:

@@ -38,8 +38,8 @@ from ckh.ops.aiter.tables import (
     write_lines,
 )
 from ckh.ops.aiter_gemm.kernel import OF_FBGEMM, InstalledKernel, kernel_numbers, known_names, parse_kernel, resolved
+from ckh.ops.aiter_gemm.operation import KEY, key_cells
 from ckh.ops.aiter_gemm.problem import CKTILE, FAMILIES, FBGEMM, OP_TYPE, AiterGemm
-from ckh.ops.aiter_gemm.problem_files import KEY, key_cells
 from ckh.problems import dtype_name
 from ckh.schema import Column, Status
 

@@ -34,8 +34,8 @@ from ckh.ops.aiter.installed import (
     written_row,
 )
 from ckh.ops.aiter_moe.kernel import CK_TILE, RULES, joint, known_name, moe_pool, newer_name, parts
+from ckh.ops.aiter_moe.operation import KEY, QUANT_NAMES, TIERS, is_of_mixtures, key_cells, looked_up
 from ckh.ops.aiter_moe.problem import BOTH, KINDS, SIZES, AiterMoe, parse_aiter_moe
-from ckh.ops.aiter_moe.problem_files import KEY, QUANT_NAMES, TIERS, is_of_mixtures, key_cells, looked_up
 from ckh.ops.aiter_moe.tuned import COLUMNS, TunedMixture, dataset_lines, mixture_table
 
 if TYPE_CHECKING:

@@ -1,21 +1,35 @@
-"""Record of the operation `aiter_moe`, and its features: a kernel is one for a product, or a pair for both.
+"""Record of the operation `aiter_moe`, its features, and files of its problems.
 
-`JUDGED` is the evaluated accuracy of answers for AITER's mixtures by another GPU's model
-(`benchmarks/transfer.py` prints it). Each GPU's kernels were chosen among the measured ones.
+A kernel is one for a product, or a pair for both. `JUDGED` is the evaluated accuracy of answers for AITER's mixtures by
+another GPU's model (`benchmarks/transfer.py` prints it). Each GPU's kernels were chosen among the measured ones.
+
+Problems are read from AITER's untuned CSV files, its logs, and canonical texts:
+
+    token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,doweight_stage1
+    [fused_moe] using 2stage default for ('gfx950', 256, 64, 7168, 256, 256, 8, 'ActivationType.Silu', …)
+
+The values of a log's line are the key of a tuned table. Unsupported mixtures, such as experts without a gate, are
+skipped with a warning.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ckh.errors import DataError, UsageError
 from ckh.features.engine import Columns, Feature, FeatureEngine, log2_of, pieces, raw
+from ckh.files.untrusted import integer, read_text
+from ckh.ops.aiter.problem_files import load_entries, nearest_row, torch_dtype, untuned_cells
 from ckh.ops.aiter.record import UNKNOWN, coded, columns_of, kernels_of, problems_of
 from ckh.ops.aiter_moe.kernel import NUMBERS, MoeChoice, candidates, candidates_key, other_names, parse_choice
 from ckh.ops.aiter_moe.problem import (
     BOTH,
+    DTYPES,
     IDENTITY,
     KINDS,
     OP_TYPE,
@@ -25,15 +39,22 @@ from ckh.ops.aiter_moe.problem import (
     STAGE1,
     STAGE2,
     STAGES,
+    UNANSWERED,
     AiterMoe,
     parse_aiter_moe,
 )
 from ckh.ops.base import Operation, Training, Worth, having, lazily
-from ckh.problems import DTYPE_BYTES
+from ckh.problems import DTYPE_BYTES, dtype_name
+from ckh.shapes.layers import ExpertProducts, Scaling
+from ckh.shapes.misses import Lookup
+from ckh.shapes.shaped import Shaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from ckh.ops.aiter.problem_files import Entries
+    from ckh.shapes.misses import KeyTables
+    from ckh.shapes.shaped import MissedLookup, NearKey
     from ckh.training import TrainOptions
 
     Formula = Callable[[Columns], Any]
@@ -168,6 +189,214 @@ def _train_defaults(_rows: int) -> TrainOptions:
     small = replace(PLAIN_TREES, num_leaves=15, min_child_samples=10)
     params = replace(small, n_estimators=300, learning_rate=0.05, colsample_bytree=0.5)
     return TrainOptions(targets=(TFLOPS,), rank=RankObjective.LAMBDARANK, folds=0, seed=1, params=params)
+
+
+MARK = "[fused_moe] using "
+_UNTUNED = (
+    *("token", "model_dim", "inter_dim", "expert", "topk", "act_type", "dtype", "q_dtype_a", "q_dtype_w", "q_type"),
+    *("use_g1u1", "doweight_stage1"),
+)
+_LOGGED = ("cu_num", *_UNTUNED)
+KEY = ("gfx", *_LOGGED)  # the columns by which AITER looks a row up
+_BF16, _FP4 = "torch.bfloat16", "torch.float4_e2m1fn_x2"
+QUANT_NAMES = {"per_token": "per_Token", "per_1x128": "per_1x128", "per_1x32": "per_1x32", "none": "No"}
+# AITER's get_padded_M: powers of two below the first tier, above it the largest tier that is not larger.
+TIERS = (32768, 131072)
+_MISS = re.compile(r"\[fused_moe\] using [12]stage\b.{0,20} default for \((?P<key>[^)]{1,600})\)")
+_QUOTES = "'\""
+_GFX = re.compile(r"gfx[0-9a-f]{3,8}")
+_SIZES = {"token": "tokens", "expert": "experts", "cu_num": "num_cus"} | {
+    name: name for name in ("model_dim", "inter_dim", "topk")
+}
+# AITER's fused_moe replaces per_128x128 before it looks up a kernel (`quant_remap`).
+QUANT_OF = {
+    "per_token": "per_token",
+    "per_1x128": "per_1x128",
+    "per_128x128": "per_1x128",
+    "per_1x32": "per_1x32",
+    "no": "none",
+}
+_TRUE, _FALSE = ("1", "true"), ("0", "false")
+
+
+def is_of_mixtures(source: str) -> bool:
+    """True if a file has mixtures of experts and no other problems."""
+    path = Path(source)
+    if not path.is_file():
+        return False
+    text = read_text(path)
+    if path.suffix.lower() == ".csv":
+        return is_untuned(path, text)
+    lines = text.splitlines()
+    return any(line.strip().startswith(PREFIX) or _MISS.search(line) for line in lines) and "shape is M:" not in text
+
+
+def load_problems(
+    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp8"
+) -> tuple[AiterMoe, ...]:
+    """Return the distinct problems of a file, in order."""
+    return load_entries(OP_TYPE, source, variant, (untuned_rows, _text), dtype or default_dtype, dtype)
+
+
+def looked_up(problem: AiterMoe) -> AiterMoe:
+    """Return the problem that AITER looks up: tokens padded to the next power of two, or down to a large tier."""
+    tokens = problem.tokens
+    tiers = [tier for tier in TIERS if tier <= tokens]
+    return replace(problem, tokens=tiers[-1] if tiers else 1 << (tokens - 1).bit_length())
+
+
+def key_cells(arch: str, problem: AiterMoe) -> dict[str, Any]:
+    """Return the cells by which AITER looks up a mixture's row."""
+    named = {"bf16": _BF16, "pk_fp4": _FP4}
+    types = (named.get(dtype) or torch_dtype(dtype, arch) for dtype in (problem.dtype, QUANTS[problem.quant]))
+    sizes = (problem.tokens, problem.model_dim, problem.inter_dim, problem.experts, problem.topk)
+    activation = f"ActivationType.{problem.activation.capitalize()}"
+    quant = f"QuantType.{QUANT_NAMES[problem.quant]}"
+    return dict(zip(KEY, (arch, problem.num_cus, *sizes, activation, _BF16, *types, quant, 1, 0), strict=True))
+
+
+def problem_of(path: Path, line: int, cells: Mapping[str, str]) -> AiterMoe | str:
+    """Return the problem of a row of AITER's, by column; or a description if unsupported."""
+    fields: dict[str, Any] = {}
+    for column, name in _SIZES.items():
+        if column not in cells:
+            if column == "cu_num":
+                continue
+            raise DataError(f"{path}:{line}: missing {column}", code="missing-column")
+        try:
+            fields[name] = integer(cells[column].strip())
+        except ValueError:
+            raise DataError(
+                f"{path}:{line}: {column} is {cells[column]!r}, not an integer", code="bad-number"
+            ) from None
+    if (foreign := _foreign(cells)) is not None:
+        return foreign
+    fields |= {"dtype": dtype_name(_word(cells["q_dtype_a"])), "quant": QUANT_OF[_word(cells["q_type"])]}
+    try:
+        return AiterMoe(**fields, activation=_word(cells["act_type"]))
+    except UsageError as error:
+        raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error
+
+
+def _foreign(cells: Mapping[str, str]) -> str | None:
+    """Reason why a row is unsupported, or None."""
+    if cells.get("use_g1u1", "1").strip().lower() not in _TRUE:
+        return "experts without a gate"
+    if cells.get("doweight_stage1", "0").strip().lower() not in _FALSE:
+        return "weights before the first product"
+    activation, quant = _word(cells.get("act_type", "")), _word(cells.get("q_type", ""))
+    types = _word(cells.get("q_dtype_a", "")), _word(cells.get("q_dtype_w", ""))
+    if activation not in ("silu", "swiglu"):
+        return activation or "no activation"
+    is_known = quant in QUANT_OF and dtype_name(types[0]) in DTYPES
+    is_known = is_known and QUANTS[QUANT_OF[quant]] == dtype_name(types[1])
+    if is_known:
+        return None
+    kind = f"{types[0]} by {types[1]}, {quant}"
+    reason = UNANSWERED.get((dtype_name(types[0]), dtype_name(types[1]), quant))
+    return f"{kind} ({reason})" if reason else kind
+
+
+def _word(text: str) -> str:
+    """Return a name of PyTorch or of an AITER enumeration, without its class and number."""
+    bare = text.strip().strip("'\"<>").partition(":")[0].strip().strip("'\"<>")
+    return bare.rpartition(".")[2].lower()
+
+
+def untuned_rows(path: Path) -> Entries:
+    """Yield the line of each row of a CSV file, and a function: the problem, or a description if unsupported."""
+    for line, cells in untuned_cells(path, _UNTUNED[:-2], _UNTUNED, str):
+
+        def problem(_dtype: str, line: int = line, cells: Callable[[], dict[str, str]] = cells) -> AiterMoe | str:
+            return problem_of(path, line, cells())
+
+        yield line, problem
+
+
+def _text(path: Path) -> Entries:
+    """Yield canonical texts and a log's lookup misses; other lines of a log are skipped, in a list they are errors."""
+    is_log = False
+    for line, text in enumerate(read_text(path).splitlines(), 1):
+        content = text.partition("#")[0].strip()
+        if (missed := missed_problem(text, path, line)) is not None:
+            is_log = True
+            yield line, lambda _, missed=missed: missed  # type: ignore[misc]
+        elif content.startswith(PREFIX) or (content and not is_log and path.suffix == ".txt"):
+            yield line, lambda _, content=content: parse_aiter_moe(content)  # type: ignore[misc]
+
+
+def missed_problem(text: str, path: Path, line: int) -> AiterMoe | str | None:
+    """Return the problem that a log's line reports as missing; a description if unsupported; None for another line."""
+    if (match := _MISS.search(text)) is None:
+        return None
+    values = [text.strip() for text in match["key"].split(",")]
+    values = values[1:] if _GFX.fullmatch(values[0].strip(_QUOTES)) else values
+    if len(values) != len(_LOGGED):
+        raise DataError(f"{path}:{line}: {len(values)} values where AITER prints {len(_LOGGED)}", code="bad-row")
+    return problem_of(path, line, dict(zip(_LOGGED, values, strict=True)))
+
+
+def stated_key(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the complete key of a log's miss, except its flags, by column."""
+    match = _MISS.search(text)
+    values = [text.strip().strip(_QUOTES) for text in match["key"].split(",")] if match else []
+    names = (*(("gfx",) if len(values) > len(_LOGGED) else ()), *_LOGGED)
+    flags = _UNTUNED[-2:]
+    return tuple((name, value) for name, value in zip(names, values, strict=False) if name not in flags)
+
+
+def is_untuned(_path: Path, head: str) -> bool:
+    """True if a CSV file has AITER's format, by its header."""
+    return {"model_dim", "inter_dim"} <= {name.strip() for name in head.split("\n", 1)[0].split(",")}
+
+
+_QUANT_OF = {
+    Scaling.NONE: "none",
+    Scaling.ROW: "per_token",
+    Scaling.BLOCK_128: "per_1x128",
+    Scaling.BLOCK_32: "per_1x32",
+}
+_SCALING_OF = {quant: scaling for scaling, quant in _QUANT_OF.items()}
+_LOOKUP = Lookup(
+    rows="token",
+    columns="inter_dim",
+    others=("model_dim", "expert", "topk", "act_type", "q_type"),
+    dtypes=("q_dtype_a", "q_dtype_w"),
+)
+
+
+def _problem(shape: ExpertProducts, dtype: str) -> AiterMoe:
+    quant = _QUANT_OF[shape.scaling]
+    own = shape.dtype or dtype
+    if own != QUANTS[quant]:
+        raise UsageError(
+            f"mixtures of experts in {own} ({quant}), not supported by AITER's kernels", code="unsupported"
+        )
+    sizes = (shape.tokens, shape.model_dim, shape.inter_dim, shape.experts, shape.topk)
+    return AiterMoe(*sizes, dtype=own, quant=quant, activation=shape.activation)
+
+
+def _shape(problem: AiterMoe) -> ExpertProducts:
+    sizes = (problem.tokens, problem.model_dim, problem.inter_dim, problem.experts, problem.topk)
+    return ExpertProducts(*sizes, problem.dtype, _SCALING_OF[problem.quant], problem.activation)
+
+
+def _nearest(missed: MissedLookup[AiterMoe], tables: KeyTables) -> NearKey:
+    table = tables.joined(lambda _: True)
+    return nearest_row(_LOOKUP, missed, table, lambda asked: (looked_up(asked).tokens,), key_cells)
+
+
+SHAPED = Shaped(
+    ExpertProducts,
+    _problem,
+    _shape,
+    marks=(MARK,),
+    line=missed_problem,
+    recognises=is_untuned,
+    rows=untuned_rows,
+    stated=stated_key,
+    nearest=_nearest,
+)
 
 
 OPERATION = Operation(

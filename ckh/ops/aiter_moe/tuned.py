@@ -41,8 +41,8 @@ from ckh.ops.aiter.tables import (
     write_lines,
 )
 from ckh.ops.aiter_moe.kernel import MoeChoice, joint, kind_of, known_name, moe_pool, newer_name, parse_choice, parts
+from ckh.ops.aiter_moe.operation import KEY, QUANT_NAMES, key_cells, problem_of
 from ckh.ops.aiter_moe.problem import BOTH, OP_TYPE, STAGE1, STAGE2, AiterMoe
-from ckh.ops.aiter_moe.problem_files import KEY, QUANT_NAMES, key_cells, problem_of
 from ckh.problems import dtype_name
 from ckh.schema import Column, Status
 

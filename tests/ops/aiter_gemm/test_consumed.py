@@ -17,8 +17,8 @@ from ckh.data.dataset import read_dataset
 from ckh.errors import DataError, ExitCode
 from ckh.ops.aiter.installed import ADDED_US, SLOWEST, roofline_us
 from ckh.ops.aiter_gemm.consumers import installed_kernels
+from ckh.ops.aiter_gemm.operation import padded_m
 from ckh.ops.aiter_gemm.problem import AiterGemm
-from ckh.ops.aiter_gemm.problem_files import padded_m
 from ckh.ops.aiter_gemm.tuned import TunedLine, gemm_table
 from tests.ops.aiter_gemm.newer_aiter import AITER, FAST, HEAD, SMALL, export, needs_aiter, rows_of
 from tests.refusals import expect_error

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.errors import DataError
+from ckh.ops.aiter_gemm.operation import load_problems
 from ckh.ops.aiter_gemm.problem import AiterGemm
-from ckh.ops.aiter_gemm.problem_files import load_problems
 from tests.refusals import expect_refusal, expect_warning
 
 if TYPE_CHECKING:

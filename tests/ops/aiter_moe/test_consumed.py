@@ -15,8 +15,8 @@ from ckh.data.dataset import read_dataset
 from ckh.errors import DataError, ExitCode
 from ckh.ops.aiter.installed import ADDED_US, SLOWEST, roofline_us
 from ckh.ops.aiter_moe.kernel import kind_of, moe_pool, newer_name, parts
+from ckh.ops.aiter_moe.operation import load_problems, looked_up
 from ckh.ops.aiter_moe.problem import BOTH, AiterMoe
-from ckh.ops.aiter_moe.problem_files import load_problems, looked_up
 from tests.ops.aiter_gemm.newer_aiter import AITER, export, needs_aiter, rows_of, write_aiter_of_mixtures
 from tests.refusals import expect_error, expect_refusal, expect_warning
 
