@@ -13,8 +13,8 @@ import typer
 from ckh.cli import COMMANDS, build_app
 
 ROOT = Path(__file__).parents[1]
-LINES, FILES = 73_775, 417  # of Python in ckh/
-TEST_LINES = 58_580
+LINES, FILES = 73_780, 417  # of Python in ckh/
+TEST_LINES = 58_605
 OPTIONS = 354  # of all commands, without -h and --help-all
 DOC_WORDS = 26_000  # of README.md and docs/
 INSTALLED_MB = 9  # without dependencies
