@@ -181,6 +181,16 @@ def test_products_and_partitions_are_identities(monkeypatch: pytest.MonkeyPatch,
     assert identities[0].difference(identities[1]).startswith("name ")
 
 
+def test_the_measuring_gpu_has_its_own_compute_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In plans and estimates too, whatever product is named, and the selected GPU's among several."""
+    gpus = Gpu(0, "gfx942", 304, 2100), Gpu(1, "gfx942", 38, 2100)
+    monkeypatch.setattr(module, "visible_gpus", lambda: gpus)
+    for options, cus in ((DeviceOptions("mi308x"), 304), (DeviceOptions("gfx942", gpus=(1,)), 38)):
+        assert HipDevice(options).arch.hardware.num_cus == cus
+    monkeypatch.setattr(module, "visible_gpus", tuple)
+    assert HipDevice(DeviceOptions("mi308x")).arch.hardware.num_cus == 80
+
+
 def test_slow_launch_settings_are_reported(monkeypatch: pytest.MonkeyPatch, tools: DeviceOptions) -> None:
     """Variables of the HIP runtime are reported if set to a value other than 0."""
     assert HipDevice(tools).identity().environment == ()

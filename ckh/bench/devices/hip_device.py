@@ -115,6 +115,8 @@ class HipDevice(Device):
                 f"GPUs: {list(self._gpus)}",
                 code="no-such-gpu",
             )
+        if self._numbers:  # another number may be that of another GPU, or of the product that --arch names
+            self.arch = self.arch.sized(self._gpus[self._numbers[0]].num_cus)
         self._options = options
         self._comment_on = cache(headers_comment)
 
