@@ -156,6 +156,17 @@ def test_the_archive_reports_a_missing_gpu(
     require_no_secrets(checked.files, home)
 
 
+def test_a_second_check_replaces_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its archive of the default name, and no other file of that name."""
+    monkeypatch.setattr(checkup.Checkup, "run", lambda _self: None)
+    monkeypatch.setattr(checkup, "check_tools", lambda _options: [])
+    command, archive = ["doctor", "--check", "--device", "host"], Path("ckh-check-host.tar.gz")
+    assert [run(command), run(command)] == [ExitCode.OK, ExitCode.OK]
+    archive.write_bytes(b"other")
+    assert run(command) == ExitCode.USAGE
+    assert archive.read_bytes() == b"other"
+
+
 @pytest.mark.slow
 def test_the_cpu_is_checked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Three kernels are right on two problems in both runs; the stability of times depends on the machine."""

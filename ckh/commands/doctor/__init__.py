@@ -179,6 +179,7 @@ def _check(kind: str | None, options: DeviceOptions, out: Path | None, *, force:
     kind = kind or default_device_kind(options)
     if kind not in DEVICE_KINDS:
         raise UsageError(f"unknown device {kind!r}", one_of(kind, DEVICE_KINDS), code="unknown-name")
+    force = force or out is None  # an earlier check's
     out = out or Path(f"ckh-check-{kind}.tar.gz")
     check_output(out, output.ARCHIVE, force=force)
     report = gather(options)
