@@ -1,6 +1,6 @@
-"""Gives a reader damaged inputs, in a separate process with limits of time and memory.
+"""Gives readers damaged inputs, one after the other in a separate process with limits of time and memory.
 
-    python tests/reliability/fuzz.py READER [--count 100000] [--seed 0] [--keep FOLDER]
+    python tests/reliability/fuzz.py READER... [--count 100000] [--seed 0] [--keep FOLDER]
 
 An input must be read, or refused with one of ckh's own errors. Anything else is a failure: another exception, a warning
 of Python or NumPy, more than 5 s of CPU time, more than 1 GB of memory. Failures at different places are printed with
@@ -44,22 +44,27 @@ class TooSlowError(BaseException):
 def main() -> int:
     """Run the script."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("reader", choices=sorted(TARGETS))
-    parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("readers", nargs="+", choices=sorted(TARGETS))
+    parser.add_argument("--count", type=int, default=100_000, help="inputs of each reader")
+    parser.add_argument("--short", action="store_true", help="of slow readers a share of the count")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, default=Path())
     args = parser.parse_args()
-    target = TARGETS[args.reader]
-    start = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        accepted, failures = _try_all(target, target.open(Path(folder)), args.count, args.seed, args.keep)
-    seconds = time.perf_counter() - start
-    print(f"{target.name}: {args.count} inputs, {accepted} accepted, {len(failures)} failures, {seconds:.0f} s")
-    return int(bool(failures))
+    has_failed = False
+    for target in map(TARGETS.__getitem__, args.readers):
+        count = round(args.count * target.share) if args.short else args.count
+        start = time.perf_counter()
+        with tempfile.TemporaryDirectory() as folder:
+            accepted, failures = _try_all(target, target.open(Path(folder)), count, args.seed, args.keep)
+        seconds = time.perf_counter() - start
+        print(f"{target.name}: {count} inputs, {accepted} accepted, {len(failures)} failures, {seconds:.0f} s")
+        has_failed |= bool(failures)
+    return int(has_failed)
 
 
 def _try_all(target: Target, reader: Reader, count: int, seed: int, keep: Path) -> tuple[int, set[str]]:
     """Number of accepted inputs, and the places of failures."""
+    resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))  # of the last reader
     mutator = Mutator(target.samples(), seed)
     for sample in target.samples():
         _quietly(reader, sample)  # the undamaged sample must be read
@@ -107,7 +112,7 @@ def _limit() -> None:
     signal.signal(signal.SIGPROF, stop)
     fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines())
     now = int(fields["VmData"].split()[0]) * 1024
-    resource.setrlimit(resource.RLIMIT_DATA, (now + BYTES, now + BYTES))
+    resource.setrlimit(resource.RLIMIT_DATA, (now + BYTES, resource.RLIM_INFINITY))
 
 
 if __name__ == "__main__":
