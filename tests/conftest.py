@@ -110,9 +110,15 @@ def _no_model_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_headers_are_known(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers and plans are those of a machine without CK Tile's headers, except in tests that compile with them."""
-    if request.node.get_closest_marker("compiles") is None and known_ck_tile() is not None:
-        monkeypatch.setenv("CK_TILE_INCLUDE", "/nonexistent")
+    """Answers and plans are those of a machine without a HIP compiler and CK Tile's headers.
+
+    But for tests that compile with them, and those that name a compiler themselves.
+    """
+    if request.node.get_closest_marker("compiles") is None:
+        for name in ("HIPCC", "ROCM_PATH"):
+            monkeypatch.delenv(name, raising=False)
+        if known_ck_tile() is not None:
+            monkeypatch.setenv("CK_TILE_INCLUDE", "/nonexistent")
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,7 @@ from ckh.ops.grouped_conv.problem import parse_conv_problem
 from ckh.problems import Direction
 from tests.bench.codegen.stubs import STUB, built, needs_hipcc, syntax_errors
 from tests.bench.codegen.templates import OPERATIONS, SHARED, copy_templates
+from tests.real import sampled
 from tests.refusals import expect_values
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def errors_of(kernel: ConvKernel, headers: ConvHeaders, folder: Path, templates:
 
 @pytest.mark.slow
 @needs_hipcc
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", sampled(KERNELS))
 def test_kernels_fit_the_published_templates(name: str, headers: ConvHeaders, tmp_path: Path) -> None:
     """A kernel's source passes the arguments that CK Tile's templates take, in their order."""
     assert errors_of(KERNELS[name], headers, tmp_path, TEMPLATES) == ""
@@ -149,7 +150,7 @@ def is_of_current(header: Path) -> bool:
 
 @pytest.mark.slow
 @needs_hipcc
-@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("mistake", sampled(MISTAKES))
 def test_the_check_detects_wrong_arguments(mistake: str, headers: ConvHeaders, tmp_path: Path) -> None:
     """Arguments in another order, or of another kind, are rejected."""
     name, right, wrong = MISTAKES[mistake]

@@ -25,6 +25,7 @@ from ckh.ops.gemm_universal.measuring.measured import CGemmProblem
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from tests.bench.codegen.stubs import STUB, built, needs_hipcc, syntax_errors
 from tests.bench.codegen.templates import OPERATIONS, SHARED, copy_templates
+from tests.real import sampled
 from tests.refusals import expect_reasons
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def errors_of(kernel: GemmKernel, headers: GemmHeaders, folder: Path, templates:
 
 @pytest.mark.slow
 @needs_hipcc
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", sampled(KERNELS))
 def test_kernels_fit_the_published_templates(name: str, headers: GemmHeaders, tmp_path: Path) -> None:
     """A kernel's source passes the arguments that CK Tile's templates take, in their order."""
     assert errors_of(KERNELS[name], headers, tmp_path, TEMPLATES) == ""
@@ -115,7 +116,7 @@ MISTAKES = {
 
 @pytest.mark.slow
 @needs_hipcc
-@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("mistake", sampled(MISTAKES))
 def test_the_check_detects_wrong_arguments(mistake: str, headers: GemmHeaders, tmp_path: Path) -> None:
     """Arguments in another order, or of another kind, are rejected."""
     name, right, wrong = MISTAKES[mistake]
@@ -180,7 +181,7 @@ REFUSED: dict[str, list[tuple[tuple[int, int, int, int], str | None]]] = {
 
 @pytest.mark.slow
 @needs_hipcc
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", sampled(REFUSED))
 def test_problems_with_wrong_results_are_refused(name: str, headers: GemmHeaders, tmp_path: Path) -> None:
     """For accepted problems, the leading dimensions passed to the stub are those of dense operands."""
     loaded = library(KERNELS[name], headers, tmp_path)
