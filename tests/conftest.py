@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import fcntl
 import os
+import shutil
 import signal
 import sys
 from dataclasses import replace
@@ -84,6 +85,26 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 def reliability(request: pytest.FixtureRequest) -> str:
     """The option's value, "short" or "long"."""
     return str(request.config.getoption("--reliability"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kernels_of_the_host_are_not_optimized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Compile them in a quarter of the time; tests of what they compute have ckh's own options (`optimized`)."""
+    with pytest.MonkeyPatch.context() as patch:
+        if (gcc := shutil.which("g++")) and "CXX" not in os.environ:
+            compiler = tmp_path_factory.mktemp("compiler") / "g++"
+            compiler.write_text(f'#!/bin/sh\nexec {gcc} "$@" -O0\n', encoding="utf-8")
+            compiler.chmod(0o755)
+            patch.setenv("CXX", str(compiler))
+        yield
+
+
+@pytest.fixture(scope="module")
+def optimized() -> Iterator[None]:
+    """Kernels of the host are compiled as users do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("CXX", raising=False)
+        yield
 
 
 @pytest.fixture(autouse=True)

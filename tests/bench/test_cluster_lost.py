@@ -56,7 +56,7 @@ _COMPILER = """#!/bin/sh
 case "$*" in *" -o "*)
   if mv "{folder}/node" "{folder}/killed" 2> /dev/null; then kill -9 "$(cat "{folder}/killed")"; fi
 esac
-exec g++ "$@"
+exec g++ "$@" -O0
 """
 
 

@@ -64,7 +64,6 @@ def bench_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def args(bench_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The command line of a run of three problems and four kernels into `run`, in an empty folder."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(bench_cache))
-    monkeypatch.delenv("CXX", raising=False)
     (tmp_path / "problems.txt").write_text("\n".join(PROBLEMS), encoding="utf-8")
     (tmp_path / "kernels").write_text("# four of them\n" + "\n".join(KERNELS) + "\n\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)

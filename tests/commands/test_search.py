@@ -57,7 +57,6 @@ def alone(host_asked: None, tmp_path: Path, kernel_cache: Path, monkeypatch: pyt
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
     monkeypatch.setattr("ckh.files.paths.data_dir", lambda name: tmp_path / "shipped" / name)
     monkeypatch.setattr("ckh.search.measuring.SPACE_LIMIT", 1500)
-    monkeypatch.delenv("CXX", raising=False)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
 

@@ -56,7 +56,7 @@ done
 key=$(cksum < "$source" | tr -d ' ')
 [ -n "$key" ] || exit {killed}  # it was cksum that was killed
 if [ ! -e "{store}/$key" ]; then
-  c++ "$@" && cp "$out" "{store}/$key.$$" && mv "{store}/$key.$$" "{store}/$key"
+  c++ "$@" -O0 && cp "$out" "{store}/$key.$$" && mv "{store}/$key.$$" "{store}/$key"
   exit
 fi
 sleep 0.05

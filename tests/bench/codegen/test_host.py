@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from ckh.bench.compilation.compile import Built
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("optimized")]
 
 Build = dict[Any, "Built"]
 
