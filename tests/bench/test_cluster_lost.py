@@ -72,7 +72,7 @@ def one_node(local: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         patch.setenv("CXX", str(compiler))
         patch.setenv("CKH_CACHE_DIR", str(folder / "cache"))
         with shared_cluster(1) as cluster:
-            patch.delenv("CXX")
+            patch.undo()
             yield cluster, folder
 
 
