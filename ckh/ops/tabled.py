@@ -102,7 +102,8 @@ class Tabled:
             for _, name, choices, _ in Formatter().parse(self.kernel)
             if name
         }
-        texts = [name for name, choices in words.items() if choices and name != "dtype"]
+        coded = {name: choices for name, choices in words.items() if choices}
+        texts = [name for name in coded if name != "dtype"]
         numbers = [name for name in words if not words[name]]
         problem_type, kernel_type = self._problem_type(), self._kernel_type(words)
         pools = self._pools(kernel_type, words)
@@ -160,9 +161,9 @@ class Tabled:
                         *(Column(name, "string", "", f"kernel parameter {name}") for name in texts),
                     ),
                 ),
-                model_per=("dtype",),
-                engine=self._engine(numbers, {name: words[name] for name in texts}),
-                input_columns=(*self.sizes, *numbers, *texts),
+                model_per=() if "dtype" in coded else ("dtype",),
+                engine=self._engine(numbers, coded),
+                input_columns=(*self.sizes, *numbers, *coded),
                 model_files={TIMED_NAME: pools.timed_file},
                 formats=lambda: (
                     TableForm(
@@ -221,7 +222,7 @@ class Tabled:
             *(Feature(f"{size}_per_{name}", "", pieces(size, name)) for size in self.sizes for name in numbers),
             *(Feature(f"{size}_fills_{name}", "", fill(size, name)) for size in self.sizes for name in numbers),
         )
-        return FeatureEngine(self.name, features, tuple(texts), {}, {}, frozenset((*numbers, *texts)))
+        return FeatureEngine(self.name, features, tuple(texts), {}, {}, frozenset((*numbers, *texts)) - {"dtype"})
 
     def _requested(self, problem_type: type[Any]) -> Requested[Any]:
         def made(given: Mapping[str, Any], _variant: str, dtype: str) -> Any:

@@ -44,8 +44,8 @@ def ckh(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     (info / "entry_points.txt").write_text(lines, encoding="utf-8")
     (tmp_path / "ckh_softmax.py").write_text(CODE, encoding="utf-8")
     times = (
-        f"softmax_fp16_block{block}_{way},{rows},{cols},{microseconds(rows, cols, block, way):.4f}"
-        for rows, cols, block, way in product(ROWS, COLS, BLOCKS, ("online", "twopass"))
+        f"softmax_{dtype}_block{block}_{way},{rows},{cols},{microseconds(rows, cols, block, way):.4f}"
+        for dtype, rows, cols, block, way in product(("fp16", "fp32"), ROWS, COLS, BLOCKS, ("online", "twopass"))
     )
     (tmp_path / "times.csv").write_text("\n".join(["name,rows,cols,us", *times]), encoding="utf-8")
     (tmp_path / "shapes.csv").write_text("rows,cols\n4096,1000\n", encoding="utf-8")
