@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import struct
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,11 +13,11 @@ from ckh.bench.codegen.unit import chosen_number, function_part
 from ckh.bench.compilation.kernel_cache import loadable
 from ckh.emulator.codeobject import BUNDLE_MAGIC, CodeObject, bundled_archs, code_in
 from ckh.errors import DataError, UsageError
-from ckh.files.untrusted import read_bytes
+from ckh.files.untrusted import most_unpacked, read_bytes
 from ckh.schema import Resources
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from ckh.emulator.codeobject import CompiledKernel
@@ -41,6 +43,11 @@ _MACHINES = {
     0x49: "gfx1250",
     0x4E: "gfx1201",
 }
+# A compressed bundle: magic, version and method, in versions 2 and 3 its size, and the size and hash of the bundle.
+_COMPRESSED_MAGIC = b"CCOB"
+_COMPRESSED = {1: struct.Struct("<4xHHIQ"), 2: struct.Struct("<4xHH4xIQ"), 3: struct.Struct("<4xHH8xQQ")}
+_ZLIB = 0  # else zstd
+_BUNDLES = re.compile(re.escape(BUNDLE_MAGIC) + b"|" + _COMPRESSED_MAGIC + rb"[\1-\3]\0[\0\1]\0")
 _REGISTERS, _REGISTER_GRANULE = 512, 8  # per lane, vector and accumulation registers together
 _SCALARS, _SCALAR_GRANULE = 800, 16  # per SIMD
 _LDS_GRANULE = 512
@@ -73,12 +80,13 @@ def read_code(path: Path, arch: str | None, parts: Sequence[str] = ()) -> CodeFi
     """
     data = read_bytes(_loadable(path))
     number = chosen_number(data)
+    functions: list[Function] = []
     try:
-        code = _code_object(data, arch)
-        processor = _machine(code, arch)
-        loaded = CodeObject(code)
-        functions = [_function(kernel, loaded, load_arch(processor)) for kernel in loaded.kernels.values()]
-    except (ValueError, struct.error) as error:  # ValueError: a code object that cannot be loaded
+        for code in _code_objects(data, arch):
+            processor = arch = _machine(code, arch)
+            loaded = CodeObject(code)
+            functions += [_function(kernel, loaded, load_arch(processor)) for kernel in loaded.kernels.values()]
+    except (ValueError, struct.error, zlib.error, OSError) as error:  # ValueError: code that cannot be loaded
         hint = "name a code object, or a library of kernels"
         raise DataError(f"{path}: {error}", hint, code="damaged") from error
     if number is not None:
@@ -105,22 +113,47 @@ def _loadable(path: Path) -> Path:
         raise DataError(f"cannot read {path}: {error.strerror}", code="unreadable") from error
 
 
-def _code_object(data: bytes, arch: str | None) -> bytes:
+def _code_objects(data: bytes, arch: str | None) -> Iterator[bytes]:
+    """The code object, or those of each bundle in a library, which has one for each of its sources."""
     if data.startswith(_ELF_MAGIC) and _ELF.unpack_from(data)[1] == _AMDGPU:
-        return data
-    start = data.find(BUNDLE_MAGIC)
-    if start < 0:
-        raise ValueError("it has no GPU code, or compressed code")
-    bundle = memoryview(data)[start:]
-    offset, size = code_in(bundle, arch or _only_arch(bundle))
-    return bytes(bundle[offset : offset + size])
-
-
-def _only_arch(bundle: memoryview) -> str:
-    names = bundled_archs(bundle)
-    if len(names) != 1:
+        yield data
+        return
+    bundles: list[memoryview] = []
+    room = most_unpacked(len(data))
+    for found in _BUNDLES.finditer(data):
+        bundle = memoryview(data)[found.start() :]
+        if bundle[: len(_COMPRESSED_MAGIC)] == _COMPRESSED_MAGIC:
+            bundle = _uncompressed(bundle, room)
+            room -= len(bundle)
+        bundles.append(bundle)
+    if not bundles:
+        raise ValueError("it has no GPU code")
+    names = sorted({name for bundle in bundles for name in bundled_archs(bundle)})
+    if arch is None and len(names) != 1:
         raise ValueError(f"name one of its architectures with --arch: {', '.join(names)}")
-    return names[0]
+    wanted = arch or names[0]
+    for bundle in bundles:
+        if wanted not in names or wanted in bundled_archs(bundle):
+            offset, size = code_in(bundle, wanted)
+            yield bytes(bundle[offset : offset + size])
+
+
+def _uncompressed(data: memoryview, most: int) -> memoryview:
+    """The bundle of at most this size that some bytes begin with, compressed by `--offload-compress`."""
+    layout = _COMPRESSED[data[4]]
+    _, method, size, _ = layout.unpack_from(data)
+    packed = data[layout.size :]
+    if size > most:
+        raise ValueError(f"a compressed bundle of {size} bytes; the limit is {most}")
+    if method == _ZLIB:
+        result = zlib.decompressobj().decompress(packed, size)
+    else:
+        from pyarrow import BufferReader, CompressedInputStream
+
+        result = CompressedInputStream(BufferReader(packed), "zstd").read(size)
+    if len(result) < size:
+        raise ValueError("a truncated compressed bundle")
+    return memoryview(result)
 
 
 def _machine(code: bytes, arch: str | None) -> str:
@@ -160,7 +193,7 @@ def waves_by(vgprs: int, sgprs: int, lds: int, waves: int, arch: ArchSpec) -> di
     """
     hardware = arch.hardware
     most = hardware.max_waves_per_cu // hardware.simds_per_cu
-    limits = {"vector registers": min(most, _REGISTERS // _rounded(max(vgprs, 1), _REGISTER_GRANULE)), "waves": most}
+    limits = {"waves": most, "vector registers": min(most, _REGISTERS // _rounded(max(vgprs, 1), _REGISTER_GRANULE))}
     limits["scalar registers"] = min(most, _SCALARS // _rounded(max(sgprs, 1), _SCALAR_GRANULE))
     if lds and waves:
         blocks = arch.lds_capacity // _rounded(lds, _LDS_GRANULE)

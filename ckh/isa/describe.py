@@ -135,7 +135,7 @@ def anatomy_of(code: CodeFile, asked: Asked) -> Described:
         trip=trip,
         simulated=simulated,
         estimated=estimated,
-        advice=_advice(main, asked.trips, trip, simulated),
+        advice=_advice(main, code.arch, asked.trips, trip, simulated),
     )
     return Described(anatomy, timeline if main.parts.loop else None)
 
@@ -151,7 +151,7 @@ def _codes(code: CodeFile, asked: Asked) -> list[_Code]:
     """Functions with matrix instructions, or all if there are none."""
     texts = decoded(code.arch, tuple(function.code for function in code.functions))
     functions = [
-        _parsed(function, parts_of(instructions), len(instructions), asked)
+        _parsed(function, parts_of(instructions, is_own=asked.kernel is not None), len(instructions), asked)
         for function, instructions in zip(code.functions, texts, strict=True)
     ]
     return [function for function in functions if function.has_matrix] or functions
@@ -201,6 +201,9 @@ def _waves(function: Function, kernel: Any, arch: ArchSpec) -> int:
 def _function(code: _Code, arch: ArchSpec, kernel: Any, *, is_main: bool) -> FunctionDocument:
     taken, waves = code.function.resources, _waves(code.function, kernel, arch)
     allowed = waves_by(taken.vgprs + taken.agprs, taken.sgprs, taken.lds_bytes, waves, arch)
+    blocks = {name: count * arch.hardware.simds_per_cu // waves for name, count in allowed.items()}
+    if taken.lds_bytes:
+        blocks["LDS"] = arch.lds_capacity // taken.lds_bytes
     return FunctionDocument(
         name=code.function.name,
         runs=is_main,
@@ -212,7 +215,7 @@ def _function(code: _Code, arch: ArchSpec, kernel: Any, *, is_main: bool) -> Fun
         calls=calls_functions(code.function.code, arch.name),
         resources=taken,
         blocks_per_cu=compiled_blocks_per_cu(taken, waves, arch),
-        bound_by=min(allowed, key=allowed.__getitem__),
+        bound_by=min(blocks, key=blocks.__getitem__),  # of equal ones the first: wave slots
     )
 
 
@@ -274,33 +277,39 @@ def _estimated(asked: Asked, arch: ArchSpec, taken: Resources) -> EstimatedDocum
     )
 
 
-def _advice(main: _Code, trips: int | None, trip: TripDocument | None, simulated: SimulatedDocument | None) -> str:
+def _advice(
+    main: _Code, arch: str, trips: int | None, trip: TripDocument | None, simulated: SimulatedDocument | None
+) -> str:
     """The first thing that the kernel's author could change, in one line."""
     taken = main.function.resources
     if trips is not None and not main.runs(trips):
         return f"no function here runs {trips} iterations over K: a function that they call may"
     if taken.vgpr_spills:
         return f"it spills {taken.vgpr_spills} vector registers to memory: take a smaller tile, or prefetch fewer tiles"
+    if trip is None and calls_functions(main.function.code, arch):
+        return "it has no loop itself, but calls functions, which may have one: have the compiler inline them"
     if trip is None:
         return f"it has no loop{' over K' * main.parts.over_tiles}: only other blocks can hide its memory latency"
-    parts = (_of_pipes(trip, simulated), _of_waits(trip))
-    return "; ".join(filter(None, parts)) or "no pipe is a bottleneck, and no wait is long"
+    return "; ".join(filter(None, (_of_pipes(trip, simulated), _of_waits(trip))))
 
 
 def _of_pipes(trip: TripDocument, simulated: SimulatedDocument | None) -> str:
     matrix, vector = trip.clocks["matrix"], trip.clocks["vector ALU"]
     busiest = max(trip.clocks, key=trip.clocks.__getitem__)
-    if vector > _MUCH_MORE * matrix and vector == trip.clocks[busiest] and trip.address_clocks:
+    if busiest == "vector ALU" and vector > _MUCH_MORE * matrix and trip.address_clocks > vector / 2:
         return (
             f"the vector ALU is busy for {vector:.0f} clocks per iteration, {trip.address_clocks:.0f} of them on "
             f"addresses and bounds, the matrix pipe for {matrix:.0f}: compute addresses outside of the loop, or in "
             "scalar registers"
         )
+    most = f"{busiest} is the busiest pipe, {trip.clocks[busiest]:.0f} clocks per iteration"
     if busiest in _LARGER:
-        return f"{busiest} is the busiest pipe, {trip.clocks[busiest]:.0f} clocks per iteration: {_LARGER[busiest]}"
-    if simulated is not None and simulated.busy[busiest] >= _MOSTLY_BUSY:
-        return f"the {busiest} pipe is busy {simulated.busy[busiest]:.0%} of an iteration: there is little to gain"
-    return ""
+        return f"{most}: {_LARGER[busiest]}"
+    if simulated is None:
+        return most
+    share = simulated.busy[busiest]
+    most = f"{most}, and busy for {share:.0%} of them"
+    return f"{most}: there is little to gain" if share >= _MOSTLY_BUSY else f"{most}: waves wait"
 
 
 def _of_waits(trip: TripDocument) -> str:

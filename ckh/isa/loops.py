@@ -57,24 +57,27 @@ class Wait:
     """Instructions between the last of them and the wait."""
 
 
-def parts_of(function: Sequence[Instruction]) -> Parts:
-    """Split a function; its main loop is the innermost one with the most matrix instructions.
+def parts_of(function: Sequence[Instruction], *, is_own: bool = True) -> Parts:
+    """Split a function; its main loop is the innermost one with the most matrix instructions, else the longest.
 
-    A loop that multiplies and stores iterates over tiles of C, as in a persistent kernel, and not over K. If a function
-    has matrix instructions, a loop without any does not iterate over K either: it searches the part of a large tensor.
+    A loop that multiplies and stores iterates over tiles of C, as in a persistent kernel, and not over K; if it is not
+    one of ckh's, and has no other loop that multiplies in it, it may as well add to memory in each iteration. If a
+    function has matrix instructions, a loop without any does not iterate over K either: it searches the part of a large
+    tensor.
     """
     walk = _walk_to_matrix(function)
     path = walk.path
-    over_tiles = {loop for loop in walk.loops if _goes_over_tiles(path[slice(*loop)])}
-    matrix = {
-        loop: count_of(path[slice(*loop)], InstructionKind.MATRIX) for loop in walk.loops if loop not in over_tiles
-    }
+    matrix = {loop: count_of(path[slice(*loop)], InstructionKind.MATRIX) for loop in walk.loops}
     if count_of(path, InstructionKind.MATRIX):
         matrix = {loop: count for loop, count in matrix.items() if count}
+    over_tiles = {loop for loop in matrix if _goes_over_tiles(path[slice(*loop)])}
+    if not is_own:
+        over_tiles = {loop for loop in over_tiles if any(_is_within(inner, loop) for inner in matrix)}
+    matrix = {loop: count for loop, count in matrix.items() if loop not in over_tiles}
     if not matrix:
         return Parts(tuple(path), (), (), bool(over_tiles))
-    innermost = [loop for loop in matrix if not any(matrix[inner] and _is_within(inner, loop) for inner in matrix)]
-    start, end = max(innermost, key=lambda loop: (matrix[loop], loop[0] - loop[1]))
+    innermost = [loop for loop in matrix if not any(_is_within(inner, loop) for inner in matrix)]
+    start, end = max(innermost, key=lambda loop: (matrix[loop], loop[1] - loop[0]))
     return Parts(tuple(path[:start]), tuple(path[start:end]), tuple(path[end:]), bool(over_tiles))
 
 
