@@ -53,10 +53,12 @@ class Status(StrEnum):
     COMPILE_INTERRUPTED = "compile_interrupted"  # the compiler was killed, or ran out of memory or disk space
     UNSUPPORTED = "unsupported"
     LAUNCH_ERROR = "launch_error"
+    OUT_OF_MEMORY = "out_of_memory"  # of the device, which others may use too
     CRASH = "crash"
     TIMEOUT = "timeout"
     WRONG_RESULT = "wrong_result"
     NONDETERMINISTIC = "nondeterministic"  # correct once, but runs that must be bit-identical are not: a race
+    IMPOSSIBLE_TIME = "impossible_time"  # no kernel takes it: the clock is wrong
     UNSTABLE = "unstable"
     LAUNCH_BOUND = "launch_bound"  # correct, but so short that its time is the launch overhead
     CHOSEN = "chosen"  # measured by others, who published the best kernel without times
@@ -71,7 +73,7 @@ HOW_MEASURED = (
 )
 
 # Rows without information about their kernel: a resumed run tries again.
-TRIED_AGAIN = (Status.COMPILE_INTERRUPTED,)
+TRIED_AGAIN = (Status.COMPILE_INTERRUPTED, Status.OUT_OF_MEMORY, Status.IMPOSSIBLE_TIME)
 
 SHORTEST_MS = 1e-9  # 0.001 ns; readers reject rows with shorter times
 # Rows with a time of a kernel with a correct result.

@@ -11,6 +11,7 @@ unknown time with 1 us, and eleven say 80 compute units but were measured on a l
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,7 @@ from ckh.archs import load_arch
 from ckh.data.numbering import first_rows, group_numbers
 from ckh.data.tables import plain
 from ckh.errors import DataError
+from ckh.ops import operation_of
 from ckh.text.log import warn
 
 if TYPE_CHECKING:
@@ -48,6 +50,20 @@ def of_peak(frame: pd.DataFrame, op: AnyOperation) -> NDArray[np.float64]:
     from_memory = np.maximum(gb_s * moved - caches / ms, 0)
     shares = [rate * work / tflops, gb_s * moved / cached, from_memory / memory]
     return np.asarray(np.nan_to_num(np.max(shares, axis=0)))
+
+
+@lru_cache(maxsize=1 << 12)
+def least_ms(name: str, arch: str, hw_num_cus: int) -> float:
+    """Time of a problem, given its canonical name, at the peak rates of a GPU; 0 if unknown."""
+    if load_arch(arch).peaks is None:
+        return 0.0
+    import pandas as pd
+
+    op = operation_of(name)
+    problem = op.problems.parse(name)
+    rates = {"latency_ms": [1.0], "tflops": [problem.flops / 1e9], "bandwidth_gb_s": [problem.bytes / 1e6]}
+    frame = pd.DataFrame({**op.problems.columns([problem]), "arch": arch, "hw_num_cus": hw_num_cus, **rates})
+    return float(of_peak(frame, op)[0])
 
 
 def columns_of(op: AnyOperation) -> tuple[str, ...]:

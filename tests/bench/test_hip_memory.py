@@ -11,7 +11,7 @@ import pytest
 from ckh.bench.isolated.hip_runtime import HipError, HipMemoryError, HipRuntime
 from ckh.bench.isolated.memory import GUARD_BYTES, DeviceBuffer, HipMemory
 from ckh.bench.isolated.typed import element_type
-from tests.refusals import expect_refusal, expect_values
+from tests.refusals import expect_refusal, expect_values, has_values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -182,6 +182,22 @@ def test_operands_are_copied_for_rotation(runtime: HipRuntime, rotating: int, ro
     assert memory.overrun() == ""
     assert not memory.repair_inputs()
     memory.clear()
+
+
+def test_copies_give_way_to_a_workspace(runtime: HipRuntime, own_hip_library: Path) -> None:
+    """Half as many are made again, which the memory says, and all of them for the next problem."""
+    memory = HipMemory(runtime, 0, 5)
+    stub = ctypes.CDLL(str(own_hip_library))
+    for size, sets in ((64, 3), (128, 5)):
+        memory.add_input(A)
+        memory.set_output((5,), element_type("fp16"))
+        assert len(memory.operand_sets()) == 5
+        if sets < 5:
+            stub.stub_arm(b"hipMalloc@1=2")
+        memory.provide_workspace(size)
+        assert len(memory.operand_sets()) == sets
+        assert has_values(memory.shortage(), sets, 5) == (sets < 5)
+        memory.clear()
 
 
 def test_the_next_problem_has_its_own_copies(runtime: HipRuntime) -> None:

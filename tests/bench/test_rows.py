@@ -6,8 +6,10 @@ import pytest
 
 from ckh.bench.compilation.compile import Built
 from ckh.bench.supervision.protocol import Reply
-from ckh.bench.supervision.runner import result_row
+from ckh.bench.supervision.runner import below_peak, result_row
 from ckh.schema import Status
+from tests.refusals import expect_values
+from tests.runs import host_run
 
 BUILT = Built(Status.OK, "/k.so", "hash")
 
@@ -59,9 +61,9 @@ def test_the_row_of_a_kernel_that_is_shorter_than_its_launch(median_ns: float, b
     ],
 )
 def test_impossible_times_are_never_measured(samples_ns: tuple[float, ...], said: str) -> None:
-    """The row of an OK reply with such times is a launch error without times."""
+    """The row of an OK reply with such times has none."""
     row = result_row("run", "problem", "kernel", Reply(1, Status.OK, "", samples_ns, 1), BUILT)
-    assert (row.status, row.message) == (Status.LAUNCH_ERROR, said)
+    assert (row.status, row.message) == (Status.IMPOSSIBLE_TIME, said)
     assert (row.latency_ms, row.latency_min_ms, row.samples_ns) == (None, None, ())
 
 
@@ -69,3 +71,19 @@ def test_the_row_of_a_race() -> None:
     """It has the status and the reason, but no time."""
     row = result_row("run", "problem", "kernel", Reply(1, Status.NONDETERMINISTIC, "3 of 9 outputs differ"), BUILT)
     assert (row.status, row.message, row.latency_ms) == ("nondeterministic", "3 of 9 outputs differ", None)
+
+
+GEMM = "gemm_fp16_rcr_m8192_n8192_k8192_splitk1"
+# 2 x 8192^3 operations at 2,048 per CU and clock, of the 304 CUs of an MI300X at 2,100 MHz.
+LEAST_NS = 2 * 8192**3 / (2048 * 304 * 2.1)
+
+
+@pytest.mark.parametrize(("share", "status"), [(1.19, Status.OK), (1.21, Status.IMPOSSIBLE_TIME)])
+def test_times_above_the_peak_are_not_believed(share: float, status: Status) -> None:
+    """Those of a reader are held against the same bound, a fifth above the nominal peak of the run's GPU."""
+    reply = Reply(1, Status.OK, "", (LEAST_NS / share,), 1)
+    judged = below_peak(reply, GEMM, host_run({"num_cus": 304}, arch="gfx942"))
+    assert (judged.status, bool(judged.samples_ns)) == (status, status is Status.OK)
+    assert below_peak(reply, GEMM, host_run({"num_cus": 304})) is reply
+    if status is not Status.OK:
+        expect_values(judged.message, f"{LEAST_NS / share / 1e6:.3g}", "gfx942", f"{LEAST_NS / 1e6:.3g}")

@@ -164,7 +164,7 @@ def test_a_pause_during_the_warm_up_hides_no_wrong_clock(factor: float, monkeypa
         loops, samples, times = arguments[-3:]
         now_ns[0] += int(gpu.kernel_ns * loops * samples) + (0 if calls == 2 else 30_000_000)
         for sample in range(samples):
-            times[sample] *= factor
+            times[sample] *= factor * (1 + sample * 1e-9)
         return code
 
     monkeypatch.setattr(gpu, "time_by", time_by)

@@ -239,6 +239,6 @@ def test_a_problem_that_cannot_be_set_up_is_a_reply() -> None:
     options = SupervisorOptions(20.0, WorkerConfig(MEMORY_BYTES, None))
     with Supervisor(device, options, lambda: False) as supervisor:
         replies = [reply for _, reply in supervisor.run(Job(Op.PROBLEM, -1, problem=big), jobs)]
-    assert statuses(replies) == [Status.LAUNCH_ERROR] * 2
+    assert statuses(replies) == [Status.OUT_OF_MEMORY] * 2
     assert [reply.id for reply in replies] == [0, 1]
     assert "inputs" in replies[0].message

@@ -32,6 +32,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
 }
 _INSTALL = f"install ROCm, or say where it is with ROCM_PATH, or name {RUNTIME} with {LIBRARY_VARIABLE}"
 _OUT_OF_MEMORY, _NO_DEVICE = 2, 100  # hipError_t
+NO_MEMORY = "out of memory"  # HIP's message of the former
 _HOST_TO_DEVICE, _DEVICE_TO_HOST, _ON_DEVICE = 1, 2, 3  # hipMemcpyKind
 
 

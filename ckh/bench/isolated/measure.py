@@ -16,7 +16,7 @@ import numpy as np
 from ckh.bench.compilation.kernel_cache import loadable
 from ckh.bench.computation import Split, computation_of
 from ckh.bench.isolated import timing
-from ckh.bench.isolated.hip_runtime import HipError, HipMemoryError
+from ckh.bench.isolated.hip_runtime import NO_MEMORY, HipError, HipMemoryError
 from ckh.bench.isolated.kernel_library import KernelLibrary, pointers
 from ckh.bench.isolated.operands import drawn, laid_out, overwritten, stored_shape, tensor_of
 from ckh.bench.isolated.timing import Stopwatch
@@ -218,7 +218,7 @@ class Bench:
         middle = timing.summarize(times.samples_ns).median_ns
         problem.best_ns = min(problem.best_ns, middle) if problem.best_ns > 0 else middle
         problem.anchor = problem.anchor or _Anchor(job.library, times.loops)
-        return replace(times.reply(job), anchor_ns=self._anchor_ns(problem))
+        return replace(times.reply(job), anchor_ns=self._anchor_ns(problem), message=self._memory.shortage())
 
     def time(self, job: Job) -> Reply:
         """Check and sample a kernel that was measured before, with a warm-up before each sample.
@@ -250,7 +250,7 @@ class Bench:
         else:
             self._check_again(library, problem)
         reply = _Times(tuple(samples), job.loops, launching, by_graph, card or None).reply(job)
-        return replace(reply, anchor_ns=self._anchor_ns(problem))
+        return replace(reply, anchor_ns=self._anchor_ns(problem), message=self._memory.shortage())
 
     def _anchor_ns(self, problem: _Problem) -> float:
         """Current time of the problem's anchor, in ns; 0 on the host, without an anchor, or if it fails."""
@@ -293,8 +293,8 @@ class Bench:
             try:
                 self._memory.provide_workspace(size)
             except (OSError, ValueError, OverflowError, HipMemoryError) as error:
-                reason = f"no {size / 1e6:.0f} MB of workspace: {error}"
-                raise KernelFailure(Status.LAUNCH_ERROR, reason) from error
+                status = Status.OUT_OF_MEMORY if isinstance(error, HipMemoryError) else Status.LAUNCH_ERROR
+                raise KernelFailure(status, f"no {size / 1e6:.0f} MB of workspace: {error}") from error
             self._memory.reset(size)
 
     def _run_checked(self, library: KernelLibrary, problem: _Problem) -> float:
@@ -357,7 +357,7 @@ class Bench:
             self._memory.repair_inputs()
         except HipError as error:
             raise HipError(f"{message}; then {error.message}") from error
-        raise KernelFailure(Status.LAUNCH_ERROR, message)
+        raise KernelFailure(Status.OUT_OF_MEMORY if reason.endswith(NO_MEMORY) else Status.LAUNCH_ERROR, message)
 
     def _judged(self, problem: _Problem, split: Split) -> tuple[str, Array]:
         """Check the kernel's result; returns the complaint, empty if right, and the result."""
@@ -425,7 +425,7 @@ class Bench:
         warm_ns = self._stopwatch.warm_up(library, problem.c, run_ns, by_graph=by_graph)
         if not warm_ns:
             reason = "the GPU's events report the same time for n runs and for 2n"
-            raise KernelFailure(Status.LAUNCH_ERROR, reason)
+            raise KernelFailure(Status.IMPOSSIBLE_TIME, reason)
         return warm_ns
 
     def _time(
@@ -433,7 +433,7 @@ class Bench:
     ) -> tuple[float, ...]:
         times, reason = self._stopwatch.checked(library, problem.c, loops, samples, **how)
         if reason:
-            raise KernelFailure(Status.LAUNCH_ERROR, reason)
+            raise KernelFailure(Status.IMPOSSIBLE_TIME, reason)
         return times
 
 
@@ -444,10 +444,10 @@ def answer(job: Job, work: Callable[[Job], Reply]) -> Reply:
     except KernelFailure as failure:
         return Reply(job.id, failure.status, failure.message)
     except HipMemoryError as error:
-        return Reply(job.id, Status.LAUNCH_ERROR, f"out of memory: {error}")
+        return Reply(job.id, Status.OUT_OF_MEMORY, error.message)
     except HipError as error:
         return Reply(job.id, Status.CRASH, error.message, is_last=True)
     except CkhError as error:
         return Reply(job.id, Status.LAUNCH_ERROR, error.message)
     except (MemoryError, OSError) as error:
-        return Reply(job.id, Status.LAUNCH_ERROR, f"out of memory: {error}")
+        return Reply(job.id, Status.OUT_OF_MEMORY, f"out of memory: {error}")

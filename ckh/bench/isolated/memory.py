@@ -121,6 +121,10 @@ class Memory(Protocol):
         """Sets of arguments that timed runs rotate through, starting with `pointers`."""
         return [self.pointers()]
 
+    def shortage(self) -> str:
+        """How many sets of arguments timed runs had for lack of memory; empty if they had all."""
+        return ""
+
     def overrun(self) -> str:
         """Description of an out-of-bounds write, e.g. "12 bytes behind the output"; empty if there is none."""
 
@@ -249,6 +253,7 @@ class HipMemory:
         self._runtime = runtime
         self._rotating, self._rotating_bytes = rotating, rotating_bytes
         self._copies: DeviceBuffer | None = None
+        self._wanted_copies = self._possible_copies = MAX_SETS
         self._flush_bytes = flush_bytes
         self._flush: DeviceBuffer | None = None
         self._inputs: list[tuple[Array, DeviceBuffer]] = []
@@ -265,6 +270,7 @@ class HipMemory:
         if self._output is not None:
             buffers.append(self._output)
         self._inputs, self._output, self._result = [], None, np.empty(0)
+        self._possible_copies = MAX_SETS
         for buffer in buffers:
             buffer.free()
 
@@ -281,7 +287,7 @@ class HipMemory:
         self._unwritten_byte = element.unwritten_byte
 
     def provide_workspace(self, size: int) -> None:
-        """Allocate at least `size` bytes; a smaller buffer is freed first."""
+        """Allocate at least `size` bytes; a smaller buffer is freed first, and so are copies if memory is short."""
         if size <= self._workspace.size:
             return
         self._workspace.free()
@@ -289,7 +295,12 @@ class HipMemory:
             self._workspace = DeviceBuffer(self._runtime, size)
         except HipMemoryError:
             self._workspace = DeviceBuffer(self._runtime, 0)
-            raise
+            if self._copies is None:
+                raise
+            self._copies.free()
+            self._copies = None
+            self.provide_workspace(size)
+            self._possible_copies //= 2
 
     def reset(self, workspace_bytes: int) -> None:
         """Fill output and workspace, restore the guards, and wait for completion."""
@@ -305,20 +316,31 @@ class HipMemory:
         return *inputs, self._has_output().address, self._workspace.address
 
     def operand_sets(self) -> list[tuple[int, ...]]:
-        """Return the operands at `pointers` and their copies, which are made on the first call."""
+        """Return the operands at `pointers` and their copies, which are made on the first call: as many as fit."""
         *inputs, _, workspace = first = self.pointers()
         sizes = [*(buffer.size for _, buffer in self._inputs), self._has_output().size]
         *starts, set_bytes = accumulate(map(_rounded, sizes), initial=0)
         more = self._rotating - 1 if self._rotating else min(MAX_SETS - 1, self._rotating_bytes // max(1, set_bytes))
-        if not more:
+        is_new, self._wanted_copies = self._copies is None, more
+        self._possible_copies = min(more, self._possible_copies)
+        while self._copies is None and self._possible_copies:
+            try:
+                self._copies = DeviceBuffer(self._runtime, self._possible_copies * set_bytes)
+            except HipMemoryError:  # noqa: PERF203 - there are a handful
+                self._possible_copies //= 2
+        if self._copies is None:
             return [first]
-        is_new = self._copies is None
-        copies = self._copies = self._copies or DeviceBuffer(self._runtime, more * set_bytes)
+        copies, more = self._copies, self._possible_copies
         sets = [[copies.address + number * set_bytes + start for start in starts] for number in range(more)]
         for each in sets if is_new else ():
             for copy, address, size in zip(each, inputs, sizes, strict=False):  # the output has no content
                 self._runtime.copy(copy, address, size)
         return [first, *((*each, workspace) for each in sets)]
+
+    def shortage(self) -> str:
+        if self._possible_copies >= self._wanted_copies:
+            return ""
+        return f"launches took turns with {self._possible_copies + 1} of {self._wanted_copies + 1} sets of operands"
 
     def overrun(self) -> str:
         """First of output and workspace with an out-of-bounds write; its guards are restored."""

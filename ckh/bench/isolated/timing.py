@@ -32,6 +32,8 @@ DEFAULT_SAMPLES = 5
 
 # Plausible times of a kernel. Beyond these its clock is wrong, and sums of its times may overflow.
 _POSSIBLE_NS = (1e-3, 1e15)
+# Events tick every 10 ns, and samples of half a millisecond vary by some 100 ns: so many are hardly ever equal.
+_NEVER_EQUAL = 3
 
 # Ratio to the best time -> maximum number of samples.
 _FEWER_SAMPLES = ((10.0, 1), (3.0, 2))
@@ -176,6 +178,13 @@ def complaint(samples_ns: Sequence[float]) -> str:
     return "" if wrong is None else f"the kernel says that it took {wrong:g} ns"
 
 
+def stands_still(samples_ns: Sequence[float]) -> str:
+    """Reason why these samples of a GPU are none: they are equal to the last digit; empty if they differ."""
+    if len(samples_ns) < _NEVER_EQUAL or len(set(samples_ns)) > 1:
+        return ""
+    return f"the GPU's events say {samples_ns[0]!r} ns for all of {len(samples_ns)} samples"
+
+
 def sample_count(estimate_ns: float, best_ns: float, wanted: int) -> int:
     """Number of samples for a kernel. `best_ns` 0: no other time is known."""
     if best_ns > 0:
@@ -272,7 +281,8 @@ class Stopwatch:
         """Samples as by `time`, and the reason why they cannot be times, or an empty string."""
         for _ in range(_LAG_TRIES):
             times = self.time(library, problem, loops, samples, by_graph=by_graph)
-            if reason := complaint(times) or outlasts_host(self.last):
+            still = "" if library.time_by is None else stands_still(times)
+            if reason := complaint(times) or still or outlasts_host(self.last):
                 break
             if not (reason := lags_host(few, self.last)):
                 break

@@ -20,7 +20,7 @@ DEFAULT_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class BenchLimits:
-    """Timeouts in seconds, and parallel compilers (None: by cores and memory)."""
+    """Timeouts in seconds, parallel compilers (None: by cores and memory), and whether impossible times are taken."""
 
     budget_s: float | None = declared(Declared("Time budget, e.g. 20m.", metavar="TIME"), default=None)
     timeout_s: float = declared(
@@ -34,6 +34,7 @@ class BenchLimits:
         Declared(f"Time limit per compiler.  [{DEFAULT_COMPILE_TIMEOUT_S / 60:g}m]", metavar="TIME"),
         default=DEFAULT_COMPILE_TIMEOUT_S,
     )
+    no_peak_check: bool = declared(Declared("Use times above the peak rates of their GPU as they are."), default=False)
 
 
 class StopReason(StrEnum):

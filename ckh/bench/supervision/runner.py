@@ -9,6 +9,7 @@ import secrets
 import time
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
+from statistics import median
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import structs
@@ -16,6 +17,7 @@ from msgspec import structs
 from ckh.bench.isolated.timing import UNSTABLE_SPREAD, complaint, is_launch_bound, summarize
 from ckh.bench.supervision.protocol import Job, Op, Reply
 from ckh.data.journal import ResultRow, RunRecord
+from ckh.data.peaks import MOST, least_ms
 from ckh.schema import Status
 from ckh.version import __version__
 
@@ -81,9 +83,20 @@ def new_record(identity: DeviceIdentity, settings: Settings, pairs: int | None =
 
 
 def with_times(reply: Reply) -> Reply:
-    """Turn an OK reply with invalid times into a launch error with the reason; return others unchanged."""
+    """Turn an OK reply with invalid times into one with the reason; return others unchanged."""
     reason = complaint(reply.samples_ns) if reply.status is Status.OK else ""
-    return replace(reply, status=Status.LAUNCH_ERROR, message=reason, samples_ns=()) if reason else reply
+    return replace(reply, status=Status.IMPOSSIBLE_TIME, message=reason, samples_ns=()) if reason else reply
+
+
+def below_peak(reply: Reply, problem: str, run: RunRecord) -> Reply:
+    """Turn an OK reply with a time above the peak rates of the run's GPU into one with the reason."""
+    if reply.status is not Status.OK or not reply.samples_ns:
+        return reply
+    ms, least = median(reply.samples_ns) / NS_PER_MS, least_ms(problem, run.arch, run.hardware["num_cus"])
+    if ms * MOST >= least:
+        return reply
+    reason = f"it took {ms:.3g} ms, at the peak rates of {run.arch} it takes {least:.3g} ms"
+    return replace(reply, status=Status.IMPOSSIBLE_TIME, message=reason, samples_ns=())
 
 
 def result_row(run_id: str, problem: str, kernel: str, reply: Reply, built: Built) -> ResultRow:
@@ -101,15 +114,15 @@ def result_row(run_id: str, problem: str, kernel: str, reply: Reply, built: Buil
     if reply.status is not Status.OK:
         return row
     timing = summarize(reply.samples_ns)
-    status, message = Status.OK, ""
+    status, said = Status.OK, ""
     if is_launch_bound(timing.median_ns, reply.launch_ns, by_graph=reply.by_graph):
-        status, message = Status.LAUNCH_BOUND, f"{timing.median_ns / reply.launch_ns:.1f} times an empty kernel"
+        status, said = Status.LAUNCH_BOUND, f"{timing.median_ns / reply.launch_ns:.1f} times an empty kernel"
     elif timing.spread > UNSTABLE_SPREAD:
-        status, message = Status.UNSTABLE, f"the samples spread by {timing.spread:.1%}"
+        status, said = Status.UNSTABLE, f"the samples spread by {timing.spread:.1%}"
     return structs.replace(
         row,
         status=status,
-        message=message,
+        message="; ".join(filter(None, (said, reply.message))),
         latency_ms=timing.median_ns / NS_PER_MS,
         latency_min_ms=timing.min_ns / NS_PER_MS,
         spread=round(timing.spread, 6),

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _AHEAD = 6  # jobs in the pipe
 _STOP_GRACE_S = 2.0
-_DOUBTFUL = (Status.CRASH, Status.TIMEOUT, Status.LAUNCH_ERROR)
+_DOUBTFUL = (Status.CRASH, Status.TIMEOUT, Status.LAUNCH_ERROR, Status.OUT_OF_MEMORY, Status.IMPOSSIBLE_TIME)
 _SETUP_TRIES = 3  # attempts if workers are killed
 _SETUP_TIMEOUTS = 4  # timeout of preparing inputs and reference, in timeouts of a kernel
 _QUARANTINED = (Status.CRASH, Status.TIMEOUT, Status.NONDETERMINISTIC)
@@ -234,8 +234,9 @@ class Supervisor:
                 break
             self._drop_worker()
         was_possible = setup is not None and setup.problem in self._worked
+        is_short = failure is not None and failure.status is Status.OUT_OF_MEMORY
         # The GPU rather than the problem is why a new worker lacks inputs and reference.
-        if failure is not None and (failure.is_last or (was_possible and self._options.worker.is_hip)):
+        if failure is not None and (failure.is_last or (was_possible and self._options.worker.is_hip and not is_short)):
             raise DeviceError(f"no usable device: in a new worker, {failure.message}")
         return failure
 
@@ -252,7 +253,8 @@ class Supervisor:
         if reply is None:
             return None
         if reply.status is not Status.OK:
-            return replace(reply, status=Status.LAUNCH_ERROR, message=f"no inputs and reference: {reply.message}")
+            status = Status.OUT_OF_MEMORY if reply.status is Status.OUT_OF_MEMORY else Status.LAUNCH_ERROR
+            return replace(reply, status=status, message=f"no inputs and reference: {reply.message}")
         self._set_up = setup.problem, setup.folder
         self._worked.add(setup.problem)
         return None

@@ -34,10 +34,11 @@ from ckh.bench.supervision.reference_watch import (
     ReferenceWatch,
     by_computing,
 )
-from ckh.bench.supervision.runner import measure, on_problem, result_row
+from ckh.bench.supervision.runner import below_peak, measure, on_problem, result_row
 from ckh.bench.supervision.supervisor import MAX_PASSES, Looks, with_anchor
 from ckh.data.journal import EndRecord, KernelRecord, ReferenceRecord
-from ckh.schema import CALLING, RIGHT, TRIED_AGAIN, Status
+from ckh.errors import DeviceError
+from ckh.schema import CALLING, MEASURED, RIGHT, TRIED_AGAIN, Status
 from ckh.text.durations import format_duration
 from ckh.text.log import note
 from ckh.text.progress import progress
@@ -60,6 +61,7 @@ _FIRST = 2  # kernels of each problem that are measured first with a budget
 _COMPILING = 0.5  # share of the remaining budget for the next kernels
 _EARLY_PROBLEMS = 4  # which are measured first, without a budget
 _MANY = 8  # kernels to compile for each compiler
+MOST_IMPOSSIBLE = 5  # kernels in a row whose times cannot be, before the run stops
 
 
 def within_scratch(built: Built, limit: int | None) -> Built:
@@ -119,6 +121,7 @@ class Sweep:
         self._whole: dict[str, Task] = {}  # the plan's task of each problem
         self._lock = threading.Lock()
         self._compiled = 0  # kernels compiled by this run
+        self._impossible: Counter[str] = Counter()  # kernels in a row without a possible time, by device
         self.totals = Totals(workers=len(driver.configs))
 
     def measure(self, plan: Plan, results: PairResults) -> Totals:
@@ -356,15 +359,17 @@ class Sweep:
         groups = list(same.values())
         looks, setup = Looks(), on_problem(canonical, results.best_ns(canonical))
         for number, reply in measure(worker, setup, [work.built[first] for first, *_ in groups], self._run.samples):
-            self._add(results, *self._rows(worker, canonical, groups[number], reply, work))
-            if work.built[groups[number][0]].status in TRIED_AGAIN:
+            rows = tuple(self._rows(worker, canonical, groups[number], reply, work))
+            self._add(results, *rows)
+            if rows[0].status in TRIED_AGAIN:
                 work.interrupted.update((canonical, name) for name in groups[number])
             work.advance(len(groups[number]), canonical)
             looks.add(groups[number][0], reply)
             setup = with_anchor(setup, work.built[groups[number][0]].library, reply)
         for _ in range(MAX_PASSES):
             self._measure_moved(worker, setup, groups, looks, work)
-            if self._stop() or not all(results.has(canonical, full_name(kernel)) for kernel in task.kernels):
+            tried = ((canonical, full_name(kernel)) for kernel in task.kernels)
+            if self._stop() or not all(results.has(*pair) or pair in work.interrupted for pair in tried):
                 return
             self._measure_leaders(worker, setup, looks, work, names)
             if not looks.moved() and not self._leaders(canonical, results):  # the fastest is one of the remeasured
@@ -389,6 +394,7 @@ class Sweep:
     ) -> Iterator[ResultRow]:
         """Rows of kernels with identical code, measured once."""
         first, *twins = names
+        reply = reply if self._driver.limits.no_peak_check else below_peak(reply, canonical, self._run)
         row = structs.replace(
             result_row(self._run.run_id, canonical, first, reply, work.built[first]), node=worker.node
         )
@@ -406,8 +412,8 @@ class Sweep:
         seed = f"{self._run.seed} leaders {canonical}"
         best = replace(setup, best_ns=results.best_ns(canonical))
         replies = time_in_rounds(worker, best, kernels, self._run.samples, seed)
-        if replies is None:
-            return  # stopped: the next run repeats it
+        if replies is None or any(reply.status is Status.OUT_OF_MEMORY for reply in replies):
+            return  # the next run repeats it
         looks.add_rounds({leader.kernel for leader in leaders}, replies)
         moved, now = looks.moved(), round(time.time(), 3)
         rows = [
@@ -427,6 +433,17 @@ class Sweep:
                 self.totals.statuses[str(row.status)] += 1
                 if row.status not in RIGHT:
                     self.totals.first_failures.setdefault(str(row.status), row.message)
+        node, status = rows[0].node, rows[0].status
+        if status in MEASURED:
+            self._impossible[node] = 0
+        self._impossible[node] += status is Status.IMPOSSIBLE_TIME
+        if self._impossible[node] >= MOST_IMPOSSIBLE:
+            raise DeviceError(
+                f"{MOST_IMPOSSIBLE} times in a row cannot be: {rows[0].message}",
+                "check the GPU (rocm-smi, dmesg) and --arch, and continue with --resume; --no-peak-check takes times "
+                "above the peak rates",
+                code="impossible-time",
+            )
 
     def _keep(self, results: PairResults, *rows: ResultRow) -> None:
         with self._lock:

@@ -134,7 +134,7 @@ int32_t ckh_time_by(int32_t how, const Problem* p, const Operands* operands, int
             if (const int code = launch(*p, used.a, used.b, used.out, used.workspace)) return code;
         }
         const double kernel_ns = is_empty ? 0 : SHORT;
-        ns[i] = by_graph ? kernel_ns + GRAPH : kernel_ns > 4000 ? kernel_ns : 4000;
+        ns[i] = (by_graph ? kernel_ns + GRAPH : kernel_ns > 4000 ? kernel_ns : 4000) + (is_empty ? 0 : i * 1e-3);
         stub_pass(ns[i] * (loops + (by_graph ? 32 : 0)) / 1e6);
     }
     return 0;

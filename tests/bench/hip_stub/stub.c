@@ -174,7 +174,7 @@ static int result(int code) {
      steps=MS,SPEED         to and fro, each for that long on average
      idle=MS,SPEED,MS       for the second time after no kernel ran for the first one
      other=MS,MS            another process, which comes after the first time, and stays for the second, on average
-     noise=SHARE            of a time, at most, by which what is between two events varies
+     noise=SHARE            of a time, at most, by which what is between two events varies, 0.0001 if not said
      launch=US              that the host takes for a launch of a kernel or of a graph, 2 if not said
      gap=US                 that the GPU takes for a kernel beside its work
      host=MS                that the host takes to look at what it has downloaded
@@ -207,7 +207,7 @@ void stub_clock(const char* text) {
     char words[512], *rest = words, *word;
     memset(settings, 0, sizeof settings);
     settings[THROTTLE][0] = settings[IDLE][0] = INFINITY;
-    settings[LAUNCH][0] = 2, settings[EVENTS][0] = 1;
+    settings[NOISE][0] = 1e-4, settings[LAUNCH][0] = 2, settings[EVENTS][0] = 1;
     snprintf(words, sizeof words, "%s", text);
     while ((word = strtok_r(rest, " ", &rest))) {
         const char* value = strchr(word, '=');

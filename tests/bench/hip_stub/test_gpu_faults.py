@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh.bench.supervision import process
+from ckh.bench.supervision import process, runner, sweep
 from ckh.bench.supervision.limits import BenchLimits, StopReason
 from ckh.bench.supervision.process import WorkerProcess
 from ckh.bench.supervision.protocol import HIP, WorkerConfig
 from ckh.commands.bench.output import machine_lines
 from ckh.errors import DeviceError, ExitCode
 from ckh.schema import Status
-from tests.bench.campaigns import HANGING, Runs
+from tests.bench.campaigns import HANGING, LIMITS, Runs
 from tests.bench.faults import OTHER_PROBLEM, PROBLEM, THIRD_PROBLEM
 from tests.bench.hip_stub.build import build_exported, build_runtime
 from tests.bench.hip_stub.gpu import GpuKernel, StubGpus
-from tests.refusals import expect_values
+from tests.refusals import expect_refusal, expect_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,14 +61,14 @@ AT_WORK = {
     ),
     "uncorrectable bits of memory": Fault("hipDeviceSynchronize=214!", Status.CRASH, "uncorrectable ECC error"),
     "reset": Fault("hipDeviceSynchronize=reset", Status.CRASH, "reason :GPU Hang"),
-    "no memory for a launch": Fault("hipLaunchKernel=2", Status.LAUNCH_ERROR, "hipLaunchKernel: out of memory"),
+    "no memory for a launch": Fault("hipLaunchKernel=2", Status.OUT_OF_MEMORY, "hipLaunchKernel: out of memory"),
     "an error that does not last": Fault("hipDeviceSynchronize@1=999", Status.LAUNCH_ERROR, "unknown error"),
-    "no event": Fault("hipEventCreate=2", Status.LAUNCH_ERROR, "hipEventCreate: out of memory"),
+    "no event": Fault("hipEventCreate=2", Status.OUT_OF_MEMORY, "hipEventCreate: out of memory"),
     "an event that is never recorded": Fault("hipEventElapsedTime=400", Status.LAUNCH_ERROR, "invalid resource handle"),
-    "events at one time": Fault("hipEventElapsedTime=ms:0", Status.LAUNCH_ERROR, "it took 0 ns"),
-    "events back in time": Fault("hipEventElapsedTime=ms:-0.5", Status.LAUNCH_ERROR, "it took -"),
-    "events that stand still": Fault("hipEventElapsedTime=ms:0.1", Status.LAUNCH_ERROR, "report the same time"),
-    "events without a time": Fault("hipEventElapsedTime=ms:nan", Status.LAUNCH_ERROR, "it took nan ns"),
+    "events at one time": Fault("hipEventElapsedTime=ms:0", Status.IMPOSSIBLE_TIME, "it took 0 ns"),
+    "events back in time": Fault("hipEventElapsedTime=ms:-0.5", Status.IMPOSSIBLE_TIME, "it took -"),
+    "events that stand still": Fault("hipEventElapsedTime=ms:0.1", Status.IMPOSSIBLE_TIME, "report the same time"),
+    "events without a time": Fault("hipEventElapsedTime=ms:nan", Status.IMPOSSIBLE_TIME, "it took nan ns"),
 }
 
 # Faults that occur once, and are not caused by the current kernel.
@@ -174,18 +174,96 @@ def test_each_fault_is_a_row_of_its_kernel(name: str, met: tuple[dict[str, list[
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("clock", ["events=0.5", "events=1000", "events=0.5 host=2", ""])
+@pytest.mark.parametrize(
+    ("clock", "fault"),
+    [
+        ("", ""),
+        *((f"events={factor}", "") for factor in ("0.1", "0.5", "10", "1000", "0.5 host=2")),
+        ("noise=0", ""),
+        *(("", f"hipEventElapsedTime@60+=ms:{ms}") for ms in (0.6, 5, 500)),  # from the warm-up on
+    ],
+)
 def test_events_are_held_against_the_hosts_clock(
-    clock: str, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    clock: str, fault: str, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Events that say another time than passes for the host give no times, for kernels with and without graphs."""
     monkeypatch.setenv("CKH_STUB_CLOCK", clock)
-    runs = stub.runs(tmp_path, *map(GpuKernel, (100.0, 110.0, 3.0, 3.3)))
+    runs = stub.runs(tmp_path, *(GpuKernel(us, fault) for us in (4.0, 4.4, 9.0, 9.9)))
     runs.run()
-    expected = Status.LAUNCH_ERROR if clock else Status.OK
+    expected = Status.IMPOSSIBLE_TIME if clock or fault else Status.OK
     assert [{row.status for row in rows} for rows in runs.by_kernel] == [{expected}] * 4
-    if clock:
+    if clock or fault:
         assert all("events" in row.message for rows in runs.by_kernel for row in rows)
+
+
+def test_a_run_stops_after_several_impossible_times(
+    stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They end it with one line; when the clock is right, all pairs are measured by a resumed run."""
+    monkeypatch.setattr(sweep, "MOST_IMPOSSIBLE", 2)
+    monkeypatch.setenv("CKH_STUB_CLOCK", "noise=0")
+    runs = stub.runs(tmp_path, *[GOOD] * 3)
+    with expect_refusal(DeviceError, "impossible-time", 2):
+        runs.run()
+    assert runs.statuses == {Status.IMPOSSIBLE_TIME: 2}
+    monkeypatch.delenv("CKH_STUB_CLOCK")
+    outcome = runs.run(resume=True)
+    assert (outcome.pairs_left, outcome.totals.statuses) == (0, {"ok": 3})
+
+
+@pytest.mark.parametrize("insists", [False, True])
+def test_times_above_the_peak_are_taken_from_who_insists(
+    insists: bool, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --no-peak-check a kernel of 0.1 ms has its time, though it is half of the least possible one."""
+    monkeypatch.setattr(runner, "least_ms", lambda *_: 0.2)
+    runs = stub.runs(tmp_path, GOOD)
+    runs.run(limits=replace(LIMITS, no_peak_check=insists))
+    ((row,),) = runs.by_kernel
+    assert row.status is (Status.OK if insists else Status.IMPOSSIBLE_TIME)
+
+
+@pytest.mark.parametrize("call", ["3", "3+"])
+def test_pairs_without_memory_are_measured_by_a_resumed_run(
+    call: str, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One allocation, or all, fail while inputs are made: each kernel has a row with the reason until then."""
+    monkeypatch.setenv("CKH_STUB_FAULTS", f"hipMalloc@{call}=2")
+    runs = stub.runs(tmp_path, GOOD, GOOD)
+    assert (runs.run().pairs_left, runs.statuses) == (2, {Status.OUT_OF_MEMORY: 2})
+    assert all("hipMalloc" in row.message for rows in runs.by_kernel for row in rows)
+    monkeypatch.delenv("CKH_STUB_FAULTS")
+    outcome = runs.run(resume=True)
+    assert (outcome.pairs_left, outcome.totals.statuses) == (0, {"ok": 2})
+
+
+def test_leaders_are_remeasured_beside_a_kernel_without_memory(stub: Stub, tmp_path: Path) -> None:
+    """That kernel is left to the next run, and tried once in this one."""
+    outcome = stub.runs(tmp_path, GOOD, GOOD, GpuKernel(fault="hipLaunchKernel=2")).run()
+    assert outcome.totals.statuses == {"ok": 2, "out_of_memory": 1}
+    assert (outcome.totals.remeasured, outcome.pairs_left) == (2, 1)
+
+
+def test_a_new_worker_without_memory_is_no_lost_gpu(stub: Stub, tmp_path: Path) -> None:
+    """The output's allocation fails in later workers: the kernel left has that status, the leaders keep their times."""
+    short, crashes = GpuKernel(fault="always hipMalloc@4+=2"), GpuKernel(fault="hipDeviceSynchronize=700!")
+    runs = stub.runs(tmp_path, crashes, GOOD, short)
+    assert runs.run().reason is StopReason.COMPLETE
+    assert [row.status for row in runs.rows] == [*[Status.OK] * 2, Status.OUT_OF_MEMORY]
+
+
+def test_launches_take_turns_with_as_many_operands_as_fit(
+    stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where three copies of the operands do not fit, one is made, and the row says so."""
+    monkeypatch.setenv("CKH_STUB_MEMORY", "40000")
+    runs = stub.runs(tmp_path, GOOD)
+    configs = [replace(config, rotating=4) for config in runs.device.worker_configs()]
+    monkeypatch.setattr(runs.device, "worker_configs", lambda: configs)
+    runs.run()
+    ((row,),) = runs.by_kernel
+    assert row.status is Status.OK
+    expect_values(row.message, 2, 4)
 
 
 @pytest.mark.slow
@@ -283,7 +361,7 @@ def test_times_beside_another_process_are_right_or_unstable(
     stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other process uses half of the GPU, half a millisecond at a time."""
-    monkeypatch.setenv("CKH_STUB_CLOCK", "other=0.5,0.5 seed=2")
+    monkeypatch.setenv("CKH_STUB_CLOCK", "other=0.5,0.5 seed=2 noise=0")
     runs = stub.runs(tmp_path, GOOD, GOOD, GOOD)
     runs.run()
     result = [(row.status, row.latency_ms) for rows in runs.by_kernel for row in rows]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ckh.bench.isolated import timing
+from ckh.bench.isolated.hip_runtime import HipRuntime
+from ckh.bench.isolated.measure import Bench, answer
+from ckh.bench.isolated.memory import HipMemory
 from ckh.bench.supervision.process import WorkerDiedError, WorkerProcess
-from ckh.bench.supervision.protocol import Job, Op
+from ckh.bench.supervision.protocol import Job, Op, PhaseClock
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.errors import DeviceError, ExitCode
 from ckh.schema import Status
@@ -115,7 +121,7 @@ def test_out_of_memory_for_a_problem_is_a_reply(
     """Its kernels get replies with the reason, and the device is not lost."""
     monkeypatch.setenv("CKH_STUB_MEMORY", "8300")
     replies, _ = supervise([build(GOOD)] * 2)
-    assert [reply.status for reply in replies] == [Status.LAUNCH_ERROR] * 2
+    assert [reply.status for reply in replies] == [Status.OUT_OF_MEMORY] * 2
     expect_values(replies[0].message, "hipMalloc", "(error 2)")
 
 
@@ -125,8 +131,32 @@ def test_out_of_memory_for_a_workspace_is_a_reply(
     """The kernel cannot be launched; the next one can."""
     monkeypatch.setenv("CKH_STUB_MEMORY", str(1 << 20))
     replies, _ = supervise([build(StubKernel(workspace="1 << 30")), build(GOOD)])
-    assert [reply.status for reply in replies] == [Status.LAUNCH_ERROR, Status.OK]
+    assert [reply.status for reply in replies] == [Status.OUT_OF_MEMORY, Status.OK]
     expect_values(replies[0].message, "1074 MB", "hipMalloc of 1073.8 MB", "(error 2)")
+
+
+def test_any_allocation_may_fail(build: Callable[[StubKernel], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each in turn, of inputs, output, copies and workspace: kernels have a time or the reason, later a time."""
+    libraries = [build(StubKernel(workspace="1 << 16", short=short)) for short in ("20000", "30000")]
+    stub = ctypes.CDLL(os.environ["CKH_HIP_LIBRARY"])
+    stub.stub_now_ms.restype = ctypes.c_double
+    monkeypatch.setattr(timing, "perf_counter_ns", lambda: int(stub.stub_now_ms() * 1e6))
+    results = list[list[str]]()
+    while not results or any(results[-1]):
+        bench = Bench(HipMemory(HipRuntime(0), 0, rotating=4), PhaseClock())
+        stub.stub_arm(f"hipMalloc@{len(results) + 1}=2".encode())
+        jobs = [Job(Op.MEASURE, number, library=library, samples=3) for number, library in enumerate(libraries)]
+        work = {Op.PROBLEM: bench.set_problem, Op.MEASURE: bench.measure}
+        first, then = ([answer(job, work[job.op]) for job in (setup(), *jobs)] for _ in range(2))
+        results.append([reply.message and str(reply.status) for reply in first])
+        assert {reply.status for reply in then} == {Status.OK} or not any(results[-1])
+    lost, late = str(Status.OUT_OF_MEMORY), str(Status.LAUNCH_ERROR)
+    assert results == [
+        *[[lost, late, late]] * 3,  # two inputs and the output
+        ["", lost, ""],  # the workspace, before there are copies that could be given up
+        ["", "ok", "ok"],  # the copies, of which there are fewer
+        ["", "", ""],
+    ]
 
 
 def test_libraries_are_loaded_without_a_gpu(
