@@ -115,6 +115,7 @@ def test_varying_order_without_split_is_a_race(tmp_path: Path) -> None:
     expect_values(measured.message, "of 1024", "race")
 
 
+@pytest.mark.usefixtures("optimized")  # a slower kernel would warm up by itself, and run less often
 @pytest.mark.parametrize(("dtype", "split_k"), [("bf16", 4), ("fp32", 4), ("fp32", 1)])
 @pytest.mark.parametrize("forgets", [1, 4])
 def test_a_part_missing_in_later_runs_is_detected(tmp_path: Path, dtype: str, split_k: int, forgets: int) -> None:
