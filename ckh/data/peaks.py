@@ -96,7 +96,7 @@ class Impossible:
 
     def __init__(self) -> None:
         self.timed = self.count = 0
-        self._worst, self._arch = 0.0, ""
+        self._worst, self._tflops, self._arch = 0.0, 0.0, ""
 
     def among(self, frame: pd.DataFrame, op: AnyOperation) -> NDArray[np.bool_]:
         """Mask of the rows with an impossible time, which are counted."""
@@ -105,7 +105,8 @@ class Impossible:
         self.timed += int((frame["latency_ms"] > 0).sum())
         self.count += int(mask.sum())
         if mask.any() and shares.max() > self._worst:
-            self._worst, self._arch = float(shares.max()), str(frame["arch"].iloc[int(shares.argmax())])
+            worst = frame.iloc[int(shares.argmax())]
+            self._worst, self._tflops, self._arch = float(shares.max()), float(worst["tflops"]), str(worst["arch"])
         return mask
 
     def refuse_many(self, where: str) -> None:
@@ -113,7 +114,7 @@ class Impossible:
         if self.count > _MOST_LEFT_OUT * self.timed:
             raise DataError(
                 f"{where}: {self.count} of {self.timed} times are up to {self._worst:.3g} times the peak of "
-                f"{self._arch}: are the times in ms?",
+                f"{self._arch}, {self._tflops:,.0f} TFLOPS: are the times in ms?",
                 "correct their unit or the architecture; --no-peak-check takes them as they are",
                 code="impossible-time",
             )
