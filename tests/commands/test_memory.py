@@ -23,8 +23,8 @@ QUICK = ("--folds", "0", "--trees", "2", "--targets", "tflops", "--jobs", "1")
 # it was 1,700, 3,800 and 4,200.
 MOST = {"train": 3000, "evaluate": 1500}
 # Rows of several blocks of 8 MB, and the limit per additional row, as memory use varies between runs.
-SOME_BLOCKS, MORE_BLOCKS, MOST_CONVERTED = 150_000, 400_000, 40
-JOURNALS, MOST_OF_JOURNALS = (70_000, 210_000), 1.1
+SOME_BLOCKS, MORE_BLOCKS, MOST_CONVERTED = 200_000, 600_000, 40
+JOURNALS, MOST_OF_JOURNALS = (100_000, 300_000), 1.1
 # Maximum memory in use at a time, in bytes: Arrow's, and what malloc has given out, looked at ten times a second.
 IN_USE = """
 import ctypes, sys, threading
@@ -84,18 +84,17 @@ def csv_files(script: Any, tmp_path_factory: pytest.TempPathFactory) -> list[Pat
     return paths
 
 
-def least_peaks(
-    script: Any, folder: Path, sources: list[Path], options: tuple[str, ...], is_enough: Callable[[list[float]], bool]
+def least(
+    cost: Callable[[Path, Path], float], folder: Path, sources: list[Path], is_enough: Callable[[list[float]], bool]
 ) -> list[float]:
-    """Peak memory of converting each source in MB, the minimum of up to three runs, as it varies by some MB."""
-    least = [math.inf] * len(sources)
+    """Memory of converting each source, the minimum of up to three runs, as it varies by some MB."""
+    used = [math.inf] * len(sources)
     for attempt in range(3):
         for place, source in enumerate(sources):
-            out = folder / f"{source.stem}-{attempt}"
-            least[place] = min(least[place], script.cost("convert", source, *options, "--out", out).peak_mb)
-        if is_enough(least):
+            used[place] = min(used[place], cost(source, folder / f"{source.stem}-{attempt}"))
+        if is_enough(used):
             break
-    return least
+    return used
 
 
 @pytest.mark.slow
@@ -106,30 +105,39 @@ def test_convert_takes_constant_memory_in_rows(script: Any, csv_files: list[Path
     def slope(peaks: list[float]) -> float:
         return (peaks[1] - peaks[0]) * 2**20 / (MORE_BLOCKS - SOME_BLOCKS)
 
-    how = ("--arch", "gfx942", "--to", to)
-    peaks = least_peaks(script, tmp_path, csv_files, how, lambda peaks: slope(peaks) < MOST_CONVERTED)
+    def peak(source: Path, out: Path) -> float:
+        return float(script.cost("convert", source, "--arch", "gfx942", "--to", to, "--out", out).peak_mb)
+
+    peaks = least(peak, tmp_path, csv_files, lambda peaks: slope(peaks) < MOST_CONVERTED)
     assert slope(peaks) < MOST_CONVERTED, f"{slope(peaks):.0f} bytes a row, of {peaks} MB"
 
 
 @pytest.mark.slow
 def test_convert_takes_constant_memory_in_journal_length(script: Any, journals: list[Path], tmp_path: Path) -> None:
     """Three times the rows of a journal need at most a tenth more, of freed memory in fragments; it was 70 % more."""
-    peaks = least_peaks(script, tmp_path, journals, (), lambda peaks: peaks[1] < MOST_OF_JOURNALS * peaks[0])
+
+    def peak(source: Path, out: Path) -> float:
+        return float(script.cost("convert", source, "--out", out).peak_mb)
+
+    peaks = least(peak, tmp_path, journals, lambda peaks: peaks[1] < MOST_OF_JOURNALS * peaks[0])
     assert peaks[1] < MOST_OF_JOURNALS * peaks[0], f"{peaks} MB"
 
 
 @pytest.mark.slow
 def test_convert_keeps_no_journal_rows_in_memory(journals: list[Path], tmp_path: Path) -> None:
     """An additional row of a journal adds next to nothing to the memory in use, in Python, NumPy and Arrow."""
-    used = []
-    for journal in journals:
-        files = [str(journal), "--out", str(tmp_path / journal.stem)]
-        command = [sys.executable, "-c", IN_USE, "convert", *files]
+
+    def in_use(source: Path, out: Path) -> float:
+        command = [sys.executable, "-c", IN_USE, "convert", str(source), "--out", str(out)]
         environment = {**os.environ, "PYTHONMALLOC": "malloc", "MALLOC_ARENA_MAX": "1"}
         done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
-        used.append(int(done.stderr.split()[-1]))
-    slope = (used[1] - used[0]) / (JOURNALS[1] - JOURNALS[0])
-    assert slope < MOST_CONVERTED, f"{slope:.0f} bytes a row, of {used}"
+        return float(done.stderr.split()[-1])
+
+    def slope(used: list[float]) -> float:
+        return (used[1] - used[0]) / (JOURNALS[1] - JOURNALS[0])
+
+    used = least(in_use, tmp_path, journals, lambda used: slope(used) < MOST_CONVERTED)
+    assert slope(used) < MOST_CONVERTED, f"{slope(used):.0f} bytes a row, of {used}"
 
 
 @pytest.mark.slow
