@@ -13,7 +13,6 @@ import argparse
 import itertools
 import re
 import subprocess
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from ckh.isa.anatomy import Anatomy
 
 SUFFIXES = (".co", ".hsaco", ".so")
+_PADDING = {"s_nop", "s_code_end", "v_cndmask_b32_e32"}  # the last one is of zeros
 _LABEL, _LINE = re.compile(r"^[0-9a-f]+ <(.+)>:$"), re.compile(r"^\t(\S+).*// [0-9A-F]+:")
 
 
@@ -38,21 +38,21 @@ def outcome(anatomy: Anatomy) -> str:
     return ", ".join([loop, *["over tiles"] * main.over_tiles, *["calls functions"] * main.calls])
 
 
-def disassembled(command: str, path: Path, arch: str) -> Counter[str]:
-    """Instructions by function, as `llvm-objdump` prints them, without those behind the last s_endpgm."""
+def disassembled(command: str, path: Path, arch: str, names: set[str]) -> dict[str, int]:
+    """Instructions of each function, as `llvm-objdump` prints them, without padding behind the last."""
     text = subprocess.run([command, "-d", f"--mcpu={arch}", str(path)], capture_output=True, text=True, check=True)
-    lines = dict[str, list[str]]()
+    lines: dict[str, list[str]] = {name: [] for name in names}
     name = ""
     for line in text.stdout.splitlines():
-        if label := _LABEL.match(line):
-            name = label[1] if not label[1].startswith(("L", ".L")) else name  # labels within a function
-        elif instruction := _LINE.match(line):
-            lines.setdefault(name, []).append(instruction[1])
-    return Counter({name: _ended(names) for name, names in lines.items()})
+        if label := _LABEL.match(line):  # hand-written functions have labels in them
+            name = label[1] if label[1] in names else name
+        elif name and (instruction := _LINE.match(line)):
+            lines[name].append(instruction[1])
+    return {name: _ended(words) for name, words in lines.items()}
 
 
-def _ended(names: list[str]) -> int:
-    return len(list(itertools.dropwhile(lambda name: name in {"s_nop", "s_code_end"}, reversed(names))))
+def _ended(words: list[str]) -> int:
+    return len(list(itertools.dropwhile(_PADDING.__contains__, reversed(words))))
 
 
 def explained(paths: list[Path], arch: str | None, objdump: str | None) -> Iterator[tuple[str, Path]]:
@@ -66,7 +66,7 @@ def explained(paths: list[Path], arch: str | None, objdump: str | None) -> Itera
             continue
         yield outcome(anatomy), path
         if objdump is not None:
-            theirs = disassembled(objdump, path, code.arch)
+            theirs = disassembled(objdump, path, code.arch, {function.name for function in code.functions})
             ours = {function.name: function.instructions for function in anatomy.functions}
             equal = all(theirs[name] == count for name, count in ours.items())
             yield f"{'as many' if equal else 'other'} instructions as objdump's", path

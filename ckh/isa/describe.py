@@ -163,7 +163,7 @@ def _parsed(function: Function, parts: Parts, count: int, asked: Asked) -> _Code
     A warp tile may take several matrix instructions.
     """
     in_loop, outside = _products(parts.loop), _products(parts.outside)
-    each = _product(asked.kernel, "tile") // max(_product(asked.kernel, "wave"), 1) or max(in_loop, 1)
+    each = _product(asked.kernel, "tile") // max(_product(asked.kernel, "wave"), 1) or in_loop or max(outside, 1)
     return _Code(function, count, parts, max(1, round(in_loop / each)), round(outside / each))
 
 

@@ -12,6 +12,7 @@ import pytest
 from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.isa.codefile import read_code
+from ckh.isa.describe import Asked, functions_of
 from tests.isa.foreign import table, written
 
 if TYPE_CHECKING:
@@ -130,3 +131,10 @@ def test_damaged_compressed_bundles(damage: Any, tmp_path: Path, explained: Any)
     file = tmp_path / "damaged.co"
     file.write_bytes(damage(written("packed", tmp_path).read_bytes()))
     assert explained("packed", "packed", "--arch", "gfx942", file=file) == (ExitCode.BAD_DATA, "damaged")
+
+
+def test_products_without_a_loop(least: Path) -> None:
+    """They are one iteration, whatever their number: without a kernel's name its tiles are unknown."""
+    whole = read_code(least, None, ("GroupedConvolutionForwardKernel",))
+    forms = functions_of(whole, Asked("GroupedConvolutionForwardKernel", ""))
+    assert {form.trips for form in forms if not form.loop_instructions} == {"1"}
