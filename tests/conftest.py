@@ -189,8 +189,8 @@ def narrow(_tables_are_whole: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ckh.text.prose._COLUMNS", 80)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def local() -> Iterator[Cluster]:
-    """A Dask cluster of three worker processes of this machine."""
+    """A Dask cluster of three worker processes of this machine, which use the CPU even when idle."""
     with shared_cluster(3) as cluster:
         yield cluster
