@@ -48,7 +48,7 @@ _STOPS = "for (int i = 1; i < 32; ++i) signal(i, SIG_IGN); sigset_t all; sigfill
 _LEFT_PROCESS = (Status.CRASH, "left a process behind")
 _LEFT_THREAD = (Status.CRASH, "left a thread behind")
 _LATE = (Status.TIMEOUT, "no result within")
-_NO_TIME = Status.LAUNCH_ERROR
+_NO_TIME = Status.IMPOSSIBLE_TIME
 _OTHER_JOB = "a reply that cannot be: it is to another job"
 _NONSENSE = "the worker answered nonsense"
 
