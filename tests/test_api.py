@@ -38,6 +38,7 @@ def only_what_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
 
+@pytest.mark.slow
 def test_examples_of_the_guide_return_what_they_show() -> None:
     """Every example in docs/python.md runs as written."""
     result = doctest.testfile(str(GUIDE), module_relative=False, optionflags=doctest.ELLIPSIS)
@@ -52,6 +53,7 @@ def test_the_guide_names_every_public_name() -> None:
     assert missing == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how", ["import ckh; f = ckh.rank", "from ckh import rank as f", "import ckh.learn.answers.ranking as a"]
 )

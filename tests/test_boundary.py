@@ -46,6 +46,7 @@ def raising(error: BaseException) -> Callable[[], int]:
     return command
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quick", ["0", "1"])
 def test_a_full_stdout_is_one_line(quick: str) -> None:
     """The full command and quick answers behave alike; the exit code is not that of a gate."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 pytest.importorskip("distributed", reason="needs the extra 'cluster'")
 
 
+@pytest.mark.slow
 def test_every_call_returns_its_result(local: Cluster) -> None:
     """Every call returns its result, once."""
     outcome = {call.args: result for call, result in local.results(Call(pow, (base, 2)) for base in range(100))}
@@ -173,6 +174,7 @@ def _number_and_process(number: int, pause: float) -> tuple[int, int]:
     return number, os.getpid()
 
 
+@pytest.mark.slow
 def test_the_job_script_for_slurm_can_be_built() -> None:
     """The example of docs/cluster.md makes a job script that starts a worker with all GPUs of a node."""
     jobqueue = pytest.importorskip("dask_jobqueue", reason="needs the extra 'cluster'")

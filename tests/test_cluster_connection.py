@@ -94,6 +94,7 @@ def test_a_missing_dashboard_is_not_linked(tmp_path: Path, capsys: pytest.Captur
     assert len(capsys.readouterr().err.splitlines()) <= 2
 
 
+@pytest.mark.slow
 def test_the_dashboard_is_linked(local: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     """The link leads to Dask's page."""
     pytest.importorskip("bokeh", reason="needs the extra 'cluster'")
@@ -353,6 +354,7 @@ def test_another_ckh_is_refused(local: Cluster, monkeypatch: pytest.MonkeyPatch)
         pass
 
 
+@pytest.mark.slow
 def test_dask_prints_nothing(local: Cluster) -> None:
     """Connection events are reported by ckh in one line: Dask's own loggers are quiet."""
     with connected(local.client.scheduler.address):

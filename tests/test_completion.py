@@ -60,6 +60,7 @@ def test_other_shells_get_the_same_completions(shell: str, tmp_path: Path) -> No
     assert [name for name in arch_names() if name in text] == [name for name in arch_names() if name.startswith("gfx9")]
 
 
+@pytest.mark.slow
 def test_folders_complete_as_models(tmp_path: Path) -> None:
     """A model may be outside of the search path."""
     (tmp_path / "mine").mkdir()
@@ -67,6 +68,7 @@ def test_folders_complete_as_models(tmp_path: Path) -> None:
     assert ask("bash", "ckh export --model mi", tmp_path) == ["mine/"]
 
 
+@pytest.mark.slow
 def test_sets_of_every_operation_complete(tmp_path: Path) -> None:
     """Whatever operation is given before or after."""
     names = {name for op in operation_names() for name in operation(op).problems.set_names()}

@@ -54,6 +54,7 @@ def warning_codes_in_source() -> set[str]:
     return {str(call.args[1].value) for call in calls if isinstance(call.args[1], ast.Constant)}
 
 
+@pytest.mark.slow
 def test_error_codes_match_the_table() -> None:
     """Every raised code is declared, and every declared code is raised."""
     assert codes_in_source() == set(ERROR_CODES)

@@ -37,6 +37,7 @@ def test_schemas_are_schemas(name: str) -> None:
     assert re.fullmatch(schema["properties"]["schema_version"]["pattern"], JSON_VERSION)
 
 
+@pytest.mark.slow
 def test_schemas_are_generated_from_documents() -> None:
     """Each file is generated from a document's dataclass, and there are no others; CKH_UPDATE_GOLDEN=1 writes them."""
     made = {name: schema_text(document) for name, document in documents().items()}
@@ -116,6 +117,7 @@ def test_documents_serialize_to_json() -> None:
     assert plain(replace(whole, absent=5))["absent"] == 5
 
 
+@pytest.mark.slow
 def test_quick_answers_name_their_kind_too() -> None:
     """Answers given by C from a prepared file in a separate process have the same schema as the full command's."""
     outcome = {}

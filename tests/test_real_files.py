@@ -50,6 +50,7 @@ def test_a_published_file_is_converted(
     assert len(read_dataset(out)) == rows
 
 
+@pytest.mark.slow
 def test_amd_csv_with_problems_measured_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """AMD's benchmark of CK Tile, as CSV: a repeated problem is a repeated measurement, not an error."""
     frame = pd.read_parquet(real("new/cktile_conv_fwd_bf16_gfx950_20kernels.parquet"))

@@ -84,6 +84,7 @@ def test_outcomes_of_bad_kernels(device_of: Callable[[FakeHipcc], HipDevice]) ->
     assert [reports[kernel].resources is None for kernel in (KERNELS[1], LACKING)] == [True, True]
 
 
+@pytest.mark.slow
 def test_unreached_kernels_are_omitted_after_a_stop(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
     """When stopped at once, only kernels without a compiler are reported; when stopped while loading, those loaded."""
     device = device_of(FakeHipcc())

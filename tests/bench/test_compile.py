@@ -113,6 +113,7 @@ def test_kernels_of_the_same_source_are_compiled_once(cache: Path) -> None:
     assert (len(device.commands), len(files(cache)), sum(advanced)) == (2, 2, 2)
 
 
+@pytest.mark.slow
 def test_another_source_or_salt_gives_another_file(cache: Path) -> None:
     """Everything that a library depends on is part of its name."""
     kernels = KERNELS[:1]

@@ -112,6 +112,7 @@ def test_a_library_of_another_kernel_is_detected() -> None:
     assert "another kernel" in finding.reason
 
 
+@pytest.mark.slow
 def test_without_running_kernels_are_only_loaded() -> None:
     """A kernel that would crash is ok if it is not run."""
     device = FaultyDevice(SEGFAULT)

@@ -108,6 +108,7 @@ def test_order_of_a_problem_does_not_depend_on_the_others(host: ArchSpec) -> Non
         }
 
 
+@pytest.mark.slow
 def test_orders_are_the_same_in_another_process(host: ArchSpec) -> None:
     """Nothing depends on Python's random hashes of strings."""
     program = (

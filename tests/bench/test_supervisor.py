@@ -80,6 +80,7 @@ def test_a_crash_in_a_used_worker_is_tried_again_in_a_new_one() -> None:
     assert restarts == 1
 
 
+@pytest.mark.slow
 def test_a_crash_in_a_new_worker_counts_at_once() -> None:
     """The first kernel of a worker is the only possible cause: one crash, one restart."""
     replies, restarts = supervise(SEGFAULT, SEGFAULT, GOOD)
@@ -163,6 +164,7 @@ def test_a_kernel_that_races_on_two_problems_is_not_run_again() -> None:
     assert (result[2][1].message, restarts) == (expected, 0)
 
 
+@pytest.mark.slow
 def test_a_problem_with_only_quarantined_kernels_is_not_set_up() -> None:
     """No worker is started for it."""
     result, restarts = on_problems([SEGFAULT], [PROBLEM, OTHER_PROBLEM, THIRD_PROBLEM])

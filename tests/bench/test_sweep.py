@@ -70,6 +70,7 @@ def test_leaders_are_measured_again(make_runs: Callable[..., Runs]) -> None:
     assert all(len(row.samples_ns) == 5 for row in runs.rows if row.remeasured)
 
 
+@pytest.mark.slow
 def test_the_kernel_in_use_is_measured_in_the_same_rounds(make_runs: Callable[..., Runs]) -> None:
     """However slow it is, and although the fastest has no other kernel within 8 %; a resumed run does not repeat it."""
     runs = make_runs(claims(100.0), claims(150.0, 140.0), claims(250.0, 240.0))
@@ -143,6 +144,7 @@ def test_a_budget_stops_the_run_early(make_runs: Callable[..., Runs]) -> None:
     assert sum(runs.first_pass.values()) == 24 - outcome.pairs_left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_budget", [True, False])
 def test_first_kernels_are_measured_before_others_are_compiled(
     make_runs: Callable[..., Runs], monkeypatch: pytest.MonkeyPatch, *, has_budget: bool

@@ -110,6 +110,7 @@ def test_an_interrupted_compiler_is_no_fault(tmp_path: Path) -> None:
     require_toolchain(device_with(tmp_path, "echo 'No space left on device' >&2; exit 1"), tmp_path)
 
 
+@pytest.mark.slow
 def test_kernels_find_the_runtime_of_their_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is in the lib folder beside its bin folder, outside the loader's path; `--compile-only` loads kernels."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))

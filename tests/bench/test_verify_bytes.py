@@ -162,6 +162,7 @@ def test_the_worker_measures_floats_of_eight_bits(tmp_path: Path, dtype: str, na
         assert measured(library, dtype, fnuz_floats=not is_fnuz) is Status.WRONG_RESULT
 
 
+@pytest.mark.slow
 def test_the_worker_measures_int8(tmp_path: Path) -> None:
     """Results have 32 bits; a kernel with unsigned operands is wrong."""
     signed = [float(ctypes.c_int8(code).value) for code in range(256)]

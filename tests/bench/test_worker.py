@@ -82,6 +82,7 @@ def test_a_far_slower_kernel_gets_fewer_samples(worker: WorkerProcess, libraries
         assert len(ask(worker, Job(Op.MEASURE, 2, library=libraries[0], samples=5)).samples_ns) == count
 
 
+@pytest.mark.slow
 def test_a_single_pause_does_not_make_a_kernel_slow(worker: WorkerProcess, cache_folder: Path) -> None:
     """A pause in a kernel's first run is not its time; one that is as slow again is timed once, by the second run."""
     pauses = Fault(f"static int runs; if (!runs++) usleep(30000); {GOOD.run}", claims(1.0).time)

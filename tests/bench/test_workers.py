@@ -182,6 +182,7 @@ def test_equal_code_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(journal.kernels) == 4
 
 
+@pytest.mark.slow
 def test_a_failure_is_shared_by_kernels_of_equal_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong result is shared too, with the reason."""
     runs, device = make_runs(tmp_path, monkeypatch, [FAULTS["zeros"][0]] * 2, workers=1)

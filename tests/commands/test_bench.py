@@ -216,6 +216,7 @@ def test_an_interrupted_run_prints_how_to_continue(
     assert first_pass() == PAIRS
 
 
+@pytest.mark.slow
 def test_an_exhausted_budget_is_no_failure(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """--budget ends a run with code 0 and the number of remaining pairs, and --resume measures them."""
     assert run([*args, "--budget", "0.05s", "--json"]) == ExitCode.OK
@@ -239,6 +240,7 @@ def test_a_budget_without_any_measurement_is_reported(args: list[str], capsys: p
     assert "orchestration" in out
 
 
+@pytest.mark.slow
 def test_a_run_is_not_overwritten(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """A second run into the same folder needs --resume or --force; otherwise the journal is unchanged."""
     assert run(args) == ExitCode.OK
@@ -318,6 +320,7 @@ def test_options_contradicting_the_run_are_refused(
     assert Path("run/journal.jsonl").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_run_is_resumed_from_anywhere(
     args: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -364,6 +367,7 @@ def test_a_resumed_run_of_the_best_kernels_needs_no_model(args: list[str], host_
     assert Counter(problem for problem, _ in first_pass()) == dict.fromkeys(PROBLEMS, 4)
 
 
+@pytest.mark.slow
 def test_a_run_of_failures_is_no_success(
     args: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -559,6 +563,7 @@ def test_a_dry_run_needs_no_compiler(hip: list[str], capsys: pytest.CaptureFixtu
     assert not Path("run").exists()
 
 
+@pytest.mark.slow
 def test_a_dry_run_with_a_compiler_counts_cached_kernels(
     hip: list[str], tools: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

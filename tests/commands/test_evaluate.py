@@ -77,6 +77,7 @@ def test_the_table_shows_total_and_slices(
     expect_warning(stderr, "trained-on", 14, 14, model)
 
 
+@pytest.mark.slow
 def test_training_data_are_located(
     call: list[str], model: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -190,6 +191,7 @@ def test_gates(call: list[str], model: Path, capsys: pytest.CaptureFixture[str])
     assert "all gates passed" not in stderr
 
 
+@pytest.mark.slow
 def test_a_gate_ignores_training_data(call: list[str], data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Training problems are left out, and too few others give no verdict; --with-trained gives a warning."""
     gate = ["--fail-under", "mean_efficiency=0"]

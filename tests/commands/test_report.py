@@ -97,6 +97,7 @@ def test_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert "still measuring" in text
 
 
+@pytest.mark.slow
 def test_a_search(capsys: pytest.CaptureFixture[str]) -> None:
     """The best time by number of measurements, with the place of the best; files are replaced only with --force."""
     count, best = searched()

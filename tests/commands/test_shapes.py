@@ -62,6 +62,7 @@ def test_a_written_list_is_read_back(tmp_path: Path, capsys: pytest.CaptureFixtu
     expect_error(capsys.readouterr().err, "unsafe-output", out)
 
 
+@pytest.mark.slow
 def test_predict_reads_lists_and_sources(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`--problems` accepts the list, the ready model and a problem, and detects the operation."""
     out = tmp_path / "shapes.csv"

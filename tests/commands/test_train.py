@@ -46,6 +46,7 @@ def test_problems_are_sampled_from_many_rows(data: Path, capsys: pytest.CaptureF
     assert manifest["ckh"]["drawn_from"] == {"rows": 336, "problems": 14}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

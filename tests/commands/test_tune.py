@@ -215,6 +215,7 @@ def test_a_folder_in_use_is_refused(shapes: Path, tmp_path: Path, capfd: pytest.
     ModelTuning(settings_of([str(shapes)], TuneOptions(device="host")), out, force=False, is_quiet=True)
 
 
+@pytest.mark.slow
 def test_a_dry_run_prints_the_steps(shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """For an operation that ckh does not measure, as that of AITER's tables, without a measuring plan."""
     out = tmp_path / "tuned"

@@ -179,6 +179,7 @@ def _p10(values: np.ndarray) -> float:
     return float(np.percentile(values, 10))
 
 
+@pytest.mark.slow
 def test_a_worse_model_fails(model: Path, opposite: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The verdict lists losses, worst problem first; the reverse comparison is an improvement."""
     args = ["validate", "compare", *MEASURED, str(model), str(opposite), "--data", str(data)]

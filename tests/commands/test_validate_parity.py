@@ -131,6 +131,7 @@ def edit_cells(path: Path, name: str, value: str, row: int = 0) -> None:
         writer.writerows(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value", "consumer"),
     [

@@ -340,6 +340,7 @@ def _is_writer(path: Path) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_outputs_have_one_writer() -> None:
     """No module writes a file that a user names in another way than by the functions that hold the rule."""
     package = Path(outputs.__file__).parents[1]

@@ -46,6 +46,7 @@ def _refused(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int
     return code, str(json.loads(capsys.readouterr().out)["code"])
 
 
+@pytest.mark.slow
 def test_a_kernel_with_little_address_arithmetic(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An iteration of 16x64x64 has 464 clocks of vector ALU and 64 of matrix work, counted by hand, and vmcnt(0)."""
     result = _explained(capsys, LEAST, "--code-object", least)
@@ -74,6 +75,7 @@ def test_loops_that_do_not_iterate_over_k(backward_data: Path, capsys: pytest.Ca
     ]
 
 
+@pytest.mark.slow
 def test_a_kernel_with_much_address_arithmetic(most: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An iteration of 128x64x128 with sixteen waves has 2,432 clocks of vector ALU per SIMD and 512 of matrix work."""
     clocks = _explained(capsys, MOST, "--code-object", most)["trip"]["clocks"]
@@ -212,6 +214,7 @@ def _without_sizes(data: bytes) -> bytearray:
     return result
 
 
+@pytest.mark.slow
 def test_symbols_without_sizes(least: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A function of size 0 extends to the next one or to the end of the text: the same instructions and loops."""
     file = tmp_path / "assembly.co"
@@ -257,6 +260,7 @@ def test_one_table_of_symbols(least: Path, tmp_path: Path, capsys: pytest.Captur
     assert _refused(capsys, LEAST, "--code-object", file) == (ExitCode.BAD_DATA, "damaged")
 
 
+@pytest.mark.slow
 def test_a_persistent_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The loop over tiles of C is said to be there; iterations are those of the innermost loop that multiplies."""
     (kept,) = (item for item in KEPT if item.file == "gemm_persistent")
@@ -359,6 +363,7 @@ def test_wrong_names_and_problems(least: Path, tmp_path: Path, capsys: pytest.Ca
     assert _refused(capsys, "empty_kernel", "--code-object", least, "--svg", svg) == (usage, "inapplicable-option")
 
 
+@pytest.mark.slow
 def test_a_picture_replaces_no_other_file(least: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Neither the code that is explained nor a file of another kind, with --force neither; a picture with --force."""
     code, notes, svg = tmp_path / "k.co", tmp_path / "notes.txt", tmp_path / "new.svg"
@@ -378,6 +383,7 @@ def test_a_picture_replaces_no_other_file(least: Path, tmp_path: Path, capsys: p
     assert svg.read_bytes() == drawn
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_the_command_prints(
     least: Path, tmp_path: Path, narrow: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -127,6 +127,7 @@ def term_of(data: Dataset, rows: NDArray[np.int64]) -> EstimateTerm:
     return term
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pairs", "least"), [(100, 1.02), (400, 1.15)])
 def test_a_slower_pipeline_is_learned_from_few_measurements(pairs: int, least: float) -> None:
     """If a pipeline is 1.6 times slower than estimated, pairs show a part of it with certainty, and nothing else."""

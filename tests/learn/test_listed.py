@@ -98,6 +98,7 @@ def test_scores_equal_the_models(tmp_path: Path) -> None:
     assert not {item.kernel for item in everything} & set(OUTSIDE)
 
 
+@pytest.mark.slow
 def test_amds_profiler_set_has_an_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On gfx950, whose default pool contains none of it."""
     path = tmp_path / "profiler.json"

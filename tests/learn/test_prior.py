@@ -148,6 +148,7 @@ def test_an_invalid_time_model_is_not_a_prior() -> None:
     assert not has_prior(replace(lawful(), frame=frame), np.arange(len(frame)))
 
 
+@pytest.mark.slow
 def test_the_model_is_the_mean_of_trees_and_prior() -> None:
     """Scores with a prior are the weighted mean of the model without it and of the prior's trees."""
     data = lawful()

@@ -422,6 +422,7 @@ def test_the_compilers_occupancy_equals_amds_table(resources: Resources, blocks:
     assert compiled_blocks_per_cu(resources, 4, load_arch("gfx942")) == blocks
 
 
+@pytest.mark.slow
 def test_a_damaged_model_of_another_gpu_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with a damaged list of kernels is not used as a substitute, and a shipped model answers."""
     shipped = data_dir("models") / "gemm_universal_fp8_gfx950"

@@ -159,6 +159,7 @@ def test_the_command_line_has_the_options_of_installed_operations(installed: Pat
         expect_warning(done.stderr, "duplicate-name", f"--{name} of axpy")
 
 
+@pytest.mark.slow
 def test_a_prediction_reads_only_its_operation_and_model(tmp_path: Path) -> None:
     """For a GEMM on the host nothing of convolutions is imported, and one spec is parsed."""
     program = (

@@ -132,6 +132,7 @@ def test_every_operation_equals_numpy(library: Path, seed: int, tiles: int, coun
     _assert_equal(ours, reference, _ENGINE.names)
 
 
+@pytest.mark.slow
 def test_logarithms_equal_numpy_within_one_ulp(library: Path) -> None:
     """Math libraries differ by at most one unit in the last place; powers of two are exact."""
     engine = replace(_ENGINE, features=(Feature("log2", "", lambda c: np.log2(np.maximum(c["p"], 1))),))

@@ -229,6 +229,7 @@ def test_wrong_results_of_operands_with_nan_are_not_kept(faulty: Any) -> None:
     assert chosen.name == names[1]
 
 
+@pytest.mark.slow
 def test_out_of_bounds_writes_are_detected_without_verification(faulty: Any) -> None:
     """Memory beyond the result is checked after each call."""
     names = faulty(FAULTS["write behind"][0], GOOD)
@@ -265,6 +266,7 @@ def test_exhaustive_measurement_chooses_the_fastest(
     assert _called(kernels=names, exhaustive=True)[0].name == names[1]
 
 
+@pytest.mark.slow
 def test_a_worker_serves_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls of several problems and threads share a worker; a killed one is replaced."""
     started: list[WorkerProcess] = []

@@ -112,6 +112,7 @@ def test_the_pool_comes_first_at_any_limit(problem: ConvProblem | GemmProblem) -
     assert len(large) == 2000
 
 
+@pytest.mark.slow
 def test_a_host_convolution_is_searched_over_all_waves_and_warp_tiles() -> None:
     """All five waves, three warp tiles and four widths of each operand occur, and only changes that affect the code."""
     space = space_for(CONV, limit=12_000)

@@ -107,6 +107,7 @@ def test_results_have_the_requested_length_and_beat_the_pool(tmp_path: Path) -> 
     assert marked == {item.kernel: pytest.approx(item.tflops, rel=1e-12) for item in pool}
 
 
+@pytest.mark.slow
 def test_the_first_of_candidates_that_score_alike_stands_for_them(gpu_model: Model, tmp_path: Path) -> None:
     """Two measured kernels differ in blocks per CU, which the features lack: the pool's first is found."""
     arch = load_arch("gfx942")

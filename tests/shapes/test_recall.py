@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.shapes_recall import recalls
 
 
+@pytest.mark.slow
 def test_exact_recall_of_public_lists() -> None:
     """14 of 22 lists are found completely; the missing shapes of the others are known."""
     every = {recall.name: recall for recall in recalls()}

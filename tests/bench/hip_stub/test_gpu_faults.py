@@ -196,6 +196,7 @@ def test_events_are_held_against_the_hosts_clock(
         assert all("events" in row.message for rows in runs.by_kernel for row in rows)
 
 
+@pytest.mark.slow
 def test_a_run_stops_after_several_impossible_times(
     stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +212,7 @@ def test_a_run_stops_after_several_impossible_times(
     assert (outcome.pairs_left, outcome.totals.statuses) == (0, {"ok": 3})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("insists", [False, True])
 def test_times_above_the_peak_are_taken_from_who_insists(
     insists: bool, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -223,6 +225,7 @@ def test_times_above_the_peak_are_taken_from_who_insists(
     assert row.status is (Status.OK if insists else Status.IMPOSSIBLE_TIME)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["3", "3+"])
 def test_pairs_without_memory_are_measured_by_a_resumed_run(
     call: str, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -237,6 +240,7 @@ def test_pairs_without_memory_are_measured_by_a_resumed_run(
     assert (outcome.pairs_left, outcome.totals.statuses) == (0, {"ok": 2})
 
 
+@pytest.mark.slow
 def test_leaders_are_remeasured_beside_a_kernel_without_memory(stub: Stub, tmp_path: Path) -> None:
     """That kernel is left to the next run, and tried once in this one."""
     outcome = stub.runs(tmp_path, GOOD, GOOD, GpuKernel(fault="hipLaunchKernel=2")).run()
@@ -244,6 +248,7 @@ def test_leaders_are_remeasured_beside_a_kernel_without_memory(stub: Stub, tmp_p
     assert (outcome.totals.remeasured, outcome.pairs_left) == (2, 1)
 
 
+@pytest.mark.slow
 def test_a_new_worker_without_memory_is_no_lost_gpu(stub: Stub, tmp_path: Path) -> None:
     """The output's allocation fails in later workers: the kernel left has that status, the leaders keep their times."""
     short, crashes = GpuKernel(fault="always hipMalloc@4+=2"), GpuKernel(fault="hipDeviceSynchronize=700!")

@@ -60,6 +60,7 @@ def test_a_transient_error_is_a_launch_error(build: Callable[[StubKernel], str])
         worker.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lost", "message"),
     [
@@ -99,6 +100,7 @@ WRONG_GPU = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG_GPU)
 def test_kernels_of_another_architecture_end_the_run(
     name: str, build: Callable[[StubKernel], str], monkeypatch: pytest.MonkeyPatch
@@ -159,6 +161,7 @@ def test_any_allocation_may_fail(build: Callable[[StubKernel], str], monkeypatch
     ]
 
 
+@pytest.mark.slow
 def test_libraries_are_loaded_without_a_gpu(
     build: Callable[[StubKernel], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

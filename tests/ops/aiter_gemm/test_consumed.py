@@ -129,6 +129,7 @@ def test_a_measured_time_bounds_a_prediction(tmp_path: Path) -> None:
     assert float(bounded["us"]) == 31.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 def test_no_winner_is_slower_than_the_bound(arch: str) -> None:
     """All shipped winners are within the bound of predictions without a measured time."""
@@ -181,6 +182,7 @@ def fake_aiter(folder: Path, names: Sequence[str]) -> Path:
     return folder / "aiter_source"
 
 
+@pytest.mark.slow
 def test_the_installed_aiter_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The best kernel that it builds is chosen, with its number; a measured kernel that it lacks is refused."""
     source = fake_aiter(tmp_path, [SMALL])

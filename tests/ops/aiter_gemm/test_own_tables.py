@@ -130,6 +130,7 @@ def test_kernel_numbers_are_never_empty(tmp_path: Path, capsys: pytest.CaptureFi
     assert "name yours with --installed" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_partial_export_lists_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Problems without a row are listed with the reason, the others written: exit 5."""
     path = tmp_path / "mixed.txt"

@@ -64,6 +64,7 @@ def test_problem_rules_apply_to_measured_kernels(model: Path) -> None:
     assert {kernel.pad_k for kernel in candidates.kernels} == {True}
 
 
+@pytest.mark.slow
 def test_predict_says_how_many_candidates_were_measured(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The number is printed in text and in JSON."""
     args = ["predict", "--model", str(model), "--m", "1792", "--n", "512", "--k", "1024", "--dtype", "fp16"]
@@ -73,6 +74,7 @@ def test_predict_says_how_many_candidates_were_measured(model: Path, capsys: pyt
     assert json.loads(capsys.readouterr().out)["candidates_measured"] == 84
 
 
+@pytest.mark.slow
 def test_an_export_has_the_same_pool_as_an_answer(model: Path) -> None:
     """The group of a problem has the pool's kernels in the pool's order."""
     loaded = load_model(model)

@@ -156,6 +156,7 @@ def test_the_host_needs_whole_or_padded_axes_and_no_split() -> None:
     expect_reasons(GEMM_RULES.of_problem(kernel(HOST), arch, GemmProblem(64, 64, 64, split_k=2)), ("host", "split"))
 
 
+@pytest.mark.slow
 def test_no_gpu_kernel_runs_with_n_or_k_of_one() -> None:
     """AMD measured no valid kernel for N = 1 or K = 1, but valid ones for M = 1; the rules agree.
 

@@ -158,6 +158,7 @@ def test_a_shape_line_ends_an_object(tmp_path: Path) -> None:
     assert (times, bad) == ([0.5], {bench_log.CUT_OFF: 1})
 
 
+@pytest.mark.slow
 def test_an_unterminated_object_loses_only_itself(tmp_path: Path) -> None:
     """It is dropped after 1 MiB or at the end of the file; objects within it are found."""
     filler = '"x": 1,\n' * 200_000

@@ -58,6 +58,7 @@ CONTENT = {
 }
 
 
+@pytest.mark.slow
 def test_sets_never_change() -> None:
     """Training and evaluation sets are fixed, with their order: a deliberate change is recorded here."""
     content = {}

@@ -56,6 +56,7 @@ def test_names() -> None:
     assert all(rules.summary for rules in RULE_SETS.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHS)
 def test_a_dtype_has_kernels_where_the_architecture_runs_it(arch: str) -> None:
     """Every supported dtype has kernels unless the tables lack it; unsupported dtypes have none."""
