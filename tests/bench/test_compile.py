@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -17,7 +18,7 @@ from ckh.archs import load_arch
 from ckh.bench.codegen import unit as host_codegen
 from ckh.bench.compilation import compile as compile_module
 from ckh.bench.compilation.compile import KernelBuilder, available_bytes, default_jobs
-from ckh.bench.compilation.toolchain import Compiler, find_compiler
+from ckh.bench.compilation.toolchain import Compiler, find_compiler, run_compiler
 from ckh.bench.devices import host_device
 from ckh.bench.devices.host_device import HostDevice
 from ckh.bench.isolated.kernel_library import ENTRY_POINTS
@@ -176,6 +177,29 @@ def test_a_hanging_compiler_is_killed_with_its_children(cache: Path, tmp_path: P
     while any(map(is_running, started)):  # a killed process needs a moment to end; the test has a time limit
         time.sleep(0.01)
     assert files(cache) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("while :; do :; done", "longer than 0.3 s of CPU time"),
+        ("setsid sh -c 'while :; do :; done' & wait", "longer than 0.3 s of CPU time"),
+        ("sleep 9999", "hangs: it computed for less than 0.003 of 0.3 s"),
+    ],
+)
+def test_limit_of_cpu_time(script: str, message: str) -> None:
+    """A compiler ends by its CPU time, which is that of all processes that it starts, or when it computes nothing."""
+    built = KernelBuilder(FakeDevice(command=["sh", "-c", script]), timeout_s=0.3).build(KERNELS[:1], 1, ignore)
+    assert built[KERNELS[0]].status == Status.COMPILE_TIMEOUT
+    assert message in built[KERNELS[0]].message
+
+
+def test_a_slowed_compiler_is_waited_for() -> None:
+    """A compiler that computes little at a time, as on a busy machine, takes longer than its limit and succeeds."""
+    slices = "import time\nfor n in range(12):\n time.sleep(0.1)\n while time.process_time() < 0.02 * n: pass\n"
+    run = run_compiler([sys.executable, "-S", "-c", slices], Path("kernel.cpp"), 1.0, lambda: False)
+    assert run is not None
+    assert (run.status, run.message) == (Status.OK, "")
 
 
 def test_two_builders_at_the_same_kernel_agree(cache: Path) -> None:

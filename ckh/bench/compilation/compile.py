@@ -85,7 +85,7 @@ class CompileCosts:
         return took / expected if expected else 1.0
 
 
-_UNIT_SHARE = 0.4  # share of the compiler's timeout that a unit may need on an idle core
+_UNIT_SHARE = 0.4  # share of the compiler's CPU time that a unit may need by its estimate
 _ROUNDING = 1e-9
 
 

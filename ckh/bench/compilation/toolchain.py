@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import dropwhile
@@ -91,11 +92,13 @@ _REMEDIES = (
         "install the C++ library's development files (package g++ or libstdc++-dev)",
     ),
     (r"cannot find -l|unable to find library", "install the library that is named, or repair the compiler"),
-    (r"longer than", "the machine is very busy, or the compiler hangs: run the command by hand"),
+    (r"longer than|hangs", "run the command by hand"),
 )
 _HIP_VERSION = "HIP version"
 _COMPILERS = ("g++", "c++", "clang++")
 _POLL_S = 0.2
+_LEAST_SHARE = 0.01  # of a core; a compiler has more even at the lowest priority on a busy machine
+_TIMES = slice(11, 15)  # fields of /proc/PID/stat after the program's name: its own times and those of its children
 _READ_BYTES = 1 << 16
 _MOST_BYTES = 16 << 20  # of compiler output; the remarks on a CK Tile kernel have some kilobytes
 _MESSAGE_LENGTH = 300
@@ -211,10 +214,10 @@ def run_compiler(
 ) -> CompilerRun | None:
     """Run a compiler in the folder of its source, which also holds its temporary files; None when stopped.
 
-    Its processes end with it, and with this process.
+    Its processes end with it, and with this process. `timeout_s` is CPU time of all of them: how long a compiler takes
+    depends on other work on the machine. One that hangs computes nothing for that long.
     """
     cpu_s = 0.0
-    deadline = time.monotonic() + timeout_s
     with subprocess.Popen(
         guarded(command),
         stdin=subprocess.DEVNULL,
@@ -224,7 +227,7 @@ def run_compiler(
         start_new_session=True,
     ) as process:
         try:
-            said = _listen(process, deadline, should_stop)
+            said, late = _listen(process, timeout_s, should_stop)
             if said is not None:
                 _, waited, usage = os.wait4(process.pid, 0)  # its own and its finished children's CPU time
                 process.returncode, cpu_s = os.waitstatus_to_exitcode(waited), usage.ru_utime + usage.ru_stime
@@ -233,7 +236,7 @@ def run_compiler(
     if said is None and should_stop():
         return None
     if said is None:
-        return CompilerRun(Status.COMPILE_TIMEOUT, f"the compiler took longer than {timeout_s:g} s", cpu_s)
+        return CompilerRun(Status.COMPILE_TIMEOUT, late, cpu_s)
     messages = said.decode(errors="replace")
     code, status = process.returncode, Status.OK
     if code:
@@ -247,21 +250,46 @@ def lacks_room(status: Status, message: str) -> bool:
     return status is Status.COMPILE_INTERRUPTED and _NO_ROOM.search(message) is not None
 
 
-def _listen(process: subprocess.Popen[bytes], deadline: float, should_stop: Callable[[], bool]) -> bytes | None:
-    """Read a compiler's output until it ends, the first megabytes; None on timeout."""
+def _listen(
+    process: subprocess.Popen[bytes], timeout_s: float, should_stop: Callable[[], bool]
+) -> tuple[bytes | None, str]:
+    """Read a compiler's output until it ends, the first megabytes; on timeout, None and the reason."""
     assert process.stderr is not None
     descriptor = process.stderr.fileno()
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     said = bytearray()
-    while not should_stop() and time.monotonic() < deadline:
+    progress_s, least_s, now = 0.0, _LEAST_SHARE * timeout_s, time.monotonic()
+    progress_at, look_at = now, now + _POLL_S
+    while not should_stop():
+        now = time.monotonic()
+        if now >= look_at:
+            look_at, used_s = now + _POLL_S, _cpu_s(process.pid)
+            if used_s > timeout_s:
+                return None, f"the compiler took longer than {timeout_s:g} s of CPU time"
+            if used_s >= progress_s + least_s:
+                progress_s, progress_at = used_s, now
+            elif now >= progress_at + timeout_s:
+                return None, f"the compiler hangs: it computed for less than {least_s:.2g} of {timeout_s:g} s"
         if not poll.poll(int(1000 * _POLL_S)):
             continue
         data = os.read(descriptor, _READ_BYTES)
         if not data:
-            return bytes(said)
+            return bytes(said), ""
         said += data[: _MOST_BYTES - len(said)]
-    return None
+    return None, ""
+
+
+def _cpu_s(pid: int) -> float:
+    """CPU seconds of a process and its descendants, including those that they have waited for."""
+    ticks, pids = 0, [pid]
+    while pids:
+        process = Path("/proc", str(pids.pop()))
+        with suppress(OSError, ValueError):  # it has ended
+            ticks += sum(map(int, (process / "stat").read_bytes().rpartition(b")")[2].split()[_TIMES]))
+            for thread in (process / "task").iterdir():
+                pids += map(int, (thread / "children").read_text(encoding="ascii").split())
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _message(code: int, messages: str, source: Path) -> str:

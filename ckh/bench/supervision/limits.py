@@ -31,7 +31,7 @@ class BenchLimits:
         Declared("Parallel compilers.  [by cores and memory]", typed=("--jobs", "-j"), low=1, high=1024), default=None
     )
     compile_timeout_s: float = declared(
-        Declared(f"Time limit per compiler.  [{DEFAULT_COMPILE_TIMEOUT_S / 60:g}m]", metavar="TIME"),
+        Declared(f"CPU time limit per compiler.  [{DEFAULT_COMPILE_TIMEOUT_S / 60:g}m]", metavar="TIME"),
         default=DEFAULT_COMPILE_TIMEOUT_S,
     )
     no_peak_check: bool = declared(Declared("Use times above the peak rates of their GPU as they are."), default=False)
