@@ -118,6 +118,17 @@ def test_damaged_lines_are_refused(tmp_path: Path) -> None:
         read_history(folder)
 
 
+def test_short_memory_in_rows_of_earlier_versions_is_tried_again(tmp_path: Path) -> None:
+    """Their status was that of a failed launch, which is conclusive; the message says out of memory."""
+    messages = ["out of memory: hipMalloc: out of memory", "no 9 MB of workspace: hipMalloc: out of memory", "code 1"]
+    rows = [
+        ResultRow(_RUN.run_id, "p", f"k{number}", Status.LAUNCH_ERROR, said) for number, said in enumerate(messages)
+    ]
+    rows.append(ResultRow(_RUN.run_id, "p", "k3", Status.CRASH, messages[0]))
+    results = read_history(write(tmp_path / "run", [_RUN, *rows])).results
+    assert [results.has("p", row.kernel) for row in rows] == [False, False, True, True]
+
+
 @pytest.mark.slow
 def test_memory_per_row_is_bounded(tmp_path: Path) -> None:
     """Each additional row takes less than 40 bytes; a journal's line has 350."""

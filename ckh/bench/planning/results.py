@@ -40,6 +40,7 @@ LEADER_MARGIN = 0.08  # maximum distance to the fastest kernel for remeasuring
 MAX_LEADERS = 12
 _STATUSES = tuple(Status)
 _NUMBERS = {status: number for number, status in enumerate(_STATUSES)}
+_NO_MEMORY = "out of memory"  # in messages of earlier versions, whose status for it was that of a failed launch
 
 
 class Leader(NamedTuple):
@@ -66,6 +67,8 @@ class _ProblemRows:
     def put(self, kernel: int, row: ResultRow) -> None:
         """Store the row of a kernel, given its index."""
         at, ms, status = bisect_left(self.kernels, kernel), row.latency_ms or 0.0, _NUMBERS[row.status]
+        if row.status is Status.LAUNCH_ERROR and _NO_MEMORY in row.message:
+            status = _NUMBERS[Status.OUT_OF_MEMORY]
         if at == len(self.kernels) or self.kernels[at] != kernel:
             self.kernels.insert(at, kernel)
             self.ms.insert(at, ms)
