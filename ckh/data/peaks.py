@@ -36,11 +36,18 @@ ABOVE = f"with a time above {MOST} times the peak of its GPU"
 _MOST_LEFT_OUT = 0.1  # of the times; above, all are doubtful: a wrong unit or architecture
 _DEVICE_SIZE = "num_cus"  # identity column of operations whose problems state the device
 _RATES = ("latency_ms", "tflops", "bandwidth_gb_s")
+_UNITS = ("TFLOPS", "GB/s", "GB/s of memory")  # of the rates that are compared
 _PER_KB, _GB_S = 1024, 1e9
 
 
 def of_peak(frame: pd.DataFrame, op: AnyOperation) -> NDArray[np.float64]:
     """Share of its GPU's peak rates that each time needs, 0 without a time or with unknown peaks; shape (rows,)."""
+    rates, peaks = _rates(frame, op)
+    return np.asarray(np.nan_to_num(np.max(rates / peaks, axis=0)))
+
+
+def _rates(frame: pd.DataFrame, op: AnyOperation) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Rates that each time needs, in `_UNITS`, and their peaks; both of shape (3, rows)."""
     keys = _keys(op)
     numbers = group_numbers(frame, keys)
     kinds = frame.iloc[first_rows(numbers)][list(keys)].itertuples(index=False, name=None)
@@ -48,8 +55,7 @@ def of_peak(frame: pd.DataFrame, op: AnyOperation) -> NDArray[np.float64]:
     ms, rate, gb_s = (frame[name].to_numpy(dtype=np.float64) for name in _RATES)
     work, moved = op.training.needed(frame)
     from_memory = np.maximum(gb_s * moved - caches / ms, 0)
-    shares = [rate * work / tflops, gb_s * moved / cached, from_memory / memory]
-    return np.asarray(np.nan_to_num(np.max(shares, axis=0)))
+    return np.array([rate * work, gb_s * moved, from_memory]), np.array([tflops, cached, memory])
 
 
 @lru_cache(maxsize=1 << 12)
@@ -96,25 +102,27 @@ class Impossible:
 
     def __init__(self) -> None:
         self.timed = self.count = 0
-        self._worst, self._tflops, self._arch = 0.0, 0.0, ""
+        self._worst, self._rate, self._arch = 0.0, "", ""
 
     def among(self, frame: pd.DataFrame, op: AnyOperation) -> NDArray[np.bool_]:
         """Mask of the rows with an impossible time, which are counted."""
-        shares = of_peak(frame, op)
-        mask = shares > MOST
+        rates, peaks = _rates(frame, op)
+        shares = np.nan_to_num(rates / peaks)
+        mask = np.asarray(shares.max(axis=0) > MOST)
         self.timed += int((frame["latency_ms"] > 0).sum())
         self.count += int(mask.sum())
         if mask.any() and shares.max() > self._worst:
-            worst = frame.iloc[int(shares.argmax())]
-            self._worst, self._tflops, self._arch = float(shares.max()), float(worst["tflops"]), str(worst["arch"])
+            kind, row = np.unravel_index(int(shares.argmax()), shares.shape)
+            self._worst, self._rate = float(shares.max()), f"{rates[kind, row]:,.0f} {_UNITS[kind]}"
+            self._arch = str(frame["arch"].iloc[row])
         return mask
 
     def refuse_many(self, where: str) -> None:
         """Refuse an input of which more than a tenth of the times are impossible."""
         if self.count > _MOST_LEFT_OUT * self.timed:
             raise DataError(
-                f"{where}: {self.count} of {self.timed} times are up to {self._worst:.3g} times the peak of "
-                f"{self._arch}, {self._tflops:,.0f} TFLOPS: are the times in ms?",
+                f"{where}: {self._rate} are {self._worst:.3g} times the peak of {self._arch}: are the times in ms? "
+                f"{self.count} of {self.timed} are impossible",
                 "correct their unit or the architecture; --no-peak-check takes them as they are",
                 code="impossible-time",
             )

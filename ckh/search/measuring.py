@@ -313,7 +313,8 @@ class Measurer:
         return built
 
     def _row(self, kernel: str, reply: Reply, built: Built) -> ResultRow:
-        row = result_row(self._run.run_id, self._problem, kernel, reply, built)
+        possible = self._driver.possible(reply, self._problem)
+        row = result_row(self._run.run_id, self._problem, kernel, possible, built)
         return structs.replace(row, node=self._worker.node)
 
 

@@ -21,7 +21,7 @@ from ckh.bench.compilation.compile import KernelBuilder, default_jobs
 from ckh.bench.isolated.timing import DEFAULT_SAMPLES
 from ckh.bench.supervision.limits import BenchLimits, Stop
 from ckh.bench.supervision.protocol import Job, Op, Reply, device_name
-from ckh.bench.supervision.runner import measure, on_problem, with_times
+from ckh.bench.supervision.runner import below_peak, measure, on_problem, with_times
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.errors import CkhError
 from ckh.hardware.machine import machine_name
@@ -78,6 +78,10 @@ class Driver:
     def identity(self) -> DeviceIdentity:
         """Identity of the measuring device."""
         return self.device.identity()
+
+    def possible(self, reply: Reply, problem: str) -> Reply:
+        """The reply, or the reason why its time is impossible, unless such times are to be taken as they are."""
+        return reply if self.limits.no_peak_check else below_peak(reply, problem, self.identity)
 
     def build(self, kernels: Sequence[Kernel], title: str = "") -> dict[Kernel, Built]:
         """Build kernels; those not reached when stopped are omitted. A title enables a progress bar."""
@@ -269,7 +273,7 @@ def measure_interleaved(
             if len(replies) < len(units) or timed is None:
                 return
             replies |= dict(zip(good, timed, strict=True))
-            yield problem, [replies[number] for number in range(len(units))]
+            yield problem, [driver.possible(replies[number], problem) for number in range(len(units))]
 
 
 def compare_kernels(

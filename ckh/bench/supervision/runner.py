@@ -88,14 +88,14 @@ def with_times(reply: Reply) -> Reply:
     return replace(reply, status=Status.IMPOSSIBLE_TIME, message=reason, samples_ns=()) if reason else reply
 
 
-def below_peak(reply: Reply, problem: str, run: RunRecord) -> Reply:
-    """Turn an OK reply with a time above the peak rates of the run's GPU into one with the reason."""
+def below_peak(reply: Reply, problem: str, gpu: RunRecord | DeviceIdentity) -> Reply:
+    """Turn an OK reply with a time above the peak rates of the GPU into one with the reason."""
     if reply.status is not Status.OK or not reply.samples_ns:
         return reply
-    ms, least = median(reply.samples_ns) / NS_PER_MS, least_ms(problem, run.arch, run.hardware["num_cus"])
+    ms, least = median(reply.samples_ns) / NS_PER_MS, least_ms(problem, gpu.arch, gpu.hardware["num_cus"])
     if ms * MOST >= least:
         return reply
-    reason = f"it took {ms:.3g} ms, at the peak rates of {run.arch} it takes {least:.3g} ms"
+    reason = f"it took {ms:.3g} ms, at the peak rates of {gpu.arch} it takes {least:.3g} ms"
     return replace(reply, status=Status.IMPOSSIBLE_TIME, message=reason, samples_ns=())
 
 

@@ -34,7 +34,7 @@ from ckh.bench.supervision.reference_watch import (
     ReferenceWatch,
     by_computing,
 )
-from ckh.bench.supervision.runner import below_peak, measure, on_problem, result_row
+from ckh.bench.supervision.runner import measure, on_problem, result_row
 from ckh.bench.supervision.supervisor import MAX_PASSES, Looks, with_anchor
 from ckh.data.journal import EndRecord, KernelRecord, ReferenceRecord
 from ckh.errors import DeviceError
@@ -394,7 +394,7 @@ class Sweep:
     ) -> Iterator[ResultRow]:
         """Rows of kernels with identical code, measured once."""
         first, *twins = names
-        reply = reply if self._driver.limits.no_peak_check else below_peak(reply, canonical, self._run)
+        reply = self._driver.possible(reply, canonical)
         row = structs.replace(
             result_row(self._run.run_id, canonical, first, reply, work.built[first]), node=worker.node
         )
