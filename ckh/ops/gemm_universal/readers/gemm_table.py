@@ -6,8 +6,8 @@
 - `master_results.csv` of a coverage sweep has one row per problem: the fastest kernel with a correct result.
 
 Element type and layout come from the kernel's name; where the table states them, they must agree. A row without a time
-is a failure; a result that is all zeros, or marked as not verified, is wrong. Rows of one problem and kernel are
-repeated measurements.
+is left out and counted, unless it is marked as failed; a result that is all zeros, or marked as not verified, is wrong.
+Rows of one problem and kernel are repeated measurements.
 """
 
 from __future__ import annotations
