@@ -4,6 +4,7 @@
     python benchmarks/executed_kernels.py --only 'bwd_*'     # some; the record keeps the others
     python benchmarks/executed_kernels.py --op gemm_batched  # those of an operation
     python benchmarks/executed_kernels.py --recorded         # the kernels of the record again
+    python benchmarks/executed_kernels.py --again 300        # a draw from the record: those executed as an older binary
     python benchmarks/executed_kernels.py --pools --new      # classes of all kernels that `ckh bench` tries by default
     python benchmarks/executed_kernels.py --table            # the record as Markdown, for docs/results.md
     python benchmarks/executed_kernels.py --count            # numbers of classes, by result
@@ -21,8 +22,9 @@ from collections import defaultdict
 from contextlib import suppress
 from dataclasses import asdict
 from fnmatch import fnmatch
-from itertools import chain, product
+from itertools import chain, groupby, product
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ckh.bench.codegen.unit import UnsupportedKernelError
@@ -34,7 +36,17 @@ from ckh.bench.devices.hip_device import EMULATED_ARCHS
 from ckh.bench.isolated.measure import ERROR_PREFIX
 from ckh.bench.planning.plan import full_name
 from ckh.bench.supervision.driver import Driver
-from ckh.bench.supervision.harness import ACCEPTED, RECORD, Executed, execute, executed_classes, loop_ends, record_text
+from ckh.bench.supervision.harness import (
+    ACCEPTED,
+    RECORD,
+    Build,
+    Executed,
+    execute,
+    executed_classes,
+    loop_ends,
+    record_text,
+    source_hash,
+)
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.files.paths import write_atomic
 from ckh.ops import operation, operation_names, operation_of_kernel
@@ -58,6 +70,7 @@ if TYPE_CHECKING:
     from ckh.bench.supervision.protocol import Reply
 
 _TIMEOUT_S = 1800.0
+_TOGETHER = 3  # kernels of an operation and architecture that are drawn and compiled together
 _DTYPES = ("fp16", "bf16", "fp32")
 _GEMM_DTYPES = (*_DTYPES, "fp8", "bf8", "int8")
 GEMM_POOLS: tuple[Any, ...] = (BENCH_POOLS, *(family.bench_pools for family in (BATCHED, GROUPED, STREAMK)))
@@ -118,6 +131,38 @@ def recorded(device: Device, pattern: str) -> Wanted:
     return [(item.kernel_class, operation(item.op).kernels.parse(item.kernel)) for item in some]
 
 
+def drawn(count: int) -> list[Executed]:
+    """A draw from the record, by a fixed seed: some of each operation and architecture, then some of each again."""
+    random = Random(0)
+    groups: dict[tuple[str, str], list[Executed]] = defaultdict(list)
+    for entry in executed_classes():
+        groups[entry.op, entry.arch].append(entry)
+    shuffled = [random.sample(some, len(some)) for some in groups.values()]
+    random.shuffle(shuffled)
+    rounds = range(0, max(map(len, shuffled)), _TOGETHER)
+    return [entry for start in rounds for some in shuffled for entry in some[start : start + _TOGETHER]][:count]
+
+
+def again(entries: list[Executed], limits: BenchLimits) -> None:
+    """Execute the kernels of entries that are older binaries, and record each."""
+    for arch_op, some in groupby(entries, key=lambda entry: (entry.arch, entry.op)):
+        device = open_device(EMULATED_KIND, DeviceOptions(arch_op[0]))
+        older = [entry for entry in some if entry.is_older(device)]
+        wanted = [(entry.kernel_class, operation(entry.op).kernels.parse(entry.kernel)) for entry in older]
+        execute_all(Driver(device, limits, lambda: False), wanted, None, has_compiler=True)
+
+
+def execute_all(driver: Driver, wanted: Wanted, out: Path | None, *, has_compiler: bool) -> None:
+    """Build and execute kernels, and record each in the record or a file of its own."""
+    for kernel_class, kernel, built in build(driver, wanted, has_compiler=has_compiler):
+        result = run(driver, kernel_class, kernel, built)
+        if out:
+            record_in(out, result)
+        else:
+            record(result)
+        print(f"{kernel_class}: {result.status} {result.reason} on {result.problems} problems", flush=True)
+
+
 def count() -> str:
     """Classes by architecture and operation with the number of right ones, then failures, and errors."""
     lines = [
@@ -136,6 +181,11 @@ def count() -> str:
             lines.append(f"| {arch}, {op} | {' | '.join(cells)} |")
     wrong = [item for item in executed_classes() if item.status != Status.VERIFIED]
     lines += [f"{item.op}, {item.arch}, {item.kernel_class}: {item.status}: {item.reason}" for item in wrong]
+    older = {arch: open_device(EMULATED_KIND, DeviceOptions(arch)) for arch in EMULATED_ARCHS}
+    today = [item for item in executed_classes() if not item.is_older(older[item.arch])]
+    lines.append(
+        f"{len(today)} of {len(executed_classes())} classes were executed as today's binary, others as an older"
+    )
     return "\n".join([*lines, *largest_errors()])
 
 
@@ -194,9 +244,9 @@ def run(driver: Driver, kernel_class: str, kernel: Any, built: Built) -> Execute
     elif not ran and built.status is Status.OK:
         status = str(Status.UNSUPPORTED)
     errors = [float(reply.message.removeprefix(ERROR_PREFIX).split()[0]) for reply in ran]
-    interface = str(device.identity().compiler.split("; CK Tile ")[-1].split()[0])
-    names = operation_of_kernel(kernel).name, device.arch.name, kernel_class, full_name(kernel), interface
-    return Executed(*names, status, reason, len(ran), max(errors, default=0.0))
+    names = operation_of_kernel(kernel).name, device.arch.name, kernel_class, full_name(kernel)
+    numbers = len(ran), max(errors, default=0.0)
+    return Executed(*names, status, *numbers, Build.of(device), reason, source_hash(device, kernel))
 
 
 def record(executed: Executed) -> None:
@@ -216,7 +266,7 @@ def record_in(path: Path, executed: Executed) -> None:
 def read(path: Path) -> list[Executed]:
     """Read such a file, without a truncated last line."""
     lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
-    return [Executed(**json.loads(line)) for line in lines]
+    return [Executed(**{**fields, "build": Build(**fields["build"])}) for fields in map(json.loads, lines)]
 
 
 def table() -> str:
@@ -255,6 +305,9 @@ def main() -> None:
     )
     parser.add_argument("--pools", action="store_true", help="the classes of all that bench tries by default")
     parser.add_argument("--recorded", action="store_true", help="the kernels of the record again")
+    parser.add_argument(
+        "--again", type=int, metavar="N", help="a draw of N classes of the record: older binaries again"
+    )
     parser.add_argument("--list", action="store_true", help="print the classes and kernels, and execute nothing")
     parser.add_argument("--compiled", action="store_true", help="only what was compiled before")
     parser.add_argument("--jobs", type=int, help="compilers at a time")
@@ -267,6 +320,10 @@ def main() -> None:
         return
     if bool(options.rule_set) is not bool(options.out):
         parser.error("--rule-set needs --out, and only it has it")
+    limits = BenchLimits(timeout_s=_TIMEOUT_S, compile_timeout_s=_TIMEOUT_S, jobs=options.jobs)
+    if options.again:
+        again(drawn(options.again), limits)
+        return
     device = open_device(EMULATED_KIND, DeviceOptions(options.arch))
     which = pools if options.pools else recorded if options.recorded else classes
     wanted = of_rule_set(device, options.rule_set, options.every) if options.rule_set else which(device, options.only)
@@ -281,15 +338,8 @@ def main() -> None:
     else:
         known = {(item.op, item.arch, item.kernel_class) for item in executed_classes()} if options.new else set()
         left = [item for item in wanted if (operation_of_kernel(item[1]).name, options.arch, item[0]) not in known]
-    limits = BenchLimits(timeout_s=_TIMEOUT_S, compile_timeout_s=_TIMEOUT_S, jobs=options.jobs)
     driver = Driver(device, limits, lambda: False)
-    for kernel_class, kernel, built in build(driver, left, has_compiler=not options.compiled):
-        result = run(driver, kernel_class, kernel, built)
-        if options.out:
-            record_in(options.out, result)
-        else:
-            record(result)
-        print(f"{kernel_class}: {result.status} {result.reason} on {result.problems} problems", flush=True)
+    execute_all(driver, left, options.out, has_compiler=not options.compiled)
     if options.out:
         print(table_of(read(options.out)))
 

@@ -1,11 +1,14 @@
-"""Resources of GPU kernels compiled alone and in a unit of several, which must be equal.
+"""Compares GPU kernels compiled in a unit of several with the same kernels compiled alone: they must be equal.
 
     python benchmarks/unit_resources.py --out FOLDER [--only gemm_grouped …]
 
-Each of `UNITS` is compiled for the device alone, kernel by kernel and as the unit that `ckh bench` would make of it. A
-row has the maximum over a kernel's GPU functions, for waves the minimum. Each compiler call is kept in FOLDER, by its
-source, compiler and flags, so that the script can be interrupted. With PYTHONPATH set to another checkout of ckh, it
-is that one's kernels. A test holds that both are equal (tests/bench/codegen/test_unit.py).
+`UNITS` cover every operation and direction, for headers of both interfaces of 2025: those of the headers at hand
+(CK_TILE_INCLUDE) are compiled for the device alone, kernel by kernel and as the unit that `ckh bench` would make of
+them. Each GPU function's registers, scratch memory, spills, calls, and instructions, in all and in the loop, must be
+equal; otherwise the exit code is 1. A row of the table has the maximum over a kernel's functions, for waves the
+minimum. Each compiler call is kept in FOLDER, by its source, compiler and options, so that the script can be
+interrupted. With PYTHONPATH set to another checkout of ckh, it is that one's kernels.
+tests/bench/codegen/test_unit.py compiles a sample.
 """
 
 from __future__ import annotations
@@ -15,11 +18,19 @@ import hashlib
 import json
 import resource
 import subprocess
+import sys
 import tempfile
+from contextlib import suppress
+from fnmatch import fnmatch
+from itertools import islice
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from ckh.bench.codegen.unit import function_part
+from ckh.bench.codegen.ck_tile import Interface
+from ckh.bench.codegen.unit import UnsupportedKernelError, function_part
+from ckh.bench.compilation.hip_toolchain import known_ck_tile
+from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.hip_device import HipDevice
 from ckh.isa.codefile import read_code
@@ -33,6 +44,7 @@ if TYPE_CHECKING:
 
     from ckh.isa.codefile import Function
     from ckh.isa.instructions import Instruction
+    from ckh.ops.base import Kernel
 
 _PERSISTENT, _PLAIN = (
     "compv3_default_intrawave_False_False_False_True",
@@ -40,75 +52,161 @@ _PERSISTENT, _PLAIN = (
 )
 _SHUFFLED = "preshufflev2_cshuffle_intrawave_False_False_False"
 _FORWARD = "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_256x256x32_2x2x1_16x16x32_vec8_8_8"
-# Operation and architecture, and the kernels of a unit.
-UNITS = {
-    ("gemm_universal", "gfx950"): (
-        f"gemm_universal_fp8_rcr_{_PERSISTENT}_128x128x128_2x2x1_32x32x64",
-        f"gemm_universal_bf16_rcr_{_PERSISTENT}_128x128x64_2x2x1_16x16x32",
-    ),
-    ("gemm_multi_d", "gfx942"): (
-        f"gemm_multi_d_add_2_fp16_rcr_{_PERSISTENT}_128x128x64_2x2x1_32x32x16",
-        f"gemm_multi_d_add_2_fp16_rcr_{_PLAIN}_128x128x64_2x2x1_32x32x16",
-    ),
-    ("gemm_preshuffle", "gfx942"): (
-        f"gemm_preshuffle_bf16_rcr_{_SHUFFLED}_True_128x128x64_2x2x1_32x32x16",
-        f"gemm_preshuffle_bf16_rcr_{_SHUFFLED}_False_128x128x64_2x2x1_32x32x16",
-    ),
-    ("gemm_grouped", "gfx942"): (
-        f"gemm_grouped_fp16_rcr_{_PERSISTENT}_128x128x64_2x2x1_32x32x16",
-        f"gemm_grouped_fp16_rcr_{_PLAIN}_128x128x64_2x2x1_32x32x16",
-    ),
-    # The last two differ in the blocks that are launched, and have one body.
-    ("gemm_streamk", "gfx942"): (
-        f"gemm_streamk_reduction_1_fp16_rcr_{_PERSISTENT}_128x128x64_2x2x1_32x32x16",
-        f"gemm_streamk_reduction_1_fp16_rcr_{_PLAIN}_128x128x64_2x2x1_32x32x16",
-        f"gemm_streamk_reduction_2_fp16_rcr_{_PLAIN}_128x128x64_2x2x1_32x32x16",
-    ),
-    # These two differ in the blocks that a compute unit is to hold, and have one body.
-    ("grouped_conv", "gfx942"): (f"{_FORWARD}_bpc2", _FORWARD),
-}
+DRAWN = 2  # kernels of a unit
 _DEVICE_ONLY = ("--offload-device-only", "--no-gpu-bundle-output")
 
 
-class Taken(NamedTuple):
-    """What a kernel's GPU functions take: their number, those that call others, and the maximum of each resource."""
+class Unit(NamedTuple):
+    """Kernels compiled together: the named ones, or two drawn from those of the operation whose class matches."""
 
-    functions: int
-    calling: int
-    registers: str
+    op: str
+    arch: str
+    interface: Interface
+    kernels: str | tuple[str, ...] = "*"
+
+    def names(self, device: HipDevice) -> tuple[str, ...]:
+        """Names of its kernels; drawn ones are of different classes."""
+        if not isinstance(self.kernels, str):
+            return self.kernels
+        op, random = operation(self.op), Random(repr(self))
+        trials = measured_of(op).trials
+        assert trials is not None
+        classes = [some for name, some in trials().representatives(device.arch).items() if fnmatch(name, self.kernels)]
+        built = (_one_built(device, random.sample(some, len(some))) for some in random.sample(classes, len(classes)))
+        return tuple(islice((op.kernels.name(kernel) for kernel in built if kernel is not None), DRAWN))
+
+
+_MID, _LATE = Interface.MID_2025, Interface.LATE_2025
+UNITS = (
+    Unit(
+        *("gemm_universal", "gfx950", _LATE),
+        (
+            f"gemm_universal_fp8_rcr_{_PERSISTENT}_128x128x128_2x2x1_32x32x64",
+            f"gemm_universal_bf16_rcr_{_PERSISTENT}_128x128x64_2x2x1_16x16x32",
+        ),
+    ),
+    Unit("gemm_batched", "gfx90a", _LATE),
+    # These two differ in the blocks that a compute unit is to hold, and have one body.
+    Unit("grouped_conv", "gfx942", _LATE, (f"{_FORWARD}_bpc2", _FORWARD)),
+    Unit("grouped_conv", "gfx950", _LATE, "bwd_data *"),
+    Unit("grouped_conv", "gfx90a", _LATE, "bwd_weight *"),
+    Unit(
+        *("gemm_multi_d", "gfx942", _LATE),
+        (
+            f"gemm_multi_d_add_2_fp16_rcr_{_PERSISTENT}_128x128x64_2x2x1_32x32x16",
+            f"gemm_multi_d_add_2_fp16_rcr_{_PLAIN}_128x128x64_2x2x1_32x32x16",
+        ),
+    ),
+    Unit(
+        *("gemm_preshuffle", "gfx942", _LATE),
+        (
+            f"gemm_preshuffle_bf16_rcr_{_SHUFFLED}_True_128x128x64_2x2x1_32x32x16",
+            f"gemm_preshuffle_bf16_rcr_{_SHUFFLED}_False_128x128x64_2x2x1_32x32x16",
+        ),
+    ),
+    Unit(
+        *("gemm_grouped", "gfx942", _LATE),
+        (
+            f"gemm_grouped_fp16_rcr_{_PERSISTENT}_128x128x64_2x2x1_32x32x16",
+            f"gemm_grouped_fp16_rcr_{_PLAIN}_128x128x64_2x2x1_32x32x16",
+        ),
+    ),
+    # The last two differ in the blocks that are launched, and have one body.
+    Unit(
+        *("gemm_streamk", "gfx942", _LATE),
+        (
+            f"gemm_streamk_reduction_1_fp16_rcr_{_PERSISTENT}_128x128x64_2x2x1_32x32x16",
+            f"gemm_streamk_reduction_1_fp16_rcr_{_PLAIN}_128x128x64_2x2x1_32x32x16",
+            f"gemm_streamk_reduction_2_fp16_rcr_{_PLAIN}_128x128x64_2x2x1_32x32x16",
+        ),
+    ),
+    Unit("grouped_conv", "gfx90a", _LATE, "forward *3D*"),
+    Unit("grouped_conv", "gfx942", _LATE, "bwd_data *3D*"),
+    Unit("grouped_conv", "gfx950", _LATE, "bwd_weight *3D*"),
+    Unit("gemm_universal", "gfx942", _MID),
+    Unit("gemm_batched", "gfx950", _MID),
+    Unit("gemm_grouped", "gfx90a", _MID),
+    Unit("gemm_preshuffle", "gfx942", _MID),
+    Unit("grouped_conv", "gfx950", _MID, "forward *"),
+    Unit("grouped_conv", "gfx90a", _MID, "bwd_weight *"),
+    Unit("grouped_conv", "gfx942", _MID, "forward *3D*"),
+    Unit("grouped_conv", "gfx942", _MID, "bwd_weight *3D*"),
+)
+
+
+class Taken(NamedTuple):
+    """What a GPU function takes: registers, scratch bytes, spills, waves that fit, instructions, and calls."""
+
+    vgprs: int
+    agprs: int
+    sgprs: int
     scratch: int
-    spills: int
+    vgpr_spills: int
+    sgpr_spills: int
     waves: int
+    instructions: int
     loop: int
+    calls: int
 
 
 class Call(NamedTuple):
-    """A compiler call: what each kernel takes, all GPU functions of the file, and CPU seconds."""
+    """A compiler call: what the functions of each kernel take, all GPU functions of the file, and CPU seconds."""
 
-    taken: list[Taken]
+    taken: list[list[Taken]]
     functions: int
     cpu_s: float
 
 
 def main() -> None:
-    """Compile what is missing, and print the table."""
+    """Compile what is missing, print the table of each unit, and then the differences."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", nargs="+", help="operations")
     options = parser.parse_args()
-    for (op, arch), names in UNITS.items():
-        if not options.only or op in options.only:
-            together = compiled(op, arch, names, options.out)
-            rows = list(_rows(names, together, f"unit, {together.functions} functions"))
-            for name in names:
-                rows += _rows((name,), compiled(op, arch, (name,), options.out), "alone")
-            columns = ("kernel", "compiled in", *Taken._fields, "CPU-s")
-            print(table_text(f"{op}, {arch}", columns, sorted(rows)), flush=True)
+    headers = known_ck_tile()
+    if headers is None:
+        parser.error("there are no headers: set CK_TILE_INCLUDE")
+    units = [unit for unit in UNITS if unit.interface == headers.interface and unit.op in (options.only or [unit.op])]
+    count, different = 0, list[str]()
+    for unit in units:
+        names = unit.names(HipDevice(DeviceOptions(unit.arch)))
+        together = compiled(unit.op, unit.arch, names, options.out)
+        alone = [compiled(unit.op, unit.arch, (name,), options.out) for name in names]
+        rows = list(_rows(names, together, f"unit, {together.functions} functions"))
+        for name, call in zip(names, alone, strict=True):
+            rows += _rows((name,), call, "alone")
+        columns = ("kernel", "compiled in", "functions", *Taken._fields, "CPU-s")
+        print(table_text(f"{unit.op}, {unit.arch}, {unit.interface}", columns, sorted(rows)), flush=True)
+        count += len(names)
+        different += differences(names, together, alone)
+    print(
+        f"{count - len(different)} of {count} kernels in {len(units)} units are as compiled alone ({headers.interface})"
+    )
+    sys.exit("\n".join(different) or None)
+
+
+def differences(names: Sequence[str], together: Call, alone: Sequence[Call]) -> Iterator[str]:
+    """Kernels that a unit changes."""
+    if together.functions != sum(map(len, together.taken)):
+        yield f"{names[0]} and others: {together.functions} functions, {sum(map(len, together.taken))} of them kernels'"
+    for name, taken, call in zip(names, together.taken, alone, strict=True):
+        if taken != call.taken[0]:
+            yield f"{name}: in the unit {taken}, alone {call.taken[0]}"
 
 
 def _rows(names: Sequence[str], call: Call, where: str) -> Iterator[tuple[str, ...]]:
     for name, taken in zip(names, call.taken, strict=True):
-        yield name, where, *map(str, taken), f"{call.cpu_s / len(names):.1f}"
+        each = Taken(*(map(max, zip(*taken, strict=True))))._replace(waves=min(function.waves for function in taken))
+        yield name, where, str(len(taken)), *map(str, each), f"{call.cpu_s / len(names):.1f}"
+
+
+def _one_built(device: HipDevice, kernels: Sequence[Kernel]) -> Kernel | None:
+    """The first kernel that the headers support; None if there is none."""
+    for kernel in kernels:
+        with suppress(UnsupportedKernelError):
+            device.emit(kernel)
+            return kernel
+    return None
 
 
 def compiled(op: str, arch: str, names: Sequence[str], kept: Path) -> Call:
@@ -117,7 +215,7 @@ def compiled(op: str, arch: str, names: Sequence[str], kept: Path) -> Call:
     kernels = [operation(op).kernels.parse(name) for name in names]
     sources = [device.emit(kernel) for kernel in kernels]
     text = sources[0] if len(names) == 1 else device.emit_unit(kernels[0], sources)
-    path = kept / f"{hashlib.sha256(device.cache_salt() + ''.join(sources).encode()).hexdigest()[:32]}.taken"
+    path = kept / f"{hashlib.sha256(device.cache_salt() + ''.join(sources).encode()).hexdigest()[:32]}.functions"
     if not path.exists():
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         with tempfile.TemporaryDirectory() as folder:
@@ -128,26 +226,23 @@ def compiled(op: str, arch: str, names: Sequence[str], kept: Path) -> Call:
             cpu_s = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
             functions = [function for function in read_code(output, arch).functions if "kentry" in function.name]
         texts = decoded(arch, tuple(function.code for function in functions))
+        every = [(function.name, _taken(function, text)) for function, text in zip(functions, texts, strict=True)]
         own = ["" if len(names) == 1 else function_part(number) for number in range(len(names))]
-        every = list(zip(functions, texts, strict=True))
-        taken = [_taken([pair for pair in every if part in pair[0].name]) for part in own]
+        taken = [sorted(item for name, item in every if part in name) for part in own]
         kept.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps([taken, len(functions), cpu_s]), encoding="utf-8")
     values, count, cpu_s = json.loads(path.read_text(encoding="utf-8"))
-    return Call([Taken(*item) for item in values], count, cpu_s)
+    return Call([[Taken(*item) for item in functions] for functions in values], count, cpu_s)
 
 
-def _taken(functions: Sequence[tuple[Function, Sequence[Instruction]]]) -> Taken:
-    each = [function.resources for function, _ in functions]
-    most = max(each, key=lambda item: item.vgprs + item.agprs)
+def _taken(function: Function, text: Sequence[Instruction]) -> Taken:
+    taken = function.resources
     return Taken(
-        functions=len(functions),
-        calling=sum(any(item.name.startswith("s_swappc") for item in text) for _, text in functions),
-        registers=f"{most.vgprs} + {most.agprs}",
-        scratch=max(item.scratch_bytes for item in each),
-        spills=max(item.vgpr_spills for item in each),
-        waves=min(item.occupancy for item in each),
-        loop=max(len(parts_of(text).loop) for _, text in functions),
+        *(taken.vgprs, taken.agprs, taken.sgprs, taken.scratch_bytes, taken.vgpr_spills, taken.sgpr_spills),
+        waves=taken.occupancy,
+        instructions=len(text),
+        loop=len(parts_of(text).loop),
+        calls=sum(instruction.name.startswith("s_swappc") for instruction in text),
     )
 
 

@@ -297,6 +297,8 @@ class KernelFinding:
     """Problems that it ran on."""
     class_executed: bool
     """Whether a kernel of its class was ever executed with a right result."""
+    older_binary: bool
+    """Whether that was with other compiler options or source than today's."""
     problem: str
     """Canonical text of the problem."""
 
@@ -327,7 +329,7 @@ def tried_kernels(
     from ckh.bench.computation import MatrixSettings, measured_of
     from ckh.bench.devices.device_choice import caution_of, default_device_kind, open_device
     from ckh.bench.supervision.cluster_driver import driver_for
-    from ckh.bench.supervision.harness import try_cases, was_executed
+    from ckh.bench.supervision.harness import executed_of, try_cases
     from ckh.bench.supervision.limits import Stop
     from ckh.bench.supervision.remote import DeviceRequest
     from ckh.ops import operation
@@ -352,6 +354,7 @@ def tried_kernels(
         findings = list(try_cases(driver, cases, run=run))
         if stop():
             return None
+    entries = [executed_of(finding.case.kernel, arch.name) for finding in findings]
     return KernelsDocument(
         matrix=request.matrix,
         arch=arch.name,
@@ -365,10 +368,11 @@ def tried_kernels(
                 reason=finding.reason,
                 built=finding.built,
                 executed=finding.executed,
-                class_executed=finding.executed > 0 or was_executed(finding.case.kernel, arch.name),
+                class_executed=finding.executed > 0 or entry is not None,
+                older_binary=not finding.executed and entry is not None and entry.is_older(device),
                 problem=finding.case.problem.canonical(),
             )
-            for finding in findings
+            for finding, entry in zip(findings, entries, strict=True)
         ),
         caution=caution,
     )

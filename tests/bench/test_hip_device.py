@@ -11,6 +11,7 @@ import pytest
 from ckh.archs import load_arch
 from ckh.bench.codegen import ck_tile
 from ckh.bench.codegen.unit import UnsupportedKernelError
+from ckh.bench.compilation.hip_toolchain import HIP_FLAGS
 from ckh.bench.devices import hip_device as module
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.device_choice import open_device
@@ -290,7 +291,7 @@ def test_the_cache_salt_has_all_dependencies_of_a_library(
     (tmp_path / "newer/ck_tile/core.hpp").write_text("", encoding="utf-8")
     salts.append(salt(ck_include=str(tmp_path / "newer")))
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_FLAGS", (*module._FLAGS, "-g"))
+        patch.setattr(module, "HIP_FLAGS", (*HIP_FLAGS, "-g"))
         salts.append(salt())
     with monkeypatch.context() as patch:
         patch.setattr(ck_tile, "template_dir", lambda: ours)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from functools import partial
 
 import pytest
 
@@ -51,14 +53,17 @@ def test_lines_of_the_verdict_fit_80_columns(
     kernel = "grouped_conv_bwd_data_fp32_nhwgc_2d_basic_v1_cshuffle_intrawave_128x64x128_8x2x1_16x16x32"
     reason = "the tiles of A and B take 49152 bytes of LDS, mem with a double smem buffer has 32768 on gfx942"
     properties = {"direction": "bwd_data", "pipeline": "basic_v1", "scheduler": "intrawave", "epilogue": "cshuffle"}
+    finding = partial(KernelFinding, properties, older_binary=False, problem="")
     document = KernelsDocument(
         matrix="pipelines",
         arch="gfx942",
         ok=True,
-        statuses={"verified": 1, "invalid": 1},
+        statuses={"verified": 3, "invalid": 1},
         findings=(
-            KernelFinding(properties, "basic_v1", Status.VERIFIED, "", kernel, 12345, class_executed=True, problem=""),
-            KernelFinding(properties, "mem_double", Status.INVALID, reason, "", 0, class_executed=False, problem=""),
+            finding("basic_v1", Status.VERIFIED, "", kernel, 12345, class_executed=True),
+            finding("mem_double", Status.INVALID, reason, "", 0, class_executed=False),
+            finding("compv3", Status.VERIFIED, "", kernel, 0, class_executed=True),
+            finding("compv4", Status.VERIFIED, "", kernel, 0, class_executed=True, older_binary=True),
         ),
         caution="",
     )
@@ -69,3 +74,8 @@ def test_lines_of_the_verdict_fit_80_columns(
     shown = capsys.readouterr().out
     assert kernel in shown
     assert f"invalid: {reason}" in shown
+    assert re.findall(r"  (on \d+ problems|its class.*\b)", shown) == [
+        "on 12345 problems",
+        "its class was",
+        "its class, as an older binary",
+    ]

@@ -7,20 +7,41 @@ CKH_TEST_CLASSES=all executes all classes.
 
 from __future__ import annotations
 
+import json
 import os
-from typing import Any
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh.bench.codegen.ck_tile import Interface
+from ckh.bench.codegen.ck_tile import Interface, template_dir
+from ckh.bench.compilation.hip_toolchain import OPTIONS
 from ckh.bench.computation import measured_of
-from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
+from ckh.bench.devices.device import EMULATED_KIND, DeviceIdentity, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
-from ckh.bench.supervision.harness import Executed, execute, executed_classes, loop_ends, record_text, was_executed
+from ckh.bench.devices.hip_device import HipDevice
+from ckh.bench.supervision import harness
+from ckh.bench.supervision.harness import (
+    RECORD,
+    Build,
+    Executed,
+    execute,
+    executed_classes,
+    executed_of,
+    loop_ends,
+    record_text,
+    source_hash,
+)
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.ops import built_in_names, operation
 from ckh.schema import Status
 from tests.real import Real, compiles, interface_here, sampled, set_kernel_cache
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.ops.base import Kernel
 
 _TIMEOUT_S = 600.0
 VERIFIED = [record for record in executed_classes() if record.status == Status.VERIFIED]
@@ -42,7 +63,7 @@ def sample(result: list[Executed]) -> list[Executed]:
     return sorted(chosen.values())
 
 
-HERE = [record for record in VERIFIED if record.interface == interface_here()]
+HERE = [record for record in VERIFIED if record.build.interface == interface_here()]
 EACH = [
     pytest.param(
         record,
@@ -126,12 +147,64 @@ def test_the_record_names_its_kernels() -> None:
         assert trials().kernel_class(op.kernels.parse(record.kernel)) == record.kernel_class
         assert record.status in set(Status)
         assert (record.status == Status.VERIFIED) is (not record.reason)
-    assert record_text(list(result)) == record_text(sorted(result))
+    assert record_text(list(result)) == record_text(sorted(result)) == RECORD.read_text(encoding="utf-8")
+
+
+def test_the_record_names_options_and_sources() -> None:
+    """An entry with a source has a build with options, and each build is stated once."""
+    builds = json.loads(RECORD.read_text(encoding="utf-8"))["builds"]
+    assert {name: Build(**fields).name for name, fields in builds.items()} == {name: name for name in builds}
+    assert {record.build.name for record in executed_classes()} == set(builds)
+    assert all(bool(record.source) is bool(record.build.options) for record in executed_classes())
 
 
 def test_never_executed_classes_are_reported() -> None:
     """A kernel of a recorded class was executed on its architecture, and on no other."""
     record = VERIFIED[0]
     kernel = operation(record.op).kernels.parse(record.kernel)
-    assert was_executed(kernel, record.arch)
-    assert not was_executed(kernel, "gfx908")
+    assert executed_of(kernel, record.arch) == record
+    assert executed_of(kernel, "gfx908") is None
+
+
+class _Headers(HipDevice):
+    """A device whose sources and options are stated, without a compiler."""
+
+    text, interface, options = "int tile_m = 64;  // of a wave\n", "late2025", OPTIONS
+
+    def emit(self, kernel: Kernel) -> str:
+        return self.text + str(kernel)
+
+    def identity(self) -> DeviceIdentity:
+        compiler = f"HIP version: 7; clang 21; CK Tile {self.interface} 0123; flags 4567"
+        return DeviceIdentity("hip", "gfx942", "", 0, {}, compiler, (*self.options, "--offload-arch=gfx942"))
+
+
+def test_other_options_or_sources_are_an_older_binary() -> None:
+    """Comments and spaces are no difference; with other headers only options are compared."""
+    device = _Headers(DeviceOptions("gfx942"))
+    kernel = operation(VERIFIED[0].op).kernels.parse(VERIFIED[0].kernel)
+    now = replace(VERIFIED[0], build=Build.of(device), source=source_hash(device, kernel))
+    assert now.build == Build("late2025", "HIP version: 7; clang 21", " ".join(OPTIONS))
+    assert not now.is_older(device)
+    assert replace(VERIFIED[0], build=Build("late2025"), source="").is_older(device)
+    assert replace(now, build=replace(now.build, options=" ".join(OPTIONS[1:]))).is_older(device)
+    device.text = "int  tile_m=64;\n"
+    assert not now.is_older(device)
+    device.text = "int tile_m = 128;\n"
+    assert now.is_older(device)
+    device.interface = "mid2025"
+    assert not now.is_older(device)
+
+
+def test_a_header_is_part_of_the_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A constant of a header of ckh's changes the hash, a comment does not."""
+    device, kernel = _Headers(DeviceOptions("gfx942")), operation(VERIFIED[0].op).kernels.parse(VERIFIED[0].kernel)
+    folder = template_dir()
+    hashes = []
+    for name, more in (("same", ""), ("comment", "// more\n"), ("constant", "constexpr int more = 1;\n")):
+        shutil.copytree(folder, tmp_path / name)
+        with (tmp_path / name / "unit.hpp").open("a", encoding="utf-8") as file:
+            file.write(more)
+        monkeypatch.setattr(harness, "template_dir", lambda at=tmp_path / name: at)
+        hashes.append(source_hash(device, kernel))
+    assert hashes[0] == hashes[1] != hashes[2]

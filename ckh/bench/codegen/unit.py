@@ -91,7 +91,7 @@ class UnsupportedKernelError(Exception):
 
 
 _INCLUDE = re.compile(r'#include (?:"([^"]+)"|<[^>]+>)')
-_COMMENT = re.compile(r"//[^\n]*")
+COMMENT = re.compile(r"//[^\n]*")
 _CONSTANT = re.compile(r"(?:inline constexpr|using) [^=]*?(\w+)(?:\[\w+\])? =")
 _PARAMETERS = "kernel::"  # namespace of a kernel's parameters
 _SIZES = re.compile(r"\bck_tile::index_t\b|\bVariant::")
@@ -201,7 +201,7 @@ def _region(space: str, body: str) -> str:
 def _texts(folders: Iterable[Path]) -> dict[str, str]:
     """Texts of ckh's headers that depend on kernel parameters, directly or through an include, by name."""
     texts = {path.name: path.read_text(encoding="utf-8") for folder in folders for path in folder.glob("*.hpp")}
-    own = {name for name, text in texts.items() if _PARAMETERS in _COMMENT.sub("", text)}
+    own = {name for name, text in texts.items() if _PARAMETERS in COMMENT.sub("", text)}
     while more := {name for name, text in texts.items() if own.intersection(_INCLUDE.findall(text))} - own:
         own |= more
     return {name: texts[name] for name in own}

@@ -28,6 +28,16 @@ _CLANG = re.compile(r"\bclang version (\d+)")
 _MOVES_BARRIERS = 19  # observed in the code of clang 19.1's kernels, and in their results where they were executed
 _HIPCC, _ROCM, _INCLUDE = "HIPCC", "ROCM_PATH", "CK_TILE_INCLUDE"
 
+HIP_FLAGS = (
+    *("-std=c++20", "-O3", "-shared", "-fPIC"),
+    # AMD's own flags for these kernels; the other ones are probed (`all_flags`).
+    *("-Wno-undefined-func-template", "-Wno-float-equal"),
+    # Otherwise GPU code holds a hash of the source file's path.
+    "-fuse-cuid=none",
+    # Omit symbols and the build id, which depend on names.
+    *("-s", "-Wl,--build-id=none"),
+    "-Rpass-analysis=kernel-resource-usage",
+)
 # The options that CK's own build passes where the compiler accepts them (its CMakeLists.txt), except
 # -amdgpu-early-inline-all=true, which takes 3.6 to more than 18 times the compile time with clang 21.
 _LLVM = "-mllvm"
@@ -38,6 +48,7 @@ _CK_OPTIONS = (
     (_LLVM, "-enable-post-misched=0"),
     (_LLVM, "-amdgpu-function-calls=false"),
 )
+OPTIONS = (*HIP_FLAGS, *(word for option in _CK_OPTIONS for word in option))  # of a compiler that accepts all of them
 _PROBE = ("-x", "hip", "--offload-arch=gfx90a", "-nogpulib", "-nogpuinc", "-fsyntax-only")
 _PROBE_TIMEOUT_S = 60.0
 

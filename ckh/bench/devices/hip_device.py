@@ -21,6 +21,7 @@ from ckh.bench.codegen.ck_tile import NOT_VERIFIED, dispatcher_macro, framework_
 from ckh.bench.codegen.unit import UnsupportedKernelError, code_hash, header_contents, unit_source
 from ckh.bench.compilation.binary import Binary, calling_functions, parse_resources
 from ckh.bench.compilation.hip_toolchain import (
+    HIP_FLAGS,
     all_flags,
     find_ck_tile,
     find_hipcc,
@@ -62,16 +63,6 @@ if TYPE_CHECKING:
     from ckh.ops.base import AnyOperation, Kernel
 
 
-_FLAGS = (
-    *("-std=c++20", "-O3", "-shared", "-fPIC"),
-    # AMD's own flags for these kernels; the other ones are probed (`all_flags`).
-    *("-Wno-undefined-func-template", "-Wno-float-equal"),
-    # Otherwise GPU code holds a hash of the source file's path.
-    "-fuse-cuid=none",
-    # Omit symbols and the build id, which depend on names.
-    *("-s", "-Wl,--build-id=none"),
-    "-Rpass-analysis=kernel-resource-usage",
-)
 _TARGET = re.compile(r"gfx[0-9a-f]+(?!:(\w+)[+-]:\1)(?::(?:sramecc|xnack)[+-]){0,2}")
 _JOB_BYTES = 3 << 30  # measured: 0.7 GB for a kernel, 1.5 GB for eight with different tiles
 _UNIT_KERNELS = 12
@@ -225,7 +216,7 @@ class HipDevice(Device):
     @cached_property
     def _flags(self) -> tuple[str, ...]:
         """Flags of every kernel."""
-        return (*_FLAGS, *all_flags(self._compiler))
+        return (*HIP_FLAGS, *all_flags(self._compiler))
 
     @cached_property
     def _headers(self) -> Headers:

@@ -1,17 +1,22 @@
 """Execution of matrix cases: each kernel is compiled, loaded, identified, run and verified in its own process.
 
 The record of executed kernel classes ships with ckh and is written by benchmarks/executed_kernels.py. A kernel whose
-class is not in the record compiles, but its results have never been verified.
+class is not in the record compiles, but its results have never been verified. Entries name the options and the source
+that were compiled, so that those of another binary than today's are told apart.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ckh.bench.codegen.ck_tile import template_dir
+from ckh.bench.codegen.unit import COMMENT
+from ckh.bench.compilation.hip_toolchain import OPTIONS
 from ckh.bench.compilation.toolchain import lacks_room
 from ckh.bench.computation import measured_of
 from ckh.bench.planning.plan import full_name
@@ -19,7 +24,7 @@ from ckh.bench.supervision.driver import in_order
 from ckh.bench.supervision.protocol import Job, Op
 from ckh.bench.supervision.runner import on_problem
 from ckh.errors import CacheError
-from ckh.ops import operation_of_kernel
+from ckh.ops import operation, operation_of_kernel
 from ckh.schema import RIGHT, Status
 from ckh.text.progress import progress
 
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
     from ckh.bench.supervision.driver import Driver
     from ckh.bench.supervision.protocol import Reply
     from ckh.bench.supervision.runner import JobRunner
+    from ckh.ops.base import Kernel
 
 # Acceptable statuses: the kernel works, or is refused with a reason.
 ACCEPTED = (*RIGHT, Status.INVALID, Status.UNSUPPORTED)
@@ -146,6 +152,28 @@ def loop_ends(device: Device, kernel: Any) -> list[Any]:
 
 
 RECORD = Path(__file__).with_name("executed.json")
+_HASH = 12  # hexadecimal digits
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Build:
+    """How kernels of the record were compiled: the headers' interface, the compiler and its options, if known."""
+
+    interface: str
+    compiler: str = ""
+    options: str = ""
+
+    @classmethod
+    def of(cls, device: Device) -> Build:
+        """The build of a device's kernels."""
+        identity = device.identity()
+        compiler, _, headers = identity.compiler.partition("; CK Tile ")
+        return cls(headers.split()[0], compiler, " ".join(identity.flags[:-1]))  # the last one is the architecture
+
+    @property
+    def name(self) -> str:
+        """Hash by which entries of the record refer to it."""
+        return hashlib.sha256("\0".join(astuple(self)).encode()).hexdigest()[:_HASH]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -156,30 +184,66 @@ class Executed:
     arch: str
     kernel_class: str
     kernel: str
-    interface: str
     status: str
-    reason: str
     problems: int
     largest_error: float
+    build: Build
+    reason: str = ""
+    source: str = ""
+    """`source_hash` of the kernel; empty: not recorded."""
+
+    def is_older(self, device: Device) -> bool:
+        """True if today's options, or the source with these headers, are other ones than were executed."""
+        if self.build.options != " ".join(OPTIONS):
+            return True
+        kernel = operation(self.op).kernels.parse(self.kernel)
+        return self.build.interface == Build.of(device).interface and self.source != source_hash(device, kernel)
+
+
+def source_hash(device: Device, kernel: Kernel) -> str:
+    """Hash of a kernel's source and of ckh's headers for it, without comments and spaces."""
+    emission = measured_of(operation_of_kernel(kernel)).hip
+    headers = () if emission is None else map(_headers_text, (template_dir(), *emission.templates))
+    return hashlib.sha256("\0".join((_plain(device.emit(kernel)), *headers)).encode()).hexdigest()[:_HASH]
+
+
+@cache
+def _headers_text(folder: Path) -> str:
+    return "".join(_plain(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.hpp")))
+
+
+def _plain(text: str) -> str:
+    return "".join(COMMENT.sub("", text).split())
 
 
 @cache
 def executed_classes() -> tuple[Executed, ...]:
     """Return the record of executed classes."""
-    return tuple(Executed(**fields) for fields in json.loads(RECORD.read_text(encoding="utf-8")))
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    builds = {name: Build(**fields) for name, fields in record["builds"].items()}
+    return tuple(Executed(**{**fields, "build": builds[fields["build"]]}) for fields in record["classes"])
 
 
 def record_text(classes: list[Executed]) -> str:
-    """Format the record as JSON, one class a line."""
-    lines = (json.dumps(asdict(executed)) for executed in sorted(classes))
-    return "[\n" + ",\n".join(lines) + "\n]\n"
+    """Format the record as JSON, one build or class a line; classes refer to their build by its name."""
+    builds = (f"{json.dumps(build.name)}: {_known(build)}" for build in sorted({entry.build for entry in classes}))
+    lines = (_known(entry, build=entry.build.name) for entry in sorted(classes))
+    return '{"builds": {\n' + ",\n".join(builds) + '\n},\n"classes": [\n' + ",\n".join(lines) + "\n]}\n"
 
 
-def was_executed(kernel: object, arch: str) -> bool:
-    """True if a kernel of the same class was executed for an architecture with a right result."""
+def _known(entry: Build | Executed, **changed: str) -> str:
+    """Format an entry as JSON, without empty texts."""
+    fields = asdict(entry) | changed
+    return json.dumps({name: value for name, value in fields.items() if value != ""})
+
+
+def executed_of(kernel: Kernel, arch: str) -> Executed | None:
+    """Return the entry of a kernel's class for an architecture; None if none was executed with a right result."""
     op = operation_of_kernel(kernel)
     trials = measured_of(op).trials
     if trials is None:
-        return False
+        return None
     key = (op.name, arch, trials().kernel_class(kernel), str(Status.VERIFIED))
-    return any((record.op, record.arch, record.kernel_class, record.status) == key for record in executed_classes())
+    return next(
+        (entry for entry in executed_classes() if (entry.op, entry.arch, entry.kernel_class, entry.status) == key), None
+    )

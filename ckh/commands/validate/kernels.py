@@ -26,7 +26,8 @@ The table has the status of each: ok, refused by a rule (invalid), not possible 
 kernels are reported by the compiled libraries.
 
 On an emulated GPU each kernel runs on a dozen small problems that cover every exit of its loops, and is `verified`. The
-table has the number of problems that a kernel ran on, and for kernels that did not run, whether their class ever did.
+table has the number of problems that a kernel ran on, and for kernels that did not run, whether their class ever did:
+as an older binary, if with other compiler options or source than today's.
 
 With --cluster nodes compile, and each device tries the next kernel, in a process that ends with a failing kernel.
 """
@@ -85,7 +86,8 @@ def _execution(finding: KernelFinding) -> str:
         return f"on {finding.executed} problem{'s' * (finding.executed > 1)}"
     if not finding.built:
         return ""
-    return "its class was" if finding.class_executed else "its class never was"
+    was = "its class, as an older binary" if finding.older_binary else "its class was"
+    return was if finding.class_executed else "its class never was"
 
 
 def _print(document: KernelsDocument) -> None:

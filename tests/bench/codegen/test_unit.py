@@ -274,28 +274,53 @@ def test_the_occupancy_is_that_of_the_launched_function(folder: Path) -> None:
     assert text.count("kentry<") == len(functions)
 
 
-UNITS = benchmark("unit_resources").UNITS
+SCRIPT = benchmark("unit_resources")
+LATE = [unit for unit in SCRIPT.UNITS if unit.interface is Interface.LATE_2025]
 
 
 def test_units_have_a_persistent_kernel_of_each_operation_that_has_them() -> None:
     """Batched kernels, and those of convolutions, are never persistent."""
-    kernels = [(op, operation(op).kernels.parse(name)) for (op, _), names in UNITS.items() for name in names]
+    named = [(unit.op, name) for unit in LATE if not isinstance(unit.kernels, str) for name in unit.kernels]
+    kernels = [(op, operation(op).kernels.parse(name)) for op, name in named]
     persistent = {op for op, kernel in kernels if getattr(kernel, "persistent", False)}
     assert persistent == {"gemm_universal", "gemm_multi_d", "gemm_preshuffle", "gemm_grouped", "gemm_streamk"}
 
 
+def test_units_cover_each_operation_architecture_and_interface() -> None:
+    """Headers of mid-2025 have neither Stream-K, additional operands nor backward data."""
+    operations = {path.parents[1].name for path in TEMPLATES_OF_OPERATIONS}
+    mid = [unit for unit in SCRIPT.UNITS if unit.interface is Interface.MID_2025]
+    assert {unit.op for unit in LATE} == operations
+    assert {unit.op for unit in mid} == operations - {"gemm_streamk", "gemm_multi_d"}
+    for units, directions in ((LATE, {"bwd_data", "bwd_weight", "forward"}), (mid, {"bwd_weight", "forward"})):
+        assert {unit.arch for unit in units} == {"gfx90a", "gfx942", "gfx950"}
+        drawn = [unit.kernels for unit in units if unit.op == "grouped_conv" and isinstance(unit.kernels, str)]
+        assert {text.split()[0] for text in drawn} == directions
+        assert {text.split()[0] for text in drawn if "3D" in text} == directions
+    assert sum(SCRIPT.DRAWN if isinstance(unit.kernels, str) else len(unit.kernels) for unit in SCRIPT.UNITS) >= 40
+
+
+def test_a_changed_kernel_is_reported() -> None:
+    """Another register, and a function that is no kernel's."""
+    one, other = (SCRIPT.Taken(64, 0, vgprs, 0, 0, 0, 4, 900, 120, 0) for vgprs in (40, 41))
+    alone = [SCRIPT.Call([[one, one]], 2, 1.0), SCRIPT.Call([[other]], 1, 1.0)]
+    same = SCRIPT.Call([[one, one], [other]], 3, 2.0)
+    assert list(SCRIPT.differences(("a", "b"), same, alone)) == []
+    changed = list(SCRIPT.differences(("a", "b"), SCRIPT.Call([[one, other], [other]], 4, 2.0), alone))
+    assert [line.split(":")[0] for line in changed] == ["a and others", "a"]
+
+
 @pytest.mark.slow
 @compiles()
-@pytest.mark.parametrize(("op", "arch"), sampled(UNITS))
-def test_a_unit_changes_no_kernel(op: str, arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("unit", sampled(LATE, share=6), ids=lambda unit: f"{unit.op} {unit.arch} {unit.kernels[:12]}")
+def test_a_unit_changes_no_kernel(unit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its GPU functions, none of which calls another, and their resources and loops are those of each kernel alone."""
     skip_without_compiler()
     if interface_here() is not Interface.LATE_2025:
         pytest.skip("the kernels are for headers of late 2025")
     set_kernel_cache(monkeypatch)
-    script, names, kept = benchmark("unit_resources"), UNITS[op, arch], cache_dir("units")
-    together = script.compiled(op, arch, names, kept)
-    alone = [script.compiled(op, arch, (name,), kept) for name in names]
-    assert together.functions == sum(taken.functions for taken in together.taken)
-    assert together.taken == [call.taken[0] for call in alone]
-    assert {taken.calling for taken in together.taken} == {0}
+    names, kept = unit.names(HipDevice(DeviceOptions(unit.arch))), cache_dir("units")
+    together = SCRIPT.compiled(unit.op, unit.arch, names, kept)
+    alone = [SCRIPT.compiled(unit.op, unit.arch, (name,), kept) for name in names]
+    assert list(SCRIPT.differences(names, together, alone)) == []
+    assert {function.calls for functions in together.taken for function in functions} == {0}
