@@ -198,7 +198,7 @@ def _facts_of(
         "refused": {words: left for words, count in candidates.refused.items() if (left := count - own.get(words, 0))},
         "reasons": [[_listed(part) for part in text] for text in rules.reasons],
         "completion": "" if model.is_estimate else model.completion or "",
-        **_kind_facts(told, group),
+        **_kind_facts(told),
     }
 
 
@@ -207,22 +207,13 @@ def _fixed(problem: Problem, sizes: Collection[str]) -> dict[str, Any]:
     return {name: value for name, value in problem.to_dict().items() if name not in sizes}
 
 
-def _kind_facts(told: ToldPool, group: Group) -> dict[str, Any]:
-    """Kinds of the kernels, the kind of each, and how many are alike: of a kind, and judged by the same rules."""
+def _kind_facts(told: ToldPool) -> dict[str, Any]:
+    """Kinds of the kernels, and the kind of each."""
     import numpy as np
-
-    from ckh.kernels.table import distinct
 
     if len(told.kinds) > 1 << 8:
         raise ModelError(f"there are kernels of {len(told.kinds)} kinds")
-    kind_of, judged_by = np.asarray(told.kind_of), np.array(group.judged_by)
-    _, alike = distinct([(kind_of, len(told.kinds)), (judged_by, int(judged_by.max()) + 1)], len(kind_of))
-    _, first, count = np.unique(alike, return_index=True, return_counts=True)
-    return {
-        "kinds": told.kinds,
-        "kind_of": packed(kind_of.astype(np.uint8).tobytes()),
-        "alike": [packed(column.astype(np.int32).tobytes()) for column in (first, kind_of[first], count)],
-    }
+    return {"kinds": told.kinds, "kind_of": packed(np.asarray(told.kind_of).astype(np.uint8).tobytes())}
 
 
 def _tiled_facts(model: Model, kind: ProblemKind, problem: Problem) -> list[Any]:

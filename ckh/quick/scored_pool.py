@@ -8,7 +8,6 @@ from binascii import a2b_base64, b2a_base64
 from collections import Counter
 from ctypes import addressof, c_double
 from functools import cached_property
-from itertools import compress
 from math import nan
 from typing import TYPE_CHECKING, Any
 
@@ -63,9 +62,10 @@ class ScoredPool:
         self._completion = facts["completion"]
         self._estimate = OpenModel(estimate) if self._completion else None
         self._names = names
+        self._kind_of = unpacked(facts["kind_of"])
         self._told = ToldPool(
             kinds=[KernelKind(*kind) for kind in facts["kinds"]],
-            kind_of=unpacked(facts["kind_of"]),
+            kind_of=self._kind_of,
             headers=None if facts["headers"] is None else HeadersHere(*facts["headers"]),
             name=self._name,
             numbers_of=self._numbers_of,
@@ -91,21 +91,6 @@ class ScoredPool:
     def _numbers_of(self, names: Collection[str]) -> dict[str, int]:
         every = ((self._name(kernel), kernel) for kernel in range(self.facts["pool"]))
         return {name: kernel for name, kernel in every if name in names}
-
-    @cached_property
-    def _alike(self) -> list[tuple[int, ...]]:
-        """Kernels of a kind that are judged by the same rules: the first of each, their kinds, and their numbers."""
-        return [tuple(memoryview(unpacked(fact)).cast("i")) for fact in self.facts["alike"]]
-
-    @cached_property
-    def _alike_by_kind(self) -> dict[int, tuple[list[int], list[int]]]:
-        """For each kind, the first kernels and the numbers of `_alike`."""
-        by_kind: dict[int, tuple[list[int], list[int]]] = {}
-        for example, kind, number in zip(*self._alike, strict=True):
-            examples, numbers = by_kind.setdefault(kind, ([], []))
-            examples.append(example)
-            numbers.append(number)
-        return by_kind
 
     @cached_property
     def _shape_of(self) -> Sequence[int]:
@@ -142,21 +127,16 @@ class ScoredPool:
         """Rank the kernels of a problem, and make the first rows of an answer."""
         facts, kinds, sizes = self.model_facts, self._told.kinds, self._sizes(run)
         first = self._first(sizes, most)
-        reasons = self._reasons(sizes)
-        applying: dict[KernelKind, int] = {}
-        counts = dict.fromkeys(map(reasons.__getitem__, self._alike[0]), 0)  # in the order of the kernels
-        for kind, (examples, numbers) in self._alike_by_kind.items():
-            found = list(map(reasons.__getitem__, examples))
-            for reason in set(found):
-                count = sum(compress(numbers, map(reason.__eq__, found)))
-                counts[reason] += count
-                if reason < 0:
-                    applying[kinds[kind]] = applying.get(kinds[kind], 0) + count
-        counts.pop(-1, None)
+        reasons = self.facts["reasons"]
+        begins, counts = self._model.count_reasons(self.facts["key"], sizes, self._kind_of, len(kinds), len(reasons))
+        applying = {kinds[kind]: count[0] for kind, count in enumerate(counts) if count[0]}
         refused = Counter(self.facts["refused"])  # by architecture and problem, counted as in `choose` of operations
-        for reason, count in counts.items():
-            if words := "".join(map(str, (value_of(part, sizes) for part in self.facts["reasons"][reason]))):
-                refused[words] += count
+        by_reason = list(map(sum, zip(*counts, strict=True)))
+        for place in sorted(range(1, len(by_reason)), key=begins.__getitem__):  # in the order of the kernels
+            if by_reason[place]:
+                text = "".join(str(value_of(part, sizes)) for part in reasons[place - 1])
+                if text:
+                    refused[text] += by_reason[place]
         has_speeds = facts.has_speeds and not beyond(run, facts.reach)
         peak = peak_tflops(facts.peak, run)
         rows = RankedPool(
@@ -180,10 +160,6 @@ class ScoredPool:
         if not self.facts["tiled"]:
             return sizes
         return [*sizes, *(value_of(part, sizes) for part in self.facts["tiled"]), problem.bytes]
-
-    def _reasons(self, sizes: Sequence[int]) -> Sequence[int]:
-        """For each kernel, index of the reason why it does not apply to a problem of these sizes; -1 if it does."""
-        return self._model.reasons(self.facts["key"], sizes, self.facts["pool"])
 
     def _first(self, sizes: Sequence[int], rows: int) -> list[RankedCandidate]:
         """Rank the kernels of the first rows of a problem; those that the headers here cannot build come last."""
@@ -222,14 +198,16 @@ class ScoredPool:
     def _filled(self, sizes: Sequence[int]) -> tuple[int, list[RankedCandidate]]:
         """Rank all applicable kernels, with the estimate's scores for kernels that the model does not know."""
         assert self._estimate is not None
-        applying = [number for number, reason in enumerate(self._reasons(sizes)) if reason < 0]
+        count, ranked = self._model.rank(self.facts["key"], sizes, self.facts["pool"])
         is_known = [not self._told.kind(number).is_estimated for number in range(self.facts["pool"])]
-        if not any(is_known[number] for number in applying):
+        if not any(is_known[candidate.kernel] for candidate in ranked):
             raise ModelError("no kernel that the model knows applies", code="no-kernel")
         estimated = self._scores(self._estimate, sizes, self.facts["shapes"])
         of_kernels = [estimated[shape] for shape in self._shape_of]
         scores = filled(self._scores(self._model, sizes, self.facts["pool"]), of_kernels, is_known)
-        return len(applying), [RankedCandidate(number, scores[number], nan, nan) for number in applying]
+        for candidate in ranked:
+            candidate.score, candidate.tflops = scores[candidate.kernel], nan
+        return count, ranked
 
     def _scores(self, model: OpenModel, sizes: Sequence[int], count: int) -> Sequence[float]:
         """Scores of all kernels or shapes, applicable or not."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LIBRARY = Path(__file__).with_name("_ckh_rank.so")  # written by hatch_build.py, with this name on every system
-_ABI = 7  # CKH_ABI of csrc/ckh_internal.h
+_ABI = 8  # CKH_ABI of csrc/ckh_internal.h
 _MOST_SIZES, _KEYS = 32, 4  # CKH_MOST_SIZES and CKH_KEYS there
 
 
@@ -32,7 +32,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ckh_close": (None, (c_void_p,)),
     "ckh_error_string": (c_char_p, (c_int32,)),
     "ckh_rank_sizes": (c_int32, (*_SIZES, c_uint32, POINTER(RankedCandidate), c_size_t, POINTER(c_size_t))),
-    "ckh_reasons": (c_int32, (*_SIZES, POINTER(c_int32), c_size_t, POINTER(c_size_t))),
+    "ckh_count_reasons": (c_int32, (*_SIZES, c_char_p, c_int32, c_void_p, c_void_p)),
     "ckh_score": (c_int32, (c_void_p, c_int32, c_size_t, c_void_p, c_int32, c_void_p, c_int32)),
     "ckh_score_some": (
         c_int32,
@@ -93,12 +93,18 @@ class OpenModel:
         self._check(self._library.ckh_rank_sizes(*self._problem(key, sizes), 0, choices, top, byref(count)))
         return count.value, choices[: min(top, count.value)]
 
-    def reasons(self, key: Sequence[int], sizes: Sequence[int], candidates: int) -> Sequence[int]:
-        """For each candidate, index of the reason why it does not apply to a problem; -1 if it does."""
-        out, count = (c_int32 * candidates)(), c_size_t()
-        self._check(self._library.ckh_reasons(*self._problem(key, sizes), out, candidates, byref(count)))
-        reasons: Sequence[int] = memoryview(out).cast("B").cast("i")[: count.value]
-        return reasons
+    def count_reasons(
+        self, key: Sequence[int], sizes: Sequence[int], kind_of: bytes, kinds: int, reasons: int
+    ) -> tuple[Sequence[int], list[Sequence[int]]]:
+        """Number of candidates of each kind that apply to a problem and, by reason, of those that do not.
+
+        Also the first candidate of each of these.
+        """
+        row = c_int32 * (reasons + 1)
+        first, counts = row(), (row * kinds)()
+        given = *self._problem(key, sizes), kind_of, reasons, first, counts
+        self._check(self._library.ckh_count_reasons(*given))
+        return first, [list(count) for count in counts]
 
     def score(self, problems: int, sizes: int, forests: int, scores: int, *, is_portable: bool = False) -> None:
         """Score all candidates of the first group for problems."""

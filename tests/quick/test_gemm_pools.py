@@ -82,6 +82,20 @@ def test_kernels_missing_in_headers_rank_last(
     assert {False, True} == set(lacking)
 
 
+@pytest.mark.usefixtures("alone")
+def test_reasons_are_counted_as_by_the_full_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Reasons of equally many kernels too: in the order of the first kernel of each."""
+    monkeypatch.delenv("CKH_MODELS")
+    kind = "--op gemm_preshuffle --arch gfx950 --m 12 --k 1152 --json"
+    assert prepare(asked(f"{kind} --n 64"))
+    expected = full(capsys, f"{kind} --n 576")
+    assert text_of(asked(f"{kind} --n 576")) == expected
+    counts = list(json.loads(expected)["refused"].values())
+    assert len(set(counts)) < len(counts)
+
+
 def test_rows_have_all_kernels_that_may_tie_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """More are ranked if one that was left out may score as much as the first row: as such, or by its tie breaker."""
     monkeypatch.setattr(scored_pool, "_FEW", 2)

@@ -314,12 +314,12 @@ static int comes_before(const double *by, int32_t a, int32_t b) {
   return by[a] == by[b] && a < b;
 }
 
-/* Lets an entry of a heap sink to where none below it comes before it. */
+/* Lets an entry of a heap, whose top comes last, sink to where none below it comes after it. */
 static void sink(int32_t *heap, int32_t count, int32_t at, const double *by) {
   const int32_t moved = heap[at];
   for (int32_t child; (child = 2 * at + 1) < count; at = child) {
-    if (child + 1 < count && comes_before(by, heap[child + 1], heap[child])) child++;
-    if (!comes_before(by, heap[child], moved)) break;
+    if (child + 1 < count && comes_before(by, heap[child], heap[child + 1])) child++;
+    if (!comes_before(by, moved, heap[child])) break;
     heap[at] = heap[child];
   }
   heap[at] = moved;
@@ -362,19 +362,26 @@ static double calibrated(const calibration *c, double score, double tflops) {
   return c->level / c->seen * c->table[0] * calibrated_share(c, score);
 }
 
-/* Sorts the first of the candidates in `order` to its end, the best one last; returns how many these are. */
+/* Sorts the first of the candidates in `order` to its begin, and forgets the others; returns how many these are. */
 static int32_t sort_first(workspace *w, int32_t count, size_t wanted) {
   const double *by = w->score[0];
-  int32_t left = count;
-  for (int32_t i = count / 2; i-- > 0;) sink(w->order, count, i, by);
-  while (left > 0 && (size_t)(count - left) < wanted) {
-    const int32_t best = w->order[0];
-    w->order[0] = w->order[--left];
-    if (left) sink(w->order, left, 0, by);
-    w->order[left] = best;
+  const int32_t kept = wanted < (size_t)count ? (int32_t)wanted : count;
+  int32_t *first = w->order;
+  for (int32_t i = kept / 2; i-- > 0;) sink(first, kept, i, by);
+  for (int32_t i = kept; kept && i < count; i++) {
+    if (!comes_before(by, first[i], first[0])) continue;
+    first[0] = first[i];
+    sink(first, kept, 0, by);
   }
-  return count - left;
+  for (int32_t left = kept - 1; left > 0; left--) {
+    const int32_t last = first[0];
+    first[0] = first[left];
+    sink(first, left, 0, by);
+    first[left] = last;
+  }
+  return kept;
 }
+
 /* Computes the speeds of some candidates alone. */
 static int predict_speeds(const ckh_model *model, const ckh_group *group, workspace *w, const double *size, const int32_t *first,
                 int32_t count) {
@@ -385,14 +392,14 @@ static int predict_speeds(const ckh_model *model, const ckh_group *group, worksp
   return error;
 }
 
-/* Writes the first candidates: `sorted` of them stand at the end of `order`. */
-static void write_best(const ckh_model *model, const ckh_group *group, const workspace *w, int32_t chosen,
-                       int32_t sorted, double flops, int has_speeds, ckh_choice *choices, size_t capacity) {
+/* Writes the first candidates: `sorted` of them stand at the begin of `order`. */
+static void write_best(const ckh_model *model, const ckh_group *group, const workspace *w, int32_t sorted,
+                       double flops, int has_speeds, ckh_choice *choices, size_t capacity) {
   const ckh_head *head = &model->head;
   calibration c = {head->calibration_count ? head->calibration : NULL, head->calibration_count / 2, 0, 0, 0};
   const size_t timed = head->facts->timed ? (size_t)head->facts->timed : (size_t)-1;
   for (int32_t place = 0; place < sorted; place++) {
-    const int32_t best = w->order[chosen - 1 - place];
+    const int32_t best = w->order[place];
     const double score = w->score[0][best], tflops = has_speeds ? w->score[head->facts->tflops][best] : (double)NAN;
     see(&c, score, tflops);
     if ((size_t)place >= capacity) continue;
@@ -413,33 +420,37 @@ static int is_key(const ckh_group *group, const int32_t *key) {
   return own->direction == key[0] && own->dtype == key[1] && is_layout && own->ndim == key[3];
 }
 
-/* The group of a problem that is possible, and in which there are kernels. */
-static int find_group(const ckh_model *model, const int32_t *key, const int64_t *size, const ckh_group **found) {
+/* Finds the group of a problem that is possible, and decides which of its candidates apply. */
+static int begin(const ckh_model *model, const int32_t *key, const int64_t *size, const ckh_group **found,
+                 workspace **w) {
   const ckh_group *group = model->group, *end = model->group + model->head.facts->groups;
+  int error;
   while (group < end && !is_key(group, key)) group++;
   if (group == end) return CKH_ERROR_OTHER;
   if (!group->own.kernel_count) return CKH_ERROR_NO_KERNEL;
+  error = ckh_check_sizes(group->program, size);
+  if (error) return error;
   *found = group;
-  return ckh_check_sizes(group->program, size);
+  *w = borrow(model, group);
+  if (!*w) return CKH_ERROR_NO_MEMORY;
+  error = decide(group, *w, size);
+  if (error) give_back(model, group, *w);
+  return error;
 }
 
-int ckh_reasons(const ckh_model *model, const int32_t *key, const int64_t *size, int32_t *reason, size_t capacity,
-                size_t *count) {
+int ckh_count_reasons(const ckh_model *model, const int32_t *key, const int64_t *size, const uint8_t *kind,
+                      int32_t reasons, int32_t *first, int32_t *count) {
   const ckh_group *group;
   workspace *w;
-  int error = find_group(model, key, size, &group);
-  *count = 0;
+  const int error = begin(model, key, size, &group, &w);
   if (error) return error;
-  w = borrow(model, group);
-  if (!w) return CKH_ERROR_NO_MEMORY;
-  error = decide(group, w, size);
-  if (!error) *count = (size_t)group->own.kernel_count;
-  for (size_t i = 0; i < *count && i < capacity; i++) {
-    const int32_t verdict = verdict_of(group, w, (int32_t)i);
-    reason[i] = verdict == CKH_APPLIES ? -1 : CKH_REFUSED - verdict;
+  for (int32_t i = group->own.group->reasons == reasons ? group->own.kernel_count : 0; i-- > 0;) {
+    const int32_t verdict = CKH_APPLIES - verdict_of(group, w, i);
+    first[verdict] = i;
+    count[(size_t)kind[i] * ((size_t)reasons + 1) + (size_t)verdict]++;
   }
   give_back(model, group, w);
-  return error;
+  return group->own.group->reasons == reasons ? CKH_OK : CKH_ERROR_ARGUMENT;
 }
 
 /* Whether a problem is so far outside of what the model learned from that it expects no speed. */
@@ -463,8 +474,8 @@ static int rank_chosen(const ckh_model *model, const ckh_group *group, workspace
   error = score(model, group, w, 1, sizes, has_speeds && !is_alone ? tflops + 1 : 1, w->score, 0);
   if (error) return error;
   sorted = sort_first(w, chosen, wanted);
-  if (is_alone) error = predict_speeds(model, group, w, sizes, w->order + chosen - sorted, sorted);
-  if (!error) write_best(model, group, w, chosen, sorted, flops, has_speeds, choices, capacity);
+  if (is_alone) error = predict_speeds(model, group, w, sizes, w->order, sorted);
+  if (!error) write_best(model, group, w, sorted, flops, has_speeds, choices, capacity);
   return error;
 }
 
@@ -474,14 +485,10 @@ int ckh_rank_sizes(const ckh_model *model, const int32_t *key, const int64_t *si
   const int has_speeds = model->head.facts->tflops >= 0 && !(flags & CKH_ORDER_ONLY);
   double flops = 0;
   workspace *w;
-  int error, failed = CKH_OK;
   int32_t chosen;
-  error = find_group(model, key, size, &group);
-  if (!error && has_speeds) error = ckh_flops(group->program, size, &flops);
+  int failed = CKH_OK, error = begin(model, key, size, &group, &w);
   if (error) return error;
-  w = borrow(model, group);
-  if (!w) return CKH_ERROR_NO_MEMORY;
-  error = decide(group, w, size);
+  if (has_speeds) error = ckh_flops(group->program, size, &flops);
   chosen = error ? 0 : choose(group, w);
   if (!error && !chosen) error = CKH_ERROR_NO_KERNEL;
   if (!error) {

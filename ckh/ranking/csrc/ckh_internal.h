@@ -108,17 +108,17 @@ extern const size_t ckh_embedded_count;
 /* ---- what Python calls besides the interface ---- */
 
 /* What there is in this file and ckh.h, as Python counts it. */
-enum { CKH_ABI = 7 };
+enum { CKH_ABI = 8 };
 int32_t ckh_abi(void);
 
 /* Ranks a problem by the key of its group and its sizes, in the order of the programs. */
 int ckh_rank_sizes(const ckh_model *model, const int32_t *key, const int64_t *size, uint32_t flags,
                    ckh_choice *choices, size_t capacity, size_t *count);
 
-/* Why each candidate of a problem's group does not apply: the number of a reason, from 0, or -1 if it does. `*count` is
-   how many candidates there are, of which `capacity` are written at most. */
-int ckh_reasons(const ckh_model *model, const int32_t *key, const int64_t *size, int32_t *reason, size_t capacity,
-                size_t *count);
+/* How many candidates there are of each kind, a number of each candidate, by whether they apply: `reasons` + 1 counts for
+   each kind, of those that apply first and then by reason. To these is added; `first` is the first candidate of each. */
+int ckh_count_reasons(const ckh_model *model, const int32_t *key, const int64_t *size, const uint8_t *kind,
+                      int32_t reasons, int32_t *first, int32_t *count);
 
 /* Scores of all candidates of a group, whether they apply or not, for problems of `sizes` numbers each: of the first
    forests, forests x problems x candidates. `portable`: with no instructions beyond the baseline. */
