@@ -144,10 +144,10 @@ def drawn(count: int) -> list[Executed]:
 
 
 def again(entries: list[Executed], limits: BenchLimits) -> None:
-    """Execute the kernels of entries that are older binaries, and record each."""
+    """Execute the kernels of entries that are older binaries or were not right, and record each."""
     for arch_op, some in groupby(entries, key=lambda entry: (entry.arch, entry.op)):
         device = open_device(EMULATED_KIND, DeviceOptions(arch_op[0]))
-        older = [entry for entry in some if entry.is_older(device)]
+        older = [entry for entry in some if entry.status != Status.VERIFIED or entry.is_older(device)]
         wanted = [(entry.kernel_class, operation(entry.op).kernels.parse(entry.kernel)) for entry in older]
         execute_all(Driver(device, limits, lambda: False), wanted, None, has_compiler=True)
 

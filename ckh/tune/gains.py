@@ -107,16 +107,8 @@ class MeasuredRun:
             return SAME_KERNEL
         groups = reversed(list(self._rounds.get(problem, {}).values()))
         rows = next(([group[today], group[best]] for group in groups if {today, best} <= group.keys()), [])
-        samples = [row.samples_ns for row in rows]
-        if not rows or len(samples[0]) != len(samples[1]) or len(samples[0]) < MIN_ROUNDS:
-            return Unestablished.NO_ROUNDS
-        if any((row.spread or 0.0) > UNSTABLE_SPREAD for row in rows):
-            return Unestablished.UNSTABLE
-        if any(row.status is Status.UNSTABLE for row in rows):
-            return Unestablished.CLOCK
-        if self._is_drifting(rows[0]):
-            return Unestablished.DRIFT
-        return ratio_of_rounds(*samples)
+        ratio = paired_ratio(*rows) if rows else Unestablished.NO_ROUNDS
+        return Unestablished.DRIFT if isinstance(ratio, Ratio) and self._is_drifting(rows[0]) else ratio
 
     def _is_drifting(self, row: ResultRow) -> bool:
         """Whether the reference time before or after rounds differs from the first one of the device."""
@@ -130,6 +122,18 @@ def read_run(folder: Path) -> MeasuredRun | None:
     """Read the journal of a run; None if it has not begun."""
     path = journal_path(folder)
     return MeasuredRun.of(records_of(path)) if path.exists() else None
+
+
+def paired_ratio(before: ResultRow, after: ResultRow) -> Ratio | Unestablished:
+    """Time of the first row divided by that of the second, by the samples of their common rounds."""
+    rows, samples = (before, after), (before.samples_ns, after.samples_ns)
+    if len(samples[0]) != len(samples[1]) or len(samples[0]) < MIN_ROUNDS:
+        return Unestablished.NO_ROUNDS
+    if any((row.spread or 0.0) > UNSTABLE_SPREAD for row in rows):
+        return Unestablished.UNSTABLE
+    if any(row.status is Status.UNSTABLE for row in rows):
+        return Unestablished.CLOCK
+    return ratio_of_rounds(*samples)
 
 
 def ratio_of_rounds(today_ns: Sequence[float], best_ns: Sequence[float]) -> Ratio:

@@ -438,7 +438,7 @@ def test_the_journal_of_a_concurrent_run_is_not_extended(
         (["--device", "hip"], ExitCode.NO_DEVICE, "no-gpu", "--arch"),
         *(
             (["--device", "hip", option, "2"], ExitCode.USAGE, "inapplicable-option", option)
-            for option in ("--leaders", "--rotating", "--hipcc-flags")
+            for option in ("--leaders", "--rotating")
         ),
         (["--resume"], ExitCode.USAGE, "no-run", "run"),
     ],

@@ -188,6 +188,7 @@ def test_other_options_or_sources_are_an_older_binary() -> None:
     assert not now.is_older(device)
     assert replace(VERIFIED[0], build=Build("late2025"), source="").is_older(device)
     assert replace(now, build=replace(now.build, options=" ".join(OPTIONS[1:]))).is_older(device)
+    assert not replace(now, build=replace(now.build, options=" ".join((*OPTIONS, "-DMACRO=1")))).is_older(device)
     device.text = "int  tile_m=64;\n"
     assert not now.is_older(device)
     device.text = "int tile_m = 128;\n"

@@ -149,7 +149,7 @@ class Campaign:
         self._is_tried = measures and cluster is None
         if self._is_tried:
             require_usable(self.device)
-        self._request, self._cluster = DeviceRequest(kind, options), cluster
+        self.request, self._cluster = DeviceRequest(kind, options), cluster
         date = f"{datetime.now(timezone.utc):%Y-%m-%d}"
         self.out = out or _RUNS / f"{_run_prefix(given, self.device.arch.name)}{date}"
         if self._history is None:
@@ -221,7 +221,7 @@ class Campaign:
 
     def _driver(self, limits: BenchLimits, stop: Stop, *, measures: bool) -> Driver:
         measures = measures and not self._is_tried
-        return driver_for(self._cluster, self._request, self.device, limits, stop, measures=measures)
+        return driver_for(self._cluster, self.request, self.device, limits, stop, measures=measures)
 
     def build(self, limits: BenchLimits) -> tuple[dict[Kernel, BuildReport], StopReason]:
         """Compile the remaining kernels and load each in a separate process; returns why it ended."""

@@ -252,6 +252,20 @@ def time_in_rounds(
     return joined
 
 
+def interleaved(worker: JobRunner, problem: str, units: Sequence[Built], rounds: int) -> list[Reply] | None:
+    """Check built kernels on a problem and time them in rounds; one reply for each, None if stopped early."""
+    setup = on_problem(problem)
+    replies = dict(measure(worker, setup, units, samples=1))
+    good = [number for number, reply in replies.items() if reply.status is Status.OK]
+    timed = time_in_rounds(
+        worker, setup, [(units[number].library, replies[number].loops) for number in good], rounds, problem
+    )
+    if len(replies) < len(units) or timed is None:
+        return None
+    replies |= dict(zip(good, timed, strict=True))
+    return [replies[number] for number in range(len(units))]
+
+
 def measure_interleaved(
     driver: Driver, tasks: Mapping[str, Sequence[Kernel]], rounds: int
 ) -> Iterator[tuple[str, list[Reply]]]:
@@ -264,16 +278,10 @@ def measure_interleaved(
         for problem, kernels in tasks.items():
             if any(kernel not in built for kernel in kernels):
                 return
-            setup, units = on_problem(problem), [built[kernel] for kernel in kernels]
-            replies = dict(measure(worker, setup, units, samples=1))
-            good = [number for number, reply in replies.items() if reply.status is Status.OK]
-            timed = time_in_rounds(
-                worker, setup, [(units[number].library, replies[number].loops) for number in good], rounds, problem
-            )
-            if len(replies) < len(units) or timed is None:
+            replies = interleaved(worker, problem, [built[kernel] for kernel in kernels], rounds)
+            if replies is None:
                 return
-            replies |= dict(zip(good, timed, strict=True))
-            yield problem, [driver.possible(replies[number], problem) for number in range(len(units))]
+            yield problem, [driver.possible(reply, problem) for reply in replies]
 
 
 def compare_kernels(

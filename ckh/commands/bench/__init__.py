@@ -14,7 +14,7 @@ from ckh.cluster.connection import CLUSTER_HELP, connected
 from ckh.commands._common import JSON_HELP, examples
 from ckh.commands._declared_options import has_options_of
 from ckh.data.settings import Given, Settings
-from ckh.errors import ExitCode
+from ckh.errors import ExitCode, NoKernelError, UsageError
 from ckh.files.outputs import check_output
 from ckh.strenum import StrEnum
 from ckh.text.durations import format_duration
@@ -65,6 +65,7 @@ def register(app: typer.Typer) -> None:
             "ckh bench --out runs/resnet --resume",
             "ckh bench --device hip --arch gfx942 --rule-set tiny --compile-only",
             "ckh bench --cluster tcp://head:8786 --device hip --out runs/mi300",
+            "ckh bench --device hip --kernels sample:20 --hipcc-flags '-mllvm -enable-post-misched=1'",
             "ckh bench --device hip --filter 'pipeline == \"compv4\" and tile_m >= 64' --max-scratch 0",
         ),
     )(bench)
@@ -87,19 +88,33 @@ def bench(
     compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load the kernels only."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print the plan and its estimated time only."),
     cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=CLUSTER_HELP),
+    hipcc_flags: str | None = typer.Option(
+        None, "--hipcc-flags", metavar="FLAGS", help="hip: compare with kernels compiled with these options too."
+    ),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Measure and print the results."""
-    from ckh.bench.devices.device_choice import caution_of
+    from ckh.bench.devices.device_choice import caution_of, default_device_kind
     from ckh.bench.planning.registry import REGISTRY
     from ckh.bench.supervision.campaign import SOURCES, Campaign
+    from ckh.bench.supervision.limits import StopReason
     from ckh.commands.bench import output
     from ckh.shapes.problems import stated_operation
+    from ckh.tune.flags import compare_flags
 
     if settings.get("op") is None and not resume:
         settings["op"] = stated_operation(settings.get("problems"))
     given, most = Given(**settings), BenchLimits(**limits)
     options = DeviceOptions(**device_options, cold=bool(given["cold"]))
+    if hipcc_flags is not None:
+        kind = str(device or default_device_kind(options))
+        if kind != DeviceKind.HIP or resume or compile_only or dry_run or write_registry or cluster:
+            raise UsageError(
+                f"--hipcc-flags compares times of --device hip, this is {kind}; it excludes --resume, --compile-only, "
+                "--dry-run, --write-registry and --cluster",
+                "omit one of them",
+                code="conflicting-options",
+            )
     with ExitStack() as stack:
         nodes = None if cluster is None else stack.enter_context(connected(cluster))
         campaign = Campaign(
@@ -122,7 +137,15 @@ def bench(
         else:
             if caution := caution_of(campaign.device):
                 warn(caution, "headers")
-            (_build if compile_only else _measure)(campaign, most, as_json=as_json)
+            if hipcc_flags is None:
+                (_build if compile_only else _measure)(campaign, most, as_json=as_json)
+                return
+            document = compare_flags(campaign, hipcc_flags, most, force=force)
+            output.print_flags(document, as_json=as_json)
+            if document.ended == StopReason.INTERRUPTED:
+                raise typer.Exit(int(ExitCode.INTERRUPTED))
+            if not document.established:
+                raise NoKernelError("no ratio of times is established", code="not-measured")
 
 
 def _build(campaign: Campaign, limits: BenchLimits, *, as_json: bool) -> None:

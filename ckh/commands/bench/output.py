@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ckh.bench.supervision.sweep import Totals
     from ckh.data.journal_records import ReferenceRecord
     from ckh.ops.base import Kernel
+    from ckh.tune.flags import FlagsDocument
 
 
 class RegistryDocument(Document):
@@ -138,6 +139,30 @@ class BenchDocument(Document):
     worker_restarts: int
     next: str
     """The next command to run."""
+
+
+def print_flags(document: FlagsDocument, *, as_json: bool) -> None:
+    """Print times with and without further compiler options."""
+    if as_json:
+        print_json(document)
+        return
+    rows = [
+        [
+            *(pair.problem, pair.kernel),
+            *("-" if ms is None else f"{ms:.4g}" for ms in (pair.latency_ms, pair.flags_ms)),
+            pair.not_established or _interval(pair.ratio, pair.ratio_interval),
+        ]
+        for pair in document.pairs
+    ]
+    columns = ("problem", "kernel", "ms", f"ms with {document.flags}", "ratio (95 % interval)")
+    print_table(f"{document.out}: {document.ended}", columns, rows)
+    if document.ratio is not None:
+        whole = _interval(document.ratio, document.ratio_interval)
+        say(f"\nwith {document.flags}: {whole} of the time, by {document.established} of {len(rows)} pairs")
+
+
+def _interval(ratio: float | None, ends: tuple[float, float] | None) -> str:
+    return "" if ratio is None or ends is None else f"{ratio:.3f} ({ends[0]:.3f} to {ends[1]:.3f})"
 
 
 def print_registry(campaign: Campaign, path: Path, *, as_json: bool) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bench.hip_stub.build import StubKernel, build_kernel
+from tests.bench.hip_stub.build import StubKernel, build_exported, build_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +24,12 @@ def build(hip_library: Path) -> Callable[[StubKernel], str]:
         return built[kernel]
 
     return library
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """exported.cpp, compiled."""
+    return build_exported(tmp_path_factory.mktemp("exported"))
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ from ckh.errors import DeviceError, ExitCode
 from ckh.schema import Status
 from tests.bench.campaigns import HANGING, LIMITS, Runs
 from tests.bench.faults import OTHER_PROBLEM, PROBLEM, THIRD_PROBLEM
-from tests.bench.hip_stub.build import build_exported, build_runtime
+from tests.bench.hip_stub.build import build_runtime
 from tests.bench.hip_stub.gpu import GpuKernel, StubGpus
 from tests.refusals import expect_refusal, expect_values
 
@@ -134,12 +134,6 @@ class Stub:
         device = StubGpus(self.runtime, self.exported, kernels, gpus)
         self.patch.setenv("CKH_STUB_GPUS", str(gpus))
         return StubRuns(folder, device, self.patch, (PROBLEM, OTHER_PROBLEM, THIRD_PROBLEM)[:problems])
-
-
-@pytest.fixture(scope="session")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """exported.cpp, compiled."""
-    return build_exported(tmp_path_factory.mktemp("exported"))
 
 
 @pytest.fixture
