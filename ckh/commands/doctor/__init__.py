@@ -35,8 +35,9 @@ _HELP = """Show and test this machine's GPUs, compilers, models and folders.
 GPUs are opened, and the simplest kernel is compiled, linked and loaded; every failure is shown with a remedy.
 
 --check tests the whole toolchain on one device: three kernels are compiled, verified and timed in two runs, which are
-compared, and sensors are read. The results are written as an archive for a bug report, without environment variables,
-names of users and hosts, and home folders. Exit code 1: a check failed.
+compared, and sensors are read. Then, for two minutes, kernels of all classes that ckh knows are compiled with this
+machine's CK Tile headers, and executed if there is a GPU. The results are written as an archive for a bug report,
+without environment variables, names of users and hosts, and home folders. Exit code 1: a check failed.
 """
 
 
@@ -186,7 +187,7 @@ def _check(kind: str | None, options: DeviceOptions, out: Path | None, *, force:
     with tempfile.TemporaryDirectory(prefix="ckh-check-") as work:
         checkup = Checkup(kind, options, Path(work))
         checkup.run()
-        document = output.document(checkup, out)
+        document = output.document(checkup, None if report.ck_tile is None else report.ck_tile.version, out)
         output.write_archive(out, document, report, Path(work), Anonymizer())
         if as_json:
             print_json(document)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.supervision.checkup import RUNS, Checkup
+from ckh.bench.supervision.checkup import RUNS, Checkup, ClassResult
 from ckh.commands._common import print_table, say
 from ckh.data.journal import JOURNAL_NAME
 from ckh.documents import Document, enveloped
@@ -23,7 +23,8 @@ from ckh.text.durations import format_duration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ckh.bench.supervision.checkup import CheckedPair, ToolCheck
+    from ckh.bench.supervision.checkup import CheckedClass, CheckedPair, ToolCheck
+    from ckh.bench.supervision.harness import Build
 
 
 _USER, _HOST, _HOME = "USER", "HOST", "~"
@@ -97,16 +98,23 @@ class CheckDocument(Document):
     kind: str
     """Host, hip or emulated."""
     arch: str | None
-    """Architecture; null if no device could be opened."""
+    """Architecture; null if none is known."""
     device: str | None
     steps: tuple[ToolCheck, ...]
     """Steps in order, up to one that fails and that the next depends on."""
     pairs: tuple[CheckedPair, ...]
     sensors: tuple[Mapping[str, float | None], ...]
     """Sensor readings before and after each run."""
+    build: Build | None
+    """The compiler, its options and the headers' interface; null if kernel classes were not tried."""
+    headers_version: str | None
+    """Version that CK Tile's headers state."""
+    operations: Mapping[str, Mapping[str, int]]
+    """Number of kernel classes by operation and result."""
+    classes: tuple[CheckedClass, ...]
 
 
-def document(checkup: Checkup, out: Path) -> CheckDocument:
+def document(checkup: Checkup, headers_version: str | None, out: Path) -> CheckDocument:
     """Document with the results of a check."""
     return CheckDocument(
         ok=checkup.exit_code == 0,
@@ -117,6 +125,10 @@ def document(checkup: Checkup, out: Path) -> CheckDocument:
         steps=tuple(checkup.steps),
         pairs=tuple(checkup.pairs()),
         sensors=tuple(checkup.sensors),
+        build=checkup.build,
+        headers_version=headers_version,
+        operations=checkup.counts(),
+        classes=tuple(checkup.classes),
     )
 
 
@@ -161,6 +173,13 @@ def print_check(checkup: Checkup, out: Path) -> None:
     if pairs:
         say()
         print_table("", ("kernel", "status", "ms", "again"), pairs)
+    if counts := checkup.counts():
+        say()
+        rows = [[op, *map(str, results.values())] for op, results in counts.items()]
+        print_table("kernel classes", ("operation", *ClassResult), rows)
+    for of_class in checkup.classes:
+        if of_class.result in (ClassResult.NOT_COMPILED, ClassResult.WRONG):
+            say(f"{of_class.op}, {of_class.kernel_class}: {of_class.result}: {of_class.kernel}: {of_class.message}")
     say(f"\nwritten to {out}, for a bug report: no environment, no names of users and hosts, no home folders")
 
 
