@@ -77,6 +77,7 @@ class Requested(Record, Generic[P]):
         padded: the padded problem that is used if no kernel applies; by default the problem itself.
         kernel: regular expression of kernel names with some of the groups tile, waves, instruction and pipeline; other
             groups are options, shown by the group's name if "True". Empty: names have no such parts.
+        inexact: why the kernel of a name is less accurate than others; empty if it is not.
     """
 
     options: tuple[SizeOption, ...]
@@ -90,6 +91,7 @@ class Requested(Record, Generic[P]):
     padded: Callable[[P], P] = lambda problem: problem
     refused: Mapping[str, tuple[str, str]] = MappingProxyType({})
     kernel: str = ""
+    inexact: Callable[[str], str] = lambda _kernel: ""
 
     def strange(self, given: Mapping[str, Any], variant: str) -> str | None:
         """Return a given option that does not apply to the operation, or None."""

@@ -205,8 +205,11 @@ def test_nan_is_never_right(written: float) -> None:
 
 
 @pytest.mark.parametrize("rounding", NARROW)
-def test_split_gradients_of_filters_are_right(rounding: str) -> None:
-    """Backward weight adds rounded sums over parts of the pixels; a missing part is detected."""
+def test_split_gradients_of_filters_are_float32_sums(rounding: str) -> None:
+    """Parts of the pixels that are rounded before they are added are wrong in every order; added in float32, right.
+
+    They are within the limits of rounded parts, which other operations have, unless a part is missing.
+    """
     dtype, how = ROUNDINGS[rounding]
     problem = ConvProblem(
         Direction.BWD_WEIGHT, n=4, c=64, k=64, g=2, hi=12, wi=12, y=3, x=3, pad_h=1, pad_w=1, dtype=dtype
@@ -229,22 +232,27 @@ def test_split_gradients_of_filters_are_right(rounding: str) -> None:
             total = element.widened(store(total + element.widened(store(parts[number]))))
         return np.asarray(store(total))
 
+    kernel = replace(conv_pool(Direction.BWD_WEIGHT, load_arch("gfx942"), 2, dtype)[0], split_k=4)
+    names = (kernel_name(kernel), kernel_name(replace(kernel, two_stage=True)))
+    one_stage, two_stages = (computation.split(problem, name) for name in names)
     for order in ([0, 1, 2, 3], [2, 0, 3, 1]):
+        assert "outputs wrong" in limits.complaint(added(order), one_stage)
         assert limits.complaint(added(order), Split(4)) == ""
+    assert limits.complaint(np.asarray(store(np.sum(parts, axis=0))), two_stages) == ""
     assert "outputs wrong" in limits.complaint(added([0, 1, 2, 3]))
     assert "outputs wrong" in limits.complaint(added([0, 1, 3]), Split(4))
     assert "outputs wrong" in limits.complaint(added([0, 1, 2, 2, 3]), Split(4))
 
 
 def test_a_convolution_splits_by_its_kernel() -> None:
-    """The split is in the kernel's name, and two stages add in float32; other names have none."""
+    """The split is in the kernel's name, and must be as right as float32 sums; other names have none."""
     problem = ConvProblem(Direction.BWD_WEIGHT, n=1, c=64, k=64, g=1, hi=8, wi=8, y=3, x=3, dtype="fp16")
     kernel = conv_pool(Direction.BWD_WEIGHT, load_arch("gfx942"), 2, "fp16")[0]
     split = computation_of(problem).split
-    assert split(problem, kernel_name(kernel)) == Split(1)
-    assert split(problem, kernel_name(replace(kernel, split_k=4))) == Split(4)
-    staged = split(problem, kernel_name(replace(kernel, split_k=4, two_stage=True)))
-    assert (staged, staged.repeats) == (Split(4, in_fp32=True), False)
+    assert split(problem, kernel_name(kernel)) == Split(1, in_fp32=True)
+    for two_stage in (False, True):
+        parts = split(problem, kernel_name(replace(kernel, split_k=4, two_stage=two_stage)))
+        assert (parts, parts.repeats) == (Split(4, in_fp32=True), False)
     assert (split(problem, ""), split(problem, "my kernel"), Split().repeats) == (Split(), Split(), True)
 
 

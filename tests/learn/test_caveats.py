@@ -59,3 +59,22 @@ def test_the_interval_is_around_the_shortest_time() -> None:
     shortest = min(row.latency_ms for row in answer.kernels if row.latency_ms is not None)
     low, high = (f"{caveat.data[name] * shortest:#.3g}" for name in ("low", "high"))
     assert f"{low}–{high} ms" in caveat.message
+
+
+def test_a_first_kernel_that_adds_rounded_parts_is_said_to() -> None:
+    """One stage rounds parts of K of a 16-bit gradient before it adds them; others have no such caveat."""
+    head, tail = "grouped_conv_bwd_weight", "nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_32x32x16_vec8_8_8"
+    names = {
+        f"{head}_bf16_{tail}_splitk4": [(4, "bf16")],
+        f"{head}_fp16_{tail}_splitk16": [(16, "fp16")],
+        f"{head}_bf16_{tail}_2stage_splitk4": [],
+        f"{head}_bf16_{tail}": [],
+        f"{head}_fp32_nhwgc_2d_compv3_cshuffle_intrawave_64x64x16_2x2x1_32x32x8_vec4_4_4_splitk4": [],
+    }
+    for name, expected in names.items():
+        problem = LAYER.replaced(variant=Direction.BWD_WEIGHT, dtype=name.split("_")[4])
+        answer = ckh.answer(problem, arch="gfx942", kernels=[name])
+        found = [caveat for caveat in answer.caveats if caveat.kind == "inexact"]
+        assert [tuple(caveat.data.values()) for caveat in found] == [
+            (f"adds its {parts} parts of K in {dtype}, not in float32",) for parts, dtype in expected
+        ]

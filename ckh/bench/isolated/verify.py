@@ -52,7 +52,7 @@ include zero; but many elements cannot be that far off: the root mean square of 
 of their limits, so for more than 8 parts (fewer are not enough independent errors) it must not exceed 0.12, plus
 8/sqrt(size) of that for chance. That detects a part that is missing everywhere, up to 64 parts of bf16. Parts that are
 added in float32, whether as the dtype of the result or in a second stage's workspace, are float32 sums like any other,
-and need none of this.
+and need none of this. Nor do gradients of weights, which are held to the limits of float32 sums however they are added.
 """
 
 from __future__ import annotations

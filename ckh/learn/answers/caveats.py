@@ -11,6 +11,7 @@ from ckh.documents import fields_of
 from ckh.learn.answers.answer import KERNELS, MODEL, PROBLEM, WHY, Answer, Caveat
 from ckh.learn.answers.known import Known, find_known, not_measured, other_device
 from ckh.learn.models.reach import beyond
+from ckh.ops import requested
 from ckh.requested import padded_sizes
 
 if TYPE_CHECKING:
@@ -92,6 +93,13 @@ def _ties(answer: Answer) -> Iterator[Caveat]:
         yield Caveat("ties", f"ties: {counts} {_ALIKE}", data, summary="")
 
 
+def _inexact(answer: Answer) -> Iterator[Caveat]:
+    part = requested(answer.facts.op)
+    if part is not None and answer.kernels and (reason := part.inexact(answer.kernels[0].kernel)):
+        message = f"row 1 {reason}: a wrong_result where errors exceed the limits of float32 sums"
+        yield Caveat("inexact", message, {"reason": reason})
+
+
 def _frequent(answer: Answer) -> Iterator[Caveat]:
     if answer.frequent is not None:
         yield Caveat("most-frequent", answer.frequent.line, fields_of(answer.frequent), summary="")
@@ -117,6 +125,7 @@ def _out_of_order(answer: Answer) -> Iterator[Caveat]:
 _CAVEATS: tuple[Callable[[Answer], Iterator[Caveat]], ...] = (
     _interval,
     _ties,
+    _inexact,
     _not_measured,
     _frequent,
     _out_of_distribution,

@@ -133,6 +133,11 @@ class ConvKernel(TiledKernel):
     streamk_persistent: bool = field(default=False, metadata=named(mark("persistence", "persistent")))
     split_k: int = field(default=1, metadata=named(count("split of K", "splitk")))
 
+    @property
+    def rounds_parts(self) -> bool:
+        """True if parts of K are rounded to 16 bits before and after each addition, instead of added in float32."""
+        return self.split_k > 1 and not self.two_stage and self.dtype in {"fp16", "bf16"}
+
 
 def usual_fields(ndim_spatial: int) -> dict[str, Any]:
     """Return the fields of kernels whose complete names omit all that they may, channels last."""

@@ -127,6 +127,18 @@ _KERNEL = (
     r"grouped_conv_\w+?_[23]d_(?P<pipeline>\w+?)_(?P<epilogue>[^_]+)_(?P<scheduler>[^_]+)"
     rf"_(?P<tile>{_SIZE})_(?P<waves>{_SIZE})_(?P<instruction>{_SIZE})(?P<others>\w*)"
 )
+
+
+def inexact(kernel: str) -> str:
+    """Return why the kernel of a complete name is less accurate than others."""
+    if "_splitk" not in kernel:
+        return ""
+    from ckh.ops.grouped_conv.kernel import parse_kernel_name
+
+    parsed = parse_kernel_name(kernel)
+    return f"adds its {parsed.split_k} parts of K in {parsed.dtype}, not in float32" if parsed.rounds_parts else ""
+
+
 REQUESTED = Requested(
     OPTIONS,
     requested_convolution,
@@ -136,4 +148,5 @@ REQUESTED = Requested(
     padded=padded,
     refused={"layout": _LAYOUT},
     kernel=_KERNEL,
+    inexact=inexact,
 )

@@ -99,12 +99,15 @@ def test_an_impossible_split_is_refused_and_counted() -> None:
 
 
 def test_default_backward_weight_kernels_include_gpu_winners() -> None:
-    """Split-K, merged groups and two stages beside the pool; on the host, and with an explicit split, only the pool."""
+    """Split-K in float32, merged groups and two stages beside the pool; on the host and for a given split, the pool."""
     result, refused = SetCandidates().of(*WEIGHT, GFX942)
     assert set(rule_set("default", *WEIGHT, GFX942)) < set(result)
     assert set(splits(result)) == {1, 4, 16}
     options = {(kernel.num_groups_to_merge, kernel.two_stage) for kernel in result}
     assert options == {(1, False), (1, True), (2, True), (4, True), (8, True)}
+    assert {(kernel.split_k, kernel.two_stage) for kernel in result} == {(1, False), (1, True), (4, True), (16, True)}
+    single, _ = SetCandidates().of(Direction.BWD_WEIGHT, 2, "fp32", GFX942)  # whose parts are float32 sums
+    assert {(kernel.split_k, kernel.two_stage) for kernel in single} == {(1, False), (4, False), (16, False)}
     assert not any(kernel.explicit_gemm or kernel.streamk for kernel in result)
     assert all(not CONV_RULES.of_arch(kernel, GFX942) for kernel in result)
     assert refused

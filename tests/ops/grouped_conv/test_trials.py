@@ -99,6 +99,7 @@ def test_representatives_belong_to_their_class() -> None:
         assert name in result
     options = ["bwd_weight fp16 mem intrawave", "merged groups", "split K", "two stages"]
     assert ", ".join(options) in result
+    assert not any("split K" in name and "two stages" not in name for name in result if " fp32 " not in name)
     assert {kernel.ndim_spatial for kernel in result["forward fp16 compv3 intrawave, 3D"]} == {3}
 
 

@@ -54,8 +54,8 @@ class SetCandidates:
     registry: Registry[ConvKernel] | None = None  # kernels read from a file
     wants: Callable[[ConvKernel], bool] = lambda _: True
     split_k: tuple[int, ...] = (1,)
-    """Splits of K for backward-weight kernels; (1,): on a GPU the default kernels use `_SPLITS`, and kernels with two
-    stages and merged groups are added."""
+    """Splits of K for backward-weight kernels; (1,): on a GPU the default kernels use `_SPLITS` where parts are added
+    in float32, and kernels with two stages and merged groups are added."""
     origin: str = f"rule set {DEFAULT_RULE_SET}"
 
     def group(self, problem: ConvProblem) -> tuple[Any, ...]:
@@ -79,7 +79,12 @@ class SetCandidates:
             kernels, unbuilt = self._registered(variant, ndim_spatial, dtype, arch), ()
         # A registry may have several splits of a kernel.
         counts = _SPLITS if self._has_options(variant, arch) else self.split_k
-        distinct = dict.fromkeys(split for kernel in kernels for split in _splits(kernel, counts))
+        distinct = dict.fromkeys(
+            split
+            for kernel in kernels
+            for split in _splits(kernel, counts)
+            if counts == self.split_k or not split.rounds_parts
+        )
         wanted = filter(self.wants, distinct)
         judged = [RefusedKernel(kernel, CONV_RULES.of_arch(kernel, arch)) for kernel in wanted]
         refused = [kernel for kernel in (*unbuilt, *judged) if kernel.reasons and self.wants(kernel.kernel)]
@@ -146,12 +151,16 @@ def c_problem(problem: ConvProblem) -> CConvProblem:
 
 
 def _split(_problem: ConvProblem, kernel_name: str) -> Split:
-    """Return the kernel's split of K; none for a library kernel without a name or with a name of its own."""
+    """Return the kernel's split of K; none for a library kernel without a name or with a name of its own.
+
+    All are held to the limits of float32 sums, as gradients are used like results without a split. CK Tile's epilogue
+    rounds 16-bit parts before it adds them atomically (`ConvKernel.rounds_parts`): such kernels miss these limits.
+    """
     try:
         kernel = parse_kernel_name(kernel_name)
     except DataError:
         return Split()
-    return Split(kernel.split_k, bool(kernel.two_stage))
+    return Split(kernel.split_k, in_fp32=True)
 
 
 def _problems(settings: Settings) -> tuple[ConvProblem, ...]:

@@ -170,7 +170,7 @@ def _candidates(direction: Direction, ndim: int, dtype: str, arch: ArchSpec) -> 
         kernels.add(replace(base, **_COMPV5))
     if direction is Direction.BWD_WEIGHT:
         kernels |= {replace(kernel, split_k=2) for kernel in kernels if kernel.pipeline in _USUAL}
-    return {kernel for kernel in kernels if not CONV_RULES.check(kernel, arch)}
+    return {kernel for kernel in kernels if not kernel.rounds_parts and not CONV_RULES.check(kernel, arch)}
 
 
 def cost(kernel: ConvKernel) -> tuple[bool, bool, int, int, int, str]:
