@@ -78,6 +78,23 @@ def test_a_container_does_not_count_itself(root: Path, is_container: bool, is_us
     assert read_card(PCI, 4711, root, is_user=is_user)["other_processes"] == others
 
 
+@pytest.mark.parametrize(("is_user", "others"), [(True, 2), (False, 3)])
+def test_workers_of_a_run_do_not_count_each_other(root: Path, is_user: bool, others: int) -> None:
+    """With memory on the same GPU, below the run as this worker is; a worker of another run and other processes count.
+
+    A process that is no worker only counts those below itself as its own.
+    """
+    run, sibling, of_another = 500, 602, 702
+    parents = {os.getsid(0): run, sibling: 601, 601: run, of_another: 701, 701: 700, 700: 1}
+    for process, parent in parents.items():
+        (root / f"proc/{process}").mkdir(parents=True)
+        (root / f"proc/{process}/status").write_text(f"Name:\tpython\nPid:\t{process}\nPPid:\t{parent}\n")
+    for process in (sibling, of_another):
+        (root / f"sys/class/kfd/kfd/proc/{process}").mkdir()
+        (root / f"sys/class/kfd/kfd/proc/{process}/vram_4711").write_text("4096\n", encoding="utf-8")
+    assert read_card(PCI, 4711, root, is_user=is_user)["other_processes"] == others
+
+
 def test_missing_sensors_are_omitted(root: Path, tmp_path: Path) -> None:
     """For a card without files, and for one with the edge temperature only."""
     assert read_card("0000:99:00.0", 0, root) == {}

@@ -6,6 +6,7 @@ The GPU's sensors are read through amd-smi's Python package if available, and fr
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -65,7 +66,7 @@ def read_card(pci: str, kfd_id: int, root: Path = Path("/"), *, is_user: bool = 
 
 
 def _other_processes(root: Path, kfd_id: int, *, is_user: bool) -> float | None:
-    """Number of other processes with memory on a GPU.
+    """Number of other processes with memory on a GPU, without the workers of the same run, which may use other GPUs.
 
     The driver lists the host's process ids. In a container this process does not know its own, so one is subtracted.
     """
@@ -76,7 +77,22 @@ def _other_processes(root: Path, kfd_id: int, *, is_user: bool) -> float | None:
     namespace = root / "proc/self/ns/pid"
     if namespace.is_symlink() and str(namespace.readlink()) != _HOST_PIDS:
         return float(max(len(users) - is_user, 0))
-    return float(len(users - {str(os.getpid())}))
+    # A worker is below its guard, which leads a session and was started by the run.
+    run = _parent(root, os.getsid(0)) if is_user else os.getpid()
+    return float(sum(not _is_below(root, int(user), {run, os.getpid()} - {0}) for user in users))
+
+
+def _is_below(root: Path, process: int, ancestors: set[int]) -> bool:
+    """True if a process is one of some, or was started by one, directly or indirectly."""
+    while process and process not in ancestors:
+        process = _parent(root, process)
+    return bool(process)
+
+
+def _parent(root: Path, process: int) -> int:
+    """Parent of a process; 0 if it is unknown."""
+    match = re.search(r"^PPid:\s*(\d+)$", text_of(root / f"proc/{process}/status"), re.MULTILINE)
+    return int(match[1]) if match else 0
 
 
 def _metrics(pci: str) -> dict[str, float]:
