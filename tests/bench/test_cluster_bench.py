@@ -22,6 +22,7 @@ from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.host_device import HostDevice
 from ckh.bench.planning.plan import full_name
 from ckh.bench.supervision import reference_watch as alike_module
+from ckh.bench.supervision import remote
 from ckh.bench.supervision.cluster_driver import ClusterDriver
 from ckh.bench.supervision.driver import in_order
 from ckh.bench.supervision.limits import BenchLimits
@@ -31,11 +32,12 @@ from ckh.bench.supervision.runner import on_problem
 from ckh.cli import run
 from ckh.data.journal import read_journal
 from ckh.errors import DeviceError, ExitCode
+from ckh.hardware.machine import machine_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.clusters import shared_cluster
-from tests.refusals import expect_error
+from tests.refusals import expect_error, expect_warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -263,6 +265,29 @@ def test_devices_of_another_kind_are_refused(
         return
     with pytest.raises(DeviceError, match=said):
         make(lambda: False)
+
+
+def test_a_shared_gpu_of_a_node_is_a_warning_of_the_run(
+    nodes: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The node tests its GPUs before measuring, and the run's output names the node; not for compiling only."""
+    everywhere = nodes.everywhere
+    monkeypatch.setattr(remote, "shared_gpus", lambda _device: "other processes have memory on GPU 3")
+
+    def here(function: Any, *args: Any, **named: Any) -> dict[str, Any]:
+        result = everywhere(function, *args, **named)
+        if function is not describe:
+            return result
+        return {address: describe(*args, measures=named["measures"]) for address in result}
+
+    monkeypatch.setattr(nodes, "everywhere", here)
+    request = DeviceRequest("host", DeviceOptions())
+    for measures in (False, True):
+        ClusterDriver(nodes, request, HostDevice(), BenchLimits(), lambda: False, measures=measures)
+        said = capsys.readouterr().err
+        assert said.count("[shared-gpu]") == 2 * measures
+    for node in nodes.nodes():
+        expect_warning(said, "shared-gpu", node.address, machine_name(), "GPU 3")
 
 
 def test_different_devices_are_not_mixed(

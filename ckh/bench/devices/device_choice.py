@@ -65,7 +65,13 @@ def caution_of(device: Device) -> str:
 
 
 def require_usable(device: Device) -> None:
-    """Check that all GPUs can be used, in parallel, before hours of compilation; warn if other processes use some."""
+    """Check that all GPUs can be used, before hours of compilation; warn if other processes use some."""
+    if shared := shared_gpus(device):
+        warn(shared, "shared-gpu")
+
+
+def shared_gpus(device: Device) -> str:
+    """Check that all GPUs can be used, in parallel; returns a warning if other processes use some, else nothing."""
     from concurrent.futures import ThreadPoolExecutor
 
     from ckh.bench.supervision.process import WorkerProcess
@@ -78,5 +84,5 @@ def require_usable(device: Device) -> None:
     configs = list(dict.fromkeys(config for config in device.worker_configs() if config.is_hip))
     with ThreadPoolExecutor(max(1, len(configs))) as pool:
         counts = list(pool.map(others, configs))
-    if shared := [str(config.gpu) for config, count in zip(configs, counts, strict=True) if count]:
-        warn(f"other processes have memory on GPU {', '.join(shared)}: times may be too long", "shared-gpu")
+    shared = [str(config.gpu) for config, count in zip(configs, counts, strict=True) if count]
+    return f"other processes have memory on GPU {', '.join(shared)}: times may be too long" if shared else ""

@@ -37,7 +37,7 @@ from ckh.bench.supervision.remote import (
 from ckh.cluster.calls import Call, NodeLostError
 from ckh.errors import CkhError, DeviceError
 from ckh.schema import Status
-from ckh.text.log import note
+from ckh.text.log import note, warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -127,6 +127,8 @@ class ClusterDriver(Driver):
             self._facts |= described
             self._require_same()
             for address, facts in described.items():
+                if facts.shared:
+                    warn(f"{address} ({facts.machine}): {facts.shared}", "shared-gpu")
                 if facts.identity is not None:
                     devices = {f"ckh {facts.identity.name}": float(len(facts.configs))}
                     self._cluster.advertise(address, {COMPILERS: float(facts.compilers), **devices})

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ckh.bench.compilation.compile import KernelBuilder, default_jobs
 from ckh.bench.compilation.kernel_cache import KernelCache
 from ckh.bench.devices.device import HOST_KIND
-from ckh.bench.devices.device_choice import open_device, require_usable
+from ckh.bench.devices.device_choice import open_device, shared_gpus
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.cluster.on_dask import is_withdrawn
 from ckh.errors import CkhError, DeviceError
@@ -56,6 +56,7 @@ class NodeFacts:
     configs: tuple[WorkerConfig, ...] = ()
     compilers: int = 0  # in parallel
     fault: str = ""
+    shared: str = ""  # warning of other processes on its GPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +80,10 @@ def describe(request: DeviceRequest, *, measures: bool) -> NodeFacts:
     machine = machine_name()
     try:
         device = _device(request)
-        if measures:
-            require_usable(device)
+        shared = shared_gpus(device) if measures else ""
         salt = hashlib.sha256(device.cache_salt()).hexdigest()
         configs = _configs(request)
-        return NodeFacts(machine, device.identity(), salt, configs, default_jobs(device.job_bytes))
+        return NodeFacts(machine, device.identity(), salt, configs, default_jobs(device.job_bytes), shared=shared)
     except CkhError as error:
         return NodeFacts(machine, fault=error.message)
 
