@@ -137,6 +137,11 @@ class ArchSpec:
         """True if kernels are CK Tile's."""
         return self.machine is None
 
+    @property
+    def is_whole(self) -> bool:
+        """False if no known GPU of the architecture has this number of compute units: it is a mask or a partition."""
+        return not self.gpus or self.hardware.num_cus in self.gpus.values()
+
     def sized(self, num_cus: int) -> ArchSpec:
         """The same architecture with another number of compute units; 0: itself."""
         if num_cus in (0, self.hardware.num_cus):

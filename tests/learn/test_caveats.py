@@ -12,6 +12,7 @@ from ckh.learn.answers import caveats
 from ckh.learn.answers.answer import Answer, Caveat
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
+from tests.refusals import expect_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,3 +79,14 @@ def test_a_first_kernel_that_adds_rounded_parts_is_said_to() -> None:
         assert [tuple(caveat.data.values()) for caveat in found] == [
             (f"adds its {parts} parts of K in {dtype}, not in float32",) for parts, dtype in expected
         ]
+
+
+def test_a_partition_is_estimated_with_a_whole_gpus_bandwidth(capsys: pytest.CaptureFixture[str]) -> None:
+    """Which the answer says for numbers of compute units that no product has: an MI300X in CPX or DPX."""
+    for options, cus in ((["--cus", "38"], 38), (["--cus", "152"], 152), (["--cus", "304"], 0), ([], 0)):
+        assert run(["predict", "--n", "16", "--c", "256", "--arch", "gfx942", *options, "--json"]) == ExitCode.OK
+        document = json.loads(capsys.readouterr().out)
+        said = [caveat["data"] for caveat in document["caveats"] if caveat["kind"] == "whole-bandwidth"]
+        assert said == ([{"num_cus": cus}] if cus else [])
+    assert run(["predict", "--n", "16", "--c", "256", "--arch", "gfx942", "--cus", "38"]) == ExitCode.OK
+    expect_values(capsys.readouterr().out, "bandwidth", "gfx942", 38)

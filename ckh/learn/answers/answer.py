@@ -112,6 +112,7 @@ class ModelFacts(NamedTuple):
     not_measured: NotMeasured | None  # None: the model is for this GPU and dtype
     can_probe: bool  # ckh measures kernels of the operation
     has_estimate: bool  # the estimate scores kernels or breaks ties
+    part_cus: int = 0  # compute units of a mask or partition that is asked about; 0: a whole GPU
 
     def as_json(self) -> dict[str, Any]:
         """Serialize the facts for JSON; `of_json` reads them."""

@@ -55,6 +55,12 @@ def _estimated(answer: Answer) -> Iterator[Caveat]:
         yield Caveat("estimated-resources", message, {"compiled": rows.compiled}, KERNELS, summary="")
 
 
+def _partition(answer: Answer) -> Iterator[Caveat]:
+    if (cus := answer.facts.part_cus) and answer.facts.has_estimate:
+        message = f"memory bandwidth: of a whole {answer.facts.arch}; a mask or partition of {cus} CUs may have less"
+        yield Caveat("whole-bandwidth", message, {"num_cus": cus}, KERNELS, summary="{message}")
+
+
 def _headers(answer: Answer) -> Iterator[Caveat]:
     if (headers := answer.rows.headers) is None:
         return
@@ -133,6 +139,7 @@ _CAVEATS: tuple[Callable[[Answer], Iterator[Caveat]], ...] = (
     _no_speed,
     _out_of_order,
     _estimated,
+    _partition,
     _headers,
     _not_ranked,
 )

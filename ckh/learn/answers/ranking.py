@@ -201,6 +201,7 @@ def facts_of(model: Model, problem: Problem) -> ModelFacts:
         not_measured=model.not_measured,
         can_probe=spec.op.measured is not None,
         has_estimate=model.estimate_of_kernels is not None,
+        part_cus=0 if model.gpu.is_whole else model.gpu.hardware.num_cus,
     )
 
 
