@@ -14,31 +14,35 @@ from ckh.bench.compilation.compile import KernelBuilder
 from ckh.bench.planning.plan import full_name
 from ckh.bench.supervision.limits import Stop, StopReason
 from ckh.cli import run
+from ckh.commands.search.measured import print_measured
 from ckh.data.dataset import read_dataset
-from ckh.data.journal import read_journal
+from ckh.data.journal import ResultRow, read_journal
 from ckh.errors import ExitCode
+from ckh.ops import operation
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.kernel import parse_kernel_name
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.problem import ConvProblem, parse_conv_problem
 from ckh.problems import Direction
 from ckh.schema import Status
-from ckh.search.measuring import Measurer
+from ckh.search.measuring import MeasuredSearch, Measurer
+from ckh.search.settings import SearchSettings
+from ckh.search.space import KernelSpace, Space
 from tests.learn.conftest import HOST, saved
-from tests.refusals import expect_error, expect_values
+from tests.refusals import expect_error, expect_values, expect_warning
 from tests.runs import ANOTHER, writer_behind_another
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ckh.bench.compilation.compile import Built
-    from ckh.data.journal import ResultRow
     from ckh.ops.base import Kernel
 
 SMALL = ["--c", "16", "--hi", "7"]
 GEMM = ["--m", "32", "--n", "64", "--k", "64"]
 # The same problems by their texts.
 SMALL_TEXT = ConvProblem(Direction.FORWARD, 1, 16, k=16, g=1, hi=7, wi=7, y=3, x=3, pad_h=1, pad_w=1).canonical()
+GEMM_KERNEL = "gemm_fp32_rcr_compv3_cshuffle_intrawave_False_False_False_False_64x64x64_4x1x1_16x16x16"
 GEMM_TEXT = GemmProblem(32, 64, 64, "fp32").canonical()
 
 
@@ -231,6 +235,26 @@ def test_failures_count_against_the_budget(capsys: pytest.CaptureFixture[str], m
     assert (result["kernels"], result["first_choice"], result["ratio"]) == ([], None, None)
     expect_error(err, "no-working-kernel", 3)
     assert len(measured()) == 3
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_measurements_on_a_shared_gpu_are_a_warning(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the number of the search's measurements while others had memory on the GPU; nothing if there are none."""
+    problem, kernel = GemmProblem(32, 64, 64, "fp32"), operation("gemm_universal").kernels.parse(GEMM_KERNEL)
+    space = KernelSpace((kernel,), 1, 0, Space(("k",), [[1]]))
+    for others in ((0.0, 0.0), (1.0, 0.0), (2.0, 1.0)):
+        rows = tuple(
+            ResultRow("run", GEMM_TEXT, GEMM_KERNEL, Status.OK, "", 1.0, 1.0, 0.0, card={"other_processes": count})
+            for count in others
+        )
+        search = MeasuredSearch(
+            problem, None, space, Path("run"), StopReason.COMPLETE, rows, best=rows[:1], first_choice=None, wall_s=1.0
+        )
+        print_measured(search, SearchSettings(), as_json=as_json)
+        said = capsys.readouterr().err
+        if count := sum(other > 0 for other in others):
+            expect_warning(said, "shared-gpu", count)
+        assert said.count("[shared-gpu]") == (count > 0)
 
 
 def test_rows_of_a_concurrent_search_are_kept(

@@ -17,6 +17,7 @@ from ckh.tune.gains import (
     MeasuredRun,
     OwnTime,
     Ratio,
+    TuneDocument,
     TunedShape,
     Unestablished,
     is_worth_it,
@@ -24,6 +25,8 @@ from ckh.tune.gains import (
     tuned_shapes,
     whole,
 )
+from ckh.tune.page import page, summary
+from tests.refusals import has_values
 
 LARGE, SMALL = (
     WeightedProblem("gemm_universal", GemmProblem(64, 128, 32 * k, "fp32"), count, (f"layer{k}",), "here")
@@ -67,6 +70,14 @@ def test_measurements_on_a_shared_gpu_are_counted() -> None:
     shared = [structs.replace(row("a", (2.0,), again=again), card={"other_processes": 1.0}) for again in (False, True)]
     alone = structs.replace(row("b", (2.0,)), card={"other_processes": 0.0})
     assert MeasuredRun.of([*shared, alone, row("c", (2.0,))]).shared == 2
+    values = dict.fromkeys(TuneDocument.field_names) | {"shapes": (), "established": 0, "pairs": 3, "pairs_planned": 3}
+    for count in (0, 2):
+        document = TuneDocument(
+            **values | {"folder": "t", "op": "gemm_universal", "shared": count, "is_complete": True}
+        )
+        for text in (summary(document, ""), page(document, "", ())):
+            lines = [line for line in text.splitlines() if "other processes" in line]
+            assert [has_values(line, count) for line in lines] == [True] * (count > 0)
 
 
 def test_drift_within_rounds_cancels() -> None:

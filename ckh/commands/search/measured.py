@@ -92,6 +92,8 @@ def print_measured(search: MeasuredSearch, settings: SearchSettings, *, as_json:
     name = operation_of_problem(problem).kernels.name
     pool = {name(kernel) for kernel in space.kernels[: space.pool_size]}
     after = f"ckh convert {shell_word(search.folder)} --out {shell_word(f'{search.folder.name}.parquet')}"
+    if line := shared_line(sum(bool(row.card.get("other_processes")) for row in search.rows)):
+        warn(line, "shared-gpu")
     if as_json:
         print_json(
             SearchMeasuredDocument(
@@ -133,8 +135,6 @@ def print_measured(search: MeasuredSearch, settings: SearchSettings, *, as_json:
     if first is not None and search.ratio is not None:
         say(f"\nthe model's first choice of the candidates: {first.latency_ms:.4g} ms, {first.kernel}")
         say(f"its time / the best's: {search.ratio:.3f}")
-    if line := shared_line(sum(bool(row.card.get("other_processes")) for row in search.rows)):
-        warn(line, "shared-gpu")
     say(f"next: {after}")
 
 
