@@ -239,6 +239,8 @@ def test_matrices_beyond_32_bit_offsets(sizes: dict[str, Any], refused: tuple[An
         ({"pipeline": "compv3"}, {"k": 256, "split_k": 3}, (96, 64, 64)),  # 2 and 1 tiles without the loop
         ({"pipeline": "compv6"}, {"k": 640, "split_k": 3}, (224, 192, 64)),
         ({"pipeline": "mem"}, {"k": 640, "split_k": 3}, (224, 192, 64)),
+        ({"pipeline": "compv3"}, {"k": 65535 * 32, "split_k": 65535}, None),
+        ({"pipeline": "compv3"}, {"k": 65536 * 32, "split_k": 65536}, (65536, 65535)),
         ({"dtype": "bf16", "m": 136}, {"split_k": 2}, ("M = 136", "tile_m 128")),
         ({"dtype": "bf16", "m": 136}, {"split_k": 1}, None),
         ({"dtype": "fp16", "m": 136}, {"split_k": 2}, None),

@@ -206,6 +206,7 @@ def store_width(epilogue: str | None, dtype: str, wave_n: int, warp_tile_n: int)
 
 _HALF = frozenset({"fp16", "bf16"})
 MAX_OFFSET = 2**31 - 1
+_MAX_PARTS = 2**16 - 1
 _MAX_LOAD_BYTES = 2**32 - 1
 # Tiles beyond the last line that loads of A and B and stores of C reach.
 _TILES_BEYOND = (3, 3, 1)
@@ -266,6 +267,8 @@ def _split_k(
         return
     if not arch.is_gpu:
         yield f"{arch.name} does not split K"
+    elif problem.split_k > _MAX_PARTS:
+        yield f"split_k {problem.split_k} exceeds the {_MAX_PARTS} blocks of a grid along its third axis"
     elif is_complete:
         # All parts but the last are equal, in whole warp tiles.
         part = -(-problem.k // (problem.split_k * warp_tile_k)) * warp_tile_k
