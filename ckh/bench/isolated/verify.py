@@ -58,6 +58,7 @@ and need none of this. Nor do gradients of weights, which are held to the limits
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, partial
 from math import prod, sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +69,8 @@ from ckh.bench.computation import Role, Split, computation_of
 from ckh.bench.isolated.typed import element_type
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ckh.ops.base import Problem
 
 Array = NDArray[Any]
@@ -112,15 +115,34 @@ class _Range:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Sums:
-    """Sums for the limits of split sums, per element in float32: the sum, and the sum of magnitudes A.
-
-    `peak` is max|a| max|b|, the largest possible product.
-    """
+class Sums:
+    """Sums of the products of each element of a result, flat."""
 
     exact: Array
+    """The sums, in float64."""
     magnitude: Array
-    peak: float
+    """The sums of magnitudes, in float32; of integers, which need none, the sums."""
+
+
+def host_sums(problem: Problem, *inputs: Array, fnuz_floats: bool = False) -> Sums:
+    """Return a problem's sums, computed on the host."""
+    computation = computation_of(problem)
+    factors = _widened(problem, inputs, fnuz_floats=fnuz_floats)
+    with np.errstate(invalid="ignore"):  # of infinities in the operands
+        exact = computation.compute(problem, *(values.astype(np.float64) for values in factors)).reshape(-1)
+        if element_type(computation.operands_of(problem)[1].dtype).is_exact:
+            return Sums(exact, exact)
+        return Sums(exact, computation.compute(problem, *map(np.abs, factors)).reshape(-1))
+
+
+def _widened(problem: Problem, inputs: Sequence[Array], *, biases: bool = False, fnuz_floats: bool) -> list[Array]:
+    """Factors of a problem's products, or its biases, in float32."""
+    operands, _ = computation_of(problem).operands_of(problem)
+    return [
+        element_type(operand.dtype, fnuz_floats=fnuz_floats).widened(values)
+        for operand, values in zip(operands, inputs, strict=True)
+        if (operand.role is Role.BIAS) == biases
+    ]
 
 
 def _around(exact: Array, margin: Array) -> tuple[Array, Array]:
@@ -132,33 +154,28 @@ def _around(exact: Array, margin: Array) -> tuple[Array, Array]:
 class Limits:
     """Limits of right results: lower and upper bounds of every element."""
 
-    def __init__(self, problem: Problem, *inputs: Array, fnuz_floats: bool = False) -> None:
-        computation = computation_of(problem)
-        operands, result = computation.operands_of(problem)
+    def __init__(self, problem: Problem, *inputs: Array, fnuz_floats: bool = False, sums: Sums | None = None) -> None:
+        """Compute the limits from sums, by default those of the host."""
+        finish, (_, result) = computation_of(problem).finish, computation_of(problem).operands_of(problem)
         self._element = element_type(result.dtype, fnuz_floats=fnuz_floats)
-        factors: list[Array] = []
-        biases: list[Array] = []
-        for operand, values in zip(operands, inputs, strict=True):
-            widened = element_type(operand.dtype, fnuz_floats=fnuz_floats).widened(values)
-            (biases if operand.role is Role.BIAS else factors).append(widened)
-        compute, finish = computation.compute, computation.finish
-        with np.errstate(invalid="ignore"):  # of infinities in the operands
-            exact = compute(problem, *(values.astype(np.float64) for values in factors)).reshape(-1)
+        self._factors = partial(_widened, problem, inputs, fnuz_floats=fnuz_floats)
+        sums = host_sums(problem, *inputs, fnuz_floats=fnuz_floats) if sums is None else sums
         self._split, self._sums = _WHOLE, None
         if self._element.is_exact:
-            self._range = _Range(exact, exact)
+            self._range = _Range(sums.exact, sums.exact)
             return
-        with np.errstate(invalid="ignore"):
-            magnitude = compute(problem, *map(np.abs, factors)).reshape(-1)
         self._tolerance = tolerance(problem)
-        margin = magnitude.astype(np.float64) * self._tolerance
-        low, high = _around(exact, margin)
+        low, high = _around(sums.exact, sums.magnitude.astype(np.float64) * self._tolerance)
         if finish is not None:
-            low, high = finish(problem, (low, high), [values.astype(np.float64) for values in biases])
+            low, high = finish(problem, (low, high), [bias.astype(np.float64) for bias in self._factors(biases=True)])
         self._range = self._rounded(low, high)
         if finish is None and self._element.rounding > FP32_ROUNDING:
-            peak = prod(float(np.max(np.abs(values), initial=0, where=np.isfinite(values))) for values in factors)
-            self._sums = _Sums(exact.astype(np.float32), magnitude, peak)
+            self._sums = Sums(sums.exact.astype(np.float32), sums.magnitude)
+
+    @cached_property
+    def _peak(self) -> float:
+        """max|a| max|b|, the largest possible product."""
+        return prod(float(np.max(np.abs(a), initial=0, where=np.isfinite(a))) for a in self._factors())
 
     def complaint(self, result: Array, split: Split = _WHOLE) -> str:
         """Reason why a stored result is wrong; empty if right. NaN is right only where the reference is NaN."""
@@ -192,10 +209,10 @@ class Limits:
             self._split, self._split_range = split, self._of_parts(split.parts, self._sums)
         return self._split_range
 
-    def _of_parts(self, parts: int, sums: _Sums) -> _Range:
+    def _of_parts(self, parts: int, sums: Sums) -> _Range:
         """Range of sums of rounded parts, as derived in the module's docstring."""
         unit, is_cut, roundings = self._element.rounding, self._element.truncated is not None, 2 * parts - 1
-        size = np.sqrt(sums.magnitude * np.float32(sums.peak))
+        size = np.sqrt(sums.magnitude * np.float32(self._peak))
         both_ways = sqrt(parts + 6)
         likely = (both_ways * _PER_PRODUCTS + is_cut * parts * _PER_CUT) * size
         likely += both_ways * _PER_SUM * np.abs(sums.exact)
