@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.bench.codegen.ck_tile import Headers
     from ckh.bench.codegen.unit import HostSimd
+    from ckh.bench.contraction import Contraction
     from ckh.bench.planning.candidates import CandidateSource
     from ckh.data.settings import Settings
     from ckh.kernels.judging import Rule
@@ -115,6 +116,11 @@ class Computation(Generic[P]):
     """Epilogue that follows the sums: from lower and upper bounds of the sums, flat and in float64, and the problem's
     biases as float64, to bounds of right results before they are rounded to the result's dtype; None: the sums are the
     results."""
+    contractions: Callable[[P], Sequence[Contraction]] | None = None
+    """The sums as loops over the first two operands, for GPUs; None: only the host computes them."""
+    factors: Callable[..., tuple[NDArray[Any], NDArray[Any]]] | None = None
+    """The factors of the products of one element, given the problem, its indices in the result, and the two operands;
+    independent of `contractions`, which it checks."""
     arrays: Callable[[P], tuple[ArrayForm, ...]] | None = None
     """Layouts of users' arrays for the inputs, in the order of the arguments, and last for the result."""
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import AnyOperation, Kernel
 
 HOST_KIND, HIP_KIND, EMULATED_KIND = "host", HIP, EMULATED
+VERIFIERS = ("gpu", "host")
 DEVICE_KINDS = (HOST_KIND, HIP_KIND, EMULATED_KIND)
 
 # BLAS in a host worker must not use the cores that kernels are timed on.
@@ -43,6 +44,9 @@ class DeviceOptions:
     )
     gpus: tuple[int, ...] | None = declared(
         Declared("hip: GPUs to use, a worker each.  [all]", metavar="N[,N…]"), default=None
+    )
+    verify_on: str | None = declared(
+        Declared("hip: check results on: {}.  [gpu]", choices=lambda: VERIFIERS), default=None
     )
     cold: bool = False
     """True: caches are flushed before every timed run."""
@@ -127,6 +131,10 @@ class Device(Protocol):
         None: its source identifies it.
         """
         return None
+
+    def checks_library(self) -> str:
+        """Library of kernels that check results on its GPUs; empty: the host checks them."""
+        return ""
 
     def worker_configs(self) -> tuple[WorkerConfig, ...]:
         """One configuration for each worker that may run in parallel."""

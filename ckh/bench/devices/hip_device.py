@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import threading
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property
@@ -71,6 +72,7 @@ _KB = 1024
 _SLOWING = ("HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL", "AMD_SERIALIZE_COPY")  # which serialize launches
 EMULATED_ARCHS = ("gfx942", "gfx950", "gfx90a")
 _FOLDER = "emulator"
+_CHECKS = ck_tile.template_dir().parent / "checks" / "checks.hip"
 _BUILD_TIMEOUT_S = 600.0
 _LOADER_PATH = "LD_LIBRARY_PATH"
 
@@ -109,7 +111,7 @@ class HipDevice(Device):
         if self._numbers:  # another number may be that of another GPU, or of the product that --arch names
             self.arch = self.arch.sized(self._gpus[self._numbers[0]].num_cus)
         self._options = options
-        self._comment_on = cache(headers_comment)
+        self._comment_on, self._checks_lock = cache(headers_comment), threading.Lock()
 
     def identity(self) -> DeviceIdentity:
         """Identity of the GPU if there is one, else of the architecture."""
@@ -173,6 +175,28 @@ class HipDevice(Device):
         resources = (parse_resources(messages, function) for function in _emission(kernel).functions)
         calling = calling_functions(library, self.arch.name, messages)
         return Binary(code_hash(source, _folders(kernel)), next(filter(None, resources), None), calling)
+
+    def checks_library(self) -> str:
+        with self._checks_lock:
+            return "" if self._options.verify_on == "host" else self._checks
+
+    @cached_property
+    def _checks(self) -> str:
+        """Compile the kernels that check results, which is cached; a failure is a warning, and leaves them unused."""
+        text, cache = _CHECKS.read_text(encoding="utf-8"), KernelCache(_CHECKS.stem)
+        parts = (text, self._compiler.version, *self._compiler.command[1:], *self._flags, self._target)
+        key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+        if (found := cache.find(key)) is not None:
+            return str(found.path)
+        with cache.workshop() as folder:
+            source, library = folder / "checks.cpp", folder / "checks.so"
+            source.write_text(text, encoding="utf-8")
+            run = run_compiler(self.least_command(source, library), source, _BUILD_TIMEOUT_S, lambda: False)
+            assert run is not None
+            if run.status is Status.OK:
+                return str(cache.put(key, library, None).path)
+        note(f"the host checks results: the kernels for it cannot be compiled: {run.message}")
+        return ""
 
     def worker_configs(self) -> tuple[WorkerConfig, ...]:
         """One worker per GPU; without a GPU, one that reports so."""
@@ -262,6 +286,10 @@ class EmulatedDevice(HipDevice):
             raise UsageError(
                 f"{self.arch.name} is not emulated", "one of " + ", ".join(EMULATED_ARCHS), code="unsupported"
             )
+
+    def checks_library(self) -> str:
+        """As of `HipDevice`, but only on request: the emulation takes longer than the host."""
+        return super().checks_library() if self._options.verify_on == "gpu" else ""
 
     def identity(self) -> DeviceIdentity:
         """Identity of the emulated architecture."""

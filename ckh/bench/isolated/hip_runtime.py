@@ -108,12 +108,17 @@ class HipRuntime:
 
     def _call(self, name: str, *arguments: Any, what: str = "", allowed: int = 0) -> None:
         code = getattr(self._library, name)(*arguments)
-        if code not in (0, allowed):
+        if code != allowed:
+            self.require(code, f"{name}{what}")
+
+    def require(self, code: int, name: str) -> None:
+        """Raise what a function's code means, if it is not 0."""
+        if code:
             text = (self._library.hipGetErrorString(code) or b"unknown error").decode(errors="replace")
             # Clear the error; otherwise the next kernel that queries HIP's last error gets this one.
             self._library.hipGetLastError()
             kind = HipMemoryError if code == _OUT_OF_MEMORY else HipError
-            raise kind(f"{name}{what}: {text} (error {code})")
+            raise kind(f"{name}: {text} (error {code})")
 
 
 def preload() -> None:

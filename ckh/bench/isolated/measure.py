@@ -16,22 +16,25 @@ import numpy as np
 from ckh.bench.compilation.kernel_cache import loadable
 from ckh.bench.computation import Split, computation_of
 from ckh.bench.isolated import timing
+from ckh.bench.isolated.checks import GpuLimits
 from ckh.bench.isolated.hip_runtime import NO_MEMORY, HipError, HipMemoryError
 from ckh.bench.isolated.kernel_library import KernelLibrary, pointers
+from ckh.bench.isolated.memory import differing
 from ckh.bench.isolated.operands import drawn, laid_out, overwritten, stored_shape, tensor_of
 from ckh.bench.isolated.timing import Stopwatch
 from ckh.bench.isolated.typed import element_type
-from ckh.bench.isolated.verify import Limits
+from ckh.bench.isolated.verify import Limits, wrong_sums
 from ckh.bench.supervision.protocol import RESULT, Job, Phase, PhaseClock, Reply, operand_file
 from ckh.errors import CkhError
 from ckh.ops import operation_of
 from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from ckh.bench.isolated.memory import Memory
     from ckh.bench.isolated.typed import Array
+    from ckh.bench.isolated.verify import Sums
     from ckh.bench.supervision.protocol import Card
     from ckh.ops.base import Problem
 
@@ -59,10 +62,7 @@ class _Anchor:
 
 
 class _Problem:
-    """The current problem: operands in device memory, reference on the host.
-
-    `first` holds the output of the current kernel's first run, in storage reused for all kernels.
-    """
+    """The current problem: operands in device memory, limits of right results on the host, and on a GPU that checks."""
 
     def __init__(self, problem: Problem, job: Job, memory: Memory, clock: PhaseClock, *, fnuz_floats: bool) -> None:
         self.best_ns = job.best_ns
@@ -90,11 +90,15 @@ class _Problem:
                     memory.add_input(np.ascontiguousarray(operand.order(stored)))
                     tensors.append(stored)
             memory.set_output(stored_shape(self._output), self._element)
-            self.first = np.empty(stored_shape(self._output), self._element.storage)
         self._limits: Limits | None = None
+        self.on_gpu: GpuLimits | None = None
         if job.is_checked:
             with clock.phase(Phase.REFERENCE):
-                self._limits = Limits(problem, *tensors, fnuz_floats=fnuz_floats)
+                sums = _sums_on_gpu(problem, memory, tensors, fnuz_floats=fnuz_floats)
+                self._limits = Limits(problem, *tensors, fnuz_floats=fnuz_floats, sums=sums)
+                if sums is not None:
+                    with suppress(HipMemoryError):  # the host has limits, too
+                        self.on_gpu = GpuLimits(memory, self._limits, self._output, self._element)
 
     @property
     def is_checked(self) -> bool:
@@ -121,10 +125,17 @@ class _Problem:
             return f"the kernel wrote {count} elements between the rows of the output"
         return self.limits.complaint(self.tensor(result), split)
 
-    def differing(self, result: Array) -> int:
-        """Number of elements whose bits differ from the first run."""
-        bits = np.dtype(f"u{result.itemsize}")
-        return int(np.count_nonzero(result.view(bits) != self.first.view(bits)))
+
+def _sums_on_gpu(problem: Problem, memory: Memory, tensors: Sequence[Array], *, fnuz_floats: bool) -> Sums | None:
+    """Return the sums of a problem's products, computed by the GPU and checked; None: the host is to compute them."""
+    sums = None
+    if memory.checks is not None:
+        with suppress(HipMemoryError):
+            sums = memory.checks.sums(problem, memory, tensors, fnuz_floats=fnuz_floats)
+    if sums is not None and (wrong := wrong_sums(problem, sums, *tensors, fnuz_floats=fnuz_floats)):
+        reason = f"the reference that the GPU computes is wrong {wrong}"
+        raise KernelFailure(Status.LAUNCH_ERROR, f"{reason} (--verify-on host computes it there)")
+    return sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +216,7 @@ class Bench:
         library = self._library(job.library)
         first_ns = self._run_checked(library, problem)
         if not self._has_times:
-            error = problem.limits.error(problem.tensor(problem.first), problem.split(library))
+            error = problem.limits.error(problem.tensor(self._memory.kept()), problem.split(library))
             if library.workspace_bytes(problem.c):
                 # With what the first run left in its workspace and output.
                 with self._clock.phase(Phase.RUN):
@@ -244,7 +255,7 @@ class Bench:
             card = self._card()
         if is_warm:
             with self._clock.phase(Phase.VERIFY):
-                complaint, _ = self._judged(problem, problem.split(library))
+                complaint = self._judged(problem, problem.split(library))
             if complaint:
                 raise KernelFailure(Status.WRONG_RESULT, f"in a later run than the first, {complaint}")
         else:
@@ -296,28 +307,29 @@ class Bench:
                 status = Status.OUT_OF_MEMORY if isinstance(error, HipMemoryError) else Status.LAUNCH_ERROR
                 raise KernelFailure(status, f"no {size / 1e6:.0f} MB of workspace: {error}") from error
             self._memory.reset(size)
+            self._stopwatch.launched = {0}
 
     def _run_checked(self, library: KernelLibrary, problem: _Problem) -> float:
         """Run a kernel once, check and keep its output; returns the wall time in ns."""
         first_ns, split = self._run(library, problem), problem.split(library)
         with self._clock.phase(Phase.VERIFY):
-            complaint, result = self._judged(problem, split)
+            complaint = self._judged(problem, split)
             is_spoilt = bool(complaint) and self._memory.repair_inputs()
         if is_spoilt:
             # This kernel or an earlier one overwrote the inputs: run it again to find out which.
             self._run(library, problem)
             with self._clock.phase(Phase.VERIFY):
-                complaint, result = self._judged(problem, split)
+                complaint = self._judged(problem, split)
                 if self._memory.repair_inputs():
                     complaint = "the kernel overwrote its inputs" + (f"; {complaint}" if complaint else "")
         if complaint:
             raise KernelFailure(Status.WRONG_RESULT, complaint)
         with self._clock.phase(Phase.VERIFY):
-            np.copyto(problem.first, result)
+            self._memory.keep_result()
         return first_ns
 
     def _check_again(self, library: KernelLibrary, problem: _Problem) -> None:
-        """Compare the output of the last of several runs bitwise with the first.
+        """Compare the outputs of the last of several runs bitwise with the first; on a GPU, in every set of operands.
 
         A kernel that adds partial sums in undefined order gives different bits each time; all of them must be right.
         """
@@ -325,16 +337,31 @@ class Bench:
             if where := self._memory.overrun():
                 self._memory.repair_inputs()
                 raise KernelFailure(Status.WRONG_RESULT, f"the kernel wrote out of bounds: {where}")
-            result, split = self._memory.result(), problem.split(library)
-            differing = problem.differing(result)
-            complaint = problem.complaint(result, split) if differing else ""
-            if not complaint and (not differing or not split.repeats):
-                return
-            if self._memory.repair_inputs():
-                raise KernelFailure(Status.WRONG_RESULT, f"the kernel overwrote its inputs; {complaint}")
-        if not split.repeats:
-            raise KernelFailure(Status.WRONG_RESULT, f"in a later run than the first, {complaint}")
-        reason = f"{differing} of {result.size} outputs differ between two runs, which is a race"
+            split, launched = problem.split(library), self._stopwatch.launched
+            if not split.repeats and self._memory.checks is not None:
+                self._run_sets(library, problem, launched - {0})
+            for number in self._memory.changed(launched):
+                self._check_changed(problem, split, number)
+
+    def _run_sets(self, library: KernelLibrary, problem: _Problem, numbers: Iterable[int]) -> None:
+        """Run a kernel on sets of operands where it added to its results when it was timed."""
+        sets = self._memory.operand_sets()
+        for number in numbers:
+            self._check_code(library, library.run(problem.c, pointers(sets[number])))
+
+    def _check_changed(self, problem: _Problem, split: Split, number: int) -> None:
+        """Check a set of operands whose output differs from that of the first run, or whose inputs changed."""
+        complaint = self._complaint(problem, split, number)
+        result = self._memory.result(number)
+        count = differing(result, self._memory.kept())
+        if not complaint and count and not split.repeats:
+            return
+        if self._memory.repair_inputs():
+            raise KernelFailure(Status.WRONG_RESULT, f"the kernel overwrote its inputs; {complaint}")
+        where = f"with operands in another place (set {number + 1}), " if number else ""
+        if not split.repeats or (number and complaint):
+            raise KernelFailure(Status.WRONG_RESULT, f"in a later run than the first, {where}{complaint}")
+        reason = f"{where}{count} of {result.size} outputs differ between two runs, which is a race"
         raise KernelFailure(Status.NONDETERMINISTIC, reason + (f"; {complaint}" if complaint else ""))
 
     def _run(self, library: KernelLibrary, problem: _Problem) -> float:
@@ -359,10 +386,16 @@ class Bench:
             raise HipError(f"{message}; then {error.message}") from error
         raise KernelFailure(Status.OUT_OF_MEMORY if reason.endswith(NO_MEMORY) else Status.LAUNCH_ERROR, message)
 
-    def _judged(self, problem: _Problem, split: Split) -> tuple[str, Array]:
-        """Check the kernel's result; returns the complaint, empty if right, and the result."""
-        where, result = self._memory.overrun(), self._memory.result()
-        return f"the kernel wrote out of bounds: {where}" if where else problem.complaint(result, split), result
+    def _judged(self, problem: _Problem, split: Split) -> str:
+        """Reason why the kernel's result is wrong; empty if right."""
+        where = self._memory.overrun()
+        return f"the kernel wrote out of bounds: {where}" if where else self._complaint(problem, split)
+
+    def _complaint(self, problem: _Problem, split: Split, number: int = 0) -> str:
+        """Reason why the output of a set of operands is wrong, which the host states; empty if right."""
+        if problem.on_gpu is not None and problem.on_gpu.holds(number, split):
+            return ""
+        return problem.complaint(self._memory.result(number), split)
 
     def _time_samples(self, library: KernelLibrary, problem: _Problem, first_ns: float, wanted: int) -> _Times:
         is_timed = self._memory.times_first_runs

@@ -19,6 +19,7 @@ from ckh.data.settings import MAX_SETS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ckh.bench.isolated.checks import Checks
     from ckh.bench.isolated.typed import Array, ElementType
 
 
@@ -98,6 +99,8 @@ class Memory(Protocol):
 
     # Whether wall time measures a kernel run. On a GPU, the first run includes loading the kernel.
     times_first_runs: bool
+    checks: Checks | None = None
+    """Kernels that check results where they are; None: the host does."""
 
     def clear(self) -> None:
         """Free inputs and output."""
@@ -128,8 +131,17 @@ class Memory(Protocol):
     def overrun(self) -> str:
         """Description of an out-of-bounds write, e.g. "12 bytes behind the output"; empty if there is none."""
 
-    def result(self) -> Array:
-        """The kernel's result."""
+    def result(self, number: int = 0) -> Array:
+        """Output of a set of arguments, by its number, until the next call."""
+
+    def keep_result(self) -> None:
+        """Keep a copy of the first set's output."""
+
+    def kept(self) -> Array:
+        """Return the copy."""
+
+    def changed(self, numbers: Iterable[int]) -> list[int]:
+        """Return the sets whose inputs, or whose output other than the kept one, changed; without checks: the first."""
 
     def repair_inputs(self) -> bool:
         """Restore inputs that a kernel has overwritten; True if there were any."""
@@ -152,14 +164,14 @@ class HostMemory(Memory):
     def __init__(self) -> None:
         self._inputs: list[Array] = []
         self._output = GuardedBuffer(0)
-        self._result: Array = self._output.data
+        self._result = self._kept = self._output.data
         self._unwritten_byte = NAN_BYTE
         self._workspace = GuardedBuffer(0)
 
     def clear(self) -> None:
         self._inputs.clear()
         self._output = GuardedBuffer(0)
-        self._result = self._output.data
+        self._result = self._kept = self._output.data
 
     def add_input(self, values: Array) -> Array:
         """Read-only copy in separate pages."""
@@ -169,6 +181,7 @@ class HostMemory(Memory):
     def set_output(self, shape: Sequence[int], element: ElementType) -> None:
         self._output = GuardedBuffer(element.storage.itemsize * prod(shape))
         self._result = array_view(self._output, shape, element.storage)
+        self._kept = np.empty_like(self._result)
         self._unwritten_byte = element.unwritten_byte
 
     def provide_workspace(self, size: int) -> None:
@@ -192,8 +205,23 @@ class HostMemory(Memory):
                 return f"{where} the {name}"
         return ""
 
-    def result(self) -> Array:
+    def result(self, number: int = 0) -> Array:  # noqa: ARG002 - there is one
         return self._result
+
+    def keep_result(self) -> None:
+        np.copyto(self._kept, self._result)
+
+    def kept(self) -> Array:
+        return self._kept
+
+    def changed(self, numbers: Iterable[int]) -> list[int]:  # noqa: ARG002 - there is one
+        return [0] if differing(self._result, self._kept) else []
+
+
+def differing(first: Array, second: Array) -> int:
+    """Number of elements whose bits differ."""
+    bits = np.dtype(f"u{first.itemsize}")
+    return int(np.count_nonzero(first.view(bits) != second.view(bits)))
 
 
 def _rounded(size: int) -> int:
@@ -214,6 +242,7 @@ class DeviceBuffer:
     def free(self) -> None:
         """Free the memory."""
         self._runtime.free(self._start)
+        self.size = 0
 
     def restore_guards(self) -> None:
         """Restore the contents of the guards."""
@@ -248,6 +277,7 @@ class HipMemory:
     """Memory of one GPU. Kernels can overwrite inputs there, so the host keeps a copy."""
 
     times_first_runs = False
+    checks: Checks | None = None
 
     def __init__(self, runtime: HipRuntime, flush_bytes: int, rotating: int = 1, rotating_bytes: int = 0) -> None:
         self._runtime = runtime
@@ -257,22 +287,32 @@ class HipMemory:
         self._flush_bytes = flush_bytes
         self._flush: DeviceBuffer | None = None
         self._inputs: list[tuple[Array, DeviceBuffer]] = []
-        self._output: DeviceBuffer | None = None
+        self._outputs: list[DeviceBuffer] = []  # the output, and the copy that is kept of it
+        self._reserved: list[DeviceBuffer] = []
         self._result: Array = np.empty(0)
         self._unwritten_byte = NAN_BYTE
         self._workspace = DeviceBuffer(runtime, 0)
 
     def clear(self) -> None:
-        buffers = [buffer for _, buffer in self._inputs]
-        if self._copies is not None:
-            buffers.append(self._copies)
-            self._copies = None
-        if self._output is not None:
-            buffers.append(self._output)
-        self._inputs, self._output, self._result = [], None, np.empty(0)
+        self._free_others()
+        buffers = [*(buffer for _, buffer in self._inputs), *self._outputs]
+        self._inputs, self._outputs, self._result = [], [], np.empty(0)
         self._possible_copies = MAX_SETS
         for buffer in buffers:
             buffer.free()
+
+    def reserve(self, size: int) -> DeviceBuffer:
+        """Allocate a buffer until cleared, or until a workspace needs its memory: its size is 0 then."""
+        self._reserved.append(DeviceBuffer(self._runtime, size))
+        return self._reserved[-1]
+
+    def _free_others(self) -> bool:
+        """Free what kernels can be measured without; True if there was any."""
+        buffers = [*self._reserved, *filter(None, [self._copies])]
+        self._reserved, self._copies = [], None
+        for buffer in buffers:
+            buffer.free()
+        return bool(buffers)
 
     def add_input(self, values: Array) -> Array:
         """Upload an operand; the array must not be changed."""
@@ -282,12 +322,13 @@ class HipMemory:
         return values
 
     def set_output(self, shape: Sequence[int], element: ElementType) -> None:
-        self._output = DeviceBuffer(self._runtime, element.storage.itemsize * prod(shape))
+        for _ in range(2):
+            self._outputs.append(DeviceBuffer(self._runtime, element.storage.itemsize * prod(shape)))
         self._result = np.empty(tuple(shape), element.storage)
         self._unwritten_byte = element.unwritten_byte
 
     def provide_workspace(self, size: int) -> None:
-        """Allocate at least `size` bytes; a smaller buffer is freed first, and so are copies if memory is short."""
+        """Allocate at least `size` bytes; a smaller buffer is freed first, and so are others if memory is short."""
         if size <= self._workspace.size:
             return
         self._workspace.free()
@@ -295,30 +336,35 @@ class HipMemory:
             self._workspace = DeviceBuffer(self._runtime, size)
         except HipMemoryError:
             self._workspace = DeviceBuffer(self._runtime, 0)
-            if self._copies is None:
+            if not self._free_others():
                 raise
-            self._copies.free()
-            self._copies = None
             self.provide_workspace(size)
             self._possible_copies //= 2
 
     def reset(self, workspace_bytes: int) -> None:
         """Fill output and workspace, restore the guards, and wait for completion."""
-        output = self._has_output()
+        output = self._outputs[0]
         for buffer in self._written():
             buffer.restore_guards()
         self._workspace.fill(NAN_BYTE, min(workspace_bytes, WORKSPACE_FILL_BYTES))
         output.fill(self._unwritten_byte, output.size)
+        if self._copies is not None:
+            self._zero_copies(self.operand_sets())
         self._runtime.synchronize()
+
+    def _zero_copies(self, sets: Sequence[Sequence[int]]) -> None:
+        """Zero the outputs of copies: kernels may leave zeros out, and outputs are not zeroed for each timed launch."""
+        for *_, output, _ in sets[1:]:
+            self._runtime.fill(output, 0, self._outputs[0].size)
 
     def pointers(self) -> tuple[int, ...]:
         inputs = (buffer.address for _, buffer in self._inputs)
-        return *inputs, self._has_output().address, self._workspace.address
+        return *inputs, self._outputs[0].address, self._workspace.address
 
     def operand_sets(self) -> list[tuple[int, ...]]:
         """Return the operands at `pointers` and their copies, which are made on the first call: as many as fit."""
         *inputs, _, workspace = first = self.pointers()
-        sizes = [*(buffer.size for _, buffer in self._inputs), self._has_output().size]
+        sizes = [*(buffer.size for _, buffer in self._inputs), self._outputs[0].size]
         *starts, set_bytes = accumulate(map(_rounded, sizes), initial=0)
         more = self._rotating - 1 if self._rotating else min(MAX_SETS - 1, self._rotating_bytes // max(1, set_bytes))
         is_new, self._wanted_copies = self._copies is None, more
@@ -335,7 +381,10 @@ class HipMemory:
         for each in sets if is_new else ():
             for copy, address, size in zip(each, inputs, sizes, strict=False):  # the output has no content
                 self._runtime.copy(copy, address, size)
-        return [first, *((*each, workspace) for each in sets)]
+        every = [first, *((*each, workspace) for each in sets)]
+        if is_new:
+            self._zero_copies(every)
+        return every
 
     def shortage(self) -> str:
         if self._possible_copies >= self._wanted_copies:
@@ -350,12 +399,44 @@ class HipMemory:
                 return f"{where} the {name}"
         return ""
 
-    def result(self) -> Array:
-        self._has_output().download(self._result)
+    def result(self, number: int = 0) -> Array:
+        self._runtime.download(self._result.ctypes.data, self.output(number), self._result.nbytes)
         return self._result
 
+    def output(self, number: int) -> int:
+        """Address of the output of a set of operands."""
+        return self.operand_sets()[number][-2] if number else self._outputs[0].address
+
+    def keep_result(self) -> None:
+        output, kept = self._outputs
+        self._runtime.copy(kept.address, output.address, output.size)
+
+    def kept(self) -> Array:
+        kept = np.empty_like(self._result)
+        self._outputs[1].download(kept)
+        return kept
+
+    def changed(self, numbers: Iterable[int]) -> list[int]:
+        if self.checks is None:
+            return [0] if differing(self.result(), self.kept()) else []
+        buffers, sets = [*(buffer for _, buffer in self._inputs), self._outputs[1]], self.operand_sets()
+        return [number for number in sorted(numbers) if self._differs(sets[number], buffers)]
+
+    def _differs(self, addresses: Sequence[int], buffers: Sequence[DeviceBuffer]) -> bool:
+        """True if contents at addresses are not those of buffers, by the GPU."""
+        assert self.checks is not None
+        pairs = zip(addresses, buffers, strict=False)
+        return any(
+            self.checks.differing(address, buffer.address, buffer.size)
+            for address, buffer in pairs
+            if address != buffer.address
+        )
+
     def repair_inputs(self) -> bool:
-        """Download the inputs and restore those that were overwritten; True if any were."""
+        """Download the inputs and restore those that were overwritten; True if any were.
+
+        Copies are made anew; True also if one of them was overwritten.
+        """
         repaired = False
         for values, buffer in self._inputs:
             downloaded = np.empty_like(values)
@@ -363,6 +444,13 @@ class HipMemory:
             if downloaded.tobytes() != values.tobytes():
                 buffer.upload(values)
                 repaired = True
+        if self._copies is not None:
+            if self.checks is not None:
+                buffers = [buffer for _, buffer in self._inputs]
+                repaired |= any(self._differs(each, buffers) for each in self.operand_sets()[1:])
+            if repaired:
+                self._copies.free()
+                self._copies = None
         return repaired
 
     def probe(self) -> None:
@@ -379,9 +467,5 @@ class HipMemory:
             self._flush = DeviceBuffer(self._runtime, self._flush_bytes)
         return self._flush.address, self._flush.size
 
-    def _has_output(self) -> DeviceBuffer:
-        assert self._output is not None
-        return self._output
-
     def _written(self) -> tuple[DeviceBuffer, DeviceBuffer]:
-        return self._has_output(), self._workspace
+        return self._outputs[0], self._workspace

@@ -242,6 +242,8 @@ class Stopwatch:
         self._check = check
         self._launching: Launching | None = None
         self._runs = 0
+        self.launched = {0}
+        """Operand sets launched since this was reset."""
         self.last: Clocked | None = None
         """The last timed call on a GPU; after a warm-up, its call with the least pause. None: caches are emptied."""
         self._last_s: float | None = None  # when the device was last busy
@@ -263,6 +265,7 @@ class Stopwatch:
             launches = in_graphs(loops, min(len(each), loops * samples)) if by_graph else loops
             host_ns, is_flushed = perf_counter_ns() - start_ns, self._memory.flush_buffer()[1]
             self.last = None if is_flushed else Clocked(sum(times) * launches, host_ns)
+            self.launched |= {(first + i) % len(each) for i in range(min(len(each), loops * samples))}
             self._runs += loops * samples  # the next sample continues with the least recently used operand set
         self._check(library, code)
         self._last_s = monotonic()

@@ -131,6 +131,11 @@ class ElementType:
         return self.storage.kind == "i"
 
     @property
+    def bound(self) -> np.dtype[Any]:
+        """NumPy dtype of widened values."""
+        return np.dtype(np.float64 if self.is_exact and self.storage.itemsize > 1 else np.float32)
+
+    @property
     def unwritten(self) -> float:
         """Widened value of a result before a kernel writes it."""
         bytes_ = np.full(self.storage.itemsize, self.unwritten_byte, np.uint8)

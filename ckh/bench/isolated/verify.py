@@ -57,9 +57,11 @@ and need none of this. Nor do gradients of weights, which are held to the limits
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from functools import cached_property, partial
-from math import prod, sqrt
+from itertools import product
+from math import isnan, prod, sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,13 +71,15 @@ from ckh.bench.computation import Role, Split, computation_of
 from ckh.bench.isolated.typed import element_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from ckh.bench.computation import Shape
     from ckh.ops.base import Problem
 
 Array = NDArray[Any]
 
-FP32_ROUNDING = 2.0**-24
+FP32_ROUNDING, FP64_ROUNDING = 2.0**-24, 2.0**-53
+_SAMPLES, _MOST_SAMPLED = 256, 1 << 26  # elements of a GPU's sums that the host computes, and their products
 _CHUNK = 1 << 16
 _WHOLE = Split()
 # Limits of rounded parts in units of u: factors of sqrt(n + 6) S, of sqrt(n + 6) |R|, and of n S for truncation.
@@ -93,7 +97,7 @@ def tolerance(problem: Problem) -> float:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Range:
+class Range:
     """Lower and upper bounds of right values, in float32 for a fast comparison; both NaN where NaN is right."""
 
     low: Array
@@ -135,6 +139,46 @@ def host_sums(problem: Problem, *inputs: Array, fnuz_floats: bool = False) -> Su
         return Sums(exact, computation.compute(problem, *map(np.abs, factors)).reshape(-1))
 
 
+def wrong_sums(problem: Problem, sums: Sums, *inputs: Array, fnuz_floats: bool) -> str:
+    """Reason why sums are not a problem's, by elements that the host computes in float64; empty if they agree."""
+    computation = computation_of(problem)
+    operands, result = computation.operands_of(problem)
+    length, shape = computation.reduction_length(problem), result.shape
+    elements = [element_type(operand.dtype, fnuz_floats=fnuz_floats) for operand in operands]
+    assert computation.factors is not None
+    for place in _samples(shape, zlib.crc32(problem.canonical().encode()), length):
+        factors = computation.factors(problem, place, *inputs[:2])
+        x, y = (element.widened(values).astype(np.float64) for element, values in zip(elements, factors, strict=False))
+        flat, right, magnitude = np.ravel_multi_index(place, shape), np.sum(x * y), np.sum(np.abs(x * y))
+        exact, bound = float(sums.exact[flat]), float(sums.magnitude[flat])
+        agrees = _agree(exact, right, 2 * length * FP64_ROUNDING * magnitude)
+        if not (agrees and _agree(bound, magnitude, (length + 2) * FP32_ROUNDING * magnitude)):
+            where = f"at {flat} of {sums.exact.size}"
+            return (
+                f"{where}, it is {exact:.17g} (of magnitudes {bound:.9g}), {right:.17g} ({magnitude:.9g}) on the host"
+            )
+    return ""
+
+
+def _agree(value: float, right: float, allowed: float) -> bool:
+    return value == right or abs(value - right) <= allowed or (isnan(value) and isnan(right))
+
+
+def _samples(shape: Shape, seed: int, length: int) -> Iterator[Shape]:
+    """Yield the corners of a result, and elements drawn at random, half of them at an edge.
+
+    They are 256 elements; fewer if their sums are so long that the host would take seconds.
+    """
+    random, corners = np.random.default_rng(seed), list(product(*(sorted({0, size - 1}) for size in shape)))
+    count = min(_SAMPLES, max(_MOST_SAMPLED // length, len(corners)))
+    places = random.integers(0, shape, (count, len(shape)))
+    edges = np.arange(count // 2)
+    axes = edges % len(shape)
+    places[edges, axes] = np.where(edges // len(shape) % 2, np.array(shape)[axes] - 1, 0)
+    yield from corners
+    yield from map(tuple, places[: count - len(corners)].tolist())
+
+
 def _widened(problem: Problem, inputs: Sequence[Array], *, biases: bool = False, fnuz_floats: bool) -> list[Array]:
     """Factors of a problem's products, or its biases, in float32."""
     operands, _ = computation_of(problem).operands_of(problem)
@@ -162,7 +206,7 @@ class Limits:
         sums = host_sums(problem, *inputs, fnuz_floats=fnuz_floats) if sums is None else sums
         self._split, self._sums = _WHOLE, None
         if self._element.is_exact:
-            self._range = _Range(sums.exact, sums.exact)
+            self._range = Range(sums.exact, sums.exact)
             return
         self._tolerance = tolerance(problem)
         low, high = _around(sums.exact, sums.magnitude.astype(np.float64) * self._tolerance)
@@ -179,12 +223,12 @@ class Limits:
 
     def complaint(self, result: Array, split: Split = _WHOLE) -> str:
         """Reason why a stored result is wrong; empty if right. NaN is right only where the reference is NaN."""
-        stored, right = result.reshape(-1), self._range_of(split)
+        stored, right = result.reshape(-1), self.range_of(split)
         for start in range(0, stored.size, _CHUNK):
             part = slice(start, start + _CHUNK)
             if not right.holds(self._element.widened(stored[part]), part).all():
                 return self._describe(self._element.widened(stored), right)
-        if right is not self._range and split.parts > _FEW_PARTS and stored.size:
+        if self.judges_together(split) and stored.size:
             most = _MOST_TOGETHER * (1 + _CHANCE / sqrt(stored.size))
             if (outcome := right.together(self._element.widened(stored))) > most:
                 return f"the outputs' mean error is {outcome:.3f} of their limits, above {most:.3f}"
@@ -192,16 +236,17 @@ class Limits:
 
     def error(self, result: Array, split: Split = _WHOLE) -> float:
         """Largest error of an element, relative to the largest right value; 0 for exact dtypes."""
-        right = self._range_of(split)
+        right = self.range_of(split)
         middle = (right.low.astype(np.float64) + right.high) / 2
         off = np.abs(self._element.widened(result.reshape(-1)) - middle)
         largest = float(np.max(np.abs(middle), initial=0.0))
         return float(np.max(off, initial=0.0)) / largest if largest else 0.0
 
-    def _rounded(self, low: Array, high: Array) -> _Range:
-        return _Range(self._element.lowest(low), self._element.highest(high))
+    def judges_together(self, split: Split) -> bool:
+        """True if all elements of a result are also judged together, for kernels that split sums in this way."""
+        return split.parts > _FEW_PARTS and self.range_of(split) is not self._range
 
-    def _range_of(self, split: Split) -> _Range:
+    def range_of(self, split: Split) -> Range:
         """Range for kernels that split sums in this way; the last one is cached."""
         if split.parts == 1 or split.in_fp32 or self._sums is None:
             return self._range
@@ -209,7 +254,10 @@ class Limits:
             self._split, self._split_range = split, self._of_parts(split.parts, self._sums)
         return self._split_range
 
-    def _of_parts(self, parts: int, sums: Sums) -> _Range:
+    def _rounded(self, low: Array, high: Array) -> Range:
+        return Range(self._element.lowest(low), self._element.highest(high))
+
+    def _of_parts(self, parts: int, sums: Sums) -> Range:
         """Range of sums of rounded parts, as derived in the module's docstring."""
         unit, is_cut, roundings = self._element.rounding, self._element.truncated is not None, 2 * parts - 1
         size = np.sqrt(sums.magnitude * np.float32(self._peak))
@@ -225,7 +273,7 @@ class Limits:
         cut_low, cut_high = _around(sums.exact * np.float32(kept), margin)
         return self._rounded(np.minimum(low, cut_low), np.maximum(high, cut_high))
 
-    def _describe(self, flat: Array, right: _Range) -> str:
+    def _describe(self, flat: Array, right: Range) -> str:
         wrong = ~right.holds(flat, slice(None))
         first = int(np.argmax(wrong))
         missing = int(np.count_nonzero(wrong & (np.isnan(flat) | (flat == self._element.unwritten))))

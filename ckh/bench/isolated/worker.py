@@ -70,6 +70,7 @@ def main() -> int:
 def _memory(config: WorkerConfig) -> Memory:
     if not config.is_hip:
         return HostMemory()
+    from ckh.bench.isolated.checks import Checks
     from ckh.bench.isolated.hip_runtime import LIBRARY_VARIABLE, HipRuntime, preload
     from ckh.bench.isolated.memory import HipMemory
 
@@ -81,8 +82,11 @@ def _memory(config: WorkerConfig) -> Memory:
         from ckh.emulator.launch import attach
 
         attach(os.environ[LIBRARY_VARIABLE], config.arch)
-    memory = HipMemory(HipRuntime(config.gpu), config.flush_bytes, config.rotating, config.rotating_bytes)
+    runtime = HipRuntime(config.gpu)
+    memory = HipMemory(runtime, config.flush_bytes, config.rotating, config.rotating_bytes)
     memory.probe()
+    if config.checks:
+        memory.checks = Checks(config.checks, runtime)
     return memory
 
 

@@ -101,6 +101,7 @@ class WorkerConfig:
     kfd_id: int = 0
     rotating: int = 1  # operand sets of timed runs; 0: as many as reach `rotating_bytes`
     rotating_bytes: int = 0
+    checks: str = ""  # library of kernels that check results on the GPU; empty: the host does
 
     @property
     def is_hip(self) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.bench.computation import Operand, Role, Trials
+from ckh.bench.contraction import matrix_product
 from ckh.kernels.judging import RuleBook
 from ckh.kernels.pipelines import wave_groups_of
 from ckh.ops.gemm_batched.operation import FAMILY, GemmBatchedKernel
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ckh.bench.contraction import Contraction
     from ckh.ops.gemm_universal.measuring.hip_rules import GemmHeaders
 
 _KERNEL = Path("ck_tile/ops/gemm/kernel/batched_gemm_kernel.hpp")
@@ -70,6 +72,18 @@ def multiply_batch(problem: GemmBatchedProblem, a: NDArray[Any], b: NDArray[Any]
     return products if problem.layout[2] == "r" else products.swapaxes(1, 2)
 
 
+def _contractions(problem: GemmBatchedProblem) -> tuple[Contraction]:
+    strides = [(stride, leading, 1) for stride, leading in zip(problem.batch_strides, problem.leading, strict=True)]
+    return (matrix_product(problem.batch, (problem.m, problem.n, problem.k), strides[:2], problem.layout),)
+
+
+def _factors(
+    problem: GemmBatchedProblem, index: tuple[int, int, int], a: NDArray[Any], b: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    number, *place = index
+    return gemm.factors(problem, (place[0], place[1]), a[number], b[number])
+
+
 @RuleBook().rule
 def _lacks(pipeline: str, *, headers: GemmHeaders) -> Iterator[str]:
     common = headers.common
@@ -110,7 +124,15 @@ MEASURED = derived_measured(
     OP_TYPE,
     FAMILY.pools,
     FAMILY.bench_pools,
-    replace(GEMM.computation, operands=operands, compute=multiply_batch, c_problem=c_batched_problem, arrays=None),
+    replace(
+        GEMM.computation,
+        operands=operands,
+        compute=multiply_batch,
+        c_problem=c_batched_problem,
+        contractions=_contractions,
+        factors=_factors,
+        arrays=None,
+    ),
     HIP.emission,
     Trials(
         loop_end_problems, kernel_class, lambda arch: representatives_of(FAMILY.space(arch), arch, GemmBatchedKernel)

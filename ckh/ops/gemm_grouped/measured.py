@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.bench.computation import ArrayForm, Trials
+from ckh.bench.contraction import dense_strides, matrix_product
 from ckh.kernels.judging import RuleBook
 from ckh.ops.gemm_grouped.operation import FAMILY, GemmGroupedKernel
 from ckh.ops.gemm_grouped.problem import MAX_GROUPS, OP_TYPE, GemmGroupedProblem
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.bench.computation import Operand
+    from ckh.bench.contraction import Contraction
     from ckh.ops.gemm_universal.measuring.hip_rules import GemmHeaders
 
 _KERNEL = Path("ck_tile/ops/gemm/kernel/grouped_gemm_kernel.hpp")
@@ -66,6 +69,23 @@ def multiply_groups(problem: GemmGroupedProblem, a: NDArray[Any], b: NDArray[Any
     return np.concatenate(products)
 
 
+def _contractions(problem: GemmGroupedProblem) -> list[Contraction]:
+    a, b, _ = operands(problem)
+    strides = [(0, *dense_strides(operand.shape)[-2:]) for operand in (a, b)]
+    row, products = strides[0][1] if problem.layout[0] == "r" else 1, []
+    for group, (m, end) in enumerate(zip(problem.all_m, accumulate(problem.all_m), strict=True)):
+        firsts = ((end - m) * problem.n, (end - m) * row, group * problem.k * problem.n)
+        products.append(matrix_product(1, (m, problem.n, problem.k), strides, problem.layout, firsts))
+    return products
+
+
+def _factors(
+    problem: GemmGroupedProblem, index: tuple[int, int], a: NDArray[Any], b: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    group = int(np.searchsorted(np.cumsum(problem.all_m), index[0], side="right"))
+    return gemm.factors(problem, index, a, b[group])
+
+
 @RuleBook().rule
 def _lacks(pipeline: str, *, headers: GemmHeaders) -> Iterator[str]:
     common = headers.common
@@ -101,7 +121,15 @@ MEASURED = derived_measured(
     OP_TYPE,
     FAMILY.pools,
     FAMILY.bench_pools,
-    replace(GEMM.computation, operands=operands, compute=multiply_groups, c_problem=c_problem, arrays=_arrays),
+    replace(
+        GEMM.computation,
+        operands=operands,
+        compute=multiply_groups,
+        c_problem=c_problem,
+        contractions=_contractions,
+        factors=_factors,
+        arrays=_arrays,
+    ),
     HIP.emission,
     Trials(_loop_ends, kernel_class, lambda arch: representatives_of(FAMILY.space(arch), arch, GemmGroupedKernel)),
     host_emission(__file__, "grouped_abi.hpp", "host-grouped-train"),

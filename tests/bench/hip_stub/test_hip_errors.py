@@ -154,7 +154,7 @@ def test_any_allocation_may_fail(build: Callable[[StubKernel], str], monkeypatch
         assert {reply.status for reply in then} == {Status.OK} or not any(results[-1])
     lost, late = str(Status.OUT_OF_MEMORY), str(Status.LAUNCH_ERROR)
     assert results == [
-        *[[lost, late, late]] * 3,  # two inputs and the output
+        *[[lost, late, late]] * 4,  # two inputs, the output and its copy
         ["", lost, ""],  # the workspace, before there are copies that could be given up
         ["", "ok", "ok"],  # the copies, of which there are fewer
         ["", "", ""],

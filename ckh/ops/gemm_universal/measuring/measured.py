@@ -25,6 +25,7 @@ from ckh.bench.computation import (
     Split,
     Trials,
 )
+from ckh.bench.contraction import dense_strides, matrix_product
 from ckh.errors import NoKernelError, UsageError
 from ckh.kernels.pipelines import PIPELINE_CODES, Scheduler, loaded_ahead, most_steps
 from ckh.ops import operation
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.bench.codegen.ck_tile import Headers
     from ckh.bench.computation import MatrixSettings
+    from ckh.bench.contraction import Contraction
     from ckh.bench.planning.candidates import CandidateSource
     from ckh.data.settings import Settings
     from ckh.kernels.pools import Pools
@@ -116,6 +118,21 @@ def multiply(problem: GemmProblem, a: NDArray[Any], b: NDArray[Any]) -> NDArray[
     )
     product: NDArray[Any] = left @ right
     return product if problem.layout[2] == "r" else product.T
+
+
+def contractions(problem: GemmProblem) -> tuple[Contraction]:
+    """Return the product as loops over A and B."""
+    a, b, *_ = operands(problem)
+    strides = [(0, *dense_strides(operand.shape)) for operand in (a, b)]
+    return (matrix_product(1, (problem.m, problem.n, problem.k), strides, problem.layout),)
+
+
+def factors(
+    problem: GemmProblem, index: tuple[int, int], a: NDArray[Any], b: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the row of A and the column of B whose product is the element of C at a row and column."""
+    row, column = index
+    return a[row] if problem.layout[0] == "r" else a[:, row], b[:, column] if problem.layout[1] == "r" else b[column]
 
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
@@ -192,6 +209,8 @@ MEASURED: Measured[GemmProblem, GemmKernel] = Measured(
         _DTYPES,
         c_problem,
         _split,
+        contractions=contractions,
+        factors=factors,
         arrays=arrays,
     ),
     host=HostEmission(hip.emit_for_host, (_TEMPLATES / "host",), "host-gemm-train"),

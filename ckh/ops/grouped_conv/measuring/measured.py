@@ -26,7 +26,14 @@ from ckh.ops.grouped_conv.kernels.pool import RefusedKernel
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.measuring import hip
 from ckh.ops.grouped_conv.measuring.hip_rules import detect_conv, found_words, rules_of
-from ckh.ops.grouped_conv.measuring.reference import array_forms, convolve, operands, reduction_length
+from ckh.ops.grouped_conv.measuring.reference import (
+    array_forms,
+    contractions,
+    convolve,
+    factors,
+    operands,
+    reduction_length,
+)
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
 from ckh.ops.grouped_conv.rules.sets import DEFAULT_RULE_SET, refused_of_rule_set, rule_set, weight_options
 from ckh.problems import Direction
@@ -242,6 +249,8 @@ MEASURED: Measured[ConvProblem, ConvKernel] = Measured(
         ("fp32", "fp16", "bf16"),
         c_problem,
         _split,
+        contractions=contractions,
+        factors=factors,
         arrays=array_forms,
     ),
     host=HostEmission(emit_host, (_TEMPLATES / "host",), "host-train"),

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckh.bench.computation import ArrayForm, Operand, Role
+from ckh.bench.contraction import Contraction, dense_strides
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ckh.ops.grouped_conv.problem import ConvProblem
 
@@ -71,6 +72,83 @@ def reduction_length(problem: ConvProblem) -> int:
     return problem.gemm_sizes[2]
 
 
+def contractions(problem: ConvProblem) -> tuple[Contraction]:
+    """Return the convolution as loops over its operands: pixels and taps meet in pixels of the other side."""
+    (inputs, taps, outputs), (steps, pads, dilations) = _sizes(problem), _distances(problem)
+    c, k, none, ones = problem.c_per_group, problem.k_per_group, (0, 0, 0), (1, 1, 1)
+    x = dense_strides((problem.n, *inputs, problem.g, c))
+    y = dense_strides((problem.n, *outputs, problem.g, k))
+    w = dense_strides((problem.g, k, *taps, c))
+    x_n, x_g, x_c, x_at = x[0], x[4], x[5], x[1:4]
+    y_n, y_g, y_k, y_at = y[0], y[4], y[5], y[1:4]
+    w_g, w_k, w_c, w_at = w[0], w[1], w[5], w[2:5]
+    before = tuple(-pad for pad in pads)
+    sums: tuple[Sequence[int], ...]
+    if problem.variant is Direction.BWD_WEIGHT:
+        sums = (problem.g, k, *taps, c, 1), (y_g, y_k, *none, 0, 0), (x_g, 0, *none, x_c, 0)
+        sums += (*outputs, problem.n), (*y_at, y_n), (*none, x_n)
+        return (Contraction(0, 0, 0, *sums, dilations, steps, before, ones, inputs, none, x_at),)
+    if problem.variant is Direction.FORWARD:
+        sums = (1, problem.n, *outputs, problem.g, k), (0, x_n, *none, x_g, 0), (0, 0, *none, w_g, w_k)
+        sums += (*taps, c), (*none, x_c), (*w_at, w_c)
+        return (Contraction(0, 0, 0, *sums, steps, dilations, before, ones, inputs, x_at, none),)
+    sums = (1, problem.n, *inputs, problem.g, c), (0, y_n, *none, y_g, 0), (0, 0, *none, w_g, w_c)
+    sums += (*taps, k), (*none, y_k), (*w_at, w_k)
+    backwards = tuple(-dilation for dilation in dilations)
+    return (Contraction(0, 0, 0, *sums, ones, backwards, pads, steps, outputs, y_at, none),)
+
+
+def factors(problem: ConvProblem, index: tuple[int, ...], a: Array, b: Array) -> tuple[Array, Array]:
+    """Return the factors of the products of one element of the result."""
+    depth = (0,) * (len(_sizes(problem)) - problem.ndim)
+    if problem.variant is Direction.BWD_WEIGHT:
+        group, k, *at, c = index
+        ys, xs = zip(*_meetings(problem, (*depth, *at)), strict=True)
+        images = np.arange(problem.n)
+        dy, x = _pixels(problem, a, 2)[..., group, k], _pixels(problem, b, 0)[..., group, c]
+        return dy[np.ix_(images, *ys)], x[np.ix_(images, *xs)]
+    image, *at, group, channel = index
+    taps, met = zip(*_meetings(problem, (*depth, *at)), strict=True)
+    weights = b.reshape(problem.g, problem.k_per_group, *_sizes(problem)[1], problem.c_per_group)[group]
+    is_forward = problem.variant is Direction.FORWARD
+    of_channel = weights[channel] if is_forward else np.moveaxis(weights[..., channel], 0, 3)
+    return _pixels(problem, a, 0 if is_forward else 2)[image, ..., group, :][np.ix_(*met)], of_channel[np.ix_(*taps)]
+
+
+def _meetings(problem: ConvProblem, at: tuple[int, ...]) -> Iterator[tuple[Array, Array]]:
+    """Yield, for each spatial axis, the taps that an element at a place reads, and the pixels there.
+
+    For backward weight, pixels of dY and of X that a tap brings together.
+    """
+    for place, (pixels, taps, outputs), (step, pad, dilation) in zip(
+        at, zip(*_sizes(problem), strict=True), zip(*_distances(problem), strict=True), strict=True
+    ):
+        if problem.variant is Direction.BWD_DATA:
+            own = np.arange(taps)
+            met, rest = np.divmod(place + pad - own * dilation, step)
+            right = (rest == 0) & (met >= 0) & (met < outputs)
+        else:
+            is_weight = problem.variant is Direction.BWD_WEIGHT
+            own = np.arange(outputs if is_weight else taps)
+            met = (own * step + place * dilation if is_weight else place * step + own * dilation) - pad
+            right = (met >= 0) & (met < pixels)
+        yield own[right], met[right]
+
+
+def _pixels(problem: ConvProblem, tensor: Array, side: int) -> Array:
+    """Return X (side 0) or Y (side 2) as N, D, H, W, G, channels of a group."""
+    return tensor.reshape(problem.n, *_sizes(problem)[side], problem.g, -1)
+
+
+def _distances(problem: ConvProblem) -> tuple[tuple[int, int, int], tuple[int, int, int], tuple[int, int, int]]:
+    """Strides, paddings and dilations along depth, height and width."""
+    return (
+        (problem.stride_d, problem.stride_h, problem.stride_w),
+        (problem.pad_d, problem.pad_h, problem.pad_w),
+        (problem.dilation_d, problem.dilation_h, problem.dilation_w),
+    )
+
+
 def convolve(problem: ConvProblem, a: Array, b: Array) -> Array:
     """Return the result of a problem in the precision of its operands, which have the shapes of `operand_shapes`."""
     depthwise = problem.c_per_group == problem.k_per_group == 1
@@ -86,8 +164,7 @@ def _sizes(problem: ConvProblem) -> tuple[tuple[int, int, int], tuple[int, int, 
 def _taps(problem: ConvProblem) -> Iterator[_Tap]:
     """Yield every tap's index and the pixels of the padded input that it reads."""
     _, taps, outputs = _sizes(problem)
-    strides = (problem.stride_d, problem.stride_h, problem.stride_w)
-    dilations = (problem.dilation_d, problem.dilation_h, problem.dilation_w)
+    strides, _, dilations = _distances(problem)
     for index, position in enumerate(np.ndindex(*taps)):
         starts = [at * dilation for at, dilation in zip(position, dilations, strict=True)]
         d, h, w = (slice(o, o + (n - 1) * s + 1, s) for o, n, s in zip(starts, outputs, strides, strict=True))
@@ -95,15 +172,14 @@ def _taps(problem: ConvProblem) -> Iterator[_Tap]:
 
 
 def _padded_sizes(problem: ConvProblem) -> tuple[int, int, int]:
-    pads = (problem.pad_d, problem.pad_h, problem.pad_w)
-    d, h, w = (size + 2 * pad for size, pad in zip(_sizes(problem)[0], pads, strict=True))
+    d, h, w = (size + 2 * pad for size, pad in zip(_sizes(problem)[0], _distances(problem)[1], strict=True))
     return d, h, w
 
 
 def _inside(problem: ConvProblem, axis: int) -> tuple[slice, ...]:
     """Index of the input without padding, for spatial axes from `axis` on."""
-    pads = (problem.pad_d, problem.pad_h, problem.pad_w)
-    spatial = (slice(pad, pad + size) for size, pad in zip(_sizes(problem)[0], pads, strict=True))
+    ranges = zip(_sizes(problem)[0], _distances(problem)[1], strict=True)
+    spatial = (slice(pad, pad + size) for size, pad in ranges)
     return (*(slice(None),) * axis, *spatial)
 
 
