@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 
 from ckh import ConvProblem, Direction, GemmProblem
-from ckh.bench.computation import computation_of
-from ckh.bench.contraction import BEFORE, SPATIAL
+from ckh.bench.computation import BEFORE, SPATIAL, computation_of
 from ckh.bench.isolated.operands import drawn, tensor_of
 from ckh.ops.gemm_batched.problem import GemmBatchedProblem
 from ckh.ops.gemm_grouped.problem import GemmGroupedProblem
 from ckh.ops.gemm_multi_d.problem import GemmMultiDProblem
 
 if TYPE_CHECKING:
-    from ckh.bench.contraction import Contraction
+    from ckh.bench.computation import Contraction
 
 CONV = ConvProblem(
     *(Direction.FORWARD, 2, 6, 4, 2, 7, 6, 3, 2),

@@ -359,3 +359,15 @@ def test_opening_the_device_asks_the_driver_once(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(module, "find_ck_tile", never)
     device = HipDevice(DeviceOptions())
     assert (device.arch.name, len(device.worker_configs()), asked) == ("gfx942", 3, [1])
+
+
+def test_results_are_checked_on_the_gpu_unless_asked_for(tools: DeviceOptions, tmp_path: Path) -> None:
+    """Its kernels are compiled once; where they cannot be, the host checks."""
+    made = Path(HipDevice(tools).checks_library())
+    assert made.is_file()
+    assert HipDevice(tools).checks_library() == str(made)
+    assert HipDevice(replace(tools, verify_on="host")).checks_library() == ""
+    broken = FakeHipcc("HIP version: 6.5", fails="").write(tmp_path / "broken/hipcc")
+    assert HipDevice(replace(tools, hipcc=str(broken))).checks_library() == ""
+    with expect_refusal(UsageError, "unknown-name", "cpu"):
+        HipDevice(replace(tools, verify_on="cpu"))

@@ -35,6 +35,7 @@ from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import (
     EMULATED_KIND,
     HIP_KIND,
+    VERIFIERS,
     Device,
     DeviceIdentity,
     headers_comment,
@@ -51,6 +52,7 @@ from ckh.kernels.table import KernelTable
 from ckh.ops import operation_of_kernel
 from ckh.schema import Status
 from ckh.text.log import note
+from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,6 +92,12 @@ class HipDevice(Device):
         if options.arch is None and not gpus:
             raise DeviceError(
                 "no usable device: no AMD GPU is found", "name one with --arch to compile for it", code="no-gpu"
+            )
+        if options.verify_on not in (None, *VERIFIERS):
+            raise UsageError(
+                f"results are not checked on {options.verify_on!r}",
+                one_of(options.verify_on, VERIFIERS),
+                code="unknown-name",
             )
         name = gpus[0].arch if options.arch is None else options.arch
         arch, is_product = arch_of_gpu(name)

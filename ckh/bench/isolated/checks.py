@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from functools import partial
 from math import inf, prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ckh.bench.computation import computation_of
-from ckh.bench.isolated.memory import DeviceBuffer, HipMemory
+from ckh.bench.isolated.memory import DeviceBuffer
 from ckh.bench.isolated.operands import stored_shape, tensor_of
 from ckh.bench.isolated.typed import element_type
 from ckh.bench.isolated.verify import Sums
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from ckh.bench.computation import Operand, Split
     from ckh.bench.isolated.hip_runtime import HipRuntime
-    from ckh.bench.isolated.memory import Memory
+    from ckh.bench.isolated.memory import HipMemory
     from ckh.bench.isolated.typed import Array, ElementType
     from ckh.bench.isolated.verify import Limits, Range
     from ckh.ops.base import Problem
@@ -29,33 +30,31 @@ if TYPE_CHECKING:
 _SUMMED = {"fp32": 0, "fp16": 1, "bf16": 2, "int8": 3, "fp8": 4, "bf8": 4}
 _COMPARED = {"fp32": 0, "fp16": 1, "bf16": 2, "int32": 3}
 _FACTORS = 2
+_COUNTER = np.dtype(np.uint64)
 _pointer, _i32, _i64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
+_ARGUMENTS = {
+    "ckh_sum": (_i32, *(_pointer,) * 6),
+    "ckh_outside": (_i32, *(_pointer,) * 3, _i64, _i32, _pointer),
+    "ckh_differ": (*(_pointer,) * 2, _i64, _pointer),
+}
 
 
-class Checks:
-    """The compiled checks.hip on a GPU. Methods raise `HipError`, for lack of memory `HipMemoryError`."""
+class GpuChecks:
+    """The compiled checks.hip on a GPU, for a memory. Methods raise `HipError`, for lack of memory `HipMemoryError`."""
 
-    def __init__(self, path: str, runtime: HipRuntime) -> None:
-        self._runtime = runtime
+    def __init__(self, path: str, runtime: HipRuntime, memory: HipMemory) -> None:
+        self._runtime, self.memory = runtime, memory
         try:
-            library = ctypes.CDLL(path)
-            self._functions = {name: getattr(library, name) for name in ("ckh_sum", "ckh_outside", "ckh_differ")}
+            self._library = ctypes.CDLL(path)
+            for name, arguments in _ARGUMENTS.items():
+                getattr(self._library, name).argtypes = arguments
         except (OSError, AttributeError) as error:
             reason = f"the kernels that check results cannot be loaded: {error}"
-            raise DeviceError(reason, "delete the library, or check on the host (--verify-on host)") from error
-        for function, arguments in zip(
-            self._functions.values(),
-            (
-                (_i32, *(_pointer,) * 6),
-                (_i32, *(_pointer,) * 3, _i64, _i32, _pointer),
-                (*(_pointer,) * 2, _i64, _pointer),
-            ),
-            strict=True,
-        ):
-            function.restype, function.argtypes = _i32, arguments
-        self._counter = DeviceBuffer(runtime, _count().nbytes)
+            raise DeviceError(reason, f"delete {path}, or check on the host (--verify-on host)") from error
+        self._counter = DeviceBuffer(runtime, _COUNTER.itemsize)
+        memory.compare = partial(self._counted, "ckh_differ")
 
-    def sums(self, problem: Problem, memory: Memory, inputs: Sequence[Array], *, fnuz_floats: bool) -> Sums | None:
+    def sums(self, problem: Problem, inputs: Sequence[Array], *, fnuz_floats: bool) -> Sums | None:
         """Return a problem's sums, given its inputs as tensors; None if there are no kernels for it."""
         computation = computation_of(problem)
         operands, result = computation.operands_of(problem)
@@ -73,7 +72,7 @@ class Checks:
         try:
             factors = [
                 address if operand.order is None else buffer(values.nbytes, values).address
-                for operand, values, address in zip(operands[:_FACTORS], inputs, memory.pointers(), strict=False)
+                for operand, values, address in zip(operands[:_FACTORS], inputs, self.memory.pointers(), strict=False)
             ]
             numbers = element_type(dtype, fnuz_floats=fnuz_floats).widened(np.arange(256, dtype=np.uint8))
             codes = buffer(numbers.nbytes, numbers).address
@@ -92,34 +91,24 @@ class Checks:
         """Return the number of elements of an output that are outside of their bounds, all by their addresses."""
         return self._counted("ckh_outside", _COMPARED[dtype], output, *bounds, size, unwritten)
 
-    def differing(self, first: int, second: int, size: int) -> int:
-        """Return the number of bytes that differ between two addresses."""
-        return self._counted("ckh_differ", first, second, size)
-
     def _counted(self, name: str, *arguments: int) -> int:
-        count = _count()
+        count = np.empty(1, _COUNTER)
         self._counter.fill(0, count.nbytes)
         self._call(name, *arguments, self._counter.address)
         self._counter.download(count)
         return int(count[0])
 
     def _call(self, name: str, *arguments: int) -> None:
-        self._runtime.require(self._functions[name](*arguments), name)
-
-
-def _count() -> Any:
-    return np.zeros(1, np.uint64)
+        self._runtime.require(getattr(self._library, name)(*arguments), name)
 
 
 class GpuLimits:
     """Limits of right results in the memory of the GPU that computes them, as stored there."""
 
-    def __init__(self, memory: Memory, limits: Limits, output: Operand, element: ElementType) -> None:
-        assert isinstance(memory, HipMemory)
-        assert memory.checks is not None
-        self._memory, self._checks, self._limits = memory, memory.checks, limits
+    def __init__(self, checks: GpuChecks, limits: Limits, output: Operand, element: ElementType) -> None:
+        self._checks, self._limits = checks, limits
         self._output, self._element, self._size = output, element, prod(stored_shape(output))
-        self._bounds = [memory.reserve(self._size * element.bound.itemsize) for _ in range(2)]
+        self._bounds = [checks.memory.reserve(self._size * element.bound.itemsize) for _ in range(2)]
         self._held: Range | None = None  # by these buffers
 
     def holds(self, number: int, split: Split) -> bool:
@@ -131,7 +120,7 @@ class GpuLimits:
             self._bounds[1].upload(self._stored(right.high, -inf))
             self._held = right
         addresses, unwritten = [bound.address for bound in self._bounds], self._element.unwritten_byte
-        output = self._memory.output(number)
+        output = self._checks.memory.output(number)
         return not self._checks.outside(self._output.dtype, output, addresses, self._size, unwritten)
 
     def _stored(self, bounds: Array, gap: float) -> Array:

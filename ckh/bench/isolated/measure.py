@@ -32,6 +32,7 @@ from ckh.schema import Status
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from ckh.bench.isolated.checks import GpuChecks
     from ckh.bench.isolated.memory import Memory
     from ckh.bench.isolated.typed import Array
     from ckh.bench.isolated.verify import Sums
@@ -64,7 +65,16 @@ class _Anchor:
 class _Problem:
     """The current problem: operands in device memory, limits of right results on the host, and on a GPU that checks."""
 
-    def __init__(self, problem: Problem, job: Job, memory: Memory, clock: PhaseClock, *, fnuz_floats: bool) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        job: Job,
+        memory: Memory,
+        clock: PhaseClock,
+        checks: GpuChecks | None,
+        *,
+        fnuz_floats: bool,
+    ) -> None:
         self.best_ns = job.best_ns
         self.anchor = _Anchor(job.library, job.loops) if job.library else None
         self.folder = Path(job.folder)
@@ -94,11 +104,11 @@ class _Problem:
         self.on_gpu: GpuLimits | None = None
         if job.is_checked:
             with clock.phase(Phase.REFERENCE):
-                sums = _sums_on_gpu(problem, memory, tensors, fnuz_floats=fnuz_floats)
+                sums = None if checks is None else _sums_by(checks, problem, tensors, fnuz_floats=fnuz_floats)
                 self._limits = Limits(problem, *tensors, fnuz_floats=fnuz_floats, sums=sums)
-                if sums is not None:
+                if checks is not None and sums is not None:
                     with suppress(HipMemoryError):  # the host has limits, too
-                        self.on_gpu = GpuLimits(memory, self._limits, self._output, self._element)
+                        self.on_gpu = GpuLimits(checks, self._limits, self._output, self._element)
 
     @property
     def is_checked(self) -> bool:
@@ -126,12 +136,11 @@ class _Problem:
         return self.limits.complaint(self.tensor(result), split)
 
 
-def _sums_on_gpu(problem: Problem, memory: Memory, tensors: Sequence[Array], *, fnuz_floats: bool) -> Sums | None:
+def _sums_by(checks: GpuChecks, problem: Problem, tensors: Sequence[Array], *, fnuz_floats: bool) -> Sums | None:
     """Return the sums of a problem's products, computed by the GPU and checked; None: the host is to compute them."""
     sums = None
-    if memory.checks is not None:
-        with suppress(HipMemoryError):
-            sums = memory.checks.sums(problem, memory, tensors, fnuz_floats=fnuz_floats)
+    with suppress(HipMemoryError):
+        sums = checks.sums(problem, tensors, fnuz_floats=fnuz_floats)
     if sums is not None and (wrong := wrong_sums(problem, sums, *tensors, fnuz_floats=fnuz_floats)):
         reason = f"the reference that the GPU computes is wrong {wrong}"
         raise KernelFailure(Status.LAUNCH_ERROR, f"{reason} (--verify-on host computes it there)")
@@ -167,6 +176,7 @@ class Bench:
         memory: Memory,
         clock: PhaseClock,
         card: Callable[[], Card] = dict,
+        checks: GpuChecks | None = None,
         *,
         fnuz_floats: bool = False,
         has_times: bool = True,
@@ -174,6 +184,7 @@ class Bench:
         self._memory = memory
         self._clock = clock
         self._card = card
+        self._checks = checks
         self._fnuz_floats = fnuz_floats
         self._has_times = has_times
         self._libraries: dict[str, KernelLibrary] = {}
@@ -189,7 +200,7 @@ class Bench:
         self._problem = None  # free the memory first
         self._memory.clear()
         problem = operation_of(job.problem).problems.parse(job.problem)
-        self._problem = _Problem(problem, job, self._memory, self._clock, fnuz_floats=self._fnuz_floats)
+        self._problem = _Problem(problem, job, self._memory, self._clock, self._checks, fnuz_floats=self._fnuz_floats)
         return Reply(job.id, Status.OK)
 
     def run(self, job: Job) -> Reply:
@@ -338,7 +349,7 @@ class Bench:
                 self._memory.repair_inputs()
                 raise KernelFailure(Status.WRONG_RESULT, f"the kernel wrote out of bounds: {where}")
             split, launched = problem.split(library), self._stopwatch.launched
-            if not split.repeats and self._memory.checks is not None:
+            if not split.repeats and self._memory.compare is not None:
                 self._run_sets(library, problem, launched - {0})
             for number in self._memory.changed(launched):
                 self._check_changed(problem, split, number)

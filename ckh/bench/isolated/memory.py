@@ -17,9 +17,8 @@ from ckh.bench.isolated.typed import NAN_BYTE
 from ckh.data.settings import MAX_SETS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from ckh.bench.isolated.checks import Checks
     from ckh.bench.isolated.typed import Array, ElementType
 
 
@@ -99,8 +98,8 @@ class Memory(Protocol):
 
     # Whether wall time measures a kernel run. On a GPU, the first run includes loading the kernel.
     times_first_runs: bool
-    checks: Checks | None = None
-    """Kernels that check results where they are; None: the host does."""
+    compare: Callable[[int, int, int], int] | None = None
+    """Counts the bytes that differ between two addresses, given their number, on a GPU; None: the host compares."""
 
     def clear(self) -> None:
         """Free inputs and output."""
@@ -141,7 +140,7 @@ class Memory(Protocol):
         """Return the copy."""
 
     def changed(self, numbers: Iterable[int]) -> list[int]:
-        """Return the sets whose inputs, or whose output other than the kept one, changed; without checks: the first."""
+        """Return the sets whose inputs changed, or whose output is not the kept one; without `compare`, the first."""
 
     def repair_inputs(self) -> bool:
         """Restore inputs that a kernel has overwritten; True if there were any."""
@@ -277,7 +276,7 @@ class HipMemory:
     """Memory of one GPU. Kernels can overwrite inputs there, so the host keeps a copy."""
 
     times_first_runs = False
-    checks: Checks | None = None
+    compare: Callable[[int, int, int], int] | None = None
 
     def __init__(self, runtime: HipRuntime, flush_bytes: int, rotating: int = 1, rotating_bytes: int = 0) -> None:
         self._runtime = runtime
@@ -417,20 +416,16 @@ class HipMemory:
         return kept
 
     def changed(self, numbers: Iterable[int]) -> list[int]:
-        if self.checks is None:
+        if self.compare is None:
             return [0] if differing(self.result(), self.kept()) else []
         buffers, sets = [*(buffer for _, buffer in self._inputs), self._outputs[1]], self.operand_sets()
         return [number for number in sorted(numbers) if self._differs(sets[number], buffers)]
 
     def _differs(self, addresses: Sequence[int], buffers: Sequence[DeviceBuffer]) -> bool:
         """True if contents at addresses are not those of buffers, by the GPU."""
-        assert self.checks is not None
+        assert self.compare is not None
         pairs = zip(addresses, buffers, strict=False)
-        return any(
-            self.checks.differing(address, buffer.address, buffer.size)
-            for address, buffer in pairs
-            if address != buffer.address
-        )
+        return any(self.compare(at, buffer.address, buffer.size) for at, buffer in pairs if at != buffer.address)
 
     def repair_inputs(self) -> bool:
         """Download the inputs and restore those that were overwritten; True if any were.
@@ -445,7 +440,7 @@ class HipMemory:
                 buffer.upload(values)
                 repaired = True
         if self._copies is not None:
-            if self.checks is not None:
+            if self.compare is not None:
                 buffers = [buffer for _, buffer in self._inputs]
                 repaired |= any(self._differs(each, buffers) for each in self.operand_sets()[1:])
             if repaired:

@@ -40,6 +40,7 @@ from ckh.schema import Status
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ckh.bench.isolated.checks import GpuChecks
     from ckh.bench.isolated.memory import Memory
 
 _THREADS = Path("/proc/self/task")
@@ -53,9 +54,10 @@ def main() -> int:
     _settle(config)
     clock = PhaseClock()
     try:
-        memory = _memory(config)
+        memory, checks = _memory(config)
         card = partial(read_card, config.pci, config.kfd_id) if config.pci else dict[str, float]
-        bench = Bench(memory, clock, card, fnuz_floats=config.fnuz_floats, has_times=not config.is_emulated)
+        has_times = not config.is_emulated
+        bench = Bench(memory, clock, card, checks, fnuz_floats=config.fnuz_floats, has_times=has_times)
     except DeviceError as error:
         _write(replies, Reply(READY.id, Status.LAUNCH_ERROR, f"{error.message}\n{error.hint}", is_last=True))
         return error.exit_code
@@ -67,16 +69,17 @@ def main() -> int:
     return 0
 
 
-def _memory(config: WorkerConfig) -> Memory:
+def _memory(config: WorkerConfig) -> tuple[Memory, GpuChecks | None]:
+    """Memory of the device, and its kernels that check results."""
     if not config.is_hip:
-        return HostMemory()
-    from ckh.bench.isolated.checks import Checks
+        return HostMemory(), None
+    from ckh.bench.isolated.checks import GpuChecks
     from ckh.bench.isolated.hip_runtime import LIBRARY_VARIABLE, HipRuntime, preload
     from ckh.bench.isolated.memory import HipMemory
 
     if config.load_only:
         preload()
-        return HostMemory()
+        return HostMemory(), None
 
     if config.is_emulated:
         from ckh.emulator.launch import attach
@@ -85,9 +88,7 @@ def _memory(config: WorkerConfig) -> Memory:
     runtime = HipRuntime(config.gpu)
     memory = HipMemory(runtime, config.flush_bytes, config.rotating, config.rotating_bytes)
     memory.probe()
-    if config.checks:
-        memory.checks = Checks(config.checks, runtime)
-    return memory
+    return memory, GpuChecks(config.checks, runtime, memory) if config.checks else None
 
 
 def _work(bench: Bench, config: WorkerConfig) -> dict[Op, Callable[[Job], Reply]]:

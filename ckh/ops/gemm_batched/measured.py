@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.computation import Operand, Role, Trials
-from ckh.bench.contraction import matrix_product
+from ckh.bench.computation import Operand, Role, Trials, matrix_product
 from ckh.kernels.judging import RuleBook
 from ckh.kernels.pipelines import wave_groups_of
 from ckh.ops.gemm_batched.operation import FAMILY, GemmBatchedKernel
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ckh.bench.contraction import Contraction
+    from ckh.bench.computation import Contraction
     from ckh.ops.gemm_universal.measuring.hip_rules import GemmHeaders
 
 _KERNEL = Path("ck_tile/ops/gemm/kernel/batched_gemm_kernel.hpp")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.bench.computation import ArrayForm, Trials
-from ckh.bench.contraction import dense_strides, matrix_product
+from ckh.bench.computation import ArrayForm, Trials, dense_strides, matrix_product
 from ckh.kernels.judging import RuleBook
 from ckh.ops.gemm_grouped.operation import FAMILY, GemmGroupedKernel
 from ckh.ops.gemm_grouped.problem import MAX_GROUPS, OP_TYPE, GemmGroupedProblem
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ckh.bench.computation import Operand
-    from ckh.bench.contraction import Contraction
+    from ckh.bench.computation import Contraction, Operand
     from ckh.ops.gemm_universal.measuring.hip_rules import GemmHeaders
 
 _KERNEL = Path("ck_tile/ops/gemm/kernel/grouped_gemm_kernel.hpp")

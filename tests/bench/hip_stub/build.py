@@ -63,5 +63,15 @@ def build_exported(folder: Path) -> Path:
     return part
 
 
+def build_checks(runtime: Path) -> str:
+    """Build the kernels that check results next to the runtime that they are linked to; returns the path."""
+    source, library = template_dir().parent / "checks" / "checks.hip", runtime.with_name("checks.so")
+    included = f"-I{_HERE / 'include'}"
+    _compile(
+        _CXX, "-std=c++17", "-O1", included, "-x", "c++", str(source), "-x", "none", str(runtime), "-o", str(library)
+    )
+    return str(library)
+
+
 def _compile(compiler: str, *arguments: str) -> None:
     subprocess.run([compiler, "-shared", "-fPIC", *arguments], check=True)

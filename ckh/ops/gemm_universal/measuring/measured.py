@@ -24,8 +24,9 @@ from ckh.bench.computation import (
     Role,
     Split,
     Trials,
+    dense_strides,
+    matrix_product,
 )
-from ckh.bench.contraction import dense_strides, matrix_product
 from ckh.errors import NoKernelError, UsageError
 from ckh.kernels.pipelines import PIPELINE_CODES, Scheduler, loaded_ahead, most_steps
 from ckh.ops import operation
@@ -43,8 +44,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.bench.codegen.ck_tile import Headers
-    from ckh.bench.computation import MatrixSettings
-    from ckh.bench.contraction import Contraction
+    from ckh.bench.computation import Contraction, MatrixSettings
     from ckh.bench.planning.candidates import CandidateSource
     from ckh.data.settings import Settings
     from ckh.kernels.pools import Pools

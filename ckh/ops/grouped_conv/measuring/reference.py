@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ckh.bench.computation import ArrayForm, Operand, Role
-from ckh.bench.contraction import Contraction, dense_strides
+from ckh.bench.computation import ArrayForm, Contraction, Operand, Role, dense_strides
 from ckh.problems import Direction
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int axes = 7, before = 2, spatial = 3, threads = 256;
 
-// As in contraction.py.
+// As in computation.py.
 struct Contraction {
     int64_t first, first_a, first_b;
     int64_t size[axes], a[axes], b[axes];
