@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from ckh.bench.supervision.protocol import Reply
 
 _TIMEOUT_S = 1800.0
-_TOGETHER = 3  # kernels of an operation and architecture that are drawn and compiled together
+TOGETHER = 3  # kernels of an operation and architecture that are drawn and compiled together
 _DTYPES = ("fp16", "bf16", "fp32")
 _GEMM_DTYPES = (*_DTYPES, "fp8", "bf8", "int8")
 GEMM_POOLS: tuple[Any, ...] = (BENCH_POOLS, *(family.bench_pools for family in (BATCHED, GROUPED, STREAMK)))
@@ -139,8 +139,8 @@ def drawn(count: int) -> list[Executed]:
         groups[entry.op, entry.arch].append(entry)
     shuffled = [random.sample(some, len(some)) for some in groups.values()]
     random.shuffle(shuffled)
-    rounds = range(0, max(map(len, shuffled)), _TOGETHER)
-    return [entry for start in rounds for some in shuffled for entry in some[start : start + _TOGETHER]][:count]
+    rounds = range(0, max(map(len, shuffled)), TOGETHER)
+    return [entry for start in rounds for some in shuffled for entry in some[start : start + TOGETHER]][:count]
 
 
 def again(entries: list[Executed], limits: BenchLimits) -> None:

@@ -1,13 +1,15 @@
 """Compares GPU kernels compiled in a unit of several with the same kernels compiled alone: they must be equal.
 
     python benchmarks/unit_resources.py --out FOLDER [--only gemm_grouped …]
+    python benchmarks/unit_resources.py --out FOLDER --executed 63    # units of executed_kernels.py --again 63
 
 `UNITS` cover every operation and direction, for headers of both interfaces of 2025: those of the headers at hand
 (CK_TILE_INCLUDE) are compiled for the device alone, kernel by kernel and as the unit that `ckh bench` would make of
 them. Each GPU function's registers, scratch memory, spills, calls, and instructions, in all and in the loop, must be
 equal; otherwise the exit code is 1. A row of the table has the maximum over a kernel's functions, for waves the
 minimum. Each compiler call is kept in FOLDER, by its source, compiler and options, so that the script can be
-interrupted. With PYTHONPATH set to another checkout of ckh, it is that one's kernels.
+interrupted. With --executed, the units are those in ckh's cache, of which kernels were executed by executed_kernels.py.
+With PYTHONPATH set to another checkout of ckh, it is that one's kernels.
 tests/bench/codegen/test_unit.py compiles a sample.
 """
 
@@ -28,8 +30,10 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from ckh.bench.codegen.ck_tile import Interface
-from ckh.bench.codegen.unit import UnsupportedKernelError, function_part
+from ckh.bench.codegen.unit import UnsupportedKernelError, chosen_number, function_part
+from ckh.bench.compilation.compile import KernelBuilder
 from ckh.bench.compilation.hip_toolchain import known_ck_tile
+from ckh.bench.compilation.kernel_cache import loadable
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.hip_device import HipDevice
@@ -42,6 +46,7 @@ from ckh.text.tabletext import table_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ckh.bench.codegen.ck_tile import Headers
     from ckh.isa.codefile import Function
     from ckh.isa.instructions import Instruction
     from ckh.ops.base import Kernel
@@ -162,27 +167,46 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", nargs="+", help="operations")
+    parser.add_argument("--executed", type=int, metavar="N", help="kernels of the record's draw, as they were executed")
     options = parser.parse_args()
     headers = known_ck_tile()
     if headers is None:
         parser.error("there are no headers: set CK_TILE_INCLUDE")
-    units = [unit for unit in UNITS if unit.interface == headers.interface and unit.op in (options.only or [unit.op])]
     count, different = 0, list[str]()
-    for unit in units:
-        names = unit.names(HipDevice(DeviceOptions(unit.arch)))
-        together = compiled(unit.op, unit.arch, names, options.out)
-        alone = [compiled(unit.op, unit.arch, (name,), options.out) for name in names]
+    for op, arch, names, together in _executed(options.executed) if options.executed else _units(headers, options.out):
+        if op not in (options.only or [op]):
+            continue
+        alone = [compiled(op, arch, (name,), options.out) for name in names]
         rows = list(_rows(names, together, f"unit, {together.functions} functions"))
         for name, call in zip(names, alone, strict=True):
             rows += _rows((name,), call, "alone")
         columns = ("kernel", "compiled in", "functions", *Taken._fields, "CPU-s")
-        print(table_text(f"{unit.op}, {unit.arch}, {unit.interface}", columns, sorted(rows)), flush=True)
+        print(table_text(f"{op}, {arch}, {headers.interface}", columns, sorted(rows)), flush=True)
         count += len(names)
         different += differences(names, together, alone)
-    print(
-        f"{count - len(different)} of {count} kernels in {len(units)} units are as compiled alone ({headers.interface})"
-    )
+    print(f"{headers.interface}: {count - len(different)} of {count} kernels are as compiled alone")
     sys.exit("\n".join(different) or None)
+
+
+def _units(headers: Headers, kept: Path) -> Iterator[tuple[str, str, tuple[str, ...], Call]]:
+    """Operation, architecture and kernels of each unit for these headers, and what the unit takes."""
+    for unit in UNITS:
+        if unit.interface == headers.interface:
+            names = unit.names(HipDevice(DeviceOptions(unit.arch)))
+            yield unit.op, unit.arch, names, compiled(unit.op, unit.arch, names, kept)
+
+
+def _executed(count: int) -> Iterator[tuple[str, str, tuple[str, ...], Call]]:
+    """The same for single kernels of units in ckh's cache: the first of each unit, then the second, and so on."""
+    from executed_kernels import TOGETHER, drawn  # type: ignore[import-not-found]  # of this folder
+
+    entries = drawn(count)
+    for entry in (entry for start in range(TOGETHER) for entry in entries[start::TOGETHER]):
+        device = HipDevice(DeviceOptions(entry.arch))
+        library = KernelBuilder(device).library(operation(entry.op).kernels.parse(entry.kernel))
+        if library.exists() and chosen_number(Path(loadable(str(library))).read_bytes()) is not None:
+            taken = sorted(item for _, item in _functions(library, entry.arch))
+            yield entry.op, entry.arch, (entry.kernel,), Call([taken], len(taken), 0.0)
 
 
 def differences(names: Sequence[str], together: Call, alone: Sequence[Call]) -> Iterator[str]:
@@ -224,15 +248,20 @@ def compiled(op: str, arch: str, names: Sequence[str], kept: Path) -> Call:
             command = [*device.compile_command(kernels[0], source, output), *_DEVICE_ONLY]
             subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
             cpu_s = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
-            functions = [function for function in read_code(output, arch).functions if "kentry" in function.name]
-        texts = decoded(arch, tuple(function.code for function in functions))
-        every = [(function.name, _taken(function, text)) for function, text in zip(functions, texts, strict=True)]
+            every = _functions(output, arch)
         own = ["" if len(names) == 1 else function_part(number) for number in range(len(names))]
         taken = [sorted(item for name, item in every if part in name) for part in own]
         kept.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps([taken, len(functions), cpu_s]), encoding="utf-8")
+        path.write_text(json.dumps([taken, len(every), cpu_s]), encoding="utf-8")
     values, count, cpu_s = json.loads(path.read_text(encoding="utf-8"))
     return Call([[Taken(*item) for item in functions] for functions in values], count, cpu_s)
+
+
+def _functions(code: Path, arch: str) -> list[tuple[str, Taken]]:
+    """Names of the kernels' GPU functions in a file, and what they take."""
+    functions = [function for function in read_code(code, arch).functions if "kentry" in function.name]
+    texts = decoded(arch, tuple(function.code for function in functions))
+    return [(function.name, _taken(function, text)) for function, text in zip(functions, texts, strict=True)]
 
 
 def _taken(function: Function, text: Sequence[Instruction]) -> Taken:
