@@ -17,6 +17,7 @@ and CK Tile's headers (CK_TILE_INCLUDE). Compiled kernels are taken from ckh's c
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 from collections import defaultdict
 from contextlib import suppress
@@ -24,7 +25,6 @@ from dataclasses import asdict
 from fnmatch import fnmatch
 from itertools import chain, groupby, product
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ckh.bench.codegen.unit import UnsupportedKernelError
@@ -132,15 +132,20 @@ def recorded(device: Device, pattern: str) -> Wanted:
 
 
 def drawn(count: int) -> list[Executed]:
-    """A draw from the record, by a fixed seed: some of each operation and architecture, then some of each again."""
-    random = Random(0)
-    groups: dict[tuple[str, str], list[Executed]] = defaultdict(list)
-    for entry in executed_classes():
-        groups[entry.op, entry.arch].append(entry)
-    shuffled = [random.sample(some, len(some)) for some in groups.values()]
-    random.shuffle(shuffled)
+    """A draw from the record: some classes of each operation and architecture, then some of each again.
+
+    The order is that of a hash, so that it does not depend on the classes that the record has besides.
+    """
+    groups: dict[str, list[Executed]] = defaultdict(list)
+    for entry in sorted(executed_classes(), key=lambda entry: _lot(f"{entry.op} {entry.arch} {entry.kernel_class}")):
+        groups[f"{entry.op} {entry.arch}"].append(entry)
+    shuffled = [groups[name] for name in sorted(groups, key=_lot)]
     rounds = range(0, max(map(len, shuffled)), TOGETHER)
     return [entry for start in rounds for some in shuffled for entry in some[start : start + TOGETHER]][:count]
+
+
+def _lot(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def again(entries: list[Executed], limits: BenchLimits) -> None:
