@@ -74,8 +74,4 @@ def test_lines_of_the_verdict_fit_80_columns(
     shown = capsys.readouterr().out
     assert kernel in shown
     assert f"invalid: {reason}" in shown
-    assert re.findall(r"  (on \d+ problems|its class.*\b)", shown) == [
-        "on 12345 problems",
-        "its class was",
-        "its class, as an older binary",
-    ]
+    assert re.findall(r"  (?:its class.*?)?\b(on \d+|was|older)\b", shown) == ["on 12345", "was", "older"]

@@ -47,6 +47,19 @@ ARCHS = ("gfx942", "gfx950")
 _OPS = Path(ops.__file__).parent
 
 
+# Reasons that no rule of ckh gives.
+WITHOUT_RULE = {
+    "a size is not positive",
+    "a group has a negative M or more rows than all groups",
+    "M is not the sum of the groups' M",
+    "C and K must be divisible by G",
+    "a 2D kernel cannot run a 3D problem",
+    "split-K needs parts of equally many whole tiles of K",
+    "flatmm of mid-2025 multiplies tiles of K in pairs, and their number is odd",
+    "CK Tile's IsSupportedArgument refuses it",  # of a GEMM, without its reason
+}
+
+
 def accepts(kernel: Any, problem: Any) -> bool:
     """True if CK Tile accepts a problem of any operation for AMD GPUs."""
     if isinstance(problem, ckh.ConvProblem):
@@ -266,16 +279,7 @@ def test_reasons_of_the_check_before_a_launch_name_rules() -> None:
             for reason in re.findall(r'(?:return|[?:]) "([^"]+ [^"]+)"', "\n".join(texts)):
                 if "no rule" in rule_of(f"{name} forward" if name == "grouped_conv" else name, reason):
                     unknown.add(reason)
-    assert unknown == {
-        "a size is not positive",
-        "a group has a negative M or more rows than all groups",
-        "M is not the sum of the groups' M",
-        "C and K must be divisible by G",
-        "a 2D kernel cannot run a 3D problem",
-        "split-K needs parts of equally many whole tiles of K",
-        "flatmm of mid-2025 multiplies tiles of K in pairs, and their number is odd",
-        "CK Tile's IsSupportedArgument refuses it",  # of a GEMM, without its reason
-    }
+    assert unknown == WITHOUT_RULE
 
 
 @compiles()
