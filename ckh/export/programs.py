@@ -7,6 +7,8 @@ from functools import reduce
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ckh.export.decisions import Branch
 from ckh.export.groups import DIRECTIONS, DTYPES
 from ckh.learn.models.reach import limits
@@ -107,18 +109,20 @@ def make_rules(judgements: Sequence[Sequence[Tree]]) -> RulePrograms:
     steps: dict[tuple[int, int, int], int] = {}
     reasons: dict[Text, int] = {}
     known: dict[tuple[int, int], int] = {}  # by id of a decision, which its sequence keeps alive
-    numbers_of: dict[int, int] = {}  # of conditions, likewise: their hash takes long
+    numbers_of: dict[int, int] = {}  # of conditions and reasons, likewise: their hash takes long
+
+    def number_of(entry: Any, entries: dict[Any, int]) -> int:
+        if (number := numbers_of.get(id(entry))) is None:
+            number = numbers_of[id(entry)] = entries.setdefault(entry, len(entries))
+        return number
 
     def begin(tree: Tree, then: int) -> int:
         if not isinstance(tree, Branch):
-            return then if tree is True else REFUSED - reasons.setdefault(tree or (), len(reasons))
+            return then if tree is True else REFUSED - number_of(tree or (), reasons)
         key = id(tree), then
         if key not in known:
             after = begin(tree.yes, then), begin(tree.no, then)
-            if (number := numbers_of.get(id(tree.condition))) is None:
-                number = conditions.setdefault(tree.condition, len(conditions))
-                numbers_of[id(tree.condition)] = number
-            step = (number, *after)
+            step = (number_of(tree.condition, conditions), *after)
             known[key] = steps.setdefault(step, len(steps))
         return known[key]
 
@@ -166,7 +170,8 @@ def _file_group(
         forests,
         [*kind.sizes, *inputs.further_sizes],
     )
-    steps = [record("STEP", condition=condition, yes=yes, no=no) for condition, yes, no in rules.steps]
+    order = [("condition", "yes", "no").index(name) for name in numbers("STEP")]
+    steps = np.array(rules.steps, np.int32).reshape(-1, len(order))[:, order]
     checks = make_checks(kind, group, rules, is_checked=is_checked)
     return FileGroup(group.key, names, rules.begins, steps, len(rules.reasons), prepared, checks)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _TABLE = 1 << 22  # keys up to here are counted in a table rather than sorted
 _EXACT = 2.0**53  # integers below are exact in float64
 _MOST_VARIANTS = 512
+_FEW_TEXTS = 8
 _MIXED = 3  # cost of a test of both halves for each class of variants, relative to other tests
 
 
@@ -54,6 +55,13 @@ def coded(column: Array) -> NDArray[np.int64]:
             whole = array.astype(np.int64)
             if (whole == array).all():
                 return _ranked(whole - int(least), int(most - least) + 1)
+    if array.dtype.kind == "U" and array.size:  # comparisons of few texts are faster than a dictionary
+        codes, first = np.full(len(array), -1, np.int64), 0
+        for code in range(_FEW_TEXTS):
+            codes[array == array[first]] = code
+            first = int(np.argmin(codes))
+            if codes[first] >= 0:
+                return codes
     values = array.tolist()
     table = {value: code for code, value in enumerate(dict.fromkeys(values))}
     return np.fromiter(map(table.__getitem__, values), np.int64, len(values))

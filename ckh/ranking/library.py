@@ -104,7 +104,7 @@ class OpenModel:
         first, counts = row(), (row * kinds)()
         given = *self._problem(key, sizes), kind_of, reasons, first, counts
         self._check(self._library.ckh_count_reasons(*given))
-        return first, [list(count) for count in counts]
+        return list(first), [list(count) for count in counts]
 
     def score(self, problems: int, sizes: int, forests: int, scores: int, *, is_portable: bool = False) -> None:
         """Score all candidates of the first group for problems."""

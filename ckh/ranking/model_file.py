@@ -46,7 +46,7 @@ class FileGroup:
     key: tuple[int, int, int, int]
     kernels: Sequence[int]
     decision: Sequence[int]
-    step: Sequence[tuple[int, ...]]
+    step: Int32 | Sequence[tuple[int, ...]]
     reasons: int
     prepared: PreparedPool | None
     checks: Checks
@@ -115,15 +115,15 @@ def model_file(
 ) -> bytes:
     """Encode the content of a file."""
     writer = FileWriter()
-    encoded = [text.encode(errors="surrogateescape") + b"\0" for text in facts.texts]
+    text = np.frombuffer("".join(f"{text}\0" for text in facts.texts).encode(errors="surrogateescape"), np.uint8)
     programs: dict[bytes, int] = {}
     numbers = [programs.setdefault(_program(group), len(programs)) if group.prepared else -1 for group in groups]
     counts = {"programs": len(programs), "forests": len(forests), "groups": len(groups)}
     given = {name: getattr(facts, name) for name in ("kind", "direction", "dtype", "tflops", "timed")}
     writer.section(
         "HEAD",
-        text=np.frombuffer(b"".join(encoded), np.uint8),
-        name=np.cumsum([0, *map(len, encoded)])[:-1],
+        text=text,
+        name=np.append(0, np.flatnonzero(text == 0)[:-1] + 1),
         facts=record("FACTS", **given, **counts),
         limit=facts.limits,
         calibration=facts.calibration,
@@ -171,7 +171,7 @@ def _write_group(writer: FileWriter, group: FileGroup, number: int) -> None:
         group=record("GROUP", **key, **sizes),
         kernel=list(group.kernels),
         decision=list(group.decision),
-        step=list(group.step),
+        step=group.step,
     )
     if made is None:
         return

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ckh.archs import HOST, arch_names, load_arch
 from ckh.errors import ModelError
-from ckh.files.paths import model_folders
 from ckh.learn.analytic.completed import Completion
 from ckh.learn.analytic.estimate import ESTIMATE
 from ckh.learn.analytic.estimator import EstimateScores, RandomScores, has_estimate
@@ -25,7 +24,6 @@ from ckh.learn.models.artifact import Model, find_model, first_model, fitting_mo
 from ckh.learn.models.spec import ANY, ModelSpec
 from ckh.ops import operation
 from ckh.problems import DTYPE_BYTES, Direction
-from ckh.shapes.sources import STDIN
 from ckh.text.prose import shell_word
 from ckh.training import RANK
 
@@ -228,7 +226,7 @@ def others_nearest_first(wanted: Wanted) -> Others:
     """Models of another element type or GPU, by distance: of the GPU's family, and of other families."""
     if not load_arch(wanted.arch).is_gpu:
         return [], []
-    known = {ref.path.resolve(): ref for folder in model_folders() for ref in list_models([folder])}
+    known = {ref.path.resolve(): ref for ref in list_models(op_type=wanted.op_type)}
     fits = [ref for ref in known.values() if _orders_the_same(ref.spec, wanted)]
     fits.sort(key=lambda ref: _distance(ref.spec, wanted))
     near = [ref for ref in fits if _is_kin(ref.spec, wanted)]
@@ -271,6 +269,8 @@ def next_commands(wanted: Wanted, problems: str = "") -> tuple[str, ...]:
         return (f"ckh convert TIMES --out own.parquet && ckh train --data own.parquet --out MODEL  # of {wanted}",)
     if not problems:
         return ()
+    from ckh.shapes.sources import STDIN  # not for single problems: it takes long to import
+
     direction = "" if wanted.variant is None else f" --variant {wanted.variant}"
     options = f"--op {wanted.op_type}{direction} --arch {wanted.arch} --dtype {wanted.dtype}"
     name = PurePath(problems).stem if problems != STDIN else ""

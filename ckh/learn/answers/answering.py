@@ -15,7 +15,6 @@ from ckh.learn.models.spec import ANY
 from ckh.ops import DEFAULT_OPERATION, operation, operation_of_problem, requested
 from ckh.problems import dtype_name
 from ckh.requested import requested_problem
-from ckh.shapes.problems import problems_of
 from ckh.text.log import note_once, warn
 
 if TYPE_CHECKING:
@@ -166,6 +165,8 @@ class Chooser:
 
     def load_problems(self, source: str, variant: str | None, dtype: str | None) -> tuple[Problem, ...]:
         """Load the problems of a set or file (`LoadProblems`), for the architecture."""
+        from ckh.shapes.problems import problems_of
+
         self._models.source = source
         problems = problems_of(self.op, source, variant, dtype, self.dtype)
         if self._requested is None:

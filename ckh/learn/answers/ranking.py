@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -301,18 +301,25 @@ def _told_pool(model: Model, pool: Sequence[Kernel], lacks: Lacking | None, time
         every = ((op.kernels.name(kernel), number) for number, kernel in enumerate(pool))
         return {name: number for name, number in every if name in names}
 
-    families = [""] * len(pool)
-    if measured is not None and len(pool):
-        every = map(str, op.kernels.columns(pool, model.spec.encoding)[op.kernels.slice_column])
-        families = ["" if family in measured.families else family for family in every]
-    names = {family: code for code, family in enumerate(dict.fromkeys(families))}
+    families, column = [""] * len(pool), op.kernels.slice_column
+    if (
+        measured is not None
+        and isinstance(pool, KernelTable)
+        and column in {field.name for field in fields(op.kernels.type)}
+    ):
+        families = pool.column(column).tolist()  # without the other columns
+    elif measured is not None and len(pool):
+        families = op.kernels.columns(pool, model.spec.encoding)[column]
+    shown = {family: "" if measured and str(family) in measured.families else str(family) for family in families}
+    names = {family: code for code, family in enumerate(dict.fromkeys(shown.values()))}
+    code_of = {family: names[text] for family, text in shown.items()}
     is_compiled = np.zeros(len(pool), np.intp)
     if (estimate := model.estimate_of_kernels) is not None and estimate.compiled:
         is_compiled[list(numbers_of(estimate.compiled).values())] = 1
     lack = np.zeros(len(pool), np.intp) if lacks is None else lacks.number + 1
     columns = [
         (lack, int(lack.max(initial=0)) + 1),
-        (np.fromiter(map(names.__getitem__, families), np.intp, len(pool)), max(1, len(names))),
+        (np.fromiter(map(code_of.__getitem__, families), np.intp, len(pool)), max(1, len(names))),
         (model.estimated(pool).astype(np.intp), 2),
         (is_compiled, 2),
         ((np.arange(len(pool)) < timed).astype(np.intp), 2),

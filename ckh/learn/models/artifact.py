@@ -96,20 +96,20 @@ def wanted_for(problem: Problem, arch: str, num_cus: int = 0) -> Wanted:
 
 
 def list_models(
-    folders: Iterable[Path] | None = None, wanted: Wanted | None = None, *, quiet: bool = False
+    folders: Iterable[Path] | None = None, wanted: Wanted | None = None, *, op_type: str = "", quiet: bool = False
 ) -> list[ModelRef]:
-    """List all usable models in folders, or in their subfolders, that fit.
+    """List all usable models in folders, or in their subfolders, that fit, or are of an operation.
 
     Unusable models are skipped, with one warning each (`unusable_models`) unless `quiet`.
     """
-    refs = []
+    refs, names = [], (wanted.op_type, wanted.arch) if wanted else (op_type,) if op_type else ()
     for folder in model_folders() if folders is None else folders:
         inside = sorted(folder.iterdir()) if folder.is_dir() else []
         is_shipped = _is_shipped(folder)  # all of a user's models are read, so that each unusable model is named
         for path in (folder, *inside):
             if not (path / SPEC_NAME).is_file():
                 continue
-            if wanted and is_shipped and not may_be_for(path, wanted.op_type, wanted.arch):
+            if is_shipped and not may_be_for(path, names):
                 continue
             try:
                 ref = ModelRef(path, read_spec(path))
@@ -118,7 +118,7 @@ def list_models(
             except ModelError as error:
                 if not quiet:
                     _leave_out(path, error)
-    return [ref for ref in refs if wanted is None or wanted.fits(ref.spec)]
+    return [ref for ref in refs if (wanted is None or wanted.fits(ref.spec)) and op_type in ("", ref.spec.op_type)]
 
 
 def _leave_out(path: Path, error: ModelError) -> None:

@@ -24,7 +24,7 @@ from ckh.text.shown import Shown, ShownTable
 from ckh.training import LOG_TARGETS, RANK, TFLOPS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from ckh.archs import ArchSpec
@@ -199,8 +199,8 @@ def spec_text(spec: ModelSpec, params: dict[str, Any]) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
-def may_be_for(folder: Path, op_type: str, arch: str) -> bool:
-    """True if the spec in a folder contains both names; if not, it is of another operation or architecture.
+def may_be_for(folder: Path, names: Sequence[str]) -> bool:
+    """True if the spec in a folder contains the names of an operation or architecture; if not, it is of another.
 
     It is not parsed, so that a prediction does not depend on other models and operations.
     """
@@ -209,7 +209,7 @@ def may_be_for(folder: Path, op_type: str, arch: str) -> bool:
     except DataError:
         return True
     is_plain = b"\\" not in content and b"\0" not in content  # otherwise text may be encoded differently
-    return not is_plain or all(f'"{name}"'.encode() in content for name in (op_type, arch))
+    return not is_plain or all(f'"{name}"'.encode() in content for name in names)
 
 
 def read_spec(folder: Path) -> ModelSpec:
