@@ -5,15 +5,19 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from ckh.quick.printed import keep_printed, key_of, read_printed
+
+if TYPE_CHECKING:
+    from ckh.quick.request import Request
 
 
 def main() -> None:
     """Run a command line."""
     gc.disable()  # a quick answer ends before garbage collection pays off
     key = key_of(sys.argv[1:])
-    if key is not None and (printed := read_printed(key)) is not None:
+    if key is not None and (printed := read_printed(key)) is not None and not printed[2]:
         try:
             _print_again(*printed)
             os._exit(0)  # skip the teardown of the interpreter
@@ -45,32 +49,49 @@ def _main(key: bytes | None) -> int:
 
 
 def _run(args: list[str], key: bytes | None) -> int:
+    from ckh.errors import NoKernelError
     from ckh.quick.answer import answered
     from ckh.quick.request import parse
-    from ckh.text.log import emit, has_warned, notes, recorded_results, use_colour, written
+    from ckh.text.log import emit, recorded_results
 
     if key is not None and (known := read_printed(key)) is not None:
         _print_again(*known)
         return 0
     request = None if key is None else parse(args)
-    with recorded_results() as printed:
-        text = None if request is None else answered(args[0], request)
-        if text is None:
-            code = _full(args)
-        else:
-            emit(text)
-            code = 0
-    if code == 0 and key is not None and request is not None and not has_warned():
-        sys.stdout.flush()
-        text = written("".join(printed), in_colour=use_colour(sys.stdout))
-        keep_printed(key, request, "".join(f"{line}\n" for line in sorted(notes())), text)
+    try:
+        with recorded_results() as printed:
+            text = None if request is None else answered(args[0], request)
+            if text is None:
+                code = _full(args)
+            else:
+                emit(text)
+                code = 0
+    except NoKernelError as error:
+        if not error.hint:
+            _keep(key, request, [], error.message)
+        raise
+    if code == 0:
+        _keep(key, request, printed)
     return code
 
 
-def _print_again(notes: str, text: str) -> None:
+def _keep(key: bytes | None, request: Request | None, printed: list[str], refusal: str = "") -> None:
+    from ckh.text.log import has_warned, notes, use_colour, written
+
+    if key is not None and request is not None and not has_warned():
+        sys.stdout.flush()
+        text = written("".join(printed), in_colour=use_colour(sys.stdout))
+        keep_printed(key, request, "".join(f"{line}\n" for line in sorted(notes())), text, refusal)
+
+
+def _print_again(notes: str, text: str, refusal: str) -> None:
     if sys.stderr:  # none if it is closed
         sys.stderr.write(notes)
         sys.stderr.flush()
+    if refusal:
+        from ckh.errors import NoKernelError
+
+        raise NoKernelError(refusal)
     sys.stdout.write(text)
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""Printed answers in the cache: what a command line printed, while nothing that it depends on has changed.
+"""Printed answers and refusals in the cache: what a command line printed, while nothing that it depends on has changed.
 
 A repeated call ends here, so it imports almost nothing: `re`, `json` and `pathlib` take longer than all of this.
 """
@@ -28,7 +28,7 @@ _VARIABLES = (
     *("HOME", "CKH_MODELS", "CKH_DATA_DIR", "XDG_DATA_HOME", "CKH_RANK_BACKEND", "NO_COLOR", "FORCE_COLOR", "COLUMNS"),
     *("CK_TILE_INCLUDE", "HIPCC", "ROCM_PATH", "PATH"),
 )
-_BETWEEN = b"\0\0"  # the parts of a file: key, files with their states, notes, and the text
+_BETWEEN = b"\0\0"  # the parts of a file: key, files with their states, notes, refusal, and the text
 
 
 def key_of(args: Sequence[str]) -> bytes | None:
@@ -44,28 +44,31 @@ def key_of(args: Sequence[str]) -> bytes | None:
     return ascii(state).encode()
 
 
-def read_printed(key: bytes) -> tuple[str, str] | None:
-    """Return the notes and the text that were printed with a key; None if unknown, or something has changed since."""
+def read_printed(key: bytes) -> tuple[str, str, str] | None:
+    """Return what was printed with a key: notes, text, and message if no kernel applies.
+
+    None if unknown, or something has changed since.
+    """
     path = f"{_cache_folder()}/{_FOLDER}/{_name(key)}"
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - pathlib is slow to import
             check, _, content = file.read().partition(b"\n")
-        known, state, notes, text = content.split(_BETWEEN, 3)
+        known, state, notes, refusal, text = content.split(_BETWEEN, 4)
         files = os.fsdecode(state).split("\0")
         is_valid = check == b"%08x" % zlib.crc32(content) and known == key and _is_safe(path)
     except (OSError, ValueError):
         return None
     if not is_valid or list(map(_state, files[1::2])) != files[::2]:
         return None
-    return notes.decode(), text.decode(errors="surrogateescape")
+    return notes.decode(), text.decode(errors="surrogateescape"), refusal.decode(errors="surrogateescape")
 
 
-def keep_printed(key: bytes, request: Request, notes: str, text: str) -> None:
+def keep_printed(key: bytes, request: Request, notes: str, text: str, refusal: str = "") -> None:
     """Cache what the command line of a key printed, if it is not too long; evicts the oldest. Failures are ignored."""
     from ckh.errors import CkhError
     from ckh.files.paths import cache_dir, files, write_atomic
 
-    content = _BETWEEN.join(part.encode(errors="surrogateescape") for part in (notes, text))
+    content = _BETWEEN.join(part.encode(errors="surrogateescape") for part in (notes, refusal, text))
     if len(content) > MAX_PRINTED_BYTES:
         return
     with suppress(CkhError, OSError):

@@ -517,6 +517,18 @@ def test_an_estimate_is_answered_quickly(
     assert run([*args, "--no-measured"]) == 77
 
 
+@pytest.mark.usefixtures("printed_before")
+def test_a_refusal_is_repeated_quickly(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """If no kernel applies, a second call prints the same error without the full command; other sizes do not."""
+    args = ["predict", "--op", "gemm_preshuffle", "--arch", "gfx950", "--m", "12", "--n", "16", "--k", "8", "--json"]
+    assert run(args) == ExitCode.NO_KERNEL
+    first = capsys.readouterr()
+    assert json.loads(first.out)["code"] == "no-kernel"
+    monkeypatch.setattr(cli, "dispatch", lambda _args: 77)
+    assert (run(args), capsys.readouterr()) == (ExitCode.NO_KERNEL, first)
+    assert run([*args[:-2], "16"]) == 77
+
+
 def test_output_follows_probed_times(
     printed_before: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -527,23 +539,23 @@ def test_output_follows_probed_times(
     assert parse([*printed_before, "--probe", "5"]) is None
     assert run(printed_before) == ExitCode.OK
     text = capsys.readouterr().out
-    assert read_printed(key) == ("", text)
+    assert read_printed(key) == ("", text, "")
     remember(Probe("conv", "gfx90a", "", "now", "0", "hipcc", (Timed("a", "ok", "", 1.0, 0.0),)))
     assert read_printed(key) is None
     keep_printed(key, request, "", text)
-    assert read_printed(key) == ("", text)
+    assert read_printed(key) == ("", text, "")
     add_compiled("gfx90a", "grouped_conv", "a", Resources(*range(len(RESOURCE_NAMES))))
     assert read_printed(key) is None
     keep_printed(key, request, "", text)
     with monkeypatch.context() as narrow:
         narrow.setenv("COLUMNS", "60")
         assert key_of(printed_before) != key
-    assert read_printed(key) == ("", text)
+    assert read_printed(key) == ("", text, "")
     (kept,) = (cache_dir() / "printed").iterdir()
     kept.chmod(0o666)
     assert read_printed(key) is None
     kept.chmod(0o600)
-    assert read_printed(key) == ("", text)
+    assert read_printed(key) == ("", text, "")
     kept.write_bytes(kept.read_bytes()[:-5] + b'xxx"}')
     assert read_printed(key) is None
 
