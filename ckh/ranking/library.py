@@ -32,7 +32,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ckh_close": (None, (c_void_p,)),
     "ckh_error_string": (c_char_p, (c_int32,)),
     "ckh_rank_sizes": (c_int32, (*_SIZES, c_uint32, POINTER(RankedCandidate), c_size_t, POINTER(c_size_t))),
-    "ckh_count_reasons": (c_int32, (*_SIZES, c_char_p, c_int32, c_void_p, c_void_p)),
+    "ckh_count_reasons": (c_int32, (*_SIZES, c_char_p, c_int32, c_int32, c_void_p, c_void_p)),
     "ckh_score": (c_int32, (c_void_p, c_int32, c_size_t, c_void_p, c_int32, c_void_p, c_int32)),
     "ckh_score_some": (
         c_int32,
@@ -102,7 +102,7 @@ class OpenModel:
         """
         row = c_int32 * (reasons + 1)
         first, counts = row(), (row * kinds)()
-        given = *self._problem(key, sizes), kind_of, reasons, first, counts
+        given = *self._problem(key, sizes), kind_of, len(kind_of), reasons, first, counts
         self._check(self._library.ckh_count_reasons(*given))
         return list(first), [list(count) for count in counts]
 

@@ -233,7 +233,7 @@ def _prepared(path: Path) -> object:
     model = OpenModel(path)
     problem = parse_conv_problem(samples.PROBLEMS[0])
     key, sizes = (0, DTYPES.index("fp32"), 0, 2), list(problem.columns().values())
-    return model.rank(key, sizes, 5), model.reasons(key, sizes, 400)
+    return model.rank(key, sizes, 5), model.count_reasons(key, sizes, bytes(300), 1, 0)
 
 
 def _damaged_answer(mutator: Mutator) -> bytes:

@@ -426,8 +426,7 @@ static int begin(const ckh_model *model, const int32_t *key, const int64_t *size
   const ckh_group *group = model->group, *end = model->group + model->head.facts->groups;
   int error;
   while (group < end && !is_key(group, key)) group++;
-  if (group == end) return CKH_ERROR_OTHER;
-  if (!group->own.kernel_count) return CKH_ERROR_NO_KERNEL;
+  if (group == end || !group->own.kernel_count) return group == end ? CKH_ERROR_OTHER : CKH_ERROR_NO_KERNEL;
   error = ckh_check_sizes(group->program, size);
   if (error) return error;
   *found = group;
@@ -439,18 +438,19 @@ static int begin(const ckh_model *model, const int32_t *key, const int64_t *size
 }
 
 int ckh_count_reasons(const ckh_model *model, const int32_t *key, const int64_t *size, const uint8_t *kind,
-                      int32_t reasons, int32_t *first, int32_t *count) {
+                      int32_t candidates, int32_t reasons, int32_t *first, int32_t *count) {
   const ckh_group *group;
   workspace *w;
-  const int error = begin(model, key, size, &group, &w);
+  int error = begin(model, key, size, &group, &w);
   if (error) return error;
-  for (int32_t i = group->own.group->reasons == reasons ? group->own.kernel_count : 0; i-- > 0;) {
-    const int32_t verdict = CKH_APPLIES - verdict_of(group, w, i);
-    first[verdict] = i;
-    count[(size_t)kind[i] * ((size_t)reasons + 1) + (size_t)verdict]++;
+  if (group->own.kernel_count != candidates || group->own.group->reasons != reasons) error = CKH_ERROR_ARGUMENT;
+  for (int32_t i = error ? 0 : candidates; i-- > 0;) {
+    const int32_t verdict = CKH_APPLIES - verdict_of(group, w, i), at = verdict < reasons ? verdict : reasons;
+    first[at] = i;
+    count[(size_t)kind[i] * ((size_t)reasons + 1) + (size_t)at]++;
   }
   give_back(model, group, w);
-  return group->own.group->reasons == reasons ? CKH_OK : CKH_ERROR_ARGUMENT;
+  return error;
 }
 
 /* Whether a problem is so far outside of what the model learned from that it expects no speed. */

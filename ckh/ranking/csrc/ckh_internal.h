@@ -118,7 +118,7 @@ int ckh_rank_sizes(const ckh_model *model, const int32_t *key, const int64_t *si
 /* How many candidates there are of each kind, a number of each candidate, by whether they apply: `reasons` + 1 counts for
    each kind, of those that apply first and then by reason. To these is added; `first` is the first candidate of each. */
 int ckh_count_reasons(const ckh_model *model, const int32_t *key, const int64_t *size, const uint8_t *kind,
-                      int32_t reasons, int32_t *first, int32_t *count);
+                      int32_t candidates, int32_t reasons, int32_t *first, int32_t *count);
 
 /* Scores of all candidates of a group, whether they apply or not, for problems of `sizes` numbers each: of the first
    forests, forests x problems x candidates. `portable`: with no instructions beyond the baseline. */
