@@ -224,6 +224,11 @@ class JournalWriter:
             raise
         self.sync()
 
+    def add_plan(self, plan: Iterable[PlanRecord | TaskRecord]) -> None:
+        """Write the new plan of a run."""
+        self._append(plan)
+        self.sync()
+
     def add_kernels(self, kernels: Sequence[KernelRecord]) -> None:
         """Write records of kernels; must precede the rows that refer to them."""
         self._append(kernels)

@@ -46,10 +46,14 @@ class RunRecord(Settings):
 
 @dataclass(frozen=True, slots=True)
 class PlanRecord:
-    """Names of the kernels in a run's plan, which its tasks refer to by index."""
+    """Names of the kernels in a run's plan, which the tasks that follow refer to by index.
+
+    `pairs` is the number of pairs of a new plan, which replaces the one before; None for the run's first.
+    """
 
     run_id: str
     kernels: tuple[str, ...]
+    pairs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

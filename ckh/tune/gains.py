@@ -11,7 +11,7 @@ from ckh.assess.times import times_of
 from ckh.bench.isolated.timing import UNSTABLE_SPREAD
 from ckh.bench.supervision.limits import StopReason
 from ckh.bench.supervision.reference_watch import DRIFT
-from ckh.data.journal import EndRecord, ReferenceRecord, ResultRow, RunRecord, journal_path, records_of
+from ckh.data.journal import EndRecord, PlanRecord, ReferenceRecord, ResultRow, RunRecord, journal_path, records_of
 from ckh.documents import Document
 from ckh.records import Record
 from ckh.schema import MEASURED, Status
@@ -76,7 +76,7 @@ class MeasuredRun:
     def _add(self, record: JournalRecord) -> None:
         if isinstance(record, ResultRow):
             self.shared += bool(record.card.get("other_processes"))
-        if isinstance(record, RunRecord):
+        if isinstance(record, (RunRecord, PlanRecord)):
             self.planned = self.planned if record.pairs is None else record.pairs
         elif isinstance(record, EndRecord):
             self.is_complete = record.reason == StopReason.COMPLETE

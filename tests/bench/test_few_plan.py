@@ -14,8 +14,9 @@ from ckh.archs import load_arch
 from ckh.bench.compilation.compile import CompileCosts
 from ckh.bench.devices.device import HOST_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
-from ckh.bench.planning.plan import ALL, Plan, make_plan
-from ckh.bench.planning.planner import AUTO, KERNELS, KnownBefore, Pace, few_plan, first_choices, total_times
+from ckh.bench.planning.pace import Pace
+from ckh.bench.planning.plan import ALL, Plan, Task, make_plan
+from ckh.bench.planning.planner import AUTO, KERNELS, KnownBefore, few_plan, first_choices, total_times
 from ckh.bench.supervision.driver import COMPILE_PHASE
 from ckh.errors import UsageError
 from ckh.learn.analytic.estimate import ESTIMATE
@@ -91,20 +92,47 @@ def test_without_knowledge_kernels_are_sampled_from_all(whole: Plan) -> None:
 
 
 def test_the_pace_is_that_of_complete_runs() -> None:
-    """Three times the constants without compiling; runs that did not end, or have few pairs, do not count."""
-    problem = GemmProblem(64, 64, 64, "fp32")
-    constant_s = Pace(CompileCosts({})).pair_s(problem.flops)
+    """Set-ups and kernels have ratios of their own; runs that did not end, or are short, do not count."""
+    problem = GemmProblem(1024, 1024, 1024, "fp32")
+    plain = Pace(CompileCosts({}))
+    phase_s = {
+        COMPILE_PHASE: 100.0,
+        "inputs": plain.set_up_s(problem),
+        "reference": 4 * plain.set_up_s(problem),
+        "run": 1000 * plain.pair_s(problem),
+        "time": 2000 * plain.pair_s(problem),
+    }
     history: Any = SimpleNamespace(
-        ends=[SimpleNamespace(run_id="a", wall_s=100.0 + 1000 * 3 * constant_s, phase_s={COMPILE_PHASE: 100.0})],
+        ends=[SimpleNamespace(run_id="a", phase_s=phase_s)],
         runs=[SimpleNamespace(run_id=name, op="gemm_universal") for name in "ab"],
         measured={("a", problem.canonical()): 1000, ("b", problem.canonical()): 1000},
     )
     device = open_device(HOST_KIND, DeviceOptions())
-    assert Pace.of(device, "gemm_universal", 1, history).slower == pytest.approx(3.0)
-    history.measured = {("a", problem.canonical()): 100}
-    assert Pace.of(device, "gemm_universal", 1, history).slower == 1.0
+    pace = Pace.of(device, "gemm_universal", 1, history)
+    assert (pace.slower, pace.slower_set_up) == (pytest.approx(3.0), 1.0)  # one set-up is too short to tell
+    pace = plain.measured([(problem, 1)] * 10, phase_s)
+    assert (pace.slower, pace.slower_set_up) == (1.0, pytest.approx(0.5))
+    assert pace.set_up_s(problem) == pytest.approx(0.5 * plain.set_up_s(problem))
+    assert pace.measured([(problem, 1)], {}) == pace
     history.ends = []
     assert Pace.of(device, "gemm_universal", 1, history).slower == 1.0
+
+
+def test_measuring_is_shared_by_the_workers() -> None:
+    """Seconds of problems and kernels are divided by the GPUs, but a problem is one GPU's; cores share references."""
+    one, two = GemmProblem(4096, 4096, 4096, "bf16"), GemmProblem(16, 4096, 4096, "bf16")
+    kernels: list[Any] = [SimpleNamespace()] * 40
+    pace = Pace(CompileCosts({}), is_gpu=True)
+    # 137.4 GFLOP at 55 ms, 2 * 4096^2 inputs at 8 ns, 4096^2 outputs at 31 ns; 0.1 s a kernel, and 20 ns an output
+    assert pace.set_up_s(one) == pytest.approx(7.559 + 0.268 + 0.520, rel=1e-3)
+    assert replace(pace, threads=8).set_up_s(one) == pytest.approx(0.945 + 0.268 + 0.520, rel=1e-3)
+    assert pace.pair_s(one) == pytest.approx(0.1 + 0.3355, rel=1e-3)
+    assert replace(pace, slower=2.0).pair_s(one) == 2 * pace.pair_s(one)
+    each = [2 * pace.set_up_s(problem) + 40 * pace.pair_s(problem) for problem in (one, two)]
+    tasks = [Task(one, kernels), Task(two, kernels), Task(two, [])]
+    assert pace.measuring_s(tasks) == pytest.approx(sum(each))
+    assert replace(pace, workers=8).measuring_s(tasks) == pytest.approx(max(each))
+    assert replace(pace, workers=8).measuring_s([Task(two, kernels)] * 16) == pytest.approx(2 * each[1])
 
 
 def test_compiling_takes_as_long_as_the_jobs_need() -> None:

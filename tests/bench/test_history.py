@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
-from ckh.bench.planning.results import PairResults, read_history
+from ckh.archs import load_arch
+from ckh.bench.planning.results import PairResults, read_history, stored_plan
 from ckh.data.journal import JOURNAL_NAME, read_journal
 from ckh.data.journal_records import EndRecord, PlanRecord, Record, ReferenceRecord, ResultRow, TaskRecord, record_line
 from ckh.errors import DataError
+from ckh.ops import operation
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
+from ckh.problems import Direction
 from ckh.schema import Status
+from tests.bench.faults import PROBLEM
 from tests.refusals import expect_refusal
 from tests.runs import host_run
 
@@ -107,6 +112,28 @@ def test_runs_plans_and_reference_times_are_kept(tmp_path: Path) -> None:
     assert history.measured == {(_RUN.run_id, "p"): 2, (_RUN.run_id, "q"): 1}
     for name in ("path", "runs", "ends", "plans", "tasks", "references"):
         assert getattr(history, name) == getattr(journal, name), name
+
+
+@pytest.mark.parametrize(("lines", "kernels"), [(3, None), (4, 1), (5, 1), (6, 1), (7, 2)])
+def test_the_last_complete_plan_counts(tmp_path: Path, lines: int, kernels: int | None) -> None:
+    """A new plan replaces the first one of its run, unless the process was killed while it was written."""
+    op = operation("grouped_conv")
+    names = tuple(map(op.kernels.name, conv_pool(Direction.FORWARD, load_arch("host"))[:2]))
+    problems = [replace(PROBLEM, n=size).canonical() for size in (1, 2)]
+    records: list[Record] = [
+        replace(_RUN, op=op.name, pairs=2),
+        PlanRecord(_RUN.run_id, names[:1]),
+        *(TaskRecord(_RUN.run_id, problem, (0,)) for problem in problems),
+        PlanRecord(_RUN.run_id, names, pairs=4),
+        *(TaskRecord(_RUN.run_id, problem, (1, 0)) for problem in problems),
+    ]
+    plan = stored_plan(read_history(write(tmp_path / "run", records[:lines])), op)
+    if kernels is None:
+        assert plan is None
+    else:
+        assert plan is not None
+        assert [tuple(map(op.kernels.name, task.kernels)) for task in plan.tasks] == [names[:kernels][::-1]] * 2
+        assert [task.problem.canonical() for task in plan.tasks] == problems
 
 
 def test_damaged_lines_are_refused(tmp_path: Path) -> None:

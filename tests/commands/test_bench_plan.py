@@ -64,6 +64,25 @@ def test_a_plan_is_shown_measured_and_resumed(args: list[str], capsys: pytest.Ca
     assert {(row.problem, row.kernel) for row in read_journal(Path("run")).rows} == planned
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("known_host")
+def test_the_rest_is_planned_again_by_times_of_the_run(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """The journal has both plans; the second has all pairs measured before, and a resumed run continues it."""
+    assert run([*args, "--plan", "auto", "--budget", "10m", "--jobs", "1", "--json"]) == ExitCode.OK
+    out, err = capsys.readouterr()
+    assert json.loads(out)["pairs_left"] == 0
+    expect_values(err, "planned again, ")
+    journal = read_journal(Path("run"))
+    assert [plan.pairs for plan in journal.plans] == [None, len(PROBLEMS) * len(KERNELS)]
+    pairs = [(row.problem, row.kernel) for row in journal.rows if not row.remeasured]
+    assert sorted(pairs) == sorted((problem, kernel) for problem in PROBLEMS for kernel in KERNELS)
+    lines = Path("run/journal.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    last = max(i for i, line in enumerate(lines) if json.loads(line)["kind"] == "task")
+    Path("run/journal.jsonl").write_text("".join(lines[: last + 1]), encoding="utf-8")
+    assert run(["bench", "--resume", "--out", "run", "--json"]) == ExitCode.OK
+    assert document(capsys)["pairs_left"] == 0
+
+
 @pytest.mark.usefixtures("known_host")
 def test_auto_fits_the_budget(
     args: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -140,6 +140,13 @@ class Plan:
             tasks.append(task if first is None else Task(task.problem, (first, *others)))
         return replace(self, tasks=tuple(tasks))
 
+    def joined(self, other: Plan) -> Plan:
+        """The plan with the pairs of another one behind its own."""
+        kernels = {task.problem: dict.fromkeys(task.kernels) for task in self.tasks}
+        for task in other.tasks:
+            kernels.setdefault(task.problem, {}).update(dict.fromkeys(task.kernels))
+        return replace(self, tasks=tuple(Task(problem, tuple(own)) for problem, own in kernels.items() if own))
+
     def pair_names(self) -> frozenset[tuple[str, str]]:
         """The pairs, by canonical problem and kernel name."""
         return frozenset(

@@ -11,8 +11,7 @@ measured the most informative ones. For a problem the kernels ranked first by pr
 others, each about equally often. Few kernels of many problems are more informative than many kernels of few problems:
 the prior may be wrong, and a model must see each kernel at several sizes. Savings: `benchmarks/few_shots.py`.
 
-`Pace` estimates compile and measuring times, from earlier runs or by constants of the kind of device. Compile times are
-CPU seconds, as wall time depends on other work on the machine.
+How long they take is estimated by the node's `Pace` (`pace`).
 """
 
 from __future__ import annotations
@@ -27,9 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.archs import load_arch
-from ckh.bench.compilation.compile import CompileCosts, default_jobs
 from ckh.bench.planning.plan import PoolKernels
-from ckh.bench.supervision.driver import COMPILE_PHASE
 from ckh.errors import ModelError, UsageError
 from ckh.files.untrusted import integer
 from ckh.kernels.table import KernelTable
@@ -38,18 +35,17 @@ from ckh.learn.analytic.estimator import has_estimate
 from ckh.learn.analytic.transfer import RANDOM, estimate_model, stand_in
 from ckh.learn.answers.batches import PooledScores
 from ckh.learn.models.artifact import find_model, fitting_models, load_model, wanted_for
-from ckh.ops import operation, operation_of_problem
+from ckh.ops import operation_of_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
-    from ckh.bench.devices.device import Device
+    from ckh.bench.planning.pace import Pace
     from ckh.bench.planning.plan import Plan, Task
-    from ckh.bench.planning.results import History
     from ckh.learn.answers.ranked import Ranked
     from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.artifact import Model
@@ -237,54 +233,6 @@ class KnownBefore:
         return model if len(candidates.chosen) else None
 
 
-# Seconds of a pair, and additional seconds per operation, if no measurements are available.
-_PAIR_S = 0.004
-_PAIR_S_PER_GFLOP = 0.02
-_FLOPS_PER_GFLOP = 1e9
-_LEAST_SEEN_S = 1.0  # of measuring by these constants: a run of few pairs took as long to start
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Durations of compiling with some jobs, and of measuring, relative to the constants (`slower`)."""
-
-    costs: CompileCosts
-    jobs: int = 1
-    slower: float = 1.0
-    to_compile: Callable[[Sequence[Kernel]], Sequence[Kernel]] = lambda kernels: kernels
-
-    @classmethod
-    def of(cls, device: Device, op: str, jobs: int | None, history: History | None) -> Pace:
-        """Pace of a device for an operation, with the measuring times of earlier runs."""
-        slower = 1.0 if history is None else _slower(history)
-        costs = CompileCosts.of_device(device, operation(op))
-        return cls(costs, jobs or default_jobs(device.job_bytes), slower)
-
-    def compiling_s(self, kernels: Sequence[Kernel]) -> float:
-        """Seconds to compile those of the kernels that are not compiled yet, on an idle machine."""
-        costs = [self.costs.of(kernel) for kernel in self.to_compile(kernels)]
-        return max(sum(costs) / self.jobs, max(costs, default=0.0))
-
-    def pair_s(self, flops: int) -> float:
-        """Seconds to measure a kernel on a problem with `flops` operations, including overhead."""
-        return self.slower * (_PAIR_S + flops / _FLOPS_PER_GFLOP * _PAIR_S_PER_GFLOP)
-
-    def measuring_s(self, tasks: Iterable[Task]) -> float:
-        """Seconds to measure tasks."""
-        return float(sum(len(task.kernels) * self.pair_s(task.problem.flops) for task in tasks))
-
-
-def _slower(history: History) -> float:
-    """Ratio of the measuring time in earlier runs to the constants; 1 if they measured too little."""
-    ended = {end.run_id: end.wall_s - end.phase_s.get(COMPILE_PHASE, 0.0) for end in history.ends}
-    op_of_run = {run.run_id: operation(run.op) for run in history.runs}
-    by_constants, plain = 0.0, Pace(CompileCosts({}))
-    for (run_id, problem), rows in history.measured.items():
-        if run_id in ended and rows:
-            by_constants += rows * plain.pair_s(op_of_run[run_id].problems.parse(problem).flops)
-    return sum(ended.values()) / by_constants if by_constants >= _LEAST_SEEN_S and sum(ended.values()) > 0 else 1.0
-
-
 AUTO = "auto"  # as many problems as fit in the budget
 _PLANNED = 0.85  # share of a budget that a plan fills, as its times are estimates
 _COMPILING = 0.5  # share of it for compiling
@@ -414,7 +362,7 @@ def _within(draft: _Draft, kernels: int, budget_s: float, pace: Pace) -> tuple[T
 
     The numbers of kernels and tasks start from mean costs and are then adjusted to the costs of the plan.
     """
-    each_s = pace.compiling_s([task.kernels[0] for task in draft.by_worth]) / len(draft.by_worth)
+    each_s = pace.kernel_s([task.kernels[0] for task in draft.by_worth])
     compiled = int(_COMPILING * budget_s / each_s) if each_s else kernels
     count = min(max(compiled, _FEWEST_KERNELS), kernels)
     left_s, low_s, high_s = max(budget_s - count * each_s, 0.0), 0.0, math.inf
@@ -456,7 +404,7 @@ def _shots(by_worth: Sequence[Task], kernels: int, left_s: float, pace: Pace) ->
     spent_s = 0.0
     for number, task in enumerate(by_worth):
         count = min(sum(shots.of_problem(len(task.kernels))), kernels)
-        spent_s += count * pace.pair_s(task.problem.flops)
+        spent_s += pace.task_s(task.problem, count) / pace.workers
         if number and spent_s > left_s:
             return number, shots
     more = max(1.0, left_s / spent_s)

@@ -29,7 +29,7 @@ from ckh.errors import CkhError, DataError
 from ckh.schema import MEASURED, TRIED_AGAIN, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from ckh.data.journal_records import Record
@@ -195,6 +195,8 @@ class History:
     ends: tuple[EndRecord, ...]
     plans: tuple[PlanRecord, ...]
     tasks: tuple[TaskRecord, ...]
+    plan_of_task: tuple[int, ...]
+    """Index of each task's plan."""
     references: tuple[ReferenceRecord, ...]
     results: PairResults
     measured: Mapping[tuple[str, str], int]
@@ -209,6 +211,7 @@ def read_history(folder: Path) -> History:
     }
     measured: Counter[tuple[str, str]] = Counter()
     numbers: dict[int, int] = {}  # kernels in tasks; each is stored once
+    plan_of_task: list[int] = []
 
     def rows() -> Iterator[ResultRow]:
         for record in records_of(path):
@@ -218,6 +221,7 @@ def read_history(folder: Path) -> History:
             elif isinstance(record, TaskRecord):
                 kernels = tuple(numbers.setdefault(number, number) for number in record.kernels)
                 records[TaskRecord].append(replace(record, kernels=kernels))
+                plan_of_task.append(len(records[PlanRecord]) - 1)
             elif type(record) in records:
                 records[type(record)].append(record)
 
@@ -228,40 +232,42 @@ def read_history(folder: Path) -> History:
         tuple(records[EndRecord]),  # type: ignore[arg-type]
         tuple(records[PlanRecord]),  # type: ignore[arg-type]
         tuple(records[TaskRecord]),  # type: ignore[arg-type]
+        tuple(plan_of_task),
         tuple(records[ReferenceRecord]),  # type: ignore[arg-type]
         results,
         measured,
     )
 
 
-def plan_records(run_id: str, plan: Plan) -> Iterator[PlanRecord | TaskRecord]:
-    """Records of a run's plan: its kernels by name, then each problem with the indices of its kernels."""
+def plan_records(run_id: str, plan: Plan, *, is_new: bool = False) -> Iterator[PlanRecord | TaskRecord]:
+    """Records of a run's first or new plan: kernels by name, then each problem with the indices of its kernels."""
     kernels = plan.kernels
     number = {kernel: i for i, kernel in enumerate(kernels)}
-    yield PlanRecord(run_id, tuple(map(full_name, kernels)))
+    yield PlanRecord(run_id, tuple(map(full_name, kernels)), plan.pairs if is_new else None)
     for task in plan.tasks:
         yield TaskRecord(run_id, task.problem.canonical(), tuple(number[kernel] for kernel in task.kernels))
 
 
 def stored_plan(history: History, op: AnyOperation) -> Plan | None:
-    """The plan of the last run with a complete one; None if there is none, as in journals of earlier versions."""
-    planned = [run for run in history.runs if run.pairs is not None]
-    return next((plan for run in reversed(planned) if (plan := _plan_of(history, run, op)) is not None), None)
+    """The last complete plan; None if there is none, as in journals of earlier versions."""
+    pairs = {run.run_id: run.pairs for run in history.runs}
+    for number, plan in reversed(list(enumerate(history.plans))):
+        tasks = [task for task, of in zip(history.tasks, history.plan_of_task, strict=True) if of == number]
+        # A plan that was killed while it was written is incomplete.
+        if sum(len(task.kernels) for task in tasks) == (plan.pairs or pairs.get(plan.run_id)):
+            return _plan_of(history.path, plan, tasks, op)
+    return None
 
 
-def _plan_of(history: History, run: RunRecord, op: AnyOperation) -> Plan | None:
-    names = [name for plan in history.plans if plan.run_id == run.run_id for name in plan.kernels]
-    tasks = [task for task in history.tasks if task.run_id == run.run_id]
-    if sum(len(task.kernels) for task in tasks) != run.pairs:
-        return None  # killed while writing the plan: nothing was measured
-    if not all(0 <= number < len(names) for task in tasks for number in task.kernels):
-        raise DataError(f"{history.path}: the plan of run {run.run_id} is damaged", code="damaged")
+def _plan_of(path: Path, record: PlanRecord, tasks: Sequence[TaskRecord], op: AnyOperation) -> Plan:
+    if not all(0 <= number < len(record.kernels) for task in tasks for number in task.kernels):
+        raise DataError(f"{path}: the plan of run {record.run_id} is damaged", code="damaged")
     try:
-        kernels = [op.kernels.parse(name) for name in names]
+        kernels = [op.kernels.parse(name) for name in record.kernels]
         return Plan(
             tuple(Task(op.problems.parse(task.problem), tuple(kernels[i] for i in task.kernels)) for task in tasks), {}
         )
     except CkhError as error:
         raise DataError(
-            f"{history.path}: the plan of run {run.run_id}: {error.message}", error.hint, code=error.code
+            f"{path}: the plan of run {record.run_id}: {error.message}", error.hint, code=error.code
         ) from error

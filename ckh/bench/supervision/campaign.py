@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,9 @@ from ckh.bench.devices.device import EMULATED_KIND, HIP_KIND, HOST_KIND, Device,
 from ckh.bench.devices.device_choice import default_device_kind, open_device, require_usable
 from ckh.bench.isolated.timing import DEFAULT_SAMPLES
 from ckh.bench.planning.candidates import BuildableSource
+from ckh.bench.planning.pace import Pace, Work
 from ckh.bench.planning.plan import ALL, BEST, SAMPLE, SEARCH, Plan, Scorer, make_plan
-from ckh.bench.planning.planner import KnownBefore, Pace, few_plan, total_times
+from ckh.bench.planning.planner import AUTO, KnownBefore, few_plan, total_times
 from ckh.bench.planning.registry import first_fits
 from ckh.bench.planning.results import History, PairResults, plan_records, read_history, stored_plan
 from ckh.bench.supervision.cluster_driver import driver_for
@@ -34,9 +36,11 @@ from ckh.problems import Direction
 from ckh.records import Record
 from ckh.requested import as_option
 from ckh.shapes.problems import counts_of
+from ckh.text.durations import format_duration
+from ckh.text.log import note
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -50,6 +54,7 @@ if TYPE_CHECKING:
 
 _RUNS = Path("runs")
 SOURCES = ("problems", "kernels", "registry", "model", "today")  # settings that may name files
+_MOVED = 1.25  # ratio of two estimates of the time left, above which it is planned again
 _MOST_SEEN_BYTES = 1 << 26  # maximum size of a journal that is read only for its pace
 
 
@@ -129,6 +134,9 @@ class Campaign:
     ) -> None:
         options = options or DeviceOptions()
         self._chosen_by = ""
+        self._few: Callable[[float | None, Pace], Plan] | None = None  # of a budget, with --plan
+        self._planned_by: Pace | None = None
+        self._is_planned_again = False
         kind = device_kind or default_device_kind(options)
         self._force = force
         if resume and force:
@@ -186,21 +194,50 @@ class Campaign:
         plan = make_plan(problems, settings.kernels, arch, settings.seed, source, _scorer(arch.name, model))
         if settings.plan is not None:
             known = KnownBefore(arch.name, model, arch.hardware.num_cus)
-            pace = replace(self._pace(limits.jobs), to_compile=lambda kernels: self._to_compile(kernels)[0])
             counts = counts_of(op, settings.problems, problems)
             times = None if counts is None else total_times(plan, counts, arch)
-            plan = few_plan(plan, settings.plan, known, settings.seed, limits.budget_s, pace, times)
+            self._few = partial(few_plan, plan, settings.plan, known, settings.seed, times=times)
+            self._planned_by = self._pace(limits.jobs)
+            plan = self._few(limits.budget_s, self._planned_by)
             self._chosen_by = ", ".join(known.sources) or "chance: there is no model and no estimate"
+        return self._with_today(plan)
+
+    def _with_today(self, plan: Plan) -> Plan:
+        settings = self.settings
         if settings.today is None:
             return plan
-        return plan.with_first(first_fits(Path(settings.today), op, arch.name, settings.dtype))
+        of_today = first_fits(Path(settings.today), operation(settings.op), self.device.arch.name, settings.dtype)
+        return plan.with_first(of_today)
+
+    def _plan_again(self, work: Work, left_s: float) -> Plan | None:
+        """Plan the remaining budget by the run's own times: first, and when these have changed; None: no new plan."""
+        assert self._few is not None
+        assert self._planned_by is not None
+        pace = replace(self._pace(work.jobs), workers=work.workers, done=self._results).measured(
+            work.visits, work.phase_s
+        )
+        left = self.plan.without(self._results.has)
+        then_s, now_s = (
+            each.compiling_s(left.kernels) + each.measuring_s(left.tasks) for each in (self._planned_by, pace)
+        )
+        if self._is_planned_again and then_s <= _MOVED * now_s and now_s <= _MOVED * then_s:
+            return None
+        self._planned_by, self._is_planned_again = pace, True
+        measured = self.plan.without(lambda problem, kernel: not self._results.has(problem, kernel))
+        self.plan = self._with_today(self._few(left_s, pace)).joined(measured)
+        left = self.plan.without(self._results.has)
+        note(
+            f"planned again, as what was left takes {format_duration(now_s)} instead of {format_duration(then_s)}: "
+            f"{left.pairs} pairs of {len(left.kernels)} kernels for {format_duration(left_s)}"
+        )
+        return self.plan
 
     def outlook(self, limits: BenchLimits) -> Outlook:
         """Estimate the remaining work."""
         left = self.plan.without(self._results.has)
         kernels = left.kernels
         to_compile, missing = self._to_compile(kernels)
-        pace = self._pace(limits.jobs)
+        pace = replace(self._pace(limits.jobs), to_compile=lambda kernels: kernels)
         measuring_s = pace.measuring_s(left.tasks)
         return Outlook(
             kernels=len(kernels),
@@ -239,7 +276,8 @@ class Campaign:
                 record = new_record(driver.identity, self.settings, None if self._is_stored else self.plan.pairs)
                 journal.start_run(record, () if self._is_stored else plan_records(record.run_id, self.plan))
                 looks = () if self._history is None else self._history.references
-                sweep = Sweep(driver, record, journal, stop, looks)
+                again = None if self._is_stored or self.settings.plan != AUTO else self._plan_again
+                sweep = Sweep(driver, record, journal, stop, looks, again)
                 totals = sweep.measure(self.plan, self._results)
                 pairs_left = self.plan.without(self._results.has).pairs
                 reason = stop.reason if pairs_left else StopReason.COMPLETE
@@ -266,7 +304,8 @@ class Campaign:
     def _pace(self, jobs: int | None) -> Pace:
         """Pace from this run's journal, or from the newest run on the same device."""
         history = self._history or _seen_run(self.out, self._kind, self.device.arch.name, self.settings.op)
-        return Pace.of(self.device, self.settings.op, jobs, history)
+        pace = Pace.of(self.device, self.settings.op, jobs, history)
+        return replace(pace, to_compile=lambda kernels: self._to_compile(kernels)[0])
 
     def _to_compile(self, kernels: Sequence[Kernel]) -> tuple[Sequence[Kernel], str]:
         """Kernels to compile; if nothing can be compiled, all of them and the reason."""

@@ -20,7 +20,7 @@ from ckh.bench.compilation.binary import Binary
 from ckh.bench.compilation.compile import KernelBuilder, default_jobs
 from ckh.bench.isolated.timing import DEFAULT_SAMPLES
 from ckh.bench.supervision.limits import BenchLimits, Stop
-from ckh.bench.supervision.protocol import Job, Op, Reply, device_name
+from ckh.bench.supervision.protocol import Job, Op, Phase, Reply, device_name
 from ckh.bench.supervision.runner import below_peak, measure, on_problem, with_times
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.errors import CkhError
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 
 COMPILE_PHASE = "compile"
+NO_PROBLEM_LEFT = "no problem left"  # of a worker, while others measure their last ones
 T = TypeVar("T")
 _LOAD_TIMEOUT_S = 60.0
 
@@ -67,6 +68,7 @@ class Driver:
         self.configs = tuple(device.worker_configs() if configs is None else configs)
         self.jobs = limits.jobs or default_jobs(device.job_bytes)
         self.phase_s = {COMPILE_PHASE: 0.0}
+        self.worker_s: dict[str, dict[str, float]] = {}  # seconds of each worker by phase
         self.restarts = 0
         self._lock, self._choosing = threading.Lock(), threading.Lock()
 
@@ -126,12 +128,15 @@ class Driver:
         def is_over() -> bool:
             return bool(failures) or self.should_stop()
 
+        ended: dict[str, float] = {}
+
         def run_tasks(config: WorkerConfig) -> None:
             with self.worker(config, should_stop=is_over) as supervisor:
                 while not is_over():
                     with self._choosing:
                         task = choose(supervisor.node)
                     if task is None:
+                        ended[supervisor.node] = time.monotonic()
                         return
                     try:
                         work(supervisor, task)
@@ -144,6 +149,8 @@ class Driver:
             Parallel(n_jobs=len(self.configs), backend="threading")(
                 delayed(run_tasks)(config) for config in self.configs
             )
+        for node, at in ended.items():
+            _add(self.worker_s[node], {NO_PROBLEM_LEFT: time.monotonic() - at})
         if failures:
             raise failures[0]
 
@@ -176,9 +183,30 @@ class Driver:
         """End remote processes, if any."""
 
     def _count(self, runner: JobRunner) -> None:
-        for phase, seconds in runner.phase_s.items():
-            self.phase_s[phase] = self.phase_s.get(phase, 0.0) + seconds
+        for seconds in (self.phase_s, self.worker_s.setdefault(runner.node, {})):
+            _add(seconds, runner.phase_s)
         self.restarts += max(runner.restarts, 0)
+
+
+_USES = {
+    "measuring": (Phase.LOAD, Phase.RUN, Phase.CALIBRATE, Phase.TIME),
+    "checking results": (Phase.VERIFY,),
+    "waiting for inputs and references": (Phase.INPUTS, Phase.REFERENCE),
+    "no problem left": (NO_PROBLEM_LEFT,),
+}
+COMPILING, OTHER = "waiting for compilers", "other"
+
+
+def uses_of(phase_s: Mapping[str, float], compile_s: float, wall_s: float) -> dict[str, float]:
+    """Seconds of a worker by what it did or waited for, in a run of `wall_s`, `compile_s` of which compiled."""
+    uses = {use: sum(phase_s.get(phase, 0.0) for phase in phases) for use, phases in _USES.items()}
+    uses[COMPILING] = compile_s
+    return {**uses, OTHER: max(0.0, wall_s - sum(uses.values()))}
+
+
+def _add(seconds: dict[str, float], more: Mapping[str, float]) -> None:
+    for phase, spent_s in more.items():
+        seconds[phase] = seconds.get(phase, 0.0) + spent_s
 
 
 @dataclass(frozen=True, slots=True)

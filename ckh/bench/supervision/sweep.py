@@ -6,6 +6,7 @@ random order, so that clock drift affects all alike; these times replace the fir
 Where many kernels are to compile, one for each compiler is measured on a few problems before the others are compiled.
 With a budget, kernels are built in parts, each measured when it is built: the first two of every problem, then as many
 as compile in half of the remaining time by the rate of this run. So a budget too short for the plan gives times, too.
+Whenever kernels are measured, `--plan auto` may plan the rest again by the times of this run.
 
 With several devices each problem is measured on one of them. A partly measured problem of an earlier run continues on
 its device, or is measured again if that is missing. Kernels with identical code are measured once.
@@ -16,6 +17,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
@@ -23,9 +25,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from ckh.bench.planning.pace import Work
 from ckh.bench.planning.plan import full_name
-from ckh.bench.planning.results import PairResults
-from ckh.bench.supervision.driver import COMPILE_PHASE, BegunTasks, time_in_rounds
+from ckh.bench.planning.results import PairResults, plan_records
+from ckh.bench.supervision.driver import COMPILE_PHASE, BegunTasks, time_in_rounds, uses_of
 from ckh.bench.supervision.reference_watch import (
     AGAIN_SHARE,
     LEAST_PAIRS,
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from ckh.bench.compilation.compile import Built
+    from ckh.bench.planning.pace import Visits
     from ckh.bench.planning.plan import Plan, Task
     from ckh.bench.planning.results import Leader
     from ckh.bench.supervision.driver import Driver
@@ -89,15 +93,18 @@ class Totals:
     phase_s: dict[str, float] = field(default_factory=dict)
     restarts: int = 0
     workers: int = 1
+    uses: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Seconds of each worker by what it did or waited for, by name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Work:
     """State shared by the tasks of a run: kernels by name, results of pairs, the progress bar."""
 
     built: dict[str, Built]
     results: PairResults
-    advance: Callable[[int, str], None]
+    shown: ExitStack
+    advance: Callable[[int, str], None] = lambda _steps, _text: None
     interrupted: set[tuple[str, str]] = field(default_factory=set)
     """Pairs whose kernel's compiler was interrupted in this run; the next run tries them again."""
 
@@ -112,12 +119,15 @@ class Sweep:
         journal: JournalWriter,
         stop: Stop,
         looks: Sequence[ReferenceRecord] = (),
+        plan_again: Callable[[Work, float], Plan | None] | None = None,
     ) -> None:
         self._driver = driver
         self._run = run
         self._journal = journal
         self._stop = stop
         self._looks = looks
+        self._plan_again = plan_again  # of the work done and the seconds left
+        self._visits: Visits = []
         self._whole: dict[str, Task] = {}  # the plan's task of each problem
         self._lock = threading.Lock()
         self._compiled = 0  # kernels compiled by this run
@@ -134,6 +144,7 @@ class Sweep:
         first = self._first_kernels(left)
 
         def serve(work: _Work, watch: ReferenceWatch | None) -> None:
+            nonlocal left, kernels, first
             while not self._stop():
                 unbuilt = [kernel for kernel in kernels if full_name(kernel) not in work.built]
                 if not unbuilt:
@@ -144,6 +155,11 @@ class Sweep:
                     for task in left.tasks[: None if has_budget else _EARLY_PROBLEMS]
                 ]
                 self._serve(tasks, work, watch)
+                if (again := self._planned_again()) is not None:
+                    left = self._unfinished(again, results)
+                    kernels, first = left.kernels + self._leading_kernels(left, results), self._first_kernels(left)
+                    unbuilt = [kernel for kernel in kernels if full_name(kernel) not in work.built]
+                    self._show(left, work)
                 if has_budget:
                     soon = [kernel for kernel in first if full_name(kernel) not in work.built]
                     unbuilt = self._next_kernels(soon or unbuilt)
@@ -154,6 +170,22 @@ class Sweep:
                 work.built.update(self._build(unbuilt))
 
         return self._measured(left, (*first[:jobs], *self._compared(plan)), results, serve)
+
+    def _planned_again(self) -> Plan | None:
+        """A new plan for the rest of the budget, which the journal has from now on; None: the plan stays."""
+        if self._plan_again is None or self._stop.left_s is None or self._stop():
+            return None
+        done = Work(self._visits, self._driver.phase_s, self._driver.jobs, len(self._driver.configs))
+        plan = self._plan_again(done, self._stop.left_s)
+        if plan is not None:
+            self._journal.add_plan(plan_records(self._run.run_id, plan, is_new=True))
+        return plan
+
+    @staticmethod
+    def _show(left: Plan, work: _Work) -> None:
+        """Begin a progress bar."""
+        work.shown.close()
+        work.advance = work.shown.enter_context(progress("measuring", left.pairs))
 
     def _first_kernels(self, left: Plan) -> tuple[Kernel, ...]:
         """The first two kernels of each problem, today's and the first choice; first one for the drift monitor."""
@@ -198,8 +230,9 @@ class Sweep:
         try:
             built = self._build(kernels)
             self._require_alike(left, built)
-            with progress("measuring", left.pairs) as advance:
-                work, watch = _Work(built, results, advance), self._watch(left, built)
+            with ExitStack() as shown:
+                work, watch = _Work(built, results, shown), self._watch(left, built)
+                self._show(left, work)
                 started = time.monotonic() - self._driver.phase_s[COMPILE_PHASE]
                 serve(work, watch)
             if watch is not None:
@@ -209,6 +242,10 @@ class Sweep:
             self.totals.phase_s, self.totals.restarts = self._driver.phase_s, self._driver.restarts
             self.totals.compile_s = self._driver.phase_s[COMPILE_PHASE]
             self.totals.wall_s = time.monotonic() - start
+            self.totals.uses = {
+                node: uses_of(phase_s, self.totals.compile_s, self.totals.wall_s)
+                for node, phase_s in sorted(self._driver.worker_s.items())
+            }
         phase_s = {phase: round(seconds, 3) for phase, seconds in self.totals.phase_s.items()}
         wall_s = round(self.totals.wall_s, 3)
         self._journal.end_run(EndRecord(self._run.run_id, str(self._stop.reason), wall_s, phase_s))
@@ -333,7 +370,7 @@ class Sweep:
 
         def again(worker: JobRunner, task: Task) -> None:
             if time.monotonic() < until and work.results.device(task.problem.canonical()) == worker.node:
-                self._measure_task(worker, task, _Work(work.built, PairResults(), lambda _steps, _text: None))
+                self._measure_task(worker, task, _Work(work.built, PairResults(), work.shown))
                 self.totals.drifted += len(task.kernels)
             else:
                 self.totals.suspects_left += len(task.kernels)
@@ -357,6 +394,8 @@ class Sweep:
             built = work.built[name]
             same.setdefault(built.code_hash if built.status is Status.OK else name, []).append(name)
         groups = list(same.values())
+        with self._lock:
+            self._visits.append((task.problem, len(groups)))
         looks, setup = Looks(), on_problem(canonical, results.best_ns(canonical))
         for number, reply in measure(worker, setup, [work.built[first] for first, *_ in groups], self._run.samples):
             rows = tuple(self._rows(worker, canonical, groups[number], reply, work))

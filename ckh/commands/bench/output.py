@@ -134,6 +134,8 @@ class BenchDocument(Document):
     wall_s: float
     phase_s: Mapping[str, float]
     """Seconds by phase of the workers."""
+    workers: Mapping[str, Mapping[str, float]]
+    """Seconds of each worker by what it did or waited for; the only one has no name."""
     orchestration: float
     """Share of the time that is not measuring."""
     worker_restarts: int
@@ -284,6 +286,7 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
             pairs_left=outcome.pairs_left,
             wall_s=totals.wall_s,
             phase_s=totals.phase_s,
+            workers=totals.uses,
             orchestration=outcome.orchestration,
             worker_restarts=totals.restarts,
             next=after,
@@ -302,6 +305,14 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
         say()
         print_table("", ("phase", "time"), [[name, format_duration(seconds)] for name, seconds in phases])
         share = f", {outcome.orchestration:.1%} orchestration overhead of measuring" if totals.statuses else ""
+    if campaign.device.arch.is_gpu and totals.uses:
+        say()
+        names = list(next(iter(totals.uses.values())))
+        rows = [
+            [node.rpartition("/")[2] or "the GPU", *(f"{uses[name] / totals.wall_s:.0%}" for name in names)]
+            for node, uses in totals.uses.items()
+        ]
+        print_table("", ("GPU", *names), rows)
     say(f"\ntotal {format_duration(totals.wall_s)}{share}")
     if outcome.reason is StopReason.BUDGET and not totals.statuses:
         how = "" if campaign.settings.plan else ": continue with --resume, or use --plan auto"

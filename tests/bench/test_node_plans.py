@@ -1,0 +1,37 @@
+"""A simulated node of GPUs: the planner and the sweep of a run with a budget, on a simulated clock."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.node_plans import BUDGET_S, WAITING, PaceBefore, pace_of, planned, simulated
+from ckh.bench.supervision.driver import uses_of
+
+
+@pytest.mark.slow
+def test_a_node_of_gpus_is_busy() -> None:
+    """Eight GPUs and 64 cores measure 1,500 pairs in 15 minutes and more, and hardly wait for inputs and references."""
+    run = simulated(8, 64)
+    assert planned(pace_of(8, 64, PaceBefore), BUDGET_S).pairs < 400
+    assert run.planned >= 1500
+    assert run.pairs >= 1500
+    assert run.waiting <= 0.10
+    assert run.ended_s <= BUDGET_S + 1
+    for uses in run.uses.values():
+        assert sum(uses.values()) == pytest.approx(run.ended_s)
+        assert 0 < uses[WAITING] < run.ended_s
+
+
+def test_each_second_of_a_worker_has_a_use() -> None:
+    """Phases are summed by use; what is left of the run is other, also if they overlap it by a rounding error."""
+    phase_s = {"time": 2.0, "run": 1.0, "verify": 3.0, "inputs": 0.5, "reference": 1.5, "wait": 9.0}
+    uses = uses_of(phase_s, compile_s=4.0, wall_s=15.0)
+    assert uses == {
+        "measuring": 3.0,
+        "checking results": 3.0,
+        WAITING: 2.0,
+        "no problem left": 0,
+        "waiting for compilers": 4.0,
+        "other": 3.0,
+    }
+    assert uses_of(phase_s, compile_s=4.0, wall_s=11.9)["other"] == 0.0
