@@ -134,7 +134,7 @@ def ranked_kernels(
     numbers, scores, speeds, times, measured, ties, others, lacks = zip(*rows, strict=True)
     kernels = [pool[number] for number in numbers]
     alike = [TiedKernels(pool, tied) if len(tied) else () for tied in others]
-    columns = kernels, scores, speeds, times, measured, repeat(not_measured), ties, alike, repeat(padded), lacks
+    columns: Any = kernels, scores, speeds, times, measured, repeat(not_measured), ties, alike, repeat(padded), lacks
     for put, column in zip(_SLOTS, columns, strict=True):
         deque(map(put, made, column), maxlen=0)
     return made
