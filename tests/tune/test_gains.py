@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,7 +71,12 @@ def test_measurements_on_a_shared_gpu_are_counted() -> None:
     shared = [structs.replace(row("a", (2.0,), again=again), card={"other_processes": 1.0}) for again in (False, True)]
     alone = structs.replace(row("b", (2.0,)), card={"other_processes": 0.0})
     assert MeasuredRun.of([*shared, alone, row("c", (2.0,))]).shared == 2
-    values = dict.fromkeys(TuneDocument.field_names) | {"shapes": (), "established": 0, "pairs": 3, "pairs_planned": 3}
+    values: Any = dict.fromkeys(TuneDocument.field_names) | {
+        "shapes": (),
+        "established": 0,
+        "pairs": 3,
+        "pairs_planned": 3,
+    }
     for count in (0, 2):
         document = TuneDocument(
             **values | {"folder": "t", "op": "gemm_universal", "shared": count, "is_complete": True}
