@@ -184,6 +184,21 @@ def test_operands_are_copied_for_rotation(runtime: HipRuntime, rotating: int, ro
     memory.clear()
 
 
+@pytest.mark.parametrize(("shape", "byte"), [((10, 1), 0), ((10,), 0xFF)])
+def test_outputs_of_copies_are_zero_unless_they_have_gaps(
+    runtime: HipRuntime, shape: tuple[int, ...], byte: int
+) -> None:
+    """Stored with gaps they have one axis, and are filled as the first output; both at first, and when reset."""
+    memory = HipMemory(runtime, 0, 3)
+    memory.set_output(shape, element_type("fp16"))
+    for _ in range(2):
+        for number, *_ in enumerate(memory.operand_sets()[1:], 1):
+            assert (memory.result(number).view(np.uint8) == byte).all()
+            runtime.fill(memory.output(number), 7, 20)
+        memory.reset(0)
+    memory.clear()
+
+
 def test_copies_give_way_to_a_workspace(runtime: HipRuntime, own_hip_library: Path) -> None:
     """Half as many are made again, which the memory says, and all of them for the next problem."""
     memory = HipMemory(runtime, 0, 5)

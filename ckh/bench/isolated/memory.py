@@ -352,9 +352,13 @@ class HipMemory:
         self._runtime.synchronize()
 
     def _zero_copies(self, sets: Sequence[Sequence[int]]) -> None:
-        """Zero the outputs of copies: kernels may leave zeros out, and outputs are not zeroed for each timed launch."""
+        """Zero the outputs of copies: kernels may leave zeros out, and outputs are not zeroed for each timed launch.
+
+        Outputs with gaps, which have one axis, are filled as the first one, as the gaps must stay so.
+        """
+        byte = self._unwritten_byte if self._result.ndim == 1 else 0
         for *_, output, _ in sets[1:]:
-            self._runtime.fill(output, 0, self._outputs[0].size)
+            self._runtime.fill(output, byte, self._outputs[0].size)
 
     def pointers(self) -> tuple[int, ...]:
         inputs = (buffer.address for _, buffer in self._inputs)
