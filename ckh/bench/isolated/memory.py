@@ -352,11 +352,8 @@ class HipMemory:
         self._runtime.synchronize()
 
     def _zero_copies(self, sets: Sequence[Sequence[int]]) -> None:
-        """Zero the outputs of copies: kernels may leave zeros out, and outputs are not zeroed for each timed launch.
-
-        Outputs with gaps, which have one axis, are filled as the first one, as the gaps must stay so.
-        """
-        byte = self._unwritten_byte if self._result.ndim == 1 else 0
+        """Zero the outputs of copies: kernels may leave zeros out, and outputs are not zeroed for each timed launch."""
+        byte = self._unwritten_byte if self._result.ndim == 1 else 0  # with gaps, which must stay, there is one axis
         for *_, output, _ in sets[1:]:
             self._runtime.fill(output, byte, self._outputs[0].size)
 

@@ -242,8 +242,7 @@ class Stopwatch:
         self._check = check
         self._launching: Launching | None = None
         self._runs = 0
-        self.launched = {0}
-        """Operand sets launched since this was reset."""
+        self.launched = {0}  # operand sets, since this was reset
         self.last: Clocked | None = None
         """The last timed call on a GPU; after a warm-up, its call with the least pause. None: caches are emptied."""
         self._last_s: float | None = None  # when the device was last busy

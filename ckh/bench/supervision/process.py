@@ -63,8 +63,6 @@ class WorkerProcess:
     """A running worker that is ready for jobs. A worker killed while it starts is restarted, at most twice."""
 
     def __init__(self, device: Device, config: WorkerConfig) -> None:
-        if config.is_hip and not config.load_only:
-            config = replace(config, checks=device.checks_library())
         for left in reversed(range(_STARTS)):
             self._start(device, config)
             try:

@@ -242,7 +242,9 @@ class Supervisor:
 
     def _set_up_problem(self, setup: Job | None) -> Reply | None:
         if self._worker is None:
-            self._worker = WorkerProcess(self._device, self._options.worker)
+            config = self._options.worker
+            checks = self._device.checks_library() if config.is_hip and not config.load_only else ""
+            self._worker = WorkerProcess(self._device, replace(config, checks=checks))
             self._fresh = True
             self.restarts += 1
         if setup is None:
