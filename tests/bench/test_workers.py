@@ -304,7 +304,7 @@ def test_a_run_on_two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hip_
         dtype="fp16",
         filter="pipeline == 'compv3' and tile_m == 16 and not split_image",
     )
-    options = DeviceOptions(hipcc=str(hipcc), ck_include=str(write_headers(tmp_path / "include")))
+    options = DeviceOptions(hipcc=str(hipcc), ck_include=str(write_headers(tmp_path / "include")), verify_on="host")
     campaign = Campaign("hip", given, tmp_path / "run", resume=False, options=options)
     outcome = campaign.run(LIMITS)
     assert (outcome.pairs_left, outcome.totals.workers) == (0, 2)

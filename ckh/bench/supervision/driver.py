@@ -150,7 +150,7 @@ class Driver:
                 delayed(run_tasks)(config) for config in self.configs
             )
         for node, at in ended.items():
-            _add(self.worker_s[node], {NO_PROBLEM_LEFT: time.monotonic() - at})
+            _add(self.worker_s.setdefault(node, {}), {NO_PROBLEM_LEFT: time.monotonic() - at})
         if failures:
             raise failures[0]
 
