@@ -298,7 +298,7 @@ class KernelFinding:
     class_executed: bool
     """Whether a kernel of its class was ever executed with a right result."""
     older_binary: bool
-    """Whether that was with other compiler options or source than today's."""
+    """Whether its class was executed with compiler options or source that have changed since."""
     problem: str
     """Canonical text of the problem."""
 

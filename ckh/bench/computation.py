@@ -39,8 +39,8 @@ class Split:
     parts: int = 1
     """Number of partial sums, added by atomics in undefined order; 1: the result is stored, not added."""
     in_fp32: bool = False
-    """Whether the result must be right within the limits of float32 sums, rounded once; otherwise every partial sum and
-    every addition may be rounded to the result's dtype."""
+    """Whether the limits are those of a sum in float32, rounded once. Otherwise they allow for rounding each partial
+    sum and each addition to the result's dtype."""
 
     @property
     def repeats(self) -> bool:

@@ -45,7 +45,7 @@ Visits = list[tuple["Problem", int]]  # problems that a worker has set up, each 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a run has done: problems set up, each with the kernels measured then, and the workers' seconds by phase."""
+    """Problems and kernels that a run has measured so far, and the seconds that this took by phase."""
 
     visits: Visits
     phase_s: Mapping[str, float]

@@ -95,7 +95,7 @@ class CheckedPair:
 
 
 class ClassResult(StrEnum):
-    """What became of a kernel of a class; the first two say nothing about the compiler."""
+    """Outcome of a kernel of a class; "not emitted" and "not tried" mean that it was never compiled."""
 
     NOT_EMITTED = "not emitted"
     NOT_TRIED = "not tried"
