@@ -14,7 +14,7 @@ from ckh.commands._common import JSON_HELP, NO_PEAK_CHECK_HELP, completed, examp
 from ckh.commands.panels import DATA
 from ckh.data import conversion
 from ckh.data.conversion import PARQUET, ConversionSummary
-from ckh.data.formats import ProblemsFormat, ReadOptions, WinnerSummary
+from ckh.data.formats import ReadOptions
 from ckh.data.readers import readers
 from ckh.documents import fields_of
 from ckh.errors import UsageError
@@ -56,7 +56,6 @@ def register(app: typer.Typer) -> None:
             "ckh convert sweep_results.csv --arch gfx942 --out gemm.parquet",
             "ckh convert my.csv --op gemm_universal --arch gfx942 --map kernel=name --map latency_us=t --out my",
             "ckh convert runs/today --to csv --out for_amd.csv",
-            "ckh convert a8w8_tuned_gemm.csv --to problems --out shapes.csv",
         ),
     )(convert)
 
@@ -105,11 +104,6 @@ def convert(
     mapping = _mapping(maps, op, from_format)
     measured, cus = (None, 0) if arch is None else arch_of_gpu(arch)
     options = ReadOptions(measured, skip_bad, cus or None, op=op, mapping=mapping, peak_check=not no_peak_check)
-    target = _FORMATS.get(to)
-    if isinstance(target, ProblemsFormat):
-        winners = conversion.convert_problems(inputs, out, options, target, format_name=from_format)
-        _report_winners(out, winners, as_json)
-        return
     summary = conversion.convert(inputs, out, options, format_name=from_format, to=to, averages=average)
     _warn(summary)
     next_command = (
@@ -150,28 +144,11 @@ def _mapping(maps: list[str], op: str | None, from_format: str | None) -> dict[s
     return mapping
 
 
-def _warn(summary: ConversionSummary | WinnerSummary) -> None:
+def _warn(summary: ConversionSummary) -> None:
     for warning in summary.warnings:
         warn(warning, "conversion")
     for reason, count in summary.dropped.items():
         warn(f"left out {count} {reason}", "left-out")
-
-
-def _report_winners(out: Path, summary: WinnerSummary, as_json: bool) -> None:
-    _warn(summary)
-    if as_json:
-        from ckh.data.formats import ConvertWinnersDocument
-
-        print_json(ConvertWinnersDocument(**fields_of(summary), out=str(out)))
-        return
-    rows = [
-        ("winners", str(summary.winners)),
-        ("problems", str(summary.problems)),
-        ("arch", ", ".join(summary.archs)),
-        ("slower repetitions", str(summary.repeated)),
-        *((f"left out: {reason}", str(count)) for reason, count in summary.dropped.items()),
-    ]
-    print_table(str(out), ("", "count"), [list(row) for row in rows])
 
 
 def _print_summary(out: Path, summary: ConversionSummary, next_command: str | None) -> None:

@@ -11,7 +11,7 @@ from ckh.data import tables
 from ckh.data.dataset import DATASET, save_blocks
 from ckh.data.merge import merge
 from ckh.data.peaks import ABOVE, drop_impossible
-from ckh.data.readers import find_reader, formats_of, read_input, read_mapped
+from ckh.data.readers import formats_of, read_input, read_mapped
 from ckh.data.readers.named_table import frame_table
 from ckh.documents import Document
 from ckh.errors import DataError, UsageError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ckh.data.dataset import Dataset
-    from ckh.data.formats import ProblemsFormat, Reading, ReadOptions, RowsFormat, WinnerSummary
+    from ckh.data.formats import Reading, ReadOptions, RowsFormat
     from ckh.files.outputs import FileKind
 
 
@@ -35,11 +35,11 @@ PARQUET = "parquet"  # the name of the dataset's own format
 
 
 @cache
-def output_formats() -> dict[str, RowsFormat | ProblemsFormat]:
+def output_formats() -> dict[str, RowsFormat]:
     """Output formats of the operations, other than Parquet, by name."""
-    formats: dict[str, RowsFormat | ProblemsFormat] = {}
+    formats: dict[str, RowsFormat] = {}
     for name in operation_names():
-        for written in formats_of(operation(name)).written:
+        for written in formats_of(operation(name)).rows:
             formats.setdefault(written.name, written)
     return formats
 
@@ -153,15 +153,3 @@ def _possible(reading: Reading, options: ReadOptions) -> Reading:
     where = ", ".join(str(source["name"]) for source in reading.sources)
     count = drop_impossible(reading.rows, tables.one_operation(operations), where)
     return replace(reading, bad=reading.bad | {ABOVE: count}) if count else reading
-
-
-def convert_problems(
-    inputs: Sequence[Path], out: Path, options: ReadOptions, to: ProblemsFormat, *, format_name: str | None = None
-) -> WinnerSummary:
-    """Write the problems of tables of winners as one problem file; nothing is written on failure."""
-    for path in inputs:
-        if (format_name or find_reader(path).name) != to.reader:
-            raise UsageError(
-                f"{path} is not a {to.source}", "problems are written from these only", code="unknown-format"
-            )
-    return to.write(inputs, out, options)

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ckh.documents import Document
-from ckh.records import Record
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
@@ -91,42 +88,6 @@ class RowsFormat:
     write: Callable[[MeasuredRows, Path], list[str]]  # returns warnings about what the format cannot represent
 
 
-class WinnerSummary(Record):
-    """Counts of tables of winners."""
-
-    winners: int
-    """Rows written."""
-    problems: int
-    """Distinct problems."""
-    archs: tuple[str, ...]
-    dropped: dict[str, int]
-    """Rows left out, by reason."""
-    repeated: int
-    """Slower duplicates."""
-    warnings: tuple[str, ...]
-
-
-class ConvertWinnersDocument(WinnerSummary, Document):
-    """ckh convert --json with --to a list of problems."""
-
-    schema = "convert_winners"
-
-    out: str
-    """The output file."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProblemsFormat:
-    """A format in which the problems of tables of winners can be written."""
-
-    name: str  # on the command line
-    summary: str  # short description of the output
-    kind: FileKind
-    reader: str  # name of the reader of such tables
-    source: str  # description of such a table in messages
-    write: Callable[[Sequence[Path], Path, ReadOptions], WinnerSummary]
-
-
 @dataclass(frozen=True, slots=True)
 class MappedTable:
     """Reader of any table whose columns are mapped to an operation's."""
@@ -141,10 +102,4 @@ class Formats:
 
     readers: tuple[Reader, ...] = ()
     rows: tuple[RowsFormat, ...] = ()
-    problems: tuple[ProblemsFormat, ...] = ()
     mapped: MappedTable | None = None
-
-    @property
-    def written(self) -> tuple[RowsFormat | ProblemsFormat, ...]:
-        """The formats that can be written."""
-        return (*self.rows, *self.problems)

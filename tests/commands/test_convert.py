@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from csv import DictReader
 from pathlib import Path
 from typing import Any
 
@@ -131,15 +132,13 @@ def test_an_unwritable_output_is_reported_before_reading(csv: Path, capsys: pyte
     expect_error(capsys.readouterr().err, "unwritable", out)
 
 
-@pytest.mark.parametrize(("to", "name"), [("parquet", "data.parquet"), ("csv", "out.csv"), ("problems", "shapes.csv")])
+@pytest.mark.parametrize(("to", "name"), [("parquet", "data.parquet"), ("csv", "out.csv")])
 def test_only_force_replaces_files_of_the_same_kind(
     csv: Path, tmp_path: Path, to: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each format's file needs --force to be replaced by the same format; other content of that name is unchanged."""
-    table, out = tmp_path / "tuned.csv", tmp_path / name
-    table.write_text("gfx,cu_num,M,N,K,q_dtype_w,us,kernelName\ngfx950,256,16,1280,8192,torch.int8,8.0,k\n")
-    source = [str(table)] if to == "problems" else [str(csv), "--arch", "gfx942"]
-    args = ["convert", *source, "--to", to, "--out", str(out)]
+    out = tmp_path / name
+    args = ["convert", str(csv), "--arch", "gfx942", "--to", to, "--out", str(out)]
     assert run(args) == ExitCode.OK
     before = out.read_bytes()
     capsys.readouterr()
@@ -190,10 +189,10 @@ def test_formats_of_every_operation_are_accepted(csv: Path, capsys: pytest.Captu
     assert run(["convert", "--help"]) == ExitCode.OK
     text = "".join(capsys.readouterr().out.split())
     assert f"insteadofdetection:{','.join(formats)}." in text
-    assert "[parquet|csv|problems|aiter|aiter-moe]" in text
+    assert "[parquet|csv|aiter|aiter-moe]" in text
     for option, names in (
         ("--from", formats),
-        ("--to", ["parquet", "csv", "problems", "aiter", "aiter-moe"]),
+        ("--to", ["parquet", "csv", "aiter", "aiter-moe"]),
     ):
         args = ["convert", str(csv), "--arch", "gfx942", "--out", str(csv.with_name("x")), option, "xml"]
         assert run(args) == ExitCode.USAGE
@@ -213,24 +212,24 @@ def test_rows_of_another_operation_have_no_csv(tmp_path: Path, capsys: pytest.Ca
     assert not out.exists()
 
 
-def test_tuned_tables_become_a_problem_file(tmp_path: Path, csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """AITER's problems are written if requested, and nothing else; as a dataset its tables are refused."""
-    table, out = tmp_path / "tuned.csv", tmp_path / "shapes.csv"
+def test_a_tuned_table_without_known_kernels_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """AITER's table whose kernels ckh does not know is no dataset, but a source of shapes."""
+    table = tmp_path / "tuned.csv"
     table.write_text(
         "gfx,cu_num,M,N,K,q_dtype_w,us,kernelName\n"
         "gfx950,256,16,1280,8192,torch.int8,8.0,k\n"
         "gfx942,304,16,1280,8192,torch.int8,4.0,k\n",
         encoding="utf-8",
     )
-    assert run(["convert", str(table), "--to", "problems", "--out", str(out), "--json"]) == ExitCode.OK
-    summary = document(capsys)
-    assert (summary["winners"], summary["problems"], summary["archs"]) == (2, 1, ["gfx942", "gfx950"])
-    assert out.read_text(encoding="utf-8").startswith("m,n,k,dtype,layout,arch,")
-    assert run(["convert", str(table), "--to", "problems", "--out", str(out), "--force"]) == ExitCode.OK
-    assert ["winners", "2"] in [line.split() for line in capsys.readouterr().out.splitlines()]
     assert run(["convert", str(table), "--out", str(tmp_path / "x.parquet")]) == ExitCode.BAD_DATA
-    assert run(["convert", str(csv), "--to", "problems", "--out", str(tmp_path / "y.csv")]) == ExitCode.USAGE
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["amd.csv", "shapes.csv", "tuned.csv"]
+    capsys.readouterr()
+    out = tmp_path / "shapes.csv"
+    assert run(["shapes", str(table), "--op", "gemm_universal", "--out", str(out)]) == ExitCode.OK
+    rows = list(DictReader(out.read_text(encoding="utf-8").splitlines()))
+    assert [(row["count"], row["dtype"], row["m"], row["n"], row["k"]) for row in rows] == [
+        ("2", "int8", "16", "1280", "8192")
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["shapes.csv", "tuned.csv"]
 
 
 @pytest.mark.parametrize(("to", "file"), [("inductor", "ckh_inductor.py"), ("ck-dispatcher", "MODEL.hpp")])

@@ -38,7 +38,6 @@ from ckh.ops.aiter_moe.tuned import read_tuned as read_moe_tuned
 from ckh.ops.gemm_universal import kernel as gemm_names
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.problem_sets.files import read_problems as read_gemm_problems
-from ckh.ops.gemm_universal.readers.aiter_csv import read_winners
 from ckh.ops.grouped_conv.kernel import ConvKernel, amd_short_name, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, learned_kernels
 from ckh.ops.grouped_conv.problem import parse_conv_problem
@@ -187,12 +186,6 @@ def _spec(path: Path) -> object:
     return _params(path.parent), spec.engine.select(spec.feature_names), spec.purpose, spec.encoding
 
 
-def _winners(path: Path) -> object:
-    content = path.read_bytes()
-    winners = read_winners(path, ReadOptions(skip_bad=content[-1:] < b"8"))
-    return [winner.columns() for winner in winners.winners]
-
-
 def _tuned(path: Path) -> object:
     return read_gemm_tuned(path, ReadOptions(skip_bad=path.stat().st_size % 2 == 0))
 
@@ -289,7 +282,6 @@ TARGETS: dict[str, Target] = {
         _table("amd-parquet", "conv.parquet", samples.conv_table, _SLOW),
         Target("mapped-csv", samples.tile_engine_csv, _file("mine.csv", _mapped), share=_SLOW),
         _data("bench-log", "gemm.log", "gfx950", share=_SLOW),
-        Target("aiter-csv", samples.aiter_csv, _file("tuned.csv", _winners)),
         Target("aiter-tuned-csv", samples.aiter_csv, _file("a8w8_tuned_gemm.csv", _tuned)),
         _table("aiter-parquet", "aiter.parquet", samples.aiter_table),
         _table("fbgemm-parquet", "fbgemm.parquet", samples.fbgemm_table),

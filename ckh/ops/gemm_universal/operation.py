@@ -159,8 +159,8 @@ def _shaped() -> object:
 
 
 def _formats() -> object:
-    from ckh.data.formats import Formats, MappedTable, ProblemsFormat, Reader
-    from ckh.ops.gemm_universal.readers import aiter_csv, bench_log, tile_engine_json
+    from ckh.data.formats import Formats, MappedTable, Reader
+    from ckh.ops.gemm_universal.readers import bench_log, tile_engine_json
     from ckh.ops.gemm_universal.readers import gemm_table as table
 
     readers = (
@@ -169,9 +169,7 @@ def _formats() -> object:
         Reader(table.MASTER, table.sniff_master, table.read),
         Reader(table.PARQUET, table.sniff_parquet, table.read),
     )
-    shapes = "AITER's shapes", aiter_csv.WINNERS, aiter_csv.NAME, "tuned table of AITER", aiter_csv.write_problems
-    mapped = MappedTable(table.GEMMS.columns, table.read_table)
-    return Formats(readers=readers, mapped=mapped, problems=(ProblemsFormat("problems", *shapes),))
+    return Formats(readers=readers, mapped=MappedTable(table.GEMMS.columns, table.read_table))
 
 
 OPERATION = Operation(
