@@ -1,6 +1,6 @@
-"""Distance of a search strategy to the optimum, replayed on recorded measurements of complete spaces.
+"""Distance of `ckh search measure` to the optimum, replayed on recorded measurements of complete spaces.
 
-    OMP_NUM_THREADS=1 python benchmarks/search_replay.py [FILE ...] [--strategy surrogate] [--seeds 50] [--jobs 1]
+    OMP_NUM_THREADS=1 python benchmarks/search_replay.py [FILE ...] [--seeds 50] [--jobs 1]
 
 The numbers are optimum / best found after 50, 100, 220 and 500 distinct measurements, median over the seeds; a failed
 configuration counts as a measurement. A file is Parquet with one row per configuration: parameters, `time_ms`,
@@ -22,7 +22,7 @@ import numpy as np
 from ckh.data.parquet import warn_unverified
 from ckh.errors import DataError
 from ckh.search.space import Space
-from ckh.search.strategies import DEFAULT_STRATEGY, STRATEGIES, make_strategy
+from ckh.search.surrogate import Surrogate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +99,6 @@ def replay(
     recording: Recording,
     budget: int,
     seeds: Sequence[int],
-    strategy: str = DEFAULT_STRATEGY,
     prior: NDArray[np.float64] | None = None,
     jobs: int = 1,
 ) -> Replay:
@@ -108,19 +107,16 @@ def replay(
     A search ends early at the optimum, which does not affect the reported numbers.
 
     Raises:
-        UsageError: there is no such strategy.
         DataError: the prior does not fit the space.
     """
     from joblib import Parallel, delayed
 
     search = delayed(_search)
-    traces = Parallel(n_jobs=jobs)(search(recording, budget, seed, strategy, prior) for seed in seeds)
+    traces = Parallel(n_jobs=jobs)(search(recording, budget, seed, prior) for seed in seeds)
     return Replay(np.array(traces).reshape(len(seeds), budget), recording.optimum_ms)
 
 
-def _search(
-    recording: Recording, budget: int, seed: int, strategy: str, prior: NDArray[np.float64] | None
-) -> NDArray[np.float64]:
+def _search(recording: Recording, budget: int, seed: int, prior: NDArray[np.float64] | None) -> NDArray[np.float64]:
     times, best = recording.times_ms, [np.inf]
 
     def evaluate(index: int) -> float | None:
@@ -128,7 +124,7 @@ def _search(
         return None if np.isnan(times[index]) else float(times[index])
 
     optimum = recording.optimum_ms
-    make_strategy(strategy, recording.space, seed, prior).search(evaluate, budget, lambda: best[-1] <= optimum)
+    Surrogate(recording.space, seed, prior).search(evaluate, budget, lambda: best[-1] <= optimum)
     return np.array([*best[1:], *[best[-1]] * (budget + 1 - len(best))])
 
 
@@ -137,19 +133,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = [DATA / f"kernel_tuner_{name}.parquet" for name in SPACES]
     parser.add_argument("recordings", nargs="*", type=Path, default=default, metavar="FILE", help="recordings")
-    parser.add_argument("--strategy", choices=tuple(STRATEGIES), default=DEFAULT_STRATEGY)
     parser.add_argument("--seeds", type=int, default=50, help="how many searches of each space (50)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
     options = parser.parse_args()
 
-    print(f"| {options.strategy}, {options.seeds} seeds | {' | '.join(map(str, CHECKPOINTS))} | s / search |")
+    print(f"| {options.seeds} seeds | {' | '.join(map(str, CHECKPOINTS))} | s / search |")
     print("|---" * (len(CHECKPOINTS) + 2) + "|")
     rows = []
     for path in options.recordings:
         recording = read_recording(path)
         budget = min(max(CHECKPOINTS), len(recording.space))
         start = time.perf_counter()
-        result = replay(recording, budget, range(options.seeds), options.strategy, jobs=options.jobs)
+        result = replay(recording, budget, range(options.seeds), jobs=options.jobs)
         rows.append(result.summary([min(count, budget) for count in CHECKPOINTS]))
         _print(path.stem.removeprefix("kernel_tuner_"), rows[-1], (time.perf_counter() - start) / options.seeds)
     _print("average", tuple(np.mean(rows, axis=0)))

@@ -37,7 +37,7 @@ from ckh.learn.answers.batches import PooledScores
 from ckh.learn.models.artifact import find_model, wanted_for
 from ckh.ops import operation_of_problem
 from ckh.search.space import kernel_space, searched
-from ckh.search.strategies import StoppedError, make_strategy
+from ckh.search.surrogate import StoppedError, Surrogate
 from ckh.shapes.problems import problem_of_text
 from ckh.text.durations import format_duration
 from ckh.text.log import note
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel, Problem
     from ckh.search.settings import SearchSettings
     from ckh.search.space import KernelSpace
-    from ckh.search.strategies import Strategy
 
 SPACE_LIMIT = 50_000  # maximum number of kernels in a search
 _RUNS = Path("runs")
@@ -204,10 +203,10 @@ def _measured(
     open_journal: Callable[[], JournalWriter],
     advance: Callable[[int, str], None],
 ) -> tuple[StopReason, tuple[ResultRow, ...], tuple[ResultRow, ...], ResultRow | None, float]:
-    """Measure what a strategy proposes, then the best ones together; the last fields of `MeasuredSearch`."""
+    """Measure what the surrogate proposes, then the best ones together; the last fields of `MeasuredSearch`."""
     first = None if guide is None else guide.first_choice
     prior = None if guide is None else guide.prior
-    strategy = make_strategy(settings.strategy, space.space, settings.seed, prior, () if first is None else (first,))
+    surrogate = Surrogate(space.space, settings.seed, prior, () if first is None else (first,))
     start, interrupt, limit = time.monotonic(), Stop(), Stop(settings.budget_s)
 
     def should_stop() -> bool:
@@ -221,10 +220,10 @@ def _measured(
         journal.start_run(record)
         stack.enter_context(interrupt)
         with driver.worker() as worker:
-            measurer = Measurer(driver, worker, problem.canonical(), space, strategy, record, journal, advance)
-            strategy.search(measurer.measure, settings.evaluations, should_stop)
+            measurer = Measurer(driver, worker, problem.canonical(), space, surrogate, record, journal, advance)
+            surrogate.search(measurer.measure, settings.evaluations, should_stop)
         rows = measurer.rows
-        is_done = len(rows) == settings.evaluations or strategy.is_exhausted
+        is_done = len(rows) == settings.evaluations or surrogate.is_exhausted
         timed = [index for index, row in rows.items() if row.latency_ms]
         ranked = sorted(timed, key=lambda index: rows[index].latency_ms or 0.0)
         chosen = dict.fromkeys([*ranked[: settings.top], *(index for index in timed if index == first)])
@@ -252,14 +251,14 @@ class Measurer:
         worker: JobRunner,
         problem: str,
         space: KernelSpace,
-        strategy: Strategy,
+        surrogate: Surrogate,
         run: RunRecord,
         journal: JournalWriter,
         advance: Callable[[int, str], None],
     ) -> None:
         self.rows: dict[int, ResultRow] = {}
         self._driver, self._worker, self._problem = driver, worker, problem
-        self._space, self._strategy = space, strategy
+        self._space, self._surrogate = space, surrogate
         self._run, self._journal, self._advance = run, journal, advance
         self._made: dict[Kernel, Built] = {}
         self._built: dict[str, Built] = {}
@@ -298,10 +297,10 @@ class Measurer:
         return sorted((row for row in again if row.latency_ms), key=lambda row: row.latency_ms or 0.0)
 
     def _build(self, kernel: Kernel) -> Built:
-        """Compile a kernel unless it is compiled, and with it kernels that the strategy will probably propose."""
+        """Compile a kernel unless it is compiled, and with it kernels that the surrogate will probably propose."""
         if kernel not in self._made:
             jobs = self._driver.jobs
-            ahead = [self._space.kernels[index] for index in self._strategy.ahead(_LOOK_AHEAD * jobs)]
+            ahead = [self._space.kernels[index] for index in self._surrogate.ahead(_LOOK_AHEAD * jobs)]
             others = [proposed for proposed in ahead if proposed not in self._made]
             self._made |= self._driver.build([kernel, *others[: jobs - 1]])
         if kernel not in self._made:
@@ -324,7 +323,7 @@ def _record(identity: DeviceIdentity, problem: Problem, settings: SearchSettings
         op=op.name,
         variant=str(problem.variant) if op.has_directions else "",  # type: ignore[attr-defined]
         problems=problem.canonical(),
-        kernels=f"{SEARCH}{settings.strategy}",
+        kernels=f"{SEARCH}surrogate",
         dtype=problem.dtype,
         seed=settings.seed,
         samples=settings.samples,

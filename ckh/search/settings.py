@@ -15,14 +15,6 @@ from ckh.strenum import StrEnum
 _GPU, _LIMITS = declarations(DeviceOptions), declarations(BenchLimits)
 
 
-class StrategyName(StrEnum):
-    """The values of `--strategy`."""
-
-    SURROGATE = "surrogate"
-    DE = "de"
-    RANDOM = "random"
-
-
 class TimedDevice(StrEnum):
     """The values of `--device`."""
 
@@ -32,11 +24,8 @@ class TimedDevice(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """Strategy, effort, device, limits and timing of a search by measuring."""
+    """Effort, device, limits and timing of a search by measuring."""
 
-    strategy: str = declared(
-        Declared("Search strategy; see above.  [surrogate]", kind=StrategyName), default=StrategyName.SURROGATE.value
-    )
     evaluations: int = declared(
         Declared("Maximum number of kernels to try, including failures.  [500]", metavar="N", low=1), default=500
     )

@@ -1,4 +1,4 @@
-"""The kernels of a search, and the parameter space of them that strategies see."""
+"""The kernels of a search, and the parameter space of them that the surrogate sees."""
 
 from __future__ import annotations
 
@@ -60,8 +60,6 @@ class Space:
         codes.flags.writeable = False
         self.parameters = tuple(parameters)
         self.codes: NDArray[np.int32] = codes
-        self._is_ordered = np.array([parameter.is_ordered for parameter in parameters])
-        self._steps = np.array([max(len(parameter.values) - 1, 1) for parameter in parameters], dtype=np.float64)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -69,16 +67,6 @@ class Space:
     def neighbours(self, index: int) -> NDArray[np.int64]:
         """Legal configurations that differ from one in one parameter, ascending."""
         return np.flatnonzero(np.count_nonzero(self.codes != self.codes[index], axis=1) == 1)
-
-    def distances(self, codes: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Distance of every configuration from one, legal or not.
-
-        The first term is the number of different parameters. The second term, the share of the value range summed over
-        ordered parameters, is less than one difference.
-        """
-        step = np.abs(self.codes - codes)
-        share = np.where(self._is_ordered, step / self._steps, 0.0).sum(axis=1)
-        return np.asarray(np.count_nonzero(step, axis=1) + share / (len(self.parameters) + 1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -347,7 +347,7 @@ SEARCHED = ConvProblem(Direction.FORWARD, n=1, c=8, k=8, g=1, hi=7, wi=7, y=3, x
 def test_a_search_measures_on_one_device_of_a_cluster(nodes: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     """All nodes compile, one device times all kernels of the problem, and is named in the journal."""
     args = ["search", "measure", SEARCHED, "--arch", "host"]
-    effort = ["--evaluations", "3", "--strategy", "random", "--top", "2", "--out", "found", "--json"]
+    effort = ["--evaluations", "3", "--top", "2", "--out", "found", "--json"]
     assert run([*args, *effort, "--cluster", nodes.client.scheduler.address]) == ExitCode.OK
     assert json.loads(capsys.readouterr().out)
     rows = read_journal(Path("found")).rows

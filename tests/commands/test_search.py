@@ -139,9 +139,7 @@ def test_a_search_describes_its_speeds(model: Path, capsys: pytest.CaptureFixtur
     assert not document(capsys, *SMALL, "--top", "60")["predictions_in_order"]
 
 
-@pytest.mark.parametrize(
-    "option", ["--strategy de", "--evaluations 9", "--seed 1", "--budget 10m", "--out run", "--cold", "--measure"]
-)
+@pytest.mark.parametrize("option", ["--evaluations 9", "--seed 1", "--budget 10m", "--out run", "--cold", "--measure"])
 def test_measuring_options_name_their_command(model: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A model scores everything: the hint names the command with the option, also for the earlier --measure."""
     error = fails(capsys, ExitCode.USAGE, *SMALL, *option.split())
@@ -208,9 +206,7 @@ def test_measured_journals_are_convertible(model: Path, capsys: pytest.CaptureFi
 @pytest.mark.slow
 def test_a_gemm_is_measured_without_a_model(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a model there is a note and no comparison, and the table's last line is the next command."""
-    assert (
-        run(["search", "measure", GEMM_TEXT, "--evaluations", "2", "--strategy", "de", "--out", "run"]) == ExitCode.OK
-    )
+    assert run(["search", "measure", GEMM_TEXT, "--evaluations", "2", "--out", "run"]) == ExitCode.OK
     out, err = capsys.readouterr()
     expect_values(err, "gemm_universal fp32 on host")
     assert out.splitlines()[-1] == "next: ckh convert run --out run.parquet"
@@ -306,7 +302,7 @@ def test_upcoming_kernels_are_compiled_together(
         return build(self, kernels, given, *others)
 
     monkeypatch.setattr(KernelBuilder, "build", counted)
-    args = ["measure", SMALL_TEXT, "--strategy", "random", "--jobs", str(jobs), "--out", "run"]
+    args = ["measure", SMALL_TEXT, "--jobs", str(jobs), "--out", "run"]
     assert document(capsys, *args, "--evaluations", str(evaluations))["evaluations"] == evaluations
     assert [len(kernels) for kernels in together] == [jobs] * 2
     assert [row.kernel for row in measured()] == [full_name(kernel) for kernels in together for kernel in kernels]
@@ -386,7 +382,7 @@ def test_invalid_input_is_refused(
     expect_error(fails(capsys, exit_code, *args.split()), code, *values)
 
 
-@pytest.mark.parametrize("args", ["--evaluations 0", "--top 0", "--strategy best", "--seed -1", "--device cuda"])
+@pytest.mark.parametrize("args", ["--evaluations 0", "--top 0", "--seed -1", "--device cuda"])
 def test_option_values_of_the_wrong_type(args: str, capsys: pytest.CaptureFixture[str]) -> None:
     """An invalid value of an option is wrong usage, too."""
     assert run(["search", "measure", SMALL_TEXT, *args.split()]) == ExitCode.USAGE

@@ -8,7 +8,7 @@ import numpy as np
 
 from ckh.search.gaussian_process import features_of
 from ckh.search.space import Space
-from ckh.search.strategies import balanced_design
+from ckh.search.surrogate import balanced_design
 
 
 def test_numbers_are_ranks_and_categories_are_one_hot() -> None:

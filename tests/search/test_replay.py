@@ -71,18 +71,9 @@ def test_summary_is_the_median_of_optimum_by_best() -> None:
     assert result.summary((1, 2)) == (0.25, 0.5)
 
 
-def test_random_replay_has_the_expected_value(synthetic: Recording) -> None:
-    """The best of 50 in random order has the median of sampling without replacement."""
-    measured = replay(synthetic, 50, range(200), "random").summary((50,))[0]
-    rng = np.random.default_rng(9)
-    times = np.nan_to_num(synthetic.times_ms, nan=np.inf)
-    drawn = [synthetic.optimum_ms / rng.choice(times, 50, replace=False).min() for _ in range(2000)]
-    assert measured == pytest.approx(float(np.median(drawn)), rel=0.1)
-
-
 def test_stopping_at_the_optimum_fills_the_trace(synthetic: Recording) -> None:
     """A trace has the length of the budget, falls, and ends at the optimum if found."""
-    result = replay(synthetic, len(synthetic.space), [0, 1], "random")
+    result = replay(synthetic, len(synthetic.space), [0, 1])
     assert result.best_ms.shape == (2, len(synthetic.space))
     assert (np.diff(result.best_ms[:, 40:]) <= 0).all()
     assert (result.best_ms[:, -1] == synthetic.optimum_ms).all()
@@ -90,7 +81,7 @@ def test_stopping_at_the_optimum_fills_the_trace(synthetic: Recording) -> None:
 
 def test_processes_do_not_change_the_result(synthetic: Recording) -> None:
     """Two jobs give the result of one."""
-    item, two = (replay(synthetic, 30, range(3), "de", jobs=jobs) for jobs in (1, 2))
+    item, two = (replay(synthetic, 30, range(3), jobs=jobs) for jobs in (1, 2))
     assert np.array_equal(item.best_ms, two.best_ms)
 
 
@@ -121,7 +112,7 @@ def test_published_recordings_are_read(
 def test_the_default_finds_the_best_of_published_recordings(
     name: str, at_100: float, at_220: float, recorded: Callable[[str], Path]
 ) -> None:
-    """The default strategy reaches the stated share of the optimum in 100 and 220 measurements, median of five."""
+    """The search reaches the stated share of the optimum in 100 and 220 measurements, median of five."""
     result = replay(read_recording(recorded(name)), 220, range(5)).summary((100, 220))
     assert result[0] >= at_100
     assert result[1] >= at_220

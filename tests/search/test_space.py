@@ -44,16 +44,6 @@ def test_neighbours_equal_brute_force(space: Space) -> None:
         assert space.neighbours(index).tolist() == expected
 
 
-def test_distance_orders_by_changed_parameters_first(space: Space) -> None:
-    """Any one change is nearer than any two, and a small step is nearer than a large one."""
-    distances = space.distances(np.zeros(3, np.int32))
-    changed = np.count_nonzero(space.codes, axis=1)
-    for count in range(3):
-        assert distances[changed == count].max() < distances[changed == count + 1].min()
-    small, large = (space.codes.tolist().index([tile, 0, 0]) for tile in (1, 3))
-    assert distances[small] < distances[large]
-
-
 @pytest.mark.parametrize(
     ("names", "columns"),
     [

@@ -38,13 +38,11 @@ _MEASURE_HELP = """Find the fastest kernel for a problem by compiling and timing
 
 PROBLEM is the text by which ckh predict names it, or a source of shapes, as of ckh tune, that has a single one.
 
-A strategy proposes kernels, which are compiled, checked and timed on the device, each in a separate worker, until
---evaluations of them or the time of --budget are used up; failures count. Very large spaces are subsampled. A model's
-scores, if one fits, determine the initial proposals. Idle compilers (--jobs) compile likely next proposals. At the end
-the best --top and the model's first choice among the candidates are timed again, interleaved. Every result is
+A Gaussian process proposes kernels, which are compiled, checked and timed on the device, each in a separate worker,
+until --evaluations of them or the time of --budget are used up; failures count. Very large spaces are subsampled. A
+model's scores, if one fits, determine the initial proposals. Idle compilers (--jobs) compile likely next proposals. At
+the end the best --top and the model's first choice among the candidates are timed again, interleaved. Every result is
 journalled in --out; Ctrl-C keeps all of them.
-
-Strategies: surrogate (a Gaussian process, the default), de (differential evolution), random (random sampling).
 """
 _SET_HELP = """Select the smallest set of measured kernels that is enough for a workload.
 
@@ -85,7 +83,7 @@ def register(app: typer.Typer) -> None:
     group.command(
         name="measure",
         help=_MEASURE_HELP,
-        short_help="Compile and time kernels of the space, proposed by a strategy.",
+        short_help="Compile and time kernels of the space, proposed by a Gaussian process.",
         epilog=examples(
             "ckh search measure layer1.csv --evaluations 200 --budget 10m --out runs/layer1",
             "ckh search measure gemm_fp16_rcr_m16_n4096_k4096_splitk1 --device hip --json",

@@ -101,7 +101,7 @@ def print_measured(search: MeasuredSearch, settings: SearchSettings, *, as_json:
                 sizes=problem.to_dict(),
                 model=None if search.model is None else str(search.model.path),
                 space=MeasuredSpace(len(space), space.pool_size, space.left_out),
-                strategy=settings.strategy,
+                strategy="surrogate",
                 max_evaluations=settings.evaluations,
                 seed=settings.seed,
                 out=str(search.folder),
@@ -122,7 +122,7 @@ def print_measured(search: MeasuredSearch, settings: SearchSettings, *, as_json:
     rest = f"; {space.left_out} more combinations were left out" if space.left_out else ""
     say(f"space    {len(space)} kernels, {space.pool_size} of them candidates of ckh predict{rest}")
     statuses = ", ".join(f"{count} {status}" for status, count in search.statuses.items()) or "nothing"
-    say(f"search   {settings.strategy}, seed {settings.seed}: {len(search.rows)} measured ({statuses}),")
+    say(f"search   surrogate, seed {settings.seed}: {len(search.rows)} measured ({statuses}),")
     say(f"         {search.reason}, in {format_duration(search.wall_s)}")
     say()
     rows = []

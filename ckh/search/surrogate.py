@@ -1,32 +1,38 @@
-"""Search strategies: request a configuration (`ask`), measure it, report its time (`tell`); and the loop that does so.
+"""The search: request a configuration (`ask`), measure it, report its time (`tell`); and the loop that does so.
 
-Differential evolution over value indices (Storn & Price 1997, best/1/bin) is repaired to legal configurations. The
-surrogate, the default, proposes the configuration with the lowest optimistic time of a Gaussian process (lower
-confidence bound, Srinivas et al. 2010); optimism alternates between low and high, i.e. between exploitation and
-exploration.
+The surrogate proposes the configuration with the lowest optimistic time of a Gaussian process (lower confidence bound,
+Srinivas et al. 2010); optimism alternates between low and high, i.e. between exploitation and exploration.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.errors import DataError, UsageError
+from ckh.errors import DataError
 from ckh.search.gaussian_process import GaussianProcess, features_of
-from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from ckh.search.space import Space
 
-DEFAULT_STRATEGY = "surrogate"
 _DESIGN_POOL = 1000
+_DESIGN = 10
+_OPTIMISM = (1.0, 2.0)  # standard deviations, alternating
+# A failure counts as a slow time, but not as an outlier, relative to the first successes: later ones are biased towards
+# fast configurations.
+_FAILED_QUANTILE, _FAILED_SAMPLE = 0.75, 20
+_REFIT_EVERY = 4
+_REFIT_GROWTH = 1.1
+_FIRST_ITERATIONS, _ITERATIONS = 40, 20
+_MAX_OBSERVED = 600
+_MAX_POOL, _PRIOR_POOL = 30_000, 3_000
+_RIDGE = 1.0
 
 
 class StoppedError(Exception):
@@ -51,8 +57,12 @@ def balanced_design(space: Space, count: int, rng: np.random.Generator) -> list[
     return chosen
 
 
-class Strategy(ABC):
-    """Proposes configurations of a space, each at most once; deterministic for a seed and results."""
+class Surrogate:
+    """Proposes configurations of a space, each at most once; deterministic for a seed and results.
+
+    A prior chooses half of the first measurements, and its regression on log time is the mean of the process: a good
+    model helps at once, a useless one gets no weight.
+    """
 
     def __init__(
         self, space: Space, seed: int = 0, prior: NDArray[np.float64] | None = None, starts: Sequence[int] = ()
@@ -72,17 +82,18 @@ class Strategy(ABC):
         self._pending: int | None = None
         self._expected: Sequence[int] = ()
         self._proposals: Iterator[int] | None = None
+        self._bounded: tuple[NDArray[np.int64], NDArray[np.float32]] | None = None
 
     def ahead(self, count: int) -> list[int]:
         """Up to `count` configurations that are likely to be requested next, the likeliest first.
 
         A caller can prepare several measurements in parallel; requests do not change.
         """
-        return list(islice((int(index) for index in self._outlook() if not self._is_proposed[index]), count))
-
-    def _outlook(self) -> Iterable[int]:
-        """Configurations in the expected order, including those already requested."""
-        return self._expected
+        order: Sequence[int] | NDArray[np.int64] = self._expected
+        if self._bounded is not None:  # the next result hardly changes the bounds
+            pool, bound = self._bounded
+            order = pool[np.argsort(bound, kind="stable")]
+        return list(islice((int(index) for index in order if not self._is_proposed[index]), count))
 
     @property
     def is_exhausted(self) -> bool:
@@ -113,32 +124,17 @@ class Strategy(ABC):
         self._answered.append(index)
         self._pending = None
 
-    @abstractmethod
-    def _propose(self) -> Iterator[int]:
-        """Yield configurations not yet requested; the time of each is known when the next one is drawn."""
-
-    def _opening(self, count: int, by_prior: int) -> Sequence[int]:
-        """The first configurations: the starts, the prior's best, and a balanced design for the rest of `count`."""
-        top = [] if self._prior is None else self._by_prior()[:by_prior].tolist()
+    def _opening(self) -> Sequence[int]:
+        """The first configurations: the starts, the prior's best, and a balanced design for the others."""
+        top: list[int] = []
+        if self._prior is not None:
+            order = self._rng.permutation(len(self._space))
+            top = order[np.argsort(-self._prior[order], kind="stable")][: (_DESIGN + 1) // 2].tolist()
         chosen = dict.fromkeys([*self._starts, *top])
-        if len(chosen) < count:
-            chosen |= dict.fromkeys(balanced_design(self._space, count, self._rng))
-        self._expected = list(chosen)[: max(count, len(self._starts))]
+        if len(chosen) < _DESIGN:
+            chosen |= dict.fromkeys(balanced_design(self._space, _DESIGN, self._rng))
+        self._expected = list(chosen)[: max(_DESIGN, len(self._starts))]
         return self._expected
-
-    def _random_left(self) -> int:
-        return int(self._rng.choice(np.flatnonzero(~self._is_proposed)))
-
-    def _by_prior(self) -> NDArray[np.int64]:
-        """All configurations, highest prior first; in random order without a prior."""
-        order = self._rng.permutation(len(self._space))
-        return order if self._prior is None else order[np.argsort(-self._prior[order], kind="stable")]
-
-    def _nearest_left(self, codes: NDArray[np.int32]) -> int:
-        """The configuration nearest to another, legal or not, among those not yet requested; ties at random."""
-        left = np.flatnonzero(~self._is_proposed)
-        distances = self._space.distances(codes)[left]
-        return int(self._rng.choice(left[distances == distances.min()]))
 
     def search(
         self,
@@ -146,7 +142,7 @@ class Strategy(ABC):
         evaluations: int,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> dict[int, float | None]:
-        """Measure what the strategy proposes; the time of each configuration in order, None of one that failed."""
+        """Measure what the surrogate proposes; the time of each configuration in order, None of one that failed."""
         times_ms: dict[int, float | None] = {}
         while len(times_ms) < evaluations and not self.is_exhausted and not should_stop():
             index = self.ask()
@@ -158,98 +154,9 @@ class Strategy(ABC):
             times_ms[index] = time_ms
         return times_ms
 
-
-_TOP_SHARE = 0.02
-_TOP_MIN = 50
-
-
-class RandomOrder(Strategy):
-    """Uniformly random order; with a prior, its best 2 % (at least 50) first."""
-
     def _propose(self) -> Iterator[int]:
-        order = self._by_prior()
-        if self._prior is not None:
-            top = max(_TOP_MIN, int(np.ceil(_TOP_SHARE * len(order))))
-            order = np.concatenate([self._rng.permutation(order[:top]), self._rng.permutation(order[top:])])
-        self._expected = list(dict.fromkeys([*self._starts, *order.tolist()]))
-        yield from self._expected
-
-
-_POPULATION = 20
-_CROSSOVER = 0.7
-_WEIGHTS = (0.3, 0.9)
-
-
-class DifferentialEvolution(Strategy):
-    """A population of twenty; each trial mixes a member with the best one, moved by the difference of two others."""
-
-    def _propose(self) -> Iterator[int]:
-        population = []
-        for index in self._opening(_POPULATION, _POPULATION):
-            yield index
-            population.append(index)
-        for _ in range(max(_POPULATION - len(population), 0)):
-            if self.is_exhausted:
-                return
-            population.append(self._random_left())
-            yield population[-1]
-        self._expected = ()  # a trial depends on the results before it
-        while not self.is_exhausted:
-            for position in range(len(population)):
-                if self.is_exhausted:
-                    return
-                trial = self._nearest_left(self._trial(population, position))
-                yield trial
-                if self._time_ms[trial] <= self._time_ms[population[position]]:
-                    population[position] = trial
-
-    def _trial(self, population: list[int], position: int) -> NDArray[np.int32]:
-        codes = self._space.codes
-        member = codes[population[position]]
-        best = codes[min(population, key=self._time_ms.__getitem__)]
-        first, second = (codes[population[i]] for i in self._rng.choice(len(population), 2))
-        moved = best + self._rng.uniform(*_WEIGHTS) * (first - second)
-        # A category has no direction: it is the best member's if the two others agree, else the first one's.
-        is_ordered = np.array([parameter.is_ordered for parameter in self._space.parameters])
-        moved = np.where(is_ordered, np.rint(moved), np.where(first == second, best, first))
-        highest = np.array([len(parameter.values) - 1 for parameter in self._space.parameters])
-        is_mixed = self._rng.random(len(member)) < _CROSSOVER
-        is_mixed[self._rng.integers(len(member))] = True
-        mixed = np.where(is_mixed, np.clip(moved, 0, highest), member)
-        return np.asarray(mixed.astype(np.int32))
-
-
-_DESIGN = 10
-_OPTIMISM = (1.0, 2.0)  # standard deviations, alternating
-# A failure counts as a slow time, but not as an outlier, relative to the first successes: later ones are biased towards
-# fast configurations.
-_FAILED_QUANTILE, _FAILED_SAMPLE = 0.75, 20
-_REFIT_EVERY = 4
-_REFIT_GROWTH = 1.1
-_FIRST_ITERATIONS, _ITERATIONS = 40, 20
-_MAX_OBSERVED = 600
-_MAX_POOL, _PRIOR_POOL = 30_000, 3_000
-_RIDGE = 1.0
-
-
-class Surrogate(Strategy):
-    """Bayesian optimisation over the whole space.
-
-    A prior chooses half of the first measurements, and its regression on log time is the mean of the process: a good
-    model helps at once, a useless one gets no weight.
-    """
-
-    _bounded: tuple[NDArray[np.int64], NDArray[np.float32]] | None = None
-
-    def _outlook(self) -> Iterable[int]:
-        """After the opening, the configurations with the lowest bounds, which the next result hardly changes."""
-        if self._bounded is None:
-            return super()._outlook()
-        pool, bound = self._bounded
-        return (int(index) for index in pool[np.argsort(bound, kind="stable")])
-
-    def _propose(self) -> Iterator[int]:
-        yield from self._opening(_DESIGN, (_DESIGN + 1) // 2)
+        """Yield configurations not yet requested; the time of each is known when the next one is drawn."""
+        yield from self._opening()
         process = GaussianProcess(features_of(self._space))
         prior = None if self._prior is None else _standardised(self._prior)
         next_fit = 0
@@ -327,19 +234,3 @@ class Surrogate(Strategy):
 
 def _standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray((values - values.mean()) / (values.std() + 1e-9))
-
-
-STRATEGIES: dict[str, type[Strategy]] = {
-    DEFAULT_STRATEGY: Surrogate,
-    "de": DifferentialEvolution,
-    "random": RandomOrder,
-}
-
-
-def make_strategy(
-    name: str, space: Space, seed: int = 0, prior: NDArray[np.float64] | None = None, starts: Sequence[int] = ()
-) -> Strategy:
-    """Make a strategy by name; the other arguments are those of `Strategy`."""
-    if name not in STRATEGIES:
-        raise UsageError(f"unknown search strategy {name!r}", one_of(name, STRATEGIES), code="unknown-name")
-    return STRATEGIES[name](space, seed, prior, starts)
