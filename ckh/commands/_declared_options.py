@@ -15,7 +15,7 @@ from ckh.errors import UsageError
 from ckh.files.untrusted import integer
 from ckh.requested import as_option
 from ckh.strenum import StrEnum
-from ckh.text.durations import parse_duration
+from ckh.text.durations import parse_budget, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,7 +104,7 @@ def _value(values: type, name: str, typed: Any) -> Any:
     if typed is None:
         return None
     if name.endswith(_SECONDS):
-        return parse_duration(typed)
+        return parse_budget(typed) if name == "budget_s" else parse_duration(typed)
     if "tuple" in str(get_type_hints(values)[name]):
         return _numbers(typed_as(name), typed, least=int(declarations(values)[name].low or 0))
     return str(typed) if declarations(values)[name].kind else typed

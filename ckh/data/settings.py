@@ -83,8 +83,12 @@ class Settings:
     )
     ndim: int | None = declared(Declared("2D or 3D problems only.", low=2, high=3), default=None)
     dtype: str = declared(Declared("Element type; the device's own by default.", completion="dtypes"))
-    pad_channels: bool = declared(
-        Declared("Round C/G and K/G up to a multiple of 8.", typed=("--pad-channels/--no-pad-channels",)), default=False
+    pad_channels: bool | None = declared(
+        Declared(
+            "Round C/G and K/G up to a multiple of 8.  [where no kernel applies]",
+            typed=("--pad-channels/--no-pad-channels",),
+        ),
+        default=None,
     )
     seed: int = declared(Declared("Random seed.  [0]"))
     samples: int = declared(Declared("Samples per time.  [5]", low=1, high=100))

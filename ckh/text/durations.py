@@ -10,6 +10,14 @@ _UNIT_S = {"h": 3600.0, "m": 60.0, "s": 1.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)([hms]?)")
 
 
+def parse_budget(text: str) -> float:
+    """Seconds in "90s", "20m", "1h30m"; a number needs its unit."""
+    seconds = parse_duration(text)
+    if text[-1].isdigit():
+        raise UsageError(f"--budget {text}: {text}m or {text}s?", "write the unit", code="bad-number")
+    return seconds
+
+
 def parse_duration(text: str) -> float:
     """Seconds in "90", "90s", "20m", "1h30m"."""
     parts = _PART.findall(text)

@@ -15,7 +15,7 @@ from ckh.errors import DataError, UsageError
 from ckh.files.jsonfields import JsonFields
 from ckh.files.outputs import FileKind, head_of, write_output
 from ckh.ops import operation, operation_names
-from ckh.text.durations import parse_duration
+from ckh.text.durations import parse_budget
 from ckh.text.prose import one_of
 from ckh.version import __version__
 
@@ -123,7 +123,7 @@ def settings_of(sources: Sequence[str], given: TuneOptions) -> TuneSettings:
     """Settings of a tuning of sources, with the device of this machine."""
     if not sources:
         raise UsageError("no source", "name a file or a model (ckh shapes lists them)", code="missing-option")
-    parse_duration(given.budget)
+    parse_budget(given.budget)
     if given.to is not None and given.to not in TARGETS:
         raise UsageError(f"unknown target {given.to!r}", one_of(given.to, TARGETS), code="unknown-name")
     arch = None if given.arch == HOST else given.arch

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckh.bench.planning.registry import first_fits, write_registry
+from ckh.bench.planning.registry import as_it_runs, first_fits, write_registry
 from ckh.data.journal import JOURNAL_NAME, is_started
 from ckh.errors import CkhError, ExitCode, UsageError
 from ckh.files.child import module_command
@@ -196,13 +196,17 @@ class ModelTuning:
     ) -> tuple[list[TunedShape], dict[str, PredictedGain], str]:
         """Shapes by their share of the time, predicted gains by canonical text, and the architecture."""
         ranked = read_json(self.out / steps.BEFORE)["results"]
+        times, tables = {} if measured is None else measured_times(measured), self._in_tables()
         first: dict[str, str] = {
-            answer["problem"]: answer["kernels"][0]["kernel"] for answer in ranked if answer["kernels"]
+            as_it_runs(answer, operation(op)): answer["kernels"][0]["kernel"] for answer in ranked if answer["kernels"]
         }
         part, arch = requested(op), next((answer["arch"] for answer in ranked), "")
         if part is not None and arch:
-            shapes = [replace(shape, problem=part.completed(shape.problem, arch)) for shape in shapes]
-        times, tables = {} if measured is None else measured_times(measured), self._in_tables()
+            completed = [part.completed(shape.problem, arch) for shape in shapes]
+            known = first.keys() | times.keys()
+            unknown = {own: part.padded(own) for own in completed if own.canonical() not in known}
+            problems = [wide if (wide := unknown.get(own, own)).canonical() in known else own for own in completed]
+            shapes = [replace(shape, problem=problem) for shape, problem in zip(shapes, problems, strict=True)]
         problems, today = [shape.problem for shape in shapes], first
         if self.settings.today is not None:
             today = self._in_use(op, arch, problems)

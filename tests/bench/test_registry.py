@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ckh.archs import HOST, load_arch
-from ckh.bench.planning.registry import first_fits, read_registry, write_registry
+from ckh.bench.planning.registry import as_it_runs, first_fits, read_registry, write_registry
 from ckh.errors import DataError, OutputError, UsageError
 from ckh.kernels.lists import Registry
 from ckh.ops import operation
@@ -262,3 +262,10 @@ def test_the_kernels_in_use_may_be_those_of_predict(path: Path) -> None:
     path.write_text(json.dumps({"schema": "ckh.predict_many", "results": [{}]}), encoding="utf-8")
     with expect_refusal(DataError, "bad-field", path):
         first_fits(path, op, HOST, "fp32")
+
+
+def test_a_padded_answer_is_of_the_padded_problem() -> None:
+    """Its kernels run 8 channels; the answer's own problem has 3."""
+    rgb = "conv_forward_fp16_nhwgc_2d_n1_c3_k64_g1_i64x64_f7x7_s2x2_p3x3_d1x1"
+    assert as_it_runs({"problem": rgb, "padded": {"c": 8}}, CONVOLUTION) == rgb.replace("_c3_", "_c8_")
+    assert as_it_runs({"problem": rgb, "padded": None}, CONVOLUTION) == rgb

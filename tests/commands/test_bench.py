@@ -303,7 +303,7 @@ def test_foreign_files_are_neither_resumed_nor_replaced(
         (["--samples", "7"], ["--samples", "7", "5"]),
         (["--seed", "1"], ["--seed", "1", "0"]),
         (["--split-k", "1,2"], ["--split-k", "1,2", "1"]),
-        (["--pad-channels"], ["--pad-channels", "True", "False"]),
+        (["--pad-channels"], ["--pad-channels", "True", "none"]),
         (["--registry", "r.json"], ["--registry", "r.json", "none"]),
         (["--op", "gemm_universal"], ["--op", "gemm_universal", "grouped_conv"]),
     ],
@@ -556,7 +556,7 @@ def test_a_dry_run_needs_no_compiler(hip: list[str], capsys: pytest.CaptureFixtu
     assert "forward" in str(group)
     assert run(args) == ExitCode.OK
     out, err = capsys.readouterr()
-    assert len(err.splitlines()) == 1
+    assert len(err.splitlines()) == 2  # conv1 is padded
     expect_warning(err, "no-compiler", "/nonexistent/hipcc")
     assert "rule set tiny:" in out
     assert ["kernels", "to", "compile", str(outlook["kernels"])] in cells(out)
@@ -743,11 +743,22 @@ def test_bad_options_of_a_gpu_are_one_clear_line(
     expect_clear_line([*hip, *options, "--dry-run"], exit_code, code, value, capsys)
 
 
-def test_padded_channels_are_different_problems(hip: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """No kernel applies to a first layer of 3 channels, some do when padded to 8."""
-    Path("rgb.txt").write_text("conv_forward_fp16_nhwgc_2d_n1_c3_k64_g1_i64x64_f7x7_s2x2_p3x3_d1x1\n", encoding="utf-8")
-    args = [*hip, "--problems", "rgb.txt", "--dtype", "fp16", "--dry-run", "--json"]
-    assert run(args) == run([*args, "--no-pad-channels"]) == ExitCode.NO_KERNEL
+def test_a_layer_that_no_kernel_takes_is_padded(hip: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """3 channels are measured as 8, once, unless that is refused; what no kernel takes is named, others are planned."""
+    rgb = "conv_forward_fp16_nhwgc_2d_n1_c3_k64_g1_i64x64_f7x7_s2x2_p3x3_d1x1\n"
+    Path("rgb.txt").write_text(rgb, encoding="utf-8")
+    args = [*hip, "--problems", "rgb.txt", "--dtype", "fp16", "--dry-run"]
+    assert run([*args, "--no-pad-channels"]) == ExitCode.NO_KERNEL
     capsys.readouterr()
-    assert run([*args, "--pad-channels"]) == ExitCode.OK
-    assert document(capsys)["pairs"] > 0
+    assert run([*args, "--pad-channels", "--json"]) == ExitCode.OK
+    pairs = document(capsys)["pairs"]
+    assert pairs > 0
+    Path("rgb.txt").write_text(rgb + rgb.replace("_c3_", "_c8_"), encoding="utf-8")
+    assert run([*args, "--json"]) == ExitCode.OK
+    out, err = capsys.readouterr()
+    assert json.loads(out)["pairs"] == pairs
+    assert "1 of 2 problems are padded" in err
+    assert run([*args, "--json", "--no-pad-channels"]) == ExitCode.OK
+    out, err = capsys.readouterr()
+    assert json.loads(out)["pairs"] == pairs
+    expect_warning(err, "no-kernel", "1 of 2", rgb.strip())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ckh.errors import UsageError
-from ckh.text.durations import format_duration, parse_duration
+from ckh.text.durations import format_duration, parse_budget, parse_duration
 from tests.refusals import expect_refusal
 
 
@@ -25,6 +25,14 @@ from tests.refusals import expect_refusal
 def test_durations_are_parsed(text: str, seconds: float) -> None:
     """Hours, minutes and seconds add up; a number alone is seconds."""
     assert parse_duration(text) == seconds
+
+
+def test_a_budget_needs_its_unit() -> None:
+    """15 may be meant as minutes; with units it is a duration."""
+    assert [parse_budget(text) for text in ("15m", "15s", "1h30m")] == [900, 15, 5400]
+    for text in ("15", "1m30"):
+        with expect_refusal(UsageError, "bad-number", f"{text}m or {text}s?"):
+            parse_budget(text)
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,10 @@ class Plan:
     refused: dict[str, int]
     groups: dict[str, tuple[int, int]] = field(default_factory=dict)
     origin: str = ""
+    padded: dict[Any, Any] = field(default_factory=dict)
+    """Padded problems that are measured instead of others, to which no kernel applies."""
+    no_kernel: dict[Any, str] = field(default_factory=dict)
+    """Problems without a kernel, each with the first reason."""
 
     @property
     def pairs(self) -> int:
@@ -173,11 +177,13 @@ def make_plan(
     seed: int,
     candidates: CandidateSource[Any, Any],
     score: Scorer | None = None,
+    pad: Callable[[Any], Problem] = lambda problem: problem,
 ) -> Plan:
     """Plan problems in random order, each with its applicable kernels in random order.
 
     `kernels` is "all", "sample:N" (N of each problem's kernels), "best:N" (the N with the highest score), "best:N+M"
-    (those, and M others at random), a pattern for kernel names, or a file of them.
+    (those, and M others at random), a pattern for kernel names, or a file of them. A problem without a kernel is
+    measured as `pad` makes it, if that has one.
     """
     groups = dict.fromkeys(candidates.group(problem) for problem in problems)
     both = {group: candidates.of(*group, arch) for group in groups}
@@ -195,19 +201,27 @@ def make_plan(
     rules = {group: candidates.problem_rules(pool, arch) for group, pool in wanted.items()}
     refused: Counter[str] = Counter()
     by_problems: Counter[str] = Counter()
-    tasks = []
-    for problem in problems:
-        group = candidates.group(problem)
+    tasks: dict[Any, Task] = {}
+    padded, no_kernel = dict[Any, Any](), dict[Any, str]()
+    for own in problems:
+        group, problem = candidates.group(own), own
         refused.update(refusals[group])
-        applicable, of_problem = rules[group].judge(problem)
+        applicable, of_problem = rules[group].judge(own)
+        if not len(applicable) and (wider := pad(own)) != own and len((of_wider := rules[group].judge(wider))[0]):
+            problem = padded[own] = wider
+            applicable, of_problem = of_wider
         by_problems.update(of_problem)
         values = score(problem, wanted[group]) if choice.best and score is not None else None
         chosen = _chosen(applicable.tolist(), choice, values, random.Random(f"{seed} {problem.canonical()}"))
-        tasks.append(Task(problem, PoolKernels(wanted[group], np.array(chosen, np.intp))))
-    random.Random(seed).shuffle(tasks)
+        tasks[problem] = Task(problem, PoolKernels(wanted[group], np.array(chosen, np.intp)))
+        if not chosen:
+            no_kernel[own] = next(iter((of_problem or refusals[group]).most_common(1)), ("no kernel is chosen", 0))[0]
+    in_order = list(tasks.values())
+    random.Random(seed).shuffle(in_order)
     counts = {" ".join(map(str, group)): (len(pools[group]), len(unbuilt[group])) for group in groups}
     all_refused = dict((refused + by_problems).most_common())
-    plan = Plan(tuple(task for task in tasks if task.kernels), all_refused, counts, candidates.origin)
+    measured = tuple(task for task in in_order if task.kernels)
+    plan = Plan(measured, all_refused, counts, candidates.origin, padded, no_kernel)
     if not plan.tasks:
         why = next((reason for reason, _ in (by_problems or refused).most_common(1)), "no kernel is chosen")
         raise NoKernelError(f"no kernel of {arch.name} applies to any of the {len(problems)} problems: {why}")

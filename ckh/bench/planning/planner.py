@@ -269,10 +269,13 @@ def few_plan(
 
 def total_times(plan: Plan, counts: Mapping[Problem, int], arch: ArchSpec) -> dict[Problem, float]:
     """Relative time of all executions of each problem: at peak rates, or for unknown rates by operations."""
-    times = {}
+    times, of_padded = {}, Counter[Any]()
+    for problem, padded in plan.padded.items():
+        of_padded[padded] += counts.get(problem, 1)
     for problem in (task.problem for task in plan.tasks):
         shortest_s = arch.shortest_s(problem.dtype, problem.bytes, problem.flops)
-        times[problem] = counts.get(problem, 1) * (float(problem.flops) if shortest_s is None else max(shortest_s))
+        count = of_padded[problem] + counts.get(problem, 0) or 1
+        times[problem] = count * (float(problem.flops) if shortest_s is None else max(shortest_s))
     return times
 
 

@@ -86,7 +86,7 @@ def first_fits(path: Path, op: AnyOperation, arch: str, dtype: str) -> Callable[
     problem has a list of its own.
     """
     text = read_text(path)
-    answers = _answers(path) if _PREDICTED in text[:_HEAD_CHARACTERS] else None
+    answers = _answers(path, op) if _PREDICTED in text[:_HEAD_CHARACTERS] else None
     listed = _listed(str(path), text, op, arch, dtype) if answers is None else None
     spec, listing = load_arch(arch), op.kernels.listed
     assert listing is not None  # as for all measured operations
@@ -104,13 +104,19 @@ def first_fits(path: Path, op: AnyOperation, arch: str, dtype: str) -> Callable[
     return first
 
 
-def _answers(path: Path) -> dict[str, str]:
-    """Name of each problem's first kernel in the output of ckh predict."""
+def _answers(path: Path, op: AnyOperation) -> dict[str, str]:
+    """Name of each problem's first kernel in the output of ckh predict, by the problem as it runs, which is padded."""
     try:
-        answers = read_json(path)["results"]
-        return {answer["problem"]: answer["kernels"][0]["kernel"] for answer in answers if answer["kernels"]}
+        answers = [answer for answer in read_json(path)["results"] if answer["kernels"]]
+        return {as_it_runs(answer, op): answer["kernels"][0]["kernel"] for answer in answers}
     except (KeyError, TypeError, IndexError) as error:
         raise DataError(f"{path}: not the output of ckh predict --json", code="bad-field") from error
+
+
+def as_it_runs(answer: Any, op: AnyOperation) -> str:
+    """Canonical text of an answer's problem, padded if its kernels are for that."""
+    own: str = answer["problem"]
+    return op.padded(op.problems.parse(own)).canonical() if answer.get("padded") else own
 
 
 def _listed(source: str, text: str, op: AnyOperation, arch: str, dtype: str) -> KernelList[Kernel]:

@@ -37,7 +37,7 @@ from ckh.records import Record
 from ckh.requested import as_option
 from ckh.shapes.problems import counts_of
 from ckh.text.durations import format_duration
-from ckh.text.log import note
+from ckh.text.log import note, warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -191,7 +191,9 @@ class Campaign:
         problems, source = measured.problems(settings), measured.candidate_source(settings)
         if settings.plan is not None or settings.kernels.startswith((SAMPLE, BEST)):
             source = BuildableSource(source, self.device.refusals)
-        plan = make_plan(problems, settings.kernels, arch, settings.seed, source, _scorer(arch.name, model))
+        score, pad = _scorer(arch.name, model), op.padded if settings.pad_channels is None else lambda problem: problem
+        plan = make_plan(problems, settings.kernels, arch, settings.seed, source, score, pad)
+        _say_changes(plan, len(problems))
         if settings.plan is not None:
             known = KnownBefore(arch.name, model, arch.hardware.num_cus)
             counts = counts_of(op, settings.problems, problems)
@@ -392,6 +394,17 @@ def _check_choice(settings: Settings) -> None:
             f"use it with --kernels {BEST}N and --plan N",
             code="inapplicable-option",
         )
+
+
+def _say_changes(plan: Plan, problems: int) -> None:
+    """Report the problems that are measured padded, and those that are not measured, as no kernel applies."""
+    if plan.padded:
+        own, padded = next(iter(plan.padded.items()))
+        as_padded = f"{own.canonical()} as {padded.canonical()}"
+        note(f"{len(plan.padded)} of {problems} problems are padded, as no kernel applies to them: {as_padded}")
+    if plan.no_kernel:
+        named = "; ".join(f"{problem.canonical()}: {why}" for problem, why in plan.no_kernel.items())
+        warn(f"no kernel applies to {len(plan.no_kernel)} of {problems} problems: {named}", "no-kernel")
 
 
 def _scorer(arch: str, folder: Path | None) -> Scorer:
