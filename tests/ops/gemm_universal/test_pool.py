@@ -43,14 +43,14 @@ def _refused(arch: ArchSpec, dtype: str = "fp32") -> Iterator[RefusedKernel[Gemm
 
 
 def _counted(arch: ArchSpec, dtype: str) -> int:
-    """Count a GPU's pool by loops over AMD's product, independent of the rules."""
+    """Count a GPU's pool by loops over AMD's product without instructions of four rows, independent of the rules."""
     count = 0
     sides, waves = (32, 64, 128, 192, 256), (1, 2, 4)
     for m, n, k, wave_m, wave_n in product(sides, sides, (32, 64, 128, 256), waves, waves):
         if wave_m * wave_n not in (2, 4, 8) or (wave_m, wave_n, 1) not in arch.wave_configs:
             continue
         for a, b, c in arch.warp_tiles[f"{dtype}_{dtype}_{'int32' if dtype == 'int8' else 'fp32'}"]:
-            if not {a, b} <= {4, 16, 32, 64} or c not in (8, 16, 32, 64, 128):
+            if not {a, b} <= {16, 32, 64} or c not in (8, 16, 32, 64, 128):
                 continue
             if m % (wave_m * a) or n % (wave_n * b) or k % c:
                 continue
@@ -67,7 +67,7 @@ def _counted(arch: ArchSpec, dtype: str) -> int:
 @pytest.mark.parametrize(
     ("name", "dtype", "size"),
     [
-        ("gfx90a", "bf16", 33536),
+        ("gfx90a", "bf16", 25248),
         ("gfx908", "fp32", 11848),
         ("gfx1100", "fp16", 5072),
         ("gfx1200", "fp8", 7152),
@@ -80,7 +80,7 @@ def test_pools_of_gpus_are_amds_product_filtered(name: str, dtype: str, size: in
     assert len(gemm_pool(arch, dtype)) == _counted(arch, dtype) == size
 
 
-@pytest.mark.parametrize(("name", "dtype", "size"), [("gfx942", "fp8", 62040), ("gfx950", "fp16", 98960)])
+@pytest.mark.parametrize(("name", "dtype", "size"), [("gfx942", "fp8", 62040), ("gfx950", "fp16", 74240)])
 def test_pools_of_large_gpus(name: str, dtype: str, size: int) -> None:
     """The same for the architectures with the most kernels."""
     arch = load_arch(name)
@@ -90,7 +90,7 @@ def test_pools_of_large_gpus(name: str, dtype: str, size: int) -> None:
 def test_the_spaces_have_the_documented_sizes() -> None:
     """AMD's product: 100 tiles, 7 arrangements of waves, 80 warp tiles, 7 pipelines, 2 x 2 x 8 x 2 options."""
     assert _size(AMD_SEARCH) == 100 * 7 * 80 * 7 * 2 * 2 * 8 * 2
-    assert _size(GPU) == 100 * 7 * 80 * 7 * 2 * 2 * 2 * 2
+    assert _size(GPU) == 100 * 7 * 45 * 7 * 2 * 2 * 2 * 2
     assert _size(HOST) == 11 * 6 * 6 * 2 * 2
     assert space_of(load_arch("host")) is HOST
     assert space_of(load_arch("gfx942")) is GPU

@@ -97,9 +97,12 @@ AMD_SEARCH = GemmSpace(
 )
 
 # The pool of a GPU: AMD's space with padding along every axis or along none. Of equivalent kernels the first is taken:
-# where sizes divide, an unpadded one with the default epilogue and one block per tile.
+# where sizes divide, an unpadded one with the default epilogue and one block per tile. Instructions of 4x64 and 64x4
+# run at half or a quarter of the peak rate, and no tile is narrower than a full-rate instruction: only a search or a
+# list has them.
 GPU = replace(
     AMD_SEARCH,
+    blocks=tuple(block for block in _AMD_BLOCKS if 4 not in block.warp_tile),  # noqa: PLR2004
     epilogues=("default", "cshuffle"),
     pads=(_UNPADDED, _PADDED),
     persistent=(False, True),
