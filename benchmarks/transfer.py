@@ -8,7 +8,7 @@ GPU, pool by pool, the latter also on each element type of gfx950 that training 
 interval of the first figure, by resampling problems, or a GEMM's layers; and a random choice.
 
 A choice is the first measured kernel of the answer of `ckh predict`; refused problems, and those whose answer has no
-measured kernel, are counted but not evaluated. The tables `JUDGED` of the operations have the printed numbers.
+measured kernel, are counted but not evaluated. The operations' `JUDGED` or `judged.json` have the printed numbers.
 """
 
 from __future__ import annotations

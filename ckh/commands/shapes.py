@@ -184,8 +184,7 @@ def shapes(
     reading = _found(names, torch, wanted, None if op is None else operation(op).name)
     for message, count in reading.bad.items():
         warn(f"left out {count} bad: {message}", "left-out")
-    for what, count in reading.left_out.items():
-        warn(f"left out {count}: {what}", "left-out")
+    reading.report()
     misses = _misses(reading.problems, table, arch) if table else None
     if out is not None:
         from ckh.files.outputs import write_output
@@ -203,7 +202,10 @@ def shapes(
         )
         print_json(document)
     elif misses is not None:
-        _print_misses(misses)
+        for miss in misses:
+            say(f"{miss.problem} ({miss.count} times): {miss.why}")
+            if miss.key is not None:
+                say("  nearest key: " + " ".join(f"{name}={value}" for name, value in miss.key.items()))
     else:
         _print(reading.problems, out)
 
@@ -284,13 +286,6 @@ def _misses(problems: Sequence[WeightedProblem], tables: Sequence[Path], arch: s
             code="inapplicable-option",
         )
     return miss_entries
-
-
-def _print_misses(misses: Sequence[MissEntry]) -> None:
-    for miss in misses:
-        say(f"{miss.problem} ({miss.count} times): {miss.why}")
-        if miss.key is not None:
-            say("  nearest key: " + " ".join(f"{name}={value}" for name, value in miss.key.items()))
 
 
 def _print_ready(*, as_json: bool) -> None:

@@ -77,7 +77,8 @@ def tune(
             return
         document = tuning.run()
     except StepError as error:
-        note(f"{error.message}; {error.hint}")
+        if error.step != "shapes":  # which only refuses what it is given
+            note(f"{error.message}; {error.hint}")
         raise typer.Exit(error.step_code) from error
     if as_json:
         print_json(document)

@@ -53,7 +53,8 @@ def config_layers(
             case ModelKind.DECODER:
                 yield from decoder_layers(decoder_of(config), precision, wanted, where, refuse)
             case ModelKind.VISION:
-                yield from vision_layers(config, precision, wanted)
+                for batch in wanted.batch:
+                    yield from _image_layers(config, _block(config, "", precision, wanted), batch)
             case ModelKind.TWO_TOWERS:
                 yield from clip_layers(config, precision, wanted)
             case ModelKind.SPEECH:
@@ -209,8 +210,9 @@ class _Block:
     def product(self, name: str, m: int, n: int, k: int, count: int | None = None) -> Layer:
         """A matrix product with a weight."""
         (scheme,) = self.precision.schemes((name,), (0,))
-        shape = scheme.unread or Matmul(m, n, k, scheme.dtype, scaling=scheme.scaling)
-        return Layer(self.prefix + name, shape, self.layers if count is None else count, self.where)
+        shape = Matmul(m, n, k, scheme.dtype, scaling=scheme.scaling)
+        layers = self.layers if count is None else count
+        return Layer(self.prefix + name, shape, layers, self.where, unread=scheme.unread)
 
     def attention(self, rows: int, name: str = "") -> Iterator[Layer]:
         """Self-attention of rows."""
@@ -257,13 +259,6 @@ def _image_layers(config: Config, block: _Block, batch: int) -> Iterator[Layer]:
     rows = batch * ((size // patch) ** 2 + 1)
     yield from block.attention(rows)
     yield from block.feed_forward(rows)
-
-
-def vision_layers(config: Config, precision: Precision, wanted: RunOptions) -> Iterator[Layer]:
-    """The layers of a vision transformer for each number of images."""
-    block = _block(config, "", precision, wanted)
-    for batch in wanted.batch:
-        yield from _image_layers(config, block, batch)
 
 
 def clip_layers(config: Config, precision: Precision, wanted: RunOptions) -> Iterator[Layer]:

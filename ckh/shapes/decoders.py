@@ -287,8 +287,7 @@ def decoder_layers(
         for weight, own in schemes:
             m = min(rows, weight.most_rows) if weight.most_rows else rows
             for scheme, count in own.items():
-                shape = scheme.unread or weight.shape(m, scheme)
-                yield Layer(weight.name, shape, count, where)
+                yield Layer(weight.name, weight.shape(m, scheme), count, where, unread=scheme.unread)
 
 
 def _schemes(

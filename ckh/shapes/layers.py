@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MAX_SIZE = 2**31 - 1
+UNQUANTISED = "unquantised"  # code of shapes without scales, for an operation that needs them
 _DIMENSIONS = (2, 3)
 
 
@@ -148,11 +149,12 @@ class Layer:
     """A shape that runs `count` times."""
 
     name: str  # name of the layer; empty: unknown
-    shape: Any  # a `Shape`, a problem of `op`, or the reason why it is left out
+    shape: Any  # a `Shape`, or a problem of `op`
     count: int = 1  # number of executions
     where: str = ""  # file and position of the source
     op: str = ""  # operation of a problem; empty: `shape` is not a problem
     stated: Stated = ()  # columns and values of a looked-up key, as stated by the source
+    unread: str = ""  # why it is left out; empty: it is not
 
 
 @dataclass(frozen=True, slots=True, repr=False)

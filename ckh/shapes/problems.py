@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.ops import as_problem, operation, operation_of_problem, requested
-from ckh.shapes.layers import DEFAULT, Convolution, WeightedProblem
+from ckh.shapes.layers import DEFAULT, UNQUANTISED, Convolution, Scaling, WeightedProblem
 from ckh.shapes.logs import UNSUPPORTED
+from ckh.shapes.quantisation import QUANTISATION_HINT
 from ckh.shapes.shaped import all_parts, shaped_part
 from ckh.shapes.sources import STDIN, Source, SourceKind, SourceLayers, found_in, source_of
-from ckh.text.log import warn
+from ckh.text.log import note_once, warn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ckh.ops.base import Operation, Problem
     from ckh.shapes.layers import Layer, RunOptions
     from ckh.shapes.shaped import Shaped
 
 P = TypeVar("P", bound="Problem")
+_LeftOut = dict[tuple[str, str], "list[Layer]"]  # by the reason, and the code of an error
 MAX_LAYERS = 12  # maximum layer names kept for a problem
 FORWARD = "forward"
 _OWN_READERS = (SourceKind.PROBLEMS, SourceKind.UNTUNED)  # operations read these files themselves
@@ -36,6 +38,15 @@ class ShapesFound:
     problems: list[WeightedProblem]
     bad: dict[str, int]
     left_out: dict[str, int]
+    left_words: tuple[str, ...] = ()  # what is left out, with its share of the work, and what takes it
+    changes: tuple[str, ...] = ()  # element types, layouts and scales that a source does not have
+
+    def report(self, where: str = "") -> None:
+        """Print what differs from the sources."""
+        for change in self.changes:
+            note_once(where + change)
+        for words in self.left_words:
+            warn(f"{where}left out {words}", "left-out")
 
 
 def shapes_of(names: Sequence[str], wanted: RunOptions = DEFAULT, op: str | None = None) -> ShapesFound:
@@ -62,17 +73,17 @@ def _found_in(name: str, wanted: RunOptions, op: str, *, skips: bool) -> SourceL
 def weighted(sources: Sequence[SourceLayers], wanted: RunOptions, op: str | None) -> ShapesFound:
     """Problems of the layers of sources; equal problems are merged."""
     bad = sum((Counter(source_layers.bad) for source_layers in sources), Counter[str]())
-    left_out = sum((Counter(source_layers.left_out) for source_layers in sources), Counter[str]())
+    unshaped = sum((Counter(source_layers.left_out) for source_layers in sources), Counter[str]())
     counts: dict[tuple[str, Any], list[Layer]] = {}
-    hints: set[str] = set()
+    left: _LeftOut = {}
+    changes: Counter[str] = Counter()
     for source_layers in sources:
         for layer in source_layers.layers:
             try:
-                problem = _problem(layer, wanted, op, is_model=source_layers.source.is_model)
+                problem = _problem(layer, wanted, op, changes, is_model=source_layers.source.is_model)
             except CkhError as error:
-                if error.code == UNSUPPORTED:
-                    left_out[error.message] += layer.count
-                    hints.add(error.hint)
+                if error.code in (UNSUPPORTED, UNQUANTISED):
+                    left.setdefault((error.message, error.code), []).append(layer)
                 elif wanted.skip_bad:
                     bad[f"{layer.where}: {error.message}"] += 1
                 else:
@@ -80,18 +91,58 @@ def weighted(sources: Sequence[SourceLayers], wanted: RunOptions, op: str | None
                     raise DataError(f"{layer.where}: {error.message}", hint, code=error.code) from error
                 continue
             if isinstance(problem, str):
-                left_out[problem] += layer.count
+                left.setdefault((problem, ""), []).append(layer)
             else:
                 counts.setdefault(problem, []).append(layer)
-    if not counts:
-        names = ", ".join(source_layers.source.name for source_layers in sources)
-        what = [f"only {_in_words(left_out)}"] if left_out else []
-        what += [f"{bad.total()} bad, the first: {next(iter(bad))}"] if bad else []
-        text = "; ".join([f"no shape{f' of {op}' if op else ''} in {names}", *what])
-        hint = "; ".join(sorted(filter(None, hints))) if what else "see ckh shapes --help for what is read"
-        raise DataError(text, hint, code="no-problems")
     problems = [_merged(name, problem, layers) for (name, problem), layers in counts.items()]
-    return ShapesFound(problems, dict(bad), dict(left_out))
+    work = [sum(map(_flops, layers)) for layers in left.values()]
+    total = max(sum(work) + sum(problem.flops for problem in problems), 1)
+    words = [_left_words(key[0], layers, own / total) for (key, layers), own in zip(left.items(), work, strict=True)]
+    words += [f"{count}: {reason}" for reason, count in unshaped.items()]
+    if not problems:
+        raise _nothing(sources, op, words, left, bad)
+    left_out = unshaped + Counter({key[0]: sum(layer.count for layer in layers) for key, layers in left.items()})
+    changed = tuple(f"{text} ({count} calls)" for text, count in changes.items())
+    return ShapesFound(problems, dict(bad), dict(left_out), tuple(words), changed)
+
+
+def _nothing(
+    sources: Sequence[SourceLayers], op: str | None, words: list[str], left: _LeftOut, bad: Counter[str]
+) -> DataError:
+    """Error for sources without a problem of an operation."""
+    names = ", ".join(source_layers.source.name for source_layers in sources)
+    # The reason with the most work, of those that no other operation takes.
+    main = max(left, key=lambda key: (key[0] not in all_parts(), sum(map(_flops, left[key]))), default=("", ""))
+    if main[1] == UNQUANTISED:
+        what = "model" if all(source_layers.source.is_model for source_layers in sources) else "list"
+        dtype = " and ".join(dict.fromkeys(layer.shape.dtype for layer in left[main]))
+        rest = "; ".join(line for line, key in zip(words, left, strict=False) if key != main)
+        text = f"{names}: this {what} is {dtype}: --dtype fp8 if it is served quantised"
+        return DataError(text, f"besides, {rest}" if rest else "", code=UNQUANTISED)
+    found = [f"only {'; '.join(words)}"] if words else []
+    found += [f"{bad.total()} bad, the first: {next(iter(bad))}"] if bad else []
+    hint = QUANTISATION_HINT if any(layer.unread for layers in left.values() for layer in layers) else ""
+    text = "; ".join([f"no shape{f' of {op}' if op else ''} in {names}", *found])
+    return DataError(text, hint if found else "see ckh shapes --help for what is read", code="no-problems")
+
+
+def _flops(layer: Layer) -> int:
+    """Floating-point operations of a layer that is left out; 0: unknown."""
+    if layer.op:
+        return int(layer.count * layer.shape.flops)
+    plain = {"dtype": "bf16", "scaling": Scaling.NONE} if hasattr(layer.shape, "scaling") else {}
+    shape = replace(layer.shape, **plain)
+    return int(layer.count * _required_part(_operation_of(shape)).problem(shape, "bf16").flops)
+
+
+def _left_words(reason: str, layers: Sequence[Layer], share: float) -> str:
+    """What is left out for a reason: its share of the work, the number of calls, and the operation that takes it."""
+    names = ", ".join(dict.fromkeys(layer.name for layer in layers if layer.name))
+    calls = f"{share:.1%} of the work, {sum(layer.count for layer in layers)} calls" + (names and f" of {names:.80}")
+    if reason in all_parts():
+        return f"{calls}: --op {reason} takes them"
+    own = layers[0].op or _operation_of(layers[0].shape)
+    return f"{calls}: {reason}" + ("" if layers[0].unread or own in reason else f"; --op {own} takes them")
 
 
 def _merged(op: str, problem: Any, layers: Sequence[Layer]) -> WeightedProblem:
@@ -100,16 +151,14 @@ def _merged(op: str, problem: Any, layers: Sequence[Layer]) -> WeightedProblem:
     return WeightedProblem(op, problem, sum(layer.count for layer in layers), names, layers[0].where, stated)
 
 
-def _in_words(counts: Counter[str]) -> str:
-    return ", ".join(f"{count} of {what}" for what, count in counts.most_common(5))
-
-
-def _problem(layer: Layer, wanted: RunOptions, op: str | None, *, is_model: bool) -> tuple[str, Any] | str:
-    """Operation and problem of a layer, or the reason why it is left out."""
+def _problem(
+    layer: Layer, wanted: RunOptions, op: str | None, changes: Counter[str], *, is_model: bool
+) -> tuple[str, Any] | str:
+    """Operation and problem of a layer, or the reason why it is left out; counts what the conversion changes."""
+    if layer.unread:
+        return layer.unread
     name = layer.op
     problem = layer.shape
-    if isinstance(problem, str):
-        return problem
     if not name or (op and op != name):
         shape = problem if not name else _required_part(name).shape(problem)
         name = op or _operation_of(shape)
@@ -119,11 +168,24 @@ def _problem(layer: Layer, wanted: RunOptions, op: str | None, *, is_model: bool
         if isinstance(shape, Convolution) and not shape.variant:
             shape = replace(shape, variant=wanted.variant or FORWARD)
         problem = part.problem(shape, wanted.dtype or wanted.default_dtype)
+        changes.update(dict.fromkeys(_changes(shape, name, problem, part), layer.count))
     if wanted.dtype is not None and problem.dtype != wanted.dtype and not (is_model and op is None):
         return f"{name} in {problem.dtype}"
     if wanted.variant is not None and getattr(problem, "variant", wanted.variant) != wanted.variant:
         return f"{name}, {problem.variant}"
     return name, problem
+
+
+def _changes(shape: Any, op: str, problem: Any, part: Shaped[Any]) -> Iterator[str]:
+    """What a problem has otherwise than the shape that it was made of."""
+    back = part.shape(problem)
+    if not shape.dtype:
+        yield f"no element type is stated: {problem.dtype} is assumed"
+    if (scaling := getattr(shape, "scaling", "")) != getattr(back, "scaling", ""):
+        yield f"{shape.dtype} with scales ({scaling}) is taken as {problem.dtype} without scales, as {op} has none"
+    layout = getattr(problem, "layout", "") or getattr(back, "layout", "")
+    if getattr(shape, "layout", "") not in ("", layout, layout.replace("g", "")):
+        yield f"layout {shape.layout} is taken as {layout}"
 
 
 def _required_part(name: str) -> Shaped[Any]:
@@ -183,8 +245,7 @@ def problems_of(
         raise UsageError(f"{op.name} has no directions", "omit --variant", code="inapplicable-option")
     wanted = replace(DEFAULT, dtype=dtype, variant=variant, default_dtype=default_dtype)
     shapes = shapes_of([source], wanted, op.name)
-    if shapes.left_out:
-        warn(f"{source}: left out {_in_words(Counter(shapes.left_out))}", "left-out")
+    shapes.report(f"{source}: ")
     return tuple(problem.problem for problem in shapes.problems)
 
 

@@ -59,7 +59,7 @@ class StepError(CkhError):
 
     def __init__(self, step: str, code: int, again: str) -> None:
         super().__init__(f"{step} ended with exit code {code}", f"the same ckh tune continues with {again}")
-        self.step_code = code
+        self.step, self.step_code = step, code
 
 
 class ModelTuning:

@@ -163,7 +163,7 @@ def test_export_reads_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     out = tmp_path / "tables"
     call = ["export", "--to", "aiter", "--op", "aiter_gemm", "--problems", "llama3-8b", "--arch", "gfx942"]
     assert run([*call, "--out", str(out)]) == ExitCode.BAD_DATA
-    expect_error(capsys.readouterr().err, "no-problems", "bf16", "--dtype fp8")
+    expect_error(capsys.readouterr().err, "unquantised", "bf16", "--dtype fp8")
     assert not out.exists()
     assert run([*call, "--dtype", "fp8", "--out", str(out)]) == ExitCode.OK
     expect_warning(capsys.readouterr().err, "left-out", "bf16")

@@ -308,3 +308,47 @@ def test_counts_of_a_model_of_several_types(tmp_path: Path) -> None:
         counts = counts_of(operation(name), path, down)
         assert counts is not None
         assert {counts[problem] for problem in down if problem.dtype != "fp8" or name == "aiter_gemm"} == {count}
+
+
+QWEN_30B = "qwen3-30b-a3b"  # 48 layers, 128 experts of 2048 x 768, 8 per token; 32 heads and 4 of keys, of 128
+
+
+def test_what_an_operation_leaves_out_has_its_share_and_its_operation() -> None:
+    """Experts, router and vocabulary of a quantised mixture, by hand: multiplications of a token."""
+    shapes = shapes_of([QWEN_30B], RunOptions(tokens=(1,), dtype="fp8"), "aiter_gemm")
+    qkv, o, router, head = (32 + 2 * 4) * 128 * 2048, 32 * 128 * 2048, 128 * 2048, 151936 * 2048
+    experts = 8 * 3 * 2048 * 768
+    whole = 48 * (qkv + o + router + experts) + head
+    bf16, moe = shapes.left_words
+    expect_values(bf16, f"{(48 * router + head) / whole:.1%}", 48 + 1, "router", "lm_head", "bf16", "gemm_universal")
+    expect_values(moe, f"{48 * experts / whole:.1%}", 48, "experts", "--op aiter_moe")
+    assert shapes.left_out == {"aiter_moe": 48, bf16.partition(": ")[2].partition(";")[0]: 49}
+
+
+def test_a_model_that_is_not_quantised_is_refused_with_what_takes_its_experts() -> None:
+    """The message has the type and the option; the hint the share of the experts, and their operation."""
+    with expect_refusal(DataError, "unquantised", QWEN_30B, "bf16", "--dtype fp8", "experts", "--op aiter_moe"):
+        shapes_of([QWEN_30B], RunOptions(tokens=(1,)), "aiter_gemm")
+    assert {shape.problem.dtype for shape in shapes_of([QWEN_30B], op="aiter_moe").problems} == {"bf16"}
+
+
+def test_weights_of_four_bits_are_not_offered_as_bf16(tmp_path: Path) -> None:
+    """A model whose layers have another quantisation is not called a bf16 model for its vocabulary's type."""
+    with expect_refusal(DataError, "no-problems", "awq", "lm_head", "bf16", "--dtype fp8 lists"):
+        found(tmp_path, LLAMA, {"quant_method": "awq", "bits": 4})
+        shapes_of([str(tmp_path / "config.json")], RunOptions(tokens=(1,)), "aiter_gemm")
+
+
+def test_changes_of_an_operation_are_told(tmp_path: Path) -> None:
+    """Scales that an operation lacks, and types and layouts that it assumes, with the number of calls."""
+    found(tmp_path, LLAMA, BLOCKS)
+    config = str(tmp_path / "config.json")
+    (change,) = shapes_of([config], RunOptions(tokens=(1,)), "gemm_universal").changes
+    expect_values(change, "fp8", "block128", "without scales", "gemm_universal", 4 * 4)
+    assert not shapes_of([config], RunOptions(tokens=(1,))).changes
+    (change,) = shapes_of(["resnet50"]).changes
+    expect_values(change, "no element type", "fp16", 53)
+    log = tmp_path / "bench.log"
+    log.write_text("hipblaslt-bench -m 64 -n 32 -k 16 --transA N --a_type f8_r --b_type f8_r --scaleA 1\n")
+    with expect_refusal(DataError, "no-problems", "rrr", "rcr"):
+        shapes_of([str(log)])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from math import isnan, log2
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from ckh.features.engine import Feature
 from ckh.kernels.table import column_of
-from ckh.ops.base import Kernel, Kernels, Problem, Problems, called, lazily
+from ckh.ops.base import Kernel, Kernels, Measure, Problem, Problems, Worth, called, lazily
 from ckh.schema import Column, dataset_columns
 
 if TYPE_CHECKING:
@@ -22,6 +24,15 @@ K = TypeVar("K", bound=Kernel)
 
 UNKNOWN = -1.0  # code of a text that a feature does not know
 _WEIGHT_OF_KIND = 4.0  # another kind counts as much as a factor of 16 in a size
+
+
+def judged_of(module: str) -> tuple[Worth, ...]:
+    """Return the evaluated accuracies in `judged.json` beside a module's file."""
+    rows: list[dict[str, Any]] = json.loads(Path(module).with_name("judged.json").read_bytes())
+    for row in rows:
+        row |= {name: tuple(row[name]) for name in ("figures", "interval")}
+        row["measure"] = Measure(row.get("measure", "efficiency"))
+    return tuple(Worth(**row) for row in rows)
 
 
 def coded(name: str, values: Iterable[str]) -> Feature:

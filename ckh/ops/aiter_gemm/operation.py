@@ -1,7 +1,7 @@
 """Record of the operation `aiter_gemm`, its features, and files of its problems; nothing is emitted.
 
-Kernels are AITER's, measured by others. `JUDGED` is the evaluated accuracy of answers for AITER's GEMMs by another
-GPU's model (`benchmarks/transfer.py` prints it).
+Kernels are AITER's, measured by others. `judged.json` has the accuracy of answers for AITER's GEMMs by another GPU's
+model (`benchmarks/transfer.py` prints it).
 
 Problems are read from AITER's untuned CSV files, its logs, and canonical texts:
 
@@ -27,11 +27,10 @@ from ckh.errors import UsageError
 from ckh.features.engine import Columns, Feature, FeatureEngine, fill, log2_of, pieces, ratio, raw
 from ckh.files.untrusted import integer, read_text
 from ckh.ops.aiter.problem_files import load_entries, nearest_row, torch_dtype, untuned_cells
-from ckh.ops.aiter.record import UNKNOWN, coded, columns_of, kernels_of, problems_of
+from ckh.ops.aiter.record import UNKNOWN, coded, columns_of, judged_of, kernels_of, problems_of
 from ckh.ops.aiter_gemm.kernel import NUMBERS, AiterKernel, candidates, candidates_key, parse_kernel
 from ckh.ops.aiter_gemm.problem import (
     CK,
-    CKTILE,
     FAMILIES,
     GROUPED,
     GROUPS,
@@ -44,11 +43,11 @@ from ckh.ops.aiter_gemm.problem import (
     AiterGemm,
     parse_aiter_gemm,
 )
-from ckh.ops.base import Measure, Operation, Training, Worth, having, lazily
+from ckh.ops.base import Operation, Training, having, lazily
 from ckh.problems import DTYPE_BYTES, dtype_name
 from ckh.schema import GROUPS as GROUPS_COLUMN
 from ckh.schema import Column
-from ckh.shapes.layers import Matmul, Scaling
+from ckh.shapes.layers import UNQUANTISED, Matmul, Scaling
 from ckh.shapes.misses import Lookup
 from ckh.shapes.shaped import Shaped
 
@@ -62,44 +61,6 @@ if TYPE_CHECKING:
     from ckh.training import TrainOptions
 
     Formula = Callable[[Columns], Any]
-
-# Source and target -> family, library, problems, shares of winners ranked first and in the top five, and the 95 %
-# interval of the former.
-_HITS = {
-    ("gfx942", "gfx950"): (
-        ("a4w4_blockscale", CK, 218, (0.234, 0.711), (0.171, 0.312)),
-        ("a8w8", CK, 490, (0.439, 0.706), (0.370, 0.510)),
-        ("a8w8_blockscale", CK, 1546, (0.541, 0.856), (0.487, 0.598)),
-        ("a8w8_blockscale", CKTILE, 345, (0.032, 0.296), (0.012, 0.056)),
-        ("a8w8_blockscale_bpreshuffle", CK, 1263, (0.528, 0.767), (0.471, 0.583)),
-        ("a8w8_blockscale_bpreshuffle", CKTILE, 262, (0.134, 0.378), (0.085, 0.185)),
-        ("a8w8_bpreshuffle", CK, 627, (0.284, 0.531), (0.240, 0.333)),
-        ("a8w8_bpreshuffle", CKTILE, 305, (0.102, 0.403), (0.063, 0.145)),
-    ),
-    ("gfx950", "gfx942"): (
-        ("a8w8", CK, 424, (0.399, 0.745), (0.336, 0.467)),
-        ("a8w8_blockscale", CK, 1653, (0.500, 0.855), (0.450, 0.547)),
-        ("a8w8_blockscale_bpreshuffle", CK, 566, (0.274, 0.511), (0.191, 0.368)),
-        ("a8w8_bpreshuffle", CK, 1086, (0.141, 0.398), (0.110, 0.172)),
-        ("a8w8_bpreshuffle", CKTILE, 401, (0.145, 0.354), (0.098, 0.193)),
-    ),
-}
-
-
-JUDGED = tuple(
-    Worth(
-        of={"family": family, "library": library},
-        target=target,
-        problems=problems,
-        on=f"GEMMs of {family} by {library}",
-        figures=hits,
-        interval=interval,
-        measure=Measure.HITS,
-        source=source,
-    )
-    for (source, target), pools in _HITS.items()
-    for family, library, problems, hits, interval in pools
-)
 
 _CODES = {"family": FAMILIES, "library": LIBRARIES, "dtype": ("fp8", "int8", "pk_fp4", "bf16")}
 _IS_GROUPED = dict.fromkeys(GROUPED, 1.0)
@@ -366,11 +327,10 @@ _LOOKUP = Lookup(rows="M", columns="N", others=("K",), dtypes=("q_dtype_w",))
 def _of_shape(shape: Matmul, dtype: str) -> AiterGemm:
     family = _FAMILY_OF.get((shape.scaling, shape.is_shuffled))
     if family is None:
-        raise UsageError(
-            f"products in {shape.dtype or dtype} without scales, which AITER's tables of quantised GEMMs need",
-            "pass --dtype fp8 if the model is served quantised",
-            code="unsupported",
-        )
+        own = shape.dtype or dtype
+        raise UsageError(f"{own} without scales, which AITER's tables of quantised GEMMs need", code=UNQUANTISED)
+    if shape.layout != "rcr":
+        raise UsageError(f"layout {shape.layout}: AITER's quantised GEMMs are rcr", code="unsupported")
     return AiterGemm(shape.m, shape.n, shape.k, family, shape.dtype or FAMILIES[family][0])
 
 
@@ -449,7 +409,7 @@ OPERATION = Operation(
         input_columns=(*IDENTITY, *NUMBERS),
         defaults=_train_defaults,
         formats=lazily(f"{__package__}.tuned:FORMATS"),
-        judged=JUDGED,
+        judged=judged_of(__file__),
     ),
     exported=lazily(f"{__package__}.consumers:EXPORTED"),
     consumers=lazily(f"{__package__}.consumers:CONSUMERS"),

@@ -1,6 +1,6 @@
 """Record of the operation `aiter_moe`, its features, and files of its problems.
 
-A kernel is one for a product, or a pair for both. `JUDGED` is the evaluated accuracy of answers for AITER's mixtures by
+A kernel is one for a product, or a pair for both. `judged.json` has the accuracy of answers for AITER's mixtures by
 another GPU's model (`benchmarks/transfer.py` prints it). Each GPU's kernels were chosen among the measured ones.
 
 Problems are read from AITER's untuned CSV files, its logs, and canonical texts:
@@ -25,10 +25,9 @@ from ckh.errors import DataError, UsageError
 from ckh.features.engine import Columns, Feature, FeatureEngine, log2_of, pieces, raw
 from ckh.files.untrusted import integer, read_text
 from ckh.ops.aiter.problem_files import load_entries, nearest_row, torch_dtype, untuned_cells
-from ckh.ops.aiter.record import UNKNOWN, coded, columns_of, kernels_of, problems_of
+from ckh.ops.aiter.record import UNKNOWN, coded, columns_of, judged_of, kernels_of, problems_of
 from ckh.ops.aiter_moe.kernel import NUMBERS, MoeChoice, candidates, candidates_key, other_names, parse_choice
 from ckh.ops.aiter_moe.problem import (
-    BOTH,
     DTYPES,
     IDENTITY,
     KINDS,
@@ -36,14 +35,12 @@ from ckh.ops.aiter_moe.problem import (
     PREFIX,
     QUANTS,
     SIZES,
-    STAGE1,
-    STAGE2,
     STAGES,
     UNANSWERED,
     AiterMoe,
     parse_aiter_moe,
 )
-from ckh.ops.base import Operation, Training, Worth, having, lazily
+from ckh.ops.base import Operation, Training, having, lazily
 from ckh.problems import DTYPE_BYTES, dtype_name
 from ckh.shapes.layers import ExpertProducts, Scaling
 from ckh.shapes.misses import Lookup
@@ -58,30 +55,6 @@ if TYPE_CHECKING:
     from ckh.training import TrainOptions
 
     Formula = Callable[[Columns], Any]
-
-# Source, target, stage, problems, efficiency (mean, P10), the mean's 95 % interval, and the mean of random choices.
-_EFFICIENCY = (
-    ("gfx942", "gfx950", STAGE1, 172, (0.970, 0.879), (0.959, 0.979), 0.828),
-    ("gfx942", "gfx950", STAGE2, 172, (0.979, 0.934), (0.975, 0.983), 0.809),
-    ("gfx942", "gfx950", BOTH, 172, (0.974, 0.930), (0.967, 0.981), 0.819),
-    ("gfx950", "gfx942", STAGE1, 32, (0.943, 0.856), (0.912, 0.969), 0.714),
-    ("gfx950", "gfx942", STAGE2, 32, (0.838, 0.653), (0.790, 0.887), 0.529),
-    ("gfx950", "gfx942", BOTH, 32, (0.881, 0.745), (0.842, 0.919), 0.574),
-)
-_CUS = {"gfx942": "80", "gfx950": "256"}  # of the measured GPUs
-JUDGED = tuple(
-    Worth(
-        {"stage": stage, "num_cus": _CUS[target]},
-        target,
-        problems,
-        f"mixtures ({stage})",
-        figures,
-        interval,
-        random,
-        source=source,
-    )
-    for source, target, stage, problems, figures, interval, random in _EFFICIENCY
-)
 
 _GATES = 2  # halves of the first product
 _WEIGHT_BYTES = {quant: DTYPE_BYTES[dtype] for quant, dtype in QUANTS.items()}
@@ -444,7 +417,7 @@ OPERATION = Operation(
         input_columns=(*IDENTITY, *NUMBERS),
         defaults=_train_defaults,
         formats=lazily(f"{__package__}.tuned:FORMATS"),
-        judged=JUDGED,
+        judged=judged_of(__file__),
     ),
     exported=lazily(f"{__package__}.consumers:EXPORTED"),
     consumers=lazily(f"{__package__}.consumers:CONSUMERS"),
