@@ -757,7 +757,8 @@ def test_a_layer_that_no_kernel_takes_is_padded(hip: list[str], capsys: pytest.C
     assert run([*args, "--json"]) == ExitCode.OK
     out, err = capsys.readouterr()
     assert json.loads(out)["pairs"] == pairs
-    assert "1 of 2 problems are padded" in err
+    assert "1 of 2" in err
+    assert "padded" in err
     assert run([*args, "--json", "--no-pad-channels"]) == ExitCode.OK
     out, err = capsys.readouterr()
     assert json.loads(out)["pairs"] == pairs
