@@ -6,25 +6,19 @@ import operator
 import os
 import re
 import signal
-import sys
 import threading
 import time
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh.cli import run
 from ckh.cluster import calls as calls_module
-from ckh.cluster.calls import Call, ClusterNode, gone, in_order
+from ckh.cluster.calls import Call, ClusterNode, gone
 from ckh.cluster.connection import connected
-from ckh.data import parts as parts_module
-from ckh.data.dataset import write_dataset
-from ckh.errors import DeviceError, ExitCode, UsageError
+from ckh.errors import DeviceError, UsageError
 from ckh.ops import operation
-from tests.learn.conftest import measured
 from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
@@ -142,36 +136,20 @@ def test_no_call_is_lost_when_a_worker_dies(local: Cluster) -> None:
 @pytest.mark.slow
 def test_a_call_that_kills_every_worker_is_an_error() -> None:
     """It is not retried forever."""
-    with connected("local:2") as cluster, expect_refusal(DeviceError, "workers-died"), cluster.spreading():
-        list(in_order(signal.raise_signal, [(signal.SIGKILL,)]))
+    with connected("local:2") as cluster, expect_refusal(DeviceError, "workers-died"):
+        cluster.result(Call(signal.raise_signal, (signal.SIGKILL,)))
 
 
-def test_what_cannot_be_resumed_says_so(local: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Training and evaluation write nothing before they end; runs of `bench` are resumed."""
+def test_a_lost_cluster_can_be_resumed(local: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hint names the option that continues a run."""
     monkeypatch.setattr(local, "nodes", _lost)
-    for context, has_resume in ((nullcontext(), True), (local.spreading(), False)):
-        with expect_refusal(DeviceError, "cluster-lost") as caught, context:
-            list(local.results([Call(operator.neg, (1,))]))
-        assert ("--resume" in caught.value.hint) == has_resume
+    with expect_refusal(DeviceError, "cluster-lost") as caught:
+        list(local.results([Call(operator.neg, (1,))]))
+    assert "--resume" in caught.value.hint
 
 
 def _lost() -> tuple[ClusterNode, ...]:
     raise gone("closed")
-
-
-def test_results_are_in_the_order_of_their_arguments(local: Cluster) -> None:
-    """The later calls end first, and none runs in this process."""
-    arguments = [(number, pause) for number, pause in enumerate([0.4, 0.2, 0.1, 0.0])]
-    here = [number for number, _ in in_order(_number_and_process, arguments)]
-    with local.spreading():
-        far = list(in_order(_number_and_process, arguments))
-    assert here == [number for number, _ in far] == [0, 1, 2, 3]
-    assert os.getpid() not in {process for _, process in far}
-
-
-def _number_and_process(number: int, pause: float) -> tuple[int, int]:
-    time.sleep(pause)
-    return number, os.getpid()
 
 
 @pytest.mark.slow
@@ -186,28 +164,3 @@ def test_the_job_script_for_slurm_can_be_built() -> None:
         script = made.job_script()
     for expected in ("#SBATCH --gpus-per-node=8", "#SBATCH -t 04:00:00", "--nthreads 8", "export CK_TILE_INCLUDE="):
         assert expected in script
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("among", ["candidates", "measured"])
-def test_evaluation_on_a_cluster_gives_the_same_figures(
-    among: str, local: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Parts scored by workers, with a model that only the client has, give the report of a single process."""
-    monkeypatch.setattr(parts_module, "PART_ROWS", 40)
-    rows = measured()
-    write_dataset(rows, tmp_path / "measured.parquet")
-    train = ["train", "--data", str(tmp_path / "measured.parquet"), "--trees", "20", "--leaves", "7", "--folds", "0"]
-    assert run([*train, "--jobs", "1", "--out", str(tmp_path / "model")]) == ExitCode.OK
-    args = ["evaluate", "--model", str(tmp_path / "model"), "--data", str(tmp_path / "measured.parquet")]
-    args += ["--with-trained", "--max-unstable", "1", "--json", "--among", among]
-    capsys.readouterr()
-    assert run(args) == ExitCode.OK
-    here = capsys.readouterr().out
-    assert run([*args, "--cluster", local.client.scheduler.address]) == ExitCode.OK
-    assert capsys.readouterr().out == here
-    assert sum(local.everywhere(_has_scored).values()) > 0
-
-
-def _has_scored() -> bool:
-    return "ckh.learn.judging.judged_answers" in sys.modules

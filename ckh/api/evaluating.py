@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckh.api.inputs import files_of
 from ckh.assess.report import HINDSIGHT, Choice, Evaluation
 from ckh.assess.winners import MISSING, WinnerReport
-from ckh.cluster.connection import spread_over
 from ckh.documents import Document, fields_of
 from ckh.errors import UsageError
 from ckh.learn.judging.judged_data import (
@@ -29,7 +27,7 @@ from ckh.text.shown import Shown, ShownTable
 from ckh.training import Labels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -40,12 +38,9 @@ if TYPE_CHECKING:
     from ckh.assess.winners import WinnerChoice
     from ckh.data.dataset import Dataset
     from ckh.data.parts import DatasetParts
-    from ckh.learn.judging.judged_answers import TimeErrors, TimeRatios
+    from ckh.learn.judging.judged_answers import TimeErrors
     from ckh.learn.judging.judged_data import StandIn
     from ckh.learn.models.artifact import Model
-
-    # A part's rows in the model's order, and its measured over predicted times.
-    Judging = Callable[[Dataset], tuple[RankedRows, TimeRatios]]
 
 COVERAGE = "coverage"  # the figure of coverage
 
@@ -58,7 +53,6 @@ class EvaluateOptions:
     among: Among = Among.CANDIDATES
     with_trained: bool = False
     max_unstable: float = MOST_UNSTABLE
-    cluster: str | None = None
     least: int | None = None
 
 
@@ -215,8 +209,6 @@ def is_of_winners(model: Model, labels: Labels | None) -> bool:
 
 def evaluated(model: Model, data: Sequence[Path], options: EvaluateOptions, *, of_winners: bool) -> Evaluated:
     """Evaluate a model's choices on datasets."""
-    if of_winners and options.cluster is not None:
-        raise UsageError("--cluster is not used for winners", "omit --cluster", code="conflicting-options")
     if of_winners and options.among is Among.MEASURED:
         raise UsageError("--among measured needs times, not winners alone", "omit --among", code="conflicting-options")
     parts = load_judged(model, data)
@@ -229,8 +221,7 @@ def evaluated(model: Model, data: Sequence[Path], options: EvaluateOptions, *, o
     learned_from = load_judged(model, train_data) if train_data else None
     if of_winners:
         return _of_winners(model, parts, learned_from, options.among)
-    with _judging(model, parts, options.cluster, options.among) as judging:
-        return _of_times(model, parts, learned_from, judging, options.among)
+    return _of_times(model, parts, learned_from, options.among)
 
 
 def evaluate(
@@ -269,37 +260,16 @@ def evaluate(
         return evaluated(loaded, paths, options, of_winners=is_of_winners(loaded, None))
 
 
-@contextmanager
-def _judging(model: Model, parts: DatasetParts, cluster: str | None, among: Among) -> Iterator[Judging]:
-    """Function that ranks the rows of each part in turn, with the ratios of measured to predicted time."""
-    from ckh.learn.judging.judged_answers import judged_parts, judged_rows
-
-    measured_alone = among is Among.MEASURED
-    if cluster is None:
-        yield lambda part: judged_rows(model, part, measured_alone=measured_alone)
-        return
-    if model.is_estimate:
-        raise UsageError("--cluster needs a model, not an estimate", "omit --cluster", code="conflicting-options")
-    with spread_over(cluster), closing(judged_parts(model, parts, measured_alone=measured_alone)) as judged:
-        yield lambda _part: next(judged)
-
-
-def _of_times(
-    model: Model,
-    parts: DatasetParts,
-    learned_from: DatasetParts | None,
-    judging: Judging,
-    among: Among,
-) -> Evaluated:
+def _of_times(model: Model, parts: DatasetParts, learned_from: DatasetParts | None, among: Among) -> Evaluated:
     from ckh.assess import report
     from ckh.assess.baselines import Learned
     from ckh.assess.metrics import figures
-    from ckh.learn.judging.judged_answers import time_errors
+    from ckh.learn.judging.judged_answers import judged_rows, time_errors
 
     ratios = []
 
     def rank(part: Dataset) -> RankedRows:
-        ranked, of_part = judging(part)
+        ranked, of_part = judged_rows(model, part, measured_alone=among is Among.MEASURED)
         ratios.append(of_part)
         return ranked
 

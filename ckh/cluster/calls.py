@@ -10,9 +10,7 @@ import asyncio
 import queue
 import threading
 import time
-from collections import deque
 from contextlib import closing, contextmanager, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -31,7 +29,6 @@ _LOOK_S = 1.0  # between checks for workers that joined or left
 _RETRIES = 3  # of a call whose worker dies
 _RESUME = "continue with --resume"
 _AHEAD = 2  # queued calls per running one, so that no worker waits for the client
-_CURRENT: ContextVar[Cluster | None] = ContextVar("cluster", default=None)
 # Raised by Dask if the other side is gone. Its TimeoutError is asyncio's, which is Python's own only since 3.11.
 LOST = (OSError, asyncio.TimeoutError)
 
@@ -157,19 +154,6 @@ class Cluster:
             with suppress(*LOST):
                 self.client.cancel(list(open_calls))
 
-    @contextmanager
-    def spreading(self) -> Iterator[None]:
-        """Compute the calls of `in_order` on this cluster for the duration of the context."""
-        token = _CURRENT.set(self)
-        try:
-            yield
-        except DeviceError as error:
-            if _RESUME not in error.hint:
-                raise
-            raise DeviceError(error.message, "nothing was written: run it again", code=error.code) from error
-        finally:
-            _CURRENT.reset(token)
-
     def _submit(self, call: Call) -> Future:
         if call.joins:
             from distributed import Future
@@ -181,26 +165,6 @@ class Cluster:
         where = {"workers": [call.on]} if call.on else {}
         needs = call.needs or None
         return self.client.submit(call.function, *call.args, retries=_RETRIES, resources=needs, **key, **where)
-
-
-def in_order(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Generator[Any, None, None]:
-    """Yield the results of a function for arguments, in their order; computed here, or by `Cluster.spreading`."""
-    if (cluster := _CURRENT.get()) is None:
-        yield from (function(*args) for args in arguments)
-        return
-    sent: deque[Call] = deque()
-    done: dict[int, Any] = {}
-
-    def calls() -> Iterator[Call]:
-        for args in arguments:
-            sent.append(Call(function, args))
-            yield sent[-1]
-
-    with closing(cluster.results(calls())) as results:
-        for call, result in results:
-            done[id(call)] = result
-            while sent and id(sent[0]) in done:
-                yield done.pop(id(sent.popleft()))
 
 
 @contextmanager

@@ -46,23 +46,13 @@ def connected(address: str) -> Iterator[Cluster]:
     for name in list(logging.root.manager.loggerDict):
         if name.partition(".")[0] in _LOGGERS:
             logging.getLogger(name).setLevel(logging.CRITICAL)
-    warnings.filterwarnings("ignore", "Sending large graph")  # parts of a dataset have some megabytes
+    warnings.filterwarnings("ignore", "Sending large graph")  # libraries of kernels have some megabytes
     with _backend(address) as where, _client(distributed, address, where) as client:
         cluster = Cluster(client)
         _await_workers(cluster)
         _require_same(cluster)
         pages = f", dashboard {client.dashboard_link}" if cluster.on_scheduler(has_pages) else ""
         note(f"cluster {client.scheduler.address}{pages}")
-        yield cluster
-
-
-@contextmanager
-def spread_over(address: str | None) -> Iterator[Cluster | None]:
-    """Compute the calls of `in_order` on a cluster, if an address is given; yields the cluster."""
-    if address is None:
-        yield None
-        return
-    with connected(address) as cluster, cluster.spreading():
         yield cluster
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ckh.cluster.connection import CLUSTER_HELP
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, import_lightgbm, print_json, print_table, say
 from ckh.errors import ExitCode, UsageError
@@ -98,7 +97,6 @@ def evaluate(
         MOST_UNSTABLE, "--max-unstable", min=0, max=1, help="Maximum share of unstable times in the data."
     ),
     worst: int = typer.Option(0, "--worst", min=0, help="Number of worst choices to list."),
-    cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=CLUSTER_HELP),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Evaluate, print the report, and apply the gate."""
@@ -117,7 +115,7 @@ def evaluate(
     if not gates and min_problems is not None:
         raise UsageError("--min-problems needs a gate", "add --fail-under FIGURE=VALUE", code="inapplicable-option")
     least = min_problems or LEAST_PROBLEMS
-    options = EvaluateOptions(tuple(train_data), among, with_trained, max_unstable, cluster, least if gates else None)
+    options = EvaluateOptions(tuple(train_data), among, with_trained, max_unstable, least if gates else None)
     judged = evaluated(loaded, data, options, of_winners=is_winners)
     report = judged.result
     if isinstance(report, Evaluation) and any(name != COVERAGE for name, _ in gates):

@@ -2,18 +2,12 @@
 
 A measured row has the best rank of the candidates that match its kernel's name (`KernelJoin`). Predicted times are
 compared with the measured ones of the first kernels of each problem.
-
-Ranking is the slowest step of evaluating a model; a cluster's workers do it for a part at a time (`judged_parts`). They
-get the model's files with it, since their machines may not have them.
 """
 
 from __future__ import annotations
 
-import hashlib
-import tempfile
 from collections import Counter
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,27 +15,23 @@ import numpy as np
 from ckh.assess.intervals import estimates, mean_of
 from ckh.assess.ranked_rows import RankedRows
 from ckh.assess.winners import MISSING, WinnerPlaces, winner_rows
-from ckh.cluster.calls import in_order
 from ckh.errors import UsageError
-from ckh.files.untrusted import read_bytes
 from ckh.learn.analytic.joined import KernelJoin
 from ckh.learn.answers.answer import interval_at
 from ckh.learn.answers.answering import AnsweringModels
 from ckh.learn.answers.ranking import rankings_of
 from ckh.learn.judging.calibrate import SHOWN
 from ckh.learn.judging.calibrate import in_order as by_problem
-from ckh.learn.models.artifact import load_model
 from ckh.learn.models.calibration import COVERED
 from ckh.learn.models.scoring import Remembered
 from ckh.training import TFLOPS
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
-    from ckh.data.parts import DatasetParts
     from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import Kernel, Problem
@@ -204,39 +194,6 @@ def _places(join: KernelJoin, answer: Ranking) -> tuple[NDArray[np.float64], NDA
     if answer.tflops is not None:
         tflops[is_known] = answer.tflops[place[is_known].astype(np.intp)]
     return place, tflops
-
-
-_MODELS: dict[str, tuple[Model, tempfile.TemporaryDirectory[str]]] = {}  # cached on this worker, by digest
-
-
-def judged_parts(
-    model: Model, parts: DatasetParts, *, measured_alone: bool
-) -> Generator[tuple[RankedRows, TimeRatios], None, None]:
-    """Yield `judged_rows` of each part of a dataset, computed on the cluster that spreads calls (`in_order`)."""
-    files = {path.name: read_bytes(path) for path in model.path.iterdir() if path.is_file()}
-    return in_order(_judged_far, ((files, part, measured_alone) for part in parts))
-
-
-def _judged_far(
-    files: Mapping[str, bytes],
-    part: Dataset,
-    measured_alone: bool,  # noqa: FBT001 - arguments of a call are positional
-) -> tuple[RankedRows, TimeRatios]:
-    """Rank a part on a worker."""
-    return judged_rows(_model(files), part, measured_alone=measured_alone)
-
-
-def _model(files: Mapping[str, bytes]) -> Model:
-    digest = hashlib.sha256()
-    for name, content in sorted(files.items()):
-        digest.update(f"{name} {len(content)}\n".encode() + content)
-    key = digest.hexdigest()
-    if key not in _MODELS:
-        folder = tempfile.TemporaryDirectory(prefix="ckh-model-")
-        for name, content in files.items():
-            (Path(folder.name) / name).write_bytes(content)
-        _MODELS[key] = load_model(Path(folder.name)), folder
-    return _MODELS[key][0]
 
 
 def ranked_winners(dataset: Dataset, model: Model) -> WinnerPlaces:
