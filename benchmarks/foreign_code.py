@@ -60,7 +60,7 @@ def explained(paths: list[Path], arch: str | None, objdump: str | None) -> Itera
     for path in paths:
         try:
             code = read_code(path, arch)
-            anatomy = anatomy_of(code, Asked(path.name, str(path))).anatomy
+            anatomy = anatomy_of(code, Asked(path.name, str(path)))
         except CkhError as error:
             yield f"error: {error.message.replace(str(path), 'FILE')}", path
             continue

@@ -124,7 +124,7 @@ def times_us(dataset: Dataset, kernels: Sequence[Any], code: dict[Any, CodeFile]
         parts = estimated_parts(problem, sizes, kernel, arch, function.resources)
         key = kernel, function.name, parts.blocks_at_once
         if key not in simulated:
-            simulated[key] = Simulated.of(anatomy_of(code[kernel], asked).anatomy)
+            simulated[key] = Simulated.of(anatomy_of(code[kernel], asked))
         clocks = parts.rounds * simulated[key].clocks(asked.trips)
         work_us = clocks / arch.hardware.max_clock_mhz
         result[:2, row] = [estimated_us(problem, sizes, [kernel], arch, [item])[0] for item in (None, registers)]

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
 from ckh.commands._common import JSON_HELP, completed, examples, print_json
-from ckh.errors import UsageError
 from ckh.text.log import emit
-
-if TYPE_CHECKING:
-    from ckh.isa.describe import Described
 
 _HELP = """Show where a kernel's clocks go, from its machine code. No GPU is needed.
 
@@ -32,7 +27,6 @@ def register(app: typer.Typer) -> None:
         help=_HELP,
         epilog=examples(
             "ckh explain KERNEL PROBLEM --arch gfx950",
-            "ckh explain KERNEL --code-object kernel.hsaco --svg iteration.svg",
             "ckh explain Kernel --code-object kernel.co --json",
         ),
     )(explain)
@@ -49,35 +43,17 @@ def explain(
     code_object: Path | None = typer.Option(
         None, "--code-object", metavar="FILE", help="File with the machine code.  [the cache, else compiled]"
     ),
-    svg: Path | None = typer.Option(
-        None, "--svg", metavar="FILE", help="Draw the timeline of one iteration's waves as SVG."
-    ),
-    force: bool = typer.Option(False, "--force", help="Replace a picture in --svg."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Explain and print."""
     from ckh.archs import default_arch
-    from ckh.files.outputs import SVG, check_output
     from ckh.isa.source import described
     from ckh.isa.text import anatomy_text
     from ckh.shapes.problems import problem_of_text
 
-    if svg is not None:
-        check_output(svg, SVG, force=force, inputs=[] if code_object is None else [code_object])
     runs = None if problem is None else problem_of_text(problem, arch or default_arch())
-    description = described(kernel, runs, arch, code_object)
-    if svg is not None:
-        _draw(description, svg)
+    anatomy = described(kernel, runs, arch, code_object)
     if as_json:
-        print_json(description.anatomy)
+        print_json(anatomy)
     else:
-        emit(anatomy_text(description.anatomy))
-
-
-def _draw(described: Described, path: Path) -> None:
-    from ckh.files.outputs import write_output
-    from ckh.isa.text import timeline_svg
-
-    if described.timeline is None:
-        raise UsageError("the kernel has no loop to draw", "omit --svg", code="inapplicable-option")
-    write_output(path, timeline_svg(described.anatomy, described.timeline).encode())
+        emit(anatomy_text(anatomy))

@@ -47,14 +47,6 @@ _LARGER = {"LDS": "larger wave tiles read less of it", "memory": "larger block t
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """The anatomy of a kernel, and the timeline of the drawn iteration; None if there is none."""
-
-    anatomy: Anatomy
-    timeline: Timeline | None
-
-
-@dataclass(frozen=True, slots=True)
 class Asked:
     """Facts about a kernel besides its code."""
 
@@ -111,7 +103,7 @@ class _Code:
         return f"{self.outside + self._least} and more{step}"
 
 
-def anatomy_of(code: CodeFile, asked: Asked) -> Described:
+def anatomy_of(code: CodeFile, asked: Asked) -> Anatomy:
     """The anatomy of the kernel whose functions are in a file."""
     arch, own = load_arch(code.arch), _codes(code, asked)
     main = _described(own, asked.trips)
@@ -125,7 +117,7 @@ def anatomy_of(code: CodeFile, asked: Asked) -> Described:
     trip = _trip(main, costs, waves) if main.parts.loop else None
     simulated = None if timeline is None else _simulated(timeline, main, trip, at_once, trips)
     functions = tuple(_function(function, arch, asked.kernel, is_main=function is main) for function in own)
-    anatomy = Anatomy(
+    return Anatomy(
         kernel=asked.name,
         arch=code.arch,
         file=asked.file,
@@ -137,7 +129,6 @@ def anatomy_of(code: CodeFile, asked: Asked) -> Described:
         estimated=estimated,
         advice=_advice(main, code.arch, asked.trips, trip, simulated),
     )
-    return Described(anatomy, timeline if main.parts.loop else None)
 
 
 def functions_of(code: CodeFile, asked: Asked) -> tuple[FunctionDocument, ...]:

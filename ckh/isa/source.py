@@ -16,7 +16,7 @@ from ckh.errors import CkhError, DataError, DeviceError, NoKernelError, UsageErr
 from ckh.files.paths import path_of
 from ckh.hardware.gpus import visible_gpus
 from ckh.isa.codefile import read_code
-from ckh.isa.describe import Asked, Described, anatomy_of
+from ckh.isa.describe import Asked, anatomy_of
 from ckh.ops import as_problem, operation, operation_names, operation_of_problem
 from ckh.schema import Status
 from ckh.text.log import note
@@ -52,11 +52,11 @@ def explain(
         raise WrongTypeError("kernel", "the complete name of a kernel", kernel)
     problem = None if problem is None else as_problem(problem)
     file = None if code_object is None else path_of(code_object, "code_object")
-    return described(kernel, problem, arch, file).anatomy
+    return described(kernel, problem, arch, file)
 
 
-def described(name: str, problem: Problem | None, arch: str | None, file: Path | None, num_cus: int = 0) -> Described:
-    """Same as `explain`, with the timeline of an iteration; `num_cus` are the compute units, 0 for the GPU's."""
+def described(name: str, problem: Problem | None, arch: str | None, file: Path | None, num_cus: int = 0) -> Anatomy:
+    """Same as `explain`; `num_cus` are the compute units, 0 for the GPU's."""
     named = kernel_named(name)
     if arch is not None:
         arch, of_product = arch_of_gpu(arch)
@@ -136,7 +136,7 @@ def of_compiled(name: str, problem: Problem, arch: str, num_cus: int) -> Anatomy
         builder = _builder(arch)
         if builder.missing([kernel]):
             return None
-        return described(name, problem, arch, builder.library(kernel), num_cus).anatomy
+        return described(name, problem, arch, builder.library(kernel), num_cus)
     except (
         CkhError,
         UnsupportedKernelError,

@@ -30,27 +30,13 @@ _LATENCIES = {"LDS": LDS_CLOCKS, "memory": MEMORY_CLOCKS}
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """Activity of a wave in an interval of clocks: the pipe occupied by its instruction, or "waiting"."""
-
-    wave: int
-    start: float
-    end: float
-    what: str
-
-
-WAITING = "waiting"
-
-
-@dataclass(frozen=True, slots=True)
 class Timeline:
     """Timeline of the blocks on a compute unit, in clocks."""
 
     before: float  # clocks until the last wave begins its loop
     loop: float  # clocks of one pass of the loop
     after: float  # clocks from the end of the loop on
-    spans: tuple[Span, ...]  # activities of the waves in one pass of the loop, which begins at 0
-    waiting: float  # share of that pass that a wave waits
+    waiting: float  # share of a pass that a wave waits
 
 
 @dataclass(slots=True)
@@ -120,23 +106,20 @@ def timeline_of(parts: Parts, costs: Costs, waves: int, blocks: int) -> Timeline
         return None
     begin, size = len(parts.before), len(parts.loop)
     marks = [begin, begin + size * (_PASSES // 2), begin + size * (_PASSES - 1), begin + size * _PASSES]
-    reached, spans, end = _run(trace, _Unit(costs, waves, blocks), marks)
+    reached, waits, end = _run(trace, _Unit(costs, waves, blocks), marks)
     loop = (reached[3] - reached[1]) / (_PASSES - _PASSES // 2)
     start = reached[2]
-    shown = tuple(
-        Span(span.wave, max(span.start - start, 0.0), min(span.end - start, loop), span.what)
-        for span in spans
-        if span.end > start and span.start < start + loop
-    )
-    waited = sum(span.end - span.start for span in shown if span.what == WAITING)
+    waited = sum(max(min(until, start + loop) - max(since, start), 0.0) for since, until in waits)
     waiting = waited / (loop * waves * blocks) if loop else 0.0
-    return Timeline(reached[0], loop, end - reached[3], shown, min(waiting, 1.0))
+    return Timeline(reached[0], loop, end - reached[3], min(waiting, 1.0))
 
 
-def _run(trace: Sequence[Instruction], unit: _Unit, marks: Sequence[int]) -> tuple[list[float], list[Span], float]:
-    """Run all waves through a trace; returns when the last was at each mark, their activities, and the end time."""
+def _run(
+    trace: Sequence[Instruction], unit: _Unit, marks: Sequence[int]
+) -> tuple[list[float], list[tuple[float, float]], float]:
+    """Run all waves through a trace; returns when the last was at each mark, when waves waited, and the end time."""
     queue = [(0.0, 0, wave.number) for wave in unit.waves]  # for equal times, the wave that lags behind comes first
-    reached, spans, end = [0.0] * len(marks), list[Span](), 0.0
+    reached, waits, end = [0.0] * len(marks), list[tuple[float, float]](), 0.0
     wanted = {place: number for number, place in reversed(list(enumerate(marks)))}
     while queue:
         now, _, number = heapq.heappop(queue)
@@ -147,10 +130,8 @@ def _run(trace: Sequence[Instruction], unit: _Unit, marks: Sequence[int]) -> tup
             heapq.heappush(queue, (ready, wave.place, number))
             continue
         if now - wave.since >= ISSUE_CLOCKS:
-            spans.append(Span(number, wave.since, now, WAITING))
+            waits.append((wave.since, now))
         busy_until, later = unit.issue(wave, instruction, now)
-        if (what := _SIMD_PIPES.get(instruction.kind) or _SHARED_PIPES.get(instruction.kind)) is not None:
-            spans.append(Span(number, now, busy_until, what))
         wave.since, wave.place = later, wave.place + 1
         for place, mark in wanted.items():
             if wave.place == place:
@@ -163,7 +144,7 @@ def _run(trace: Sequence[Instruction], unit: _Unit, marks: Sequence[int]) -> tup
         for released in going:
             if released.place < len(trace):
                 heapq.heappush(queue, (later, released.place, released.number))
-    return reached, spans, end
+    return reached, waits, end
 
 
 def _pipe(wave: _Wave, instruction: Instruction) -> tuple[str, int]:
