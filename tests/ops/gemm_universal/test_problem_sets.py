@@ -22,7 +22,7 @@ from ckh.ops.gemm_universal.problem_sets import (
 )
 from tests.refusals import expect_refusal
 
-TRAINING_SETS = ("gemm-train", "host-gemm-train", "host-gemm-more")
+TRAINING_SETS = ("gemm-train", "host-gemm-train")
 AMD_SETS = ("wide", "edge")
 HOLDOUT_SETS = tuple(name for name in set_names() if name not in {*TRAINING_SETS, *AMD_SETS})
 
@@ -183,7 +183,7 @@ def test_every_set_is_distinct_and_as_requested(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "most", "total"),
-    [("host-llm", 5e8, 15.5e9), ("host-gemm-train", 2e9, 141.9e9), ("host-gemm-more", 2e9, 271.2e9)],
+    [("host-llm", 5e8, 15.5e9), ("host-gemm-train", 2e9, 141.9e9)],
 )
 def test_host_sets_suit_one_thread(name: str, most: float, total: float) -> None:
     """Every problem has at least 1 MFLOP and at most 128 MB, and K is not split; the hold-out's are smaller."""
@@ -220,12 +220,6 @@ def test_training_covers_edges_and_all_regimes(name: str, least: int, aligned: i
     assert sum(p.m <= 64 for p in problems) >= least * 2 // 5  # where language models spend most time
 
 
-def test_additional_training_problems_are_different() -> None:
-    """No further problem is in the set that it extends."""
-    assert not set(problem_set("host-gemm-more")) & set(problem_set("host-gemm-train"))
-    assert len(problem_set("host-gemm-more")) == 2000
-
-
 def test_training_of_gpus_splits_k() -> None:
     """Deep problems occur with K split in 2, 4 and 8 parts; hold-out layers are not split."""
     assert {1, 2, 4, 8} == {p.split_k for p in problem_set("gemm-train")}
@@ -238,7 +232,6 @@ def test_training_of_gpus_splits_k() -> None:
     [
         ("gemm-train", "445eb0104b226179"),
         ("host-gemm-train", "3aae88de222bd070"),
-        ("host-gemm-more", "fa9ee49892bb17ae"),
         ("llm", "0fc2ae090de78095"),
         ("host-llm", "f7033ffb8dfe1c08"),
         ("wide", "85b8fb96e38d6b65"),

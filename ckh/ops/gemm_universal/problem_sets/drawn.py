@@ -143,12 +143,6 @@ FAMILIES: dict[str, SizeFamily] = {
     "prime": SizeFamily(5, _prime, 0.65),
     "one": SizeFamily(4, _one, 0.42),
 }
-# FAMILIES leave few squares; language models give more problems.
-FURTHER_FAMILIES: dict[str, SizeFamily] = {
-    **{name: family for name, family in FAMILIES.items() if name != "square"},
-    "layer": SizeFamily(24, _layer),
-    "decode": SizeFamily(22, _decode, 0.8),
-}
 SPLIT_FAMILIES: dict[str, SizeFamily] = {
     **FAMILIES,
     "square": SizeFamily(8, _square),
@@ -161,16 +155,14 @@ def draw_problems(
     count: int,
     limits: SizeLimits,
     held_out: Collection[tuple[int, int]],
-    others: Collection[GemmProblem] = (),
 ) -> tuple[GemmProblem, ...]:
     """Draw about `count` distinct problems, fp32 and rcr, ordered by family and work."""
-    rng = Random(SEED + len(others))
-    known = frozenset(others)
+    rng = Random(SEED)
     taken: dict[GemmProblem, None] = {}
     low, high = limits.flops
 
     def is_free(problem: GemmProblem) -> bool:
-        return problem not in taken and problem not in known and (problem.n, problem.k) not in held_out
+        return problem not in taken and (problem.n, problem.k) not in held_out
 
     for family in families.values():
         members = count * family.percent // 100
