@@ -12,9 +12,8 @@ from ckh.commands._common import JSON_HELP, examples, import_lightgbm, print_jso
 from ckh.commands.evaluate import AMONG, LEARNED_FROM
 from ckh.documents import Document
 from ckh.errors import DataError, UsageError
-from ckh.files.outputs import SVG, FileKind, check_output, head_of, write_output
+from ckh.files.outputs import FileKind, check_output, head_of, write_output
 from ckh.learn.judging.judged_data import Among, files_learned_from
-from ckh.text.log import note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,9 +28,8 @@ a heat map, calibration, training curve, worst choices), or two models with --da
 evaluated by the answers of `ckh predict`; --among measured ranks the measured kernels only.
 
 The page supports light and dark colours, phones and screen readers, with the numbers of every figure. --plots writes
-each figure as SVG and PNG too. --watch updates the page while a run is measuring; the browser reloads it.
+each figure as SVG and PNG too.
 """
-_WATCHED_EVERY_S = 10.0
 
 
 class ReportDocument(Document):
@@ -54,7 +52,7 @@ def register(app: typer.Typer) -> None:
         help=_HELP,
         epilog=examples(
             "ckh report data.parquet",
-            "ckh report runs/resnet --watch --out progress.html",
+            "ckh report runs/resnet --out progress.html --force",
             "ckh report models/mine --data holdout.parquet --train-data train.parquet",
             "ckh report models/old models/new --data holdout.parquet --plots pictures",
         ),
@@ -74,7 +72,6 @@ def report(
         help="Dataset or model: only problems of this list (ckh shapes), weighted by count.",
     ),
     among: Among = AMONG,
-    watch: bool = typer.Option(False, "--watch", help="Run: update the page until the run ends."),
     force: bool = typer.Option(False, "--force", help="Replace files of an earlier report."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
@@ -83,20 +80,17 @@ def report(
 
     require_matplotlib()
     is_run = len(what) == 1 and _is_run(what[0])
-    if watch and not is_run:
-        raise UsageError("--watch needs a folder of ckh bench or ckh search", "omit it", code="inapplicable-option")
     if problems is not None and (is_run or (len(what) > 1 and _are_models(what))):
         raise UsageError("--problems is for a dataset or one model", "omit it", code="inapplicable-option")
     check_output(out, _page_kind(), force=force, inputs=[*what, *data, *train_data])
     if is_run:
         _refuse_for_models([*data, *train_data], "a run")
-        written = _write_run(what[0], out, plots, is_watched=watch, force=force)
+        made = _report_run(what[0])
+    elif _are_models(what):
+        made = _report_models(what, data, train_data, problems, among)
     else:
-        if _are_models(what):
-            made = _report_models(what, data, train_data, problems, among)
-        else:
-            made = _report_data(what, [*data, *train_data], problems)
-        written = _write(made, out, plots, force=force)
+        made = _report_data(what, [*data, *train_data], problems)
+    written = _write(made, out, plots, force=force)
     if as_json:
         print_json(ReportDocument(str(out), tuple(written), None if plots is None else str(plots)))
         return
@@ -203,21 +197,14 @@ def _report_models(
     return report_model(judged[0], learned_from)
 
 
-def _write_run(path: Path, out: Path, plots: Path | None, *, is_watched: bool, force: bool) -> list[str]:
-    """Write the report of a run, with --watch repeatedly until the run ends."""
+def _report_run(path: Path) -> Report:
     from ckh.data.journal import read_journal
-    from ckh.report.of_measurements import is_ended, report_run
+    from ckh.report.of_measurements import report_run
 
-    while True:
-        journal = read_journal(path)
-        if not journal.runs:
-            raise DataError(f"{path} has no run yet", "start it with ckh bench", code="no-run")
-        written = _write(report_run(journal, round(_WATCHED_EVERY_S) if is_watched else None), out, plots, force=force)
-        if not is_watched or is_ended(journal):
-            return written
-        note(f"{out}: {len(journal.rows):,} rows; again in {_WATCHED_EVERY_S:g} s, Ctrl-C ends it")
-        force = True
-        time.sleep(_WATCHED_EVERY_S)
+    journal = read_journal(path)
+    if not journal.runs:
+        raise DataError(f"{path} has no run yet", "start it with ckh bench", code="no-run")
+    return report_run(journal)
 
 
 def _write(made: Report, out: Path, plots: Path | None, *, force: bool) -> list[str]:
@@ -231,11 +218,12 @@ def _write(made: Report, out: Path, plots: Path | None, *, force: bool) -> list[
         else {plots / f"{figure.name}.{kind}": figure for figure in made.figures for kind in ("svg", "png")}
     )
     for path in files:
-        check_output(path, SVG if path.suffix == ".svg" else _PNG, force=force)
+        check_output(path, _SVG if path.suffix == ".svg" else _PNG, force=force)
     for path, figure in files.items():
         write_output(path, file_svg(figure) if path.suffix == ".svg" else file_png(figure))
     write_output(out, page(made, time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())))
     return [figure.name for figure in made.figures]
 
 
+_SVG = FileKind("picture in SVG", lambda path: b"<svg" in head_of(path))
 _PNG = FileKind("picture in PNG", lambda path: head_of(path).startswith(b"\x89PNG"))

@@ -107,9 +107,6 @@ def head_of(path: Path, count: int = HEAD_BYTES) -> bytes:
         return b""
 
 
-SVG = FileKind("picture in SVG", lambda path: b"<svg" in head_of(path))
-
-
 @contextmanager
 def open_output(path: Path, *, replace: bool = False) -> Iterator[BinaryIO]:
     """Open a file that is put at `path` atomically when the context ends without an error.

@@ -192,4 +192,3 @@ class Report:
     facts: Sequence[tuple[str, str]]  # names and values at the top
     figures: Sequence[Drawing]
     tables: Sequence[PageTable] = ()  # below the figures
-    refresh_s: int | None = None  # interval after which a browser reloads the page; None: never

@@ -24,7 +24,6 @@ _STYLES = Path(__file__).with_name("page.css")
 
 def page(report: Report, when: str) -> bytes:
     """The page; `when` is the time of writing."""
-    refresh = "" if report.refresh_s is None else f'<meta http-equiv="refresh" content="{report.refresh_s}">\n'
     script = allowed = ""
     if any(table.is_data for table in report.tables):  # only this script, which sorts and filters tables, may run
         text = _SCRIPT.read_text(encoding="utf-8")
@@ -39,7 +38,7 @@ def page(report: Report, when: str) -> bytes:
         PAGE_START
         + (
             f' {__version__}">\n'
-            f'<meta name="viewport" content="width=device-width,initial-scale=1">\n{refresh}'
+            f'<meta name="viewport" content="width=device-width,initial-scale=1">\n'
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}{allowed}">\n'
             f"<title>{_text(report.title)}</title>\n<style>\n{css}</style>\n</head>\n<body>\n<main>\n"
             f"<header><h1>{_text(report.title)}</h1><p>{_text(report.subtitle)}</p>\n<dl>{facts}</dl></header>\n"

@@ -75,9 +75,10 @@ def report_dataset(dataset: Dataset, paths: list[Path], weights: NDArray[np.floa
     )
 
 
-def report_run(journal: Journal, refresh_s: int | None) -> Report:
-    """All figures that a journal allows; `refresh_s` is the reload interval of the page during the run."""
-    run, ended = journal.runs[-1], is_ended(journal)
+def report_run(journal: Journal) -> Report:
+    """All figures that a journal allows, also while it is written."""
+    run = journal.runs[-1]
+    ended = bool(journal.ends) and journal.ends[-1].run_id == run.run_id
     is_search = run.kernels.startswith(SEARCH)
     rows = [row for row in journal.rows if not row.remeasured]
     pairs = next((run.pairs for run in reversed(journal.runs) if run.pairs is not None), None)
@@ -106,13 +107,7 @@ def report_run(journal: Journal, refresh_s: int | None) -> Report:
         facts=facts,
         figures=[figure for figure in figures if figure is not None],
         tables=[_fastest(journal)] if is_search else [],
-        refresh_s=None if ended else refresh_s,
     )
-
-
-def is_ended(journal: Journal) -> bool:
-    """True if the last run that started has ended."""
-    return bool(journal.ends) and journal.ends[-1].run_id == journal.runs[-1].run_id
 
 
 def _hours(rows: Sequence[ResultRow]) -> np.ndarray:

@@ -7,8 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -112,31 +110,19 @@ def test_a_search(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_is_watched_until_its_end(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page is rewritten as rows arrive, reloads itself, and is final when the run ends."""
-    monkeypatch.setattr("ckh.commands.report._WATCHED_EVERY_S", 1.0)
+def test_a_run_is_reported_again_when_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    """With --force the page has the rows that came meanwhile, and how the run ended."""
     writer = start("run")
     writer.add(*rows(6))
-    pages: list[str] = []
-
-    def go_on() -> None:
-        while not Path("report.html").exists():
-            time.sleep(0.05)
-        pages.append(Path("report.html").read_text(encoding="utf-8"))
-        writer.add(*rows(12)[6:12])
-        writer.end_run(EndRecord("r", "complete", 1.0, {}))
-
-    worker = threading.Thread(target=go_on)
-    worker.start()
-    assert run(["report", "run", "--watch"]) == ExitCode.OK
-    worker.join()
+    assert run(["report", "run"]) == ExitCode.OK
+    assert "6 of 72" in Path("report.html").read_text(encoding="utf-8")
+    writer.add(*rows(12)[6:12])
+    writer.end_run(EndRecord("r", "complete", 1.0, {}))
     writer.close()
-    assert 'http-equiv="refresh" content="1"' in pages[0]
-    assert "6 of 72" in pages[0]
+    assert run(["report", "run", "--force"]) == ExitCode.OK
     last = Path("report.html").read_text(encoding="utf-8")
     assert "12 of 72" in last
-    assert 'http-equiv="refresh"' not in last
-    assert "again in 1 s" in capsys.readouterr().err
+    assert "still measuring" not in last
 
 
 @pytest.mark.slow
