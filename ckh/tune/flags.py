@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ckh.bench.compilation.hip_toolchain import find_hipcc
 from ckh.bench.devices.device_choice import open_device
 from ckh.bench.planning.plan import full_name
@@ -17,7 +19,7 @@ from ckh.data.journal import JOURNAL, JOURNAL_NAME, JournalWriter
 from ckh.documents import Document
 from ckh.files.outputs import check_output
 from ckh.text.progress import progress
-from ckh.tune.gains import Ratio, paired_ratio, ratio_of_rounds
+from ckh.tune.gains import doubt_of, log_ratios, ratio_of_visits
 
 if TYPE_CHECKING:
     from ckh.bench.supervision.campaign import Campaign
@@ -103,7 +105,7 @@ def compare_flags(campaign: Campaign, flags: str, limits: BenchLimits, *, force:
             advance(1, problem)
         ended = stop.reason if len(pairs) < campaign.plan.pairs else StopReason.COMPLETE
     known = [pair.ratio for pair in pairs if pair.ratio is not None]
-    total = ratio_of_rounds(known, [1.0] * len(known)) if len(known) > 1 else None
+    total = ratio_of_visits([np.log(known)]) if len(known) > 1 else None
     found = (None, None) if total is None else (total.value, total.interval)
     device = devices[0].identity()
     return FlagsDocument(
@@ -113,6 +115,9 @@ def compare_flags(campaign: Campaign, flags: str, limits: BenchLimits, *, force:
 
 def _pair(plain: ResultRow, flagged: ResultRow) -> FlagsPair:
     failed = next((f"{row.status}: {row.message}" for row in (plain, flagged) if row.latency_ms is None), "")
-    ratio = failed or paired_ratio(flagged, plain)
-    found = (ratio.value, ratio.interval, None) if isinstance(ratio, Ratio) else (None, None, str(ratio))
-    return FlagsPair(plain.problem, plain.kernel, plain.latency_ms, flagged.latency_ms, *found)
+    why_not = failed or doubt_of(plain) or doubt_of(flagged)
+    times = plain.problem, plain.kernel, plain.latency_ms, flagged.latency_ms
+    if why_not:
+        return FlagsPair(*times, None, None, str(why_not))
+    ratio = ratio_of_visits([log_ratios(flagged.samples_ns, plain.samples_ns)])
+    return FlagsPair(*times, ratio.value, ratio.interval, None)

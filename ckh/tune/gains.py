@@ -1,14 +1,26 @@
-"""Gain of a tuning: two kernels of each shape, timed in the same interleaved rounds on a steady machine."""
+"""Gain of a tuning: two kernels of each shape, timed in the same interleaved rounds of two visits or more.
+
+A visit's ratio is the mean of its rounds' logarithms without the smallest and the largest, which bursts of other work
+do not move. The kernel that is the fastest by the other visits is compared: where noise decides, the one that looks
+fastest in a visit looks better than it is. The interval is the wider of two, both by Student's t: from round to round,
+and from visit to visit. The latter is by all kernels of all shapes: how far a kernel's time, relative to the others of
+its rounds, differs between visits.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from ckh.assess.intervals import CONFIDENCE
 from ckh.assess.times import times_of
 from ckh.bench.isolated.timing import UNSTABLE_SPREAD
+from ckh.bench.planning.results import VISITS
 from ckh.bench.supervision.limits import StopReason
 from ckh.bench.supervision.reference_watch import DRIFT
 from ckh.data.journal import EndRecord, PlanRecord, ReferenceRecord, ResultRow, RunRecord, journal_path, records_of
@@ -22,14 +34,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from ckh.data.dataset import Dataset
     from ckh.data.journal_records import Record as JournalRecord
     from ckh.shapes.layers import WeightedProblem
 
 BY_PREDICT, AITER_TABLES = "ckh predict before tuning", "AITER's own tables"  # sources of today's kernels
 WORTH_IT = 1.01  # smaller gains do not justify a table
-MIN_ROUNDS = 3  # for an interval
-_CONFIDENCE = 0.95
+MIN_ROUNDS = 5  # of a visit
 
 
 class Unestablished(StrEnum):
@@ -37,9 +50,11 @@ class Unestablished(StrEnum):
 
     NOT_MEASURED = "not measured"
     NO_ROUNDS = "no common rounds"
+    ONE_VISIT = "not confirmed by a second visit"
     UNSTABLE = "unstable"
     CLOCK = "clock changed"
     DRIFT = "drift"
+    SHARED = "others used the GPU"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +68,19 @@ class Ratio:
 SAME_KERNEL = Ratio(1.0, (1.0, 1.0))
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class VisitNoise:
+    """Variance between visits of the logarithm of a kernel's time, relative to the others of its rounds."""
+
+    variance: float = 0.0
+    degrees: int = 0
+    """Degrees of freedom; 0: unknown."""
+
+
+_Rounds = dict[str, ResultRow]  # rows of kernels that were timed in the same rounds, by name
+
+
+@dataclass
 class MeasuredRun:
     """Gains recorded in the journal of a run."""
 
@@ -63,7 +90,7 @@ class MeasuredRun:
     shared: int = 0  # measurements while other processes used the GPU
     looks: list[ReferenceRecord] = field(default_factory=list)
     _statuses: Counter[Status] = field(default_factory=Counter)
-    _rounds: dict[str, dict[tuple[str, float], dict[str, ResultRow]]] = field(default_factory=dict)
+    _rounds: dict[str, dict[tuple[str, float], _Rounds]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, records: Iterable[JournalRecord]) -> MeasuredRun:
@@ -74,20 +101,20 @@ class MeasuredRun:
         return run
 
     def _add(self, record: JournalRecord) -> None:
-        if isinstance(record, ResultRow):
-            self.shared += bool(record.card.get("other_processes"))
         if isinstance(record, (RunRecord, PlanRecord)):
             self.planned = self.planned if record.pairs is None else record.pairs
         elif isinstance(record, EndRecord):
             self.is_complete = record.reason == StopReason.COMPLETE
         elif isinstance(record, ReferenceRecord):
             self.looks.append(record)
-        elif isinstance(record, ResultRow) and record.remeasured:
-            rounds = self._rounds.setdefault(record.problem, {})
-            rounds.setdefault((record.run_id, record.time), {})[record.kernel] = record
         elif isinstance(record, ResultRow):
-            self.pairs.add((record.problem, record.kernel))
-            self._statuses[record.status] += 1
+            self.shared += _is_shared(record)
+            if record.remeasured:
+                rounds = self._rounds.setdefault(record.problem, {})
+                rounds.setdefault((record.run_id, record.time), {})[record.kernel] = record
+            else:
+                self.pairs.add((record.problem, record.kernel))
+                self._statuses[record.status] += 1
 
     @property
     def unstable(self) -> float | None:
@@ -102,20 +129,56 @@ class MeasuredRun:
         return (min(ratios), max(ratios)) if any(abs(ratio - 1) > DRIFT for ratio in ratios) else None
 
     def gain(self, problem: str, today: str, best: str) -> Ratio | Unestablished:
-        """Time of today's kernel divided by that of the best, by the last rounds that have both."""
+        """Time of today's kernel divided by that of the fastest, by all steady visits that have both."""
         if today == best:
             return SAME_KERNEL
-        groups = reversed(list(self._rounds.get(problem, {}).values()))
-        rows = next(([group[today], group[best]] for group in groups if {today, best} <= group.keys()), [])
-        ratio = paired_ratio(*rows) if rows else Unestablished.NO_ROUNDS
-        return Unestablished.DRIFT if isinstance(ratio, Ratio) and self._is_drifting(rows[0]) else ratio
+        groups = [rounds for rounds in self._rounds.get(problem, {}).values() if {today, best} <= rounds.keys()]
+        doubts = [self._doubt(rounds[today]) or self._doubt(rounds[best]) for rounds in groups]
+        steady = [rounds for rounds, doubt in zip(groups, doubts, strict=True) if doubt is None]
+        if len(steady) < VISITS:
+            one = Unestablished.ONE_VISIT if steady else Unestablished.NO_ROUNDS
+            return next((doubt for doubt in reversed(doubts) if doubt is not None), one)
+        names, logs = self._middles(steady)
+        logs[:, names.index(today)] = math.inf  # not to be chosen
+        ratios = []
+        for number, rounds in enumerate(steady):
+            chosen = names[int(np.delete(logs, number, axis=0).mean(axis=0).argmin())]
+            ratios.append(log_ratios(rounds[today].samples_ns, rounds[chosen].samples_ns))
+        return ratio_of_visits(ratios, self.visit_noise)
 
-    def _is_drifting(self, row: ResultRow) -> bool:
-        """Whether the reference time before or after rounds differs from the first one of the device."""
+    @cached_property
+    def visit_noise(self) -> VisitNoise:
+        """The variance between visits, of all kernels of all shapes."""
+        squares, degrees = 0.0, 0
+        for groups in self._rounds.values():
+            visits = [
+                rounds for rounds in groups.values() if sum(self._doubt(row) is None for row in rounds.values()) > 1
+            ]
+            if len(visits) < VISITS:
+                continue
+            names, logs = self._middles(visits)
+            if names:
+                rest = logs - logs.mean(axis=0) - logs.mean(axis=1, keepdims=True) + logs.mean()
+                squares += float((rest**2).sum())
+                degrees += (len(visits) - 1) * (len(names) - 1)
+        return VisitNoise(squares / degrees, degrees) if degrees else VisitNoise()
+
+    def _middles(self, visits: Sequence[_Rounds]) -> tuple[list[str], NDArray[np.float64]]:
+        """Kernels that are steady in all visits, and the logarithms of their times, shape (visits, kernels)."""
+        steady = [{name for name, row in rounds.items() if self._doubt(row) is None} for rounds in visits]
+        names = sorted(set.intersection(*steady))
+        logs = [[_middle(np.log(rounds[name].samples_ns)) for name in names] for rounds in visits]
+        return names, np.array(logs)
+
+    def _doubt(self, row: ResultRow) -> Unestablished | None:
+        """Why the time of a kernel in rounds does not count."""
+        if (doubt := doubt_of(row)) is not None:
+            return doubt
+        # The reference time before or after the rounds differs from the first one of the device.
         looks = [look for look in self.looks if (look.run_id, look.node) == (row.run_id, row.node)]
         before = [look.ratio for look in looks if look.time <= row.time][-1:]
         after = [look.ratio for look in looks if look.time > row.time][:1]
-        return any(abs(ratio - 1) > DRIFT for ratio in before + after)
+        return Unestablished.DRIFT if any(abs(ratio - 1) > DRIFT for ratio in before + after) else None
 
 
 def read_run(folder: Path) -> MeasuredRun | None:
@@ -124,28 +187,47 @@ def read_run(folder: Path) -> MeasuredRun | None:
     return MeasuredRun.of(records_of(path)) if path.exists() else None
 
 
-def paired_ratio(before: ResultRow, after: ResultRow) -> Ratio | Unestablished:
-    """Time of the first row divided by that of the second, by the samples of their common rounds."""
-    rows, samples = (before, after), (before.samples_ns, after.samples_ns)
-    if len(samples[0]) != len(samples[1]) or len(samples[0]) < MIN_ROUNDS:
+def _is_shared(row: ResultRow) -> bool:
+    return bool(row.card.get("other_processes"))
+
+
+def doubt_of(row: ResultRow) -> Unestablished | None:
+    """Why the time of a kernel in rounds does not count, by its row alone."""
+    if len(row.samples_ns) < MIN_ROUNDS:
         return Unestablished.NO_ROUNDS
-    if any((row.spread or 0.0) > UNSTABLE_SPREAD for row in rows):
+    if (row.spread or 0.0) > UNSTABLE_SPREAD:
         return Unestablished.UNSTABLE
-    if any(row.status is Status.UNSTABLE for row in rows):
+    if row.status is Status.UNSTABLE:
         return Unestablished.CLOCK
-    return ratio_of_rounds(*samples)
+    return Unestablished.SHARED if _is_shared(row) else None
 
 
-def ratio_of_rounds(today_ns: Sequence[float], best_ns: Sequence[float]) -> Ratio:
-    """Geometric mean of the ratios of all rounds, with its 95 % interval by Student's t of their logarithms."""
-    from statistics import mean, stdev
+def log_ratios(before: Sequence[float], after: Sequence[float]) -> NDArray[np.float64]:
+    """Logarithms of the ratios of all rounds."""
+    return np.log(before) - np.log(after)
 
+
+def ratio_of_visits(visits: Sequence[NDArray[np.float64]], noise: VisitNoise = VisitNoise()) -> Ratio:
+    """Ratio by the logarithms of each visit's rounds; its 95 % interval also has the ratio of each visit."""
     from scipy.special import stdtrit
 
-    logs = [math.log(before / after) for before, after in zip(today_ns, best_ns, strict=True)]
-    quantile = float(stdtrit(len(logs) - 1, (1 + _CONFIDENCE) / 2))
-    center, half = mean(logs), quantile * stdev(logs) / math.sqrt(len(logs))
+    count, rounds = len(visits), sum(map(len, visits))
+    within = sum(float(((logs - logs.mean()) ** 2).sum()) for logs in visits) / (rounds - count)
+    errors = [(within / rounds, rounds - count)]
+    if noise.degrees:
+        errors.append((2 * noise.variance / count, noise.degrees))  # of the difference of two kernels
+    half = math.hypot(
+        *(math.sqrt(variance) * float(stdtrit(degrees, (1 + CONFIDENCE) / 2)) for variance, degrees in errors)
+    )
+    middles = list(map(_middle, visits))
+    center = sum(middles) / count
+    half = max(half, *(abs(middle - center) for middle in middles))
     return Ratio(math.exp(center), (math.exp(center - half), math.exp(center + half)))
+
+
+def _middle(logs: NDArray[np.float64]) -> float:
+    """Mean without the smallest and the largest, of as many as a visit has."""
+    return float(np.sort(logs)[1:-1].mean() if len(logs) >= MIN_ROUNDS else logs.mean())
 
 
 class TunedShape(Record):
@@ -171,10 +253,10 @@ class TunedShape(Record):
     gain: float | None
     """Time of today's kernel divided by that of the fastest, in the same interleaved rounds; null: not established."""
     gain_interval: tuple[float, float] | None
-    """95 % confidence interval of the gain, from round to round."""
+    """95 % confidence interval of the gain, from round to round and visit to visit."""
     not_established: str | None
-    """Why the gain is not established: not measured, no common rounds, unstable, clock changed or drift; null if it
-    is."""
+    """Why the gain is not established: not measured, no common rounds, not confirmed by a second visit, unstable, clock
+    changed, drift, or others used the GPU; null if it is."""
     predicted_kernel: str | None
     """First choice of the folder's model without measurements of this shape; without a model, and with --to aiter, the
     choice of ckh predict; null: there is none."""
@@ -224,7 +306,7 @@ class TuneDocument(Document, Shown):
     is_complete: bool
     """Whether nothing is left to do; else the same command continues."""
     predicted_gain: float | None
-    """The predicted gains of all shapes with one, weighted by count and time; null: no prediction."""
+    """The predicted gains of all shapes with one and no measured gain, weighted by count and time; null: none."""
     predicted_gain_interval: tuple[float, float] | None
     """90 % prediction interval of predicted_gain, for errors that all shapes have in common."""
     is_worth_it: bool | None
@@ -329,23 +411,26 @@ def tuned_shapes(
     return tuned
 
 
-def whole(shapes: Sequence[TunedShape]) -> tuple[float, float, Ratio] | None:
-    """Total times in ms with today's and with the fastest kernels, and their ratio, of shapes with established gains.
+def total_gain(parts: Sequence[tuple[float, Ratio]]) -> Ratio | None:
+    """Gain of shapes by their times with today's kernels, weighted by count, and their gains; None without shapes.
 
-    The errors of shapes are independent. None without such a shape.
+    The errors of shapes are independent.
     """
-    parts = [
-        (shape.count * shape.today_ms, shape.gain, shape.gain_interval[1])
+    if not parts:
+        return None
+    after = sum(ms / gain.value for ms, gain in parts)
+    value = sum(ms for ms, _ in parts) / after
+    half = math.hypot(*(ms / gain.value / after * math.log(gain.interval[1] / gain.value) for ms, gain in parts))
+    return Ratio(value, (value * math.exp(-half), value * math.exp(half)))
+
+
+def established(shapes: Iterable[TunedShape]) -> list[tuple[float, Ratio]]:
+    """Times with today's kernels, weighted by count, and established gains."""
+    return [
+        (shape.count * shape.today_ms, Ratio(shape.gain, shape.gain_interval))
         for shape in shapes
         if shape.gain is not None and shape.gain_interval is not None and shape.today_ms is not None
     ]
-    if not parts:
-        return None
-    before = sum(ms for ms, _, _ in parts)
-    after = sum(ms / gain for ms, gain, _ in parts)
-    value = before / after
-    half = math.hypot(*(ms / gain / after * math.log(high / gain) for ms, gain, high in parts))
-    return before, after, Ratio(value, (value * math.exp(-half), value * math.exp(half)))
 
 
 def is_worth_it(gain: Ratio, shapes: Sequence[TunedShape]) -> bool | None:

@@ -10,7 +10,7 @@ from ckh.bench.supervision.runner import shared_line
 from ckh.text.log import BORROWED, ESTIMATED, MEASURED
 from ckh.text.prose import paragraphs
 from ckh.text.tabletext import table_text
-from ckh.tune.gains import AITER_TABLES, WORTH_IT
+from ckh.tune.gains import AITER_TABLES, WORTH_IT, Ratio, established, total_gain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +26,7 @@ _SHAPE, _COUNT, _SHARE, _TODAY, _TUNED, _GAIN = "shape", "count", "share", "toda
 _TABLE, _PREDICTED = "table ms", "predicted (90 %)"
 _NOT_MEASURED = "predicted"  # instead of a time
 _BASES = {**dict.fromkeys((_TODAY, _TUNED, _GAIN), MEASURED), _TABLE: BORROWED, _PREDICTED: ESTIMATED}
+_POOR = 0.9  # mean efficiency below which a model is poor, as ckh validate oracle has it
 _KERNELS = ("layers", "today's kernel", "fastest measured kernel", "predicted kernel")
 
 
@@ -69,6 +70,13 @@ def _measured(document: TuneDocument) -> Iterator[str]:
         gain += f"; not established on the others ({why})" if why else ""
         is_slow = document.is_worth_it is False
         yield f"not worth it: {gain}; today's kernels are as fast" if is_slow else f"gain: {gain}"
+        both = [shape for shape in document.shapes if shape.gain is not None and shape.predicted_gain is not None]
+        expected = [Ratio(shape.predicted_gain or 1.0, shape.predicted_gain_interval or (1.0, 1.0)) for shape in both]
+        times = established(both)
+        predicted = total_gain([(ms, gain) for (ms, _), gain in zip(times, expected, strict=True)])
+        found = total_gain(times)
+        if predicted is not None and found is not None:
+            yield f"predicted for {len(both)} of them: {predicted.value:.3f}x; measured on these: {found.value:.3f}x"
     if document.drift is not None:
         low, high = document.drift
         yield f"the machine drifted: the reference kernel took {low:.2f} to {high:.2f} of its first time"
@@ -92,10 +100,9 @@ def _sentences(document: TuneDocument, budget: str) -> Iterator[str]:
         text = f"predicted gain: {_ratio(document.predicted_gain, document.predicted_gain_interval, 3)}"
         if document.gain is None and document.predicted_gain < WORTH_IT:
             text = f"not worth it by prediction, {text}"
-        predicted = [shape for shape in document.shapes if shape.predicted_gain is not None]
-        unmeasured = sum(shape.kernel is None for shape in predicted)
-        of = f"on {len(predicted)} of {count} shapes, {unmeasured} of them not measured"
-        yield f"{text} {of}, " + ("over AITER's own tables" if known else "without each shape's measurements")
+        predicted = sum(shape.predicted_gain is not None and shape.gain is None for shape in document.shapes)
+        of = f"on {predicted} of {count} shapes, whose gain was not measured, "
+        yield f"{text} {of}" + ("over AITER's own tables" if known else "without each shape's measurements")
     if known:
         total = sum(shape.count * (shape.table_ms or 0.0) for shape in known)
         of = f"{len(known)} of {count} shapes"
@@ -103,7 +110,8 @@ def _sentences(document: TuneDocument, budget: str) -> Iterator[str]:
     if document.held_out_efficiency is not None:
         efficiency, low, high = document.held_out_efficiency
         share = f"{efficiency:.1%} ({low:.1%} to {high:.1%}) of the best measured ones"
-        yield f"after {budget}, choices for shapes without measurements reach {share}"
+        poor = "" if efficiency >= _POOR else "a poor model: "
+        yield f"{poor}after {budget}, choices for shapes without measurements reach {share}"
     for name, path in (("model", document.model), ("export", document.export)):
         if path is not None:
             yield f"{name} {path}"

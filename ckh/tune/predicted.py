@@ -153,14 +153,14 @@ def over_tables(answers: Sequence[Mapping[str, Any]], tables: Mapping[str, OwnTi
 
 
 def predicted_total(shapes: Sequence[TunedShape], predicted: Mapping[str, PredictedGain]) -> Ratio | None:
-    """Predicted gain of all shapes that have one, weighted by count.
+    """Predicted gain of all shapes that have one, and no measured gain, weighted by count.
 
     The interval also holds if the errors of all shapes are equal.
     """
     gains = []
     for shape in shapes:
         expected = predicted.get(shape.problem)
-        if expected is not None and expected.gain is not None:
+        if shape.gain is None and expected is not None and expected.gain is not None:
             gains.append((shape.count * expected.today_ms, expected.gain))
     if not gains:
         return None

@@ -29,11 +29,12 @@ from ckh.tune.gains import (
     OwnTime,
     PredictedGain,
     TuneDocument,
+    established,
     is_worth_it,
     measured_times,
     read_run,
+    total_gain,
     tuned_shapes,
-    whole,
 )
 from ckh.tune.page import page
 from ckh.tune.predicted import by_model, held_out_efficiency, over_tables, predicted_total
@@ -224,8 +225,9 @@ class ModelTuning:
         self, op: str, rows: Sequence[TunedShape], predicted: Mapping[str, PredictedGain], measured: Dataset | None
     ) -> TuneDocument:
         run = self._measured_run or MeasuredRun(is_complete=True)
-        total, expected = whole(rows), predicted_total(rows, predicted)
-        today_ms, tuned_ms, gain = (None, None, None) if total is None else total
+        measured_rows = established(rows)
+        gain, expected = total_gain(measured_rows), predicted_total(rows, predicted)
+        today_ms = sum(ms for ms, _ in measured_rows)
         made = {name: str(self.out / name) for name in (steps.MODEL, steps.EXPORT) if (self.out / name).exists()}
         devices = () if measured is None else tuple(dict.fromkeys(measured.frame["device"].dropna()))
         return TuneDocument(
@@ -234,8 +236,8 @@ class ModelTuning:
             device=", ".join(devices) or None,
             today_from=self.settings.today or (AITER_TABLES if self.settings.to == OWN_TABLES else BY_PREDICT),
             shapes=tuple(rows),
-            today_ms=today_ms,
-            tuned_ms=tuned_ms,
+            today_ms=today_ms or None,
+            tuned_ms=None if gain is None else today_ms / gain.value,
             gain=None if gain is None else gain.value,
             gain_interval=None if gain is None else gain.interval,
             established=sum(row.gain is not None for row in rows),

@@ -21,10 +21,13 @@ from ckh.tune.gains import (
     TuneDocument,
     TunedShape,
     Unestablished,
+    VisitNoise,
+    established,
     is_worth_it,
-    ratio_of_rounds,
+    log_ratios,
+    ratio_of_visits,
+    total_gain,
     tuned_shapes,
-    whole,
 )
 from ckh.tune.page import page, summary
 from tests.refusals import has_values
@@ -57,13 +60,52 @@ def gain_of(*records: ResultRow | ReferenceRecord) -> Ratio | Unestablished:
     return MeasuredRun.of(records).gain(LARGE.problem.canonical(), "a", "b")
 
 
-def test_the_gain_is_that_of_the_rounds() -> None:
-    """Ratios of 2, 2.08 and 1.92: their geometric mean, and t = 4.3027 standard errors of the logarithms."""
-    result = gain_of(row("a", (4.0, 4.16, 3.84)), row("b", (2.0, 2.0, 2.0)), row("c", (9.0,) * 3))
+def both(first: ResultRow, *rows: ResultRow) -> list[ResultRow]:
+    """Rows of a visit, and the same of another one."""
+    return [structs.replace(row, time=row.time + later) for later in (0.0, 7.0) for row in (first, *rows)]
+
+
+def test_the_ratio_is_of_rounds_and_visits() -> None:
+    """By hand: the middle rounds of two visits, and t of 8 and of 3 degrees of freedom, in quadrature."""
+    first = log_ratios((4.0, 4.4, 4.0, 4.2, 9.0), (2.0,) * 5)  # the burst and the smallest do not count
+    second = log_ratios((2.0, 2.1, 2.0, 2.0, 2.0), (1.0,) * 5)
+    logs = [np.log([2.0, 2.2, 2.0, 2.1, 4.5]), np.log([2.0, 2.1, 2.0, 2.0, 2.0])]
+    center = (np.log(2.0 * 2.1 * 2.2) + np.log(2.0) * 3) / 6
+    within = math.sqrt(sum(np.sum((part - part.mean()) ** 2) for part in logs) / 8 / 10) * 2.306004
+    between = math.sqrt(2 * 0.0004 / 2) * 3.182446
+    result = ratio_of_visits([first, second], VisitNoise(0.0004, 3))
+    assert result.value == pytest.approx(math.exp(center), rel=1e-12)
+    half = math.hypot(within, between)
+    assert result.interval == pytest.approx((math.exp(center - half), math.exp(center + half)), rel=1e-6)
+    far = ratio_of_visits([np.zeros(5), np.full(5, math.log(1.21))], VisitNoise(1e-6, 30))
+    assert (far.value, *far.interval) == pytest.approx((1.1, 1.0, 1.21))  # both visits are in it
+
+
+def test_the_noise_of_visits_is_of_all_kernels_and_shapes() -> None:
+    """The interaction of kernels and visits, by hand: a slow visit is none, a kernel that is slow in one visit is."""
+    first = [row(name, (ms,) * 5) for name, ms in (("a", 4.0), ("b", 2.0), ("c", 3.0))]
+    slow = [row(name, (1.3 * ms,) * 5, time=20.0) for name, ms in (("a", 4.0), ("b", 2.0), ("c", 3.0))]
+    assert MeasuredRun.of([*first, *slow]).visit_noise.variance == pytest.approx(0.0, abs=1e-12)
+    slow[1] = row("b", (1.3 * 2.0 * 1.1,) * 5, time=20.0)
+    other = [structs.replace(row, problem=TEXTS[1]) for row in first]
+    noise = MeasuredRun.of([*first, *slow, *other]).visit_noise
+    # Of the logarithm x of 1.1: -x/3 and x/3 for b, half as much for a and c with the other sign.
+    assert noise.variance == pytest.approx((2 / 9 + 4 / 36) * math.log(1.1) ** 2 / 2, rel=1e-9)
+    assert noise.degrees == 2
+    run = MeasuredRun.of([*first, *slow])
+    result = run.gain(TEXTS[0], "a", "b")
+    expected = ratio_of_visits([np.full(5, math.log(2.0)), np.full(5, math.log(2 / 1.1))], noise)
     assert isinstance(result, Ratio)
-    # Logarithms 0.693147, 0.732368, 0.652325: mean 0.692613, deviation 0.040024, error 0.023108, times t 0.099426.
-    assert result.value == pytest.approx(1.998932, abs=2e-6)
-    assert result.interval == pytest.approx((1.809741, 2.207902), abs=1e-5)
+    assert (result.value, *result.interval) == pytest.approx((expected.value, *expected.interval))
+
+
+def test_a_visit_does_not_judge_its_own_choice() -> None:
+    """The kernel that is the fastest of a visit by chance is compared by its time in the other one."""
+    first = [row("a", (1.0,) * 5), row("b", (0.9,) * 5), row("c", (1.02,) * 5)]
+    second = [row("a", (1.0,) * 5, time=20.0), row("b", (1.01,) * 5, time=20.0), row("c", (0.92,) * 5, time=20.0)]
+    result = MeasuredRun.of([*first, *second]).gain(TEXTS[0], "a", "c")
+    assert isinstance(result, Ratio)
+    assert result.value == pytest.approx(1 / math.sqrt(1.02 * 1.01))  # neither 1 / 0.9 nor 1 / 0.92
 
 
 def test_measurements_on_a_shared_gpu_are_counted() -> None:
@@ -89,7 +131,7 @@ def test_measurements_on_a_shared_gpu_are_counted() -> None:
 def test_drift_within_rounds_cancels() -> None:
     """A machine that becomes slower by 4 % a round leaves the ratio of two kernels exact."""
     drifts = [1.04**number for number in range(5)]
-    result = ratio_of_rounds([3.0 * drift for drift in drifts], [2.0 * drift for drift in drifts])
+    result = ratio_of_visits([log_ratios([3.0 * drift for drift in drifts], [2.0 * drift for drift in drifts])])
     assert (result.value, *result.interval) == pytest.approx((1.5, 1.5, 1.5), rel=1e-12)
 
 
@@ -103,37 +145,49 @@ def test_a_gain_of_separate_measurements_is_not_established() -> None:
     assert (run.drift, run.unstable) == ((1.0, 1.53), 1.0)
     (shape,) = tuned_shapes([LARGE], {TEXTS[0]: "a"}, {TEXTS[0]: {"a": 18.7, "b": 1.387}}, run, {}, {})
     assert (shape.gain, shape.gain_interval, shape.not_established) == (None, None, "no common rounds")
-    assert whole([shape]) is None
+    assert total_gain(established([shape])) is None
 
 
 @pytest.mark.parametrize(
     ("records", "expected"),
     [
-        ([row("a", (2.0,) * 5, time=9.0), row("b", (1.0,) * 5)], Unestablished.NO_ROUNDS),
-        ([row("a", (2.0, 2.0)), row("b", (1.0, 1.0))], Unestablished.NO_ROUNDS),
-        ([row("a", (2.6, 18.7, 23.2, 2.6, 19.3)), row("b", (1.4,) * 5)], Unestablished.UNSTABLE),
-        ([row("a", (2.0,) * 5), row("b", (1.0, 1.2, 0.8, 1.3, 0.7))], Unestablished.UNSTABLE),
-        ([look(1.0, 0.0), row("a", (2.0,) * 5), row("b", (1.0,) * 5), look(1.06, 20.0)], Unestablished.DRIFT),
-        ([look(1.0, 0.0), look(0.94, 5.0), row("a", (2.0,) * 5), row("b", (1.0,) * 5)], Unestablished.DRIFT),
+        (both(row("a", (2.0,) * 5, time=9.0), row("b", (1.0,) * 5)), Unestablished.NO_ROUNDS),
+        (both(row("a", (2.0,) * 4), row("b", (1.0,) * 4)), Unestablished.NO_ROUNDS),
+        ([row("a", (2.0,) * 5), row("b", (1.0,) * 5)], Unestablished.ONE_VISIT),
+        (both(row("a", (2.6, 18.7, 23.2, 2.6, 19.3)), row("b", (1.4,) * 5)), Unestablished.UNSTABLE),
+        (both(row("a", (2.0,) * 5), row("b", (1.0, 1.2, 0.8, 1.3, 0.7))), Unestablished.UNSTABLE),
+        ([look(1.0, 0.0), *both(row("a", (2.0,) * 5), row("b", (1.0,) * 5)), look(1.06, 20.0)], Unestablished.DRIFT),
+        ([look(1.0, 0.0), look(0.94, 5.0), *both(row("a", (2.0,) * 5), row("b", (1.0,) * 5))], Unestablished.DRIFT),
     ],
 )
 def test_unsteady_times_establish_no_gain(records: list[ResultRow | ReferenceRecord], expected: Unestablished) -> None:
-    """Of different or too few rounds, unstable on either side, or beside a reference time that differs by over 5 %."""
+    """Of different or too few rounds or visits, unstable on either side, or beside a reference that moved over 5 %."""
     assert gain_of(*records) is expected
 
 
-def test_a_changed_clock_establishes_no_gain() -> None:
-    """Rows that bench marked, although their samples agree."""
-    moved = structs.replace(row("b", (1.0,) * 5), status=Status.UNSTABLE)
-    assert gain_of(row("a", (2.0,) * 5), moved) is Unestablished.CLOCK
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"status": Status.UNSTABLE}, Unestablished.CLOCK),
+        ({"card": {"other_processes": 1.0}}, Unestablished.SHARED),
+    ],
+)
+def test_a_changed_clock_and_others_establish_no_gain(change: dict[str, Any], expected: Unestablished) -> None:
+    """Although the samples agree, until a third visit is steady."""
+    today, best = row("a", (2.0,) * 5), row("b", (1.0,) * 5)
+    visits = [*both(today, best), structs.replace(best, **change)]
+    assert gain_of(*visits) is expected
+    assert isinstance(
+        gain_of(*visits, *both(structs.replace(today, time=50.0), structs.replace(best, time=50.0))), Ratio
+    )
 
 
 def test_drift_at_another_time_is_no_reason() -> None:
-    """The reference times before and after the rounds count, and the last rounds with both kernels."""
+    """The reference times before and after the rounds count; a visit during drift, or without a kernel, does not."""
     records: list[ResultRow | ReferenceRecord] = [
-        *(look(1.0, 0.0), row("a", (8.0,) * 5, time=1.0), row("b", (1.0,) * 5, time=1.0)),
-        *(row("a", (3.0,) * 5), row("b", (1.0,) * 5), look(1.01, 20.0), look(1.3, 80.0)),
-        *(row("b", (1.0,) * 5, time=90.0), row("c", (1.0,) * 5, time=90.0)),
+        *(look(1.0, 0.0), *both(row("a", (3.0,) * 5), row("b", (1.0,) * 5)), look(1.01, 20.0), look(1.3, 80.0)),
+        *(row("a", (8.0,) * 5, time=90.0), row("b", (1.0,) * 5, time=90.0)),
+        *(row("b", (1.0,) * 5, time=95.0), row("c", (1.0,) * 5, time=95.0)),
     ]
     result = gain_of(*records)
     assert isinstance(result, Ratio)
@@ -147,7 +201,7 @@ def test_an_unchanged_kernel_gains_exactly_nothing() -> None:
 
 def test_the_fastest_measured_kernel_is_compared_with_the_current_one() -> None:
     """A shape's share is of the time with current kernels; unmeasured shapes have no gain."""
-    run = MeasuredRun.of([row("a", (4.0,) * 3), row("b", (2.0,) * 3)])
+    run = MeasuredRun.of(both(row("a", (4.0,) * 5), row("b", (2.0,) * 5)))
     today = {TEXTS[0]: "a", TEXTS[1]: "d"}
     large, small = tuned_shapes([LARGE, SMALL], today, dict.fromkeys(TEXTS, TIMES), run, {}, {})
     assert (large.kernel, large.latency_ms, large.count, large.layers) == ("b", 2.0, 80, ("layer4",))
@@ -186,14 +240,13 @@ def test_the_total_is_of_established_gains() -> None:
         shape(SMALL, 8.0, Ratio(4.0, (4.0, 4.0))),
         shape(SMALL, 50.0, None),
     ]
-    result = whole(rows)
-    assert result is not None
-    today, tuned, gain = result
-    assert (today, tuned) == (80 * 4.0 + 3 * 8.0, 80 * 2.0 + 3 * 2.0)
-    assert gain.value == today / tuned
+    assert [ms for ms, _ in established(rows)] == [80 * 4.0, 3 * 8.0]
+    gain = total_gain(established(rows))
+    assert gain is not None
+    assert gain.value == (80 * 4.0 + 3 * 8.0) / (80 * 2.0 + 3 * 2.0)
     half = 160 / 166 * math.log(2.0 / 1.8)
     assert gain.interval == pytest.approx((gain.value * math.exp(-half), gain.value * math.exp(half)), rel=1e-12)
-    assert whole(rows[2:]) is None
+    assert total_gain(established(rows[2:])) is None
 
 
 @pytest.mark.parametrize(("value", "low", "expected"), [(1.2, 1.1, True), (1.2, 0.9, False), (1.005, 1.001, False)])

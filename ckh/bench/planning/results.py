@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 LEADER_MARGIN = 0.08  # maximum distance to the fastest kernel for remeasuring
 MAX_LEADERS = 12
+VISITS = 2  # of a problem, for the gain over the kernel in use
+_MAX_COUNT = 255
 _STATUSES = tuple(Status)
 _NUMBERS = {status: number for number, status in enumerate(_STATUSES)}
 _NO_MEMORY = "out of memory"  # in messages of earlier versions, whose status for it was that of a failed launch
@@ -53,6 +55,8 @@ class Leader(NamedTuple):
 
 class _ProblemRows:
     """Last rows of a problem by one device, in the order of kernel indices: 22 bytes each.
+
+    `again` counts the rounds in which a kernel was remeasured since it was measured.
 
     A journal has millions of rows, so only the needed fields are kept.
     """
@@ -77,7 +81,7 @@ class _ProblemRows:
             self.again.insert(at, row.remeasured)
         else:
             self.ms[at], self.loops[at] = ms, row.loops
-            self.statuses[at], self.again[at] = status, row.remeasured
+            self.statuses[at], self.again[at] = status, min(_MAX_COUNT, self.again[at] + 1) if row.remeasured else 0
 
     def status(self, kernel: int) -> Status | None:
         """Status of a kernel, given its index; None without a result."""
@@ -161,10 +165,13 @@ class PairResults:
         """Minimum of a problem's median times, 0 if unknown."""
         return min((leader.ms * NS_PER_MS for leader in self._measured(problem)), default=0.0)
 
-    def leaders(self, problem: str, baseline: str | None = None, new: Collection[str] = ()) -> list[Leader]:
+    def leaders(
+        self, problem: str, baseline: str | None = None, new: Collection[str] = (), visits: int = 1
+    ) -> list[Leader]:
         """Kernels to remeasure together, fastest first; none if that was done or there is nothing to compare.
 
-        It was done if the fastest and the baseline were remeasured, and the new ones among the leaders.
+        It was done if the fastest and the baseline were remeasured, and the new ones among the leaders: in so many
+        visits, if the baseline is not the fastest.
         """
         ranked = sorted(self._measured(problem), key=lambda leader: leader.ms)
         if not ranked:
@@ -172,13 +179,14 @@ class PairResults:
         limit = ranked[0].ms * (1 + LEADER_MARGIN)
         close = [leader for leader in ranked[:MAX_LEADERS] if leader.ms <= limit]
         close += [leader for leader in ranked if leader.kernel == baseline and leader not in close]
-        again = self._remeasured(problem)
-        left = {ranked[0].kernel, baseline, *new} & {leader.kernel for leader in close} - again
+        names = {leader.kernel for leader in close}
+        again = self._remeasured(problem, visits if baseline in names - {ranked[0].kernel} else 1)
+        left = {ranked[0].kernel, baseline, *new} & names - again
         return close if len(close) > 1 and left else []
 
-    def _remeasured(self, problem: str) -> set[str]:
+    def _remeasured(self, problem: str, visits: int) -> set[str]:
         rows = self._by_problem[problem]
-        return {self._names[kernel] for kernel, again in zip(rows.kernels, rows.again, strict=True) if again}
+        return {self._names[kernel] for kernel, again in zip(rows.kernels, rows.again, strict=True) if again >= visits}
 
     def _measured(self, problem: str) -> list[Leader]:
         if problem not in self._by_problem:

@@ -1,7 +1,7 @@
 """A run of bench: build the kernels of a plan, measure them problem by problem, and journal every result.
 
-The fastest kernels of each problem, and the one in use today if it is known, are remeasured in rounds, interleaved in
-random order, so that clock drift affects all alike; these times replace the first ones.
+The fastest kernels of each problem, and the one in use today if it is known, are remeasured in rounds of random order,
+so that clock drift affects all alike; these times replace the first ones. If the one in use is slower, later once more.
 
 Where many kernels are to compile, one for each compiler is measured on a few problems before the others are compiled.
 With a budget, kernels are built in parts, each measured when it is built: the first two of every problem, then as many
@@ -27,7 +27,7 @@ from msgspec import structs
 
 from ckh.bench.planning.pace import Work
 from ckh.bench.planning.plan import full_name
-from ckh.bench.planning.results import PairResults, plan_records
+from ckh.bench.planning.results import VISITS, PairResults, plan_records
 from ckh.bench.supervision.driver import COMPILE_PHASE, BegunTasks, time_in_rounds, uses_of
 from ckh.bench.supervision.reference_watch import (
     AGAIN_SHARE,
@@ -191,9 +191,8 @@ class Sweep:
         """The first two kernels of each problem, today's and the first choice; first one for the drift monitor."""
         tasks = [(task, self._whole[task.problem.canonical()].kernels[:_FIRST]) for task in left.tasks]
         computing = by_computing([task for task in left.tasks if task.kernels], self._driver.configs[0].kind)[:1]
-        monitored = [task.kernels[0] for task in computing]
         first = (kernel for task, kernels in tasks for kernel in kernels if kernel in task.kernels)
-        return tuple(dict.fromkeys((*monitored, *first)))
+        return tuple(dict.fromkeys((*(task.kernels[0] for task in computing), *first)))
 
     def _next_kernels(self, unbuilt: Sequence[Kernel]) -> list[Kernel]:
         """Select the kernels that compile in half of the remaining time, at the rate of this run."""
@@ -235,6 +234,8 @@ class Sweep:
                 self._show(left, work)
                 started = time.monotonic() - self._driver.phase_s[COMPILE_PHASE]
                 serve(work, watch)
+                again = [task for name, task in self._whole.items() if self._leaders(name, results)]
+                self._serve([replace(task, kernels=()) for task in again], work, watch)
             if watch is not None:
                 measuring_s = time.monotonic() - self._driver.phase_s[COMPILE_PHASE] - started
                 self._measure_suspects(watch, work, measuring_s)
@@ -242,10 +243,8 @@ class Sweep:
             self.totals.phase_s, self.totals.restarts = self._driver.phase_s, self._driver.restarts
             self.totals.compile_s = self._driver.phase_s[COMPILE_PHASE]
             self.totals.wall_s = time.monotonic() - start
-            self.totals.uses = {
-                node: uses_of(phase_s, self.totals.compile_s, self.totals.wall_s)
-                for node, phase_s in sorted(self._driver.worker_s.items())
-            }
+            uses, of = sorted(self._driver.worker_s.items()), (self.totals.compile_s, self.totals.wall_s)
+            self.totals.uses = {node: uses_of(phase_s, *of) for node, phase_s in uses}
         phase_s = {phase: round(seconds, 3) for phase, seconds in self.totals.phase_s.items()}
         wall_s = round(self.totals.wall_s, 3)
         self._journal.end_run(EndRecord(self._run.run_id, str(self._stop.reason), wall_s, phase_s))
@@ -322,11 +321,13 @@ class Sweep:
                 needed |= set(whole)  # any of them may become a leader
         return tuple(needed)
 
-    def _leaders(self, problem: str, results: PairResults, new: Sequence[str] = ()) -> list[Leader]:
+    def _leaders(
+        self, problem: str, results: PairResults, new: Sequence[str] = (), visits: int = VISITS
+    ) -> list[Leader]:
         """Kernels of a problem to remeasure in rounds: the fastest, and today's, which is the first of a task."""
         kernels = self._whole[problem].kernels if self._run.today is not None and problem in self._whole else ()
         baseline = full_name(kernels[0]) if kernels else None
-        return results.leaders(problem, baseline, new)
+        return results.leaders(problem, baseline, new, visits)
 
     def _build(self, kernels: Sequence[Kernel]) -> dict[str, Built]:
         missing = [] if self._stop.left_s is None else self._driver.missing(kernels)
@@ -411,7 +412,7 @@ class Sweep:
             if self._stop() or not all(results.has(*pair) or pair in work.interrupted for pair in tried):
                 return
             self._measure_leaders(worker, setup, looks, work, names)
-            if not looks.moved() and not self._leaders(canonical, results):  # the fastest is one of the remeasured
+            if not looks.moved() and not self._leaders(canonical, results, visits=1):  # the fastest was remeasured
                 return
 
     def _measure_moved(
@@ -444,11 +445,11 @@ class Sweep:
 
     def _measure_leaders(self, worker: JobRunner, setup: Job, looks: Looks, work: _Work, names: Sequence[str]) -> None:
         results, built, canonical = work.results, work.built, setup.problem
-        leaders = self._leaders(canonical, results, names)
+        leaders = self._leaders(canonical, results, names, 1 if names else VISITS)  # without new ones: a later visit
         if not leaders or any(leader.kernel not in built for leader in leaders):
             return
         kernels = [(built[leader.kernel].library, leader.loops) for leader in leaders]
-        seed = f"{self._run.seed} leaders {canonical}"
+        seed = f"{self._run.seed} leaders {canonical} {names}"
         best = replace(setup, best_ns=results.best_ns(canonical))
         replies = time_in_rounds(worker, best, kernels, self._run.samples, seed)
         if replies is None or any(reply.status is Status.OUT_OF_MEMORY for reply in replies):
