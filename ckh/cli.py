@@ -128,7 +128,7 @@ def _instead(place: str, option: str) -> str:
 
     sizes = {as_option(size.name) for part in all_requested().values() for size in part.options}
     if place in _BY_TEXT and option in {"--op", "--variant", "--dtype", *sizes}:
-        return f"name the problem by its text, as ckh predict prints it: {place} PROBLEM"
+        return f"name the problem by its text, as ckh predict --why prints it: {place} PROBLEM"
     return replacement(f"{place} {option}")
 
 

@@ -37,22 +37,8 @@ class Required(StrEnum):
 _AT_ONCE = 64  # problems ranked together
 _HELP = """Rank all kernels for a problem, fastest first: a convolution, or with --m a GEMM.
 
-Defaults of a convolution: N=1, C=64, K=C, G=1, input 28x28, filter 3x3, stride 1, dilation 1, padding that keeps the
-size ("same"), forward; in 3D depth 8 and Z=Y. A GEMM needs --m, --n and --k; its layout is rcr.
-The model is selected by operation, direction, dtype and architecture (this machine's GPU, else gfx950), from the
-folders of $CKH_MODELS, then your own models, then the shipped ones; within a folder, more features come first, then
-more training problems, then the name. Other models that fit are listed below the selected one.
-
-An architecture means this machine's GPU of it, else its largest product; --arch mi308x means that product.
-
-If no model fits, the nearest model (another element type, or another GPU of the family) or an analytic estimate
-answers, whichever had the higher efficiency in evaluation. Such an answer is marked NOT MEASURED, with its source and
-its expected efficiency where that is proven. --require measured refuses it.
-
-Tied kernels share a row: measured ones are shown first, then the first in the pool.
-
---probe N measures the N best kernels on this machine and orders them by time. Results are stored per device and
-problem, and later calls put these kernels first without measuring; --no-measured ignores them.
+If no model of the GPU and element type fits, the nearest model or an estimate answers, marked NOT MEASURED.
+--probe N measures the N best kernels on this machine; later calls put these first. More: ckh help predict.
 """
 
 
@@ -64,19 +50,12 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "ckh predict --n 16 --c 256",
             "ckh predict --n 1 --c 64 --k 128 --hi 56 --stride 2 --top 3",
-            "ckh predict --variant bwd_weight --c 32 --g 32 --hi 112 --y 3 --json",
-            "ckh predict --c 64 --ndim 3 --di 16 --hi 28",
             "ckh predict --m 128 --n 1536 --k 7168 --layout rcr",
             "ckh predict --problems layers.csv --json",
-            "ckh predict --op gemm_universal --problems llm --top 1",
             "ckh predict --op aiter_gemm --family a8w8_bpreshuffle --m 16 --n 7168 --k 2048 --arch gfx950",
-            "ckh predict --c 256 --model models/mine",
-            "ckh predict --problems layers.csv --kernels set.json --top 1",
             "ckh predict --m 128 --n 1536 --k 7168 --arch gfx942 --kernels names.txt",
-            "ckh predict --n 16 --c 256 --arch gfx942 --rule-set tests",
             "ckh predict --n 1 --c 64 --hi 14 --probe 5",
             "ckh predict --n 16 --c 256 --arch gfx942 --require measured",
-            "ckh predict --n 16 --c 256 --explain",
         ),
     )(predict)
 

@@ -273,8 +273,8 @@ def head_text(problem: Problem, model: Model | None) -> str:
     elif (doubts := model.not_measured) is None:
         lines.append(painted(paragraphs(f"model    {one_line(model.path.name)}"), MEASURED))
     else:
-        laid = [paragraphs(line) for line in doubts.lines()]
-        lines += [line if line.startswith("next ") else painted(line, doubts.colour) for line in laid]
+        lines += [painted(paragraphs(line), doubts.colour) for line in doubts.lines()]
+        lines += [paragraphs(f"next     {command}") for command in doubts.next_commands[:1]]
     return "\n".join(lines) + "\n"
 
 

@@ -26,6 +26,8 @@ def table_text(
     rows: Sequence[Sequence[str]],
     groups: Sequence[str] = (),
     bases: Mapping[str, str] | None = None,
+    *,
+    is_ruled: bool = True,
 ) -> str:
     """A table that fits the terminal, or else 80 columns; the first column left-aligned, the others right-aligned.
 
@@ -47,12 +49,12 @@ def table_text(
     for cells in lines:
         cells[0] = [""] * (height - len(cells[0])) + cells[0]  # heads stand right above the rule
     head, *shown = [_row_lines([cells[i] for cells in lines], widths, gap, based) for i in range(len(table))]
-    rule = _line(["-" * width for width in widths], widths, gap)
+    rule = [_line(["-" * width for width in widths], widths, gap)] if is_ruled else []
     is_cut = any("…" in line for row in shown for line in row)
     for number in range(len(groups) - 1, -1, -1):
         if number == 0 or groups[number] != groups[number - 1]:
             shown[number].insert(0, printable(groups[number]))
-    text = [*head, rule, *(line for row in shown for line in row), *([HOW_WHOLE] if is_cut else [])]
+    text = [*head, *rule, *(line for row in shown for line in row), *([HOW_WHOLE] if is_cut else [])]
     return "\n".join(([prose(printable(title))] if title else []) + text) + "\n"
 
 

@@ -211,11 +211,11 @@ def test_other_matching_models_are_named(
     for name in ("one", "two"):
         shutil.copytree(models / "conv", tmp_path / "both" / name)
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "both"))
-    assert prepare(asked("--c 48"))
-    text = quick(asked("--c 48"))
+    assert prepare(asked("--c 48 --why"))
+    text = quick(asked("--c 48 --why"))
     assert text is not None
     assert f"preferred over {tmp_path / 'both' / 'two'}" in text
-    assert text == full(capsys, "--c 48")
+    assert text == full(capsys, "--c 48 --why")
 
 
 @pytest.mark.usefixtures("alone")
@@ -347,7 +347,7 @@ def test_without_a_cache_the_full_command_answers(
     assert quick(asked("--c 48")) is None
     assert not prepare(asked("--c 48"))
     for more in ([], ["--explain"]):
-        assert run(["predict", "--c", "48", *more]) == 0
+        assert run(["predict", "--c", "48", "--why", *more]) == 0
     out, err = capsys.readouterr()
     assert out.count("300 candidates") == 2
     expect_warning(err, "cache", tmp_path / "file/cache")

@@ -29,8 +29,8 @@ ORDER_ALONE = "the model was trained to rank kernels, not to predict times"
 TIMED_ALONE = "the training data have times of the fastest kernels only, which are known for the first row alone"
 ABOVE_PEAK = "the model predicts a speed above the peak of the GPU, so the times that it was trained on are in doubt"
 TUNE_BUDGET = "15m"  # measuring time of the commands that tune
-# Places in the text: after the lines on the problem, the model and the kernels, with --why, and below the table.
-PROBLEM, MODEL, KERNELS, WHY, TABLE = "problem", "model", "kernels", "why", "table"
+# Places in the text: after the lines on the problem and the model, with --why, and below the table.
+PROBLEM, MODEL, WHY, TABLE = "problem", "model", "why", "table"
 
 
 class HeadersNote(NamedTuple):
@@ -67,14 +67,13 @@ class NotMeasured(Record):
     next_commands: tuple[str, ...]
     """Commands that measure, the quickest first."""
 
-    def of_problem(self, problem: Problem, arch: str, again: str = "") -> NotMeasured:
+    def of_problem(self, problem: Problem, arch: str, probe: str = "") -> NotMeasured:
         """Return a model's caveat for a problem, with the command that tunes it unless the model has another."""
         text = problem.canonical()
         folder = f"tuned/{arch}-{crc32(text.encode()):08x}"
         tune = f"ckh tune {text} --arch {arch} --budget {TUNE_BUDGET} --out {folder}"
-        target = "" if " --arch " in again else f" --arch {arch}"
-        probe = (f"{again}{target} --probe 5",) if again else ()
-        return NotMeasured(self.basis, self.source, self.worth, (*probe, *(self.next_commands or (tune,))))
+        commands = (*([probe] if probe else []), *(self.next_commands or (tune,)))
+        return NotMeasured(self.basis, self.source, self.worth, commands)
 
     @property
     def colour(self) -> str:
@@ -83,12 +82,8 @@ class NotMeasured(Record):
 
     def lines(self) -> list[str]:
         """Text for a terminal."""
-        return [
-            "NOT MEASURED on this architecture and element type",
-            f"source   {one_line(self.source)}",
-            f"quality  {self.worth or 'unproven here'}",
-            *(f"next     {command}" for command in self.next_commands),
-        ]
+        basis = f"NOT MEASURED: by {one_line(self.source)}"
+        return [f"{basis}; unproven here"] if self.worth is None else [basis, self.worth]
 
 
 class ModelFacts(NamedTuple):
@@ -199,6 +194,7 @@ class Answer(Record, Shown):
         beyond: reason why the problem is too far outside the training data for a predicted speed; empty otherwise.
         caveats: caveats in the order of the text.
         explanation: why the first kernel ranks above the second, if requested.
+        next_command: command that measures the first kernels, or more of them; empty if there is none.
     """
 
     problem: Problem
@@ -211,6 +207,7 @@ class Answer(Record, Shown):
     beyond: str
     caveats: tuple[Caveat, ...] = ()
     explanation: Explanation | None = None
+    next_command: str = ""
 
     @property
     def kernels(self) -> Sequence[KernelRow]:
@@ -238,11 +235,6 @@ class Answer(Record, Shown):
     def in_order(self) -> bool:
         """True if predicted speeds decrease with rank, among kernels that were not measured."""
         return is_falling(kernel.tflops for kernel in self.kernels if kernel.measured_latency_ms is None)
-
-    @property
-    def has_bandwidth(self) -> bool:
-        """True if the model predicts the bandwidth of a kernel."""
-        return any(kernel.bandwidth_gb_s is not None for kernel in self.kernels)
 
     @property
     def no_speed(self) -> str:

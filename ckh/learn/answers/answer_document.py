@@ -164,6 +164,8 @@ class PredictDocument(Document, kw_only=True):
     """The interval and what it is not calibrated for; predicted_interval is then null."""
     caveats: tuple[CaveatDocument, ...]
     """Caveats in the order of the text."""
+    next_command: str | None
+    """Command that measures the first kernels, or more of them; null if there is none."""
     kernels: tuple[RankedKernel, ...]
     """The first kernels, best first."""
 
@@ -227,6 +229,7 @@ def answer_document(answer: Answer) -> PredictDocument:
         predicted_interval=None if apart else answer.interval,
         no_interval=apart[0] if apart else None,
         caveats=tuple(CaveatDocument(caveat.kind, caveat.message, caveat.data) for caveat in answer.caveats),
+        next_command=answer.next_command or None,
         kernels=tuple(map(_kernel, answer.kernels)),
     )
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from ckh.learn.answers.answer import KERNELS, MODEL, PROBLEM, TABLE, WHY
+from ckh.learn.answers.answer import PROBLEM, TABLE, WHY
 from ckh.learn.answers.caveats import NOT_IN_HEADERS, summaries
 from ckh.ops import in_words, requested
 from ckh.text.log import MEASURED, one_line, painted
@@ -20,59 +21,62 @@ if TYPE_CHECKING:
 
 _PARTS = ("tile", "waves", "instruction", "pipeline")
 _FIGURE = 11  # maximum columns of a figure
-_WHY = " (reasons: --why)"
 _HOST = "host"
+_INTERVAL = "interval"
 _MARGIN = 8  # width of the labels in front of lines
+_WORDS = re.compile("(?<!large)_")  # between the options of a name; large_tensor is one
 
 
 def answer_text(answer: Answer, *, why: bool) -> str:
-    """Format an answer as text; `why` lists the reasons why kernels do not apply."""
+    """Format an answer as text, of about ten lines; `why` adds details."""
     probe = answer.rows.probe
     head = [*_head(answer, why=why), *(_probe_lines(probe) if probe is not None else ())]
-    below = [f"\n{prose(caveat.message)}\n" for caveat in answer.caveats if caveat.place == TABLE]
-    text = "\n".join([*head, "", _table([answer])]) + "".join(below)
-    return text if answer.explanation is None else "\n".join([text, *answer.explanation.lines(), ""])
+    table, parts = _table([answer])
+    below = [caveat for caveat in answer.caveats if caveat.place == TABLE]
+    hints = [*(["--wide: whole names"] if parts is not None else []), *(["--why: details"] if not why else [])]
+    note = [*(caveat.message for caveat in below if caveat.kind == _INTERVAL), *([", ".join(hints)] if hints else [])]
+    shared = [f"in all rows: {' '.join(parts.shared)}"] if why and parts is not None and parts.shared else []
+    lines = [*shared, "; ".join(note), *(caveat.message for caveat in below if caveat.kind != _INTERVAL)]
+    following = [_laid(f"next     {answer.next_command}")] if answer.next_command else []
+    explained = ["", *answer.explanation.lines()] if answer.explanation is not None else []
+    return "\n".join([*head, table + "\n".join([*map(prose, filter(None, lines)), *following, *explained, ""])])
 
 
 def answers_text(answers: Sequence[Answer]) -> str:
     """Format the answers for many problems as text."""
+    table, parts = _table(answers, is_many=True)
+    words = "" if parts is None or not parts.shared else f"in all rows: {' '.join(parts.shared)} "
+    note = "" if parts is None else prose(words + HOW_WHOLE) + "\n"
     below = [f"\n{paragraphs(summary)}\n" for summary in summaries(answers)]
-    return _table(answers, is_many=True) + "".join(below)
+    doubts = [answer.not_measured for answer in answers if answer.not_measured is not None]
+    following = [_laid(f"next     {doubts[0].next_commands[-1]}") + "\n"] if doubts else []
+    return "".join([table, note, *below, *following])
 
 
 def _head(answer: Answer, *, why: bool) -> Iterator[str]:
-    facts, rows = answer.facts, answer.rows
-    warning = " (host timings, not valid for GPUs)" if facts.arch == _HOST else ""
-    refused = sum(rows.refused.values())
-    measured = "" if rows.timed is None else f" ({rows.timed} measured)"
-    yield from _labelled("problem", in_words(answer.problem), answer.problem.canonical())
+    facts, rows, doubts = answer.facts, answer.rows, answer.not_measured
+    yield from _labelled("problem", in_words(answer.problem), *([answer.problem.canonical()] if why else []))
     yield from _of_place(answer, PROBLEM)
-    if answer.not_measured is None:
+    if doubts is None:
+        warning = " (host timings, not valid for GPUs)" if facts.arch == _HOST else ""
         model = f"{facts.model}, measured on {facts.device or facts.arch}{warning}"
         yield from (painted(line, MEASURED) for line in _labelled("model", model))
-    yield from _of_place(answer, MODEL)
+    else:
+        yield from (painted(_laid(line), doubts.colour) for line in doubts.lines())
+    if not why:
+        return
     if facts.other_models:
         yield from _labelled("", f"preferred over {', '.join(facts.other_models)}")
-    reasons = _WHY if refused and not why else ""
-    yield from _labelled("kernels", f"{rows.candidates} candidates{measured}, {refused} refused{reasons}")
-    yield from _of_place(answer, KERNELS)
-    if why:
-        yield from _labelled("", *(f"{count} x {reason}" for reason, count in rows.refused.items()))
-        yield from _of_place(answer, WHY)
+    measured = "" if rows.timed is None else f" ({rows.timed} measured)"
+    counts = f"{rows.candidates} candidates{measured}, {sum(rows.refused.values())} refused"
+    yield from _labelled("kernels", counts, *(f"{count} x {reason}" for reason, count in rows.refused.items()))
+    yield from _of_place(answer, WHY)
 
 
 def _of_place(answer: Answer, place: str) -> Iterator[str]:
     for caveat in answer.caveats:
         if caveat.place == place:
-            yield from _doubts(answer, caveat.message) if place == MODEL else _labelled(caveat.label, caveat.message)
-
-
-def _doubts(answer: Answer, message: str) -> Iterator[str]:
-    """Why an answer is not measured, with what stands in, and the commands that measure."""
-    for line in message.split("\n"):
-        laid = _laid(line)
-        doubts = answer.not_measured
-        yield laid if doubts is None or line.startswith("next ") else painted(laid, doubts.colour)
+            yield from _labelled(caveat.label, caveat.message)
 
 
 def _laid(line: str) -> str:
@@ -91,21 +95,20 @@ def _probe_lines(probe: Probe) -> Iterator[str]:
     yield from _labelled("", *(f"{timed.kernel} failed: {timed.status} {timed.message}" for timed in failed))
 
 
-def _table(answers: Sequence[Answer], *, is_many: bool = False) -> str:
-    """Format a table of kernels, by name parts if complete names do not fit."""
+def _table(answers: Sequence[Answer], *, is_many: bool = False) -> tuple[str, _Parts | None]:
+    """Format a table of kernels, by name parts, which are returned too, if complete names do not fit."""
     rows = [row for answer in answers for row in answer.kernels]
     places = [str(place) for answer in answers for place, _ in enumerate(answer.kernels, 1)]
     problems = [answer.problem.canonical() for answer in answers for _ in answer.kernels] if is_many else []
     figures: dict[str, list[float | None]] = {
         "predicted TFLOPS": [row.tflops for row in rows],
         "predicted ms": [row.latency_ms for row in rows],
+        "predicted GB/s": [row.bandwidth_gb_s for row in rows],
+        "measured ms": [row.measured_latency_ms for row in rows],
     }
-    if any(answer.has_bandwidth for answer in answers):
-        figures["predicted GB/s"] = [row.bandwidth_gb_s for row in rows]
-    if any(answer.rows.probe is not None for answer in answers):
-        figures["measured ms"] = [row.measured_latency_ms for row in rows]
+    figures = {name: numbers for name, numbers in figures.items() if any(map(_is_number, numbers))}
     bases = {name: basis for name in figures if (basis := _basis(name, answers))}
-    cells = [[_figure(number) for number in own] for own in zip(*figures.values(), strict=True)]
+    cells = [[_figure(numbers[place]) for numbers in figures.values()] for place in range(len(rows))]
     space = room()
     needed = _FIGURE * len(figures) + max((len(row.kernel) for row in rows), default=0)
     needed += max(map(len, problems), default=0)
@@ -116,14 +119,11 @@ def _table(answers: Sequence[Answer], *, is_many: bool = False) -> str:
         first = ("", places) if is_grouped else ("problem", problems)
         kernels = [f"{row.kernel}, {NOT_IN_HEADERS}" if row.not_in_headers else row.kernel for row in rows]
         named = [[cell, *own, kernel] for cell, own, kernel in zip(first[1], cells, kernels, strict=True)]
-        return table_text("", (first[0], *figures, "kernel"), named, problems if is_grouped else (), bases)
-    for column, row in zip(parts.rows, rows, strict=True):
-        column[-1] += f" {NOT_IN_HEADERS}" if row.not_in_headers else ""
-    if not any(column[-1] for column in parts.rows):
-        parts = parts._replace(headings=parts.headings[:-1], rows=[column[:-1] for column in parts.rows])
-    shown = [[place, *own, *column] for place, own, column in zip(places, cells, parts.rows, strict=True)]
-    note = f"in all rows: {' '.join(parts.shared)} {HOW_WHOLE}" if parts.shared else HOW_WHOLE
-    return table_text("", ("", *figures, *parts.headings), shown, problems, bases) + prose(note) + "\n"
+        groups = problems if is_grouped else ()
+        return table_text("", (first[0], *figures, "kernel"), named, groups, bases, is_ruled=is_many), None
+    shown = [[places[number], *cells[number], *names] for number, names in parts.rows.items()]
+    groups = [problems[number] for number in parts.rows] if is_many else ()
+    return table_text("", ("", *figures, *parts.headings), shown, groups, bases, is_ruled=is_many), parts
 
 
 def _basis(figure: str, answers: Sequence[Answer]) -> str:
@@ -135,10 +135,10 @@ def _basis(figure: str, answers: Sequence[Answer]) -> str:
 
 
 class _Parts(NamedTuple):
-    """Name parts of kernels as columns of a table, the last column with options, and the options shared by all."""
+    """Name parts of kernels as columns of a table, and the options shared by all."""
 
     headings: list[str]
-    rows: list[list[str]]
+    rows: dict[int, list[str]]  # by number; a kernel that differs in a flag from one above is named in its options
     shared: list[str]
 
 
@@ -148,32 +148,57 @@ def _parts(answers: Sequence[Answer]) -> _Parts | None:
     if part is None or not part.kernel:
         return None
     pattern = re.compile(part.kernel)
-    by_answer = [[pattern.fullmatch(row.kernel) for row in answer.kernels] for answer in answers]
-    names = [matched for of_answer in by_answer for matched in of_answer if matched is not None]
-    if not names or len(names) < sum(map(len, by_answer)):
+    kernels = [row for answer in answers for row in answer.kernels]
+    names = [matched for row in kernels if (matched := pattern.fullmatch(row.kernel)) is not None]
+    if not names or len(names) < len(kernels):
         return None
     headings = [name for name in _PARTS if name in pattern.groupindex]
     options = [_options(matched) for matched in names]
     shared = [word for word in dict.fromkeys(options[0]) if all(word in words for words in options)]
-    rows = [
-        [*(matched[name] for name in headings), " ".join(word for word in words if word not in shared)]
-        for matched, words in zip(names, options, strict=True)
-    ]
-    left = iter(rows)
-    for of_answer in by_answer:
-        own = {tuple(next(left)) for _ in of_answer}
-        if len(own) < len({matched.string for matched in of_answer if matched is not None}):
-            return None
-    return _Parts([*headings, "options"], rows, shared)
+    rows: dict[int, list[str]] = {}
+    number = 0
+    for answer in answers:
+        words_of: dict[int, list[str]] = {}  # of the rows of this answer
+        for place, row in enumerate(answer.kernels, 1):
+            own = [names[number][name] for name in headings]
+            words = [word for word in options[number] if word not in shared]
+            words += [NOT_IN_HEADERS] if row.not_in_headers else []
+            alike = [known for known in words_of if rows[known][:-1] == own]
+            if any(words == words_of[known] and row.kernel != kernels[known].kernel for known in alike):
+                return None
+            flags = {known: flag for known in alike if (flag := _flag(words_of[known], words))}
+            if flags and row.measured_latency_ms is None:
+                known, flag = next(iter(flags.items()))
+                rows[known][-1] = "; ".join(filter(None, [rows[known][-1], f"row {place}: {flag}"]))
+            else:
+                rows[number], words_of[number] = [*own, " ".join(words)], words
+            number += 1
+    if any(row[-1] for row in rows.values()):
+        headings.append("options")
+    else:
+        rows = {number: row[:-1] for number, row in rows.items()}
+    return _Parts(headings, rows, shared)
+
+
+def _flag(first: Sequence[str], second: Sequence[str]) -> str:
+    """The option that one of two kernels has more than the other; empty if they differ otherwise."""
+    more, fewer = Counter(second) - Counter(first), Counter(first) - Counter(second)
+    if len(changed := [*more.elements(), *(f"not {word}" for word in fewer.elements())]) == 1:
+        return changed[0]
+    return ""
 
 
 def _options(matched: re.Match[str]) -> list[str]:
     """Options of a kernel: names of set flags, and values of other fields."""
     groups = {name: value for name, value in matched.groupdict().items() if name not in _PARTS and value != "False"}
-    by_group = ([name] if value == "True" else value.split("_") for name, value in groups.items())
+    by_group = ([name] if value == "True" else _WORDS.split(value) for name, value in groups.items())
     return [word for words in by_group for word in words if word]
+
+
+def _is_number(number: float | None) -> bool:
+    return number is not None and number == number  # noqa: PLR0124 - not NaN
 
 
 def _figure(number: float | None) -> str:
     """Format a number of a table, or a dash for a missing one."""
-    return "-" if number is None or number != number else f"{number:.4g}"  # noqa: PLR0124 - NaN
+    return f"{number:.4g}" if number is not None and _is_number(number) else "-"

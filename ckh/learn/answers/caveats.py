@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ckh.documents import fields_of
-from ckh.learn.answers.answer import KERNELS, MODEL, PROBLEM, WHY, Answer, Caveat
+from ckh.learn.answers.answer import MODEL, ORDER_ALONE, PROBLEM, TABLE, TIMED_ALONE, WHY, Answer, Caveat
 from ckh.learn.answers.known import Known, find_known, not_measured, other_device
 from ckh.learn.models.reach import beyond
 from ckh.ops import requested
@@ -49,27 +49,27 @@ def _estimated(answer: Answer) -> Iterator[Caveat]:
     rows = answer.rows
     if 0 < rows.estimated < rows.candidates:
         message = f"{rows.estimated} of kinds without training data, ranked by the analytic estimate"
-        yield Caveat("estimated", message, {"kernels": rows.estimated}, KERNELS, summary="")
+        yield Caveat("estimated", message, {"kernels": rows.estimated}, WHY, summary="")
     if rows.compiled is not None:
         message = f"registers and LDS: {rows.compiled} from the compiler, others from the tile"
-        yield Caveat("estimated-resources", message, {"compiled": rows.compiled}, KERNELS, summary="")
+        yield Caveat("estimated-resources", message, {"compiled": rows.compiled}, WHY, summary="")
 
 
 def _partition(answer: Answer) -> Iterator[Caveat]:
     if (cus := answer.facts.part_cus) and answer.facts.has_estimate:
         message = f"memory bandwidth: of a whole {answer.facts.arch}; a mask or partition of {cus} CUs may have less"
-        yield Caveat("whole-bandwidth", message, {"num_cus": cus}, KERNELS, summary="{message}")
+        yield Caveat("whole-bandwidth", message, {"num_cus": cus}, WHY, summary="{message}")
 
 
 def _headers(answer: Answer) -> Iterator[Caveat]:
     if (headers := answer.rows.headers) is None:
         return
     if not headers.include:
-        message = f"not found; candidates are for the {headers.interface} interface, some may not build with yours"
+        message = f"not found (ckh doctor): these kernels are of {headers.interface}, some may not build with yours"
     else:
         where = f"{headers.interface}, in {headers.include}"
         message = f"{where}: {headers.not_built} candidates cannot be built, ranked last"
-    yield Caveat("headers", message, headers._asdict(), KERNELS, "headers", summary="")
+    yield Caveat("headers", message, headers._asdict(), WHY, "headers", summary="")
     for reason, count in headers.reasons.items():
         data = {"reason": reason, "kernels": count}
         yield Caveat("not-in-headers", f"{count} x {NOT_IN_HEADERS}: {reason}", data, WHY, summary="")
@@ -85,9 +85,10 @@ def _interval(answer: Answer) -> Iterator[Caveat]:
         return
     (low, high), apart = interval, answer.known.apart
     times = [kernel.latency_ms for kernel in answer.kernels if kernel.latency_ms is not None]
-    text = f"{_digits(low * min(times))}–{_digits(high * min(times))} ms, " if times else ""
-    message = f"90 % prediction interval: {text}{low:.2f}–{high:.2f} times the predicted time"
-    message += f" (not calibrated for {apart})" if apart else ""
+    text = f"{low:.2f}–{high:.2f} times the predicted time"
+    if times:
+        text = f"{_digits(low * min(times))}–{_digits(high * min(times))} ms"
+    message = f"90 % prediction interval: {text}" + (f" (not calibrated for {apart})" if apart else "")
     yield Caveat("not-calibrated" if apart else "interval", message, {"low": low, "high": high}, summary="")
 
 
@@ -96,7 +97,7 @@ def _ties(answer: Answer) -> Iterator[Caveat]:
     if tied:
         counts = ", ".join(f"row {place} is {count} kernels" for place, count in tied.items())
         data = {"rows": [*tied], "kernels": [*tied.values()]}
-        yield Caveat("ties", f"ties: {counts} {_ALIKE}", data, summary="")
+        yield Caveat("ties", f"ties: {counts} {_ALIKE}", data, WHY, summary="")
 
 
 def _inexact(answer: Answer) -> Iterator[Caveat]:
@@ -108,7 +109,7 @@ def _inexact(answer: Answer) -> Iterator[Caveat]:
 
 def _frequent(answer: Answer) -> Iterator[Caveat]:
     if answer.frequent is not None:
-        yield Caveat("most-frequent", answer.frequent.line, fields_of(answer.frequent), summary="")
+        yield Caveat("most-frequent", answer.frequent.line, fields_of(answer.frequent), WHY, summary="")
 
 
 def _out_of_distribution(answer: Answer) -> Iterator[Caveat]:
@@ -120,7 +121,9 @@ def _out_of_distribution(answer: Answer) -> Iterator[Caveat]:
 def _no_speed(answer: Answer) -> Iterator[Caveat]:
     if answer.no_speed:
         summary = f"no speed predicted: for {{count}} of {{total}} problems, e.g. {{problem}}: {answer.no_speed}"
-        yield Caveat("no-speed", f"no speed predicted: {answer.no_speed}", {"reason": answer.no_speed}, summary=summary)
+        place = WHY if answer.no_speed in (ORDER_ALONE, TIMED_ALONE) else TABLE
+        data = {"reason": answer.no_speed}
+        yield Caveat("no-speed", f"no speed predicted: {answer.no_speed}", data, place, summary=summary)
 
 
 def _out_of_order(answer: Answer) -> Iterator[Caveat]:
@@ -148,8 +151,11 @@ _CAVEATS: tuple[Callable[[Answer], Iterator[Caveat]], ...] = (
 def answer_of(
     problem: Problem, facts: ModelFacts, rows: AnswerRows, again: str, measured: Callable[[], MeasuredSet | None]
 ) -> Answer:
-    """Build an answer."""
-    doubts = facts.not_measured
+    """Build an answer; `again` is the command that asked for it, if it was one."""
+    target = "" if " --arch " in again else f" --arch {facts.arch}"
+    probe = f"{again}{target} --probe 5" if again and facts.can_probe else ""
+    doubts = None if facts.not_measured is None else facts.not_measured.of_problem(problem, facts.arch, probe)
+    commands = (probe,) if doubts is None else doubts.next_commands
     bare = Answer(
         problem=problem,
         facts=facts,
@@ -162,9 +168,8 @@ def answer_of(
             unknown_kernels=rows.unknown_kernels,
             unmeasured=rows.unmeasured,
         ),
-        not_measured=None
-        if doubts is None
-        else doubts.of_problem(problem, facts.arch, again if facts.can_probe else ""),
+        not_measured=doubts,
+        next_command=next((command for command in commands if rows.probe is None or command != probe), ""),
         frequent=_most_frequent(problem, facts),
         padded=padded_sizes(problem, rows.run),
         beyond=beyond(rows.run, facts.reach),

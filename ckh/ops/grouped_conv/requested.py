@@ -97,15 +97,15 @@ def _per_axis(name: str, text: str, axes: tuple[str, ...]) -> dict[str, int]:
 
 
 def in_words(problem: ConvProblem) -> str:
-    """Describe all sizes of a problem for a reader."""
+    """Describe the sizes of a problem for a reader, without groups, strides and dilations of 1."""
     depth = (f"{problem.di}x", f"{problem.z}x") if problem.ndim == _3D else ("", "")
-    text = f"{problem.variant} {problem.dtype}, N={problem.n} C={problem.c} K={problem.k} G={problem.g}, "
-    text += f"input {depth[0]}{problem.hi}x{problem.wi}, filter {depth[1]}{problem.y}x{problem.x}, "
-    steps = (("stride", "stride"), ("padding", "pad"), ("dilation", "dilation"))
-    return text + ", ".join(
-        f"{word} " + "x".join(str(getattr(problem, f"{name}_{axis}")) for axis in _AXES[problem.ndim])
-        for word, name in steps
-    )
+    groups = f" G={problem.g}" if problem.g > 1 else ""
+    text = f"{problem.variant} {problem.dtype}, N={problem.n} C={problem.c} K={problem.k}{groups}, "
+    text += f"input {depth[0]}{problem.hi}x{problem.wi}, filter {depth[1]}{problem.y}x{problem.x}"
+    for word, name, usual in (("stride", "stride", 1), ("padding", "pad", None), ("dilation", "dilation", 1)):
+        sizes = [getattr(problem, f"{name}_{axis}") for axis in _AXES[problem.ndim]]
+        text += "" if {*sizes} == {usual} else f", {word} {'x'.join(map(str, sizes))}"
+    return text
 
 
 def pool(given: Mapping[str, Any]) -> str:
