@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.api.inputs import options_of
 from ckh.files.paths import path_of
 from ckh.ops import operation
-from ckh.problems import as_integer
+from ckh.shapes.layers import typed as typed_numbers
 from ckh.tune.settings import OWN_TABLES, TuneOptions, settings_of
 from ckh.tune.tuning import ModelTuning
 
@@ -28,12 +28,12 @@ def tune(*sources: Path | str, out: Path | str = "tuned", force: bool = False, *
         out: the folder, in which an interrupted tuning goes on.
         force: whether to begin anew in `out`.
         options: options of the command by name, the fields of `ckh.tune.settings.TuneOptions`, e.g. budget="15m",
-            to="amd-registry", tp=8, tokens=(1, 4096), device="host".
+            to="amd-registry", tp=8, tokens=(1, 4096) or {1: 2000, 8192: 1}, device="host".
 
     Raises:
         CkhError: an option is wrong, or a step failed; the next call goes on with it.
     """
-    typed = {name: _typed(value) if name in _LISTS else value for name, value in options.items()}
+    typed = {name: typed_numbers(value) if name in _LISTS else value for name, value in options.items()}
     typed |= {name: str(options[name]) for name in ("installed", "today") if options.get(name)}
     (given,) = options_of(typed, TuneOptions)
     wanted = TuneOptions(**given)
@@ -48,10 +48,3 @@ def tuned_operation(op: str | None, to: str | None) -> str | None:
 
     op = None if op is None else operation(op).name
     return the_table(OWN_TABLES, op, "")[0].name if to == OWN_TABLES else op
-
-
-def _typed(value: Any) -> str | None:
-    """Numbers as they are typed."""
-    if value is None or isinstance(value, str):
-        return value
-    return str(value) if isinstance(as_integer(value), int) else ",".join(map(str, value)) or None

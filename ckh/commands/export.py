@@ -167,7 +167,6 @@ class _Typed:
     op: str | None
     arch: str | None
     dtype: str | None
-    num_cus: int | None
     installed: Path | None
     replace: bool
     check: Path | None
@@ -211,9 +210,6 @@ def export(
     op: str | None = completed("op", "Operation, if the target supports several."),
     arch: str | None = completed("arch", "Architecture.", panel=PROBLEM),
     dtype: str | None = completed("dtype", "Element type of problems without one."),
-    num_cus: int | None = typer.Option(
-        None, "--num-cus", min=1, help="Compute units of problems without them.  [those of --arch]"
-    ),
     installed: Path | None = typer.Option(
         None,
         "--installed",
@@ -244,7 +240,7 @@ def export(
     if to not in _TARGETS:
         raise UsageError(f"unknown target {to!r}", one_of(to, _TARGETS), code="unknown-name")
     typed = _Typed(
-        *(tuple(model), registry, embed, problems, tuple(data), op, arch, dtype, num_cus, installed, replace, check),
+        *(tuple(model), registry, embed, problems, tuple(data), op, arch, dtype, installed, replace, check),
         top,
     )
     exporters = {"tables": _export_choices, "instances": _export_module, "lists": _export_lists}
@@ -287,7 +283,7 @@ def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
         if any(table.problems for table in existing):
             raise typer.Exit(int(ExitCode.GATE_FAILED))
         return
-    optional = ("model", "data", "op", "arch", "dtype", "num_cus", "installed", "replace")
+    optional = ("model", "data", "op", "arch", "dtype", "installed", "replace")
     typed.require(to, "problems", "check", *optional)
     installed = typed.installed or typed.check
     if typed.replace and installed is None:
@@ -295,7 +291,7 @@ def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
     model, problems = typed.the_model(to), str(typed.problems)
     check_output(out, EXPORT, force=force, inputs=[*typed.model, *typed.data, Path(problems)])
     op, table = the_table(to, typed.op, problems)
-    wanted = ChoicesWanted(problems, model, typed.arch, typed.dtype, typed.num_cus, typed.data, installed)
+    wanted = ChoicesWanted(problems, model, typed.arch, typed.dtype, typed.data, installed)
     made = choice_table(op, table, wanted, replaces=typed.replace)
     report: dict[str, Any] = {
         "to": to,

@@ -15,7 +15,7 @@ from ckh.documents import Document
 from ckh.errors import UsageError
 from ckh.ops import operation
 from ckh.problems import Direction
-from ckh.shapes.layers import DEFAULT_TOKENS, RunOptions
+from ckh.shapes.layers import DEFAULT_TOKENS, MAX_LIST, WORKLOADS, RunOptions, require_sizes, token_options
 from ckh.text.log import emit, note, warn
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ckh.shapes.layers import WeightedProblem
     from ckh.shapes.problems import ShapesFound
 
-_MAX_TP, _MAX_LIST, _MAX_DIGITS = 1024, 64, 20
+_MAX_TP, _MAX_DIGITS = 1024, 20
 _TOKENS = ",".join(map(str, DEFAULT_TOKENS))
 _HELP = """List the problems of a model, a module or a log, with counts and layers.
 
@@ -35,7 +35,8 @@ PyTorch's TunableOp files, AITER's and vLLM's lines of missing configurations, r
 M, N and K; problem files; - is stdin. --torch traces a PyTorch module on the meta device.
 
 GEMMs of language models are those of one of --tp ranks, with fused projections, for each number of --tokens: sequences
-of a decode step, or tokens of a prefill. Attention itself is not included. --batch is the number of images, clips or
+of a decode step, or tokens of a prefill, which may have weights (--tokens 1:2000,64:200,8192:1), as a server runs many
+decode steps per prefill (--workload mixed). Attention itself is not included. --batch is the number of images, clips or
 samples of networks and encoders.
 
 The output is a table at a terminal, else CSV for --problems, which also reads all sources directly. With --table, the
@@ -83,7 +84,9 @@ class ShapesDocument(Document):
     sources: tuple[str, ...]
     """Sources."""
     problems: list[ShapeEntry]
-    """Problems in the order of the source."""
+    """Problems in the order of the source, or with weights by their share."""
+    weights: Mapping[str, int]
+    """How often each number of tokens runs; empty: the sources have none."""
     bad: Mapping[str, int]
     """Bad lines or layers left out by --skip-bad: the message of the first, and how many."""
     left_out: Mapping[str, int]
@@ -123,6 +126,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "ckh shapes config.json --tp 8",
             "ckh shapes llama3-70b --tp 8 --tokens 1,64,4096 --out shapes.csv",
+            "ckh shapes llama3-70b --tp 8 --workload mixed",
             "ckh shapes config.json --tp 8 | ckh predict --problems - --top 1",
             "ckh shapes deepseek-v3 --tp 8 --fuse-shared --op aiter_moe",
             "ckh shapes resnet50 --batch 1,32",
@@ -140,7 +144,15 @@ def shapes(
         None, metavar="[SOURCE]...", autocompletion=_completion.sources, help="Files, folders, built-in models, or -."
     ),
     tp: int = typer.Option(1, "--tp", min=1, max=_MAX_TP, metavar="N", help="Ranks of tensor parallelism."),
-    tokens: str = typer.Option(_TOKENS, "--tokens", metavar="N[,N…]", help="Rows of a language model's GEMMs."),
+    tokens: str | None = typer.Option(
+        None,
+        "--tokens",
+        metavar="N[:TIMES][,…]",
+        help=f"Rows of a language model's GEMMs, and how often they run.  [{_TOKENS}]",
+    ),
+    workload: str | None = typer.Option(
+        None, "--workload", metavar="[" + "|".join(WORKLOADS) + "]", help="Rows and weights of a workload."
+    ),
     batch: str = typer.Option("1", "--batch", metavar="N[,N…]", help="Images, clips or samples at a time."),
     dtype: str | None = completed(
         "dtype", "Element type instead of the model's; for logs, the element type of the lines to keep."
@@ -174,8 +186,8 @@ def shapes(
         check_output(out, SHAPES, force=force, inputs=[Path(name) for name in names])
     wanted = RunOptions(
         tp=tp,
-        tokens=_sizes("--tokens", tokens),
-        batch=_sizes("--batch", batch),
+        **token_options(tokens, workload),
+        batch=_batch(batch),
         dtype=dtype,
         fuse_shared=fuse_shared,
         skip_bad=skip_bad,
@@ -195,6 +207,7 @@ def shapes(
         document = ShapesDocument(
             sources=(*names, *([torch] if torch else [])),
             problems=_entries(reading.problems),
+            weights={str(number): times for number, times in reading.weights.items()},
             bad=reading.bad,
             left_out=reading.left_out,
             out=None if out is None else str(out),
@@ -210,14 +223,12 @@ def shapes(
         _print(reading.problems, out)
 
 
-def _sizes(option: str, text: str) -> tuple[int, ...]:
-    """Sizes of an option without duplicates, in order."""
+def _batch(text: str) -> tuple[int, ...]:
+    """Sizes of --batch without duplicates, in order."""
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and len(part) <= _MAX_DIGITS for part in parts) or len(parts) > _MAX_LIST:
-        raise UsageError(f"{option} {text!r:.80} is not N[,N…]", f"e.g. {option} 1,64", code="bad-number")
-    from ckh.shapes.layers import require_sizes
-
-    require_sizes((option, int(part)) for part in parts)
+    if not all(part.isdecimal() and len(part) <= _MAX_DIGITS for part in parts) or len(parts) > MAX_LIST:
+        raise UsageError(f"--batch {text!r:.80} is not N[,N…]", "e.g. --batch 1,32", code="bad-number")
+    require_sizes(("--batch", int(part)) for part in parts)
     return tuple(dict.fromkeys(map(int, parts)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,6 @@ from ckh.archs import load_arch
 from ckh.errors import DataError, NoKernelError, UsageError
 from ckh.kernels.lists import ListFormat
 from ckh.ops import part_of
-from ckh.shapes.problems import problems_of
 from ckh.text.log import warn
 
 if TYPE_CHECKING:
@@ -49,7 +48,6 @@ class ChoicesWanted:
     model: Path | None  # folder of a model; None: the first that fits
     arch: str | None  # the architecture; None: the model's, or this machine's
     dtype: str | None  # default element type of the problems
-    num_cus: int | None  # default compute units of the problems' device; None: those of `arch` (`archs.load_arch`)
     data: Sequence[Path]  # measured rows, whose winners take precedence over predictions
     installed: Path | None  # folder of the program to export for; its own rows take precedence over predictions
 
@@ -60,20 +58,9 @@ def choice_table(op: AnyOperation, table: ChoiceTable, wanted: ChoicesWanted, *,
     from ckh.learn.answers.answering import Chooser
 
     chooser = Chooser(wanted.model, wanted.arch, wanted.dtype, op.name)
-    problems = _problems(chooser, wanted)
+    problems = chooser.load_problems(wanted.problems, None, wanted.dtype)
     measured = measured_rows(wanted.data, op, chooser.arch) if wanted.data else None
     return table.write(Choices(list(answered(chooser, problems)), measured, wanted.installed, replaces))
-
-
-def _problems(chooser: Chooser, wanted: ChoicesWanted) -> tuple[Problem, ...]:
-    """Problems of a set or file, with the compute units of the device."""
-    if wanted.num_cus is None:
-        return chooser.load_problems(wanted.problems, None, wanted.dtype)
-    problems: Sequence[Any] = problems_of(chooser.op, wanted.problems, None, wanted.dtype, chooser.dtype)
-    if not all(hasattr(problem, "num_cus") for problem in problems):
-        raise UsageError(f"problems of {chooser.op.name} have no compute units", "omit --num-cus", code="unsupported")
-    on_device = (problem if problem.num_cus else replace(problem, num_cus=wanted.num_cus) for problem in problems)
-    return tuple(dict.fromkeys(on_device))
 
 
 def answered(chooser: Chooser, problems: Sequence[Problem]) -> Iterator[Ranking]:

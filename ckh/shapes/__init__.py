@@ -50,14 +50,16 @@ def read(*sources: str, op: str | None = None, **wanted: Any) -> Shapes:
     Args:
         sources: files, folders or built-in models.
         op: operation of the problems; None: the default for each shape.
-        wanted: fields of `ckh.shapes.layers.RunOptions`, e.g. tp=8, tokens=(1, 4096).
+        wanted: fields of `ckh.shapes.layers.RunOptions`, e.g. tp=8, tokens=(1, 4096), or with weights
+            tokens={1: 2000, 8192: 1}; or workload, "decode", "prefill" or "mixed".
 
     Raises:
         CkhError: a source is unusable.
     """
-    from ckh.shapes.layers import DEFAULT, Shapes
+    from ckh.shapes.layers import DEFAULT, Shapes, token_options, typed
     from ckh.shapes.problems import shapes_of
 
+    wanted |= token_options(typed(wanted.pop("tokens", None)), wanted.pop("workload", None))
     plain: dict[str, Any] = {
         name: tuple(map(as_integer, value)) if isinstance(value, (list, tuple)) else as_integer(value)
         for name, value in wanted.items()

@@ -307,10 +307,9 @@ def whisper_layers(config: Config, precision: Precision, wanted: RunOptions) -> 
         rows = batch * positions
         yield from encoder.attention(rows)
         yield from encoder.feed_forward(rows)
-        for tokens in wanted.tokens:
-            yield from decoder.attention(tokens)
-            yield from decoder.crossed(tokens, rows)
-            yield from decoder.feed_forward(tokens)
-    for tokens in wanted.tokens:
+        for tokens, times in wanted.weights.items():
+            for part in (decoder.attention(tokens), decoder.crossed(tokens, rows), decoder.feed_forward(tokens)):
+                yield from (replace(layer, count=layer.count * times) for layer in part)
+    for tokens, times in wanted.weights.items():
         shape_out = Matmul(tokens, vocabulary, hidden, precision.base, scaling=Scaling.NONE)
-        yield Layer("proj_out", shape_out, 1, config.where)
+        yield Layer("proj_out", shape_out, times, config.where)

@@ -283,11 +283,11 @@ def decoder_layers(
     ranks = Ranks(run.tp)
     weights = list(weights_of(model, ranks, refuse, fuse_shared=run.fuse_shared))
     schemes = [(weight, own) for weight in weights if (own := _schemes(weight, precision, ranks, refuse))]
-    for rows in run.tokens:
+    for rows, times in run.weights.items():
         for weight, own in schemes:
             m = min(rows, weight.most_rows) if weight.most_rows else rows
             for scheme, count in own.items():
-                yield Layer(weight.name, weight.shape(m, scheme), count, where, unread=scheme.unread)
+                yield Layer(weight.name, weight.shape(m, scheme), count * times, where, unread=scheme.unread)
 
 
 def _schemes(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ckh.errors import UsageError
+from ckh.problems import as_integer
 from ckh.strenum import StrEnum
+from ckh.text.prose import one_of
 from ckh.text.shown import Shown, ShownTable
 
 if TYPE_CHECKING:
@@ -19,6 +23,14 @@ _DIMENSIONS = (2, 3)
 
 # Sequences of a decode step, and tokens of prefills.
 DEFAULT_TOKENS = (1, 16, 64, 256, 1024, 4096)
+_DECODE, _PREFILL = (1, 4, 16, 64, 256), (512, 2048, 8192)
+# Workload -> numbers of tokens, and how often each runs: a server runs thousands of decode steps per prefill.
+WORKLOADS = {
+    "decode": dict.fromkeys(_DECODE, 1),
+    "prefill": dict.fromkeys(_PREFILL, 1),
+    "mixed": dict.fromkeys(_DECODE, 1000) | dict.fromkeys(_PREFILL, 1),
+}
+MAX_TIMES, MAX_LIST = 1_000_000, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +40,7 @@ class RunOptions:
     tp: int = 1  # ranks of tensor parallelism
     # rows of a language model's products: sequences of a decode step, tokens of a prefill
     tokens: tuple[int, ...] = DEFAULT_TOKENS
+    times: tuple[int, ...] = ()  # how often each of `tokens` runs; empty: once
     batch: tuple[int, ...] = (1,)  # batch size of networks and encoders: images, clips or samples
     dtype: str | None = None  # element type that replaces a model's; None: the model's
     default_dtype: str = "fp16"  # element type of shapes that state none, e.g. those of networks
@@ -35,6 +48,11 @@ class RunOptions:
     variant: str | None = None
     fuse_shared: bool = False  # whether shared experts are fused with the routed ones
     skip_bad: bool = False  # whether bad shapes are left out, with a warning
+
+    @property
+    def weights(self) -> dict[int, int]:
+        """How often each number of tokens runs."""
+        return dict(zip(self.tokens, self.times or (1,) * len(self.tokens), strict=True))
 
 
 DEFAULT = RunOptions()
@@ -190,6 +208,38 @@ class Shapes(list[WeightedProblem], Shown):
         """A row for each problem."""
         rows = [(shape.problem.canonical(), shape.op, shape.count, shape.layers, shape.flops) for shape in self]
         return ShownTable(f"{len(self)} problems", ("problem", "op", "count", "layers", "flops"), rows)
+
+
+def typed(value: Any) -> str | None:
+    """Numbers of the Python API, or those of a mapping with their weights, as they are typed."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return ",".join(f"{number}:{times}" for number, times in value.items())
+    return str(value) if isinstance(as_integer(value), int) else ",".join(map(str, value)) or None
+
+
+def token_options(tokens: str | None, workload: str | None) -> dict[str, Any]:
+    """Options of a run by the typed numbers of tokens with their weights, or by the name of a workload."""
+    if tokens is not None and workload is not None:
+        raise UsageError("--tokens and --workload exclude each other", "omit one of them", code="conflicting-options")
+    if workload is not None and workload not in WORKLOADS:
+        raise UsageError(f"unknown workload {workload!r:.40}", one_of(workload, WORKLOADS), code="unknown-name")
+    if tokens is None:
+        weights = WORKLOADS.get(workload or "", {})
+        return {"tokens": tuple(weights), "times": tuple(weights.values())} if weights else {}
+    weights = {}
+    for part in (text.strip() for text in tokens.split(",")):
+        if (match := re.fullmatch(r"([0-9]{1,20})(?::([0-9]{1,20}))?", part)) is None or len(weights) >= MAX_LIST:
+            hint = "e.g. --tokens 1,64 or, with weights, --tokens 1:2000,64:200,8192:1"
+            raise UsageError(f"--tokens: {part!r:.40} is not N or N:TIMES, in whole numbers", hint, code="bad-number")
+        number, times = int(match[1]), int(match[2] or 1)
+        require_sizes([("--tokens", number)])
+        if number in weights or not 1 <= times <= MAX_TIMES:
+            why = "it is there twice" if number in weights else f"TIMES must be from 1 to {MAX_TIMES}"
+            raise UsageError(f"--tokens: {part}: {why}", code="out-of-range")
+        weights[number] = times
+    return {"tokens": tuple(weights), "times": tuple(weights.values()) if ":" in tokens else ()}
 
 
 def require_sizes(sizes: Iterable[tuple[str, int]], least: int = 1) -> None:

@@ -158,8 +158,8 @@ def missed_line(line: str) -> Iterator[StatedShape]:
         yield _batch_of(shape, int(match["b"] or 1))
 
 
-def vllm_line(line: str, tokens: Sequence[int]) -> Iterator[StatedShape]:
-    """Products without a vLLM or SGLang configuration, for each number of tokens.
+def vllm_line(line: str, tokens: Sequence[tuple[int, int]]) -> Iterator[StatedShape]:
+    """Products without a vLLM or SGLang configuration, for each number of tokens with its weight.
 
     The line of a mixture of experts states neither its columns nor the experts per token, so it gives no shape.
     """
@@ -174,10 +174,9 @@ def vllm_line(line: str, tokens: Sequence[int]) -> Iterator[StatedShape]:
     if (match["dtype"] and not dtype) or (blocks and set(blocks.groups()) != {"128"}):
         raise UsageError(f"products of vLLM in {match['dtype']:.20}{match['rest']:.30}", code="unsupported")
     scaling = Scaling.BLOCK_128 if blocks else Scaling.ROW
-    for m in tokens:
-        yield StatedShape(
-            Matmul(m, int(match["n"]), int(match["k"]), dtype, scaling=scaling if dtype else Scaling.NONE)
-        )
+    for m, times in tokens:
+        matmul = Matmul(m, int(match["n"]), int(match["k"]), dtype, scaling=scaling if dtype else Scaling.NONE)
+        yield StatedShape(matmul, count=times)
 
 
 def kernel_name(name: str, count: int = 1) -> Iterator[StatedShape]:

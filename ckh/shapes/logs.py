@@ -155,14 +155,14 @@ def _read_stated(text: str, where: str, wanted: RunOptions, tally: ShapeCounts) 
     """Count the shapes of the first matching parser; False if none matches."""
     if IGNORED in text or (start := STATEMENT.search(text)) is None:
         return False
-    stated_shapes = _stated(text[start.start() :].strip(), wanted.tokens)
+    stated_shapes = _stated(text[start.start() :].strip(), tuple(wanted.weights.items()))
     for stated in stated_shapes:
         tally.add(stated.name, stated.shape, stated.count, where)
     return bool(stated_shapes)
 
 
 @lru_cache(maxsize=4096)  # for a network's lines, which recur in each step
-def _stated(text: str, tokens: tuple[int, ...]) -> tuple[StatedShape, ...]:
+def _stated(text: str, tokens: tuple[tuple[int, int], ...]) -> tuple[StatedShape, ...]:
     readers: dict[str, Callable[[str], Iterator[StatedShape]]] = {
         **READERS,
         VLLM_MARK: lambda line: vllm_line(line, tokens),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -58,14 +58,14 @@ def onnx_layers(path: Path, name: str, wanted: RunOptions) -> tuple[list[Layer],
     bad: Counter[str] = Counter()
     left_out: Counter[str] = Counter()
     stated = {value.name: _tensor(value) for value in (*model.graph.value_info, *model.graph.output)}
-    for sizes in _open_sizes(model, name, wanted):
+    for sizes, times in _open_sizes(model, name, wanted):
         tensors = _inferred(model, name, sizes)
         for number, node in enumerate(model.graph.node, 1):
             where = f"{name}: node {node.name or number} ({node.op_type})"
             if node.op_type not in _READ and node.op_type not in _WITHOUT_PRODUCTS:
                 left_out[node.op_type] += 1
             try:
-                layers += _layers(node, tensors, stated, where)
+                layers += (replace(layer, count=times) for layer in _layers(node, tensors, stated, where))
             except UsageError as error:
                 if error.code == _UNSUPPORTED:
                     left_out[error.message] += 1
@@ -97,8 +97,8 @@ def _loaded(path: Path, name: str) -> Any:
     return model
 
 
-def _open_sizes(model: Any, name: str, wanted: RunOptions) -> Iterator[dict[str, int]]:
-    """Values of open input sizes: each number of images and of tokens, and the filter's channels.
+def _open_sizes(model: Any, name: str, wanted: RunOptions) -> Iterator[tuple[dict[str, int], int]]:
+    """Values of open input sizes, and how often they run: each number of images and tokens, and the filter's channels.
 
     Names the open sizes that have none.
     """
@@ -120,10 +120,13 @@ def _open_sizes(model: Any, name: str, wanted: RunOptions) -> Iterator[dict[str,
             code="missing-field",
         )
     kinds = {size: is_batch for size, is_batch in batch.items() if size not in channels}
-    axes = [wanted.batch if is_batch else wanted.tokens for is_batch in dict.fromkeys(kinds.values())]
+    axes = [
+        dict.fromkeys(wanted.batch, 1) if is_batch else wanted.weights for is_batch in dict.fromkeys(kinds.values())
+    ]
     for sizes in product(*axes):
         by_kind = dict(zip(dict.fromkeys(kinds.values()), sizes, strict=True))
-        yield {size: by_kind[is_batch] for size, is_batch in kinds.items()} | channels
+        times = prod(axis[size] for axis, size in zip(axes, sizes, strict=True))
+        yield {size: by_kind[is_batch] for size, is_batch in kinds.items()} | channels, times
 
 
 def _of_convolutions(model: Any, name: str) -> tuple[dict[str, int], frozenset[str]]:

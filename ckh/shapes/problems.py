@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.ops import as_problem, operation, operation_of_problem, requested
-from ckh.shapes.layers import DEFAULT, UNQUANTISED, Convolution, Scaling, WeightedProblem
+from ckh.shapes.layers import DEFAULT, UNQUANTISED, Convolution, Scaling, WeightedProblem, require_sizes
 from ckh.shapes.logs import UNSUPPORTED
 from ckh.shapes.quantisation import QUANTISATION_HINT
 from ckh.shapes.shaped import all_parts, shaped_part
-from ckh.shapes.sources import STDIN, Source, SourceKind, SourceLayers, found_in, source_of
+from ckh.shapes.sources import STDIN, Source, SourceKind, SourceLayers, found_in, has_tokens, source_of
 from ckh.text.log import note_once, warn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ckh.ops.base import Operation, Problem
     from ckh.shapes.layers import Layer, RunOptions
@@ -40,9 +40,12 @@ class ShapesFound:
     left_out: dict[str, int]
     left_words: tuple[str, ...] = ()  # what is left out, with its share of the work, and what takes it
     changes: tuple[str, ...] = ()  # element types, layouts and scales that a source does not have
+    weights: Mapping[int, int] = field(default_factory=dict)  # how often each number of tokens runs, if there are any
 
     def report(self, where: str = "") -> None:
-        """Print what differs from the sources."""
+        """Print the weights of tokens, and what differs from the sources."""
+        if len(self.weights) > 1:
+            note_once(where + weights_in_words(self.weights))
         for change in self.changes:
             note_once(where + change)
         for words in self.left_words:
@@ -103,7 +106,17 @@ def weighted(sources: Sequence[SourceLayers], wanted: RunOptions, op: str | None
         raise _nothing(sources, op, words, left, bad)
     left_out = unshaped + Counter({key[0]: sum(layer.count for layer in layers) for key, layers in left.items()})
     changed = tuple(f"{text} ({count} calls)" for text, count in changes.items())
-    return ShapesFound(problems, dict(bad), dict(left_out), tuple(words), changed)
+    weights = wanted.weights if wanted.times or any(has_tokens(each.source) for each in sources) else {}
+    if wanted.times:
+        problems.sort(key=lambda shape: -shape.flops)
+    return ShapesFound(problems, dict(bad), dict(left_out), tuple(words), changed, weights)
+
+
+def weights_in_words(weights: Mapping[Any, int]) -> str:
+    """How often each number of tokens runs, in words."""
+    if set(weights.values()) == {1}:
+        return f"tokens {', '.join(map(str, weights))}: once each (ckh shapes --workload mixed weights them)"
+    return f"weights of the tokens: {', '.join(f'{number}:{times}' for number, times in weights.items())}"
 
 
 def _nothing(
@@ -148,7 +161,9 @@ def _left_words(reason: str, layers: Sequence[Layer], share: float) -> str:
 def _merged(op: str, problem: Any, layers: Sequence[Layer]) -> WeightedProblem:
     names = tuple(dict.fromkeys(name for layer in layers for name in layer.name.split()))[:MAX_LAYERS]
     stated = tuple(dict.fromkeys(layer.stated for layer in layers if layer.stated))
-    return WeightedProblem(op, problem, sum(layer.count for layer in layers), names, layers[0].where, stated)
+    count = sum(layer.count for layer in layers)
+    require_sizes([("the number of executions", count)])
+    return WeightedProblem(op, problem, count, names, layers[0].where, stated)
 
 
 def _problem(

@@ -16,8 +16,8 @@ from ckh.errors import CkhError, DataError, UsageError
 from ckh.files.jsonfields import read_json
 from ckh.files.untrusted import GZIP_MAGIC, read_text
 from ckh.ops import operation
-from ckh.shapes.config import MODELS, is_config
-from ckh.shapes.configs import config_layers, other_parts
+from ckh.shapes.config import MODELS, ModelKind, is_config
+from ckh.shapes.configs import config_layers, config_of, other_parts
 from ckh.shapes.layers import Layer
 from ckh.shapes.logs import (
     MAX_LINE_BYTES,
@@ -229,6 +229,14 @@ def _model(source: Source, document: Mapping[str, Any], wanted: RunOptions) -> S
     layers = list(config_layers(document, source.name, wanted, refuse))
     parts = other_parts(document)
     return SourceLayers(source, layers, bad, {_OTHER_PARTS: len(parts)} if parts else {})
+
+
+def has_tokens(source: Source) -> bool:
+    """True if a source is a model whose products are listed for each number of tokens."""
+    if source.kind not in (SourceKind.MODEL, SourceKind.CONFIG):
+        return False
+    document = MODELS[source.name][1] if source.kind is SourceKind.MODEL else read_json(source.path)
+    return config_of(document, source.name).family.kind in (ModelKind.DECODER, ModelKind.SPEECH)
 
 
 def _network_layers(source: Source, wanted: RunOptions) -> list[Layer]:

@@ -281,6 +281,8 @@ class TuneDocument(Document, Shown):
     """Measuring device; null: nothing was measured."""
     today_from: str
     """Source of today's kernels: the list of --today, "AITER's own tables", or "ckh predict before tuning"."""
+    weights: Mapping[str, int]
+    """How often each number of tokens runs, which the counts contain; empty: the sources have none."""
     shapes: tuple[TunedShape, ...]
     """Shapes by their share of the time."""
     today_ms: float | None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.isolated.timing import MANY_UNSTABLE
 from ckh.bench.supervision.runner import shared_line
+from ckh.shapes.problems import weights_in_words
 from ckh.text.log import BORROWED, ESTIMATED, MEASURED
 from ckh.text.prose import paragraphs
 from ckh.text.tabletext import table_text
@@ -24,7 +25,7 @@ _SHOWN = 20  # shapes at a terminal, by decreasing share of the time
 _SHAPE, _COUNT, _SHARE, _TODAY, _TUNED, _GAIN = "shape", "count", "share", "today ms", "tuned ms", "gain (95 %)"
 # Only where the consumer has tables, and where there is a prediction.
 _TABLE, _PREDICTED = "table ms", "predicted (90 %)"
-_NOT_MEASURED = "predicted"  # instead of a time
+_NOT_MEASURED = "predicted, unmeasured"  # instead of a time
 _BASES = {**dict.fromkeys((_TODAY, _TUNED, _GAIN), MEASURED), _TABLE: BORROWED, _PREDICTED: ESTIMATED}
 _POOR = 0.9  # mean efficiency below which a model is poor, as ckh validate oracle has it
 _KERNELS = ("layers", "today's kernel", "fastest measured kernel", "predicted kernel")
@@ -112,6 +113,8 @@ def _sentences(document: TuneDocument, budget: str) -> Iterator[str]:
         share = f"{efficiency:.1%} ({low:.1%} to {high:.1%}) of the best measured ones"
         poor = "" if efficiency >= _POOR else "a poor model: "
         yield f"{poor}after {budget}, choices for shapes without measurements reach {share}"
+    if len(document.weights) > 1:
+        yield weights_in_words(document.weights)
     for name, path in (("model", document.model), ("export", document.export)):
         if path is not None:
             yield f"{name} {path}"

@@ -15,6 +15,8 @@ from ckh.errors import DataError, UsageError
 from ckh.files.jsonfields import JsonFields
 from ckh.files.outputs import FileKind, head_of, write_output
 from ckh.ops import operation, operation_names
+from ckh.shapes.layers import RunOptions, token_options
+from ckh.shapes.sources import has_tokens, source_of
 from ckh.text.durations import parse_budget
 from ckh.text.prose import one_of
 from ckh.version import __version__
@@ -92,6 +94,13 @@ class TuneSettings(TuneChoices):
         """Options of `ckh shapes`; the sources follow, after `--`."""
         return (*self.options, *_options(op=self.op, variant=self.variant, dtype=self.dtype))
 
+    @property
+    def weights(self) -> dict[int, int]:
+        """How often each number of tokens runs; empty if the sources have none."""
+        typed = dict(zip(self.options[::2], self.options[1::2], strict=True))
+        wanted = RunOptions(**token_options(typed.get("--tokens"), typed.get("--workload")))
+        return wanted.weights if wanted.times or any(map(has_tokens, map(source_of, self.sources))) else {}
+
     def place_options(self) -> tuple[str, ...]:
         """Arguments of commands that rank: architecture and element type."""
         return (*self.arch_options(), *_options(dtype=self.dtype))
@@ -110,13 +119,18 @@ class TuneOptions(TuneChoices):
     """Options of `ckh tune`, as typed."""
 
     tp: int = declared(Declared("Ranks of tensor parallelism.  [1]", metavar="N", low=1), default=1)
-    tokens: str | None = declared(Declared("Rows of a language model's GEMMs.", metavar="N[,N…]"), default=None)
+    tokens: str | None = declared(
+        Declared("Rows of a language model's GEMMs, and how often they run.", metavar="N[:TIMES][,…]"), default=None
+    )
+    workload: str | None = declared(
+        Declared("Rows and weights of a workload: decode, prefill or mixed.", metavar="NAME"), default=None
+    )
     batch: str = declared(Declared("Images, clips or samples at a time.  [1]", metavar="N[,N…]"), default="1")
 
     def shape_options(self) -> tuple[str, ...]:
         """Further arguments of `ckh shapes`."""
         ranks = {"tp": str(self.tp)} if self.tp > 1 else {}
-        return _options(batch=self.batch, tokens=self.tokens or None, **ranks)
+        return _options(batch=self.batch, tokens=self.tokens, workload=self.workload, **ranks)
 
 
 def settings_of(sources: Sequence[str], given: TuneOptions) -> TuneSettings:
@@ -124,6 +138,7 @@ def settings_of(sources: Sequence[str], given: TuneOptions) -> TuneSettings:
     if not sources:
         raise UsageError("no source", "name a file or a model (ckh shapes lists them)", code="missing-option")
     parse_budget(given.budget)
+    token_options(given.tokens, given.workload)
     if given.to is not None and given.to not in TARGETS:
         raise UsageError(f"unknown target {given.to!r}", one_of(given.to, TARGETS), code="unknown-name")
     arch = None if given.arch == HOST else given.arch

@@ -235,6 +235,7 @@ class ModelTuning:
             op=op,
             device=", ".join(devices) or None,
             today_from=self.settings.today or (AITER_TABLES if self.settings.to == OWN_TABLES else BY_PREDICT),
+            weights={str(number): times for number, times in self.settings.weights.items()},
             shapes=tuple(rows),
             today_ms=today_ms or None,
             tuned_ms=None if gain is None else today_ms / gain.value,

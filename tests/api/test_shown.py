@@ -70,6 +70,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
             op="o",
             device=None,
             today_from="ckh predict before tuning",
+            weights={},
             shapes=(shape,),
             today_ms=4.0,
             tuned_ms=2.0,

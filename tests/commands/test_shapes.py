@@ -16,7 +16,7 @@ from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.shapes import sources
 from tests.jsonschemas import require_described
-from tests.refusals import expect_error, expect_warning
+from tests.refusals import expect_error, expect_values, expect_warning
 
 FILES = Path(__file__).parents[1] / "shapes" / "files"
 LLAMA = ["llama3-70b", "--tp", "8", "--tokens", "16"]
@@ -45,6 +45,21 @@ def test_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert sum(item["share"] for item in result["problems"]) == pytest.approx(1)
     weights = 80 * (1280 * 8 + 1024 * 8 + 7168 * 8 + 3584 * 8) + 16032 * 8
     assert result["problems"][2]["share"] == pytest.approx(80 * 7168 * 8 / weights)
+
+
+def test_weights_are_printed_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The weights of a workload are a line on stderr, a field, and counts of the list, which other commands read."""
+    out = tmp_path / "shapes.csv"
+    call = ["shapes", "llama3-70b", "--tp", "8", "--workload", "mixed"]
+    assert run([*call, "--out", str(out)]) == ExitCode.OK
+    expect_values(capsys.readouterr().err, "1:1000", "256:1000", "8192:1")
+    first = document(capsys, *call)
+    assert first["weights"] == {**dict.fromkeys(["1", "4", "16", "64", "256"], 1000), "512": 1, "2048": 1, "8192": 1}
+    assert document(capsys, "shapes", str(out))["problems"] == first["problems"]
+    shares = [item["share"] for item in first["problems"]]
+    assert shares == sorted(shares, reverse=True)
+    assert run(["shapes", "llama3-70b", "--tokens", "1,64"]) == ExitCode.OK
+    expect_values(capsys.readouterr().err, "1, 64", "once each", "--workload")
 
 
 def test_a_written_list_is_read_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,6 +222,8 @@ def test_a_table_at_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         (["llama3-70b", "--tp", "3"], "indivisible"),
         (["llama3-70b", "--tokens", "0"], "out-of-range"),
         (["llama3-70b", "--tokens", "1,x"], "bad-number"),
+        (["llama3-70b", "--tokens", "1:0"], "out-of-range"),
+        (["llama3-70b", "--tokens", "1", "--workload", "mixed"], "conflicting-options"),
         (["llama3-70b", "--tokens", str(2**40)], "out-of-range"),
         (["llama3-70b", "--op", "nothing"], "unknown-op"),
         (["llama3-70b", "--table", str(FILES / "results.stats.csv")], "missing-column"),

@@ -190,7 +190,7 @@ def test_a_minute_gives_a_table(
     assert names
     summary = (out / "summary.md").read_text(encoding="utf-8")
     expect_values(summary, document["pairs"], document["pairs_planned"])
-    assert summary.count("| predicted |") == 3 - count
+    assert summary.count("| predicted, unmeasured |") == 3 - count
     compile_s, line[line.index("1m")] = 0.0, "10m"
     assert run([*line, "--json"]) == ExitCode.OK
     printed = capfd.readouterr()

@@ -273,3 +273,69 @@ def test_json_without_a_model_is_refused(tmp_path: Path) -> None:
     """The error for another JSON object names the missing key."""
     with expect_refusal(DataError, "unknown-format", "model_type"):
         read(tmp_path, {"name": "x"})
+
+
+def test_tokens_have_weights(tmp_path: Path) -> None:
+    """Counts are those of the layers by the weights, and problems are in the order of their work."""
+    result = read(tmp_path, LLAMA_70B, tp=8, tokens={1: 2000, 64: 200, 8192: 1})
+    counts = {(shape.layers[0], shape.problem.m): shape.count for shape in result}
+    assert [counts["qkv", m] for m in (1, 64, 8192)] == [80 * 2000, 80 * 200, 80]
+    assert [counts["lm_head", m] for m in (1, 64, 256)] == [2000, 200, 1]
+    work = [shape.count * shape.problem.m * shape.problem.n * shape.problem.k for shape in result]
+    assert work == sorted(work, reverse=True)
+    plain = read(tmp_path, LLAMA_70B, tp=8, tokens=(1, 64))
+    assert [shape.count for shape in plain] == [80, 80, 80, 80, 1] * 2
+    assert [shape.problem.m for shape in plain] == [1] * 5 + [64] * 5
+
+
+def test_a_workload_has_tokens_and_weights(tmp_path: Path) -> None:
+    """Many decode steps for each prefill, in a mixed one; each once otherwise."""
+    shapes = {name: read(tmp_path, LLAMA_70B, workload=name) for name in ("decode", "prefill", "mixed")}
+    by_name = {
+        name: {shape.problem.m: shape.count for shape in own if "qkv" in shape.layers} for name, own in shapes.items()
+    }
+    decode, prefill = (1, 4, 16, 64, 256), (512, 2048, 8192)
+    assert by_name["decode"] == dict.fromkeys(decode, 80)
+    assert by_name["prefill"] == dict.fromkeys(prefill, 80)
+    assert by_name["mixed"] == dict.fromkeys(decode, 80_000) | dict.fromkeys(prefill, 80)
+
+
+def test_whispers_decoder_has_weights() -> None:
+    """Its encoder runs once per clip."""
+    result = sizes(ckh.shapes.read("whisper-large-v3", tokens={4: 7}))
+    assert {name: result[name][3] for name in ("encoder_fc1", "decoder_qkv", "decoder_cross_kv", "proj_out")} == {
+        "encoder_fc1": 32,
+        "decoder_qkv": 32 * 7,
+        "decoder_cross_kv": 32 * 7,
+        "proj_out": 7,
+    }
+
+
+@pytest.mark.parametrize(
+    ("tokens", "code"),
+    [
+        ("1:", "bad-number"),
+        ("1:0", "out-of-range"),
+        ("1:-1", "bad-number"),
+        ("1:nan", "bad-number"),
+        ("1:1.5", "bad-number"),
+        ("1:2:3", "bad-number"),
+        ("1:1000001", "out-of-range"),
+        ("64,1,64", "out-of-range"),
+        ({1: float("nan")}, "bad-number"),
+        ("", "bad-number"),
+    ],
+)
+def test_bad_weights_are_refused(tokens: Any, code: str) -> None:
+    """With the part of the text that is wrong."""
+    named = next(iter(tokens)) if isinstance(tokens, dict) else tokens.rpartition(",")[2]
+    with expect_refusal(UsageError, code, "--tokens", named):
+        ckh.shapes.read("llama3-8b", tokens=tokens)
+
+
+def test_a_workload_is_known_and_excludes_tokens() -> None:
+    """Either has an error of its own."""
+    with expect_refusal(UsageError, "conflicting-options", "--tokens", "--workload"):
+        ckh.shapes.read("llama3-8b", tokens=(1,), workload="decode")
+    with expect_refusal(UsageError, "unknown-name", "decod", "decode, prefill, mixed"):
+        ckh.shapes.read("llama3-8b", workload="decod")

@@ -64,6 +64,9 @@ def test_tunable_op() -> None:
 
 def test_server_log() -> None:
     """AITER's misses in tables with kernels of ckh, in bf16 and of experts, and vLLM's files."""
+    shapes = shapes_of([str(FILES / "server.log")], RunOptions(tokens=(1, 64), times=(5, 1)))
+    counts = {problem.problem.canonical(): problem.count for problem in shapes.problems}
+    assert counts["aiter_gemm_a8w8_blockscale_ck_fp8_cu0_m1_n6144_k2048"] == 5
     shapes = shapes_of([str(FILES / "server.log")], RunOptions(tokens=(1, 64)))
     assert [problem.problem.canonical() for problem in shapes.problems] == [
         "aiter_gemm_a8w8_ck_int8_cu0_m64_n16384_k5120",

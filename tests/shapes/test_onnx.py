@@ -68,6 +68,8 @@ def test_open_sizes(tmp_path: Path) -> None:
         node("MatMul", "fc t", "out"),
     ]
     path = save(tmp_path / "model.onnx", nodes, {"x": ["batch", "seq", 64]}, {"w": (64, 128)})
+    weighted = ckh.shapes.read(path, batch=(2,), tokens={16: 3, 32: 1})
+    assert [(item.problem.m, item.count) for item in weighted] == [(32, 3), (64, 1), (32, 1), (16, 3)]
     result = ckh.shapes.read(path, batch=(2,), tokens=(16, 32))
     assert [(item.problem.canonical(), item.count) for item in result] == [
         ("gemm_fp32_rrr_m32_n128_k64_splitk1", 1),

@@ -118,6 +118,7 @@ def test_measurements_on_a_shared_gpu_are_counted() -> None:
         "established": 0,
         "pairs": 3,
         "pairs_planned": 3,
+        "weights": {"1": 2000, "64": 1},
     }
     for count in (0, 2):
         document = TuneDocument(
@@ -126,6 +127,7 @@ def test_measurements_on_a_shared_gpu_are_counted() -> None:
         for text in (summary(document, ""), page(document, "", ())):
             lines = [line for line in text.splitlines() if "other processes" in line]
             assert [has_values(line, count) for line in lines] == [True] * (count > 0)
+            assert "1:2000, 64:1" in text
 
 
 def test_drift_within_rounds_cancels() -> None:
