@@ -51,7 +51,7 @@ def build_app(requested: Sequence[str]) -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": ["-h", "--help", "--help-all"], "token_normalize_func": str.lower},
     )
     app.callback()(_main_options)
     for name, line in COMMANDS.items():

@@ -6,11 +6,13 @@ import re
 import shlex
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+import typer
 
 from ckh import __version__
-from ckh.cli import COMMANDS, run
+from ckh.cli import COMMANDS, build_app, run
 from ckh.errors import EXIT_CODE_MEANING, ExitCode
 from ckh.ops import all_requested, operation, operation_names
 from ckh.requested import as_option
@@ -42,7 +44,7 @@ def test_every_command_has_examples(name: str, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize("command", ALL, ids=" ".join)
 def test_help_fits_80_columns(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """No line of a command's help is wider, and a wrapped example is a single shell command."""
-    assert run([*command, "--help"]) == ExitCode.OK
+    assert run([*command, "--help-all"]) == ExitCode.OK
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     shown = "\n".join(lines[lines.index("  Examples:") + 1 :])
@@ -53,10 +55,39 @@ def test_help_fits_80_columns(command: list[str], capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("command", ALL, ids=" ".join)
 def test_every_option_is_in_a_panel(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """The last panel, for options without one, has only --help."""
-    assert run([*command, "--help"]) == ExitCode.OK
+    """The last panel, for options without one, has only those for help."""
+    assert run([*command, "--help-all"]) == ExitCode.OK
     options = capsys.readouterr().out.partition("\nOptions:\n")[2].partition("\n\n")[0]
-    assert [line.split()[:2] for line in options.splitlines()] == [["-h,", "--help"]]
+    assert [line.split()[:3] for line in options.splitlines()] == [["-h,", "--help,", "--help-all"]]
+
+
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize("command", ALL, ids=" ".join)
+def test_help_has_two_levels(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """--help has at most 25 options and one paragraph; --help-all has all options of the operation."""
+    shown = []
+    for option in ("--help", "--help-all"):
+        assert run([*command, option]) == ExitCode.OK
+        shown.append(capsys.readouterr().out)
+    short, whole = (set(re.findall(r"^  (?:-[a-z], )?(--[a-z-]+)", text, re.MULTILINE)) for text in shown)
+    assert len(short) <= 25
+    assert short <= whole
+    loaded: Any = typer.main.get_command(build_app(command[:1]))
+    for name in command:
+        loaded = loaded.commands[name]
+    of_others = {as_option(option.name) for part in all_requested().values() for option in part.options}
+    of_others -= {as_option(option.name) for option in all_requested()["grouped_conv"].options}
+    assert {param.opts[0] for param in loaded.params if param.param_type_name == "option"} - of_others <= whole
+    assert shown[0].partition("\n\n")[2].partition("\n\n")[0] == shown[1].partition("\n\n")[2].partition("\n\n")[0]
+
+
+def test_options_are_found_in_any_case(capsys: pytest.CaptureFixture[str]) -> None:
+    """--N is --n, and values of a choice may be in capitals."""
+    texts = []
+    for asked in (["--n", "16", "--variant", "forward"], ["--N", "16", "--VARIANT", "Forward"]):
+        assert run(["predict", *asked, "--arch", "gfx950", "--json"]) == ExitCode.OK
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
 
 
 @pytest.mark.parametrize("op", operation_names())
@@ -65,7 +96,7 @@ def test_help_shows_options_of_the_requested_operation(
     op: str, args: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Problem options are the operation's, in its order; --variant and --pad-channels are for convolutions."""
-    assert run(["predict", "--help", *(arg.format(op) for arg in args)]) == ExitCode.OK
+    assert run(["predict", "--help-all", *(arg.format(op) for arg in args)]) == ExitCode.OK
     panel = capsys.readouterr().out.partition("\nProblem:\n")[2].partition("\n\n")[0]
     has_directions = operation(op).has_directions
     own = [as_option(option.name) for option in all_requested()[op].options]

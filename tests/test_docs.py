@@ -102,7 +102,11 @@ def options_of(*names: str) -> frozenset[str]:
     command = typer.main.get_command(build_app(names[:1]))
     for name in names:
         command = command.commands[name]  # type: ignore[attr-defined]
-    return frozenset(option for p in command.params for option in (*p.opts, *p.secondary_opts)) | {"--help", "-h"}
+    return frozenset(option for p in command.params for option in (*p.opts, *p.secondary_opts)) | {
+        "--help",
+        "-h",
+        "--help-all",
+    }
 
 
 @cache

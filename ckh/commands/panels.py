@@ -1,4 +1,4 @@
-"""Help of commands: options in panels, limited to the requested operation."""
+"""Help of commands: options of the requested operation in panels. --help-all has the less common ones and all text."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 
 PROBLEM, MODEL, DATA, AITER, MEASURING = "Problem", "Model", "Data", "AITER", "Measuring"
 OTHER = "Options"
-# Panels in order, with the options that do not set one (`rich_help_panel`).
+ALL = "--help-all"
+_LESS_COMMON = "+"  # in front of options that --help leaves out
+# Panels in order, with the options that are less common, or do not set one (`rich_help_panel`).
 PANELS: dict[str, list[str]] = json.loads(Path(__file__).with_name("panels.json").read_bytes())
-_PANEL_OF = {option: panel for panel, options in PANELS.items() for option in options}
+_PANEL_OF = {option.removeprefix(_LESS_COMMON): panel for panel, options in PANELS.items() for option in options}
+_LEFT_OUT = {option[1:] for options in PANELS.values() for option in options if option.startswith(_LESS_COMMON)}
 _OF_CONVOLUTIONS = ("variant", "ndim", "rule_set", "split_k", "pad_channels")
 
 
@@ -27,11 +30,16 @@ class _Panels:
     """Formats the options of a command in panels."""
 
     params: list[Any]
+    help: str | None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse a command line; for --help, hide the options of other operations."""
+        """Parse a command line; for help, hide the options of other operations, and what is for --help-all only."""
         if not set(ctx.help_option_names).isdisjoint(args):
             _show_operation(self.params, args)
+            if ALL not in args:
+                self.help = (self.help or "").partition("\n\n")[0]
+                for param in self.params:
+                    param.hidden |= param.name in _LEFT_OUT
         return super().parse_args(ctx, args)  # type: ignore[misc, no-any-return]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -39,8 +47,9 @@ class _Panels:
         panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], **{name: [] for name in PANELS}}
         for get_param in self.get_params(ctx):  # type: ignore[attr-defined]
             if (row := get_param.get_help_record(ctx)) is not None:
+                text = "Show this message, or all options, and exit." if ALL in get_param.opts else row[1]
                 panels[panel_of(get_param)].append(
-                    (row[0].replace(" range>", ">").replace("<list[Path]>", "<path>"), row[1])
+                    (row[0].replace(" range>", ">").replace("<list[Path]>", "<path>"), text)
                 )
         for name, rows in panels.items():
             if rows:

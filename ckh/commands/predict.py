@@ -102,7 +102,9 @@ def predict(
     skip_unsupported: bool = typer.Option(
         False, "--skip-unsupported", help="--problems: exit code 0 even if some have no kernel; they are listed."
     ),
-    why: bool = typer.Option(False, "--why", help="List the reasons why kernels do not apply."),
+    why: bool = typer.Option(
+        False, "--why", help="Show what else is known: counts, ties, headers, why kernels do not apply."
+    ),
     explain: bool = typer.Option(False, "--explain", help="Explain why the first kernel ranks above the second."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
