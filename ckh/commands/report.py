@@ -24,8 +24,8 @@ _HELP = """Plot measurements or models, as a self-contained HTML page or as file
 
 WHAT is a dataset (sizes, winning kernels, failures, noise and drift over time), a folder of ckh bench or ckh search
 measure (progress, noise and drift over time, best kernels), a model with --data (efficiency beside baselines, regret,
-a heat map, calibration, training curve, worst choices), or two models with --data, which are compared. Models are
-evaluated by the answers of `ckh predict`; --among measured ranks the measured kernels only.
+a heat map, calibration, training curve, worst choices). A model is evaluated by the answers of `ckh predict`; --among
+measured ranks the measured kernels only. ckh validate compare compares two models.
 
 The page supports light and dark colours, phones and screen readers, with the numbers of every figure. --plots writes
 each figure as SVG and PNG too.
@@ -54,17 +54,17 @@ def register(app: typer.Typer) -> None:
             "ckh report data.parquet",
             "ckh report runs/resnet --out progress.html --force",
             "ckh report models/mine --data holdout.parquet --train-data train.parquet",
-            "ckh report models/old models/new --data holdout.parquet --plots pictures",
+            "ckh report models/mine --data holdout.parquet --plots pictures",
         ),
     )(report)
 
 
 def report(
-    what: list[Path] = typer.Argument(..., metavar="DIR|DATA|MODEL [MODEL]", help="Dataset, run or models to plot."),
+    what: list[Path] = typer.Argument(..., metavar="DIR|DATA...|MODEL", help="Datasets, run or model to plot."),
     out: Path = typer.Option(Path("report.html"), "--out", "-o", help="HTML page to write."),
     plots: Path | None = typer.Option(None, "--plots", metavar="DIR", help="Write each figure as SVG and PNG too."),
-    data: list[Path] = typer.Option([], "--data", help="Models: measured dataset to evaluate on; may be repeated."),
-    train_data: list[Path] = typer.Option([], "--train-data", help=f"Models. {LEARNED_FROM}"),
+    data: list[Path] = typer.Option([], "--data", help="Model: measured dataset to evaluate on; may be repeated."),
+    train_data: list[Path] = typer.Option([], "--train-data", help=f"Model. {LEARNED_FROM}"),
     problems: str | None = typer.Option(
         None,
         "--problems",
@@ -80,14 +80,14 @@ def report(
 
     require_matplotlib()
     is_run = len(what) == 1 and _is_run(what[0])
-    if problems is not None and (is_run or (len(what) > 1 and _are_models(what))):
-        raise UsageError("--problems is for a dataset or one model", "omit it", code="inapplicable-option")
+    if problems is not None and is_run:
+        raise UsageError("--problems is for a dataset or a model", "omit it", code="inapplicable-option")
     check_output(out, _page_kind(), force=force, inputs=[*what, *data, *train_data])
     if is_run:
-        _refuse_for_models([*data, *train_data], "a run")
+        _refuse_for_a_model([*data, *train_data], "a run")
         made = _report_run(what[0])
-    elif _are_models(what):
-        made = _report_models(what, data, train_data, problems, among)
+    elif _is_model(what):
+        made = _report_model(what[0], data, train_data, problems, among)
     else:
         made = _report_data(what, [*data, *train_data], problems)
     written = _write(made, out, plots, force=force)
@@ -110,25 +110,20 @@ def _is_run(path: Path) -> bool:
     return (path / JOURNAL_NAME).is_file() or path.name == JOURNAL_NAME
 
 
-def _are_models(paths: Sequence[Path]) -> bool:
+def _is_model(paths: Sequence[Path]) -> bool:
     from ckh.learn.models.spec import SPEC_NAME
 
-    is_model = [(path / SPEC_NAME).is_file() for path in paths]
-    if any(is_model) and not all(is_model):
-        raise UsageError(
-            "a model can be compared with a model only", "report on one thing at a time", code="mixed-data"
-        )
-    if len(paths) > 2 and all(is_model):  # noqa: PLR2004 - a pair is compared
-        raise UsageError(
-            f"{len(paths)} models: expected one or two", "name an old one and a new one", code="several-models"
-        )
-    return all(is_model)
+    is_model = any((path / SPEC_NAME).is_file() for path in paths)
+    if is_model and len(paths) > 1:
+        hint = "compare two models with ckh validate compare"
+        raise UsageError(f"{len(paths)} paths: a report is of one model", hint, code="several-models")
+    return is_model
 
 
-def _refuse_for_models(data: Sequence[Path], what: str) -> None:
+def _refuse_for_a_model(data: Sequence[Path], what: str) -> None:
     if data:
         raise UsageError(
-            f"--data and --train-data are for models, not for {what}", "omit it", code="inapplicable-option"
+            f"--data and --train-data are for a model, not for {what}", "omit it", code="inapplicable-option"
         )
 
 
@@ -137,7 +132,7 @@ def _report_data(paths: list[Path], data: Sequence[Path], problems: str | None) 
     from ckh.report.judged import listed
     from ckh.report.of_measurements import report_dataset
 
-    _refuse_for_models(data, "a dataset")
+    _refuse_for_a_model(data, "a dataset")
     for path in paths:
         if path.is_dir() and not list(path.glob("*.parquet")):
             raise DataError(
@@ -152,18 +147,12 @@ def _report_data(paths: list[Path], data: Sequence[Path], problems: str | None) 
     return report_dataset(dataset, paths, weights)
 
 
-def _report_models(
-    paths: list[Path],
-    data: list[Path],
-    train_data: list[Path],
-    problems: str | None,
-    among: Among,
-) -> Report:
+def _report_model(path: Path, data: list[Path], train_data: list[Path], problems: str | None, among: Among) -> Report:
     from ckh.learn.judging.judged_data import held_out, load_judged
     from ckh.learn.models.artifact import load_model
     from ckh.learn.models.manifest import labels_of
     from ckh.report.judged import judge, listed
-    from ckh.report.of_models import report_comparison, report_model
+    from ckh.report.of_models import report_model
     from ckh.report.roofline import HARDWARE_COLUMNS
     from ckh.training import Labels
 
@@ -172,29 +161,19 @@ def _report_models(
             "a model needs measured problems", "name them with --data HOLDOUT.parquet", code="missing-option"
         )
     import_lightgbm()
-    models = [load_model(path) for path in paths]
-    for model in models:
-        if labels_of(model.path) is Labels.WINNERS:
-            raise UsageError(
-                f"{model.path} was trained on winners, which have no efficiency",
-                "see ckh evaluate",
-                code="winners-only",
-            )
-    dataset = held_out(load_judged(models[-1], data, HARDWARE_COLUMNS), models).whole()
+    model = load_model(path)
+    if labels_of(path) is Labels.WINNERS:
+        raise UsageError(
+            f"{path} was trained on winners, which have no efficiency", "see ckh evaluate", code="winners-only"
+        )
+    dataset = held_out(load_judged(model, data, HARDWARE_COLUMNS), [model]).whole()
     weights = None
     if problems is not None:
         dataset, weights = listed(dataset, problems)
-    judged = [judge(model, dataset, weights, measured_alone=among is Among.MEASURED) for model in models]
-    if len(models) > 1:
-        if models[0].spec.purpose != models[1].spec.purpose:
-            raise UsageError(
-                f"{paths[0]} is for {models[0].spec.purpose}, {paths[1]} for {models[1].spec.purpose}",
-                code="model-mismatch",
-            )
-        return report_comparison(*judged)
-    train_data = files_learned_from(models[0], train_data, data)
-    learned_from = load_judged(models[0], train_data).whole() if train_data else None
-    return report_model(judged[0], learned_from)
+    judged = judge(model, dataset, weights, measured_alone=among is Among.MEASURED)
+    train_data = files_learned_from(model, train_data, data)
+    learned_from = load_judged(model, train_data).whole() if train_data else None
+    return report_model(judged, learned_from)
 
 
 def _report_run(path: Path) -> Report:

@@ -1,4 +1,4 @@
-"""Reports of a model on measured problems, with the training curve by its trees, and of two models compared."""
+"""Report of a model on measured problems, with the training curve by its trees."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.assess.compare import Thresholds, compare
 from ckh.assess.metrics import best_of_first, choices
 from ckh.assess.report import choices_made
 from ckh.learn.judging.judged_data import measure_again
-from ckh.report.drawing import Bars, Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads
+from ckh.report.drawing import Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads
 from ckh.report.judged import baseline_efficiencies, weighted_mean, weighted_quantiles
 from ckh.report.roofline import problem_table, roofline, speeds_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ckh.assess.compare import Comparison
     from ckh.data.dataset import Dataset
     from ckh.report.judged import Judged
 
@@ -25,10 +23,9 @@ _SPREADS_NOTE = (
     "Efficiency is the shortest measured time over the chosen kernel's. Thin lines go from the 5th to the 95th "
     "percentile of the problems, thick lines from the 25th to the 75th; the ring is the median, the bar the mean."
 )
-_POINTS, _TREES = 200, 14  # of the curve of changes, and of the learning curve
+_TREES = 14  # of the learning curve
 _FIRST, _AT = 20, 5  # choices of the curve of regret, and those that its title names
 _WORST = 20  # problems
-_SLICES = 14
 _CELLS = 7  # of a heat map, along each axis
 _LEAST_PROBLEMS = 3  # minimum per cell to be named in a title
 _PARTS, _LEAST_ROWS = 16, 40  # of the measured times, for calibration, and minimum per part
@@ -224,117 +221,3 @@ def _worst(judged: Judged) -> list[PageTable]:
         "repeat noise. Each command measures a problem again with all kernels, in a separate folder.",
     )
     return [table]
-
-
-def report_comparison(old: Judged, new: Judged) -> Report:
-    """Compare both models on the same rows."""
-    comparison = compare([new.dataset], lambda _: old.ranked, lambda _: new.ranked, Thresholds())
-    mean = comparison.differences[0]
-    paths = [judged.model.path.resolve().parts[::-1] for judged in (old, new)]
-    differ = next((place for place, (a, b) in enumerate(zip(*paths, strict=False)) if a != b), 0)
-    # As much of the folders as distinguishes the models.
-    names = ["/".join(reversed(path[: differ + 1])) for path in paths]
-    worst = [
-        [f"{degraded.old_efficiency:.1%}", f"{degraded.new_efficiency:.1%}", degraded.problem]
-        for degraded in comparison.degraded[:_WORST]
-    ]
-    is_judged = np.isfinite(old.all_efficiency) & np.isfinite(new.all_efficiency)
-    before, after = old.all_efficiency[is_judged], new.all_efficiency[is_judged]
-    alike = np.ones(len(after))
-    spreads = Drawing(
-        "efficiency",
-        f"The P10 efficiency is {np.percentile(after, 10):.1%} with the new model, "
-        f"{np.percentile(before, 10):.1%} with the old one",
-        _SPREADS_NOTE,
-        Spreads([_spread(f"new: {names[1]}", after, alike), _spread(f"old: {names[0]}", before, alike)], "efficiency"),
-    )
-    figures = [_change(after - before, comparison), spreads, _regrets(old, new, is_judged), _slices(old, new)]
-    return Report(
-        title=" → ".join(names),
-        subtitle=f"{new.model.spec.purpose}, the same {comparison.problems:,} measured problems",
-        facts=[
-            ("mean efficiency", f"{mean.old:.1%} → {mean.new:.1%}"),
-            ("difference (95 %)", f"{mean.low:+.2%} to {mean.high:+.2%}"),
-            ("improved", f"{comparison.improved:,}"),
-            ("same", f"{comparison.same:,}"),
-            ("degraded", f"{len(comparison.degraded):,}"),
-            *((f"{names[0]}: {words}", value) for words, value in old.coverage_facts),
-            *((f"{names[1]}: {words}", value) for words, value in new.coverage_facts),
-        ],
-        figures=[figure for figure in figures if figure is not None],
-        tables=[PageTable(f"The {len(worst)} largest losses", ["old", "new", "problem"], worst, code=frozenset({2}))]
-        if worst
-        else [],
-    )
-
-
-def _change(change: NDArray[np.float64], comparison: Comparison) -> Drawing:
-    mean = comparison.differences[0]
-    at = np.linspace(0, 1, min(_POINTS, len(change)))
-    values = np.quantile(change, at)
-    low, high = np.minimum(values, 0).tolist(), np.maximum(values, 0).tolist()
-    is_worse = "worse" if mean.high < 0 else "not distinguishable from the old"
-    return Drawing(
-        "change",
-        f"On average the new model is {'better' if mean.low > 0 else is_worse}: {mean.new - mean.old:+.2%} "
-        f"({mean.low:+.2%} to {mean.high:+.2%})",
-        "Difference in efficiency on each problem, from the largest loss to the largest gain. The interval is from "
-        "a paired bootstrap over problems.",
-        Lines(
-            [Line("", at.tolist(), values.tolist(), low=low, high=high)],
-            "share of the problems",
-            "new - old efficiency",
-            percent_x=True,
-            percent_y=True,
-            zero=True,
-        ),
-    )
-
-
-def _regrets(old: Judged, new: Judged, is_judged: NDArray[np.bool_]) -> Drawing:
-    k = range(1, min(_FIRST, int(np.bincount(new.times.problem).max())) + 1)
-    lines = [
-        Line(name, k, (1.0 - best_of_first(judged.times, judged.ranked.place, k)[:, is_judged].mean(axis=1)).tolist())
-        for name, judged in (("new", new), ("old", old))
-    ]
-    at = min(_AT, len(k))
-    return Drawing(
-        "regret",
-        f"The regret of the first {at} choices is {lines[0].y[at - 1]:.2%}, with the old model "
-        f"{lines[1].y[at - 1]:.2%}",
-        "Regret is 1 - efficiency of the best of the first k choices, on average.",
-        Lines(
-            lines,
-            "first k choices",
-            "regret",
-            percent_y=True,
-            y_range=(0.0, max(line.y[0] for line in lines) * 1.08 or 0.01),
-        ),
-    )
-
-
-def _slices(old: Judged, new: Judged) -> Drawing | None:
-    problems, change = new.dataset.problems(), new.all_efficiency - old.all_efficiency
-    slices = []
-    for kind, tests in new.dataset.op.problems.slices.items():
-        for name, test in tests.items():
-            inside = np.array([test(problem) for problem in problems]) & np.isfinite(change)
-            if inside.any() and not inside.all():
-                slices.append((float(change[inside].mean()), f"{kind}: {name}", int(inside.sum())))
-    if not slices:
-        return None
-    slices.sort(key=lambda part: -abs(part[0]))
-    shown = sorted(slices[:_SLICES])
-    worst, name, _ = shown[0]
-    return Drawing(
-        "slices",
-        f"The new model {'loses most' if worst < 0 else 'gains least'} on {name}: {worst:+.2%}",
-        "Mean difference in efficiency by slice; longer bars are larger differences of either sign.",
-        Bars(
-            [name for _, name, _ in shown],
-            [abs(value) for value, _, _ in shown],
-            [f"{value:+.2%} of {count} problems" for value, _, count in shown],
-            "new - old efficiency",
-            strong=sum(value < 0 for value, _, _ in shown),
-        ),
-    )

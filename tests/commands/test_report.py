@@ -127,16 +127,13 @@ def test_a_run_is_reported_again_when_it_ended(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.slow
 def test_models(data: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """One is evaluated, two are compared."""
+    """A model is evaluated; two are refused, with the command that compares them."""
     for name in ("old", "new"):
         silent(saved(Path(name)))
     assert run(["report", "old", "--among", "measured", "--data", data, "--out", "old.html", "--json"]) == ExitCode.OK
     assert figures(capsys.readouterr().out) == ["efficiency", "regret", "heat", "roofline", "calibration", "learning"]
-    assert (
-        run(["report", "old", "new", "--among", "measured", "--data", data, "--out", "both.html", "--json"])
-        == ExitCode.OK
-    )
-    assert "change" in figures(capsys.readouterr().out)
+    assert run(["report", "old", "new", "--data", data, "--out", "both.html"]) == ExitCode.USAGE
+    expect_error(capsys.readouterr().err, "several-models", "ckh validate compare")
 
 
 @pytest.mark.parametrize(
@@ -147,9 +144,8 @@ def test_models(data: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["data.parquet", "--over", "C,K"], "inapplicable-option", "--over"),
         (["data.parquet", "--data", "data.parquet"], "inapplicable-option", "--data"),
         (["data.parquet", "--problems", "host-train"], "inapplicable-option", "host-train"),
-        (["old", "old", "--data", "data.parquet", "--problems", "a.csv"], "inapplicable-option", "--problems"),
         (["data.parquet", "--watch"], "inapplicable-option", "--watch"),
-        (["old", "data.parquet", "--data", "data.parquet"], "mixed-data", ""),
+        (["old", "data.parquet", "--data", "data.parquet"], "several-models", ""),
         (["data.parquet", "--out", "data.parquet", "--force"], "unsafe-output", "data.parquet"),
     ],
 )

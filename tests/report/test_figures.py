@@ -23,8 +23,7 @@ from ckh.report.html_page import page
 from ckh.report.judged import baseline_efficiencies, judge
 from ckh.report.measurements import Look, looks_of_runs, machine, repeats
 from ckh.report.of_measurements import report_dataset
-from ckh.report.of_models import report_comparison, report_model
-from ckh.training import RankObjective
+from ckh.report.of_models import report_model
 from tests.learn.conftest import efficiencies, measured, saved
 from tests.refusals import expect_values
 
@@ -208,22 +207,6 @@ def test_a_model_is_evaluated(tmp_path: Path) -> None:
     below = np.flatnonzero(~judged.times.is_best()[judged.ranked.best_ranked(judged.times.problem)])
     assert 0 < len(below) < 14
     assert {row[1] for row in worst.rows} == {data.problems()[i].canonical() for i in below}
-
-
-def test_two_models_are_compared(tmp_path: Path) -> None:
-    """The mean of the drawn changes is the difference of the models' means; models with equal names differ."""
-    data = measured()
-    old, new = (
-        judge(load_model(saved(tmp_path / name / "mine", rank)), data, measured_alone=True)
-        for name, rank in (("old", RankObjective.RELATIVE), ("new", RankObjective.LAMBDARANK))
-    )
-    made = report_comparison(old, new)
-    assert made.title == "old/mine → new/mine"
-    result = {drawing.name: drawing for drawing in made.figures}
-    change = result["change"].body
-    assert isinstance(change, Lines)
-    assert np.mean(change.lines[0].y) == pytest.approx(new.efficiency.mean() - old.efficiency.mean(), abs=0.02)
-    assert {"change", "efficiency", "regret"} <= set(result)
 
 
 def test_noise_and_its_drift_are_quantiles() -> None:
