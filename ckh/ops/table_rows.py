@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 BAD_KERNEL = "with a kernel name that does not parse"
 _NAMED = 3
+_TFLOPS_TOLERANCE = 0.01
 
 
 class Unusable(Exception):  # noqa: N818 # it is not an error of the program: the reader counts it
@@ -47,6 +48,7 @@ class TableRows(ABC):
         self.first: list[BadRow] = []
         self.good = StoredRows(options.output)
         self._known: dict[str, Any] = {}
+        self._differing, self._example = 0, ""
 
     @abstractmethod
     def parsed(self, text: str) -> Any:
@@ -83,6 +85,20 @@ class TableRows(ABC):
         source = {"name": table.file_name, "format": form, "sha256": table.sha256}
         warnings = (*before, *table.warnings, *(f"{table.where}: {text}" for text in self.notes()))
         return Reading(self.good, (source,), bad=dict(self.bad + self.left_out), warnings=warnings, repeats=True)
+
+    def compare_tflops(self, lines: NDArray[np.int64], theirs: NDArray[np.float64], ours: NDArray[np.float64]) -> None:
+        """Count the rows whose TFLOPS in the table differ from operations / time; NaN is not compared."""
+        differ = np.abs(theirs - ours) > _TFLOPS_TOLERANCE * ours
+        if differ.any() and not self._differing:
+            first = int(differ.argmax())
+            self._example = f"line {lines[first]}: {theirs[first]:g} instead of {ours[first]:g}"
+        self._differing += int(differ.sum())
+
+    def differing_tflops(self) -> list[str]:
+        """Warning about such rows."""
+        rows = f"in {self._differing} rows, e.g. {self._example}"
+        text = f"tflops differ by more than 1 % from flops / time {rows}; flops / time is kept"
+        return [text] if self._differing else []
 
     def kernels_of(self, cells: Cells, faults: Faults) -> tuple[list[Any], NDArray[np.int64]]:
         """Return the distinct kernels of rows, each name parsed once, and each row's index among them."""

@@ -31,8 +31,7 @@ from ckh.data.readers.cells import (
 from ckh.data.readers.named_table import Table, open_table, require_columns
 from ckh.data.readers.reader import parquet_columns
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
-from ckh.data.spool import Buckets
-from ckh.data.tables import BLOCK_ROWS, plain
+from ckh.data.tables import plain
 from ckh.errors import DataError, UsageError
 from ckh.files.outputs import FileKind, head_of, open_output
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
@@ -66,8 +65,6 @@ _DEPTH = ("Di", "Z", "stride_d", "pad_d", "dilation_d")
 _DILATION = ("dilation_h", "dilation_w")
 _NOT_NEEDED = frozenset({"problem_idx", *TIMES, "non_zero", *_DEPTH, *_DILATION})
 _NOT_READ = frozenset({"problem_idx", "arch"})
-_TFLOPS_TOLERANCE = 0.01
-_NAMED = 3
 
 
 def sniff(head: bytes) -> bool:
@@ -112,9 +109,6 @@ class _GoodRows(TableRows):
         self._arch = arch
         self._run_id = run_id
         self._aliased: Counter[str] = Counter()
-        self._differing = Buckets(
-            np.dtype([("row", "i8"), ("line", "i8"), ("theirs", "f8"), ("ours", "f8")]), options.output
-        )
 
     def parsed(self, text: str) -> _Named:
         """Return the kernel of a name."""
@@ -132,37 +126,15 @@ class _GoodRows(TableRows):
         for kernel, count in zip(named, np.bincount(kernel_of_row[faults.good], minlength=len(named)), strict=False):
             if kernel.reason:
                 self._aliased[kernel.reason] += int(count)
-        rows = np.arange(self.good.added, self.good.added + len(table))
-        lines = cells.lines[faults.good]
         if cells.has("tflops"):
-            theirs, ours = cells.floats("tflops")[faults.good], table.column("tflops").to_numpy()
-            differ = np.abs(theirs - ours) > _TFLOPS_TOLERANCE * ours
-            columns = [column[differ] for column in (rows, lines, theirs, ours)]
-            self._differing.add(_records(self._differing.kind, *columns), rows[differ] // BLOCK_ROWS)
+            good = faults.good
+            self.compare_tflops(cells.lines[good], cells.floats("tflops")[good], table.column("tflops").to_numpy())
         return table
 
     def notes(self) -> list[str]:
         """Warnings about kernels that differ from their names, and about TFLOPS that differ from the file's."""
         aliased = [f"{count} rows {reason}" for reason, count in (+self._aliased).items()]
-        return aliased + self._differing_tflops()
-
-    def _differing_tflops(self) -> list[str]:
-        count, example = 0, ""
-        for records in self._differing:
-            number = int(records["row"][0]) // BLOCK_ROWS
-            kept = self.good.kept(number * BLOCK_ROWS, BLOCK_ROWS)[records["row"] - number * BLOCK_ROWS]
-            for _, line, theirs, ours in records[kept][: 1 - min(count, 1)].tolist():
-                example = f"line {line}: {theirs:g} instead of {ours:g}"
-            count += int(kept.sum())
-        text = f"differ by more than 1 % from flops / time in {count} rows, e.g. {example}; flops / time is kept"
-        return [f"tflops {text}"] if count else []
-
-
-def _records(kind: np.dtype[Any], *columns: NDArray[Any]) -> NDArray[Any]:
-    records = np.empty(len(columns[0]), dtype=kind)
-    for name, column in zip(kind.names or (), columns, strict=True):
-        records[name] = column
-    return records
+        return aliased + self.differing_tflops()
 
 
 def _known_columns(table: Table) -> list[str]:

@@ -61,8 +61,6 @@ _AMDS = {
     "tflops": ("measured_tflops", "best_tflops"),
 }
 NOT_RUN = "without a kernel that worked"
-_TOLERANCE = 0.01
-_NAMED = 3
 # Reasons why a row is not a measurement, in order of precedence.
 _FAILURES = (
     (Status.LAUNCH_ERROR, "there is no time"),
@@ -160,7 +158,7 @@ class _TableRows(TableRows):
     def __init__(self, form: TableForm, arch: ArchSpec, options: ReadOptions, run_id: str) -> None:
         super().__init__(options)
         self.form, self.arch, self.run_id = form, arch, run_id
-        self.not_run = self.differing = 0
+        self.not_run = 0
 
     def add(self, cells: Cells) -> None:
         """Validate and add the rows that name a kernel."""
@@ -176,8 +174,7 @@ class _TableRows(TableRows):
     def notes(self) -> list[str]:
         """Warnings about the rows."""
         texts = [f"{self.not_run} rows are skipped, {NOT_RUN}"] if self.not_run else []
-        differing = f"tflops differ by more than 1 % from flops / time in {self.differing} rows; flops / time is kept"
-        return [*texts, differing] if self.differing else texts
+        return texts + self.differing_tflops()
 
     def _that_ran(self, cells: Cells) -> Cells:
         """Return the rows that name a kernel; a problem of `master_results.csv` without one is not a measurement."""
@@ -209,7 +206,8 @@ class _TableRows(TableRows):
             rate = numbers(cells, "tflops", faults, may_be_empty=True)
             with np.errstate(divide="ignore", invalid="ignore"):
                 ours = flops / latency_ms / 1e9
-                self.differing += int(((np.abs(rate - ours) > _TOLERANCE * ours) & faults.good & (rate > 0)).sum())
+            stated = faults.good & (rate > 0)
+            self.compare_tflops(cells.lines[stated], rate[stated], ours[stated])
         failed = (~(latency_ms > 0), ~_says(cells, "is_valid"), non_zero == 0, ~_says(cells, "verified"))
         good = np.flatnonzero(faults.good)
         status, message = _statuses([mask[good] for mask in failed])
