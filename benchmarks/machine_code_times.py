@@ -25,7 +25,7 @@ from ckh.bench.devices.device import HIP_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.isa.codefile import read_code
-from ckh.isa.describe import Asked, anatomy_of, functions_of
+from ckh.isa.describe import Asked, anatomy_of
 from ckh.learn.analytic.estimate import bounded_us, estimated_parts, estimated_us
 from ckh.learn.analytic.joined import KernelJoin
 from ckh.learn.analytic.transfer import estimate_model
@@ -117,7 +117,7 @@ def times_us(dataset: Dataset, kernels: Sequence[Any], code: dict[Any, CodeFile]
         assert sizes is not None
         assert asked.trips is not None
         if (kernel, asked.trips) not in functions:
-            some = functions_of(code[kernel], asked)
+            some = anatomy_of(code[kernel], asked).functions
             functions[kernel, asked.trips] = next(function for function in some if function.runs)
         function = functions[kernel, asked.trips]
         registers = estimate.compiled.get(names[kernel])

@@ -131,13 +131,6 @@ def anatomy_of(code: CodeFile, asked: Asked) -> Anatomy:
     )
 
 
-def functions_of(code: CodeFile, asked: Asked) -> tuple[FunctionDocument, ...]:
-    """GPU functions of a kernel; raises the errors of `anatomy_of`."""
-    arch, own = load_arch(code.arch), _codes(code, asked)
-    main = _described(own, asked.trips)
-    return tuple(_function(function, arch, asked.kernel, is_main=function is main) for function in own)
-
-
 def _codes(code: CodeFile, asked: Asked) -> list[_Code]:
     """Functions with matrix instructions, or all if there are none."""
     texts = decoded(code.arch, tuple(function.code for function in code.functions))

@@ -16,7 +16,7 @@ import ckh
 from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.isa.codefile import CodeFile, read_code
-from ckh.isa.describe import Asked, anatomy_of, functions_of
+from ckh.isa.describe import Asked, anatomy_of
 from ckh.ops import operation
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
@@ -268,7 +268,8 @@ def test_no_function_runs_the_problem(least: Path) -> None:
     assert op.problems.tiled is not None
     asked = Asked(LEAST, "", op.kernels.parse(LEAST), problem, op.problems.tiled(problem))
     whole = read_code(least, None, ("GroupedConvolutionForwardKernel",))
-    stubs = tuple(item for item, form in zip(whole.functions, functions_of(whole, asked), strict=True) if not form.runs)
+    functions = anatomy_of(whole, asked).functions
+    stubs = tuple(item for item, form in zip(whole.functions, functions, strict=True) if not form.runs)
     result = anatomy_of(CodeFile(whole.arch, stubs), asked)
     assert result.simulated is not None
     assert result.simulated.shares == {}

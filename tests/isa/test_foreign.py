@@ -12,7 +12,7 @@ import pytest
 from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.isa.codefile import read_code
-from ckh.isa.describe import Asked, functions_of
+from ckh.isa.describe import Asked, anatomy_of
 from tests.isa.foreign import table, written
 
 if TYPE_CHECKING:
@@ -136,5 +136,5 @@ def test_damaged_compressed_bundles(damage: Any, tmp_path: Path, explained: Any)
 def test_products_without_a_loop(least: Path) -> None:
     """They are one iteration, whatever their number: without a kernel's name its tiles are unknown."""
     whole = read_code(least, None, ("GroupedConvolutionForwardKernel",))
-    forms = functions_of(whole, Asked("GroupedConvolutionForwardKernel", ""))
+    forms = anatomy_of(whole, Asked("GroupedConvolutionForwardKernel", "")).functions
     assert {form.trips for form in forms if not form.loop_instructions} == {"1"}

@@ -10,7 +10,7 @@ import pytest
 from ckh.emulator.launch import REACHED_VARIABLE
 from ckh.isa.codefile import read_code
 from ckh.isa.decode import decoded
-from ckh.isa.describe import Asked, functions_of
+from ckh.isa.describe import Asked, anatomy_of
 from ckh.isa.instructions import InstructionKind
 from ckh.isa.loops import count_of, parts_of
 from ckh.ops import operation
@@ -99,7 +99,7 @@ def test_the_function_that_runs(
         code, name, _ = _taken(kept, form.format(size), tmp_path, monkeypatch)
         problem = of_problems.parse(form.format(size))
         asked = Asked(kept.name, "", kept.kernel, problem, of_problems.tiled(problem))
-        functions = functions_of(code, asked)
+        functions = anatomy_of(code, asked).functions
         (main,) = (function for function in functions if function.runs)
         # With split K there is a second one like it, which adds to memory.
         assert main.trips == next(function.trips for function in functions if function.name == name)
