@@ -6,6 +6,7 @@ Safety checks common to all file formats. JSON is read by `ckh.files.jsonfields`
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import re
 import zlib
@@ -77,25 +78,14 @@ def unpacked(content: bytes, name: str, most: int | None = None) -> bytes:
     if not content.startswith(GZIP_MAGIC):
         return content
     limit = most_unpacked(len(content)) if most is None else most
-    parts, size, rest = [], 0, content
     try:
-        while rest.startswith(GZIP_MAGIC):  # a file may have several members
-            member = zlib.decompressobj(wbits=31)
-            while not member.eof:
-                part = member.decompress(rest, _CHUNK_BYTES)
-                rest = member.unconsumed_tail
-                if not part and not member.eof:
-                    raise DataError(f"{name} is damaged: it is truncated", code="damaged")
-                parts.append(part)
-                size += len(part)
-                if size > limit:
-                    raise too_large(name, limit)
-            rest = member.unused_data.lstrip(b"\0")
-    except zlib.error as error:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            whole = file.read(limit + 1)
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{name} is damaged: {error}", code="damaged") from error
-    if rest:
-        raise DataError(f"{name} is damaged: trailing data", code="damaged")
-    return b"".join(parts)
+    if len(whole) > limit:
+        raise too_large(name, limit)
+    return whole
 
 
 def most_unpacked(packed_bytes: int) -> int:
