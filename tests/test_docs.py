@@ -102,11 +102,8 @@ def options_of(*names: str) -> frozenset[str]:
     command = typer.main.get_command(build_app(names[:1]))
     for name in names:
         command = command.commands[name]  # type: ignore[attr-defined]
-    return frozenset(option for p in command.params for option in (*p.opts, *p.secondary_opts)) | {
-        "--help",
-        "-h",
-        "--help-all",
-    }
+    own = frozenset(option for p in command.params for option in (*p.opts, *p.secondary_opts))
+    return own | {"-h", "--help", "--help-all"}
 
 
 @cache

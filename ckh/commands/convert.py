@@ -29,7 +29,7 @@ Formats are detected from the content. Failures stay as rows. If a pair of probl
 the last row of a run counts; across runs wrong results have precedence, then measured times, then remeasured ones, then
 more samples. With --average the result is the geometric mean of inputs of the same device.
 An existing file is replaced with --force only, and only by the same kind of file; an input is never overwritten.
-Any CSV or Parquet table can be read with --op and --map, which maps our column names to those of the table.
+Any CSV or Parquet table can be read with --op; --map maps our column names to those of the table, if they differ.
 A bad row aborts the conversion without output, unless --skip-bad leaves such rows out. Rows without a time are left
 out, and so are times above 1.2 times the peak rates of their GPU; if these are more than a tenth, the input is refused.
 """
@@ -73,7 +73,9 @@ def convert(
         autocompletion=_completion.input_formats,
         help=_FROM_HELP,
     ),
-    op: str | None = completed("op", "Operation of a table read with --map.", panel=DATA),
+    op: str | None = completed(
+        "op", "Operation of a table whose columns have our names, or are mapped to them.", panel=DATA
+    ),
     maps: list[str] = typer.Option(
         [],
         "--map",
@@ -129,18 +131,10 @@ def _mapping(maps: list[str], op: str | None, from_format: str | None) -> dict[s
         if ours in mapping:
             raise UsageError(f"--map has {ours} twice: {mapping[ours]} and {theirs}", code="duplicate-name")
         mapping[ours] = theirs
-    if bool(mapping) != (op is not None):
-        raise UsageError(
-            "--map and --op need each other",
-            "give both or neither",
-            code="missing-option",
-        )
-    if mapping and from_format is not None:
-        raise UsageError(
-            "--map and --from exclude each other",
-            "omit one of them",
-            code="conflicting-options",
-        )
+    if mapping and op is None:
+        raise UsageError("--map needs --op", "name the operation that was measured", code="missing-option")
+    if op is not None and from_format is not None:
+        raise UsageError("--op and --from exclude each other", "omit one of them", code="conflicting-options")
     return mapping
 
 

@@ -14,7 +14,7 @@ from ckh.shapes.layers import DEFAULT, UNQUANTISED, Convolution, Scaling, Weight
 from ckh.shapes.logs import UNSUPPORTED
 from ckh.shapes.quantisation import QUANTISATION_HINT
 from ckh.shapes.shaped import all_parts, shaped_part
-from ckh.shapes.sources import STDIN, Source, SourceKind, SourceLayers, found_in, has_tokens, source_of
+from ckh.shapes.sources import STDIN, Source, SourceKind, SourceLayers, found_in, has_tokens, reader_of, source_of
 from ckh.text.log import note_once, warn
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ def stated_operation(source: str | None) -> str | None:
     try:
         detected = source_of(source)
         if detected.kind in _OWN_READERS:
-            return detected.op or None
+            return detected.op or reader_of(detected.path)
         work: Counter[str] = Counter()
         for problem in shapes_of([source], replace(DEFAULT, skip_bad=True)).problems:
             work[problem.op] += problem.flops

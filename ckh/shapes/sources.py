@@ -274,6 +274,18 @@ def _problem_layers(source: Source, op: str, wanted: RunOptions) -> SourceLayers
     raise next((error for error in errors if error.code not in _FOREIGN), errors[0])
 
 
+def reader_of(path: Path) -> str | None:
+    """The first operation that reads a problem file, or would if its values were right; None if there is none."""
+    for name in all_parts():
+        try:
+            operation(name).problems.load(str(path), None, None)
+        except CkhError as error:
+            if error.code in _FOREIGN:
+                continue
+        return name
+    return None
+
+
 def _good_rows(path: Path, load: Callable[[Path], Sequence[Any]], bad: Counter[str]) -> list[Any]:
     """The usable rows of a CSV file, found by halves; counts the errors of the others."""
     head, *lines = read_text(path).splitlines(keepends=True)

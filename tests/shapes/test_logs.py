@@ -13,7 +13,7 @@ from ckh.errors import CkhError, DataError
 from ckh.shapes import logs as reading
 from ckh.shapes.layers import Matmul, RunOptions
 from ckh.shapes.log_lines import kernel_name
-from ckh.shapes.problems import shapes_of
+from ckh.shapes.problems import shapes_of, stated_operation
 from tests.refusals import expect_refusal
 
 FILES = Path(__file__).parent / "files"
@@ -301,3 +301,20 @@ def test_other_types_of_products(tmp_path: Path) -> None:
         ("a8w8", "fp8", 1),
     ]
     assert sum(shapes.left_out.values()) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "op"),
+    [
+        ("m,n,k\n128,256,512\n", "gemm_universal"),
+        ("m,n,k\n128,-256,512\n", "gemm_universal"),  # so that the error is of its row
+        ("batch,m,n,k\n4,128,256,512\n", "gemm_batched"),
+        ("N,C,K,Hi,Wi,Y,X\n1,64,64,28,28,3,3\n", "grouped_conv"),
+        ("a,b\n1,2\n", None),
+    ],
+)
+def test_columns_state_the_operation(text: str, op: str | None, tmp_path: Path) -> None:
+    """For commands without --op, of a problem file."""
+    path = tmp_path / "problems.csv"
+    path.write_text(text, encoding="utf-8")
+    assert stated_operation(str(path)) == op

@@ -42,7 +42,7 @@ def readers() -> dict[str, Reader]:
 def read_input(path: Path, options: ReadOptions, format_name: str | None = None) -> Reading:
     """Read a file, or the folder of a ckh bench run, in the given or the detected format."""
     file = _file_of(path)
-    if options.mapping:
+    if options.op is not None:
         return read_mapped(open_table(file), options)
     if format_name is None:
         return find_reader(file).read(file, options)
@@ -84,7 +84,9 @@ def find_reader(path: Path) -> Reader:
             code="already-converted",
         )
     raise DataError(
-        f"{path} has an unknown format", "name one with --from " + "|".join(readers()), code="unknown-format"
+        f"{path} has an unknown format",
+        "--op OPERATION reads a table with ckh's column names; or name a format with --from " + "|".join(readers()),
+        code="unknown-format",
     )
 
 

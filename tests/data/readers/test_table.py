@@ -249,6 +249,18 @@ def test_any_table_can_be_mapped(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert row["tflops"] == pytest.approx(2 * 1024 * 512 * 256 / 0.5e-3 / 1e12)
 
 
+def test_columns_of_our_names_need_no_map(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--op alone reads them; without it the hint names --op."""
+    frame = pd.DataFrame({"kernel": [NAME], "m": [1024], "n": [512], "k": [256], "latency_ms": [0.5], "note": ["x"]})
+    frame.to_csv(tmp_path / "mine.csv", index=False)
+    words = ["convert", str(tmp_path / "mine.csv"), "--arch", "gfx942", "--out", str(tmp_path / "out.parquet")]
+    assert run(words) == ExitCode.BAD_DATA
+    expect_error(capsys.readouterr().err, "unknown-format", "--op")
+    assert run([*words, "--op", "gemm_universal"]) == ExitCode.OK
+    made = read_dataset(tmp_path / "out.parquet").frame
+    assert made[["m", "n", "k", "latency_ms"]].to_numpy().tolist() == [[1024, 512, 256, 0.5]]
+
+
 def test_a_data_frame() -> None:
     """`Dataset.from_frame` takes the same mapping; speeds become times; all missing columns are listed."""
     frame = pd.DataFrame({"name": [NAME], "M": [1024], "N": [512], "K": [256], "rate": [0.536870912], "empty": [None]})
@@ -271,8 +283,8 @@ def test_a_data_frame() -> None:
     [
         (["--map", "kernel"], ExitCode.USAGE, "bad-mapping", "'kernel'"),
         (["--map", "kernel=a", "--map", "kernel=b"], ExitCode.USAGE, "duplicate-name", "kernel"),
-        (["--op", "gemm_universal"], ExitCode.USAGE, "missing-option", "--map"),
-        (["--map", "kernel=kernel"], ExitCode.USAGE, "missing-option", "--map"),
+        (["--op", "grouped_conv"], ExitCode.BAD_DATA, "missing-column", "C, G, Hi"),
+        (["--map", "kernel=kernel"], ExitCode.USAGE, "missing-option", "--op"),
         (["--op", "aiter_gemm", "--map", "kernel=kernel"], ExitCode.USAGE, "inapplicable-option", "aiter_gemm"),
         (["--op", "gemm_universal", "--map", "mm=M"], ExitCode.USAGE, "missing-column", "'mm'"),
         (["--op", "gemm_universal", "--map", "m=Q"], ExitCode.BAD_DATA, "missing-column", "'Q'"),
@@ -288,6 +300,7 @@ def test_a_data_frame() -> None:
             "conflicting-options",
             "--from",
         ),
+        (["--from", "bench-log", "--op", "gemm_universal"], ExitCode.USAGE, "conflicting-options", "--op"),
     ],
 )
 def test_mappings_that_are_refused(
