@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +19,11 @@ from ckh.assess.times import times_of
 from ckh.errors import CkhError, WrongTypeError
 from ckh.files.outputs import check_output
 from ckh.files.paths import own_model_folders, path_of
+from ckh.kernels.pools import TIMED_NAME
 from ckh.learn.analytic.transfer import nearest_model
 from ckh.learn.answers.answering import AnsweringModels
-from ckh.learn.judging.judged_data import percent
+from ckh.learn.answers.batches import known_candidates
+from ckh.learn.judging.judged_data import LEAST_COVERAGE, percent
 from ckh.learn.models.artifact import fitting_models, load_model, wanted_for
 from ckh.learn.models.manifest import trained_problems
 from ckh.learn.models.spec import BETWEEN_DEVICES, SPEC_NAME, spec_of
@@ -34,15 +38,19 @@ from ckh.text.prose import shell_word
 from ckh.training import Labels, RankObjective, TrainOptions, TreeParams, winner_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from ckh.api.inputs import Data
     from ckh.data.dataset import Dataset
     from ckh.learn.models.artifact import Model
     from ckh.learn.training.trained import ModelComparison, Trained
     from ckh.learn.training.warm_start import Start
+    from ckh.ops.base import Kernel
     from ckh.problems import Direction
 
+_MOST_RANKED, _MOST_KERNELS = 64, 4096  # problems, and kernels without measurements of a pool: ranked in a second
 _MOST_COMPARED = 1000  # problems: enough for a mean to half a percentage point, and compared in seconds
 
 
@@ -96,7 +104,53 @@ def trained_model(request: TrainRequest) -> tuple[Trained, Path]:
     options = chosen_options(dataset, request, start)
     with progress("training trees", rounds(options)) as advance:
         trained = trained_on(dataset, options, advance, start)
-    return replace(trained, sample=drawn, today=against_today(trained)), out
+    return with_lead(replace(trained, sample=drawn, today=against_today(trained))), out
+
+
+def with_lead(trained: Trained) -> Trained:
+    """State the lead that kernels without measurements need, and how often the first choice was measured.
+
+    Where the folds show no lead, it is twice the largest that such kernels have for the problems of the data.
+    """
+    dataset, leads, is_measured = trained.dataset, [0.0], []
+    if trained.options.labels is Labels.WINNERS or TIMED_NAME not in dataset.op.training.model_files:
+        return trained
+    with TemporaryDirectory() as folder:
+        save(trained, Path(folder) / "model")
+        if not (Path(folder) / "model" / TIMED_NAME).is_file():  # of short names, only measured kernels are ranked
+            return trained
+        model = load_model(Path(folder) / "model")
+        for names, score, timed in _scored(model, dataset):
+            best, other = score[:timed].max(initial=-np.inf), score[timed:].max(initial=-np.inf)
+            is_first_timed = trained.lead is None and bool(np.isfinite(best))
+            leads += [float(other - best)] if is_first_timed else []
+            is_measured.append(names[int(score[: timed if is_first_timed else None].argmax())])
+    lead = 2.0 * max(leads) if trained.lead is None else trained.lead
+    return replace(trained, lead=lead, coverage=fmean(is_measured))
+
+
+def _scored(model: Model, dataset: Dataset) -> Iterator[tuple[list[bool], NDArray[np.float64], int]]:
+    """Yield for some problems whether each candidate was measured on it, the scores, and the number with any times.
+
+    Of large pools every n-th kernel without measurements is scored.
+    """
+    parts: dict[int, tuple[Sequence[Kernel], NDArray[np.intp], tuple[Kernel, ...]]] = {}
+    names, op = dataset.frame["kernel"].to_numpy(dtype=object), dataset.op
+    for number in np.unique(np.linspace(0, len(dataset.problems()) - 1, _MOST_RANKED).round()).astype(int).tolist():
+        problem = dataset.problems()[number]
+        candidates = known_candidates(problem, model)
+        timed, pool = candidates.timed or 0, candidates.pool
+        if id(pool) not in parts:
+            kept = np.r_[:timed, timed : len(pool) : 1 + (len(pool) - timed) // _MOST_KERNELS]
+            parts[id(pool)] = pool, kept, tuple(pool[place] for place in kept.tolist())
+        _, kept, kernels = parts[id(pool)]
+        score = model.score_pool([problem], kernels, tflops=False)[0][0]
+        own = set(names[dataset.problem_ids == number])
+        yield (
+            [op.kernels.name(kernel) in own for kernel in kernels],
+            np.where(np.isin(kept, candidates.chosen), score, -np.inf),
+            timed,
+        )
 
 
 def against_today(trained: Trained) -> Today | None:
@@ -152,6 +206,12 @@ def saved(trained: Trained, out: Path, *, install: bool = False) -> Path:
         out = out.absolute().parent.with_name(f"{out.absolute().parent.name}-not-installed") / out.name
         check_output(out, MODEL, force=True)
     save(trained, out)
+    if trained.coverage is not None and trained.coverage < LEAST_COVERAGE:
+        warn(
+            f"coverage {percent(trained.coverage)}: the first choice of ckh predict was not measured on the other "
+            "problems, which the figures of the folds leave out; measure more kernels of each problem",
+            "low-coverage",
+        )
     if trained.start is not None:
         _warn_of_start(trained)
     _warn_if_worse(trained, is_used=is_searched and not why)

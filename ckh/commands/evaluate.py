@@ -10,7 +10,15 @@ import typer
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, import_lightgbm, print_json, print_table, say
 from ckh.errors import ExitCode, UsageError
-from ckh.learn.judging.judged_data import LEAST_PROBLEMS, MOST_UNSTABLE, Among, judged_model, measure_again, percent
+from ckh.learn.judging.judged_data import (
+    LEAST_COVERAGE,
+    LEAST_PROBLEMS,
+    MOST_UNSTABLE,
+    Among,
+    judged_model,
+    measure_again,
+    percent,
+)
 from ckh.text.log import MEASURED, note, warn
 from ckh.text.prose import one_of
 from ckh.text.tabletext import sparkline
@@ -42,8 +50,9 @@ Gates: top1, top3, top5, top10, and coverage, the share of winners that are cand
 
 Training problems of the model are excluded (unknown for models of AMD's tools) unless --with-trained is given; data
 without other problems are refused, and data with too many unstable times. Layers trained on at another batch size are a
-slice. Gates ignore problems with a single measured kernel. With fewer than --min-problems problems, or fewer measured
-choices for a gate of efficiency, there is no verdict, and exit code 4.
+slice. Gates ignore problems with a single measured kernel, and fail if coverage is below 0.8, unless one names another.
+With fewer than --min-problems problems, or fewer measured choices for a gate of efficiency, there is no verdict, and
+exit code 4.
 """
 # Options of validate and report, too.
 AMONG = typer.Option(
@@ -66,6 +75,7 @@ _NOT_LEARNED = (
 _BEST_RANKED = "best-ranked measured kernel"
 _BARS = 20
 _LEAST_SHOWN = 0.8  # lowest efficiency shown
+_LEAST_HEADLINE = 0.5  # coverage below which figures of the measured choices are not the first row
 
 
 def register(app: typer.Typer) -> None:
@@ -102,16 +112,13 @@ def evaluate(
     """Evaluate, print the report, and apply the gate."""
     from ckh.api.evaluating import COVERAGE, EvaluateOptions, document_of, evaluated, is_of_winners
     from ckh.assess.compare import too_few_choices
-    from ckh.assess.metrics import FIGURES
     from ckh.assess.report import Evaluation
-    from ckh.assess.winners import FIRST
 
     if among is Among.MEASURED:  # whose rows LightGBM scores
         import_lightgbm()
     loaded = judged_model(model, data)
     is_winners = is_of_winners(loaded, None)
-    known = (COVERAGE, *(tuple(f"top{k}" for k in FIRST) if is_winners else FIGURES))
-    gates = list(figure_values("--fail-under", fail_under, known))
+    gates = _gates(fail_under, among, is_winners=is_winners)
     if not gates and min_problems is not None:
         raise UsageError("--min-problems needs a gate", "add --fail-under FIGURE=VALUE", code="inapplicable-option")
     least = min_problems or LEAST_PROBLEMS
@@ -138,6 +145,18 @@ def evaluate(
         raise typer.Exit(int(ExitCode.GATE_FAILED))
 
 
+def _gates(texts: Sequence[str], among: Among, *, is_winners: bool) -> list[tuple[str, float]]:
+    """The gates, with one of coverage where figures are of predict's choices."""
+    from ckh.api.evaluating import COVERAGE
+    from ckh.assess.metrics import FIGURES
+    from ckh.assess.winners import FIRST
+
+    known = (COVERAGE, *(tuple(f"top{k}" for k in FIRST) if is_winners else FIGURES))
+    gates = list(figure_values("--fail-under", texts, known))
+    is_covered = not gates or is_winners or among is Among.MEASURED or COVERAGE in dict(gates)
+    return gates if is_covered else [*gates, (COVERAGE, LEAST_COVERAGE)]
+
+
 def figure_values(option: str, texts: Sequence[str], known: Sequence[str]) -> Iterator[tuple[str, float]]:
     """Yield the figures and values of an option FIGURE=VALUE, shares from 0 to 1."""
     for text in texts:
@@ -161,21 +180,21 @@ def _print_report(evaluated: Evaluated, report: Evaluation, worst: int) -> None:
     coverage, choosers = report.coverage, [("model", report.efficiency)]
     is_complete = coverage.judged == coverage.problems
     if not is_complete:
-        choosers.append((_BEST_RANKED, report.best_ranked_measured))
+        is_headline = coverage.coverage < _LEAST_HEADLINE
+        choosers.insert(0 if is_headline else 1, (_BEST_RANKED, report.best_ranked_measured))
     rows = []
     for name, chosen in (*choosers, *report.baselines.items()):
         if chosen is not None:
             middle = [percent(figure.value) for figure in (chosen.geomean, chosen.p50, chosen.p10, chosen.p5)]
-            rows.append([name, percent(chosen.mean.value), chosen.mean.interval, *middle, percent(chosen.min)])
-    columns = ("efficiency", "mean", "95 % interval", "geomean", "P50", "P10", "P5", "min")
+            count = [] if is_complete else [f"{chosen.problems} of {coverage.problems}"]
+            rows.append([name, *count, percent(chosen.mean.value), chosen.mean.interval, *middle, percent(chosen.min)])
+    counted = () if is_complete else ("problems",)
+    columns = ("efficiency", *counted, "mean", "95 % interval", "geomean", "P50", "P10", "P5", "min")
     judged = "" if is_complete else f", {coverage.judged} with a measured choice"
     title = f"{evaluated.model.path}: {report.rows} rows, {coverage.problems} problems{judged}"
     print_table(title, columns, rows, {"mean": MEASURED})
     if not is_complete and report.best_ranked_measured is not None:
-        say(
-            f"{_BEST_RANKED}: {report.best_ranked_measured.problems} problems; it is not predict's answer "
-            "where the choice was never measured"
-        )
+        say(f"{_BEST_RANKED}: not predict's answer where the choice was never measured")
     for line in (*_lines(report), ""):
         say(line)
     _print_first(report)

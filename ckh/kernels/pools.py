@@ -8,6 +8,7 @@ import json
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -37,11 +38,15 @@ _MOST_KERNELS = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class TimedKernels(Generic[K]):
-    """Kernels measured on an architecture; compared by architecture and digest."""
+    """Kernels measured on an architecture; compared by architecture and digest.
+
+    `lead` is the score by which a kernel without a time must lead to stand before those with one.
+    """
 
     arch: str
     digest: str  # digest of the file
     kernels: tuple[K, ...] = field(compare=False)  # the kernels, complete, by name
+    lead: float = field(default=0.0, compare=False)
 
 
 def timed_file(arch: str, names: set[str]) -> bytes:
@@ -51,12 +56,21 @@ def timed_file(arch: str, names: set[str]) -> bytes:
     return gzip.compress(json.dumps(document, separators=(",", ":")).encode(), mtime=0)
 
 
+def with_lead(content: bytes, lead: float) -> bytes:
+    """Add the lead that other kernels need to the content of the file."""
+    document = {**json.loads(gzip.decompress(content)), "lead": lead}
+    return gzip.compress(json.dumps(document, separators=(",", ":")).encode(), mtime=0)
+
+
 def read_timed(path: Path, parse: Callable[[str], K]) -> TimedKernels[K]:
     """Read the file of a model."""
     with model_fields(path) as fields:
         if (version := fields.scalar("version", int)) != _VERSION:
             fields.fail("version", f"is {version}, and this ckh reads {_VERSION}")
         arch, names = fields.scalar("arch", str), fields.strings("kernels")
+        lead = fields.number("lead") if fields.has("lead") else 0.0  # without it: by earlier versions, or of winners
+        if not 0 <= lead < inf:
+            fields.fail("lead", f"must be at least 0, not {lead}")
         if not len(set(names)) == len(names) <= _MOST_KERNELS:
             fields.fail("kernels", f"must be {_MOST_KERNELS} names at most, each once")
         try:
@@ -64,7 +78,7 @@ def read_timed(path: Path, parse: Callable[[str], K]) -> TimedKernels[K]:
         except (DataError, ValueError) as error:
             fields.fail("kernels", f"must be names of complete kernels: {error}")
         digest = hashlib.sha256(read_bytes(path, MOST_MODEL_BYTES)).hexdigest()
-    return TimedKernels(arch, digest, kernels)
+    return TimedKernels(arch, digest, kernels, lead)
 
 
 _NOT_LISTED = "it is not in the list"

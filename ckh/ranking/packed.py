@@ -87,13 +87,15 @@ def input_forest(name: str) -> PackedForest:
     )
 
 
-def with_input(forest: PackedForest, name: str, *, is_added: bool) -> PackedForest:
-    """Put another input before a forest's; `is_added`: its value is added to the score."""
+def with_input(forest: PackedForest, name: str, *, is_added: bool, step: float | None = None) -> PackedForest:
+    """Put another input before a forest's; `is_added`: its value is added to the score, or a step if it is above 0."""
     families = forest.families + np.array([1, 0, 0, 0], np.int32)
     moved = replace(forest, feature_names=(name, *forest.feature_names), families=families)
     if not is_added:
         return moved
     first = input_forest(name)  # tested by a tree that adds nothing, as the ranking reads inputs that are tested
+    if step is not None:
+        first.leaves[1, 0] = round(step / 2.0**forest.high_exponent)
     tests, leaves = len(first.thresholds), len(first.leaves)
     nodes = forest.nodes + np.array([tests, 0, 0], np.int32)
     for side in (1, 2):
@@ -108,7 +110,7 @@ def with_input(forest: PackedForest, name: str, *, is_added: bool) -> PackedFore
         families=np.concatenate([first.families, families + np.array([0, 0, tests, 0], np.int32)]),
         thresholds=np.concatenate([first.thresholds, forest.thresholds]),
         sets=np.concatenate([first.sets, forest.sets]),
-        is_input=True,
+        is_input=step is None,
     )
 
 

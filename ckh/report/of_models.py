@@ -181,7 +181,7 @@ def _learning_curve(judged: Judged) -> Drawing | None:
     """Efficiency of choices by the first trees only, on the evaluated problems."""
     model, times = judged.model, judged.times
     target = model.spec.rank_by
-    trees = np.unique(np.geomspace(1, model.tree_count(target), _TREES).round().astype(int)).tolist()
+    trees = np.unique(np.geomspace(1, len(model.forest(target).roots), _TREES).round().astype(int)).tolist()
     if len(trees) < 2:  # noqa: PLR2004 - one point is not a curve
         return None
     mean, low = [], []

@@ -191,6 +191,23 @@ def test_gates(call: list[str], model: Path, capsys: pytest.CaptureFixture[str])
     assert "all gates passed" not in stderr
 
 
+def test_figures_of_few_choices_are_no_headline(call: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Of all candidates few choices were measured: the row of measured kernels is first, and every gate fails."""
+    every = ["evaluate", *call[3:], "--with-trained"]
+    assert run([*every, "--fail-under", "coverage=0", "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    judged = document["efficiency"]["problems"]
+    assert document["figures"]["coverage"] < 0.5
+    assert run(every) == ExitCode.OK
+    rows = [line for line in capsys.readouterr().out.splitlines() if " of 14 " in line]
+    assert rows[0].split()[:6] == ["best-ranked", "measured", "kernel", "14", "of", "14"]
+    assert rows[1].split()[:4] == ["model", str(judged), "of", "14"]
+    gate = ["--min-problems", "1", "--fail-under", "mean_efficiency=0"]
+    assert run([*every, *gate]) == ExitCode.GATE_FAILED
+    expect_warning(capsys.readouterr().err, "gate", "coverage", "under 0.8")
+    assert run([*call, "--with-trained", *gate]) == ExitCode.OK  # among the measured ones
+
+
 @pytest.mark.slow
 def test_a_gate_ignores_training_data(call: list[str], data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Training problems are left out, and too few others give no verdict; --with-trained gives a warning."""

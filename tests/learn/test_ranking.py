@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import shutil
 from collections import Counter
@@ -13,10 +14,12 @@ import lightgbm
 import numpy as np
 import pytest
 
+from ckh.api import learning
 from ckh.archs import load_arch
 from ckh.errors import ExitCode, ModelError, NoKernelError, UsageError
 from ckh.export.groups import exported
 from ckh.files.paths import data_dir
+from ckh.kernels.pools import TIMED_NAME, timed_file, with_lead
 from ckh.learn.answers.api import rank, rank_many
 from ckh.learn.answers.batches import known_candidates, scored
 from ckh.learn.answers.ranking import ranking_of, rankings_of
@@ -43,6 +46,53 @@ if TYPE_CHECKING:
 
 SHIPPED = data_dir("models")
 ALL = 10 * 30  # tiles x variants
+
+
+@pytest.mark.parametrize("lead", [0.0, 0.02, 0.5])
+def test_a_kernel_without_measurements_needs_a_lead(lead: float, model_dir: Path) -> None:
+    """Scores are those without a lead, less it for kernels that were not measured, also without C."""
+    file = model_dir / TIMED_NAME
+    names = json.loads(gzip.decompress(file.read_bytes()))["kernels"]
+    file.write_bytes(timed_file("host", set(names)))
+    plain = {one.name: one.score for one in ranking_of(problems()[3], load_model(model_dir)).ranked}
+    file.write_bytes(with_lead(timed_file("host", set(names)), lead))
+    expected = {name: score - lead * (name not in names) for name, score in plain.items()}
+    ranked = ranking_of(problems()[3], load_model(model_dir)).ranked
+    assert {one.name: one.score for one in ranked} == pytest.approx(expected, abs=1e-9)
+    assert [one.score for one in ranked] == sorted((one.score for one in ranked), reverse=True)
+    assert next(iter(plain)) not in names  # without a lead such a kernel is first
+    assert (ranked[0].name in names) == (lead == 0.5)
+    kernels = [one.kernel for one in ranked[:9]]
+    in_python = load_model(model_dir).predict(problems()[3], kernels, "rank")
+    assert in_python == pytest.approx([one.score for one in ranked[:9]], abs=1e-9)
+
+
+def test_what_was_measured_comes_first(tmp_path: Path) -> None:
+    """Without folds nothing shows that other kernels are faster: the first choice was measured, for new problems, too.
+
+    Without a lead it was not for most of them, and the coverage is counted with the lead.
+    """
+    plain = replace(trained(), lead=None)
+    made = learning.with_lead(plain)
+    save(plain, tmp_path / "plain")
+    save(made, tmp_path / "made")
+    own = set(measured().valid().frame["kernel"])
+    new = [replace(problem, n=problem.n + 1) for problem in problems()]
+    before, after = (
+        [ranking.best(1)[0].name in own for ranking in rankings_of(new, load_model(tmp_path / name))]
+        for name in ("plain", "made")
+    )
+    assert sum(before) < 7
+    assert all(after)
+    leads = []
+    for ranking in rankings_of(problems(), load_model(tmp_path / "plain")):
+        score = {one.name: one.score for one in ranking.ranked}
+        leads.append(max(score.values()) - max(score[name] for name in own & set(score)))
+    assert made.lead == pytest.approx(2 * max(leads))
+    valid = measured().valid()
+    pairs = set(zip(valid.problem_ids.tolist(), valid.frame["kernel"], strict=True))
+    firsts = [ranking.best(1)[0].name for ranking in rankings_of(valid.problems(), load_model(tmp_path / "made"))]
+    assert made.coverage == pytest.approx(np.mean([pair in pairs for pair in enumerate(firsts)]))
 
 
 def test_all_candidates_are_ranked_once(model_dir: Path) -> None:

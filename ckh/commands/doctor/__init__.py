@@ -329,9 +329,9 @@ def _models() -> tuple[FoundModel, ...]:
             op=model.spec.op_type,
             variant=model.variant,
             dtype=model.dtype,
-            arch=model.arch,
+            arch=model.spec.arch,
             device=model.spec.device,
-            is_other_device=bool(other_device(model.arch, model.spec.device, load_model(model.path).num_cus)),
+            is_other_device=bool(other_device(model.spec.arch, model.spec.device, load_model(model.path).num_cus)),
         )
         for model in list_models()
     )

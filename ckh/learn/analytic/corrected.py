@@ -35,7 +35,7 @@ from ckh.learn.models.scoring import ModelInputs
 from ckh.learn.models.spec import EstimateTerm
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -103,15 +103,18 @@ def row_scores(dataset: Dataset, term: EstimateTerm) -> NDArray[np.float64]:
     return -term.weight * (estimated + offsets_of(dataset.op, kernels, term)[kernel])
 
 
-def corrected_inputs(spec: ModelSpec) -> ModelInputs:
-    """Inputs of a model whose scores have the estimate: the operation's features, after the estimate's part."""
+def corrected_inputs(spec: ModelSpec, lead_of: Callable[[Sequence[Kernel]], NDArray[np.float64]]) -> ModelInputs:
+    """Inputs of a model whose scores have the estimate: the operation's features, after the estimate's part.
+
+    The lead that a kernel needs is subtracted from the score.
+    """
     op, arch, term = spec.op, spec.gpu, spec.estimate
     assert term is not None
     assert op.training.law is not None
     engine = with_estimate(op.training.engine, op.training.law.sizes, arch, term.weight)
 
     def of_kernels(kernels: Sequence[Kernel]) -> dict[str, Any]:
-        offsets = offsets_of(op, kernels, term)
+        offsets = offsets_of(op, kernels, term) + lead_of(kernels) / term.weight
         inputs = kernel_inputs(KernelShapes.of(kernels), spec.dtype, arch, _reports(op, kernels, arch), offsets)
         return {**op.kernels.features(kernels, spec.encoding), **inputs}
 

@@ -137,9 +137,9 @@ def _answering(option: _Option, wanted: Wanted) -> Model:
     if ref is None:
         basis, source = "estimate", f"{ESTIMATE} (no GPU data)"
     else:
-        basis, source = "model", f"{ref.path.name}, measured on {ref.spec.device or ref.arch}"
+        basis, source = "model", f"{ref.path.name}, measured on {ref.spec.device or ref.spec.arch}"
         model = with_estimate(model, ref, wanted)
-    worth = None if option.judged is None else option.judged.stated("" if ref is None else ref.arch, wanted.arch)
+    worth = None if option.judged is None else option.judged.stated("" if ref is None else ref.spec.arch, wanted.arch)
     model.not_measured = NotMeasured(basis, source, worth, next_commands(wanted))
     return model
 
@@ -205,7 +205,7 @@ def _first_with_kernels(refs: Sequence[ModelRef], wanted: Wanted, problem: Probl
     for ref in refs:
         model = as_of(ref, wanted)
         if has_kernels(problem, model):
-            return _Option(model, judged_model(ref.arch, wanted, problem), ref)
+            return _Option(model, judged_model(ref.spec.arch, wanted, problem), ref)
     return None
 
 

@@ -136,6 +136,7 @@ class KernelRow(NamedTuple):
     ties: int = 1  # candidates with this score, including this kernel
     tied: tuple[str, ...] = ()  # names of the others, at most `MAX_TIED`
     not_in_headers: str = ""  # why the headers cannot build the kernel; empty if they can, or were not found
+    is_timed: bool | None = None  # whether the training data have times of the kernel; None if unknown
 
 
 class AnswerRows(NamedTuple):

@@ -111,6 +111,8 @@ class RankedKernel(Record):
     """Names of the other tied kernels, at most 100."""
     not_in_headers: str | None
     """Reason why the headers cannot build the kernel; null if they can, or were not found."""
+    measured: bool | None
+    """Whether the model's data have times of the kernel; null if unknown."""
 
 
 class PredictDocument(Document, kw_only=True):
@@ -251,4 +253,5 @@ def _kernel(row: KernelRow) -> RankedKernel:
         ties=row.ties,
         tied=row.tied,
         not_in_headers=row.not_in_headers or None,
+        measured=row.is_timed,
     )

@@ -190,6 +190,7 @@ class RankedPool(NamedTuple):
                 ties=row.ties,
                 tied=tuple(map(pool.name, row.others[:MAX_TIED])),
                 not_in_headers=row.not_in_headers,
+                is_timed=None if timed is None else pool.kind(row.kernel).is_timed,
             )
             for row in rows
         ]

@@ -107,6 +107,13 @@ def _inexact(answer: Answer) -> Iterator[Caveat]:
         yield Caveat("inexact", message, {"reason": reason})
 
 
+def _unmeasured(answer: Answer) -> Iterator[Caveat]:
+    rows = [place for place, row in enumerate(answer.kernels, 1) if row.is_timed is False]
+    if rows and answer.rows.timed and answer.frequent is None and answer.not_measured is None:
+        message = f"without a measurement: row{'s' * (len(rows) > 1)} {', '.join(map(str, rows))}"
+        yield Caveat("unmeasured-kernels", message, {"rows": rows}, summary="")
+
+
 def _frequent(answer: Answer) -> Iterator[Caveat]:
     if answer.frequent is not None:
         yield Caveat("most-frequent", answer.frequent.line, fields_of(answer.frequent), WHY, summary="")
@@ -135,6 +142,7 @@ _CAVEATS: tuple[Callable[[Answer], Iterator[Caveat]], ...] = (
     _interval,
     _ties,
     _inexact,
+    _unmeasured,
     _not_measured,
     _frequent,
     _out_of_distribution,

@@ -82,7 +82,7 @@ class Ranking:
 
     @property
     def _pool(self) -> RankedPool:
-        told = told_pool(self.model, self.pool, self.lacking)
+        told = told_pool(self.model, self.pool, self.lacking, known_candidates(self.run, self.model).timed or 0)
         counts = np.bincount(np.asarray(told.kind_of)[self.order], minlength=len(told.kinds)).tolist()
         return RankedPool(
             run=self.run,

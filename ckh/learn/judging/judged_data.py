@@ -34,6 +34,7 @@ class Among(StrEnum):
 
 
 LEAST_PROBLEMS = 10  # minimum number of problems for a meaningful 10th percentile
+LEAST_COVERAGE = 0.8  # share of choices that were measured: figures of fewer are of other choices than predict's
 MOST_UNSTABLE = 0.2  # share of times: above this, the machine was loaded
 
 

@@ -29,7 +29,7 @@ from ckh.learn.models.manifest import labels_of, problem_count
 from ckh.learn.models.measured_set import MEASURED_NAME, read_measured
 from ckh.learn.models.published import forest_path, model_file, read_forest
 from ckh.learn.models.reach import beyond, peak_tflops, possible_speeds, reach_of
-from ckh.learn.models.scoring import ModelInputs, PoolScorer, Remembered
+from ckh.learn.models.scoring import MeasuredLead, ModelInputs, PoolScorer, Remembered
 from ckh.learn.models.spec import SPEC_NAME, ModelSpec, ShownModel, Wanted, may_be_for, read_spec
 from ckh.learn.training.feature_matrix import BLOCK_ROWS, widened
 from ckh.ops import operation_of_problem
@@ -81,11 +81,6 @@ class ModelRef:
     def dtype(self) -> str:
         """Element type."""
         return self.spec.dtype
-
-    @property
-    def arch(self) -> str:
-        """Architecture."""
-        return self.spec.arch
 
 
 def wanted_for(problem: Problem, arch: str, num_cus: int = 0) -> Wanted:
@@ -172,7 +167,7 @@ def find_model(wanted: Wanted) -> Model:
     """Load the first model that fits, with the others (`Model.others`)."""
     if (model := first_model(wanted)) is not None:
         return model
-    known = {f"{ref.spec.op_type} {ref.variant} {ref.dtype} on {ref.arch}" for ref in list_models()}
+    known = {f"{ref.spec.op_type} {ref.variant} {ref.dtype} on {ref.spec.arch}" for ref in list_models()}
     hint = f"train one with ckh train, name one with --model, or set {MODELS_VARIABLE}"
     raise ModelError(f"no model for {wanted}; available: {', '.join(sorted(known)) or 'none'}", hint, code="no-model")
 
@@ -249,7 +244,13 @@ class Model(ShownModel):
         if self.is_estimate:
             assert self.estimate is not None
             return self.estimate.inputs
-        return ModelInputs.of(self.spec) if self.spec.estimate is None else corrected_inputs(self.spec)
+        if self.spec.estimate is not None:
+            return corrected_inputs(self.spec, self._lead.of)
+        return ModelInputs.of(self.spec).with_lead(self._lead)
+
+    @cached_property
+    def _lead(self) -> MeasuredLead:
+        return MeasuredLead.read(self.path, self.spec)
 
     @property
     def is_estimate(self) -> bool:
@@ -451,10 +452,6 @@ class Model(ShownModel):
                 columns = op.training.legacy_columns(columns)
             yield spec.engine.matrix(columns, self.hardware, spec.feature_names)
 
-    def tree_count(self, target: str) -> int:
-        """Number of trees of a target's model."""
-        return len(self.forest(target).roots)
-
     def matrix(self, problem: Problem, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
         """Features of kernels on a problem, shape (kernels, features)."""
         columns = {**self.inputs.of_problem(problem), **self.inputs.of_kernels(kernels)}
@@ -487,7 +484,9 @@ class Model(ShownModel):
             raise ModelError(f"{self.path}, model of {target}: {error.message}", error.hint, code=error.code) from error
         self._check_inputs(forest.feature_names, target)
         is_added = target == self.spec.rank_by
-        return forest if self.spec.estimate is None else with_input(forest, ESTIMATE_FEATURE, is_added=is_added)
+        if self.spec.estimate is not None:
+            return with_input(forest, ESTIMATE_FEATURE, is_added=is_added)
+        return self._lead.before(forest, is_added=is_added)
 
     def _check_inputs(self, names: tuple[str, ...], target: str) -> None:
         expected = self.spec.feature_names

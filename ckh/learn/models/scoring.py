@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import numpy as np
+
+from ckh.features.engine import Feature
+from ckh.kernels.pools import TIMED_NAME, read_timed
+from ckh.kernels.table import KernelTable
 from ckh.ranking.evaluator import Ranker
+from ckh.ranking.packed import with_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from ckh.features.engine import FeatureEngine
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel, Problem
     from ckh.ranking.packed import PackedForest
 
+LEAD_FEATURE = "not_measured"
 _POOLS = 64  # prepared pools to cache
 _Value = TypeVar("_Value")
 
@@ -49,6 +56,37 @@ class Remembered(Generic[_Value]):
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredLead:
+    """The lead in score that kernels need over those with times in the training data; 0: none."""
+
+    lead: float
+    timed: frozenset[Any]
+
+    @classmethod
+    def read(cls, folder: Path, spec: ModelSpec) -> MeasuredLead:
+        """Read the lead of a model; none for another architecture than the measured one."""
+        path = folder / TIMED_NAME
+        timed = read_timed(path, spec.op.kernels.parse) if path.is_file() else None
+        if timed is None or timed.arch != spec.arch:
+            return cls(0.0, frozenset())
+        return cls(timed.lead, frozenset(timed.kernels))
+
+    def before(self, forest: PackedForest, *, is_added: bool) -> PackedForest:
+        """Put its input before a forest's inputs, with a tree that subtracts it from the scores (`is_added`)."""
+        return with_input(forest, LEAD_FEATURE, is_added=is_added, step=-self.lead) if self.lead else forest
+
+    def of(self, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
+        """Lead that each kernel needs, shape (kernels,)."""
+        lead = np.full(len(kernels), self.lead)
+        if isinstance(kernels, KernelTable):
+            known = kernels.numbers_of(list(self.timed))
+            lead[known[known >= 0]] = 0.0
+        else:
+            lead[[number for number, kernel in enumerate(kernels) if kernel in self.timed]] = 0.0
+        return lead
+
+
+@dataclass(frozen=True, slots=True)
 class ModelInputs:
     """Inputs of a model's scores."""
 
@@ -66,6 +104,18 @@ class ModelInputs:
             names=spec.feature_names,
             of_kernels=lambda kernels: spec.op.kernels.features(kernels, spec.encoding),
             of_problem=lambda problem: spec.op.problems.features([problem]),
+        )
+
+    def with_lead(self, lead: MeasuredLead) -> ModelInputs:
+        """Put the lead that each kernel needs before the other inputs, if there is one."""
+        if not lead.lead:
+            return self
+        feature = Feature(LEAD_FEATURE, "score", lambda c: c[LEAD_FEATURE])
+        return replace(
+            self,
+            engine=self.engine.extended(self.engine.op_type, (feature,), kernel_columns=frozenset({LEAD_FEATURE})),
+            names=(LEAD_FEATURE, *self.names),
+            of_kernels=lambda kernels: {**self.of_kernels(kernels), LEAD_FEATURE: lead.of(kernels)},
         )
 
 

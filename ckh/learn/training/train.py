@@ -8,32 +8,40 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ckh.archs import load_arch
+from ckh.kernels.pools import TIMED_NAME
 from ckh.learn.analytic.corrected import row_scores
-from ckh.learn.judging.calibrate import calibrate
+from ckh.learn.judging.calibrate import calibrate, in_order
 from ckh.learn.models.manifest import problem_id
 from ckh.learn.models.model_text import join_trees, scale_leaves, shorten
 from ckh.learn.training.boosting import Boosting, make_fit
 from ckh.learn.training.prepared import check_options, prepare
 from ckh.learn.training.trained import FoldMetrics, ModelComparison, Trained, TrainedTarget, compare
 from ckh.ranking.lightgbm_text import parse_forest
-from ckh.training import RANK, TARGET_COLUMNS, TFLOPS
+from ckh.training import RANK, TARGET_COLUMNS, TFLOPS, Labels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
     from ckh.learn.training.boosting import Fit
-    from ckh.learn.training.prepared import FoldSplit
+    from ckh.learn.training.prepared import FoldSplit, Prepared
     from ckh.learn.training.warm_start import Start
     from ckh.training import TrainOptions
 
+_FEWEST_ROWS = 2  # minimum for LightGBM
+_LEAD_FOLDS = 4  # whose kernels without measurements are of other tiles, and of other pipelines in every second
+_FEWEST_LEADS, _LEAD_LEVEL = 5, 0.95
+_TILE = ["tile_m", "tile_n", "tile_k"]
 _THREADS = re.compile(r"^\[num_threads: .*\]$", re.MULTILINE)  # models with equal trees must not differ by them
 
 
@@ -72,7 +80,59 @@ def train(
         params={**options.params.to_dict(), "random_state": options.seed, "early_stopping": options.early_stopping},
         start=prepared.start,
         calibration=calibration,
+        lead=_lead(prepared, options, validated[options.rank_target].fit),
     )
+
+
+def _lead(prepared: Prepared, options: TrainOptions, fit: Fit) -> float | None:
+    """Lead in score that a kernel without measurements needs over those with some; None if the folds show none.
+
+    Folds leave out problems, and kernels of whole tiles or pipelines. Where such a kernel would be chosen although it
+    is not faster, its lead is the model's error. The result is the 95 % conformal quantile of the errors among these
+    choices, or the largest error of fewer than 19 choices.
+    """
+    dataset, alone = prepared.dataset, Boosting(prepared, options, lambda _steps, _text: None)
+    if not _leaves_kernels_out(dataset, options) or prepared.start is not None:
+        return None
+    errors: list[float] = []
+    for number, split in enumerate(prepared.splits(options.folds)[:_LEAD_FOLDS]):
+        is_out = _left_out(dataset, number)
+        rows, stop = (part[~is_out[part]] for part in (split.train, split.stop))
+        if min(len(rows), len(stop)) < _FEWEST_ROWS:
+            continue
+        score = alone.predicted(fit, alone.fit(fit, rows, stop, ""), rows, split.score)
+        out, efficiency = is_out[split.score], prepared.efficiency[split.score]
+        for of_problem in in_order(score, dataset.problem_ids[split.score]):
+            others, known = of_problem[out[of_problem]], of_problem[~out[of_problem]]
+            if len(others) and len(known) and score[others[0]] > score[known[0]]:
+                is_wrong = efficiency[others[0]] <= efficiency[known[0]]
+                errors.append(float(score[others[0]] - score[known[0]]) if is_wrong else 0.0)
+    return conformal(errors, _LEAD_LEVEL) if len(errors) >= _FEWEST_LEADS else None
+
+
+def conformal(errors: Sequence[float], level: float) -> float:
+    """Conformal quantile: the error that the next of the same kind exceeds with 1 - level at most; else the largest."""
+    return sorted(errors)[min(ceil((len(errors) + 1) * level), len(errors)) - 1]
+
+
+def _leaves_kernels_out(dataset: Dataset, options: TrainOptions) -> bool:
+    """True if a model of a dataset also ranks kernels that were not measured."""
+    op = dataset.op
+    if options.labels is Labels.WINNERS or TIMED_NAME not in op.training.model_files:
+        return False
+    pool = op.kernels.candidates(dataset.problems()[0], load_arch(dataset.arch), Path()).pool
+    return len(pool) > dataset.frame["kernel"].nunique()
+
+
+def _left_out(dataset: Dataset, fold: int) -> NDArray[np.bool_]:
+    """Mask of the rows of a third of the tiles, or of the pipelines, shape (rows,)."""
+    frame = dataset.frame
+    tiles = frame[_TILE].astype(str).agg("x".join, axis=1) if {*_TILE} <= {*frame} else frame["kernel"]
+    columns = [tiles, frame[dataset.op.kernels.slice_column], frame["kernel"]]
+    kinds = next(column for column in [columns[fold % 2], *columns] if column.nunique() > 1 or column is columns[-1])
+    names = np.array(sorted(kinds.unique()))
+    chosen = np.random.default_rng(fold).permutation(names)[: max(1, len(names) // 3)]
+    return np.asarray(kinds.isin(chosen))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

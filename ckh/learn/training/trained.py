@@ -13,7 +13,7 @@ import numpy as np
 from ckh.errors import DataError
 from ckh.files.jsonfields import read_json
 from ckh.files.outputs import FolderKind, write_folder
-from ckh.kernels.pools import TIMED_NAME
+from ckh.kernels.pools import TIMED_NAME, with_lead
 from ckh.learn.analytic.corrected import ranks_alone
 from ckh.learn.analytic.prior import has_prior
 from ckh.learn.models.calibration import CALIBRATION_NAME
@@ -152,7 +152,8 @@ class Today:
 class Trained:
     """All results of training, in memory.
 
-    `today` is the comparison with the model that answered for such data before, if made.
+    `today` is the comparison with the model that answered for such data before, if made. `lead` is the score by which
+    kernels without measurements must lead, and `coverage` the share of problems whose first choice was measured.
     """
 
     dataset: Dataset
@@ -166,6 +167,8 @@ class Trained:
     calibration: Calibration | None = None
     sample: Drawn | None = None
     today: Today | None = None
+    lead: float | None = None
+    coverage: float | None = None
 
     @property
     def rank_by(self) -> str:
@@ -215,7 +218,8 @@ def _files(trained: Trained) -> Iterable[tuple[str, bytes]]:
         if name != TIMED_NAME and knows_all:  # no list of the kernels it knows
             continue
         if (content := content_of(trained.dataset.frame, None if start is None else start.path)) is not None:
-            yield name, content
+            is_led = name == TIMED_NAME and trained.lead is not None
+            yield name, content if not is_led or trained.lead is None else with_lead(content, trained.lead)
     yield MEASURED_NAME, measured_file(trained.dataset, None if start is None else start.measured)
     spec = replace(spec_of(trained.dataset, tuple(trained.targets)), estimate=estimate)
     if start is not None:

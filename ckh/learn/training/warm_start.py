@@ -74,7 +74,7 @@ def read_start(path: Path) -> Start:
     return Start(
         model=model,
         params=_params(path),
-        trees={target: model.tree_count(target) for target in model.spec.targets},
+        trees={target: len(model.forest(target).roots) for target in model.spec.targets},
         measured=model.measured,
         sha256=dict(sorted(sha256.items())),
         manifest=our_manifest(path),
