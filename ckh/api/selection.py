@@ -79,14 +79,14 @@ class Change:
         """Return the change with both times, and why the current choice has none."""
         return replace(self, was_ms=was[0], now_ms=now[0], failed=now[1])
 
-    def failure(self, most: float, *, allows_unmeasured: bool) -> str:
+    def failure(self, most: float) -> str:
         """Return the reason why a gate must reject the change; empty if it may pass."""
         if not self.now:
             return f"{self.problem}: no kernel applies any more"
         if self.failed:
             return f"{self.problem}: the current choice failed: {self.failed}"
         if self.slowdown is None:
-            return "" if allows_unmeasured else f"{self.problem}: the choice changed, and not both were measured"
+            return f"{self.problem}: the choice changed, and not both were measured"
         slower = f"{self.slowdown:.1%} slower ({self.was_ms:.4g} ms -> {self.now_ms:.4g} ms)"
         return f"{self.problem}: the current choice is {slower}" if self.slowdown > most else ""
 
@@ -171,7 +171,6 @@ def selection_verdict(
     max_loss: float,
     *,
     on_device: bool,
-    allows_unmeasured: bool,
 ) -> tuple[Verdict, SelectionDocument]:
     """Compare the first choices with golden ones, and rate changes by data or by new measurements."""
     golden = read_golden(path)
@@ -189,7 +188,7 @@ def selection_verdict(
     checks = [Check(problem) for problem in golden.kernels]
     for place, problem in enumerate(golden.kernels):
         if change := changed.get(problem):
-            failure = change.failure(max_loss, allows_unmeasured=allows_unmeasured)
+            failure = change.failure(max_loss)
             checks[place] = Check(problem, failure, f"was {change.was}\nis  {change.now or 'none'}")
     slowdowns = [change.slowdown for change in changes if change.slowdown is not None]
     lines = [f"{len(golden.kernels)} problems, {len(changes)} changed, {len(slowdowns)} of them measured both ways"]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from ckh.cli import run
+from ckh.commands import validate
 from ckh.data.dataset import read_dataset, write_dataset
 from ckh.errors import ExitCode
 from ckh.learn.models.manifest import problem_id
@@ -233,7 +234,8 @@ def test_choices_are_remeasured_on_the_device(
     rows = [(item, kernel, time_ms(item, kernel)) for item in (first, replace(first, n=2)) for kernel in of]
     write_dataset(build(rows), tmp_path / "tiny.parquet")
     args = ["validate", "oracle", *MEASURED, "--model", str(model), "--data", str(tmp_path / "tiny.parquet")]
-    args += ["--on-device", "--sample", "2"]
+    monkeypatch.setattr(validate, "_SAMPLE", 2)
+    args += ["--on-device"]
     assert run([*args, "--min-problems", "2", *LOOSE, "--json"]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     document = json.loads(stdout)

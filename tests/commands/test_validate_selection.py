@@ -115,14 +115,13 @@ def test_a_change_that_failed_is_refused(golden: Path, capsys: pytest.CaptureFix
     assert Path("ci/junit.xml").read_text(encoding="utf-8") == "mine"
 
 
-def test_unmeasured_changes_fail_unless_allowed(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unmeasured_changes_fail(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a time of both kernels a change cannot be evaluated."""
     name = LIST[0].canonical()
     edit(golden, lambda document: document["kernels"].update({name: other_kernel(document["kernels"][name])}))
     args = ["validate", "selection", "golden.json", "--model", "model"]
     assert run(args) == ExitCode.GATE_FAILED
     expect_values(capsys.readouterr().err, name, "measured")
-    assert run([*args, "--allow-unmeasured"]) == ExitCode.OK
 
 
 def test_json_of_create_is_the_file(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -187,7 +187,9 @@ def test_a_changed_clock_and_others_establish_no_gain(change: dict[str, Any], ex
 def test_drift_at_another_time_is_no_reason() -> None:
     """The reference times before and after the rounds count; a visit during drift, or without a kernel, does not."""
     records: list[ResultRow | ReferenceRecord] = [
-        *(look(1.0, 0.0), *both(row("a", (3.0,) * 5), row("b", (1.0,) * 5)), look(1.01, 20.0), look(1.3, 80.0)),
+        look(1.0, 0.0),
+        *both(row("a", (3.0,) * 5), row("b", (1.0,) * 5)),
+        *(look(1.01, 20.0), look(1.3, 80.0)),
         *(row("a", (8.0,) * 5, time=90.0), row("b", (1.0,) * 5, time=90.0)),
         *(row("b", (1.0,) * 5, time=95.0), row("c", (1.0,) * 5, time=95.0)),
     ]

@@ -11,7 +11,7 @@ import typer
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, OP_HELP, completed, examples, import_lightgbm, print_json, print_table, say
 from ckh.commands.evaluate import AMONG, MIN_PROBLEMS, MODEL, figure_values
-from ckh.commands.panels import MEASURING, PROBLEM
+from ckh.commands.panels import PROBLEM
 from ckh.commands.validate import kernels
 from ckh.errors import DeviceError, ExitCode, UsageError
 from ckh.files.outputs import FileKind, check_output, head_of, write_output
@@ -33,7 +33,7 @@ unmeasured choices and best kernels that are not candidates are counted. If only
 
 If the data have repeated measurements, kernels within the noise of the best count as equal to it.
 
-With --on-device the model's first choices, the oracle's best and --sample random candidates are compiled and measured
+With --on-device the model's first choices, the oracle's best and 59 random candidates are compiled and measured
 again on this machine, interleaved, so that the verdict depends neither on earlier times nor only on kernels with good
 predictions. The report states what the sample may have missed: 59 random kernels contain one of the fastest 5 %
 with a probability of 95 %.
@@ -61,8 +61,7 @@ model that fits. Keep it under version control. The same call without --create r
 
 The slowdown of a change is measured: --data has times of both kernels, --on-device measures both here, interleaved.
 The gate fails if the new choice is slower by more than --max-loss, fails to run, or was not measured together with the
-old one (--allow-unmeasured accepts that). To accept changes, create the file again with --force; without --problems it
-keeps its list.
+old one. To accept changes, create the file again with --force; without --problems it keeps its list.
 """
 _PARITY = """Compare what consumers pick with what ckh picks. Exit code 1: a consumer picks another kernel.
 
@@ -77,7 +76,16 @@ Each consumer gets a fresh export; --export names existing ones, which are compa
 be tried here (no compiler, no headers, no PyTorch, no model to export) is listed with the reason and counts neither as
 equal nor as different; if none can be tried, or one of --consumer cannot, the exit code is 3.
 """
+_GAIN = """Compare two commands by a number that both print. Exit code 1: there is no gain.
+
+For example a server's benchmark without and with ckh's tables. Both are run in each of --rounds, in random order, and
+without a shell. The number is the first group of the last match of --metric in what a command prints.
+
+The gain is the ratio of the numbers, above 1 if --after is better, with a 95 % confidence interval from round to round.
+It must exceed noise and 1 %. A command that fails, or prints no positive number, ends the comparison with exit code 4.
+"""
 _LEAST = {"mean_efficiency": 0.90, "p10_efficiency": 0.75}
+_SAMPLE = 59  # random candidates, of which one is among the fastest 5 % with a probability of 95 %
 _CONSUMERS = ("c", "ck-dispatcher", "aiter", "inductor")
 _VERDICT = typer.Option(
     [], "--verdict", metavar="FILE", help="Write the verdict too, FILE.xml as JUnit, FILE.md as Markdown; repeatable."
@@ -89,7 +97,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     group = typer.Typer(
         name="validate",
-        help="Gates: choices against an oracle or golden ones, models against each other, consumers, working kernels.",
+        help="Gates: choices against an oracle or golden ones, models, consumers, working kernels, a gain in use.",
         epilog=examples(
             "ckh validate oracle --model models/mine --data holdout.parquet",
             "ckh validate compare models/old models/new --data holdout.parquet",
@@ -128,6 +136,11 @@ def register(app: typer.Typer) -> None:
     group.command(name="compare", help=_COMPARE, epilog=of_compare)(compare)
     group.command(name="selection", short_help=selected, help=_SELECTION, epilog=of_selection)(selection)
     group.command(name="parity", short_help=consumed, help=_PARITY, epilog=of_parity)(parity)
+    of_gain = examples(
+        "ckh validate gain --before './bench.sh old' --after './bench.sh new' --metric '([0-9.]+) tok/s' "
+        "--higher-is-better"
+    )
+    group.command(name="gain", help=_GAIN, epilog=of_gain)(gain)
     kernels.register(group)
     app.add_typer(group)
 
@@ -144,13 +157,6 @@ def oracle(
     min_problems: int = MIN_PROBLEMS,
     among: Among = AMONG,
     on_device: bool = typer.Option(False, "--on-device", help="Measure choices and oracle again on this machine."),
-    sample: int = typer.Option(
-        59,
-        "--sample",
-        min=0,
-        rich_help_panel=MEASURING,
-        help="--on-device: number of random candidates to measure too.",
-    ),
     limit: int | None = typer.Option(None, "--limit", min=1, help="Number of random problems to measure again."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
@@ -167,7 +173,7 @@ def oracle(
             "set --min-problems",
             code="few-problems",
         )
-    again = (sample, limit) if on_device else None
+    again = (_SAMPLE, limit) if on_device else None
     verdict, document = oracle_verdict(loaded, data, gates, min_problems, among, again)
     _show(verdict, document, (), as_json=as_json)
     _conclude(verdict)
@@ -218,7 +224,6 @@ def selection(
     data: list[Path] = typer.Option([], "--data", help="Dataset with times of changed choices; may be repeated."),
     on_device: bool = typer.Option(False, "--on-device", help="Measure changed choices on this machine."),
     max_loss: float = typer.Option(0.02, "--max-loss", min=0, help="Allowed slowdown of a choice, relative."),
-    allow_unmeasured: bool = typer.Option(False, "--allow-unmeasured", help="Accept unmeasured changes."),
     verdict_files: list[Path] = _VERDICT,
     force: bool = typer.Option(False, "--force", help="--create: replace FILE."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
@@ -239,9 +244,7 @@ def selection(
     if data and on_device:
         raise UsageError("--data and --on-device exclude each other", "omit one of them", code="conflicting-options")
     _check_files(verdict_files, [golden, *data, *([model] if model else [])])
-    verdict, document = selection_verdict(
-        golden, model, data, max_loss, on_device=on_device, allows_unmeasured=allow_unmeasured
-    )
+    verdict, document = selection_verdict(golden, model, data, max_loss, on_device=on_device)
     _show(verdict, document, verdict_files, as_json=as_json)
     _conclude(verdict)
 
@@ -284,6 +287,24 @@ def parity(
     if not verdict.failures and untried and (consumer or not verdict.checks):
         reason = next(iter(untried[0].not_compared), "no problem")
         raise DeviceError(f"{untried[0].consumer} was not compared: {reason}", code="no-consumer")
+    _conclude(verdict)
+
+
+def gain(
+    before: str = typer.Option(..., "--before", metavar="CMD", help="Command without the change."),
+    after: str = typer.Option(..., "--after", metavar="CMD", help="Command with it."),
+    metric: str = typer.Option(..., "--metric", metavar="REGEX", help="Its first group is the number to compare."),
+    lower_is_better: bool = typer.Option(
+        ..., "--lower-is-better/--higher-is-better", help="Whether the smaller number is the better one."
+    ),
+    rounds: int = typer.Option(5, "--rounds", min=3, help="Number of runs of each command."),
+    as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
+) -> None:
+    """Compare, print and give the verdict."""
+    from ckh.tune.command_gain import compare_commands
+
+    verdict, document = compare_commands((before, after), metric, rounds, lower_is_better=lower_is_better)
+    _show(verdict, document, (), as_json=as_json)
     _conclude(verdict)
 
 

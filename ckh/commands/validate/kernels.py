@@ -61,7 +61,6 @@ def kernels(
     arch: str | None = option_of(DeviceOptions, "arch"),
     compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load only; needs no GPU."),
     timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="Time limit per kernel."),
-    jobs: int | None = option_of(BenchLimits, "jobs"),
     cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=CLUSTER_HELP),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
@@ -69,7 +68,7 @@ def kernels(
     from ckh.api.validating import MatrixRequest, tried_kernels
 
     request = MatrixRequest(matrix, op, variant, ndim, dtype)
-    limits = BenchLimits(timeout_s=parse_duration(timeout), jobs=jobs)
+    limits = BenchLimits(timeout_s=parse_duration(timeout))
     document = tried_kernels(request, device, DeviceOptions(arch), limits, cluster, run=not compile_only)
     if document is None:
         raise typer.Exit(int(ExitCode.INTERRUPTED))
