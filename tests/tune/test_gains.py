@@ -260,3 +260,55 @@ def test_gains_below_the_noise_are_not_worth_it(value: float, low: float, expect
     sure, unsure, unmeasured = shape(LARGE, 4.0, gain), shape(LARGE, 4.0, None), shape(SMALL, None, None, None)
     assert is_worth_it(gain, [sure, unmeasured]) is expected
     assert is_worth_it(gain, [sure, unsure]) is (expected or None)
+
+
+def document_of(*shapes: TunedShape, **values: Any) -> TuneDocument:
+    """A document of measured shapes."""
+    known: dict[str, Any] = dict.fromkeys(TuneDocument.field_names) | {"folder": "t", "op": "gemm_universal"}
+    known |= {
+        "weights": (),
+        "shapes": shapes,
+        "device": "gpu",
+        "pairs": 3,
+        "pairs_planned": 3,
+        "is_complete": True,
+        "shared": 0,
+    }
+    total = total_gain(established(shapes))
+    if total is not None:
+        known |= {"gain": total.value, "gain_interval": total.interval}
+    return TuneDocument(**known | {"established": len(established(shapes))} | values)
+
+
+def test_predicted_and_measured_gains_are_of_the_same_shapes() -> None:
+    """Both totals are of the shapes that have both, by hand; the other prediction stands apart."""
+    both = shape(LARGE, 4.0, Ratio(2.0, (1.8, 2.0**2 / 1.8)))
+    values = {name: getattr(both, name) for name in TunedShape.field_names}
+    predicted = TunedShape(**values | {"predicted_gain": 1.6, "predicted_gain_interval": (1.5, 1.7)})
+    unsure = TunedShape(**values | {"predicted_gain": 9.0, "predicted_gain_interval": (8.0, 10.0), "gain": None})
+    measured = shape(SMALL, 8.0, Ratio(4.0, (4.0, 4.0)))
+    lines = page(document_of(predicted, unsure, measured), "", ()).splitlines()
+    (line,) = (line for line in lines if "measured on these" in line)
+    assert has_values(line, 1, "1.600x", "2.000x")
+    assert "predicted for" not in page(document_of(unsure, measured), "", ())
+    (line,) = (line for line in lines if line.startswith("- gain"))
+    assert has_values(line, f"{(80 * 4 + 3 * 8) / (80 * 2 + 3 * 2):.3f}x", 2, 3)
+
+
+@pytest.mark.parametrize(("efficiency", "is_poor"), [(0.69, True), (0.95, False)])
+def test_a_poor_model_is_called_so(efficiency: float, *, is_poor: bool) -> None:
+    """By its mean efficiency on shapes that it has not seen."""
+    document = document_of(held_out_efficiency=(efficiency, 0.6, 0.97))
+    for text in (summary(document, "15m"), page(document, "15m", ())):
+        assert ("poor model" in text) is is_poor
+
+
+@pytest.mark.parametrize("reason", [reason for reason in Unestablished if reason is not Unestablished.NOT_MEASURED])
+def test_reasons_and_warnings_are_shown(reason: Unestablished) -> None:
+    """At a terminal and on the page: why a gain is not established, and what made the run's times doubtful."""
+    values = {name: getattr(shape(LARGE, 4.0, None), name) for name in TunedShape.field_names}
+    document = document_of(
+        TunedShape(**values | {"not_established": str(reason)}), drift=(0.9, 1.53), unstable=0.4, shared=2
+    )
+    for text in (summary(document, ""), page(document, "", ())):
+        assert has_values(" ".join(text.split()), str(reason), "0.90", "1.53", 2, "40%")
