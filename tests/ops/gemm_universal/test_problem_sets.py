@@ -18,7 +18,10 @@ from ckh.ops.gemm_universal.problem_sets import (
     layers,
     load_problems,
     problem_set,
+    projections,
+    rows_of,
     set_names,
+    shard,
 )
 from tests.refusals import expect_refusal
 
@@ -93,7 +96,7 @@ WEIGHTS = {
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_weights_match_published_ones(name: str) -> None:
     """Every projection derived from a configuration has its published size."""
-    assert {p.name: (p.n, p.k) for p in MODELS[name].projections()} == WEIGHTS[name]
+    assert {p.name: (p.n, p.k) for p in projections(MODELS[name])} == WEIGHTS[name]
 
 
 @pytest.mark.parametrize(
@@ -102,20 +105,20 @@ def test_weights_match_published_ones(name: str) -> None:
 )
 def test_weights_add_up_to_the_models_published_size(name: str, num_layers: int, billions: float) -> None:
     """Layers times projections, the head and an embedding of its size give the parameter count of the model card."""
-    *layer, head = MODELS[name].projections()
+    *layer, head = projections(MODELS[name])
     total = num_layers * sum(p.n * p.k for p in layer) + 2 * head.n * head.k
     assert total / 1e9 == pytest.approx(billions, rel=2e-3)
 
 
 def test_mixtures_add_up_to_their_published_sizes() -> None:
     """DeepSeek-V3 has 671 billion parameters (61 layers, 3 of them dense), Mixtral 46.7 (32 layers)."""
-    deepseek = {p.name: p.n * p.k for p in MODELS["deepseek-v3"].projections()}
+    deepseek = {p.name: p.n * p.k for p in projections(MODELS["deepseek-v3"])}
     attention = sum(deepseek[name] for name in ("q_a", "q_b", "kv_a", "kv_b", "o"))
     dense = deepseek["gate_up"] + deepseek["down"]
     expert = deepseek["expert_gate_up"] + deepseek["expert_down"]
     total = 61 * attention + 3 * dense + 58 * (257 * expert + deepseek["router"]) + 2 * deepseek["lm_head"]
     assert total / 1e9 == pytest.approx(671.0, rel=2e-3)
-    mixtral = {p.name: p.n * p.k for p in MODELS["mixtral-8x7b"].projections()}
+    mixtral = {p.name: p.n * p.k for p in projections(MODELS["mixtral-8x7b"])}
     each = mixtral["qkv"] + mixtral["o"] + mixtral["router"] + 8 * (mixtral["expert_gate_up"] + mixtral["expert_down"])
     assert (32 * each + 2 * mixtral["lm_head"]) / 1e9 == pytest.approx(46.7, rel=2e-3)
 
@@ -127,13 +130,13 @@ def test_mixtures_add_up_to_their_published_sizes() -> None:
 def test_experts_get_equal_shares_of_tokens(name: str, tokens: int, rows: int) -> None:
     """Two of eight experts, or eight of 256, process each token; a share below one is one row."""
     model = MODELS[name]
-    by_name = {p.name: model.rows(p, tokens) for p in model.projections()}
+    by_name = {p.name: rows_of(model, p, tokens) for p in projections(model)}
     assert (by_name["expert_down"], by_name["router"], by_name["lm_head"]) == (rows, tokens, tokens)
 
 
 def test_one_of_eight_ranks_holds_an_eighth_of_each_large_weight() -> None:
     """N or K is divided by eight; if eight ranks share four key-value heads, each rank has one."""
-    share = {p.name: (p.n, p.k) for p in MODELS["llama3-8b"].shard(HOST_RANKS).projections()}
+    share = {p.name: (p.n, p.k) for p in projections(shard(MODELS["llama3-8b"], HOST_RANKS))}
     assert share == {
         "qkv": (768, 4096),
         "o": (4096, 512),
@@ -141,9 +144,9 @@ def test_one_of_eight_ranks_holds_an_eighth_of_each_large_weight() -> None:
         "down": (4096, 1792),
         "lm_head": (16032, 4096),
     }
-    few = {p.name: p.n for p in MODELS["qwen3-30b-a3b"].shard(HOST_RANKS).projections()}
+    few = {p.name: p.n for p in projections(shard(MODELS["qwen3-30b-a3b"], HOST_RANKS))}
     assert (few["qkv"], few["router"], few["expert_gate_up"]) == ((4 + 2) * 128, 128, 192)
-    latent = {p.name: (p.n, p.k) for p in MODELS["deepseek-v3"].shard(HOST_RANKS).projections()}
+    latent = {p.name: (p.n, p.k) for p in projections(shard(MODELS["deepseek-v3"], HOST_RANKS))}
     assert [latent[name] for name in ("q_a", "q_b", "kv_a")] == [(1536, 7168), (3072, 1536), (576, 7168)]
     assert all(size % HOST_RANKS == 0 for m in MODELS.values() for size in (m.heads, m.vocabulary, m.intermediate))
 
@@ -199,7 +202,7 @@ def test_host_llm_has_layers_of_every_model() -> None:
     """Each model contributes layers, at several numbers of tokens."""
     problems = set(problem_set("host-llm"))
     for model in MODELS.values():
-        assert len(problems & set(layers(model.shard(HOST_RANKS), TOKENS))) >= 8
+        assert len(problems & set(layers(shard(model, HOST_RANKS), TOKENS))) >= 8
 
 
 @pytest.mark.parametrize(("name", "least", "aligned"), [("gemm-train", 800, 10), ("host-gemm-train", 900, 11)])

@@ -31,7 +31,7 @@ from ckh.shapes.configs import config_of, decoder_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ckh.shapes.decoders import LatentAttention, MixtureOfExperts
+    from ckh.shapes.decoders import Decoder, LatentAttention
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,63 +44,58 @@ class Projection:
     routed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LanguageModel:
-    """A published configuration; `intermediate` is the size of the dense layers, 0 if there are none."""
+def projections(model: Decoder) -> Iterator[Projection]:
+    """Yield the distinct weights that tokens are multiplied with, in execution order."""
+    yield from _attention(model) if model.latent is None else _latent_attention(model, model.latent)
+    if model.dense_layers:
+        yield from _feed_forward("", model.hidden, model.intermediate)
+    if model.experts is not None:
+        yield Projection("router", model.experts.count, model.hidden)
+        yield from _feed_forward("expert_", model.hidden, model.experts.intermediate, routed=True)
+        if model.experts.shared:
+            yield from _feed_forward("shared_", model.hidden, model.experts.shared_intermediate)
+    yield Projection("lm_head", model.vocabulary, model.hidden)
 
-    hidden: int
-    intermediate: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    vocabulary: int
-    experts: MixtureOfExperts | None = None
-    latent: LatentAttention | None = None
 
-    def projections(self) -> Iterator[Projection]:
-        """Yield the distinct weights that tokens are multiplied with, in execution order."""
-        yield from self._attention() if self.latent is None else self._latent_attention(self.latent)
-        if self.intermediate:
-            yield from _feed_forward("", self.hidden, self.intermediate)
-        if self.experts is not None:
-            yield Projection("router", self.experts.count, self.hidden)
-            yield from _feed_forward("expert_", self.hidden, self.experts.intermediate, routed=True)
-            if self.experts.shared:
-                yield from _feed_forward("shared_", self.hidden, self.experts.shared * self.experts.intermediate)
-        yield Projection("lm_head", self.vocabulary, self.hidden)
+def rows_of(model: Decoder, projection: Projection, tokens: int) -> int:
+    """Rows of A for a batch of tokens: experts get equal shares, rounded up."""
+    if not projection.routed or model.experts is None:
+        return tokens
+    return -(-tokens * model.experts.per_token // model.experts.count)
 
-    def rows(self, projection: Projection, tokens: int) -> int:
-        """Rows of A for a batch of tokens: experts get equal shares, rounded up."""
-        if not projection.routed or self.experts is None:
-            return tokens
-        return -(-tokens * self.experts.per_token // self.experts.count)
 
-    def shard(self, ranks: int) -> LanguageModel:
-        """Return one rank's share under tensor parallelism.
+def shard(model: Decoder, ranks: int) -> Decoder:
+    """Return one rank's share under tensor parallelism.
 
-        Heads, intermediate sizes and the vocabulary are divided; hidden size, ranks of latent attention and the router
-        are not. If there are fewer key-value heads than ranks, they are replicated.
-        """
-        experts = self.experts and replace(self.experts, intermediate=self.experts.intermediate // ranks)
-        return replace(
-            self,
-            intermediate=self.intermediate // ranks,
-            heads=self.heads // ranks,
-            kv_heads=max(1, self.kv_heads // ranks),
-            vocabulary=self.vocabulary // ranks,
-            experts=experts,
-        )
+    Heads, intermediate sizes and the vocabulary are divided; hidden size, ranks of latent attention and the router
+    are not. If there are fewer key-value heads than ranks, they are replicated.
+    """
+    experts = model.experts and replace(
+        model.experts,
+        intermediate=model.experts.intermediate // ranks,
+        shared_intermediate=model.experts.shared_intermediate // ranks,
+    )
+    return replace(
+        model,
+        intermediate=model.intermediate // ranks,
+        heads=model.heads // ranks,
+        kv_heads=max(1, model.kv_heads // ranks),
+        vocabulary=model.vocabulary // ranks,
+        experts=experts,
+    )
 
-    def _attention(self) -> Iterator[Projection]:
-        yield Projection("qkv", (self.heads + 2 * self.kv_heads) * self.head_dim, self.hidden)
-        yield Projection("o", self.hidden, self.heads * self.head_dim)
 
-    def _latent_attention(self, latent: LatentAttention) -> Iterator[Projection]:
-        yield Projection("q_a", latent.q_rank, self.hidden)
-        yield Projection("q_b", self.heads * (latent.nope_dim + latent.rope_dim), latent.q_rank)
-        yield Projection("kv_a", latent.kv_rank + latent.rope_dim, self.hidden)
-        yield Projection("kv_b", self.heads * (latent.nope_dim + latent.value_dim), latent.kv_rank)
-        yield Projection("o", self.hidden, self.heads * latent.value_dim)
+def _attention(model: Decoder) -> Iterator[Projection]:
+    yield Projection("qkv", (model.heads + 2 * model.kv_heads) * model.head_dim, model.hidden)
+    yield Projection("o", model.hidden, model.heads * model.head_dim)
+
+
+def _latent_attention(model: Decoder, latent: LatentAttention) -> Iterator[Projection]:
+    yield Projection("q_a", latent.q_rank, model.hidden)
+    yield Projection("q_b", model.heads * (latent.nope_dim + latent.rope_dim), latent.q_rank)
+    yield Projection("kv_a", latent.kv_rank + latent.rope_dim, model.hidden)
+    yield Projection("kv_b", model.heads * (latent.nope_dim + latent.value_dim), latent.kv_rank)
+    yield Projection("o", model.hidden, model.heads * latent.value_dim)
 
 
 def _feed_forward(prefix: str, hidden: int, intermediate: int, *, routed: bool = False) -> Iterator[Projection]:
@@ -109,20 +104,12 @@ def _feed_forward(prefix: str, hidden: int, intermediate: int, *, routed: bool =
     yield Projection(f"{prefix}down", hidden, intermediate, routed)
 
 
-def _language_model(name: str) -> LanguageModel:
-    """Return a known model as the hold-out sets use it."""
-    _, fields = READY[name]
-    model = decoder_of(config_of(fields, name))
-    sizes = (model.hidden, model.intermediate, model.heads, model.kv_heads, model.head_dim, model.vocabulary)
-    return LanguageModel(*sizes, model.experts, model.latent)
-
-
 # The models of hold-out sets; a further model would change which weights training sets exclude.
 _NAMES = (
     *("llama3-8b", "llama3-70b", "deepseek-v3", "qwen3-0.6b", "qwen3-8b", "qwen3-32b", "qwen3-30b-a3b"),
     "mixtral-8x7b",
 )
-MODELS: dict[str, LanguageModel] = {name: _language_model(name) for name in _NAMES}
+MODELS: dict[str, Decoder] = {name: decoder_of(config_of(READY[name][1], name)) for name in _NAMES}
 
 
 # Tokens in a batch: all powers of two to 8192, every other power of two times 1.5, and two further sizes.
@@ -152,16 +139,16 @@ class _GemmSet:
     layouts: tuple[str, ...] = GEMM_LAYOUTS
 
 
-def layers(model: LanguageModel, tokens: Iterable[int]) -> Iterator[GemmProblem]:
+def layers(model: Decoder, tokens: Iterable[int]) -> Iterator[GemmProblem]:
     """Yield the products of a model for each number of tokens, with duplicates, in fp32 and rcr."""
-    for projection in model.projections():
+    for projection in projections(model):
         for count in tokens:
-            yield GemmProblem(model.rows(projection, count), projection.n, projection.k)
+            yield GemmProblem(rows_of(model, projection, count), projection.n, projection.k)
 
 
 def _host_llm() -> Iterator[GemmProblem]:
     for model in MODELS.values():
-        for problem in layers(model.shard(HOST_RANKS), HOST_TOKENS):
+        for problem in layers(shard(model, HOST_RANKS), HOST_TOKENS):
             low, high = HOST_LIMITS.flops[0], HOST_HOLDOUT_FLOPS
             if low <= problem.flops <= high and problem.bytes <= HOST_LIMITS.bytes:
                 yield problem
@@ -170,8 +157,8 @@ def _host_llm() -> Iterator[GemmProblem]:
 @cache
 def held_out_weights() -> frozenset[tuple[int, int]]:
     """(N, K) of every weight of the hold-out models, unsharded and sharded."""
-    shares = (share for model in MODELS.values() for share in (model, model.shard(HOST_RANKS)))
-    return frozenset((weight.n, weight.k) for share in shares for weight in share.projections())
+    shares = (share for model in MODELS.values() for share in (model, shard(model, HOST_RANKS)))
+    return frozenset((weight.n, weight.k) for share in shares for weight in projections(share))
 
 
 def _of_model(name: str) -> Iterator[GemmProblem]:
