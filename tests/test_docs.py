@@ -166,11 +166,28 @@ def test_paths_exist(page: Path) -> None:
 @pytest.mark.parametrize(("page", "call"), written_calls(), ids=shortened)
 def test_written_commands_parse(page: str, call: list[str]) -> None:
     """A call of ckh in a code fence has existing options, values of their kinds and all arguments; it is not run."""
+    parse(page, call)
+
+
+def parse(page: str, call: list[str]) -> None:
+    """Parse a call as the command line does, without running it."""
     command = typer.main.get_command(build_app(call[:1]))
     while call[:1] and call[0] in getattr(command, "commands", ()):
         name, *call = call
         command = command.commands[name]  # type: ignore[attr-defined]
     command.make_context(page, call)
+
+
+def test_the_commands_for_amds_scripts_parse() -> None:
+    """Each row of the page has a whole command, with existing options and values of their kinds."""
+    page = ROOT / "docs" / "amd-scripts.md"
+    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    calls = [
+        [call for text in CODE.findall(row) if text.startswith("ckh ") for call in calls_of_ckh(text)] for row in rows
+    ]
+    assert len(rows) >= 20
+    for (call,) in calls:
+        parse(page.name, call)
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=name_of)

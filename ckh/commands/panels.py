@@ -47,9 +47,10 @@ class _Panels:
         panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], **{name: [] for name in PANELS}}
         for get_param in self.get_params(ctx):  # type: ignore[attr-defined]
             if (row := get_param.get_help_record(ctx)) is not None:
-                text = "Show this message, or all options, and exit." if ALL in get_param.opts else row[1]
+                if ALL in get_param.opts:  # whose names Click has in any order
+                    row = f"-h, --help, {ALL}", "Show this message, or all options, and exit."
                 panels[panel_of(get_param)].append(
-                    (row[0].replace(" range>", ">").replace("<list[Path]>", "<path>"), text)
+                    (row[0].replace(" range>", ">").replace("<list[Path]>", "<path>"), row[1])
                 )
         for name, rows in panels.items():
             if rows:

@@ -308,7 +308,6 @@ def test_other_types_of_products(tmp_path: Path) -> None:
     [
         ("m,n,k\n128,256,512\n", "gemm_universal"),
         ("m,n,k\n128,-256,512\n", "gemm_universal"),  # so that the error is of its row
-        ("batch,m,n,k\n4,128,256,512\n", "gemm_batched"),
         ("N,C,K,Hi,Wi,Y,X\n1,64,64,28,28,3,3\n", "grouped_conv"),
         ("a,b\n1,2\n", None),
     ],
