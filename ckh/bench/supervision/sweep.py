@@ -234,8 +234,8 @@ class Sweep:
                 self._show(left, work)
                 started = time.monotonic() - self._driver.phase_s[COMPILE_PHASE]
                 serve(work, watch)
-                again = [task for name, task in self._whole.items() if self._leaders(name, results)]
-                self._serve([replace(task, kernels=()) for task in again], work, watch)
+                if again := [task for name, task in self._whole.items() if self._leaders(name, results)]:
+                    self._serve([replace(task, kernels=()) for task in again], work, watch)
             if watch is not None:
                 measuring_s = time.monotonic() - self._driver.phase_s[COMPILE_PHASE] - started
                 self._measure_suspects(watch, work, measuring_s)
