@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ckh.errors import UsageError
 from ckh.records import Record
+from ckh.text.log import note_once
 from ckh.text.prose import shell_word
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class SizeOption(NamedTuple):
         low: minimum value, if the command line checks it.
         high: maximum value.
         spellings: other spellings of values, in lower case, with the value; None: values are not normalized.
+        said: what such a spelling means, printed where it is typed.
     """
 
     name: str
@@ -41,11 +43,13 @@ class SizeOption(NamedTuple):
     low: int | None = None
     high: int | None = None
     spellings: tuple[tuple[str, str], ...] | None = None
+    said: tuple[tuple[str, str], ...] = ()
 
     def meant(self, value: Any) -> Any:
         """Normalize a spelling, in any case; any other value is returned unchanged."""
         if self.spellings is None or not isinstance(value, str):
             return value
+        note_once(dict(self.said).get(value.lower(), ""))
         return dict(self.spellings).get(value.lower(), value.lower())
 
     @property

@@ -45,6 +45,7 @@ instead of a random sample.
 `ckh convert` reads back the output of --to aiter.
 """
 _C, _LISTS = "c", "amd-registry"
+_UNMEASURED = "predicted, unmeasured"  # instead of the upper bound that AITER's tables need
 
 
 class ExportDocument(Document):
@@ -317,7 +318,7 @@ def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
 
 
 def _print_choices(made: WrittenChoices, out: Path, sizes: Mapping[str, int]) -> None:
-    rows = [[row.problem, row.kernel, row.basis] for row in made.rows]
+    rows = [[row.problem, row.kernel, _UNMEASURED if row.predicted else row.basis] for row in made.rows]
     print_table("", ("problem", "kernel", "basis"), rows)
     predicted = sum(row.predicted for row in made.rows)
     if predicted:

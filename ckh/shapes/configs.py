@@ -23,6 +23,7 @@ from ckh.shapes.decoders import (
 )
 from ckh.shapes.layers import Convolution, Layer, Matmul, Scaling
 from ckh.shapes.quantisation import QUANTISATION_HINT, ModuleSchemes, Scheme, read_quantisation
+from ckh.text.log import note_once
 from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
@@ -172,14 +173,17 @@ def _precision(document: Mapping[str, Any], config: Config, wanted: RunOptions) 
     A requested type of 16 bits or more replaces all of them; one of 8 or fewer bits replaces the quantised ones.
     """
     asked = wanted.dtype
-    if asked is not None and asked not in _SCALING_OF:
-        return Precision(asked)
     named = (values.get(key) for values in (config.values, document) for key in ("dtype", "torch_dtype"))
     base = dtype_name(str(next(filter(None, named), _DEFAULT_DTYPE)))
-    scheme = None if asked is None else Scheme(asked, _SCALING_OF[asked])
     stated = next(
         (values[key] for values in (document, config.values) for key in _QUANTISATIONS if values.get(key)), None
     )
+    if asked is not None and (stated or asked != base):
+        own = base if stated is None else f"{base} and its quantisation"
+        note_once(f"{config.where}: listed in {asked} instead of {own}")
+    if asked is not None and asked not in _SCALING_OF:
+        return Precision(asked)
+    scheme = None if asked is None else Scheme(asked, _SCALING_OF[asked])
     if stated is None:
         return Precision(base, None if scheme is None else ModuleSchemes(scheme))
     quantisation = read_quantisation(stated, config.where, is_replaced=scheme is not None)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ckh.errors import UsageError
 from ckh.problems import DTYPE_BYTES, dtype_name
 from ckh.shapes.layers import BatchedMatmul, Convolution, Matmul, Scaling, Shape
+from ckh.text.log import note_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -90,7 +91,7 @@ def driver_line(line: str) -> Iterator[StatedShape]:
                     dilation=dilation,
                     variant=variant,
                     dtype=_OF_DRIVER["dtypes"][match["op"]],
-                    layout=values.get("in_layout", "").lower(),
+                    layout=values.get("in_layout", "nchw" if len(axes) == len("hw") else "ncdhw").lower(),
                 )
             )
 
@@ -213,6 +214,7 @@ def _blas_product(m: int, n: int, k: int, blas: str, dtype: str, scaling: Scalin
     layout = _LAYOUT_OF.get(blas.replace("C", "T"))
     if layout is None:
         raise UsageError(f"unknown transposes {blas!r:.20}", code="unknown-name")
+    note_once(f"column-major {blas} of BLAS is {layout} here, with m and n swapped")
     return Matmul(n, m, k, dtype, layout, scaling)
 
 

@@ -239,4 +239,7 @@ def _left_out(operands: Sequence[Any], *, is_transposed: bool) -> str | None:
     if not all(operand.numel() for operand in operands):
         return "operands without elements"
     strange = next((operand.dtype for operand in operands if dtype_name(str(operand.dtype)) not in DTYPE_BYTES), None)
+    kinds = list(dict.fromkeys(dtype_name(str(operand.dtype)) for operand in operands))
+    if strange is None and len(kinds) > 1:
+        return f"products of {' and '.join(kinds)}"
     return None if strange is None else str(strange)

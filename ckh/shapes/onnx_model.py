@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
 from ckh.shapes.layers import MAX_SIZE, BatchedMatmul, Convolution, Layer, Matmul
+from ckh.text.log import note_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ _DTYPES = {
     10: "fp16",
     16: "bf16",
     11: "fp64",
-    2: "int8",
+    2: "uint8",
     3: "int8",
     6: "int32",
     17: "fp8",
@@ -32,6 +33,7 @@ _DTYPES = {
     20: "bf8",
     23: "pk_fp4",
 }
+_LAYOUTS = {2: "nchw", 3: "ncdhw"}  # of convolutions, by their dimensions
 _BATCH_WORDS = ("batch", "n", "bs", "b")
 _OF_PRODUCTS = {"MatMul": (0, 1), "MatMulInteger": (0, 1), "QLinearMatMul": (0, 3), "Gemm": (0, 1)}
 _OF_CONVOLUTIONS = {"Conv": (0, 1), "ConvInteger": (0, 1), "QLinearConv": (0, 3)}
@@ -199,6 +201,8 @@ def _layers(node: Any, tensors: Mapping[str, _Tensor], stated: Mapping[str, _Ten
     if operands is None:
         return
     a, b = (_known(tensors, node.input[place] if place < len(node.input) else "") for place in operands)
+    if a.dtype != b.dtype:
+        raise UsageError(f"products of {a.dtype} and {b.dtype}", code=_UNSUPPORTED)
     name = (node.name or node.op_type).replace(" ", "_")
     if node.op_type in _OF_CONVOLUTIONS:
         shape = _convolution(node, a, b)
@@ -220,6 +224,9 @@ def _known(tensors: Mapping[str, _Tensor], name: str) -> _Tensor:
         )
     if not tensor.dtype:
         raise UsageError("nodes of other element types", code=_UNSUPPORTED)
+    if tensor.dtype == "uint8":
+        note_once("uint8 operands are taken as int8")
+        return replace(tensor, dtype="int8")
     return tensor
 
 
@@ -262,6 +269,7 @@ def _convolution(node: Any, x: _Tensor, w: _Tensor) -> Convolution:
         (0,) * len(more) + pad,
         more + dilation,
         dtype=x.dtype,
+        layout=_LAYOUTS.get(ndim, ""),
     )
 
 

@@ -261,3 +261,46 @@ def test_an_operation_without_shapes(capsys: pytest.CaptureFixture[str]) -> None
     """If a source has no problem of a command's operation, the error lists those that it has."""
     assert run(["predict", "--op", "grouped_conv", "--problems", "llama3-8b"]) == ExitCode.BAD_DATA
     expect_error(capsys.readouterr().err, "no-problems", "grouped_conv", "llama3-8b", "gemm_universal")
+
+
+@pytest.mark.parametrize(
+    ("letters", "row", "column"), [("TN", "crr", "rcr"), ("nt", "rcr", "crr"), ("NN", "rrr", "rrr")]
+)
+def test_letters_of_a_layout_say_their_convention(
+    letters: str, row: str, column: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Row-major letters become one layout, the same ones of hipBLASLt another, with m and n swapped."""
+    call = ["predict", "--m", "16", "--n", "32", "--k", "64", "--arch", "gfx942", "--layout", letters, "--top", "1"]
+    assert run(call) == ExitCode.OK
+    printed = capsys.readouterr()
+    expect_values(printed.err, letters.upper(), "row-major", row, "column-major", column, "swapped")
+    assert f"layout {row}," in printed.out
+    assert run([*call[:-3], row, "--top", "1"]) == ExitCode.OK
+    assert "row-major" not in capsys.readouterr().err
+
+
+def test_layouts_of_a_log_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of BLAS and of MIOpen, whose convolutions in NCHW are channels-last for CK's kernels."""
+    log = tmp_path / "server.log"
+    log.write_text(
+        "hipblaslt-bench -m 64 -n 32 -k 16 --transA T --transB N --a_type bf16_r --b_type bf16_r\n"
+        "./bin/MIOpenDriver convbfp16 -n 1 -c 8 -H 4 -W 4 -k 8 -y 1 -x 1 -p 0 -q 0 -u 1 -v 1 -l 1 -j 1 -F 1\n",
+        encoding="utf-8",
+    )
+    assert run(["shapes", str(log)]) == ExitCode.OK
+    printed = capsys.readouterr()
+    expect_values(printed.err, "column-major", "TN", "rcr", "nchw", "nhwgc", 1)
+    assert "bf16,rcr,32,64,16" in printed.out
+
+
+def test_aiters_rows_show_no_time_that_nobody_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The table keeps its upper bound; the terminal says that it is a prediction, and which type fp8 is."""
+    out, table = tmp_path / "out", tmp_path / "a8w8_untuned_gemm.csv"
+    table.write_text("M,N,K\n16,7168,2048\n", encoding="utf-8")
+    assert run(["export", "--to", "aiter", "--problems", str(table), "--arch", "gfx942", "--out", str(out)]) == 0
+    printed = capsys.readouterr()
+    row = json.loads((out / "export.json").read_text(encoding="utf-8"))["choices"][0]
+    assert row["us"] > 3000
+    assert "predicted, unmeasured" in printed.out
+    assert str(int(row["us"])) not in printed.out
+    expect_values(printed.err, "fp8", "float8_e4m3fnuz", "gfx942")

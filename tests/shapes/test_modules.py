@@ -138,6 +138,20 @@ def test_batched_and_scaled_products(torch: Any) -> None:
     assert (only.problem.m, only.count) == (16, 1)
 
 
+def test_products_of_two_types_are_left_out(torch: Any) -> None:
+    """E4M3 by E5M2 is neither fp8 nor bf8."""
+
+    class Product(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, a: Any, b: Any) -> Any:
+            item = torch.ones((), device=a.device)
+            torch._scaled_mm(a, b.t(), scale_a=item, scale_b=item, out_dtype=torch.bfloat16)
+            return torch.mm(torch.empty(8, 16, device=a.device), torch.empty(16, 32, device=a.device))
+
+    types = (torch.float8_e4m3fn, torch.float8_e5m2)
+    result = ckh.shapes.of(Product(), *(torch.empty(16, 64, dtype=dtype) for dtype in types))
+    assert [item.problem.canonical() for item in result] == ["gemm_fp32_rrr_m8_n32_k16_splitk1"]
+
+
 def test_scales_of_a_product(torch: Any) -> None:
     """Scales by row and by blocks of 128 are two families; products with others are left out."""
 

@@ -352,3 +352,23 @@ def test_changes_of_an_operation_are_told(tmp_path: Path) -> None:
     log.write_text("hipblaslt-bench -m 64 -n 32 -k 16 --transA N --a_type f8_r --b_type f8_r --scaleA 1\n")
     with expect_refusal(DataError, "no-problems", "rrr", "rcr"):
         shapes_of([str(log)])
+
+
+@pytest.mark.parametrize(
+    ("quantisation", "dtype", "words"),
+    [
+        (None, "fp8", ("fp8", "bf16")),
+        (None, "fp32", ("fp32", "bf16")),
+        (BLOCKS, "bf16", ("bf16", "quantisation")),
+        (None, "bf16", ()),
+        (BLOCKS, None, ()),
+    ],
+)
+def test_a_type_instead_of_the_models_is_said(
+    quantisation: Any, dtype: str | None, words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line, with the type and the model's; nothing where they are the same."""
+    found(tmp_path, LLAMA, quantisation, dtype=dtype)
+    said = capsys.readouterr().err
+    assert bool(said) == bool(words)
+    expect_values(said, *words)

@@ -19,6 +19,7 @@ from ckh.export.consumers import ExportedChoice, MissingChoice, WrittenChoices
 from ckh.files.untrusted import csv_rows, read_text
 from ckh.ops.aiter.devices import ARCH_OF_CUS
 from ckh.ops.aiter.tables import PREDICTED, csv_text
+from ckh.text.log import note_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -255,6 +256,9 @@ def written_choices(
 
     `text` makes a table of rows; `notes` and `measured` complete the README about its content.
     """
+    for line in lines:
+        if line.problem.dtype == "fp8":
+            note_once(f"fp8 is {line.cells()['q_dtype_w']} on {line.arch}")
     files: dict[str, bytes] = {}
     for is_predicted, folder in ((False, "measured"), (True, "predicted")):
         folder_lines = [line for line in lines if line.is_predicted == is_predicted]

@@ -53,7 +53,8 @@ def load_entries(
         if isinstance(problem, str):
             passed_over[problem] += 1
         elif dtype is not None and problem.dtype != dtype:
-            raise DataError(f"{path}:{line}: the problem has dtype {problem.dtype}, not {dtype}", code="mismatch")
+            what = f"{path}:{line}: the problem has dtype {problem.dtype}, not {dtype}"
+            raise DataError(what, "omit --dtype", code="mismatch")
         else:
             problems[problem] = None
     skipped = ", ".join(f"{count} of {reason}" for reason, count in passed_over.items())

@@ -203,7 +203,7 @@ def load_problems(
     source: str, variant: str | None, dtype: str | None, default_dtype: str = _DEFAULT_DTYPE
 ) -> tuple[AiterGemm, ...]:
     """Return the distinct problems of a file, in order."""
-    return load_entries(OP_TYPE, source, variant, (untuned_rows, _text), dtype or default_dtype)
+    return load_entries(OP_TYPE, source, variant, (untuned_rows, _text), dtype or default_dtype, dtype)
 
 
 def padded_m(m: int, n: int, level: int) -> int:

@@ -19,11 +19,20 @@ if TYPE_CHECKING:
 _LAYOUT = "rcr"  # default layout of problems
 # BLAS letters (N: as stored, T: transposed) of A and B in row-major order, as in PyTorch; C is row-major.
 _BLAS = (("nn", "rrr"), ("nt", "rcr"), ("tn", "crr"), ("tt", "ccr"))
+# The same letters in hipBLASLt and rocBLAS, which are column-major.
+_COLUMN_MAJOR = {"nn": "rrr", "nt": "crr", "tn": "rcr", "tt": "ccr"}
+_SAID = "--layout {0} is row-major here, {1}; hipBLASLt's column-major {0} is {2} with m and n swapped"
 OPTIONS = (
     SizeOption("n", "Columns of the result"),
     SizeOption("k", "Reduction dimension"),
     SizeOption("m", "Rows of the result"),
-    SizeOption("layout", "Layouts of A, B, C, e.g. rrr; or NN to TT (row-major)", _LAYOUT, str, spellings=_BLAS),
+    SizeOption(
+        "layout",
+        "Layouts of A, B, C, e.g. rrr; or NN to TT (row-major)",
+        *(_LAYOUT, str),
+        spellings=_BLAS,
+        said=tuple((name, _SAID.format(name.upper(), layout, _COLUMN_MAJOR[name])) for name, layout in _BLAS),
+    ),
     SizeOption("split_k", "Split-K factor", "1"),
 )
 

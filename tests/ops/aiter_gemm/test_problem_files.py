@@ -65,6 +65,16 @@ def test_rows_of_other_libraries_are_skipped(tmp_path: Path, capsys: pytest.Capt
         load_problems(str(log), None, None)
 
 
+def test_an_element_type_that_the_family_lacks_is_refused(tmp_path: Path) -> None:
+    """Rows keep the type that they state, and those without one are never of another than the named one."""
+    table = tmp_path / "a8w8_bpreshuffle_untuned_gemm.csv"
+    table.write_text("M,N,K\n1,64,128\n", encoding="utf-8")
+    for dtype in ("bf16", "int8"):
+        with expect_refusal(DataError, "mismatch", f"{table}:2", "fp8", dtype):
+            load_problems(str(table), None, dtype)
+    assert load_problems(str(table), None, "fp8") == (AiterGemm(1, 64, 128, "a8w8_bpreshuffle"),)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
