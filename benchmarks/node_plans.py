@@ -115,19 +115,29 @@ class SimulatedNode:
         return [kernel for kernel in dict.fromkeys(kernels) if kernel not in self.built]
 
     def build(self, kernels: Sequence[Any], title: str = "") -> dict[Any, Built]:
-        """Compile with one compiler per core, each next kernel by the first that is free, until the budget ends."""
+        """Compile with one compiler per core."""
         del title
+        return self.begin_build(kernels)()
+
+    def begin_build(self, kernels: Sequence[Any]) -> Callable[[], dict[Any, Built]]:
+        """Compile each next kernel by the first core that is free, until the budget ends; GPUs measure meanwhile."""
         start, left_s = self.now, self.stop.left_s
+        new = set[Any]()
         free, end = [start] * self.jobs, math.inf if left_s is None else start + left_s
         for kernel in self.missing(kernels):
             done = free[0] + (self.compile_mem_s if kind_of(kernel) == "mem" else self.compile_s)
             heapq.heapreplace(free, done)
-            self.built |= {kernel} if done <= end else set()
-        self.now = min(max(free), end)
-        self.first_unit_s = self.first_unit_s or self.now
-        self.phase_s[COMPILE_PHASE] += self.now - start
-        names = {kernel: full_name(kernel) for kernel in kernels if kernel in self.built}
-        return {kernel: Built(Status.OK, name, name) for kernel, name in names.items()}
+            new |= {kernel} if done <= end else set()
+        ended = min(max(free), end)
+
+        def finish() -> dict[Any, Built]:
+            self.now, self.built = max(self.now, ended), self.built | new
+            self.first_unit_s = self.first_unit_s or self.now
+            self.phase_s[COMPILE_PHASE] += ended - start
+            names = {kernel: full_name(kernel) for kernel in kernels if kernel in self.built}
+            return {kernel: Built(Status.OK, name, name) for kernel, name in names.items()}
+
+        return finish
 
     def possible(self, reply: Reply, problem: str) -> Reply:
         """Simulated times are held against no peak."""

@@ -51,8 +51,8 @@ def _no_progress(_steps: int, _text: str = "") -> None:
 
 
 @contextmanager
-def progress(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
-    """Show the progress of some work, with rate and remaining time.
+def progress(title: str, total: int, so_far: Callable[[], str] | None = None) -> Iterator[Callable[[int, str], None]]:
+    """Show the progress of some work, with rate and remaining time, or with what `so_far` says instead.
 
     Yields a function `advance(steps, text)`: `steps` more are done, `text` is the current step. `advance(0, text)`
     marks the beginning of work: steps before the first such call do not count for the rate.
@@ -61,37 +61,46 @@ def progress(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
     if style is ProgressStyle.NONE:
         yield _no_progress
     elif style is ProgressStyle.BARS:
-        with _bar(title, total) as advance:
+        with _bar(title, total, so_far) as advance:
             yield advance
     else:
-        with _plain(title, total) as advance:
+        with _plain(title, total, so_far) as advance:
             yield advance
 
 
 @contextmanager
-def _bar(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
+def _bar(title: str, total: int, so_far: Callable[[], str] | None) -> Iterator[Callable[[int, str], None]]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
         Progress,
+        ProgressColumn,
+        Task,
         TextColumn,
         TimeRemainingColumn,
     )
     from rich.table import Column
 
+    # The current step is shortened first, as kernels have long names.
+    shortened = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+
+    class SoFar(ProgressColumn):
+        def render(self, task: Task) -> str:
+            del task
+            return so_far() if so_far is not None else ""
+
+    rate = TextColumn("{task.fields[rate]}"), TextColumn("left"), TimeRemainingColumn()
+    step = TextColumn("{task.fields[text]}", table_column=shortened)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=_BAR_WIDTH),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        # The current step is shortened first, as kernels have long names.
-        TextColumn("{task.fields[text]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+        *((SoFar(shortened),) if so_far is not None else (*rate, step)),
         console=Console(stderr=True, force_terminal=True if _chosen["style"] is ProgressStyle.BARS else None),
         expand=True,
         transient=True,
+        refresh_per_second=2 if so_far else 10,
     )
     with bar:
         task = bar.add_task(title, total=total, rate="", text="")
@@ -110,7 +119,7 @@ def _bar(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
 
 
 @contextmanager
-def _plain(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
+def _plain(title: str, total: int, so_far: Callable[[], str] | None) -> Iterator[Callable[[int, str], None]]:
     """Lines printed by a separate thread, even while the first step takes long."""
     start = time.monotonic()
     done, working_on = 0, ""
@@ -125,7 +134,10 @@ def _plain(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
     def speak() -> None:
         wait_s = _FIRST_LINE_S
         while not ended.wait(wait_s):
-            note(_line(title, (free or 0, done, total), time.monotonic() - start, working_on))
+            rest = None if so_far is None else so_far()
+            note(
+                _line(title, (free or 0, done, total), time.monotonic() - start, rest or working_on, has_rate=not rest)
+            )
             wait_s = _INTERVAL_S
 
     ended = threading.Event()
@@ -138,9 +150,9 @@ def _plain(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
         speaker.join()
 
 
-def _line(title: str, steps: tuple[int, int, int], seconds: float, text: str) -> str:
+def _line(title: str, steps: tuple[int, int, int], seconds: float, text: str, *, has_rate: bool = True) -> str:
     """Progress, with rate and remaining time once a counted step is done."""
     free, done, total = steps
     rate = (done - free) / seconds
-    speed = f" ({rate:.1f}/s, {max(total - done, 0) / rate:.0f} s left)" if done > free else ""
+    speed = f" ({rate:.1f}/s, {max(total - done, 0) / rate:.0f} s left)" if has_rate and done > free else ""
     return f"{title}: {done}/{total}{speed} {text}".rstrip()

@@ -116,6 +116,10 @@ def test_the_pace_is_that_of_complete_runs() -> None:
     assert pace.slower_set_up == pytest.approx(0.5)
     assert pace.set_up_s(problem) == pytest.approx(0.5 * plain.set_up_s(problem))
     assert pace.measured([(problem, 1)], {}) == pace
+    kernels: list[Any] = [SimpleNamespace()] * 40  # of 2 CPU seconds, by 4 compilers in 100 s
+    pace = Pace(SimpleNamespace(of=lambda _: 2.0), jobs=4).measured([], phase_s, kernels)  # type: ignore[arg-type]
+    assert pace.slower_compiling == pytest.approx(5.0)
+    assert (pace.compiling_s(kernels), pace.kernel_s(kernels)) == pytest.approx((100.0, 2.5))
     history.ends = []
     assert Pace.of(device, "gemm_universal", 1, history).slower == 1.0
 
@@ -161,6 +165,16 @@ def test_auto_measures_at_least_one_problem(whole: Plan) -> None:
     few = few_plan(whole, AUTO, small_tiles, 0, 0.5, PACE)
     assert len(few.tasks) == 1
     assert 1 < len(few.kernels) <= 10
+
+
+def test_no_shape_of_a_model_is_left_out_for_the_budget(whole: Plan) -> None:
+    """With times of their executions, problems have fewer kernels instead, two or more of each."""
+    times = {task.problem: 1.0 for task in whole.tasks}
+    few = few_plan(whole, AUTO, small_tiles, 0, 4.0, PACE, times)
+    assert len(few.tasks) == len(whole.tasks) == 40
+    assert min(len(task.kernels) for task in few.tasks) >= 2
+    assert few.pairs < 12 * 40
+    assert len(few_plan(whole, AUTO, small_tiles, 0, 4.0, PACE).tasks) < 40
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "many", "1.5", ""])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.node_plans import BUDGET_S, WAITING, PaceBefore, pace_of, planned, simulated
-from ckh.bench.supervision.driver import uses_of
+from ckh.bench.supervision.driver import COMPILING, uses_of
 
 
 @pytest.mark.slow
@@ -16,6 +16,7 @@ def test_a_node_of_gpus_is_busy() -> None:
     assert run.planned >= 1500
     assert run.pairs >= 1500
     assert run.waiting <= 0.10
+    assert max(uses[COMPILING] for uses in run.uses.values()) <= 0.30 * run.ended_s  # the others are compiled meanwhile
     assert run.ended_s <= BUDGET_S + 1
     for uses in run.uses.values():
         assert sum(uses.values()) == pytest.approx(run.ended_s)

@@ -63,7 +63,7 @@ class FixedDriver(Driver):
         """Identity of an MI300X."""
         return DeviceIdentity(HIP_KIND, "gfx942", "MI300X", 2100, {"num_cus": 304}, "", ())
 
-    def build(self, kernels: Sequence[Any], title: str = "") -> dict[Any, Built]:
+    def build(self, kernels: Sequence[Any], title: str = "", jobs: int | None = None) -> dict[Any, Built]:
         """Build nothing."""
         return dict.fromkeys(kernels, BUILT)
 

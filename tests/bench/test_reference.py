@@ -16,8 +16,7 @@ from ckh.bench.supervision import reference_watch as reference
 from ckh.bench.supervision import sweep
 from ckh.bench.supervision.protocol import Reply
 from ckh.bench.supervision.reference_watch import Alike, Reference, ReferenceWatch, by_computing
-from ckh.bench.supervision.runner import on_problem
-from ckh.bench.supervision.sweep import Totals
+from ckh.bench.supervision.runner import Totals, on_problem
 from ckh.commands.bench.output import machine_lines, reference_lines
 from ckh.data.journal import read_journal
 from ckh.data.journal_records import ReferenceRecord

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
+import threading
 from collections import Counter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh.bench.planning.plan import full_name
-from ckh.bench.planning.results import MAX_LEADERS, PairResults
+from ckh import GemmProblem
+from ckh.bench.devices.device import HIP_KIND, HOST_KIND
+from ckh.bench.planning.plan import Task, full_name
+from ckh.bench.planning.results import MAX_LEADERS, PairResults, by_worth
 from ckh.bench.supervision import sweep as sweep_module
 from ckh.bench.supervision.driver import Driver
 from ckh.bench.supervision.limits import BenchLimits, Stop, StopReason
 from ckh.data.journal import ResultRow, read_journal
-from ckh.errors import UsageError
+from ckh.errors import DeviceError, UsageError
+from ckh.ops.gemm_universal.operation import OPERATION
 from ckh.schema import Status
 from tests.bench.campaigns import LIMITS, Runs
 from tests.bench.faults import CLAIMED_MS, FAULTS, GOOD, OTHER_PROBLEM, PROBLEM, SLOW, claims
@@ -188,6 +194,58 @@ def test_first_kernels_are_measured_before_others_are_compiled(
         assert {kernel for _, kernel in rows[:2]} <= first
         assert ([problem for problem, _ in rows[:7]], built) == ([rows[0][0]] * 7, [2, 5])
     assert (outcome.reason, outcome.pairs_left) == (StopReason.COMPLETE, 0)
+
+
+def test_the_next_kernels_are_of_the_problem_with_the_most_time_and_uncertainty() -> None:
+    """Executions x best time x standard deviation of the logarithms, divided by the kernels so far.
+
+    Of the first problem 1 x 1 ms x 0.490 / 2 = 0.245, of the second 4 x 3 ms x 0.0707 / 2 = 0.424, then 0.283, 0.212.
+    """
+    problems = [GemmProblem(m, 64, 64, "fp32") for m in (16, 32, 48)]
+    texts = [problem.canonical() for problem in problems]
+    name = "gemm_universal_fp32_rcr_mem_cshuffle_intrawave_True_True_True_True_{}x32x64_2x2x1_16x16x16"
+    kernels: list[Any] = [OPERATION.kernels.parse(name.format(tile)) for tile in (32, 64, 96, 128, 160, 192)]
+    times = {0: (1.0, 2.0), 1: (3.0, 3.0 * math.exp(0.1))}
+    results = PairResults(
+        ResultRow("run", texts[number], f"k{i}", Status.OK, latency_ms=ms)
+        for number, own in times.items()
+        for i, ms in enumerate(own)
+    )
+    counts, tasks = {texts[1]: 4}, [(texts[0], kernels[:3]), (texts[1], kernels[3:])]
+    assert [kernels.index(kernel) for kernel in by_worth(tasks, results, counts)] == [3, 4, 0, 5, 1, 2]
+    # Without a time, a problem is as worthy as the first of the others: 0.848 / 1.
+    assert next(by_worth([*tasks, (texts[2], kernels[2:])], results, counts)) == kernels[2]
+    plan = [Task(problems[0], kernels), Task(problems[2], kernels)]
+    results.add(ResultRow("run", texts[0], full_name(kernels[0]), Status.OK, latency_ms=5.0))
+    assert results.best_so_far(plan, {texts[0]: 10}) == (1, 10.0, 50.0)
+
+
+def test_kernels_for_gpus_are_built_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a core less for each worker; its error comes where it is awaited. For the CPU nothing is built before."""
+    go, seen = threading.Event(), list[Any]()
+
+    def build(_driver: Driver, kernels: Sequence[Any], _title: str = "", jobs: int | None = None) -> dict[Any, Any]:
+        seen.append(jobs)
+        if jobs is not None:
+            assert go.wait(10)
+        if not kernels:
+            raise DeviceError("no disk", code="full")
+        return dict.fromkeys(kernels)
+
+    monkeypatch.setattr(Driver, "build", build)
+    configs: list[Any] = [SimpleNamespace(kind=HIP_KIND)] * 2
+    device: Any = SimpleNamespace(job_bytes=1)
+    driver: Any = Driver(device, BenchLimits(jobs=8), lambda: False, configs)
+    first, failed = driver.begin_build(["a"]), driver.begin_build([])
+    go.set()
+    assert first() == {"a": None}
+    with expect_refusal(DeviceError, "full"):
+        failed()
+    assert seen == [6, 6]
+    driver.configs = (SimpleNamespace(kind=HOST_KIND),)
+    later = driver.begin_build(["b"])
+    assert len(seen) == 2
+    assert (later(), seen[2:]) == ({"b": None}, [None])
 
 
 @pytest.mark.parametrize(

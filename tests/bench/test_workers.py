@@ -24,7 +24,7 @@ from ckh.bench.supervision.campaign import Campaign
 from ckh.bench.supervision.driver import Driver, in_order
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.bench.supervision.protocol import WorkerConfig
-from ckh.bench.supervision.sweep import within_scratch
+from ckh.bench.supervision.runner import within_scratch
 from ckh.data.journal import KernelRecord, read_journal
 from ckh.data.settings import Given
 from ckh.errors import DeviceError

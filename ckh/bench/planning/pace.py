@@ -16,6 +16,7 @@ from ckh.bench.compilation.compile import CompileCosts, default_jobs
 from ckh.bench.computation import computation_of
 from ckh.bench.devices.device import HIP_KIND
 from ckh.bench.planning.plan import full_name
+from ckh.bench.supervision.driver import COMPILE_PHASE
 from ckh.bench.supervision.protocol import Phase
 from ckh.ops import operation
 
@@ -51,6 +52,7 @@ class Work:
     phase_s: Mapping[str, float]
     jobs: int
     workers: int
+    compiled: tuple[Kernel, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class Pace:
     """Ratio of measured times of kernels to the constants."""
     slower_set_up: float = 1.0
     """Ratio of measured times of inputs and references to the constants."""
+    slower_compiling: float = 1.0
+    """Ratio of measured times of compiling to the CPU seconds of the kernels, divided by the compilers."""
     to_compile: Callable[[Sequence[Kernel]], Sequence[Kernel]] = lambda kernels: kernels
     done: PairResults | None = None
     """Measured pairs, which take no more time."""
@@ -81,7 +85,7 @@ class Pace:
         pace = cls(costs, jobs or default_jobs(device.job_bytes), workers, is_gpu, threads)
         return pace if history is None else pace.measured(*_ended(history))
 
-    def measured(self, visits: Visits, phase_s: Mapping[str, float]) -> Pace:
+    def measured(self, visits: Visits, phase_s: Mapping[str, float], compiled: Sequence[Kernel] = ()) -> Pace:
         """The pace of work that took some seconds by phase, where there was enough of it."""
         plain = replace(self, slower=1.0, slower_set_up=1.0)
         pairs_s = sum(kernels * plain.pair_s(problem) for problem, kernels in visits)
@@ -90,15 +94,17 @@ class Pace:
             self,
             slower=_ratio(phase_s, _PAIR, pairs_s) or self.slower,
             slower_set_up=_ratio(phase_s, _SET_UP, set_up_s) or self.slower_set_up,
+            slower_compiling=_ratio(phase_s, (COMPILE_PHASE,), sum(map(self.costs.of, compiled)) / self.jobs)
+            or self.slower_compiling,
         )
 
     def kernel_s(self, kernels: Sequence[Kernel]) -> float:
         """Mean seconds to compile one of many kernels like these."""
-        return sum(map(self.costs.of, kernels)) / len(kernels) / self.jobs
+        return self.slower_compiling * sum(map(self.costs.of, kernels)) / len(kernels) / self.jobs
 
     def compiling_s(self, kernels: Sequence[Kernel]) -> float:
-        """Seconds to compile those of the kernels that are not compiled yet, on an idle machine."""
-        costs = [self.costs.of(kernel) for kernel in self.to_compile(kernels)]
+        """Seconds to compile those of the kernels that are not compiled yet."""
+        costs = [self.slower_compiling * self.costs.of(kernel) for kernel in self.to_compile(kernels)]
         return max(sum(costs) / self.jobs, max(costs, default=0.0))
 
     def set_up_s(self, problem: Problem) -> float:
@@ -129,7 +135,7 @@ class Pace:
         return sum(not self.done.has(canonical, full_name(kernel)) for kernel in task.kernels)
 
 
-def _ratio(phase_s: Mapping[str, float], phases: Iterable[Phase], expected_s: float) -> float:
+def _ratio(phase_s: Mapping[str, float], phases: Iterable[str], expected_s: float) -> float:
     """Ratio of the seconds of phases to those expected; 0 if they were too few."""
     return sum(phase_s.get(phase, 0.0) for phase in phases) / expected_s if expected_s >= _LEAST_SEEN_S else 0.0
 

@@ -239,6 +239,7 @@ _COMPILING = 0.5  # share of it for compiling
 _FEWEST_KERNELS = 4
 _USED, _AIM = 0.9, 0.96  # shares of a budget: acceptable use, and the target
 _TRIALS = 6
+_SHORTEST_S = 1e-3  # of measuring, as nothing is left of measured pairs
 _FEW_MORE = 1.25  # ratio to the requested number of kernels: problems of many kinds need kernels of each kind
 _MOST_STEP = 3.0  # maximum factor between measuring times of successive trials
 
@@ -255,7 +256,7 @@ def few_plan(
     """Select the most informative part of a plan: a number of problems, or "auto": as many as fit in the budget.
 
     `order` scores kernels by what is known before; `times`, the relative time of all executions of each problem, weighs
-    the problems.
+    the problems, none of which is left out for the budget.
     """
     most = _count(count, budget_s)
     weights = None if times is None else np.array([times[task.problem] for task in plan.tasks])
@@ -263,20 +264,27 @@ def few_plan(
     by_worth = [plan.tasks[number] for number in islice(representative(_places(plan), seed, weights), most)]
     draft = _Draft(by_worth, order, seed)
     if count == AUTO and budget_s is not None:
-        return replace(plan, tasks=_within(draft, len(plan.kernels), _PLANNED * budget_s, pace))
+        tasks = _within(draft, len(plan.kernels), _PLANNED * budget_s, pace, keeps_all=times is not None)
+        return replace(plan, tasks=tasks)
     return replace(plan, tasks=draft.tasks(len(by_worth), Shots()))
 
 
 def total_times(plan: Plan, counts: Mapping[Problem, int], arch: ArchSpec) -> dict[Problem, float]:
     """Relative time of all executions of each problem: at peak rates, or for unknown rates by operations."""
-    times, of_padded = {}, Counter[Any]()
-    for problem, padded in plan.padded.items():
-        of_padded[padded] += counts.get(problem, 1)
+    times, as_run = {}, counts_as_run(plan, counts)
     for problem in (task.problem for task in plan.tasks):
         shortest_s = arch.shortest_s(problem.dtype, problem.bytes, problem.flops)
-        count = of_padded[problem] + counts.get(problem, 0) or 1
+        count = as_run.get(problem.canonical(), 1)
         times[problem] = count * (float(problem.flops) if shortest_s is None else max(shortest_s))
     return times
+
+
+def counts_as_run(plan: Plan, counts: Mapping[Problem, int]) -> dict[str, int]:
+    """Executions of problems as they are measured, which may be padded, by canonical text."""
+    as_run = Counter[str]()
+    for problem, count in counts.items():
+        as_run[plan.padded.get(problem, problem).canonical()] += count
+    return as_run
 
 
 class _Draft:
@@ -360,8 +368,8 @@ def _places(plan: Plan) -> NDArray[np.float64]:
     return np.array([place_of(problem) for problem in problems])
 
 
-def _within(draft: _Draft, kernels: int, budget_s: float, pace: Pace) -> tuple[Task, ...]:
-    """Tasks that fit in a budget and use it, at least one task and some kernels.
+def _within(draft: _Draft, kernels: int, budget_s: float, pace: Pace, *, keeps_all: bool) -> tuple[Task, ...]:
+    """Tasks that fit in a budget and use it, at least one task and some kernels; all tasks if `keeps_all`.
 
     The numbers of kernels and tasks start from mean costs and are then adjusted to the costs of the plan.
     """
@@ -372,7 +380,8 @@ def _within(draft: _Draft, kernels: int, budget_s: float, pace: Pace) -> tuple[T
     best: tuple[Task, ...] = ()
     best_s, pairs = math.inf, 0
     for _ in range(_TRIALS):
-        tasks = draft.tasks(*_shots(draft.by_worth, count, left_s, pace), limits_unknown=True)
+        shots = _shots(draft.by_worth, count, left_s, pace, keeps_all=keeps_all)
+        tasks = draft.tasks(*shots, limits_unknown=True)
         chosen = list({id(kernel): kernel for task in tasks for kernel in task.kernels}.values())
         compiling_s, measuring_s = pace.compiling_s(chosen), pace.measuring_s(tasks)
         needs_s = compiling_s + measuring_s
@@ -391,7 +400,7 @@ def _within(draft: _Draft, kernels: int, budget_s: float, pace: Pace) -> tuple[T
             count, low_s, high_s = min(kernels, max(_FEWEST_KERNELS, round(count * factor))), 0.0, math.inf
             continue
         low_s, high_s = (left_s, high_s) if is_within else (low_s, left_s)
-        step = min(max((_AIM * budget_s - compiling_s) / measuring_s, 1 / _MOST_STEP), _MOST_STEP)
+        step = min(max((_AIM * budget_s - compiling_s) / max(measuring_s, _SHORTEST_S), 1 / _MOST_STEP), _MOST_STEP)
         left_s = (low_s + high_s) / 2 if low_s and high_s < math.inf else left_s * step
     return best
 
@@ -401,14 +410,14 @@ def _is_better(needs_s: float, best_s: float, budget_s: float) -> bool:
     return best_s < needs_s <= budget_s or (best_s > budget_s and needs_s < best_s)
 
 
-def _shots(by_worth: Sequence[Task], kernels: int, left_s: float, pace: Pace) -> tuple[int, Shots]:
-    """Numbers of tasks and kernels for a time; if all tasks fit, more kernels per task."""
+def _shots(by_worth: Sequence[Task], kernels: int, left_s: float, pace: Pace, *, keeps_all: bool) -> tuple[int, Shots]:
+    """Numbers of tasks and kernels for a time; if all tasks fit, more kernels per task, else fewer if `keeps_all`."""
     shots = Shots(kernels=kernels)
     spent_s = 0.0
     for number, task in enumerate(by_worth):
         count = min(sum(shots.of_problem(len(task.kernels))), kernels)
         spent_s += pace.task_s(task.problem, count) / pace.workers
-        if number and spent_s > left_s:
+        if number and spent_s > left_s and not keeps_all:
             return number, shots
-    more = max(1.0, left_s / spent_s)
-    return len(by_worth), replace(shots, best=round(shots.best * more), others=round(shots.others * more))
+    best, others = (max(1, round(number * left_s / spent_s)) for number in (shots.best, shots.others))
+    return len(by_worth), replace(shots, best=best, others=others)

@@ -17,7 +17,7 @@ from ckh.bench.isolated.timing import DEFAULT_SAMPLES
 from ckh.bench.planning.candidates import BuildableSource
 from ckh.bench.planning.pace import Pace, Work
 from ckh.bench.planning.plan import ALL, BEST, SAMPLE, SEARCH, Plan, Scorer, make_plan
-from ckh.bench.planning.planner import AUTO, KnownBefore, few_plan, total_times
+from ckh.bench.planning.planner import AUTO, KnownBefore, counts_as_run, few_plan, total_times
 from ckh.bench.planning.registry import first_fits
 from ckh.bench.planning.results import History, PairResults, plan_records, read_history, stored_plan
 from ckh.bench.supervision.cluster_driver import driver_for
@@ -25,8 +25,8 @@ from ckh.bench.supervision.driver import BuildReport, build_and_load
 from ckh.bench.supervision.limits import BenchLimits, Stop, StopReason
 from ckh.bench.supervision.protocol import WORK_PHASES
 from ckh.bench.supervision.remote import DeviceRequest
-from ckh.bench.supervision.runner import new_record
-from ckh.bench.supervision.sweep import Sweep, Totals
+from ckh.bench.supervision.runner import Totals, new_record
+from ckh.bench.supervision.sweep import Sweep
 from ckh.data.journal import JOURNAL, JOURNAL_NAME, JournalWriter, is_started
 from ckh.data.settings import Given, Settings
 from ckh.errors import CkhError, DeviceError, UsageError
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 _RUNS = Path("runs")
 SOURCES = ("problems", "kernels", "registry", "model", "today")  # settings that may name files
-_MOVED = 1.25  # ratio of two estimates of the time left, above which it is planned again
+_LEAST_USE, _LEAST_LEFT_S = 0.5, 15.0  # share of the time left that a plan must use, and the time to plan again
 _MOST_SEEN_BYTES = 1 << 26  # maximum size of a journal that is read only for its pace
 
 
@@ -135,8 +135,8 @@ class Campaign:
         options = options or DeviceOptions()
         self._chosen_by = ""
         self._few: Callable[[float | None, Pace], Plan] | None = None  # of a budget, with --plan
-        self._planned_by: Pace | None = None
-        self._is_planned_again = False
+        self._may_grow = True  # whether there are more pairs than those of the plan
+        self._counts: dict[str, int] = {}  # executions of problems, by canonical text, where known
         kind = device_kind or default_device_kind(options)
         self._force = force
         if resume and force:
@@ -171,7 +171,9 @@ class Campaign:
         _check_choice(self.settings)
         stored = None if self._history is None else stored_plan(self._history, operation(self.settings.op))
         self._is_stored = stored is not None
-        self.plan: Plan = stored or self._made_plan(limits or BenchLimits())
+        self._results = PairResults() if self._history is None else self._history.results
+        limits = limits or BenchLimits()
+        self.plan: Plan = self._made_plan(limits) if stored is None else self._continued(stored, limits)
         # A plan of few problems also depends on the models and times of that day.
         if stored is not None and self.settings.plan is None and any(given[name] is not None for name in SOURCES):
             made = self._made_plan(BenchLimits())
@@ -181,7 +183,20 @@ class Campaign:
                     "omit them to continue the run, or choose another --out",
                     code="run-mismatch",
                 )
-        self._results = PairResults() if self._history is None else self._history.results
+
+    def _continued(self, stored: Plan, limits: BenchLimits) -> Plan:
+        """The stored plan of a run, or with --plan auto, where its problems can be read, a new one for a new budget."""
+        if self.settings.plan == AUTO and limits.budget_s is not None:
+            with suppress(CkhError):
+                made = self._made_plan(limits)
+                if {task.problem for task in stored.tasks} <= {task.problem for task in made.tasks}:
+                    self._is_stored = False
+                    return made.joined(self._measured(stored))
+        return stored
+
+    def _measured(self, plan: Plan) -> Plan:
+        """The measured pairs of a plan."""
+        return plan.without(lambda problem, kernel: not self._results.has(problem, kernel))
 
     def _made_plan(self, limits: BenchLimits) -> Plan:
         """Make the plan of the settings."""
@@ -197,10 +212,11 @@ class Campaign:
         if settings.plan is not None:
             known = KnownBefore(arch.name, model, arch.hardware.num_cus)
             counts = counts_of(op, settings.problems, problems)
-            times = None if counts is None else total_times(plan, counts, arch)
+            times = None
+            if counts is not None:
+                self._counts, times = counts_as_run(plan, counts), total_times(plan, counts, arch)
             self._few = partial(few_plan, plan, settings.plan, known, settings.seed, times=times)
-            self._planned_by = self._pace(limits.jobs)
-            plan = self._few(limits.budget_s, self._planned_by)
+            plan = self._few(limits.budget_s, replace(self._pace(limits.jobs), done=self._results))
             self._chosen_by = ", ".join(known.sources) or "chance: there is no model and no estimate"
         return self._with_today(plan)
 
@@ -212,25 +228,23 @@ class Campaign:
         return plan.with_first(of_today)
 
     def _plan_again(self, work: Work, left_s: float) -> Plan | None:
-        """Plan the remaining budget by the run's own times: first, and when these have changed; None: no new plan."""
+        """Plan the remaining budget by the run's own times, if the plan exceeds it or wastes it; else None."""
         assert self._few is not None
-        assert self._planned_by is not None
         pace = replace(self._pace(work.jobs), workers=work.workers, done=self._results).measured(
-            work.visits, work.phase_s
+            work.visits, work.phase_s, work.compiled
         )
         left = self.plan.without(self._results.has)
-        then_s, now_s = (
-            each.compiling_s(left.kernels) + each.measuring_s(left.tasks) for each in (self._planned_by, pace)
-        )
-        if self._is_planned_again and then_s <= _MOVED * now_s and now_s <= _MOVED * then_s:
+        needs_s = pace.compiling_s(left.kernels) + pace.measuring_s(left.tasks)
+        is_short = needs_s < _LEAST_USE * left_s
+        if left_s < _LEAST_LEFT_S or (needs_s <= left_s and not (is_short and self._may_grow)):
             return None
-        self._planned_by, self._is_planned_again = pace, True
-        measured = self.plan.without(lambda problem, kernel: not self._results.has(problem, kernel))
-        self.plan = self._with_today(self._few(left_s, pace)).joined(measured)
+        before = self.plan.pairs
+        self.plan = self._with_today(self._few(left_s, pace)).joined(self._measured(self.plan))
+        self._may_grow = not is_short or self.plan.pairs > before
         left = self.plan.without(self._results.has)
         note(
-            f"planned again, as what was left takes {format_duration(now_s)} instead of {format_duration(then_s)}: "
-            f"{left.pairs} pairs of {len(left.kernels)} kernels for {format_duration(left_s)}"
+            f"planned again, as what was left takes {format_duration(needs_s)} of {format_duration(left_s)}: "
+            f"{left.pairs} pairs of {len(left.kernels)} kernels"
         )
         return self.plan
 
@@ -279,7 +293,7 @@ class Campaign:
                 journal.start_run(record, () if self._is_stored else plan_records(record.run_id, self.plan))
                 looks = () if self._history is None else self._history.references
                 again = None if self._is_stored or self.settings.plan != AUTO else self._plan_again
-                sweep = Sweep(driver, record, journal, stop, looks, again)
+                sweep = Sweep(driver, record, journal, stop, looks, again, self._counts)
                 totals = sweep.measure(self.plan, self._results)
                 pairs_left = self.plan.without(self._results.has).pairs
                 reason = stop.reason if pairs_left else StopReason.COMPLETE

@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections import deque
+from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ckh.bench.compilation.binary import Binary
 from ckh.bench.compilation.compile import KernelBuilder, default_jobs
+from ckh.bench.devices.device import HIP_KIND
 from ckh.bench.isolated.timing import DEFAULT_SAMPLES
 from ckh.bench.supervision.limits import BenchLimits, Stop
 from ckh.bench.supervision.protocol import Job, Op, Phase, Reply, device_name
@@ -85,16 +87,34 @@ class Driver:
         """The reply, or the reason why its time is impossible, unless such times are to be taken as they are."""
         return reply if self.limits.no_peak_check else below_peak(reply, problem, self.identity)
 
-    def build(self, kernels: Sequence[Kernel], title: str = "") -> dict[Kernel, Built]:
+    def build(self, kernels: Sequence[Kernel], title: str = "", jobs: int | None = None) -> dict[Kernel, Built]:
         """Build kernels; those not reached when stopped are omitted. A title enables a progress bar."""
         start = time.monotonic()
         distinct = list(dict.fromkeys(kernels))
         shown = progress(title, len(distinct)) if title else nullcontext(lambda _steps, _text: None)
         try:
             with shown as advance:
-                return self._builder.build(distinct, self.jobs, advance, self.should_stop)
+                return self._builder.build(distinct, jobs or self.jobs, advance, self.should_stop)
         finally:
             self.phase_s[COMPILE_PHASE] += time.monotonic() - start
+
+    def begin_build(self, kernels: Sequence[Kernel]) -> Callable[[], dict[Kernel, Built]]:
+        """Build kernels while GPUs measure, with a core left to each of their workers; returns a function that waits.
+
+        Where the CPU is what is measured, or nodes compile, they are built when that is called.
+        """
+        if self.is_spread or any(config.kind != HIP_KIND for config in self.configs):
+            return lambda: self.build(kernels)
+        built: Future[dict[Kernel, Built]] = Future()
+
+        def run() -> None:
+            try:
+                built.set_result(self.build(kernels, jobs=max(1, self.jobs - len(self.configs))))
+            except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
+                built.set_exception(error)
+
+        threading.Thread(target=run, daemon=True).start()  # a second Ctrl-C does not wait for compilers
+        return built.result
 
     def missing(self, kernels: Sequence[Kernel]) -> list[Kernel]:
         """Kernels to compile: one of each source without a library in the cache."""

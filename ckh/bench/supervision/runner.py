@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import asdict, replace
+from collections import Counter
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from statistics import median
 from typing import TYPE_CHECKING, Protocol
@@ -16,13 +17,14 @@ from msgspec import structs
 
 from ckh.bench.isolated.timing import UNSTABLE_SPREAD, complaint, is_launch_bound, summarize
 from ckh.bench.supervision.protocol import Job, Op, Reply
-from ckh.data.journal import ResultRow, RunRecord
+from ckh.data.journal import KernelRecord, ReferenceRecord, ResultRow, RunRecord
 from ckh.data.peaks import MOST, least_ms
-from ckh.schema import Status
+from ckh.schema import CALLING, Status
+from ckh.text.log import note
 from ckh.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from ckh.bench.compilation.compile import Built
     from ckh.bench.devices.device import DeviceIdentity
@@ -132,3 +134,52 @@ def result_row(run_id: str, problem: str, kernel: str, reply: Reply, built: Buil
         by_graph=reply.by_graph,
         card=reply.card or {},
     )
+
+
+def within_scratch(built: Built, limit: int | None) -> Built:
+    """Refuse a kernel that needs more scratch memory than a limit, if there is one."""
+    resources = None if built.binary is None else built.binary.resources
+    if limit is None or resources is None or resources.scratch_bytes <= limit:
+        return built
+    message = f"it uses {resources.scratch_bytes} bytes of scratch memory per lane; the limit is {limit}"
+    return replace(built, status=Status.INVALID, message=message)
+
+
+@dataclass(slots=True)
+class Totals:
+    """Counts of a run, and seconds by phase and in total."""
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    first_failures: dict[str, str] = field(default_factory=dict)
+    remeasured: int = 0
+    drifted: int = 0
+    suspects_left: int = 0
+    shared: int = 0
+    references: list[ReferenceRecord] = field(default_factory=list)
+    compile_s: float = 0.0
+    wall_s: float = 0.0
+    phase_s: dict[str, float] = field(default_factory=dict)
+    restarts: int = 0
+    workers: int = 1
+    uses: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Seconds of each worker by what it did or waited for, by name."""
+
+
+def unless_moved(row: ResultRow, moved: Collection[str]) -> ResultRow:
+    """Mark the row of rounds during which the clock changed as unstable."""
+    if row.kernel not in moved or row.status is not Status.OK:
+        return row
+    return structs.replace(row, status=Status.UNSTABLE, message="the clock changed while it was measured")
+
+
+def note_hidden_code(records: Sequence[KernelRecord]) -> None:
+    """Report kernels whose resources do not show all of their code."""
+    hidden = sum(
+        bool(record.calling) or (record.resources is not None and record.resources.has_unexplained_scratch)
+        for record in records
+    )
+    if hidden:
+        note(
+            f"{hidden} of {len(records)} kernels call functions that the compiler did not inline, or have scratch "
+            f"memory without reported spills (columns {CALLING}, scratch_bytes)"
+        )

@@ -4,9 +4,10 @@ The fastest kernels of each problem, and the one in use today if it is known, ar
 so that clock drift affects all alike; these times replace the first ones. If the one in use is slower, later once more.
 
 Where many kernels are to compile, one for each compiler is measured on a few problems before the others are compiled.
-With a budget, kernels are built in parts, each measured when it is built: the first two of every problem, then as many
-as compile in half of the remaining time by the rate of this run. So a budget too short for the plan gives times, too.
-Whenever kernels are measured, `--plan auto` may plan the rest again by the times of this run.
+With a budget, kernels are built in parts, each measured as soon as it is built, on GPUs while the next is compiled: the
+first two of every problem, then, in parts of half of the remaining time by the rate of this run, the next ones of the
+problems with the most time x uncertainty. So a budget too short for the plan gives times, too. Whenever a part is
+measured, `--plan auto` may plan the rest again by the times of this run.
 
 With several devices each problem is measured on one of them. A partly measured problem of an earlier run continues on
 its device, or is measured again if that is missing. Kernels with identical code are measured once.
@@ -20,14 +21,15 @@ from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from ckh.bench.planning.pace import Work
 from ckh.bench.planning.plan import full_name
-from ckh.bench.planning.results import VISITS, PairResults, plan_records
+from ckh.bench.planning.results import VISITS, PairResults, by_worth, plan_records
 from ckh.bench.supervision.driver import COMPILE_PHASE, BegunTasks, time_in_rounds, uses_of
 from ckh.bench.supervision.reference_watch import (
     AGAIN_SHARE,
@@ -37,17 +39,25 @@ from ckh.bench.supervision.reference_watch import (
     ReferenceWatch,
     by_computing,
 )
-from ckh.bench.supervision.runner import measure, on_problem, result_row
+from ckh.bench.supervision.runner import (
+    Totals,
+    measure,
+    note_hidden_code,
+    on_problem,
+    result_row,
+    unless_moved,
+    within_scratch,
+)
 from ckh.bench.supervision.supervisor import MAX_PASSES, Looks, with_anchor
 from ckh.data.journal import EndRecord, KernelRecord, ReferenceRecord
 from ckh.errors import DeviceError
-from ckh.schema import CALLING, MEASURED, RIGHT, TRIED_AGAIN, Status
+from ckh.schema import MEASURED, RIGHT, TRIED_AGAIN, Status
 from ckh.text.durations import format_duration
 from ckh.text.log import note
 from ckh.text.progress import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ckh.bench.compilation.compile import Built
     from ckh.bench.planning.pace import Visits
@@ -68,35 +78,6 @@ _MANY = 8  # kernels to compile for each compiler
 MOST_IMPOSSIBLE = 5  # kernels in a row whose times cannot be, before the run stops
 
 
-def within_scratch(built: Built, limit: int | None) -> Built:
-    """Refuse a kernel that needs more scratch memory than a limit, if there is one."""
-    resources = None if built.binary is None else built.binary.resources
-    if limit is None or resources is None or resources.scratch_bytes <= limit:
-        return built
-    message = f"it uses {resources.scratch_bytes} bytes of scratch memory per lane; the limit is {limit}"
-    return replace(built, status=Status.INVALID, message=message)
-
-
-@dataclass(slots=True)
-class Totals:
-    """Counts of a run, and seconds by phase and in total."""
-
-    statuses: Counter[str] = field(default_factory=Counter)
-    first_failures: dict[str, str] = field(default_factory=dict)
-    remeasured: int = 0
-    drifted: int = 0
-    suspects_left: int = 0
-    shared: int = 0
-    references: list[ReferenceRecord] = field(default_factory=list)
-    compile_s: float = 0.0
-    wall_s: float = 0.0
-    phase_s: dict[str, float] = field(default_factory=dict)
-    restarts: int = 0
-    workers: int = 1
-    uses: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Seconds of each worker by what it did or waited for, by name."""
-
-
 @dataclass(slots=True)
 class _Work:
     """State shared by the tasks of a run: kernels by name, results of pairs, the progress bar."""
@@ -105,8 +86,18 @@ class _Work:
     results: PairResults
     shown: ExitStack
     advance: Callable[[int, str], None] = lambda _steps, _text: None
+    compiling: int = 0
+    """Kernels that are being compiled."""
     interrupted: set[tuple[str, str]] = field(default_factory=set)
     """Pairs whose kernel's compiler was interrupted in this run; the next run tries them again."""
+
+    def unbuilt(self, kernels: Iterable[Kernel]) -> list[Kernel]:
+        """The kernels that are not built yet."""
+        return [kernel for kernel in kernels if full_name(kernel) not in self.built]
+
+    def built_of(self, tasks: Iterable[Task]) -> list[Task]:
+        """The tasks with those of their kernels that are built."""
+        return [replace(task, kernels=tuple(k for k in task.kernels if full_name(k) in self.built)) for task in tasks]
 
 
 class Sweep:
@@ -120,6 +111,7 @@ class Sweep:
         stop: Stop,
         looks: Sequence[ReferenceRecord] = (),
         plan_again: Callable[[Work, float], Plan | None] | None = None,
+        counts: Mapping[str, int] | None = None,
     ) -> None:
         self._driver = driver
         self._run = run
@@ -127,65 +119,75 @@ class Sweep:
         self._stop = stop
         self._looks = looks
         self._plan_again = plan_again  # of the work done and the seconds left
+        self._counts = counts or {}  # executions of problems, by canonical text; of others 1
         self._visits: Visits = []
         self._whole: dict[str, Task] = {}  # the plan's task of each problem
         self._lock = threading.Lock()
-        self._compiled = 0  # kernels compiled by this run
+        self._compiled: list[Kernel] = []  # by this run
+        self._waited_s = 0.0  # for compilers, while nothing was measured
         self._impossible: Counter[str] = Counter()  # kernels in a row without a possible time, by device
         self.totals = Totals(workers=len(driver.configs))
 
     def measure(self, plan: Plan, results: PairResults) -> Totals:
         """Measure pairs missing in `results`, until complete or stopped."""
         left = self._unfinished(plan, results)
+        jobs, start, first = self._driver.jobs, time.monotonic(), self._first_kernels(left)
+        if self._stop.left_s is not None:
+            return self._measured(left, (*first[:jobs], *self._compared(plan)), results, partial(self._widen, left))
         kernels = left.kernels + self._leading_kernels(left, results)
-        jobs, start, has_budget = self._driver.jobs, time.monotonic(), self._stop.left_s is not None
-        if not has_budget and (len(kernels) <= _MANY * jobs or len(self._driver.missing(kernels)) <= _MANY * jobs):
+        if len(kernels) <= _MANY * jobs or len(self._driver.missing(kernels)) <= _MANY * jobs:
             return self._measured(left, kernels + self._compared(plan), results, partial(self._serve, left.tasks))
-        first = self._first_kernels(left)
 
         def serve(work: _Work, watch: ReferenceWatch | None) -> None:
-            nonlocal left, kernels, first
-            while not self._stop():
-                unbuilt = [kernel for kernel in kernels if full_name(kernel) not in work.built]
-                if not unbuilt:
-                    self._serve(left.tasks, work, watch)
-                    return
-                tasks = [
-                    replace(task, kernels=tuple(kernel for kernel in task.kernels if full_name(kernel) in work.built))
-                    for task in left.tasks[: None if has_budget else _EARLY_PROBLEMS]
-                ]
-                self._serve(tasks, work, watch)
-                if (again := self._planned_again()) is not None:
-                    left = self._unfinished(again, results)
-                    kernels, first = left.kernels + self._leading_kernels(left, results), self._first_kernels(left)
-                    unbuilt = [kernel for kernel in kernels if full_name(kernel) not in work.built]
-                    self._show(left, work)
-                if has_budget:
-                    soon = [kernel for kernel in first if full_name(kernel) not in work.built]
-                    unbuilt = self._next_kernels(soon or unbuilt)
-                else:
-                    after = format_duration(time.monotonic() - start)
-                    done = sum(self.totals.statuses[str(status)] for status in RIGHT)
-                    note(f"first {done} pairs measured after {after}; {len(unbuilt)} kernels to compile for the others")
-                work.built.update(self._build(unbuilt))
+            self._serve(work.built_of(left.tasks[:_EARLY_PROBLEMS]), work, watch)
+            after = format_duration(time.monotonic() - start)
+            done = sum(self.totals.statuses[str(status)] for status in RIGHT)
+            unbuilt = work.unbuilt(kernels)
+            note(f"first {done} pairs measured after {after}; {len(unbuilt)} kernels to compile for the others")
+            work.built.update(self._build(unbuilt))
+            self._serve(left.tasks, work, watch)
 
         return self._measured(left, (*first[:jobs], *self._compared(plan)), results, serve)
+
+    def _widen(self, left: Plan, work: _Work, watch: ReferenceWatch | None) -> None:
+        """Measure the kernels that are built, and build the next ones meanwhile, until none or no time is left."""
+        while not self._stop():
+            part = self._next_kernels(left, work)
+            missing, finish = self._driver.missing(part), self._driver.begin_build(part)
+            work.compiling = len(missing)
+            self._serve(work.built_of(left.tasks), work, watch)
+            work.built.update(self._kept(finish, missing) if part else {})
+            if (again := self._planned_again()) is not None:
+                left = self._unfinished(again, work.results)
+                self._show(left, work)
+            elif not part:
+                return
 
     def _planned_again(self) -> Plan | None:
         """A new plan for the rest of the budget, which the journal has from now on; None: the plan stays."""
         if self._plan_again is None or self._stop.left_s is None or self._stop():
             return None
-        done = Work(self._visits, self._driver.phase_s, self._driver.jobs, len(self._driver.configs))
+        driver = self._driver
+        done = Work(self._visits, driver.phase_s, driver.jobs, len(driver.configs), tuple(self._compiled))
         plan = self._plan_again(done, self._stop.left_s)
         if plan is not None:
             self._journal.add_plan(plan_records(self._run.run_id, plan, is_new=True))
         return plan
 
-    @staticmethod
-    def _show(left: Plan, work: _Work) -> None:
-        """Begin a progress bar."""
+    def _show(self, left: Plan, work: _Work) -> None:
+        """Begin a progress bar, with the best so far and the time left if there is a budget."""
         work.shown.close()
-        work.advance = work.shown.enter_context(progress("measuring", left.pairs))
+        so_far = self._stop.left_s is not None and partial(self._so_far, work)
+        work.advance = work.shown.enter_context(progress("measuring", left.pairs, so_far or None))
+
+    def _so_far(self, work: _Work) -> str:
+        """What was reached, and the time left."""
+        with self._lock:
+            timed, best_ms, first_ms = work.results.best_so_far(self._whole.values(), self._counts)
+        best = f"best so far {best_ms:.4g} ms, first choices {first_ms:.4g} ms, " if first_ms else ""
+        compiling = f", compiling {work.compiling} kernels" if work.compiling else ""
+        reached = f"pairs of {timed}/{len(self._whole)} problems, {best}"
+        return f"{reached}{format_duration(self._stop.left_s or 0.0)} left{compiling}"
 
     def _first_kernels(self, left: Plan) -> tuple[Kernel, ...]:
         """The first two kernels of each problem, today's and the first choice; first one for the drift monitor."""
@@ -194,14 +196,22 @@ class Sweep:
         first = (kernel for task, kernels in tasks for kernel in kernels if kernel in task.kernels)
         return tuple(dict.fromkeys((*(task.kernels[0] for task in computing), *first)))
 
-    def _next_kernels(self, unbuilt: Sequence[Kernel]) -> list[Kernel]:
-        """Select the kernels that compile in half of the remaining time, at the rate of this run."""
-        count, missing = self._driver.jobs, self._driver.missing(unbuilt)
+    def _next_kernels(self, left: Plan, work: _Work) -> list[Kernel]:
+        """Select kernels to build that compile in half of the time left: the first of each problem, then others."""
+        count, chosen = self._driver.jobs, dict[Any, None]()
         if self._compiled:
-            rate_s = self._driver.phase_s[COMPILE_PHASE] / self._compiled
+            rate_s = self._driver.phase_s[COMPILE_PHASE] / len(self._compiled)
             count = max(count, int(_COMPILING * (self._stop.left_s or 0.0) / rate_s))
-        later = set(missing[count:])
-        return [kernel for kernel in unbuilt if kernel not in later]
+        leading = work.unbuilt(self._leading_kernels(left, work.results))
+        rest = [(task.problem.canonical(), work.unbuilt(task.kernels)) for task in left.tasks]
+        others = chain(leading, by_worth(rest, work.results, self._counts))
+        for kernel in work.unbuilt(self._first_kernels(left)) or others:
+            if count <= 0:
+                break
+            if kernel not in chosen:
+                count -= len(self._driver.missing([kernel]))
+                chosen[kernel] = None
+        return list(chosen)
 
     def _serve(self, tasks: Sequence[Task], work: _Work, watch: ReferenceWatch | None) -> None:
         """Measure tasks on all devices."""
@@ -232,22 +242,22 @@ class Sweep:
             with ExitStack() as shown:
                 work, watch = _Work(built, results, shown), self._watch(left, built)
                 self._show(left, work)
-                started = time.monotonic() - self._driver.phase_s[COMPILE_PHASE]
+                started = time.monotonic() - self._waited_s
                 serve(work, watch)
                 if again := [task for name, task in self._whole.items() if self._leaders(name, results)]:
                     self._serve([replace(task, kernels=()) for task in again], work, watch)
             if watch is not None:
-                measuring_s = time.monotonic() - self._driver.phase_s[COMPILE_PHASE] - started
-                self._measure_suspects(watch, work, measuring_s)
+                self._measure_suspects(watch, work, time.monotonic() - self._waited_s - started)
         finally:
             self.totals.phase_s, self.totals.restarts = self._driver.phase_s, self._driver.restarts
-            self.totals.compile_s = self._driver.phase_s[COMPILE_PHASE]
+            self.totals.compile_s = self._waited_s
             self.totals.wall_s = time.monotonic() - start
             uses, of = sorted(self._driver.worker_s.items()), (self.totals.compile_s, self.totals.wall_s)
             self.totals.uses = {node: uses_of(phase_s, *of) for node, phase_s in uses}
         phase_s = {phase: round(seconds, 3) for phase, seconds in self.totals.phase_s.items()}
-        wall_s = round(self.totals.wall_s, 3)
-        self._journal.end_run(EndRecord(self._run.run_id, str(self._stop.reason), wall_s, phase_s))
+        self._journal.end_run(
+            EndRecord(self._run.run_id, str(self._stop.reason), round(self.totals.wall_s, 3), phase_s)
+        )
         return self.totals
 
     def _unfinished(self, plan: Plan, results: PairResults) -> Plan:
@@ -331,8 +341,15 @@ class Sweep:
 
     def _build(self, kernels: Sequence[Kernel]) -> dict[str, Built]:
         missing = [] if self._stop.left_s is None else self._driver.missing(kernels)
-        built = self._driver.build(kernels, "compiling kernels")
-        self._compiled += len(missing) - len(self._driver.missing(missing))
+        return self._kept(partial(self._driver.build, kernels, "compiling kernels"), missing)
+
+    def _kept(self, finish: Callable[[], dict[Kernel, Built]], missing: Sequence[Kernel]) -> dict[str, Built]:
+        """Wait for a build, given its kernels that were not compiled before, and write its records."""
+        start = time.monotonic()
+        built = finish()
+        self._waited_s += time.monotonic() - start
+        left = set(self._driver.missing(missing))
+        self._compiled += [kernel for kernel in missing if kernel not in left]
         records = {
             built.source_hash: KernelRecord(
                 *(self._run.run_id, built.source_hash, built.code_hash, built.binary.resources, built.binary.calling)
@@ -342,16 +359,7 @@ class Sweep:
         }
         if records:
             self._journal.add_kernels(list(records.values()))
-        # Resources that do not show all of a kernel's code.
-        hidden = sum(
-            bool(record.calling) or (record.resources is not None and record.resources.has_unexplained_scratch)
-            for record in records.values()
-        )
-        if hidden:
-            note(
-                f"{hidden} of {len(records)} kernels call functions that the compiler did not inline, or have scratch "
-                f"memory without reported spills (columns {CALLING}, scratch_bytes)"
-            )
+        note_hidden_code(list(records.values()))
         return {full_name(kernel): within_scratch(build, self._run.max_scratch) for kernel, build in built.items()}
 
     def _watch(self, left: Plan, built: dict[str, Built]) -> ReferenceWatch | None:
@@ -359,8 +367,7 @@ class Sweep:
         pair = self._reference(left, built)
         if left.pairs < LEAST_PAIRS or pair is None:
             return None
-        problem, kernel = pair
-        workers = len(self._driver.configs)
+        workers, (problem, kernel) = len(self._driver.configs), pair
         return ReferenceWatch(self._run.run_id, self._journal, workers, problem, built[kernel], kernel)
 
     def _measure_suspects(self, watch: ReferenceWatch, work: _Work, measuring_s: float) -> None:
@@ -457,7 +464,7 @@ class Sweep:
         looks.add_rounds({leader.kernel for leader in leaders}, replies)
         moved, now = looks.moved(), round(time.time(), 3)
         rows = [
-            structs.replace(_unless_moved(row, moved), remeasured=True, time=now)
+            structs.replace(unless_moved(row, moved), remeasured=True, time=now)
             for leader, reply in zip(leaders, replies, strict=True)
             for row in self._rows(worker, canonical, [leader.kernel], reply, work)
         ]
@@ -491,10 +498,3 @@ class Sweep:
             for row in rows:
                 results.add(row)
                 self.totals.shared += bool(row.card.get("other_processes"))
-
-
-def _unless_moved(row: ResultRow, moved: Collection[str]) -> ResultRow:
-    """Mark the row of rounds during which the clock changed as unstable."""
-    if row.kernel not in moved or row.status is not Status.OK:
-        return row
-    return structs.replace(row, status=Status.UNSTABLE, message="the clock changed while it was measured")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.bench.supervision.campaign import Campaign, Outcome
-    from ckh.bench.supervision.sweep import Totals
+    from ckh.bench.supervision.runner import Totals
     from ckh.data.journal_records import ReferenceRecord
     from ckh.ops.base import Kernel
     from ckh.tune.flags import FlagsDocument
