@@ -167,6 +167,13 @@ def test_auto_measures_at_least_one_problem(whole: Plan) -> None:
     assert 1 < len(few.kernels) <= 10
 
 
+def test_nothing_left_to_measure_is_planned_too(whole: Plan) -> None:
+    """Of measured pairs of compiled kernels nothing is left: all fit in any budget."""
+    done: Any = SimpleNamespace(has=lambda _problem, _kernel: True)
+    pace = replace(PACE, done=done, to_compile=lambda _kernels: [])
+    assert len(few_plan(whole, AUTO, small_tiles, 0, 60.0, pace).tasks) == 40
+
+
 def test_no_shape_of_a_model_is_left_out_for_the_budget(whole: Plan) -> None:
     """With times of their executions, problems have fewer kernels instead, two or more of each."""
     times = {task.problem: 1.0 for task in whole.tasks}

@@ -383,7 +383,7 @@ def _within(draft: _Draft, kernels: int, budget_s: float, pace: Pace, *, keeps_a
         shots = _shots(draft.by_worth, count, left_s, pace, keeps_all=keeps_all)
         tasks = draft.tasks(*shots, limits_unknown=True)
         chosen = list({id(kernel): kernel for task in tasks for kernel in task.kernels}.values())
-        compiling_s, measuring_s = pace.compiling_s(chosen), pace.measuring_s(tasks)
+        compiling_s, measuring_s = pace.compiling_s(chosen), max(pace.measuring_s(tasks), _SHORTEST_S)
         needs_s = compiling_s + measuring_s
         if _is_better(needs_s, best_s, budget_s):
             best, best_s = tasks, needs_s
@@ -400,7 +400,7 @@ def _within(draft: _Draft, kernels: int, budget_s: float, pace: Pace, *, keeps_a
             count, low_s, high_s = min(kernels, max(_FEWEST_KERNELS, round(count * factor))), 0.0, math.inf
             continue
         low_s, high_s = (left_s, high_s) if is_within else (low_s, left_s)
-        step = min(max((_AIM * budget_s - compiling_s) / max(measuring_s, _SHORTEST_S), 1 / _MOST_STEP), _MOST_STEP)
+        step = min(max((_AIM * budget_s - compiling_s) / measuring_s, 1 / _MOST_STEP), _MOST_STEP)
         left_s = (low_s + high_s) / 2 if low_s and high_s < math.inf else left_s * step
     return best
 
