@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import re
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import typer
@@ -36,6 +37,8 @@ COMMANDS: dict[str, str] = {
 }
 
 _BY_TEXT = ("ckh search measure", "ckh explain")  # commands that take a problem by its text, and no options of sizes
+_NUMBERS = {"integer": "a whole number", "number": "a number"}
+_NO_NUMBER = re.compile(r"^invalid value for '(--[\w-]+)'.* valid (integer|number).*")
 COMPLETION_VARIABLE = "_CKH_COMPLETE"  # Typer's, derived from the name of the program
 _TYPED = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")  # set by Typer's shell scripts to the command line
 _WRONG_USAGE: type[Exception] = typer.BadParameter.__bases__[0]  # Click's UsageError, wherever Typer imports it from
@@ -104,6 +107,7 @@ def _refuse_usage(error: Any, command: str) -> int:
         return int(ExitCode.USAGE)
     place = command if error.ctx is None else error.ctx.command_path
     said = said[0].lower() + said[1:].replace("Value error, ", "")
+    said = re.sub(_NO_NUMBER, lambda found: f"{found[1]} must be {_NUMBERS[found[2]]}", said)
     raise UsageError(said, f"see {place} --help") from error
 
 

@@ -194,7 +194,7 @@ def _print_report(evaluated: Evaluated, report: Evaluation, worst: int) -> None:
     title = f"{evaluated.model.path}: {report.rows} rows, {coverage.problems} problems{judged}"
     print_table(title, columns, rows, {"mean": MEASURED})
     if not is_complete and report.best_ranked_measured is not None:
-        say(f"{_BEST_RANKED}: not predict's answer where the choice was never measured")
+        say(f"{_BEST_RANKED}: of the kernels that were measured, the one that the model ranks first")
     for line in (*_lines(report), ""):
         say(line)
     _print_first(report)

@@ -62,7 +62,7 @@ def _measured(document: TuneDocument) -> Iterator[str]:
     reasons = Counter(shape.not_established for shape in document.shapes if shape.not_established is not None)
     why = ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())
     if not document.device and not document.pairs_planned:
-        yield "gain: not measured, as nothing was timed"
+        yield "no gain is known: no kernel was timed"
     elif document.gain is None or document.gain_interval is None:
         yield f"gain: not established on any of {count} shapes ({why})"
     else:
