@@ -53,7 +53,7 @@ class TreeParams:
     n_estimators: int = declared(
         Declared("Maximum number of boosting rounds.  [400 or 200]", typed=("--trees",), low=1), default=2000
     )
-    learning_rate: float = declared(Declared("Learning rate.  [0.05 or 0.1]", low=1e-4, high=1.0), default=0.02)
+    learning_rate: float = 0.02
     num_leaves: int = declared(
         Declared("Leaves per tree.  [31 to 255]", typed=("--leaves",), low=2, high=4096), default=255
     )
@@ -102,10 +102,7 @@ class TrainOptions:
         default=1,
     )
     prior: float = 0.0
-    lambdarank: float = declared(
-        Declared("Weight of a LambdaRank, relative to the regression.  [1 or 0]", low=0.0, high=10.0),
-        default=0.0,
-    )
+    lambdarank: float = 0.0
     params: TreeParams = field(default_factory=TreeParams)
 
     @property

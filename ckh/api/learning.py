@@ -16,6 +16,7 @@ from ckh.api.inputs import direction_of, files_of, options_of
 from ckh.api.training_data import MOST_ROWS, TrainRequest, checked_out, read_rows, to_train_on
 from ckh.assess.metrics import choices
 from ckh.assess.times import times_of
+from ckh.data.dataset import DATASET, holdout_path, share_of, split_off, write_dataset
 from ckh.errors import CkhError, WrongTypeError
 from ckh.files.outputs import check_output
 from ckh.files.paths import own_model_folders, path_of
@@ -100,11 +101,18 @@ def trained_model(request: TrainRequest) -> tuple[Trained, Path]:
     with to_train_on(request) as (data, words):
         dataset, drawn = read_rows(data)
     out = checked_out(dataset, data, words, read_from)
+    held, path = None, holdout_path(out)
+    if request.holdout:
+        check_output(path, DATASET, force=request.force, inputs=read_from)
+        dataset, held = split_off(dataset, request.holdout, request.seed)
     start = _nearest_start(dataset) if request.is_nearest else start
     options = chosen_options(dataset, request, start)
     with progress("training trees", rounds(options)) as advance:
         trained = trained_on(dataset, options, advance, start)
-    return with_lead(replace(trained, sample=drawn, today=against_today(trained))), out
+    if held is not None:
+        write_dataset(held, path)
+    named = path if held is not None else next(filter(Path.is_file, map(holdout_path, data.paths)), None)
+    return with_lead(replace(trained, sample=drawn, today=against_today(trained), holdout=named)), out
 
 
 def with_lead(trained: Trained) -> Trained:
@@ -276,6 +284,7 @@ def train(  # noqa: PLR0913 - as many as its callers may choose by name
     force: bool = False,
     peak_check: bool = True,
     install: bool = False,
+    holdout: str | None = None,
     **options: Any,
 ) -> Model:
     """Train a model on measurements and write its directory, as `ckh train` does.
@@ -292,6 +301,7 @@ def train(  # noqa: PLR0913 - as many as its callers may choose by name
         force: whether a model in `out` is replaced.
         peak_check: whether times above the peak rates of their GPU are left out, or refused if they are many.
         install: whether the model is used although it is not better than the one in use.
+        holdout: share of the problems that is not trained on, e.g. "20%", written to OUT-holdout.parquet.
         options: fields of `ckh.training.TrainOptions` and `TreeParams`, e.g. rank, folds, seed, n_estimators.
 
     Returns:
@@ -316,6 +326,7 @@ def train(  # noqa: PLR0913 - as many as its callers may choose by name
             sample=sample,
             peak_check=peak_check,
             force=force,
+            holdout=share_of(holdout, "holdout"),
         )
         trained, out = trained_model(request)
         return load_model(saved(trained, out, install=install))

@@ -52,6 +52,8 @@ class TrainRequest:
     sample: int = MOST_ROWS
     peak_check: bool = True
     force: bool = False
+    holdout: float = 0.0
+    """Share of the problems that are held out, and written beside the model."""
 
     def __post_init__(self) -> None:
         if self.given.get("folds") in _NO_FOLDS:

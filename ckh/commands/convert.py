@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ckh.commands._common import JSON_HELP, NO_PEAK_CHECK_HELP, completed, examp
 from ckh.commands.panels import DATA
 from ckh.data import conversion
 from ckh.data.conversion import PARQUET, ConversionSummary
+from ckh.data.dataset import holdout_path, read_dataset, share_of, split_off, write_dataset
 from ckh.data.formats import ReadOptions
 from ckh.data.readers import readers
 from ckh.documents import fields_of
@@ -92,6 +94,9 @@ def convert(
     skip_bad: bool = typer.Option(False, "--skip-bad", help="Skip bad rows."),
     no_peak_check: bool = typer.Option(False, "--no-peak-check", help=NO_PEAK_CHECK_HELP),
     force: bool = typer.Option(False, "--force", help="Replace a file of the same kind."),
+    split: str | None = typer.Option(
+        None, "--split", metavar="SHARE", help="Write a share of the problems, e.g. 20%, to OUT-holdout.parquet."
+    ),
     average: bool = typer.Option(False, "--average", help="Average times of pairs measured in several inputs."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
@@ -101,6 +106,11 @@ def convert(
         # the number of rows. Arrow reads this variable when it is loaded, later.
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     check_output(out, conversion.output_kind(to), force=force, inputs=inputs)
+    share, holdout = share_of(split, "--split"), None if split is None else holdout_path(out)
+    if holdout is not None:
+        if to != PARQUET:
+            raise UsageError("--split is for datasets", "omit --to, or --split", code="conflicting-options")
+        check_output(holdout, conversion.output_kind(to), force=force, inputs=inputs)
     for path in inputs:
         require_measurements(path)
     mapping = _mapping(maps, op, from_format)
@@ -108,15 +118,20 @@ def convert(
     options = ReadOptions(measured, skip_bad, cus or None, op=op, mapping=mapping, peak_check=not no_peak_check)
     summary = conversion.convert(inputs, out, options, format_name=from_format, to=to, averages=average)
     _warn(summary)
-    next_command = (
-        f"ckh train {shell_word(out)} --out {shell_word(f'models/{out.stem}')}"
-        if to == PARQUET and summary.valid
-        else None
-    )
+    if holdout is not None:
+        rest, held = split_off(read_dataset(out), share)
+        write_dataset(held, holdout)
+        write_dataset(rest, out)
+        summary = replace(summary, sha256=read_dataset(out).content_hash)
+    model = shell_word(f"models/{out.stem}")
+    next_command = f"ckh train {shell_word(out)} --out {model}" if to == PARQUET and summary.valid else None
+    if next_command is not None and holdout is not None:
+        next_command += f" && ckh evaluate --model {model} --data {shell_word(holdout)}"
     if as_json:
         from ckh.data.conversion import ConvertDocument
 
-        print_json(ConvertDocument(**fields_of(summary), out=str(out), next=next_command))
+        held_out = None if holdout is None else str(holdout)
+        print_json(ConvertDocument(**fields_of(summary), out=str(out), holdout=held_out, next=next_command))
     else:
         _print_summary(out, summary, next_command)
 

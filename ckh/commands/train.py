@@ -22,6 +22,7 @@ from ckh.commands._common import (
     say,
 )
 from ckh.commands._declared_options import has_options_of
+from ckh.data.dataset import share_of
 from ckh.documents import Document
 from ckh.learn.judging.judged_data import percent
 from ckh.problems import Direction
@@ -65,7 +66,7 @@ K, rounds over the compute units, bytes), fitted to the rows, which extrapolates
 fitted to two thirds of the problems, its median error on the rest exceeds a factor of 1.4, as on a CPU. With less than
 3,000 rows of a GPU the prior also has the analytic estimate of ckh predict, corrected by the rows, with a weight that
 grows as the rows get fewer; with a few hundred or fewer, kernels of unmeasured tiles and pipelines are ranked too.
-With a prior, --lambdarank W adds the trees of a LambdaRank: W is 1 from 2,000 to 15,000 rows.
+With a prior, from 2,000 to 15,000 rows the trees of a LambdaRank are added.
 
 --warm-start adds trees (500 unless --trees is given) to a model of the same operation, direction, features and targets;
 nearest takes the model that ckh predict would select. Other options default to the start model's. Differences in GPU or
@@ -125,6 +126,10 @@ class TrainDocument(Document):
     warm_start: WarmStart | None = None
     """With --warm-start."""
     today: CurrentModel | None = None
+    coverage: float | None = None
+    """Share of the problems whose first choice by ckh predict was measured; null: not counted."""
+    holdout: str | None = None
+    """Dataset of problems to evaluate the model on, from --holdout or ckh convert --split."""
 
 
 def register(app: typer.Typer) -> None:
@@ -134,11 +139,11 @@ def register(app: typer.Typer) -> None:
         help=_HELP,
         epilog=examples(
             "ckh train --op grouped_conv",
-            "ckh train --op grouped_conv --variant forward --data data.parquet --out models/mine",
+            "ckh train --op grouped_conv --variant forward --data data.parquet --holdout 20% --out models/mine",
             "ckh train --op gemm_universal --data gemm.parquet --out models/gemm",
             "ckh train --data a.parquet --data b.parquet --out models/mine --force",
             "ckh train --data large --sample 1000000 --out models/mine",
-            "ckh train --data data.parquet --out models/small --trees 300 --leaves 31 --learning-rate 0.1",
+            "ckh train --data data.parquet --out models/small --trees 300 --leaves 31",
             "ckh train --data amd.parquet --out models/gfx942 --rank tflops --json",
             "ckh train --data more.parquet --warm-start models/mine --trees 200 --out models/mine2",
             "ckh train --data few.parquet --warm-start nearest --trees 200 --out models/mine",
@@ -168,6 +173,9 @@ def train(
     ),
     no_peak_check: bool = typer.Option(False, "--no-peak-check", help=NO_PEAK_CHECK_HELP),
     force: bool = typer.Option(False, "--force", help="Replace a model in --out."),
+    holdout: str | None = typer.Option(
+        None, "--holdout", metavar="SHARE", help="Hold out a share of the problems, e.g. 20%, in OUT-holdout.parquet."
+    ),
     install: bool = typer.Option(
         False, "--install", help="Use the model although it is not better than the one in use."
     ),
@@ -193,6 +201,7 @@ def train(
         sample=sample,
         peak_check=not no_peak_check,
         force=force,
+        holdout=share_of(holdout, "--holdout"),
     )
     with _interruptible():
         trained, out = trained_model(request)
@@ -215,7 +224,7 @@ def _print_trained(trained: Trained, out: Path, *, as_json: bool) -> None:
     from ckh.api.learning import against_start, continues_current
 
     dataset = trained.dataset
-    after = f"ckh evaluate --model {shell_word(out)} --data HOLDOUT.parquet"
+    after = f"ckh evaluate --model {shell_word(out)} --data {shell_word(trained.holdout or 'HOLDOUT.parquet')}"
     if as_json:
         print_json(_document(trained, out))
         return
@@ -258,6 +267,8 @@ def _document(trained: Trained, out: Path) -> TrainDocument:
         **targets,
         warm_start=warm_start,
         today=None if today is None else CurrentModel(today.source, today.comparison),
+        coverage=trained.coverage,
+        holdout=None if trained.holdout is None else str(trained.holdout),
     )
 
 

@@ -84,6 +84,8 @@ class ConvertDocument(ConversionSummary, Document):
 
     out: str
     """The output file."""
+    holdout: str | None
+    """With --split: the file of the problems held out."""
     next: str | None
     """The suggested next command."""
 

@@ -12,7 +12,7 @@ import numpy as np
 from ckh.data import numbering, tables
 from ckh.data.parquet import METADATA_KEYS, ContentDigest, DatasetFile, is_dataset, write_parquet
 from ckh.data.tables import BLOCK_ROWS
-from ckh.errors import DataError
+from ckh.errors import DataError, UsageError
 from ckh.files.outputs import FileKind, check_output, open_output
 from ckh.files.paths import path_of
 from ckh.ops import operation
@@ -419,3 +419,32 @@ class DatasetRows:
     def distinct(self, name: str) -> tuple[str, ...]:
         """Distinct values of a string column, sorted."""
         return tuple(sorted({str(text) for text in self._dataset.frame[name].unique()}))
+
+
+def share_of(text: str | None, option: str) -> float:
+    """Parse the share of a hold-out, such as 20%; 0 without one."""
+    if text is None:
+        return 0.0
+    number, is_percent = text.removesuffix("%"), text.endswith("%")
+    try:
+        share = float(number) / (100 if is_percent else 1)
+    except ValueError:
+        share = float("nan")
+    if not 0 < share < 1:
+        raise UsageError(f"{option} {text!r} is not a share of the problems", f"e.g. {option} 20%", code="out-of-range")
+    return share
+
+
+def split_off(dataset: Dataset, share: float, seed: int = 42) -> tuple[Dataset, Dataset]:
+    """Split a dataset at random into rows to train on and a hold-out, by whole layers, as cross-validation does."""
+    groups = np.random.default_rng(seed).permutation(np.unique(dataset.split_ids))
+    count = max(1, round(share * len(groups)))
+    if count >= len(groups):
+        raise DataError(f"a hold-out of {share:.0%} leaves none of {len(groups)} problems", code="few-problems")
+    is_held = np.isin(dataset.split_ids, groups[:count])
+    return dataset.select(~is_held), dataset.select(is_held)
+
+
+def holdout_path(path: Path) -> Path:
+    """File of the hold-out beside a model or a dataset."""
+    return path.with_name(f"{path.name.removesuffix('.parquet')}-holdout.parquet")

@@ -20,15 +20,12 @@ from tests.refusals import expect_refusal
 TREE_OPTIONS: dict[str, Any] = {
     "n_estimators": TREES.n_estimators,
     "num_leaves": TREES.num_leaves,
-    "learning_rate": TREES.learning_rate,
 }
 TYPED = (
     "--trees",
     str(TREES.n_estimators),
     "--leaves",
     str(TREES.num_leaves),
-    "--learning-rate",
-    str(TREES.learning_rate),
 )
 GEMM = ckh.GemmProblem(48, 40, 64)
 

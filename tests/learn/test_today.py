@@ -12,6 +12,7 @@ import pytest
 from ckh.api.learning import against_today, why_not_used
 from ckh.api.learning import saved as installed
 from ckh.data.dataset import Dataset
+from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import load_model
 from ckh.learn.training.train import train
 from ckh.learn.training.trained import ModelComparison, Today, save
@@ -91,3 +92,19 @@ def test_another_model_is_kept_beside(models: Path, capsys: pytest.CaptureFixtur
     elsewhere = models.parent / "elsewhere"
     assert installed(worse, elsewhere) == elsewhere  # ckh predict does not look there
     assert "[shadows-model]" not in capsys.readouterr().err
+
+
+def test_predict_repeats_the_doubts_of_training(models: Path) -> None:
+    """Few problems, and no better than the model before it; a good model has none."""
+    few = train(measured().select(measured().problem_ids < 4), replace(OPTIONS, folds=0), lambda *_: None)
+    worse = replace(few, today=Today("/folder/before", WORSE))
+    save(worse, models / "mine")
+    save(trained(), models.parent / "good")
+    problem = measured().problems()[0]
+    said, none = (
+        [caveat.data["warning"] for caveat in answer.caveats if caveat.kind == "model-warning"]
+        for folder in (models / "mine", models.parent / "good")
+        for answer in [ranking_of(problem, load_model(folder)).answer(1, "")]
+    )
+    assert none == []
+    assert [[word for word in text.split() if word[0].isdigit()] for text in said] == [["4"], ["80.0", "90.0"]]

@@ -108,6 +108,7 @@ class ModelFacts(NamedTuple):
     can_probe: bool  # ckh measures kernels of the operation
     has_estimate: bool  # the estimate scores kernels or breaks ties
     part_cus: int = 0  # compute units of a mask or partition that is asked about; 0: a whole GPU
+    warnings: Sequence[str] = ()  # reasons to doubt the model that its training found
 
     def as_json(self) -> dict[str, Any]:
         """Serialize the facts for JSON; `of_json` reads them."""

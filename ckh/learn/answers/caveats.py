@@ -45,6 +45,11 @@ def _not_measured(answer: Answer) -> Iterator[Caveat]:
         yield Caveat("not-measured", "\n".join(doubts.lines()), data, MODEL, summary=summary)
 
 
+def _of_model(answer: Answer) -> Iterator[Caveat]:
+    for warning in answer.facts.warnings:
+        yield Caveat("model-warning", f"this model is {warning}", {"warning": warning}, summary="{message}")
+
+
 def _estimated(answer: Answer) -> Iterator[Caveat]:
     rows = answer.rows
     if 0 < rows.estimated < rows.candidates:
@@ -144,6 +149,7 @@ _CAVEATS: tuple[Callable[[Answer], Iterator[Caveat]], ...] = (
     _inexact,
     _unmeasured,
     _not_measured,
+    _of_model,
     _frequent,
     _out_of_distribution,
     _padded,

@@ -18,6 +18,7 @@ from ckh.learn.answers.caveats import answer_of, known_by
 from ckh.learn.answers.probes import in_front
 from ckh.learn.answers.ranked import ranked_kernels
 from ckh.learn.models.frequent import held_out
+from ckh.learn.models.manifest import warnings_of
 from ckh.learn.models.scoring import Remembered
 from ckh.ranking.evaluator import backend_name
 from ckh.training import BANDWIDTH, LATENCY
@@ -202,6 +203,7 @@ def facts_of(model: Model, problem: Problem) -> ModelFacts:
         can_probe=spec.op.measured is not None,
         has_estimate=model.estimate_of_kernels is not None,
         part_cus=0 if model.gpu.is_whole else model.gpu.hardware.num_cus,
+        warnings=warnings_of(model.path),
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, ModelError
 from ckh.files.jsonfields import model_fields
+from ckh.text.log import one_line
 from ckh.training import Labels
 
 if TYPE_CHECKING:
@@ -46,6 +47,12 @@ def labels_of(folder: Path) -> Labels:
     if not isinstance(named, str) or named not in list(Labels):
         raise ModelError(f"{folder / MANIFEST_NAME}: ckh.labels must be one of {', '.join(Labels)}", code="bad-field")
     return Labels(named)
+
+
+def warnings_of(folder: Path) -> tuple[str, ...]:
+    """Reasons to doubt a model that its training found."""
+    said = our_manifest(folder).get("warnings", [])
+    return tuple(one_line(str(text)) for text in said) if isinstance(said, list) else ()
 
 
 def problem_count(folder: Path) -> int:

@@ -143,7 +143,7 @@ def check_options(options: TrainOptions, start: Start | None) -> None:
         (
             options.lambdarank and not options.prior,
             "an additional LambdaRank needs a model of efficiency with a prior",
-            "omit --lambdarank",
+            "omit lambdarank",
             "conflicting-options",
         ),
     ):

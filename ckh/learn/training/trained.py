@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 TUNING_NAME = "tuning.json"  # of models that earlier versions tuned
 _OF_TARGET = re.compile(r"model_\w+\.lgbm(\.gz)?|(cv_metrics|feature_importances)_\w+\.json")
 _MOST_IDS = 20_000
+_MEANS = ("mean_efficiency", "start_mean_efficiency")
 _ENOUGH = 10  # problems; a tenth percentile of fewer is not meaningful
 
 
@@ -153,7 +154,8 @@ class Trained:
     """All results of training, in memory.
 
     `today` is the comparison with the model that answered for such data before, if made. `lead` is the score by which
-    kernels without measurements must lead, and `coverage` the share of problems whose first choice was measured.
+    kernels without measurements must lead, `coverage` the share of problems whose first choice was measured, and
+    `holdout` a file of problems to evaluate the model on.
     """
 
     dataset: Dataset
@@ -169,6 +171,17 @@ class Trained:
     today: Today | None = None
     lead: float | None = None
     coverage: float | None = None
+    holdout: Path | None = None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Reasons to doubt the model, which `ckh predict` repeats."""
+        count, today = len(self.dataset.problems()), self.today
+        said = [f"trained on {count} problems only"] if self.start is None and count < _ENOUGH else []
+        if today is not None and today.comparison.mean_efficiency <= today.comparison.start_mean_efficiency:
+            mean, before = (f"{100 * getattr(today.comparison, name):.1f} %" for name in _MEANS)
+            said.append(f"no better than {today.source.rpartition('/')[2]}: mean efficiency {mean}, not above {before}")
+        return tuple(said)
 
     @property
     def rank_by(self) -> str:
@@ -288,6 +301,8 @@ def _how(trained: Trained) -> dict[str, Any]:
             "validation": None if made.comparison is None else made.comparison.to_dict(),
             "start": start.manifest.get("warm_start"),
         }
+    if trained.warnings:
+        said["warnings"] = list(trained.warnings)
     if options.labels is not Labels.MEASURED:
         said["labels"] = str(options.labels)
     if made.estimate is not None and ranks_alone(len(trained.dataset)):
