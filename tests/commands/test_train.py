@@ -73,7 +73,7 @@ def test_json_has_the_figures_of_the_folds(data: Path, capsys: pytest.CaptureFix
     assert run(line) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     spec = json.loads((out / "feature_spec.json").read_text(encoding="utf-8"))
-    asked = {"n_estimators": 5, "num_leaves": 5, "learning_rate": 0.3, "random_state": 7}
+    asked = {"n_estimators": 5, "num_leaves": 5, "random_state": 7}
     assert {name: spec["params"][name] for name in asked} == asked
     assert load_model(out).spec.targets == ("tflops", "rank")
     assert (document["out"], document["problems"]) == (str(out), 14)
@@ -251,7 +251,11 @@ def test_a_worse_model_gives_a_warning(data: Path, capsys: pytest.CaptureFixture
     rows = np.flatnonzero(usable & (measured().problem_ids % 2 == 0))
     frame.loc[rows, columns] = frame.loc[np.random.default_rng(1).permutation(rows), columns].to_numpy()
     write_dataset(type(measured())(frame), bad)
-    args = ["train", str(bad), "--warm-start", str(start), "--out", str(data.with_name("model")), "--trees", "99"]
+    args = ["train", str(bad), "--warm-start", str(start), "--out", str(data.with_name("model")), "--trees", "5"]
+    spec = start / "feature_spec.json"  # whose learning rate is continued
+    document = json.loads(spec.read_text(encoding="utf-8"))
+    document["params"]["learning_rate"] = 1.0
+    spec.write_text(json.dumps(document), encoding="utf-8")
     assert run([*args, "--jobs", "1", "--folds", "3", "--json"]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     warm_start = json.loads(stdout)["warm_start"]
