@@ -138,7 +138,6 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["predict", "--c"], "option '--c' requires an argument", "ckh predict"),
         (["predict", "--n", "two"], "--n must be a whole number", "ckh predict"),
         (["predict", "--n", "16.5"], "--n must be a whole number", "ckh predict"),
-        (["train", "--learning-rate", "fast"], "--learning-rate must be a number", "ckh train"),
         (
             ["predict", "--variant", "up"],
             "invalid value for '--variant': 'up' is not one of 'forward', ",
