@@ -275,15 +275,18 @@ def _problem_layers(source: Source, op: str, wanted: RunOptions) -> SourceLayers
 
 
 def reader_of(path: Path) -> str | None:
-    """The first operation that reads a problem file, or would if its values were right; None if there is none."""
+    """The operation with the most of a problem file's columns that reads it, or would if its values were right."""
+    head = set(re.split(r"[,;\t]", read_text(path).partition("\n")[0].lower()))
+    readers: dict[str, int] = {}
     for name in all_parts():
+        problems = operation(name).problems
         try:
-            operation(name).problems.load(str(path), None, None)
+            problems.load(str(path), None, None)
         except CkhError as error:
             if error.code in _FOREIGN:
                 continue
-        return name
-    return None
+        readers[name] = len(head & {size.lower() for size in problems.sizes})
+    return max(readers, key=readers.__getitem__, default=None)
 
 
 def _good_rows(path: Path, load: Callable[[Path], Sequence[Any]], bad: Counter[str]) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import weakref
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.bench.planning.registry import as_it_runs, first_fits, write_registry
+from ckh.bench.supervision.guard import die_with_parent
 from ckh.data.journal import JOURNAL_NAME, is_started
 from ckh.errors import CkhError, ExitCode, UsageError
 from ckh.files.child import module_command
@@ -185,9 +187,11 @@ class ModelTuning:
     def called(self, step: TuneStep) -> int:
         """Run a step in a process of its own; returns its exit code. Output goes to the step's file, if it has one."""
         command = module_command("ckh", *step.args)
+        stop = partial(die_with_parent, os.getpid(), signal.SIGINT)  # as Ctrl-C does, if this process is killed
+        out = subprocess.PIPE if step.keeps is not None else sys.stderr if self._is_quiet else None
+        done = subprocess.run(command, stdout=out, check=False, preexec_fn=stop)
         if step.keeps is None:
-            return subprocess.run(command, stdout=sys.stderr if self._is_quiet else None, check=False).returncode
-        done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+            return done.returncode
         if done.returncode == ExitCode.OK:
             write_output(step.keeps, done.stdout, replace=True)
         return done.returncode

@@ -62,7 +62,7 @@ def adopt_orphans() -> None:
 
 def _guard(parent: int, command: list[str]) -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    _die_with_parent(parent, signal.SIGTERM)
+    die_with_parent(parent, signal.SIGTERM)
     adopt_orphans()
     guard = os.getpid()
     child = os.fork()
@@ -76,7 +76,8 @@ def _guard(parent: int, command: list[str]) -> None:
     _end_as(status)
 
 
-def _die_with_parent(parent: int, number: signal.Signals) -> None:
+def die_with_parent(parent: int, number: signal.Signals) -> None:
+    """Send this process a signal when its parent dies."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:  # the parent died before
         os._exit(1)
@@ -85,7 +86,7 @@ def _die_with_parent(parent: int, number: signal.Signals) -> None:
 def _become(command: list[str], guard: int, mask: set[int | signal.Signals]) -> None:
     """Replace this process, in a new session: signals to its process group do not reach the guard."""
     os.setsid()
-    _die_with_parent(guard, signal.SIGKILL)
+    die_with_parent(guard, signal.SIGKILL)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python, which a program would inherit
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
