@@ -116,6 +116,7 @@ def test_every_public_name_is_there() -> None:
 LAYER = ConvProblem(Direction.FORWARD, n=16, c=256, k=256, g=1, hi=28, wi=28, y=3, x=3, pad_h=1, pad_w=1, dtype="bf16")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("known_host")
 @pytest.mark.parametrize(
     ("problem", "arch", "words", "is_known"),

@@ -36,6 +36,7 @@ def test_every_call_returns_its_result(local: Cluster) -> None:
     assert outcome == {(base, 2): base**2 for base in range(100)}
 
 
+@pytest.mark.slow
 def test_a_failed_call_raises_its_error_in_the_client(local: Cluster) -> None:
     """An error of ckh is the same error on the client, with its hint."""
     with expect_refusal(UsageError, "unknown-op") as caught:
@@ -140,6 +141,7 @@ def test_a_call_that_kills_every_worker_is_an_error() -> None:
         cluster.result(Call(signal.raise_signal, (signal.SIGKILL,)))
 
 
+@pytest.mark.slow
 def test_a_lost_cluster_can_be_resumed(local: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hint names the option that continues a run."""
     monkeypatch.setattr(local, "nodes", _lost)

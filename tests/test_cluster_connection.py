@@ -273,6 +273,7 @@ except (OSError, TypeError, ValueError) as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["tls", "tcp"])
 def test_local_workers_reject_clients_without_their_key(local: Cluster, protocol: str) -> None:
     """A process that knows the port of the scheduler cannot run anything.
@@ -347,6 +348,7 @@ def test_local_workers_do_not_import_from_the_current_folder(tmp_path: Path, mon
     assert multiprocessing.spawn.get_executable() == usual
 
 
+@pytest.mark.slow
 def test_another_ckh_is_refused(local: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers with another version are named."""
     monkeypatch.setattr(connection_module, "__version__", "0.0.1")

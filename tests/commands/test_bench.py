@@ -228,6 +228,7 @@ def test_an_exhausted_budget_is_no_failure(args: list[str], capsys: pytest.Captu
     assert first_pass() == PAIRS
 
 
+@pytest.mark.slow
 def test_a_budget_without_any_measurement_is_reported(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Code 0, a warning with a remedy, and no statistics of measurements."""
     assert run([*args, "--budget", "0.001s"]) == ExitCode.OK

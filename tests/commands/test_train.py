@@ -241,6 +241,7 @@ def test_too_few_problems_give_a_warning(tmp_path: Path, capsys: pytest.CaptureF
     assert stdout.endswith(f"next: ckh evaluate --model {tmp_path / 'model'} --data HOLDOUT.parquet\n")
 
 
+@pytest.mark.slow
 def test_a_worse_model_gives_a_warning(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Trees trained on shuffled times make a model worse, which gives a warning with both efficiencies."""
     start, bad = saved(data.with_name("start")), data.with_name("bad.parquet")

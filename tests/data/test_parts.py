@@ -34,6 +34,7 @@ def sorted_rows(dataset: Dataset) -> pd.DataFrame:
     return result
 
 
+@pytest.mark.slow
 def test_parts_hold_whole_problems_in_the_order_of_the_rows(files: list[Path]) -> None:
     """Parts together have the rows of the files; each problem is in one part, in order of appearance."""
     whole = read_dataset(*files, columns=needed_columns, narrow=True)

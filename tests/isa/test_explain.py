@@ -157,6 +157,7 @@ def test_a_function_without_a_loop(least: Path, capsys: pytest.CaptureFixture[st
     assert [item["instructions"] for item in result["functions"]] == [1]
 
 
+@pytest.mark.slow
 def test_a_function_that_calls_others_is_said_to(
     least: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

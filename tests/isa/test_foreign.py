@@ -133,6 +133,7 @@ def test_damaged_compressed_bundles(damage: Any, tmp_path: Path, explained: Any)
     assert explained("packed", "packed", "--arch", "gfx942", file=file) == (ExitCode.BAD_DATA, "damaged")
 
 
+@pytest.mark.slow
 def test_products_without_a_loop(least: Path) -> None:
     """They are one iteration, whatever their number: without a kernel's name its tiles are unknown."""
     whole = read_code(least, None, ("GroupedConvolutionForwardKernel",))

@@ -137,6 +137,7 @@ def test_a_slower_pipeline_is_learned_from_few_measurements(pairs: int, least: f
     assert least < exp(term.offsets[SECOND] - term.offsets["compv3"]) < 1.6
 
 
+@pytest.mark.slow
 def test_measurements_as_estimated_change_nothing() -> None:
     """Times proportional to the estimates give no offset, with any number of rows."""
     for pairs in (5, 50, 1000):

@@ -73,6 +73,7 @@ def test_features_of_every_operation_have_groups() -> None:
     assert {name: word_of(name) for name in known} == known
 
 
+@pytest.mark.slow
 def test_a_gpu_has_a_roofline(capsys: pytest.CaptureFixture[str]) -> None:
     """With gfx950's published peak rates: lower bound by the bottleneck, and waves over 256 compute units."""
     args = ["predict", "--n", "4", "--c", "256", "--arch", "gfx950", "--dtype", "bf16", "--explain"]

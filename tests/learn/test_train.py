@@ -47,6 +47,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_bytes(tmp_path: Path) -> None:
     """Trained again, every file of the directory is identical."""
     save(train(measured(), trained().options, lambda _steps, _text: None), tmp_path / "again")

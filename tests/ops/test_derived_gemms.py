@@ -166,6 +166,7 @@ PIPELINES: dict[str, tuple[tuple[str, ...], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arch", "dtype"),
     [

@@ -93,6 +93,7 @@ def test_both_implementations_agree_bit_for_bit(library: Path, seed: int, rows: 
         assert ours.tobytes() == portable.tobytes() == ranker.scores(columns).tobytes()
 
 
+@pytest.mark.slow
 def test_logarithmic_scores_are_converted(backend: str) -> None:
     """Each forest's scores are converted separately, exp(x) - 1."""
     random = np.random.default_rng(7)

@@ -204,6 +204,7 @@ def test_a_hang_ends_after_the_time_limit(faulty: Any, capsys: pytest.CaptureFix
     expect_values(capsys.readouterr().err, "timeout")
 
 
+@pytest.mark.slow
 def test_only_verification_detects_a_wrong_kernel(faulty: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """Without `verify` its result is returned, with it the next candidate's."""
     wrong = FAULTS["one wrong number"][0]

@@ -202,6 +202,7 @@ def test_unsupported_operators(tmp_path: Path, line: str) -> None:
     assert list(shapes.left_out.values()) == [2]
 
 
+@pytest.mark.slow
 def test_a_million_lines_take_constant_memory(tmp_path: Path) -> None:
     """Memory grows with distinct shapes: a hundred thousand lines take less than 4 MB."""
     path = tmp_path / "long.log"

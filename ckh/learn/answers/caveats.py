@@ -63,7 +63,7 @@ def _estimated(answer: Answer) -> Iterator[Caveat]:
 def _partition(answer: Answer) -> Iterator[Caveat]:
     if (cus := answer.facts.part_cus) and answer.facts.has_estimate:
         message = f"memory bandwidth: of a whole {answer.facts.arch}; a mask or partition of {cus} CUs may have less"
-        yield Caveat("whole-bandwidth", message, {"num_cus": cus}, WHY, summary="{message}")
+        yield Caveat("whole-bandwidth", message, {"num_cus": cus}, TABLE, summary="{message}")
 
 
 def _headers(answer: Answer) -> Iterator[Caveat]:

@@ -293,7 +293,8 @@ def test_units_cover_each_operation_architecture_and_interface() -> None:
     assert {unit.op for unit in LATE} == operations
     assert {unit.op for unit in mid} == operations - {"gemm_streamk", "gemm_multi_d"}
     for units, directions in ((LATE, {"bwd_data", "bwd_weight", "forward"}), (mid, {"bwd_weight", "forward"})):
-        assert {unit.arch for unit in units} == {"gfx90a", "gfx942", "gfx950"}
+        known = {"gfx90a", "gfx942", *(["gfx950"] if units is LATE else [])}  # by the compilers of these headers
+        assert {unit.arch for unit in units} == known
         drawn = [unit.kernels for unit in units if unit.op == "grouped_conv" and isinstance(unit.kernels, str)]
         assert {text.split()[0] for text in drawn} == directions
         assert {text.split()[0] for text in drawn if "3D" in text} == directions

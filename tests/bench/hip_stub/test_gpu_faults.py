@@ -251,6 +251,7 @@ def test_a_new_worker_without_memory_is_no_lost_gpu(stub: Stub, tmp_path: Path) 
     assert [row.status for row in runs.rows] == [*[Status.OK] * 2, Status.OUT_OF_MEMORY]
 
 
+@pytest.mark.slow
 def test_launches_take_turns_with_as_many_operands_as_fit(
     stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -356,6 +357,7 @@ def test_kernels_of_half_a_microsecond(
     assert [row.latency_ms for row in rows] == pytest.approx([us / 1e3] * 2, rel=0.02)
 
 
+@pytest.mark.slow
 def test_times_beside_another_process_are_right_or_unstable(
     stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,6 +137,7 @@ def test_out_of_memory_for_a_workspace_is_a_reply(
     expect_values(replies[0].message, "1074 MB", "hipMalloc of 1073.8 MB", "(error 2)")
 
 
+@pytest.mark.slow
 def test_any_allocation_may_fail(build: Callable[[StubKernel], str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each in turn, of inputs, output, copies and workspace: kernels have a time or the reason, later a time."""
     libraries = [build(StubKernel(workspace="1 << 16", short=short)) for short in ("20000", "30000")]

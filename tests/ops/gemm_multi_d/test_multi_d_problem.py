@@ -34,6 +34,7 @@ def test_bytes_count_the_tensors() -> None:
     assert replace(problem, dtype="fp8").bytes == 32 + 128 + 2 * (64 + 16 + 64)
 
 
+@pytest.mark.slow
 def test_names_state_function_and_tensors() -> None:
     """They are parsed again, and short names too; a name without a function is refused."""
     kernel = POOLS.of(ARCH, "fp16", "rcr", "add_gelu", 2)[0]

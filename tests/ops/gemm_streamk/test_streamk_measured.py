@@ -121,6 +121,7 @@ def test_loop_ends_share_tiles_in_every_way() -> None:
     assert counts >= {(1, False), (2, False), (3, False), (4, False), (1, True), (2, True)}
 
 
+@pytest.mark.slow
 def test_converted_times_train_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Times under names of the tile engine and of ckh become a dataset, and a model that tells the kernels apart."""
     kind, sizes = EMITTED.split("_64x", 1)
