@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import typer
 
 from ckh.boundary import JSON_OPTION, guarded
+from ckh.commands.panels import HelpGroup
 from ckh.errors import EXIT_CODE_MEANING, ExitCode, UsageError
 from ckh.requested import as_option
 from ckh.version import __version__
@@ -49,6 +50,7 @@ def build_app(requested: Sequence[str]) -> typer.Typer:
     """Build the application with the commands in `requested` loaded and the others as one line of help each."""
     app = typer.Typer(
         name="ckh",
+        cls=HelpGroup,
         help="Finds the fastest AMD Composable Kernel Tile kernel for a GEMM or a grouped convolution.",
         epilog=_EPILOG,
         no_args_is_help=True,

@@ -86,7 +86,7 @@ def test_a_closed_stdin_or_stderr_does_no_harm() -> None:
 def test_an_ascii_stream_gets_every_line(encoding: str) -> None:
     """Tables have the same width, and shortened names differ from dots; only the ellipsis is replaced."""
     many = ("predict", "--arch", "gfx90a", "--dtype", "bf16", "--problems", "resnet50", "--top", "2")
-    expected, done = (shell("", *many, PYTHONIOENCODING=item, COLUMNS="50") for item in ("utf-8", encoding))
+    expected, done = (shell("", *many, PYTHONIOENCODING=item, COLUMNS="40") for item in ("utf-8", encoding))
     assert "…" in expected.stdout
     assert (done.returncode, done.stdout, done.stderr) == (
         0,

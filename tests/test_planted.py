@@ -40,7 +40,7 @@ _RUNS = {
     "train": ("--data", "data.parquet", "--out", "model", "--trees", "3", "--folds", "0"),
     "evaluate": ("--model", _MODEL_OF_GPU, "--data", "data.parquet", "--with-trained"),
     "predict": (*_CONV, "--probe", "1"),
-    "explain": (LEAST, "--code-object", "kernel.co", "--svg", "iteration.svg"),
+    "explain": (LEAST, "--code-object", "kernel.co"),
     "search": (*_CONV[:-1], "gfx950"),
     "validate": ("parity", "--problems", "resnet50", "--arch", "gfx950", "--dtype", "bf16"),
     "report": ("data.parquet", "--plots", "plots"),

@@ -78,14 +78,17 @@ def unpacked(content: bytes, name: str, most: int | None = None) -> bytes:
     if not content.startswith(GZIP_MAGIC):
         return content
     limit = most_unpacked(len(content)) if most is None else most
+    parts, size = [], 0
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-            whole = file.read(limit + 1)
+            while part := file.read(_CHUNK_BYTES):  # reading `limit` at once takes as much memory
+                parts.append(part)
+                size += len(part)
+                if size > limit:
+                    raise too_large(name, limit)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{name} is damaged: {error}", code="damaged") from error
-    if len(whole) > limit:
-        raise too_large(name, limit)
-    return whole
+    return b"".join(parts)
 
 
 def most_unpacked(packed_bytes: int) -> int:

@@ -63,9 +63,7 @@ def described(name: str, problem: Problem | None, arch: str | None, file: Path |
         num_cus = num_cus or of_product
     if named is None and (problem is not None or file is None):
         raise UsageError(
-            f"{name!r} is not a complete name of a kernel",
-            "give the name as ckh predict prints it, a file as --code-object FILE",
-            code="incomplete-kernel",
+            f"{name!r} is not a complete name of a kernel", "a file is --code-object FILE", code="incomplete-kernel"
         )
     if named is None:
         assert file is not None

@@ -279,13 +279,12 @@ def reader_of(path: Path) -> str | None:
     head = set(re.split(r"[,;\t]", read_text(path).partition("\n")[0].lower()))
     readers: dict[str, int] = {}
     for name in all_parts():
-        problems = operation(name).problems
         try:
-            problems.load(str(path), None, None)
+            operation(name).problems.load(str(path), None, None)
         except CkhError as error:
             if error.code in _FOREIGN:
                 continue
-        readers[name] = len(head & {size.lower() for size in problems.sizes})
+        readers[name] = len(head & {size.lower() for size in operation(name).problems.sizes})
     return max(readers, key=readers.__getitem__, default=None)
 
 

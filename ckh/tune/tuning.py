@@ -190,9 +190,7 @@ class ModelTuning:
         stop = partial(die_with_parent, os.getpid(), signal.SIGINT)  # as Ctrl-C does, if this process is killed
         out = subprocess.PIPE if step.keeps is not None else sys.stderr if self._is_quiet else None
         done = subprocess.run(command, stdout=out, check=False, preexec_fn=stop)
-        if step.keeps is None:
-            return done.returncode
-        if done.returncode == ExitCode.OK:
+        if step.keeps is not None and done.returncode == ExitCode.OK:
             write_output(step.keeps, done.stdout, replace=True)
         return done.returncode
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -110,7 +111,9 @@ def test_an_interrupt_ends_the_command_too(tmp_path: Path) -> None:
     """SIGINT ends ckh with its code, and what the command started."""
     command = f"sh -c 'sleep 300 & echo $! > {tmp_path}/pid; wait'"
     what = ["--before", command, "--after", command, "--metric", "(3)", "--lower-is-better"]
-    with subprocess.Popen(module_command("ckh", "validate", "gain", *what), stderr=subprocess.DEVNULL) as process:
+    heeded = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # shells let what they run beside ignore it
+    ckh = module_command("ckh", "validate", "gain", *what)
+    with subprocess.Popen(ckh, stderr=subprocess.DEVNULL, preexec_fn=heeded) as process:  # noqa: PLW1509 - there are no threads
         while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
             assert process.poll() is None
             time.sleep(0.02)

@@ -318,7 +318,7 @@ _NO_OUTPUTS = {
             "bench.compilation.compile",
             "bench.compilation.toolchain",
         ),
-        *("cluster.connection", "integrations.parity", "learn.judging.judged_answers"),
+        *("cluster.connection", "integrations.parity"),
         *("ops.aiter.checking", "ops.aiter.lookup_script", "shapes.sources"),
     },
     "the cache": {

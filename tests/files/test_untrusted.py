@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 WHOLE: tuple[str, ...] = (
     "tile-engine-json",
-    "aiter-csv",
     "aiter-tuned-csv",
     "conv-problem-files",
     "gemm-problem-files",

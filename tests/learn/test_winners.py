@@ -92,7 +92,7 @@ def test_a_model_of_winners_is_trained_evaluated_and_used(
     beside = [item["most_frequent"] for item in result]
     at_one = {"size": "m", "value": 1, "kernel": SMALL, "wins": 20, "problems": 20}
     assert beside == [at_one, at_one | {"value": 4096, "kernel": LARGE}]
-    assert run([word for word in (*asked, "2") if word != "--json"]) == ExitCode.OK
+    assert run([*(word for word in asked if word != "--json"), "2", "--why"]) == ExitCode.OK
     expect_values(capsys.readouterr().out, "m = 1")
     assert result[0]["problem"] == "aiter_gemm_a8w8_ck_fp8_cu256_m2_n3072_k4096"
 

@@ -316,7 +316,7 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
     say(f"\ntotal {format_duration(totals.wall_s)}{share}")
     if outcome.reason is StopReason.BUDGET and not totals.statuses:
         how = "" if campaign.settings.plan else ": continue with --resume, or use --plan auto"
-        warn(f"the budget ended before the first measurement; the compiled kernels are kept{how}", "budget")
+        warn(f"nothing was measured; {format_duration(totals.compile_s)} of compiling are kept{how}", "budget")
     for line in reference_lines(totals.references):
         say(line)
     for line in machine_lines(totals):

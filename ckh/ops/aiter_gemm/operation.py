@@ -47,7 +47,7 @@ from ckh.ops.base import Operation, Training, having, lazily
 from ckh.problems import DTYPE_BYTES, dtype_name
 from ckh.schema import GROUPS as GROUPS_COLUMN
 from ckh.schema import Column
-from ckh.shapes.layers import UNQUANTISED, Matmul, Scaling
+from ckh.shapes.layers import Matmul, Scaling
 from ckh.shapes.misses import Lookup
 from ckh.shapes.shaped import Shaped
 
@@ -328,7 +328,7 @@ def _of_shape(shape: Matmul, dtype: str) -> AiterGemm:
     family = _FAMILY_OF.get((shape.scaling, shape.is_shuffled))
     if family is None:
         own = shape.dtype or dtype
-        raise UsageError(f"{own} without scales, which AITER's tables of quantised GEMMs need", code=UNQUANTISED)
+        raise UsageError(f"{own} without scales, which AITER's tables of quantised GEMMs need", code="unquantised")
     if shape.layout != "rcr":
         raise UsageError(f"layout {shape.layout}: AITER's quantised GEMMs are rcr", code="unsupported")
     return AiterGemm(shape.m, shape.n, shape.k, family, shape.dtype or FAMILIES[family][0])

@@ -68,7 +68,7 @@ def test_problem_rules_apply_to_measured_kernels(model: Path) -> None:
 def test_predict_says_how_many_candidates_were_measured(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The number is printed in text and in JSON."""
     args = ["predict", "--model", str(model), "--m", "1792", "--n", "512", "--k", "1024", "--dtype", "fp16"]
-    assert run(args) == 0
+    assert run([*args, "--why"]) == 0
     assert "candidates (84 measured)" in capsys.readouterr().out
     assert run([*args, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["candidates_measured"] == 84
