@@ -350,8 +350,8 @@ def test_the_estimate_uses_the_matrix_instruction(arch: str, tile: tuple[int, in
         if (kernel.tile, kernel.wave, kernel.pipeline) == ((128, 128, 64), (2, 2, 1), "compv3")
     }
     sizes, products = TiledSizes(4096, 4096, 4096, 1), 128 * 128 * 64
-    other = replace(pool[best], **dict(zip(TRIPLES["warp_tile"], tile, strict=True)))  # 4x64 is in no pool
-    slow, fast = estimated_us(problem, sizes, [other, pool[best]], spec)
+    other: dict[str, Any] = dict(zip(TRIPLES["warp_tile"], tile, strict=True))  # 4x64 is in no pool
+    slow, fast = estimated_us(problem, sizes, [replace(pool[best], **other), pool[best]], spec)
     peak = {"gfx950": 4096, "gfx942": 2048}[arch]
     clocks = 2 * products * (1 / rate - 1 / peak) + products * (1 / math.prod(tile) - 1 / math.prod(best))
     blocks = 4  # 1024 of them on 256 compute units, or 304: registers and LDS allow as many

@@ -456,7 +456,7 @@ class Sweep:
         if not leaders or any(leader.kernel not in built for leader in leaders):
             return
         kernels = [(built[leader.kernel].library, leader.loops) for leader in leaders]
-        seed = f"{self._run.seed} leaders {canonical} {names}"
+        seed = f"{self._run.seed} leaders {canonical}" + ("" if names else " again")
         best = replace(setup, best_ns=results.best_ns(canonical))
         replies = time_in_rounds(worker, best, kernels, self._run.samples, seed)
         if replies is None or any(reply.status is Status.OUT_OF_MEMORY for reply in replies):
