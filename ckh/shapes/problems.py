@@ -149,7 +149,7 @@ def _flops(layer: Layer) -> int:
 
 
 def _left_words(reason: str, layers: Sequence[Layer], share: float) -> str:
-    """What is left out for a reason: its share of the work, the number of calls, and the operation that takes it."""
+    """Describe layers left out for one reason: share of the work, calls, and the operation that takes them."""
     names = ", ".join(dict.fromkeys(layer.name for layer in layers if layer.name))
     calls = f"{share:.1%} of the work, {sum(layer.count for layer in layers)} calls" + (names and f" of {names:.80}")
     if reason in all_parts():
@@ -192,7 +192,7 @@ def _problem(
 
 
 def _changes(shape: Any, op: str, problem: Any, part: Shaped[Any]) -> Iterator[str]:
-    """What a problem has otherwise than the shape that it was made of."""
+    """Describe how a problem differs from the shape in the source: element type, layout, scales."""
     back = part.shape(problem)
     if not shape.dtype:
         yield f"no element type is stated: {problem.dtype} is assumed"

@@ -181,7 +181,7 @@ class Sweep:
         work.advance = work.shown.enter_context(progress("measuring", left.pairs, so_far or None))
 
     def _so_far(self, work: _Work) -> str:
-        """What was reached, and the time left."""
+        """Text for the progress bar: problems measured, best total time so far, and time left."""
         with self._lock:
             timed, best_ms, first_ms = work.results.best_so_far(self._whole.values(), self._counts)
         best = f"best so far {best_ms:.4g} ms, first choices {first_ms:.4g} ms, " if first_ms else ""
