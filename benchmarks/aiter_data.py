@@ -1,6 +1,6 @@
 """Thins winners: of neighbouring sizes with the same winner, the first, the last and powers of two are kept.
 
-    ckh convert aiter_gemm_tuned.parquet --out all.parquet
+    python benchmarks/collected.py aiter_gemm_tuned.parquet all.parquet
     python benchmarks/aiter_data.py all.parquet data/aiter-gemm.parquet
 
 AITER's tables have thousands of row counts for some layers, most with the same winner as their neighbours. So that

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import tracemalloc
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ckh.data.dataset import read_dataset
-from ckh.data.formats import ReadOptions
-from ckh.data.readers import readers
-from ckh.data.readers.reader import BadRows, parquet_frame
+from ckh.data.readers.reader import BadRows
 from ckh.errors import DataError, ModelError
 from ckh.files import jsonfields, untrusted
 from ckh.files.jsonfields import JsonError, parse_json
-from ckh.schema import Column
 from tests.refusals import expect_refusal
 from tests.reliability import samples
 from tests.reliability.targets import TARGETS
@@ -59,26 +56,6 @@ def test_json_of_many_values_is_refused(text: str | bytes) -> None:
     assert peak < 1 << 20
 
 
-def test_a_parquet_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading stops when rows take more memory than a table of measurements; a long text counts once."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path = tmp_path / "bomb.parquet"
-    texts = pa.DictionaryArray.from_arrays(pa.array([0] * (1 << 20)), ["x" * 10_000])
-    pq.write_table(pa.table({"n": [1] * (1 << 20), "text": texts}), path, store_schema=False)
-    assert pq.read_schema(path).field("text").type == pa.string()
-    assert path.stat().st_size < 1 << 20
-    columns = [Column("n", "int64", "", ""), Column("text", "string", "", "")]
-    monkeypatch.setattr(untrusted, "MOST_BYTES", 4 << 20)
-    with expect_refusal(DataError, "too-large", "4"):
-        parquet_frame(path, columns)
-    monkeypatch.setattr(untrusted, "MOST_BYTES", 16 << 20)
-    frame = parquet_frame(path, columns)
-    assert (len(frame), frame["n"].sum(), len(frame["text"][7])) == (1 << 20, 1 << 20, 10_000)
-    assert frame["text"][0] is frame["text"][7]
-
-
 @pytest.mark.slow
 def test_a_dataset_of_more_rows_than_bytes_is_refused(tmp_path: Path) -> None:
     """Measured times do not compress that well."""
@@ -92,27 +69,6 @@ def test_a_dataset_of_more_rows_than_bytes_is_refused(tmp_path: Path) -> None:
     pq.write_table(table.combine_chunks(), path, compression="zstd")
     with expect_refusal(DataError, "damaged", 300000):
         read_dataset(path)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"M": ["x", "y"]}, "column M must be int64, not string"),
-        ({"M": [1.5, 2]}, "column M must be int64, not double"),
-        ({"M": [None, 2]}, "column M has missing values"),
-        ({"kernel": [[1], [2]]}, "column kernel must be string, not list"),
-        ({"time_us": ["fast", "slow"]}, "column time_us must be float64, not string"),
-    ],
-)
-def test_columns_of_foreign_parquet_are_type_checked(change: dict[str, Any], message: str, tmp_path: Path) -> None:
-    """A wrong type, or a value missing in a row, is named with its column."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path = tmp_path / "aiter.parquet"
-    pq.write_table(pa.table(samples.aiter_table().to_pydict() | change), path)
-    with pytest.raises(DataError, match=message):
-        readers()["aiter-parquet"].read(path, ReadOptions())
 
 
 def test_bad_rows_are_counted_not_kept() -> None:

@@ -99,7 +99,6 @@ manifests = partial(_files, "manifests")
 measured = partial(_files, "measured")
 timed = partial(_files, "timed")
 aiter_table = partial(_table, "aiter_table")
-fbgemm_table = partial(_table, "fbgemm_table")
 moe_table = partial(_table, "moe_table")
 
 

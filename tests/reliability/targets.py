@@ -283,9 +283,6 @@ TARGETS: dict[str, Target] = {
         Target("mapped-csv", samples.tile_engine_csv, _file("mine.csv", _mapped), share=_SLOW),
         _data("bench-log", "gemm.log", "gfx950", share=_SLOW),
         Target("aiter-tuned-csv", samples.aiter_csv, _file("a8w8_tuned_gemm.csv", _tuned)),
-        _table("aiter-parquet", "aiter.parquet", samples.aiter_table),
-        _table("fbgemm-parquet", "fbgemm.parquet", samples.fbgemm_table),
-        _table("aiter-moe-parquet", "moe.parquet", samples.moe_table),
         Target("aiter-gemm-problem-files", samples.aiter_gemm_problem_files, _file("problems.txt", _aiter_problems)),
         Target(
             "aiter-untuned-csv",

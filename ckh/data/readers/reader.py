@@ -7,26 +7,16 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ckh.data.tables import conform_column
 from ckh.errors import DataError
 from ckh.files import untrusted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    import pandas as pd
-    import pyarrow as pa
-    from numpy.typing import NDArray
-
-    from ckh.schema import Column
 
 PARQUET_MAGIC = b"PAR1"
 _NAMED = 3
 _BLOCK_BYTES = 1 << 20
-_BATCH_ROWS = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,47 +111,6 @@ def parquet_head(path: Path) -> bytes:
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"cannot read {path}: {str(error).splitlines()[0]}", code="unreadable") from error
     return PARQUET_MAGIC + b"\n" + ",".join(names).encode() + b"\n"
-
-
-def parquet_frame(path: Path, columns: Sequence[Column]) -> pd.DataFrame:
-    """Read typed columns of a foreign Parquet file; strings become objects, None for null."""
-    import pandas as pd
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    batches, size = list[pa.RecordBatch](), 0
-    try:
-        schema = pq.read_schema(path)
-        known = [column.name for column in columns if column.name in schema.names]
-        texts = [name for name in known if pa.types.is_string(schema.field(name).type)]
-        texts += [name for name in known if pa.types.is_large_string(schema.field(name).type)]
-        # Strings stay dictionary-encoded, so that a long string repeated a million times is stored once.
-        file = pq.ParquetFile(path, read_dictionary=texts)
-        for batch in file.iter_batches(_BATCH_ROWS, columns=known, use_threads=False):
-            batch.validate(full=True)
-            batches.append(batch)
-            size += batch.nbytes
-            if size > untrusted.MOST_BYTES:
-                raise untrusted.larger_than(path, untrusted.MOST_BYTES)
-    except (OSError, ValueError, LookupError, pa.ArrowException) as error:
-        raise DataError(f"cannot read {path}: {str(error).strip().splitlines()[0]}", code="unreadable") from error
-    if not batches:
-        raise DataError(f"{path}: no rows", code="empty")
-    table = pa.Table.from_batches(batches)
-    arrays = {column.name: _values(conform_column(table, column, str(path), encoded=True)) for column in columns}
-    # With their own dtype: pandas 3 would copy each repeated string.
-    series = {name: pd.Series(values, dtype=values.dtype) for name, values in arrays.items()}
-    frame: pd.DataFrame = pd.DataFrame(series)
-    return frame
-
-
-def _values(column: pa.ChunkedArray) -> NDArray[Any]:
-    if not hasattr(column.type, "value_type"):
-        values: NDArray[Any] = column.to_numpy()
-        return values
-    encoded = column.combine_chunks()
-    texts = np.array([*encoded.dictionary.to_pylist(), None], dtype=object)
-    return np.asarray(texts[encoded.indices.fill_null(len(texts) - 1).to_numpy()])
 
 
 def parquet_columns(head: bytes) -> frozenset[str]:

@@ -1,33 +1,20 @@
-"""AITER's tuned tables of mixtures of experts (tuned_fmoe.csv), including ckh's; and its tuning with all candidates.
+"""AITER's tuned tables of mixtures of experts (tuned_fmoe.csv).
 
-A table's row is the winner of one tuning: the kernels of both products, and the time of each if stated. Rows of other
+A row is the winner of one tuning: the kernels of both products, and the time of each if stated. Rows of other
 libraries, or of unsupported kinds, are skipped and counted; predictions of ckh keep their bound.
-
-Tunings with all candidates are collected in Parquet: a row is a kernel for one of the two products. Repeated
-measurements of a kernel for a problem in one run of the tuner become one row with the median. Choices for both products
-are rows too: all pairs of kernels whose tiles have the same number of rows, with the sum of the two times. Times of
-different runs are never compared: of two runs that measured a problem, the run with more kernels is used, or the later
-one.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from ckh.data.formats import Formats, Reader, Reading, ReadOptions, RowsFormat
-from ckh.data.readers.reader import parquet_columns, parquet_frame, source_of_file, stated_time
-from ckh.data.rows import Origin, Pairs, Results, build_table
-from ckh.data.spool import store
-from ckh.errors import DataError, UsageError
+from ckh.data.readers.reader import stated_time
+from ckh.errors import DataError
 from ckh.files.outputs import FileKind, head_of
 from ckh.ops.aiter.tables import (
-    OTHER_ARCH,
     PREDICTED,
-    US_PER_MS,
     LeftOut,
     TableRow,
     Won,
@@ -40,26 +27,18 @@ from ckh.ops.aiter.tables import (
     timed_rows,
     write_lines,
 )
-from ckh.ops.aiter_moe.kernel import MoeChoice, joint, kind_of, known_name, moe_pool, newer_name, parse_choice, parts
-from ckh.ops.aiter_moe.operation import KEY, QUANT_NAMES, key_cells, problem_of
+from ckh.ops.aiter_moe.kernel import joint, kind_of, known_name, moe_pool, newer_name, parse_choice, parts
+from ckh.ops.aiter_moe.operation import KEY, key_cells, problem_of
 from ckh.ops.aiter_moe.problem import BOTH, OP_TYPE, STAGE1, STAGE2, AiterMoe
-from ckh.problems import dtype_name
-from ckh.schema import Column, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
-
-    import pandas as pd
-    import pyarrow as pa
 
     from ckh.data.formats import MeasuredRows
 
-NAME, CSV_NAME = "aiter-moe-parquet", "aiter-moe-csv"
+NAME = "aiter-moe-csv"
 # Reasons why rows are skipped.
-FOREIGN = "of a library other than Composable Kernel"
-FAILED = "of a kernel that failed or was wrong"
-BAD_ROW = "with a size or name that is impossible"
 NOT_OF_CK = "of kernels that are not of Composable Kernel, or of one kernel for both products"
 UNLISTED = "of kernels that are not in ckh's lists"
 OTHER_KIND = "of a kind that ckh has no kernels for"
@@ -71,19 +50,6 @@ COLUMNS = (
     *("tflops", "bw", "_tag"),
 )
 _REQUIRED = ("cu_num", "token", "model_dim", "inter_dim", "expert", "kernelName1", "kernelName2", "us")
-_RENAMED = {"cus": "num_cus", "token": "tokens", "expert": "experts", "q_dtype_a": "dtype", "q_type": "quant"}
-_RENAMED |= {"act_type": "activation"}
-_IDENTITY = ("cus", "stage", "token", "model_dim", "inter_dim", "expert", "topk", "act_type", "q_dtype_a", "q_type")
-_TEXTS = ("gfx", "stage", "act_type", "q_dtype_a", "q_type", "library", "kernel", "blob")
-_COLUMNS = (
-    *(Column(name, "string" if name in _TEXTS else "int64", "", "") for name in ("gfx", *_IDENTITY)),
-    *(Column(name, "string", "", "") for name in ("library", "kernel")),
-    Column("time_us", "float64", "us", "", nullable=True),
-    Column("blob", "string", "", "the run of the tuner"),
-    Column("date", "string", "", "of the run", nullable=True),
-)
-_LIBRARIES = ("ck", "cktile")
-_QUANTS = {name: quant for quant, name in QUANT_NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +150,7 @@ def read_tuned(path: Path, options: ReadOptions) -> Reading:
         except ValueError:
             raise LeftOut(BAD_TIME) from None
 
-    return read_csv(path, options, CSV_NAME, _REQUIRED, winners, op_type=OP_TYPE, settled=_fastest)
+    return read_csv(path, options, NAME, _REQUIRED, winners, op_type=OP_TYPE, settled=_fastest)
 
 
 def _fastest(won: list[Won]) -> list[Won]:
@@ -197,113 +163,8 @@ def _fastest(won: list[Won]) -> list[Won]:
     return list(best.values())
 
 
-class _Time(NamedTuple):
-    """The time of a choice: its median in ms, its relative spread, and the number of measurements."""
-
-    latency_ms: float
-    spread: float
-    samples: int
-
-
-_Times = dict[AiterMoe, dict[MoeChoice, _Time]]
-
-
-def _read_candidates(path: Path, options: ReadOptions) -> Reading:
-    """Read collected tunings."""
-    frame = parquet_frame(path, _COLUMNS)
-    left_out: Counter[str] = Counter()
-    for reason, bad in (
-        (FOREIGN, ~frame["library"].isin(_LIBRARIES)),
-        (OTHER_ARCH, frame["gfx"] != options.arch if options.arch else frame["gfx"] != frame["gfx"]),
-        (FAILED, ~(frame["time_us"] > 0)),
-    ):
-        if count := int(bad.loc[frame.index].sum()):
-            left_out[reason] += count
-        frame = frame[~bad.loc[frame.index]]
-    tables = []
-    for (arch, num_cus), part in frame.groupby(["gfx", "cus"]):
-        measured: _Times = {}
-        # Of runs that measured the same problem, the one with more measurements, then the later one, is kept.
-        for run in sorted(
-            (run for _, run in part.groupby("blob")), key=lambda run: (len(run), max(map(str, run["date"])))
-        ):
-            measured |= _run(run, left_out)
-        if measured:
-            tables.append(_table(str(arch), int(str(num_cus)), measured, path.name))
-    if not tables:
-        raise DataError(f"{path}: no usable row", code="empty")
-    return Reading(store(tables, options.output), (source_of_file(path, NAME),), bad=dict(left_out))
-
-
-def _run(frame: pd.DataFrame, left_out: Counter[str]) -> _Times:
-    """Return the times of one run of the tuner."""
-    samples: dict[AiterMoe, dict[MoeChoice, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in frame.to_dict("records"):
-        try:
-            problem = problem_of_candidate(row)
-            choice = parse_choice(known_name(str(row["kernel"]), str(row["gfx"]), problem))
-        except (DataError, UsageError, KeyError):
-            left_out[BAD_ROW] += 1
-            continue
-        samples[problem][choice].append(float(row["time_us"]) / US_PER_MS)
-    measured: _Times = defaultdict(dict)
-    for problem, choices in samples.items():
-        for choice, times in choices.items():
-            middle = float(np.median(times))
-            spread = float(np.median(np.abs(np.array(times) - middle))) / middle if len(times) > 1 else float("nan")
-            measured[problem][choice] = _Time(middle, spread, len(times))
-    return {**measured, **dict(_joint(measured))}
-
-
-def problem_of_candidate(row: Mapping[Any, Any]) -> AiterMoe:
-    """Return the problem of a row of collected tunings."""
-    given: dict[str, Any] = {_RENAMED.get(name, name): row[name] for name in _IDENTITY}
-    sizes = ("num_cus", "tokens", "model_dim", "inter_dim", "experts", "topk")
-    given |= {name: int(given[name]) for name in sizes}
-    given["dtype"] = dtype_name(str(given["dtype"]))
-    given["quant"] = _QUANTS[str(given["quant"]).removeprefix("QuantType.")]
-    given["activation"] = str(given["activation"]).removeprefix("ActivationType.").lower()
-    return AiterMoe(**given)
-
-
-def _joint(measured: _Times) -> Iterator[tuple[AiterMoe, dict[MoeChoice, _Time]]]:
-    """Yield the choices for both products, for problems whose two products were measured."""
-    for problem, firsts in measured.items():
-        seconds = measured.get(replace(problem, stage=STAGE2), {})
-        if problem.stage != STAGE1:
-            continue
-        pairs = {
-            parse_choice(joint(first.name, second.name)): _sum(firsts[first], seconds[second])
-            for first in firsts
-            for second in seconds
-            if first.block_m == second.block_m
-        }
-        if pairs:
-            yield replace(problem, stage=BOTH), pairs
-
-
-def _sum(first: _Time, second: _Time) -> _Time:
-    total = first.latency_ms + second.latency_ms
-    spread = (first.spread * first.latency_ms + second.spread * second.latency_ms) / total
-    return _Time(total, spread, min(first.samples, second.samples))
-
-
-def _table(arch: str, num_cus: int, measured: _Times, run_id: str) -> pa.Table:
-    rows = {(problem, choice): timed for problem, times in measured.items() for choice, timed in times.items()}
-    latency_ms, spread, samples = map(np.array, zip(*rows.values(), strict=True))
-    results = Results([str(Status.OK)] * len(rows), latency_ms, {"spread": spread, "samples": samples})
-    return build_table(Pairs.of(rows, OP_TYPE), results, Origin.on_gpu(arch, num_cus, run_id))
-
-
 FORMATS = Formats(
-    readers=(
-        Reader(
-            NAME,
-            lambda head: parquet_columns(head).issuperset(column.name for column in _COLUMNS[:-1]),
-            _read_candidates,
-        ),
-        Reader(CSV_NAME, sniff_csv(_REQUIRED), read_tuned),
-    ),
+    readers=(Reader(NAME, sniff_csv(_REQUIRED), read_tuned),),
     rows=(
         RowsFormat(
             "aiter-moe",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +9,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.collected import BAD_ROW, OTHER_KIND, REPLACED
+from benchmarks.collected import converted as convert
 from ckh.assess.times import efficiency_of
 from ckh.assess.winners import bounds, winner_rows
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
+from ckh.data.formats import ReadOptions
 from ckh.errors import DataError, ExitCode, UsageError
 from ckh.learn.training.prepared import with_rivals
 from ckh.ops import operation
 from ckh.ops.aiter_gemm.consumers import KIND
 from ckh.ops.aiter_gemm.kernel import kernel_pool, parse_kernel
 from ckh.ops.aiter_gemm.problem import AiterGemm, parse_aiter_gemm
-from ckh.ops.aiter_gemm.tuned import OTHER_KIND, REPLACED
 from ckh.ops.base import Encoding
 from tests.refusals import expect_error, expect_refusal
 
@@ -53,7 +54,7 @@ def written(path: Path, rows: list[dict[str, Any]]) -> Path:
 def converted(folder: Path, rows: list[dict[str, Any]]) -> Dataset:
     """Return the dataset of some rows."""
     path = written(folder / "fbgemm.parquet", rows)
-    assert run(["convert", str(path), "--out", str(folder / "out.parquet")]) == ExitCode.OK
+    convert(path, folder / "out.parquet", ReadOptions())
     return read_dataset(folder / "out.parquet")
 
 
@@ -134,15 +135,13 @@ def test_features_count_the_tiles_of_all_products() -> None:
     assert result.tolist() == [pytest.approx(row) for row in expected]
 
 
-def test_winners_are_read_without_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_winners_are_read_without_times(tmp_path: Path) -> None:
     """The last kernel of a shape is used; rows have their own status and no time; unknown kinds are skipped."""
     path = written(tmp_path / "fbgemm.parquet", ROWS)
-    assert run(["convert", str(path), "--out", str(tmp_path / "out.parquet"), "--json"]) == ExitCode.OK
-    document = json.loads(capsys.readouterr().out)
-    assert (document["rows"], document["valid"], document["by_status"]) == (4, 0, {"chosen": 4})
-    assert document["dropped"] == {OTHER_KIND: 1, REPLACED: 1}
+    assert convert(path, tmp_path / "out.parquet", ReadOptions()) == {OTHER_KIND: 1, REPLACED: 1}
     dataset = read_dataset(tmp_path / "out.parquet")
     frame = dataset.frame
+    assert frame["status"].tolist() == ["chosen"] * 4
     assert frame["kernel"].tolist() == [SMALL, LARGE, SHUFFLED, GROUPED]
     assert [problem.groups for problem in dataset.problems()] == [0, 0, 0, 16]
     assert frame["latency_ms"].isna().all()
@@ -176,23 +175,18 @@ def test_data_without_times_need_the_winner_objective(tmp_path: Path, capsys: py
 
 
 @pytest.mark.parametrize("change", [{"kernel": "fp8_rowwise_x"}, {"m": 0}, {"kernel": f"{SMALL}_16"}])
-def test_bad_rows_are_named(change: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An impossible size or kernel ends a conversion with one line, unless bad rows are skipped."""
+def test_bad_rows_are_counted(change: dict[str, Any], tmp_path: Path) -> None:
+    """A row with an impossible size or kernel is left out."""
     path = written(tmp_path / "fbgemm.parquet", [*ROWS, {**ROWS[2], **change}])
-    call = ["convert", str(path), "--out", str(tmp_path / "out.parquet")]
-    assert run(call) == ExitCode.BAD_DATA
-    expect_error(capsys.readouterr().err, "bad-row", str(path))
-    assert not (tmp_path / "out.parquet").exists()
-    assert run([*call, "--skip-bad"]) == ExitCode.OK
+    assert convert(path, tmp_path / "out.parquet", ReadOptions())[BAD_ROW] == 1
     assert len(read_dataset(tmp_path / "out.parquet")) == 4
 
 
 def test_other_gpus_and_aiter_lack_these_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The rows are of gfx942; AITER's tables name no kernel of FBGEMM."""
     path = written(tmp_path / "fbgemm.parquet", ROWS)
-    out = str(tmp_path / "out.parquet")
-    assert run(["convert", str(path), "--arch", "gfx950", "--out", out]) == ExitCode.BAD_DATA
-    expect_error(capsys.readouterr().err, "empty", "gfx942")
+    with expect_refusal(DataError, "empty", "gfx942"):
+        convert(path, tmp_path / "out.parquet", ReadOptions(arch="gfx950"))
     list_of = tmp_path / "list.txt"
     list_of.write_text(AiterGemm(16, 1280, 8192, library="fbgemm", num_cus=304).canonical() + "\n")
     call = ["export", "--to", "aiter", "--op", "aiter_gemm", "--arch", "gfx942", "--problems", str(list_of)]

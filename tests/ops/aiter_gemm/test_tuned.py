@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pytest
 
+from benchmarks.collected import converted
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
+from ckh.data.formats import ReadOptions
 from ckh.errors import ExitCode
 from ckh.ops.aiter_gemm.problem import AiterGemm
 from tests.refusals import expect_error, expect_warning
@@ -77,7 +79,7 @@ def test_omitted_last_cells_are_empty(tmp_path: Path, capsys: pytest.CaptureFixt
         ({"M": 0}, "m must be 1 or more"),
         ({"M": "x"}, "M is 'x'"),
         ({"us": "1_0"}, "us is '1_0'"),
-        ({"q_dtype_w": "torch.float4"}, "the element type is 'float4'"),
+        ({"q_dtype_w": "torch.float4"}, "a8w8 has no dtype 'float4'"),
     ],
 )
 def test_impossible_rows_stop_the_conversion(
@@ -111,7 +113,7 @@ def test_a_collection_is_read_as_its_tables(tmp_path: Path) -> None:
     }
     path, out = tmp_path / "all.parquet", tmp_path / "data.parquet"
     pd.DataFrame(columns).to_parquet(path)
-    assert run(["convert", str(path), "--out", str(out)]) == ExitCode.OK
+    converted(path, out, ReadOptions())
     frame = read_dataset(out).frame
     assert dict(zip(frame["num_cus"], frame["latency_ms"], strict=True)) == {80: 0.005, 304: 0.003}
     assert set(frame["arch"]) == {"gfx942"}

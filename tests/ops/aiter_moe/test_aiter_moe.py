@@ -9,15 +9,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.collected import FAILED, converted
+from benchmarks.collected import problem_of_candidate as problem_of
 from ckh.archs import load_arch
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
+from ckh.data.formats import ReadOptions
 from ckh.errors import DataError, ExitCode, UsageError
 from ckh.ops.aiter_moe.kernel import candidates, joint, kind_of, known_name, moe_pool, parse_choice
 from ckh.ops.aiter_moe.operation import OPERATION
 from ckh.ops.aiter_moe.problem import AiterMoe, parse_aiter_moe
-from ckh.ops.aiter_moe.tuned import problem_of_candidate as problem_of
-from tests.refusals import expect_error, expect_reasons, expect_refusal, expect_warning
+from tests.refusals import expect_error, expect_reasons, expect_refusal
 from tests.shared import DATA
 
 if TYPE_CHECKING:
@@ -195,6 +197,7 @@ def _table(path: Path) -> None:
             rows.append(("stage1", token, inter_dim, CKTILE, float("nan")))
     frame = pd.DataFrame(rows, columns=["stage", "token", "inter_dim", "kernel", "time_us"])
     same = {"gfx": "gfx942", "cus": 80, "model_dim": 6144, "expert": 128, "topk": 4, "blob": "a", "library": "ck"}
+    same |= {"date": "2026-05-01"}
     same |= {"act_type": "ActivationType.Swiglu", "q_dtype_a": "torch.float8_e4m3fnuz", "q_type": "QuantType.per_Token"}
     frame.assign(**same).to_parquet(path)
 
@@ -203,8 +206,7 @@ def test_the_whole_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     """Data have medians and sums; a model of them chooses the rows of tiles for both products together."""
     source, data, model = tmp_path / "moe.parquet", tmp_path / "data.parquet", tmp_path / "model"
     _table(source)
-    assert run(["convert", str(source), "--out", str(data)]) == ExitCode.OK
-    expect_warning(capsys.readouterr().err, "left-out", 8)
+    assert converted(source, data, ReadOptions()) == {FAILED: 8}
     dataset = read_dataset(data)
     problem = AiterMoe(1, 6144, 384, 128, 4, "stage1", activation="swiglu", num_cus=80)
     assert problem in dataset.problems()

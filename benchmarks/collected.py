@@ -1,0 +1,233 @@
+"""Converts tables that were collected from public repositories to datasets, such as those of data/.
+
+    python benchmarks/collected.py aiter_gemm_tuned.parquet OUT.parquet
+    python benchmarks/collected.py fbgemm_ck_lookup_gfx942.parquet OUT.parquet [--arch gfx942]
+
+Nobody but the collector has such files, so that `ckh convert` does not read them. Three kinds are told by their
+columns: rows of AITER's tuned GEMM tables, with the family of the table; kernels that FBGEMM's dispatch names for
+shapes, winners of third-party tunings without times, of which the last one is used; and all measurements of AITER's
+tunings of mixtures of experts.
+
+A row of the latter is a kernel for one of the two products. Repeated measurements of a kernel for a problem in one run
+of the tuner become one row with the median. Choices for both products are rows too: all pairs of kernels whose tiles
+have the same number of rows, with the sum of the two times. Times of different runs are never compared: of two runs
+that measured a problem, the run with more kernels is used, or the later one.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter, defaultdict
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ckh.data.conversion import convert
+from ckh.data.dataset import save_blocks
+from ckh.data.formats import Reading, ReadOptions
+from ckh.data.merge import merge
+from ckh.data.readers.reader import source_of_file
+from ckh.data.rows import Origin, Pairs, Results, build_table
+from ckh.data.spool import store
+from ckh.errors import CkhError, DataError, UsageError
+from ckh.ops.aiter.devices import compute_units
+from ckh.ops.aiter.tables import OTHER_ARCH, US_PER_MS
+from ckh.ops.aiter_gemm.kernel import OF_FBGEMM, parse_kernel
+from ckh.ops.aiter_gemm.problem import FAMILIES, FBGEMM, AiterGemm
+from ckh.ops.aiter_gemm.tuned import CSV
+from ckh.ops.aiter_moe.kernel import MoeChoice, joint, known_name, parse_choice
+from ckh.ops.aiter_moe.operation import QUANT_NAMES
+from ckh.ops.aiter_moe.problem import BOTH, STAGE1, STAGE2, AiterMoe
+from ckh.problems import dtype_name
+from ckh.schema import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+
+    from ckh.ops.aiter_gemm.kernel import AiterKernel
+
+# Reasons why rows are skipped.
+FOREIGN = "of a library other than Composable Kernel"
+FAILED = "of a kernel that failed or was wrong"
+BAD_ROW = "with a size or name that is impossible"
+OTHER_KIND = "of a kind of GEMM that ckh does not know"
+REPLACED = "of a kernel that a later version of FBGEMM replaced"
+
+ARCH, GPU = "gfx942", "MI300X"  # of FBGEMM's tables, according to the pull requests that added them
+RENAMED = {"cus": "cu_num", "kernel": "kernelName", "split_k": "splitK", "time_us": "us"}  # columns of AITER's tables
+FIELDS = {"cus": "num_cus", "token": "tokens", "expert": "experts", "q_dtype_a": "dtype", "q_type": "quant"}
+FIELDS |= {"act_type": "activation"}
+IDENTITY = ("cus", "stage", "token", "model_dim", "inter_dim", "expert", "topk", "act_type", "q_dtype_a", "q_type")
+QUANTS = {name: quant for quant, name in QUANT_NAMES.items()}
+
+
+def convert_gemms(path: Path, out: Path, options: ReadOptions) -> None:
+    """Convert rows of AITER's tuned GEMM tables; for a shape tuned again with the same winner, the last is used."""
+    frame = pd.read_parquet(path).sort_values("last", kind="stable").rename(columns=RENAMED)
+    with TemporaryDirectory() as work:
+        tables = []
+        for family, rows in frame[frame["family"].isin(FAMILIES)].groupby("family", sort=False):
+            tables.append(Path(work) / f"{family}_tuned_gemm.csv")
+            rows.dropna(axis="columns", how="all").drop(columns=["family", "last"]).to_csv(tables[-1], index=False)
+        convert(tables, out, options, format_name=CSV)
+
+
+def read_fbgemm(path: Path, options: ReadOptions) -> Reading:
+    """Read the kernel that FBGEMM last named for each shape."""
+    frame = pd.read_parquet(path).sort_values("last", kind="stable")
+    if (options.arch or ARCH) != ARCH:
+        raise DataError(f"{path}: all rows are {OTHER_ARCH}: they are of {ARCH}", code="empty")
+    left_out: Counter[str] = Counter()
+    won: dict[AiterGemm, AiterKernel] = {}
+    num_cus = compute_units(0, GPU)
+    for row in frame.to_dict("records"):
+        if row["op"] not in OF_FBGEMM:
+            left_out[OTHER_KIND] += 1
+            continue
+        groups = row.get("groups")
+        try:
+            kernel = parse_kernel(str(row["kernel"]))
+            m, n, k = (int(row[name]) for name in "mnk")
+            dtype, count = FAMILIES[kernel.family][0], 0 if pd.isna(groups) else int(groups)
+            problem = AiterGemm(m, n, k, kernel.family, dtype, FBGEMM, num_cus=num_cus, groups=count)
+        except CkhError:
+            left_out[BAD_ROW] += 1
+            continue
+        left_out[REPLACED] += problem in won
+        won[problem] = kernel
+    if not won:
+        raise DataError(f"{path}: no row is of {', '.join(OF_FBGEMM)}", code="empty")
+    results = Results([str(Status.CHOSEN)] * len(won), np.full(len(won), np.nan), {})
+    table = build_table(Pairs.of(won.items(), "aiter_gemm"), results, Origin.on_gpu(ARCH, num_cus, path.name))
+    return Reading(store([table], options.output), (source_of_file(path, "fbgemm"),), bad=dict(+left_out))
+
+
+class _Time(NamedTuple):
+    """The time of a choice: its median in ms, its relative spread, and the number of measurements."""
+
+    latency_ms: float
+    spread: float
+    samples: int
+
+
+_Times = dict[AiterMoe, dict[MoeChoice, _Time]]
+
+
+def read_mixtures(path: Path, options: ReadOptions) -> Reading:
+    """Read the measurements of all kernels."""
+    frame = pd.read_parquet(path)
+    left_out: Counter[str] = Counter()
+    for reason, bad in (
+        (FOREIGN, ~frame["library"].isin(("ck", "cktile"))),
+        (OTHER_ARCH, frame["gfx"] != options.arch if options.arch else frame["gfx"] != frame["gfx"]),
+        (FAILED, ~(frame["time_us"] > 0)),
+    ):
+        if count := int(bad.loc[frame.index].sum()):
+            left_out[reason] += count
+        frame = frame[~bad.loc[frame.index]]
+    tables = []
+    for (arch, num_cus), part in frame.groupby(["gfx", "cus"]):
+        measured: _Times = {}
+        # Of runs that measured the same problem, the one with more measurements, then the later one, is kept.
+        for run in sorted(
+            (run for _, run in part.groupby("blob")), key=lambda run: (len(run), max(map(str, run["date"])))
+        ):
+            measured |= _run(run, left_out)
+        if measured:
+            tables.append(_table(str(arch), int(str(num_cus)), measured, path.name))
+    if not tables:
+        raise DataError(f"{path}: no usable row", code="empty")
+    return Reading(store(tables, options.output), (source_of_file(path, "aiter-moe"),), bad=dict(left_out))
+
+
+def _run(frame: pd.DataFrame, left_out: Counter[str]) -> _Times:
+    """Return the times of one run of the tuner."""
+    samples: dict[AiterMoe, dict[MoeChoice, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in frame.to_dict("records"):
+        try:
+            problem = problem_of_candidate(row)
+            choice = parse_choice(known_name(str(row["kernel"]), str(row["gfx"]), problem))
+        except (DataError, UsageError, KeyError):
+            left_out[BAD_ROW] += 1
+            continue
+        samples[problem][choice].append(float(row["time_us"]) / US_PER_MS)
+    measured: _Times = defaultdict(dict)
+    for problem, choices in samples.items():
+        for choice, times in choices.items():
+            middle = float(np.median(times))
+            spread = float(np.median(np.abs(np.array(times) - middle))) / middle if len(times) > 1 else float("nan")
+            measured[problem][choice] = _Time(middle, spread, len(times))
+    return {**measured, **dict(_joint(measured))}
+
+
+def problem_of_candidate(row: Mapping[Any, Any]) -> AiterMoe:
+    """Return the problem of a row of collected tunings."""
+    given: dict[str, Any] = {FIELDS.get(name, name): row[name] for name in IDENTITY}
+    sizes = ("num_cus", "tokens", "model_dim", "inter_dim", "experts", "topk")
+    given |= {name: int(given[name]) for name in sizes}
+    given["dtype"] = dtype_name(str(given["dtype"]))
+    given["quant"] = QUANTS[str(given["quant"]).removeprefix("QuantType.")]
+    given["activation"] = str(given["activation"]).removeprefix("ActivationType.").lower()
+    return AiterMoe(**given)
+
+
+def _joint(measured: _Times) -> Iterator[tuple[AiterMoe, dict[MoeChoice, _Time]]]:
+    """Yield the choices for both products, for problems whose two products were measured."""
+    for problem, firsts in measured.items():
+        seconds = measured.get(replace(problem, stage=STAGE2), {})
+        if problem.stage != STAGE1:
+            continue
+        pairs = {
+            parse_choice(joint(first.name, second.name)): _sum(firsts[first], seconds[second])
+            for first in firsts
+            for second in seconds
+            if first.block_m == second.block_m
+        }
+        if pairs:
+            yield replace(problem, stage=BOTH), pairs
+
+
+def _sum(first: _Time, second: _Time) -> _Time:
+    total = first.latency_ms + second.latency_ms
+    spread = (first.spread * first.latency_ms + second.spread * second.latency_ms) / total
+    return _Time(total, spread, min(first.samples, second.samples))
+
+
+def _table(arch: str, num_cus: int, measured: _Times, run_id: str) -> pa.Table:
+    rows = {(problem, choice): timed for problem, times in measured.items() for choice, timed in times.items()}
+    latency_ms, spread, samples = map(np.array, zip(*rows.values(), strict=True))
+    results = Results([str(Status.OK)] * len(rows), latency_ms, {"spread": spread, "samples": samples})
+    return build_table(Pairs.of(rows, "aiter_moe"), results, Origin.on_gpu(arch, num_cus, run_id))
+
+
+def converted(path: Path, out: Path, options: ReadOptions) -> dict[str, int]:
+    """Convert a collected table; return how many rows were left out, by reason."""
+    names = set(pd.read_parquet(path).columns)
+    if "family" in names:
+        convert_gemms(path, out, options)
+        return {}
+    reading = (read_fbgemm if "op" in names else read_mixtures)(path, replace(options, output=out))
+    merged = merge([reading], output=out)
+    save_blocks(out, merged.op, merged.blocks(), merged.metadata, merged.content_hash)
+    return reading.bad
+
+
+def main() -> None:
+    """Convert the given table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--arch")
+    given = parser.parse_args()
+    for reason, count in converted(given.source, given.out, ReadOptions(arch=given.arch)).items():
+        print(f"{count} rows left out {reason}")
+
+
+if __name__ == "__main__":
+    main()
