@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ckh.errors import UsageError
+from ckh.errors import DataError, UsageError
 from ckh.files.jsonfields import JsonFields
+from ckh.text.log import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -78,9 +81,7 @@ class WrittenList:
 class ListFormat:
     """AMD's file formats for lists of an operation's kernels."""
 
-    recognises: Callable[[Mapping[str, Any]], bool]  # whether a document has one of these formats, for any operation
     read: Callable[[Path, dict[str, Any]], Registry[Any]]  # reads the kernels of such a document; raises `DataError`
-    rules: Rules[Any]
     write: Callable[[Sequence[Any], ArchSpec, str], dict[str, WrittenList]]
     """Writes the files of a list of kernels for an architecture, given a name for the list."""
 
@@ -91,29 +92,60 @@ def recognises(document: Mapping[str, Any]) -> bool:
     return is_registry or "instances" in document or "trait_config" in document
 
 
-def entries_of(path: Path, document: Mapping[str, Any], name: str) -> list[JsonFields]:
-    """Return the entries of a document's list of kernels."""
+def listed(
+    path: Path,
+    document: Mapping[str, Any],
+    name: str,
+    read: Callable[[JsonFields], tuple[Any, str]],
+    defaults: Mapping[str, Any] = MappingProxyType({}),
+) -> Registry[Any]:
+    """Return the distinct kernels of a document's list, which must be of one architecture and one element type.
+
+    `read` returns the kernel of an entry, completed by `defaults`, and its architecture, which may be empty. Entries
+    that it refuses are left out with a warning, unless it refuses all.
+    """
     entries = document.get(name)
     if not isinstance(entries, list) or not entries:
         JsonFields(path, document).fail(name, "must be a list of at least one kernel")
-    return [JsonFields(path, entry, f"{name}[{number}].") for number, entry in enumerate(entries)]
+    kernels: dict[Any, str] = {}
+    refused: Counter[str] = Counter()
+    for number, entry in enumerate(entries):
+        where = f"{name}[{number}]"
+        try:
+            kernel, arch = read(
+                JsonFields(path, {**defaults, **entry} if isinstance(entry, dict) else entry, f"{where}.")
+            )
+        except DataError as error:
+            if len(entries) == 1:
+                raise
+            refused[error.message.removeprefix(f"{path}: {where}.")] += 1
+            continue
+        first, first_arch = next(iter(kernels.items()), (kernel, arch))
+        file = JsonFields(path, document)
+        if arch != first_arch:
+            file.fail(f"{where}.arch", f"is {arch}, the first kernel's is {first_arch}: split the file by GPU")
+        if kernel.dtype != first.dtype:
+            file.fail(where, f"is {kernel.dtype}, the first kernel {first.dtype}: split the file")
+        kernels.setdefault(kernel, arch)
+    if refused:
+        _leave_out(path, name, refused, len(entries))
+    return Registry(next(iter(kernels.values())), tuple(kernels))
 
 
-def registry_of(file: JsonFields, name: str, kernels: Sequence[Any], archs: Sequence[str]) -> Registry[Any]:
-    """Return the distinct kernels of a list, which must be of one architecture and one element type."""
-    for number, (kernel, arch) in enumerate(zip(kernels, archs, strict=True)):
-        if arch != archs[0]:
-            file.fail(f"{name}[{number}].arch", f"is {arch}, the first kernel's is {archs[0]}: split the file by GPU")
-        if kernel.dtype != kernels[0].dtype:
-            file.fail(f"{name}[{number}]", f"is {kernel.dtype}, the first kernel {kernels[0].dtype}: split the file")
-    return Registry(archs[0], tuple(dict.fromkeys(kernels)))
+def _leave_out(path: Path, name: str, refused: Counter[str], count: int) -> None:
+    """Report the refused entries of a list; raise `DataError` if these are all."""
+    reasons = "; ".join(f"{times} x {reason}" for reason, times in refused.most_common())
+    what = f"{path}: {refused.total()} of {count} {name} are left out: {reasons}"
+    if refused.total() == count:
+        raise DataError(what, code="bad-field")
+    warn(what, "left-out")
 
 
-def configured(file: JsonFields, name: str, product: KernelProduct[K]) -> Registry[K]:
-    """Return the kernels that a configuration describes, if they are not too many."""
+def configured(file: JsonFields, name: str, product: KernelProduct[K], arch: str = "") -> Registry[K]:
+    """Return the kernels that a configuration describes, for an architecture or any, if they are not too many."""
     if product.count > MOST_COMBINATIONS:
         file.fail(name, f"describes {product.count} kernels, ckh reads up to {MOST_COMBINATIONS}")
-    return Registry("", (), product)
+    return Registry(arch, (), product)
 
 
 def written_lists(

@@ -305,17 +305,11 @@ class Pools(Generic[K]):
         """Listed kernels of the group, measured ones first."""
         were_timed = frozenset(timed.kernels) if timed is not None and timed.arch == arch.name else frozenset()
         own = [kernel for kernel in only.kernels if self._group(kernel) == group]
-        for kernel in own:
-            if kernel not in were_timed and (broken := self.rules.of_arch(kernel, arch)):
-                text = self._name(kernel) if not self.rules.missing(kernel) else str(kernel)
-                raise DataError(
-                    f"{only.source}: {arch.name} builds no {text}: {broken[0]}",
-                    "omit it of the list",
-                    code="bad-kernel",
-                )
-        own.sort(key=lambda kernel: kernel not in were_timed)
         outside = len(only.kernels) - len(own)
         refused = Counter({f"it is not a kernel of {' '.join(map(str, group))}": outside} if outside else {})
+        broken = {kernel: self.rules.of_arch(kernel, arch)[:1] for kernel in own if kernel not in were_timed}
+        refused.update(reason for reasons in broken.values() for reason in reasons)
+        own = sorted((kernel for kernel in own if not broken.get(kernel)), key=lambda kernel: kernel not in were_timed)
         count = None if timed is None else sum(kernel in were_timed for kernel in own)
         return _judged(KernelTable.of(self.kind, own), refused, {}, count)
 

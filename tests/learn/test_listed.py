@@ -123,7 +123,6 @@ BROKEN = replace(LEARNED[0], warp_tile_m=17)
         (["no kernel"], "no kernel"),
         (["gemm_universal_fp16_rcr_compv3_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_16x16x16"], "gemm"),
         ([amd_short_name(LEARNED[0])], "incomplete"),
-        ([kernel_name(BROKEN)], f"gfx950 builds no {kernel_name(BROKEN)}: "),
         ([kernel_name(LEARNED[0]), kernel_name(replace(LEARNED[0], dtype="fp16"))], "kernels of bf16 and fp16"),
     ],
 )
@@ -146,6 +145,20 @@ def test_a_list_of_another_kind_is_reported(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "list.txt").write_text("\n".join(names(kernels)))
     assert run([*ARGS, "--kernels", str(tmp_path / "list.txt")]) == ExitCode.NO_KERNEL
     expect_error(capsys.readouterr().err, "no-kernel", 3, 3, "forward 2 bf16")
+
+
+def test_kernels_that_the_architecture_cannot_build_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The others are ranked; without others it is exit code 5."""
+    (tmp_path / "list.txt").write_text("\n".join(names([BROKEN, LEARNED[0]])))
+    document = predict(capsys, "--kernels", str(tmp_path / "list.txt"))
+    assert [entry["kernel"] for entry in document["kernels"]] == names([LEARNED[0]])
+    (reason,) = document["refused"]
+    assert "17x16x16" in reason
+    (tmp_path / "list.txt").write_text(kernel_name(BROKEN))
+    assert run([*ARGS, "--kernels", str(tmp_path / "list.txt")]) == ExitCode.NO_KERNEL
+    expect_error(capsys.readouterr().err, "no-kernel", 1, 1, "17x16x16")
 
 
 def test_kernels_in_python_are_checked_likewise() -> None:

@@ -18,15 +18,13 @@ from ckh.errors import CkhError, DataError, UsageError
 from ckh.files.jsonfields import JsonFields, read_json
 from ckh.files.outputs import FileKind, head_of, write_output
 from ckh.files.untrusted import MOST_TEXT_BYTES, read_text
-from ckh.kernels.filter import field_types
-from ckh.kernels.lists import ListFormat, Registry
+from ckh.kernels.lists import ListFormat, Registry, recognises
 from ckh.learn.answers.listed import kernel_list
 from ckh.ops import operation_of_kernel, part_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ckh.kernels.filter import FieldType
     from ckh.kernels.pools import KernelList
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import AnyOperation, Kernel, Problem
@@ -54,7 +52,7 @@ def read_registry(path: Path, op: AnyOperation) -> Registry[Any]:
     """Read a registry of an operation's kernels, or a kernel list of AMD's tools."""
     document = read_json(path, unique=True)
     lists = part_of(op, op.kernels.lists, ListFormat)
-    if lists is not None and isinstance(document, dict) and lists.recognises(document):
+    if lists is not None and isinstance(document, dict) and recognises(document):
         return lists.read(path, document)
     entries = document.pop("kernels", None) if isinstance(document, dict) else None
     file = JsonFields(path, document)
@@ -65,8 +63,7 @@ def read_registry(path: Path, op: AnyOperation) -> Registry[Any]:
     if not isinstance(entries, list):
         file.fail("kernels", "must be a list")
     file.finish()
-    types = field_types(op.kernels.type)
-    kernels = tuple(_kernel(path, number, entry, op, types) for number, entry in enumerate(entries))
+    kernels = tuple(_kernel(path, number, entry, op) for number, entry in enumerate(entries))
     for number, first in _repeated(kernels):
         file.fail(f"kernels[{number}]", f"is kernels[{first}] again")
     return Registry(arch, kernels)
@@ -155,37 +152,18 @@ def _repeated(kernels: Sequence[Any]) -> list[tuple[int, int]]:
     return [(at, first[kernel]) for at, kernel in enumerate(kernels) if first.setdefault(kernel, at) != at]
 
 
-def _kernel(path: Path, number: int, entry: Any, op: AnyOperation, types: dict[str, FieldType]) -> Kernel:
+def _kernel(path: Path, number: int, entry: Any, op: AnyOperation) -> Kernel:
     part = JsonFields(path, entry, f"kernels[{number}].")
     name = part.scalar("name", str)
     try:
         kernel = op.kernels.parse(name)
-    except (DataError, ValueError) as error:
-        part.fail("name", f"is wrong: {error}")
-    values = {
-        field: None if named is None and part.is_null(field) else _value(part, field, kind)
-        for field, kind in types.items()
-        for named in [getattr(kernel, field)]
-    }
-    part.finish()
-    for field, said in values.items():
-        if said != (is_said := getattr(kernel, field)):
-            part.fail(field, f"is {said!r}, the kernel's name says {is_said!r}")
-    try:
         spelt = op.kernels.name(kernel)
-    except CkhError as error:
+    except (CkhError, ValueError) as error:
         part.fail("name", f"is wrong: {error}")
+    for field, said in json.loads(json.dumps(asdict(kernel))).items():
+        if (value := part.value(field)) != said or type(value) is not type(said):
+            part.fail(field, f"is {value!r:.80}, the kernel's name says {said!r}")
+    part.finish()
     if name != spelt:
         part.fail("name", f"must be spelt {spelt}")
     return kernel
-
-
-def _value(part: JsonFields, field: str, kind: FieldType) -> Any:
-    value: str | bool | int
-    if str in kind.types:
-        value = part.scalar(field, str)
-    else:
-        value = part.scalar(field, bool) if bool in kind.types else part.scalar(field, int)
-    if kind.choices and value not in kind.choices:
-        part.fail(field, f"must be one of {', '.join(kind.choices)}, not {value!r}")
-    return value

@@ -319,9 +319,7 @@ class _PreshuffleFamily(KernelFamily[GemmPreshuffleKernel]):
     def lists(self) -> ListFormat:
         """AMD's file formats for lists of these kernels."""
         flags = (_PERMUTED,)
-        return lists_of(
-            ListedKernels(self.kind, self.rules, self.parse, PreshuffleSpace, flags, default_scheduler=True)
-        )
+        return lists_of(ListedKernels(self.kind, self.rules, self.parse, PreshuffleSpace, flags))
 
 
 FAMILY = _PreshuffleFamily(GemmPreshuffleKernel, PRESHUFFLE_RULES, parse_preshuffle_kernel, (PRESHUFFLE, FLATMM))

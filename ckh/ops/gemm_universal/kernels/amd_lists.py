@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.errors import CkhError
+from ckh.errors import CkhError, UsageError
 from ckh.files.jsonfields import JsonFields
 from ckh.kernels.declaration import by, column_tokens
 from ckh.kernels.lists import (
@@ -19,10 +19,8 @@ from ckh.kernels.lists import (
     Registry,
     WrittenList,
     configured,
-    entries_of,
+    listed,
     read_values,
-    recognises,
-    registry_of,
     written_lists,
 )
 from ckh.kernels.pipelines import Scheduler
@@ -32,6 +30,7 @@ from ckh.ops.gemm_universal.kernel import GROUP_FIELDS, NATIVE_WIDTH, GemmKernel
 from ckh.ops.gemm_universal.kernels.pool import GemmSpace, WaveBlock
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, output_dtype
+from ckh.text.log import note_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +43,9 @@ if TYPE_CHECKING:
 _SIZES = {{ours: theirs for theirs, ours in AMD_WAVES.items()}.get(name, name): name for name in SIZES}
 _TOKENS = column_tokens(GemmKernel)
 _TRAITS = tuple(name for name in KERNEL_COLUMNS if name not in SIZES)
-_DEFAULT = "default"
+_SAME = {"default": Scheduler.INTRAWAVE}  # name of the only scheduler, in configurations of preshuffled operands
+_ALWAYS_ONE = {"k_block_per_cu", "num_wave_groups"}
+_UNREAD = {"block_size", "kernel_set_name", "multi_d_config"}  # it follows from the waves, or is of other operations
 _SHAPES = {"tile_shape": "tile", "wave_shape": "wave", "warp_tile_shape": "warp_tile"}
 _MAJOR = {"r": "row_major", "c": "col_major"}
 
@@ -58,33 +59,23 @@ class ListedKernels:
     parse: Callable[[str], GemmKernel]  # the parser of their names
     space: type[GemmSpace] = GemmSpace  # the class of their spaces
     flags: tuple[str, ...] = ()  # fields of a kernel that a configuration states once, as true or false
-    default_scheduler: bool = False  # whether their configurations call the only scheduler `default`
     left_open: Axis = ((), [()])
     """Fields that a configuration does not state, and the combinations of their values that it stands for."""
-
-    def scheduler(self, name: str) -> Scheduler:
-        """Return the scheduler of a name."""
-        return Scheduler.INTRAWAVE if name == _DEFAULT else Scheduler(name)
 
 
 def lists_of(of: ListedKernels) -> ListFormat:
     """Return AMD's file formats for lists of an operation's kernels."""
 
     def read(path: Path, document: dict[str, Any]) -> Registry[Any]:
-        return (_read_configuration if "trait_config" in document else _read_registry)(of, path, document)
+        if "trait_config" in document:
+            return _read_configuration(of, path, document)
+        return listed(path, document, "kernels", partial(_of_entry, of))
 
-    return ListFormat(recognises, read, of.rules, partial(_write, of))
-
-
-def _read_registry(of: ListedKernels, path: Path, document: dict[str, Any]) -> Registry[Any]:
-    """Read a registry of AMD's C++ dispatcher; a kernel's identifier has all of its parameters."""
-    parts = entries_of(path, document, "kernels")
-    kernels = [_of_entry(of, part) for part in parts]
-    archs = [part.scalar("gfx_arch", str) for part in parts]
-    return registry_of(JsonFields(path, document), "kernels", kernels, archs)
+    return ListFormat(read, partial(_write, of))
 
 
-def _of_entry(of: ListedKernels, part: JsonFields) -> GemmKernel:
+def _of_entry(of: ListedKernels, part: JsonFields) -> tuple[GemmKernel, str]:
+    """Return the kernel of an entry in a registry of AMD's C++ dispatcher, whose identifier has all parameters."""
     if "identifier" not in part.names():
         part.fail("identifier", "is missing: it is not a kernel of a GEMM")
     identifier, op = part.scalar("identifier", str), of.kind.op_type
@@ -98,45 +89,52 @@ def _of_entry(of: ListedKernels, part: JsonFields) -> GemmKernel:
         shape = algorithm.part(name)
         if (said := tuple(shape.scalar(axis, int) for axis in "mnk")) != (known := getattr(kernel, ours)):
             algorithm.fail(name, f"is {by(said)}, the identifier says {by(known)}")
-    return kernel
+    return kernel, part.scalar("gfx_arch", str)
 
 
 def _read_configuration(of: ListedKernels, path: Path, document: dict[str, Any]) -> Registry[Any]:
-    """Read a configuration of the tile engine; element type and layout come from the problem."""
-    file = JsonFields(path, document)
+    """Read a configuration of the tile engine, or of the dispatcher's tests, which states element type and layout.
+
+    Where it states neither they come from the problem. Comments are skipped.
+    """
+    file = JsonFields(path, {name: document[name] for name in document if name[:1] != "_" and name not in _UNREAD})
     if "variant" in document:
         file.fail("variant", "is a convolution's: select its operation with --op")
     tiles, traits = file.part("tile_config"), file.part("trait_config")
-    if "k_block_per_cu" in file.names() and (blocks := file.scalar("k_block_per_cu", int)) != 1:
-        file.fail("k_block_per_cu", f"is {blocks}, ckh's GEMMs have 1")
+    for name in _ALWAYS_ONE & set(file.names()):
+        if (value := file.scalar(name, int)) != 1:
+            file.fail(name, f"is {value}, ckh's GEMMs have 1")
+    if file.has("split_k"):
+        note_once(f"split_k {file.scalar('split_k', int)} of {path} is a problem's in ckh: state it by --split-k")
+    stated = {name: file.scalar(name, str) for name in ("datatype", "layout", "gpu_target") if file.has(name)}
     own = {name: name in file.names() and file.scalar(name, bool) for name in of.flags}
     file.finish()
     sizes = {ours: read_values(tiles, name, _TOKENS[ours].admits) for name, ours in _SIZES.items()}
-    said = {
-        name: read_values(
-            traits,
-            name,
-            lambda value, name=name: (  # type: ignore[misc]
-                _TOKENS[name].admits(value) or (name == "scheduler" and of.default_scheduler and value == _DEFAULT)
-            ),
-        )
-        for name in _TRAITS
-    }
+    said = {name: read_values(traits, name, partial(_admits, name)) for name in _TRAITS}
     tiles.finish()
     traits.finish()
     count = prod(map(len, (*sizes.values(), *said.values(), of.left_open[1])))
     space = _space(of, sizes, said)
 
-    def table(arch: ArchSpec, dtype: str, layout: str, *flags: bool) -> KernelTable[Any]:
+    def groups(dtype: str) -> list[tuple[Any, ...]]:
+        if stated.get("datatype", dtype) != dtype:
+            raise UsageError(f"the kernels of {path} are for {stated['datatype']}, not {dtype}", code="mismatch")
+        layouts = [stated["layout"]] if "layout" in stated else GEMM_LAYOUTS
+        return [(dtype, layout, *own.values()) for layout in layouts]
+
+    def table(arch: ArchSpec, *group: Any) -> KernelTable[Any]:
+        dtype, layout, *_ = group
         kernel_table: KernelTable[Any] = space.narrowed(arch, dtype).table(dtype, layout, of.kind, **own)
         if of.left_open[0]:
             kernel_table = kernel_table.crossed(*of.left_open)
-        return kernel_table if flags == tuple(own.values()) else kernel_table[:0]
+        return kernel_table if group in groups(dtype) else kernel_table[:0]
 
-    def groups(dtype: str) -> list[tuple[Any, ...]]:
-        return [(dtype, layout, *own.values()) for layout in GEMM_LAYOUTS]
+    product_of = KernelProduct(of.rules, table, groups, count)
+    return configured(file, "tile_config", product_of, stated.get("gpu_target", ""))
 
-    return configured(file, "tile_config", KernelProduct(of.rules, table, groups, count))
+
+def _admits(name: str, value: Any) -> bool:
+    return _TOKENS[name].admits(value) or (name == "scheduler" and value in _SAME)
 
 
 def _space(of: ListedKernels, sizes: Mapping[str, list[Any]], traits: Mapping[str, list[Any]]) -> GemmSpace:
@@ -147,7 +145,7 @@ def _space(of: ListedKernels, sizes: Mapping[str, list[Any]], traits: Mapping[st
         tiles=tile,
         blocks=tuple(WaveBlock(*block) for block in product(wave, warp_tile)),
         pipelines=tuple(traits["pipeline"]),
-        schedulers=tuple(dict.fromkeys(map(of.scheduler, traits["scheduler"]))),
+        schedulers=tuple(dict.fromkeys(Scheduler(_SAME.get(name, name)) for name in traits["scheduler"])),
         epilogues=tuple(traits["epilogue"]),
         pads=tuple(product(*(traits[name] for name in TRIPLES["pads"]))),
         persistent=tuple(traits["persistent"]),

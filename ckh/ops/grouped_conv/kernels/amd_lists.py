@@ -6,7 +6,9 @@ generator, and configurations of the tile engine. Written: registries and config
 
 from __future__ import annotations
 
+import json
 import re
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,13 +22,11 @@ from ckh.kernels.lists import (
     Registry,
     WrittenList,
     configured,
-    entries_of,
+    listed,
     read_values,
-    recognises,
-    registry_of,
     written_lists,
 )
-from ckh.kernels.pipelines import PIPELINE_CODES, Scheduler
+from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES, PIPELINE_CODES, PIPELINES, Scheduler
 from ckh.kernels.table import KernelTable
 from ckh.ops.grouped_conv.kernel import DIRECTIONS, ConvKernel, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import table_of, tile_axis
@@ -41,15 +41,13 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
 
 _THREE = re.compile(rf"{NUMBER}x{NUMBER}x{NUMBER}")
+_TABLES = json.loads(Path(__file__).with_name("amd_lists.json").read_bytes())
+_INSTANCE = _TABLES["instances"]  # as AMD's loader reads them
 # Kernel fields of a configuration: field, allowed values, and the values used if it is missing.
-_OPTIONS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
-    "pipeline": (tuple(PIPELINE_CODES), tuple(PIPELINE_CODES)),
-    "scheduler": (tuple(map(str, Scheduler)), tuple(map(str, Scheduler))),
-    "num_groups_to_merge": ((1, 2, 4, 8, 16, 32), (1,)),
-    "double_smem_buffer": ((False, True), (False,)),
-    "split_image": ((False, True), (False,)),
-    "explicit_gemm": ((False, True), (False,)),
-    "two_stage": ((False, True), (False,)),
+_OPTIONS: dict[str, tuple[list[Any], list[Any]]] = {
+    "pipeline": ([*PIPELINES], [*PIPELINE_CODES]),
+    "scheduler": ([*map(str, Scheduler)], [*map(str, Scheduler)]),
+    **{name: (known, known[:1]) for name, known in _TABLES["options"].items()},
 }
 # Options that a registry of the dispatcher omits, with the tokens of AMD's names, and further tokens of names.
 _FLAGS = {"double_smem_buffer": "_dsb", "split_image": "_si", "two_stage": "_2stage", "explicit_gemm": "_explicit_gemm"}
@@ -61,20 +59,11 @@ def _read(path: Path, document: dict[str, Any]) -> Registry[ConvKernel]:
         return _read_configuration(path, document)
     if "instances" in document:
         return _read_instances(path, document)
-    return _read_registry(path, document)
+    return listed(path, document, "kernels", _of_registry)
 
 
-def _read_registry(path: Path, document: dict[str, Any]) -> Registry[ConvKernel]:
-    kernels, archs = [], []
-    for part in entries_of(path, document, "kernels"):
-        kernels.append(_of_registry(part))
-        archs.append(part.scalar("arch", str))
-        part.finish()
-    return registry_of(JsonFields(path, document), "kernels", kernels, archs)
-
-
-def _of_registry(part: JsonFields) -> ConvKernel:
-    """Return the kernel of a registry entry; parameters that its fields omit are taken from its name."""
+def _of_registry(part: JsonFields) -> tuple[ConvKernel, str]:
+    """Return the kernel of a registry entry and its architecture; its name has parameters that the fields omit."""
     name = part.scalar("name", str)
     signature = part.part("signature")
     names = signature.names()
@@ -97,7 +86,12 @@ def _of_registry(part: JsonFields) -> ConvKernel:
     said |= dict(zip(("vector_a", "vector_b", "vector_c"), vectors, strict=True))
     said["block_per_cu"] = algorithm.scalar("block_per_cu", int)
     algorithm.finish()
-    return _named(part, {**head, **said, **_of_name(part, name)})
+    # AMD's names lack the double buffer of pipelines that always have one.
+    said["double_smem_buffer"] |= said["pipeline"] in DOUBLE_SMEM_PIPELINES
+    kernel = _named(part, {**head, **said, **_of_name(part, name)})
+    arch = part.scalar("arch", str)
+    part.finish()
+    return kernel, arch
 
 
 def _of_name(part: JsonFields, name: str) -> dict[str, Any]:
@@ -130,30 +124,36 @@ def _dtype(signature: JsonFields) -> str:
 def _read_instances(path: Path, document: dict[str, Any]) -> Registry[ConvKernel]:
     """Read instances of the code generator, which have no architecture."""
     file = JsonFields(path, document)
-    entries = entries_of(path, document, "instances")
     head: dict[str, Any] = {
         "variant": _choice(file, "variant", DIRECTIONS),
         "ndim_spatial": file.scalar("ndim_spatial", int),
         "layout": file.scalar("layout", str),
         "dtype": file.scalar("datatype", str),
+        "pad_m": True,
+        "pad_n": True,
+        "pad_k": True,
     }
-    kernels = []
-    for part in entries:
-        part.scalar("id", int)
-        said = _algorithm(part)
-        for ours, theirs in (("wave", "warp"), ("warp_tile", "warp_tile")):
-            said |= {f"{ours}_{axis}": part.scalar(f"{theirs}_{axis}", int) for axis in "mnk"}
-        said |= {f"vector_{operand}": part.scalar(f"vector_size_{operand}", int) for operand in "abc"}
-        said |= {flag: part.scalar(flag, bool) for flag in _FLAGS}
-        said["specialization"] = part.scalar("specialization", str)
-        is_streamed = part.scalar("streamk_enabled", bool)
-        strategy = "" if part.is_null("streamk_reduction_strategy") else part.scalar("streamk_reduction_strategy", str)
-        said["streamk"] = strategy if is_streamed else None
-        said["streamk_persistent"] = part.scalar("streamk_persistent", bool)
-        said |= {"pad_m": True, "pad_n": True, "pad_k": True, "block_per_cu": blocks_per_cu(said["pipeline"])}
-        part.finish()
-        kernels.append(_named(part, {**head, **said}))
-    return registry_of(file, "instances", kernels, [""] * len(kernels))
+    return listed(path, document, "instances", partial(_of_instance, head), _INSTANCE["defaults"])
+
+
+def _of_instance(head: Mapping[str, Any], part: JsonFields) -> tuple[ConvKernel, str]:
+    if (kind := part.scalar("kind", str)) != _INSTANCE["defaults"]["kind"]:
+        part.fail("kind", f"is {kind}, of which ckh has no kernels")
+    part.scalar("id", int)
+    said = _algorithm(part)
+    said["pipeline"] = _INSTANCE["pipelines"].get(said["pipeline"], said["pipeline"])
+    for ours, theirs in (("wave", "warp"), ("warp_tile", "warp_tile")):
+        said |= {f"{ours}_{axis}": part.scalar(f"{theirs}_{axis}", int) for axis in "mnk"}
+    said |= {f"vector_{operand}": part.scalar(f"vector_size_{operand}", int) for operand in "abc"}
+    said |= {flag: part.scalar(flag, bool) for flag in _FLAGS}
+    said["specialization"] = part.scalar("specialization", str)
+    is_null = part.is_null("streamk_reduction_strategy")
+    strategy = _INSTANCE["strategy"] if is_null else part.scalar("streamk_reduction_strategy", str).lower()
+    said["streamk"] = strategy if part.scalar("streamk_enabled", bool) else None
+    said["streamk_persistent"] = part.scalar("streamk_persistent", bool)
+    said["block_per_cu"] = blocks_per_cu(said["pipeline"])
+    part.finish()
+    return _named(part, {**head, **said}), ""
 
 
 def _algorithm(part: JsonFields) -> dict[str, Any]:
@@ -288,4 +288,4 @@ def _registry_entry(kernel: ConvKernel, arch: str) -> dict[str, Any]:
     }
 
 
-LISTS = ListFormat(recognises, _read, CONV_RULES, _write)
+LISTS = ListFormat(_read, _write)
