@@ -10,7 +10,7 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -73,29 +73,17 @@ def test_calls_with_the_same_key_run_once(local: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_a_call_waits_for_the_result_of_another_client(local: Cluster, tmp_path: Path) -> None:
-    """Each name needed by two clients is computed once: the second client joins the call of the first."""
-    slow = Call(_write_slowly, (str(tmp_path / "runs"), "ab"), key="first")
+def test_two_clients_with_the_same_key_share_a_call(local: Cluster, tmp_path: Path) -> None:
+    """A call that two clients submit runs once, and both have its result."""
+    slow = Call(_write_slowly, (str(tmp_path / "runs"), "ab"), key="shared")
     with connected(local.client.scheduler.address) as other:
-        assert local.claim(["a", "b"], "first") == {}
-        calls = local.results([slow])
-        waiting = threading.Thread(target=lambda: outcome.append(next(calls)[1]))
         outcome: list[str] = []
+        waiting = threading.Thread(target=lambda: outcome.append(local.result(slow)))
         waiting.start()
-        assert other.claim(["b", "c"], "second") == {"b": "first"}
-        joined = [result for _, result in other.results([Call(_write_slowly, (), key="first", joins=True)])]
+        assert other.result(slow) == "ab"
         waiting.join()
-        assert outcome == joined == ["ab"]
-        assert (tmp_path / "runs").read_text(encoding="utf-8") == "ab"
-        list(calls)
-        deadline = time.monotonic() + 20
-        while local.client.run_on_scheduler(_has_call, "first") and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert other.claim(["a", "b"], "third") == {}
-
-
-def _has_call(key: str, dask_scheduler: Any) -> bool:
-    return key in dask_scheduler.tasks
+    assert outcome == ["ab"]
+    assert (tmp_path / "runs").read_text(encoding="utf-8") == "ab"
 
 
 def _write_slowly(path: str, text: str) -> str:

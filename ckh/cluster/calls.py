@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ckh.cluster.on_dask import are_called, claim, join, offer, set_resources, workers_of
+from ckh.cluster.on_dask import offer, set_resources, workers_of
 from ckh.errors import CkhError, DeviceError, ExitCode
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ class Call:
     key: str = ""  # calls with the same key, of any client, run once
     needs: dict[str, float] = field(default_factory=dict)  # worker resources used while it runs
     on: str = ""  # address of the only worker that may run it; empty: any
-    joins: bool = False  # wait for another client's call with this key, as reported by `claim`
 
 
 class Cluster:
@@ -111,14 +110,6 @@ class Cluster:
         self.everywhere(set_resources, resources, on=[address])
         self.on_scheduler(offer, address)
 
-    def claim(self, names: Sequence[str], key: str) -> dict[str, str]:
-        """Claim results for a call that follows at once; returns those that other calls compute, with their keys."""
-        while True:
-            taken: dict[str, str] = self.on_scheduler(claim, list(names), key, self.client.id)
-            if self.on_scheduler(are_called, list(set(taken.values()))):
-                return taken
-            time.sleep(_POLL_S)  # claimed and about to be called, or just finished
-
     def result(self, call: Call, should_stop: Callable[[], bool] = lambda: False) -> Any:
         """Run a call on one worker; returns its result, None if it was stopped before it ended."""
         with closing(self.results([call], should_stop)) as outcome:
@@ -155,12 +146,6 @@ class Cluster:
                 self.client.cancel(list(open_calls))
 
     def _submit(self, call: Call) -> Future:
-        if call.joins:
-            from distributed import Future
-
-            future = Future(call.key, self.client)
-            self.on_scheduler(join, call.key, self.client.id)
-            return future
         key = {"key": call.key} if call.key else {"pure": False}
         where = {"workers": [call.on]} if call.on else {}
         needs = call.needs or None

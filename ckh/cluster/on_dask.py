@@ -3,41 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ckh.version import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-
-_CLAIM_S = 1.0  # after which an uncalled claim expires
-
-
-def claim(names: Sequence[str], key: str, client: str, dask_scheduler: Any) -> dict[str, str]:
-    """See `Cluster.claim`. The named calls are kept for the client."""
-    claims: dict[str, tuple[str, float]] = dask_scheduler.__dict__.setdefault("ckh_claims", {})
-    tasks, now = dask_scheduler.tasks, time.monotonic()
-    taken = {}
-    for name in names:
-        holder, since = claims.get(name, ("", 0.0))
-        is_running = holder in tasks and tasks[holder].state != "erred"
-        if holder != key and (is_running or now < since + _CLAIM_S):
-            taken[name] = holder
-        else:
-            claims[name] = key, now
-    dask_scheduler.client_desires_keys([holder for holder in set(taken.values()) if holder in tasks], client)
-    return taken
-
-
-def join(key: str, client: str, dask_scheduler: Any) -> None:
-    """Send a call's result to a client, now or once there is one."""
-    dask_scheduler.client_desires_keys([key], client)
-
-
-def are_called(keys: Sequence[str], dask_scheduler: Any) -> bool:
-    """True if there is a call with each key."""
-    return all(key in dask_scheduler.tasks for key in keys)
 
 
 def workers_of(dask_scheduler: Any) -> list[tuple[str, str, int]]:

@@ -9,7 +9,6 @@ Also builds kernels on the nodes, into the cache of this machine.
 from __future__ import annotations
 
 import hashlib
-import secrets
 import threading
 import time
 from collections import deque
@@ -268,15 +267,13 @@ class ClusterBuilder(KernelBuilder):
         advance(len(copied), "")
         yield copied
         units = [left for unit in together if (left := [key for key in unit if key not in copied])]
-        done: set[str] = set()
-        for _, (made, files) in self._cluster.results(self._calls(units, order), should_stop):
+        calls = (self._call(unit, order) for unit in units)
+        for _, (made, files) in self._cluster.results(calls, should_stop):
             self._cache.adopt(files)
-            new = {key: build for key, build in made.items() if key in order.sources and key not in done}
-            done |= new.keys()
-            advance(sum(build.status is not Status.COMPILE_INTERRUPTED for build in new.values()), "")
+            advance(sum(build.status is not Status.COMPILE_INTERRUPTED for build in made.values()), "")
             yield {
                 key: replace(build, library=str(self._cache.path(key))) if build.library else build
-                for key, build in new.items()
+                for key, build in made.items()
             }
 
     def _require_toolchain(self, order: BuildOrder) -> None:
@@ -296,16 +293,11 @@ class ClusterBuilder(KernelBuilder):
                 self._cache.adopt(files)
         return self._found(replace(order, sources={key: order.sources[key] for key in keys if key not in left}))
 
-    def _calls(self, units: Sequence[Sequence[str]], order: BuildOrder) -> Iterator[Call]:
-        """Calls that build units; a unit is claimed in its turn, or awaited if another client has claimed it."""
-        for unit in units:
-            key = f"ckh-build-{secrets.token_hex(16)}"
-            claimed = self._cluster.claim(unit, key)
-            own = [order.sources[name][0] for name in unit if name not in claimed]
-            if own:
-                yield Call(build_here, (self._request, own, self._timeout_s), key=key, needs={COMPILERS: 1.0})
-            for awaited in dict.fromkeys(claimed.values()):
-                yield Call(build_here, (), key=awaited, joins=True)
+    def _call(self, unit: Sequence[str], order: BuildOrder) -> Call:
+        """The call that builds a unit; another client's call of the same unit has the same key, and runs once."""
+        key = hashlib.sha256(repr((self._request, self._timeout_s, *unit)).encode()).hexdigest()
+        arguments = (self._request, [order.sources[name][0] for name in unit], self._timeout_s)
+        return Call(build_here, arguments, key=f"ckh-build-{key}", needs={COMPILERS: 1.0})
 
 
 class Serving(Generic[T]):
