@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 _HELP = """Plot measurements or models, as a self-contained HTML page or as files.
 
-WHAT is a dataset (sizes, winning kernels, failures, noise and drift over time), a folder of ckh bench or ckh search
-measure (progress, noise and drift over time, best kernels), a model with --data (efficiency beside baselines, regret,
-a heat map, calibration, training curve, worst choices). A model is evaluated by the answers of `ckh predict`; --among
-measured ranks the measured kernels only. ckh validate compare compares two models.
+WHAT is a dataset or a folder of ckh bench or ckh search measure (sizes, times, winning kernels, failures, noise and
+drift over time), or a model with --data (efficiency beside baselines, regret, a heat map, calibration, training curve,
+worst choices). A model is evaluated by the answers of `ckh predict`; --among measured ranks the measured kernels only.
+ckh validate compare compares two models.
 
 The page supports light and dark colours, phones and screen readers, with the numbers of every figure. --plots writes
 each figure as SVG and PNG too.
@@ -52,7 +52,7 @@ def register(app: typer.Typer) -> None:
         help=_HELP,
         epilog=examples(
             "ckh report data.parquet",
-            "ckh report runs/resnet --out progress.html --force",
+            "ckh report runs/resnet --out run.html --force",
             "ckh report models/mine --data holdout.parquet --train-data train.parquet",
             "ckh report models/mine --data holdout.parquet --plots pictures",
         ),
@@ -65,12 +65,6 @@ def report(
     plots: Path | None = typer.Option(None, "--plots", metavar="DIR", help="Write each figure as SVG and PNG too."),
     data: list[Path] = typer.Option([], "--data", help="Model: measured dataset to evaluate on; may be repeated."),
     train_data: list[Path] = typer.Option([], "--train-data", help=f"Model. {LEARNED_FROM}"),
-    problems: str | None = typer.Option(
-        None,
-        "--problems",
-        metavar="SHAPES",
-        help="Dataset or model: only problems of this list (ckh shapes), weighted by count.",
-    ),
     among: Among = AMONG,
     force: bool = typer.Option(False, "--force", help="Replace files of an earlier report."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
@@ -79,17 +73,11 @@ def report(
     from ckh.report.draw import require_matplotlib
 
     require_matplotlib()
-    is_run = len(what) == 1 and _is_run(what[0])
-    if problems is not None and is_run:
-        raise UsageError("--problems is for a dataset or a model", "omit it", code="inapplicable-option")
     check_output(out, _page_kind(), force=force, inputs=[*what, *data, *train_data])
-    if is_run:
-        _refuse_for_a_model([*data, *train_data], "a run")
-        made = _report_run(what[0])
-    elif _is_model(what):
-        made = _report_model(what[0], data, train_data, problems, among)
+    if _is_model(what):
+        made = _report_model(what[0], data, train_data, among)
     else:
-        made = _report_data(what, [*data, *train_data], problems)
+        made = _report_data(what, [*data, *train_data])
     written = _write(made, out, plots, force=force)
     if as_json:
         print_json(ReportDocument(str(out), tuple(written), None if plots is None else str(plots)))
@@ -120,19 +108,17 @@ def _is_model(paths: Sequence[Path]) -> bool:
     return is_model
 
 
-def _refuse_for_a_model(data: Sequence[Path], what: str) -> None:
-    if data:
-        raise UsageError(
-            f"--data and --train-data are for a model, not for {what}", "omit it", code="inapplicable-option"
-        )
-
-
-def _report_data(paths: list[Path], data: Sequence[Path], problems: str | None) -> Report:
+def _report_data(paths: list[Path], data: Sequence[Path]) -> Report:
     from ckh.data.dataset import read_dataset
-    from ckh.report.judged import listed
-    from ckh.report.of_measurements import report_dataset
+    from ckh.data.formats import ReadOptions
+    from ckh.data.merge import merge
+    from ckh.data.readers import read_input
+    from ckh.report.measurements import report_dataset
 
-    _refuse_for_a_model(data, "a dataset")
+    if data:
+        raise UsageError("--data and --train-data are for a model", "omit them", code="inapplicable-option")
+    if len(paths) == 1 and _is_run(paths[0]):
+        return report_dataset(merge([read_input(paths[0], ReadOptions())]).dataset, paths)
     for path in paths:
         if path.is_dir() and not list(path.glob("*.parquet")):
             raise DataError(
@@ -140,18 +126,14 @@ def _report_data(paths: list[Path], data: Sequence[Path], problems: str | None) 
                 "name a folder of ckh bench, a model directory or a file of ckh convert",
                 code="unknown-format",
             )
-    dataset = read_dataset(*paths)
-    weights = None
-    if problems is not None:
-        dataset, weights = listed(dataset, problems)
-    return report_dataset(dataset, paths, weights)
+    return report_dataset(read_dataset(*paths), paths)
 
 
-def _report_model(path: Path, data: list[Path], train_data: list[Path], problems: str | None, among: Among) -> Report:
+def _report_model(path: Path, data: list[Path], train_data: list[Path], among: Among) -> Report:
     from ckh.learn.judging.judged_data import held_out, load_judged
     from ckh.learn.models.artifact import load_model
     from ckh.learn.models.manifest import labels_of
-    from ckh.report.judged import judge, listed
+    from ckh.report.judged import judge
     from ckh.report.of_models import report_model
     from ckh.report.roofline import HARDWARE_COLUMNS
     from ckh.training import Labels
@@ -167,23 +149,10 @@ def _report_model(path: Path, data: list[Path], train_data: list[Path], problems
             f"{path} was trained on winners, which have no efficiency", "see ckh evaluate", code="winners-only"
         )
     dataset = held_out(load_judged(model, data, HARDWARE_COLUMNS), [model]).whole()
-    weights = None
-    if problems is not None:
-        dataset, weights = listed(dataset, problems)
-    judged = judge(model, dataset, weights, measured_alone=among is Among.MEASURED)
+    judged = judge(model, dataset, measured_alone=among is Among.MEASURED)
     train_data = files_learned_from(model, train_data, data)
     learned_from = load_judged(model, train_data).whole() if train_data else None
     return report_model(judged, learned_from)
-
-
-def _report_run(path: Path) -> Report:
-    from ckh.data.journal import read_journal
-    from ckh.report.of_measurements import report_run
-
-    journal = read_journal(path)
-    if not journal.runs:
-        raise DataError(f"{path} has no run yet", "start it with ckh bench", code="no-run")
-    return report_run(journal)
 
 
 def _write(made: Report, out: Path, plots: Path | None, *, force: bool) -> list[str]:

@@ -159,8 +159,6 @@ def _draw_lines(axes: Any, body: Lines, tips: Tips) -> float:
             number = len(set(colours) - {QUIET.light})
             colours.append(colours[-1] if colours and not line.label else LINES[number % len(LINES)].light)
         _draw_line(axes, line, colours[-1], body.y_range or (-inf, inf), tips)
-    if body.x_from_zero:
-        axes.set_xlim(0, 1.02 * max(x for line in body.lines for x in line.x) or 1)
     if body.y_range is not None:
         axes.set_ylim(*body.y_range)
     axes.set_xlabel(body.x_label)
@@ -218,9 +216,6 @@ def _draw_line(axes: Any, line: Line, colour: str, y_range: tuple[float, float],
     """Draw a line with its band; points out of range are triangles at the edge."""
     if line.low:
         axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.16, linewidth=0)
-    if line.style == "steps":
-        axes.step(line.x, line.y, where="post", color=colour, linewidth=1.8)
-        return
     if line.style != "points":
         marker = "o" if len(line.x) <= _FEW and not line.is_plain else None
         axes.plot(line.x, line.y, color=colour, linewidth=1.8, marker=marker, markersize=3.5)

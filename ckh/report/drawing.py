@@ -50,12 +50,12 @@ class PageTable:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line, steps or points."""
+    """A line or points."""
 
     label: str  # a line without one belongs to the previous line, and has its colour
     x: Sequence[float]  # values from left to right
     y: Sequence[float]
-    style: str = "line"  # "line", "steps" or "points"
+    style: str = "line"  # "line" or "points"
     low: Sequence[float] = ()  # lower edge of a band around it; empty: no band
     high: Sequence[float] = ()
     tips: Sequence[str] = ()  # tooltip of each point; empty: none
@@ -75,7 +75,6 @@ class Lines:
     log_y: bool = False
     percent_x: bool = False  # whether x are shares, shown in percent
     percent_y: bool = False
-    x_from_zero: bool = False
     y_range: tuple[float, float] | None = None  # None: all
     zero: bool = False  # whether a line at y = 0 is drawn
     labels_above: bool = False  # whether labels are above the axes, not at the ends of the lines

@@ -13,48 +13,15 @@ from ckh.assess.noise import repeat_noise
 from ckh.assess.ranked_rows import Coverage, RankedRows, coverage, coverage_of
 from ckh.assess.report import FIXED, HINDSIGHT, NEAREST
 from ckh.assess.times import times_of
-from ckh.errors import DataError, UsageError
+from ckh.errors import DataError
 from ckh.learn.judging.judged_answers import judged_rows
-from ckh.shapes.problems import counts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from ckh.assess.metrics import Times
     from ckh.data.dataset import Dataset
     from ckh.learn.models.artifact import Model
-
-
-def listed(dataset: Dataset, source: str) -> tuple[Dataset, NDArray[np.float64]]:
-    """Problems of a dataset that a source lists, and their numbers of executions, shape (problems,)."""
-    counts = counts_of(dataset.op, source, dataset.problems())
-    if counts is None:
-        raise UsageError(
-            f"{source} states no counts of its problems", "name a list of ckh shapes", code="inapplicable-option"
-        )
-    is_listed = np.array([problem in counts for problem in dataset.problems()])
-    if not is_listed.any():
-        raise DataError(
-            f"none of the {len(is_listed)} measured problems is in {source}", "omit --problems", code="no-match"
-        )
-    selected = dataset.select(is_listed[dataset.problem_ids])
-    return selected, np.array([counts[problem] for problem in selected.problems()], dtype=np.float64)
-
-
-def weighted_mean(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-    """Weighted mean of values, shape (problems,) both."""
-    return float(np.average(values, weights=weights))
-
-
-def weighted_quantiles(
-    values: NDArray[np.float64], shares: Sequence[float], weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Weighted quantiles; interpolated if all weights are equal, else values of the sample."""
-    if (weights == weights[0]).all():
-        return np.asarray(np.quantile(values, shares))
-    return np.asarray(np.quantile(values, shares, weights=weights, method="inverted_cdf"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +33,6 @@ class Judged:
     times: Times  # times of all rows
     ranked: RankedRows  # the rows in the model's order
     coverage: Coverage  # overlap of the model's answers and the measurements
-    weights: NDArray[np.float64]  # number of executions of each problem, shape (problems,)
 
     @property
     def all_efficiency(self) -> NDArray[np.float64]:
@@ -86,11 +52,6 @@ class Judged:
         return all_efficiency[np.isfinite(all_efficiency)]
 
     @property
-    def judged_weights(self) -> NDArray[np.float64]:
-        """Weights of the problems with measured choices, shape (measured choices,)."""
-        return self.weights[np.isfinite(self.all_efficiency)]
-
-    @property
     def coverage_facts(self) -> list[tuple[str, str]]:
         """Facts on choices that could not be evaluated; empty if there are none."""
         coverage = self.coverage
@@ -103,15 +64,12 @@ class Judged:
         ]
 
 
-def judge(
-    model: Model, dataset: Dataset, weight: NDArray[np.float64] | None = None, *, measured_alone: bool = False
-) -> Judged:
+def judge(model: Model, dataset: Dataset, *, measured_alone: bool = False) -> Judged:
     """Answers of a model for measured problems with an oracle; or its order of only the measured kernels."""
     times, noise = times_of(dataset), repeat_noise(dataset)
     times = times if noise is None else replace(times, tolerance=noise.tolerance)
     ranked, _ratios = judged_rows(model, dataset, measured_alone=measured_alone)
-    weight = np.ones(times.count) if weight is None else weight
-    judged = Judged(model, dataset, times, ranked, coverage([coverage_of(ranked, times)]), weight)
+    judged = Judged(model, dataset, times, ranked, coverage([coverage_of(ranked, times)]))
     if not len(judged.efficiency):
         raise DataError(
             f"none of the {times.count} choices of {model.path} was measured in these data",

@@ -1,4 +1,4 @@
-"""Figures of measurements, and of drift of the machine, for any dataset or run."""
+"""Report of a dataset: figures of its measurements, and of drift of the machine."""
 
 from __future__ import annotations
 
@@ -9,31 +9,81 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ckh.report.drawing import Bars, Dots, Drawing, Line, Lines
+from ckh.assess.metrics import choices
+from ckh.assess.times import times_of
+from ckh.report.drawing import Bars, Dots, Drawing, Line, Lines, Report
+from ckh.report.roofline import problem_table, roofline, speeds_of, times_over_problems
+from ckh.schema import REPEATED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from ckh.data.dataset import Dataset
 
 _MOST_BARS = 12
 _STEADY = 0.05  # larger spreads deserve attention
 _POINTS = 60
-HOUR_S = 3600.0
-LEAST_FAR = 0.02  # minimum range of an axis of drift
+_HOUR_S = 3600.0
+_LEAST_FAR = 0.02  # minimum range of an axis of drift
 _FEW_UNITS = 2  # of time: fewer are given in the next smaller unit
 _MOST_RUNS = 4  # maximum number of distinguishable lines
 _LEAST_PAIRS = 3  # measured twice, for a problem's median
 _LEAST_PROBLEMS = 10  # measured twice, to show a drift
 
 
-def coverage(sizes: Mapping[str, NDArray[np.float64]], weights: NDArray[np.float64]) -> Drawing | None:
+def report_dataset(dataset: Dataset, paths: list[Path]) -> Report:
+    """All figures that a dataset allows."""
+    frame = dataset.frame
+    times = times_of(dataset)
+    has_oracle = np.isfinite(times.oracle_ms())
+    best = choices(-times.latency_ms, times.problem, times.count)[has_oracle]
+    speeds = None
+    if has_oracle.any():
+        known = dataset.select(has_oracle[dataset.problem_ids])
+        speeds = speeds_of(known, times_of(known))
+    names = frame["kernel"].astype(str).to_numpy()
+    kernels = int(frame["kernel"].nunique())
+    first = frame.iloc[dataset.first_rows]
+    sizes = {name: first[name].to_numpy(dtype=np.float64) for name in dataset.op.problems.sizes}
+    is_valid = frame["is_valid"].to_numpy(dtype=bool)
+    spread = frame["spread"].to_numpy(dtype=np.float64)[is_valid]
+    failed = frame["status"][~is_valid].astype(str).value_counts()
+    twice = [frame[name].to_numpy(dtype=np.float64) for name in REPEATED if name in frame]
+    figures = [
+        coverage(sizes, times.count),
+        *([] if speeds is None else [times_over_problems(speeds), roofline(speeds)]),
+        winners(names[best].tolist(), kernels) if len(best) else None,
+        failures({str(name).replace("_", " "): int(count) for name, count in failed.items()}, len(frame)),
+        noise(spread),
+        over_time(spread),
+        *machine(looks_of_runs(dataset.metadata["runs"])),
+        repeats(twice[0], twice[1], dataset.problem_ids) if len(twice) == len(REPEATED) else None,
+    ]
+    where = ", ".join(dict.fromkeys(frame["device"].dropna().astype(str))) if "device" in frame else ""
+    return Report(
+        title=f"Measurements: {', '.join(path.name for path in paths)}",
+        subtitle=f"{dataset.op.name} on {', '.join(dataset.archs)}{f' ({where})' if where else ''}",
+        facts=[
+            ("measurements", f"{len(frame):,}"),
+            ("problems", f"{times.count:,}"),
+            ("kernels", f"{kernels:,}"),
+            ("usable times", f"{is_valid.mean():.1%}"),
+        ],
+        figures=[figure for figure in figures if figure is not None],
+        tables=[] if speeds is None else [problem_table(speeds)],
+    )
+
+
+def coverage(sizes: Mapping[str, NDArray[np.float64]], problems: int) -> Drawing | None:
     """Frequencies of sizes: values of problems by the size's name; None if all are the same."""
     varying: dict[str, tuple[NDArray[np.float64], NDArray[np.int64]]] = {}
     for name, values in sizes.items():
-        distinct, place = np.unique(values, return_inverse=True)
+        distinct, counts_of = np.unique(values, return_counts=True)
         if len(distinct) > 1:
-            varying[name] = distinct, np.bincount(place.ravel(), weights=weights).astype(np.int64)
+            varying[name] = distinct, counts_of
     if not varying:
         return None
     widest = max(varying, key=lambda name: float(varying[name][0][-1] / max(varying[name][0][0], 1)))
@@ -41,26 +91,22 @@ def coverage(sizes: Mapping[str, NDArray[np.float64]], weights: NDArray[np.float
     shown, counts = ([pair[i].tolist() for pair in varying.values()] for i in (0, 1))
     return Drawing(
         "coverage",
-        f"{len(weights):,} problems cover {len(varying)} sizes; {widest} has the widest range, {low:g} to {high:g}",
+        f"{problems:,} problems cover {len(varying)} sizes; {widest} has the widest range, {low:g} to {high:g}",
         "Each dot is a value of a size; its area is the number of problems with it. Constant sizes are omitted.",
         Dots(tuple(varying), shown, counts, "value of the size"),
     )
 
 
-def winners(names: Sequence[str], weights: NDArray[np.float64], kernels: int) -> Drawing:
+def winners(names: Sequence[str], kernels: int) -> Drawing:
     """How often each kernel is the fastest."""
-    counts: Counter[str] = Counter()
-    for name, weight in zip(names, weights.astype(int).tolist(), strict=True):
-        counts[name] += weight
-    winners, wins = zip(*counts.most_common(), strict=True)
+    winners, wins = zip(*Counter(names).most_common(), strict=True)
     total, shown = sum(wins), wins[:_MOST_BARS]
     enough = int(np.searchsorted(np.cumsum(wins) / total, 0.9)) + 1
     texts = [f"{count:,} ({count / total:.0%})" for count in shown]
     return Drawing(
         "winners",
         f"{len(wins)} of {kernels:,} kernels are ever the fastest; {enough} of them cover 90 % of the problems",
-        f"Number of problems on which a kernel has the shortest measured time; the {len(shown)} most frequent winners."
-        + (" Problems are weighted by count." if total > len(names) else ""),
+        f"Number of problems on which a kernel has the shortest measured time; the {len(shown)} most frequent winners.",
         Bars(winners[:_MOST_BARS], shown, texts, "problems won", strong=min(enough, len(shown))),
     )
 
@@ -96,23 +142,21 @@ def noise(spread: NDArray[np.float64]) -> Drawing | None:
     )
 
 
-def over_time(when: NDArray[np.float64], unit: str, spread: NDArray[np.float64]) -> Drawing | None:
-    """Spread during a run: medians of equal parts; None with too few measurements."""
-    known = np.isfinite(spread)
-    if known.sum() < 2 * _POINTS or np.ptp(when[known]) <= 0:
+def over_time(spread: NDArray[np.float64]) -> Drawing | None:
+    """Spread in the order of measurement: medians of equal parts; None with too few measurements."""
+    known = np.flatnonzero(np.isfinite(spread))
+    if len(known) < 2 * _POINTS:
         return None
-    order = np.argsort(when[known], kind="stable")
-    parts = np.array_split(order, _POINTS)
-    x = [float(np.median(when[known][part])) for part in parts]
-    low, middle, high = ([float(np.quantile(spread[known][part], q)) for part in parts] for q in (0.25, 0.5, 0.75))
-    duration = f"{np.ptp(when):,.0f}" if np.ptp(when) >= 100 else f"{np.ptp(when):.2g}"  # noqa: PLR2004 - three digits
+    parts = np.array_split(known, _POINTS)
+    x = [float(np.median(part)) for part in parts]
+    low, middle, high = ([float(np.quantile(spread[part], q)) for part in parts] for q in (0.25, 0.5, 0.75))
     return Drawing(
         "noise-over-time",
-        f"The spread is {middle[0]:.1%} at the start and {middle[-1]:.1%} at the end of {duration} {unit}",
+        f"The spread is {middle[0]:.1%} at the start and {middle[-1]:.1%} at the end of {len(spread):,} measurements",
         f"Medians of {_POINTS} parts of the run, with the middle half of the measurements as a band.",
         Lines(
             [Line("spread", x, middle, low=low, high=high)],
-            f"{unit} since the start",
+            "measurements since the start",
             "spread of the samples",
             percent_y=True,
             y_range=(0.0, max(high) * 1.05 or 0.01),
@@ -129,13 +173,13 @@ class Look(NamedTuple):
     temperature_c: float | None
 
 
-def unit_of_time(hours: NDArray[np.float64]) -> tuple[NDArray[np.float64], str]:
+def _unit_of_time(hours: NDArray[np.float64]) -> tuple[NDArray[np.float64], str]:
     """Hours converted to a suitable unit for the longest, and that unit."""
     longest = float(hours.max(initial=0.0))
     for unit, per_hour in (("hours", 1), ("minutes", 60)):
         if longest * per_hour >= _FEW_UNITS:
             return hours * per_hour, unit
-    return hours * HOUR_S, "seconds"
+    return hours * _HOUR_S, "seconds"
 
 
 def looks_of_runs(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Look]]:
@@ -162,7 +206,7 @@ def machine(looks: Mapping[str, Sequence[Look]]) -> list[Drawing]:
     times = {run: np.array([look.latency_ms for look in usable[run]], dtype=np.float64) for run in longest}
     drift = {run: ms / np.median(ms) - 1.0 for run, ms in times.items()}
     every = np.concatenate(list(drift.values()))
-    far = max(float(np.abs(every).max()) * 1.1, LEAST_FAR)
+    far = max(float(np.abs(every).max()) * 1.1, _LEAST_FAR)
     figures = [
         _over_time(
             "machine",
@@ -189,10 +233,10 @@ def _over_time(
     name: str, title: str, note: str, values: Mapping[str, tuple[Sequence[Look], list[float]]], axes: Lines
 ) -> Drawing:
     hours = {
-        run: np.array([look.time - looks[0].time for look in looks]) / HOUR_S for run, (looks, _) in values.items()
+        run: np.array([look.time - looks[0].time for look in looks]) / _HOUR_S for run, (looks, _) in values.items()
     }
-    _, unit = unit_of_time(np.concatenate(list(hours.values())))
-    scale = {"hours": 1.0, "minutes": 60.0, "seconds": HOUR_S}[unit]
+    _, unit = _unit_of_time(np.concatenate(list(hours.values())))
+    scale = {"hours": 1.0, "minutes": 60.0, "seconds": _HOUR_S}[unit]
     lines = [
         Line(run if len(values) > 1 else "", (hours[run] * scale).tolist(), looks) for run, (_, looks) in values.items()
     ]
@@ -210,7 +254,7 @@ def repeats(earlier: NDArray[np.float64], later: NDArray[np.float64], problem: N
     drift = np.array([np.median(ratios) for ratios in ratio.values()]) - 1.0
     if len(drift) < _LEAST_PROBLEMS:
         return None
-    far = max(float(np.quantile(np.abs(drift), 0.98)) * 1.1, LEAST_FAR)
+    far = max(float(np.quantile(np.abs(drift), 0.98)) * 1.1, _LEAST_FAR)
     return Drawing(
         "repeats",
         f"In a repeated measurement, half of the problems are within {np.median(np.abs(drift)):.1%} of their first "

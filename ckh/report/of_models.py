@@ -10,7 +10,7 @@ from ckh.assess.metrics import best_of_first, choices
 from ckh.assess.report import choices_made
 from ckh.learn.judging.judged_data import measure_again
 from ckh.report.drawing import Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads
-from ckh.report.judged import baseline_efficiencies, weighted_mean, weighted_quantiles
+from ckh.report.judged import baseline_efficiencies
 from ckh.report.roofline import problem_table, roofline, speeds_of
 
 if TYPE_CHECKING:
@@ -33,10 +33,9 @@ _PARTS, _LEAST_ROWS = 16, 40  # of the measured times, for calibration, and mini
 
 def report_model(judged: Judged, learned_from: Dataset | None) -> Report:
     """All figures that a model and measured problems allow."""
-    spec, efficiency, weight = judged.model.spec, judged.efficiency, judged.judged_weights
-    speeds = speeds_of(judged.dataset, judged.times, judged.weights, judged.chosen)
-    p50, p10 = weighted_quantiles(efficiency, [0.5, 0.1], weight).tolist()
-    is_weighted = bool((weight != 1).any())
+    spec, efficiency = judged.model.spec, judged.efficiency
+    speeds = speeds_of(judged.dataset, judged.times, judged.chosen)
+    p50, p10 = np.quantile(efficiency, [0.5, 0.1]).tolist()
     figures = [
         _distribution(judged, learned_from),
         _regret(judged),
@@ -47,10 +46,9 @@ def report_model(judged: Judged, learned_from: Dataset | None) -> Report:
     ]
     return Report(
         title=f"Model: {judged.model.path.resolve().name}",
-        subtitle=f"{spec.purpose}, evaluated on {len(efficiency):,} measured problems"
-        + (f", each as often as it runs ({weight.sum():,.0f} in all)" if is_weighted else ""),
+        subtitle=f"{spec.purpose}, evaluated on {len(efficiency):,} measured problems",
         facts=[
-            ("mean efficiency", f"{weighted_mean(efficiency, weight):.1%}"),
+            ("mean efficiency", f"{efficiency.mean():.1%}"),
             ("median", f"{p50:.1%}"),
             ("P10", f"{p10:.1%}"),
             ("least", f"{efficiency.min():.1%}"),
@@ -61,19 +59,18 @@ def report_model(judged: Judged, learned_from: Dataset | None) -> Report:
     )
 
 
-def _spread(label: str, values: NDArray[np.float64], weight: NDArray[np.float64]) -> Spread:
-    quantiles = weighted_quantiles(values, (0.05, 0.25, 0.5, 0.75, 0.95), weight).tolist()
-    return Spread(label, weighted_mean(values, weight), *quantiles)
+def _spread(label: str, values: NDArray[np.float64]) -> Spread:
+    return Spread(label, float(values.mean()), *np.quantile(values, (0.05, 0.25, 0.5, 0.75, 0.95)).tolist())
 
 
 def _distribution(judged: Judged, learned_from: Dataset | None) -> Drawing:
-    baselines, weight = baseline_efficiencies(judged, learned_from), judged.judged_weights
-    means = {name: weighted_mean(values, weight) for name, values in baselines.items()}
-    best = max(means, key=means.__getitem__)
-    rows = [_spread(name, values, weight) for name, values in {"the model": judged.efficiency, **baselines}.items()]
+    efficiencies = {"the model": judged.efficiency, **baseline_efficiencies(judged, learned_from)}
+    rows = [_spread(name, values) for name, values in efficiencies.items()]
+    best = max(rows[1:], key=lambda row: row.mean)
     return Drawing(
         "efficiency",
-        f"The model's choices reach {rows[0].mean:.1%} of the best measured speed on average, {best} {means[best]:.1%}",
+        f"The model's choices reach {rows[0].mean:.1%} of the best measured speed on average, "
+        f"{best.label} {best.mean:.1%}",
         _SPREADS_NOTE,
         Spreads(rows, "efficiency"),
     )
@@ -83,9 +80,7 @@ def _regret(judged: Judged) -> Drawing:
     k = range(1, min(_FIRST, int(np.bincount(judged.times.problem).max())) + 1)
     best = best_of_first(judged.times, judged.ranked.place, k)
     regret = 1.0 - best[:, np.isfinite(best[0])]  # of problems whose first choice was measured
-    weight = judged.judged_weights
-    mean = [weighted_mean(values, weight) for values in regret]
-    worst_tenth = [float(weighted_quantiles(values, [0.9], weight)[0]) for values in regret]
+    mean, worst_tenth = regret.mean(axis=1).tolist(), np.quantile(regret, 0.9, axis=1).tolist()
     at = min(_AT, len(k))
     return Drawing(
         "regret",
@@ -104,7 +99,7 @@ def _regret(judged: Judged) -> Drawing:
 
 def _heat(judged: Judged) -> Drawing | None:
     is_judged = np.isfinite(judged.all_efficiency)
-    efficiency, weight = judged.efficiency, judged.judged_weights
+    efficiency = judged.efficiency
     first = judged.dataset.frame.iloc[judged.dataset.first_rows[is_judged]]
     sizes = {name: first[name].to_numpy(dtype=np.float64) for name in judged.dataset.op.problems.sizes}
     x, y = sorted(sizes, key=lambda name: -_variety(sizes[name]))[:2]
@@ -120,7 +115,7 @@ def _heat(judged: Judged) -> Drawing | None:
             inside = (y_bins == row) & (x_bins == column)
             if inside.any():
                 counts[row][column] = int(inside.sum())
-                mean = means[row][column] = weighted_mean(efficiency[inside], weight[inside])
+                mean = means[row][column] = float(efficiency[inside].mean())
                 cells.append((counts[row][column] < _LEAST_PROBLEMS, mean, row, column))
     _, least, row, column = min(cells)
     return Drawing(
@@ -188,8 +183,8 @@ def _learning_curve(judged: Judged) -> Drawing | None:
     for count in trees:
         scores = model.predict_dataset(judged.dataset, target, count)
         efficiency = times.efficiency()[choices(scores, times.problem, times.count)]
-        mean.append(weighted_mean(efficiency, judged.weights))
-        low.append(float(weighted_quantiles(efficiency, [0.1], judged.weights)[0]))
+        mean.append(float(efficiency.mean()))
+        low.append(float(np.quantile(efficiency, 0.1)))
     half = next(count for count, value in zip(trees, mean, strict=True) if value >= mean[-1] - 0.005)
     return Drawing(
         "learning",

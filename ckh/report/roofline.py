@@ -47,7 +47,6 @@ class Speeds:
 
     dataset: Dataset  # problems that have an oracle
     times: Times
-    weights: NDArray[np.float64]  # number of executions of each problem, shape (problems,)
     intensity: NDArray[np.float64]  # operations per byte of compulsory traffic, shape (problems,)
     tflops: NDArray[np.float64]  # of each row, 0 without a time, shape (rows,)
     roofs: Sequence[Roof | None]  # roof of each problem; None: unknown peaks
@@ -71,9 +70,7 @@ class Speeds:
         return np.asarray(self.tflops[self.best] / np.array(limits, dtype=np.float64))
 
 
-def speeds_of(
-    dataset: Dataset, times: Times, weights: NDArray[np.float64], chosen: NDArray[np.int64] | None = None
-) -> Speeds:
+def speeds_of(dataset: Dataset, times: Times, chosen: NDArray[np.int64] | None = None) -> Speeds:
     """Speeds of a dataset all of whose problems have an oracle."""
     problems = dataset.problems()
     flops = np.array([problem.flops for problem in problems], dtype=np.float64)
@@ -82,7 +79,7 @@ def speeds_of(
     first = dataset.frame.iloc[dataset.first_rows]
     keys = zip(*(first[name] for name in ("arch", "dtype", *HARDWARE_COLUMNS)), strict=True)
     roofs = [_roof(*key) for key in keys]
-    return Speeds(dataset, times, weights, flops / moved, tflops, roofs, chosen)
+    return Speeds(dataset, times, flops / moved, tflops, roofs, chosen)
 
 
 @cache
@@ -205,17 +202,14 @@ def _others(speeds: Speeds, problems: NDArray[np.int64], marked: NDArray[np.int6
 
 
 def problem_table(speeds: Speeds) -> PageTable:
-    """A row for each problem, by decreasing total time: its best kernel, and the model's choice if there is one."""
+    """A row for each problem, by decreasing time: its best kernel, and the model's choice if there is one."""
     best, names = speeds.best, speeds.dataset.frame["kernel"].to_numpy()
     ms, of_roof = speeds.times.latency_ms, speeds.of_roof
     kernels = np.bincount(speeds.times.problem[np.isfinite(ms)], minlength=len(best))
-    order = np.argsort(-speeds.weights * ms[best], kind="stable")[:_TABLE_ROWS]
-    is_weighted, has_model = bool((speeds.weights != 1).any()), speeds.chosen is not None
-    has_roof = bool(np.isfinite(of_roof).any())
+    order = np.argsort(-ms[best], kind="stable")[:_TABLE_ROWS]
+    has_model, has_roof = speeds.chosen is not None, bool(np.isfinite(of_roof).any())
     problems = speeds.dataset.problems()
     columns = {"problem": [problems[i].canonical() for i in order]}
-    if is_weighted:
-        columns["count"] = [f"{speeds.weights[i]:,.0f}" for i in order]
     if has_model:
         columns |= _of_choices(speeds, order)
     columns |= {
@@ -233,9 +227,7 @@ def problem_table(speeds: Speeds) -> PageTable:
         [list(row) for row in zip(*columns.values(), strict=True)],
         code=frozenset(code),
         is_data=True,
-        note=("Times are of the host. " if speeds.is_host else "")
-        + "Rows are sorted by time"
-        + (", by count and best time." if is_weighted else "."),
+        note=("Times are of the host. " if speeds.is_host else "") + "Rows are sorted by time.",
     )
 
 

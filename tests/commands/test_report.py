@@ -13,11 +13,13 @@ import pytest
 
 from ckh.cli import run
 from ckh.data.dataset import write_dataset
-from ckh.data.journal import EndRecord, ReferenceRecord
+from ckh.data.journal import ReferenceRecord
 from ckh.errors import ExitCode
-from tests.learn.conftest import measured, problems, saved, silent
+from tests.learn.conftest import measured, saved, silent
 from tests.refusals import expect_error, expect_values
 from tests.runs import rows, start
+
+DATA_FIGURES = ["coverage", "times", "roofline", "winners", "failures", "noise", "noise-over-time"]
 
 
 @pytest.fixture(autouse=True)
@@ -32,22 +34,22 @@ def data() -> str:
     return "data.parquet"
 
 
-def searched() -> tuple[int, int]:
-    """Write a search, whose report has one figure; the number of its measurements, and the place of the best."""
-    writer = start("search", "search:anneal")
-    result = [row for row in rows(60) if row.problem == problems()[2].canonical() and not row.remeasured]
-    writer.add(*result)
-    writer.end_run(EndRecord("r", "complete", 1.0, {}))
+def run_folder(count: int) -> str:
+    """Write the journal of a run that has not ended."""
+    writer = start("run")
+    writer.add(*rows(count))
+    for i, ms in enumerate((1.0, 1.0, 1.1)):
+        writer.add_reference(ReferenceRecord("r", "p", "k", ms, ms, None, None, 60.0 * i))
     writer.close()
-    return len(result), min(range(len(result)), key=lambda i: result[i].latency_ms or 1e9) + 1
+    return "run"
 
 
 @pytest.mark.slow
 def test_an_unwritable_home_is_no_error() -> None:
     """Matplotlib keeps its own cache there, and would print long warnings."""
-    searched()
+    run_folder(60)
     environment = {**os.environ, "HOME": "/proc/1/none", "MPLCONFIGDIR": ""}
-    command = [sys.executable, "-m", "ckh", "report", "search", "--out", "page.html"]
+    command = [sys.executable, "-m", "ckh", "report", "run", "--out", "page.html"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert Path("page.html").is_file()
@@ -64,7 +66,7 @@ def test_a_dataset(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     args = ["report", data, "--plots", "pictures", "--json"]
     assert run(args) == ExitCode.OK
     names = figures(capsys.readouterr().out)
-    assert names == ["coverage", "times", "roofline", "winners", "failures", "noise", "noise-over-time"]
+    assert names == DATA_FIGURES
     assert sorted(path.name for path in Path("pictures").iterdir()) == sorted(
         f"{name}.{kind}" for name in names for kind in ("svg", "png")
     )
@@ -72,57 +74,17 @@ def test_a_dataset(data: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.slow
 def test_a_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """It has the progress of the plan, and the drift of remeasured pairs."""
-    writer = start("run")
-    writer.add(*rows(60))
-    for i, ms in enumerate((1.0, 1.0, 1.1)):
-        writer.add_reference(ReferenceRecord("r", "p", "k", ms, ms, None, None, 60.0 * i))
-    writer.close()
-    assert run(["report", "run", "--json"]) == ExitCode.OK
-    assert figures(capsys.readouterr().out) == [
-        "progress",
-        "coverage",
-        "winners",
-        "failures",
-        "noise",
-        "drift",
-        "machine",
-    ]
+    """A run has the figures of its rows as a dataset, and the drift of its reference; --force replaces the page."""
+    folder = run_folder(60)
+    assert run(["report", folder, "--json"]) == ExitCode.OK
+    assert figures(capsys.readouterr().out) == [*DATA_FIGURES[:6], "machine"]
     text = Path("report.html").read_text(encoding="utf-8")
-    expect_values(text, "60 of 72")
-    expect_values(text, "12 minutes")
+    pairs = {(row.problem, row.kernel) for row in rows(60)}
+    assert re.search(rf"measurements\D*{len(pairs)}\D", text)
     expect_values(text, "+0.0% to +10.0%")
-    assert "still measuring" in text
-
-
-@pytest.mark.slow
-def test_a_search(capsys: pytest.CaptureFixture[str]) -> None:
-    """The best time by number of measurements, with the place of the best; files are replaced only with --force."""
-    count, best = searched()
-    args = ["report", "search", "--plots", "pictures", "--json"]
-    assert run(args) == ExitCode.OK
-    assert figures(capsys.readouterr().out) == ["search"]
-    text = Path("report.html").read_text(encoding="utf-8")
-    assert re.search(rf"of {count}\D*{best}\D", text)
-    assert run(args[:-1]) == ExitCode.USAGE
-    assert "report.html exists" in capsys.readouterr().err
-    assert run([*args, "--force"]) == ExitCode.OK
-
-
-@pytest.mark.slow
-def test_a_run_is_reported_again_when_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
-    """With --force the page has the rows that came meanwhile, and how the run ended."""
-    writer = start("run")
-    writer.add(*rows(6))
-    assert run(["report", "run"]) == ExitCode.OK
-    assert "6 of 72" in Path("report.html").read_text(encoding="utf-8")
-    writer.add(*rows(12)[6:12])
-    writer.end_run(EndRecord("r", "complete", 1.0, {}))
-    writer.close()
-    assert run(["report", "run", "--force"]) == ExitCode.OK
-    last = Path("report.html").read_text(encoding="utf-8")
-    assert "12 of 72" in last
-    assert "still measuring" not in last
+    assert run(["report", folder]) == ExitCode.USAGE
+    expect_error(capsys.readouterr().err, "output-exists", "report.html")
+    assert run(["report", folder, "--force"]) == ExitCode.OK
 
 
 @pytest.mark.slow
@@ -143,7 +105,6 @@ def test_models(data: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["data.parquet", "--learning-curve"], "inapplicable-option", "--learning-curve"),
         (["data.parquet", "--over", "C,K"], "inapplicable-option", "--over"),
         (["data.parquet", "--data", "data.parquet"], "inapplicable-option", "--data"),
-        (["data.parquet", "--problems", "host-train"], "inapplicable-option", "host-train"),
         (["data.parquet", "--watch"], "inapplicable-option", "--watch"),
         (["old", "data.parquet", "--data", "data.parquet"], "several-models", ""),
         (["data.parquet", "--out", "data.parquet", "--force"], "unsafe-output", "data.parquet"),

@@ -78,7 +78,7 @@ frame.onload = () => {{
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The reports of a small model, a dataset whose device is called like markup, a run and a search."""
+    """The reports of a small model, a dataset whose device is called like markup, and a run."""
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
     folder = tmp_path_factory.mktemp("report")
@@ -90,13 +90,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "model": ["report", str(folder / "model"), "--among", "measured", "--data", str(folder / "data.parquet")],
         "data": ["report", str(folder / "evil.parquet")],
         "run": ["report", str(folder / "run")],
-        "search": ["report", str(folder / "search")],
     }
-    for name in ("run", "search"):
-        writer = start(str(folder / name), "search:anneal" if name == "search" else "all")
-        writer.add(*rows(60))
-        writer.end_run(EndRecord("r", "complete", 1.0, {}))
-        writer.close()
+    writer = start(str(folder / "run"))
+    writer.add(*rows(60))
+    writer.end_run(EndRecord("r", "complete", 1.0, {}))
+    writer.close()
     for name, words in whats.items():
         assert run([*words, "--out", str(folder / f"{name}.html")]) == ExitCode.OK
     return {name: folder / f"{name}.html" for name in whats}
@@ -137,7 +135,7 @@ def test_errors_on_the_console_are_seen(pages: dict[str, Path]) -> None:
 @pytest.mark.parametrize("width", [390, 1200])
 @pytest.mark.parametrize(
     ("name", "figures", "marks", "tips"),
-    [("model", 6, 5, 50), ("data", 7, 2, 50), ("run", 6, 2, -1), ("search", 2, 2, -1)],  # one kind of failures
+    [("model", 6, 5, 50), ("data", 7, 2, 50), ("run", 6, 2, -1)],  # one kind of failures
 )
 def test_a_page_fits_and_shows_every_figure(
     pages: dict[str, Path], name: str, figures: int, marks: int, tips: int, width: int
@@ -187,7 +185,7 @@ def test_a_page_needs_no_script(pages: dict[str, Path]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["model", "data", "run", "search"])
+@pytest.mark.parametrize("name", ["model", "data", "run"])
 def test_a_page_follows_the_dark_colour_scheme(pages: dict[str, Path], name: str) -> None:
     """Colours follow the browser's preference."""
     dark = seen(pages[name], 800, "--blink-settings=preferredColorScheme=0")

@@ -21,8 +21,7 @@ from ckh.report.draw import file_png, file_svg, page_svg
 from ckh.report.drawing import Bars, Body, Dots, Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads
 from ckh.report.html_page import page
 from ckh.report.judged import baseline_efficiencies, judge
-from ckh.report.measurements import Look, looks_of_runs, machine, repeats
-from ckh.report.of_measurements import report_dataset
+from ckh.report.measurements import Look, looks_of_runs, machine, repeats, report_dataset
 from ckh.report.of_models import report_model
 from tests.learn.conftest import efficiencies, measured, saved
 from tests.refusals import expect_values
@@ -58,7 +57,7 @@ def places_of_marks(svg: str, axis: str) -> list[float]:
 def test_zero_has_its_own_tick_among_sizes() -> None:
     """Each value of each size is a dot: 0 left of 1, the others at equal distances where they are powers of two."""
     sizes = {"pad_h": np.array([0.0] * 5 + [1, 1]), "C": np.array([1.0, 2, 4, 8, 16, 32, 64])}
-    result = measurements.coverage(sizes, np.ones(7))
+    result = measurements.coverage(sizes, 7)
     assert result is not None
     expect_values(result.title, "7", "2", "C", "1", "64")
     svg = page_svg(result)
@@ -215,12 +214,11 @@ def test_noise_and_its_drift_are_quantiles() -> None:
     noise = measurements.noise(spread)
     assert noise is not None
     assert "spread less than 5.1%" in noise.title  # 0.0505
-    hours = np.linspace(0, 3, 1001)
-    drift = measurements.over_time(hours, "hours", spread)
+    drift = measurements.over_time(spread)
     assert drift is not None
     assert isinstance(drift.body, Lines)
     line = drift.body.lines[0]
-    assert line.y == pytest.approx(np.interp(line.x, hours, spread), rel=0.02)
+    assert line.y == pytest.approx(np.interp(line.x, np.arange(1001), spread), rel=0.02)
     assert measurements.noise(np.full(3, np.nan)) is None
 
 
