@@ -16,7 +16,7 @@ The code is the kernel in the cache, else it is compiled with a HIP compiler; --
 
 It shows the kernel's GPU functions, and for the one that the problem runs (without a problem: the one with the
 largest loop) one iteration over K: instructions by kind, bytes, clocks of each pipe, waits, registers, and blocks per
-compute unit with their limit. Clocks are counted, or simulated for in-order waves; nothing is measured.
+compute unit with their limit. Clocks are counted; nothing is measured.
 """
 
 

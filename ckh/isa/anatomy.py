@@ -66,27 +66,6 @@ class TripDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class SimulatedDocument:
-    """Clocks by a simulation of in-order waves on one compute unit; neither fitted nor measured."""
-
-    blocks: int
-    """Blocks on the compute unit."""
-    before_clocks: float
-    """Clocks before the first iteration of the loop."""
-    trip_clocks: float
-    """Clocks of an iteration of the loop."""
-    after_clocks: float
-    """Clocks after the last iteration."""
-    busy: Mapping[str, float]
-    """Share of an iteration's clocks that each pipe is busy."""
-    waiting: float
-    """Share of an iteration that a wave waits."""
-    shares: Mapping[str, float]
-    """Shares of a block's clocks, in a persistent kernel of a tile's, for the problem: before, iterations, after; empty
-    without a problem, or if no function runs it."""
-
-
-@dataclass(frozen=True, slots=True)
 class EstimatedDocument:
     """Estimated time of the problem and its parts, in microseconds; only its order is meaningful."""
 
@@ -125,8 +104,6 @@ class Anatomy(Document, Shown):
     """GPU functions."""
     trip: TripDocument | None
     """One iteration; null: the function has no loop."""
-    simulated: SimulatedDocument | None
-    """Simulated clocks; null: the function has too many instructions."""
     estimated: EstimatedDocument | None
     """Analytic estimate of the problem; null without a problem, or for kernels without tiles."""
     advice: str

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ckh.isa.instructions import LDS_KINDS, MEMORY_KINDS, VECTOR_KINDS, InstructionKind
-from ckh.isa.registers import matrix_shape
+from ckh.isa.instructions import LANES, LDS_KINDS, MEMORY_KINDS, VECTOR_KINDS, InstructionKind
 from ckh.learn.analytic.estimate import LDS_WRITE_BYTES_PER_CLOCK
 
 if TYPE_CHECKING:
@@ -28,6 +27,8 @@ INTEGER_PRODUCTS = ("v_mul_lo_u32", "v_mul_hi_u32", "v_mul_hi_i32", "v_mad_u64_u
 _WIDE = re.compile(r"_[bui]64(_|$)")
 _DTYPES = {"f16": "fp16", "bf16": "bf16", "f32": "fp32", "xf32": "fp32", "i8": "int8", "fp8": "fp8", "bf8": "bf8"}
 _SCALED = "f8f6f4"
+_SHAPE = re.compile(r"_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?_?(\w*)")
+_OF_LANE = {"f16": 4, "bf16": 2, "bf16_1k": 4, "i8": 4}  # elements of A per lane, for the shortest instructions
 _UNKNOWN_MATRIX_CLOCKS = 64  # the longest of all
 
 
@@ -111,3 +112,15 @@ def vector_clocks(name: str) -> int:
     if name.startswith((*_QUARTER, *INTEGER_PRODUCTS)):
         return 4 * ISSUE_CLOCKS
     return 2 * ISSUE_CLOCKS if _WIDE.search(name) else ISSUE_CLOCKS
+
+
+def matrix_shape(name: str) -> tuple[tuple[int, int, int], int, str] | None:
+    """Tile, blocks and element type of a matrix instruction; None if its name does not state them."""
+    matched = _SHAPE.search(name)
+    if matched is None:
+        return None
+    m, n, k = (int(matched[part]) for part in (1, 2, 3))
+    kind, _, rest = matched[5].partition("_")
+    # Names on gfx90a omit the blocks: lanes that one block does not use belong to others.
+    of_lane = _OF_LANE.get(f"{kind}_{rest}", _OF_LANE.get(kind, 1))
+    return (m, n, k), int(matched[4] or max(1, LANES * of_lane // (m * k))), kind

@@ -9,20 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
 from ckh.emulator.codeobject import calls_functions
-from ckh.isa.anatomy import (
-    Anatomy,
-    EstimatedDocument,
-    FunctionDocument,
-    SimulatedDocument,
-    TripDocument,
-)
+from ckh.isa.anatomy import Anatomy, EstimatedDocument, FunctionDocument, TripDocument
 from ckh.isa.codefile import waves_by
-from ckh.isa.costs import Costs
+from ckh.isa.costs import Costs, matrix_shape
 from ckh.isa.decode import decoded
 from ckh.isa.instructions import InstructionKind
 from ckh.isa.loops import count_of, parts_of, waits_of
-from ckh.isa.registers import matrix_shape
-from ckh.isa.waves import timeline_of
 from ckh.kernels.pipelines import OVERRUNNING_PIPELINES
 from ckh.learn.analytic.estimate import compiled_blocks_per_cu, estimated_parts
 from ckh.learn.models.artifact import wanted_for
@@ -35,14 +27,12 @@ if TYPE_CHECKING:
     from ckh.isa.costs import Pipes
     from ckh.isa.instructions import Instruction
     from ckh.isa.loops import Parts
-    from ckh.isa.waves import Timeline
     from ckh.ops.base import TiledSizes
     from ckh.schema import Resources
 
 
 _OVERRUN = 3  # iterations; pipelines that overrun execute two more
 _MUCH_MORE = 1.5  # times the clocks of matrix instructions
-_MOSTLY_BUSY = 0.7  # share of an iteration's clocks
 _LARGER = {"LDS": "larger wave tiles read less of it", "memory": "larger block tiles load less"}
 
 
@@ -108,14 +98,7 @@ def anatomy_of(code: CodeFile, asked: Asked) -> Anatomy:
     arch, own = load_arch(code.arch), _codes(code, asked)
     main = _described(own, asked.trips)
     waves = _waves(main.function, asked.kernel, arch)
-    blocks = compiled_blocks_per_cu(main.function.resources, waves, arch)
-    costs = Costs(arch)
-    estimated = _estimated(asked, arch, main.function.resources)
-    at_once = min(blocks, estimated.blocks_at_once) if estimated is not None else blocks
-    timeline = timeline_of(main.parts, costs, waves, at_once)
-    trips = asked.trips if asked.trips is None or main.runs(asked.trips) else None
-    trip = _trip(main, costs, waves) if main.parts.loop else None
-    simulated = None if timeline is None else _simulated(timeline, main, trip, at_once, trips)
+    trip = _trip(main, Costs(arch), waves) if main.parts.loop else None
     functions = tuple(_function(function, arch, asked.kernel, is_main=function is main) for function in own)
     return Anatomy(
         kernel=asked.name,
@@ -125,9 +108,8 @@ def anatomy_of(code: CodeFile, asked: Asked) -> Anatomy:
         trips=asked.trips,
         functions=functions,
         trip=trip,
-        simulated=simulated,
-        estimated=estimated,
-        advice=_advice(main, code.arch, asked.trips, trip, simulated),
+        estimated=_estimated(asked, arch, main.function.resources),
+        advice=_advice(main, code.arch, asked.trips, trip),
     )
 
 
@@ -223,27 +205,6 @@ def _trip(code: _Code, costs: Costs, waves: int) -> TripDocument:
     )
 
 
-def _simulated(
-    timeline: Timeline, code: _Code, trip: TripDocument | None, blocks: int, trips: int | None
-) -> SimulatedDocument:
-    clocks = timeline.loop / code.of_loop
-    busy = {} if trip is None else {name: min(1.0, blocks * busy / clocks) for name, busy in trip.clocks.items()}
-    shares = {}
-    if trips is not None:
-        in_loop = max(0, trips - code.outside) * clocks
-        parts = {"before": timeline.before, "trips": in_loop, "after": timeline.after}
-        shares = {name: part / sum(parts.values()) for name, part in parts.items()}
-    return SimulatedDocument(
-        blocks=blocks,
-        before_clocks=timeline.before,
-        trip_clocks=clocks,
-        after_clocks=timeline.after,
-        busy=busy,
-        waiting=timeline.waiting,
-        shares=shares,
-    )
-
-
 def _estimated(asked: Asked, arch: ArchSpec, taken: Resources) -> EstimatedDocument | None:
     if asked.sizes is None or arch.peaks is None:
         return None
@@ -261,9 +222,7 @@ def _estimated(asked: Asked, arch: ArchSpec, taken: Resources) -> EstimatedDocum
     )
 
 
-def _advice(
-    main: _Code, arch: str, trips: int | None, trip: TripDocument | None, simulated: SimulatedDocument | None
-) -> str:
+def _advice(main: _Code, arch: str, trips: int | None, trip: TripDocument | None) -> str:
     """The first thing that the kernel's author could change, in one line."""
     taken = main.function.resources
     if trips is not None and not main.runs(trips):
@@ -274,10 +233,10 @@ def _advice(
         return "it has no loop itself, but calls functions, which may have one: have the compiler inline them"
     if trip is None:
         return f"it has no loop{' over K' * main.parts.over_tiles}: only other blocks can hide its memory latency"
-    return "; ".join(filter(None, (_of_pipes(trip, simulated), _of_waits(trip))))
+    return "; ".join(filter(None, (_of_pipes(trip), _of_waits(trip))))
 
 
-def _of_pipes(trip: TripDocument, simulated: SimulatedDocument | None) -> str:
+def _of_pipes(trip: TripDocument) -> str:
     matrix, vector = trip.clocks["matrix"], trip.clocks["vector ALU"]
     busiest = max(trip.clocks, key=trip.clocks.__getitem__)
     if busiest == "vector ALU" and vector > _MUCH_MORE * matrix and trip.address_clocks > vector / 2:
@@ -287,13 +246,7 @@ def _of_pipes(trip: TripDocument, simulated: SimulatedDocument | None) -> str:
             "scalar registers"
         )
     most = f"{busiest} is the busiest pipe, {trip.clocks[busiest]:.0f} clocks per iteration"
-    if busiest in _LARGER:
-        return f"{most}: {_LARGER[busiest]}"
-    if simulated is None:
-        return most
-    share = simulated.busy[busiest]
-    most = f"{most}, and busy for {share:.0%} of them"
-    return f"{most}: there is little to gain" if share >= _MOSTLY_BUSY else f"{most}: waves wait"
+    return f"{most}: {_LARGER[busiest]}" if busiest in _LARGER else most
 
 
 def _of_waits(trip: TripDocument) -> str:

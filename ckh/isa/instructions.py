@@ -1,4 +1,4 @@
-"""Instructions of gfx9 GPUs: kind, bytes, waits and vector registers, from name and words.
+"""Instructions of gfx9 GPUs: kind, bytes and waits, from name and words.
 
 Names and lengths are the emulator's; fields are those of AMD's "Instinct MI300 Instruction Set Architecture".
 """
@@ -7,13 +7,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ckh.isa.registers import CACHE_CONTROL, registers_of
 from ckh.strenum import StrEnum
-
-if TYPE_CHECKING:
-    from ckh.isa.registers import Registers
 
 LANES = 64
 _WORD_BYTES = 4
@@ -22,8 +17,9 @@ _MOVE = re.compile(r"v_(mov|accvgpr|perm|swap|read|write|bfi|alignb)")
 _PLAIN_BYTES = {"b8": 1, "u8": 1, "i8": 1, "b16": 2, "u16": 2, "i16": 2, "b64": 8, "b96": 12, "b128": 16}
 _MEMORY_BYTES = {"ubyte": 1, "sbyte": 1, "byte": 1, "ushort": 2, "sshort": 2, "short": 2}
 _DWORDS = re.compile(r"dwordx?(\d+)?")
+_CACHE_CONTROL = ("buffer_inv", "buffer_wb")  # write back or invalidate a cache
 _DS_PERMUTES = ("bpermute", "permute", "swizzle")
-MOST_VM, MOST_LGKM = 63, 15  # maximum of the s_waitcnt counters
+_MOST_VM, _MOST_LGKM = 63, 15  # maximum of the s_waitcnt counters
 
 
 class InstructionKind(StrEnum):
@@ -61,9 +57,6 @@ class Instruction:
     most_vm: int | None = None  # memory accesses that may be outstanding after a wait; None: it does not wait for them
     most_lgkm: int | None = None  # likewise LDS accesses and scalar loads
     target: int | None = None  # target offset of a branch; None: it is not a branch
-    idle: int = 0  # issue clocks that a wave idles after it, by its operand, in units of 4
-    reads: Registers = ()  # vector registers that it reads
-    writes: Registers = ()  # vector registers that it writes
 
     @property
     def is_forward_branch(self) -> bool:
@@ -81,9 +74,7 @@ def instruction(at: int, name: str, words: tuple[int, ...]) -> Instruction:
     if kind is InstructionKind.BRANCH:
         offset = (words[0] & 0xFFFF ^ 0x8000) - 0x8000
         return Instruction(at, name, kind, size, target=at + size + offset * _WORD_BYTES)
-    idle = words[0] & 0xF if name == "s_nop" else 0
-    reads, writes = registers_of(name, words) if name[0] != "s" or name.startswith("scratch") else ((), ())
-    return Instruction(at, name, kind, size, _bytes(name, kind), idle=idle, reads=reads, writes=writes)
+    return Instruction(at, name, kind, size, _bytes(name, kind))
 
 
 def kind_of(name: str) -> InstructionKind:
@@ -94,7 +85,7 @@ def kind_of(name: str) -> InstructionKind:
         return _vector_kind(name)
     if name.startswith("ds_"):
         return InstructionKind.LDS_WRITE if "write" in name or "add" in name else InstructionKind.LDS_READ
-    if name.startswith(CACHE_CONTROL):
+    if name.startswith(_CACHE_CONTROL):
         return InstructionKind.SCALAR
     if name.startswith(("buffer_", "global_", "flat_", "scratch_")):
         return InstructionKind.STORE if "store" in name or "atomic" in name else InstructionKind.LOAD
@@ -123,7 +114,7 @@ def _scalar_kind(name: str) -> InstructionKind:
 
 def _waits(operand: int) -> tuple[int | None, int | None]:
     vm, lgkm = operand & 0xF | operand >> 10 & 0x30, operand >> 8 & 0xF
-    return (None if vm == MOST_VM else vm), (None if lgkm == MOST_LGKM else lgkm)
+    return (None if vm == _MOST_VM else vm), (None if lgkm == _MOST_LGKM else lgkm)
 
 
 def _bytes(name: str, kind: InstructionKind) -> int:

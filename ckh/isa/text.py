@@ -23,9 +23,7 @@ def anatomy_text(anatomy: Anatomy) -> str:
     """Text with all facts about a kernel."""
     lines = [f"{anatomy.kernel}, {anatomy.arch}", f"code       {anatomy.file}", *short_lines(anatomy)]
     if any(function.runs and function.over_tiles for function in anatomy.functions):
-        lines.append(
-            "persistent a block loops over tiles of C; iterations, and clocks before and after, are of one tile"
-        )
+        lines.append("persistent a block loops over tiles of C; iterations are of one tile")
     if anatomy.trip is not None:
         lines += _trip_lines(anatomy.trip)
     text = [prose(line, _INDENT) for line in lines]
@@ -34,9 +32,7 @@ def anatomy_text(anatomy: Anatomy) -> str:
     text += [table_text("GPU functions (* runs)", columns, rows).rstrip("\n")]
     if anatomy.trip is not None:
         text.append(
-            table_text(
-                "One iteration, clocks of a block", ("pipe", "clocks", "busy"), list(_pipes(anatomy, anatomy.trip))
-            ).rstrip("\n")
+            table_text("One iteration, clocks of a block", ("pipe", "clocks"), list(_pipes(anatomy.trip))).rstrip("\n")
         )
     if anatomy.problem:
         text += [prose(line, _INDENT) for line in _problem_lines(anatomy)]
@@ -92,23 +88,15 @@ def _waits_text(waits: Sequence[Wait]) -> str:
     return f"{counts}: for {awaited} {what}, {in_trip} of this iteration, {far} instructions later"
 
 
-def _pipes(anatomy: Anatomy, trip: TripDocument) -> Iterator[tuple[str, str, str]]:
+def _pipes(trip: TripDocument) -> Iterator[tuple[str, str]]:
     for name, clocks in trip.clocks.items():
-        busy = "" if anatomy.simulated is None else f"{anatomy.simulated.busy[name]:.0%}"
-        yield name, f"{clocks:,.0f}", busy
+        yield name, f"{clocks:,.0f}"
         if name == "vector ALU":
-            yield "  of which addresses and bounds", f"{trip.address_clocks:,.0f}", ""
-    if anatomy.simulated is not None:
-        yield f"simulated, {anatomy.simulated.blocks} per CU", f"{anatomy.simulated.trip_clocks:,.0f}", ""
-        yield "  a wave stalls", "", f"{anatomy.simulated.waiting:.0%}"
+            yield "  of which addresses and bounds", f"{trip.address_clocks:,.0f}"
 
 
 def _problem_lines(anatomy: Anatomy) -> Iterator[str]:
     yield f"problem    {anatomy.problem}: {anatomy.trips} iterations"
-    if anatomy.simulated is not None and anatomy.simulated.shares:
-        names = {"trips": "iterations"}
-        shares = ", ".join(f"{names.get(name, name)} {share:.0%}" for name, share in anatomy.simulated.shares.items())
-        yield f"shares     of a block's clocks: {shares} (simulated, not measured)"
     if anatomy.estimated is not None:
         yield f"estimate   {_estimate(anatomy.estimated)}"
 

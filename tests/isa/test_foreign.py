@@ -59,7 +59,7 @@ def test_instructions_are_the_disassemblers(
         ("calls", True, False, "waves", "calls functions, which may have one"),
         ("tiles", False, True, "waves", "matrix is the busiest pipe, 32 clocks"),
         ("adds", False, False, "waves", "matrix is the busiest pipe, 16 clocks"),
-        ("threads", False, False, "waves", "vector ALU is the busiest pipe, 160 clocks per iteration, and busy"),
+        ("threads", False, False, "waves", "vector ALU is the busiest pipe, 160 clocks per iteration"),
         ("lds", False, False, "LDS", "LDS is the busiest pipe, 64 clocks"),
         ("no_loop", False, False, "waves", "it has no loop: "),
     ],
