@@ -78,6 +78,8 @@ class Matmul:
     layout: str = "rcr"  # of A, B and C: r (row-major) or c
     scaling: Scaling = Scaling.NONE
     is_shuffled: bool = False  # whether B is preshuffled, as for AITER's bpreshuffle kernels
+    has_bias: bool = False  # whether a vector of n is added to each row of C
+    result: str = ""  # element type of C; empty: that of the operation
 
     def __post_init__(self) -> None:
         require_sizes((name, getattr(self, name)) for name in "mnk")

@@ -29,11 +29,13 @@ _TUNABLE = re.compile(
     r"(?P<scaled>Scaled)?Gemm(?P<kind>StridedBatched|AndBias)?TunableOp_(?P<types>[A-Za-z0-9_]+?)_(?P<blas>[TN]{2}),"
     r"[tn]{2}_(?P<m>\d{1,19})_(?P<n>\d{1,19})_(?P<k>\d{1,19})(?:_B_(?P<batch>\d{1,19}))?(?P<rest>\w*)"
 )
+AITER_MARK = "not found tuned"  # then `config`, `CK config` or `/padded config`
 _MISSED = re.compile(
-    r"shape is (?:B:\s*(?P<b>\d{1,19}),\s*)?M:\s*(?P<m>\d{1,19}),\s*N:\s*(?P<n>\d{1,19}),\s*K:\s*(?P<k>\d{1,19})"
-    r"(?P<rest>.*)not found tuned config"
+    r"shape is (?:[BG]:\s*(?P<b>\d{1,19}),\s*)?M:\s*(?P<m>\d{1,19}),\s*N:\s*(?P<n>\d{1,19}),\s*K:\s*(?P<k>\d{1,19})"
+    rf"(?P<rest>.*){AITER_MARK}"
 )
 _STATED_DTYPE = re.compile(r"(?:q_)?dtype(?:_w)?\s*(?:[:=]|is)\s*['\"]?(?:torch\.)?(?P<dtype>\w+)")
+_RESULT = re.compile(r"otype\s*=\s*['\"]?(?:torch\.)?(\w+)")
 _VLLM = re.compile(
     r"Config file not found at .*?(?:E=(?P<e>\d{1,9}),)?N=(?P<n>\d{1,19})(?:,K=(?P<k>\d{1,19}))?,"
     r"device_name=[^,\s]*(?:,dtype=(?P<dtype>\w+))?(?P<rest>.*)"
@@ -148,14 +150,19 @@ def tunable_line(line: str) -> Iterator[StatedShape]:
 
 
 def missed_line(line: str) -> Iterator[StatedShape]:
-    """The bf16 or fp16 product without a row in AITER's tuned table; ckh has no operation for it."""
+    """The bf16 or fp16 product, or batch of products, without a row in AITER's tuned table."""
     if (match := _MISSED.search(line)) is None:
         return
     stated = _STATED_DTYPE.search(match["rest"])
     text = line[match.start() :]
     dtype = dtype_name(stated["dtype"]) if stated else next((name for name in ("bf16", "fp16") if name in text), "")
+    if match["b"] and dtype not in DTYPE_BYTES:
+        what = "batches of AITER's quantised products, whose scales its line does not state"
+        raise UsageError(what, code="unsupported")
     if dtype in DTYPE_BYTES:
-        shape = Matmul(int(match["m"]), int(match["n"]), int(match["k"]), dtype)
+        m, n, k = (int(match[name]) for name in "mnk")
+        result, has_bias = _RESULT.search(match["rest"]), "bias=True" in match["rest"]
+        shape = Matmul(m, n, k, dtype, has_bias=has_bias, result=dtype_name(result[1]) if result else "")
         yield _batch_of(shape, int(match["b"] or 1))
 
 
@@ -167,9 +174,9 @@ def vllm_line(line: str, tokens: Sequence[tuple[int, int]]) -> Iterator[StatedSh
     if (match := _VLLM.search(line)) is None:
         return
     if match["e"] or not match["k"]:
-        raise UsageError(
-            "mixtures of experts of vLLM, whose columns and choices its line does not state", code="unsupported"
-        )
+        what = f"E={match['e']}, N={match['n']}" if match["e"] else f"N={match['n']}"
+        lacks = "whose line states neither columns nor choices; the model's config.json has them, with --tp or --ep"
+        raise UsageError(f"mixtures of experts of vLLM ({what}), {lacks}", code="unsupported")
     blocks = re.search(r"block_shape=\[(\d+), ?(\d+)\]", match["rest"])
     dtype = _VLLM_DTYPES.get(match["dtype"] or "", "")
     if (match["dtype"] and not dtype) or (blocks and set(blocks.groups()) != {"128"}):
@@ -194,11 +201,11 @@ READERS: Mapping[str, Callable[[str], Iterator[StatedShape]]] = {
     "hipblaslt-bench": blas_line,
     "rocblas-bench": blas_line,
     "TunableOp_": tunable_line,
-    "not found tuned config": missed_line,
+    AITER_MARK: missed_line,
 }
 VLLM_MARK = "Config file not found at"
 # Where a statement begins in a line, after timestamps and process names.
-STATEMENT = re.compile(rf"MIOpenDriver|\w+-bench\b|\w*TunableOp_|shape is (?:B:\d+, )?M:|{VLLM_MARK}")
+STATEMENT = re.compile(rf"MIOpenDriver|\w+-bench\b|\w*TunableOp_|shape is (?:[BG]:\s*\d+,\s*)?M:|{VLLM_MARK}")
 IGNORED = "[LogCmdFind"  # MIOpen's solver search; the convolution itself is logged separately
 
 

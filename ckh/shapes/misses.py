@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _DEVICE = ("gfx", "cu_num")
-_OTHER_DEVICE, _OTHER_DTYPE, _OTHER_ROWS, _OTHER_COLUMNS = 1.0, 2.0, 4.0, 8.0  # no two of them sum to a third
+# Each outweighs all before it: a row of the same GPU with another size is nearer than one of another GPU.
+_OTHER_DTYPE, _OTHER_ROWS, _OTHER_CUS, _OTHER_ARCH, _OTHER_COLUMNS = 1, 2, 4, 8, 16
 _FNUZ = "fnuz"
 _TUNED, _UNTUNED = "*tuned*.csv", "untuned"
 
@@ -110,16 +111,17 @@ def nearest_key(lookup: Lookup, key: Mapping[str, str], looked_up: Sequence[int]
 
 def _cost(
     lookup: Lookup, key: Mapping[str, str], looked_up: Sequence[int], row: Mapping[str, str]
-) -> tuple[float, float] | None:
-    """Distance of a row: the sum of its differences, then the distance of its sizes; None: it is equal."""
+) -> tuple[int, float] | None:
+    """Distance of a row: the sum of its differences, then the distance of its sizes; None: it has none."""
     try:
         rows, columns = int(row[lookup.rows]), int(row[lookup.columns])
     except (KeyError, ValueError):
         return None
     wanted = int(key[lookup.columns])
     far = abs(rows - looked_up[0]) / looked_up[0] + abs(columns - wanted) / wanted
-    cost = _OTHER_DEVICE * any(name in row and row[name] != key[name] for name in _DEVICE)
-    cost += _OTHER_DTYPE * any(name in row and row[name] != key[name] for name in lookup.dtypes)
+    differs = {name for name in (*_DEVICE, *lookup.dtypes) if row.get(name, key[name]) != key[name]}
+    cost = _OTHER_ARCH * ("gfx" in differs) + _OTHER_CUS * ("cu_num" in differs)
+    cost += _OTHER_DTYPE * bool(differs.intersection(lookup.dtypes))
     cost += _OTHER_ROWS * (rows not in looked_up) + _OTHER_COLUMNS * (columns != wanted)
     return cost, far
 

@@ -28,6 +28,8 @@ P = TypeVar("P", bound="Problem")
 _LeftOut = dict[tuple[str, str], "list[Layer]"]  # by the reason, and the code of an error
 MAX_LAYERS = 12  # maximum layer names kept for a problem
 FORWARD = "forward"
+# Fields of shapes that not all operations have -> what is said where one has not.
+_LOSSES = {"has_bias": "a bias is left out", "is_shuffled": "shuffled B is taken as plain"}
 _OWN_READERS = (SourceKind.PROBLEMS, SourceKind.UNTUNED)  # operations read these files themselves
 
 
@@ -198,6 +200,12 @@ def _changes(shape: Any, op: str, problem: Any, part: Shaped[Any]) -> Iterator[s
         yield f"no element type is stated: {problem.dtype} is assumed"
     if (scaling := getattr(shape, "scaling", "")) != getattr(back, "scaling", ""):
         yield f"{shape.dtype} with scales ({scaling}) is taken as {problem.dtype} without scales, as {op} has none"
+    for name, loss in _LOSSES.items():
+        if getattr(shape, name, False) and not getattr(back, name, False):
+            own = _operation_of(shape)
+            yield f"{loss}, as {op} has none" + (f": --op {own} takes it" if own != op else "")
+    if (result := getattr(shape, "result", "")) not in ("", back.dtype):
+        yield f"a result in {result} is taken as {back.dtype}"
     layout = getattr(problem, "layout", "") or getattr(back, "layout", "")
     if getattr(shape, "layout", "") not in ("", layout, layout.replace("g", "")):
         yield f"layout {shape.layout} is taken as {layout}"

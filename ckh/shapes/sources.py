@@ -29,7 +29,7 @@ from ckh.shapes.logs import (
     statement_mark,
 )
 from ckh.shapes.shaped import all_parts, networks, shaped_part
-from ckh.shapes.tables import is_table, table_layers
+from ckh.shapes.tables import is_table, is_unquantised, table_layers
 from ckh.strenum import StrEnum
 from ckh.text.prose import one_of
 
@@ -166,7 +166,7 @@ def _kind(path: Path, head: bytes, name: str) -> SourceKind:
     tests = (
         (suffix == ".onnx" or b"\0" in head, SourceKind.ONNX),
         (text.startswith(b"{") and not _JSON_LINES.match(lines), SourceKind.CONFIG),
-        (is_table(lines), SourceKind.TABLE),
+        (is_table(lines) or is_unquantised(lines), SourceKind.TABLE),
         (is_profile(lines), SourceKind.PROFILE),
         (bool(_recogniser(path, head)), SourceKind.UNTUNED),
         (not has_marks and (text.startswith(b"[") or suffix in _PROBLEM_FILES), SourceKind.PROBLEMS),

@@ -10,7 +10,8 @@ from ckh.errors import CkhError, UsageError
 from ckh.files.outputs import FileKind, head_of
 from ckh.files.untrusted import csv_rows, integer, read_text
 from ckh.ops import is_operation, operation, operation_names
-from ckh.shapes.layers import MAX_SIZE, Layer
+from ckh.problems import dtype_name
+from ckh.shapes.layers import MAX_SIZE, Layer, Matmul, Scaling
 from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 _FIRST = ("op", "count", "layers")
 _BETWEEN = " "  # between names of layers
+# Further columns of AITER's lists of products: element types of operands and result, and flags.
+_STATED = ("dtype", "outdtype", "bias", "scaleAB", "bpreshuffle")
+_TRUE = ("true", "1")
 
 
 def is_table(head: str) -> bool:
@@ -48,8 +52,13 @@ def table_text(problems: Sequence[WeightedProblem]) -> str:
     return text.getvalue()
 
 
+def is_unquantised(head: str) -> bool:
+    """True if a file begins like AITER's lists and tables of products without scales (bf16_untuned_gemm.csv)."""
+    return {"M", "N", "K", *_STATED} <= {name.strip() for name in head.split("\n", 1)[0].split(",")}
+
+
 def table_layers(path: Path, name: str, refuse: Callable[[CkhError, str], None]) -> Iterator[Layer]:
-    """The problems of a list."""
+    """The problems of a list, or the shapes of one of AITER's."""
     rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
     header = next(rows)[1]
     for line, cells in rows:
@@ -57,7 +66,8 @@ def table_layers(path: Path, name: str, refuse: Callable[[CkhError, str], None])
         try:
             if len(cells) != len(header):
                 raise UsageError(f"{len(cells)} cells under {len(header)} columns", code="bad-row")
-            yield _layer(dict(zip(header, cells, strict=True)), where)
+            of_row = _layer if header[0] == _FIRST[0] else _product
+            yield of_row(dict(zip(map(str.strip, header), cells, strict=True)), where)
         except CkhError as error:
             refuse(error, where)
 
@@ -78,6 +88,15 @@ def _layer(cells: Mapping[str, str], where: str) -> Layer:
         elif not columns[name].nullable:
             raise UsageError(f"{name} is missing", code="missing-field")
     return Layer(cells["layers"], op.problems.of_row(row), count, where, op.name)
+
+
+def _product(cells: Mapping[str, str], where: str) -> Layer:
+    dtype, result = (dtype_name(cells[name].strip().removeprefix("torch.")) for name in _STATED[:2])
+    has_bias, is_scaled, is_shuffled = (cells.get(name, "").strip().lower() in _TRUE for name in _STATED[2:])
+    scaling = Scaling.ROW if is_scaled else Scaling.NONE
+    m, n, k = (_integer(name, cells[name].strip()) for name in "MNK")
+    shape = Matmul(m, n, k, dtype, scaling=scaling, is_shuffled=is_shuffled, has_bias=has_bias, result=result)
+    return Layer("", shape, 1, where)
 
 
 def _integer(name: str, cell: str) -> int:

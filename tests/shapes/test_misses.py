@@ -75,24 +75,24 @@ def test_differing_fields_are_named(
 
 
 def test_the_nearest_of_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Another GPU is nearer than another type, then rows, then columns; then sizes decide."""
+    """Another type is nearer than rows, then compute units, another GPU and columns; then sizes decide."""
     rows = {
         "columns": ("gfx942", 304, 16, 1024, FNUZ),
         "rows": ("gfx942", 304, 4096, 1280, FNUZ),
         "fewer rows": ("gfx942", 304, 64, 1280, FNUZ),
         "type": ("gfx942", 304, 16, 1280, FN),
-        "GPU": ("gfx950", 256, 16, 1280, FNUZ),
+        "compute units": ("gfx942", 80, 16, 1280, FNUZ),
+        "GPU": ("gfx950", 304, 16, 1280, FNUZ),
     }
     lines = {
         name: f"{gfx},{cus},{m},{n},8192,{dtype},ck,1,0,5.0,name,1,1,0.0\n"
         for name, (gfx, cus, m, n, dtype) in rows.items()
     }
     line = LINE.format(m=16, n=1280, k=8192, dtype=FNUZ)
-    for expected in ("GPU", "type", "fewer rows", "rows", "columns"):
+    for expected in ("type", "fewer rows", "rows", "compute units", "GPU", "columns"):
         (result,) = missed(tmp_path, capsys, line, HEADER + "".join(lines.values()), "--arch", "gfx942")
-        gfx, _, m, n, dtype = rows[expected]
-        key = result["key"]
-        assert (key["gfx"], key["M"], key["N"], key["q_dtype_w"]) == (gfx, str(m), str(n), dtype)
+        names = ("gfx", "cu_num", "M", "N", "q_dtype_w")
+        assert tuple(result["key"][name] for name in names) == tuple(map(str, rows[expected]))
         del lines[expected]
 
 

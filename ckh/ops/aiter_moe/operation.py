@@ -175,7 +175,8 @@ _BF16, _FP4 = "torch.bfloat16", "torch.float4_e2m1fn_x2"
 QUANT_NAMES = {"per_token": "per_Token", "per_1x128": "per_1x128", "per_1x32": "per_1x32", "none": "No"}
 # AITER's get_padded_M: powers of two below the first tier, above it the largest tier that is not larger.
 TIERS = (32768, 131072)
-_MISS = re.compile(r"\[fused_moe\] using [12]stage\b.{0,20} default for \((?P<key>[^)]{1,600})\)")
+UNTUNED = "Fmoe tuning not support for "  # also logged, after a tuning on demand that failed
+_MISS = re.compile(rf"(?:\[fused_moe\] using [12]stage\b.{{0,20}} default for |{UNTUNED})\((?P<key>[^)]{{1,600}})\)")
 _QUOTES = "'\""
 _GFX = re.compile(r"gfx[0-9a-f]{3,8}")
 _SIZES = {"token": "tokens", "expert": "experts", "cu_num": "num_cus"} | {
@@ -232,9 +233,9 @@ def problem_of(path: Path, line: int, cells: Mapping[str, str]) -> AiterMoe | st
     """Return the problem of a row of AITER's, by column; or a description if unsupported."""
     fields: dict[str, Any] = {}
     for column, name in _SIZES.items():
+        if not cells.get(column, "").strip() and column == "cu_num":
+            continue
         if column not in cells:
-            if column == "cu_num":
-                continue
             raise DataError(f"{path}:{line}: missing {column}", code="missing-column")
         try:
             fields[name] = integer(cells[column].strip())
@@ -363,7 +364,7 @@ SHAPED = Shaped(
     ExpertProducts,
     _problem,
     _shape,
-    marks=(MARK,),
+    marks=(MARK, UNTUNED),
     line=missed_problem,
     recognises=is_untuned,
     rows=untuned_rows,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ckh.errors import UsageError
 from ckh.features.engine import Feature
 from ckh.kernels.declaration import named, number, word
 from ckh.ops.base import having
@@ -142,10 +143,30 @@ def _place(problem: GemmMultiDProblem) -> list[float]:
     return [*GEMM.problems.place(problem), *(4.0 * (problem.function == name) for name in FUNCTIONS)]
 
 
+def _shaped() -> object:
+    from ckh.shapes.layers import Matmul
+    from ckh.shapes.shaped import Shaped
+
+    def problem(shape: Matmul, dtype: str) -> GemmMultiDProblem:
+        own = shape.dtype or dtype
+        if not shape.has_bias or own not in DTYPES:
+            what = f"products with a bias in {own}" if shape.has_bias else "products without a bias"
+            raise UsageError(what, code="unsupported")
+        return GemmMultiDProblem(shape.m, shape.n, shape.k, own, shape.layout)
+
+    def shape(of: GemmMultiDProblem) -> Matmul:
+        if (of.function, of.ds) != ("add", VECTOR):
+            raise UsageError(f"products with {of.function} of {of.ds}, which is no bias", code="unsupported")
+        return Matmul(of.m, of.n, of.k, of.dtype, of.layout, has_bias=True)
+
+    return Shaped(Matmul, problem, shape, prefers=lambda shape: shape.has_bias and not shape.scaling)
+
+
 OPERATION = replace(
     _DERIVED,
     problems=replace(
         _DERIVED.problems,
+        shaped=_shaped,
         slices={**GEMM.problems.slices, "function": {name: having("function", name) for name in FUNCTIONS}},
         place=_place,
     ),

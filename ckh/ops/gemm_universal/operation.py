@@ -155,7 +155,7 @@ def _shaped() -> object:
         return Matmul(of.m, of.n, of.k, of.dtype, of.layout)
 
     # Scales of operands are not read by this operation's kernels.
-    return Shaped(Matmul, problem, shape, prefers=lambda shape: not shape.scaling)
+    return Shaped(Matmul, problem, shape, prefers=lambda shape: not (shape.scaling or shape.has_bias))
 
 
 def _formats() -> object:
