@@ -144,6 +144,7 @@ def shapes(
         None, metavar="[SOURCE]...", autocompletion=_completion.sources, help="Files, folders, built-in models, or -."
     ),
     tp: int = typer.Option(1, "--tp", min=1, max=_MAX_TP, metavar="N", help="Ranks of tensor parallelism."),
+    ep: int = typer.Option(1, "--ep", min=1, max=_MAX_TP, metavar="N", help="Ranks that have whole experts."),
     tokens: str | None = typer.Option(
         None,
         "--tokens",
@@ -186,6 +187,7 @@ def shapes(
         check_output(out, SHAPES, force=force, inputs=[Path(name) for name in names])
     wanted = RunOptions(
         tp=tp,
+        ep=ep,
         **token_options(tokens, workload),
         batch=_batch(batch),
         dtype=dtype,

@@ -6,21 +6,14 @@ ViT, CLIP and Whisper are transformers that process whole images, texts or audio
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
 from ckh.problems import dtype_name
-from ckh.shapes.config import FAMILIES, FAMILY_OF, Config, ModelKind
-from ckh.shapes.decoders import (
-    Decoder,
-    LatentAttention,
-    LinearAttention,
-    MixtureOfExperts,
-    Precision,
-    Ranks,
-    decoder_layers,
-)
+from ckh.shapes.config import FAMILIES, FAMILY_OF, TABLES, USUAL, Config, ModelKind, evaluate
+from ckh.shapes.decoders import Decoder, Precision, Ranks, decoder_layers
 from ckh.shapes.layers import Convolution, Layer, Matmul, Scaling
 from ckh.shapes.quantisation import QUANTISATION_HINT, ModuleSchemes, Scheme, read_quantisation
 from ckh.text.log import note_once
@@ -31,8 +24,6 @@ if TYPE_CHECKING:
 
     from ckh.shapes.layers import RunOptions
 
-_READ_PARTS = ("text_config", "quantization_config", "generation_config")
-_DENSE, _LINEAR = "dense", "linear_attention"
 _QUANTISATIONS = ("quantization_config", "compression_config")  # the latter of older compressed-tensors
 MAX_LAYERS = 1000  # five times those of the deepest models; each has its own element types
 _DEFAULT_DTYPE = "bf16"  # of models that state none
@@ -41,6 +32,10 @@ _SCALING_OF = {"fp8": Scaling.ROW, "bf8": Scaling.ROW, "int8": Scaling.ROW, "pk_
 _MELS = 80  # of Whisper's spectrograms, if a file does not state it
 _POSITIONS = 1500
 _TOWERS = ("text_config", "vision_config")
+_ENCODERS = re.compile("vision|visual|image|video|audio|speech|talker|wav")  # keys of parts that are no text model
+# Keys of every language model; keys of which those with the usual layers have one, and those that they do not have.
+_USUAL_KEYS = ("hidden_size", "num_attention_heads", "num_hidden_layers", "vocab_size")
+_SIGNS_OF_USUAL, _SIGNS_OF_OTHERS = {"num_key_value_heads", "rms_norm_eps"}, re.compile("mamba|ssm|conv|linear_attn")
 
 
 def config_layers(
@@ -52,7 +47,8 @@ def config_layers(
     try:
         match config.family.kind:
             case ModelKind.DECODER:
-                yield from decoder_layers(decoder_of(config), precision, wanted, where, refuse)
+                model = replace(decoder_of(config), ranks=Ranks(wanted.tp, wanted.ep))
+                yield from decoder_layers(model, precision, wanted, where, refuse)
             case ModelKind.VISION:
                 for batch in wanted.batch:
                     yield from _image_layers(config, _block(config, "", precision, wanted), batch)
@@ -65,12 +61,19 @@ def config_layers(
 
 
 def config_of(document: Mapping[str, Any], where: str) -> Config:
-    """The configuration of a known family; for a model of several parts, that of its text model."""
-    text = document.get("text_config")
-    for values in (document, text):
-        if isinstance(values, dict) and (family := FAMILY_OF.get(str(values.get("model_type")))) is not None:
+    """The configuration of a known family, or with the usual keys; for a model of several parts, that of its text."""
+    parts = [document, *_parts(document)]
+    named = [(values, FAMILY_OF.get(str(values.get("model_type")))) for values in parts]
+    for values, family in sorted(named, key=lambda part: "text_config" in part[0] or "thinker_config" in part[0]):
+        if family is not None and (family.kind is ModelKind.DECODER or values is document):
             return Config(where, values, family)
-    name = str((text if isinstance(text, dict) else document).get("model_type") or document.get("model_type"))
+    for values in parts:
+        if values.keys() >= set(_USUAL_KEYS) and not _SIGNS_OF_USUAL.isdisjoint(values):
+            if any(map(_SIGNS_OF_OTHERS.search, values)) or values.get("hidden_act", "silu") != "silu":
+                break
+            note_once(f"{where}: model_type {values.get('model_type')!r:.60} is not known: read by the usual keys")
+            return Config(where, values, USUAL)
+    name = str(parts[-1].get("model_type") or document.get("model_type"))
     known = one_of(name, [family.name for family in FAMILIES], also=FAMILY_OF)
     raise DataError(
         f"{where}: model_type {name[:60]!r} is not of a supported family",
@@ -79,92 +82,76 @@ def config_of(document: Mapping[str, Any], where: str) -> Config:
     )
 
 
+def _parts(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Parts of a configuration that may be the text model, outer ones first."""
+    for key, values in document.items():
+        if key.endswith("_config") and isinstance(values, dict) and not _ENCODERS.search(key):
+            yield values
+            yield from _parts(values)
+
+
 def other_parts(document: Mapping[str, Any]) -> list[str]:
     """Keys of the ignored parts of a configuration: image or audio encoders beside a text model."""
-    if str(document.get("model_type")) in FAMILY_OF:
+    if (family := FAMILY_OF.get(str(document.get("model_type")))) and family.kind is not ModelKind.DECODER:
         return []
-    return [key for key in document if key.endswith("_config") and key not in _READ_PARTS]
+    parts = [document, *_parts(document)]
+    return [key for part in parts for key in part if key.endswith("_config") and _ENCODERS.search(key)]
 
 
 def decoder_of(config: Config) -> Decoder:
     """The language model described by a configuration."""
-    hidden, heads, layers = config.of("hidden"), config.of("heads"), config.of("layers")
-    if layers > MAX_LAYERS:
-        raise DataError(f"{config.where}: {layers} layers are more than {MAX_LAYERS}", code="out-of-range")
-    latent = _latent(config) if config.has("kv_lora_rank") else None
-    head_dim = config.of("head_dim", max(1, hidden // heads))
-    linear = _linear(config) if config.has("linear_num_value_heads") else None
-    experts = _experts(config) if config.has(config.key("experts")) else None
-    every = frozenset(range(layers))
-    dense = every if experts is None else _dense_layers(config, every)
-    return Decoder(
-        hidden=hidden,
-        intermediate=config.of("intermediate") if dense else 0,
-        heads=heads,
-        kv_heads=config.of("kv_heads", heads),
-        head_dim=head_dim,
-        vocabulary=config.of("vocabulary"),
-        layers=layers,
-        dense_layers=dense,
-        linear_layers=frozenset() if linear is None else _linear_layers(config, every),
-        gated_attention=config.has("attn_output_gate"),
-        experts=experts if dense < every else None,
-        latent=latent,
-        linear=linear,
-    )
+    count = config.of("layers")
+    if count > MAX_LAYERS:
+        raise DataError(f"{config.where}: {count} layers are more than {MAX_LAYERS}", code="out-of-range")
+    every = frozenset(range(count))
+    sets = {
+        name: _chosen(config, rules, every)
+        for name, rules in {**TABLES["usual_layers"], **config.family.layers}.items()
+    }
+    sets.setdefault("attention", every - sets["linear"] - sets.get("sliding", frozenset()))
+    sets.setdefault("dense", every - sets["experts"])
+    return Decoder(config, {**sets, "routed": sets["experts"], "once": frozenset({0})})
 
 
-def _latent(config: Config) -> LatentAttention:
-    return LatentAttention(
-        q_rank=config.size("q_lora_rank", 0, least=0),
-        kv_rank=config.size("kv_lora_rank"),
-        nope_dim=config.size("qk_nope_head_dim"),
-        rope_dim=config.size("qk_rope_head_dim"),
-        value_dim=config.size("v_head_dim"),
-        index_heads=config.size("index_n_heads", 0, least=0),
-        index_dim=config.size("index_head_dim", 0, least=0),
-    )
+def _chosen(config: Config, rules: list[dict[str, Any]], every: frozenset[int]) -> frozenset[int]:
+    """Numbers of the layers that the first applicable rule names.
+
+    Of layers from `first` to `last` each `period`-th counts, but those of `other_than`; of a rule with a list also
+    see `_listed`.
+    """
+    for rule in rules:
+        if "when" in rule and not config.of(rule["when"]):
+            continue
+        if (chosen := _listed(config, rule, every)) is None:
+            continue
+        first, last, period, phase = (
+            evaluate(rule.get(name, usual), config.of)
+            for name, usual in (("first", "0"), ("last", "layers-1"), ("period", "1"), ("phase", "0"))
+        )
+        inside = range(first, len(every) if last < 0 else last + 1)
+        other = config.value(rule["other_than"]) if "other_than" in rule else None
+        chosen &= {number for number in inside if (number + 1 - phase) % period == 0}
+        chosen -= {number for number in other if isinstance(number, int)} if isinstance(other, list) else set()
+        return every - chosen if rule.get("is_inverse") else chosen
+    return frozenset()
 
 
-def _linear(config: Config) -> LinearAttention:
-    return LinearAttention(
-        key_heads=config.size("linear_num_key_heads"),
-        key_dim=config.size("linear_key_head_dim"),
-        value_heads=config.size("linear_num_value_heads"),
-        value_dim=config.size("linear_value_head_dim"),
-    )
+def _listed(config: Config, rule: dict[str, Any], every: frozenset[int]) -> frozenset[int] | None:
+    """Layers by a list that the configuration may have; every layer of a rule without one; None: it has none.
 
-
-def _experts(config: Config) -> MixtureOfExperts:
-    intermediate = config.of("expert_intermediate")
-    stated = config.values.get(config.key("shared_intermediate"))
-    shared = config.of("shared", int(bool(stated)), least=0)
-    together = config.of("shared_intermediate", shared * intermediate, least=0) if shared else 0
-    return MixtureOfExperts(
-        *(config.of("experts"), config.of("per_token"), intermediate, shared, together),
-        shared_gate=bool(stated),  # the families with this key weight their shared expert
-        activation=config.family.activation,
-    )
-
-
-def _dense_layers(config: Config, every: frozenset[int]) -> frozenset[int]:
-    """Layers without experts."""
-    types = config.values.get("mlp_layer_types")
-    if isinstance(types, list):
-        return frozenset(number for number in every if number < len(types) and types[number] == _DENSE)
-    only = config.values.get("mlp_only_layers")
-    step, first = config.size("decoder_sparse_step", 1), config.of("first_dense", 0, least=0)
-    named = {number for number in only if isinstance(number, int)} if isinstance(only, list) else set()
-    return frozenset(number for number in every if number < first or number in named or (number + 1) % step)
-
-
-def _linear_layers(config: Config, every: frozenset[int]) -> frozenset[int]:
-    """Layers with linear attention."""
-    types = config.values.get("layer_types")
-    if isinstance(types, list):
-        return frozenset(number for number in every if number < len(types) and types[number] == _LINEAR)
-    interval = config.size("full_attention_interval", 4)
-    return frozenset(number for number in every if (number + 1) % interval)
+    `types` is the key of a type of each layer, of which `values` count; `flags` that of a number or truth value of
+    each; `numbers` that of the layers' numbers, which begin with `base`.
+    """
+    how = next((how for how in ("types", "flags", "numbers") if how in rule), None)
+    if how is None:
+        return every
+    stated = config.value(rule[how])
+    if not isinstance(stated, (list, str)):
+        return None
+    if how == "numbers":
+        numbers = map(int, re.findall("[0-9]{1,9}", stated)) if isinstance(stated, str) else stated
+        return every & {number - rule.get("base", 0) for number in numbers if isinstance(number, int)}
+    return every & {number for number, kind in enumerate(stated) if kind in rule.get("values", (1,))}
 
 
 def _precision(document: Mapping[str, Any], config: Config, wanted: RunOptions) -> Precision:

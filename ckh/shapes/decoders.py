@@ -1,91 +1,85 @@
 """Matrix products of language models, by the rules of their layers.
 
-All products follow from a `Decoder`, the model's published configuration. Projections with the same input are fused, as
-in vLLM, SGLang and AITER. Under tensor parallelism column-parallel weights are divided along N, row-parallel ones along
-K; the low-rank projections of latent attention, its indexer and the router are replicated on each rank; key-value heads
-are replicated if there are fewer than ranks; the vocabulary is padded to a multiple of 64, as in vLLM.
+A decoder is composed of blocks of weights (`families.json`), each in some layers. Projections with the same input are
+fused, as in vLLM, SGLang and AITER. Under tensor parallelism heads, intermediate sizes and the vocabulary, padded to a
+multiple of 64 as in vLLM, are divided; key-value heads are replicated if there are fewer than ranks; low-rank
+projections, indexers and routers are whole on each rank. Ranks of expert parallelism have whole experts.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
-from ckh.shapes.layers import ExpertProducts, Layer, Matmul, Scaling
+from ckh.shapes.config import FIELDS, TABLES, evaluate
+from ckh.shapes.layers import ATTENTION, BatchedMatmul, ExpertProducts, Layer, Matmul, Scaling
 from ckh.shapes.quantisation import Scheme
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from ckh.shapes.config import Config
     from ckh.shapes.layers import RunOptions
     from ckh.shapes.quantisation import ModuleSchemes
 
 VOCABULARY_PADDING = 64  # vLLM's DEFAULT_VOCAB_PADDING_SIZE
-MAX_SEQUENCES = 256  # vLLM's max_num_seqs: maximum rows of lm_head, one per sequence
 _BLOCK = 128  # rows and columns of `Scaling.BLOCK_128`
+_EXPERT_ACTIVATIONS = ("silu", "swiglu")  # of AITER's mixtures
 
 
 @dataclass(frozen=True, slots=True)
-class MixtureOfExperts:
-    """A mixture of experts: each token goes to `per_token` of `count` experts, and through the shared ones."""
+class Ranks:
+    """Parallelism: tensor-parallel ranks, and ranks that have whole experts."""
 
-    count: int  # number of routed experts
-    per_token: int  # experts per token
-    intermediate: int  # columns between the two products of an expert
-    shared: int = 0  # number of shared experts, used by all tokens
-    shared_intermediate: int = 0  # columns between the products of all shared experts together
-    shared_gate: bool = False  # whether a gate weights the shared experts, as in Qwen2-MoE
-    activation: str = "silu"  # activation between the products
+    tp: int = 1
+    ep: int = 1
 
+    def share(self, size: int, what: str, count: int | None = None) -> int:
+        """A rank's share of a size."""
+        count = count or self.tp
+        if size % count:
+            raise UsageError(
+                f"{what} {size} cannot be divided among {count} ranks",
+                f"use a --tp that divides {size}",
+                code="indivisible",
+            )
+        return size // count
 
-@dataclass(frozen=True, slots=True)
-class LatentAttention:
-    """Multi-head latent attention: queries, keys and values are projected through low-rank spaces."""
-
-    q_rank: int  # rank of queries; 0: they are projected directly
-    kv_rank: int  # rank of keys and values
-    nope_dim: int  # dimension of a query or key head without position
-    rope_dim: int  # dimension of a query or key head with position
-    value_dim: int  # dimension of a value head
-    index_heads: int = 0  # heads of the indexer of sparse attention; 0: there is none
-    index_dim: int = 0  # dimension of an indexer head
-
-
-@dataclass(frozen=True, slots=True)
-class LinearAttention:
-    """Gated delta networks (Qwen3-Next) in the layers without full attention."""
-
-    key_heads: int
-    key_dim: int
-    value_heads: int
-    value_dim: int
+    def of(self, config: Config, field: str) -> int:
+        """A rank's share of a decoder's field."""
+        size, how, key = config.of(field), FIELDS[field].share, config.key(field)
+        if how == "padded":
+            padded = -(-size // VOCABULARY_PADDING) * VOCABULARY_PADDING
+            return self.share(padded, f"the padded {key}")
+        if how == "repeated" and size < self.tp and self.tp % size == 0:
+            return 1
+        if how == "experts":
+            return -(-size // self.ep)
+        if how == "expert":
+            if max(self.tp, self.ep) % min(self.tp, self.ep):
+                text = f"--ep {self.ep} and --tp {self.tp}: neither divides the other"
+                raise UsageError(text, "ranks of whole experts are some or all of them", code="indivisible")
+            return self.share(size, key, max(1, self.tp // self.ep))
+        return self.share(size, key) if how else size
 
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """A language model's published configuration."""
+    """A language model's configuration, on one rank."""
 
-    hidden: int  # columns of a layer's input
-    intermediate: int  # columns of the feed-forward part of dense layers
-    heads: int  # query heads
-    kv_heads: int  # key and value heads
-    head_dim: int  # dimension of a head
-    vocabulary: int  # rows of the output weight
-    layers: int
-    dense_layers: frozenset[int]  # layers without experts
-    linear_layers: frozenset[int] = frozenset()  # layers with linear attention
-    gated_attention: bool = False  # whether queries come with a gate of the same size
-    experts: MixtureOfExperts | None = None  # mixture of experts of the other layers
-    latent: LatentAttention | None = None  # parameters of layers with latent attention
-    linear: LinearAttention | None = None  # parameters of layers with linear attention
+    config: Config
+    layers: Mapping[str, frozenset[int]]  # set of layers -> their numbers
+    ranks: Ranks = Ranks()
 
-    @property
-    def sparse_layers(self) -> frozenset[int]:
-        """Layers with experts."""
-        return frozenset(range(self.layers)) - self.dense_layers
+    def size(self, field: str) -> int:
+        """A field's share of the rank."""
+        return self.ranks.of(self.config, field)
+
+    def total(self, expression: str) -> int:
+        """Value of an expression of fields."""
+        return evaluate(expression, self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,206 +106,159 @@ class Precision:
 
 
 @dataclass(frozen=True, slots=True)
-class Weight:
-    """A weight of k inputs on one rank, in some layers."""
+class WeightRule:
+    """A weight of a block; sizes are expressions of fields. One of 0 outputs or inputs is not there."""
 
     name: str  # displayed name
-    outputs: Mapping[str, int]  # module of a layer -> its outputs, fused in this order
-    k: int  # inputs
-    layers: frozenset[int]  # numbers of the layers
-    divided: str = ""  # the dimension divided among ranks, n or k; empty: neither
+    outputs: Mapping[str, str] = field(default_factory=dict)  # module of a layer -> its outputs, fused in this order
+    k: str = ""  # inputs
+    when: str = ""  # fields that must not be 0, or with ! must be 0
+    bias: str = ""  # field that is not 0 if it has a bias
+    # Number of products; without `outputs` or `k` they are attention's own, whose N or K is the number of tokens.
+    batch: str = ""
+    dtype: str = ""  # element type, if not the model's
     is_quantised: bool = True  # whether a quantisation applies
+    is_mixture: bool = False  # whether it is the routed experts
     most_rows: int = 0  # maximum rows of its input; 0: any
-    mixture: ExpertProducts | None = None  # the products of a mixture of experts, for one token
+    times: int = 1  # how many a layer has
 
-    @property
-    def n(self) -> int:
-        """Outputs of all modules."""
-        return sum(self.outputs.values())
 
-    def shape(self, m: int, scheme: Scheme) -> Matmul | ExpertProducts:
-        """Its product with m rows."""
-        if self.mixture is not None:
-            return replace(self.mixture, tokens=m, dtype=scheme.dtype, scaling=scheme.scaling)
-        return Matmul(m, self.n, self.k, scheme.dtype, scaling=scheme.scaling)
+BLOCKS = {name: tuple(WeightRule(**rule) for rule in rules) for name, rules in TABLES["blocks"].items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Ranks:
-    """Tensor parallelism: division of sizes among ranks."""
+class Weight:
+    """A weight of k inputs on one rank, in some layers."""
 
-    count: int
+    rule: WeightRule
+    outputs: Mapping[str, int]  # module of a layer -> its outputs
+    k: int
+    layers: frozenset[int]  # numbers of the layers
+    batch: int = 0
+    has_bias: bool = False
+    mixture: ExpertProducts | None = None  # the products of a mixture of experts, for one token
 
-    def share(self, size: int, what: str) -> int:
-        """A rank's share of a size."""
-        if size % self.count:
-            raise UsageError(
-                f"{what} {size} cannot be divided among {self.count} ranks",
-                f"use a --tp that divides {size}",
-                code="indivisible",
-            )
-        return size // self.count
+    @property
+    def is_attention(self) -> bool:
+        """True of attention's own products, which have no weight."""
+        return bool(self.batch) and not (self.k and self.outputs)
 
-    def kv_share(self, heads: int) -> int:
-        """Key-value heads of a rank, replicated if there are fewer than ranks."""
-        if heads < self.count and self.count % heads == 0:
-            return 1
-        return self.share(heads, "num_key_value_heads")
+    def shape(self, m: int, scheme: Scheme) -> Matmul | BatchedMatmul | ExpertProducts:
+        """Its product with m rows."""
+        if self.mixture is not None:
+            return replace(self.mixture, tokens=m, dtype=scheme.dtype, scaling=scheme.scaling)
+        n = sum(self.outputs.values())
+        if self.batch:
+            layout = "rcr" if self.k else "rrr"  # keys are rows of B, values are columns
+            return BatchedMatmul(self.batch, m, n or m, self.k or m, scheme.dtype, layout)
+        return Matmul(m, n, self.k, scheme.dtype, scaling=scheme.scaling, has_bias=self.has_bias)
 
 
-def weights_of(
-    model: Decoder, ranks: Ranks, refuse: Callable[[UsageError], None], *, fuse_shared: bool
-) -> Iterator[Weight]:
+def _weight(model: Decoder, rule: WeightRule, layers: frozenset[int], *, fuse_shared: bool) -> Weight | None:
+    """A weight on a rank; None: the model does not have it."""
+    for name in rule.when.split():
+        if bool(model.config.of(name.removeprefix("!"))) == name.startswith("!"):
+            return None
+    outputs = {module: model.total(size) for module, size in rule.outputs.items()}
+    k, batch = (model.total(size) if size else 0 for size in (rule.k, rule.batch))
+    if not batch and not (k and sum(outputs.values())):
+        return None
+    mixture = None
+    if rule.is_mixture:
+        more = max(1, model.size("shared")) if fuse_shared and model.size("shared_intermediate") else 0
+        sizes = (1, k, model.size("expert_intermediate"), model.size("experts") + more, model.size("per_token") + more)
+        activation = model.config.family.activation
+        mixture = ExpertProducts(*sizes, activation=activation if activation in _EXPERT_ACTIVATIONS else "silu")
+        if more:
+            outputs |= {name.replace("experts.0", "shared_experts"): size for name, size in outputs.items()}
+    return Weight(rule, outputs, k, layers, batch, bool(rule.bias) and model.config.of(rule.bias) > 0, mixture)
+
+
+def weights_of(model: Decoder, refuse: Callable[[UsageError], None], *, fuse_shared: bool = False) -> Iterator[Weight]:
     """The distinct weights of a rank that are multiplied with tokens, in order of use."""
-    mixture = model.experts
-    has_shared = mixture is not None and mixture.shared and not fuse_shared
-    parts = (
-        (model.latent is not None, _latent),
-        (model.latent is None and model.layers > len(model.linear_layers), _attention),
-        (model.linear is not None, _linear),
-        (model.dense_layers, _dense),
-        (mixture is not None, _router),
-        (has_shared, _shared),
-        (True, _outputs),
-        (mixture is not None, partial(_routed, fuse_shared=fuse_shared)),
-    )
-    for is_there, part in parts:
-        if is_there:
+    for kind, blocks in {**TABLES["usual_blocks"], **model.config.family.blocks}.items():
+        for block in blocks if model.layers.get(kind) else ():
+            times = model.config.family.times.get(block, 1)
+            rules = () if fuse_shared and block == "shared" else BLOCKS[block]
             try:
-                yield from list(part(model, ranks))
+                weights = [
+                    _weight(model, replace(rule, times=rule.times * times), model.layers[kind], fuse_shared=fuse_shared)
+                    for rule in rules
+                ]
             except UsageError as error:
                 refuse(error)
-
-
-def _attention(model: Decoder, ranks: Ranks) -> Iterator[Weight]:
-    full = frozenset(range(model.layers)) - model.linear_layers
-    heads, kv_heads = ranks.share(model.heads, "num_attention_heads"), ranks.kv_share(model.kv_heads)
-    queries = heads * (2 if model.gated_attention else 1)
-    sizes = {"q": queries * model.head_dim, "k": kv_heads * model.head_dim, "v": kv_heads * model.head_dim}
-    outputs = {f"self_attn.{name}_proj": size for name, size in sizes.items()}
-    yield Weight("qkv", outputs, model.hidden, full, "n")
-    yield Weight("o", {"self_attn.o_proj": model.hidden}, heads * model.head_dim, full, "k")
-
-
-def _latent(model: Decoder, ranks: Ranks) -> Iterator[Weight]:
-    latent = model.latent
-    assert latent is not None, "the model has it"
-    heads, layers = ranks.share(model.heads, "num_attention_heads"), frozenset(range(model.layers))
-    kv_a = {"self_attn.kv_a_proj_with_mqa": latent.kv_rank + latent.rope_dim}
-    queries = heads * (latent.nope_dim + latent.rope_dim)
-    if latent.q_rank:
-        yield Weight("qkv_a", {"self_attn.q_a_proj": latent.q_rank, **kv_a}, model.hidden, layers)
-        yield Weight("q_b", {"self_attn.q_b_proj": queries}, latent.q_rank, layers, "n")
-    else:
-        yield Weight("q", {"self_attn.q_proj": queries}, model.hidden, layers, "n")
-        yield Weight("kv_a", kv_a, model.hidden, layers)
-    outputs = heads * (latent.nope_dim + latent.value_dim)
-    yield Weight("kv_b", {"self_attn.kv_b_proj": outputs}, latent.kv_rank, layers, "n")
-    if latent.index_heads:
-        index_q = {"self_attn.indexer.wq_b": latent.index_heads * latent.index_dim}
-        yield Weight("index_q", index_q, latent.q_rank, layers)
-        keys = {"self_attn.indexer.wk": latent.index_dim, "self_attn.indexer.weights_proj": latent.index_heads}
-        yield Weight("index_k_weights", keys, model.hidden, layers, is_quantised=False)
-    yield Weight("o", {"self_attn.o_proj": model.hidden}, heads * latent.value_dim, layers, "k")
-
-
-def _linear(model: Decoder, ranks: Ranks) -> Iterator[Weight]:
-    linear = model.linear
-    assert linear is not None, "the model has it"
-    keys = ranks.share(linear.key_heads, "linear_num_key_heads") * linear.key_dim
-    value_heads = ranks.share(linear.value_heads, "linear_num_value_heads")
-    values, layers = value_heads * linear.value_dim, model.linear_layers
-    qkvz = {"linear_attn.in_proj_qkv": 2 * keys + values, "linear_attn.in_proj_z": values}
-    yield Weight("linear_qkvz", qkvz, model.hidden, layers, "n")
-    ba = {"linear_attn.in_proj_b": value_heads, "linear_attn.in_proj_a": value_heads}
-    yield Weight("linear_ba", ba, model.hidden, layers, "n")
-    yield Weight("linear_o", {"linear_attn.out_proj": model.hidden}, values, layers, "k")
-
-
-def _dense(model: Decoder, ranks: Ranks) -> Iterator[Weight]:
-    intermediate = ranks.share(model.intermediate, "intermediate_size")
-    yield from _feed_forward("", "mlp", model.hidden, intermediate, model.dense_layers)
-
-
-def _router(model: Decoder, _ranks: Ranks) -> Iterator[Weight]:
-    assert model.experts is not None, "the model has them"
-    yield Weight("router", {"mlp.gate": model.experts.count}, model.hidden, model.sparse_layers, is_quantised=False)
-
-
-def _shared(model: Decoder, ranks: Ranks) -> Iterator[Weight]:
-    assert model.experts is not None, "the model has them"
-    intermediate = ranks.share(model.experts.shared_intermediate, "the shared experts' intermediate size")
-    yield from _feed_forward("shared_", "mlp.shared_experts", model.hidden, intermediate, model.sparse_layers)
-    if model.experts.shared_gate:
-        gate = {"mlp.shared_expert_gate": 1}
-        yield Weight("shared_gate", gate, model.hidden, model.sparse_layers, is_quantised=False)
-
-
-def _feed_forward(prefix: str, module: str, hidden: int, intermediate: int, layers: frozenset[int]) -> Iterator[Weight]:
-    """Weights of a gated feed-forward part: gate and up are one weight."""
-    gate_up = {f"{module}.{name}_proj": intermediate for name in ("gate", "up")}
-    yield Weight(f"{prefix}gate_up", gate_up, hidden, layers, "n")
-    yield Weight(f"{prefix}down", {f"{module}.down_proj": hidden}, intermediate, layers, "k")
-
-
-def _outputs(model: Decoder, ranks: Ranks) -> Iterator[Weight]:
-    padded = -(-model.vocabulary // VOCABULARY_PADDING) * VOCABULARY_PADDING
-    outputs = {"lm_head": ranks.share(padded, "the padded vocab_size")}
-    yield Weight("lm_head", outputs, model.hidden, frozenset({0}), "n", is_quantised=False, most_rows=MAX_SEQUENCES)
-
-
-def _routed(model: Decoder, ranks: Ranks, *, fuse_shared: bool) -> Iterator[Weight]:
-    mixture = model.experts
-    assert mixture is not None, "the model has them"
-    intermediate, more = ranks.share(mixture.intermediate, "the experts' intermediate size"), 0
-    modules = ["mlp.experts.0"]
-    if fuse_shared and mixture.shared:
-        more = mixture.shared
-        modules.append("mlp.shared_experts")
-    sizes = {"gate": intermediate, "up": intermediate, "down": model.hidden}
-    outputs = {f"{module}.{name}_proj": size for module in modules for name, size in sizes.items()}
-    products = ExpertProducts(
-        *(1, model.hidden, intermediate, mixture.count + more, mixture.per_token + more), activation=mixture.activation
-    )
-    yield Weight("experts", outputs, model.hidden, model.sparse_layers, "n", mixture=products)
+                continue
+            yield from (weight for weight in weights if weight is not None)
 
 
 def decoder_layers(
     model: Decoder, precision: Precision, run: RunOptions, where: str, refuse: Callable[[UsageError], None]
 ) -> Iterator[Layer]:
     """The layers of one rank for each number of tokens."""
-    ranks = Ranks(run.tp)
-    weights = list(weights_of(model, ranks, refuse, fuse_shared=run.fuse_shared))
-    schemes = [(weight, own) for weight in weights if (own := _schemes(weight, precision, ranks, refuse))]
+    weights = [
+        (weight, _schemes(weight, model, precision, refuse))
+        for weight in weights_of(model, refuse, fuse_shared=run.fuse_shared)
+    ]
+    if precision.quantisation is not None:
+        precision.quantisation.report_unused(where)
     for rows, times in run.weights.items():
-        for weight, own in schemes:
-            m = min(rows, weight.most_rows) if weight.most_rows else rows
-            for scheme, count in own.items():
-                yield Layer(weight.name, weight.shape(m, scheme), count * times, where, unread=scheme.unread)
+        for weight, schemes in weights:
+            rule = weight.rule
+            m = min(rows, rule.most_rows) if rule.most_rows else rows
+            for scheme, count in schemes.items():
+                unread = ATTENTION if weight.is_attention else scheme.unread or _unread(weight, model)
+                yield Layer(rule.name, weight.shape(m, scheme), count * times * rule.times, where, unread=unread)
+
+
+def _unread(weight: Weight, model: Decoder) -> str:
+    """Why no operation has a mixture; empty: one has it, or the weight is of none."""
+    activation, is_gated = model.config.family.activation, any("gate" in name for name in weight.outputs)
+    if weight.mixture is None or (is_gated and activation in _EXPERT_ACTIVATIONS):
+        return ""
+    return f"experts with {activation}{'' if is_gated else ' and without a gate'}, which AITER's tables do not have"
 
 
 def _schemes(
-    weight: Weight, precision: Precision, ranks: Ranks, refuse: Callable[[UsageError], None]
+    weight: Weight, model: Decoder, precision: Precision, refuse: Callable[[UsageError], None]
 ) -> Counter[Scheme]:
     """Number of layers per scheme of a weight; none if scales of blocks cannot cover a rank's part of it.
 
     vLLM and SGLang refuse such models as well: the sizes that are divided or fused must be whole blocks.
     """
-    if not weight.is_quantised:
-        return Counter({Scheme(precision.base): len(weight.layers)})
-    schemes = precision.schemes(weight.outputs, weight.layers)
-    outputs, is_divided = list(weight.outputs.values()), ranks.count > 1
-    sizes = outputs if weight.divided == "n" and is_divided else outputs[:-1]
-    sizes += [weight.k] if weight.divided == "k" and is_divided else []
-    size = next((size for size in sizes if size % _BLOCK), 0)
+    schemes = Counter() if weight.is_attention else precision.schemes(weight.outputs, weight.layers)
+    if not weight.rule.is_quantised or weight.batch:
+        return Counter({Scheme(weight.rule.dtype or precision.base): len(weight.layers)})
+    size = _uncovered(weight, model)
     if not size or all(scheme.scaling is not Scaling.BLOCK_128 for scheme in schemes):
         return schemes
-    fitting = [n for n in range(1, ranks.count) if ranks.count % n == 0 == size * ranks.count // n % _BLOCK]
+    tp, ep = model.ranks.tp, model.ranks.ep
+    parts = [n for n in range(1, tp) if tp % n == 0 and ep == 1]
+    others = {"--tp": [Ranks(n) for n in parts], "--ep": [Ranks(tp, tp // n) for n in reversed(parts)]}
+    fitting = {
+        option: [ranks for ranks in every if not _uncovered(weight, replace(model, ranks=ranks))]
+        for option, every in others.items()
+        if option == "--tp" or weight.mixture is not None
+    }
+    named = [f"{option} {getattr(every[-1], option[2:])}" for option, every in fitting.items() if every]
     refuse(
         UsageError(
-            f"{weight.name}: {size} on a rank of {ranks.count} is not a multiple of {_BLOCK}, the blocks of its scales",
-            f"use --tp {fitting[-1]}" if fitting else "serve it with another quantisation, and pass that as --dtype",
+            f"{weight.rule.name}: {size} on a rank of {tp} is not a multiple of {_BLOCK}, the blocks of its scales",
+            f"use {' or '.join(named)}" if named else "serve it with another quantisation, and pass that as --dtype",
             code="indivisible",
         )
     )
     return Counter()
+
+
+def _uncovered(weight: Weight, model: Decoder) -> int:
+    """The first size on a rank that blocks of scales do not cover, of those that are divided or fused; 0: none."""
+    try:
+        sizes = [
+            [[owner.total(size) for size in weight.rule.outputs.values()], [owner.total(weight.rule.k)]]
+            for owner in (model, replace(model, ranks=Ranks()))
+        ]
+    except UsageError:  # the ranks cannot share it
+        return 1
+    (outputs, k), (all_outputs, all_k) = sizes
+    parts = (outputs if outputs != all_outputs else outputs[:-1]) + (k if k != all_k else [])
+    return next((size for size in parts if size % _BLOCK), 0)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MAX_SIZE = 2**31 - 1
 UNQUANTISED = "unquantised"  # code of shapes without scales, for an operation that needs them
+ATTENTION = "attention's own products, as of one prompt: attention kernels compute them"  # why they are left out
 _DIMENSIONS = (2, 3)
 
 
@@ -38,6 +39,7 @@ class RunOptions:
     """Options that determine the shapes of a model."""
 
     tp: int = 1  # ranks of tensor parallelism
+    ep: int = 1  # ranks that have whole experts
     # rows of a language model's products: sequences of a decode step, tokens of a prefill
     tokens: tuple[int, ...] = DEFAULT_TOKENS
     times: tuple[int, ...] = ()  # how often each of `tokens` runs; empty: once

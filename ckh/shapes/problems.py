@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.ops import as_problem, operation, operation_of_problem, requested
-from ckh.shapes.layers import DEFAULT, UNQUANTISED, Convolution, Scaling, WeightedProblem, require_sizes
+from ckh.shapes.layers import ATTENTION, DEFAULT, UNQUANTISED, Convolution, Scaling, WeightedProblem, require_sizes
 from ckh.shapes.logs import UNSUPPORTED
 from ckh.shapes.quantisation import QUANTISATION_HINT
 from ckh.shapes.shaped import all_parts, shaped_part
@@ -100,14 +100,19 @@ def weighted(sources: Sequence[SourceLayers], wanted: RunOptions, op: str | None
             else:
                 counts.setdefault(problem, []).append(layer)
     problems = [_merged(name, problem, layers) for (name, problem), layers in counts.items()]
+    attention = left.pop((ATTENTION, ""), [])
     work = [sum(map(_flops, layers)) for layers in left.values()]
     total = max(sum(work) + sum(problem.flops for problem in problems), 1)
     words = [_left_words(key[0], layers, own / total) for (key, layers), own in zip(left.items(), work, strict=True)]
     words += [f"{count}: {reason}" for reason, count in unshaped.items()]
     if not problems:
         raise _nothing(sources, op, words, left, bad)
+    left[ATTENTION, ""] = attention
     left_out = unshaped + Counter({key[0]: sum(layer.count for layer in layers) for key, layers in left.items()})
     changed = tuple(f"{text} ({count} calls)" for text, count in changes.items())
+    if attention:
+        own = sum(map(_flops, attention))
+        changed += (f"left out {own / (own + total):.1%} of the FLOPs: {ATTENTION}; --op gemm_batched lists them",)
     weights = wanted.weights if wanted.times or any(has_tokens(each.source) for each in sources) else {}
     if wanted.times:
         problems.sort(key=lambda shape: -shape.flops)
@@ -172,7 +177,7 @@ def _problem(
     layer: Layer, wanted: RunOptions, op: str | None, changes: Counter[str], *, is_model: bool
 ) -> tuple[str, Any] | str:
     """Operation and problem of a layer, or the reason why it is left out; counts what the conversion changes."""
-    if layer.unread:
+    if layer.unread and not (op and layer.unread == ATTENTION and isinstance(layer.shape, _required_part(op).kind)):
         return layer.unread
     name = layer.op
     problem = layer.shape
@@ -198,6 +203,8 @@ def _changes(shape: Any, op: str, problem: Any, part: Shaped[Any]) -> Iterator[s
     back = part.shape(problem)
     if not shape.dtype:
         yield f"no element type is stated: {problem.dtype} is assumed"
+    if getattr(shape, "has_bias", False) and not getattr(back, "has_bias", False):
+        yield f"a bias is left out, which {op} does not have"
     if (scaling := getattr(shape, "scaling", "")) != getattr(back, "scaling", ""):
         yield f"{shape.dtype} with scales ({scaling}) is taken as {problem.dtype} without scales, as {op} has none"
     for name, loss in _LOSSES.items():

@@ -8,13 +8,15 @@ taken for the unquantised type, or for another quantised one.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.errors import DataError
 from ckh.problems import dtype_name
+from ckh.shapes.config import TABLES
 from ckh.shapes.layers import Scaling
+from ckh.text.log import note_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,17 +33,11 @@ _COMPRESSED_TYPES = {("float", 8): "fp8", ("float", 4): "pk_fp4", ("int", 8): "i
 _MODELOPT_ROW = ("FP8", "FP8_PER_CHANNEL_PER_TOKEN")
 QUANTISATION_HINT = "--dtype fp8 lists its products as if quantised so, --dtype bf16 as if not"
 _NAME = re.compile(r"[\w.*?\[\]!/-]*")
-# Prefixes of a text model's modules, alone and beside encoders, and other names of modules.
-_ROOTS = ("model.", "", "model.language_model.", "language_model.model.")
-_OTHER_NAMES = (
-    *((f".{part}_proj", ".qkv_proj") for part in "qkv"),
-    *((f".{part}_proj", ".gate_up_proj") for part in ("gate", "up")),
-    *((f".{part}_proj", f".{name}") for part, name in (("gate", "w1"), ("up", "w3"), ("down", "w2"))),
-    (".mlp.experts", ".block_sparse_moe.experts"),
-    (".shared_experts.", ".shared_expert."),
-    *((f".in_proj_{part}", ".in_proj_qkvz") for part in ("qkv", "z")),
-    *((f".in_proj_{part}", ".in_proj_ba") for part in "ba"),
-)
+# Prefixes of a text model's modules, alone and beside encoders.
+_ROOTS = ("model.", "", "model.language_model.", "language_model.model.", "backbone.")
+# Modules that have no products here: patterns of them are no mistake.
+_ELSEWHERE = re.compile("embed|norm|vis|image|audio|mtp|conv|bias|project|talker|wav|rotary|sinks|scorer")
+_MAX_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +70,27 @@ class Patterns:
     """Patterns of module names: whole names, parts of them between dots, wildcards, or re: and a regular expression."""
 
     names: frozenset[str] = frozenset()
-    expressions: tuple[re.Pattern[str], ...] = ()
+    expressions: Mapping[str, Sequence[re.Pattern[str]]] = field(default_factory=dict)  # by the pattern's text
+    used: set[str] = field(default_factory=set, compare=False)  # patterns that have matched
 
     def __bool__(self) -> bool:
         return bool(self.names or self.expressions)
 
-    def match(self, spellings: Iterable[str]) -> bool:
+    def match(self, spellings: Sequence[str]) -> bool:
         """True if a pattern matches a spelling of a name."""
-        return any(
-            not self.names.isdisjoint(_parts(name)) or any(expression.match(name) for expression in self.expressions)
-            for name in spellings
-        )
+        own = {name for spelling in spellings for name in self.names & _parts(spelling)}
+        own |= {
+            text
+            for text, expressions in self.expressions.items()
+            if any(expression.match(spelling) for expression in expressions for spelling in spellings)
+        }
+        self.used.update(own)
+        return bool(own)
+
+    @property
+    def unused(self) -> list[str]:
+        """Patterns that have matched nothing, but for those of parts without products."""
+        return [text for text in sorted({*self.names, *self.expressions} - self.used) if not _ELSEWHERE.search(text)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,13 @@ class ModuleSchemes:
         if self.excluded.match(names):
             return None
         return next((scheme for patterns, scheme in self.named if patterns.match(names)), self.default)
+
+    def report_unused(self, where: str) -> None:
+        """Print the patterns that no module has taken."""
+        unused = [text for patterns in (self.excluded, *(own for own, _ in self.named)) for text in patterns.unused]
+        if unused:
+            shown = ", ".join(text[:60] for text in unused[:_MAX_SHOWN]) + (", …" if len(unused) > _MAX_SHOWN else "")
+            note_once(f"{where}: quantization_config: {len(unused)} patterns match no module that is left: {shown}")
 
     def replaced(self, scheme: Scheme) -> ModuleSchemes:
         """The same with another element type; schemes that have it keep their scaling."""
@@ -240,15 +253,15 @@ def _scheme(weights: _ScaledTensor, inputs: _ScaledTensor) -> Scheme:
 def patterns_of(texts: Iterable[str], where: str) -> Patterns:
     """Patterns of module names."""
     names: list[str] = []
-    expressions: list[re.Pattern[str]] = []
+    expressions: dict[str, Sequence[re.Pattern[str]]] = {}
     for text in texts:
         if text.startswith("re:") or not _NAME.fullmatch(text):
-            expressions.append(_compiled(text.removeprefix("re:"), where))
+            expressions[text] = [_compiled(text.removeprefix("re:"), where)]
         elif set(text) & set("*?["):
-            expressions += [re.compile(translate(text)), re.compile(translate(f"{text}.*"))]
+            expressions[text] = [re.compile(translate(text)), re.compile(translate(f"{text}.*"))]
         else:
             names.append(text)
-    return Patterns(frozenset(names), tuple(expressions))
+    return Patterns(frozenset(names), expressions)
 
 
 def _compiled(text: str, where: str) -> re.Pattern[str]:
@@ -269,7 +282,7 @@ def _parts(name: str) -> frozenset[str]:
 def _spellings(module: str) -> tuple[str, ...]:
     """A module's names in the models of its family."""
     names = [module]
-    for own, alias in _OTHER_NAMES:
+    for own, alias in TABLES["spellings"]:
         names += [name.replace(own, alias) for name in names if own in name]
     return tuple(root + name for root in _ROOTS for name in names)
 

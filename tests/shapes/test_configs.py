@@ -11,7 +11,7 @@ import pytest
 import ckh.shapes
 from ckh.errors import DataError, UsageError
 from ckh.shapes.config import FAMILIES, MODELS
-from ckh.shapes.layers import RunOptions
+from ckh.shapes.layers import ATTENTION, RunOptions
 from ckh.shapes.problems import shapes_of
 from tests.refusals import expect_refusal
 
@@ -190,7 +190,8 @@ def test_unsupported_parts_are_reported(tmp_path: Path) -> None:
         "vision_config": {},
     }
     path.write_text(json.dumps(config), encoding="utf-8")
-    assert sum(shapes_of([str(path)]).left_out.values()) == 1
+    left_out = shapes_of([str(path)]).left_out
+    assert [count for reason, count in left_out.items() if reason != ATTENTION] == [1]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -207,10 +208,25 @@ def test_networks_take_a_batch() -> None:
     assert {shape.problem.n for shape in result} == {32}
 
 
-def test_unknown_family_names_the_nearest(tmp_path: Path) -> None:
-    """An unknown family suggests similar ones, and tracing a module."""
+def test_an_unknown_type_with_the_usual_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is read as Llama is, with experts if it has them, and a note names the type."""
+    more = {"num_experts": 64, "num_experts_per_tok": 8, "moe_intermediate_size": 1024}
+    for name, keys in (("llama", {}), ("qwen3_moe", more)):
+        known, unknown = (
+            read(tmp_path, {**LLAMA_70B, **keys, "model_type": kind}, tokens=(1,)) for kind in (name, f"new-{name}")
+        )
+        assert [item.problem for item in known] == [item.problem for item in unknown]
+        assert f"'new-{name}'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "changes", [{"num_key_value_heads": None}, {"hidden_act": "gelu"}, {"mamba_d_state": 16}, {"vocab_size": None}]
+)
+def test_an_unknown_type_with_other_keys(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """One whose layers may differ is refused, with similar families and tracing of a module."""
+    config = {key: value for key, value in {**LLAMA_70B, **changes}.items() if value is not None}
     with expect_refusal(DataError, "unknown-name", "llama9", "llama", "--torch"):
-        read(tmp_path, {**LLAMA_70B, "model_type": "llama9"})
+        read(tmp_path, {**config, "model_type": "llama9"})
 
 
 def test_too_many_layers(tmp_path: Path) -> None:

@@ -45,16 +45,17 @@ def _products(batch: int, rows: int, tokens: int, key: int, value: int) -> Itera
 
 
 def _decoder(model: Decoder) -> Iterator[GemmBatchedProblem]:
-    key = value = model.head_dim
-    if latent := model.latent:
-        key, value = latent.nope_dim + latent.rope_dim, latent.value_dim
+    heads, kv_rank, value = map(model.size, ("heads", "kv_rank", "value_dim"))
+    key = model.total("nope_dim+rope_dim" if kv_rank else "head_dim")
+    if kv_rank:
         for tokens in _TOKENS:
-            yield GemmBatchedProblem(tokens, latent.kv_rank, latent.nope_dim, layout="rrr", batch=model.heads)
-            yield GemmBatchedProblem(tokens, latent.value_dim, latent.kv_rank, layout="rrr", batch=model.heads)
+            yield GemmBatchedProblem(tokens, kv_rank, model.size("nope_dim"), layout="rrr", batch=heads)
+            yield GemmBatchedProblem(tokens, value, kv_rank, layout="rrr", batch=heads)
     for requests, tokens in _PREFILL:
-        yield from _products(requests * model.heads, tokens, tokens, key, value)
-    for requests, tokens in _DECODE if model.latent is None else ():
-        yield from _products(requests * model.kv_heads, model.heads // model.kv_heads, tokens, key, value)
+        yield from _products(requests * heads, tokens, tokens, key, value)
+    for requests, tokens in () if kv_rank else _DECODE:
+        kv_heads = model.size("kv_heads")
+        yield from _products(requests * kv_heads, heads // kv_heads, tokens, key, value)
 
 
 def _of_model(name: str) -> Iterator[GemmBatchedProblem]:

@@ -58,12 +58,10 @@ def _shares(rows: int, experts: int) -> tuple[tuple[int, int], ...]:
 
 def _of_model(name: str) -> Iterator[GemmGroupedProblem]:
     model, gpus = decoder_of(config_of(MODELS[name][1], name)), _MODELS[name]
-    experts = model.experts
-    assert experts is not None
-    weights = ((2 * experts.intermediate, model.hidden), (model.hidden, experts.intermediate))
+    hidden, intermediate, count = map(model.size, ("hidden", "expert_intermediate", "experts"))
     for tokens, spread in product(_TOKENS, (evenly, unevenly)):
-        ms = spread(-(-tokens * experts.per_token // gpus), experts.count // gpus)
-        for n, k in weights:
+        ms = spread(-(-tokens * model.size("per_token") // gpus), count // gpus)
+        for n, k in ((2 * intermediate, hidden), (hidden, intermediate)):
             yield GemmGroupedProblem(ms=ms, n=n, k=k)
 
 

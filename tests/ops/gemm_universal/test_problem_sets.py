@@ -148,7 +148,9 @@ def test_one_of_eight_ranks_holds_an_eighth_of_each_large_weight() -> None:
     assert (few["qkv"], few["router"], few["expert_gate_up"]) == ((4 + 2) * 128, 128, 192)
     latent = {p.name: (p.n, p.k) for p in projections(shard(MODELS["deepseek-v3"], HOST_RANKS))}
     assert [latent[name] for name in ("q_a", "q_b", "kv_a")] == [(1536, 7168), (3072, 1536), (576, 7168)]
-    assert all(size % HOST_RANKS == 0 for m in MODELS.values() for size in (m.heads, m.vocabulary, m.intermediate))
+    assert all(
+        size % HOST_RANKS == 0 for m in MODELS.values() for size in map(m.size, ("heads", "vocabulary", "intermediate"))
+    )
 
 
 def test_tokens_run_from_one_to_8192() -> None:

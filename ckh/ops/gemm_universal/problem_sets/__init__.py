@@ -27,11 +27,12 @@ from ckh.ops.gemm_universal.problem_sets.files import NamedSets, by_name
 from ckh.problems import unknown_set
 from ckh.shapes.config import MODELS as READY
 from ckh.shapes.configs import config_of, decoder_of
+from ckh.shapes.decoders import Ranks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ckh.shapes.decoders import Decoder, LatentAttention
+    from ckh.shapes.decoders import Decoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,56 +47,41 @@ class Projection:
 
 def projections(model: Decoder) -> Iterator[Projection]:
     """Yield the distinct weights that tokens are multiplied with, in execution order."""
-    yield from _attention(model) if model.latent is None else _latent_attention(model, model.latent)
-    if model.dense_layers:
-        yield from _feed_forward("", model.hidden, model.intermediate)
-    if model.experts is not None:
-        yield Projection("router", model.experts.count, model.hidden)
-        yield from _feed_forward("expert_", model.hidden, model.experts.intermediate, routed=True)
-        if model.experts.shared:
-            yield from _feed_forward("shared_", model.hidden, model.experts.shared_intermediate)
-    yield Projection("lm_head", model.vocabulary, model.hidden)
+    yield from _latent_attention(model) if model.size("kv_rank") else _attention(model)
+    if model.layers["dense"]:
+        yield from _feed_forward("", model.size("hidden"), model.size("intermediate"))
+    if model.layers["experts"]:
+        yield Projection("router", model.size("experts"), model.size("hidden"))
+        yield from _feed_forward("expert_", model.size("hidden"), model.size("expert_intermediate"), routed=True)
+        if shared := model.size("shared_intermediate"):
+            yield from _feed_forward("shared_", model.size("hidden"), shared)
+    yield Projection("lm_head", model.size("vocabulary"), model.size("hidden"))
 
 
 def rows_of(model: Decoder, projection: Projection, tokens: int) -> int:
     """Rows of A for a batch of tokens: experts get equal shares, rounded up."""
-    if not projection.routed or model.experts is None:
+    if not projection.routed:
         return tokens
-    return -(-tokens * model.experts.per_token // model.experts.count)
+    return -(-tokens * model.size("per_token") // model.size("experts"))
 
 
 def shard(model: Decoder, ranks: int) -> Decoder:
-    """Return one rank's share under tensor parallelism.
-
-    Heads, intermediate sizes and the vocabulary are divided; hidden size, ranks of latent attention and the router
-    are not. If there are fewer key-value heads than ranks, they are replicated.
-    """
-    experts = model.experts and replace(
-        model.experts,
-        intermediate=model.experts.intermediate // ranks,
-        shared_intermediate=model.experts.shared_intermediate // ranks,
-    )
-    return replace(
-        model,
-        intermediate=model.intermediate // ranks,
-        heads=model.heads // ranks,
-        kv_heads=max(1, model.kv_heads // ranks),
-        vocabulary=model.vocabulary // ranks,
-        experts=experts,
-    )
+    """Return one rank's share under tensor parallelism."""
+    return replace(model, ranks=Ranks(ranks))
 
 
 def _attention(model: Decoder) -> Iterator[Projection]:
-    yield Projection("qkv", (model.heads + 2 * model.kv_heads) * model.head_dim, model.hidden)
-    yield Projection("o", model.hidden, model.heads * model.head_dim)
+    yield Projection("qkv", model.total("heads*head_dim+2*kv_heads*head_dim"), model.size("hidden"))
+    yield Projection("o", model.size("hidden"), model.total("heads*head_dim"))
 
 
-def _latent_attention(model: Decoder, latent: LatentAttention) -> Iterator[Projection]:
-    yield Projection("q_a", latent.q_rank, model.hidden)
-    yield Projection("q_b", model.heads * (latent.nope_dim + latent.rope_dim), latent.q_rank)
-    yield Projection("kv_a", latent.kv_rank + latent.rope_dim, model.hidden)
-    yield Projection("kv_b", model.heads * (latent.nope_dim + latent.value_dim), latent.kv_rank)
-    yield Projection("o", model.hidden, model.heads * latent.value_dim)
+def _latent_attention(model: Decoder) -> Iterator[Projection]:
+    hidden, q_rank, kv_rank = map(model.size, ("hidden", "q_rank", "kv_rank"))
+    yield Projection("q_a", q_rank, hidden)
+    yield Projection("q_b", model.total("heads*nope_dim+heads*rope_dim"), q_rank)
+    yield Projection("kv_a", kv_rank + model.size("rope_dim"), hidden)
+    yield Projection("kv_b", model.total("heads*nope_dim+heads*value_dim"), kv_rank)
+    yield Projection("o", hidden, model.total("heads*value_dim"))
 
 
 def _feed_forward(prefix: str, hidden: int, intermediate: int, *, routed: bool = False) -> Iterator[Projection]:
