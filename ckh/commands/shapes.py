@@ -28,16 +28,16 @@ _MAX_TP, _MAX_DIGITS = 1024, 20
 _TOKENS = ",".join(map(str, DEFAULT_TOKENS))
 _HELP = """List the problems of a model, a module or a log, with counts and layers.
 
-Sources are recognized by content: Hugging Face config.json or its folder (Llama, Qwen, Mistral, Gemma, GLM, Mixtral,
-DeepSeek, ViT, CLIP, Whisper), ONNX, built-in models and networks, which are listed without a source, AITER's untuned
-tables, logs and profiles: MIOPEN_ENABLE_LOGGING_CMD and MIOpenDriver lines, hipblaslt-bench and rocblas-bench lines,
-PyTorch's TunableOp files, AITER's and vLLM's lines of missing configurations, rocprof tables where kernels' names carry
-M, N and K; problem files; - is stdin. --torch traces a PyTorch module on the meta device.
+Sources are recognized by content: Hugging Face config.json or its folder (language models, ViT, CLIP, Whisper), ONNX,
+built-in models and networks, which are listed without a source, AITER's untuned tables, logs and profiles:
+MIOPEN_ENABLE_LOGGING_CMD and MIOpenDriver lines, hipblaslt-bench and rocblas-bench lines, PyTorch's TunableOp files,
+AITER's and vLLM's lines of missing configurations, rocprof tables where kernels' names carry M, N and K; problem files;
+- is stdin. --torch traces a PyTorch module on the meta device.
 
 GEMMs of language models are those of one of --tp ranks, with fused projections, for each number of --tokens: sequences
 of a decode step, or tokens of a prefill, which may have weights (--tokens 1:2000,64:200,8192:1), as a server runs many
-decode steps per prefill (--workload mixed). Attention itself is not included. --batch is the number of images, clips or
-samples of networks and encoders.
+decode steps per prefill (--workload mixed). Attention's own products are left out, with their share. --batch is the
+number of images, clips or samples of networks and encoders.
 
 The output is a table at a terminal, else CSV for --problems, which also reads all sources directly. With --table, the
 missed lookups in AITER's log are compared with a tuned table, and the nearest keys are shown.

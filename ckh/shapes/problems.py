@@ -203,8 +203,6 @@ def _changes(shape: Any, op: str, problem: Any, part: Shaped[Any]) -> Iterator[s
     back = part.shape(problem)
     if not shape.dtype:
         yield f"no element type is stated: {problem.dtype} is assumed"
-    if getattr(shape, "has_bias", False) and not getattr(back, "has_bias", False):
-        yield f"a bias is left out, which {op} does not have"
     if (scaling := getattr(shape, "scaling", "")) != getattr(back, "scaling", ""):
         yield f"{shape.dtype} with scales ({scaling}) is taken as {problem.dtype} without scales, as {op} has none"
     for name, loss in _LOSSES.items():
