@@ -111,8 +111,8 @@ def weighted(sources: Sequence[SourceLayers], wanted: RunOptions, op: str | None
     left_out = unshaped + Counter({key[0]: sum(layer.count for layer in layers) for key, layers in left.items()})
     changed = tuple(f"{text} ({count} calls)" for text, count in changes.items())
     if attention:
-        own = sum(map(_flops, attention))
-        changed += (f"left out {own / (own + total):.1%} of the FLOPs: {ATTENTION}; --op gemm_batched lists them",)
+        own, name = sum(map(_flops, attention)), _operation_of(attention[0].shape)
+        changed += (f"left out {own / (own + total):.1%} of the FLOPs: {ATTENTION}; --op {name} lists them",)
     weights = wanted.weights if wanted.times or any(has_tokens(each.source) for each in sources) else {}
     if wanted.times:
         problems.sort(key=lambda shape: -shape.flops)
