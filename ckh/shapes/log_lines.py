@@ -8,25 +8,30 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
 from ckh.problems import DTYPE_BYTES, dtype_name
-from ckh.shapes.layers import BatchedMatmul, Convolution, Matmul, Scaling, Shape
+from ckh.shapes.layers import BatchedMatmul, Matmul, Scaling
 from ckh.text.log import note_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-_DIRECTIONS = {"forward": 1, "bwd_data": 2, "bwd_weight": 4}  # bits of MIOpenDriver's -F; 0 is all of them
-_DRIVER = re.compile(r"MIOpenDriver(?:\.exe)?['\"]?,?\s+['\"]?(?P<op>conv\w*)\b(?P<rest>.*)")
-_OF_DRIVER = json.loads(Path(__file__).with_name("miopen_driver.json").read_bytes())
+    from ckh.shapes.layers import Shape
+
+FORMATS: dict[str, Any] = json.loads(Path(__file__).with_name("log_formats.json").read_bytes())
+REPEATED, SEARCHED = 1, 2  # ranks of statements
 _BLAS = re.compile(r"(?:hipblaslt-bench|rocblas-bench)\b(?P<rest>.*)")
-_BLAS_DTYPES = {"f8": "fp8", "f4": "pk_fp4", "h": "fp16", "s": "fp32", "d": "fp64"}
+_BLAS_PROFILE = re.compile(r"\{ *(?:rocblas_)?function: .*")
+_OF_BLAS, _OF_PROFILE = FORMATS["blas"], FORMATS["profile"]
+_QUANTISED = ("fp8", "bf8", "int8", "pk_fp4")
+_AUTOTUNE = re.compile(r"AUTOTUNE (?P<op>\w+)\((?P<sizes>[\dx, ]*)\)")
+_OF_TORCH = {"mm": 0, "bmm": 0, "scaled_mm": 0, "_scaled_mm": 0, "addmm": 1, "baddbmm": 1}  # operator -> place of A
 _TUNABLE = re.compile(
-    r"(?P<scaled>Scaled)?Gemm(?P<kind>StridedBatched|AndBias)?TunableOp_(?P<types>[A-Za-z0-9_]+?)_(?P<blas>[TN]{2}),"
+    r"(?P<scaled>Scaled)?Gemm(?P<kind>StridedBatched|AndBias)?TunableOp_(?P<types>[A-Za-z0-9_:<>]+?)_(?P<blas>[TN]{2}),"
     r"[tn]{2}_(?P<m>\d{1,19})_(?P<n>\d{1,19})_(?P<k>\d{1,19})(?:_B_(?P<batch>\d{1,19}))?(?P<rest>\w*)"
 )
 AITER_MARK = "not found tuned"  # then `config`, `CK config` or `/padded config`
@@ -58,78 +63,71 @@ class StatedShape:
     shape: Shape
     name: str = ""  # name of the layer or kernel; empty: none is stated
     count: int = 1  # number of executions
-
-
-def driver_line(line: str) -> Iterator[StatedShape]:
-    """The convolution of an MIOpenDriver command, as printed by MIOPEN_ENABLE_LOGGING_CMD, in each direction."""
-    if (match := _DRIVER.search(line)) is None:
-        return
-    values = {_OF_DRIVER["short_options"].get(name, name): value for name, value in _options(match["rest"]).items()}
-    if values.get("mode", "conv") != "conv":
-        raise UsageError(f"convolutions of the mode {values['mode'][:40]}", code="unsupported")
-    number = {name: _integer(name, values.get(name, default)) for name, default in _OF_DRIVER["defaults"].items()}
-    axes = "dhw"[-number["spatial_dim"] :] if number["spatial_dim"] in (2, 3) else ""
-    if not axes:
-        raise UsageError(f"convolutions of {number['spatial_dim']} dimensions", code="unsupported")
-    lists = {
-        ours: tuple(number[f"{theirs}_{axis}"] for axis in axes)
-        for ours, theirs in {"spatial": "in", "taps": "fil", "stride": "conv_stride", "pad": "pad"}.items()
-    }
-    dilation = tuple(number[f"dilation_{axis}"] for axis in axes)
-    if set(dilation) == {1} or set(lists["taps"]) == {1}:
-        lists["pad"] = _padding(values.get("pad_mode", ""), **lists)
-    if match["op"] not in _OF_DRIVER["dtypes"]:
-        raise UsageError(f"convolutions of {match['op'][:40]}", code="unsupported")
-    wanted = number["forw"] or sum(_DIRECTIONS.values())
-    for variant, bit in _DIRECTIONS.items():
-        if wanted & bit:
-            yield StatedShape(
-                Convolution(
-                    number["batchsize"],
-                    number["in_channels"],
-                    number["out_channels"],
-                    g=number["group_count"],
-                    **lists,
-                    dilation=dilation,
-                    variant=variant,
-                    dtype=_OF_DRIVER["dtypes"][match["op"]],
-                    layout=values.get("in_layout", "nchw" if len(axes) == len("hw") else "ncdhw").lower(),
-                )
-            )
-
-
-def _padding(
-    mode: str, spatial: tuple[int, ...], taps: tuple[int, ...], stride: tuple[int, ...], pad: tuple[int, ...]
-) -> tuple[int, ...]:
-    """The padding that MIOpenDriver computes by its option -z."""
-    if mode == "same":
-        steps = (size % step or step if step else 0 for size, step in zip(spatial, stride, strict=True))
-        return tuple(max(tap - step, 0) // 2 for tap, step in zip(taps, steps, strict=True))
-    return (0,) * len(pad) if mode == "valid" else pad
+    rank: int = 0
+    """0: an execution. `REPEATED`: one that another line may state too, counted if none does. `SEARCHED`: a search or a
+    key, counted once if no line states an execution."""
 
 
 def blas_line(line: str) -> Iterator[StatedShape]:
     """The product, or batch of products, of a hipblaslt-bench or rocblas-bench command."""
-    if (match := _BLAS.search(line)) is None:
-        return
-    values = _options(match["rest"])
-    function = values.get("f", values.get("function", "gemm"))
+    if (match := _BLAS.search(line)) is not None:
+        yield blas_product(options_of(match["rest"]))
+
+
+def blas_profile(line: str) -> Iterator[StatedShape]:
+    """The product of a line in the profile logs of hipBLASLt and rocBLAS, with its number of calls."""
+    if (match := _BLAS_PROFILE.search(line)) is not None:
+        yield blas_product(dict(re.findall(r"(\w+): *['\"]?([^,'\"}\s]*)", match[0])))
+
+
+def blas_row(row: Mapping[str, str]) -> Iterator[StatedShape]:
+    """The product of a row of hipblaslt-bench's results, whose command may be in the log too."""
+    yield replace(blas_product(row), rank=REPEATED)
+
+
+def blas_product(values: Mapping[str, str]) -> StatedShape:
+    """Return the product of a BLAS call's arguments, under the names of commands, profiles or columns of results."""
+
+    def value(*names: str, default: str = "") -> str:
+        return next((values[name] for name in names if name in values), default)
+
+    function = value("f", "function", "rocblas_function", default="gemm")
     if "gemm" not in function and function != "matmul":
         raise UsageError(f"calls of {function[:40]}", code="unsupported")
-    if missing := [name for name in "mnk" if name not in values]:
+    if missing := [name for name in "mnk" if not value(name, name.upper())]:
         raise UsageError(f"-{missing[0]} is missing", code="missing-field")
-    m, n, k = (_integer(name, values[name]) for name in "mnk")
-    blas = (
-        values.get("transA", values.get("transposeA", "N")) + values.get("transB", values.get("transposeB", "N"))
-    ).upper()
-    a, b = (_blas_dtype(values.get(f"{letter}_type", values.get("r", "f32_r"))) for letter in "ab")
+    m, n, k = (integer_of(name, value(name, name.upper())) for name in "mnk")
+    blas = (value("transA", "transposeA", default="N") + value("transB", "transposeB", default="N")).upper()
+    own = next((dtype for name, dtype in _OF_BLAS["functions"].items() if name in function), "f32_r")
+    a, b = (_blas_dtype(value(f"{letter}_type", "r", "d_type", default=own)) for letter in "ab")
     if a != b:
         raise UsageError(f"products of {a} and {b}", code="unsupported")
-    scaling = (
-        Scaling.ROW if values.get("scaleA", "0") not in ("0", "") and a in ("fp8", "bf8", "int8") else Scaling.NONE
-    )
-    batch = _integer("batch_count", values.get("batch_count", "1"))
-    yield _batch_of(_blas_product(m, n, k, blas, a, scaling), batch)
+    scale = value("scaleA") or "0"
+    if scale not in _OF_BLAS["scaled"]:
+        raise UsageError(f"products of scale mode {scale:.20}", code="unsupported")
+    scaling = Scaling(_OF_BLAS["scaled"][scale]) if a in _QUANTISED else Scaling.NONE
+    batch = _batch_of(_blas_product(m, n, k, blas, a, scaling), integer_of("batch_count", value("batch_count") or 1))
+    return replace(batch, count=batch.count * max(integer_of("call_count", value("call_count") or 1), 1))
+
+
+def autotune_block(line: str) -> Iterator[StatedShape]:
+    """The product of Inductor's AUTOTUNE line, joined with the lines of its operands' strides and types."""
+    if (match := _AUTOTUNE.search(line)) is None:
+        return
+    operands = [[*map(int, sizes.split("x"))] for sizes in re.findall(r"\d+(?:x\d+)*", match["sizes"])]
+    if (first := _OF_TORCH.get(match["op"])) is None or len(operands) < first + 2:
+        raise UsageError(f"{match['op']:.40} of AUTOTUNE lines", code="unsupported")
+    strides = re.findall(r"\[([\d, ]*)\]", line.partition("strides: ")[2])
+    orders = [
+        "c" if row.replace(" ", "").endswith(("1,0", "0,1")) or row.split(", ")[-2:-1] == ["1"] else "r"
+        for row in strides
+    ]
+    layout = "".join(orders[first : first + 2]) + "r" if len(orders) == len(operands) else "rcr"
+    dtypes = re.findall(r"torch\.(\w+)", line.partition("dtypes: ")[2])
+    dtype = dtype_name(dtypes[first]) if len(dtypes) == len(operands) else ""
+    (*batch, m, k), n = operands[first], operands[first + 1][-1]
+    scaling = Scaling.ROW if "scaled" in match["op"] else Scaling.NONE
+    yield _batch_of(Matmul(m, n, k, dtype, layout, scaling), batch[0] if batch else 1)
 
 
 def tunable_line(line: str) -> Iterator[StatedShape]:
@@ -141,7 +139,7 @@ def tunable_line(line: str) -> Iterator[StatedShape]:
     operands = re.split(r"_(?=[A-Z])", types)
     dtype = whole if whole in DTYPE_BYTES else dtype_name(operands[0])
     if dtype not in DTYPE_BYTES:
-        raise UsageError(f"unknown element type {types!r:.60}", code="unknown-dtype")
+        raise UsageError(f"products of {types:.60}", code="unsupported")
     if whole != dtype and len(operands) > 1 and operands[0] != operands[1]:
         raise UsageError(f"products of {operands[0]} and {operands[1]}", code="unsupported")
     scaling = Scaling.ROW if match["scaled"] else Scaling.NONE
@@ -196,17 +194,14 @@ def kernel_name(name: str, count: int = 1) -> Iterator[StatedShape]:
         yield StatedShape(Matmul(m, n, k, dtype_name(dtype[1]) if dtype else ""), name[:80], count)
 
 
-READERS: Mapping[str, Callable[[str], Iterator[StatedShape]]] = {
-    "MIOpenDriver": driver_line,
-    "hipblaslt-bench": blas_line,
-    "rocblas-bench": blas_line,
-    "TunableOp_": tunable_line,
-    AITER_MARK: missed_line,
-}
-VLLM_MARK = "Config file not found at"
-# Where a statement begins in a line, after timestamps and process names.
-STATEMENT = re.compile(rf"MIOpenDriver|\w+-bench\b|\w*TunableOp_|shape is (?:[BG]:\s*\d+,\s*)?M:|{VLLM_MARK}")
-IGNORED = "[LogCmdFind"  # MIOpen's solver search; the convolution itself is logged separately
+def kernel_row(row: Mapping[str, str]) -> Iterator[StatedShape]:
+    """The product in a kernel's name of a profiler's table, by its calls or its rows."""
+    name, count = (
+        next((row[column] for column in _OF_PROFILE[kind] if column in row), "") for kind in ("names", "counts")
+    )
+    if not (stated_shapes := [*kernel_name(name, max(int(count) if count.isdecimal() else 1, 1))]):
+        raise UsageError("kernels whose name states no sizes", code="unsupported")
+    yield from stated_shapes
 
 
 def _batch_of(matmul: Matmul, batch: int) -> StatedShape:
@@ -226,14 +221,14 @@ def _blas_product(m: int, n: int, k: int, blas: str, dtype: str, scaling: Scalin
 
 
 def _blas_dtype(text: str) -> str:
-    bare = text.removesuffix("_r")
-    dtype = _BLAS_DTYPES.get(bare, dtype_name(bare))
+    bare = text.removesuffix("_r").removesuffix("_fnuz")  # gfx942's FP8
+    dtype: str = _OF_BLAS["dtypes"].get(bare, dtype_name(bare))
     if dtype not in DTYPE_BYTES:
         raise UsageError(f"products in {text[:40]}", code="unsupported")
     return dtype
 
 
-def _options(text: str) -> dict[str, str]:
+def options_of(text: str) -> dict[str, str]:
     """Options of a command line by name, without dashes."""
     words = text.replace("',", " ").replace("'", " ").replace('"', " ").split()
     options: dict[str, str] = {}
@@ -244,7 +239,8 @@ def _options(text: str) -> dict[str, str]:
     return options
 
 
-def _integer(name: str, value: object) -> int:
+def integer_of(name: str, value: object) -> int:
+    """Parse the integer of an option or cell; raises `UsageError`."""
     text = str(value)
     if re.fullmatch(r"[+-]?[0-9]{1,19}", text) is None:
         raise UsageError(f"{name} is {text[:40]!r}, not an integer", code="bad-number")

@@ -10,14 +10,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.errors import CkhError, DataError, UsageError
-from ckh.files.untrusted import integer
 from ckh.ops import operation
 from ckh.shapes.layers import Layer
-from ckh.shapes.log_lines import IGNORED, READERS, STATEMENT, VLLM_MARK, kernel_name, vllm_line
+from ckh.shapes.log_convs import call_block, driver_line, key_line, profiler_line, test_set_row
+from ckh.shapes.log_lines import (
+    AITER_MARK,
+    FORMATS,
+    REPEATED,
+    SEARCHED,
+    autotune_block,
+    blas_line,
+    blas_profile,
+    blas_row,
+    kernel_row,
+    missed_line,
+    tunable_line,
+    vllm_line,
+)
 from ckh.shapes.shaped import all_parts, shaped_part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ckh.shapes.layers import RunOptions, Stated
     from ckh.shapes.log_lines import StatedShape
@@ -26,8 +39,40 @@ MAX_LINE_BYTES = 1 << 16
 _TOO_LARGE, _OTHER_FORM = "too-large", "bad-problem"
 UNSUPPORTED = "unsupported"  # code of shapes without an operation, which is not an error of a source
 MAX_SHAPES = 200_000  # distinct shapes; above that of any model
-_NAME_COLUMNS = ("Kernel_Name", "KernelName", "Name", "kernel_name", "Kernel Name")
-_COUNT_COLUMNS = ("Calls", "Count", "calls")
+READERS: Mapping[str, Callable[[str], Iterator[StatedShape]]] = {
+    "MIOpenDriver": driver_line,
+    'Problem="conv': driver_line,
+    "miopenStatus_t miopen": call_block,
+    "ckProfiler ": profiler_line,
+    "hipblaslt-bench": blas_line,
+    "rocblas-bench": blas_line,
+    "function: ": blas_profile,
+    "TunableOp_": tunable_line,
+    "AUTOTUNE ": autotune_block,
+    AITER_MARK: missed_line,
+    **dict.fromkeys(("-NCHW-", "-NHWC-", "-NCDHW-", "-NDHWC-"), key_line),
+}
+VLLM_MARK = "Config file not found at"
+# Columns of a table, and the reader of its rows.
+TABLES: tuple[tuple[set[str], Callable[[Mapping[str, str]], Iterator[StatedShape]]], ...] = (
+    ({"transA", "transB", "m", "n", "k"}, blas_row),
+    ({"NDim", "Groups", "BatchSize"}, test_set_row),
+    *(({name, other}, kernel_row) for name in FORMATS["profile"]["names"] for other in FORMATS["profile"]["others"]),
+)
+TABLE_MARKS = ("transA,transB,", "NDim,Groups,")  # of tables that do not begin a file
+# Where a statement begins in a line, after timestamps and process names.
+STATEMENT = re.compile(
+    rf"MIOpenDriver|Problem=\"conv|miopenStatus_t |ckProfiler |\w+-bench\b|\{{ *\w*function: |\w*TunableOp_|AUTOTUNE |"
+    rf"shape is (?:[BG]:\s*\d+,\s*)?M:|{VLLM_MARK}|\b\d+-\d+-\d+-[-\dx]+-N[CDHW]+-"
+)
+# Statements on several lines: how they begin, and the lines that continue them.
+_CONTINUED = {
+    b"AUTOTUNE ": re.compile(rb"\b(?:strides|dtypes): "),
+    b"miopenStatus_t miopenConvolution": re.compile(rb"MIOpen\(HIP\):\s+\w+ = "),
+}
+_BLOCK = re.compile(b"|".join(map(re.escape, _CONTINUED)))
+_SEARCHES, _REPEATS = "[LogCmdFind", ("MIOpenDriver ", "MIOpen(HIP): Info [LogConvolutionExecution]")
+_TIMES = re.compile(r"\s*(\d{1,9})\s+(?:\S*/)?")  # before a statement, as `uniq -c` counts lines
 
 
 class _Key(NamedTuple):
@@ -47,16 +92,20 @@ class ShapeCounts:
         self.left_out: Counter[str] = Counter()
         self._skip_bad = wanted.skip_bad
         self._counts: Counter[_Key] = Counter()
+        self._repeated: Counter[_Key] = Counter()
         self._where: dict[_Key, str] = {}
 
-    def add(self, name: str, shape: Any, count: int, where: str, op: str = "", stated: Stated = ()) -> None:
-        """Count a shape."""
+    def add(
+        self, name: str, shape: Any, count: int, where: str, op: str = "", stated: Stated = (), rank: int = 0
+    ) -> None:
+        """Count a shape; `rank` as of `StatedShape`."""
         key = _Key(name, shape, op, stated)
-        if key not in self._counts:
-            if len(self._counts) >= MAX_SHAPES:
+        if key not in self._where:
+            if len(self._where) >= MAX_SHAPES:
                 raise DataError(f"{where}: more than {MAX_SHAPES} distinct shapes", "split the log", code=_TOO_LARGE)
             self._where[key] = where
-        self._counts[key] += count
+        if rank <= REPEATED:
+            (self._repeated if rank else self._counts)[key] += count
 
     def refuse(self, error: CkhError, where: str) -> None:
         """Count an error, or raise it unless bad lines are left out."""
@@ -69,8 +118,8 @@ class ShapeCounts:
     def layers(self) -> list[Layer]:
         """The shapes in order of first occurrence."""
         return [
-            Layer(key.name, key.shape, count, self._where[key], key.op, key.stated)
-            for key, count in self._counts.items()
+            Layer(key.name, key.shape, self._counts[key] or self._repeated[key] or 1, where, key.op, key.stated)
+            for key, where in self._where.items()
         ]
 
 
@@ -89,7 +138,7 @@ def prefixes() -> dict[str, str]:
 @cache
 def statement_mark() -> re.Pattern[bytes]:
     """Pattern of the markers in a line's bytes that may state a shape."""
-    return re.compile(b"|".join(re.escape(mark).encode() for mark in (*marks(), *READERS, VLLM_MARK)))
+    return re.compile(b"|".join(re.escape(mark).encode() for mark in (*marks(), *READERS, *TABLE_MARKS, VLLM_MARK)))
 
 
 @cache
@@ -107,11 +156,16 @@ def begins_with_problem(head: str) -> bool:
 
 def read_log(lines: Iterable[bytes], path: str, wanted: RunOptions, tally: ShapeCounts) -> None:
     """Count the shapes of a log's lines; other lines are skipped."""
-    search = any_mark().search
-    for number, line in enumerate(lines, 1):
-        if search(line) is not None:
+    search, table = any_mark().search, None
+    for number, line in _joined(lines):
+        is_marked = number == 1 or search(line) is not None
+        if is_marked or (table is not None and line.count(b",") >= table.commas):
+            text = line.decode("utf-8", "replace")
             try:
-                _read_line(line.decode("utf-8", "replace"), path, number, wanted, tally)
+                if is_marked and (begun := table_of(text)) is not None:
+                    table = begun
+                elif table is None or not table.read_row(text, f"{path}:{number}", tally):
+                    _read_line(text, path, number, wanted, tally)
             except CkhError as error:
                 if error.code == _TOO_LARGE:
                     raise
@@ -119,6 +173,56 @@ def read_log(lines: Iterable[bytes], path: str, wanted: RunOptions, tally: Shape
                     tally.left_out[error.message] += 1
                 else:
                     tally.refuse(error, f"{path}:{number}")
+
+
+def _joined(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Number lines, and join those of a statement on several lines."""
+    held, start, continues = b"", 0, None
+    for number, line in enumerate(lines, 1):
+        if continues is not None:
+            if continues.search(line) is not None and len(held) < MAX_LINE_BYTES:
+                held = held.rstrip() + b" " + line
+                continue
+            yield start, held
+        begun = _BLOCK.search(line)
+        continues = None if begun is None else _CONTINUED[begun[0]]
+        if continues is None:
+            yield number, line
+        held, start = line, number
+    if continues is not None:
+        yield start, held
+
+
+class _LogTable(NamedTuple):
+    """A table that begins at a line of a log; its rows have as many cells as its header."""
+
+    names: list[str]
+    read: Callable[[Mapping[str, str]], Iterator[StatedShape]]
+
+    @property
+    def commas(self) -> int:
+        """Least number of commas in a row, whose quoted cells may have further ones."""
+        return len(self.names) - 1
+
+    def read_row(self, text: str, where: str, tally: ShapeCounts) -> bool:
+        """Count the shape of a row; False if the line is none."""
+        cells = _cells(text)
+        if len(cells) != len(self.names):
+            return False
+        for stated in self.read(dict(zip(self.names, cells, strict=True))):
+            tally.add(stated.name, stated.shape, stated.count, where, rank=stated.rank)
+        return True
+
+
+def table_of(text: str) -> _LogTable | None:
+    """The table whose header a line is; None if it is none."""
+    names = _cells(re.sub(r"^\W*\[\d+\]:", "", text)) if "," in text else []
+    read = next((read for columns, read in TABLES if columns <= set(names)), None)
+    return None if read is None else _LogTable(names, read)
+
+
+def _cells(text: str) -> list[str]:
+    return [cell.strip() for cell in next(csv.reader([text.strip()]), [])]
 
 
 def _read_line(text: str, path: str, number: int, wanted: RunOptions, tally: ShapeCounts) -> None:
@@ -153,12 +257,24 @@ def _canonical(text: str) -> tuple[str, Any] | None:
 
 def _read_stated(text: str, where: str, wanted: RunOptions, tally: ShapeCounts) -> bool:
     """Count the shapes of the first matching parser; False if none matches."""
-    if IGNORED in text or (start := STATEMENT.search(text)) is None:
+    if (start := STATEMENT.search(text)) is None:
         return False
     stated_shapes = _stated(text[start.start() :].strip(), tuple(wanted.weights.items()))
+    rank, times = _rank(text), _times(text[: start.start()])
     for stated in stated_shapes:
-        tally.add(stated.name, stated.shape, stated.count, where)
+        tally.add(stated.name, stated.shape, stated.count * times, where, rank=max(rank, stated.rank))
     return bool(stated_shapes)
+
+
+def _rank(text: str) -> int:
+    """Rank of a line of MIOpen: of its search, or one that it or its driver prints beside another."""
+    return SEARCHED if _SEARCHES in text else REPEATED if text.startswith(_REPEATS) else 0
+
+
+def _times(before: str) -> int:
+    """How often a line occurs, given its text before the statement."""
+    match = _TIMES.fullmatch(before)
+    return int(match[1]) if match else 1
 
 
 @lru_cache(maxsize=4096)  # for a network's lines, which recur in each step
@@ -168,45 +284,3 @@ def _stated(text: str, tokens: tuple[tuple[int, int], ...]) -> tuple[StatedShape
         VLLM_MARK: lambda line: vllm_line(line, tokens),
     }
     return next((shapes for mark, read in readers.items() if mark in text and (shapes := tuple(read(text)))), ())
-
-
-def read_kernels(lines: Iterable[bytes], path: str, tally: ShapeCounts) -> None:
-    """Count the shapes in kernel names of a profiler's CSV file, by calls or rows."""
-    reader = csv.reader((line.decode("utf-8", "replace") for line in lines), strict=True)
-    try:
-        header = [name.strip() for name in next(reader, [])]
-        name_at = next((header.index(name) for name in _NAME_COLUMNS if name in header), None)
-        count_at = next((header.index(name) for name in _COUNT_COLUMNS if name in header), None)
-        if name_at is None:
-            raise DataError(f"{path}: no column of kernels' names", code="missing-column")
-        for cells in reader:
-            if len(cells) == len(header):
-                _read_kernel(
-                    cells[name_at], "1" if count_at is None else cells[count_at], f"{path}:{reader.line_num}", tally
-                )
-    except csv.Error as error:
-        raise DataError(f"{path}:{reader.line_num}: not CSV: {error}", code="not-csv") from error
-
-
-def _read_kernel(name: str, count: str, where: str, tally: ShapeCounts) -> None:
-    try:
-        calls = max(1, integer(count))
-    except ValueError:
-        calls = 1
-    try:
-        stated_shapes = list(kernel_name(name, calls))
-    except UsageError as error:
-        tally.refuse(error, where)
-        return
-    for stated in stated_shapes:
-        tally.add(stated.name, stated.shape, stated.count, where)
-    if not stated_shapes:
-        tally.left_out["kernels whose name states no sizes"] += 1
-
-
-def is_profile(head: str) -> bool:
-    """True if a file begins with the header of a profiler's table of kernels."""
-    names = {name.strip().strip('"') for name in head.split("\n", 1)[0].split(",")}
-    return bool(names & set(_NAME_COLUMNS)) and bool(
-        names & {*_COUNT_COLUMNS, "Dispatch_Id", "DurationNs", "End_Timestamp", "EndNs"}
-    )

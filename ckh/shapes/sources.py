@@ -8,7 +8,7 @@ import tempfile
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -23,10 +23,9 @@ from ckh.shapes.logs import (
     MAX_LINE_BYTES,
     ShapeCounts,
     begins_with_problem,
-    is_profile,
-    read_kernels,
     read_log,
     statement_mark,
+    table_of,
 )
 from ckh.shapes.shaped import all_parts, networks, shaped_part
 from ckh.shapes.tables import is_table, is_unquantised, table_layers
@@ -60,7 +59,6 @@ class SourceKind(StrEnum):
     ONNX = "ONNX"
     TABLE = "list of shapes"
     UNTUNED = "untuned table"
-    PROFILE = "profile"
     LOG = "log"
     TEXTS = "texts of problems"
     MODULE = "PyTorch module"
@@ -162,12 +160,11 @@ def _kind(path: Path, head: bytes, name: str) -> SourceKind:
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     lines = _text(head)
     suffix = path.suffix.lower()
-    has_marks = any(map(statement_mark().search, head.splitlines()))
+    has_marks = any(map(statement_mark().search, head.splitlines())) or table_of(lines.partition("\n")[0]) is not None
     tests = (
         (suffix == ".onnx" or b"\0" in head, SourceKind.ONNX),
         (text.startswith(b"{") and not _JSON_LINES.match(lines), SourceKind.CONFIG),
         (is_table(lines) or is_unquantised(lines), SourceKind.TABLE),
-        (is_profile(lines), SourceKind.PROFILE),
         (bool(_recogniser(path, head)), SourceKind.UNTUNED),
         (not has_marks and (text.startswith(b"[") or suffix in _PROBLEM_FILES), SourceKind.PROBLEMS),
         (not has_marks and (suffix == ".txt" or begins_with_problem(lines)), SourceKind.TEXTS),
@@ -321,8 +318,7 @@ def _tallied(source: Source, wanted: RunOptions) -> SourceLayers:
         read_log([source.name.encode()], source.name, wanted, tally)
     else:
         with source.path.open("rb") as file:
-            read = read_kernels if source.kind is SourceKind.PROFILE else partial(read_log, wanted=wanted)
-            read(_lines(file), source.name, tally=tally)
+            read_log(_lines(file), source.name, wanted, tally)
     return SourceLayers(source, tally.layers(), dict(tally.bad), dict(tally.left_out))
 
 

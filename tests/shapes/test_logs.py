@@ -164,7 +164,6 @@ def test_canonical_text_as_a_source() -> None:
         (DRIVER.format(n=1, k="many"), "bad-number"),
         (DRIVER.format(n=1, k=64).replace("-y 3", "-y 99"), "impossible-problem"),
         ("GemmTunableOp_BFloat16_TN,tn_0_16_7168_ld_1_1_1\n", "out-of-range"),
-        ("GemmTunableOp_Quux_TN,tn_1_16_7168_ld_1_1_1\n", "unknown-dtype"),
         ("hipblaslt-bench -m 4 -n 4 --transA T --transB N --a_type bf16_r --b_type bf16_r\n", "missing-field"),
         ("[aiter] shape is M:1099511627776, N:4, K:4, not found tuned config in a8w8_tuned_gemm.csv\n", "out-of-range"),
         ("[aiter] [fused_moe] using 2stage default for (304, 1, 4096, 1536, 256, 6)\n", "bad-row"),
@@ -191,6 +190,12 @@ def test_bad_lines(tmp_path: Path, line: str, code: str) -> None:
         "./rocblas-bench -f axpy_ex -n 100\n",
         "./rocblas-bench -f gemm -r f32_c -m 4 -n 4 -k 4\n",
         "hipblaslt-bench -m 4 -n 4 -k 4 --transA T --transB N --a_type f8_r --b_type bf8_r\n",
+        "hipblaslt-bench -m 4 -n 4 -k 4 --a_type f8_r --b_type f8_r --scaleA 9\n",
+        "GemmTunableOp_tf32_TN,tn_8_16_32,Default,0.0123\n",
+        "GemmTunableOp_c10::complex<float>_TN,tn_1_16_7168_ld_1_1_1\n",
+        "ckProfiler batched_gemm 1 1 0 0 0 1 64 64 64 64 64 64 2\n",
+        "ckProfiler grouped_conv_fwd 9 1 0 0 1 0 1 2 4 32 64 48 3 3 28 28 1 1 1 1 1 1 1 1\n",
+        "AUTOTUNE convolution(8x3x224x224, 64x3x7x7)\n",
     ],
 )
 def test_unsupported_operators(tmp_path: Path, line: str) -> None:

@@ -1,0 +1,172 @@
+"""Convolutions in logs of MIOpen and ckProfiler, and in Composable Kernel's test sets."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ckh.errors import UsageError
+from ckh.shapes.layers import Convolution, Matmul
+from ckh.shapes.log_lines import FORMATS, SEARCHED, StatedShape, integer_of, options_of
+from ckh.text.log import note_once
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_DIRECTIONS = {"forward": 1, "bwd_data": 2, "bwd_weight": 4}  # bits of MIOpenDriver's -F; 0 is all of them
+_FUSED = "CBAInfer"  # MIOpenDriver's convolutions with bias and activation, whose -F is not a direction
+_DRIVER = re.compile(
+    rf"(?:MIOpenDriver(?:\.exe)?['\"]?,?\s+['\"]?|Problem=\")(?P<op>(?:conv|{_FUSED})\w*)\b(?P<rest>.*)"
+)
+_OF_DRIVER, _OF_CK = FORMATS["miopen_driver"], FORMATS["ck_profiler"]
+_KEY = re.compile(
+    r"\b(?P<first>\d+(?:-\d+){2,3})-(?P<taps>\d+(?:x\d+){1,2})-(?P<second>\d+(?:-\d+){2,3})-(?P<n>\d+)"
+    r"-(?P<pad>[\dx]+)-(?P<stride>[\dx]+)-(?P<dilation>[\dx]+)-\d+-(?P<layout>N[CDHW]+)(?:-[A-Z]+){0,2}"
+    r"-(?P<dtype>[A-Z]+\d+)-(?P<direction>[FBW])(?:_g(?P<g>\d+))?"
+)
+_CALL = re.compile(r"miopenConvolution(?P<direction>Forward|BackwardData|BackwardWeights)(?P<rest>\w*)\(")
+_TENSOR, _LISTS = re.compile(r"d?([xwy])Desc = \{([\d, ]+)\}"), re.compile(r"convDesc = [^{]*((?:\{[\d, ]+\}[, ]*){3})")
+_PROFILER = re.compile(r"ckProfiler\s+(?P<op>\w+)(?P<numbers>(?:\s+-?\d+)*)")
+_PROFILER_LISTS = ("taps", "spatial", "stride", "dilation", "left", "right")
+_HEADS = (6, 7)  # arguments of ckProfiler before the number of dimensions, without and with a type of indices
+_MORE = 2  # optional arguments at its end: the split of K, and an instance
+
+
+def driver_line(line: str) -> Iterator[StatedShape]:
+    """The convolution of an MIOpenDriver command, as printed by MIOPEN_ENABLE_LOGGING_CMD, in each direction."""
+    if (match := _DRIVER.search(line)) is None:
+        return
+    values = {_OF_DRIVER["short_options"].get(name, name): value for name, value in options_of(match["rest"]).items()}
+    if values.get("mode", "conv") != "conv":
+        raise UsageError(f"convolutions of the mode {values['mode'][:40]}", code="unsupported")
+    number = {name: integer_of(name, values.get(name, default)) for name, default in _OF_DRIVER["defaults"].items()}
+    axes = "dhw"[-number["spatial_dim"] :] if number["spatial_dim"] in (2, 3) else ""
+    if not axes:
+        raise UsageError(f"convolutions of {number['spatial_dim']} dimensions", code="unsupported")
+    lists = {
+        ours: tuple(number[f"{theirs}_{axis}"] for axis in axes)
+        for ours, theirs in {"spatial": "in", "taps": "fil", "stride": "conv_stride", "pad": "pad"}.items()
+    }
+    dilation = tuple(number[f"dilation_{axis}"] for axis in axes)
+    if set(dilation) == {1} or set(lists["taps"]) == {1}:
+        lists["pad"] = _padding(values.get("pad_mode", ""), **lists)
+    op, is_fused = match["op"].replace(_FUSED, "conv"), _FUSED in match["op"]
+    if op not in _OF_DRIVER["dtypes"]:
+        raise UsageError(f"convolutions of {match['op'][:40]}", code="unsupported")
+    if is_fused:
+        note_once("convolutions with bias and activation (CBAInfer) are listed without them")
+    wanted = _DIRECTIONS["forward"] if is_fused else number["forw"] or sum(_DIRECTIONS.values())
+    for variant, bit in _DIRECTIONS.items():
+        if wanted & bit:
+            yield StatedShape(
+                Convolution(
+                    number["batchsize"],
+                    number["in_channels"],
+                    number["out_channels"],
+                    g=number["group_count"],
+                    **lists,
+                    dilation=dilation,
+                    variant=variant,
+                    dtype=_OF_DRIVER["dtypes"][op],
+                    layout=values.get("in_layout", "nchw" if len(axes) == len("hw") else "ncdhw").lower(),
+                )
+            )
+
+
+def _padding(
+    mode: str, spatial: tuple[int, ...], taps: tuple[int, ...], stride: tuple[int, ...], pad: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The padding that MIOpenDriver computes by its option -z."""
+    if mode == "same":
+        steps = (size % step or step if step else 0 for size, step in zip(spatial, stride, strict=True))
+        return tuple(max(tap - step, 0) // 2 for tap, step in zip(taps, steps, strict=True))
+    return (0,) * len(pad) if mode == "valid" else pad
+
+
+def key_line(line: str) -> Iterator[StatedShape]:
+    """The convolution of a key in MIOpen's databases and in its lookups; backward keys begin with the output."""
+    if (match := _KEY.search(line)) is None:
+        return
+    sides = [[*map(int, match[name].split("-"))] for name in ("first", "second")]
+    (c, *spatial), (k, *output) = sides if match["direction"] == "F" else sides[::-1]
+    of = FORMATS["miopen_key"]
+    if match["dtype"] not in of["dtypes"]:
+        raise UsageError(f"convolutions of {match['dtype']:.20}", code="unsupported")
+    shape = Convolution(
+        int(match["n"]),
+        c,
+        k,
+        tuple(spatial),
+        **{name: tuple(map(int, match[name].split("x"))) for name in ("taps", "pad", "stride", "dilation")},
+        g=int(match["g"] or 1),
+        variant=of["directions"][match["direction"]],
+        dtype=of["dtypes"][match["dtype"]],
+        layout=match["layout"].lower(),
+    )
+    shape.require_output([k, *output])
+    yield StatedShape(shape, rank=SEARCHED)
+
+
+def call_block(line: str) -> Iterator[StatedShape]:
+    """The convolution of a call in MIOpen's API trace, joined to a line; calls that do not run it are searches."""
+    call, lists = _CALL.search(line), _LISTS.search(line)
+    tensors = {name: [*map(int, sizes.split(","))] for name, sizes in _TENSOR.findall(line)}
+    if call is None or lists is None or not {"x", "w"} <= set(tensors):
+        return
+    (n, c, *spatial), (k, channels, *taps) = tensors["x"], tensors["w"]
+    pad, stride, dilation = (tuple(map(int, sizes.split(","))) for sizes in re.findall(r"[\d, ]*\d", lists[1]))
+    shape = Convolution(
+        *(n, c, k, tuple(spatial), tuple(taps), max(c // max(channels, 1), 1), stride, pad, dilation),
+        variant=FORMATS["miopen_calls"][call["direction"]],
+    )
+    yield StatedShape(shape, rank=0 if call["rest"] in ("", "Immediate") else SEARCHED)
+
+
+def profiler_line(line: str) -> Iterator[StatedShape]:
+    """The convolution or product of a ckProfiler command."""
+    if (match := _PROFILER.search(line)) is None:
+        return
+    op, numbers = match["op"].removeprefix("grouped_"), [*map(int, match["numbers"].split())]
+    if op not in {*_OF_CK["convolutions"], *_OF_CK["products"]} or not numbers:
+        raise UsageError(f"ckProfiler's {match['op']:.40}", code="unsupported")
+    if (dtype := _OF_CK["dtypes"].get(str(numbers[0]))) is None:
+        raise UsageError(f"ckProfiler's {match['op']} of type {numbers[0]}", code="unsupported")
+    if op in _OF_CK["products"]:
+        if len(numbers) < _HEADS[1] + 2 or not 0 <= numbers[1] < len(_OF_CK["layouts"]):
+            raise UsageError(f"ckProfiler's {op} with {len(numbers)} arguments", code="bad-row")
+        m, n, k = numbers[_HEADS[0] :][:3]
+        yield StatedShape(Matmul(m, n, k, dtype, _OF_CK["layouts"][numbers[1]]))
+        return
+    for head in _HEADS:
+        ndim, sizes = (numbers[head : head + 1] or [0])[0], numbers[head + 1 :]
+        if ndim in (1, 2, 3) and 0 <= len(sizes) - 4 - len(_PROFILER_LISTS) * ndim <= _MORE:
+            lists = {name: sizes[4 + at * ndim :][:ndim] for at, name in enumerate(_PROFILER_LISTS)}
+            yield StatedShape(_per_group(sizes[:4], lists, dtype, _OF_CK["convolutions"][op]))
+            return
+    raise UsageError(f"ckProfiler's {op} with {len(numbers)} arguments", code="bad-row")
+
+
+def test_set_row(row: Mapping[str, str]) -> Iterator[StatedShape]:
+    """The convolution of a row in Composable Kernel's test sets."""
+    number = {name: integer_of(name, cell) for name, cell in row.items() if name != "TestName"}
+    axes = "DHW"[-number["NDim"] :]
+    names = ("Kernel", "Input", "Stride", "Dilation", "LeftPad", "RightPad")
+    lists = {ours: [number[name + axis] for axis in axes] for ours, name in zip(_PROFILER_LISTS, names, strict=True)}
+    sizes = [number[name] for name in ("Groups", "BatchSize", "OutChannels", "InChannels")]
+    shape = _per_group(sizes, lists)
+    if f"Output{axes}"[:7] in number:
+        shape.require_output([shape.k, *(number[f"Output{axis}"] for axis in axes)])
+    yield StatedShape(shape)
+
+
+def _per_group(
+    sizes: Sequence[int], lists: Mapping[str, Sequence[int]], dtype: str = "", variant: str = ""
+) -> Convolution:
+    """The convolution of G, N, and K and C per group; asymmetric padding is an input padded by the difference."""
+    g, n, k, c = sizes
+    pads = [*zip(lists["left"], lists["right"], strict=True)]
+    more = max(2 - len(pads), 0)  # of one dimension: an image of height 1
+    taps, stride, dilation = ((1,) * more + tuple(lists[name]) for name in ("taps", "stride", "dilation"))
+    spatial = (1,) * more + tuple(size + abs(a - b) for size, (a, b) in zip(lists["spatial"], pads, strict=True))
+    pad = (0,) * more + tuple(map(min, pads))
+    return Convolution(n, c * g, k * g, spatial, taps, g, stride, pad, dilation, variant, dtype)

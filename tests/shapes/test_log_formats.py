@@ -1,0 +1,230 @@
+"""Shapes in logs and files of AMD's libraries: each form with the problem and the count that it states."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ckh.shapes
+from ckh.errors import DataError
+from ckh.shapes.layers import RunOptions
+from ckh.shapes.problems import shapes_of
+from tests.refusals import expect_refusal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SIZES = "-n 8 -c 32 -H 64 -W 64 -k 48 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1"
+RUN = f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver convfp16 {SIZES} -m conv -g 1 -F 1 -t 1"
+FOUND = RUN.replace("LogCmdConvolution", "LogCmdFindConvolution")
+ECHO = f"MIOpenDriver convfp16 {SIZES} -m conv -g 1 -F 1 -t 1"
+SUMMARY = f'MIOpen(HIP): Info [LogConvolutionExecution] Problem="convfp16 {SIZES} -F 1" Time=0.02'
+KEY = "Info2 [FindRecordUnsafe] Looking for key 32-64-64-3x3-48-64-64-8-1x1-1x1-1x1-0-NCHW-FP16-F in file /x"
+CONVOLUTION = "conv_forward_fp16_nhwgc_2d_n8_c32_k48_g1_i64x64_f3x3_s1x1_p1x1_d1x1"
+
+
+def counts(tmp_path: Path, *lines: str, name: str = "some.log") -> dict[str, int]:
+    """Canonical text -> count of the problems in lines."""
+    path = tmp_path / name
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return {item.problem.canonical(): item.count for item in ckh.shapes.read(str(path))}
+
+
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    [
+        ((FOUND,), 1),
+        ((FOUND, FOUND), 1),
+        ((FOUND, RUN, RUN), 2),
+        ((RUN, FOUND, KEY, SUMMARY), 1),
+        ((KEY, KEY), 1),
+        ((SUMMARY, SUMMARY), 2),
+        ((ECHO, ECHO), 2),
+        ((f"+ ./bin/{ECHO}", ECHO), 1),
+        ((f"     12 ./bin/{ECHO}", FOUND), 12),
+    ],
+)
+def test_a_convolution_counts_once_per_execution(lines: tuple[str, ...], count: int, tmp_path: Path) -> None:
+    """MIOpen's searches and keys count once if no line states a run; echoes if no other line does; uniq -c counts."""
+    assert counts(tmp_path, *lines) == {CONVOLUTION: count}
+
+
+def test_fused_convolutions_are_listed(tmp_path: Path) -> None:
+    """CBAInfer is forward; its -F is the kind of fusion, not a direction."""
+    line = f"MIOpen(HIP): Command [LogCmdFusion] ./bin/MIOpenDriver CBAInferfp16 -F 3 {SIZES}"
+    assert counts(tmp_path, line) == {CONVOLUTION: 1}
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (
+            "64-30-40-3x3-32-15-20-8-1x1-2x2-1x1-0-NHWC-FP16-F",
+            "forward_fp16_nhwgc_2d_n8_c64_k32_g1_i30x40_f3x3_s2x2_p1x1_d1x1",
+        ),
+        # Backward keys begin with the output.
+        (
+            "32-15-20-3x3-64-30-40-8-1x1-2x2-1x1-0-NHWC-BF16-B",
+            "bwd_data_bf16_nhwgc_2d_n8_c64_k32_g1_i30x40_f3x3_s2x2_p1x1_d1x1",
+        ),
+        (
+            "32-4-8-8-1x3x3-16-4-8-8-2-0x1x1-1x1x1-1x1x1-0-NDHWC-FP32-W_g16",
+            "bwd_weight_fp32_ndhwgc_3d_n2_c16_k32_g16_i4x8x8_f1x3x3_s1x1x1_p0x1x1_d1x1x1",
+        ),
+    ],
+)
+def test_keys_of_databases(key: str, text: str, tmp_path: Path) -> None:
+    """Of a find-db and of a perf-db, whose values are not read; an output that the sizes contradict is refused."""
+    of_find_db, of_perf_db = f"{key}=miopenConvolutionFwdAlgoGEMM:gemm,0.05,0,x", f"{key}=ConvAsm1x1U:1,8,2"
+    assert counts(tmp_path, of_find_db, of_perf_db, name="a.udb.txt") == {f"conv_{text}": 1}
+    with expect_refusal(DataError, "impossible-problem", "some.log:1"):
+        counts(tmp_path, key.replace("-8-1x1-", "-8-0x0-").replace("0x1x1-1x1x1-1x1x1", "0x0x0-1x1x1-1x1x1"))
+
+
+def trace(call: str, *tensors: str) -> str:
+    """A block of MIOpen's API trace."""
+    lines = [f"miopenStatus_t {call}(miopenHandle_t, const void *){{", "\thandle = stream: 0, device_id: 0"]
+    lines += [f"\t{tensor}, {{216, 9, 3, 1}}, packed, " for tensor in tensors]
+    lines += ["\tconvDesc = conv2d, miopenConvolution, miopenPaddingDefault, {1, 2}, {2, 1}, {1, 1}, ", "}"]
+    return "\n".join(f"MIOpen(HIP): {line}" for line in lines)
+
+
+def test_blocks_of_the_api_trace(tmp_path: Path) -> None:
+    """A run counts, its search alone once; groups are the input's channels by the filter's."""
+    forward = ("wDesc = {24, 8, 3, 5}", "xDesc = {1, 24, 340, 34}", "yDesc = {1, 24, 170, 34}")
+    backward = ("dyDesc = {2, 16, 8, 8}", "wDesc = {16, 4, 1, 1}", "dxDesc = {2, 4, 13, 4}")
+    assert counts(
+        tmp_path,
+        trace("miopenConvolutionForwardGetWorkSpaceSize", *forward),
+        trace("miopenConvolutionForward", *forward),
+        trace("miopenConvolutionForwardImmediate", *forward),
+        trace("miopenConvolutionBackwardDataGetWorkSpaceSize", *backward),
+        trace("miopenConvolutionBackwardDataGetWorkSpaceSize", *backward),
+    ) == {
+        "conv_forward_fp16_nhwgc_2d_n1_c24_k24_g3_i340x34_f3x5_s2x1_p1x2_d1x1": 2,
+        "conv_bwd_data_fp16_nhwgc_2d_n2_c4_k16_g1_i13x4_f1x1_s2x1_p1x2_d1x1": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        # Channels are per group, in the order G, N, K, C; newer versions have a type of indices.
+        (
+            "grouped_conv_fwd 1 1 0 0 1 0 1 2 4 32 64 48 3 3 28 28 1 1 1 1 1 1 1 1",
+            "conv_forward_fp16_nhwgc_2d_n32_c192_k256_g4_i28x28_f3x3_s1x1_p1x1_d1x1",
+        ),
+        (
+            "grouped_conv_fwd 0 1 0 1 0 1 2 4 32 64 48 3 3 28 28 1 1 1 1 1 1 1 1",
+            "conv_forward_fp32_nhwgc_2d_n32_c192_k256_g4_i28x28_f3x3_s1x1_p1x1_d1x1",
+        ),
+        (
+            "grouped_conv_bwd_weight 2 2 0 1 0 1 1 1 8 16 32 3 50 2 1 0 1 4",
+            "conv_bwd_weight_bf16_nhwgc_2d_n8_c32_k16_g1_i1x51_f1x3_s1x2_p0x0_d1x1",
+        ),
+        (
+            "grouped_conv_bwd_data 1 1 0 0 1 0 1 3 2 4 8 16 1 3 3 4 9 9 1 2 2 1 1 1 0 1 1 0 1 1",
+            "conv_bwd_data_fp16_ndhwgc_3d_n4_c32_k16_g2_i4x9x9_f1x3x3_s1x2x2_p0x1x1_d1x1x1",
+        ),
+        ("gemm_universal 2 1 0 1 0 1 16 7168 2048 2048 2048 7168 -1", "gemm_bf16_rcr_m16_n7168_k2048_splitk1"),
+    ],
+)
+def test_commands_of_ckprofiler(command: str, text: str, tmp_path: Path) -> None:
+    """With and without further arguments, in one to three dimensions."""
+    assert counts(tmp_path, f"$ ./bin/ckProfiler {command}", "avg_time: 0.5") == {text: 1}
+
+
+def test_composable_kernels_test_sets(tmp_path: Path) -> None:
+    """Channels are per group; a pad on one side alone is an input padded by the difference."""
+    columns = (
+        "NDim,Groups,BatchSize,OutChannels,InChannels,KernelD,KernelH,KernelW,InputD,InputH,InputW,OutputD,OutputH,"
+        "OutputW,StrideD,StrideH,StrideW,DilationD,DilationH,DilationW,LeftPadD,LeftPadH,LeftPadW,RightPadD,RightPadH,"
+        "RightPadW,TestName"
+    )
+    rows = [
+        "2,4,8,32,16,1,3,3,1,28,28,1,28,28,1,1,1,1,1,1,0,1,1,0,1,1,grouped",
+        "2,1,8,32,16,1,2,2,1,14,14,1,14,14,1,1,1,1,1,1,0,0,0,0,1,1,asymmetric",
+    ]
+    assert counts(tmp_path, "# channels per group", columns, *rows, name="smoke_2d.csv") == {
+        "conv_forward_fp16_nhwgc_2d_n8_c64_k128_g4_i28x28_f3x3_s1x1_p1x1_d1x1": 1,
+        "conv_forward_fp16_nhwgc_2d_n8_c16_k32_g1_i15x15_f2x2_s1x1_p0x0_d1x1": 1,
+    }
+    with expect_refusal(DataError, "impossible-problem", "smoke_2d.csv:2"):
+        counts(tmp_path, columns, rows[0].replace("28,28,1,28,28", "28,28,1,27,28"), name="smoke_2d.csv")
+
+
+PROFILE = (
+    "- {{ function: matmul, M: {m}, N: 16, K: 8192, lda: 8192, transA: T, transB: N, batch_count: {batch}, scaleA: 0, "
+    "a_type: bf16_r, b_type: bf16_r, c_type: bf16_r, compute_type: c_f32_r, call_count: {calls} }}"
+)
+
+
+def test_profile_logs_state_calls(tmp_path: Path) -> None:
+    """Of hipBLASLt (HIPBLASLT_LOG_MASK=64) and rocBLAS, whose functions imply a type."""
+    assert counts(
+        tmp_path,
+        PROFILE.format(m=7168, batch=1, calls=160),
+        PROFILE.format(m=7168, batch=1, calls=2),
+        PROFILE.format(m=64, batch=4, calls=3),
+        '{ rocblas_function: "rocblas_hgemm", transA: "N", transB: "T", M: 8, N: 4, K: 32, lda: 8, call_count: 7 }',
+        name="profile.yaml",
+    ) == {
+        "gemm_bf16_rcr_m16_n7168_k8192_splitk1": 162,
+        "gemm_batched_bf16_rcr_b4_m16_n64_k8192_splitk1": 3,
+        "gemm_fp16_crr_m4_n8_k32_splitk1": 7,
+    }
+
+
+BENCH = "hipblaslt-bench -m 8192 -n 16 -k 1024 --transA T --transB N --scaleA {scale} --a_type {type}_r"
+RESULT = (
+    "[0]:transA,transB,grouped_gemm,batch_count,m,n,k,alpha,a_type,b_type,d_type,hipblaslt-Gflops,us",
+    "    T,N,0,1,8192,16,1024,1,f8_fnuz_r,f8_fnuz_r,bf16_r, 5309.25, 7.9",
+)
+
+
+def test_scaled_products_of_hipblaslt(tmp_path: Path) -> None:
+    """gfx942's FP8 is FP8; modes 1 and 2 are scales by row, 3 those of MX blocks; results repeat their command."""
+    command = BENCH.format(scale=1, type="f8_fnuz") + " --b_type f8_fnuz_r"
+    scaled, plain = "aiter_gemm_a8w8_ck_fp8_cu0_m16_n8192_k1024", "gemm_fp8_rcr_m16_n8192_k1024_splitk1"
+    assert counts(tmp_path, f"  3 {command}", command.replace("scaleA 1", "scaleA 2")) == {scaled: 4}
+    assert counts(tmp_path, command.replace("scaleA 1", "scaleA 0"), *RESULT, RESULT[1]) == {plain: 1}
+    assert counts(tmp_path, *RESULT, RESULT[1]) == {plain: 2}
+    blocks = BENCH.format(scale=3, type="f4") + " --b_type f4_r"
+    assert counts(tmp_path, blocks) == {"aiter_gemm_a4w4_blockscale_ck_pk_fp4_cu0_m16_n8192_k1024": 1}
+
+
+def test_unsupported_rows_of_tunable_op_are_counted(tmp_path: Path) -> None:
+    """The others are read."""
+    path = tmp_path / "tunableop_results0.csv"
+    kinds = ("tf32", "c10::complex<float>", "tf32", "BFloat16")
+    rows = [f"GemmTunableOp_{kind}_TN,tn_1280_16_8192,Default,0.01\n" for kind in kinds]
+    path.write_text("Validator,PT_VERSION,2.8.0\n" + "".join(rows), encoding="utf-8")
+    shapes = shapes_of([str(path)])
+    assert [item.problem.canonical() for item in shapes.problems] == ["gemm_bf16_rcr_m16_n1280_k8192_splitk1"]
+    assert sorted(shapes.left_out.values()) == [1, 2]
+
+
+def test_autotune_lines_of_inductor(tmp_path: Path) -> None:
+    """Strides state the layout; without them it is rcr and the type is unknown; log prefixes are skipped."""
+    path = tmp_path / "compile.log"
+    path.write_text(
+        "[rank0]: AUTOTUNE mm(16x8192, 8192x1280)\n[rank0]: strides: [8192, 1], [1, 8192]\n"
+        "[rank0]: dtypes: torch.bfloat16, torch.bfloat16\n  mm 0.0210 ms 100.0%\n"
+        "AUTOTUNE addmm(64x96, 64x32, 32x96)\nstrides: [0, 1], [1, 64], [96, 1]\n"
+        "dtypes: torch.float16, torch.float16, torch.float16\n"
+        "AUTOTUNE bmm(4x8x16, 4x16x32)\nstrides: [128, 16, 1], [512, 32, 1]\ndtypes: torch.float32, torch.float32\n"
+        "AUTOTUNE scaled_mm(16x64, 64x128, 16x1, 1x128)\nstrides: [64, 1], [1, 64], [1, 1], [1, 1]\n"
+        "dtypes: torch.float8_e4m3fn, torch.float8_e4m3fn, torch.float32, torch.float32\n"
+        "AUTOTUNE convolution(8x3x224x224, 64x3x7x7)\nAUTOTUNE mm(3x4, 4x5)\n",
+        encoding="utf-8",
+    )
+    shapes = shapes_of([str(path)], RunOptions(default_dtype="fp16"))
+    assert [item.problem.canonical() for item in shapes.problems] == [
+        "gemm_bf16_rcr_m16_n1280_k8192_splitk1",
+        "gemm_fp16_crr_m64_n96_k32_splitk1",
+        "gemm_batched_fp32_rrr_b4_m8_n32_k16_splitk1",
+        "aiter_gemm_a8w8_ck_fp8_cu0_m16_n128_k64",
+        "gemm_fp16_rcr_m3_n5_k4_splitk1",
+    ]
+    assert list(shapes.left_out.values()) == [1]
