@@ -10,6 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+    from typing import TypedDict, overload
+
+    from typing_extensions import Unpack
+
     from ckh import shapes
     from ckh.api.benching import BenchRun, bench
     from ckh.api.evaluating import Evaluated, evaluate
@@ -19,19 +25,49 @@ if TYPE_CHECKING:
     from ckh.api.tuner import tune
     from ckh.data.dataset import Dataset, read_dataset
     from ckh.errors import CkhError, DataError, DeviceError, ModelError, NoKernelError, OutputError, UsageError
+    from ckh.files.paths import shipped_data
     from ckh.isa.anatomy import Anatomy
     from ckh.isa.source import explain
     from ckh.learn.answers.answer import Answer, Caveat, NotMeasured
-    from ckh.learn.answers.api import answer, known, rank, rank_many
+    from ckh.learn.answers.api import answer, known, rank_many
     from ckh.learn.answers.known import Known
-    from ckh.learn.answers.ranked import Ranked
+    from ckh.learn.answers.ranked import Ranked, RankedList
     from ckh.learn.models.artifact import Model, load_model
+    from ckh.ops.base import Kernel, Problem
+    from ckh.ops.gemm_universal.kernel import GemmKernel
     from ckh.ops.gemm_universal.problem import GemmProblem
+    from ckh.ops.grouped_conv.kernel import ConvKernel
     from ckh.ops.grouped_conv.problem import ConvProblem
     from ckh.problems import Direction
     from ckh.running.runnable import RunnableKernel, kernel, run
     from ckh.tune.gains import TuneDocument
     from ckh.version import __version__ as __version__
+
+    class _RankOptions(TypedDict, total=False):
+        arch: str | None
+        require_measured: bool
+        kernels: Iterable[str | Kernel] | None
+        rule_set: str | None
+
+    _Loaded = Model | Path | str | None
+
+    @overload
+    def rank(
+        problem: GemmProblem, top: int | None = None, model: _Loaded = None, **options: Unpack[_RankOptions]
+    ) -> RankedList[GemmKernel]: ...
+
+    @overload
+    def rank(
+        problem: ConvProblem, top: int | None = None, model: _Loaded = None, **options: Unpack[_RankOptions]
+    ) -> RankedList[ConvKernel]: ...
+
+    @overload
+    def rank(
+        problem: Problem | str, top: int | None = None, model: _Loaded = None, **options: Unpack[_RankOptions]
+    ) -> RankedList[Any]: ...
+
+    def rank(problem: Any, top: int | None = None, model: _Loaded = None, **options: Any) -> RankedList[Any]: ...
+
 
 __all__ = [
     "Anatomy",
@@ -71,6 +107,7 @@ __all__ = [
     "read_dataset",
     "run",
     "shapes",
+    "shipped_data",
     "train",
     "tune",
 ]
@@ -91,6 +128,7 @@ _HOMES = {
         ("CkhError", "DataError", "DeviceError", "ModelError", "NoKernelError", "OutputError", "UsageError"),
         "ckh.errors",
     ),
+    "shipped_data": "ckh.files.paths",
     **dict.fromkeys(("answer", "known", "rank", "rank_many"), "ckh.learn.answers.api"),
     "Anatomy": "ckh.isa.anatomy",
     "explain": "ckh.isa.source",
@@ -113,7 +151,10 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"ckh.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'ckh' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    found = getattr(importlib.import_module(_HOMES[name]), name)
+    if name[0].islower():  # a function
+        found = globals()[name] = importlib.import_module("ckh.callables").public(name, found)
+    return found
 
 
 def __dir__() -> list[str]:

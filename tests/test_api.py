@@ -167,8 +167,8 @@ def test_the_api_is_typed() -> None:
     """The type checker accepts this file; a name that is lost or changes its type fails there."""
     layer = ConvProblem(Direction.FORWARD, n=1, c=8, k=8, g=1, hi=8, wi=8, y=1, x=1, dtype="bf16")
     model: Model = load_model(ROOT / "models" / "grouped_conv_forward_bf16_gfx950")
-    best: Ranked = rank(layer, top=1, model=model)[0]
-    several: Sequence[Sequence[Ranked]] = rank_many([GemmProblem(8, 8, 8), layer], top=2)
+    best: Ranked[Any] = rank(layer, top=1, model=model)[0]
+    several: Sequence[Sequence[Ranked[Any]]] = rank_many([GemmProblem(8, 8, 8), layer], top=2)
     assert several[1][0] == best
     assert best.name == model.spec.op.kernels.name(best.kernel)
 

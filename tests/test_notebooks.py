@@ -46,7 +46,7 @@ def test_notebooks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.delenv("CKH_MODELS", raising=False)
-    monkeypatch.chdir(FOLDER)
+    monkeypatch.chdir(tmp_path)
     space: dict[str, Any] = {}
     shown = 0
     try:

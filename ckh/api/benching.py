@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
+    from typing_extensions import Unpack
 
+    from ckh.api.keywords import BenchKeywords
     from ckh.data.dataset import Dataset
     from ckh.ops.base import Kernel, Problem
 
@@ -79,7 +81,7 @@ def bench(
     device: str | None = None,
     resume: bool = False,
     force: bool = False,
-    **options: Any,
+    **options: Unpack[BenchKeywords],
 ) -> BenchRun:
     """Measure kernels on problems and write every result to a journal, as `ckh bench` does.
 

@@ -42,8 +42,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
+    from typing_extensions import Unpack
 
     from ckh.api.inputs import Data
+    from ckh.api.keywords import TrainKeywords
     from ckh.data.dataset import Dataset
     from ckh.learn.models.artifact import Model
     from ckh.learn.training.trained import ModelComparison, Trained
@@ -285,7 +287,7 @@ def train(  # noqa: PLR0913 - as many as its callers may choose by name
     peak_check: bool = True,
     install: bool = False,
     holdout: str | None = None,
-    **options: Any,
+    **options: Unpack[TrainKeywords],
 ) -> Model:
     """Train a model on measurements and write its directory, as `ckh train` does.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -62,7 +63,7 @@ class Dataset(Shown):
     @classmethod
     def from_frame(
         cls,
-        frame: pd.DataFrame,
+        frame: Any,
         *,
         op: str,
         arch: str | None = None,
@@ -74,7 +75,8 @@ class Dataset(Shown):
         """Convert any table of measurements, one row per problem and kernel (docs/loop.md lists the columns).
 
         Args:
-            frame: the rows.
+            frame: the rows: a data frame, what exports itself by Arrow's C stream (polars, pyarrow, DuckDB), a dict of
+                columns or a list of dicts.
             op: the operation that was measured.
             arch: the architecture that was measured; may also come from the column `arch`.
             mapping: the operation's column -> the frame's column that holds its values.
@@ -101,6 +103,19 @@ class Dataset(Shown):
             DataError: a file is unusable.
         """
         return read_dataset(*paths)
+
+    @staticmethod
+    def concat(*datasets: Dataset) -> Dataset:
+        """Put the rows of datasets of one operation together, like `read_dataset` of several files.
+
+        Raises:
+            DataError: there is none, or a pair occurs twice, or operations or compiler flags differ.
+        """
+        with TemporaryDirectory(prefix="ckh-data-") as folder:
+            paths = [Path(folder, f"{number}.parquet") for number in range(len(datasets))]
+            for dataset, path in zip(datasets, paths, strict=True):
+                write_dataset(dataset, path)
+            return read_dataset(*paths)
 
     def write(self, path: Path | str, *, force: bool = False) -> None:
         """Write one Parquet file, atomically, like `write_dataset`.
@@ -138,6 +153,12 @@ class Dataset(Shown):
         """Return a copy of the rows."""
         copied: pd.DataFrame = self.frame.copy()
         return copied
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Export the rows by Arrow's C stream, e.g. to `polars.DataFrame(dataset)`."""
+        import pyarrow as pa
+
+        return pa.Table.from_pandas(self.frame, preserve_index=False).__arrow_c_stream__(requested_schema)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle without cached values; the receiving machine looks the operation up by name."""

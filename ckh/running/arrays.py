@@ -47,7 +47,7 @@ def taken(array: Any, form: ArrayForm, dtype: str, *, fnuz_floats: bool) -> Take
     torch_dtype, torch_device = "", None
     if type(array).__module__.partition(".")[0] == _TORCH:
         torch_dtype, torch_device = str(getattr(array, "dtype", "")).removeprefix("torch."), array.device
-        values = _of_tensor(array, torch_dtype)
+        values = _of_tensor(array, torch_dtype, form.name)
     else:
         values = _of_array(array, form.name)
     if not values.dtype.isnative:
@@ -73,6 +73,10 @@ def taken(array: Any, form: ArrayForm, dtype: str, *, fnuz_floats: bool) -> Take
 
 
 def _of_array(array: object, name: str) -> Array:
+    if isinstance(array, np.ma.MaskedArray):
+        raise UsageError(
+            f"{name} is a masked array, and kernels know no masks", "fill it: array.filled(0)", code="column-type"
+        )
     if isinstance(array, np.ndarray):
         return np.asarray(array)
     if not hasattr(array, "__dlpack__"):
@@ -89,8 +93,13 @@ def _of_array(array: object, name: str) -> Array:
         ) from error
 
 
-def _of_tensor(tensor: Any, dtype: str) -> Array:
-    tensor = tensor.detach().cpu()
+def _of_tensor(tensor: Any, dtype: str, name: str) -> Array:
+    kind = "meta" if tensor.device.type == "meta" else str(tensor.layout).removeprefix("torch.")
+    if kind != "strided":
+        raise UsageError(
+            f"{name} is a {kind} tensor, expected one with all elements", "make it dense", code="column-type"
+        )
+    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     if codes := _TORCH_CODES.get(dtype):
         tensor = tensor.contiguous().view(getattr(sys.modules[_TORCH], codes))
     array: Array = tensor.numpy()

@@ -10,9 +10,10 @@ import os
 import shutil
 import tempfile
 import threading
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from math import prod
 from numbers import Real
 from pathlib import Path
@@ -38,7 +39,7 @@ from ckh.schema import Status
 from ckh.text.log import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import TypedDict
 
     from typing_extensions import Unpack
@@ -81,14 +82,18 @@ class RunnableKernel:
         runs: the problem that the kernel computes: with sizes rounded up where no kernel applies to the other one.
     """
 
-    def __init__(self, answer: Ranking, worker: WarmWorker) -> None:
-        self._answer, self._worker = answer, worker
+    def __init__(self, answer: Ranking, worker: WarmWorker, again: Callable[[], RunnableKernel]) -> None:
+        self._answer, self._worker, self._again = answer, worker, again
         self.problem: Problem = answer.problem
         self.runs: Problem = answer.run
         self._op = operation_of_problem(answer.problem)
         self._computation = measured_of(self._op).computation
         self._candidates: Sequence[Kernel] = [answer.pool[number] for number in answer.order[:MAX_TRIES].tolist()]
         *self._operands, self._result = self._computation.array_forms(answer.problem)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy by the arguments of `kernel`, with which it is chosen again."""
+        return self._again, ()
 
     @property
     def arch(self) -> str:
@@ -110,7 +115,7 @@ class RunnableKernel:
         return self._op.kernels.name(self.kernel)
 
     @property
-    def ranked(self) -> RankedList:
+    def ranked(self) -> RankedList[Any]:
         """The candidates, best first."""
         return RankedList(self._answer.ranked)
 
@@ -239,6 +244,7 @@ def kernel(
     if not isinstance(timeout_s, Real):
         raise WrongTypeError("timeout_s", "a number of seconds", timeout_s)
     measured_of(operation_of_problem(problem))
+    kernels = list(kernels) if isinstance(kernels, Iterator) else kernels
     worker = warm_worker(device, arch, timeout_s)
     answer = ranking(problem, model, worker.device.arch.name, kernels, rule_set)
     if (own := answer.model.spec.arch) != worker.device.arch.name:
@@ -247,7 +253,10 @@ def kernel(
         if device == EMULATED_KIND:
             raise UsageError("the emulated device has no times", "omit exhaustive", code="inapplicable-option")
         answer = measured_first(answer, len(answer.order), timeout_s, worker.device)
-    return RunnableKernel(measured_before(answer), worker)
+    again = partial(
+        kernel, problem, device=device, arch=arch, model=model, kernels=kernels, rule_set=rule_set, timeout_s=timeout_s
+    )
+    return RunnableKernel(measured_before(answer), worker, again)
 
 
 def run(problem: Problem | str, *arrays: Any, verify: bool = False, **options: Unpack[KernelOptions]) -> Any:

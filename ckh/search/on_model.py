@@ -52,9 +52,9 @@ class ModelSearch:
     legal: int
     candidates: int
     distinct: int
-    found: tuple[Ranked, ...]
+    found: tuple[Ranked[Any], ...]
     in_pool: tuple[bool, ...]
-    first_choice: Ranked | None
+    first_choice: Ranked[Any] | None
     beyond: str
     known: Known
 
@@ -125,7 +125,7 @@ def _ranked(
     numbers: NDArray[np.intp],
     score: NDArray[np.float64],
     tflops: NDArray[np.float64] | None,
-) -> list[Ranked]:
+) -> list[Ranked[Any]]:
     """Kernels with their predictions, given by index."""
     speed = None if tflops is None else tflops[0, numbers].tolist()
     return ranked_kernels(kernels, rows_of(range(len(kernels)), score[0, numbers].tolist(), speed, problem.flops))
@@ -283,11 +283,11 @@ def yes(*, is_so: bool) -> str:
     return "yes" if is_so else ""
 
 
-def _figures(op: AnyOperation, ranked: Ranked) -> tuple[str, float, float | None, float | None]:
+def _figures(op: AnyOperation, ranked: Ranked[Any]) -> tuple[str, float, float | None, float | None]:
     return op.kernels.name(ranked.kernel), ranked.score, ranked.tflops, ranked.latency_ms
 
 
-def _cells(op: AnyOperation, ranked: Ranked) -> list[str]:
+def _cells(op: AnyOperation, ranked: Ranked[Any]) -> list[str]:
     figures = ["-" if number is None else f"{number:.4g}" for number in (ranked.tflops, ranked.latency_ms)]
     # A short name omits many fields in which these kernels differ.
     return [*figures, op.kernels.name(ranked.kernel)]

@@ -48,7 +48,7 @@ def model(tmp_path: Path) -> Path:
     return saved(tmp_path / "models" / "mine")
 
 
-def rows(model: Path, **sizes: Any) -> list[list[Ranked]]:
+def rows(model: Path, **sizes: Any) -> list[list[Ranked[Any]]]:
     """The model's ranking of the whole pool, measured kernels first: a list for each score."""
     defaults: dict[str, Any] = {"n": 1, "c": 64, "k": 64, "g": 1, "hi": 28, "wi": 28, "y": 3, "x": 3}
     problem = ConvProblem(Direction.FORWARD, **(defaults | {"pad_h": 1, "pad_w": 1} | sizes))
@@ -58,7 +58,7 @@ def rows(model: Path, **sizes: Any) -> list[list[Ranked]]:
     return [list(alike) for _, alike in groupby(result, lambda item: item.score)]
 
 
-def ranked(model: Path, **sizes: Any) -> list[Ranked]:
+def ranked(model: Path, **sizes: Any) -> list[Ranked[Any]]:
     """The first kernel of each score."""
     return [alike[0] for alike in rows(model, **sizes)]
 

@@ -110,7 +110,7 @@ def test_convolutions_are_ranked_as_in_python(exported: Path, older: bool) -> No
     flags = ["-DOLDER"] if older else []
     *names, split, error = ran(exported, CONV, "GroupedConvDispatcher", CONV_SETTINGS + padding, *flags)
     ranking = ranking_of(PROBLEM, load_model(ROOT / "models" / CONV))
-    wanted = dict.fromkeys(amd_full_name(candidate.kernel) for candidate in ranking.ranked)  # type: ignore[arg-type]
+    wanted = dict.fromkeys(amd_full_name(candidate.kernel) for candidate in ranking.ranked)
     assert names == list(wanted)
     assert len(names) > 10
     assert split == "split 1"
@@ -135,7 +135,7 @@ def test_the_example_in_docs_compiles_and_ranks(exported: Path) -> None:
 def best_first() -> list[ConvKernel]:
     """The kernels for the problem, in Python's order."""
     ranked = ranking_of(PROBLEM, load_model(ROOT / "models" / CONV)).ranked
-    return [candidate.kernel for candidate in ranked]  # type: ignore[misc]
+    return [candidate.kernel for candidate in ranked]
 
 
 SET = "GroupedConvKernelSet set;"

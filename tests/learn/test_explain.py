@@ -52,10 +52,10 @@ def test_tile_quantization_by_hand(model: Path) -> None:
     assert said is not None
     for quantisation, ranked in zip(said.quantisation, ranking.best(2), strict=True):
         kernel, (m, n, k) = ranked.kernel, problem.gemm_sizes
-        tiles = [math.ceil(size / tile) for size, tile in ((m, kernel.tile_m), (n, kernel.tile_n), (k, kernel.tile_k))]  # type: ignore[attr-defined]
-        assert quantisation.fill_m == pytest.approx(m / (tiles[0] * kernel.tile_m))  # type: ignore[attr-defined]
-        assert quantisation.fill_n == pytest.approx(n / (tiles[1] * kernel.tile_n))  # type: ignore[attr-defined]
-        assert quantisation.fill_k == pytest.approx(k / (tiles[2] * kernel.tile_k))  # type: ignore[attr-defined]
+        tiles = [math.ceil(size / tile) for size, tile in ((m, kernel.tile_m), (n, kernel.tile_n), (k, kernel.tile_k))]
+        assert quantisation.fill_m == pytest.approx(m / (tiles[0] * kernel.tile_m))
+        assert quantisation.fill_n == pytest.approx(n / (tiles[1] * kernel.tile_n))
+        assert quantisation.fill_k == pytest.approx(k / (tiles[2] * kernel.tile_k))
         assert quantisation.blocks == quantisation.rounds == tiles[0] * tiles[1] * problem.g
     assert said.roofline.intensity == pytest.approx(problem.flops / problem.bytes)
     assert said.roofline.bound is None

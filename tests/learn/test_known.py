@@ -112,10 +112,10 @@ def test_unmeasured_kernel_families_are_reported(model: Path) -> None:
     path = model / MEASURED_NAME
     document = json.loads(gzip.decompress(path.read_bytes()))
     first = ranking_of(problems()[0], load_model(model)).best(1)[0].kernel
-    document["families"].remove(first.pipeline)  # type: ignore[attr-defined]
+    document["families"].remove(first.pipeline)
     path.write_bytes(gzip.compress(json.dumps(document).encode()))
     known = ranking_of(problems()[0], load_model(model)).known(1)
-    assert known.families == (first.pipeline,)  # type: ignore[attr-defined]
+    assert known.families == (first.pipeline,)
     expect_values(known.line, known.families[0])
 
 

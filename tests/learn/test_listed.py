@@ -237,7 +237,7 @@ def test_python_ranks_a_rule_set(capsys: pytest.CaptureFixture[str]) -> None:
     deep = ConvProblem(Direction.FORWARD, 1, 64, 64, 1, 8, 8, 3, 3, ndim=3, di=4, dtype="bf16")
     document = predict(capsys, "--rule-set", "tests")
     ranked = ckh.rank(PROBLEM, 20, arch="gfx950", rule_set="tests")
-    assert [(kernel_name(candidate.kernel), candidate.score) for candidate in ranked] == [  # type: ignore[arg-type]
+    assert [(kernel_name(candidate.kernel), candidate.score) for candidate in ranked] == [
         (item["kernel"], item["score"]) for item in document["kernels"]
     ]
     many = ckh.rank_many([deep, PROBLEM, flat], 20, arch="gfx950", rule_set="tests")
@@ -245,7 +245,7 @@ def test_python_ranks_a_rule_set(capsys: pytest.CaptureFixture[str]) -> None:
         [item.kernel for item in ckh.rank(problem, 20, arch="gfx950", rule_set="tests")]
         for problem in (deep, PROBLEM, flat)
     ]
-    assert {item.kernel.ndim_spatial for item in many[0]} == {3}  # type: ignore[attr-defined]
+    assert {item.kernel.ndim_spatial for item in many[0]} == {3}
     known = ckh.known(PROBLEM, 20, arch="gfx950", rule_set="tests")
     assert list(known.families) == document["known"]["families"]
     assert known.unknown_kernels == document["known"]["unknown_kernels"]

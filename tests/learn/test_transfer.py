@@ -89,11 +89,11 @@ def test_a_model_of_another_gpu_ranks_all_kernels_of_this_one(backward_model: Pa
     tiles, pipelines = {tuple(tile) for tile in learned["tiles"]}, {row[0] for row in learned["variants"]}
     is_known = np.array(
         [
-            (kernel.tile_m, kernel.tile_n, kernel.tile_k) in tiles  # type: ignore[attr-defined]
-            and kernel.pipeline in pipelines  # type: ignore[attr-defined]
-            and not kernel.split_image  # type: ignore[attr-defined]
-            and kernel.double_smem_buffer == (kernel.pipeline == "compv4")  # type: ignore[attr-defined]
-            and kernel.scheduler == "intrawave"  # type: ignore[attr-defined]
+            (kernel.tile_m, kernel.tile_n, kernel.tile_k) in tiles
+            and kernel.pipeline in pipelines
+            and not kernel.split_image
+            and kernel.double_smem_buffer == (kernel.pipeline == "compv4")
+            and kernel.scheduler == "intrawave"
             for kernel in kernels
         ]
     )
@@ -369,7 +369,7 @@ def test_no_instruction_of_four_rows_comes_first() -> None:
         model = estimate_model(wanted_for(problems[0], arch))
         for ranking in rankings_of(problems, model):
             (first,) = ranking.best(1)
-            assert 4 not in (first.kernel.warp_tile_m, first.kernel.warp_tile_n)  # type: ignore[attr-defined]
+            assert 4 not in (first.kernel.warp_tile_m, first.kernel.warp_tile_n)
 
 
 def test_equal_shapes_are_estimated_once() -> None:
@@ -507,7 +507,7 @@ def test_instructions_of_another_element_type_come_in_the_order_of_the_estimate(
     assert ranking.model.not_measured.basis == "model"
     first, second = ranking.best(2)
     fast, slow = first.kernel, second.kernel
-    assert (fast.warp_tile, slow.warp_tile) == ((32, 32, 16), (32, 32, 8))  # type: ignore[attr-defined]
+    assert (fast.warp_tile, slow.warp_tile) == ((32, 32, 16), (32, 32, 8))
     assert replace(slow, warp_tile_k=16) == fast
     assert 0 < first.score - second.score < 1e-8
 

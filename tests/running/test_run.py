@@ -166,7 +166,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     def replace(*faults: Fault) -> list[str]:
         device = FaultyDevice()
         best = ckh.rank(CONV, top=None, arch="host")[: len(faults)]
-        device._faults = {item.kernel: fault for item, fault in zip(best, faults, strict=True)}  # type: ignore[misc]
+        device._faults = {item.kernel: fault for item, fault in zip(best, faults, strict=True)}
         monkeypatch.setattr(runnable, "open_device", lambda *_: device)
         runnable.close_all()
         return [item.name for item in best]
@@ -292,3 +292,21 @@ def test_a_worker_serves_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(started) == 2
     for result in results:
         np.testing.assert_array_equal(result, a @ b)
+
+
+def test_tensors_without_elements_are_refused() -> None:
+    """Sparse, meta and masked operands in one line; a negated view is computed."""
+    torch = pytest.importorskip("torch", reason="PyTorch is absent: pip install torch")
+    a, b = (torch.from_numpy(operand) for operand in operands(GEMM))
+    for strange in (a.to_sparse(), a.to("meta")):
+        with expect_refusal(ckh.UsageError, "column-type", "a"):
+            ckh.run(GEMM, strange, b, device="host")
+    negated = torch._neg_view(a)
+    assert torch.equal(ckh.run(GEMM, negated, b, device="host"), (-a) @ b)
+
+
+def test_masked_arrays_are_refused() -> None:
+    """Their masks are not ignored."""
+    a, b = operands(GEMM)
+    with expect_refusal(ckh.UsageError, "column-type", "a"):
+        ckh.run(GEMM, np.ma.masked_array(a, a > 0), b, device="host")

@@ -137,7 +137,7 @@ def test_speeds_and_caveats_match_predict(tmp_path: Path, monkeypatch: pytest.Mo
     assert search.first_choice is not None
     assert search.first_choice.tflops == pytest.approx(speeds[search.first_choice.kernel], rel=1e-12)
     assert model.measured is not None
-    kinds = {item.kernel.pipeline for item in search.found} - set(model.measured.families)  # type: ignore[attr-defined]
+    kinds = {item.kernel.pipeline for item in search.found} - set(model.measured.families)
     assert set(search.known.families) == kinds != set()
     expect_values(search_text(problem, model, search), search.known.families[0])
 

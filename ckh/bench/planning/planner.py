@@ -172,7 +172,7 @@ def few_kernels(orders: Sequence[NDArray[np.int64]], shots: Shots, seed: int = 0
     return chosen
 
 
-def first_choices(ranking: Ranking, count: int) -> list[Ranked]:
+def first_choices(ranking: Ranking, count: int) -> list[Ranked[Any]]:
     """The first choices of an answer that the headers can build; all first choices if they can build none."""
     best = ranking.best(count)
     return [ranked for ranked in best if not ranked.not_in_headers] or best

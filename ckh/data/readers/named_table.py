@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.data.parquet import ahead
 from ckh.data.readers.cells import Cells, read_cells, read_header
 from ckh.data.readers.reader import PARQUET_MAGIC
-from ckh.errors import DataError, UsageError
+from ckh.errors import DataError, UsageError, WrongTypeError
 from ckh.files import untrusted
 from ckh.text.prose import one_of
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-    import pandas as pd
     import pyarrow as pa
 
     ReadBlocks = Callable[[Sequence[str], Sequence[str]], Iterator[Cells]]
@@ -101,14 +100,24 @@ def open_table(path: Path) -> Table:
         raise DataError(f"cannot read {path}: {error.strerror}", code="unreadable") from error
 
 
-def frame_table(frame: pd.DataFrame) -> Table:
-    """Wrap a data frame as a table."""
+def frame_table(frame: Any) -> Table:
+    """Wrap a data frame, what exports itself by Arrow's C stream, a dict of columns or a list of rows as a table."""
+    import pandas as pd
     import pyarrow as pa
 
     where = "the frame"
     try:
-        table = pa.Table.from_pandas(frame.rename(columns=str), preserve_index=False)
-    except (pa.ArrowException, ValueError, TypeError) as error:
+        if isinstance(frame, pd.DataFrame):
+            table = pa.Table.from_pandas(frame.rename(columns=str), preserve_index=False)
+        elif isinstance(frame, dict):
+            table = pa.table({str(name): column for name, column in frame.items()})
+        elif hasattr(frame, "__arrow_c_stream__"):
+            table = pa.table(frame)
+        elif isinstance(frame, (list, tuple)):
+            table = pa.Table.from_pylist(list(frame))
+        else:
+            raise WrongTypeError(where, "a data frame, an Arrow table, a dict of columns or a list of dicts", frame)
+    except (pa.ArrowException, AttributeError, ValueError, TypeError) as error:
         raise DataError(f"{where}: {str(error).splitlines()[0]}", code="unreadable") from error
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckh.archs import default_arch, load_arch, typed_arch
 from ckh.errors import WrongTypeError
@@ -44,7 +44,7 @@ def rank(
     require_measured: bool = False,
     kernels: Iterable[str | Kernel] | None = None,
     rule_set: str | None = None,
-) -> RankedList:
+) -> RankedList[Any]:
     """Rank the kernels for a problem, best first.
 
     Args:
@@ -179,7 +179,7 @@ def rank_many(
     require_measured: bool = False,
     kernels: Iterable[str | Kernel] | None = None,
     rule_set: str | None = None,
-) -> list[RankedList]:
+) -> list[RankedList[Any]]:
     """Rank kernels for many problems, best first; an empty list for problems without applicable kernels.
 
     Args:
@@ -206,7 +206,7 @@ def rank_many(
     groups: dict[Wanted, dict[Problem, list[int]]] = defaultdict(dict)
     for index, problem in enumerate(parsed):
         groups[models.wanted(problem)].setdefault(problem, []).append(index)
-    ranked = [RankedList() for _ in parsed]
+    ranked: list[RankedList[Any]] = [RankedList() for _ in parsed]
     for wanted, places in groups.items():
         for problem, best in _best_of(list(places), wanted, loaded, models, top, (tflops, require_measured), alone):
             for index in places[problem]:
@@ -222,7 +222,7 @@ def _best_of(
     top: int | None,
     flags: tuple[bool, bool],
     alone: RankedAlone,
-) -> Iterator[tuple[Problem, list[Ranked]]]:
+) -> Iterator[tuple[Problem, list[Ranked[Any]]]]:
     """Yield the best kernels of problems for one model; problems repeat if a substitute model answers."""
     tflops, require_measured = flags
     left = []
@@ -240,7 +240,7 @@ def _best_of(
             yield from zip(part.problems, _rows_of(part, limited, top, tflops=tflops), strict=True)
 
 
-def _rows_of(part: Scored, model: Model, top: int | None, *, tflops: bool) -> Iterator[list[Ranked]]:
+def _rows_of(part: Scored, model: Model, top: int | None, *, tflops: bool) -> Iterator[list[Ranked[Any]]]:
     """Yield the first rows of problems scored together; kernels that the headers cannot build come last."""
     lacks = lacking(model.spec.op, load_arch(model.spec.arch), part.pool) if part.candidates else None
     if lacks is None or (lacks.number < 0).all():

@@ -55,7 +55,7 @@ class Scored:
         """Predicted TFLOPS of the candidates of a problem, shape (first,), if any."""
         return None if self.tflops is None or self.is_beyond[row] else self.tflops[row]
 
-    def best(self, top: int | None, doubts: Callable[[Problem], NotMeasured | None]) -> Iterator[list[Ranked]]:
+    def best(self, top: int | None, doubts: Callable[[Problem], NotMeasured | None]) -> Iterator[list[Ranked[Any]]]:
         """First rows of each problem, best first, or all candidates, with the caveats of the problems."""
         for row, problem in enumerate(self.problems):
             order, score, tflops = self.order[row], self.score[row].data, self.expected(row)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar, overload
 
 import numpy as np
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ckh.learn.answers.answer_rows import Row, Values
     from ckh.ops.base import Kernel, Problem
 
+
+K = TypeVar("K", bound="Kernel")
 
 _TIMES_MORE = 8  # kernels that are ordered, if the first ones are tied with others
 
@@ -65,7 +67,7 @@ def first_orders(score: NDArray[np.float64], top: int, first: int) -> NDArray[np
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Ranked:
+class Ranked(Generic[K]):
     """A kernel with its rank.
 
     Attributes:
@@ -82,14 +84,14 @@ class Ranked:
         not_in_headers: reason why CK Tile's headers here cannot build the kernel; empty if they can, or are unknown.
     """
 
-    kernel: Kernel
+    kernel: K
     score: float
     tflops: float | None
     latency_ms: float | None
     measured_latency_ms: float | None = None
     not_measured: NotMeasured | None = None
     ties: int = 1
-    alike: Sequence[Kernel] = field(default=(), compare=False)
+    alike: Sequence[K] = field(default=(), compare=False)
     padded: Problem | None = None
     not_in_headers: str = ""
 
@@ -104,8 +106,17 @@ class Ranked:
         return f"<ckh.Ranked {self.name}: score {self.score:.4g}{speed}{time}>"
 
 
-class RankedList(list[Ranked], Shown):
-    """Kernels of a problem, best first."""
+class RankedList(list[Ranked[K]], Shown, Generic[K]):
+    """Kernels of a problem, best first; slices are such lists too."""
+
+    @overload
+    def __getitem__(self, place: SupportsIndex) -> Ranked[K]: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> RankedList[K]: ...
+
+    def __getitem__(self, place: SupportsIndex | slice) -> Ranked[K] | RankedList[K]:
+        return RankedList(super().__getitem__(place)) if isinstance(place, slice) else super().__getitem__(place)
 
     def __repr__(self) -> str:
         first = f", first {self[0]!r}" if self else ""
@@ -126,7 +137,7 @@ _SLOTS = tuple(Ranked.__dict__[ranked.name].__set__ for ranked in fields(Ranked)
 
 def ranked_kernels(
     pool: Sequence[Kernel], rows: Sequence[Row], padded: Problem | None = None, not_measured: NotMeasured | None = None
-) -> list[Ranked]:
+) -> list[Ranked[Any]]:
     """Build the ranked kernels of the rows of an answer."""
     if not rows:
         return []

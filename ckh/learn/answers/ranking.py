@@ -68,15 +68,15 @@ class Ranking:
         return replace(self, order=self.order[:0], score=self.score[:0], tflops=None, padded=None)
 
     @property
-    def ranked(self) -> list[Ranked]:
+    def ranked(self) -> list[Ranked[Any]]:
         """All candidates, best first, including ties."""
         return self._shown(self._pool.made(None, is_each=True))
 
-    def best(self, count: int) -> list[Ranked]:
+    def best(self, count: int) -> list[Ranked[Any]]:
         """First distinct rows; kernels with equal scores share a row (`ties`)."""
         return self._shown(self._pool.made(count))
 
-    def _shown(self, rows: list[Row]) -> list[Ranked]:
+    def _shown(self, rows: list[Row]) -> list[Ranked[Any]]:
         doubts = self.model.not_measured
         not_measured = None if doubts is None else doubts.of_problem(self.problem, self.model.spec.arch)
         return ranked_kernels(self.pool, rows, self.padded, not_measured)

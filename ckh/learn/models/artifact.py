@@ -7,7 +7,6 @@ Ranking imports NumPy only, and caches packed forests; LightGBM is loaded for wh
 from __future__ import annotations
 
 import re
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -144,13 +143,11 @@ def fitting_models(wanted: Wanted) -> list[ModelRef]:
     by_path: dict[Path, ModelRef] = {}
     for folder in model_folders():
         fit = list_models([folder], wanted)
-        for ref in sorted(fit, key=_by_training) if len(fit) > 1 else fit:
+        if len(fit) > 1:  # counting reads files
+            fit.sort(key=lambda ref: (-len(ref.spec.feature_names), -problem_count(ref.path), ref.path.name))
+        for ref in fit:
             by_path.setdefault(ref.path.resolve(), ref)
     return list(by_path.values())
-
-
-def _by_training(ref: ModelRef) -> tuple[int, int, str]:
-    return -len(ref.spec.feature_names), -problem_count(ref.path), ref.path.name
 
 
 def first_model(wanted: Wanted) -> Model | None:
@@ -237,6 +234,9 @@ class Model(ShownModel):
         self._measured: list[MeasuredSet | None] = []
         self._targets = [spec.rank_by, *([TFLOPS] if TFLOPS in spec.targets and spec.rank_by != TFLOPS else [])]
         self._scorer = PoolScorer(spec, lambda: self.inputs, self.hardware, self._targets, self.packed_forest)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return load_model, (self.path.absolute(),)  # pickled and copied by its folder
 
     @cached_property
     def inputs(self) -> ModelInputs:
@@ -325,7 +325,8 @@ class Model(ShownModel):
         """Return the model restricted to these kernels."""
         made = self._limited.get(only.kernels)
         if made is None:
-            made = copy(self)
+            made = object.__new__(Model)
+            vars(made).update(vars(self))
             made.only = only
             made.remembered, made.candidates = Remembered(_ANSWERS), Remembered(_CANDIDATES)
             self._limited.put(only.kernels, made)
@@ -351,7 +352,7 @@ class Model(ShownModel):
         wanted = (LATENCY, BANDWIDTH) if self.spec.rank_by == TFLOPS and self.calibration is None else ()
         return tuple(target for target in wanted if model_file(self.path, target) is not None)
 
-    def rank(self, problem: Problem, kernels: Sequence[Kernel]) -> list[Ranked]:
+    def rank(self, problem: Problem, kernels: Sequence[Kernel]) -> list[Ranked[Any]]:
         """Rank kernels, best first; ties in the order of `kernels`."""
         pool = tuple(kernels)
         score, tflops = self.score_pool([problem], pool)
