@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ckh.archs import load_arch
 from ckh.errors import DataError
-from ckh.kernels.judging import ProblemRules, RuleBook
+from ckh.kernels.judging import ProblemRules
 from ckh.kernels.pools import Candidates
 from ckh.kernels.table import KernelTable
-from ckh.ops.aiter_gemm.problem import CK, CKTILE, FBGEMM
+from ckh.ops.aiter.applicability import rules_of, whole_tiles
+from ckh.ops.aiter_gemm.problem import CK, CKTILE, FBGEMM, OP_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Hashable
 
     from ckh.archs import ArchSpec
     from ckh.ops.aiter_gemm.problem import AiterGemm
@@ -134,11 +135,6 @@ def parse_kernel(name: str) -> AiterKernel:
     raise DataError(f"not a kernel of AITER's: {name[:160]!r}", code="bad-kernel")
 
 
-def values_of_k(tile_k: int, dtype: str) -> int:
-    """Return the values along K of a tile of CK's, whose names count packed pairs of pk_fp4."""
-    return tile_k * 2 if dtype == "pk_fp4" else tile_k
-
-
 def _of_ck(base: str, match: re.Match[str]) -> AiterKernel:
     block, (tile_m, tile_n, tile_k) = int(match["block"]), _numbers(match["tile"])
     pairs = [_numbers(pair) for pair in match["pairs"].split("_")]
@@ -200,7 +196,6 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split("x")))
 
 
-BOOK = RuleBook()
 _LIST = Path(__file__).with_name("kernels.txt")
 # AITER's own tables of August 2026 have the same numbers (tests/ops/aiter_gemm/test_kernel.py).
 NUMBERED_BY = "amd-aiter 0.1.7.post2.dev18"
@@ -299,16 +294,8 @@ def _without_pairs() -> dict[str, frozenset[str]]:
     return shortened
 
 
-@BOOK.rule
-def _whole_steps(problem: AiterGemm, tile_k: int, split_k: int) -> Iterator[str]:
-    """AITER builds CK's kernels of pk_fp4 without padding, unlike its others (CheckValidity in CK's …_v3_mx.hpp)."""
-    values = values_of_k(tile_k, problem.dtype)
-    if values != tile_k and problem.k % (values << split_k):
-        parts = f" in each of {1 << split_k} parts" if split_k else ""
-        yield f"K = {problem.k} is not a multiple of tile_k {tile_k} = {values} values{parts}"
-
-
-RULES = (_whole_steps,)
+RULES = rules_of(OP_TYPE)
+_JUDGED = {dtype for row in whole_tiles() if row.op == OP_TYPE for dtype in row.dtypes}  # element types with rules
 
 
 @cache
@@ -328,4 +315,4 @@ def candidates(problem: AiterGemm, arch: ArchSpec, _model: Path | None = None) -
 
 def candidates_key(problem: AiterGemm) -> Hashable:
     """Return the part of a problem that `candidates` reads."""
-    return problem.family, problem.library, problem.k if values_of_k(1, problem.dtype) > 1 else 0
+    return problem.family, problem.library, problem.k if problem.dtype in _JUDGED else 0

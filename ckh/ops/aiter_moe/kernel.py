@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
 from ckh.errors import DataError
-from ckh.kernels.judging import ProblemRules, RuleBook
+from ckh.kernels.judging import ProblemRules
 from ckh.kernels.pools import Candidates
 from ckh.kernels.table import KernelTable
-from ckh.ops.aiter_gemm.kernel import values_of_k
-from ckh.ops.aiter_moe.problem import BOTH, KINDS, STAGE1, STAGE2
+from ckh.ops.aiter.applicability import rules_of
+from ckh.ops.aiter_moe.problem import BOTH, KINDS, OP_TYPE, STAGE1, STAGE2
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Hashable
 
     from ckh.archs import ArchSpec
     from ckh.ops.aiter_moe.problem import AiterMoe
@@ -110,34 +110,9 @@ def parts(name: str) -> tuple[MoeChoice, MoeChoice]:
 
 _LIST = Path(__file__).with_name("kernels.txt")
 _UNTUNED = "untuned"
-BOOK = RuleBook()
 
 
-@BOOK.rule
-def _whole_steps(problem: AiterMoe, tile_k1: int, tile_k2: int, version1: int, version2: int) -> Iterator[str]:
-    """CK's kernels failed on exactly the problems whose K is not a multiple of their tile's.
-
-    CK Tile's kernels, which have no version, mistake the scales of pk_fp4 there (ROCm/aiter issue 5233).
-    """
-    products = (("first", "model_dim", tile_k1, version1), ("second", "inter_dim", tile_k2, version2))
-    for product, name, tile_k, version in products:
-        values = values_of_k(tile_k, problem.dtype) if version else tile_k
-        if values and getattr(problem, name) % values:
-            pairs = f" = {values} values" if values != tile_k else ""
-            size = getattr(problem, name)
-            yield f"{name} = {size} is not a multiple of tile_k {tile_k}{pairs} of the {product} product"
-
-
-@BOOK.rule
-def _whole_columns(problem: AiterMoe, tile_n1: int, tile_n2: int, version1: int, version2: int) -> Iterator[str]:
-    """CK refuses an N that is not a multiple of the tile's, too (IsSupportedArgument in device_moe_*gemm*.hpp)."""
-    if version1 and problem.inter_dim % tile_n1:
-        yield f"inter_dim = {problem.inter_dim} is not a multiple of tile_n {tile_n1} of the first product"
-    if version2 and problem.model_dim % tile_n2:
-        yield f"model_dim = {problem.model_dim} is not a multiple of tile_n {tile_n2} of the second product"
-
-
-RULES = (_whole_steps, _whole_columns)
+RULES = rules_of(OP_TYPE)
 
 
 @cache
