@@ -141,7 +141,7 @@ def test_known_matches_predict(
 @pytest.mark.parametrize(
     ("problem", "arch", "kinds"),
     [
-        (LAYER, "gfx950", {"headers", "not-ranked", "interval"}),
+        (LAYER, "gfx950", {"headers", "not-ranked", "interval", "measure-first"}),
         (replace(LAYER, n=99), "gfx950", {"headers", "not-ranked", "not-calibrated", "out-of-distribution"}),
         (LAYER, "gfx942", {"not-measured", "headers", "estimated-resources", "ties"}),
         (GemmProblem(3, 1, 70_000), "host", {"not-calibrated", "out-of-distribution", "ties"}),

@@ -12,6 +12,7 @@ from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, completed, examples, print_json, say
 from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.errors import ModelError, NoKernelError, UsageError
+from ckh.learn.answers.answer import AUTO
 from ckh.requested import as_option, typed_again
 from ckh.strenum import StrEnum
 from ckh.text.durations import parse_duration
@@ -38,7 +39,7 @@ _AT_ONCE = 64  # problems ranked together
 _HELP = """Rank all kernels for a problem, fastest first: a convolution, or with --m a GEMM.
 
 If no model of the GPU and element type fits, the nearest model or an estimate answers, marked NOT MEASURED.
---probe N measures the N best kernels on this machine; later calls put these first. More: ckh help predict.
+--probe auto measures the best kernels on this machine; later calls put these first. More: ckh help predict.
 """
 
 
@@ -83,8 +84,8 @@ def predict(
         None, "--cus", min=1, help="Compute units that kernels may use, with a mask or partition.  [all of the GPU's]"
     ),
     top: int = typer.Option(5, "--top", min=1, help="Number of kernels to print per problem."),
-    probe: int = typer.Option(
-        0, "--probe", min=0, metavar="N", help="Measure the N best on this machine and store the times."
+    probe: str = typer.Option(
+        "0", "--probe", metavar="N|auto", help="Measure the N best on this machine, or as many as the answer states."
     ),
     timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="--probe: time limit per kernel."),
     require: Required | None = typer.Option(
@@ -112,7 +113,7 @@ def predict(
     if kernels is not None and rule_set is not None:
         raise UsageError("--kernels and --rule-set exclude each other", "omit one of them", code="conflicting-options")
     wanted = _Measuring(
-        probe,
+        _probe(probe),
         parse_duration(timeout),
         uses_old=measured,
         stands_in=require is None,
@@ -124,7 +125,7 @@ def predict(
     again = typed_again(typed.given | {name: value for name, value in options.items() if value is not None})
     flags = {" --no-pad-channels": not pad_channels, " --skip-unsupported": skip_unsupported}
     again = f"ckh predict {again}" + "".join(flag for flag, is_given in flags.items() if is_given)
-    arch = measuring_arch() if probe and typed.arch is None and typed.model is None else typed.arch
+    arch = measuring_arch() if wanted.probe is not None and typed.arch is None and typed.model is None else typed.arch
     chooser = typed.chooser(arch, problems, cus)
     if problems is None:
         if skip_unsupported:
@@ -165,14 +166,14 @@ def _answer_many(
 
     top, again, require = options
     known: dict[Problem, Answer] = {}
-    if wanted.kernels is None and wanted.rule_set is None and not wanted.probe and wanted.pads:
+    if wanted.kernels is None and wanted.rule_set is None and wanted.probe is None and wanted.pads:
         flags = {"stands_in": wanted.stands_in, "uses_probes": wanted.uses_old}
         known = prepared_answers(chooser, problems, top, again, **flags)
     unknown = {problem.canonical(): answer.known.line for problem, answer in known.items() if answer.known.line}
     failures: dict[str, str] = {}
     left = [problem for problem in problems if problem not in known]
     # A part at a time, since a ranking has all kernels; lists of kernels are read once, and all probed together.
-    at_once = _AT_ONCE if wanted.kernels is None and not wanted.probe else max(1, len(left))
+    at_once = _AT_ONCE if wanted.kernels is None and wanted.probe is None else max(1, len(left))
     for start in range(0, len(left), at_once):
         for ranking in _answered(chooser, left[start : start + at_once], wanted):
             text = ranking.problem.canonical()
@@ -209,13 +210,21 @@ def _load(source: str, typed: Typed, chooser: Chooser) -> tuple[Problem, ...]:
 class _Measuring:
     """Options of probing and of substitute models."""
 
-    probe: int
+    probe: int | None  # number of kernels to measure; 0: as many as the answer states
     timeout_s: float
     uses_old: bool
     stands_in: bool
     kernels: str | None
     rule_set: str | None
     pads: bool
+
+
+def _probe(text: str) -> int | None:
+    if text == AUTO:
+        return 0
+    if not (text.isascii() and text.isdigit()):
+        raise UsageError(f"--probe {text!r:.40} is not a number of kernels", f"or --probe {AUTO}", code="bad-number")
+    return int(text) or None
 
 
 def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring) -> list[Ranking]:
@@ -242,7 +251,7 @@ def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring)
             (ranking if wanted.pads else ranking.unpadded).buildable_first
             for ranking in rankings_of(own_problems, models[key])
         ]
-        if wanted.probe:
+        if wanted.probe is not None:
             new = [
                 ranking
                 for ranking in rankings
@@ -250,7 +259,7 @@ def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring)
             ]
             if new:
                 probe_all(new, wanted.probe, wanted.timeout_s)
-        if wanted.probe or wanted.uses_old:
+        if wanted.probe is not None or wanted.uses_old:
             rankings = [measured_before(ranking) for ranking in rankings]
         known |= dict(zip(own_problems, rankings, strict=True))
     return [known[problem] for problem in problems]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ckh.quick.request import Request
 
-VERSION = 30  # of the prepared content
+VERSION = 31  # of the prepared content
 _FOLDER = "answers"
 _BACKEND = "CKH_RANK_BACKEND"
 _CHECK = 9  # bytes of the checksum before facts

@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
+from ckh.learn.answers.answer import PROBED, SET_SHOWN
 from ckh.learn.answers.probes import Probe, Timed, recall, remember, this_device
 from ckh.version import __version__
 
@@ -26,10 +27,16 @@ def measured_before(ranking: Ranking) -> Ranking:
 
 
 def is_known(ranking: Ranking, count: int) -> bool:
-    """True if the first choices were all probed earlier."""
+    """True if the first choices, or for 0 as many as `stated`, were all probed earlier."""
     probe = measured_before(ranking).probe
     names = set() if probe is None else {kernel.kernel for kernel in probe.kernels}
-    return all(ranking.model.spec.op.kernels.name(ranked.kernel) in names for ranked in ranking.best(count))
+    first = ranking.best(count or stated(ranking))
+    return all(ranking.model.spec.op.kernels.name(ranked.kernel) in names for ranked in first)
+
+
+def stated(ranking: Ranking) -> int:
+    """Number of first choices of which one is nearly the best, as the answer states; 5 if it states none."""
+    return ranking.answer(1, "").sets.get(SET_SHOWN, PROBED)
 
 
 def measured_first(ranking: Ranking, count: int, timeout_s: float, device: Device) -> Ranking:
@@ -40,7 +47,7 @@ def measured_first(ranking: Ranking, count: int, timeout_s: float, device: Devic
 
 
 def probe_all(rankings: Sequence[Ranking], count: int, timeout_s: float, device: Device | None = None) -> None:
-    """Time the first choices of each answer against each other on this machine, and remember the times.
+    """Time the first choices of each answer, or for 0 as many as `stated`, against each other, and remember the times.
 
     Kernels run the padded problem where there is one; its times are remembered as those of the requested one.
     Each problem's times are on the disk before the next problem starts.
@@ -55,7 +62,8 @@ def probe_all(rankings: Sequence[Ranking], count: int, timeout_s: float, device:
     device = device or device_of(spec.arch)
     compiler = device.identity().compiler
     tasks = {
-        ranking.run.canonical(): [choice.kernel for choice in first_choices(ranking, count)] for ranking in rankings
+        ranking.run.canonical(): [choice.kernel for choice in first_choices(ranking, count or stated(ranking))]
+        for ranking in rankings
     }
     requested: dict[str, list[str]] = {problem: [] for problem in tasks}
     for ranking in rankings:

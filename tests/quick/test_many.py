@@ -31,7 +31,7 @@ def test_answers_equal_those_for_each_problem(monkeypatch: pytest.MonkeyPatch) -
     assert [problem.canonical() for problem in answers] == texts
     for problem, answer in answers.items():
         alone = ckh.answer(problem, 3, arch="gfx950")
-        assert (alone.next_command, answer.next_command) == ("", "ckh predict --arch gfx950 --probe 5")
+        assert (alone.next_command, answer.next_command) == ("", "ckh predict --arch gfx950 --probe auto")
         assert answer_document(answer.replaced(next_command="")) == answer_document(alone)
     assert any(answer.padded for answer in answers.values())
     monkeypatch.setenv("CKH_RANK_BACKEND", "numpy")

@@ -33,6 +33,7 @@ from ckh.kernels.table import KernelTable
 from ckh.learn.analytic.estimate import ESTIMATE
 from ckh.learn.analytic.estimator import has_estimate
 from ckh.learn.analytic.transfer import RANDOM, estimate_model, stand_in
+from ckh.learn.answers.answer import SET_SHOWN
 from ckh.learn.answers.batches import PooledScores
 from ckh.learn.models.artifact import find_model, fitting_models, load_model, wanted_for
 from ckh.ops import operation_of_problem
@@ -75,12 +76,15 @@ class Shots:
     """Kernels per problem, ranked first by prior knowledge."""
     others: int = 6
     """Kernels per problem, the least measured so far: a model must also see slow kernels."""
+    stated: int = 0
+    """First kernels per problem that come before any others, as one of them is nearly the best."""
 
     def of_problem(self, kernels: int) -> tuple[int, int]:
         """Number of first and of other kernels for a problem with `kernels` kernels."""
         both = self.best + self.others
-        others = min(both, kernels) * self.others // both
-        return min(both, kernels) - others, others
+        count = min(both, kernels)
+        others = min(count * self.others // both, max(count - self.stated, 0))
+        return count - others, others
 
 
 def representative(
@@ -189,6 +193,8 @@ class KnownBefore:
     folder: Path | None
     num_cus: int = 0
     sources: dict[str, None] = field(default_factory=dict)
+    stated: int = 0
+    """The largest number of first kernels of which one is nearly the best, as answers of these models state."""
     _scores: dict[Wanted, PooledScores | None] = field(default_factory=dict)
 
     def __call__(
@@ -203,6 +209,8 @@ class KnownBefore:
             model = self.model(problem, [kernels[number] for number in numbers.tolist()])
             self._scores[wanted] = None if model is None else PooledScores(model, kernels)
             if model is not None:
+                if model.not_measured is None and model.calibration is not None:
+                    self.stated = max(self.stated, dict(model.calibration.sets).get(SET_SHOWN, 0))
                 self.sources[str(model.path) if str(model.path) == ESTIMATE else model.path.name] = None
         scores = self._scores[wanted]
         return None if scores is None else scores(problem, numbers)
@@ -252,17 +260,19 @@ def few_plan(
     budget_s: float | None,
     pace: Pace,
     times: Mapping[Problem, float] | None = None,
+    stated: Callable[[], int] = int,
 ) -> Plan:
     """Select the most informative part of a plan: a number of problems, or "auto": as many as fit in the budget.
 
     `order` scores kernels by what is known before; `times`, the relative time of all executions of each problem, weighs
-    the problems, none of which is left out for the budget.
+    the problems, none of which is left out for the budget. `stated` is the number of first kernels of a problem that
+    come before others, once its model is known.
     """
     most = _count(count, budget_s)
     weights = None if times is None else np.array([times[task.problem] for task in plan.tasks])
     weights = None if weights is None else weights / weights.sum()
     by_worth = [plan.tasks[number] for number in islice(representative(_places(plan), seed, weights), most)]
-    draft = _Draft(by_worth, order, seed)
+    draft = _Draft(by_worth, order, seed, stated)
     if count == AUTO and budget_s is not None:
         tasks = _within(draft, len(plan.kernels), _PLANNED * budget_s, pace, keeps_all=times is not None)
         return replace(plan, tasks=tasks)
@@ -290,9 +300,9 @@ def counts_as_run(plan: Plan, counts: Mapping[Problem, int]) -> dict[str, int]:
 class _Draft:
     """Plans of the first of some tasks, which are in the order of marginal gain, with cached scores."""
 
-    def __init__(self, by_worth: Sequence[Task], order: Order, seed: int) -> None:
+    def __init__(self, by_worth: Sequence[Task], order: Order, seed: int, stated: Callable[[], int]) -> None:
         self.by_worth = by_worth
-        self._order, self._seed = order, seed
+        self._order, self._seed, self._stated = order, seed, stated
         self._kernels, self._numbers = _numbered(by_worth)
         self._orders: dict[int, NDArray[np.int64]] = {}
         self._is_known = False
@@ -305,7 +315,7 @@ class _Draft:
         orders = [self._order_of(number) for number in range(count)]
         if not self._is_known and not limits_unknown:
             shots = replace(shots, kernels=None)
-        chosen = few_kernels(orders, shots, self._seed)
+        chosen = few_kernels(orders, replace(shots, stated=self._stated()), self._seed)
         few = (
             replace(task, kernels=tuple(self._kernels[number] for number in numbers.tolist()))
             for task, numbers in zip(self.by_worth, chosen, strict=False)

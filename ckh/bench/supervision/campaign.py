@@ -215,7 +215,9 @@ class Campaign:
             times = None
             if counts is not None:
                 self._counts, times = counts_as_run(plan, counts), total_times(plan, counts, arch)
-            self._few = partial(few_plan, plan, settings.plan, known, settings.seed, times=times)
+            self._few = partial(
+                few_plan, plan, settings.plan, known, settings.seed, times=times, stated=lambda: known.stated
+            )
             plan = self._few(limits.budget_s, replace(self._pace(limits.jobs), done=self._results))
             self._chosen_by = ", ".join(known.sources) or "chance: there is no model and no estimate"
         return self._with_today(plan)

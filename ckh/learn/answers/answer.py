@@ -28,6 +28,9 @@ MAX_TIED = 100  # names of a row's tied kernels in JSON
 ORDER_ALONE = "the model was trained to rank kernels, not to predict times"
 TIMED_ALONE = "the training data have times of the fastest kernels only, which are known for the first row alone"
 ABOVE_PEAK = "the model predicts a speed above the peak of the GPU, so the times that it was trained on are in doubt"
+SET_COVERED = 0.95  # nominal share of problems whose first kernels, as many as `Answer.sets` states, are enough
+SET_SHOWN = 0.02  # share by which the best of them may be slower than the best, in text and for --probe auto
+AUTO, PROBED = "auto", 5  # kernels that --probe measures: as many as stated, or where none are
 TUNE_BUDGET = "15m"  # measuring time of the commands that tune
 # Places in the text: after the lines on the problem and the model, with --why, and below the table.
 PROBLEM, MODEL, WHY, TABLE = "problem", "model", "why", "table"
@@ -109,6 +112,7 @@ class ModelFacts(NamedTuple):
     has_estimate: bool  # the estimate scores kernels or breaks ties
     part_cus: int = 0  # compute units of a mask or partition that is asked about; 0: a whole GPU
     warnings: Sequence[str] = ()  # reasons to doubt the model that its training found
+    sets: Sequence[tuple[float, int]] = ()  # `Calibration.sets`
 
     def as_json(self) -> dict[str, Any]:
         """Serialize the facts for JSON; `of_json` reads them."""
@@ -232,6 +236,14 @@ class Answer(Record, Shown):
         """90 % prediction interval of measured over predicted time, valid inside the training distribution, or None."""
         speeds = [kernel.tflops for kernel in self.kernels if kernel.tflops is not None]
         return interval_at(self.facts.bands, max(speeds)) if self.facts.bands and speeds else None
+
+    @property
+    def sets(self) -> dict[float, int]:
+        """Numbers of first kernels to measure, of which one is within a share of the best; only where calibrated."""
+        is_partial = self.rows.headers is not None and self.rows.headers.not_built
+        if self.not_measured is not None or self.known.doubts or is_partial:
+            return {}
+        return {within: count for within, count in self.facts.sets if count < self.rows.candidates}
 
     @property
     def in_order(self) -> bool:

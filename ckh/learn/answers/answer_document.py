@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ckh.documents import Document, fields_of, json_text
+from ckh.learn.answers.answer import SET_COVERED
 from ckh.records import Record
 
 if TYPE_CHECKING:
@@ -77,6 +78,17 @@ class KnownDocument(Record):
     """Applicable kernels of --kernels in families without measurements."""
     left_out: tuple[str, ...]
     """Kernel families that are not ranked, for lack of measurements."""
+
+
+class SetDocument(Record):
+    """A number of kernels to measure."""
+
+    within: float
+    """Largest share by which the best of them is slower than the best candidate."""
+    kernels: int
+    """Number of first kernels."""
+    covered: float = SET_COVERED
+    """Share of problems for which that holds."""
 
 
 class CaveatDocument(Record):
@@ -164,6 +176,8 @@ class PredictDocument(Document, kw_only=True):
     """90 % prediction interval of measured over predicted time; null if unknown."""
     no_interval: str | None
     """The interval and what it is not calibrated for; predicted_interval is then null."""
+    measure: tuple[SetDocument, ...]
+    """How many of the first kernels to measure, calibrated on held-out layers; empty: unknown for this answer."""
     caveats: tuple[CaveatDocument, ...]
     """Caveats in the order of the text."""
     next_command: str | None
@@ -230,6 +244,7 @@ def answer_document(answer: Answer) -> PredictDocument:
         predictions_in_order=answer.in_order,
         predicted_interval=None if apart else answer.interval,
         no_interval=apart[0] if apart else None,
+        measure=tuple(SetDocument(within, count) for within, count in answer.sets.items()),
         caveats=tuple(CaveatDocument(caveat.kind, caveat.message, caveat.data) for caveat in answer.caveats),
         next_command=answer.next_command or None,
         kernels=tuple(map(_kernel, answer.kernels)),

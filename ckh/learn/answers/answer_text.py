@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ckh.learn.answers.answer import PROBLEM, TABLE, WHY
-from ckh.learn.answers.caveats import NOT_IN_HEADERS, summaries
+from ckh.learn.answers.caveats import MEASURE_FIRST, NOT_IN_HEADERS, summaries
 from ckh.ops import in_words, requested
 from ckh.text.log import MEASURED, one_line, painted
 from ckh.text.prose import paragraphs, prose, room
@@ -33,10 +33,13 @@ def answer_text(answer: Answer, *, why: bool) -> str:
     head = [*_head(answer, why=why), *(_probe_lines(probe) if probe is not None else ())]
     table, parts = _table([answer])
     below = [caveat for caveat in answer.caveats if caveat.place == TABLE]
-    hints = [*(["--wide: whole names"] if parts is not None else []), *(["--why: details"] if not why else [])]
-    note = [*(caveat.message for caveat in below if caveat.kind == _INTERVAL), *([", ".join(hints)] if hints else [])]
+    # How many to measure stands in the interval's line, which only --why shows then.
+    first = MEASURE_FIRST if not why and any(caveat.kind == MEASURE_FIRST for caveat in below) else _INTERVAL
+    is_wide = parts is not None and first == _INTERVAL
+    hints = [*(["--wide: whole names"] if is_wide else []), *(["--why: details"] if not why else [])]
+    note = [*(caveat.message for caveat in below if caveat.kind == first), *([", ".join(hints)] if hints else [])]
     shared = [f"in all rows: {' '.join(parts.shared)}"] if why and parts is not None and parts.shared else []
-    lines = [*shared, "; ".join(note), *(caveat.message for caveat in below if caveat.kind != _INTERVAL)]
+    lines = [*shared, "; ".join(note), *(c.message for c in below if c.kind not in (first, _INTERVAL))]
     following = [_laid(f"next     {answer.next_command}")] if answer.next_command else []
     explained = ["", *answer.explanation.lines()] if answer.explanation is not None else []
     return "\n".join([*head, table + "\n".join([*map(prose, filter(None, lines)), *following, *explained, ""])])

@@ -8,7 +8,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ckh.documents import fields_of
-from ckh.learn.answers.answer import MODEL, ORDER_ALONE, PROBLEM, TABLE, TIMED_ALONE, WHY, Answer, Caveat
+from ckh.learn.answers.answer import (
+    AUTO,
+    MODEL,
+    ORDER_ALONE,
+    PROBED,
+    PROBLEM,
+    SET_COVERED,
+    SET_SHOWN,
+    TABLE,
+    TIMED_ALONE,
+    WHY,
+    Answer,
+    Caveat,
+)
 from ckh.learn.answers.known import Known, find_known, not_measured, other_device
 from ckh.learn.models.reach import beyond
 from ckh.ops import requested
@@ -22,6 +35,7 @@ if TYPE_CHECKING:
     from ckh.learn.models.measured_set import MeasuredSet
     from ckh.ops.base import Problem
 
+MEASURE_FIRST = "measure-first"
 NOT_IN_HEADERS = "not in these headers"
 OUT_OF_ORDER = (
     "the ranking model determines the order; TFLOPS are predicted by a separate model and need not decrease with rank"
@@ -97,6 +111,14 @@ def _interval(answer: Answer) -> Iterator[Caveat]:
     yield Caveat("not-calibrated" if apart else "interval", message, {"low": low, "high": high}, summary="")
 
 
+def _sets(answer: Answer) -> Iterator[Caveat]:
+    if (count := answer.sets.get(SET_SHOWN)) and answer.rows.probe is None:
+        which = f"measure {count}: one" if count > 1 else "row 1"
+        message = f"{which} is within {SET_SHOWN:.0%} of the best in {SET_COVERED * 100:.0f} of 100 problems"
+        summary = "{count} of {total} problems: {message}"
+        yield Caveat(MEASURE_FIRST, message.replace("%", " %"), {"kernels": count}, summary=summary)
+
+
 def _ties(answer: Answer) -> Iterator[Caveat]:
     tied = {place: row.ties for place, row in enumerate(answer.kernels, 1) if row.ties > 1}
     if tied:
@@ -145,6 +167,7 @@ def _out_of_order(answer: Answer) -> Iterator[Caveat]:
 
 _CAVEATS: tuple[Callable[[Answer], Iterator[Caveat]], ...] = (
     _interval,
+    _sets,
     _ties,
     _inexact,
     _unmeasured,
@@ -167,7 +190,7 @@ def answer_of(
 ) -> Answer:
     """Build an answer; `again` is the command that asked for it, if it was one."""
     target = "" if " --arch " in again else f" --arch {facts.arch}"
-    probe = f"{again}{target} --probe 5" if again and facts.can_probe else ""
+    probe = f"{again}{target} --probe {AUTO if facts.sets else PROBED}" if again and facts.can_probe else ""
     doubts = None if facts.not_measured is None else facts.not_measured.of_problem(problem, facts.arch, probe)
     commands = (probe,) if doubts is None else doubts.next_commands
     bare = Answer(

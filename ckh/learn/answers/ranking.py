@@ -204,6 +204,7 @@ def facts_of(model: Model, problem: Problem) -> ModelFacts:
         has_estimate=model.estimate_of_kernels is not None,
         part_cus=0 if model.gpu.is_whole else model.gpu.hardware.num_cus,
         warnings=warnings_of(model.path),
+        sets=() if model.calibration is None or model.only is not None else model.calibration.sets,
     )
 
 

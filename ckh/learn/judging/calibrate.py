@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ckh.archs import load_arch
+from ckh.learn.analytic.joined import KernelJoin
+from ckh.learn.answers.answer import SET_COVERED, SET_SHOWN
 from ckh.learn.models.calibration import COVERED, Calibration
 
 if TYPE_CHECKING:
@@ -14,16 +19,20 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ckh.data.dataset import Dataset
+
     Floats = NDArray[np.float64]
 
 _ROWS = 33  # of the table
 SHOWN = 5  # kernels that users look at: the interval is calibrated for their times
 _LEAST_SHARE = 1e-3
 _SAME_GAP = 1e-15  # differences of equal scores are rounded
+_ROUNDING = 1e-9  # of a sum of shares
 _FEWEST = 20  # minimum number of problems: fewer do not determine a 5 % quantile
 # Tuned on the folds of the host models: more bands do not improve the interval (benchmarks/calibrate.py).
 _BANDS, _PROBLEMS_OF_BAND = 4, 40
 _NO_BANDS = ((0.0, 1.0, 1.0),)
+WITHIN = (0.0, SET_SHOWN, 0.05)
 
 
 def calibrate(
@@ -102,3 +111,67 @@ def in_order(score: Floats, problem: NDArray[np.int64]) -> Iterator[NDArray[np.i
     order = np.lexsort((-score, problem))
     starts = np.flatnonzero(np.diff(problem[order])) + 1
     return iter(np.split(order, starts))
+
+
+def covering_sets(tried: Dataset, rows: Dataset, score: Floats) -> tuple[tuple[float, int], ...]:
+    """How many first kernels to measure, so that one is within each of `WITHIN` of the best; none if not calibrated."""
+    places, layer = first_places(tried, rows, score), rows.split_ids[rows.first_rows]
+    counts = ((within, covering(place, layer)) for within, place in zip(WITHIN, places.T, strict=True))
+    return tuple((within, count) for within, count in counts if count is not None)
+
+
+def covering(place: Floats, layer: NDArray[np.int64]) -> int | None:
+    """Number of first kernels that suffices for 95 % of further layers, given the number that each problem needs.
+
+    Split conformal prediction over whole layers, which count alike. None for fewer than 19 layers, or if not even all
+    kernels suffice.
+    """
+    place, layer = place[~np.isnan(place)], layer[~np.isnan(place)]
+    _, number, counts = np.unique(layer, return_inverse=True, return_counts=True)
+    order = np.argsort(place)
+    is_enough = np.cumsum(1 / counts[number][order]) >= SET_COVERED * (len(counts) + 1) - _ROUNDING
+    is_enough &= np.isfinite(place[order])
+    return int(place[order][is_enough.argmax()]) if is_enough.any() else None
+
+
+def first_places(tried: Dataset, rows: Dataset, score: Floats) -> Floats:
+    """Number of first rows of an answer of which one is within each of `WITHIN` of the best, for each problem.
+
+    `rows` have the held-out scores, and `tried` also kernels without a time, which count as the first. Infinite where a
+    candidate was not tried: it may be the best; NaN without candidates, as where answers are for a padded problem.
+    """
+    op, arch, ms = rows.op, load_arch(rows.arch), rows.frame["latency_ms"].to_numpy(dtype=np.float64)
+    names, codes = np.unique(tried.frame["kernel"].astype(str), return_inverse=True)
+    of_rows, join = np.searchsorted(names, rows.frame["kernel"].astype(str)), KernelJoin(op, names.tolist())
+    order, ends = np.argsort(tried.problem_ids, kind="stable"), np.cumsum(np.bincount(tried.problem_ids))
+    known = dict(zip(tried.problems(), np.split(codes[order], ends[:-1]), strict=True))
+    places, lacking = np.full((len(rows.first_rows), len(WITHIN)), np.inf), 0
+    with TemporaryDirectory() as folder:
+        for name, content_of in op.training.model_files.items():
+            if (content := content_of(rows.frame, None)) is not None:
+                (Path(folder) / name).write_bytes(content)
+        for of_problem in in_order(score, rows.problem_ids):
+            number = rows.problem_ids[of_problem[0]]
+            problem = rows.problems()[number]
+            found = op.kernels.candidates(problem, arch, Path(folder))
+            kernel, code = join.pairs(found.pool)
+            is_known = np.isin(kernel, found.chosen) & np.isin(code, known[problem])
+            kernel, code = kernel[is_known][::-1], code[is_known][::-1]
+            if not len(found.chosen):
+                places[number] = np.nan
+                continue
+            if len(np.unique(kernel)) < len(found.chosen):
+                lacking += 1
+                if lacking > (1 - SET_COVERED) * len(places):  # rules of large pools take long
+                    return np.full_like(places, np.inf)
+                continue
+            place = np.full(len(names), -1)
+            place[code] = kernel  # the first of those that a short name matches
+            own = of_problem[place[of_rows[of_problem]] >= 0]
+            own = own[np.lexsort((place[of_rows[own]], -score[own]))]
+            # Kernels with equal scores are a row, the first in the pool.
+            shown = own[np.diff(score[own], prepend=np.inf) != 0]
+            for column, within in enumerate(WITHIN):
+                if len(near := np.flatnonzero(ms[shown] <= (1 + within) * ms[own].min())):
+                    places[number, column] = len(found.chosen) - len(own) + near[0] + 1
+    return places

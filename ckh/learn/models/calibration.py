@@ -3,7 +3,8 @@
 Ranking and speeds come from separate models. The calibration, a table fitted on held-out folds, maps the distance of a
 score to the best score to the ratio of the kernel's speed to the best. Predicted speeds of the first kernels, each
 divided by its ratio, estimate the speed of the best. Slow problems (small, depthwise) have larger errors than fast
-ones, so there is an interval for each band of the first kernel's predicted speed.
+ones, so there is an interval for each band of the first kernel's predicted speed. Sets state how many of the first
+kernels must be measured so that one of them is nearly the best.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Calibration:
     scale: float
     bands: tuple[tuple[float, float, float], ...]  # as of `answer.interval_at`, on held-out folds
     problems: int
+    sets: tuple[tuple[float, int], ...] = ()  # within this share of the best is one of so many first kernels
 
     def __post_init__(self) -> None:
         """Validate the values."""
@@ -50,9 +52,10 @@ class Calibration:
         starts = [start for start, _, _ in self.bands]
         is_banded = starts[:1] == [0.0] and all(a < b for a, b in pairwise(starts)) and len(starts) <= _MOST_ROWS
         is_banded = is_banded and all(_LEAST < low <= high for _, low, high in self.bands)
+        is_banded = is_banded and all(0 <= within < 1 <= count for within, count in self.sets)
         if not (is_table and is_falling and is_banded and min((*self.share, self.scale)) > _LEAST):
             raise DataError(
-                "a calibration needs decreasing shares, a scale and intervals of time by speed", code="bad-field"
+                "a calibration needs decreasing shares, a scale, intervals of time by speed, and sets", code="bad-field"
             )
 
     @property
@@ -108,4 +111,7 @@ def _parsed(fields: JsonFields) -> Calibration:
         fields.fail("first", f"must be {FIRST}, not {first}")
     gap, share = fields.numbers("gap"), fields.numbers("share")
     bands = tuple((float(start), float(low), float(high)) for start, low, high in fields.rows("bands", (float,) * 3))
-    return Calibration(gap, share, fields.number("scale"), bands, fields.scalar("problems", int))
+    sets = fields.rows("sets", (float, int)) if fields.has("sets") else ()  # without them: by earlier versions
+    return Calibration(
+        gap, share, fields.number("scale"), bands, fields.scalar("problems", int), tuple(map(tuple, sets))
+    )

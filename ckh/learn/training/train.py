@@ -7,7 +7,7 @@ of the final fit. The same data, options and versions give the same bytes, for a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 from statistics import median
@@ -18,7 +18,7 @@ import numpy as np
 from ckh.archs import load_arch
 from ckh.kernels.pools import TIMED_NAME
 from ckh.learn.analytic.corrected import row_scores
-from ckh.learn.judging.calibrate import calibrate, in_order
+from ckh.learn.judging.calibrate import calibrate, covering_sets, in_order
 from ckh.learn.models.manifest import problem_id
 from ckh.learn.models.model_text import join_trees, scale_leaves, shorten
 from ckh.learn.training.boosting import Boosting, make_fit
@@ -70,6 +70,8 @@ def train(
         tflops = rows.frame[TARGET_COLUMNS[TFLOPS]].to_numpy(dtype=np.float64)
         speed = np.expm1(predicted[TFLOPS])
         calibration = calibrate(predicted.get(RANK), speed, tflops, rows.problem_ids, rows.op.training.timed)
+    if calibration is not None and start is None:  # whose trees may have seen the problems of all folds
+        calibration = replace(calibration, sets=covering_sets(dataset, rows, predicted[options.rank_target]))
     return Trained(
         dataset=prepared.known,
         all_rows=len(dataset.frame),
