@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ckh.errors import DataError
 from ckh.files.untrusted import csv_rows, read_text
 from ckh.shapes.shaped import NearKey
+from ckh.text.log import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ class Lookup:
     columns: str  # the size that depends on fusion
     others: tuple[str, ...]  # columns that must agree for a row to be near
     dtypes: tuple[str, ...]  # element types
+    foreign: tuple[str, ...] = ()  # columns of tables that another lookup reads
 
 
 class KeyTable:
@@ -84,10 +86,19 @@ def _table_rows(path: Path, *, is_strict: bool) -> Iterator[Mapping[str, str]]:
         return  # another kind of table, e.g. of kernels
     if "cu_num" not in header:
         raise DataError(f"{path}: missing column cu_num", "--table reads AITER's tuned tables", code="missing-column")
+    wide: list[int] = []
+    used = 0
     for line, cells in rows:
-        if len(cells) != len(header):
-            raise DataError(f"{path}:{line}: {len(cells)} cells under {len(header)} columns", code="bad-row")
-        yield dict(zip(header, cells, strict=True))
+        if len(cells) == len(header):
+            used += 1
+            yield dict(zip(header, cells, strict=True))
+        else:
+            wide.append(line)
+    if wide:
+        what = f"{path}: {len(wide)} rows of more cells than the {len(header)} columns, the first in line {wide[0]}"
+        if not used:
+            raise DataError(what, code="bad-row")
+        warn(f"left out {what}", "left-out")
 
 
 def nearest_key(lookup: Lookup, key: Mapping[str, str], looked_up: Sequence[int], table: KeyTable) -> NearKey:
@@ -113,6 +124,8 @@ def _cost(
     lookup: Lookup, key: Mapping[str, str], looked_up: Sequence[int], row: Mapping[str, str]
 ) -> tuple[int, float] | None:
     """Distance of a row: the sum of its differences, then the distance of its sizes; None: it has none."""
+    if any(name in row for name in lookup.foreign):
+        return None
     try:
         rows, columns = int(row[lookup.rows]), int(row[lookup.columns])
     except (KeyError, ValueError):

@@ -9,7 +9,7 @@ import pytest
 
 from ckh.cli import run
 from ckh.errors import ExitCode
-from tests.refusals import expect_error
+from tests.refusals import expect_error, expect_warning
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -152,6 +152,40 @@ def test_a_folder_of_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     (tmp_path / "empty").mkdir()
     assert run(["shapes", str(tmp_path / "server.log"), "--table", str(tmp_path / "empty")]) == ExitCode.BAD_DATA
     expect_error(capsys.readouterr().err, "no-aiter", tmp_path / "empty")
+
+
+def test_a_row_of_too_many_cells_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The other rows of the table are read, and a warning counts it."""
+    (tmp_path / "server.log").write_text(LINE.format(m=16, n=1280, k=8192, dtype=FNUZ), encoding="utf-8")
+    (tmp_path / "tuned.csv").write_text(TABLE + "gfx942,304" + 13 * "," + "\n", encoding="utf-8")
+    call = [
+        "shapes",
+        str(tmp_path / "server.log"),
+        "--table",
+        str(tmp_path / "tuned.csv"),
+        "--arch",
+        "gfx942",
+        "--json",
+    ]
+    assert run(call) == ExitCode.OK
+    captured = capsys.readouterr()
+    expect_warning(captured.err, "left-out", 1, "line 7")
+    assert json.loads(captured.out)["misses"][0]["differs"] == {}
+
+
+@pytest.mark.parametrize("name", ["bf16_tuned_gemm.csv", "a8w8_bpreshuffle_tuned_bmm.csv"])
+def test_tables_of_other_lookups_are_not_near(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows of products without scales, and of batches, have the sizes of a product that AITER does not find there."""
+    folder = tmp_path / "aiter" / "configs"
+    folder.mkdir(parents=True)
+    other = "B," if "bmm" in name else "outdtype,"
+    (folder / name).write_text(f"gfx,cu_num,{other}M,N,K,us\ngfx942,304,2,16,1280,8192,5\n", encoding="utf-8")
+    row = f"gfx942,304,64,1280,8192,{FNUZ},ck,1,0,5.0,name,1,1,0.0\n"
+    (folder / "a8w8_bpreshuffle_tuned_gemm.csv").write_text(HEADER + row, encoding="utf-8")
+    (tmp_path / "server.log").write_text(LINE.format(m=16, n=1280, k=8192, dtype=FNUZ), encoding="utf-8")
+    call = ["shapes", str(tmp_path / "server.log"), "--table", str(tmp_path / "aiter"), "--arch", "gfx942", "--json"]
+    assert run(call) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["misses"][0]["differs"] == {"M": "16"}
 
 
 @pytest.mark.parametrize(

@@ -321,7 +321,7 @@ _FAMILY_OF = {
     (Scaling.BLOCK_32, False): "a4w4_blockscale",
 }
 _SCALING_OF = {family: key for key, family in _FAMILY_OF.items()}
-_LOOKUP = Lookup(rows="M", columns="N", others=("K",), dtypes=("q_dtype_w",))
+_LOOKUP = Lookup(rows="M", columns="N", others=("K",), dtypes=("q_dtype_w",), foreign=("B", "outdtype"))
 
 
 def _of_shape(shape: Matmul, dtype: str) -> AiterGemm:
