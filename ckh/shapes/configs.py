@@ -162,9 +162,12 @@ def _precision(document: Mapping[str, Any], config: Config, wanted: RunOptions) 
     asked = wanted.dtype
     named = (values.get(key) for values in (config.values, document) for key in ("dtype", "torch_dtype"))
     base = dtype_name(str(next(filter(None, named), _DEFAULT_DTYPE)))
-    stated = next(
-        (values[key] for values in (document, config.values) for key in _QUANTISATIONS if values.get(key)), None
-    )
+    every = [values[key] for values in (document, config.values) for key in _QUANTISATIONS if values.get(key)]
+    if any(other != every[0] for other in every):
+        raise DataError(
+            f"{config.where}: two quantisations that differ: {' and '.join(_QUANTISATIONS)}", code="bad-field"
+        )
+    stated = every[0] if every else None
     if asked is not None and (stated or asked != base):
         own = base if stated is None else f"{base} and its quantisation"
         note_once(f"{config.where}: listed in {asked} instead of {own}")

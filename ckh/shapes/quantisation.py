@@ -23,14 +23,16 @@ if TYPE_CHECKING:
 
     Fields = Mapping[str, Any]
 
-_EXCLUSIONS = ("ignore", "ignored_layers", "modules_to_not_convert", "exclude", "exclude_modules")
-_WEIGHT_ONLY = ("awq", "gptq", "mxfp4")  # methods whose inputs are not quantised
-_ROW = "row"
-_BY_ROW = ("tensor", "channel", "token", "per_tensor", "per_channel", "per_token")
+_EXCLUSIONS = (
+    *("ignore", "ignored_layers", "modules_to_not_convert", "exclude", "exclude_modules", "llm_int8_skip_modules"),
+)
+_WEIGHT_ONLY = ("awq", "gptq", "mxfp4", "bitsandbytes")  # methods whose inputs are not quantised
+_ROW, _TENSOR = "row", "tensor"
+_SCALES = {"channel": _ROW, "token": _ROW, "tensor": _TENSOR}
 _LINEAR = ("Linear", "LinearBase")  # classes of all modules with a weight
 _EXPERTS = {"FusedMoE": "experts"}  # class -> part of the names of its modules
 _COMPRESSED_TYPES = {("float", 8): "fp8", ("float", 4): "pk_fp4", ("int", 8): "int8"}
-_MODELOPT_ROW = ("FP8", "FP8_PER_CHANNEL_PER_TOKEN")
+_MODELOPT_SCALES = {"FP8": _TENSOR, "FP8_PER_CHANNEL_PER_TOKEN": _ROW}
 QUANTISATION_HINT = "--dtype fp8 lists its products as if quantised so, --dtype bf16 as if not"
 _NAME = re.compile(r"[\w.*?\[\]!/-]*")
 # Prefixes of a text model's modules, alone and beside encoders.
@@ -54,6 +56,11 @@ class _ScaledTensor(NamedTuple):
 
     dtype: str
     values: str
+
+    @property
+    def by_row(self) -> _ScaledTensor:
+        """The same with a scale per row, which one scale of the tensor is, repeated."""
+        return self._replace(values=_ROW) if self.values == _TENSOR else self
 
 
 _UNQUANTISED = _ScaledTensor("unquantised", "")
@@ -136,27 +143,30 @@ def read_quantisation(config: Any, where: str, *, is_replaced: bool = False) -> 
     if not isinstance(config, dict):
         raise DataError(f"{where} must be an object, not {config!r:.60}", code="bad-field")
     nested = _object(config, "quantization", where)  # of ModelOpt
-    excluded = patterns_of(
-        (text for part in (config, nested) for key in _EXCLUSIONS for text in _texts(part, key, where)), where
-    )
+    texts = [text for part in (config, nested) for key in _EXCLUSIONS for text in _texts(part, key, where)]
+    texts += [f"re:{text[2:]}" for text in _object(config, "dynamic", where) if text.startswith("-:")]  # of GPTQ
+    excluded = patterns_of(texts, where)
     own = "compressed-tensors" if "config_groups" in config else "modelopt" if "quant_algo" in config else ""
     method = str(config.get("quant_method") or own)
     read = _METHODS.get(method)
+    if config.get("config_groups") and read not in (None, _groups, _modelopt):
+        raise DataError(f"{where} is of {method} and has config_groups, which {method} does not", code="bad-field")
     if read is not None:
         default, named = read({**nested, **config}, where)
         return ModuleSchemes(default, tuple(named), excluded)
     if method in _WEIGHT_ONLY or is_replaced:
-        return ModuleSchemes(Scheme("", unread=f"products with weights quantised by {method:.40}"), (), excluded)
+        return ModuleSchemes(_unread(f"products with weights quantised by {method:.40}", method), (), excluded)
     raise DataError(f"{where}: quant_method {method!r:.60} is not known", QUANTISATION_HINT, code="unsupported")
 
 
 _Rules = tuple["Scheme | None", "list[tuple[Patterns, Scheme]]"]
 
 
-def _fp8(config: Fields, _where: str) -> _Rules:
-    blocks = config.get("weight_block_size")
-    values, inputs = (_ROW, _ROW) if blocks is None else (_sizes(blocks), _sizes(blocks).rpartition("x")[2])
-    return _scheme(_ScaledTensor("fp8", values), _ScaledTensor("fp8", inputs)), []
+def _fp8(config: Fields, where: str) -> _Rules:
+    method = config.get("quant_method")
+    blocks = config.get("weight_block_size", [1, 32] if method == "mxfp8" else None)
+    values = (_TENSOR if method == "fp8" else _ROW) if blocks is None else _sizes(blocks, where)
+    return _scheme(_ScaledTensor("fp8", values), _ScaledTensor("fp8", values.rpartition("x")[2])), []
 
 
 def _groups(config: Fields, where: str) -> _Rules:
@@ -166,10 +176,12 @@ def _groups(config: Fields, where: str) -> _Rules:
     for name, group in _stated(config, "config_groups", where).items():
         at = f"{where}: group {name:.40}"
         fields = _object({name: group}, name, where)
-        scheme = _scheme(*(_compressed(_object(fields, key, at)) for key in ("weights", "input_activations")))
+        scheme = _scheme(*(_compressed(_object(fields, key, at), at) for key in ("weights", "input_activations")))
         targets = _texts(fields, "targets", at)
         if any(target in _LINEAR for target in targets):
-            default = default or scheme
+            if default not in (None, scheme):
+                raise DataError(f"{at} contradicts another group of the same modules", code="bad-field")
+            default = scheme
         names = [_EXPERTS.get(target, target) for target in targets if target not in _LINEAR]
         strange = [target for target in names if target[:1].isupper()]  # as classes are
         if strange or not targets:
@@ -180,13 +192,13 @@ def _groups(config: Fields, where: str) -> _Rules:
     return default, named
 
 
-def _compressed(fields: Fields) -> _ScaledTensor:
+def _compressed(fields: Fields, where: str) -> _ScaledTensor:
     if not fields:
         return _UNQUANTISED
     kind, bits, size = str(fields.get("type", "int")), fields.get("num_bits", 8), fields.get("group_size")
     dtype = _COMPRESSED_TYPES.get((kind, bits) if isinstance(bits, int) else (kind, 0), f"{bits!r:.9}-bit {kind:.20}")
     strategy = fields.get("strategy") or ("group" if isinstance(size, int) and size > 0 else "channel")
-    return _ScaledTensor(dtype, _values(str(strategy), size, fields.get("block_structure")))
+    return _ScaledTensor(dtype, _values(str(strategy), size, fields.get("block_structure"), where))
 
 
 def _quark(config: Fields, where: str) -> _Rules:
@@ -206,7 +218,7 @@ def _quark_scheme(fields: Fields, where: str) -> Scheme:
             return Scheme("", unread=f"products with several quantisations of a {key}")
         own = _object(fields, key, where)
         size, blocks = own.get("group_size"), own.get("block_size")
-        values = _values(str(own.get("qscheme")), size, blocks)
+        values = _values(str(own.get("qscheme")), size, blocks, where)
         tensors.append(_ScaledTensor(dtype_name(str(own.get("dtype"))), values) if own else _UNQUANTISED)
     return _scheme(*tensors)
 
@@ -215,8 +227,9 @@ def _modelopt(config: Fields, where: str) -> _Rules:
     if config.get("config_groups"):
         return _groups(config, where)
     algorithm = str(config.get("quant_algo"))
-    if algorithm in _MODELOPT_ROW:
-        return Scheme("fp8", Scaling.ROW), []
+    if algorithm in _MODELOPT_SCALES:
+        tensor = _ScaledTensor("fp8", _MODELOPT_SCALES[algorithm])
+        return _scheme(tensor, tensor), []
     return Scheme("", unread=f"products quantised as {algorithm:.40} by ModelOpt"), []
 
 
@@ -224,30 +237,48 @@ _METHODS: dict[str, Callable[[Fields, str], _Rules]] = {
     "compressed-tensors": _groups,
     "fp8": _fp8,
     "fbgemm_fp8": _fp8,
+    "ptpc_fp8": _fp8,
+    "mxfp8": _fp8,
     "modelopt": _modelopt,
     "quark": _quark,
 }
 
 
-def _values(strategy: str, size: Any, blocks: Any) -> str:
+def _values(strategy: str, size: Any, blocks: Any, where: str) -> str:
     """The values that share a scale."""
-    if strategy in _BY_ROW:
-        return _ROW
-    if strategy in ("group", "per_group"):
-        return f"{size!r:.20}"
-    return _sizes(blocks) if strategy in ("block", "per_block") else strategy[:40]
+    strategy = strategy.removeprefix("per_")
+    if strategy == "group":
+        return _sizes([size], where)
+    return _sizes(blocks, where) if strategy == "block" else _SCALES.get(strategy, strategy[:40])
 
 
-def _sizes(value: Any) -> str:
-    return "x".join(map(str, value))[:40] if isinstance(value, list) else f"{value!r:.40}"
+def _sizes(value: Any, where: str) -> str:
+    """Sizes of blocks as text."""
+    sizes = value if isinstance(value, list) else [value]
+    if not sizes or not all(isinstance(size, int) and size > 0 for size in sizes):
+        raise DataError(f"{where}: sizes of blocks must be 1 or more, not {value!r:.40}", code="out-of-range")
+    return "x".join(map(str, sizes))[:40]
 
 
 def _scheme(weights: _ScaledTensor, inputs: _ScaledTensor) -> Scheme:
+    scheme = _SCHEMES.get((weights.by_row, inputs.by_row))
+    if scheme is not None:
+        if weights.values == _TENSOR:
+            note_once(
+                f"{weights.dtype} with one scale per tensor is listed as with one per row: {TABLES['per_tensor']}"
+            )
+        return scheme
     kinds = " and ".join(
         f"{tensor.dtype}{f' (scales of {tensor.values})' if tensor.values else ''} {what}"
         for tensor, what in ((weights, "weights"), (inputs, "inputs"))
     )
-    return _SCHEMES.get((weights, inputs)) or Scheme("", unread=f"products with {kinds}")
+    return _unread(f"products with {kinds}", f"{weights.dtype}, {inputs.dtype}")
+
+
+def _unread(what: str, kind: str) -> Scheme:
+    """A scheme without kernels here, and those that there are."""
+    kernels = TABLES["kernels"].get(kind)
+    return Scheme("", unread=what + (f" ({kernels})" if kernels else ""))
 
 
 def patterns_of(texts: Iterable[str], where: str) -> Patterns:

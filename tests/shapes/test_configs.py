@@ -13,7 +13,7 @@ from ckh.errors import DataError, UsageError
 from ckh.shapes.config import FAMILIES, MODELS
 from ckh.shapes.layers import ATTENTION, RunOptions
 from ckh.shapes.problems import shapes_of
-from tests.refusals import expect_refusal
+from tests.refusals import expect_refusal, expect_values
 
 if TYPE_CHECKING:
     from ckh.shapes.layers import WeightedProblem
@@ -170,6 +170,77 @@ def test_whisper_encodes_and_decodes() -> None:
     assert sizes(result)["encoder_fc1"] == (1500, 5120, 1280, 32)
     assert sizes(result)["decoder_cross_kv"] == (1500, 2560, 1280, 32)
     assert sizes(result)["decoder_qkv"] == (4, 3 * 1280, 1280, 32)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "internvl_chat", "llm_config": LLAMA_70B, "vision_config": {"hidden_size": 1024}},
+        {
+            "model_type": "qwen3_omni_moe",
+            "talker_config": {**LLAMA_70B, "intermediate_size": 1024},
+            "thinker_config": {"text_config": LLAMA_70B},
+        },
+        {**LLAMA_70B, "vision_config": {"model_type": "vit"}},
+        {"model_type": "llama4", "text_config": LLAMA_70B, "vision_config": {"model_type": "clip"}},
+    ],
+)
+def test_the_text_part_is_found(tmp_path: Path, config: dict[str, Any]) -> None:
+    """Under any key, nested or beside the encoder's; the encoder is counted as left out."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    shapes = shapes_of([str(path)], RunOptions(tokens=(1,)))
+    assert sizes(shapes.problems)["down"] == (1, 8192, 28672, 80)
+    assert [count for reason, count in shapes.left_out.items() if reason != ATTENTION] == [1]
+
+
+def test_attention_has_its_share_and_its_operation() -> None:
+    """64 heads of 128 and 1024 tokens, by hand: QK^T and PV are batches of heads, left out with their FLOPs."""
+    shapes = shapes_of(["llama3-70b"], RunOptions(tokens=(1024,)))
+    own = 80 * 2 * (2 * 64 * 1024 * 1024 * 128)
+    share = own / (own + sum(item.flops for item in shapes.problems))
+    assert shapes.left_out == {ATTENTION: 160}
+    expect_values(shapes.changes[0], f"{share:.1%}", "--op gemm_batched")
+    batched = shapes_of(["llama3-70b"], RunOptions(tokens=(1024,), tp=8), "gemm_batched").problems
+    assert [(item.layers, item.count, item.problem.canonical()) for item in batched] == [
+        (("qk",), 80, "gemm_batched_bf16_rcr_b8_m1024_n1024_k128_splitk1"),
+        (("pv",), 80, "gemm_batched_bf16_rrr_b8_m1024_n128_k1024_splitk1"),
+    ]
+
+
+def test_biases_are_kept(tmp_path: Path) -> None:
+    """Qwen2's queries, keys and values have one; of an operation without them the change is told."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA_70B, "model_type": "qwen2"}), encoding="utf-8")
+    shapes = shapes_of([str(path)], RunOptions(tokens=(1,)))
+    assert [item.layers for item in shapes.problems if item.op == "gemm_multi_d"] == [("qkv",)]
+    changes = shapes_of([str(path)], RunOptions(tokens=(1,)), "gemm_universal").changes
+    assert [change for change in changes if "bias" in change and "gemm_multi_d" in change]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"model_type": "nemotron_h", "hybrid_override_pattern": "ME*-"}, "relu2"),
+        ({"model_type": "gemma4_text"}, "gelu"),
+    ],
+)
+def test_experts_of_other_kinds_are_left_out(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
+    """Those without a gate or with another activation than AITER's are counted with the reason."""
+    mamba = {"mamba_num_heads": 8, "mamba_head_dim": 64, "n_groups": 1, "ssm_state_size": 64}
+    experts = {"num_experts": 64, "num_experts_per_tok": 8, "moe_intermediate_size": 1024, "enable_moe_block": True}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA_70B, **mamba, **experts, **changes}), encoding="utf-8")
+    left_out = shapes_of([str(path)], RunOptions(tokens=(1,))).left_out
+    assert [text for text in left_out if text != ATTENTION and reason in text]
+
+
+@pytest.mark.parametrize("config", json.loads((Path(__file__).parent / "bad_configs.json").read_bytes()))
+def test_strange_configurations_are_refused(tmp_path: Path, config: dict[str, Any]) -> None:
+    """Sizes that are negative, texts or lists of several, and heads wider than the model, by their key."""
+    code, key = config.pop("code"), config.pop("key")
+    with expect_refusal(DataError, code, key):
+        read(tmp_path, {**LLAMA_70B, **config})
 
 
 def test_a_published_file() -> None:

@@ -64,85 +64,29 @@ def compressed(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"quant_method": "compressed-tensors", "config_groups": by_name, **more}
 
 
-@pytest.mark.parametrize(
-    ("quantisation", "kind"),
-    [
-        (compressed(groups({**FLOAT, "strategy": "channel"}, {**FLOAT, "strategy": "token"})), ROW),
-        (compressed(groups({**FLOAT, "strategy": "tensor"}, {**FLOAT, "strategy": "tensor"})), ROW),
-        (
-            compressed(
-                groups(
-                    {**FLOAT, "strategy": "block", "block_structure": [128, 128]},
-                    {**FLOAT, "strategy": "group", "group_size": 128},
-                )
-            ),
-            BLOCK,
-        ),
-        (compressed(groups({"num_bits": 8, "type": "int"}, {"num_bits": 8, "type": "int"})), "a8w8 int8"),
-        (compressed(groups(FLOAT, FLOAT), ignore=["lm_head"], quant_method=None), ROW),
-        (compressed(groups(FP4, FP4)), "a4w4_blockscale pk_fp4"),
-        (BLOCKS, BLOCK),
-        ({"quant_method": "fp8", "activation_scheme": "static"}, ROW),
-        ({"quant_method": "fbgemm_fp8"}, ROW),
-        ({"quant_method": "quark", "global_quant_config": FP8_TOKEN}, ROW),
-        ({"quant_method": "quark", "global_quant_config": MXFP4}, "a4w4_blockscale pk_fp4"),
-        ({"quant_method": "modelopt", "quant_algo": "FP8"}, ROW),
-        ({"quant_method": "modelopt", "quantization": {"quant_algo": "FP8"}}, ROW),
-        ({**compressed(groups(FLOAT, FLOAT)), "quant_method": "modelopt"}, ROW),
-    ],
-)
-def test_schemes(tmp_path: Path, quantisation: dict[str, Any], kind: str) -> None:
-    """Each method's spelling of FP8 by row or block, INT8 and MXFP4 is read, and lm_head is not quantised."""
-    shapes = found(tmp_path, LLAMA, quantisation)
-    expected = {name: {kind: 4} for name in ("qkv", "o", "gate_up", "down")}
-    assert kinds(shapes) == {**expected, "lm_head": {"bf16": 1}}
-    assert not left_out(shapes)
+# Name -> a model of `configs.json`, its quantization_config, and what is right, by hand: of each layer the family and
+# element type with the number of layers (of all that share its problem), and the number of products that are left out;
+# or the code of an error.
+CASES = {case["name"]: case for case in json.loads(Path(__file__).with_name("quantisations.json").read_bytes())}
 
 
-@pytest.mark.parametrize(
-    ("quantisation", "words"),
-    [
-        (compressed(groups({"num_bits": 4, "type": "int", "group_size": 32}, None)), ["4-bit int", 32, "unquantised"]),
-        (compressed(groups(FLOAT, None)), ["fp8", "unquantised"]),
-        (compressed(groups(NVFP4, NVFP4)), [16]),
-        ({"quant_method": "fp8", "weight_block_size": [1, 32]}, ["fp8", "1x32"]),
-        ({"quant_method": "quark", "global_quant_config": {**MXFP4, "input_tensors": None}}, ["pk_fp4", "unquantised"]),
-        ({"quant_method": "quark", "global_quant_config": {**FP8_TOKEN, "weight": [{}]}}, ["weight"]),
-        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, ["NVFP4"]),
-        ({"quant_method": "awq", "bits": 4}, ["awq"]),
-        ({"quant_method": "mxfp4"}, ["mxfp4"]),
-    ],
-)
-def test_other_schemes_are_left_out(tmp_path: Path, quantisation: dict[str, Any], words: list[Any]) -> None:
-    """Modules without kernels here are counted as left out, and named; they are never of another type."""
-    shapes = found(tmp_path, LLAMA, quantisation)
-    assert kinds(shapes) == {"lm_head": {"bf16": 1}}
-    ((reason, count),) = left_out(shapes).items()
-    assert count == 4 * 4
-    expect_values(reason, *words)
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if "kinds" in case])
+def test_schemes(tmp_path: Path, name: str) -> None:
+    """Each module has the type and scales that its method states; one without kernels here is named and counted."""
+    case = CASES[name]
+    shapes = found(tmp_path, CONFIGS[case["model"]], case["quantisation"])
+    assert kinds(shapes) == case["kinds"]
+    assert sum(left_out(shapes).values()) == case["left"]
+    for reason in left_out(shapes):
+        expect_values(reason, *case["why"])
 
 
-@pytest.mark.parametrize(
-    ("quantisation", "code", "words"),
-    [
-        ({"quant_method": "bitsandbytes"}, "unsupported", ["bitsandbytes", "--dtype"]),
-        ({"bits": 4}, "unsupported", ["quant_method", "--dtype"]),
-        ("fp8", "bad-field", ["quantization_config", "'fp8'"]),
-        ({**BLOCKS, "modules_to_not_convert": "lm_head"}, "bad-field", ["modules_to_not_convert"]),
-        ({**BLOCKS, "ignore": ["re:("]}, "bad-field", ["'('"]),
-        (compressed(groups([], None)), "bad-field", ["group_0", "weights"]),  # type: ignore[arg-type]
-        ({"quant_method": "compressed-tensors", "config_groups": []}, "bad-field", ["config_groups"]),
-        (compressed(), "missing-field", ["config_groups"]),
-        (compressed(groups(FLOAT, FLOAT, "QKVParallelLinear")), "unsupported", ["QKVParallelLinear"]),
-        (compressed({"weights": FLOAT}), "unsupported", ["group_0", "targets"]),
-        ({"quant_method": "quark"}, "missing-field", ["global_quant_config"]),
-        ({"quant_method": "quark", "layer_quant_config": {"*.mlp.*": "fp4"}}, "bad-field", ["*.mlp.*"]),
-    ],
-)
-def test_what_is_not_understood_is_refused(tmp_path: Path, quantisation: Any, code: str, words: list[str]) -> None:
-    """An unknown method and malformed fields are errors that name them."""
-    with expect_refusal(DataError, code, "config.json", *words):
-        found(tmp_path, LLAMA, quantisation)
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if "code" in case])
+def test_what_is_not_understood_is_refused(tmp_path: Path, name: str) -> None:
+    """Unknown methods, malformed fields, contradictions and impossible sizes are errors that name them."""
+    case = CASES[name]
+    with expect_refusal(DataError, case["code"], "config.json", *case["why"]):
+        found(tmp_path, CONFIGS[case["model"]], case["quantisation"])
 
 
 @pytest.mark.parametrize(
@@ -231,8 +175,14 @@ def test_blocks_that_ranks_cannot_share(tmp_path: Path) -> None:
     """Sizes of a rank that are not whole blocks of scales are refused, with the ranks that fit."""
     sizes = {"num_attention_heads": 32, "head_dim": 128, "moe_intermediate_size": 1536}
     model = {**LLAMA, "model_type": "qwen3_moe", "num_experts": 64, "num_experts_per_tok": 8, **sizes}
-    with expect_refusal(UsageError, "indivisible", "experts", 192, 8, 128, "--tp 4"):
+    with expect_refusal(UsageError, "indivisible", "experts", 192, 8, 128, "--tp 4", "--ep 8"):
         found(tmp_path, model, BLOCKS, tp=8)
+    (experts,) = (
+        item.problem for item in found(tmp_path, model, BLOCKS, tp=8, ep=8).problems if item.op == "aiter_moe"
+    )
+    assert (experts.experts, experts.inter_dim) == (8, 1536)
+    with expect_refusal(UsageError, "indivisible", "--ep 3", "--tp 8"):
+        found(tmp_path, model, BLOCKS, tp=8, ep=3)
     shapes = found(tmp_path, model, BLOCKS, tp=8, skip_bad=True)
     assert "experts" not in kinds(shapes)
     assert sum(shapes.bad.values()) == 1
@@ -293,6 +243,25 @@ def test_other_kinds_of_models(tmp_path: Path) -> None:
         assert kinds(found(tmp_path, model, whole))["fc1"] == {ROW: 12}
     with expect_refusal(DataError, "unsupported", "ViT", "--dtype"):
         found(tmp_path, model, {"quant_method": "fbgemm_fp8", "ignore": ["fc1"]})
+
+
+def test_two_quantisations(tmp_path: Path) -> None:
+    """Those of both names must be the same."""
+    path = tmp_path / "config.json"
+    both = {**LLAMA, "quantization_config": BLOCKS, "compression_config": {"quant_method": "fbgemm_fp8"}}
+    path.write_text(json.dumps(both), encoding="utf-8")
+    with expect_refusal(DataError, "bad-field", path, "compression_config"):
+        shapes_of([str(path)])
+
+
+def test_patterns_that_match_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line counts them, and those of excluded layers, but not those of modules without products."""
+    matching = ["lm_head", "re:.*self_attn.*", "model.embed_tokens", "model.visual.blocks.0"]
+    found(tmp_path, LLAMA, {**BLOCKS, "ignore": matching})
+    assert "patterns" not in capsys.readouterr().err
+    groups_of = groups(FP4, FP4, "re:.*self_attn.*"), groups(FLOAT, FLOAT)
+    found(tmp_path, LLAMA, compressed(*groups_of, ignore=[*matching, "model.layers.9", "self_atn"]))
+    expect_values(capsys.readouterr().err, "3 patterns", "model.layers.9", "self_atn", "re:.*self_attn.*")
 
 
 def test_the_older_name_of_the_field(tmp_path: Path) -> None:
