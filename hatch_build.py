@@ -1,4 +1,7 @@
-"""Compiles the C part of ckh into the wheel, where there is a C compiler; without one the wheel is pure."""
+"""Compiles the C part of ckh into the wheel, where there is a C compiler; without one the wheel is pure.
+
+A release also has the addresses of the repository that builds it, and the manual page, where `docs/_man.py` wrote it.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,24 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 _SOURCES = Path("ckh", "ranking", "csrc")
 _LIBRARY = Path("ckh", "ranking", "_ckh_rank.so")
 # Features must be Python's bit for bit: no fused multiply-add.
 _FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared", "-ffp-contract=off", "-DCKH_SIZES_ONLY")
+
+
+class AddressHook(MetadataHookInterface):  # type: ignore[misc]
+    """Addresses of the project: of the repository whose workflow builds it (GITHUB_SERVER_URL, GITHUB_REPOSITORY)."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Add them; a build elsewhere has none."""
+        server, name = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
+        if server and name:
+            home = f"{server}/{name}"
+            pages = {"Source": "", "Issues": "/issues", "Changelog": "/blob/main/CHANGELOG.md"}
+            metadata["urls"] = {label: home + page for label, page in pages.items()}
 
 
 class CBuildHook(BuildHookInterface):  # type: ignore[misc] # hatchling may be unknown to the type checker
@@ -26,6 +42,8 @@ class CBuildHook(BuildHookInterface):  # type: ignore[misc] # hatchling may be u
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, add the library to the wheel and tag it for this platform; or say why not, and go on."""
         root = Path(self.root)
+        if (page := root / "docs" / "ckh.1").is_file():
+            build_data["shared_data"][str(page)] = "share/man/man1/ckh.1"
         if version == "editable":
             built = _compile(root, root / _LIBRARY)
         else:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 import re
+import runpy
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
 from mkdocs.structure.files import File
 
-from ckh.cli import COMMANDS, build_app, run
+from ckh.cli import run
 from ckh.ops import all_requested
 
 if TYPE_CHECKING:
@@ -69,13 +69,8 @@ def _public() -> list[str]:
 
 def _helps() -> Iterator[str]:
     """The help of each command and subcommand, and of the problems of each operation, below headings."""
-    for name in COMMANDS:
-        command = typer.main.get_command(build_app([name])).commands[name]  # type: ignore[attr-defined]
-        for words in ([name], *([name, inner] for inner in getattr(command, "commands", {}))):
-            printed = io.StringIO()
-            with redirect_stdout(printed):
-                run([*words, "--help"])
-            yield f"{'##' if len(words) == 1 else '###'} ckh {' '.join(words)}\n\n```text\n{printed.getvalue()}```\n"
+    for words, text in runpy.run_path(str(ROOT / "docs" / "_man.py"))["helps"]():
+        yield f"{'##' if len(words) == 1 else '###'} ckh {' '.join(words)}\n\n```text\n{text}```\n"
     yield "## Problems by operation\n"
     for op in all_requested():
         printed = io.StringIO()
