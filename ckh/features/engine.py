@@ -93,7 +93,10 @@ class FeatureEngine:
     defaults: Mapping[str, float | str]  # values of columns that may be missing
     kernel_columns: frozenset[str] = frozenset()
     """Raw columns of kernels; the others are of problems, or of the hardware (`hw_…`)."""
-    encoding_version: int = 0  # incremented when the values of a feature change without a change of its name
+    encodings: tuple[int, ...] = (0,)
+    """Versions of the encoding that models may have, ckh's own first: incremented when the values of a feature change
+    without a change of its name."""
+    further: tuple[Feature, ...] = ()  # features that only models of other programs name
 
     def extended(
         self,
@@ -120,7 +123,7 @@ class FeatureEngine:
 
     def select(self, names: Sequence[str]) -> tuple[Feature, ...]:
         """Select features by name, in this order."""
-        known = {feature.name: feature for feature in self.features}
+        known = {feature.name: feature for feature in (*self.features, *self.further)}
         if missing := [name for name in names if name not in known]:
             raise ModelError(f"unknown features {', '.join(missing)}", "train the model again", code="unknown-feature")
         return tuple(known[name] for name in names)

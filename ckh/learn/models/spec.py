@@ -40,6 +40,8 @@ _MOST_OF_HARDWARE = 2**40  # upper bound: features multiply them
 _RANK_WITH_ESTIMATE = "rank+estimate"  # versions of ckh without such models refuse it
 _MOST_OF_ESTIMATE = 100.0
 
+_WITH_WIDTHS = "_vec"  # after an operation's name: AMD's feature engine of it that has vector widths
+
 ANY = "any"  # element type of models for all types
 BETWEEN_DEVICES = ", "
 
@@ -184,7 +186,7 @@ def spec_text(spec: ModelSpec, params: dict[str, Any]) -> str:
         ours["estimate"] = asdict(spec.estimate)
     document = {
         "op_type": spec.op_type,
-        "feature_encoding_version": spec.engine.encoding_version,
+        "feature_encoding_version": spec.engine.encodings[0],
         "feature_engine": spec.op_type,
         "hardware": spec.hardware,
         "dtype": spec.dtype,
@@ -209,7 +211,7 @@ def may_be_for(folder: Path, names: Sequence[str]) -> bool:
     except DataError:
         return True
     is_plain = b"\\" not in content and b"\0" not in content  # otherwise text may be encoded differently
-    return not is_plain or all(f'"{name}"'.encode() in content for name in names)
+    return not is_plain or all(f'"{name}'.encode() in content for name in names)
 
 
 def read_spec(folder: Path) -> ModelSpec:
@@ -226,7 +228,7 @@ def read_spec(folder: Path) -> ModelSpec:
 
 def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
     where = folder / SPEC_NAME
-    op_type = fields.scalar("op_type", str)
+    op_type = fields.scalar("op_type", str).removesuffix(_WITH_WIDTHS)
     if not is_operation(op_type):
         raise ModelError(
             f"{where}: unknown operation {op_type!r}", one_of(op_type, operation_names()), code="unknown-op"
@@ -234,13 +236,10 @@ def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
     engine = operation(op_type).training.engine
     # AMD's older specs have neither version nor hardware: defaults from before these keys apply.
     encoding = fields.scalar("feature_encoding_version", int) if fields.has("feature_encoding_version") else 0
-    if encoding != engine.encoding_version:
-        hint = "train the model again"
-        raise ModelError(
-            f"{where}: features of encoding version {encoding}, ckh has {engine.encoding_version}",
-            hint,
-            code="other-version",
-        )
+    if encoding not in engine.encodings:
+        known = " and ".join(map(str, engine.encodings))
+        message = f"{where}: features of encoding version {encoding}, ckh has {known}"
+        raise ModelError(message, "train the model again", code="other-version")
     arch = fields.scalar("arch", str)
     if arch not in arch_names():
         raise ModelError(

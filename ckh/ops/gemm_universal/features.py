@@ -1,4 +1,4 @@
-"""Raw columns of GEMM problems and kernels, and their features: AMD's 72 (encoding version 0), and ckh's own.
+"""Raw columns of GEMM problems and kernels, and their features: AMD's 72 (78 in encoding version 1), and ckh's own.
 
 AMD's data call waves per block `warp_m`, `warp_n`, `warp_k`; ckh calls them `wave_*`, since elsewhere AMD uses `warp_*`
 for the warp tile. `from_amd` renames AMD's columns.
@@ -25,6 +25,7 @@ from ckh.kernels.declaration import column_tokens
 from ckh.kernels.pipelines import MARKED_PADDED_PIPELINES, PIPELINE_CODES
 from ckh.kernels.table import TRIPLES, column_of
 from ckh.ops.gemm_universal.kernel import GemmKernel
+from ckh.ops.gemm_universal.kernels.problem_rules import LOAD_BYTES, MAX_VECTOR_BYTES, NARROW
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE, GemmProblem
 from ckh.problems import DTYPE_BYTES
 
@@ -60,7 +61,8 @@ def kernel_columns(kernels: Sequence[GemmKernel], *, mem_is_padded: bool = False
         name: column_of(kernels, name).astype(np.str_ if _TYPES[name] is str else np.float64) for name in KERNEL_COLUMNS
     }
     as_padded = np.isin(columns["pipeline"], list(MARKED_PADDED_PIPELINES)) & mem_is_padded
-    return columns | {name: (columns[name].astype(np.bool_) | as_padded).astype(np.float64) for name in TRIPLES["pads"]}
+    columns |= {name: (columns[name].astype(np.bool_) | as_padded).astype(np.float64) for name in TRIPLES["pads"]}
+    return columns | {name: column_of(kernels, name).astype(np.float64) for name in TRIPLES["vectors"]}
 
 
 def from_amd(columns: Mapping[str, Any]) -> dict[str, Any]:
@@ -278,14 +280,80 @@ _HARDWARE_FEATURES = tuple(Feature(f"hw_{name}", unit, raw(f"hw_{name}")) for na
 
 _CORE = (*_PROBLEM_FEATURES, *_KERNEL_FEATURES, *_BOTH_FEATURES, *_FIT_FEATURES, *_HARDWARE_FEATURES)
 
+# AMD's engine with vector widths, of encoding version 1: global loads of A and B and stores of C, in elements.
+_RESULT_BYTES = {name: {"fp8": 2.0, "bf8": 2.0, "int8": 4.0}.get(name, size) for name, size in DTYPE_BYTES.items()}
+
+
+def _is_row(place: int) -> Formula:
+    """True for layouts whose operand of this place is row-major."""
+    return lambda c: c.codes("layout", {name: float(name[place] == "r") for name in GEMM_LAYOUTS}, 1.0) > 0
+
+
+def _load_width(operand: str) -> Formula:
+    """Native width: the widest load that divides the tile's contiguous extent and the elements of a thread."""
+    axis, rows, columns = ("m", "tile_m", "tile_k") if operand == "a" else ("n", "tile_k", "tile_n")
+
+    def formula(c: Columns) -> Any:
+        extent = np.where(_is_row("ab".index(operand))(c), c[columns], c[rows])
+        threads = np.maximum(c["wave_m"] * c["wave_n"] * c["wave_k"] * c["hw_wavefront_size"], 1)
+        per_thread, element = np.floor(c[f"tile_{axis}"] * c["tile_k"] / threads), c["bytes_per_element"]
+        native = np.ones_like(extent + element)
+        for size in reversed(LOAD_BYTES):
+            width = np.maximum(np.floor(size / element), 1)
+            divides = (np.mod(extent, width) == 0) & (np.mod(per_thread, width) == 0)
+            is_tried = (element <= size) & ((size >= NARROW) | (element >= size))
+            native = np.where(is_tried & divides, width, native)
+        return native
+
+    return formula
+
+
+def _store_width(c: Columns) -> Any:
+    shuffled = np.minimum(c["warp_tile_n"] * c["wave_n"], MAX_VECTOR_BYTES // c["result_bytes"])
+    return np.where(c["epilogue_code"] > 0, shuffled, 1.0)
+
+
+def _legal_width(operand: str) -> Formula:
+    """Widest vector of 16 bytes whose elements divide the contiguous extent of an operand."""
+    place, (rows, columns) = "abc".index(operand), _OPERANDS[operand]
+
+    def formula(c: Columns) -> Any:
+        extent = np.where(_is_row(place)(c), c[columns], c[rows])
+        most = MAX_VECTOR_BYTES // c["result_bytes" if operand == "c" else "bytes_per_element"]
+        return 1 + sum(
+            (np.mod(extent, 2.0**power) == 0) * (most >= 2.0**power) * 2.0 ** (power - 1) for power in range(1, 5)
+        )
+
+    return formula
+
+
+def _fraction(operand: str) -> Formula:
+    vector = f"vector_{operand}"
+    return lambda c: np.where(c[vector] > 0, c[vector], c[f"native_{operand}"]) / c[f"legal_{operand}"]
+
+
+_OF_WIDTHS: dict[str, Formula] = {
+    "result_bytes": lambda c: c.codes("dtype", _RESULT_BYTES, _UNKNOWN_DTYPE_BYTES),
+    **{f"native_{operand}": _load_width(operand) for operand in "ab"},
+    "native_c": _store_width,
+    **{f"legal_{operand}": _legal_width(operand) for operand in _OPERANDS},
+}
+_WIDTH_FEATURES = (
+    *(Feature(f"vec_{operand}", "elements", raw(f"vector_{operand}")) for operand in _OPERANDS),
+    *(Feature(f"vec_frac_{operand}", "", _fraction(operand)) for operand in _OPERANDS),
+)
+
 GEMM_UNIVERSAL = FeatureEngine(
     op_type=OP_TYPE,
     features=(*_CORE, *EXTRA_FEATURES),
     categorical=("layout", "pipeline", "scheduler", "epilogue", *EXTRA_CATEGORIES),
-    derived=_DERIVED | EXTRA_DERIVED,
+    derived=_DERIVED | EXTRA_DERIVED | _OF_WIDTHS,
     defaults={},
-    kernel_columns=frozenset(KERNEL_COLUMNS),
+    kernel_columns=frozenset((*KERNEL_COLUMNS, *TRIPLES["vectors"])),
+    encodings=(0, 1),
+    further=_WIDTH_FEATURES,
 )
 NAMES_72: tuple[str, ...] = tuple(feature.name for feature in _CORE)
+NAMES_78: tuple[str, ...] = (*NAMES_72, *(feature.name for feature in _WIDTH_FEATURES))
 _SINCE_55 = frozenset(feature.name for feature in _FIT_FEATURES)
 NAMES_55: tuple[str, ...] = tuple(name for name in NAMES_72 if name not in _SINCE_55)

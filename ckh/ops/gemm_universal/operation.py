@@ -114,7 +114,8 @@ def identity_columns(problems: Sequence[GemmProblem], kind: type[GemmProblem] = 
 
 
 def _kernel_columns(kernels: Sequence[GemmKernel], encoding: Encoding) -> dict[str, list[Any]]:
-    columns = _kernel_features(kernels, encoding).items()
+    features = _kernel_features(kernels, encoding)
+    columns = ((name, features[name]) for name in KERNEL_COLUMNS)
     return {name: (values if values.dtype.kind == "U" else values.astype(int)).tolist() for name, values in columns}
 
 

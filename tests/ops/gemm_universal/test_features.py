@@ -151,7 +151,7 @@ def test_schema_of_55_is_a_subset_and_categories_are_amds() -> None:
     assert len(GEMM_UNIVERSAL.select(NAMES_55)) == 55
     assert GEMM_UNIVERSAL.categorical == ("layout", "pipeline", "scheduler", "epilogue", "code_path", "padding")
     assert GEMM_UNIVERSAL.names[:72] == NAMES_72
-    assert GEMM_UNIVERSAL.encoding_version == 0
+    assert GEMM_UNIVERSAL.encodings[0] == 0
 
 
 def test_mem_counts_as_padded_for_models_trained_that_way() -> None:
@@ -166,8 +166,8 @@ def test_missing_columns_and_unknown_names_are_named() -> None:
     columns: dict[str, Any] = {**problem_columns([PROBLEM]), **kernel_columns(KERNELS)}
     with pytest.raises(DataError, match="wave_n"):
         GEMM_UNIVERSAL.matrix({n: v for n, v in columns.items() if n != "wave_n"}, REFERENCE_HARDWARE)
-    with pytest.raises(ModelError, match="vec_frac_a"):
-        GEMM_UNIVERSAL.select(["M", "vec_frac_a"])
+    with pytest.raises(ModelError, match="vec_frac_d"):
+        GEMM_UNIVERSAL.select(["M", "vec_frac_d"])
 
 
 def test_mem_counts_as_padded_on_a_gpu_alone() -> None:

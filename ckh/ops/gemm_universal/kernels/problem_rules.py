@@ -144,9 +144,9 @@ COMPLETE_RULES: tuple[Rule, ...] = (
 
 
 MAX_VECTOR_BYTES = 16
-_LOAD_BYTES = (16, 8, 4, 2)
+LOAD_BYTES = (16, 8, 4, 2)
 # Loads narrower than this many bytes are only tried as single elements.
-_NARROW = 8
+NARROW = 8
 
 
 class Loads(NamedTuple):
@@ -190,9 +190,9 @@ def effective_widths(kernel: GemmKernel | Loads, arch: ArchSpec) -> Triple:
 def _load_width(dtype: str, per_thread: int, extent: int) -> int:
     """Return the widest load that divides the tile's contiguous extent and the number of elements per thread."""
     element = DTYPE_BYTES[dtype]
-    for size in _LOAD_BYTES:
+    for size in LOAD_BYTES:
         width = int(size / element)
-        if (size >= _NARROW or element >= size) and width and extent % width == 0 and per_thread % width == 0:
+        if (size >= NARROW or element >= size) and width and extent % width == 0 and per_thread % width == 0:
             return width
     return 1
 
@@ -207,7 +207,7 @@ def store_width(epilogue: str | None, dtype: str, wave_n: int, warp_tile_n: int)
 _HALF = frozenset({"fp16", "bf16"})
 MAX_OFFSET = 2**31 - 1
 _MAX_PARTS = 2**16 - 1
-_MAX_LOAD_BYTES = 2**32 - 1
+_MAXLOAD_BYTES = 2**32 - 1
 # Tiles beyond the last line that loads of A and B and stores of C reach.
 _TILES_BEYOND = (3, 3, 1)
 
@@ -340,7 +340,7 @@ def _extents(problem: GemmProblem, tile: Triple) -> Iterator[tuple[str, int, int
 
     Offsets of loads count elements and bytes, of stores bytes with a sign.
     """
-    most_loaded = min(MAX_OFFSET, int(_MAX_LOAD_BYTES // DTYPE_BYTES[problem.dtype]))
+    most_loaded = min(MAX_OFFSET, int(_MAXLOAD_BYTES // DTYPE_BYTES[problem.dtype]))
     most_stored = int(MAX_OFFSET // DTYPE_BYTES[output_dtype(problem.dtype)])
     size = dict(zip("mnk", tile, strict=True))
     for (name, axis, beyond, most), (lines, _), distance in zip(
