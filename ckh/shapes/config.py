@@ -53,7 +53,7 @@ class Family:
     types: Sequence[str] = ()  # values of `model_type`
     kind: ModelKind = ModelKind.DECODER  # kind of model
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)  # field -> its keys, if not the usual ones
-    defaults: Mapping[str, int] = field(default_factory=dict)  # field -> value if omitted
+    defaults: Mapping[str, int | str] = field(default_factory=dict)  # field -> value or expression if omitted
     layers: Mapping[str, Any] = field(default_factory=dict)  # set of layers -> its rules, if not the usual ones
     blocks: Mapping[str, Sequence[str]] = field(default_factory=dict)  # set of layers -> blocks of weights, likewise
     times: Mapping[str, int] = field(default_factory=dict)  # block -> how many a layer has, if not one

@@ -44,6 +44,7 @@ def config_layers(
     """The layers of a configuration."""
     config = config_of(document, where)
     precision = _precision(document, config, wanted)
+    tower = _Tower(config, "", precision, wanted, refuse)
     try:
         match config.family.kind:
             case ModelKind.DECODER:
@@ -51,11 +52,11 @@ def config_layers(
                 yield from decoder_layers(model, precision, wanted, where, refuse)
             case ModelKind.VISION:
                 for batch in wanted.batch:
-                    yield from _image_layers(config, _block(config, "", precision, wanted), batch)
+                    yield from _image_layers(tower, batch)
             case ModelKind.TWO_TOWERS:
-                yield from clip_layers(config, precision, wanted)
+                yield from _clip_layers(tower)
             case ModelKind.SPEECH:
-                yield from whisper_layers(config, precision, wanted)
+                yield from _whisper_layers(tower)
     except UsageError as error:
         refuse(error)
 
@@ -189,121 +190,80 @@ def _precision(document: Mapping[str, Any], config: Config, wanted: RunOptions) 
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
-    """A transformer's layers: `hidden` columns, `intermediate` between its two products, on `ranks`."""
+class _Tower:
+    """A transformer of whole images, texts or clips."""
 
-    prefix: str
-    hidden: int
-    intermediate: int
-    heads: int
-    layers: int
+    config: Config
+    prefix: str  # of its layers' names
     precision: Precision
-    ranks: Ranks
-    where: str
+    wanted: RunOptions
+    refuse: Callable[[UsageError], None]
 
-    def product(self, name: str, m: int, n: int, k: int, count: int | None = None) -> Layer:
-        """A matrix product with a weight."""
-        (scheme,) = self.precision.schemes((name,), (0,))
-        shape = Matmul(m, n, k, scheme.dtype, scaling=scheme.scaling)
-        layers = self.layers if count is None else count
-        return Layer(self.prefix + name, shape, layers, self.where, unread=scheme.unread)
-
-    def attention(self, rows: int, name: str = "") -> Iterator[Layer]:
-        """Self-attention of rows."""
-        share = self.ranks.share(self.heads, "num_attention_heads") * (self.hidden // self.heads)
-        yield self.product(f"{name}qkv", rows, 3 * share, self.hidden)
-        yield self.product(f"{name}o", rows, self.hidden, share)
-
-    def crossed(self, rows: int, encoded: int) -> Iterator[Layer]:
-        """Cross-attention of rows to the encoder's."""
-        share = self.ranks.share(self.heads, "num_attention_heads") * (self.hidden // self.heads)
-        yield self.product("cross_q", rows, share, self.hidden)
-        yield self.product("cross_kv", encoded, 2 * share, self.hidden)
-        yield self.product("cross_o", rows, self.hidden, share)
-
-    def feed_forward(self, rows: int) -> Iterator[Layer]:
-        """The two products of a feed-forward part without a gate."""
-        share = self.ranks.share(self.intermediate, "the intermediate size")
-        yield self.product("fc1", rows, share, self.hidden)
-        yield self.product("fc2", rows, self.hidden, share)
+    def layers(self, rows: int, block: str = "encoder", times: int = 1) -> Iterator[Layer]:
+        """Its products of a block with these rows."""
+        numbers = frozenset(range(1 if block == "projection" else self.config.of("layers")))
+        model = Decoder(self.config, {block: numbers}, Ranks(self.wanted.tp))
+        run = replace(self.wanted, tokens=(rows,), times=(times,))
+        for layer in decoder_layers(model, self.precision, run, self.config.where, self.refuse):
+            yield replace(layer, name=self.prefix + layer.name)
 
 
-def _block(config: Config, prefix: str, precision: Precision, wanted: RunOptions) -> _Block:
-    hidden, heads = config.size("hidden_size"), config.size("num_attention_heads")
-    intermediate = config.size("intermediate_size", 4 * hidden)
-    layers = config.size("num_hidden_layers")
-    return _Block(prefix, hidden, intermediate, heads, layers, precision, Ranks(wanted.tp), config.where)
-
-
-def _image_layers(config: Config, block: _Block, batch: int) -> Iterator[Layer]:
+def _image_layers(tower: _Tower, batch: int) -> Iterator[Layer]:
     """Patch embedding by a convolution, then a transformer's layers on the patches and one more token."""
+    config = tower.config
     size, patch = config.size("image_size"), config.size("patch_size")
     if size < patch:
         raise DataError(f"{config.where}: image_size {size} is below patch_size {patch}", code="impossible-problem")
-    patches = Convolution(
-        batch,
-        config.size("num_channels", 3),
-        block.hidden,
-        (size, size),
-        (patch, patch),
-        stride=(patch, patch),
-        dtype=block.precision.base,
-    )
-    yield Layer(f"{block.prefix}patches", patches, 1, config.where)
-    rows = batch * ((size // patch) ** 2 + 1)
-    yield from block.attention(rows)
-    yield from block.feed_forward(rows)
+    channels, taps = (config.size("num_channels", 3), config.of("hidden")), (patch, patch)
+    patches = Convolution(batch, *channels, (size, size), taps, stride=taps, dtype=tower.precision.base)
+    yield Layer(f"{tower.prefix}patches", patches, 1, config.where)
+    yield from tower.layers(batch * ((size // patch) ** 2 + 1))
 
 
-def clip_layers(config: Config, precision: Precision, wanted: RunOptions) -> Iterator[Layer]:
+def _clip_layers(whole: _Tower) -> Iterator[Layer]:
     """The layers of CLIP's two towers for each number of images and texts."""
+    config, towers = whole.config, []
     for name in _TOWERS:
         if not isinstance(config.values.get(name), dict):
             raise DataError(f"{config.where}: {name} is missing, which CLIP models have", code="missing-field")
-    text, vision = (replace(config, values=config.values[name]) for name in _TOWERS)
-    texts, images = _block(text, "text_", precision, wanted), _block(vision, "vision_", precision, wanted)
-    positions, projection = text.size("max_position_embeddings", 77), config.size("projection_dim", 512)
-    for batch in wanted.batch:
-        yield from texts.attention(batch * positions)
-        yield from texts.feed_forward(batch * positions)
-        yield from _image_layers(vision, images, batch)
-        for block in (texts, images):
-            yield block.product("projection", batch, projection, block.hidden, 1)
+        values = {**config.values[name], "projection_dim": config.size("projection_dim", 512)}
+        towers.append(replace(whole, config=replace(config, values=values), prefix=name.replace("config", "")))
+    texts, images = towers
+    for batch in whole.wanted.batch:
+        yield from texts.layers(batch * texts.config.size("max_position_embeddings", 77))
+        yield from _image_layers(images, batch)
+        for tower in towers:
+            yield from tower.layers(batch, "projection")
 
 
-def whisper_layers(config: Config, precision: Precision, wanted: RunOptions) -> Iterator[Layer]:
+def _whisper_layers(whole: _Tower) -> Iterator[Layer]:
     """The layers of Whisper: the encoder for each number of clips, the decoder for each number of its tokens.
 
     The convolutions over time are two-dimensional ones of height 1.
     """
-    hidden, ranks = config.size("d_model"), Ranks(wanted.tp)
+    config, base = whole.config, whole.precision.base
+    keys = {"heads": "attention_heads", "intermediate": "ffn_dim", "layers": "layers"}
     encoder, decoder = (
-        _Block(
-            f"{part}_",
-            hidden,
-            config.size(f"{part}_ffn_dim"),
-            config.size(f"{part}_attention_heads"),
-            config.size(f"{part}_layers"),
-            precision,
-            ranks,
-            config.where,
+        replace(
+            whole,
+            config=replace(
+                config, family=replace(config.family, keys={name: [f"{part}_{key}"] for name, key in keys.items()})
+            ),
+            prefix=f"{part}_",
         )
         for part in ("encoder", "decoder")
     )
-    positions = config.size("max_source_positions", _POSITIONS)
-    vocabulary = config.size("vocab_size")
-    for batch in wanted.batch:
+    positions, hidden = config.size("max_source_positions", _POSITIONS), config.of("hidden")
+    for batch in whole.wanted.batch:
         channels = config.size("num_mel_bins", _MELS)
         for number, (inputs, stride) in enumerate(((channels, 1), (hidden, 2)), 1):
             spatial = (1, 2 * positions)
-            shape = Convolution(batch, inputs, hidden, spatial, (1, 3), stride=(1, stride), pad=(0, 1))
-            yield Layer(f"conv{number}", replace(shape, dtype=precision.base), 1, config.where)
-        rows = batch * positions
-        yield from encoder.attention(rows)
-        yield from encoder.feed_forward(rows)
-        for tokens, times in wanted.weights.items():
-            for part in (decoder.attention(tokens), decoder.crossed(tokens, rows), decoder.feed_forward(tokens)):
-                yield from (replace(layer, count=layer.count * times) for layer in part)
-    for tokens, times in wanted.weights.items():
-        shape_out = Matmul(tokens, vocabulary, hidden, precision.base, scaling=Scaling.NONE)
-        yield Layer("proj_out", shape_out, times, config.where)
+            shape = Convolution(batch, inputs, hidden, spatial, (1, 3), stride=(1, stride), pad=(0, 1), dtype=base)
+            yield Layer(f"conv{number}", shape, 1, config.where)
+        yield from encoder.layers(batch * positions)
+        for tokens, times in whole.wanted.weights.items():
+            yield from decoder.layers(tokens, times=times)
+            yield from decoder.layers(tokens, "crossed", times)
+            yield from decoder.layers(batch * positions, "crossed_kv", times)
+    for tokens, times in whole.wanted.weights.items():
+        yield Layer("proj_out", Matmul(tokens, config.size("vocab_size"), hidden, base), times, config.where)
