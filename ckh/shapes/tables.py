@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _FIRST = ("op", "count", "layers")
 _BETWEEN = " "  # between names of layers
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # Further columns of AITER's lists of products: element types of operands and result, and flags.
 _STATED = ("dtype", "outdtype", "bias", "scaleAB", "bpreshuffle")
 _TRUE = ("true", "1")
@@ -44,12 +45,18 @@ def table_text(problems: Sequence[WeightedProblem]) -> str:
         columns = op.problems.columns([problem.problem])
         own = {name: columns[name][0] for name in op.problems.identity}
         names |= dict.fromkeys(own)
-        rows.append({"op": problem.op, "count": problem.count, "layers": _BETWEEN.join(problem.layers), **own})
+        rows.append({"op": problem.op, "count": problem.count, "layers": _cell(problem.layers), **own})
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, [*_FIRST, *names], restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+def _cell(layers: Sequence[str]) -> str:
+    """Names of layers; a spreadsheet shows those of a stranger's model as text, and evaluates none as a formula."""
+    text = _BETWEEN.join(layers)
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def is_unquantised(head: str) -> bool:
@@ -87,7 +94,7 @@ def _layer(cells: Mapping[str, str], where: str) -> Layer:
             row[name] = _integer(name, cell) if columns[name].type.startswith("int") else cell
         elif not columns[name].nullable:
             raise UsageError(f"{name} is missing", code="missing-field")
-    return Layer(cells["layers"], op.problems.of_row(row), count, where, op.name)
+    return Layer(cells["layers"].removeprefix("'"), op.problems.of_row(row), count, where, op.name)
 
 
 def _product(cells: Mapping[str, str], where: str) -> Layer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import errno
 import os
 import re
@@ -14,6 +15,10 @@ from ckh.data.journal import JournalWriter
 from ckh.errors import OutputError, UsageError
 from ckh.files import outputs
 from ckh.files.outputs import FileKind, FolderKind, check_output, open_output, write_folder, write_output
+from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.shapes.layers import WeightedProblem
+from ckh.shapes.problems import shapes_of
+from ckh.shapes.tables import table_text
 from tests.refusals import expect_refusal, expect_values
 
 LETTER = FileKind("letter", lambda path: path.read_bytes().startswith(b"Dear"))
@@ -349,3 +354,14 @@ def test_outputs_have_one_writer() -> None:
     writers = {path for path in paths if words.search(path.read_text(encoding="utf-8")) and _is_writer(path)}
     names = {".".join(path.relative_to(package).with_suffix("").parts).removesuffix(".__init__") for path in writers}
     assert names == set[str]().union(*_NO_OUTPUTS.values())
+
+
+@pytest.mark.parametrize("name", ["=HYPERLINK(1)", "@SUM(1)", "+1", "-2"])
+def test_names_of_layers_are_no_formulas(name: str, tmp_path: Path) -> None:
+    """In a list of shapes, whose cells a spreadsheet would evaluate; ckh reads the same names from it."""
+    shape = WeightedProblem("gemm_universal", GemmProblem(8, 8, 8), 1, (name, "=other"), "")
+    cell = next(csv.reader([table_text([shape]).splitlines()[1]]))[2]
+    assert cell == f"'{name} =other"
+    path = tmp_path / "shapes.csv"
+    path.write_text(table_text([shape]), encoding="utf-8")
+    assert shapes_of([str(path)]).problems[0].layers == (name, "=other")
