@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from ckh.ops.aiter_gemm.problem import AiterGemm
 
-FAMILY, LIBRARY, DTYPE = "a8w8", "ck", "fp8"  # defaults of problems
+FAMILY, LIBRARY = "a8w8", "ck"  # defaults of problems
+DTYPE = "the family's"  # where none is stated
 _OPTIONS = (
     SizeOption("m", "Tokens (rows of the result)"),
     SizeOption("n", "Rows of B (columns of the result)"),
@@ -26,11 +27,14 @@ _OPTIONS = (
 
 
 def _problem(given: Mapping[str, Any], _variant: str, dtype: str) -> AiterGemm:
-    from ckh.ops.aiter_gemm.problem import FAMILIES, AiterGemm, family_of
+    from ckh.ops.aiter_gemm.problem import FAMILIES, GROUPED, AiterGemm, family_of
 
     if missing := [name for name in ("m", "n", "k") if name not in given]:
         raise UsageError(f"a GEMM of AITER needs --m, --n and --k: --{missing[0]} is missing", code="missing-option")
     family = given.get("family", family_of(dtype, FAMILY))
+    if "family" not in given and (family in GROUPED or dtype not in (DTYPE, *FAMILIES[family])):
+        hint = f"name --op gemm_universal --dtype {dtype}, or a family of it with --family"
+        raise UsageError(f"aiter_gemm is of quantised GEMMs, this is {dtype}", hint, code="unsupported")
     own = FAMILIES.get(family, (dtype,))
     return AiterGemm(**{**given, "family": family}, dtype=own[0] if dtype == DTYPE else dtype)
 

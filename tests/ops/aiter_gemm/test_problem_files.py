@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh.errors import DataError
+from ckh.errors import DataError, UsageError
+from ckh.ops.aiter_gemm import DTYPE, REQUESTED
 from ckh.ops.aiter_gemm.operation import load_problems
 from ckh.ops.aiter_gemm.problem import AiterGemm
 from tests.refusals import expect_refusal, expect_warning
@@ -91,3 +92,26 @@ def test_unusable_files_are_refused(text: str, message: str, tmp_path: Path) -> 
     path.write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=message):
         load_problems(str(path), None, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype", "expected"),
+    [
+        ({"family": "a4w4_blockscale"}, DTYPE, "pk_fp4"),
+        ({"family": "a4w4_blockscale"}, "fp8", None),
+        ({"family": "a16w16_grouped", "library": "fbgemm", "groups": 2}, DTYPE, "bf16"),
+        ({}, DTYPE, "fp8"),
+        ({}, "int8", "int8"),
+        ({}, "pk_fp4", "pk_fp4"),
+        ({}, "bf16", None),
+        ({}, "fp16", None),
+    ],
+)
+def test_a_stated_element_type_is_the_answers(given: dict[str, Any], dtype: str, expected: str | None) -> None:
+    """An element type that was typed is that of the problem, or refused; without one, it is the family's."""
+    sizes = {"m": 16, "n": 512, "k": 7168}
+    if expected is None:
+        with expect_refusal(UsageError, "unsupported" if not given else "unknown-name", dtype):
+            REQUESTED.problem(sizes | given, "", dtype)
+        return
+    assert REQUESTED.problem(sizes | given, "", dtype).dtype == expected
