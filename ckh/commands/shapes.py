@@ -16,7 +16,7 @@ from ckh.errors import UsageError
 from ckh.ops import operation
 from ckh.problems import Direction
 from ckh.shapes.layers import DEFAULT_TOKENS, MAX_LIST, WORKLOADS, RunOptions, require_sizes, token_options
-from ckh.text.log import emit, note, warn
+from ckh.text.log import emit, note, notes, warn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -91,6 +91,10 @@ class ShapesDocument(Document):
     """Bad lines or layers left out by --skip-bad: the message of the first, and how many."""
     left_out: Mapping[str, int]
     """Numbers of layers that no operation computes."""
+    left_out_work: tuple[str, ...]
+    """What is left out, with its share of the work, and the operation that takes it."""
+    changes: tuple[str, ...]
+    """Element types, layouts and scales that differ from those of the sources."""
     out: str | None = None
     """Output file."""
     misses: list[MissEntry] | None = None
@@ -198,6 +202,7 @@ def shapes(
     reading = _found(names, torch, wanted, None if op is None else operation(op).name)
     for message, count in reading.bad.items():
         warn(f"left out {count} bad: {message}", "left-out")
+    changes = (*sorted(notes()), *reading.changes)
     reading.report()
     misses = _misses(reading.problems, table, arch) if table else None
     if out is not None:
@@ -212,6 +217,8 @@ def shapes(
             weights={str(number): times for number, times in reading.weights.items()},
             bad=reading.bad,
             left_out=reading.left_out,
+            left_out_work=reading.left_words,
+            changes=changes,
             out=None if out is None else str(out),
             misses=misses,
         )

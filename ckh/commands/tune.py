@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, examples, print_json, say
+from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
 from ckh.commands._declared_options import has_options_of
 from ckh.text.log import emit, note
 from ckh.tune.settings import TuneOptions, settings_of
@@ -91,6 +91,11 @@ def _print_plan(tuning: ModelTuning) -> None:
     from ckh.tune.tuning import StepError, dry
 
     _, _, measuring = tuning.planned()
+    rows = [
+        [shape["problem"], " ".join(shape["layers"]), str(shape["count"]), f"{shape['share']:.1%}"]
+        for shape in tuning.listed()["problems"]
+    ]
+    print_table("", ("problem", "layers", "count", "work"), rows)
     for step in measuring:
         if step.name == "bench" and (code := tuning.called(dry(step, tuning.out))):
             raise StepError(step.name, code, step.name)

@@ -180,7 +180,7 @@ def _problem(
     if layer.unread and not (op and layer.unread == ATTENTION and isinstance(layer.shape, _required_part(op).kind)):
         return layer.unread
     name = layer.op
-    problem = layer.shape
+    problem, changed = layer.shape, dict[str, int]()
     if not name or (op and op != name):
         shape = problem if not name else _required_part(name).shape(problem)
         name = op or _operation_of(shape)
@@ -190,11 +190,12 @@ def _problem(
         if isinstance(shape, Convolution) and not shape.variant:
             shape = replace(shape, variant=wanted.variant or FORWARD)
         problem = part.problem(shape, wanted.dtype or wanted.default_dtype)
-        changes.update(dict.fromkeys(_changes(shape, name, problem, part), layer.count))
+        changed = dict.fromkeys(_changes(shape, name, problem, part), layer.count)
     if wanted.dtype is not None and problem.dtype != wanted.dtype and not (is_model and op is None):
         return f"{name} in {problem.dtype}"
     if wanted.variant is not None and getattr(problem, "variant", wanted.variant) != wanted.variant:
         return f"{name}, {problem.variant}"
+    changes.update(changed)
     return name, problem
 
 

@@ -279,6 +279,9 @@ class TuneDocument(Document, Shown):
     """Operation."""
     device: str | None
     """Measuring device; null: nothing was measured."""
+    left_out: tuple[str, ...]
+    """What differs from the sources: changed element types and layouts, and the problems left out of the tuning, with
+    their shares of the work and the option or command that takes them."""
     today_from: str
     """Source of today's kernels: the list of --today, "AITER's own tables", or "ckh predict before tuning"."""
     weights: Mapping[str, int]

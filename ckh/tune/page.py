@@ -94,6 +94,7 @@ def _measured(document: TuneDocument) -> Iterator[str]:
 
 def _sentences(document: TuneDocument, budget: str) -> Iterator[str]:
     yield from _measured(document)
+    yield from document.left_out
     count, known = len(document.shapes), _in_tables(document)
     if document.today_from != AITER_TABLES:
         yield f"today's kernels: the first choice of {document.today_from}"

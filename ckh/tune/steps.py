@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 PLAN = ("--plan", "auto")  # options of ckh bench that choose kernels
 FEWEST_PROBLEMS = 6  # minimum to train a model; with fewer, the fastest measured kernels are exported
 PAGE = "summary.md"
-SHAPES, BEFORE, RUN, MEASURED, MODEL = "shapes.csv", "before.json", "run", "measured.parquet", "model"
+SHAPES, LISTED, BEFORE, RUN, MEASURED, MODEL = (
+    "shapes.csv",
+    "shapes.json",
+    "before.json",
+    "run",
+    "measured.parquet",
+    "model",
+)
 KERNELS, EXPORT, EXPORTED = "kernels.json", "export", "export.json"
 
 
@@ -41,8 +48,8 @@ class TuneStep:
 
 def listing(settings: TuneSettings, folder: Path) -> TuneStep:
     """Step that lists the shapes of the sources."""
-    written = ("--out", str(folder / SHAPES), "--force")
-    return TuneStep("shapes", ("shapes", *settings.shape_options(), *written, "--", *settings.sources))
+    written = ("--out", str(folder / SHAPES), "--force", "--json")
+    return TuneStep("shapes", ("shapes", *settings.shape_options(), *written, "--", *settings.sources), folder / LISTED)
 
 
 def measuring(

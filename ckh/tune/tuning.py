@@ -7,10 +7,11 @@ import signal
 import subprocess
 import sys
 import weakref
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckh.bench.planning.registry import as_it_runs, first_fits, write_registry
 from ckh.bench.supervision.guard import die_with_parent
@@ -22,6 +23,7 @@ from ckh.files.locks import FileLock
 from ckh.files.outputs import check_output, refuse_planted, write_output
 from ckh.learn.answers.probes import remember_all
 from ckh.ops import operation, requested
+from ckh.shapes.layers import DEFAULT
 from ckh.text.log import note
 from ckh.tune import steps
 from ckh.tune.gains import (
@@ -43,7 +45,7 @@ from ckh.tune.predicted import by_model, held_out_efficiency, over_tables, predi
 from ckh.tune.settings import FILE, KIND, OWN_TABLES, TARGETS, progress_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ckh.data.dataset import Dataset
     from ckh.ops.base import Kernel, Problem
@@ -75,6 +77,7 @@ class ModelTuning:
         self._measured_run: MeasuredRun | None = None
         self._commands: list[str] = []
         self._held_out_efficiency: tuple[float, float, float] | None = None
+        self._left_out: tuple[str, ...] = ()  # of the sources, in words
 
     def _begun(self) -> Progress:
         """Lock the folder while this object exists, and read its progress."""
@@ -102,18 +105,27 @@ class ModelTuning:
         from ckh.shapes.problems import shapes_of
 
         self._run([steps.listing(self.settings, self.out)])
-        shapes = shapes_of([str(self.out / steps.SHAPES)]).problems
+        listed, path = self.listed(), str(self.out / steps.SHAPES)
+        shapes = shapes_of([path]).problems
         op = self.settings.op or _heaviest(shapes)
+        # A run measures one element type: without --dtype the shapes' own, not the architecture's default.
+        dtypes = {shape.problem.dtype for shape in shapes if shape.op == op}
+        settings = replace(self.settings, dtype=self.settings.dtype or (dtypes.pop() if len(dtypes) == 1 else None))
+        taken = shapes_of([path], replace(DEFAULT, dtype=settings.dtype, variant=settings.variant), op)
+        left_out = dict.fromkeys((*listed["left_out_work"], *taken.left_words))
+        self._left_out = (*listed["changes"], *taken.changes, *(f"left out {words}" for words in left_out))
         if self.settings.today is not None and operation(op).measured is None:
             raise UsageError(f"ckh does not measure kernels of {op}", "omit --today", code="inapplicable-option")
-        own = [shape for shape in shapes if shape.op == op]
+        own = taken.problems
         steps.require_model(self.settings, len(own), has_model=len(own) >= steps.FEWEST_PROBLEMS)
-        dtypes = {shape.problem.dtype for shape in own}
-        # A run measures one element type: without --dtype the shapes' own, not the architecture's default.
-        settings = replace(self.settings, dtype=self.settings.dtype or (dtypes.pop() if len(dtypes) == 1 else None))
         is_begun = is_started(self.out / steps.RUN / JOURNAL_NAME)
         measuring = list(steps.measuring(settings, self.out, op, is_begun=is_begun, force=self._force))
         return op, own, measuring
+
+    def listed(self) -> dict[str, Any]:
+        """The document of `ckh shapes`: the shapes, and what differs from the sources."""
+        document: dict[str, Any] = read_json(self.out / steps.LISTED)
+        return document
 
     def run(self) -> TuneDocument:
         """Run the remaining steps, and write the page; returns the results."""
@@ -236,6 +248,7 @@ class ModelTuning:
             folder=str(self.out),
             op=op,
             device=", ".join(devices) or None,
+            left_out=(*self._left_out, *self._without_row()),
             today_from=self.settings.today or (AITER_TABLES if self.settings.to == OWN_TABLES else BY_PREDICT),
             weights={str(number): times for number, times in self.settings.weights.items()},
             shapes=tuple(rows),
@@ -285,6 +298,13 @@ class ModelTuning:
         except CkhError:  # too few usable times
             return {}
 
+    def _without_row(self) -> Iterator[str]:
+        """Sentences on shapes without a row in the exported tables, one for each reason."""
+        path = self.out / steps.EXPORTED
+        missing = read_json(path)["missing"] if self.settings.to == OWN_TABLES and path.exists() else []
+        for reason, count in Counter(choice["reason"] for choice in missing).items():
+            yield f"no row of {count} shapes: {reason}"
+
     def _in_tables(self) -> dict[str, OwnTime]:
         """Rows of the consumer's own tables by problem, which an export does not replace."""
         path = self.out / steps.EXPORTED
@@ -302,12 +322,8 @@ def dry(step: TuneStep, out: Path) -> TuneStep:
 
 
 def _heaviest(shapes: Sequence[WeightedProblem]) -> str:
-    """The operation with the most work, of those that ckh measures if there are any; others are noted."""
-    work: dict[str, int] = {}
+    """The operation with the most work, of those that ckh measures if there are any."""
+    work = Counter[str]()
     for shape in shapes:
-        work[shape.op] = work.get(shape.op, 0) + shape.count * shape.problem.flops
-    chosen = max(work, key=lambda name: (operation(name).measured is not None, work[name]))
-    total = sum(work.values())
-    for name in sorted(work.keys() - {chosen}):
-        note(f"{name}, {work[name] / total:.0%} of the work, is tuned separately: --op {name}, and another --out")
-    return chosen
+        work[shape.op] += shape.count * shape.problem.flops
+    return max(work, key=lambda name: (operation(name).measured is not None, work[name]))

@@ -69,6 +69,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
             folder="f",
             op="o",
             device=None,
+            left_out=(),
             today_from="ckh predict before tuning",
             weights={},
             shapes=(shape,),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import time
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
@@ -227,7 +228,7 @@ def test_a_dry_run_prints_the_steps(shapes: Path, tmp_path: Path, capfd: pytest.
     printed = capfd.readouterr().out
     assert "$ ckh predict --op aiter_gemm" in printed
     assert "ckh bench" not in printed
-    assert sorted(path.name for path in out.iterdir()) == ["shapes.csv", "tune.json"]
+    assert sorted(path.name for path in out.iterdir()) == ["shapes.csv", "shapes.json", "tune.json"]
     assert shapes.is_file()
 
 
@@ -251,6 +252,26 @@ def test_a_problem_is_tuned_in_its_own_element_type(
 
 
 @pytest.mark.slow
+def test_the_summary_names_what_was_left_out(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Page and JSON have the changed element type, and each part left out with its share and what takes it."""
+    out = tmp_path / "tuned"
+    call = ["tune", "deepseek-v3", "--tp", "8", "--tokens", "64", "--arch", "gfx942", "--to", "aiter", "--json"]
+    assert run([*call, "--out", str(out)]) == ExitCode.OK
+    document = json.loads(capfd.readouterr().out)
+    listed = json.loads((out / "shapes.json").read_text(encoding="utf-8"))
+    (experts,) = (line for line in document["left_out"] if "aiter_moe" in line)
+    share = float(re.findall(r"([0-9.]+)%", experts)[0])
+    assert run(["shapes", *call[1:6], "--json"]) == ExitCode.OK
+    whole = json.loads(capfd.readouterr().out)["problems"]
+    assert share == pytest.approx(100 * sum(e["share"] for e in whole if e["op"] == "aiter_moe"), abs=0.06)
+    assert [f"left out {words}" for words in listed["left_out_work"]] == [
+        line for line in document["left_out"] if line.startswith("left out")
+    ]
+    page = (out / "summary.md").read_text(encoding="utf-8")
+    assert all(f"- {line}\n" in page for line in document["left_out"])
+
+
+@pytest.mark.slow
 def test_a_measured_operation_comes_first(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """DeepSeek-V3's GEMMs in bf16 are tuned, although most of its work is AITER's, which is noted with its share."""
     line = ["tune", "deepseek-v3", "--tp", "8", "--tokens", "64", "--arch", "gfx942", "--dry-run"]
@@ -263,7 +284,8 @@ def test_a_measured_operation_comes_first(tmp_path: Path, capfd: pytest.CaptureF
         shares[load["op"]] = shares.get(load["op"], 0) + load["share"]
     assert shares.pop("gemm_universal") < 0.2
     for name, share in shares.items():
-        expect_values(printed.err, name, f"{share:.0%}")
+        assert f"{share:.1%}" in printed.err
+        assert f"--op {name} takes them" in printed.err
 
 
 @pytest.mark.slow

@@ -119,6 +119,7 @@ def test_measurements_on_a_shared_gpu_are_counted() -> None:
         "pairs": 3,
         "pairs_planned": 3,
         "weights": {"1": 2000, "64": 1},
+        "left_out": ("left out 3 % of the work",),
     }
     for count in (0, 2):
         document = TuneDocument(
@@ -128,6 +129,7 @@ def test_measurements_on_a_shared_gpu_are_counted() -> None:
             lines = [line for line in text.splitlines() if "other processes" in line]
             assert [has_values(line, count) for line in lines] == [True] * (count > 0)
             assert "1:2000, 64:1" in text
+            assert document.left_out[0] in text
 
 
 def test_drift_within_rounds_cancels() -> None:
@@ -272,6 +274,7 @@ def document_of(*shapes: TunedShape, **values: Any) -> TuneDocument:
         "pairs": 3,
         "pairs_planned": 3,
         "is_complete": True,
+        "left_out": (),
         "shared": 0,
     }
     total = total_gain(established(shapes))
