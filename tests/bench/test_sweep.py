@@ -166,10 +166,9 @@ def test_first_kernels_are_measured_before_others_are_compiled(
 ) -> None:
     """With a budget two of every problem, then two at a time, which compile in half of the time left; each pair once.
 
-    Without one, the kernels that the compilers begin with on the first problem, then all others.
+    Without one, the kernels that the compilers begin with on all problems, then all others.
     """
     monkeypatch.setattr(*(Stop, "left_s", 1e-9) if has_budget else (sweep_module, "_MANY", 0))
-    monkeypatch.setattr(sweep_module, "_EARLY_PROBLEMS", 1)
     if not has_budget:
         monkeypatch.setattr(Driver, "missing", lambda _driver, kernels: kernels)
     runs = make_runs(*[GOOD] * 7, problems=(PROBLEM, OTHER_PROBLEM))
@@ -191,8 +190,9 @@ def test_first_kernels_are_measured_before_others_are_compiled(
         assert set(list(dict.fromkeys(kernel for _, kernel in rows))[: len(first)]) == first
         assert len(built) > 1
     else:
-        assert {kernel for _, kernel in rows[:2]} <= first
-        assert ([problem for problem, _ in rows[:7]], built) == ([rows[0][0]] * 7, [2, 5])
+        early = [pair for pair in runs.all_pairs if pair[1] in dict.fromkeys(kernel for _, kernel in rows[:2])]
+        assert {kernel for _, kernel in early} <= first
+        assert (set(rows[: len(early)]), built) == (set(early), [2, 5])
     assert (outcome.reason, outcome.pairs_left) == (StopReason.COMPLETE, 0)
 
 

@@ -3,8 +3,8 @@
 The fastest kernels of each problem, and the one in use today if it is known, are remeasured in rounds of random order,
 so that clock drift affects all alike; these times replace the first ones. If the one in use is slower, later once more.
 
-Where many kernels are to compile, one for each compiler is measured on a few problems before the others are compiled.
-With a budget, kernels are built in parts, each measured as soon as it is built, on GPUs while the next is compiled: the
+Where many kernels are to compile, one for each compiler is measured first, on GPUs while the others are compiled. With
+a budget, kernels are built in parts, each measured as soon as it is built, on GPUs while the next is compiled: the
 first two of every problem, then, in parts of half of the remaining time by the rate of this run, the next ones of the
 problems with the most time x uncertainty. So a budget too short for the plan gives times, too. Whenever a part is
 measured, `--plan auto` may plan the rest again by the times of this run.
@@ -53,7 +53,6 @@ from ckh.data.journal import EndRecord, KernelRecord, ReferenceRecord
 from ckh.errors import DeviceError
 from ckh.schema import MEASURED, RIGHT, TRIED_AGAIN, Status
 from ckh.text.durations import format_duration
-from ckh.text.log import note
 from ckh.text.progress import progress
 
 if TYPE_CHECKING:
@@ -73,8 +72,7 @@ if TYPE_CHECKING:
 
 _FIRST = 2  # kernels of each problem that are measured first with a budget
 _COMPILING = 0.5  # share of the remaining budget for the next kernels
-_EARLY_PROBLEMS = 4  # which are measured first, without a budget
-_MANY = 8  # kernels to compile for each compiler
+_MANY = 8  # kernels to compile for each compiler, above which some are measured first
 MOST_IMPOSSIBLE = 5  # kernels in a row whose times cannot be, before the run stops
 
 
@@ -131,23 +129,13 @@ class Sweep:
     def measure(self, plan: Plan, results: PairResults) -> Totals:
         """Measure pairs missing in `results`, until complete or stopped."""
         left = self._unfinished(plan, results)
-        jobs, start, first = self._driver.jobs, time.monotonic(), self._first_kernels(left)
-        if self._stop.left_s is not None:
-            return self._measured(left, (*first[:jobs], *self._compared(plan)), results, partial(self._widen, left))
-        kernels = left.kernels + self._leading_kernels(left, results)
-        if len(kernels) <= _MANY * jobs or len(self._driver.missing(kernels)) <= _MANY * jobs:
-            return self._measured(left, kernels + self._compared(plan), results, partial(self._serve, left.tasks))
-
-        def serve(work: _Work, watch: ReferenceWatch | None) -> None:
-            self._serve(work.built_of(left.tasks[:_EARLY_PROBLEMS]), work, watch)
-            after = format_duration(time.monotonic() - start)
-            done = sum(self.totals.statuses[str(status)] for status in RIGHT)
-            unbuilt = work.unbuilt(kernels)
-            note(f"first {done} pairs measured after {after}; {len(unbuilt)} kernels to compile for the others")
-            work.built.update(self._build(unbuilt))
-            self._serve(left.tasks, work, watch)
-
-        return self._measured(left, (*first[:jobs], *self._compared(plan)), results, serve)
+        jobs, compared = self._driver.jobs, self._compared(plan)
+        if self._stop.left_s is None:
+            kernels = left.kernels + self._leading_kernels(left, results)
+            if len(kernels) <= _MANY * jobs or len(self._driver.missing(kernels)) <= _MANY * jobs:
+                return self._measured(left, kernels + compared, results, partial(self._serve, left.tasks))
+        first = self._first_kernels(left)[:jobs]
+        return self._measured(left, (*first, *compared), results, partial(self._widen, left))
 
     def _widen(self, left: Plan, work: _Work, watch: ReferenceWatch | None) -> None:
         """Measure the kernels that are built, and build the next ones meanwhile, until none or no time is left."""
@@ -155,7 +143,7 @@ class Sweep:
             part = self._next_kernels(left, work)
             missing, finish = self._driver.missing(part), self._driver.begin_build(part)
             work.compiling = len(missing)
-            self._serve(work.built_of(left.tasks), work, watch)
+            self._serve(work.built_of(left.tasks) if part else left.tasks, work, watch)
             work.built.update(self._kept(finish, missing) if part else {})
             if (again := self._planned_again()) is not None:
                 left = self._unfinished(again, work.results)
@@ -197,11 +185,16 @@ class Sweep:
         return tuple(dict.fromkeys((*(task.kernels[0] for task in computing), *first)))
 
     def _next_kernels(self, left: Plan, work: _Work) -> list[Kernel]:
-        """Select kernels to build that compile in half of the time left: the first of each problem, then others."""
+        """Select kernels to build that compile in half of the time left: the first of each problem, then others.
+
+        Without a budget, all are built.
+        """
+        if self._stop.left_s is None:
+            return work.unbuilt(left.kernels + self._leading_kernels(left, work.results))
         count, chosen = self._driver.jobs, dict[Any, None]()
         if self._compiled:
             rate_s = self._driver.phase_s[COMPILE_PHASE] / len(self._compiled)
-            count = max(count, int(_COMPILING * (self._stop.left_s or 0.0) / rate_s))
+            count = max(count, int(_COMPILING * self._stop.left_s / rate_s))
         leading = work.unbuilt(self._leading_kernels(left, work.results))
         rest = [(task.problem.canonical(), work.unbuilt(task.kernels)) for task in left.tasks]
         others = chain(leading, by_worth(rest, work.results, self._counts))
