@@ -169,7 +169,7 @@ def test_auto_measures_at_least_one_problem(whole: Plan) -> None:
 
 def test_nothing_left_to_measure_is_planned_too(whole: Plan) -> None:
     """Of measured pairs of compiled kernels nothing is left: all fit in any budget."""
-    done: Any = SimpleNamespace(has=lambda _problem, _kernel: True)
+    done: Any = SimpleNamespace(has=lambda _problem, _kernel: True, by_problem=lambda: iter(()))
     pace = replace(PACE, done=done, to_compile=lambda _kernels: [])
     assert len(few_plan(whole, AUTO, small_tiles, 0, 60.0, pace).tasks) == 40
 

@@ -128,6 +128,13 @@ class Pace:
         each = [self.task_s(task.problem, self._left(task)) for task in tasks]
         return max(sum(each) / self.workers, max(each, default=0.0))
 
+    def spent(self, tasks: Iterable[Task]) -> tuple[int, float]:
+        """Number of kernels that were measured on the problems of tasks, and the seconds that this took by the pace."""
+        problems = {task.problem.canonical(): task.problem for task in tasks}
+        done = [] if self.done is None else [pair for pair in self.done.by_problem() if pair[0] in problems]
+        kernels = set[str]().union(*(names for _, _, names in done))
+        return len(kernels), sum(self.task_s(problems[text], len(names)) for text, _, names in done) / self.workers
+
     def _left(self, task: Task) -> int:
         if self.done is None:
             return len(task.kernels)

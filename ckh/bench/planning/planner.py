@@ -246,6 +246,7 @@ _PLANNED = 0.85  # share of a budget that a plan fills, as its times are estimat
 _COMPILING = 0.5  # share of it for compiling
 _FEWEST_KERNELS = 4
 _USED, _AIM = 0.9, 0.96  # shares of a budget: acceptable use, and the target
+LEAST_USE = 0.5  # share of a budget that a plan must use, if there are pairs to measure
 _TRIALS = 6
 _SHORTEST_S = 1e-3  # of measuring, as nothing is left of measured pairs
 _FEW_MORE = 1.25  # ratio to the requested number of kernels: problems of many kinds need kernels of each kind
@@ -379,14 +380,34 @@ def _places(plan: Plan) -> NDArray[np.float64]:
 
 
 def _within(draft: _Draft, kernels: int, budget_s: float, pace: Pace, *, keeps_all: bool) -> tuple[Task, ...]:
-    """Tasks that fit in a budget and use it, at least one task and some kernels; all tasks if `keeps_all`.
+    """Tasks that fit in a budget and use it, at least one task and some kernels; all tasks if `keeps_all`."""
+    tasks, needs_s = _searched(draft, kernels, budget_s, pace, keeps_all=keeps_all)
+    known, spent_s = pace.spent(draft.by_worth)
+    if known and needs_s < LEAST_USE * budget_s:  # few are left of so small a plan
+        more, more_s = _searched(draft, kernels, budget_s, pace, known, spent_s, keeps_all=keeps_all)
+        tasks = more if needs_s < more_s <= budget_s else tasks
+    return tasks
 
-    The numbers of kernels and tasks start from mean costs and are then adjusted to the costs of the plan.
+
+def _searched(
+    draft: _Draft,
+    kernels: int,
+    budget_s: float,
+    pace: Pace,
+    known: int = 0,
+    spent_s: float = 0.0,
+    *,
+    keeps_all: bool,
+) -> tuple[tuple[Task, ...], float]:
+    """Tasks of a plan, and its seconds.
+
+    The numbers of kernels and tasks start from mean costs, beyond `known` kernels and `spent_s` of measuring, and are
+    then adjusted to the costs of the plan.
     """
     each_s = pace.kernel_s([task.kernels[0] for task in draft.by_worth])
     compiled = int(_COMPILING * budget_s / each_s) if each_s else kernels
-    count = min(max(compiled, _FEWEST_KERNELS), kernels)
-    left_s, low_s, high_s = max(budget_s - count * each_s, 0.0), 0.0, math.inf
+    count = min(max(known + compiled, _FEWEST_KERNELS), kernels)
+    left_s, low_s, high_s = spent_s + max(budget_s - max(count - known, 0) * each_s, 0.0), 0.0, math.inf
     best: tuple[Task, ...] = ()
     best_s, pairs = math.inf, 0
     for _ in range(_TRIALS):
@@ -412,7 +433,7 @@ def _within(draft: _Draft, kernels: int, budget_s: float, pace: Pace, *, keeps_a
         low_s, high_s = (left_s, high_s) if is_within else (low_s, left_s)
         step = min(max((_AIM * budget_s - compiling_s) / measuring_s, 1 / _MOST_STEP), _MOST_STEP)
         left_s = (low_s + high_s) / 2 if low_s and high_s < math.inf else left_s * step
-    return best
+    return best, best_s
 
 
 def _is_better(needs_s: float, best_s: float, budget_s: float) -> bool:

@@ -17,7 +17,7 @@ from ckh.bench.isolated.timing import DEFAULT_SAMPLES
 from ckh.bench.planning.candidates import BuildableSource
 from ckh.bench.planning.pace import Pace, Work
 from ckh.bench.planning.plan import ALL, BEST, SAMPLE, SEARCH, Plan, Scorer, make_plan
-from ckh.bench.planning.planner import AUTO, KnownBefore, counts_as_run, few_plan, total_times
+from ckh.bench.planning.planner import AUTO, LEAST_USE, KnownBefore, counts_as_run, few_plan, total_times
 from ckh.bench.planning.registry import first_fits
 from ckh.bench.planning.results import History, PairResults, plan_records, read_history, stored_plan
 from ckh.bench.supervision.cluster_driver import driver_for
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 _RUNS = Path("runs")
 SOURCES = ("problems", "kernels", "registry", "model", "today")  # settings that may name files
-_LEAST_USE, _LEAST_LEFT_S = 0.5, 15.0  # share of the time left that a plan must use, and the time to plan again
+_LEAST_LEFT_S = 15.0  # to plan again
 _MOST_SEEN_BYTES = 1 << 26  # maximum size of a journal that is read only for its pace
 
 
@@ -237,7 +237,7 @@ class Campaign:
         )
         left = self.plan.without(self._results.has)
         needs_s = pace.compiling_s(left.kernels) + pace.measuring_s(left.tasks)
-        is_short = needs_s < _LEAST_USE * left_s
+        is_short = needs_s < LEAST_USE * left_s
         if left_s < _LEAST_LEFT_S or (needs_s <= left_s and not (is_short and self._may_grow)):
             return None
         before = self.plan.pairs
