@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import codecs
+import json
 import re
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ckh.errors import UsageError
+from ckh.errors import DataError, UsageError
+from ckh.problems import dtype_name
 from ckh.shapes.layers import Convolution, Matmul
-from ckh.shapes.log_lines import FORMATS, SEARCHED, StatedShape, integer_of, options_of
+from ckh.shapes.log_lines import (
+    FORMATS,
+    OF_TORCH,
+    SEARCHED,
+    StatedShape,
+    batch_of,
+    integer_of,
+    options_of,
+    torch_product,
+)
 from ckh.text.log import note_once
 
 if TYPE_CHECKING:
@@ -26,6 +39,10 @@ _KEY = re.compile(
 )
 _CALL = re.compile(r"miopenConvolution(?P<direction>Forward|BackwardData|BackwardWeights)(?P<rest>\w*)\(")
 _TENSOR, _LISTS = re.compile(r"d?([xwy])Desc = \{([\d, ]+)\}"), re.compile(r"convDesc = [^{]*((?:\{[\d, ]+\}[, ]*){3})")
+_OF_EVENTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+_BETWEEN_EVENTS = re.compile(r"[\s,:\[]*")
+_MAX_EVENT = 1 << 24  # characters
+_OF_TORCH, _OF_HIPDNN = FORMATS["torch_convolutions"], FORMATS["hipdnn"]
 _PROFILER = re.compile(r"ckProfiler\s+(?P<op>\w+)(?P<numbers>(?:\s+-?\d+)*)")
 _PROFILER_LISTS = ("taps", "spatial", "stride", "dilation", "left", "right")
 _HEADS = (6, 7)  # arguments of ckProfiler before the number of dimensions, without and with a type of indices
@@ -157,6 +174,105 @@ def test_set_row(row: Mapping[str, str]) -> Iterator[StatedShape]:
     if f"Output{axes}"[:7] in number:
         shape.require_output([shape.k, *(number[f"Output{axis}"] for axis in axes)])
     yield StatedShape(shape)
+
+
+def trace_event(line: str) -> Iterator[StatedShape]:
+    """The convolutions or product of an event in a profiler's trace, as `traced_events` writes it."""
+    op, args = json.loads(line)
+    sizes, dtypes = args["Input Dims"], [text.rpartition("::")[2] for text in args.get("Input type", ())]
+    if op in OF_TORCH:
+        yield torch_product(op, sizes, args.get("Input Strides", ()), dtypes)
+    else:
+        yield from _traced(op, sizes, dtypes, args.get("Concrete Inputs", ()))
+
+
+def traced_events(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the products and convolutions in a trace of PyTorch's profiler, each as a line, in constant memory."""
+    text, decoder, mark = "", json.JSONDecoder(), '"traceEvents"'
+    decode, is_begun = codecs.getincrementaldecoder("utf-8")("replace").decode, False
+    while part := file.read(1 << 16):
+        text += decode(part)
+        if not is_begun:
+            is_begun, text = mark in text, text.partition(mark)[2] or text[-len(mark) :]
+        at = _BETWEEN_EVENTS.match(text).end() if is_begun else 0  # type: ignore[union-attr]
+        while is_begun and at < len(text):
+            try:
+                event, at = decoder.raw_decode(text, at)
+            except ValueError:
+                break
+            at = _BETWEEN_EVENTS.match(text, at).end()  # type: ignore[union-attr]
+            op = str(event.get("name", "")).removeprefix("aten::") if isinstance(event, dict) else ""
+            if op in (*OF_TORCH, *_OF_TORCH) and "Input Dims" in event.get("args", ()):
+                yield json.dumps([op, {name: event["args"].get(name, []) for name in _OF_EVENTS}]).encode()
+        text = text[at:]
+        if len(text) > _MAX_EVENT:
+            raise DataError("an event of the trace is too long, or the trace is not JSON", code="bad-json")
+
+
+def _traced(
+    op: str, sizes: Sequence[Sequence[int]], dtypes: Sequence[str], inputs: Sequence[str]
+) -> Iterator[StatedShape]:
+    """The convolutions of an operator of PyTorch, by its lists of integers, which are the last ones."""
+    of = _OF_TORCH[op]
+    x, w = sizes[of["x"]], sizes[of["x"] + 1]
+    lists = [[*map(int, text.strip("[]").split(","))] for text in inputs if re.fullmatch(r"\[[\d, ]*\d\]", text)]
+    groups = next((int(text) for text in inputs if text.isdecimal()), 1)
+    if "True" in inputs and of["rank"] == 0 and inputs.index("True") == of["transposed"]:
+        raise UsageError("transposed convolutions of a trace", code="unsupported")
+    if len(lists) < of["lists"] or not x or not w:
+        raise UsageError(
+            "convolutions of a trace without their strides (record_shapes=True states them)", code="unsupported"
+        )
+    own = dict(zip(of["names"], lists[-of["lists"] :], strict=False))
+    masks = next((text for text in inputs if text.startswith(("[True", "[False"))), "[True, True")
+    wanted = [name == "True" for name in re.findall(r"True|False", masks)]
+    for variant, is_wanted in zip(of["variants"], wanted, strict=False):
+        if is_wanted:
+            ndim = len(x) - 2
+            each = {name: values * (ndim if len(values) == 1 else 1) for name, values in own.items()}
+            shape = _of_tensors(x, w, each, groups, dtype_name(dtypes[of["x"]]) if dtypes else "", variant)
+            yield StatedShape(shape, rank=of["rank"])
+
+
+def graph_shapes(document: Any) -> Iterator[StatedShape | str]:
+    """The convolutions and products of a hipDNN graph, and the types of other nodes, which are left out."""
+    try:
+        tensors = {tensor["uid"]: tensor for tensor in document["tensors"]}
+        for node in document["nodes"]:
+            kind = str(node.get("type", "")).removesuffix("Attributes")
+            uids = {**node.get("inputs", {}), **node.get("outputs", {})}
+            of = {name.removesuffix("_tensor_uid"): tensors[uid] for name, uid in uids.items() if uid in tensors}
+            if kind == "Matmul":
+                (*batch, m, k), n = of["a"]["dims"], of["b"]["dims"][-1]
+                layout = "".join("r" if of[name]["strides"][-1] == 1 else "c" for name in "ab") + "r"
+                dtype = dtype_name(of["a"]["data_type"])
+                yield batch_of(Matmul(m, n, k, dtype, layout), prod(batch))
+            elif kind in _OF_HIPDNN["variants"]:
+                given = node["parameters"]
+                lists = {"left": given["pre_padding"], "right": given.get("post_padding", given["pre_padding"])}
+                lists |= {name: given[name] for name in ("stride", "dilation")}
+                x, w = (of[name] if name in of else of[f"d{name}"] for name in "xw")
+                dtype = dtype_name(x.get("data_type", ""))
+                shape = _of_tensors(x["dims"], w["dims"], lists, 0, dtype, _OF_HIPDNN["variants"][kind])
+                yield StatedShape(shape)
+            else:
+                yield f"hipDNN's {kind:.40}"
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        raise DataError(f"not a graph of hipDNN: {type(error).__name__} {error}"[:200], code="bad-field") from error
+
+
+def _of_tensors(
+    x: Sequence[int],
+    w: Sequence[int],
+    lists: Mapping[str, Sequence[int]],
+    groups: int,
+    dtype: str,
+    variant: str,
+) -> Convolution:
+    """The convolution of an input and a filter; 0 groups: as many as the channels are more than the filter's."""
+    g = groups or max(x[1] // max(w[1], 1), 1)
+    both = {"left": lists.get("pad", ()), "right": lists.get("pad", ())} | dict(lists)
+    return _per_group((g, x[0], w[0] // g, x[1] // g), both | {"spatial": x[2:], "taps": w[2:]}, dtype, variant)
 
 
 def _per_group(

@@ -29,7 +29,7 @@ _BLAS_PROFILE = re.compile(r"\{ *(?:rocblas_)?function: .*")
 _OF_BLAS, _OF_PROFILE = FORMATS["blas"], FORMATS["profile"]
 _QUANTISED = ("fp8", "bf8", "int8", "pk_fp4")
 _AUTOTUNE = re.compile(r"AUTOTUNE (?P<op>\w+)\((?P<sizes>[\dx, ]*)\)")
-_OF_TORCH = {"mm": 0, "bmm": 0, "scaled_mm": 0, "_scaled_mm": 0, "addmm": 1, "baddbmm": 1}  # operator -> place of A
+OF_TORCH = {"mm": 0, "bmm": 0, "scaled_mm": 0, "_scaled_mm": 0, "addmm": 1, "baddbmm": 1}  # operator -> place of A
 _TUNABLE = re.compile(
     r"(?P<scaled>Scaled)?Gemm(?P<kind>StridedBatched|AndBias)?TunableOp_(?P<types>[A-Za-z0-9_:<>]+?)_(?P<blas>[TN]{2}),"
     r"[tn]{2}_(?P<m>\d{1,19})_(?P<n>\d{1,19})_(?P<k>\d{1,19})(?:_B_(?P<batch>\d{1,19}))?(?P<rest>\w*)"
@@ -106,7 +106,7 @@ def blas_product(values: Mapping[str, str]) -> StatedShape:
     if scale not in _OF_BLAS["scaled"]:
         raise UsageError(f"products of scale mode {scale:.20}", code="unsupported")
     scaling = Scaling(_OF_BLAS["scaled"][scale]) if a in _QUANTISED else Scaling.NONE
-    batch = _batch_of(_blas_product(m, n, k, blas, a, scaling), integer_of("batch_count", value("batch_count") or 1))
+    batch = batch_of(_blas_product(m, n, k, blas, a, scaling), integer_of("batch_count", value("batch_count") or 1))
     return replace(batch, count=batch.count * max(integer_of("call_count", value("call_count") or 1), 1))
 
 
@@ -114,20 +114,26 @@ def autotune_block(line: str) -> Iterator[StatedShape]:
     """The product of Inductor's AUTOTUNE line, joined with the lines of its operands' strides and types."""
     if (match := _AUTOTUNE.search(line)) is None:
         return
-    operands = [[*map(int, sizes.split("x"))] for sizes in re.findall(r"\d+(?:x\d+)*", match["sizes"])]
-    if (first := _OF_TORCH.get(match["op"])) is None or len(operands) < first + 2:
-        raise UsageError(f"{match['op']:.40} of AUTOTUNE lines", code="unsupported")
-    strides = re.findall(r"\[([\d, ]*)\]", line.partition("strides: ")[2])
-    orders = [
-        "c" if row.replace(" ", "").endswith(("1,0", "0,1")) or row.split(", ")[-2:-1] == ["1"] else "r"
-        for row in strides
-    ]
-    layout = "".join(orders[first : first + 2]) + "r" if len(orders) == len(operands) else "rcr"
-    dtypes = re.findall(r"torch\.(\w+)", line.partition("dtypes: ")[2])
-    dtype = dtype_name(dtypes[first]) if len(dtypes) == len(operands) else ""
-    (*batch, m, k), n = operands[first], operands[first + 1][-1]
-    scaling = Scaling.ROW if "scaled" in match["op"] else Scaling.NONE
-    yield _batch_of(Matmul(m, n, k, dtype, layout, scaling), batch[0] if batch else 1)
+    sizes = [[*map(int, text.split("x"))] for text in re.findall(r"\d+(?:x\d+)*", match["sizes"])]
+    strides = [[*map(int, text.split(","))] for text in re.findall(r"\[([\d, ]+)\]", line.partition("strides: ")[2])]
+    yield torch_product(match["op"], sizes, strides, re.findall(r"torch\.(\w+)", line.partition("dtypes: ")[2]))
+
+
+def torch_product(
+    op: str, sizes: Sequence[Sequence[int]], strides: Sequence[Sequence[int]], dtypes: Sequence[str]
+) -> StatedShape:
+    """Return the product of an operator of PyTorch, given its operands; strides and types may be missing."""
+    if (first := OF_TORCH.get(op)) is None or len(sizes) < first + 2:
+        raise UsageError(f"PyTorch's {op:.40}, whose line does not state all of its sizes", code="unsupported")
+    both = slice(first, first + 2)
+    (*batch, m, k), n = sizes[first], sizes[first + 1][-1]
+    is_stated = len(strides) >= first + 2
+    layout = "".join("r" if of_one[-1:] == [1] else "c" for of_one in strides[both]) + "r" if is_stated else "rcr"
+    operands = [dtype_name(dtype) for dtype in dtypes[both]]
+    if len(set(operands)) > 1 or not set(operands) <= {*DTYPE_BYTES}:
+        raise UsageError(f"products of {' and '.join(operands):.60}", code="unsupported")
+    scaling = Scaling.ROW if "scaled" in op else Scaling.NONE
+    return batch_of(Matmul(m, n, k, operands[0] if operands else "", layout, scaling), batch[0] if batch else 1)
 
 
 def tunable_line(line: str) -> Iterator[StatedShape]:
@@ -144,7 +150,7 @@ def tunable_line(line: str) -> Iterator[StatedShape]:
         raise UsageError(f"products of {operands[0]} and {operands[1]}", code="unsupported")
     scaling = Scaling.ROW if match["scaled"] else Scaling.NONE
     shape = _blas_product(int(match["m"]), int(match["n"]), int(match["k"]), match["blas"], dtype, scaling)
-    yield _batch_of(shape, int(match["batch"] or 1))
+    yield batch_of(shape, int(match["batch"] or 1))
 
 
 def missed_line(line: str) -> Iterator[StatedShape]:
@@ -161,7 +167,7 @@ def missed_line(line: str) -> Iterator[StatedShape]:
         m, n, k = (int(match[name]) for name in "mnk")
         result, has_bias = _RESULT.search(match["rest"]), "bias=True" in match["rest"]
         shape = Matmul(m, n, k, dtype, has_bias=has_bias, result=dtype_name(result[1]) if result else "")
-        yield _batch_of(shape, int(match["b"] or 1))
+        yield batch_of(shape, int(match["b"] or 1))
 
 
 def vllm_line(line: str, tokens: Sequence[tuple[int, int]]) -> Iterator[StatedShape]:
@@ -204,7 +210,7 @@ def kernel_row(row: Mapping[str, str]) -> Iterator[StatedShape]:
     yield from stated_shapes
 
 
-def _batch_of(matmul: Matmul, batch: int) -> StatedShape:
+def batch_of(matmul: Matmul, batch: int) -> StatedShape:
     """A batch of equal products; scaled ones, which no kernel batches here, count once each."""
     if batch == 1 or matmul.scaling:
         return StatedShape(matmul, count=batch)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.ops import operation
 from ckh.shapes.layers import Layer
-from ckh.shapes.log_convs import call_block, driver_line, key_line, profiler_line, test_set_row
+from ckh.shapes.log_convs import call_block, driver_line, key_line, profiler_line, test_set_row, trace_event
 from ckh.shapes.log_lines import (
     AITER_MARK,
     FORMATS,
@@ -49,6 +49,7 @@ READERS: Mapping[str, Callable[[str], Iterator[StatedShape]]] = {
     "function: ": blas_profile,
     "TunableOp_": tunable_line,
     "AUTOTUNE ": autotune_block,
+    '{"Input Dims": ': trace_event,
     AITER_MARK: missed_line,
     **dict.fromkeys(("-NCHW-", "-NHWC-", "-NCDHW-", "-NDHWC-"), key_line),
 }
@@ -63,7 +64,7 @@ TABLE_MARKS = ("transA,transB,", "NDim,Groups,")  # of tables that do not begin 
 # Where a statement begins in a line, after timestamps and process names.
 STATEMENT = re.compile(
     rf"MIOpenDriver|Problem=\"conv|miopenStatus_t |ckProfiler |\w+-bench\b|\{{ *\w*function: |\w*TunableOp_|AUTOTUNE |"
-    rf"shape is (?:[BG]:\s*\d+,\s*)?M:|{VLLM_MARK}|\b\d+-\d+-\d+-[-\dx]+-N[CDHW]+-"
+    rf"shape is (?:[BG]:\s*\d+,\s*)?M:|\[\"\w+\", \{{\"Input Dims|{VLLM_MARK}|\b\d+-\d+-\d+-[-\dx]+-N[CDHW]+-"
 )
 # Statements on several lines: how they begin, and the lines that continue them.
 _CONTINUED = {
@@ -106,6 +107,10 @@ class ShapeCounts:
             self._where[key] = where
         if rank <= REPEATED:
             (self._repeated if rank else self._counts)[key] += count
+
+    def add_stated(self, stated: StatedShape, where: str) -> None:
+        """Count a shape as a line states it."""
+        self.add(stated.name, stated.shape, stated.count, where, rank=stated.rank)
 
     def refuse(self, error: CkhError, where: str) -> None:
         """Count an error, or raise it unless bad lines are left out."""
@@ -210,7 +215,7 @@ class _LogTable(NamedTuple):
         if len(cells) != len(self.names):
             return False
         for stated in self.read(dict(zip(self.names, cells, strict=True))):
-            tally.add(stated.name, stated.shape, stated.count, where, rank=stated.rank)
+            tally.add_stated(stated, where)
         return True
 
 

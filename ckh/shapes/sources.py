@@ -19,6 +19,7 @@ from ckh.ops import operation
 from ckh.shapes.config import MODELS, ModelKind, is_config
 from ckh.shapes.configs import config_layers, config_of, other_parts
 from ckh.shapes.layers import Layer
+from ckh.shapes.log_convs import graph_shapes, traced_events
 from ckh.shapes.logs import (
     MAX_LINE_BYTES,
     ShapeCounts,
@@ -56,6 +57,8 @@ class SourceKind(StrEnum):
     MODEL = "built-in model"
     NETWORK = "built-in network"
     CONFIG = "config.json"
+    TRACE = "trace of PyTorch's profiler"
+    GRAPH = "graph of hipDNN"
     ONNX = "ONNX"
     TABLE = "list of shapes"
     UNTUNED = "untuned table"
@@ -163,6 +166,8 @@ def _kind(path: Path, head: bytes, name: str) -> SourceKind:
     has_marks = any(map(statement_mark().search, head.splitlines())) or table_of(lines.partition("\n")[0]) is not None
     tests = (
         (suffix == ".onnx" or b"\0" in head, SourceKind.ONNX),
+        (text.startswith(b"{") and b'"traceEvents"' in head, SourceKind.TRACE),
+        (text.startswith(b"{") and b'_tensor_uid"' in head, SourceKind.GRAPH),
         (text.startswith(b"{") and not _JSON_LINES.match(lines), SourceKind.CONFIG),
         (is_table(lines) or is_unquantised(lines), SourceKind.TABLE),
         (bool(_recogniser(path, head)), SourceKind.UNTUNED),
@@ -314,11 +319,18 @@ def _tallied(source: Source, wanted: RunOptions) -> SourceLayers:
         part = shaped_part(source.op)
         assert part is not None, "it recognised the file"
         _read_untuned(part, source, tally)
+    elif source.kind is SourceKind.GRAPH:
+        for stated in graph_shapes(read_json(source.path)):
+            if isinstance(stated, str):
+                tally.left_out[stated] += 1
+            else:
+                tally.add_stated(stated, source.name)
     elif source.path == Path():
         read_log([source.name.encode()], source.name, wanted, tally)
     else:
         with source.path.open("rb") as file:
-            read_log(_lines(file), source.name, wanted, tally)
+            lines = traced_events if source.kind is SourceKind.TRACE else _lines
+            read_log(lines(file), source.name, wanted, tally)
     return SourceLayers(source, tally.layers(), dict(tally.bad), dict(tally.left_out))
 
 
