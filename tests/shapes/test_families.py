@@ -2,7 +2,8 @@
 
 `families.json` has configurations, and the matrices of the model that the source makes of them: module, outputs,
 inputs, number of layers, whether it has a bias; of experts the parameter, number, size of one, and number of layers.
-In LongCat's code 256 of the experts compute nothing; they are counted by its router alone.
+In LongCat's code 256 of the experts compute nothing; they are counted by its router alone. Where Gemma 4's values are
+its keys, servers multiply with both: AITER's list of the 31B model has their outputs, N = 20480, and so has the case.
 """
 
 from __future__ import annotations
@@ -96,6 +97,32 @@ def test_step_3() -> None:
     assert found["shared_down"] == (7168, 5120, 56)
     (experts,) = (weight.mixture for weight in weights(STEP3) if weight.mixture is not None)
     assert (experts.experts, experts.topk, experts.inter_dim) == (48, 3, 5120)
+
+
+def test_step_3_5() -> None:
+    """96 heads in windows and 64 in the other layers, each with a gate of a head (vLLM's step3p5.py), by hand."""
+    more = {
+        "model_type": "step3p5",
+        "num_hidden_layers": 4,
+        "num_attention_groups": 8,
+        "head_dim": 128,
+        "layer_types": ["full_attention", *["sliding_attention"] * 3],
+        "attention_other_setting": {"num_attention_heads": 96, "num_attention_groups": 8},
+        "moe_layers_enum": "3",
+    }
+    found = {
+        (weight.rule.name, sum(weight.outputs.values()), weight.k, len(weight.layers))
+        for weight in weights({**STEP3, **more})
+    }
+    assert {row for row in found if row[0] in ("qkv", "o", "head_gate")} == {
+        ("qkv", (64 + 16) * 128, 7168, 1),
+        ("qkv", (96 + 16) * 128, 7168, 3),
+        ("o", 7168, 64 * 128, 1),
+        ("o", 7168, 96 * 128, 3),
+        ("head_gate", 64, 7168, 1),
+        ("head_gate", 96, 7168, 3),
+    }
+    assert ("shared_down", 7168, 5120, 1) in found
 
 
 @pytest.mark.parametrize(
