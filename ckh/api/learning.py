@@ -28,11 +28,12 @@ from ckh.learn.judging.judged_data import LEAST_COVERAGE, percent
 from ckh.learn.models.artifact import fitting_models, load_model, wanted_for
 from ckh.learn.models.manifest import trained_problems
 from ckh.learn.models.spec import BETWEEN_DEVICES, SPEC_NAME, spec_of
-from ckh.learn.training.prepared import too_few_to_validate
+from ckh.learn.training.prepared import check_options, too_few_to_validate
+from ckh.learn.training.train import held_out as trained_held_out
 from ckh.learn.training.train import rounds, seen
 from ckh.learn.training.train import train as trained_on
-from ckh.learn.training.trained import MODEL, Today, compare, save
-from ckh.learn.training.warm_start import continued, read_start
+from ckh.learn.training.trained import ENOUGH, MODEL, Today, compare, save
+from ckh.learn.training.warm_start import continued, read_start, recipe_of
 from ckh.text.log import note, warn
 from ckh.text.progress import progress
 from ckh.text.prose import shell_word
@@ -166,7 +167,8 @@ def _scored(model: Model, dataset: Dataset) -> Iterator[tuple[list[bool], NDArra
 def against_today(trained: Trained) -> Today | None:
     """Compare a model with the one that now answers for its data, before it is saved, on some of very many problems.
 
-    A model in the user's folder takes precedence over a shipped model, however few rows it was trained on.
+    If that one knows the problems, its recipe is trained on the same folds. A model in the user's folder takes
+    precedence over a shipped model, however few rows it was trained on.
     """
     held_out = trained.targets[trained.rank_by].oof_efficiency
     if held_out is None or trained.options.labels is Labels.WINNERS:
@@ -183,9 +185,28 @@ def against_today(trained: Trained) -> Today | None:
     known = trained_problems(model.path)
     is_seen = None if known is None else seen(dataset, known)
     own, known_devices = (set(spec.device.split(BETWEEN_DEVICES)) for spec in (spec_of(dataset, ()), model.spec))
-    if is_seen is not None and is_seen.all() and own <= known_devices:
+    after = np.array(held_out)[used]
+    if is_seen is None or (~is_seen).sum() >= ENOUGH or not own <= known_devices:
+        return Today(str(model.path), compare(before, after, is_seen))
+    by_recipe = None if trained.start is not None else _by_recipe(trained, model)  # whose start may know them, too
+    if by_recipe is None:
         return None
-    return Today(str(model.path), compare(before, np.array(held_out)[used], is_seen))
+    return Today(str(model.path), compare(by_recipe[used], after, np.zeros(len(used), np.bool_)), retrained=True)
+
+
+def _by_recipe(trained: Trained, model: Model) -> NDArray[np.float64] | None:
+    """Efficiency of choices on held-out folds by the recipe of a model, shape (problems,); None if it has none."""
+    note(f"training the recipe of {model.path} on the same folds, as it knows these problems")
+    try:
+        recipe = recipe_of(read_start(model.path), trained.options)
+        check_options(recipe, None)
+        held = trained_held_out(trained.dataset, recipe)
+    except CkhError:
+        return None
+    if held is None:
+        return None
+    times = times_of(held.dataset)
+    return np.asarray(times.efficiency()[choices(held.score, times.problem, times.count)])
 
 
 def why_not_used(trained: Trained, out: Path) -> str:
@@ -196,8 +217,11 @@ def why_not_used(trained: Trained, out: Path) -> str:
     """
     if trained.today is not None:
         comparison = trained.today.comparison
-        is_better = comparison.mean_efficiency > comparison.start_mean_efficiency
-        return "" if is_better else f"its mean efficiency is not above that of {trained.today.source}"
+        if comparison.mean_efficiency > comparison.start_mean_efficiency:
+            return ""
+        how = ", whose recipe was trained on the same folds" if trained.today.retrained else ""
+        tie = "; a tie keeps it" if comparison.mean_efficiency == comparison.start_mean_efficiency else ""
+        return f"its mean efficiency is not above that of {trained.today.source}{how}{tie}"
     dataset = trained.dataset
     in_use = [ref.path for ref in fitting_models(wanted_for(dataset.problems()[0], dataset.arch))]
     replaced = [out, *in_use] if (out / SPEC_NAME).exists() else in_use

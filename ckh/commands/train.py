@@ -42,7 +42,8 @@ device (forward convolutions, unless --variant is given); the model is written t
 looks first. A line states both.
 
 Where ckh predict looks, a model is installed only if its mean efficiency on the compared problems is higher than that
-of the model in use, or if no model fits these problems yet. Another, also one that cannot be compared, is kept beside
+of the model in use, whose recipe is trained on the same folds if it knows the problems (a tie keeps it), or if no model
+fits these problems yet. Another, also one that cannot be compared, is kept beside
 that folder, which a line states; --install installs it.
 
 Cross-validation holds out whole problems, with a separate fold for early stopping; the final fit uses all rows and the
@@ -108,6 +109,8 @@ class CurrentModel:
     """Its folder, or the estimate's name."""
     validation: ModelComparison
     """Held-out choices of the new model, with those of the current model as start."""
+    retrained: bool
+    """Whether the current model knew the problems, so that its recipe was trained on the same folds."""
 
 
 class TrainDocument(Document):
@@ -266,7 +269,7 @@ def _document(trained: Trained, out: Path) -> TrainDocument:
         problems=len(dataset.problems()),
         **targets,
         warm_start=warm_start,
-        today=None if today is None else CurrentModel(today.source, today.comparison),
+        today=None if today is None else CurrentModel(today.source, today.comparison, today.retrained),
         coverage=trained.coverage,
         holdout=None if trained.holdout is None else str(trained.holdout),
     )

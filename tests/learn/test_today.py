@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -16,6 +18,7 @@ from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import load_model
 from ckh.learn.training.train import train
 from ckh.learn.training.trained import ModelComparison, Today, save
+from ckh.learn.training.warm_start import read_start
 from ckh.training import TrainOptions
 from tests.learn.conftest import TREES, measured, saved, trained
 from tests.refusals import expect_warning
@@ -55,14 +58,38 @@ def test_held_out_choices_are_compared_on_unknown_problems(models: Path) -> None
     )
 
 
-def test_a_model_of_the_same_data_is_not_compared(models: Path) -> None:
-    """A model trained on these problems on this device would win; on another device it is compared."""
+def test_a_model_that_knows_the_problems_is_trained_on_the_same_folds(models: Path) -> None:
+    """The same recipe ties, a poorer one loses, each by its out-of-fold choices; on another device choices count."""
     saved(models / "mine")
-    assert against_today(trained()) is None
+    today = against_today(trained())
+    assert today is not None
+    assert (today.retrained, today.comparison.problems, today.comparison.seen) == (True, 14, 0)
+    assert today.comparison.start_mean_efficiency == today.comparison.mean_efficiency
+    assert str(models / "mine") in why_not_used(replace(trained(), today=today), models / "new")
+    poor = train(measured(), replace(OPTIONS, params=replace(TREES, n_estimators=1, num_leaves=2)), lambda *_: None)
+    shutil.rmtree(models / "mine")
+    save(poor, models / "mine")
+    today = against_today(trained())
+    assert today is not None
+    assert today.comparison.start_mean_efficiency == pytest.approx(fmean(poor.targets["rank"].oof_efficiency or ()))
+    assert today.comparison.start_mean_efficiency < today.comparison.mean_efficiency
+    assert why_not_used(replace(trained(), today=today), models / "new") == ""
     elsewhere = train(Dataset(measured().frame.assign(device="another CPU")), OPTIONS, lambda *_: None)
     today = against_today(elsewhere)
     assert today is not None
-    assert (today.comparison.problems, today.comparison.seen) == (14, 14)
+    assert (today.retrained, today.comparison.problems, today.comparison.seen) == (False, 14, 14)
+
+
+def test_a_start_that_knows_the_problems_is_not_compared(models: Path) -> None:
+    """Its trees have seen the problems of all folds; nor is a recipe that a damaged manifest states wrongly."""
+    saved(models / "mine")
+    continued = replace(trained(), start=read_start(models / "mine"))
+    assert against_today(continued) is None
+    path = models / "mine" / "train_manifest.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document["ckh"] |= {"prior": -1.0}
+    path.write_text(json.dumps(document), encoding="utf-8")
+    assert against_today(trained()) is None
 
 
 def test_only_a_better_model_is_used(models: Path) -> None:

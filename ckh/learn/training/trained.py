@@ -41,7 +41,7 @@ TUNING_NAME = "tuning.json"  # of models that earlier versions tuned
 _OF_TARGET = re.compile(r"model_\w+\.lgbm(\.gz)?|(cv_metrics|feature_importances)_\w+\.json")
 _MOST_IDS = 20_000
 _MEANS = ("mean_efficiency", "start_mean_efficiency")
-_ENOUGH = 10  # problems; a tenth percentile of fewer is not meaningful
+ENOUGH = 10  # problems; a tenth percentile of fewer is not meaningful
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def compare(
 ) -> ModelComparison:
     """Compare efficiencies, shape (problems,), on the problems that were not seen before, if they are enough."""
     used = np.ones(len(before), dtype=bool)
-    if is_seen is not None and int((~is_seen).sum()) >= _ENOUGH:
+    if is_seen is not None and int((~is_seen).sum()) >= ENOUGH:
         used = ~is_seen
     return ModelComparison(
         problems=int(used.sum()),
@@ -143,10 +143,14 @@ class TrainedTarget:
 
 @dataclass(frozen=True, slots=True)
 class Today:
-    """The present answer for such data, a model's folder or an estimate's name, compared with the new model."""
+    """The present answer for such data, a model's folder or an estimate's name, compared with the new model.
+
+    `retrained` if it knew the problems, so that its recipe was trained on the new model's folds.
+    """
 
     source: str
     comparison: ModelComparison
+    retrained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +181,7 @@ class Trained:
     def warnings(self) -> tuple[str, ...]:
         """Reasons to doubt the model, which `ckh predict` repeats."""
         count, today = len(self.dataset.problems()), self.today
-        said = [f"trained on {count} problems only"] if self.start is None and count < _ENOUGH else []
+        said = [f"trained on {count} problems only"] if self.start is None and count < ENOUGH else []
         if today is not None and today.comparison.mean_efficiency <= today.comparison.start_mean_efficiency:
             mean, before = (f"{100 * getattr(today.comparison, name):.1f} %" for name in _MEANS)
             said.append(f"no better than {today.source.rpartition('/')[2]}: mean efficiency {mean}, not above {before}")

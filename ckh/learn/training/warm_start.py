@@ -113,6 +113,20 @@ def continued(start: Start, options: TrainOptions) -> TrainOptions:
     )
 
 
+def recipe_of(start: Start, options: TrainOptions) -> TrainOptions:
+    """Options that a model was trained with, as far as its files state them, with the folds of others."""
+    seed, prior, lambdarank = (start.manifest.get(name) for name in ("seed", "prior", "lambdarank"))
+    return replace(
+        options,
+        targets=(),
+        rank=start.objective or options.rank,
+        seed=seed if isinstance(seed, int) else options.seed,
+        prior=prior if isinstance(prior, (int, float)) else 0.0,
+        lambdarank=lambdarank if isinstance(lambdarank, (int, float)) else 0.0,
+        params=start.params,
+    )
+
+
 def check_start(start: Start, spec: ModelSpec, options: TrainOptions) -> tuple[str, ...]:
     """Return what differs in architecture, hardware and element type; refuse other targets or inputs, naming all."""
     old = start.spec
