@@ -102,3 +102,11 @@ def test_a_problem_without_useful_kernels_gets_its_own() -> None:
     orders = [np.arange(30), np.arange(30), np.arange(30), np.arange(40, 60)]
     chosen = few_kernels(orders, Shots(kernels=3))
     assert chosen[3].tolist()[:3] == [40, 41, 42]
+
+
+def test_stated_first_kernels_come_before_others() -> None:
+    """Of few kernels all are first ones up to the stated number; of many half are, as without it."""
+    for best, others, stated, expected in ((1, 1, 2, (2, 0)), (2, 2, 3, (3, 1)), (6, 6, 3, (6, 6)), (2, 2, 9, (4, 0))):
+        assert Shots(best=best, others=others, stated=stated).of_problem(100) == expected
+    assert Shots(stated=3).of_problem(4) == (3, 1)
+    assert Shots().of_problem(4) == (2, 2)

@@ -16,10 +16,13 @@ from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.judging.calibrate import WITHIN, covering, covering_sets, first_places
 from ckh.learn.models.artifact import load_model
 from ckh.learn.models.calibration import CALIBRATION_NAME, Calibration
+from ckh.learn.training.train import train
+from ckh.learn.training.trained import save
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
 from ckh.running import probing
-from tests.learn.conftest import HOST, build, measured, problems, saved, time_ms
+from ckh.training import TrainOptions
+from tests.learn.conftest import HOST, TREES, build, measured, problems, saved, time_ms
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -189,3 +192,21 @@ def test_a_wrong_number_to_probe_is_refused(text: str, capsys: pytest.CaptureFix
     """One line that names the value."""
     assert run(["predict", "--n", "1", "--c", "64", "--arch", "host", "--probe", text]) == ExitCode.USAGE
     assert "[bad-number]" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_training_states_them_by_its_folds(tmp_path: Path) -> None:
+    """Of 24 layers with all kernels of a tile; not if a quarter of the rows was never tried."""
+    layers = [replace(problem, k=k) for problem in FLAT for k in (problem.k, 2 * problem.k)]
+    made = [(problem, kernel, time_ms(problem, kernel)) for problem in layers for kernel in POOL]
+    options = TrainOptions(folds=3, early_stopping=5, params=TREES)
+    whole, partly = (train(build(list(rows)), options, lambda *_: None) for rows in (made, made[: -len(made) // 4]))
+    assert whole.calibration is not None
+    counts = dict(whole.calibration.sets)
+    assert counts.keys() == set(WITHIN)
+    assert len(POOL) >= counts[0.0] >= counts[0.02] >= counts[0.05] >= 1
+    save(whole, tmp_path / "mine")
+    calibration = load_model(tmp_path / "mine").calibration
+    assert calibration is not None
+    assert calibration.sets == whole.calibration.sets
+    assert partly.calibration is None or partly.calibration.sets == ()

@@ -135,3 +135,13 @@ def test_predict_repeats_the_doubts_of_training(models: Path) -> None:
     )
     assert none == []
     assert [[word for word in text.split() if word[0].isdigit()] for text in said] == [["4"], ["80.0", "90.0"]]
+
+
+def test_few_measured_first_choices_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the share, if it is below 80 %."""
+    for coverage, is_low in ((0.79, True), (0.8, False), (None, False)):
+        installed(replace(trained(), coverage=coverage), tmp_path / "mine")
+        error = capsys.readouterr().err
+        assert ("[low-coverage]" in error) == is_low
+    installed(replace(trained(), coverage=0.25), tmp_path / "mine")
+    expect_warning(capsys.readouterr().err, "low-coverage", "25.00%")
