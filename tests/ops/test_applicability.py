@@ -98,6 +98,7 @@ def test_a_k_that_nobody_measured_is_unproved() -> None:
     assert not len(result.kernels)
     assert all("K = 384" in reason for reason in result.refused)
     assert sum("unproved" in reason for reason in result.refused) == len(result.refused)
+    assert [re.findall(r"(\d+) is;", reason) for reason in result.refused] == [["512"], ["512"]], "the padding"
     split = candidates(AiterGemm(16, 512, 768, "a4w4_blockscale", "pk_fp4"), load_arch("gfx950"))
     assert {kernel.split_k for kernel in split.kernels} == {0}
 

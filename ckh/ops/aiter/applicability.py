@@ -44,13 +44,15 @@ class WholeTiles:
         split = other if self.parts else 0
         if not tile or problem.dtype not in self.dtypes or not (self.parts or bool(other) == (self.library == _CK)):
             return
-        if getattr(problem, self.size) % (tile * self.values << split):
+        size, step = getattr(problem, self.size), tile * self.values << split
+        if size % step:
             values = f" = {tile * self.values} values" if self.values > 1 else ""
             parts = f" in each of {1 << split} parts" if split else ""
             product = _PRODUCTS.get(self.tile[-1], "")
-            rest = f"{values}{parts}{product}" + ("" if self.measured else f": {self.why}")
-            size, tile_name = getattr(problem, self.size), self.tile.rstrip("".join(_PRODUCTS))
-            yield f"{_SHOWN.get(self.size, self.size)} = {size} is not a multiple of {tile_name} {tile}{rest}"
+            rest = f"{values}{parts}{product}, {size + step - size % step} is"
+            rest += "" if self.measured else f"; {self.why}"
+            name, tile_name = _SHOWN.get(self.size, self.size), self.tile.rstrip("".join(_PRODUCTS))
+            yield f"{name} = {size} is not a multiple of {tile_name} {tile}{rest}"
 
 
 def whole_tiles() -> list[WholeTiles]:
