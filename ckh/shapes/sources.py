@@ -169,7 +169,7 @@ def _kind(path: Path, head: bytes, name: str) -> SourceKind:
         (text.startswith(b"{") and b'"traceEvents"' in head, SourceKind.TRACE),
         (text.startswith(b"{") and b'_tensor_uid"' in head, SourceKind.GRAPH),
         (text.startswith(b"{") and not _JSON_LINES.match(lines), SourceKind.CONFIG),
-        (is_table(lines) or is_unquantised(lines), SourceKind.TABLE),
+        (is_table(lines) or is_unquantised(path, lines), SourceKind.TABLE),
         (bool(_recogniser(path, head)), SourceKind.UNTUNED),
         (not has_marks and (text.startswith(b"[") or suffix in _PROBLEM_FILES), SourceKind.PROBLEMS),
         (not has_marks and (suffix == ".txt" or begins_with_problem(lines)), SourceKind.TEXTS),

@@ -11,7 +11,7 @@ from ckh.files.outputs import FileKind, head_of
 from ckh.files.untrusted import csv_rows, integer, read_text
 from ckh.ops import is_operation, operation, operation_names
 from ckh.problems import dtype_name
-from ckh.shapes.layers import MAX_SIZE, Layer, Matmul, Scaling
+from ckh.shapes.layers import MAX_SIZE, BatchedMatmul, Layer, Matmul, Scaling
 from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # Further columns of AITER's lists of products: element types of operands and result, and flags.
 _STATED = ("dtype", "outdtype", "bias", "scaleAB", "bpreshuffle")
 _TRUE = ("true", "1")
+_BF16 = "bf16"  # element type of AITER's lists of batches, by their names
 
 
 def is_table(head: str) -> bool:
@@ -59,9 +60,10 @@ def _cell(layers: Sequence[str]) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def is_unquantised(head: str) -> bool:
-    """True if a file begins like AITER's lists and tables of products without scales (bf16_untuned_gemm.csv)."""
-    return {"M", "N", "K", *_STATED} <= {name.strip() for name in head.split("\n", 1)[0].split(",")}
+def is_unquantised(path: Path, head: str) -> bool:
+    """True if a file begins like AITER's lists and tables of products without scales, single or batched."""
+    names = {name.strip() for name in head.split("\n", 1)[0].split(",")}
+    return {"M", "N", "K", *_STATED} <= names or ({"B", "M", "N", "K"} <= names and path.name.startswith(_BF16))
 
 
 def table_layers(path: Path, name: str, refuse: Callable[[CkhError, str], None]) -> Iterator[Layer]:
@@ -98,10 +100,12 @@ def _layer(cells: Mapping[str, str], where: str) -> Layer:
 
 
 def _product(cells: Mapping[str, str], where: str) -> Layer:
+    m, n, k = (_integer(name, cells[name].strip()) for name in "MNK")
+    if "B" in cells:
+        return Layer("", BatchedMatmul(_integer("B", cells["B"].strip()), m, n, k, _BF16), 1, where)
     dtype, result = (dtype_name(cells[name].strip().removeprefix("torch.")) for name in _STATED[:2])
     has_bias, is_scaled, is_shuffled = (cells.get(name, "").strip().lower() in _TRUE for name in _STATED[2:])
     scaling = Scaling.ROW if is_scaled else Scaling.NONE
-    m, n, k = (_integer(name, cells[name].strip()) for name in "MNK")
     shape = Matmul(m, n, k, dtype, scaling=scaling, is_shuffled=is_shuffled, has_bias=has_bias, result=result)
     return Layer("", shape, 1, where)
 

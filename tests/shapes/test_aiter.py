@@ -139,6 +139,29 @@ def test_a_list_of_mixtures_without_compute_units(tmp_path: Path) -> None:
     assert counts(found) == {"aiter_moe_both_pk_fp4_per_1x32_swiglu_cu0_t256_d3072_i1536_e128_k4": 1}
 
 
+def test_lists_of_batches_keep_the_batch(tmp_path: Path) -> None:
+    """Batches in bf16 are batched products; those of quantised ones are left out, not taken as single products."""
+    found = read(tmp_path, "bf16_untuned_batched_gemm.csv", "B,M,N,K\n4,16,512,256\n")
+    assert counts(found) == {"gemm_batched_bf16_rcr_b4_m16_n512_k256_splitk1": 1}
+    for name in ("a8w8_untuned_batched_gemm.csv", "a8w8_blockscale_bpreshuffle_untuned_bmm.csv"):
+        with expect_refusal(DataError, "no-problems", "batches"):
+            read(tmp_path, name, "B,M,N,K\n4,16,512,256\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("a6w6_blockscale_untuned_gemm_flux.csv", "M,N,K\n16,512,256\n", "a6w6"),
+        ("a6w4_flydsl_untuned_gemm.csv", "M,N,K,a_dtype\n16,512,256,fp6\n", "a6w4"),
+        ("a8w8_bpreshuffle_mxfp8_untuned_gemm.csv", "M,N,K,q_dtype_w\n16,512,256,mxfp8\n", "mxfp8"),
+    ],
+)
+def test_products_of_other_types_are_named(name: str, text: str, reason: str, tmp_path: Path) -> None:
+    """Lists of operands that ckh has no kernels for are never products of another type."""
+    with expect_refusal(DataError, "no-problems", reason):
+        read(tmp_path, name, text)
+
+
 def test_mixtures_of_vllm_state_what_is_missing(tmp_path: Path) -> None:
     """Experts and columns of the line are in the reason, which sends to the model's configuration."""
     log = "Config file not found at /x/configs/E=64,N=1408,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8.json\n"

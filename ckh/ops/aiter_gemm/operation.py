@@ -192,8 +192,9 @@ _MISS = re.compile(
 )
 _FAMILY_OF_WORDS = {"CKGEMM or asmGEMM": "a4w4_blockscale"}  # where a line names no table
 _DTYPE_IN_LOG = re.compile(r"q_dtype_w:\s*(?:torch\.)?(?P<dtype>\w+)")
-_DTYPES = ("int8", "fp8")
 _DEFAULT_DTYPE = "fp8"
+_OPERANDS = re.compile(r"(?<![a-z0-9])a(?!16w16)\d{1,2}w\d{1,2}(?![0-9])")
+_BATCH = "b"  # the column, as `untuned_rows` names it
 _RENAMED = {"cu_num": "num_cus", "q_dtype_w": "dtype"}
 _SIZES = (*SIZES, GROUPS)
 _FIELDS = (*_SIZES, "family", "library", "dtype")
@@ -247,7 +248,7 @@ def _problem(fields: dict[str, Any], dtype: str) -> AiterGemm | str:
     if _TABLE in fields:
         return str(fields[_TABLE])
     family, stated = str(fields.get("family", "a8w8")), fields.get("dtype")
-    if "family" in fields and family in FAMILIES and stated in _DTYPES and stated not in FAMILIES[family]:
+    if stated and "family" in fields and stated not in FAMILIES.get(family, (stated,)):
         reason = UNANSWERED.get((family, str(stated)))
         return f"{family} in {stated}" + (f" ({reason})" if reason else "")
     if missing := [name for name in "mnk" if name not in fields]:
@@ -286,7 +287,8 @@ def untuned_rows(path: Path) -> Entries:
     for line, cells in untuned_cells(path, known[:3], known, lambda name: _RENAMED.get(name.lower(), name.lower())):
 
         def problem(dtype: str, cells: Callable[[], dict[str, str]] = cells) -> AiterGemm | str:
-            return _problem(hinted | _typed(cells()), dtype)
+            own = cells()
+            return "batches of quantised products" if _BATCH in own else _problem(hinted | _typed(own), dtype)
 
         yield line, problem
 
@@ -309,8 +311,11 @@ def stated_family(name: str) -> str:
 
 
 def _hinted(name: str) -> dict[str, str]:
-    family = stated_family(name)
-    return {"family": family} if family else {}
+    """The family in a table's name, or the operands that no family has (a6w6)."""
+    if family := stated_family(name):
+        return {"family": family}
+    other = _OPERANDS.search(name)
+    return {_TABLE: f"{other[0]} products"} if other else {}
 
 
 _FAMILY_OF = {
