@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _HELP = """Plot measurements or models, as a self-contained HTML page or as files.
 
 WHAT is a dataset or a folder of ckh bench or ckh search measure (sizes, times, winning kernels, failures, noise and
-drift over time), or a model with --data (efficiency beside baselines, regret, a heat map, calibration, training curve,
-worst choices). A model is evaluated by the answers of `ckh predict`; --among measured ranks the measured kernels only.
+drift over time), or a model with --data (efficiency beside baselines, regret, a heat map, calibration, worst
+choices). A model is evaluated by the answers of `ckh predict`; --among measured ranks the measured kernels only.
 ckh validate compare compares two models.
 
 The page supports light and dark colours, phones and screen readers, with the numbers of every figure. --plots writes

@@ -1,4 +1,4 @@
-"""Report of a model on measured problems, with the training curve by its trees."""
+"""Report of a model on measured problems."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.assess.metrics import best_of_first, choices
+from ckh.assess.metrics import best_of_first
 from ckh.assess.report import choices_made
 from ckh.learn.judging.judged_data import measure_again
 from ckh.report.drawing import Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads
@@ -23,7 +23,6 @@ _SPREADS_NOTE = (
     "Efficiency is the shortest measured time over the chosen kernel's. Thin lines go from the 5th to the 95th "
     "percentile of the problems, thick lines from the 25th to the 75th; the ring is the median, the bar the mean."
 )
-_TREES = 14  # of the learning curve
 _FIRST, _AT = 20, 5  # choices of the curve of regret, and those that its title names
 _WORST = 20  # problems
 _CELLS = 7  # of a heat map, along each axis
@@ -42,7 +41,6 @@ def report_model(judged: Judged, learned_from: Dataset | None) -> Report:
         _heat(judged),
         roofline(speeds),
         _calibration(judged),
-        _learning_curve(judged),
     ]
     return Report(
         title=f"Model: {judged.model.path.resolve().name}",
@@ -169,29 +167,6 @@ def _calibration(judged: Judged) -> Drawing | None:
             percent_y=True,
             zero=True,
         ),
-    )
-
-
-def _learning_curve(judged: Judged) -> Drawing | None:
-    """Efficiency of choices by the first trees only, on the evaluated problems."""
-    model, times = judged.model, judged.times
-    target = model.spec.rank_by
-    trees = np.unique(np.geomspace(1, len(model.forest(target).roots), _TREES).round().astype(int)).tolist()
-    if len(trees) < 2:  # noqa: PLR2004 - one point is not a curve
-        return None
-    mean, low = [], []
-    for count in trees:
-        scores = model.predict_dataset(judged.dataset, target, count)
-        efficiency = times.efficiency()[choices(scores, times.problem, times.count)]
-        mean.append(float(efficiency.mean()))
-        low.append(float(np.quantile(efficiency, 0.1)))
-    half = next(count for count, value in zip(trees, mean, strict=True) if value >= mean[-1] - 0.005)
-    return Drawing(
-        "learning",
-        f"{half} of {trees[-1]} trees are within half a point of the full model",
-        "Efficiency on the evaluated problems with the first trees only, among the measured kernels. A rising curve "
-        "needs more trees; a flat one, more data or other features.",
-        Lines([Line("mean", trees, mean), Line("P10", trees, low)], "trees", "efficiency", log_x=True, percent_y=True),
     )
 
 

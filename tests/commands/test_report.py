@@ -93,7 +93,7 @@ def test_models(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("old", "new"):
         silent(saved(Path(name)))
     assert run(["report", "old", "--among", "measured", "--data", data, "--out", "old.html", "--json"]) == ExitCode.OK
-    assert figures(capsys.readouterr().out) == ["efficiency", "regret", "heat", "roofline", "calibration", "learning"]
+    assert figures(capsys.readouterr().out) == ["efficiency", "regret", "heat", "roofline", "calibration"]
     assert run(["report", "old", "new", "--data", data, "--out", "both.html"]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, "several-models", "ckh validate compare")
 

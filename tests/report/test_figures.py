@@ -183,7 +183,7 @@ def test_a_model_is_evaluated(tmp_path: Path) -> None:
     assert (np.diff(best, axis=0) >= 0).all()
     made = report_model(judged, data)
     result = {drawing.name: drawing for drawing in made.figures}
-    assert list(result) == ["efficiency", "regret", "heat", "roofline", "calibration", "learning"]
+    assert list(result) == ["efficiency", "regret", "heat", "roofline", "calibration"]
     spreads = result["efficiency"].body
     assert isinstance(spreads, Spreads)
     assert spreads.rows[0].mean == pytest.approx(expected.mean())
@@ -197,9 +197,6 @@ def test_a_model_is_evaluated(tmp_path: Path) -> None:
         for value, count in zip(values, counts, strict=True)
     )
     assert total == pytest.approx(expected.sum())
-    curve = result["learning"].body
-    assert isinstance(curve, Lines)
-    assert curve.lines[0].y[-1] == pytest.approx(expected.mean())
     worst, _problems = made.tables
     assert worst.rows[0][0] == f"{expected.min():.1%}"
     assert worst.rows[0][4].startswith(f"printf '%s\\n' {worst.rows[0][1]} > worst-")
