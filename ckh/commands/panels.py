@@ -23,6 +23,7 @@ _LESS_COMMON = "+"  # in front of options that --help leaves out
 PANELS: dict[str, list[str]] = json.loads(Path(__file__).with_name("panels.json").read_bytes())
 _PANEL_OF = {option.removeprefix(_LESS_COMMON): panel for panel, options in PANELS.items() for option in options}
 _LEFT_OUT = {option[1:] for options in PANELS.values() for option in options if option.startswith(_LESS_COMMON)}
+_EXAMPLES = 6  # lines of examples in --help, with their heading
 _OF_CONVOLUTIONS = ("variant", "ndim", "rule_set", "split_k", "pad_channels")
 
 
@@ -31,6 +32,7 @@ class _Panels:
 
     params: list[Any]
     help: str | None
+    epilog: str | None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse a command line; for help, hide the options of other operations, and what is for --help-all only."""
@@ -38,6 +40,8 @@ class _Panels:
             _show_operation(self.params, args)
             if ALL not in args:
                 self.help = (self.help or "").partition("\n\n")[0]
+                shown = (self.epilog or "").split("\n")[:_EXAMPLES]
+                self.epilog = "\n".join(shown[:-1] if shown[-1].endswith("\\") else shown)
                 for param in self.params:
                     param.hidden |= param.name in _LEFT_OUT
         return super().parse_args(ctx, args)  # type: ignore[misc, no-any-return]

@@ -37,7 +37,7 @@ class Settings:
     variant: str = declared(Declared("Direction.  [forward, or the resumed run's]", kind=Variant))
     problems: str = declared(
         Declared(
-            "Problem set, .txt, .csv, .json or AMD's .py file, or a source of ckh shapes.  [host-train or train]",
+            "Problem set, file, or source of ckh shapes.  [host-train or train]",
             metavar="SET|FILE",
             completion="problem_sets",
         )
@@ -63,8 +63,7 @@ class Settings:
     active: bool = False  # whether pairs were selected while results arrived, which earlier versions did
     today: str | None = declared(
         Declared(
-            "Kernels in use today, a registry or a file of names: the first that applies to a problem is measured too, "
-            "and in the same rounds as the fastest. Or the output of ckh predict --json: its choice.",
+            "Kernels in use today: a registry, names, or ckh predict --json; the first that applies is measured too.",
             kind=Path,
         ),
         default=None,

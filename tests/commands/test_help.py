@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -47,3 +48,18 @@ def test_an_unknown_topic_is_refused(topic: str, hint: str, capsys: pytest.Captu
     """The hint has the nearest page, or names a command's --help."""
     assert run(["help", topic]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, "unknown-name", topic, hint)
+
+
+@pytest.mark.parametrize("command", ["bench", "predict", "tune", "train", "export"])
+def test_help_of_a_command_fits_a_page(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """60 lines and 25 options at the most, and whole examples; --help-all has the rest."""
+    assert run([command, "--help"]) == ExitCode.OK
+    short = capsys.readouterr().out
+    assert run([command, "--help-all"]) == ExitCode.OK
+    whole = capsys.readouterr().out
+    assert len(short.splitlines()) <= 60 < len(whole.splitlines())
+    assert sum(line.startswith("  -") for line in short.splitlines()) <= 25
+    assert not short.rstrip().endswith("\\")
+    assert len(re.findall(rf"^    ckh {command}", whole, re.MULTILINE)) > len(
+        re.findall(rf"^    ckh {command}", short, re.MULTILINE)
+    )
