@@ -112,7 +112,7 @@ def weighted(sources: Sequence[SourceLayers], wanted: RunOptions, op: str | None
     changed = tuple(f"{text} ({count} calls)" for text, count in changes.items())
     if attention:
         own, name = sum(map(_flops, attention)), _operation_of(attention[0].shape)
-        changed += (f"left out {own / (own + total):.1%} of the FLOPs: {ATTENTION}; --op {name} lists them",)
+        changed += (f"{own / (own + total):.1%} of the FLOPs are {ATTENTION}; --op {name} lists them",)
     weights = wanted.weights if wanted.times or any(has_tokens(each.source) for each in sources) else {}
     if wanted.times:
         problems.sort(key=lambda shape: -shape.flops)
