@@ -42,8 +42,8 @@ class Peaks:
 
     `matrix_flops_per_cu_clock` has the operations of matrix instructions by element type and tile; tiles that are not
     listed have the type's rate (benchmarks/matrix_rates.py). Rates with defaults are those of all GPUs that were not
-    calibrated: time of a launch; latency of an iteration (addresses, load, store to LDS, barrier), of which 2,000
-    clocks and more, tested up to 4,000 on data of gfx950, are about equally good; and L2 bytes per CU and clock.
+    calibrated: time of a launch; latency of loads (addresses, load, store to LDS, barrier), which prefetching hides in
+    iterations, but not at the start and end of a block; and L2 bytes per CU and clock.
     """
 
     bandwidth_gb_s: float

@@ -80,7 +80,7 @@ def alike(item: tuple[int, int, int], other: tuple[int, int, int]) -> float:
 @pytest.mark.slow
 def test_offsets_are_of_a_gaussian_process_written_out() -> None:
     """By loops over pairs of rows; an offset is the deviation from the mean of its kind, less two deviations."""
-    data = slower(1.6)
+    data = slower(1.8)
     rows = np.sort(np.random.default_rng(4).choice(len(data), 60, replace=False))
     taken = data.select(rows)
     where, what = [data.problems()[data.problem_ids[row]] for row in rows], taken.frame["kernel"].tolist()

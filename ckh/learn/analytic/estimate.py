@@ -1,11 +1,12 @@
 """Analytic estimate of kernel times on a GPU without measurements: for ranking only, not a predicted time.
 
 A kernel is blocks that each iterate over K. In an iteration a block loads from the L2 cache, writes to LDS, reads from
-it and multiplies; blocks that share a compute unit, as many as LDS, registers and waves allow, take turns. An iteration
-takes at least its latency; without prefetching, the latency is added. When a block ends, the next starts; memory
-bandwidth bounds the total. Blocks that share tiles (Stream-K) have equal numbers of iterations; what they add to the
-result, or store and add up, is further traffic. Peak rates and the rates of matrix instructions are from `archspecs`;
-registers and LDS are the compiler's for kernels compiled on this machine, else estimated from the tile.
+it and multiplies; blocks that share a compute unit, as many as LDS, registers and waves allow, take turns. A block with
+one wave on each SIMD does these one after another, and waits for what prefetching leaves of the latency of loads;
+without prefetching, all of it is added. When a block ends, the next starts; memory bandwidth bounds the total. Blocks
+that share tiles (Stream-K) have equal numbers of iterations; what they add to the result, or store and add up, is
+further traffic. Peak rates and rates of matrix instructions are from `archspecs`; registers and LDS are the compiler's
+for kernels compiled on this machine, else estimated from the tile.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from ckh.schema import Resources
 
 _WITHOUT_PREFETCH = "basic"  # prefix of such pipelines' names
+# Clocks of an iteration beside a block's own work where loads are prefetched, and the share of peak bandwidth reached.
+_WAIT_CLOCKS, _REACHED_BANDWIDTH = 600.0, 0.8  # fp8 GEMMs of an MI355X; hardware counters (benchmarks/estimate.md)
 LDS_WRITE_BYTES_PER_CLOCK = 128.0  # CDNA 4 doubled only the read rate
 _ISSUE_CLOCKS = 4  # of a matrix instruction, in addition to its own
 # Registers per lane, vector and accumulation: one for each sum, three for each filled by an iteration's elements, and
@@ -49,17 +52,18 @@ _TILED_M = "tiled_m"
 PROBLEM_INPUTS = (_TILED_M, "tiled_n", "tiled_k", "tiled_batches", "moved_bytes")
 _TILE_M, _TILE_N, _LATER = "estimate_tile_m", "estimate_tile_n", "estimate_later"
 _SHARING, _ADDED, _OFFSET = "estimate_sharing", "estimate_added", "estimate_offset"
-# The block's tile, maximum blocks per compute unit, clocks of an iteration and of a block's end, whether loads overlap
-# computation, a tie breaker; blocks per compute unit that share tiles (0: none do), and bytes of an element of the
-# result that every tile is added to (0: none is); and the log of the measured over the estimated time, where known.
+# The block's tile, maximum blocks per compute unit, clocks of an iteration: busy, fewest, and without prefetching more;
+# clocks of a block's end, a tie breaker; blocks per compute unit that share tiles (0: none do), and bytes of an element
+# of the result that every tile is added to (0: none is); and the log of the measured over the estimated time.
 _OF_KERNELS = (
     _TILE_M,
     _TILE_N,
     "estimate_tile_k",
     "estimate_in_flight",
     "estimate_trip_clocks",
+    "estimate_fewest_clocks",
+    "estimate_exposed_clocks",
     "estimate_end_clocks",
-    "estimate_prefetches",
     _LATER,
     _SHARING,
     _ADDED,
@@ -192,6 +196,7 @@ def kernel_inputs(
             lds[index] = resources.lds_bytes
             in_flight[index] = compiled_blocks_per_cu(resources, int(shape.waves[index]), arch)
     busy = _trip_clocks(shape, width, _flops_per_clock(shape, dtype, arch.peaks), arch)
+    fewest = _WAIT_CLOCKS + np.where(shape.waves <= arch.hardware.simds_per_cu, busy, 0.0)
     ends = shape.tile_m * shape.tile_n * width / arch.peaks.l2_bytes_per_clock
     later = _LESS_LDS * (lds + busy)
     sharing = np.where(shape.sharing > 0, shape.sharing, np.where(shape.sharing == 0, in_flight, 0.0))
@@ -201,8 +206,9 @@ def kernel_inputs(
         shape.tile_k,
         in_flight,
         busy,
+        fewest,
+        np.where(shape.prefetches, 0.0, arch.peaks.latency_clocks),
         ends,
-        shape.prefetches.astype(np.float64),
         later,
         sharing,
         np.where(shape.adds, width, 0.0),
@@ -248,7 +254,7 @@ def _clocks(arch: ArchSpec, c: Columns) -> tuple[Any, Any, Any, Any, Any]:
     """Waves of blocks; clocks of a wave in iterations and outside; microseconds of memory; blocks per compute unit."""
     assert arch.peaks is not None
     m, n, k, batches, moved = (c[name] for name in PROBLEM_INPUTS)
-    tile_m, tile_n, tile_k, in_flight, busy, block_ends, prefetches, *_ = (c[name] for name in _OF_KERNELS)
+    tile_m, tile_n, tile_k, in_flight, busy, fewest, exposed, block_ends, *_ = (c[name] for name in _OF_KERNELS)
     cus = float(arch.hardware.num_cus)
     blocks, steps = np.ceil(m / tile_m) * np.ceil(n / tile_n) * batches, np.ceil(k / tile_k)
     grid = np.maximum(c[_SHARING] * cus, 1.0)
@@ -256,12 +262,11 @@ def _clocks(arch: ArchSpec, c: Columns) -> tuple[Any, Any, Any, Any, Any]:
     is_shared = (c[_SHARING] > 0) & (np.mod(blocks, grid) > 0) & (blocks * steps >= grid)
     at_once = np.minimum(np.maximum(np.ceil(blocks / cus), 1.0), in_flight)
     at_once = np.where(is_shared, np.minimum(c[_SHARING], in_flight), at_once)
-    work, latency = at_once * busy, arch.peaks.latency_clocks
-    trip = np.where(prefetches > 0, np.maximum(work, latency), work + latency)
-    ends = 2 * latency + at_once * block_ends
+    trip = np.maximum(at_once * busy + exposed, fewest)
+    ends = 2 * arch.peaks.latency_clocks + at_once * block_ends
     stored = np.where(is_shared, _PARTIAL_BYTES * grid, 0.0)
     extra = np.where(c[_ADDED] > 0, 2 * c[_ADDED] * blocks, stored)  # zeroed, and read to be added to
-    memory_us = (moved + extra * tile_m * tile_n) / arch.peaks.bandwidth_gb_s / 1e3
+    memory_us = (moved + extra * tile_m * tile_n) / (_REACHED_BANDWIDTH * arch.peaks.bandwidth_gb_s * 1e3)
     rounds = np.ceil(blocks / cus) / at_once  # fractional, since the next block starts when one ends
     shared_rounds, shared_ends = _shared_rounds(blocks, steps, grid)
     ends = np.where(is_shared, ends * shared_ends / shared_rounds, ends)
