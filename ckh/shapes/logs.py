@@ -248,7 +248,7 @@ def _read_line(text: str, path: str, number: int, wanted: RunOptions, tally: Sha
 
 def _canonical(text: str) -> tuple[str, Any] | None:
     """Operation and problem of a line that begins with a canonical text; None for other lines."""
-    first = text.lstrip("\"' \t").split(maxsplit=1)[0].rstrip("\"',")
+    first = next(iter(text.lstrip("\"' \t").split(maxsplit=1)), "").rstrip("\"',")
     op = next((name for prefix, name in prefixes().items() if first.startswith(prefix)), None)
     if op is None:
         return None
