@@ -11,7 +11,7 @@ from ckh.records import Record
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ckh.learn.answers.answer import Answer, HeadersNote, KernelRow
+    from ckh.learn.answers.answer import Answer, KernelRow
     from ckh.learn.answers.explanation import Explanation
     from ckh.learn.answers.probes import Probe
     from ckh.learn.models.frequent import Frequent
@@ -235,7 +235,9 @@ def answer_document(answer: Answer) -> PredictDocument:
         not_measured=None
         if doubts is None
         else StandInDocument(**fields_of(doubts), estimated=rows.estimated, compiled=rows.compiled),
-        headers=None if rows.headers is None else _headers(rows.headers),
+        headers=None
+        if (note := rows.headers) is None
+        else HeadersDocument(note.include or None, note.interface, note.not_built, note.reasons),
         known=KnownDocument(**answer.known.document()),
         most_frequent=answer.frequent,
         explanation=answer.explanation,
@@ -251,22 +253,6 @@ def answer_document(answer: Answer) -> PredictDocument:
     )
 
 
-def _headers(headers_note: HeadersNote) -> HeadersDocument:
-    return HeadersDocument(
-        headers_note.include or None, headers_note.interface, headers_note.not_built, headers_note.reasons
-    )
-
-
 def _kernel(row: KernelRow) -> RankedKernel:
-    return RankedKernel(
-        kernel=row.kernel,
-        score=row.score,
-        tflops=row.tflops,
-        latency_ms=row.latency_ms,
-        bandwidth_gb_s=row.bandwidth_gb_s,
-        measured_latency_ms=row.measured_latency_ms,
-        ties=row.ties,
-        tied=row.tied,
-        not_in_headers=row.not_in_headers or None,
-        measured=row.is_timed,
-    )
+    values = {**row._asdict(), "not_in_headers": row.not_in_headers or None}
+    return RankedKernel(measured=values.pop("is_timed"), **values)

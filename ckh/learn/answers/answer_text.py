@@ -170,7 +170,7 @@ def _parts(answers: Sequence[Answer]) -> _Parts | None:
             if any(words == words_of[known] and row.kernel != kernels[known].kernel for known in alike):
                 return None
             flags = {known: flag for known in alike if (flag := _flag(words_of[known], words))}
-            if flags and row.measured_latency_ms is None:
+            if flags and row.measured_latency_ms is None and not _is_number(row.tflops):  # figures need a row
                 known, flag = next(iter(flags.items()))
                 rows[known][-1] = "; ".join(filter(None, [rows[known][-1], f"row {place}: {flag}"]))
             else:

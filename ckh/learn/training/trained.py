@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from ckh.learn.training.warm_start import Start
     from ckh.training import TrainOptions
 
-TUNING_NAME = "tuning.json"  # of models that earlier versions tuned
 _OF_TARGET = re.compile(r"model_\w+\.lgbm(\.gz)?|(cv_metrics|feature_importances)_\w+\.json")
 _MOST_IDS = 20_000
 _MEANS = ("mean_efficiency", "start_mean_efficiency")
@@ -211,7 +210,6 @@ def _owns(folder: Path) -> Callable[[str], bool] | None:
         SPEC_NAME,
         MANIFEST_NAME,
         MEASURED_NAME,
-        TUNING_NAME,
         CALIBRATION_NAME,
         *operation(op_type).training.model_files,
     }
