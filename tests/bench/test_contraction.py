@@ -41,7 +41,7 @@ PROBLEMS = [
     *(GemmBatchedProblem(5, 6, 4, layout=layout, batch=3, **GAPS) for layout in ("rrr", "ccr")),
     *(GemmGroupedProblem(ms="4+2x2+0", n=3, k=5, layout=layout) for layout in ("rcr", "crr")),
     GemmMultiDProblem(5, 4, 3, "fp16", function="add", ds="vr"),
-    *(problem.with_direction(direction) for problem in (CONV, DEEP) for direction in Direction),
+    *(problem.replaced(variant=direction) for problem in (CONV, DEEP) for direction in Direction),
 ]
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 FORWARD = ConvProblem(Direction.FORWARD, n=1, c=16, k=16, g=1, hi=8, wi=8, y=3, x=3)
 STRIDED = ConvProblem(Direction.FORWARD, n=1, c=16, k=16, g=1, hi=8, wi=8, y=3, x=3, stride_h=2)
-BACKWARD = FORWARD.with_direction(Direction.BWD_DATA)
+BACKWARD = FORWARD.replaced(variant=Direction.BWD_DATA)
 WEIGHT = ConvProblem(Direction.BWD_WEIGHT, n=1, c=16, k=16, g=1, hi=8, wi=8, y=3, x=3, ndim=3, di=3, z=1)
 MIXED = (FORWARD, STRIDED, BACKWARD, WEIGHT)
 SHORT = "grouped_conv_forward_fp32_2d_64x64x64_compv3_intrawave"

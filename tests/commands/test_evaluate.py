@@ -333,7 +333,7 @@ def test_rows_of_other_directions_are_skipped(model: Path, data: Path, capsys: p
     """Mixed data are evaluated on the model's direction, with a note; data without it are an error."""
     other = data.with_name("other.parquet")
     rows = [(problem, kernel, time_ms(problem, kernel)) for problem in problems()[:2] for kernel in kernels()[:4]]
-    turned = [(item.with_direction(Direction.BWD_DATA), kernel, ms) for item, kernel, ms in rows]
+    turned = [(item.replaced(variant=Direction.BWD_DATA), kernel, ms) for item, kernel, ms in rows]
     write_dataset(build(turned), other)
     args = ["evaluate", *MEASURED, "--model", str(model), "--json", "--with-trained"]
     assert run([*args, "--data", str(data), "--data", str(other)]) == ExitCode.OK

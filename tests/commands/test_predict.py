@@ -368,6 +368,18 @@ def test_some_of_many_problems_may_be_skipped(tmp_path: Path, capsys: pytest.Cap
     assert run([*args, "--no-pad-channels", "--skip-unsupported"]) == ExitCode.NO_KERNEL
 
 
+@pytest.mark.parametrize(("channels", "times"), [("--c 192 --k 192 --g 192", "64 times"), ("--c 60 --k 64", "")])
+def test_the_work_that_padding_adds(channels: str, times: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Padding each group of a depthwise convolution to 8 channels is 64 times the work; that of a few is not said."""
+    args = ["predict", "--n", "8", *channels.split(), "--hi", "56", "--arch", "gfx942", "--dtype", "fp16", "--json"]
+    assert run(args) == ExitCode.OK
+    (message,) = (
+        item["message"] for item in json.loads(capsys.readouterr().out)["caveats"] if item["kind"] == "padded"
+    )
+    assert times in message
+    assert bool(times) == ("times the work" in message)
+
+
 def test_models_of_times_and_bandwidths_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """AMD's folder with three models has the ms and GB/s of two of them, as predicted by LightGBM."""
     folder = tmp_path / "forward"

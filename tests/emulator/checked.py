@@ -40,7 +40,7 @@ PROBLEMS: tuple[Problem, ...] = (
     *(GemmProblem(9, 20, 33, "fp16", layout) for layout in ("rrr", "ccr", "crr")),
     GemmBatchedProblem(18, 20, 16, "fp16", "rcr", batch=3, **GAPS),
     GemmGroupedProblem(ms="9+4x2+0", n=8, k=12, dtype="bf16", layout="crr"),
-    *(problem.with_direction(direction) for problem in (CONV, DEEP) for direction in Direction),
+    *(problem.replaced(variant=direction) for problem in (CONV, DEEP) for direction in Direction),
 )
 
 

@@ -29,8 +29,8 @@ _BY_FILE = {kept.file: kept for kept in KEPT}
 _CONV = ConvProblem(Direction.FORWARD, n=1, c=16, k=16, g=2, hi=5, wi=6, y=3, x=3, pad_h=1, pad_w=1, dtype="fp16")
 _PROBLEMS: dict[str, Any] = {
     "forward_basic_v1": _CONV,
-    "bwd_data_basic_v1": _CONV.with_direction(Direction.BWD_DATA),
-    "bwd_weight_two_stages": _CONV.with_direction(Direction.BWD_WEIGHT),
+    "bwd_data_basic_v1": _CONV.replaced(variant=Direction.BWD_DATA),
+    "bwd_weight_two_stages": _CONV.replaced(variant=Direction.BWD_WEIGHT),
     "forward_gfx950_compv4": _CONV.replaced(dtype="bf16"),
     "gemm_persistent": GemmProblem(40, 24, 72, "fp16", "ccr"),
     "gemm_fp8_mem": GemmProblem(48, 32, 80, "fp8", "crr"),

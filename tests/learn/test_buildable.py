@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel
 
 PROBLEM = ckh.ConvProblem(Direction.BWD_WEIGHT, n=8, c=64, k=64, g=1, hi=14, wi=14, y=3, x=3, dtype="bf16")
-FORWARD = PROBLEM.with_direction(Direction.FORWARD)  # has a model on gfx950
+FORWARD = PROBLEM.replaced(variant=Direction.FORWARD)  # has a model on gfx950
 LINE = "--variant bwd_weight --n 8 --c 64 --hi 14 --dtype bf16 --arch"
 
 
@@ -84,7 +84,7 @@ def test_many_problems_are_ranked_as_each(top: int | None) -> None:
     problems = [
         PROBLEM,
         FORWARD,
-        PROBLEM.with_direction(Direction.BWD_DATA),
+        PROBLEM.replaced(variant=Direction.BWD_DATA),
     ]
     for arch in ("gfx942", "gfx950"):
         many = rank_many(problems, top, arch=arch)

@@ -44,7 +44,7 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.mark.parametrize("problem", [CONV, DEEP], ids=["2d", "3d"])
 def test_convolutions(direction: Direction, problem: ConvProblem) -> None:
     """Every direction, with groups, strides, padding and depth, equals einsum."""
-    problem = problem.with_direction(direction)
+    problem = problem.replaced(variant=direction)
     first, second = operands(problem)
     done = ckh.run(problem, first, second, device="host", verify=True)
     assert done.dtype == np.float32
@@ -80,7 +80,7 @@ def test_operands_that_are_not_finite_are_data(value: float) -> None:
 @pytest.mark.parametrize("place", [0, 1])
 def test_infinite_operands_of_convolutions(direction: Direction, place: int) -> None:
     """With padding, groups and strides, NaN and infinities are where the reference has them."""
-    problem = CONV.with_direction(direction)
+    problem = CONV.replaced(variant=direction)
     given = operands(problem)
     given[place].flat[7] = np.inf
     done = ckh.run(problem, *given, device="host", verify=True)

@@ -5,7 +5,8 @@ A new caveat is a function here, listed in `_CAVEATS`: text, JSON and Python sho
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from ckh.documents import fields_of
 from ckh.learn.answers.answer import (
@@ -40,13 +41,17 @@ NOT_IN_HEADERS = "not in these headers"
 OUT_OF_ORDER = (
     "the ranking model determines the order; TFLOPS are predicted by a separate model and need not decrease with rank"
 )
+_SAID_TIMES = 1.5  # times the work of a problem that a padded one has, from which on they are said
 _ALIKE = "with equal scores; measured kernels are shown first, then the first in the pool"
 
 
 def _padded(answer: Answer) -> Iterator[Caveat]:
     if answer.padded:
-        sizes = answer.problem.to_dict()
+        problem: Any = answer.problem
+        sizes = problem.to_dict()
         changes = ", ".join(f"{name.upper()} {sizes[name]} to {size}" for name, size in answer.padded.items())
+        work = replace(problem, **answer.padded).flops / problem.flops
+        changes += f", {work:.3g} times the work" if work > _SAID_TIMES else ""
         message = f"{changes} (no kernel applies unpadded); times and TFLOPS are of the padded problem"
         summary = "{count} of {total} problems are padded, e.g. {problem}: {message}"
         yield Caveat("padded", message, answer.padded, PROBLEM, "padded", summary)

@@ -170,7 +170,8 @@ class Ranking:
         """
         if len(self.order):
             return None
-        candidates = own_candidates(self.problem, self.model)
+        of_padded = own_candidates(self.model.spec.op.padded(self.problem), self.model)
+        candidates = own_candidates(self.problem, self.model) if len(of_padded.chosen) else of_padded
         refused = candidates.by_problem or candidates.refused
         reason, count = next(iter(refused.items()), ("", 0))
         why = f"{count} of {sum(refused.values())} because {reason}" if reason else "there are no kernels of this kind"

@@ -213,10 +213,6 @@ class ConvProblem(PasteableProblem, Record):
     def _join(self, *sizes: int) -> str:
         return "x".join(str(size) for size in sizes[3 - self.ndim :])
 
-    def with_direction(self, variant: Direction) -> ConvProblem:
-        """Return the problem in another direction, with the same sizes."""
-        return self.replaced(variant=variant)
-
     def columns(self) -> dict[str, int]:
         """The 19 sizes by AMD's column names."""
         return {column: getattr(self, name) for column, name in CONV_COLUMNS.items()}

@@ -19,22 +19,19 @@ if TYPE_CHECKING:
 CHANNEL_MULTIPLE = 8  # divisible by the widest common vector of 16 bits
 
 
-def pad_channels(problems: Iterable[ConvProblem], multiple: int = CHANNEL_MULTIPLE) -> tuple[ConvProblem, ...]:
-    """Round C and K per group up to the multiple and deduplicate the problems, in order."""
-    return tuple(dict.fromkeys(_padded(problem, multiple) for problem in problems))
+def pad_channels(problems: Iterable[ConvProblem]) -> tuple[ConvProblem, ...]:
+    """The padded problems without duplicates, in order."""
+    return tuple(dict.fromkeys(map(padded, problems)))
 
 
 def padded(problem: ConvProblem) -> ConvProblem:
     """Round C and K per group up to a multiple that all kernels of the pool can load, if they are not."""
+    sizes = (problem.c_per_group, problem.k_per_group)
+    c, k = (-(-size // CHANNEL_MULTIPLE) * CHANNEL_MULTIPLE * problem.g for size in sizes)
     try:
-        return _padded(problem, CHANNEL_MULTIPLE)
+        return problem.replaced(c=c, k=k)
     except UsageError:  # the channels exceed the limit of a problem
         return problem
-
-
-def _padded(problem: ConvProblem, multiple: int) -> ConvProblem:
-    c, k = (-(-size // multiple) * multiple * problem.g for size in (problem.c_per_group, problem.k_per_group))
-    return problem.replaced(c=c, k=k)
 
 
 OPTIONS = (

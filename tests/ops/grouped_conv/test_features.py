@@ -61,7 +61,7 @@ def test_our_gemm_sizes_follow_the_direction() -> None:
     """The additional features use the implicit GEMM of one group in the problem's direction, as ConvProblem does."""
     names = [f"log2_group_gemm_{side}" for side in "mnk"]
     for direction in Direction:
-        problem = PROBLEM.with_direction(direction)
+        problem = PROBLEM.replaced(variant=direction)
         np.testing.assert_allclose(_one(names, problem), np.log2(problem.gemm_sizes), rtol=1e-15)
     # bwd_data: M = 2*63 = 126 in tiles of 16, N = 3 in tiles of 64, K = 6 channels * 3 taps = 18 in tiles of 128.
     assert _one([f"group_tiles_{side}" for side in "mnk"]) == [8, 1, 1]

@@ -5,14 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ckh.ops.grouped_conv.problem import parse_conv_problem
-from ckh.ops.grouped_conv.requested import CHANNEL_MULTIPLE, pad_channels
+from ckh.ops.grouped_conv.requested import pad_channels
 
 
-def padded(text: str, multiple: int = CHANNEL_MULTIPLE) -> str:
+def padded(text: str) -> str:
     """Return the padded problem, by the middle part of its name."""
-    (result,) = pad_channels(
-        [parse_conv_problem(f"conv_forward_fp16_nhwgc_2d_n2_{text}_i9x9_f3x3_s1x1_p1x1_d1x1")], multiple
-    )
+    (result,) = pad_channels([parse_conv_problem(f"conv_forward_fp16_nhwgc_2d_n2_{text}_i9x9_f3x3_s1x1_p1x1_d1x1")])
     return result.canonical().removeprefix("conv_forward_fp16_nhwgc_2d_n2_").removesuffix("_i9x9_f3x3_s1x1_p1x1_d1x1")
 
 
@@ -31,12 +29,6 @@ def padded(text: str, multiple: int = CHANNEL_MULTIPLE) -> str:
 def test_channels_of_each_group_are_rounded_up(problem: str, expected: str) -> None:
     """C/G and K/G become multiples of 8, all else is unchanged."""
     assert padded(problem) == expected
-
-
-def test_the_multiple_can_be_another() -> None:
-    """A multiple of 1 changes nothing, 32 rounds everything up to it."""
-    assert padded("c3_k33_g1", 1) == "c3_k33_g1"
-    assert padded("c3_k33_g1", 32) == "c32_k64_g1"
 
 
 def test_problems_equal_after_padding_are_merged() -> None:

@@ -57,9 +57,9 @@ def test_output_sizes_are_the_positions_of_the_filter(p: ConvProblem) -> None:
 def test_gemm_sizes_multiply_to_the_flops_of_forward_and_bwd_weight(p: ConvProblem) -> None:
     """2 * M * N * K * G is the work; bwd_data counts input pixels instead of output pixels."""
     for direction in (Direction.FORWARD, Direction.BWD_WEIGHT):
-        m, n, k = p.with_direction(direction).gemm_sizes
+        m, n, k = p.replaced(variant=direction).gemm_sizes
         assert 2 * m * n * k * p.g == p.flops
-    m, n, k = p.with_direction(Direction.BWD_DATA).gemm_sizes
+    m, n, k = p.replaced(variant=Direction.BWD_DATA).gemm_sizes
     assert m * n * k * p.do * p.ho * p.wo * 2 * p.g == p.flops * p.di * p.hi * p.wi
 
 
@@ -73,8 +73,8 @@ def test_known_numbers_of_one_layer() -> None:
     assert p.weight_shape == (1, 128, 3, 3, 64)
     assert p.output_shape == (1, 14, 15, 1, 128)
     assert p.gemm_sizes == (210, 128, 576)
-    assert p.with_direction(Direction.BWD_WEIGHT).gemm_sizes == (128, 576, 210)
-    assert p.with_direction(Direction.BWD_DATA).gemm_sizes == (840, 64, 1152)
+    assert p.replaced(variant=Direction.BWD_WEIGHT).gemm_sizes == (128, 576, 210)
+    assert p.replaced(variant=Direction.BWD_DATA).gemm_sizes == (840, 64, 1152)
 
 
 def test_shapes_of_a_grouped_3d_problem() -> None:

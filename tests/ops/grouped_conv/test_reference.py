@@ -116,8 +116,8 @@ def test_backward_directions_are_adjoints_of_forward(sizes: dict[str, Any]) -> N
     p = ConvProblem(Direction.FORWARD, **sizes)
     x, w, dy = (whole_numbers(shape, seed) for seed, shape in enumerate(operand_shapes(p)))
     forward = np.vdot(convolve(p, x, w), dy)
-    assert np.vdot(convolve(p.with_direction(Direction.BWD_DATA), dy, w), x) == forward
-    assert np.vdot(convolve(p.with_direction(Direction.BWD_WEIGHT), dy, x), w) == forward
+    assert np.vdot(convolve(p.replaced(variant=Direction.BWD_DATA), dy, w), x) == forward
+    assert np.vdot(convolve(p.replaced(variant=Direction.BWD_WEIGHT), dy, x), w) == forward
 
 
 @every_direction
@@ -147,6 +147,6 @@ def test_operands_and_reduction_lengths_by_hand() -> None:
     p = problem(PROBLEMS["groups"], Direction.FORWARD)
     x, w, y = (1, 5, 6, 4, 3), (4, 2, 3, 3, 3), (1, 3, 8, 4, 2)
     assert operand_shapes(p) == (x, w, y)
-    assert operand_shapes(p.with_direction(Direction.BWD_DATA)) == (y, w, x)
-    assert operand_shapes(p.with_direction(Direction.BWD_WEIGHT)) == (y, x, w)
-    assert [reduction_length(p.with_direction(direction)) for direction in Direction] == [9 * 3, 9 * 2, 3 * 8]
+    assert operand_shapes(p.replaced(variant=Direction.BWD_DATA)) == (y, w, x)
+    assert operand_shapes(p.replaced(variant=Direction.BWD_WEIGHT)) == (y, x, w)
+    assert [reduction_length(p.replaced(variant=direction)) for direction in Direction] == [9 * 3, 9 * 2, 3 * 8]

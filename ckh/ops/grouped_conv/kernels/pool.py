@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ckh.files.jsonfields import model_fields
-from ckh.kernels.judging import RefusedKernel
 from ckh.kernels.pools import Pools
 from ckh.kernels.table import SIZES, TRIPLES, KernelTable
 from ckh.ops.grouped_conv.kernel import ConvKernel, kernel_name, parse_kernel_name, usual_fields
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ckh.archs import ArchSpec
+    from ckh.kernels.judging import RefusedKernel
     from ckh.kernels.table import Axis
     from ckh.ops.grouped_conv.kernels.variants import ConvTile
     from ckh.problems import Direction
@@ -97,8 +97,6 @@ def _read(path: Path, _changed: int) -> LearnedKernels:
         fields.finish()
     return LearnedKernels(frozenset(map(tuple, tiles)), frozenset(map(tuple, variants)))
 
-
-__all__ = ["RefusedKernel", "conv_pool", "refused_pool"]
 
 # Axes of AMD's tables: each row is a kernel.
 _VARIANT = ("pipeline", "scheduler", "double_smem_buffer", "split_image")

@@ -16,13 +16,12 @@ from ckh.bench.codegen.unit import staging_constants, translation_unit
 from ckh.bench.computation import Computation, HipEmission, HostEmission, Measured, Split
 from ckh.bench.planning.candidates import of_registry, registry_of, wanted_by
 from ckh.errors import DataError, UsageError
-from ckh.kernels.judging import ProblemRules
+from ckh.kernels.judging import ProblemRules, RefusedKernel
 from ckh.kernels.table import SIZES, TRIPLES, KernelTable
 from ckh.ops import operation
 from ckh.ops.base import lazily
 from ckh.ops.grouped_conv.features import GROUPED_CONV
 from ckh.ops.grouped_conv.kernel import ConvKernel, parse_kernel_name
-from ckh.ops.grouped_conv.kernels.pool import RefusedKernel
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.measuring import hip
 from ckh.ops.grouped_conv.measuring.hip_rules import detect_conv, found_words, rules_of

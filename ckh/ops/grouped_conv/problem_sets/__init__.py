@@ -1,36 +1,8 @@
-"""Named sets of problems, from the lists in this folder, and problem files.
+"""Named sets of problems, from the lists in this folder, and problem files; README.md states the lists' sources.
 
 Each problem occurs once in a set, in a fixed order. No training set of ckh (`train`, `train-*`, `host-train`) contains
 a layer of `holdout`, whatever direction and dtype; `host-train` contains none at any batch size. AMD's own lists under
 AMD's names (`training`, `validation`, `wide`, `edge`) are complete: they contain such layers.
-
-`networks.txt` has the layers of `NETWORKS`, whose union at batch 1 and 8 is `holdout`. The sets for one CPU thread:
-`host_holdout.csv` has those of its layers at batch 1 with 0.5 to 300 MFLOP, of each kind at most a number (16 in 3D, 8
-that read an image, 30 depthwise, 7 grouped, 14 strided, 36 1x1, 16 3x3, 10 others), evenly spaced in order of work.
-`host_train.csv` was drawn at random around the sizes of real layers: 0.5 to 250 MFLOP (grouped to 120, depthwise to
-60), evenly over the logarithm of the work but denser at the upper end, below 64 MB.
-
-`amd_grids.json` has AMD's published problems as grids: of each list, all combinations of depths (absent: 2D), sizes (a
-pair: height and width), channels (C x K, or C x K x G), batches and filters. Filters are square, in 3D cubic; their
-padding is "same", dilation * (taps - 1) / 2, unless stated.
-
-Families, by direction. Sources: `{forward,bwd_data,bwd_weight}_synthetic_extended` of Composable Kernel's tile engine.
-AMD's lists repeat problems (1,886, 1,650 and 2,225 entries); `family` yields them as often, a set has each once.
-Decisions of ckh: bwd_weight's 3D problems are bwd_data's with the direction replaced, as in AMD's `bwd_weight_3d`, and
-its further dilated grid (AMD's section 11) belongs to `dilated`.
-
-Coverage lists of forward convolutions, `wide` and the `edge` cases. Sources: `generate_wide_coverage_conv.py` and
-`generate_edge_dims_conv.py` of Composable Kernel's dispatcher. Both order their problems as here. AMD keeps only
-problems with multiples of 8 channels per group: that drops all depthwise layers of its wide list, which therefore have
-no grid here. The third generator, `generate_targeted_shapes_conv.py`, has no list of its own: it adds problems on which
-a model was measured to be inaccurate.
-
-Lists of training and validation problems as AMD publishes them, including hold-out layers. Sources, in the tile engine
-of Composable Kernel: `forward_training` with `forward_training_miopen`, `validation_holdout`, and
-`{bwd_data,bwd_weight}_test_validation` (the same ten problems for both directions). `amd_validation.csv` has the 300
-entries of the validation list in order. `amd_miopen_shapes.csv` has 299 of 300 shapes from MIOpen: one has a 3x3 filter
-on an unpadded 1x1 input, which is invalid. Both repeat a few problems. Their synthetic part is the families above. The
-two CSV files: Copyright (c) Advanced Micro Devices, Inc., MIT licence.
 """
 
 from __future__ import annotations
