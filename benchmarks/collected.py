@@ -30,10 +30,11 @@ from ckh.data.conversion import convert
 from ckh.data.dataset import save_blocks
 from ckh.data.formats import Reading, ReadOptions
 from ckh.data.merge import merge
-from ckh.data.readers.reader import source_of_file
+from ckh.data.readers.cells import source_of_file
 from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.spool import store
 from ckh.errors import CkhError, DataError, UsageError
+from ckh.files.account import Account
 from ckh.ops.aiter.devices import compute_units
 from ckh.ops.aiter.tables import OTHER_ARCH, US_PER_MS
 from ckh.ops.aiter_gemm.kernel import OF_FBGEMM, parse_kernel
@@ -105,7 +106,8 @@ def read_fbgemm(path: Path, options: ReadOptions) -> Reading:
         raise DataError(f"{path}: no row is of {', '.join(OF_FBGEMM)}", code="empty")
     results = Results([str(Status.CHOSEN)] * len(won), np.full(len(won), np.nan), {})
     table = build_table(Pairs.of(won.items(), "aiter_gemm"), results, Origin.on_gpu(ARCH, num_cus, path.name))
-    return Reading(store([table], options.output), (source_of_file(path, "fbgemm"),), bad=dict(+left_out))
+    account = Account(used=len(won), known=+left_out)
+    return Reading(store([table], options.output), (source_of_file(path, "fbgemm"),), account=account)
 
 
 class _Time(NamedTuple):
@@ -143,7 +145,8 @@ def read_mixtures(path: Path, options: ReadOptions) -> Reading:
             tables.append(_table(str(arch), int(str(num_cus)), measured, path.name))
     if not tables:
         raise DataError(f"{path}: no usable row", code="empty")
-    return Reading(store(tables, options.output), (source_of_file(path, "aiter-moe"),), bad=dict(left_out))
+    account = Account(used=len(frame), known=left_out)
+    return Reading(store(tables, options.output), (source_of_file(path, "aiter-moe"),), account=account)
 
 
 def _run(frame: pd.DataFrame, left_out: Counter[str]) -> _Times:
@@ -215,7 +218,7 @@ def converted(path: Path, out: Path, options: ReadOptions) -> dict[str, int]:
     reading = (read_fbgemm if "op" in names else read_mixtures)(path, replace(options, output=out))
     merged = merge([reading], output=out)
     save_blocks(out, merged.op, merged.blocks(), merged.metadata, merged.content_hash)
-    return reading.bad
+    return reading.account.left_out
 
 
 def main() -> None:

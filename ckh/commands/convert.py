@@ -32,8 +32,9 @@ the last row of a run counts; across runs wrong results have precedence, then me
 more samples. With --average the result is the geometric mean of inputs of the same device.
 An existing file is replaced with --force only, and only by the same kind of file; an input is never overwritten.
 Any CSV or Parquet table can be read with --op; --map maps our column names to those of the table, if they differ.
-A bad row aborts the conversion without output, unless --skip-bad leaves such rows out. Rows without a time are left
-out, and so are times above 1.2 times the peak rates of their GPU; if these are more than a tenth, the input is refused.
+Rows that ckh does not understand are left out, counted and named; with --strict they end the conversion without output.
+So are rows without a time, and times above 1.2 times the peak rates of their GPU; if these are more than a tenth, the
+input is refused.
 """
 
 
@@ -53,7 +54,7 @@ def register(app: typer.Typer) -> None:
             "ckh convert runs/*/journal.jsonl --out data.parquet --json",
             "ckh convert runs/monday runs/tuesday --average --out data.parquet",
             "ckh convert grouped_conv_results.csv --arch gfx942 --out amd.parquet",
-            "ckh convert old.csv --arch gfx90a --skip-bad --out amd.parquet",
+            "ckh convert old.csv --arch gfx90a --strict --out amd.parquet",
             "ckh convert benchmark_results_fp16_rcr.json gemm.log --arch gfx950 --out gemm.parquet",
             "ckh convert sweep_results.csv --arch gfx942 --out gemm.parquet",
             "ckh convert my.csv --op gemm_universal --arch gfx942 --map kernel=name --map latency_us=t --out my",
@@ -91,7 +92,7 @@ def convert(
         autocompletion=_completion.output_formats,
         help=_TO_HELP,
     ),
-    skip_bad: bool = typer.Option(False, "--skip-bad", help="Skip bad rows."),
+    strict: bool = typer.Option(False, "--strict", help="Exit code 4 for a row that ckh does not understand."),
     no_peak_check: bool = typer.Option(False, "--no-peak-check", help=NO_PEAK_CHECK_HELP),
     force: bool = typer.Option(False, "--force", help="Replace a file of the same kind."),
     split: str | None = typer.Option(
@@ -115,7 +116,7 @@ def convert(
         require_measurements(path)
     mapping = _mapping(maps, op, from_format)
     measured, cus = (None, 0) if arch is None else arch_of_gpu(arch)
-    options = ReadOptions(measured, skip_bad, cus or None, op=op, mapping=mapping, peak_check=not no_peak_check)
+    options = ReadOptions(measured, strict, cus or None, op=op, mapping=mapping, peak_check=not no_peak_check)
     summary = conversion.convert(inputs, out, options, format_name=from_format, to=to, averages=average)
     _warn(summary)
     if holdout is not None:
@@ -156,8 +157,6 @@ def _mapping(maps: list[str], op: str | None, from_format: str | None) -> dict[s
 def _warn(summary: ConversionSummary) -> None:
     for warning in summary.warnings:
         warn(warning, "conversion")
-    for reason, count in summary.dropped.items():
-        warn(f"left out {count} {reason}", "left-out")
 
 
 def _print_summary(out: Path, summary: ConversionSummary, next_command: str | None) -> None:

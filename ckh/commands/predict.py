@@ -100,9 +100,6 @@ def predict(
         "--pad-channels/--no-pad-channels",
         help="If no kernel applies to a convolution, rank it with C/G and K/G rounded up to a multiple of 8.",
     ),
-    skip_unsupported: bool = typer.Option(
-        False, "--skip-unsupported", help="--problems: exit code 0 even if some have no kernel; they are listed."
-    ),
     why: bool = typer.Option(
         False, "--why", help="Show what else is known: counts, ties, headers, why kernels do not apply."
     ),
@@ -123,15 +120,10 @@ def predict(
     )
     options = {"problems": problems, "kernels": kernels, "rule_set": rule_set, "cus": cus}
     again = typed_again(typed.given | {name: value for name, value in options.items() if value is not None})
-    flags = {" --no-pad-channels": not pad_channels, " --skip-unsupported": skip_unsupported}
-    again = f"ckh predict {again}" + "".join(flag for flag, is_given in flags.items() if is_given)
+    again = f"ckh predict {again}" + ("" if pad_channels else " --no-pad-channels")
     arch = measuring_arch() if wanted.probe is not None and typed.arch is None and typed.model is None else typed.arch
     chooser = typed.chooser(arch, problems, cus)
     if problems is None:
-        if skip_unsupported:
-            raise UsageError(
-                "--skip-unsupported needs --problems", "name them with --problems", code="inapplicable-option"
-            )
         ranking = _answered(chooser, [typed.problem(chooser, "predict")], wanted)[0]
         if ranking.failure is not None:
             raise ranking.failure
@@ -145,12 +137,7 @@ def predict(
     if typed.sizes:
         name = as_option(next(iter(typed.sizes)))
         raise UsageError(f"{name} and --problems exclude each other", "omit one of them", code="conflicting-options")
-    loaded = _load(problems, typed, chooser)
-    failures, count = _answer_many(chooser, loaded, wanted, (top, again, require), as_json=as_json)
-    if failures and not (skip_unsupported and count):
-        hint = "--skip-unsupported accepts that" if count else ""
-        first = next(iter(failures.values()))
-        raise NoKernelError(f"{len(failures)} of {len(loaded)} problems have no kernel; {first}", hint)
+    _answer_many(chooser, _load(problems, typed, chooser), wanted, (top, again, require), as_json=as_json)
 
 
 def _answer_many(
@@ -160,8 +147,8 @@ def _answer_many(
     options: tuple[int, str, Required | None],
     *,
     as_json: bool,
-) -> tuple[dict[str, str], int]:
-    """Print the answers of many problems; returns the reasons why some have none, and the number of the others."""
+) -> None:
+    """Print the answers of many problems, and the reasons why some have none; it is an error if none has one."""
     from ckh.quick.many import prepared_answers
 
     top, again, require = options
@@ -187,7 +174,9 @@ def _answer_many(
         _refuse_unknown(unknown, len(problems))
     answers = [known[problem] for problem in problems if problem in known]
     _print_many(answers, failures, as_json=as_json)
-    return failures, len(answers)
+    if not answers:
+        first = next(iter(failures.values()))
+        raise NoKernelError(f"{len(failures)} of {len(problems)} problems have no kernel; {first}")
 
 
 def _refuse_unknown(lines: Mapping[str, str], problems: int) -> None:

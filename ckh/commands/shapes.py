@@ -16,7 +16,7 @@ from ckh.errors import UsageError
 from ckh.ops import operation
 from ckh.problems import Direction
 from ckh.shapes.layers import DEFAULT_TOKENS, MAX_LIST, WORKLOADS, RunOptions, require_sizes, token_options
-from ckh.text.log import emit, note, notes, warn
+from ckh.text.log import emit, note, notes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,9 +88,9 @@ class ShapesDocument(Document):
     weights: Mapping[str, int]
     """How often each number of tokens runs; empty: the sources have none."""
     bad: Mapping[str, int]
-    """Bad lines or layers left out by --skip-bad: the message of the first, and how many."""
+    """Entries of the sources that ckh does not understand: how many for each reason, with the first."""
     left_out: Mapping[str, int]
-    """Numbers of layers that no operation computes."""
+    """Entries and layers that ckh knows and leaves out: how many for each reason."""
     left_out_work: tuple[str, ...]
     """What is left out, with its share of the work, and the operation that takes it."""
     changes: tuple[str, ...]
@@ -136,7 +136,7 @@ def register(app: typer.Typer) -> None:
             "ckh shapes resnet50 --batch 1,32",
             "ckh shapes model.onnx --batch 8",
             "ckh shapes --torch my_package.models:resnet",
-            "ckh shapes miopen.log server.log --skip-bad --out shapes.csv",
+            "ckh shapes miopen.log server.log --strict --out shapes.csv",
             "ckh shapes server.log --table a8w8_tuned_gemm.csv --arch gfx942",
             "ckh shapes",
         ),
@@ -176,7 +176,7 @@ def shapes(
     arch: str = completed("arch", "--table: architecture or GPU of the lookups, e.g. mi308x.", default="gfx942"),
     out: Path | None = typer.Option(None, "--out", "-o", help="CSV file to write."),
     force: bool = typer.Option(False, "--force", help="Replace a list of shapes in --out."),
-    skip_bad: bool = typer.Option(False, "--skip-bad", help="Skip bad lines and layers."),
+    strict: bool = typer.Option(False, "--strict", help="Exit code 4 for an entry that ckh does not understand."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Read the sources and print or write their problems."""
@@ -196,12 +196,10 @@ def shapes(
         batch=_batch(batch),
         dtype=dtype,
         fuse_shared=fuse_shared,
-        skip_bad=skip_bad,
+        strict=strict,
         variant=None if variant is None else str(variant),
     )
     reading = _found(names, torch, wanted, None if op is None else operation(op).name)
-    for message, count in reading.bad.items():
-        warn(f"left out {count} bad: {message}", "left-out")
     changes = (*sorted(notes()), *reading.changes)
     reading.report()
     misses = _misses(reading.problems, table, arch) if table else None
@@ -215,7 +213,7 @@ def shapes(
             sources=(*names, *([torch] if torch else [])),
             problems=_entries(reading.problems),
             weights={str(number): times for number, times in reading.weights.items()},
-            bad=reading.bad,
+            bad=reading.account.named(reading.account.bad),
             left_out=reading.left_out,
             left_out_work=reading.left_words,
             changes=changes,
@@ -246,12 +244,14 @@ def _found(names: Sequence[str], torch: str | None, wanted: RunOptions, op: str 
 
     if torch is None:
         return shapes_of(names, wanted, op)
+    from ckh.files.account import Account
     from ckh.shapes.modules import traced_factory
     from ckh.shapes.problems import found_in_all
     from ckh.shapes.sources import Source, SourceKind, SourceLayers
 
     layers, left_out = traced_factory(torch)
-    module = SourceLayers(Source(SourceKind.MODULE, torch), layers, {}, left_out)
+    account = Account(used=len(layers), known=left_out)
+    module = SourceLayers(Source(SourceKind.MODULE, torch), layers, account)
     return weighted([*found_in_all(names, wanted, op), module], wanted, op)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from ckh.data.readers import formats_of, read_input, read_mapped
 from ckh.data.readers.named_table import frame_table
 from ckh.documents import Document
 from ckh.errors import DataError, UsageError
+from ckh.files.account import Account
 from ckh.ops import operation, operation_names
 from ckh.records import Record
 from ckh.text.log import warn
@@ -67,7 +67,11 @@ class ConversionSummary(Record):
     by_status: dict[str, int]
     """Rows by status."""
     dropped: dict[str, int]
-    """Rows left out, by reason."""
+    """Rows that are not used, by reason: those of `left_out` and `bad`."""
+    left_out: dict[str, int]
+    """Rows that ckh knows and leaves out, by reason."""
+    bad: dict[str, int]
+    """Rows that ckh does not understand, by reason."""
     superseded: int
     """Rows replaced by a later row of the same run."""
     repeated: int
@@ -109,9 +113,10 @@ def convert(
     options = replace(options, output=out)
     readings = [_possible(read_input(path, options, format_name), options) for path in inputs]
     merged = merge(readings, averages=averages, output=out)
-    dropped: Counter[str] = Counter()
-    for reading in readings:
-        dropped.update(reading.bad)
+    account = Account()
+    for path, reading in zip(inputs, readings, strict=True):
+        reading.account.report("" if len(inputs) == 1 else str(path))
+        account.add(reading.account)
     warnings = [warning for reading in readings for warning in reading.warnings]
     warnings += [str(merged.noise)] if merged.noise is not None else []
     if to == PARQUET:
@@ -129,7 +134,9 @@ def convert(
         archs=merged.distinct("arch"),
         variants=merged.distinct("variant") if merged.op.has_directions else (),
         by_status=merged.by_status(),
-        dropped=dict(dropped),
+        dropped=account.left_out,
+        left_out=account.named(account.known),
+        bad=account.named(account.bad),
         superseded=merged.superseded,
         repeated=merged.repeated,
         sha256=merged.content_hash,
@@ -140,8 +147,7 @@ def convert(
 def dataset_of_frame(frame: pd.DataFrame, options: ReadOptions) -> Dataset:
     """Convert a data frame, whose columns are an operation's or mapped to them, to a dataset."""
     reading = _possible(read_mapped(frame_table(frame), options), options)
-    for reason, count in reading.bad.items():
-        warn(f"left out {count} {reason}", "left-out")
+    reading.account.report()
     for warning in reading.warnings:
         warn(warning, "conversion")
     return merge([reading]).dataset
@@ -154,4 +160,7 @@ def _possible(reading: Reading, options: ReadOptions) -> Reading:
         return reading
     where = ", ".join(str(source["name"]) for source in reading.sources)
     count = drop_impossible(reading.rows, tables.one_operation(operations), where)
-    return replace(reading, bad=reading.bad | {ABOVE: count}) if count else reading
+    if count:
+        reading.account.used -= count
+        reading.account.leave_out(ABOVE, count=count)
+    return reading

@@ -69,7 +69,7 @@ class Dataset(Shown):
         arch: str | None = None,
         mapping: Mapping[str, str] | None = None,
         num_cus: int | None = None,
-        skip_bad: bool = False,
+        strict: bool = False,
         peak_check: bool = True,
     ) -> Dataset:
         """Convert any table of measurements, one row per problem and kernel (docs/loop.md lists the columns).
@@ -81,7 +81,7 @@ class Dataset(Shown):
             arch: the architecture that was measured; may also come from the column `arch`.
             mapping: the operation's column -> the frame's column that holds its values.
             num_cus: compute units of the device, by default those in the architecture's file.
-            skip_bad: whether to leave out unusable rows, with a warning.
+            strict: whether an unusable row is an error; else it is left out, with a warning.
             peak_check: whether times above the peak rates of their GPU are left out, with a warning, or refused if they
                 are many.
 
@@ -90,7 +90,7 @@ class Dataset(Shown):
         """
         from ckh.data.formats import ReadOptions
 
-        options = ReadOptions(arch, skip_bad, num_cus, op=op, mapping=mapping or {}, peak_check=peak_check)
+        options = ReadOptions(arch, strict, num_cus, op=op, mapping=mapping or {}, peak_check=peak_check)
         # Imported lazily: conversion is a layer above datasets.
         converted = cast("Callable[[], Callable[..., Dataset]]", lazily("ckh.data.conversion:dataset_of_frame"))
         return converted()(frame, options)

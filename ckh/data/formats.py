@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ckh.files.account import Account
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Facts that a file may lack (`None` if not given), and whether to skip bad rows.
+    """Facts that a file may lack (`None` if not given), and whether an entry that ckh does not understand is an error.
 
     `arch` is the measured architecture, `num_cus` its number of compute units. Rows spill to a file beside `output`, by
     default in the system's temporary folder. `mapping` maps columns of the operation `op` to columns of the table. With
@@ -26,7 +28,7 @@ class ReadOptions:
     """
 
     arch: str | None = None
-    skip_bad: bool = False
+    strict: bool = False
     num_cus: int | None = None
     output: Path | None = None
     op: str | None = None
@@ -38,14 +40,14 @@ class ReadOptions:
 class Reading:
     """The rows of one input.
 
-    `rows` are in file order; `bad` counts the rows left out by reason; `superseded` counts rows replaced by a later row
-    of the same input. With `repeats`, rows of one pair are repeated measurements of equal standing.
+    `rows` are in file order; `account` counts what became of the entries; `superseded` counts rows replaced by a later
+    row of the same input. With `repeats`, rows of one pair are repeated measurements of equal standing.
     """
 
     rows: StoredRows
     sources: tuple[dict[str, Any], ...]
     runs: tuple[dict[str, Any], ...] = ()
-    bad: dict[str, int] = field(default_factory=dict)
+    account: Account = field(default_factory=Account)
     superseded: int = 0
     warnings: tuple[str, ...] = ()
     repeats: bool = False
@@ -55,9 +57,9 @@ class Reading:
 class Reader:
     """A format: its name, whether the first bytes of a file look like it, and how to read it.
 
-    For a Parquet file `sniff` is given the column names instead (`ckh.data.readers.reader.parquet_head`).
+    For a Parquet file `sniff` is given the column names instead (`ckh.data.readers.cells.parquet_head`).
 
-    `read` raises `DataError` if the file is unusable, and for bad rows unless they are skipped.
+    `read` raises `DataError` if nothing of the file is usable (`ckh.files.account`).
     """
 
     name: str

@@ -131,7 +131,7 @@ def iter_blocks(file: BinaryIO, path: Path, *, skip_damaged: bool = False) -> It
             place, damage = next((place, record) for place, record in enumerate(records) if isinstance(record, Damage))
             raise DataError(
                 f"{path}:{number + place}: damaged line ({damage.reason})",
-                "the file was changed or its disk failed; ckh convert --skip-bad takes the other lines",
+                "the file was changed or its disk failed; ckh convert takes the other lines",
                 code="damaged",
             )
         if number == 1 and not isinstance(records[0], (RunRecord, Damage)):

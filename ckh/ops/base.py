@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.features.engine import FeatureEngine, TimeLaw
+    from ckh.files.account import Account
     from ckh.kernels.lists import ListFormat, RuleSets
     from ckh.kernels.pools import Candidates, KernelList, Knows
     from ckh.requested import Requested
@@ -68,11 +69,18 @@ class LoadProblems(Protocol[P_co]):
     """Load the problems of a set or file.
 
     `variant` and `dtype` are the requested direction and element type: a file that states others is refused. None takes
-    them from the file; problems without them are forward and of `default_dtype`.
+    them from the file; problems without them are forward and of `default_dtype`. Entries that are not understood are
+    counted in `account`; without one, a warning describes them.
     """
 
     def __call__(
-        self, source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
+        self,
+        source: str,
+        variant: str | None,
+        dtype: str | None,
+        default_dtype: str = "fp32",
+        *,
+        account: Account | None = None,
     ) -> tuple[P_co, ...]:
         """Distinct problems, in order."""
 

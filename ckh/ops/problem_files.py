@@ -1,6 +1,6 @@
 """Files of problems: canonical texts, CSV, JSON, and AMD's Python, which is not executed.
 
-Every fault of a file is one `DataError` that states file, line and reason. Duplicate problems are read once.
+Entries that are not understood are left out and counted (`ckh.files.account`). Duplicate problems are read once.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckh.errors import DataError, UsageError
+from ckh.files.account import Account
 from ckh.files.jsonfields import JsonError, parse_json
 from ckh.files.python_lists import WrittenForm, written_problems
 from ckh.files.untrusted import csv_rows, integer, read_text
@@ -34,6 +35,7 @@ def read_entries(
     header: Callable[[Path, int, list[str]], list[str]],
     texts: Collection[str],
     in_python: WrittenForm,
+    account: Account | None = None,
 ) -> tuple[P, ...]:
     """Read the distinct problems of a file, in order.
 
@@ -43,7 +45,9 @@ def read_entries(
         header: checks the columns of a CSV, and returns their names, empty for those that are ignored.
         texts: the columns that are not integers.
         in_python: how problems stand in Python.
+        account: counts the entries; None: a warning describes those that are left out.
     """
+    own = Account() if account is None else account
     problems: dict[P, None] = {}
     text, suffix = read_text(path), path.suffix.lower()
     if suffix == ".csv":
@@ -54,11 +58,17 @@ def read_entries(
         entries = _lines(text) if suffix == ".txt" else iter(written_problems(path, text, in_python))
     for line, entry in entries:
         try:
+            if isinstance(entry, UsageError):
+                raise entry
             problems[make(entry)] = None
-        except UsageError as error:  # noqa: PERF203 - it ends the loop
-            raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error
-    if not problems:
+            own.use()
+        except UsageError as error:  # noqa: PERF203 - one entry is no reason to drop the others
+            own.refuse(error, f"{path}:{line}")
+    if not own.total:
         raise DataError(f"{path}: no problems in this file", code="no-problems")
+    own.settle(str(path))
+    if account is None:
+        own.report(str(path))
     return tuple(problems)
 
 
@@ -70,7 +80,8 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 def _csv(
     path: Path, text: str, header: Callable[[Path, int, list[str]], list[str]], texts: Collection[str]
-) -> Iterator[tuple[int, dict[str, Any]]]:
+) -> Iterator[tuple[int, dict[str, Any] | UsageError]]:
+    """Yield the named values of each row, or what is wrong with it."""
     names: list[str] = []
     for line, cells in csv_rows(path, text):
         if not any(cells):
@@ -79,15 +90,20 @@ def _csv(
             names = header(path, line, cells)
             continue
         if len(cells) != len(names):
-            raise DataError(f"{path}:{line}: {len(cells)} cells under {len(names)} columns", code="bad-row")
+            yield line, UsageError(f"{len(cells)} cells under {len(names)} columns", code="bad-row")
+            continue
         row: dict[str, Any] = {name: cell for name, cell in zip(names, cells, strict=True) if name and cell}
-        for name in row.keys() - set(texts):
-            try:
-                row[name] = integer(row[name])
-            except ValueError:  # noqa: PERF203 - it ends the loop
-                what = f"{name} must be an integer, not {row[name]!r}"
-                raise DataError(f"{path}:{line}: {what}", code="bad-number") from None
-        yield line, row
+        try:
+            yield line, row | {name: _integer(name, row[name]) for name in row.keys() - set(texts)}
+        except UsageError as error:
+            yield line, error
+
+
+def _integer(name: str, cell: str) -> int:
+    try:
+        return integer(cell)
+    except ValueError:
+        raise UsageError(f"{name} must be an integer, not {cell!r}", code="bad-number") from None
 
 
 def _json(path: Path, text: str) -> Iterator[tuple[int, object]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +10,9 @@ import numpy as np
 from ckh.data.formats import Reading, ReadOptions
 from ckh.data.numbering import combined_numbers, first_rows
 from ckh.data.readers.cells import WITHOUT_TIME, Cells, Faults, Integers, with_times
-from ckh.data.readers.reader import BadRow, refuse_bad
 from ckh.data.spool import StoredRows
-from ckh.errors import CkhError, DataError
+from ckh.errors import CkhError
+from ckh.files.account import Account, LeftOut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,17 +23,7 @@ if TYPE_CHECKING:
     from ckh.data.readers.named_table import Table
 
 BAD_KERNEL = "with a kernel name that does not parse"
-_NAMED = 3
 _TFLOPS_TOLERANCE = 0.01
-
-
-class Unusable(Exception):  # noqa: N818 # it is not an error of the program: the reader counts it
-    """A measurement cannot be used: the reason, and the fault."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
 
 
 class TableRows(ABC):
@@ -42,17 +31,14 @@ class TableRows(ABC):
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
-        self.seen = 0
-        self.bad: Counter[str] = Counter()
-        self.left_out: Counter[str] = Counter()
-        self.first: list[BadRow] = []
+        self.account = Account(options.strict)
         self.good = StoredRows(options.output)
         self._known: dict[str, Any] = {}
         self._differing, self._example = 0, ""
 
     @abstractmethod
     def parsed(self, text: str) -> Any:
-        """Return what a kernel's name denotes; raises `Unusable` or `CkhError`."""
+        """Return what a kernel's name denotes; raises `LeftOut` or `CkhError`."""
 
     @abstractmethod
     def judged(self, cells: Cells, faults: Faults) -> pa.Table:
@@ -64,27 +50,21 @@ class TableRows(ABC):
 
     def add(self, cells: Cells) -> None:
         """Validate and add rows."""
-        self.seen += len(cells) + len(cells.wrong)
         cells, missing = with_times(cells)
-        self.left_out += Counter({WITHOUT_TIME: missing})
+        if missing:
+            self.account.leave_out(WITHOUT_TIME, count=missing)
         faults = Faults(cells)
         table = self.judged(cells, faults)
-        self.bad.update(faults.counts())
-        self.first = sorted([*self.first, *faults.first()], key=lambda bad_row: bad_row.line)[:_NAMED]
+        faults.count(self.account)
         if len(table):
             self.good.add(table)
 
     def reading(self, table: Table, form: str, before: Sequence[str] = ()) -> Reading:
-        """Return the rows of a table, with warnings; refuse one with bad rows, or without good ones."""
-        if not self.seen:
-            raise DataError(f"{table.where} has a header but no rows", code="empty")
-        if self.bad and not self.options.skip_bad:
-            refuse_bad(table.where, dict(self.bad), self.first)
-        if not len(self.good):
-            raise DataError(f"{table.where}: no row with a time", code="no-good-row")
+        """Return the rows of a table, with warnings; refuse one without good ones."""
+        self.account.settle(table.where)
         source = {"name": table.file_name, "format": form, "sha256": table.sha256}
         warnings = (*before, *table.warnings, *(f"{table.where}: {text}" for text in self.notes()))
-        return Reading(self.good, (source,), bad=dict(self.bad + self.left_out), warnings=warnings, repeats=True)
+        return Reading(self.good, (source,), account=self.account, warnings=warnings, repeats=True)
 
     def compare_tflops(self, lines: NDArray[np.int64], theirs: NDArray[np.float64], ours: NDArray[np.float64]) -> None:
         """Count the rows whose TFLOPS in the table differ from operations / time; NaN is not compared."""
@@ -105,16 +85,16 @@ class TableRows(ABC):
         column = cells.column("kernel")
         kernels: list[Any] = []
         number = np.zeros(len(column.texts), dtype=np.int64)
-        complaints: dict[int, Unusable] = {}
+        complaints: dict[int, LeftOut] = {}
         for i, text in enumerate(column.texts):
             if text not in self._known:
                 try:
                     self._known[text] = self.parsed(text)
-                except Unusable as why:
+                except LeftOut as why:
                     self._known[text] = why
                 except CkhError as error:
-                    self._known[text] = Unusable(BAD_KERNEL, error.message)
-            if isinstance(self._known[text], Unusable):
+                    self._known[text] = LeftOut(BAD_KERNEL, error.message)
+            if isinstance(self._known[text], LeftOut):
                 complaints[i] = self._known[text]
             else:
                 number[i] = len(kernels)
@@ -128,7 +108,7 @@ def distinct_problems(
 ) -> tuple[list[Any], NDArray[np.int64]]:
     """Return the distinct problems of the valid rows, each validated once, and each row's index among them.
 
-    `make` builds the problem of a kind and sizes, or raises `Unusable`.
+    `make` builds the problem of a kind and sizes, or raises `LeftOut`.
     """
     of_row = np.zeros(len(kind_of_row), dtype=np.int64)
     good = np.flatnonzero(faults.good)
@@ -139,11 +119,11 @@ def distinct_problems(
     first = good[first_rows(group)]
     problems: list[Any] = []
     number = np.zeros(len(first), dtype=np.int64)
-    complaints: dict[int, Unusable] = {}
+    complaints: dict[int, LeftOut] = {}
     for i, (kind, *given) in enumerate(zip(*(column.at(first) for column in columns), strict=True)):
         try:
             problem = make(kinds[kind], given)
-        except Unusable as why:
+        except LeftOut as why:
             complaints[i] = why
             continue
         number[i] = len(problems)
@@ -155,7 +135,7 @@ def distinct_problems(
     return problems, of_row
 
 
-def _mark(faults: Faults, group_of_row: NDArray[np.int64], complaints: dict[int, Unusable]) -> None:
+def _mark(faults: Faults, group_of_row: NDArray[np.int64], complaints: dict[int, LeftOut]) -> None:
     """Mark the rows of groups that cannot be used."""
     for reason in dict.fromkeys(why.reason for why in complaints.values()):
         groups = [i for i, why in complaints.items() if why.reason == reason]

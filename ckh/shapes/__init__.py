@@ -32,6 +32,7 @@ def of(module: Any, *inputs: Any, op: str | None = None, **keywords: Any) -> Sha
     Raises:
         CkhError: PyTorch is missing, the call fails, or it executes no supported operation.
     """
+    from ckh.files.account import Account
     from ckh.ops import operation
     from ckh.shapes.layers import DEFAULT, Shapes
     from ckh.shapes.modules import traced
@@ -41,7 +42,9 @@ def of(module: Any, *inputs: Any, op: str | None = None, **keywords: Any) -> Sha
     layers, left_out = traced(module, inputs, keywords)
     source = Source(SourceKind.MODULE, type(module).__name__)
     own = None if op is None else operation(op).name
-    return Shapes(weighted([SourceLayers(source, layers, {}, left_out)], DEFAULT, own).problems)
+    return Shapes(
+        weighted([SourceLayers(source, layers, Account(used=len(layers), known=left_out))], DEFAULT, own).problems
+    )
 
 
 def read(*sources: str, op: str | None = None, **wanted: Any) -> Shapes:

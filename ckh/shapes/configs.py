@@ -20,7 +20,7 @@ from ckh.text.log import note_once
 from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from ckh.shapes.layers import RunOptions
 
@@ -38,18 +38,16 @@ _USUAL_KEYS = ("hidden_size", "num_attention_heads", "num_hidden_layers", "vocab
 _SIGNS_OF_USUAL, _SIGNS_OF_OTHERS = {"num_key_value_heads", "rms_norm_eps"}, re.compile("mamba|ssm|conv|linear_attn")
 
 
-def config_layers(
-    document: Mapping[str, Any], where: str, wanted: RunOptions, refuse: Callable[[UsageError], None]
-) -> Iterator[Layer]:
+def config_layers(document: Mapping[str, Any], where: str, wanted: RunOptions) -> Iterator[Layer]:
     """The layers of a configuration."""
     config = config_of(document, where)
     precision = _precision(document, config, wanted)
-    tower = _Tower(config, "", precision, wanted, refuse)
+    tower = _Tower(config, "", precision, wanted)
     try:
         match config.family.kind:
             case ModelKind.DECODER:
                 model = replace(decoder_of(config), ranks=Ranks(wanted.tp, wanted.ep))
-                yield from decoder_layers(model, precision, wanted, where, refuse)
+                yield from decoder_layers(model, precision, wanted, where)
             case ModelKind.VISION:
                 for batch in wanted.batch:
                     yield from _image_layers(tower, batch)
@@ -58,7 +56,8 @@ def config_layers(
             case ModelKind.SPEECH:
                 yield from _whisper_layers(tower)
     except UsageError as error:
-        refuse(error)
+        message = error.message.removeprefix(f"{where}: ")
+        raise UsageError(f"{where}: {message}", error.hint, code=error.code) from error
 
 
 def config_of(document: Mapping[str, Any], where: str) -> Config:
@@ -197,14 +196,13 @@ class _Tower:
     prefix: str  # of its layers' names
     precision: Precision
     wanted: RunOptions
-    refuse: Callable[[UsageError], None]
 
     def layers(self, rows: int, block: str = "encoder", times: int = 1) -> Iterator[Layer]:
         """Its products of a block with these rows."""
         numbers = frozenset(range(1 if block == "projection" else self.config.of("layers")))
         model = Decoder(self.config, {block: numbers}, Ranks(self.wanted.tp))
         run = replace(self.wanted, tokens=(rows,), times=(times,))
-        for layer in decoder_layers(model, self.precision, run, self.config.where, self.refuse):
+        for layer in decoder_layers(model, self.precision, run, self.config.where):
             yield replace(layer, name=self.prefix + layer.name)
 
 

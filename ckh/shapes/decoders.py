@@ -18,7 +18,7 @@ from ckh.shapes.layers import ATTENTION, BatchedMatmul, ExpertProducts, Layer, M
 from ckh.shapes.quantisation import Scheme
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ckh.shapes.config import Config
     from ckh.shapes.layers import RunOptions
@@ -174,30 +174,23 @@ def _weight(model: Decoder, rule: WeightRule, layers: frozenset[int], *, fuse_sh
     return Weight(rule, outputs, k, layers, batch, bool(rule.bias) and model.config.of(rule.bias) > 0, mixture)
 
 
-def weights_of(model: Decoder, refuse: Callable[[UsageError], None], *, fuse_shared: bool = False) -> Iterator[Weight]:
+def weights_of(model: Decoder, *, fuse_shared: bool = False) -> Iterator[Weight]:
     """The distinct weights of a rank that are multiplied with tokens, in order of use."""
     for kind, blocks in {**TABLES["usual_blocks"], **model.config.family.blocks}.items():
         for block in blocks if model.layers.get(kind) else ():
             times = model.config.family.times.get(block, 1)
             rules = () if fuse_shared and block == "shared" else BLOCKS[block]
-            try:
-                weights = [
-                    _weight(model, replace(rule, times=rule.times * times), model.layers[kind], fuse_shared=fuse_shared)
-                    for rule in rules
-                ]
-            except UsageError as error:
-                refuse(error)
-                continue
-            yield from (weight for weight in weights if weight is not None)
+            for rule in rules:
+                own = replace(rule, times=rule.times * times)
+                weight = _weight(model, own, model.layers[kind], fuse_shared=fuse_shared)
+                if weight is not None:
+                    yield weight
 
 
-def decoder_layers(
-    model: Decoder, precision: Precision, run: RunOptions, where: str, refuse: Callable[[UsageError], None]
-) -> Iterator[Layer]:
+def decoder_layers(model: Decoder, precision: Precision, run: RunOptions, where: str) -> Iterator[Layer]:
     """The layers of one rank for each number of tokens."""
     weights = [
-        (weight, _schemes(weight, model, precision, refuse))
-        for weight in weights_of(model, refuse, fuse_shared=run.fuse_shared)
+        (weight, _schemes(weight, model, precision)) for weight in weights_of(model, fuse_shared=run.fuse_shared)
     ]
     if precision.quantisation is not None:
         precision.quantisation.report_unused(where)
@@ -218,10 +211,8 @@ def _unread(weight: Weight, model: Decoder) -> str:
     return f"experts with {activation}{'' if is_gated else ' and without a gate'}, which AITER's tables do not have"
 
 
-def _schemes(
-    weight: Weight, model: Decoder, precision: Precision, refuse: Callable[[UsageError], None]
-) -> Counter[Scheme]:
-    """Number of layers per scheme of a weight; none if scales of blocks cannot cover a rank's part of it.
+def _schemes(weight: Weight, model: Decoder, precision: Precision) -> Counter[Scheme]:
+    """Number of layers per scheme of a weight, whose part of a rank must be whole blocks of scales.
 
     vLLM and SGLang refuse such models as well: the sizes that are divided or fused must be whole blocks.
     """
@@ -240,14 +231,11 @@ def _schemes(
         if option == "--tp" or weight.mixture is not None
     }
     named = [f"{option} {getattr(every[-1], option[2:])}" for option, every in fitting.items() if every]
-    refuse(
-        UsageError(
-            f"{weight.rule.name}: {size} on a rank of {tp} is not a multiple of {_BLOCK}, the blocks of its scales",
-            f"use {' or '.join(named)}" if named else "serve it with another quantisation, and pass that as --dtype",
-            code="indivisible",
-        )
+    raise UsageError(
+        f"{weight.rule.name}: {size} on a rank of {tp} is not a multiple of {_BLOCK}, the blocks of its scales",
+        f"use {' or '.join(named)}" if named else "serve it with another quantisation, and pass that as --dtype",
+        code="indivisible",
     )
-    return Counter()
 
 
 def _uncovered(weight: Weight, model: Decoder) -> int:

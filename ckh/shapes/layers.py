@@ -49,7 +49,7 @@ class RunOptions:
     # direction of convolutions that state none, others are left out; None: forward, and all others
     variant: str | None = None
     fuse_shared: bool = False  # whether shared experts are fused with the routed ones
-    skip_bad: bool = False  # whether bad shapes are left out, with a warning
+    strict: bool = False  # whether a shape that ckh does not understand is an error; else it is left out
 
     @property
     def weights(self) -> dict[int, int]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.errors import CkhError, DataError, UsageError
+from ckh.files.account import Account
 from ckh.ops import operation
 from ckh.shapes.layers import Layer
 from ckh.shapes.log_convs import call_block, driver_line, key_line, profiler_line, test_set_row, trace_event
@@ -89,9 +90,7 @@ class ShapeCounts:
     """Distinct shapes of a source with their counts, and what was left out."""
 
     def __init__(self, wanted: RunOptions) -> None:
-        self.bad: Counter[str] = Counter()
-        self.left_out: Counter[str] = Counter()
-        self._skip_bad = wanted.skip_bad
+        self.account = Account(wanted.strict)
         self._counts: Counter[_Key] = Counter()
         self._repeated: Counter[_Key] = Counter()
         self._where: dict[_Key, str] = {}
@@ -111,14 +110,6 @@ class ShapeCounts:
     def add_stated(self, stated: StatedShape, where: str) -> None:
         """Count a shape as a line states it."""
         self.add(stated.name, stated.shape, stated.count, where, rank=stated.rank)
-
-    def refuse(self, error: CkhError, where: str) -> None:
-        """Count an error, or raise it unless bad lines are left out."""
-        message = error.message if error.message.startswith(where) else f"{where}: {error.message}"
-        if not self._skip_bad:
-            hint = " and ".join(filter(None, (error.hint, "ckh shapes --skip-bad leaves such lines out")))
-            raise DataError(message, hint, code=error.code) from error
-        self.bad[message if not self.bad else next(iter(self.bad))] += 1
 
     def layers(self) -> list[Layer]:
         """The shapes in order of first occurrence."""
@@ -175,9 +166,9 @@ def read_log(lines: Iterable[bytes], path: str, wanted: RunOptions, tally: Shape
                 if error.code == _TOO_LARGE:
                     raise
                 if error.code == UNSUPPORTED:
-                    tally.left_out[error.message] += 1
+                    tally.account.leave_out(error.message)
                 else:
-                    tally.refuse(error, f"{path}:{number}")
+                    tally.account.refuse(error, f"{path}:{number}")
 
 
 def _joined(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -241,7 +232,7 @@ def _read_line(text: str, path: str, number: int, wanted: RunOptions, tally: Sha
             if not isinstance(own, str):
                 tally.add("", own, 1, where, op, part.stated(text))
             elif not _read_stated(text, where, wanted, tally):
-                tally.left_out[own] += 1
+                tally.account.leave_out(own)
             return
     _read_stated(text, where, wanted, tally)
 

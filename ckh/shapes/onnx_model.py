@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
+from ckh.files.account import Account
 from ckh.shapes.layers import MAX_SIZE, BatchedMatmul, Convolution, Layer, Matmul
 from ckh.text.log import note_once
 
@@ -53,29 +53,26 @@ class _Tensor:
     shape: tuple[int | None, ...]
 
 
-def onnx_layers(path: Path, name: str, wanted: RunOptions) -> tuple[list[Layer], dict[str, int], dict[str, int]]:
-    """The layers of a model, with counts of errors and of what is left out."""
+def onnx_layers(path: Path, name: str, wanted: RunOptions) -> tuple[list[Layer], Account]:
+    """The layers of a model, and the account of its nodes."""
     model = _loaded(path, name)
     layers: list[Layer] = []
-    bad: Counter[str] = Counter()
-    left_out: Counter[str] = Counter()
+    account = Account(wanted.strict)
     stated = {value.name: _tensor(value) for value in (*model.graph.value_info, *model.graph.output)}
     for sizes, times in _open_sizes(model, name, wanted):
         tensors = _inferred(model, name, sizes)
         for number, node in enumerate(model.graph.node, 1):
             where = f"{name}: node {node.name or number} ({node.op_type})"
             if node.op_type not in _READ and node.op_type not in _WITHOUT_PRODUCTS:
-                left_out[node.op_type] += 1
+                account.leave_out(node.op_type)
             try:
                 layers += (replace(layer, count=times) for layer in _layers(node, tensors, stated, where))
             except UsageError as error:
                 if error.code == _UNSUPPORTED:
-                    left_out[error.message] += 1
-                    continue
-                if not wanted.skip_bad:
-                    raise DataError(f"{where}: {error.message}", error.hint, code=error.code) from error
-                bad[f"{where}: {error.message}"] += 1
-    return layers, dict(bad), dict(left_out)
+                    account.leave_out(error.message)
+                else:
+                    account.refuse(error, where)
+    return layers, account
 
 
 def _loaded(path: Path, name: str) -> Any:

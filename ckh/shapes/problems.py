@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckh.errors import CkhError, DataError, UsageError
+from ckh.files.account import Account
 from ckh.ops import as_problem, operation, operation_of_problem, requested
 from ckh.shapes.layers import ATTENTION, DEFAULT, UNQUANTISED, Convolution, Scaling, WeightedProblem, require_sizes
 from ckh.shapes.logs import UNSUPPORTED
@@ -35,10 +36,10 @@ _OWN_READERS = (SourceKind.PROBLEMS, SourceKind.UNTUNED)  # operations read thes
 
 @dataclass(frozen=True, slots=True)
 class ShapesFound:
-    """Problems of sources, with counts of errors and of what is left out."""
+    """Problems of sources, and the account of what was read."""
 
     problems: list[WeightedProblem]
-    bad: dict[str, int]
+    account: Account  # of the sources' entries; in `left_out` calls of layers
     left_out: dict[str, int]
     left_words: tuple[str, ...] = ()  # what is left out, with its share of the work, and what takes it
     changes: tuple[str, ...] = ()  # element types, layouts and scales that a source does not have
@@ -50,6 +51,8 @@ class ShapesFound:
             note_once(where + weights_in_words(self.weights))
         for change in self.changes:
             note_once(where + change)
+        for reason, count in self.account.named(self.account.bad).items():
+            warn(f"{where}left out {count} bad: {reason}", "left-out")
         for words in self.left_words:
             warn(f"{where}left out {words}", "left-out")
 
@@ -61,8 +64,8 @@ def shapes_of(names: Sequence[str], wanted: RunOptions = DEFAULT, op: str | None
 
 
 def found_in_all(names: Sequence[str], wanted: RunOptions, op: str | None) -> list[SourceLayers]:
-    """The layers of each source; with --skip-bad, unusable ones of several sources are left out."""
-    skips = wanted.skip_bad and len(names) > 1
+    """The layers of each source; unusable ones of several sources are left out, unless with --strict."""
+    skips = not wanted.strict and len(names) > 1
     return [_found_in(name, wanted, op or "", skips=skips) for name in names]
 
 
@@ -72,13 +75,16 @@ def _found_in(name: str, wanted: RunOptions, op: str, *, skips: bool) -> SourceL
     except DataError as error:
         if not skips:
             raise
-        return SourceLayers(Source(SourceKind.LOG, name), [], {error.message: 1})
+        account = Account()
+        account.refuse(error, name)
+        return SourceLayers(Source(SourceKind.LOG, name), [], account)
 
 
 def weighted(sources: Sequence[SourceLayers], wanted: RunOptions, op: str | None) -> ShapesFound:
     """Problems of the layers of sources; equal problems are merged."""
-    bad = sum((Counter(source_layers.bad) for source_layers in sources), Counter[str]())
-    unshaped = sum((Counter(source_layers.left_out) for source_layers in sources), Counter[str]())
+    account = Account(wanted.strict)
+    for source_layers in sources:
+        account.add(source_layers.account)
     counts: dict[tuple[str, Any], list[Layer]] = {}
     left: _LeftOut = {}
     changes: Counter[str] = Counter()
@@ -89,11 +95,8 @@ def weighted(sources: Sequence[SourceLayers], wanted: RunOptions, op: str | None
             except CkhError as error:
                 if error.code in (UNSUPPORTED, UNQUANTISED):
                     left.setdefault((error.message, error.code), []).append(layer)
-                elif wanted.skip_bad:
-                    bad[f"{layer.where}: {error.message}"] += 1
                 else:
-                    hint = " and ".join(filter(None, (error.hint, "ckh shapes --skip-bad leaves such shapes out")))
-                    raise DataError(f"{layer.where}: {error.message}", hint, code=error.code) from error
+                    account.refuse(error, layer.where)
                 continue
             if isinstance(problem, str):
                 left.setdefault((problem, ""), []).append(layer)
@@ -104,11 +107,11 @@ def weighted(sources: Sequence[SourceLayers], wanted: RunOptions, op: str | None
     work = [sum(map(_flops, layers)) for layers in left.values()]
     total = max(sum(work) + sum(problem.flops for problem in problems), 1)
     words = [_left_words(key[0], layers, own / total) for (key, layers), own in zip(left.items(), work, strict=True)]
-    words += [f"{count}: {reason}" for reason, count in unshaped.items()]
+    words += [f"{count}: {reason}" for reason, count in account.known.items()]
     if not problems:
-        raise _nothing(sources, op, words, left, bad)
+        raise _nothing(sources, op, words, left, account)
     left[ATTENTION, ""] = attention
-    left_out = unshaped + Counter({key[0]: sum(layer.count for layer in layers) for key, layers in left.items()})
+    left_out = account.known + Counter({key[0]: sum(layer.count for layer in layers) for key, layers in left.items()})
     changed = tuple(f"{text} ({count} calls)" for text, count in changes.items())
     if attention:
         own, name = sum(map(_flops, attention)), _operation_of(attention[0].shape)
@@ -116,7 +119,7 @@ def weighted(sources: Sequence[SourceLayers], wanted: RunOptions, op: str | None
     weights = wanted.weights if wanted.times or any(has_tokens(each.source) for each in sources) else {}
     if wanted.times:
         problems.sort(key=lambda shape: -shape.flops)
-    return ShapesFound(problems, dict(bad), dict(left_out), tuple(words), changed, weights)
+    return ShapesFound(problems, account, dict(left_out), tuple(words), changed, weights)
 
 
 def weights_in_words(weights: Mapping[Any, int]) -> str:
@@ -127,9 +130,11 @@ def weights_in_words(weights: Mapping[Any, int]) -> str:
 
 
 def _nothing(
-    sources: Sequence[SourceLayers], op: str | None, words: list[str], left: _LeftOut, bad: Counter[str]
+    sources: Sequence[SourceLayers], op: str | None, words: list[str], left: _LeftOut, account: Account
 ) -> DataError:
     """Error for sources without a problem of an operation."""
+    if account.error is not None and len(account.left_out) == 1 and not left:
+        return account.error
     names = ", ".join(source_layers.source.name for source_layers in sources)
     # The reason with the most work, of those that no other operation takes.
     main = max(left, key=lambda key: (key[0] not in all_parts(), sum(map(_flops, left[key]))), default=("", ""))
@@ -140,7 +145,7 @@ def _nothing(
         text = f"{names}: this {what} is {dtype}: --dtype fp8 if it is served quantised"
         return DataError(text, f"besides, {rest}" if rest else "", code=UNQUANTISED)
     found = [f"only {'; '.join(words)}"] if words else []
-    found += [f"{bad.total()} bad, the first: {next(iter(bad))}"] if bad else []
+    found += [f"{account.bad.total()} bad, the first: {next(iter(account.named(account.bad)))}"] if account.bad else []
     hint = QUANTISATION_HINT if any(layer.unread for layers in left.values() for layer in layers) else ""
     text = "; ".join([f"no shape{f' of {op}' if op else ''} in {names}", *found])
     return DataError(text, hint if found else "see ckh shapes --help for what is read", code="no-problems")
@@ -306,7 +311,7 @@ def stated_operation(source: str | None) -> str | None:
         if detected.kind in _OWN_READERS:
             return detected.op or reader_of(detected.path)
         work: Counter[str] = Counter()
-        for problem in shapes_of([source], replace(DEFAULT, skip_bad=True)).problems:
+        for problem in shapes_of([source], DEFAULT).problems:
             work[problem.op] += problem.flops
     except CkhError:
         return None

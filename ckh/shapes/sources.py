@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
-from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ckh.errors import CkhError, DataError, UsageError
+from ckh.files.account import Account
 from ckh.files.jsonfields import read_json
 from ckh.files.untrusted import GZIP_MAGIC, read_text
 from ckh.ops import operation
@@ -34,9 +34,8 @@ from ckh.strenum import StrEnum
 from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
-    from ckh.ops.base import AnyOperation
     from ckh.shapes.layers import RunOptions
     from ckh.shapes.shaped import Shaped
 
@@ -88,12 +87,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class SourceLayers:
-    """The layers of a source, with counts of errors and of what is left out."""
+    """The layers of a source, and the account of what was read."""
 
     source: Source
     layers: list[Layer]
-    bad: Mapping[str, int] = field(default_factory=dict)
-    left_out: Mapping[str, int] = field(default_factory=dict)
+    account: Account = field(default_factory=Account)
 
 
 def ready_names() -> tuple[str, ...]:
@@ -219,18 +217,11 @@ def _config(source: Source, wanted: RunOptions) -> SourceLayers:
 
 
 def _model(source: Source, document: Mapping[str, Any], wanted: RunOptions) -> SourceLayers:
-    bad: dict[str, int] = {}
-
-    def refuse(error: UsageError) -> None:
-        prefix = f"{source.name}: "
-        message = prefix + error.message.removeprefix(prefix)
-        if not wanted.skip_bad:
-            raise UsageError(message, error.hint, code=error.code) from error
-        bad[message] = bad.get(message, 0) + 1
-
-    layers = list(config_layers(document, source.name, wanted, refuse))
-    parts = other_parts(document)
-    return SourceLayers(source, layers, bad, {_OTHER_PARTS: len(parts)} if parts else {})
+    layers = list(config_layers(document, source.name, wanted))
+    account = Account(used=len(layers))
+    if parts := other_parts(document):
+        account.leave_out(_OTHER_PARTS, count=len(parts))
+    return SourceLayers(source, layers, account)
 
 
 def has_tokens(source: Source) -> bool:
@@ -254,25 +245,20 @@ def _network_layers(source: Source, wanted: RunOptions) -> list[Layer]:
 def _problem_layers(source: Source, op: str, wanted: RunOptions) -> SourceLayers:
     """Problems of a file, read by the named operation, or by the first that can.
 
-    Rows without element type or direction get the requested ones. With --skip-bad unusable rows of a CSV file are left
-    out.
+    Rows without element type or direction get the requested ones.
     """
     errors: list[CkhError] = []
     for name in [op] if op else all_parts():
-        owner, bad = operation(name), Counter[str]()
+        owner, account = operation(name), Account(wanted.strict)
         variant = wanted.variant if owner.has_directions else None
-
-        def load(path: Path, owner: AnyOperation = owner, variant: str | None = variant) -> Sequence[Any]:
-            return owner.problems.load(str(path), variant, None, *filter(None, [wanted.dtype]))
-
         try:
-            problems = load(source.path)
+            problems = owner.problems.load(
+                str(source.path), variant, None, *filter(None, [wanted.dtype]), account=account
+            )
         except CkhError as error:
             errors.append(error)
-            if error.code in _FOREIGN or not wanted.skip_bad or source.path.suffix.lower() != ".csv":
-                continue
-            problems = _good_rows(source.path, load, bad)
-        return SourceLayers(source, [Layer("", problem, 1, source.name, name) for problem in problems], dict(bad))
+            continue
+        return SourceLayers(source, [Layer("", problem, 1, source.name, name) for problem in problems], account)
     raise next((error for error in errors if error.code not in _FOREIGN), errors[0])
 
 
@@ -290,30 +276,10 @@ def reader_of(path: Path) -> str | None:
     return max(readers, key=readers.__getitem__, default=None)
 
 
-def _good_rows(path: Path, load: Callable[[Path], Sequence[Any]], bad: Counter[str]) -> list[Any]:
-    """The usable rows of a CSV file, found by halves; counts the errors of the others."""
-    head, *lines = read_text(path).splitlines(keepends=True)
-
-    def of(rows: Sequence[str]) -> Sequence[Any]:
-        part.write_text(head + "".join(rows), encoding="utf-8")
-        try:
-            return load(part)
-        except CkhError as error:
-            if len(rows) == 1:
-                bad[f"{path}: {error.message.partition(': ')[2] or error.message}"] += 1
-                return ()
-        half = len(rows) // 2
-        return [*of(rows[:half]), *of(rows[half:])]
-
-    with tempfile.TemporaryDirectory() as folder:
-        part = Path(folder, path.name)
-        return list(dict.fromkeys(of(lines)))
-
-
 def _tallied(source: Source, wanted: RunOptions) -> SourceLayers:
     tally = ShapeCounts(wanted)
     if source.kind is SourceKind.TABLE:
-        for table_layer in table_layers(source.path, source.name, tally.refuse):
+        for table_layer in table_layers(source.path, source.name, tally.account.refuse):
             tally.add(table_layer.name, table_layer.shape, table_layer.count, table_layer.where, table_layer.op)
     elif source.kind is SourceKind.UNTUNED:
         part = shaped_part(source.op)
@@ -322,7 +288,7 @@ def _tallied(source: Source, wanted: RunOptions) -> SourceLayers:
     elif source.kind is SourceKind.GRAPH:
         for stated in graph_shapes(read_json(source.path)):
             if isinstance(stated, str):
-                tally.left_out[stated] += 1
+                tally.account.leave_out(stated)
             else:
                 tally.add_stated(stated, source.name)
     elif source.path == Path():
@@ -331,7 +297,7 @@ def _tallied(source: Source, wanted: RunOptions) -> SourceLayers:
         with source.path.open("rb") as file:
             lines = traced_events if source.kind is SourceKind.TRACE else _lines
             read_log(lines(file), source.name, wanted, tally)
-    return SourceLayers(source, tally.layers(), dict(tally.bad), dict(tally.left_out))
+    return SourceLayers(source, tally.layers(), tally.account)
 
 
 def _read_untuned(part: Shaped[Any], source: Source, tally: ShapeCounts) -> None:
@@ -340,10 +306,10 @@ def _read_untuned(part: Shaped[Any], source: Source, tally: ShapeCounts) -> None
         try:
             problem = problem_of(part.row_dtype)
         except CkhError as error:
-            tally.refuse(error, where)
+            tally.account.refuse(error, where)
             continue
         if isinstance(problem, str):
-            tally.left_out[problem] += 1
+            tally.account.leave_out(problem)
         else:
             tally.add("", problem, 1, where, source.op)
 

@@ -61,7 +61,7 @@ def measuring(
     before = str(folder / BEFORE)
     yield TuneStep(
         "before",
-        ("predict", *shapes, *settings.place_options(), "--top", "1", "--skip-unsupported", "--json"),
+        ("predict", *shapes, *settings.place_options(), "--top", "1", "--json"),
         folder / BEFORE,
     )
     if operation(op).measured is None:

@@ -302,19 +302,6 @@ def test_no_kernel_applies(model: Path, capsys: pytest.CaptureFixture[str]) -> N
     expect_error(message, "no-kernel", "host", "conv_forward_fp16_", 300, 300, "fp16")
 
 
-def test_some_of_many_problems_have_no_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The other problems are printed nevertheless, and the exit code shows that some have none."""
-    amd_model(tmp_path / "forward", NAMES_83)
-    good = "conv_forward_bf16_nhwgc_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1"
-    path = tmp_path / "layers.txt"
-    path.write_text(good + "\n" + good.replace("c64", "c4") + "\n", encoding="utf-8")
-    args = ["predict", "--model", str(tmp_path / "forward"), "--problems", str(path), "--no-pad-channels", "--json"]
-    assert run(args) == ExitCode.NO_KERNEL
-    stdout, stderr = capsys.readouterr()
-    assert [load["problem"] for load in json.loads(stdout)["results"]] == [good]
-    expect_error(stderr, "no-kernel", 1, 2)
-
-
 @pytest.mark.parametrize("name", ["feature_spec.json", "model_rank.lgbm.gz", "model_tflops.lgbm.gz"])
 def test_a_damaged_model_is_named(model: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A truncated file is an error that names it."""
@@ -343,29 +330,27 @@ print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
     assert done.stderr == "[]\n"
 
 
-def test_some_of_many_problems_may_be_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With --skip-unsupported those without a kernel are named with the reason; the code is 0 if others have one."""
+def test_some_of_many_problems_have_no_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those without a kernel are named with the reason; the code is 0 if others have one, else 5."""
     amd_model(tmp_path / "forward", NAMES_83)
     good = "conv_forward_bf16_nhwgc_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1"
     bad, path = good.replace("c64", "c4"), tmp_path / "layers.txt"
     path.write_text(good + "\n" + bad + "\n", encoding="utf-8")
     args = ["predict", "--model", str(tmp_path / "forward"), "--problems", str(path), "--top", "1"]
-    assert run([*args, "--no-pad-channels", "--json"]) == ExitCode.NO_KERNEL
-    capsys.readouterr()
-    assert run([*args, "--no-pad-channels", "--skip-unsupported", "--json"]) == ExitCode.OK
+    assert run([*args, "--no-pad-channels", "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     assert [item["problem"] for item in document["results"]] == [good]
     (failure,) = document["failures"]
     assert failure["problem"] == bad
     expect_values(failure["reason"], "C/G = 4", "vector_b = 8")
-    assert run([*args, "--no-pad-channels", "--skip-unsupported"]) == ExitCode.OK
+    assert run([*args, "--no-pad-channels"]) == ExitCode.OK
     expect_values(capsys.readouterr().out, "1 of 2")
     assert run([*args, "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     assert [item["padded"] for item in document["results"]] == [None, {"c": 8}]
     assert document["failures"] == []
     path.write_text(bad + "\n", encoding="utf-8")
-    assert run([*args, "--no-pad-channels", "--skip-unsupported"]) == ExitCode.NO_KERNEL
+    assert run([*args, "--no-pad-channels"]) == ExitCode.NO_KERNEL
 
 
 @pytest.mark.parametrize(("channels", "times"), [("--c 192 --k 192 --g 192", "64 times"), ("--c 60 --k 64", "")])

@@ -237,7 +237,7 @@ def test_wrong_usage(args: list[str], code: str, capsys: pytest.CaptureFixture[s
 
 
 def test_bad_rows_of_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A list with a bad row names it; the others are kept with --skip-bad."""
+    """The other rows of a list with a bad one are kept; with --strict it is named."""
     path = tmp_path / "shapes.csv"
     good = "op,count,layers,dtype,layout,m,n,k,split_k\ngemm_universal,2,a b,bf16,rcr,1,2,3,1\n"
     for row, code in (
@@ -250,9 +250,9 @@ def test_bad_rows_of_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         ("gemm_universal,1", "bad-row"),
     ):
         path.write_text(good + row + "\n", encoding="utf-8")
-        assert run(["shapes", str(path)]) == ExitCode.BAD_DATA
+        assert run(["shapes", str(path), "--strict"]) == ExitCode.BAD_DATA
         expect_error(capsys.readouterr().err, code, f"{path}:3")
-        result = document(capsys, "shapes", str(path), "--skip-bad")
+        result = document(capsys, "shapes", str(path))
         assert [(item["count"], item["layers"]) for item in result["problems"]] == [(2, ["a", "b"])]
         assert sum(result["bad"].values()) == 1
 

@@ -51,7 +51,7 @@ def write_inputs(folder: Path) -> list[Path]:
 @pytest.mark.parametrize(("given", "stored"), [(None, 304), (80, 80)])
 def test_stated_compute_units_are_stored(tmp_path: Path, given: int | None, stored: int) -> None:
     """AMD's CSV states none: they are the caller's, else those of the architecture."""
-    options = ReadOptions(arch="gfx942", skip_bad=True, num_cus=given)
+    options = ReadOptions(arch="gfx942", num_cus=given)
     conversion.convert(write_inputs(tmp_path)[:1], tmp_path / "out.parquet", options)
     assert read_dataset(tmp_path / "out.parquet").num_cus == stored
 
@@ -62,13 +62,13 @@ def test_rows_do_not_depend_on_blocks(tmp_path: Path, monkeypatch: pytest.Monkey
     """Rows, their order, counts and messages do not depend on the block size, and equal the recorded ones."""
     monkeypatch.setattr(cells, "_BLOCK_BYTES", block_bytes)
     inputs, out = write_inputs(tmp_path), tmp_path / "out.parquet"
-    summary = conversion.convert(inputs, out, ReadOptions(arch="gfx942", skip_bad=True))
+    summary = conversion.convert(inputs, out, ReadOptions(arch="gfx942"))
     assert (summary.rows, summary.repeated, summary.sha256[:16]) == (335, 265, "b102c23378f958d6")
     assert read_dataset(out).content_hash == summary.sha256
     assert sorted(summary.dropped.values()) == [3, 3, 3]
     expect_values(summary.warnings[0], 75, "line 3", 2.57037, 1.28519)
     with expect_refusal(DataError, "bad-row", "22", "x"):
-        conversion.convert(inputs, tmp_path / "none.parquet", ReadOptions(arch="gfx942"))
+        conversion.convert(inputs, tmp_path / "none.parquet", ReadOptions(arch="gfx942", strict=True))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "b.csv", "c.csv", "out.parquet"]
 
 
@@ -77,7 +77,7 @@ def test_averages_of_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """A pair's time is the geometric mean over the files that have it; a single time is unchanged."""
     monkeypatch.setattr(cells, "_BLOCK_BYTES", 3000)
     paths, out = write_inputs(tmp_path), tmp_path / "out.parquet"
-    options = ReadOptions(arch="gfx942", skip_bad=True)
+    options = ReadOptions(arch="gfx942")
     times: dict[tuple[int, str], list[float]] = {}
     for path in paths:
         conversion.convert([path], out, options)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.data.dataset import read_dataset
-from ckh.data.readers.reader import BadRows
 from ckh.errors import DataError, ModelError
 from ckh.files import jsonfields, untrusted
 from ckh.files.jsonfields import JsonError, parse_json
@@ -69,11 +68,3 @@ def test_a_dataset_of_more_rows_than_bytes_is_refused(tmp_path: Path) -> None:
     pq.write_table(table.combine_chunks(), path, compression="zstd")
     with expect_refusal(DataError, "damaged", 300000):
         read_dataset(path)
-
-
-def test_bad_rows_are_counted_not_kept() -> None:
-    """Only the first few of a million bad rows take memory."""
-    bad = BadRows()
-    for line in range(1000):
-        bad.add("odd" if line % 2 else "even", line, f"row {line}")
-    assert (bad.counts, len(bad.first), bad.first[0].line) == ({"even": 500, "odd": 500}, 3, 0)

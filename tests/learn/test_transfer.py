@@ -517,13 +517,13 @@ def test_batches_count_rows_with_ties(
 ) -> None:
     """The note below the table counts the rows with ties in JSON, and has their largest number."""
     (tmp_path / "p.csv").write_text("N,C,K,Hi,Wi,Y,X\n16,256,256,28,28,3,3\n1,64,64,56,56,1,1\n", encoding="utf-8")
-    asked = ["predict", "--problems", str(tmp_path / "p.csv"), "--arch", "gfx942", "--top", "9", "--skip-unsupported"]
+    asked = ["predict", "--problems", str(tmp_path / "p.csv"), "--arch", "gfx942", "--top", "9"]
     assert run([*asked, "--json"]) == ExitCode.OK
     results = json.loads(capsys.readouterr().out)["results"]
     ties = [row["ties"] for result in results for row in result["kernels"]]
     assert max(ties) > 1
     probing, tune = results[0]["not_measured"]["next_commands"]
-    assert probing.endswith("--skip-unsupported --probe 5")
+    assert probing.endswith(" --probe 5")
     options = shlex.split(tune, comments=True)
     assert options[1:3] == ["tune", asked[2]]
     assert options[options.index("--out") + 1] == "tuned/forward-gfx942-bf16-p"

@@ -418,11 +418,11 @@ def test_options_match_predict() -> None:
     assert {name for name in NUMBERS if not types[name].startswith("int")} == set()
     assert {name for name in TEXTS if types[name].startswith(("int", "bool"))} == set()
     others = {"problems", "probe", "kernels", "timeout", "require", "measured", "why", "explain", "as_json"}
-    others |= {"pad_channels", "skip_unsupported", "rule_set", "cus"}
+    others |= {"pad_channels", "rule_set", "cus"}
     assert {*sizes, *NUMBERS, *TEXTS, *others} == set(types), (
         "each is a size, a number or text, or for the full command"
     )
-    flags = {"measured", "why", "explain", "as_json", "pad_channels", "skip_unsupported"}
+    flags = {"measured", "why", "explain", "as_json", "pad_channels"}
     assert {name for name, kind in types.items() if kind.startswith("bool")} == flags
     assert set(FLAGS["predict"]) == {"measured", "no_measured", "why", "wide", "json"}
 

@@ -121,7 +121,7 @@ def _data(name: str, file: str, arch: str | None = None, share: float = 1.0) -> 
         else:
             find_reader(path)
             skip = False
-        return readers()[name].read(path, ReadOptions(arch=arch, skip_bad=skip, num_cus=None))
+        return readers()[name].read(path, ReadOptions(arch=arch, strict=skip, num_cus=None))
 
     return Target(name, getattr(samples, name.replace("-", "_")), _file(file, read), share=share)
 
@@ -187,7 +187,7 @@ def _spec(path: Path) -> object:
 
 
 def _tuned(path: Path) -> object:
-    return read_gemm_tuned(path, ReadOptions(skip_bad=path.stat().st_size % 2 == 0))
+    return read_gemm_tuned(path, ReadOptions(strict=path.stat().st_size % 2 == 0))
 
 
 def _aiter_problems(path: Path) -> object:
@@ -210,7 +210,7 @@ def _table(name: str, file: str, table: Callable[[], Any], share: float = 1.0) -
     """A format of measurements in Parquet that is not a dataset of ckh."""
 
     def read(path: Path) -> object:
-        options = ReadOptions(skip_bad=path.stat().st_size % 2 == 0)
+        options = ReadOptions(strict=path.stat().st_size % 2 == 0)
         return readers()[name].read(path, options)
 
     return Target(name, lambda: [samples.as_parquet(table())], _file(file, read), damaged_table(table), share)

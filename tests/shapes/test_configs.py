@@ -330,30 +330,17 @@ def test_ranks_that_do_not_divide(tmp_path: Path, tp: int, what: str) -> None:
     assert caught.value.message.count("config.json") == 1
 
 
-def test_divisible_layers_are_kept(tmp_path: Path) -> None:
-    """Three ranks divide neither heads nor the vocabulary; the feed-forward layer of 12288 columns is kept."""
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({**LLAMA_70B, "intermediate_size": 12288}), encoding="utf-8")
-    shapes = shapes_of([str(path)], RunOptions(tp=3, tokens=(1,), skip_bad=True))
-    assert sizes(shapes.problems) == {
-        "gate_up": (1, 2 * 4096, 8192, 80),
-        "down": (1, 8192, 4096, 80),
-        "lm_head": (1, 128256 // 3, 8192, 1),
-    }
-    assert list(shapes.bad.values()) == [1]
-
-
 def test_a_bad_source_among_several(tmp_path: Path) -> None:
-    """With skipping, the good sources are kept."""
+    """The good sources are kept; if strict, the bad one is refused."""
     path = tmp_path / "config.json"
     path.write_text("{", encoding="utf-8")
     with expect_refusal(DataError, "bad-json", path):
-        ckh.shapes.read(str(path), "llama3-8b")
-    shapes = shapes_of([str(path), "llama3-8b"], RunOptions(skip_bad=True))
+        ckh.shapes.read(str(path), "llama3-8b", strict=True)
+    shapes = shapes_of([str(path), "llama3-8b"], RunOptions())
     assert len(shapes.problems) == 4 * 6 + 4
-    assert sum(shapes.bad.values()) == 1
+    assert sum(shapes.account.bad.values()) == 1
     with expect_refusal(DataError, "bad-json", path):
-        ckh.shapes.read(str(path), skip_bad=True)
+        ckh.shapes.read(str(path))
 
 
 def test_json_without_a_model_is_refused(tmp_path: Path) -> None:

@@ -11,16 +11,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ckh.shapes.config import FAMILIES, ModelKind
 from ckh.shapes.configs import config_of, decoder_of
 from ckh.shapes.decoders import Ranks, Weight, weights_of
-
-if TYPE_CHECKING:
-    from ckh.errors import UsageError
 
 CASES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("families.json").read_bytes())
 # Named by their issue, with no public code at hand that makes a model of a configuration: sizes worked by hand.
@@ -42,14 +39,9 @@ STEP3 = {
 }
 
 
-def refuse(error: UsageError) -> None:
-    """Raise an error."""
-    raise error
-
-
 def weights(config: dict[str, Any]) -> list[Weight]:
     """The weights of a configuration on one rank."""
-    return [weight for weight in weights_of(decoder_of(config_of(config, "test")), refuse) if not weight.is_attention]
+    return [weight for weight in weights_of(decoder_of(config_of(config, "test"))) if not weight.is_attention]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -132,7 +124,7 @@ def test_experts_on_ranks(tp: int, ep: int, experts: int, columns: int) -> None:
     """DeepSeek-V3's 256 experts of 2048 columns: whole on ranks of expert parallelism, divided on the others."""
     model = decoder_of(config_of(CASES["deepseek_v3"]["config"], "test"))
     own = type(model)(model.config, model.layers, Ranks(tp, ep))
-    (mixture,) = (weight.mixture for weight in weights_of(own, refuse) if weight.mixture is not None)
+    (mixture,) = (weight.mixture for weight in weights_of(own) if weight.mixture is not None)
     assert (mixture.experts, mixture.inter_dim, mixture.topk) == (experts, columns, 8)
-    (fused,) = (weight.mixture for weight in weights_of(own, refuse, fuse_shared=True) if weight.mixture is not None)
+    (fused,) = (weight.mixture for weight in weights_of(own, fuse_shared=True) if weight.mixture is not None)
     assert (fused.experts, fused.topk) == (experts + 1, 9)

@@ -130,20 +130,20 @@ def test_canonical_texts(tmp_path: Path) -> None:
 
 
 def test_bad_rows_of_a_problem_file(tmp_path: Path) -> None:
-    """Sizes of 0 and 2^40 are refused, by the operation of the columns, or left out on request."""
+    """Sizes of 0 and 2^40 are refused, by the operation of the columns: left out, or refused if strict."""
     path = tmp_path / "gemms.csv"
     path.write_text("M,N,K\n0,5,6\n16,32,64\n4,5,1099511627776\n8,32,64\n", encoding="utf-8")
     with expect_refusal(CkhError, "out-of-range", f"{path}:2"):
-        shapes_of([str(path)])
-    shapes = shapes_of([str(path)], RunOptions(skip_bad=True))
+        shapes_of([str(path)], RunOptions(strict=True))
+    shapes = shapes_of([str(path)])
     assert [(problem.problem.m, problem.problem.n, problem.problem.k) for problem in shapes.problems] == [
         (16, 32, 64),
         (8, 32, 64),
     ]
-    assert sorted(shapes.bad.values()) == [1, 1]
+    assert sorted(shapes.account.bad.values()) == [1, 1]
     path.write_text("colour,size\nred,1\n", encoding="utf-8")
     with expect_refusal(CkhError, "bad-header"):
-        shapes_of([str(path)], RunOptions(skip_bad=True))
+        shapes_of([str(path)], RunOptions())
 
 
 def test_canonical_text_as_a_source() -> None:
@@ -171,14 +171,14 @@ def test_canonical_text_as_a_source() -> None:
     ],
 )
 def test_bad_lines(tmp_path: Path, line: str, code: str) -> None:
-    """A line with an invalid shape is refused with its number, or skipped on request."""
+    """A line with an invalid shape is left out; if strict, it is refused with its number."""
     path = tmp_path / "some.log"
     path.write_text("hello\n" + line + DRIVER.format(n=1, k=64), encoding="utf-8")
     with expect_refusal(DataError, code, f"{path}:2"):
-        ckh.shapes.read(str(path))
-    shapes = shapes_of([str(path)], RunOptions(skip_bad=True))
+        ckh.shapes.read(str(path), strict=True)
+    shapes = shapes_of([str(path)], RunOptions())
     assert [problem.problem.k for problem in shapes.problems] == [64]
-    assert sum(shapes.bad.values()) == 1
+    assert sum(shapes.account.bad.values()) == 1
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_too_many_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     path = tmp_path / "some.log"
     path.write_text("".join(DRIVER.format(n=1, k=number) for number in range(1, 9)), encoding="utf-8")
     with expect_refusal(DataError, "too-large", f"{path}:6"):
-        ckh.shapes.read(str(path), skip_bad=True)
+        ckh.shapes.read(str(path))
 
 
 @pytest.mark.parametrize(("content", "code"), [("", "empty"), ("nothing here\n", "no-problems")])
@@ -267,7 +267,7 @@ def test_damaged_files_are_refused(name: str, tmp_path: Path) -> None:
             content[place : place + length] = draw.choice(strange)
         path.write_bytes(bytes(content))
         try:
-            shapes_of([str(path)], RunOptions(skip_bad=draw.random() < 0.5))
+            shapes_of([str(path)], RunOptions(strict=draw.random() < 0.5))
         except CkhError as error:
             messages.append(error.message + error.hint)
     assert not any("\n" in message for message in messages)

@@ -248,7 +248,7 @@ def test_a_truncated_model(tmp_path: Path) -> None:
 
 
 def test_a_value_dependent_shape(tmp_path: Path) -> None:
-    """A shape that cannot be inferred is named; with skipping, the others are kept."""
+    """A shape that cannot be inferred is left out; if strict, it is named."""
     nodes = [
         node("Conv", "x w", "a"),
         node("NonZero", "a", "b"),
@@ -257,10 +257,10 @@ def test_a_value_dependent_shape(tmp_path: Path) -> None:
     ]
     path = save(tmp_path / "model.onnx", nodes, {"x": [1, 3, 9, 9]}, {"w": (8, 3, 3, 3), "v": (7, 5)})
     with expect_refusal(DataError, "missing-field", "model.onnx", "'c'"):
-        ckh.shapes.read(path)
-    shapes = shapes_of([path], RunOptions(skip_bad=True))
+        ckh.shapes.read(path, strict=True)
+    shapes = shapes_of([path], RunOptions())
     assert [problem.op for problem in shapes.problems] == ["grouped_conv"]
-    assert sum(shapes.bad.values()) == 1
+    assert sum(shapes.account.bad.values()) == 1
 
 
 @pytest.mark.parametrize(
@@ -275,13 +275,13 @@ def test_a_value_dependent_shape(tmp_path: Path) -> None:
     ],
 )
 def test_impossible_convolutions(tmp_path: Path, attributes: dict[str, Any], code: str) -> None:
-    """An invalid convolution is refused with its node, or skipped on request."""
+    """An invalid convolution is left out, or refused with its node if strict."""
     nodes = [node("Conv", "x w", "a", **attributes), node("MatMul", "y v", "out")]
     inputs = {"x": [1, 4, 9, 9], "y": [2, 8]}
     path = save(tmp_path / "model.onnx", nodes, inputs, {"w": (8, 4, 3, 3), "v": (8, 8)})
     with expect_refusal(DataError, code, "node a"):
-        ckh.shapes.read(path)
-    assert [item.op for item in ckh.shapes.read(path, skip_bad=True)] == ["gemm_universal"]
+        ckh.shapes.read(path, strict=True)
+    assert [item.op for item in ckh.shapes.read(path)] == ["gemm_universal"]
 
 
 def test_unsupported_operators(tmp_path: Path) -> None:

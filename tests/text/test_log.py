@@ -34,10 +34,10 @@ def test_colour_follows_the_environment(
 def test_an_error_is_a_line_and_a_hint(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """An error is a line, and its remedy a second one, on stderr."""
     monkeypatch.setenv("NO_COLOR", "1")
-    print_error(DataError("bad.csv:3", "use --skip-bad"))
+    print_error(DataError("bad.csv:3", "use --strict"))
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == "error: bad.csv:3 [bad-data]\nhint: use --skip-bad\n"
+    assert err == "error: bad.csv:3 [bad-data]\nhint: use --strict\n"
 
 
 @pytest.mark.usefixtures("narrow")

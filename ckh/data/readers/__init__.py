@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from ckh.data.formats import Formats, Reader
 from ckh.data.parquet import is_dataset
 from ckh.data.readers import journal_reader as journal
+from ckh.data.readers.cells import PARQUET_MAGIC, parquet_head
 from ckh.data.readers.named_table import mapped, open_table
-from ckh.data.readers.reader import PARQUET_MAGIC, parquet_head
 from ckh.errors import DataError, UsageError
 from ckh.ops import operation, operation_names, part_of
 from ckh.text.prose import one_of

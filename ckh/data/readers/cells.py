@@ -1,15 +1,18 @@
-"""Cells of a table as strings and as numbers, with the line number of every row, and the faults of bad rows."""
+"""What readers share: cells of a table with their lines, faults of bad rows, times in cells, and provenance."""
 
 from __future__ import annotations
 
+import hashlib
 import io
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.data.readers.reader import BadRow
 from ckh.errors import DataError
+from ckh.files import untrusted
+from ckh.files.account import LeftOut
 from ckh.files.untrusted import as_text, csv_rows, integer
 
 if TYPE_CHECKING:
@@ -20,11 +23,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from ckh.files.account import Account
+
+PARQUET_MAGIC = b"PAR1"
+WITHOUT_TIME = "without a time"
 WRONG_CELLS = "with the wrong number of cells"
 BAD_NUMBER = "with a cell that is not a number"
 TIMES = ("latency_ms", "latency_us", "tflops")  # a table must have one of these; the first present is used
-
-WITHOUT_TIME = "without a time"
 
 _NO_NUMBERS = frozenset({"", "nan", "inf", "infinity", "null", "none"})
 _MARKS = ("is_valid", "verified", "non_zero")  # false, or 0, for a failure
@@ -35,8 +40,16 @@ _US_PER_MS = 1000.0
 
 _SHOWN = 60
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
-_NAMED = 3
 _BLOCK_BYTES = 1 << 23
+_HASHED_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class WrongLine:
+    """A line with another number of cells than the header."""
+
+    line: int
+    detail: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +70,7 @@ class Cells:
 
     table: pa.Table
     lines: NDArray[np.int64]
-    wrong: list[BadRow]
+    wrong: list[WrongLine]
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -113,22 +126,15 @@ class Faults:
             self._kinds.append((reason, detail))
             self._code[rows & self.good] = len(self._kinds)
 
-    def counts(self) -> dict[str, int]:
-        """Number of bad rows by reason."""
-        counts = {WRONG_CELLS: len(self._cells.wrong)} if self._cells.wrong else {}
-        per_kind = np.bincount(self._code, minlength=len(self._kinds) + 1)[1:]
-        for (reason, _), count in zip(self._kinds, per_kind.tolist(), strict=True):
-            if count:
-                counts[reason] = counts.get(reason, 0) + count
-        return counts
-
-    def first(self) -> list[BadRow]:
-        """Return the first few bad rows by line."""
-        bad_rows = self._cells.wrong[:_NAMED]
-        for row in np.flatnonzero(self._code)[:_NAMED].tolist():
-            reason, detail = self._kinds[self._code[row] - 1]
-            bad_rows.append(BadRow(reason, int(self._cells.lines[row]), detail(row)))
-        return sorted(bad_rows, key=lambda bad: bad.line)[:_NAMED]
+    def count(self, account: Account) -> None:
+        """Count the good rows, and the bad ones by reason."""
+        if wrong := self._cells.wrong:
+            account.doubt(WRONG_CELLS, f"line {wrong[0].line}: {wrong[0].detail}", len(wrong))
+        account.use(int(self.good.sum()))
+        for number, (reason, detail) in enumerate(self._kinds, 1):
+            if len(rows := np.flatnonzero(self._code == number)):
+                first = int(rows[0])
+                account.doubt(reason, f"line {self._cells.lines[first]}: {detail(first)}", len(rows))
 
 
 def read_header(path: Path, content: bytes) -> list[str]:
@@ -177,16 +183,16 @@ def read_cells(
 
 def _parsed(
     block: bytes, first: int, names: Sequence[str], types: dict[str, pa.DataType]
-) -> tuple[pa.Table, list[BadRow]]:
+) -> tuple[pa.Table, list[WrongLine]]:
     """Parse whole lines, numbered from `first`, into columns; return malformed lines separately."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    wrong: list[BadRow] = []
+    wrong: list[WrongLine] = []
 
     def note_wrong(row: Any) -> str:
         cells = f"{row.actual_columns} cells instead of {row.expected_columns}: {row.text[:_SHOWN]!r}"
-        wrong.append(BadRow(WRONG_CELLS, first + row.number - 1, cells))
+        wrong.append(WrongLine(first + row.number - 1, cells))
         return "skip"
 
     table = arrow_csv.read_csv(
@@ -303,3 +309,53 @@ def _integer(text: str, default: int | None) -> int:
         return integer(text)
     except ValueError:
         return _NOT_A_NUMBER
+
+
+def stated_time(text: str) -> float:
+    """Return the time in a cell; it is left out if empty, zero or not finite, as tuners write it for a failure."""
+    time = float(text.replace("_", "no number") or "nan")
+    if not math.isfinite(time) or time == 0:
+        raise LeftOut(WITHOUT_TIME)
+    if time < 0:
+        raise ValueError(text)
+    return time
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a file that must not be empty."""
+    content = untrusted.read_bytes(path, untrusted.MOST_TEXT_BYTES)
+    if not content or content.isspace():
+        raise DataError(f"{path} is empty", code="empty")
+    return content
+
+
+def source_of(path: Path, content: bytes, format_name: str) -> dict[str, Any]:
+    """Provenance of an input file, as stored in a dataset."""
+    return {"name": path.name, "format": format_name, "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def source_of_file(path: Path, format_name: str) -> dict[str, Any]:
+    """`source_of` for a file that need not fit in memory."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_HASHED_BYTES):
+            digest.update(block)
+    return {"name": path.name, "format": format_name, "sha256": digest.hexdigest()}
+
+
+def parquet_head(path: Path) -> bytes:
+    """Return a text that identifies the format of a Parquet file: its magic number and a line with its column names."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        names = pq.read_schema(path).names
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"cannot read {path}: {str(error).splitlines()[0]}", code="unreadable") from error
+    return PARQUET_MAGIC + b"\n" + ",".join(names).encode() + b"\n"
+
+
+def parquet_columns(head: bytes) -> frozenset[str]:
+    """Column names of a Parquet file from its `parquet_head`; empty for other files."""
+    magic, _, names = head.partition(b"\n")
+    return frozenset(names.decode(errors="replace").strip().split(",")) if magic == PARQUET_MAGIC else frozenset()

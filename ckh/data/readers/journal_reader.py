@@ -7,7 +7,7 @@ known. Rows with a message, and unusable ones, are read again at their byte offs
 from __future__ import annotations
 
 import gc
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import asdict
 from itertools import count
 from math import inf
@@ -18,10 +18,11 @@ import numpy as np
 
 from ckh.data.formats import Reading, ReadOptions
 from ckh.data.journal import Damage, KernelRecord, ReferenceRecord, ResultRow, RunRecord, iter_blocks, row_at
-from ckh.data.readers.reader import BadRow, refuse_bad, source_of_file
+from ckh.data.readers.cells import source_of_file
 from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.spool import Buckets, StoredRows
 from ckh.errors import CkhError, DataError, UsageError
+from ckh.files.account import Account
 from ckh.ops import operation
 from ckh.schema import CALLING, CARD, CARD_COLUMNS, HARDWARE, MEASURED, REPEATED, RESOURCE_NAMES, SHORTEST_MS
 
@@ -88,21 +89,21 @@ def read(path: Path, options: ReadOptions) -> Reading:
 
 
 def _read(path: Path, file: BinaryIO, options: ReadOptions) -> Reading:
-    rows = _JournalRows(iter_blocks(file, path, skip_damaged=options.skip_bad), options.output)
+    rows = _JournalRows(iter_blocks(file, path, skip_damaged=not options.strict), options.output)
     for run in rows.runs:
         _check_run(path, run)
     runs = {run.run_id: run for run in rows.runs}
-    judge = _Judge(_operation(rows.runs, path), runs, rows.texts, file)
+    judge = _Judge(_operation(rows.runs, path), runs, rows.texts, file, Account(options.strict))
     kept, final = StoredRows(options.output), 0
     for records in rows.final():
         final += len(records)
         good = records[judge.good(records)]
         if len(good):
+            judge.account.use(len(good))
             kept.add(_table(good, runs[rows.texts["run_id"][good["run_id"][0]]], judge, rows.compiled))
-    if judge.bad and not options.skip_bad:
-        refuse_bad(path, judge.bad, judge.first)
-    if not len(kept):
-        raise DataError(f"{path}: no valid row" if judge.bad else f"{path} has no results yet", code="empty")
+    if rows.damaged:
+        judge.account.doubt(DAMAGED, count=rows.damaged)
+    judge.account.settle(str(path))
     return Reading(
         kept,
         (source_of_file(path, NAME),),
@@ -110,7 +111,7 @@ def _read(path: Path, file: BinaryIO, options: ReadOptions) -> Reading:
             {**asdict(run), "flags": list(run.flags), **({"looks": looks} if (looks := rows.looks.get(name)) else {})}
             for name, run in runs.items()
         ),
-        bad={**judge.bad, **({DAMAGED: rows.damaged} if rows.damaged else {})},
+        account=judge.account,
         superseded=rows.count - final,
     )
 
@@ -253,13 +254,17 @@ class _Judge:
     """Validates rows; each distinct problem and kernel is parsed once."""
 
     def __init__(
-        self, op: AnyOperation, runs: dict[str, RunRecord], texts: dict[str, list[str]], file: BinaryIO
+        self,
+        op: AnyOperation,
+        runs: dict[str, RunRecord],
+        texts: dict[str, list[str]],
+        file: BinaryIO,
+        account: Account,
     ) -> None:
         self.texts, self.file = texts, file
         self.problems = [_parsed(op.problems.parse, text) for text in texts["problem"]]
         self.kernels = [_parsed(op.kernels.parse, text) for text in texts["kernel"]]
-        self.bad: Counter[str] = Counter()
-        self.first: list[BadRow] = []  # the first few bad rows by line
+        self.account = account
         self._mismatch = op.kernels.mismatch
         self._is_run = np.array([name in runs for name in texts["run_id"]])
         self._is_problem = np.array([not isinstance(problem, CkhError) for problem in self.problems])
@@ -280,9 +285,7 @@ class _Judge:
         good = np.asarray(is_timed & is_named & self._is_run[records["run_id"]])
         for record in records[~good]:
             reason, detail = self._fault(record)
-            self.bad[reason] += 1
-            self.first.append(BadRow(reason, int(record["line"]), detail))
-        self.first = sorted(self.first, key=lambda bad: bad.line)[:_NAMED]
+            self.account.doubt(reason, f"line {record['line']}: {detail}")
         return good
 
     def _fault(self, record: NDArray[Any]) -> tuple[str, str]:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.data.parquet import ahead
-from ckh.data.readers.cells import Cells, read_cells, read_header
-from ckh.data.readers.reader import PARQUET_MAGIC
+from ckh.data.readers.cells import PARQUET_MAGIC, Cells, read_cells, read_header
 from ckh.errors import DataError, UsageError, WrongTypeError
 from ckh.files import untrusted
 from ckh.text.prose import one_of

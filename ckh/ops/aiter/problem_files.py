@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
 from ckh.errors import DataError, UsageError
+from ckh.files.account import Account
 from ckh.files.untrusted import csv_rows, read_text
 from ckh.ops.aiter.devices import compute_units
 from ckh.shapes.misses import nearest_key
-from ckh.text.log import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +31,7 @@ def load_entries(
     readers: tuple[Callable[[Path], Entries], Callable[[Path], Entries]],
     default_dtype: str,
     dtype: str | None = None,
+    account: Account | None = None,
 ) -> tuple[Any, ...]:
     """Return the distinct problems of a file, in order; a warning describes those that are skipped.
 
@@ -43,25 +43,28 @@ def load_entries(
     if not path.is_file():
         hint = "name an untuned CSV of AITER, a log of it, or a .txt file"
         raise UsageError(f"no such file: {source}", hint, code="no-file")
+    own = Account() if account is None else account
     problems: dict[Any, None] = {}
-    passed_over: Counter[str] = Counter()
     for line, problem_of in readers[path.suffix.lower() != ".csv"](path):
         try:
             problem = problem_of(default_dtype)
         except UsageError as error:
-            raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error
+            own.refuse(error, f"{path}:{line}")
+            continue
         if isinstance(problem, str):
-            passed_over[problem] += 1
-        elif dtype is not None and problem.dtype != dtype:
-            what = f"{path}:{line}: the problem has dtype {problem.dtype}, not {dtype}"
-            raise DataError(what, "omit --dtype", code="mismatch")
+            own.leave_out(f"without kernels of Composable Kernel that ckh knows: {problem}")
+        elif dtype not in (None, problem.dtype):
+            what = f"the problem has dtype {problem.dtype}, not {dtype}"
+            own.refuse(UsageError(what, "omit --dtype", code="mismatch"), f"{path}:{line}")
         else:
+            own.use()
             problems[problem] = None
-    skipped = ", ".join(f"{count} of {reason}" for reason, count in passed_over.items())
-    if not problems:
-        raise DataError(f"{path} has no problem of {op}" + (f", only {skipped}" if skipped else ""), code="no-problems")
-    if skipped:
-        warn(f"{path}: skipped, ckh knows no kernels of Composable Kernel for them: {skipped}", "skipped-problems")
+    if not problems and not own.bad:
+        words = "; ".join(own.words())
+        raise DataError(f"{path} has no problem of {op}" + (f", only {words}" if words else ""), code="no-problems")
+    own.settle(str(path))
+    if account is None:
+        own.report(str(path))
     return tuple(problems)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import io
 from abc import ABC, abstractmethod
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -19,11 +19,11 @@ import numpy as np
 
 from ckh.archs import arch_names
 from ckh.data.formats import Reading
-from ckh.data.readers.cells import WRONG_CELLS, read_header
-from ckh.data.readers.reader import BadRows, MissingTime, read_bytes, source_of
+from ckh.data.readers.cells import WRONG_CELLS, read_bytes, read_header, source_of
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.spool import store
 from ckh.errors import DataError
+from ckh.files.account import Account, LeftOut
 from ckh.files.outputs import write_output
 from ckh.files.untrusted import as_text, csv_rows
 from ckh.ops.aiter.devices import ARCH_OF_CUS
@@ -141,14 +141,6 @@ def fastest(lines: Iterable[_Row]) -> list[_Row]:
     return list(fastest_by_key.values())
 
 
-class LeftOut(Exception):  # noqa: N818 - the row is left out and counted
-    """A skipped row, with the reason; with a detail, which is a fault, it stops a conversion without --skip-bad."""
-
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(reason)
-        self.reason, self.detail = reason, detail
-
-
 class Won(NamedTuple):
     """A winner, with its time, or an upper bound if predicted."""
 
@@ -209,32 +201,23 @@ def read_winners(
     op_type: str,
     settled: Callable[[list[Won]], list[Won]] = list,
 ) -> Reading:
-    """Read numbered rows into a dataset, a table per device; skipped rows are counted, and bad ones refused.
+    """Read numbered rows into a dataset, a table per device; rows that are left out are counted.
 
-    `winners` returns the winners of a row, or raises `LeftOut` or `MissingTime`; `settled` chooses among those of a
+    `winners` returns the winners of a row, or raises `LeftOut`; `settled` chooses among those of a
     device.
     """
-    bad, omitted = BadRows(), Counter[str]()
+    account = Account(options.strict)
     won: dict[tuple[str, int], list[Won]] = defaultdict(list)
     for line, row in rows:
         try:
             for winner in winners(line, row):
                 won[winner.arch, winner.problem.num_cus].append(winner)
-        except MissingTime:  # noqa: PERF203 - one row is no reason to drop the others
-            bad.without_time.append(line)
-        except LeftOut as why:
-            if why.detail:
-                bad.add(why.reason, line, why.detail)
-            else:
-                omitted[why.reason] += 1
-    if not options.skip_bad:
-        bad.refuse(path)
-    left_out = bad.left_out() | omitted
-    if not won:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
-        raise DataError(f"{path}: no usable row ({reasons or 'the file has no rows'})", code="empty")
+            account.use()
+        except LeftOut as why:  # noqa: PERF203 - one row is no reason to drop the others
+            account.take(why, f"line {line}")
+    account.settle(str(path))
     tables = (_table(device, settled(device_rows), op_type, path.name) for device, device_rows in sorted(won.items()))
-    return Reading(store(tables, options.output), (source,), bad=left_out)
+    return Reading(store(tables, options.output), (source,), account=account)
 
 
 def _table(device: tuple[str, int], won: list[Won], op_type: str, run_id: str) -> pa.Table:

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from ckh.files.account import Account
     from ckh.ops.aiter.problem_files import Entries
     from ckh.shapes.misses import KeyTables
     from ckh.shapes.shaped import MissedLookup, NearKey
@@ -201,10 +202,14 @@ _FIELDS = (*_SIZES, "family", "library", "dtype")
 
 
 def load_problems(
-    source: str, variant: str | None, dtype: str | None, default_dtype: str = _DEFAULT_DTYPE
+    source: str,
+    variant: str | None,
+    dtype: str | None,
+    default_dtype: str = _DEFAULT_DTYPE,
+    account: Account | None = None,
 ) -> tuple[AiterGemm, ...]:
     """Return the distinct problems of a file, in order."""
-    return load_entries(OP_TYPE, source, variant, (untuned_rows, _text), dtype or default_dtype, dtype)
+    return load_entries(OP_TYPE, source, variant, (untuned_rows, _text), dtype or default_dtype, dtype, account)
 
 
 def padded_m(m: int, n: int, level: int) -> int:

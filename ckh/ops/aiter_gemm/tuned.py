@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.formats import Formats, Reader, Reading, ReadOptions, RowsFormat
-from ckh.data.readers.reader import stated_time
+from ckh.data.readers.cells import stated_time
 from ckh.errors import DataError, UsageError
+from ckh.files.account import LeftOut
 from ckh.files.outputs import FileKind, head_of
 from ckh.files.untrusted import integer
 from ckh.ops.aiter.tables import (
     PREDICTED,
-    LeftOut,
     TableRow,
     Won,
     arch_of,

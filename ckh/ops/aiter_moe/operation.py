@@ -49,6 +49,7 @@ from ckh.shapes.shaped import Shaped
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ckh.files.account import Account
     from ckh.ops.aiter.problem_files import Entries
     from ckh.shapes.misses import KeyTables
     from ckh.shapes.shaped import MissedLookup, NearKey
@@ -206,10 +207,10 @@ def is_of_mixtures(source: str) -> bool:
 
 
 def load_problems(
-    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp8"
+    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp8", account: Account | None = None
 ) -> tuple[AiterMoe, ...]:
     """Return the distinct problems of a file, in order."""
-    return load_entries(OP_TYPE, source, variant, (untuned_rows, _text), dtype or default_dtype, dtype)
+    return load_entries(OP_TYPE, source, variant, (untuned_rows, _text), dtype or default_dtype, dtype, account)
 
 
 def looked_up(problem: AiterMoe) -> AiterMoe:

@@ -24,22 +24,23 @@ from ckh.data.readers.cells import (
     Faults,
     integers,
     numbers,
+    parquet_columns,
     time_column,
     times_ms,
     true_cells,
 )
 from ckh.data.readers.named_table import Table, open_table, require_columns
-from ckh.data.readers.reader import parquet_columns
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.tables import plain
 from ckh.errors import DataError, UsageError
+from ckh.files.account import LeftOut
 from ckh.files.outputs import FileKind, head_of, open_output
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
 from ckh.ops.grouped_conv.features import GROUPED_CONV
 from ckh.ops.grouped_conv.kernel import amd_short_name, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.operation import CONV_IDENTITY
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem
-from ckh.ops.table_rows import BAD_KERNEL, TableRows, Unusable, distinct_problems
+from ckh.ops.table_rows import BAD_KERNEL, TableRows, distinct_problems
 from ckh.schema import SHORTEST_MS, Status
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class _GoodRows(TableRows):
         """Return the kernel of a name."""
         kernel, reason = parse_kernel_name(text), ""
         if kernel.pipeline not in self._arch.common.pipeline_lds:
-            raise Unusable(BAD_KERNEL, f"unknown pipeline {kernel.pipeline!r} in {text!r}")
+            raise LeftOut(BAD_KERNEL, f"unknown pipeline {kernel.pipeline!r} in {text!r}")
         if not kernel.is_complete:
             kernel, reason = _ran(kernel, self._arch)
         return _Named(kernel, kernel_name(kernel) if kernel.is_complete else amd_short_name(kernel), reason)
@@ -295,7 +296,7 @@ def _problem(head: tuple[Any, str, int, str], sizes: dict[str, int]) -> ConvProb
     try:
         return ConvProblem(variant=variant, dtype=dtype, ndim=ndim, layout=layout, **fields)
     except UsageError as error:
-        raise Unusable(_reason(sizes), error.message) from error
+        raise LeftOut(_reason(sizes), error.message) from error
 
 
 def _reason(sizes: dict[str, int]) -> str:

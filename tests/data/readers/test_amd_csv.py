@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     Write = Callable[..., Path]
 
-GFX942 = ReadOptions(arch="gfx942")
-SKIP_BAD = ReadOptions(arch="gfx942", skip_bad=True)
+GFX942 = ReadOptions(arch="gfx942", strict=True)
+LENIENT = ReadOptions(arch="gfx942")
 NAME = "grouped_conv_forward_bf16_2d_64x32x16_"
 SEVENTEEN = tuple(
     name for name in AMD_COLUMNS if name not in {"Di", "Z"} and not name.endswith("_d") and not name.startswith("dil")
@@ -164,16 +164,16 @@ def test_3d_rows(write_csv: Write) -> None:
         ({"latency_ms": 1e-10}, bad.BAD_TIME, "latency_ms is 1e-10"),
     ],
 )
-def test_a_bad_row_is_named_or_skipped(write_csv: Write, change: dict[str, Any], reason: str, detail: str) -> None:
-    """A bad row is refused with its reason and line, or counted and skipped on request."""
+def test_a_bad_row_is_left_out_or_named(write_csv: Write, change: dict[str, Any], reason: str, detail: str) -> None:
+    """A bad row is left out and counted; if strict, it is refused with its reason and line."""
     path = write_csv({}, {"Wi": 30, "tflops": 0}, change)
     with pytest.raises(DataError) as refused:
         rows_of(path)
-    assert refused.value.message.startswith(f"{path}: 1 bad row (1 {reason}): line 4: ")
+    assert refused.value.message.startswith(f"{path}: 1 bad of 3: 1 {reason} (line 4: ")
     assert detail in refused.value.message
-    assert "--skip-bad" in refused.value.hint
-    reading = read_input(path, SKIP_BAD)
-    assert reading.bad == {reason: 1}
+    assert "--strict" in refused.value.hint
+    reading = read_input(path, LENIENT)
+    assert reading.account.left_out == {reason: 1}
     assert reading.rows.table().num_rows == 2
 
 
@@ -181,19 +181,19 @@ def test_a_bad_row_is_named_or_skipped(write_csv: Write, change: dict[str, Any],
 def test_a_row_without_a_time_is_left_out_and_counted(write_csv: Write, time: object) -> None:
     """It is neither an error nor a failure of its kernel."""
     reading = read_input(write_csv({}, {"Wi": 30, "tflops": 0}, {"N": 4, "latency_ms": time}), GFX942)
-    assert (reading.bad, reading.rows.table().num_rows) == ({WITHOUT_TIME: 1}, 2)
+    assert (reading.account.left_out, reading.rows.table().num_rows) == ({WITHOUT_TIME: 1}, 2)
 
 
 def test_bad_rows_are_counted_by_reason_and_the_first_are_named(write_csv: Write) -> None:
-    """Bad rows give a count for each reason, and the lines of the first three."""
+    """Bad rows give a count for each reason, and the line of its first."""
     path = write_csv({}, {"N": "x"}, {"C": -4}, {"C": -8}, {"N": "y"}, {"latency_ms": -1})
     with pytest.raises(DataError) as refused:
         rows_of(path)
     message = refused.value.message
-    assert "5 bad rows" in message
+    assert "5 bad of 6" in message
     assert f"2 {BAD_NUMBER}" in message
     assert f"2 {bad.BAD_SIZE}" in message
-    assert [f"line {i}:" in message for i in range(2, 8)] == [False, True, True, True, False, False]
+    assert [f"line {i}:" in message for i in range(2, 8)] == [False, True, True, False, False, True]
 
 
 def test_a_truncated_file_is_refused(write_csv: Write) -> None:
@@ -203,7 +203,7 @@ def test_a_truncated_file_is_refused(write_csv: Write) -> None:
     path.write_bytes(whole[: whole.rindex(b",1,1,1,")])
     with expect_refusal(DataError, "bad-row", "line 3: ", "24"):
         rows_of(path)
-    assert read_input(path, SKIP_BAD).rows.table().num_rows == 1
+    assert read_input(path, LENIENT).rows.table().num_rows == 1
     path.write_bytes(whole.rstrip())
     assert any("cut off" in warning for warning in read_input(path, GFX942).warnings)
 
@@ -215,7 +215,7 @@ def test_lines_are_counted_right_after_empty_and_wrong_lines(write_csv: Write) -
     path.write_bytes(b"\n".join([lines[0], b"", lines[1], b"a,b", b"", *lines[2:]]))
     with expect_refusal(DataError, "bad-row", "4", "2", "7", "N", "x"):
         rows_of(path)
-    assert read_input(path, SKIP_BAD).rows.table().num_rows == 2
+    assert read_input(path, LENIENT).rows.table().num_rows == 2
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_lines_are_counted_right_after_empty_and_wrong_lines(write_csv: Write) -
         (b"\x00\xff\xfe\x01" * 20, "unknown format"),
         (b"a,b\n1,2\n", "unknown format"),
         (b"kernel,N,C,K,latency_ms\n", "columns G, Hi, Wi, Y, X, stride_h, stride_w, pad_h, pad_w are missing"),
-        (",".join(AMD_COLUMNS).encode() + b"\n", "no rows"),
+        (",".join(AMD_COLUMNS).encode() + b"\n", "no entries"),
         (",".join([*AMD_COLUMNS, "N"]).encode() + b"\n", "column N occurs twice"),
         (",".join(name for name in AMD_COLUMNS if name != "Z").encode() + b"\n", "column Z is missing"),
         (",".join(AMD_COLUMNS).encode() + b"\n\xff\xfe" + b"," * 23 + b"\n", "UTF8"),

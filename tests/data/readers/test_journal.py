@@ -58,7 +58,7 @@ def write(folder: Path, *rows: ResultRow, run: RunRecord = RUN, kernels: tuple[K
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
     """Read the rows of a journal."""
-    rows: list[dict[str, Any]] = read_input(path, ReadOptions()).rows.table().to_pylist()
+    rows: list[dict[str, Any]] = read_input(path, ReadOptions(strict=True)).rows.table().to_pylist()
     return rows
 
 
@@ -186,13 +186,13 @@ def test_a_truncated_last_line_is_ignored(tmp_path: Path) -> None:
         (changed(OK, run_id="run9"), reader.UNKNOWN_RUN),
     ],
 )
-def test_a_bad_row_is_named_or_skipped(tmp_path: Path, row: ResultRow, reason: str) -> None:
-    """An invalid row is refused with its line, or skipped and counted on request."""
+def test_a_bad_row_is_left_out_or_named(tmp_path: Path, row: ResultRow, reason: str) -> None:
+    """An invalid row is left out and counted; if strict, it is refused with its line."""
     path = write(tmp_path, FAILED, row)
     with expect_refusal(DataError, "bad-row", "1", "1", reason, "3"):
         rows_of(path)
-    reading: Reading = read_input(path, ReadOptions(skip_bad=True))
-    assert (reading.rows.table().num_rows, reading.bad) == (1, {reason: 1})
+    reading: Reading = read_input(path, ReadOptions())
+    assert (reading.rows.table().num_rows, reading.account.left_out) == (1, {reason: 1})
 
 
 def test_nan_in_a_journal_is_a_bad_time(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_journal_without_results_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_damaged_line_is_named(tmp_path: Path) -> None:
-    """A damaged line in the middle is refused with its number."""
+    """If strict, a damaged line in the middle is refused with its number."""
     path = write(tmp_path, OK, FAILED) / "journal.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([lines[0], lines[1][:-9], lines[2], ""]), encoding="utf-8")
@@ -221,18 +221,18 @@ def test_a_damaged_line_is_named(tmp_path: Path) -> None:
 
 
 def test_damaged_lines_are_skipped_and_counted(tmp_path: Path) -> None:
-    """With --skip-bad, damaged lines are skipped anywhere; bad rows keep their line numbers."""
+    """Damaged lines are left out anywhere; bad rows keep their line numbers."""
     path = write(tmp_path, OK, FAILED) / "journal.jsonl"
     run, ok, failed = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([run, ok[:-9], "\0\0", failed, ok, ""]), encoding="utf-8")
-    reading = read_input(path, ReadOptions(skip_bad=True))
-    assert (reading.rows.table().num_rows, reading.bad) == (2, {reader.DAMAGED: 2})
+    reading = read_input(path, ReadOptions())
+    assert (reading.rows.table().num_rows, reading.account.left_out) == (2, {reader.DAMAGED: 2})
     path.write_text("\n".join([run, failed, failed, ok.replace(POOL[0], "nonsense"), ""]), encoding="utf-8")
     with pytest.raises(DataError, match="line 4: "):
         rows_of(path)
     path.write_text("\n".join([run[:-9], ok, ""]), encoding="utf-8")
     with expect_refusal(DataError, "empty"):
-        read_input(path, ReadOptions(skip_bad=True))
+        read_input(path, ReadOptions())
 
 
 def test_incomplete_hardware_is_refused(tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_a_later_record_of_a_kernel_replaces_the_earlier(tmp_path: Path) -> None
     ],
 )
 def test_a_damaged_kernel_record_is_named(tmp_path: Path, values: dict[str, Any]) -> None:
-    """A damaged record is refused with its line."""
+    """If strict, a damaged record is refused with its line."""
     path = write(tmp_path, OK, kernels=(KNOWN,)) / "journal.jsonl"
     first, _, last = path.read_text(encoding="utf-8").splitlines()
     record = json.dumps({"kind": "kernel", **asdict(KNOWN), **values})

@@ -17,14 +17,15 @@ from ckh.data.formats import ReadOptions
 from ckh.data.readers import find_reader, read_input
 from ckh.data.readers.cells import WITHOUT_TIME
 from ckh.errors import DataError, ExitCode, UsageError
-from tests.refusals import expect_error, expect_refusal, has_values
+from ckh.ops.gemm_universal.readers.gemm_table import NOT_RUN
+from tests.refusals import expect_error, expect_refusal
 from tests.shared import DATA
 
 AMD_FILES = Path(__file__).parents[2] / "amd_files"
 SWEEP, MASTER = AMD_FILES / "sweep_results.csv", AMD_FILES / "master_results.csv"
 CONV = AMD_FILES / "training_data_forward_bf16_20.csv"
-GFX942 = ReadOptions(arch="gfx942")
-GFX950 = ReadOptions(arch="gfx950")
+GFX942 = ReadOptions(arch="gfx942", strict=True)
+GFX950 = ReadOptions(arch="gfx950", strict=True)
 NAME = "gemm_fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_64x64x64_4x1x1_16x16x16"
 FULL = NAME.replace("gemm_", "gemm_universal_")
 ROW = {"kernel": NAME, "problem_idx": 0, "M": 1024, "N": 512, "K": 256, "latency_ms": 0.5, "tflops": "", "non_zero": 9}
@@ -90,7 +91,7 @@ def test_failures_have_no_time(tmp_path: Path) -> None:
 def test_a_row_without_a_time_is_left_out_and_counted(tmp_path: Path, time: object) -> None:
     """It is neither an error nor a failure of its kernel."""
     reading = read_input(write(tmp_path, {}, {"latency_ms": time}), GFX942)
-    assert (reading.bad, reading.rows.table()["status"].to_pylist()) == ({WITHOUT_TIME: 1}, ["ok"])
+    assert (reading.account.left_out, reading.rows.table()["status"].to_pylist()) == ({WITHOUT_TIME: 1}, ["ok"])
 
 
 def test_the_form_of_master_results() -> None:
@@ -107,7 +108,7 @@ def test_the_form_of_master_results() -> None:
     assert rows[2]["pad_m"] == 1
 
 
-def test_a_problem_without_a_working_kernel_is_skipped_with_a_warning(tmp_path: Path) -> None:
+def test_a_problem_without_a_working_kernel_is_left_out(tmp_path: Path) -> None:
     """Such a row has no information on any kernel."""
     lines = MASTER.read_text(encoding="utf-8").splitlines()
     cells = lines[2].split(",")
@@ -116,7 +117,7 @@ def test_a_problem_without_a_working_kernel_is_skipped_with_a_warning(tmp_path: 
     path.write_text("\n".join([*lines[1:], ",".join(cells)]) + "\n", encoding="utf-8")
     reading = read_input(path, GFX950)
     assert len(reading.rows) == 4
-    assert any(has_values(text, 1) for text in reading.warnings)
+    assert reading.account.left_out == {NOT_RUN: 1}
 
 
 def amd_parquet(path: Path, **changes: Any) -> Path:
@@ -219,15 +220,15 @@ def test_an_empty_optional_column_is_no_error(tmp_path: Path) -> None:
 def test_bad_rows_are_one_line_and_nothing_is_written(
     changes: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 4; with --skip-bad the other rows are kept and the bad row is counted."""
+    """The other rows are kept and the bad row is counted; with --strict the exit code is 4."""
     path, out = write(tmp_path, {}, changes), tmp_path / "out.parquet"
     words = ["convert", str(path), "--arch", "gfx942", "--out", str(out)]
-    assert run(words) == ExitCode.BAD_DATA
+    assert run([*words, "--strict"]) == ExitCode.BAD_DATA
     first = capsys.readouterr().err.splitlines()[0]
     assert message in first
     assert "line 3" in first
     assert not out.exists()
-    assert run([*words, "--skip-bad"]) == ExitCode.OK
+    assert run(words) == ExitCode.OK
     assert len(read_dataset(out)) == 1
 
 

@@ -156,7 +156,7 @@ def test_a_servers_log_names_the_shapes(tmp_path: Path, capsys: pytest.CaptureFi
     )
     (result,) = load_problems(str(log), None, None)
     assert result == AiterMoe(64, 7168, 256, 256, 8, quant="per_1x128", num_cus=256)
-    expect_warning(capsys.readouterr().err, "skipped-problems", 1)
+    expect_warning(capsys.readouterr().err, "left-out", 1)
     assert export(log, tmp_path / "out") == ExitCode.OK
     assert len(rows_of(tmp_path / "out" / "predicted" / "tuned_fmoe.csv")) == 1
 
@@ -173,7 +173,7 @@ def test_tokens_are_padded_like_in_aiter(tokens: int, result: int) -> None:
 @pytest.mark.parametrize(
     ("rows", "args", "why"),
     [
-        ((row(64, act="Gelu"),), (), "only 1 of gelu"),
+        ((row(64, act="Gelu"),), (), "gelu"),
         (("64,7168,x,256,8,ActivationType.Silu,b,a,a,q,1,0",), (), "inter_dim is 'x'"),
         ((row(64),), ("--installed", "/nowhere"), "no such folder: /nowhere"),
         ((row(64, rest="1"),), (), "11 cells under 12 columns"),

@@ -132,7 +132,7 @@ def test_own_times_are_converted(tmp_path: Path) -> None:
     mapping = ["--map", "kernel=name", "--map", "batch=b", "--map", "latency_us=us"]
     convert = ["convert", str(tmp_path / "own.csv"), "--op", "gemm_batched", "--arch", "gfx942"]
     out = ["--out", str(tmp_path / "own.parquet")]
-    assert run([*convert, *mapping, "--skip-bad", *out]) == ExitCode.OK
+    assert run([*convert, *mapping, *out]) == ExitCode.OK
     dataset = read_dataset(tmp_path / "own.parquet")
     expected = {
         GemmBatchedProblem(64, 64, 64, "fp16", "rcr", batch=3, lda=lda): us for lda, us in ((0, 12.5), (96, 13.5))

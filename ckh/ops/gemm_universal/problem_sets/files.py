@@ -18,6 +18,8 @@ from ckh.problems import dtype_name, unknown_set
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from ckh.files.account import Account
+
     # A file's entries: location, and a function that returns the problem given the default element type.
     _Entries = Iterator[tuple[int, Callable[[str], "P"]]]
 
@@ -48,7 +50,11 @@ def _problem(kind: type[P], values: dict[str, Any], dtype: str) -> P:
 
 
 def read_problems(
-    source: str | Path, dtype: str | None = None, default_dtype: str = "fp32", kind: type[GemmProblem] = GemmProblem
+    source: str | Path,
+    dtype: str | None = None,
+    default_dtype: str = "fp32",
+    kind: type[GemmProblem] = GemmProblem,
+    account: Account | None = None,
 ) -> tuple[Any, ...]:
     """Read the distinct problems of a file in order.
 
@@ -73,7 +79,7 @@ def read_problems(
             raise DataError(what, "the columns are " + ", ".join(known), code="missing-column")
         return [name if name in known else "" for name in names]
 
-    return read_entries(Path(source), make, header, kind.text_columns, _IN_PYTHON)
+    return read_entries(Path(source), make, header, kind.text_columns, _IN_PYTHON, account)
 
 
 def _integer(name: str, value: object) -> int:
@@ -106,7 +112,14 @@ class NamedSets(Generic[P]):
         """The names of all sets."""
         return tuple(self.sets)
 
-    def load(self, source: str, variant: str | None, dtype: str | None, default_dtype: str = "") -> tuple[Any, ...]:
+    def load(
+        self,
+        source: str,
+        variant: str | None,
+        dtype: str | None,
+        default_dtype: str = "",
+        account: Account | None = None,
+    ) -> tuple[Any, ...]:
         """Return the problems of a set or a file, in dtype `dtype`, or in a default one if neither states a dtype."""
         if variant is not None:
             raise UsageError(f"{self.kind.op_type} has no directions", "omit --variant", code="inapplicable-option")
@@ -114,5 +127,5 @@ class NamedSets(Generic[P]):
         if source in self.sets:
             return tuple(dict.fromkeys(replace(problem, dtype=dtype or default) for problem in self.sets[source]()))
         if is_problem_file(source):
-            return read_problems(source, dtype, default, self.kind)
+            return read_problems(source, dtype, default, self.kind, account)
         raise unknown_set(f"{source!r} is neither a problem set nor a .txt, .csv, .json or .py file", source, self.sets)

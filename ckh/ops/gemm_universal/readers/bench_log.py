@@ -29,6 +29,7 @@ from ckh.data.formats import Reading, ReadOptions
 from ckh.data.readers.cells import WITHOUT_TIME
 from ckh.data.spool import store
 from ckh.errors import DataError
+from ckh.files.account import LeftOut
 from ckh.files.jsonfields import JsonError, parse_json
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.gemm_universal.readers.gemm_rows import (
@@ -40,7 +41,6 @@ from ckh.ops.gemm_universal.readers.gemm_rows import (
     precise_time,
     problem_of,
 )
-from ckh.ops.table_rows import Unusable
 from ckh.problems import DTYPE_BYTES
 from ckh.schema import Status
 from ckh.strenum import StrEnum
@@ -251,10 +251,10 @@ def read(path: Path, options: ReadOptions) -> Reading:
                 log.take(part)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}", code="unreadable") from error
-    log.rows.refuse_bad()
+    log.rows.settle()
     source = {"name": path.name, "format": NAME, "sha256": digest.hexdigest()}
     rows = store(log.rows.tables(source["sha256"]), options.output)
-    return Reading(rows, (source,), bad=log.rows.bad, warnings=tuple(log.rows.warnings()))
+    return Reading(rows, (source,), account=log.rows.account, warnings=tuple(log.rows.warnings()))
 
 
 def _is_mark(text: str) -> bool:
@@ -276,12 +276,12 @@ class _Log:
         if part.kind is FoundKind.LINE:
             self._take_line(part.text)
         elif part.kind is FoundKind.DROPPED:
-            self.rows.drop(where, Unusable(part.text, "the object that begins here"))
+            self.rows.account.doubt(part.text, f"{where}: the object that begins here")
         else:
             try:
                 self._take_object(where, part.text)
-            except Unusable as why:
-                self.rows.drop(where, why)
+            except LeftOut as why:
+                self.rows.account.take(why, where)
 
     def _take_line(self, text: str) -> None:
         if match := _SHAPE.search(text):
@@ -295,10 +295,10 @@ class _Log:
         try:
             benchmark = parse_json(text, decimals=True)
         except JsonError as error:
-            raise Unusable(MALFORMED, str(error)) from error
+            raise LeftOut(MALFORMED, str(error)) from error
         perf = benchmark.get("perf_result")
         if "name" not in benchmark or not isinstance(perf, dict):
-            raise Unusable(NO_RESULT, "there is no name or no perf_result")
+            raise LeftOut(NO_RESULT, "there is no name or no perf_result")
         name, kernel = self._kernel(benchmark["name"])
         stated = self._stated(benchmark.get("problem"))
         _check(stated, kernel.dtype, kernel.layout)
@@ -311,7 +311,7 @@ class _Log:
         elif latency and tflops:
             self.rows.add(where, problem, (name, kernel), time)
         else:
-            raise Unusable(WITHOUT_TIME, said)
+            raise LeftOut(WITHOUT_TIME)
         self._row_of_kernel[str(benchmark["name"]).strip()] = row
 
     def _kernel(self, name: Any) -> tuple[str, GemmKernel]:
@@ -325,7 +325,7 @@ class _Log:
         """Return the problem that an object states, completed from the last `Shape` line."""
         given = problem if isinstance(problem, dict) else {}
         if str(given.get("structured_sparsity")).lower() in {"true", "1"}:
-            raise Unusable(SPARSE, "the problem has structured_sparsity")
+            raise LeftOut(SPARSE, "the problem has structured_sparsity")
         stated = self._shape | {name: given[name] for name in ("m", "n", "k", "split_k") if name in given}
         if "dtype_a" in given:
             stated["dtype"] = given["dtype_a"]
@@ -344,4 +344,4 @@ def _check(stated: dict[str, Any], dtype: str, layout: str) -> None:
     """Check that type and layout in the log agree with the kernel's name; unknown spellings are ignored."""
     for what, own, known in (("dtype", dtype, DTYPE_BYTES), ("layout", layout, GEMM_LAYOUTS)):
         if what in stated and stated[what] != own and str(stated[what]) in known:
-            raise Unusable(MISMATCH, f"the log says {what} {stated[what]}, the kernel's name {own}")
+            raise LeftOut(MISMATCH, f"the log says {what} {stated[what]}, the kernel's name {own}")

@@ -18,13 +18,14 @@ from ckh.data.readers.cells import WITHOUT_TIME
 from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.tables import BLOCK_ROWS
 from ckh.errors import DataError, UsageError
+from ckh.files.account import Account, LeftOut
 from ckh.kernels.declaration import tokens_of
 from ckh.kernels.pipelines import MARKED_PADDED_PIPELINES
 from ckh.kernels.table import TRIPLES
 from ckh.ops.gemm_universal.features import AMD_WAVES
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel, kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.problem import OP_TYPE, GemmProblem
-from ckh.ops.table_rows import BAD_KERNEL, Unusable
+from ckh.ops.table_rows import BAD_KERNEL
 from ckh.schema import SHORTEST_MS, Status
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ BAD_PROBLEM = "with an impossible problem"
 BAD_TIME = "with a time that is not a number, negative, or impossibly short"
 MISMATCH = "with a kernel that is not for the problem"
 
-_NAMED = 3
 _MS_FLOPS_PER_TFLOPS = 1e9
 _PRINTED = 0.005  # half a unit of the second decimal, the tile engine's precision
 _FINE = 1e-3  # relative precision above which a time is kept as it is
@@ -63,21 +63,21 @@ def problem_of(sizes: Mapping[str, Any], kind: type[Any] = GemmProblem, **texts:
     """Return the problem, of a class with its own texts, of m, n, k and optionally its other sizes."""
     for name in kind.required:
         if name not in sizes:
-            raise Unusable(BAD_PROBLEM, f"{name} is missing")
+            raise LeftOut(BAD_PROBLEM, f"{name} is missing")
     try:
         stated = {name: sizes[name] for name in kind.size_columns if name in sizes}
         return kind(**stated, **texts)
     except UsageError as error:
-        raise Unusable(BAD_PROBLEM, error.message) from error
+        raise LeftOut(BAD_PROBLEM, error.message) from error
 
 
 def number(values: Mapping[str, Any], name: str) -> Decimal:
     """Return a finite number, with the digits in the file."""
     value = values.get(name)
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        raise Unusable(WITHOUT_TIME, f"{name} is {'missing' if value is None else value}")
+        raise LeftOut(WITHOUT_TIME)
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)) or not math.isfinite(_float(value)):
-        raise Unusable(BAD_TIME, f"{name} is {value}")
+        raise LeftOut(BAD_TIME, f"{name} is {value}")
     return Decimal(value)
 
 
@@ -138,34 +138,22 @@ class GemmRows:
         self._messages: dict[int, str] = {}
         self._problem_of_row, self._kernel_of_row, self._status_of_row = array("q"), array("q"), array("b")
         self._latency_ms = array("d")
-        self._bad: Counter[str] = Counter()
-        self._first_bad: list[str] = []
+        self.account = Account(options.strict)
         self._doubtful: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._latency_ms)
 
-    @property
-    def bad(self) -> dict[str, int]:
-        """Number of excluded measurements, by reason."""
-        return dict(self._bad)
-
-    def drop(self, where: str, why: Unusable) -> None:
-        """Count a measurement that cannot be used."""
-        self._bad[why.reason] += 1
-        if why.reason != WITHOUT_TIME and len(self._first_bad) < _NAMED:
-            self._first_bad.append(f"{where}: {why.detail}")
-
     def check(self, kernel: GemmKernel, problem: GemmProblem) -> None:
         """Check that the kernel matches the problem."""
         if (kernel.dtype, kernel.layout) != (problem.dtype, problem.layout):
             what = f"a kernel of {kernel.dtype} {kernel.layout} on {problem.canonical()}"
-            raise Unusable(MISMATCH, what)
+            raise LeftOut(MISMATCH, what)
 
     def add(self, where: str, problem: GemmProblem, named: tuple[str, GemmKernel], time: Time) -> None:
         """Add a measured time; `named` is the kernel's name and the kernel that its columns describe."""
         if time.latency_ms < SHORTEST_MS:
-            raise Unusable(BAD_TIME, f"the time is {time.latency_ms:g} ms")
+            raise LeftOut(BAD_TIME, f"the time is {time.latency_ms:g} ms")
         self._append(problem, named, Status.OK, time.latency_ms)
         self.refined += time.is_refined
         if time.is_doubtful:
@@ -177,6 +165,7 @@ class GemmRows:
         self._append(problem, named, status, math.nan)
 
     def _append(self, problem: GemmProblem, named: tuple[str, GemmKernel], status: Status, latency_ms: float) -> None:
+        self.account.use()
         self._problem_of_row.append(self._problems.setdefault(problem, len(self._problems)))
         self._kernel_of_row.append(self._kernels.setdefault(named, len(self._kernels)))
         self._status_of_row.append(self._statuses.setdefault(str(status), len(self._statuses)))
@@ -187,23 +176,9 @@ class GemmRows:
         self._messages[row] = message
         self._status_of_row[row] = self._statuses.setdefault(str(Status.WRONG_RESULT), len(self._statuses))
 
-    def refuse_bad(self) -> None:
-        """Refuse the file if it has unusable measurements, unless they are to be skipped."""
-        bad = {reason: number for reason, number in self._bad.items() if reason != WITHOUT_TIME}
-        count = sum(bad.values())
-        if count and not self._options.skip_bad:
-            by_reason = ", ".join(f"{number} {reason}" for reason, number in bad.items())
-            rows = "row" if count == 1 else "rows"
-            raise DataError(
-                f"{self._path}: {count} bad {rows} ({by_reason}): " + "; ".join(self._first_bad),
-                "correct them, or skip them with --skip-bad",
-                code="bad-row",
-            )
-        if not len(self):
-            raise DataError(
-                f"{self._path}: " + ("no row with a time" if self._bad else "no benchmark results"),
-                code="no-good-row",
-            )
+    def settle(self) -> None:
+        """Refuse the file if no measurement is usable."""
+        self.account.settle(str(self._path))
 
     def warnings(self) -> list[str]:
         """Warnings about the rows."""
@@ -276,25 +251,25 @@ def kernel_of(
         # AMD's converter writes padding into configurations of these pipelines, see tile_engine_json.
         is_free = field.startswith("pad_") and kernel.pipeline in MARKED_PADDED_PIPELINES
         if own is not None and own != value and not is_free:
-            raise Unusable(CONTRADICTION, f"{name!r} has {field} {own}, its kernel_config {value}")
+            raise LeftOut(CONTRADICTION, f"{name!r} has {field} {own}, its kernel_config {value}")
     if not kernel.is_complete:
         widths = dict.fromkeys(TRIPLES["vectors"], NATIVE_WIDTH) if stated else {}
         given = {field: value for field, value in {**stated, **widths}.items() if field in kernel.missing}
         kernel = replace(kernel, **given)
     if missing := kernel.missing:
-        raise Unusable(INCOMPLETE, f"{name!r} has no " + ", ".join(missing))
+        raise LeftOut(INCOMPLETE, f"{name!r} has no " + ", ".join(missing))
     return kernel
 
 
 def _parsed(name: object, arch: ArchSpec, parse: Callable[[str], GemmKernel]) -> GemmKernel:
     if not isinstance(name, str):
-        raise Unusable(BAD_KERNEL, f"the kernel's name is {'missing' if name is None else name}")
+        raise LeftOut(BAD_KERNEL, f"the kernel's name is {'missing' if name is None else name}")
     try:
         kernel = parse(name.strip())
     except DataError as error:
-        raise Unusable(BAD_KERNEL, error.message) from error
+        raise LeftOut(BAD_KERNEL, error.message) from error
     if kernel.pipeline not in arch.common.pipeline_lds:
-        raise Unusable(BAD_KERNEL, f"unknown pipeline {kernel.pipeline!r} in {name!r}")
+        raise LeftOut(BAD_KERNEL, f"unknown pipeline {kernel.pipeline!r} in {name!r}")
     return kernel
 
 
@@ -308,6 +283,6 @@ def _stated(config: Mapping[str, Any]) -> dict[str, Any]:
             token = tokens[field]
             own: Any = bool(value) if token.type is bool and value in (0, 1) else value
             if not token.admits(own):
-                raise Unusable(CONTRADICTION, f"kernel_config has {field} {value!r}")
+                raise LeftOut(CONTRADICTION, f"kernel_config has {field} {value!r}")
             stated[field] = token.read(own) if token.type is str else own
     return stated

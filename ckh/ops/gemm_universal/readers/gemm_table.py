@@ -24,12 +24,12 @@ from ckh.data.readers.cells import (
     Faults,
     integers,
     numbers,
+    parquet_columns,
     time_column,
     times_ms,
     true_cells,
 )
 from ckh.data.readers.named_table import COMMENT, Table, open_table, require_columns
-from ckh.data.readers.reader import parquet_columns
 from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.ops.gemm_universal.kernel import kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.problem import GemmProblem
@@ -74,7 +74,7 @@ _FAILURES = (
 class TableForm:
     """The rows of a table: class of problems, parser of kernel names, the sizes that it must have, and kernels' names.
 
-    `complete` returns the kernel of a name, or raises `Unusable` if the name does not state all of it.
+    `complete` returns the kernel of a name, or raises `LeftOut` if the name does not state all of it.
     """
 
     kind: type[Any]
@@ -158,13 +158,10 @@ class _TableRows(TableRows):
     def __init__(self, form: TableForm, arch: ArchSpec, options: ReadOptions, run_id: str) -> None:
         super().__init__(options)
         self.form, self.arch, self.run_id = form, arch, run_id
-        self.not_run = 0
 
     def add(self, cells: Cells) -> None:
         """Validate and add the rows that name a kernel."""
-        kept = self._that_ran(cells)
-        self.seen += len(cells) - len(kept)
-        super().add(kept)
+        super().add(self._that_ran(cells))
 
     def parsed(self, text: str) -> tuple[str, GemmKernel]:
         """Return a kernel with its complete name."""
@@ -173,8 +170,7 @@ class _TableRows(TableRows):
 
     def notes(self) -> list[str]:
         """Warnings about the rows."""
-        texts = [f"{self.not_run} rows are skipped, {NOT_RUN}"] if self.not_run else []
-        return texts + self.differing_tflops()
+        return self.differing_tflops()
 
     def _that_ran(self, cells: Cells) -> Cells:
         """Return the rows that name a kernel; a problem of `master_results.csv` without one is not a measurement."""
@@ -185,7 +181,7 @@ class _TableRows(TableRows):
         if has_name.all() or not has_name.any():
             return cells
         kept = np.flatnonzero(has_name)
-        self.not_run += len(cells) - len(kept)
+        self.account.leave_out(NOT_RUN, count=len(cells) - len(kept))
         return Cells(cells.table.take(kept), cells.lines[kept], cells.wrong)
 
     def judged(self, cells: Cells, faults: Faults) -> pa.Table:

@@ -22,10 +22,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.formats import Reading, ReadOptions
-from ckh.data.readers.cells import WITHOUT_TIME
-from ckh.data.readers.reader import read_bytes, source_of
+from ckh.data.readers.cells import WITHOUT_TIME, read_bytes, source_of
 from ckh.data.spool import store
 from ckh.errors import DataError
+from ckh.files.account import LeftOut
 from ckh.files.jsonfields import JsonError, parse_json
 from ckh.ops.gemm_universal.readers.gemm_rows import (
     BAD_TIME,
@@ -37,7 +37,6 @@ from ckh.ops.gemm_universal.readers.gemm_rows import (
     precise_time,
     problem_of,
 )
-from ckh.ops.table_rows import Unusable
 from ckh.schema import Status
 
 if TYPE_CHECKING:
@@ -78,11 +77,11 @@ def read(path: Path, options: ReadOptions) -> Reading:
     for index, entry in enumerate(results):
         for where, config, benchmark in _benchmarks(f"results[{index}]", entry):
             file.take(where, config, benchmark)
-    rows.refuse_bad()
+    rows.settle()
     source = source_of(path, content, NAME)
     warnings = [f"{path}: {text}" for text in file.warnings()]
     stored = store(rows.tables(source["sha256"]), options.output)
-    return Reading(stored, (source,), bad=rows.bad, warnings=(*warnings, *rows.warnings()))
+    return Reading(stored, (source,), account=rows.account, warnings=(*warnings, *rows.warnings()))
 
 
 def _document(path: Path, content: bytes) -> tuple[dict[str, Any], list[Any]]:
@@ -129,8 +128,8 @@ class _File:
         """Add the row of a benchmark, or count it as bad."""
         try:
             self._take(where, config, benchmark)
-        except Unusable as why:
-            self._rows.drop(where, why)
+        except LeftOut as why:
+            self._rows.account.take(why, where)
 
     def warnings(self) -> list[str]:
         """Warnings about the file."""
@@ -141,7 +140,7 @@ class _File:
 
     def _take(self, where: str, config: Any, benchmark: Any) -> None:
         if not isinstance(config, dict) or not isinstance(benchmark, dict):
-            raise Unusable(BAD_ENTRY, "there is no kernel_config, or there are no benchmarks")
+            raise LeftOut(BAD_ENTRY, "there is no kernel_config, or there are no benchmarks")
         kernel = kernel_of(_kernel_name(config, benchmark), config, self._rows.arch)
         kind = self._kind(config)
         sizes = {key: benchmark[key] for key in "mnk" if key in benchmark}
@@ -150,7 +149,7 @@ class _File:
         name = named(kernel)
         is_valid, error = benchmark.get("is_valid"), benchmark.get("error")
         if not isinstance(is_valid, bool):
-            raise Unusable(BAD_ENTRY, f"is_valid is {'missing' if is_valid is None else is_valid}")
+            raise LeftOut(BAD_ENTRY, f"is_valid is {'missing' if is_valid is None else is_valid}")
         if not is_valid:
             message = " ".join(str(error or "no reason is given").split())[:_ERROR_CHARACTERS]
             self._rows.add_failed(problem, name, _status(message), message)
@@ -158,8 +157,8 @@ class _File:
             return
         time = precise_time(number(benchmark, "avg_time_ms"), number(benchmark, "tflops"), problem.flops)
         if time.latency_ms <= 0:
-            reason = BAD_TIME if time.latency_ms else WITHOUT_TIME
-            raise Unusable(reason, f"avg_time_ms is {benchmark['avg_time_ms']}, though is_valid")
+            detail = f"avg_time_ms is {benchmark['avg_time_ms']}, though is_valid"
+            raise LeftOut(BAD_TIME, detail) if time.latency_ms else LeftOut(WITHOUT_TIME)
         self._rows.add(where, problem, name, time)
 
     def _kind(self, config: dict[str, Any]) -> dict[str, str]:
@@ -172,7 +171,7 @@ class _File:
 def _kernel_name(config: dict[str, Any], benchmark: dict[str, Any]) -> Any:
     names = [part[key] for part, key in ((benchmark, "kernel_name"), (config, "name")) if key in part]
     if len(set(map(str, names))) > 1:
-        raise Unusable(CONTRADICTION, f"{names[1]!r} has a benchmark of {names[0]!r}")
+        raise LeftOut(CONTRADICTION, f"{names[1]!r} has a benchmark of {names[0]!r}")
     return names[0] if names else None
 
 

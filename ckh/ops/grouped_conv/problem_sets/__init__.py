@@ -22,6 +22,8 @@ from ckh.problems import Direction, unknown_set
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from ckh.files.account import Account
+
 __all__ = ["load_problems", "problem_set", "set_names"]
 
 _BATCHES = (1, 8)  # of `holdout`
@@ -157,7 +159,11 @@ def _problem_set(name: str, variant: Direction, dtype: str) -> tuple[ConvProblem
 
 
 def load_problems(
-    source: str, variant: str | None = None, dtype: str | None = None, default_dtype: str = "fp32"
+    source: str,
+    variant: str | None = None,
+    dtype: str | None = None,
+    default_dtype: str = "fp32",
+    account: Account | None = None,
 ) -> tuple[ConvProblem, ...]:
     """Return the distinct problems of a named set or of a .txt, .csv, .json or .py file (see `files.read_problems`)."""
     direction = None if variant is None else Direction(variant)
@@ -165,4 +171,4 @@ def load_problems(
         return problem_set(source, direction or Direction.FORWARD, dtype or default_dtype)
     if not is_problem_file(source):
         raise unknown_set(f"{source!r} is neither a problem set nor a .txt, .csv, .json or .py file", source, _SETS)
-    return files.read_problems(source, direction, dtype, default_dtype)
+    return files.read_problems(source, direction, dtype, default_dtype, account)

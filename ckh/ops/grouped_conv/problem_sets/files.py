@@ -1,6 +1,6 @@
 """Problem files: text (one canonical problem per line), CSV with AMD's columns, JSON (list of problems), AMD's Python.
 
-Every fault of a file is one `DataError` that states file, line and reason. Duplicate problems are read once.
+Entries that are not understood are left out and counted. Duplicate problems are read once.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
 from ckh.files.python_lists import WrittenForm
@@ -17,6 +17,9 @@ from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem, parse_conv_p
 from ckh.ops.problem_files import read_entries
 from ckh.problems import Direction, dtype_name
 from ckh.text.log import note
+
+if TYPE_CHECKING:
+    from ckh.files.account import Account
 
 REQUIRED = ("N", "C", "K", "Hi", "Wi", "Y", "X")
 DEPTH = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1}
@@ -51,6 +54,7 @@ def read_problems(
     variant: Direction | None = None,
     dtype: str | None = None,
     default_dtype: str = "fp32",
+    account: Account | None = None,
 ) -> tuple[ConvProblem, ...]:
     """Read the distinct problems of a file in order.
 
@@ -61,7 +65,7 @@ def read_problems(
     """
     wanted = _Wanted(variant, dtype, default_dtype)
     return read_entries(
-        Path(source), lambda entry: _checked(_from_entry(entry, wanted), wanted), _header, TEXTS, _IN_PYTHON
+        Path(source), lambda entry: _checked(_from_entry(entry, wanted), wanted), _header, TEXTS, _IN_PYTHON, account
     )
 
 

@@ -22,8 +22,8 @@ from tests.refusals import expect_error, expect_refusal, expect_values
 if TYPE_CHECKING:
     from pathlib import Path
 
-GFX950 = ReadOptions(arch="gfx950")
-SKIP_BAD = ReadOptions(arch="gfx950", skip_bad=True)
+GFX950 = ReadOptions(arch="gfx950", strict=True)
+LENIENT = ReadOptions(arch="gfx950")
 NAME = "gemm_universal_fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x64x32_2x2x1_32x32x16"
 MEM = NAME.replace("compv3", "mem")
 SHORT = "gemm_universal_fp16_rcr_128x64x32_compv3_intrawave"
@@ -133,7 +133,7 @@ def test_failures_are_rows(tmp_path: Path, error: str | None, status: str) -> No
     message = " ".join(error.split()) if error else "no reason is given"
     assert (row["status"], row["message"], row["is_valid"], row["latency_ms"]) == (status, message, False, None)
     assert reading.warnings == (f"{tmp_path / 'b.json'}: 1 benchmarks failed: 1 {message}",)
-    assert reading.bad == {}
+    assert reading.account.left_out == {}
 
 
 def test_a_short_name_is_completed_by_its_configuration(tmp_path: Path) -> None:
@@ -208,11 +208,11 @@ def test_a_bad_benchmark_is_named_or_skipped(tmp_path: Path, bad: Any, reason: s
     with pytest.raises(DataError) as caught:
         rows_of(path)
     message = caught.value.message
-    assert message.startswith(f"{path}: 1 bad row (1 {reason}): results[1]")
+    assert message.startswith(f"{path}: 1 bad of 2: 1 {reason} (results[1]")
     assert detail in message
     assert "\n" not in message
-    reading: Reading = read_input(path, SKIP_BAD)
-    assert (reading.rows.table().num_rows, reading.bad) == (1, {reason: 1})
+    reading: Reading = read_input(path, LENIENT)
+    assert (reading.rows.table().num_rows, reading.account.left_out) == (1, {reason: 1})
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_a_bad_benchmark_is_named_or_skipped(tmp_path: Path, bad: Any, reason: s
 def test_a_benchmark_without_a_time_is_left_out_and_counted(tmp_path: Path, changes: dict[str, Any]) -> None:
     """It is neither an error nor a failure of its kernel."""
     reading = read_input(write(tmp_path, entry(OK), entry(OK | changes)), GFX950)
-    assert (reading.bad, reading.rows.table()["status"].to_pylist()) == ({WITHOUT_TIME: 1}, ["ok"])
+    assert (reading.account.left_out, reading.rows.table()["status"].to_pylist()) == ({WITHOUT_TIME: 1}, ["ok"])
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_a_benchmark_without_a_time_is_left_out_and_counted(tmp_path: Path, chan
         ('{"results": {}}', "has no list of results"),
         ("7", "has no list of results"),
         ('{"metadata": 3, "results": []}', "metadata is not an object"),
-        ('{"results": []}', "no benchmark results"),
+        ('{"results": []}', "no entries"),
         ("[" * 100_000, "cannot read"),
         ("", "is empty"),
     ],
@@ -247,8 +247,8 @@ def test_an_unusable_document_is_refused(tmp_path: Path, content: str, message: 
 
 def test_no_good_row(tmp_path: Path) -> None:
     """A file without a valid row is refused."""
-    with expect_refusal(DataError, "no-good-row"):
-        read_input(write(tmp_path, entry(OK, name="x")), SKIP_BAD)
+    with expect_refusal(DataError, "bad-row", "1 bad of 1"):
+        read_input(write(tmp_path, entry(OK, name="x")), LENIENT)
 
 
 def test_the_architecture_must_be_given(tmp_path: Path) -> None:
@@ -292,9 +292,9 @@ def test_a_bad_file_leaves_no_output(tmp_path: Path, capsys: pytest.CaptureFixtu
     item, two = write(tmp_path, entry(OK), name="1.json"), write(tmp_path, entry(OK, OK | {"m": -1}), name="2.json")
     out = tmp_path / "gemm.parquet"
     args = ["convert", str(item), str(two), "--arch", "gfx950", "--out", str(out)]
-    assert run(args) == ExitCode.BAD_DATA
+    assert run([*args, "--strict"]) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
     assert (stdout, out.exists()) == ("", False)
     expect_error(stderr, "bad-row", two, 1, "results[0].benchmarks[1]", "m ")
-    assert run([*args, "--skip-bad", "--json"]) == ExitCode.OK
+    assert run([*args, "--json"]) == ExitCode.OK
     assert list(json.loads(capsys.readouterr().out)["dropped"].values()) == [1]

@@ -117,7 +117,7 @@ def _kernel_columns(kernels: Sequence[MatvecKernel], _encoding: Encoding) -> dic
 
 
 def _load_problems(
-    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
+    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32", **_account: Any
 ) -> tuple[MatvecProblem, ...]:
     if source != "squares" or variant is not None:
         raise UsageError(f"matvec has no problem set {source!r} with directions", "there is squares")
