@@ -201,9 +201,10 @@ def traced_events(file: BinaryIO) -> Iterator[bytes]:
             except ValueError:
                 break
             at = _BETWEEN_EVENTS.match(text, at).end()  # type: ignore[union-attr]
-            op = str(event.get("name", "")).removeprefix("aten::") if isinstance(event, dict) else ""
-            if op in (*OF_TORCH, *_OF_TORCH) and "Input Dims" in event.get("args", ()):
-                yield json.dumps([op, {name: event["args"].get(name, []) for name in _OF_EVENTS}]).encode()
+            own = event if isinstance(event, dict) else {}
+            op, args = str(own.get("name", "")).removeprefix("aten::"), own.get("args")
+            if op in (*OF_TORCH, *_OF_TORCH) and isinstance(args, dict) and "Input Dims" in args:
+                yield json.dumps([op, {name: args.get(name, []) for name in _OF_EVENTS}]).encode()
         text = text[at:]
         if len(text) > _MAX_EVENT:
             raise DataError("an event of the trace is too long, or the trace is not JSON", code="bad-json")

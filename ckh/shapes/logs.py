@@ -169,6 +169,9 @@ def read_log(lines: Iterable[bytes], path: str, wanted: RunOptions, tally: Shape
                     tally.account.leave_out(error.message)
                 else:
                     tally.account.refuse(error, f"{path}:{number}")
+            except (ValueError, LookupError, TypeError) as error:  # e.g. numbers of 5000 digits, missing cells
+                text = f"a statement that cannot be read ({type(error).__name__})"
+                tally.account.refuse(UsageError(text, code="bad-row"), f"{path}:{number}")
 
 
 def _joined(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:

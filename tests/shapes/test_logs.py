@@ -168,6 +168,8 @@ def test_canonical_text_as_a_source() -> None:
         ("[aiter] shape is M:1099511627776, N:4, K:4, not found tuned config in a8w8_tuned_gemm.csv\n", "out-of-range"),
         ("[aiter] [fused_moe] using 2stage default for (304, 1, 4096, 1536, 256, 6)\n", "bad-row"),
         ("gemm_bf16_rcr_m0_n2_k3_splitk1\n", "out-of-range"),
+        (f"32-64-{'9' * 5000}-3x3-48-64-64-8-1x1-1x1-1x1-0-NCHW-FP16-F\n", "bad-row"),
+        ("AUTOTUNE mm(16, 8192x1280)\n", "bad-row"),
     ],
 )
 def test_bad_lines(tmp_path: Path, line: str, code: str) -> None:
