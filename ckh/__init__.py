@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ckh.isa.anatomy import Anatomy
     from ckh.isa.source import explain
     from ckh.learn.answers.answer import Answer, Caveat, NotMeasured
-    from ckh.learn.answers.api import answer, known, rank_many
+    from ckh.learn.answers.api import answer, rank_many
     from ckh.learn.answers.known import Known
     from ckh.learn.answers.ranked import Ranked, RankedList
     from ckh.learn.models.artifact import Model, load_model
@@ -98,7 +98,6 @@ __all__ = [
     "evaluate",
     "explain",
     "kernel",
-    "known",
     "load_model",
     "problem",
     "progress",
@@ -129,7 +128,7 @@ _HOMES = {
         "ckh.errors",
     ),
     "shipped_data": "ckh.files.paths",
-    **dict.fromkeys(("answer", "known", "rank", "rank_many"), "ckh.learn.answers.api"),
+    **dict.fromkeys(("answer", "rank", "rank_many"), "ckh.learn.answers.api"),
     "Anatomy": "ckh.isa.anatomy",
     "explain": "ckh.isa.source",
     **dict.fromkeys(("Model", "load_model"), "ckh.learn.models.artifact"),

@@ -132,7 +132,7 @@ def test_known_matches_predict(
 ) -> None:
     """For sizes inside and outside of the measured range, for another GPU's model, and on the CPU."""
     assert run(["predict", *words.split(), "--arch", arch, "--json"]) == ExitCode.OK
-    document = ckh.known(problem, arch=arch).document()
+    document = ckh.answer(problem, arch=arch).known.document()
     assert document == json.loads(capsys.readouterr().out)["known"]
     assert document["is_known"] is is_known
 
@@ -180,7 +180,7 @@ def test_a_model_is_accepted_by_folder() -> None:
     for named in (str(folder), folder):
         assert ckh.rank(problem, 3, named) == ckh.rank(problem, 3, model)
         assert ckh.rank_many([problem], 3, named) == ckh.rank_many([problem], 3, model)
-        assert ckh.known(problem, 3, named) == ckh.known(problem, 3, model)
+        assert ckh.answer(problem, 3, named).known == ckh.answer(problem, 3, model).known
     with pytest.raises(ckh.ModelError):
         ckh.rank(problem, model="nowhere")
 
@@ -191,7 +191,7 @@ def test_a_problem_is_accepted_as_canonical_text() -> None:
     assert ckh.rank(text, 3) == ckh.rank(GEMM, 3)
     assert ckh.rank_many([f" {text}", GEMM], 3) == ckh.rank_many([GEMM, GEMM], 3)
     assert ckh.answer(text) == ckh.answer(GEMM)
-    assert ckh.known(text) == ckh.known(GEMM)
+    assert ckh.answer(text).known == ckh.answer(GEMM).known
     for wrong in ("conv_forward", "nothing", ""):
         with pytest.raises(ckh.UsageError):
             ckh.rank(wrong)
@@ -221,7 +221,7 @@ VALID: dict[str, tuple[list[Any], dict[str, Any]]] = {
     [
         *((name, None, 5) for name in VALID),
         *((name, None, None) for name in VALID if name not in {"problem", "bench"}),
-        *((name, "model", 5) for name in ("rank", "rank_many", "known", "kernel", "evaluate")),
+        *((name, "model", 5) for name in ("rank", "rank_many", "kernel", "evaluate")),
         *((name, "kernels", "a_name") for name in ("rank", "rank_many", "kernel")),
         *((name, "arch", 942) for name in ("rank", "rank_many", "kernel", "bench", "tune")),
         *((name, "out", 5) for name in ("train", "bench", "tune")),

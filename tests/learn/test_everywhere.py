@@ -138,4 +138,4 @@ def test_every_problem_that_amd_measured_is_answered() -> None:
     result = [some[0] for some in ckh.rank_many(problems, top=1, arch="gfx950")]
     assert len(result) == 344
     assert sum(item.padded is not None for item in result) == 50
-    assert not [problem for problem in problems if ckh.known(problem, arch="gfx950").doubts]
+    assert not [problem for problem in problems if ckh.answer(problem, arch="gfx950").known.doubts]

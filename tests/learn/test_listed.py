@@ -246,7 +246,7 @@ def test_python_ranks_a_rule_set(capsys: pytest.CaptureFixture[str]) -> None:
         for problem in (deep, PROBLEM, flat)
     ]
     assert {item.kernel.ndim_spatial for item in many[0]} == {3}
-    known = ckh.known(PROBLEM, 20, arch="gfx950", rule_set="tests")
+    known = ckh.answer(PROBLEM, 20, arch="gfx950", rule_set="tests").known
     assert list(known.families) == document["known"]["families"]
     assert known.unknown_kernels == document["known"]["unknown_kernels"]
 
@@ -258,7 +258,7 @@ def test_python_refuses_two_lists_and_unknown_sets() -> None:
     with pytest.raises(UsageError, match="none"):
         ckh.rank_many([PROBLEM], arch="gfx950", rule_set="none")
     with pytest.raises(TypeError, match="rule_set"):
-        ckh.known(PROBLEM, arch="gfx950", rule_set=1)  # type: ignore[arg-type]
+        ckh.answer(PROBLEM, arch="gfx950", rule_set=1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("given", ["--rule-set", "--kernels", "--no-pad-channels"])

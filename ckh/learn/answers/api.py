@@ -1,4 +1,4 @@
-"""`ckh.answer`, `ckh.rank`, `ckh.rank_many` and `ckh.known`."""
+"""`ckh.answer`, `ckh.rank` and `ckh.rank_many`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from ckh.learn.answers.answer import Answer
     from ckh.learn.answers.batches import Scored
-    from ckh.learn.answers.known import Known
     from ckh.learn.answers.ranked import Ranked
     from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.spec import Wanted
@@ -118,32 +117,6 @@ def answer(
     return ranking(problem, model, arch, kernels, rule_set).answer(top, "")
 
 
-def known(
-    problem: Problem | str,
-    top: int = 5,
-    model: Model | Path | str | None = None,
-    *,
-    arch: str | None = None,
-    kernels: Iterable[str | Kernel] | None = None,
-    rule_set: str | None = None,
-) -> Known:
-    """Check an answer for extrapolation: the line `out of distribution: …` of `ckh predict`.
-
-    Args:
-        problem: the problem, or its canonical text.
-        top: number of first kernels to check.
-        model: as for `rank`.
-        arch: as for `rank`.
-        kernels: as for `rank`.
-        rule_set: as for `rank`.
-
-    Raises:
-        CkhError: as for `rank`.
-    """
-    require_count(top)
-    return _in_model_order(problem, model, arch, RankedAlone.of(kernels, rule_set)).known(top)
-
-
 def ranking(
     problem: Problem | str,
     model: object,
@@ -155,18 +128,11 @@ def ranking(
 ) -> Ranking:
     """Build the ranking for `rank` and `answer`, with kernels that the headers cannot build last."""
     alone = RankedAlone.of(kernels, rule_set)
-    return _in_model_order(problem, model, arch, alone, require_measured=require_measured).buildable_first
-
-
-def _in_model_order(
-    problem: Problem | str, model: object, arch: str | None, alone: RankedAlone, *, require_measured: bool = False
-) -> Ranking:
-    problem = as_problem(problem)
-    chosen = _loaded(model)
+    problem, chosen = as_problem(problem), _loaded(model)
     if chosen is None:
         models = _models(arch)
         chosen = models.fitting(problem) if require_measured else models.answering(problem)
-    return ranking_of(problem, alone.limit(chosen, problem))
+    return ranking_of(problem, alone.limit(chosen, problem)).buildable_first
 
 
 def rank_many(
