@@ -42,9 +42,9 @@ def of(module: Any, *inputs: Any, op: str | None = None, **keywords: Any) -> Sha
     layers, left_out = traced(module, inputs, keywords)
     source = Source(SourceKind.MODULE, type(module).__name__)
     own = None if op is None else operation(op).name
-    return Shapes(
-        weighted([SourceLayers(source, layers, Account(used=len(layers), known=left_out))], DEFAULT, own).problems
-    )
+    account = Account(used=len(layers), known=left_out)
+    found = weighted([SourceLayers(source, layers, account)], DEFAULT, own)
+    return Shapes(found.problems, found.left_out)
 
 
 def read(*sources: str, op: str | None = None, **wanted: Any) -> Shapes:
@@ -67,4 +67,5 @@ def read(*sources: str, op: str | None = None, **wanted: Any) -> Shapes:
         name: tuple(map(as_integer, value)) if isinstance(value, (list, tuple)) else as_integer(value)
         for name, value in wanted.items()
     }
-    return Shapes(shapes_of(sources, replace(DEFAULT, **plain), op).problems)
+    found = shapes_of(sources, replace(DEFAULT, **plain), op)
+    return Shapes(found.problems, found.left_out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ckh.errors import UsageError
@@ -20,6 +20,8 @@ MAX_SIZE = 2**31 - 1
 UNQUANTISED = "unquantised"  # code of shapes without scales, for an operation that needs them
 ATTENTION = "attention's own products, as of one prompt: attention kernels compute them"  # why they are left out
 _DIMENSIONS = (2, 3)
+# Direction of a transposed convolution -> that of the convolution which computes it; weights have the same.
+_TRANSPOSED = {"": "bwd_data", "forward": "bwd_data", "bwd_data": "forward"}
 
 
 # Sequences of a decode step, and tokens of prefills.
@@ -129,20 +131,47 @@ class Convolution:
             require_sizes((name, size) for size in getattr(self, name))
         require_sizes((("pad", size) for size in self.pad), least=0)
 
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """Output sizes; depth first."""
+        lists = zip(self.spatial, self.taps, self.stride, self.pad, self.dilation, strict=True)
+        return tuple((size + 2 * pad - gap * (tap - 1) - 1) // step + 1 for size, tap, step, pad, gap in lists)
+
+    def transposed(self, more: Sequence[int] = ()) -> Convolution:
+        """The convolution with which a transposed one of these sizes computes: in the other direction, C and K swapped.
+
+        `more` is the output padding of the last dimensions; rows beyond the stride are zeros, which nothing computes.
+        """
+        lists = zip(self.spatial, self.taps, self.stride, self.pad, self.dilation, strict=True)
+        sizes = [step * (size - 1) + gap * (tap - 1) + 1 - 2 * pad for size, tap, step, pad, gap in lists]
+        whole = (*(0 for _ in sizes[len(more) :]), *more)
+        added = [min(size, step - 1) for size, step in zip(whole, self.stride, strict=True)]
+        spatial = tuple(map(sum, zip(sizes, added, strict=True)))
+        return replace(self, c=self.k, k=self.c, spatial=spatial, variant=_TRANSPOSED.get(self.variant, self.variant))
+
     def require_output(self, stated: Sequence[int | None]) -> None:
         """Refuse an output other than the one that the source states: channels and sizes, None where it states none.
 
         Dimensions that were added to the convolution are not among them.
         """
-        lists = zip(self.spatial, self.taps, self.stride, self.pad, self.dilation, strict=True)
-        sizes = [(size + 2 * pad - gap * (tap - 1) - 1) // step + 1 for size, tap, step, pad, gap in lists]
-        own = [self.k, *sizes[len(sizes) - len(stated) + 1 :]]
+        own = [self.k, *self.outputs[len(self.spatial) - len(stated) + 1 :]]
         if len(own) != len(stated) or any(b not in (None, a) for a, b in zip(own, stated, strict=True)):
             texts = ["x".join("?" if size is None else str(size) for size in output) for output in (own, stated)]
             raise UsageError(
                 f"a convolution's output is {texts[0]} (channels, sizes) by its operands, {texts[1]} by its source",
                 code="impossible-problem",
             )
+
+
+def convolution(n: int, c: int, k: int, g: int, lists: Sequence[Sequence[int]], dtype: str, layout: str) -> Convolution:
+    """A convolution by its lists of spatial sizes, taps, strides, paddings and dilations.
+
+    One of a single dimension has images of height 1.
+    """
+    if len(lists[0]) == 1:
+        lists = [(is_pad ^ 1, *sizes) for is_pad, sizes in zip((0, 0, 0, 1, 0), lists, strict=True)]
+    spatial, taps, stride, pad, dilation = map(tuple, lists)
+    return Convolution(n, c, k, spatial, taps, g, stride, pad, dilation, dtype=dtype, layout=layout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +230,11 @@ class WeightedProblem:
 
 
 class Shapes(list[WeightedProblem], Shown):
-    """Weighted problems."""
+    """Weighted problems, and in `left_out` how many shapes of the sources are not among them, by reason."""
+
+    def __init__(self, problems: Iterable[WeightedProblem] = (), left_out: Mapping[str, int] | None = None) -> None:
+        super().__init__(problems)
+        self.left_out = dict(left_out or {})
 
     def __repr__(self) -> str:
         return (

@@ -5,12 +5,13 @@ from __future__ import annotations
 import codecs
 import json
 import re
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ckh.errors import DataError, UsageError
 from ckh.problems import dtype_name
-from ckh.shapes.layers import Convolution, Matmul
+from ckh.shapes.layers import Convolution, Matmul, convolution
 from ckh.shapes.log_lines import (
     FORMATS,
     OF_TORCH,
@@ -54,8 +55,9 @@ def driver_line(line: str) -> Iterator[StatedShape]:
     if (match := _DRIVER.search(line)) is None:
         return
     values = {_OF_DRIVER["short_options"].get(name, name): value for name, value in options_of(match["rest"]).items()}
-    if values.get("mode", "conv") != "conv":
-        raise UsageError(f"convolutions of the mode {values['mode'][:40]}", code="unsupported")
+    mode = values.get("mode", "conv")
+    if mode not in ("conv", "trans"):
+        raise UsageError(f"convolutions of the mode {mode[:40]}", code="unsupported")
     number = {name: integer_of(name, values.get(name, default)) for name, default in _OF_DRIVER["defaults"].items()}
     axes = "dhw"[-number["spatial_dim"] :] if number["spatial_dim"] in (2, 3) else ""
     if not axes:
@@ -75,19 +77,19 @@ def driver_line(line: str) -> Iterator[StatedShape]:
     wanted = _DIRECTIONS["forward"] if is_fused else number["forw"] or sum(_DIRECTIONS.values())
     for variant, bit in _DIRECTIONS.items():
         if wanted & bit:
-            yield StatedShape(
-                Convolution(
-                    number["batchsize"],
-                    number["in_channels"],
-                    number["out_channels"],
-                    g=number["group_count"],
-                    **lists,
-                    dilation=dilation,
-                    variant=variant,
-                    dtype=_OF_DRIVER["dtypes"][op],
-                    layout=values.get("in_layout", "nchw" if len(axes) == len("hw") else "ncdhw").lower(),
-                )
+            shape = Convolution(
+                number["batchsize"],
+                number["in_channels"],
+                number["out_channels"],
+                g=number["group_count"],
+                **lists,
+                dilation=dilation,
+                variant=variant,
+                dtype=_OF_DRIVER["dtypes"][op],
+                layout=values.get("in_layout", "nchw" if len(axes) == len("hw") else "ncdhw").lower(),
             )
+            more = [number[f"trans_output_pad_{axis}"] for axis in axes]
+            yield StatedShape(shape.transposed(more) if mode == "trans" else shape)
 
 
 def _padding(
@@ -282,8 +284,6 @@ def _per_group(
     """The convolution of G, N, and K and C per group; asymmetric padding is an input padded by the difference."""
     g, n, k, c = sizes
     pads = [*zip(lists["left"], lists["right"], strict=True)]
-    more = max(2 - len(pads), 0)  # of one dimension: an image of height 1
-    taps, stride, dilation = ((1,) * more + tuple(lists[name]) for name in ("taps", "stride", "dilation"))
-    spatial = (1,) * more + tuple(size + abs(a - b) for size, (a, b) in zip(lists["spatial"], pads, strict=True))
-    pad = (0,) * more + tuple(map(min, pads))
-    return Convolution(n, c * g, k * g, spatial, taps, g, stride, pad, dilation, variant, dtype)
+    spatial = [size + abs(a - b) for size, (a, b) in zip(lists["spatial"], pads, strict=True)]
+    whole = (spatial, lists["taps"], lists["stride"], [*map(min, pads)], lists["dilation"])
+    return replace(convolution(n, c * g, k * g, g, whole, dtype, ""), variant=variant)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections import Counter
 from contextlib import ExitStack, contextmanager, redirect_stdout
@@ -11,15 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError, UsageError
 from ckh.problems import DTYPE_BYTES, dtype_name
-from ckh.shapes.layers import BatchedMatmul, Convolution, Layer, Matmul, Scaling
+from ckh.shapes.layers import BatchedMatmul, Layer, Matmul, Scaling, convolution
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
+
+    from ckh.shapes.layers import Convolution
 
 _META = "meta"
 _EXAMPLE = "e.g. def factory(): return model, torch.empty(1, 3, 224, 224)"
 _TRACING_HINT = "what looks at values cannot be traced: trace the part that computes"
 _INNER = 2  # dimensions of a matrix
+_PRODUCTS: dict[str, tuple[int, int]] = {  # operator -> places of its two operands
+    **dict.fromkeys(("mm", "bmm", "mv", "_int_mm", "_scaled_mm"), (0, 1)),
+    **dict.fromkeys(("addmm", "baddbmm", "addmv"), (1, 2)),
+}
+_OWN_OPERATORS = ("aten", "prim", "prims", "c10d", "_c10d_functional")
+_MULTIPLIES = re.compile(
+    r"(^|_)(add|badd|addb|b)?mm(_|$)|(^|_)linear(_|$)|conv(?!ert)|attention|_trilinear$|_rnn(_|$)|(^|_)v?dot$"
+)
 
 
 def traced(
@@ -32,7 +43,11 @@ def traced(
     torch = _torch()
     recorder = _recorder(torch)
     names = {id(part): name for name, part in module.named_modules()}
-    state = {name: _to_meta(torch, tensor) for name, tensor in (*module.named_parameters(), *module.named_buffers())}
+    tensors = dict((*module.named_parameters(), *module.named_buffers()))
+    if lazy := [name for name, tensor in tensors.items() if torch.nn.parameter.is_lazy(tensor)]:
+        what = f"{type(module).__name__}: {lazy[0]} has no size yet, as its module is lazy"
+        raise UsageError(what, "call the module once with an input before it is traced", code="bad-module")
+    state = {name: _to_meta(torch, tensor) for name, tensor in tensors.items()}
     given = [_to_meta(torch, argument) for argument in inputs]
     by_name = {name: _to_meta(torch, argument) for name, argument in (keywords or {}).items()}
     what = f"{type(module).__name__} fails on the meta device"
@@ -142,15 +157,6 @@ def _recorder(torch: Any) -> Any:
     """A dispatch mode that records layers in `layers`; defined here because its base class is imported late."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    aten = torch.ops.aten
-    products: dict[Any, Callable[[Sequence[Any]], tuple[Any, Any]]] = {
-        aten.mm.default: lambda args: (args[0], args[1]),
-        aten.addmm.default: lambda args: (args[1], args[2]),
-        aten.bmm.default: lambda args: (args[0], args[1]),
-        aten.baddbmm.default: lambda args: (args[1], args[2]),
-        aten._scaled_mm.default: lambda args: (args[0], args[1]),  # noqa: SLF001 - PyTorch's name of it
-    }
-
     class DispatchRecorder(TorchDispatchMode):  # type: ignore[misc]
         """Records the executed operations."""
 
@@ -162,58 +168,58 @@ def _recorder(torch: Any) -> Any:
 
         def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
             output = func(*args, **(kwargs or {}))
-            is_product, is_convolution = func in products, func is aten.convolution.default
-            if is_product or is_convolution:
-                operands = products[func](args) if is_product else args[:2]
-                if (reason := _left_out(operands, is_transposed=is_convolution and args[6])) is not None:
-                    self.left_out[reason] += 1
-                elif is_product:
-                    is_scaled = func is aten._scaled_mm.default  # noqa: SLF001
-                    self._product(operands[0], operands[1], _scaling(*args[:4]) if is_scaled else Scaling.NONE)
-                else:
-                    shape = _convolution(torch, args[0], args[1], args[3:6], args[8])
-                    shape.require_output(output.shape[1:])
-                    self._add(shape, 1)
+            shape = _shape(torch, func, args, output)
+            if isinstance(shape, str):
+                self.left_out[shape] += 1
+            elif shape is not None:
+                name = self.path[-1] if self.path else ""
+                self.layers.append(Layer(name, shape, 1, f"module {name or 'itself'}"))
             return output
-
-        def _product(self, a: Any, b: Any, scaling: Scaling | None) -> None:
-            if scaling is None:
-                self.left_out["products with other scales"] += 1
-                return
-            layout = f"{_order(a)}{_order(b)}r"
-            sizes, dtype = (a.shape[-2], b.shape[-1], a.shape[-1]), dtype_name(str(a.dtype))
-            if a.dim() > _INNER and a.shape[0] > 1:
-                self._add(BatchedMatmul(a.shape[0], *sizes, dtype, layout), 1)
-            else:
-                self._add(Matmul(*sizes, dtype, layout, scaling), 1)
-
-        def _add(self, shape: Any, count: int) -> None:
-            name = self.path[-1] if self.path else ""
-            self.layers.append(Layer(name, shape, count, f"module {name or 'itself'}"))
 
     return DispatchRecorder()
 
 
-def _convolution(torch: Any, x: Any, w: Any, lists: Sequence[Sequence[int]], groups: int) -> Convolution:
+def _shape(torch: Any, func: Any, args: Sequence[Any], output: Any) -> Any:
+    """The shape or problem of an executed operator, or the reason why it has none; None: it multiplies nothing."""
+    name = func.overloadpacket.__name__
+    if func.namespace == "aten" and name in _PRODUCTS:
+        operands = [args[place] for place in _PRODUCTS[name]]
+    elif func is torch.ops.aten.convolution.default:
+        operands = [*args[:2]]
+    elif func.namespace not in _OWN_OPERATORS or _MULTIPLIES.search(name):
+        return f"{func.namespace}.{name}"
+    else:
+        return None
+    if (reason := _left_out(operands)) is not None:
+        return reason
+    if name in _PRODUCTS:
+        return _product(operands[0], operands[1], _scaling(*args[:4]) if name == "_scaled_mm" else Scaling.NONE)
+    return _convolution(torch, args, output)
+
+
+def _product(a: Any, b: Any, scaling: Scaling | None) -> Any:
+    if scaling is None:
+        return "products with other scales"
+    b = b if b.dim() > 1 else b.unsqueeze(1)
+    layout = f"{_order(a)}{_order(b)}r"
+    sizes, dtype = (a.shape[-2], b.shape[-1], a.shape[-1]), dtype_name(str(a.dtype))
+    if a.dim() > _INNER and a.shape[0] > 1:
+        return BatchedMatmul(a.shape[0], *sizes, dtype, layout)
+    return Matmul(*sizes, dtype, layout, scaling)
+
+
+def _convolution(torch: Any, args: Sequence[Any], output: Any) -> Convolution:
+    x, w, _, *lists, is_transposed, more, groups = args
     ndim = x.dim() - 2
-    stride, pad, dilation = (tuple(sizes) * (ndim if len(sizes) == 1 else 1) for sizes in lists)
-    more = (1,) if ndim == 1 else ()  # of one dimension: an image of height 1
     formats = {2: torch.channels_last, 3: torch.channels_last_3d}
     is_last = ndim in formats and x.is_contiguous(memory_format=formats[ndim])
-    layouts = {2: "nhwc" if is_last else "nchw", 3: "ndhwc" if is_last else "ncdhw"}
-    return Convolution(
-        x.shape[0],
-        x.shape[1],
-        w.shape[0],
-        more + tuple(x.shape[2:]),
-        more + tuple(w.shape[2:]),
-        groups,
-        more + stride,
-        (0,) * len(more) + pad,
-        more + dilation,
-        dtype=dtype_name(str(x.dtype)),
-        layout=layouts.get(ndim, ""),
-    )
+    layout = {2: "nhwc" if is_last else "nchw", 3: "ndhwc" if is_last else "ncdhw"}.get(ndim, "")
+    sizes = [own if len(own) == ndim else tuple(own) * ndim for own in (x.shape[2:], w.shape[2:], *lists)]
+    shape = convolution(x.shape[0], x.shape[1], output.shape[1], groups, sizes, dtype_name(str(x.dtype)), layout)
+    if is_transposed:
+        shape = shape.transposed(more if len(more) == ndim else more * ndim)
+    shape.require_output((x if is_transposed else output).shape[1:])
+    return shape
 
 
 def _scaling(a: Any, b: Any, scale_a: Any, scale_b: Any) -> Scaling | None:
@@ -232,10 +238,8 @@ def _order(matrix: Any) -> str:
     return "c" if columns != 1 and rows == 1 else "r"
 
 
-def _left_out(operands: Sequence[Any], *, is_transposed: bool) -> str | None:
+def _left_out(operands: Sequence[Any]) -> str | None:
     """Reason why a product or convolution has no problem, or None."""
-    if is_transposed:
-        return "transposed convolutions"
     if not all(operand.numel() for operand in operands):
         return "operands without elements"
     strange = next((operand.dtype for operand in operands if dtype_name(str(operand.dtype)) not in DTYPE_BYTES), None)

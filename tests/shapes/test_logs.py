@@ -184,9 +184,28 @@ def test_bad_lines(tmp_path: Path, line: str, code: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "variant", "more"),
+    [
+        ("-F 1", "bwd_data", (0, 0)),
+        ("-F 2 -Y 1 -X 0", "forward", (1, 0)),
+        ("-F 4 --trans_output_pad_w 2", "bwd_weight", (0, 2)),
+    ],
+)
+def test_transposed_convolutions(tmp_path: Path, options: str, variant: str, more: tuple[int, int]) -> None:
+    """-m trans is the convolution in the other direction, with MIOpen's output as the image, and C and K exchanged."""
+    path = tmp_path / "some.log"
+    driver = "MIOpenDriver conv -n 2 -c 6 -k 4 -g 2 -H 8 -W 7 -y 4 -x 2 -p 1 -q 1 -u 2 -v 3 -m trans"
+    path.write_text(f"{driver} {options}\n", encoding="utf-8")
+    (result,) = ckh.shapes.read(str(path))
+    conv = result.problem
+    assert (str(conv.variant), conv.n, conv.c, conv.k, conv.g, conv.ho, conv.wo) == (variant, 2, 4, 6, 2, 8, 7)
+    assert (conv.hi, conv.wi) == (2 * 7 + 3 + 1 - 2 + more[0], 3 * 6 + 1 + 1 - 2 + more[1])  # as MIOpen computes them
+
+
+@pytest.mark.parametrize(
     "line",
     [
-        DRIVER.format(n=1, k=64).replace("-F 1", "-F 1 -m trans"),
+        DRIVER.format(n=1, k=64).replace("-F 1", "-F 1 -m other"),
         DRIVER.format(n=1, k=64).replace("convfp16", "convint4"),
         "Config file not found at /c/E=256,N=256,device_name=AMD_Instinct_MI300X.json\n",
         "./rocblas-bench -f axpy_ex -n 100\n",
@@ -201,7 +220,7 @@ def test_bad_lines(tmp_path: Path, line: str, code: str) -> None:
     ],
 )
 def test_unsupported_operators(tmp_path: Path, line: str) -> None:
-    """Transposed and int4 convolutions, complex products and others are counted, and are not errors."""
+    """Convolutions of other modes and of int4, complex products and others are counted, and are not errors."""
     path = tmp_path / "some.log"
     path.write_text(2 * line + DRIVER.format(n=1, k=64), encoding="utf-8")
     shapes = shapes_of([str(path)])

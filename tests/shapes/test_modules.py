@@ -167,6 +167,73 @@ def test_scales_of_a_product(torch: Any) -> None:
     assert (layers, list(left_out.values())) == ([], [1])
 
 
+@pytest.mark.parametrize(
+    ("options", "size", "sizes"),
+    [
+        ({"stride": 2, "padding": 1, "output_padding": 1}, (128, 128), (256, 256)),
+        ({"stride": (3, 1), "groups": 2, "bias": False}, (5, 6), (15, 8)),
+        ({"dilation": 4, "output_padding": (3, 0)}, (5, 6), (13, 14)),
+    ],
+)
+def test_transposed_convolutions(
+    torch: Any, options: dict[str, Any], size: tuple[int, int], sizes: tuple[int, int]
+) -> None:
+    """A transposed convolution is backward data, with C and K exchanged, and its output's rows within the stride."""
+    module, x = torch.nn.ConvTranspose2d(8, 4, 3, **options), torch.empty(2, 8, *size)
+    (result,) = ckh.shapes.of(module, x)
+    conv, groups = result.problem, options.get("groups", 1)
+    assert (str(conv.variant), conv.n, conv.c, conv.k, conv.g) == ("bwd_data", 2, 4, 8, groups)
+    assert (conv.hi, conv.wi, conv.ho, conv.wo) == (*sizes, *size)
+    assert conv.flops == 2 * x.numel() * 4 // groups * 9
+    with torch.device("meta"):
+        image, weight, gradient = torch.empty(2, 4, *sizes), torch.empty(8, 4 // groups, 3, 3), torch.empty(2, 8, *size)
+    lists = {name: options.get(name, default) for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))}
+    assert torch.nn.grad.conv2d_input(image.shape, weight, gradient, *lists.values(), groups).shape == image.shape
+
+
+def test_a_transposed_convolution_of_one_dimension(torch: Any) -> None:
+    """A vocoder's layer is an image of height 1."""
+    module = torch.nn.ConvTranspose1d(64, 32, 16, stride=8, padding=4)
+    (result,) = ckh.shapes.of(module, torch.empty(1, 64, 200))
+    conv = result.problem
+    assert (conv.c, conv.k, conv.hi, conv.wi, conv.x, conv.stride_w, conv.pad_w) == (32, 64, 1, 1600, 16, 8, 4)
+
+
+def test_products_of_other_operators(torch: Any) -> None:
+    """Products of integers and vectors are problems; other operators that multiply are named."""
+
+    class Products(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, rows: Any, experts: Any, ends: Any) -> Any:
+            aten = torch.ops.aten
+            whole = rows.to(torch.int8)
+            torch._int_mm(whole, whole.t())
+            torch.mv(rows, rows[0])
+            aten.addmv(rows[:, 0], rows, rows[0])
+            torch._grouped_mm(rows.t(), rows, offs=ends)
+            torch._grouped_mm(experts, experts)
+            torch.addbmm(experts[0], experts, experts)
+            return torch._grouped_mm(rows, experts, offs=ends)
+
+    bf16 = torch.bfloat16
+    inputs = torch.empty(40, 64, dtype=bf16), torch.empty(3, 64, 64, dtype=bf16), torch.empty(3, dtype=torch.int32)
+    result = ckh.shapes.of(Products(), *inputs)
+    assert {item.problem.canonical(): item.count for item in result} == {
+        "gemm_int8_rcr_m40_n40_k64_splitk1": 1,
+        "gemm_bf16_rrr_m40_n1_k64_splitk1": 2,
+    }
+    assert result.left_out == {"aten._grouped_mm": 3, "aten.addbmm": 1}
+
+
+def test_a_lazy_module(torch: Any) -> None:
+    """A parameter without a size is named; after a call the module is traced."""
+    module = torch.nn.Sequential(torch.nn.LazyConv2d(32, 3))
+    with expect_refusal(UsageError, "bad-module", "0.weight"):
+        ckh.shapes.of(module, torch.empty(1, 16, 8, 8))
+    module(torch.empty(1, 16, 8, 8))
+    (result,) = ckh.shapes.of(module, torch.empty(1, 16, 8, 8))
+    assert (result.problem.c, result.problem.k, result.problem.hi) == (16, 32, 8)
+
+
 def test_the_same_network_by_its_table(torch: Any) -> None:
     """VGG-16's convolutions, built with PyTorch, equal those of the built-in network."""
     layers: list[Any] = []
