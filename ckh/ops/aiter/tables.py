@@ -22,7 +22,7 @@ from ckh.data.formats import Reading
 from ckh.data.readers.cells import WRONG_CELLS, read_bytes, read_header, source_of
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.spool import store
-from ckh.errors import DataError
+from ckh.errors import CkhError, DataError
 from ckh.files.account import Account, LeftOut
 from ckh.files.outputs import write_output
 from ckh.files.untrusted import as_text, csv_rows
@@ -215,6 +215,8 @@ def read_winners(
             account.use()
         except LeftOut as why:  # noqa: PERF203 - one row is no reason to drop the others
             account.take(why, f"line {line}")
+        except CkhError as error:
+            account.refuse(error, f"{path}:{line}")
     account.settle(str(path))
     tables = (_table(device, settled(device_rows), op_type, path.name) for device, device_rows in sorted(won.items()))
     return Reading(store(tables, options.output), (source,), account=account)
