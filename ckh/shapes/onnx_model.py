@@ -36,7 +36,7 @@ _DTYPES = {
 _LAYOUTS = {2: "nchw", 3: "ncdhw"}  # of convolutions, by their dimensions
 _BATCH_WORDS = ("batch", "n", "bs", "b")
 _OF_PRODUCTS = {"MatMul": (0, 1), "MatMulInteger": (0, 1), "QLinearMatMul": (0, 3), "Gemm": (0, 1)}
-_OF_CONVOLUTIONS = {"Conv": (0, 1), "ConvInteger": (0, 1), "QLinearConv": (0, 3)}
+_OF_CONVOLUTIONS = {"Conv": (0, 1), "ConvInteger": (0, 1), "QLinearConv": (0, 3), "ConvTranspose": (0, 1)}
 # Operators that multiply no matrices; others that are not read are counted as left out.
 _WITHOUT_PRODUCTS = frozenset(Path(__file__).with_name("onnx_without_products.txt").read_text("utf-8").split())
 _READ = {**_OF_PRODUCTS, **_OF_CONVOLUTIONS}  # operator -> places of its two operands
@@ -143,7 +143,9 @@ def _of_convolutions(model: Any, name: str) -> tuple[dict[str, int], frozenset[s
             own, filters = shapes.get(x[0], ()), weights.get(w[0], ())
             if len(own) > 1 and own[1].dim_param and len(filters) > 1:
                 groups = next((attribute.i for attribute in node.attribute if attribute.name == "group"), 1)
-                channels.setdefault(own[1].dim_param, filters[1] * groups)
+                channels.setdefault(
+                    own[1].dim_param, filters[0] if node.op_type == "ConvTranspose" else filters[1] * groups
+                )
     for tensor in read:
         maker = makers.pop(tensor, None)
         if maker is not None and maker.op_type in _WITHOUT_PRODUCTS - {"Gather"}:
@@ -205,7 +207,7 @@ def _layers(node: Any, tensors: Mapping[str, _Tensor], stated: Mapping[str, _Ten
         shape = _convolution(node, a, b)
         for known in (tensors, stated):
             if (output := known.get(node.output[0])) is not None and output.shape:
-                shape.require_output(output.shape[1:])
+                shape.require_output((a if node.op_type == "ConvTranspose" else output).shape[1:])
         yield Layer(name, shape, 1, where)
     elif node.op_type == "Gemm":
         yield Layer(name, _gemm(node, a, b), 1, where)
@@ -240,6 +242,9 @@ def _convolution(node: Any, x: _Tensor, w: _Tensor) -> Convolution:
     spatial, taps = (tuple(size or 0 for size in tensor.shape[2:]) for tensor in (x, w))
     stride, dilation = (_sizes(given, name, ndim, 1) for name in ("strides", "dilations"))
     pads = _sizes(given, "pads", 2 * ndim, 0)
+    is_transposed = node.op_type == "ConvTranspose"
+    if is_transposed and ("output_shape" in given or given.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID")):
+        raise UsageError("transposed convolutions of a stated output", code=_UNSUPPORTED)
     if given.get("auto_pad") in (b"SAME_UPPER", b"SAME_LOWER"):
         needed = [
             max(0, (-(-size // step) - 1) * step + (tap - 1) * gap + 1 - size)
@@ -248,17 +253,19 @@ def _convolution(node: Any, x: _Tensor, w: _Tensor) -> Convolution:
         pads = (*(count // 2 for count in needed), *(count - count // 2 for count in needed))
     # Asymmetric padding: an input that is padded by the difference, as PyTorch computes it.
     pairs = list(zip(pads[:ndim], pads[ndim:], strict=True))
-    spatial, pad = tuple(size + abs(a - b) for size, (a, b) in zip(spatial, pairs, strict=True)), tuple(map(min, pairs))
+    pad = tuple(map(min, pairs))
+    if not is_transposed:  # whose result is cropped instead
+        spatial = tuple(size + abs(a - b) for size, (a, b) in zip(spatial, pairs, strict=True))
     groups = _sizes({"group": [given.get("group", 1)]}, "group", 1, 1)[0]
-    if x.shape[1] != (channels := (w.shape[1] or 0) * groups):
+    if x.shape[1] != (channels := (w.shape[0] or 0) if is_transposed else (w.shape[1] or 0) * groups):
         raise UsageError(
             f"an input of {x.shape[1]} channels, and a filter of {groups} x {w.shape[1]}", code="impossible-problem"
         )
     more = (1,) if ndim == 1 else ()  # of one dimension: an image of height 1
-    return Convolution(
+    shape = Convolution(
         x.shape[0] or 0,
         channels,
-        w.shape[0] or 0,
+        (w.shape[1] or 0) * groups if is_transposed else w.shape[0] or 0,
         more + spatial,
         more + taps,
         groups,
@@ -268,6 +275,7 @@ def _convolution(node: Any, x: _Tensor, w: _Tensor) -> Convolution:
         dtype=x.dtype,
         layout=_LAYOUTS.get(ndim, ""),
     )
+    return shape.transposed(_sizes(given, "output_padding", ndim, 0)) if is_transposed else shape
 
 
 def _sizes(given: Mapping[str, Any], name: str, count: int, default: int) -> tuple[int, ...]:
