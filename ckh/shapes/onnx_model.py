@@ -254,6 +254,8 @@ def _convolution(node: Any, x: _Tensor, w: _Tensor) -> Convolution:
     # Asymmetric padding: an input that is padded by the difference, as PyTorch computes it.
     pairs = list(zip(pads[:ndim], pads[ndim:], strict=True))
     pad = tuple(map(min, pairs))
+    if any(first != last for first, last in pairs):
+        note_once("asymmetric padding: the longer side is part of the image")
     if not is_transposed:  # whose result is cropped instead
         spatial = tuple(size + abs(a - b) for size, (a, b) in zip(spatial, pairs, strict=True))
     groups = _sizes({"group": [given.get("group", 1)]}, "group", 1, 1)[0]

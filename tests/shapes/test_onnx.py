@@ -12,6 +12,7 @@ import ckh.shapes
 from ckh.errors import DataError, UsageError
 from ckh.shapes.layers import RunOptions
 from ckh.shapes.problems import shapes_of
+from ckh.text.log import begin_result
 from tests.refusals import expect_refusal
 
 onnx = pytest.importorskip("onnx", reason="the package onnx is absent: pip install onnx")
@@ -132,12 +133,15 @@ def test_asymmetric_padding(
     attributes: dict[str, Any],
     sizes: tuple[int, ...],
     outputs: tuple[int, int],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The longer side is part of the input, so that output sizes and operations are the model's."""
+    begin_result()
     path = save(tmp_path / "model.onnx", [node("Conv", "x w", "out", **attributes)], {"x": list(x)}, {"w": w})
     (result,) = ckh.shapes.read(path)
     conv = result.problem
     assert (conv.hi, conv.wi, conv.pad_h, conv.pad_w, conv.ho, conv.wo) == (*sizes, *outputs)
+    assert "asymmetric" in capsys.readouterr().err
     assert conv.flops == 2 * x[0] * outputs[0] * outputs[1] * int(np.prod(w))
 
 
