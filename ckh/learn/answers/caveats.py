@@ -5,7 +5,6 @@ A new caveat is a function here, listed in `_CAVEATS`: text, JSON and Python sho
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ckh.documents import fields_of
@@ -47,6 +46,8 @@ _ALIKE = "with equal scores; measured kernels are shown first, then the first in
 
 def _padded(answer: Answer) -> Iterator[Caveat]:
     if answer.padded:
+        from dataclasses import replace
+
         problem: Any = answer.problem
         sizes = problem.to_dict()
         changes = ", ".join(f"{name.upper()} {sizes[name]} to {size}" for name, size in answer.padded.items())
