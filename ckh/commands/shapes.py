@@ -134,7 +134,7 @@ def register(app: typer.Typer) -> None:
             "ckh shapes config.json --tp 8 | ckh predict --problems - --top 1",
             "ckh shapes deepseek-v3 --tp 8 --fuse-shared --op aiter_moe",
             "ckh shapes resnet50 --batch 1,32",
-            "ckh shapes model.onnx --batch 8",
+            "ckh shapes model.onnx --batch 8 --image 224x224",
             "ckh shapes --torch my_package.models:resnet",
             "ckh shapes miopen.log server.log --strict --out shapes.csv",
             "ckh shapes server.log --table a8w8_tuned_gemm.csv --arch gfx942",
@@ -159,6 +159,7 @@ def shapes(
         None, "--workload", metavar="[" + "|".join(WORKLOADS) + "]", help="Rows and weights of a workload."
     ),
     batch: str = typer.Option("1", "--batch", metavar="N[,N…]", help="Images, clips or samples at a time."),
+    image: str = typer.Option("", "--image", metavar="HxW", help="Sizes that an ONNX model leaves open in its images."),
     dtype: str | None = completed(
         "dtype", "Element type instead of the model's; for logs, the element type of the lines to keep."
     ),
@@ -193,7 +194,8 @@ def shapes(
         tp=tp,
         ep=ep,
         **token_options(tokens, workload),
-        batch=_batch(batch),
+        batch=tuple(dict.fromkeys(_sizes("--batch", batch, ",", "1,32"))),
+        image=_sizes("--image", image, "x", "224x224") if image else (),
         dtype=dtype,
         fuse_shared=fuse_shared,
         strict=strict,
@@ -230,13 +232,13 @@ def shapes(
         _print(reading.problems, out)
 
 
-def _batch(text: str) -> tuple[int, ...]:
-    """Sizes of --batch without duplicates, in order."""
-    parts = [part.strip() for part in text.split(",")]
+def _sizes(option: str, text: str, between: str, example: str) -> tuple[int, ...]:
+    """Sizes of an option, in order."""
+    parts = [part.strip() for part in text.split(between)]
     if not all(part.isdecimal() and len(part) <= _MAX_DIGITS for part in parts) or len(parts) > MAX_LIST:
-        raise UsageError(f"--batch {text!r:.80} is not N[,N…]", "e.g. --batch 1,32", code="bad-number")
-    require_sizes(("--batch", int(part)) for part in parts)
-    return tuple(dict.fromkeys(map(int, parts)))
+        raise UsageError(f"{option} {text!r:.80} is no list of sizes", f"e.g. {option} {example}", code="bad-number")
+    require_sizes((option, int(part)) for part in parts)
+    return tuple(map(int, parts))
 
 
 def _found(names: Sequence[str], torch: str | None, wanted: RunOptions, op: str | None) -> ShapesFound:

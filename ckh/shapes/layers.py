@@ -46,6 +46,7 @@ class RunOptions:
     tokens: tuple[int, ...] = DEFAULT_TOKENS
     times: tuple[int, ...] = ()  # how often each of `tokens` runs; empty: once
     batch: tuple[int, ...] = (1,)  # batch size of networks and encoders: images, clips or samples
+    image: tuple[int, ...] = ()  # sizes that an ONNX model leaves open in its images, depth or height first
     dtype: str | None = None  # element type that replaces a model's; None: the model's
     default_dtype: str = "fp16"  # element type of shapes that state none, e.g. those of networks
     # direction of convolutions that state none, others are left out; None: forward, and all others

@@ -14,7 +14,7 @@ from ckh.shapes.layers import MAX_SIZE, BatchedMatmul, Convolution, Layer, Matmu
 from ckh.text.log import note_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ckh.shapes.layers import RunOptions
 
@@ -97,7 +97,7 @@ def _loaded(path: Path, name: str) -> Any:
 
 
 def _open_sizes(model: Any, name: str, wanted: RunOptions) -> Iterator[tuple[dict[str, int], int]]:
-    """Values of open input sizes, and how often they run: each number of images and tokens, and the filter's channels.
+    """Values of open input sizes, and how often they run: each number of images and tokens, and what is known.
 
     Names the open sizes that have none.
     """
@@ -109,23 +109,27 @@ def _open_sizes(model: Any, name: str, wanted: RunOptions) -> Iterator[tuple[dic
                 size.dim_param = size.dim_param or f"{tensor.name}[{place}]"
                 batch.setdefault(size.dim_param, place == 0 or size.dim_param.lower().split("_")[0] in _BATCH_WORDS)
                 owners.setdefault(size.dim_param, tensor.name)
-    channels, read = _of_convolutions(model, name) if batch else ({}, frozenset())
-    images = [size for size, owner in owners.items() if owner in read and not batch[size] and size not in channels]
-    if images:
-        raise DataError(
-            f"{name}: the sizes {', '.join(images)[:120]} of {owners[images[0]][:60]!r} are open",
-            "fix them: python -m onnxruntime.tools.make_dynamic_shape_fixed"
-            f" --input_name {owners[images[0]][:60]} --input_shape N,C,H,W MODEL.onnx FIXED.onnx",
-            code="missing-field",
-        )
-    kinds = {size: is_batch for size, is_batch in batch.items() if size not in channels}
+    known, read = _of_convolutions(model, name) if batch else ({}, frozenset())
+    for owner in (tensor.name for tensor in _inputs(model) if tensor.name in read):
+        images = [size for size, of in owners.items() if of == owner and not batch[size] and size not in known]
+        known |= _of_image(images, wanted.image, f"{name}: the sizes {', '.join(images)[:120]} of {owner[:60]!r}")
+    kinds = {size: is_batch for size, is_batch in batch.items() if size not in known}
     axes = [
         dict.fromkeys(wanted.batch, 1) if is_batch else wanted.weights for is_batch in dict.fromkeys(kinds.values())
     ]
     for sizes in product(*axes):
         by_kind = dict(zip(dict.fromkeys(kinds.values()), sizes, strict=True))
         times = prod(axis[size] for axis, size in zip(axes, sizes, strict=True))
-        yield {size: by_kind[is_batch] for size, is_batch in kinds.items()} | channels, times
+        yield {size: by_kind[is_batch] for size, is_batch in kinds.items()} | known, times
+
+
+def _of_image(images: Sequence[str], stated: Sequence[int], what: str) -> dict[str, int]:
+    """The open sizes of an image as --image states them."""
+    if images and len(images) != len(stated):
+        own = f", and --image has {len(stated)}" if stated else ""
+        example = "x".join(["224"] * len(images))
+        raise DataError(f"{what} are open{own}", f"e.g. ckh shapes MODEL.onnx --image {example}", code="missing-field")
+    return dict(zip(images, stated, strict=False))
 
 
 def _of_convolutions(model: Any, name: str) -> tuple[dict[str, int], frozenset[str]]:

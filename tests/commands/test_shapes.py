@@ -304,3 +304,23 @@ def test_aiters_rows_show_no_time_that_nobody_measured(tmp_path: Path, capsys: p
     assert "predicted, unmeasured" in printed.out
     assert str(int(row["us"])) not in printed.out
     expect_values(printed.err, "fp8", "float8_e4m3fnuz", "gfx942")
+
+
+@pytest.mark.parametrize(
+    ("image", "code"), [("20x", "bad-number"), ("20,30", "bad-number"), ("0x30", "out-of-range"), ("20", None)]
+)
+def test_sizes_of_images(tmp_path: Path, image: str, code: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    """--image sets what a model leaves open in its images, and must state as many sizes."""
+    onnx = pytest.importorskip("onnx", reason="the package onnx is absent: pip install onnx")
+    make, kind = onnx.helper, onnx.TensorProto.FLOAT
+    inputs = [
+        make.make_tensor_value_info("x", kind, [1, 3, "h", "w"]),
+        make.make_tensor_value_info("f", kind, [8, 3, 3, 3]),
+    ]
+    outputs = [make.make_tensor_value_info("y", kind, None)]
+    graph = make.make_graph([make.make_node("Conv", ["x", "f"], ["y"])], "graph", inputs, outputs)
+    onnx.save(make.make_model(graph), str(tmp_path / "model.onnx"))
+    (entry,) = document(capsys, "shapes", str(tmp_path / "model.onnx"), "--image", "20x30")["problems"]
+    assert "_i20x30_" in entry["problem"]
+    assert run(["shapes", str(tmp_path / "model.onnx"), "--image", image]) != ExitCode.OK
+    expect_error(capsys.readouterr().err, code or "missing-field", "--image")

@@ -205,14 +205,19 @@ def test_open_channels_are_those_of_the_filter(tmp_path: Path) -> None:
 def test_open_sizes_of_images(
     tmp_path: Path, x: list[Any], before: list[tuple[str, dict[str, Any]]], names: list[str]
 ) -> None:
-    """Sizes of images that the file leaves open are no tokens: they are named, with a way to set them."""
+    """Sizes of images that the file leaves open are no tokens: `image` states them all, else they are named."""
     nodes, last = [], "x"
     for number, (kind, attributes) in enumerate(before):
         nodes.append(node(kind, last, last := f"t{number}", **attributes))
     nodes.append(node("Conv", f"{last} w", "out"))
     path = save(tmp_path / "model.onnx", nodes, {"x": x}, {"w": (8, 3, *[3] * (len(x) - 2))})
-    with expect_refusal(DataError, "missing-field", path, *names, "'x'", "--input_shape"):
-        ckh.shapes.read(path)
+    for image in ((), (8, 9, 7, 6)):
+        with expect_refusal(DataError, "missing-field", path, *names, "'x'", "--image"):
+            ckh.shapes.read(path, image=image)
+    sizes = (20, 30)[: len(names[0].split(","))]
+    (result,) = ckh.shapes.read(path, batch=(2,), image=sizes)
+    assert tuple(size for size in (result.problem.hi, result.problem.wi) if size not in (1, 9)) == sizes
+    assert result.problem.c == 3
 
 
 def test_a_convolution_of_tokens(tmp_path: Path) -> None:
