@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
@@ -19,26 +20,15 @@ if TYPE_CHECKING:
     from ckh.shapes.layers import RunOptions
 
 MAX_BYTES = 2**31 - 1  # of a protobuf message
-_DTYPES = {
-    1: "fp32",
-    10: "fp16",
-    16: "bf16",
-    11: "fp64",
-    2: "uint8",
-    3: "int8",
-    6: "int32",
-    17: "fp8",
-    18: "fp8",
-    19: "bf8",
-    20: "bf8",
-    23: "pk_fp4",
-}
+_OPERATORS = json.loads(Path(__file__).with_name("onnx_operators.json").read_bytes())
+_DTYPES = {int(number): dtype for number, dtype in _OPERATORS["dtypes"].items()}
 _LAYOUTS = {2: "nchw", 3: "ncdhw"}  # of convolutions, by their dimensions
+_LAYOUTS_LAST = {2: "nhwc", 3: "ndhwc"}
 _BATCH_WORDS = ("batch", "n", "bs", "b")
 _OF_PRODUCTS = {"MatMul": (0, 1), "MatMulInteger": (0, 1), "QLinearMatMul": (0, 3), "Gemm": (0, 1)}
 _OF_CONVOLUTIONS = {"Conv": (0, 1), "ConvInteger": (0, 1), "QLinearConv": (0, 3), "ConvTranspose": (0, 1)}
 # Operators that multiply no matrices; others that are not read are counted as left out.
-_WITHOUT_PRODUCTS = frozenset(Path(__file__).with_name("onnx_without_products.txt").read_text("utf-8").split())
+_WITHOUT_PRODUCTS = frozenset(_OPERATORS["without_products"])
 _READ = {**_OF_PRODUCTS, **_OF_CONVOLUTIONS}  # operator -> places of its two operands
 _DIMENSIONS = (1, 2, 3)
 _MATRIX = 2
@@ -58,13 +48,17 @@ def onnx_layers(path: Path, name: str, wanted: RunOptions) -> tuple[list[Layer],
     model = _loaded(path, name)
     layers: list[Layer] = []
     account = Account(wanted.strict)
+    for node in model.graph.node:
+        if node.op_type not in (*_READ, *_WITHOUT_PRODUCTS, *_OPERATORS["standard"]):
+            account.leave_out(node.op_type)
+    nodes = [new for node in model.graph.node for new in _standard(node)]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
     stated = {value.name: _tensor(value) for value in (*model.graph.value_info, *model.graph.output)}
     for sizes, times in _open_sizes(model, name, wanted):
         tensors = _inferred(model, name, sizes)
         for number, node in enumerate(model.graph.node, 1):
             where = f"{name}: node {node.name or number} ({node.op_type})"
-            if node.op_type not in _READ and node.op_type not in _WITHOUT_PRODUCTS:
-                account.leave_out(node.op_type)
             try:
                 layers += (replace(layer, count=times) for layer in _layers(node, tensors, stated, where))
             except UsageError as error:
@@ -94,6 +88,29 @@ def _loaded(path: Path, name: str) -> Any:
     if not model.graph.node:
         raise DataError(f"{name} is damaged: an ONNX model without nodes", code="damaged")
     return model
+
+
+def _standard(node: Any) -> list[Any]:
+    """The nodes of ONNX that compute one of ONNX Runtime, so that the shapes behind it are inferred."""
+    from onnx.helper import make_node
+
+    kind = _OPERATORS["standard"].get(node.op_type)
+    x, *others = node.input or [""]
+    if node.domain and node.op_type in _OPERATORS["like_first"]:
+        return [make_node("Identity", [x], [output]) for output in node.output if output]
+    if not node.domain or kind is None:
+        return [node]
+    given, (y, *_) = _attributes(node), node.output
+    if not given.pop("channels_last", node.op_type.startswith("Nhwc")):
+        return [make_node(kind, node.input, [y], node.name, **given)]
+    axes = range(2, 2 + len(given.get("kernel_shape", "hw")))
+    last, first = (0, *axes, 1), (0, axes[-1], *(axis - 1 for axis in axes))
+    moves = [make_node("Transpose", [x], [f"{y} input"], perm=first)]
+    if node.op_type == "NhwcConv":  # others have their filter as in ONNX
+        moves.append(make_node("Transpose", others[:1], [f"{y} filter"], perm=first))
+        others[0] = f"{y} filter"
+    inner = make_node(kind, [f"{y} input", *others], [f"{y} output"], node.name, channels_last=1, **given)
+    return [*moves, inner, make_node("Transpose", [f"{y} output"], [y], perm=last)]
 
 
 def _open_sizes(model: Any, name: str, wanted: RunOptions) -> Iterator[tuple[dict[str, int], int]]:
@@ -279,7 +296,7 @@ def _convolution(node: Any, x: _Tensor, w: _Tensor) -> Convolution:
         (0,) * len(more) + pad,
         more + dilation,
         dtype=x.dtype,
-        layout=_LAYOUTS.get(ndim, ""),
+        layout=(_LAYOUTS_LAST if given.get("channels_last") else _LAYOUTS).get(ndim, ""),
     )
     return shape.transposed(_sizes(given, "output_padding", ndim, 0)) if is_transposed else shape
 

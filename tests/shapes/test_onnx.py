@@ -265,6 +265,35 @@ def test_nodes_that_are_not_read(tmp_path: Path) -> None:
     assert shapes_of([path]).left_out == {"MatMulNBits": 1, "Einsum": 1}
 
 
+def test_nodes_of_onnx_runtime(tmp_path: Path) -> None:
+    """Fused and channels-last nodes are the products and convolutions they compute, and shapes go on behind them."""
+    ms = {"domain": "com.microsoft"}
+    nodes = [
+        node("FusedConv", "x w", "a", pads=[1] * 4, activation="Relu", **ms),
+        node("Transpose", "a", "t", perm=[0, 2, 3, 1]),
+        node("NhwcConv", "t v", "b", strides=[2, 2], kernel_shape=[3, 3], **ms),
+        node("BiasGelu", "b c", "d", **ms),
+        node("NhwcFusedConv", "d q", "h", kernel_shape=[1, 1], **ms),
+        node("Reshape", "h size", "f"),
+        node("FusedGemm", "f s", "g", activation="Relu", transA=1, **ms),
+        node("GemmFastGelu", "g r", "out", **ms),
+    ]
+    weights = {"w": (8, 3, 3, 3), "v": (16, 3, 3, 8), "c": (16,), "q": (4, 16, 1, 1), "s": (9, 5), "r": (5, 6)}
+    path = save(tmp_path / "model.onnx", nodes, {"x": [1, 3, 7, 7]}, weights)
+    model = onnx.load(path)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([9, 4]), "size"))
+    onnx.save(model, path)
+    shapes = shapes_of([path])
+    convolutions = [item.problem for item in shapes.problems if item.op == "grouped_conv"]
+    sizes = [(conv.c, conv.k, conv.hi, conv.ho, conv.y) for conv in convolutions]
+    assert sizes == [(3, 8, 7, 7, 3), (8, 16, 7, 3, 3), (16, 4, 3, 3, 1)]
+    assert [item.problem.canonical() for item in shapes.problems[3:]] == [
+        "gemm_fp32_crr_m4_n5_k9_splitk1",
+        "gemm_fp32_rrr_m4_n6_k5_splitk1",
+    ]
+    assert not shapes.left_out
+
+
 def test_local_functions(tmp_path: Path) -> None:
     """Nodes of the model's own functions are read."""
     make, kind = onnx.helper, onnx.TensorProto.FLOAT
