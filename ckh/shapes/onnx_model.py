@@ -30,6 +30,8 @@ _OF_CONVOLUTIONS = {"Conv": (0, 1), "ConvInteger": (0, 1), "QLinearConv": (0, 3)
 # Operators that multiply no matrices; others that are not read are counted as left out.
 _WITHOUT_PRODUCTS = frozenset(_OPERATORS["without_products"])
 _READ = {**_OF_PRODUCTS, **_OF_CONVOLUTIONS}  # operator -> places of its two operands
+_MOVING = ("Transpose", "Reshape", "Identity", "Flatten", "Squeeze", "Unsqueeze")  # values keep their type
+_OF_8_BITS = ("int8", "uint8", "fp8", "bf8")
 _DIMENSIONS = (1, 2, 3)
 _MATRIX = 2
 _UNSUPPORTED = "unsupported"  # nodes without an operation, which are not an error of a model
@@ -41,6 +43,7 @@ class _Tensor:
 
     dtype: str
     shape: tuple[int | None, ...]
+    stored: str = ""  # element type of 8 bits before it was dequantised
 
 
 def onnx_layers(path: Path, name: str, wanted: RunOptions) -> tuple[list[Layer], Account]:
@@ -51,7 +54,7 @@ def onnx_layers(path: Path, name: str, wanted: RunOptions) -> tuple[list[Layer],
     for node in model.graph.node:
         if node.op_type not in (*_READ, *_WITHOUT_PRODUCTS, *_OPERATORS["standard"]):
             account.leave_out(node.op_type)
-    nodes = [new for node in model.graph.node for new in _standard(node)]
+    nodes = [new for node in model.graph.node if node.output for new in _standard(node)]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     stated = {value.name: _tensor(value) for value in (*model.graph.value_info, *model.graph.output)}
@@ -92,25 +95,29 @@ def _loaded(path: Path, name: str) -> Any:
 
 def _standard(node: Any) -> list[Any]:
     """The nodes of ONNX that compute one of ONNX Runtime, so that the shapes behind it are inferred."""
-    from onnx.helper import make_node
+    from onnx.helper import make_attribute, make_node
 
     kind = _OPERATORS["standard"].get(node.op_type)
-    x, *others = node.input or [""]
     if node.domain and node.op_type in _OPERATORS["like_first"]:
-        return [make_node("Identity", [x], [output]) for output in node.output if output]
-    if not node.domain or kind is None:
+        return [make_node("Identity", node.input[:1], [output]) for output in node.output if output]
+    if not node.domain or kind is None or not all(node.input[:2]):
         return [node]
-    given, (y, *_) = _attributes(node), node.output
-    if not given.pop("channels_last", node.op_type.startswith("Nhwc")):
-        return [make_node(kind, node.input, [y], node.name, **given)]
-    axes = range(2, 2 + len(given.get("kernel_shape", "hw")))
+    given, y = _attributes(node), node.output[0]
+    inner = type(node)()
+    inner.CopyFrom(node)
+    inner.op_type, inner.domain = kind, ""
+    if not given.get("channels_last", node.op_type.startswith("Nhwc")) or len(node.input) < _MATRIX:
+        return [inner]
+    kernel = given.get("kernel_shape")
+    axes = range(2, 2 + (len(kernel) if isinstance(kernel, list) and kernel else 2))
     last, first = (0, *axes, 1), (0, axes[-1], *(axis - 1 for axis in axes))
-    moves = [make_node("Transpose", [x], [f"{y} input"], perm=first)]
+    moves = [make_node("Transpose", node.input[:1], [f"{y} input"], perm=first)]
     if node.op_type == "NhwcConv":  # others have their filter as in ONNX
-        moves.append(make_node("Transpose", others[:1], [f"{y} filter"], perm=first))
-        others[0] = f"{y} filter"
-    inner = make_node(kind, [f"{y} input", *others], [f"{y} output"], node.name, channels_last=1, **given)
-    return [*moves, inner, make_node("Transpose", [f"{y} output"], [y], perm=last)]
+        moves.append(make_node("Transpose", node.input[1:2], [f"{y} filter"], perm=first))
+        inner.input[1] = f"{y} filter"
+    inner.input[0], inner.output[0] = f"{y} input", f"{y} output"
+    inner.attribute.append(make_attribute("channels_last", 1))
+    return [*moves, inner, make_node("Transpose", inner.output[:1], [y], perm=last)]
 
 
 def _open_sizes(model: Any, name: str, wanted: RunOptions) -> Iterator[tuple[dict[str, int], int]]:
@@ -196,6 +203,11 @@ def _inferred(model: Any, name: str, sizes: Mapping[str, int]) -> dict[str, _Ten
     tensors = {value.name: _tensor(value) for value in (*graph.input, *graph.value_info, *graph.output)}
     for weight in graph.initializer:
         tensors[weight.name] = _Tensor(_DTYPES.get(weight.data_type, ""), tuple(weight.dims))
+    for node in graph.node:
+        source, (result, *_) = tensors.get(node.input[0] if node.input else ""), node.output
+        if source is not None and result in tensors and node.op_type in ("DequantizeLinear", *_MOVING):
+            stored = source.stored if node.op_type in _MOVING else source.dtype
+            tensors[result] = replace(tensors[result], stored=stored if stored in _OF_8_BITS else "")
     return tensors
 
 
@@ -221,6 +233,11 @@ def _layers(node: Any, tensors: Mapping[str, _Tensor], stated: Mapping[str, _Ten
     if operands is None:
         return
     a, b = (_known(tensors, node.input[place] if place < len(node.input) else "") for place in operands)
+    if a.stored and b.stored:
+        a, b = replace(a, dtype=a.stored), replace(b, dtype=b.stored)
+    if "uint8" in (a.dtype, b.dtype):
+        note_once("uint8 operands are taken as int8")
+        a, b = (replace(tensor, dtype=tensor.dtype.removeprefix("u")) for tensor in (a, b))
     if a.dtype != b.dtype:
         raise UsageError(f"products of {a.dtype} and {b.dtype}", code=_UNSUPPORTED)
     name = (node.name or node.op_type).replace(" ", "_")
@@ -244,9 +261,6 @@ def _known(tensors: Mapping[str, _Tensor], name: str) -> _Tensor:
         )
     if not tensor.dtype:
         raise UsageError("nodes of other element types", code=_UNSUPPORTED)
-    if tensor.dtype == "uint8":
-        note_once("uint8 operands are taken as int8")
-        return replace(tensor, dtype="int8")
     return tensor
 
 

@@ -294,6 +294,23 @@ def test_nodes_of_onnx_runtime(tmp_path: Path) -> None:
     assert not shapes.left_out
 
 
+@pytest.mark.parametrize(("quantised", "dtypes"), [("xw", ["int8", "int8"]), ("w", ["fp32", "fp32"])])
+def test_quantised_graphs(tmp_path: Path, quantised: str, dtypes: list[str]) -> None:
+    """Operands that are dequantised from 8 bits keep their type, if both are; weights alone are not enough."""
+    nodes = []
+    for name in "xw":
+        nodes.append(node("QuantizeLinear", f"{name} scale {name}0", f"{name}q"))
+        nodes.append(node("DequantizeLinear", f"{name}q scale {name}0", f"{name}d"))
+        nodes.append(node("Identity", f"{name}d" if name in quantised else name, f"{name}i"))
+    nodes += [node("Conv", "xi wi", "a"), node("Flatten", "a", "b"), node("ConvTranspose", "xi wi", "out")]
+    path = save(tmp_path / "model.onnx", nodes, {"x": [1, 4, 5, 5]}, {"w": (4, 4, 3, 3), "scale": ()})
+    model = onnx.load(path)
+    for name, kind in (("x0", np.uint8), ("w0", np.int8)):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((), kind), name))
+    onnx.save(model, path)
+    assert [item.problem.dtype for item in ckh.shapes.read(path)] == dtypes
+
+
 def test_local_functions(tmp_path: Path) -> None:
     """Nodes of the model's own functions are read."""
     make, kind = onnx.helper, onnx.TensorProto.FLOAT
