@@ -42,12 +42,7 @@ class Settings:
             completion="problem_sets",
         )
     )
-    kernels: str = declared(
-        Declared(
-            "all, sample:N a problem, best:N by a model, best:N+M with M others, a pattern, a file of names.  [all]",
-            metavar="WHICH",
-        )
-    )
+    kernels: str = declared(Declared("all, sample:N a problem, a pattern, a file of names.  [all]", metavar="WHICH"))
     model: str | None = declared(
         Declared("Model that ranks the kernels.  [the model that predict selects]", kind=Path, completion="models"),
         default=None,

@@ -8,7 +8,6 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from ckh.archs import ArchSpec, load_arch
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
 
 FORWARD = ConvProblem(Direction.FORWARD, n=1, c=16, k=16, g=1, hi=8, wi=8, y=3, x=3)
 STRIDED = ConvProblem(Direction.FORWARD, n=1, c=16, k=16, g=1, hi=8, wi=8, y=3, x=3, stride_h=2)
@@ -236,54 +234,12 @@ def test_a_binary_file_is_bad_data(host: ArchSpec, tmp_path: Path) -> None:
         "sample:ten",
         "sample:1.5",
         "sample:5+5",
-        "best:0",
-        "best:",
-        "best:3+",
-        "best:3+0",
     ],
 )
 def test_a_sample_without_a_number_is_refused(host: ArchSpec, text: str) -> None:
     """A sample needs a number of kernels, at least one."""
     with expect_refusal(UsageError, "bad-number"):
-        make_plan([FORWARD], text, host, 1, SetCandidates(), score=by_width)
-
-
-def by_width(_problem: object, pool: tuple[Any, ...]) -> NDArray[np.float64]:
-    """A model that prefers wide tiles, and among those compv4."""
-    return np.array([kernel.tile_n + 0.5 * (kernel.pipeline == "compv4") for kernel in pool], np.float64)
-
-
-def test_best_selects_the_applicable_kernels_with_the_highest_scores(host: ArchSpec) -> None:
-    """Of a pool, the first seven by score, ties in the pool's order; measured in random order."""
-    plan = make_plan(MIXED, "best:7", host, 7, SetCandidates(), score=by_width)
-    everything = {task.problem: set(task.kernels) for task in make_plan(MIXED, ALL, host, 7, SetCandidates()).tasks}
-    for task in plan.tasks:
-        pool = conv_pool(task.problem.variant, host, task.problem.ndim)
-        ranked = sorted(pool, key=lambda kernel: -float(by_width(None, (kernel,))[0]))
-        wanted = [kernel for kernel in ranked if kernel in everything[task.problem]][:7]
-        assert set(task.kernels) == set(wanted)
-        assert len(task.kernels) == 7
-    assert len({tuple(map(task.kernels.index, sorted(task.kernels, key=full_name))) for task in plan.tasks}) > 1
-
-
-def test_best_plus_others_adds_random_kernels(host: ArchSpec) -> None:
-    """They are a random sample of the rest, different for another seed; all of the rest, if there are fewer."""
-    best = make_plan([FORWARD], "best:7", host, 7, SetCandidates(), score=by_width)
-    samples = set()
-    for seed in range(5):
-        plan = make_plan([FORWARD], "best:7+5", host, seed, SetCandidates(), score=by_width)
-        assert plan.pairs == 7 + 5
-        assert set(plan.kernels) > set(best.kernels)
-        samples.add(frozenset(plan.kernels) - frozenset(best.kernels))
-    assert len(samples) == 5
-    everything = make_plan([FORWARD], "best:290+50", host, 7, SetCandidates(), score=by_width)
-    assert set(everything.kernels) == set(make_plan([FORWARD], ALL, host, 7, SetCandidates()).kernels)
-
-
-def test_best_needs_a_model(host: ArchSpec) -> None:
-    """Without a model there is no best kernel."""
-    with expect_refusal(UsageError, "no-model"):
-        make_plan([FORWARD], "best:7", host, 1, SetCandidates())
+        make_plan([FORWARD], text, host, 1, SetCandidates())
 
 
 def test_nothing_to_measure_reports_the_reason() -> None:

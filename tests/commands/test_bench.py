@@ -6,7 +6,6 @@ import errno
 import fcntl
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -26,14 +25,11 @@ from ckh.bench.supervision.driver import build_and_load
 from ckh.cli import run
 from ckh.data.journal import JournalWriter, read_journal
 from ckh.errors import ExitCode
-from ckh.learn.answers.api import rank
-from ckh.learn.models.artifact import load_model
 from ckh.ops import operation
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
-from ckh.ops.grouped_conv.problem import ConvProblem, parse_conv_problem
+from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.bench.fake_hipcc import FakeHipcc, write_headers
-from tests.hostmodels import BWD_DATA, FORWARD
 from tests.refusals import expect_error, expect_values, expect_warning
 from tests.runs import ANOTHER, writer_behind_another
 
@@ -170,27 +166,6 @@ def test_kernel_selections(args: list[str], kernels: str, count: int, capsys: py
     outlook = document(capsys)
     assert outlook["pairs"] == count
     assert not Path("run").exists()
-
-
-@pytest.mark.slow
-def test_the_best_kernels_are_the_models(
-    args: list[str], host_models: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With best:3+2 each problem is measured with the first three of `ckh predict`, and two others."""
-    best, other = host_models / FORWARD, host_models / BWD_DATA
-    assert run([*args, "--kernels", "best:3+2", "--model", str(best)]) == ExitCode.OK
-    capsys.readouterr()
-    pairs = first_pass()
-    assert len(pairs) == 15
-    for text in PROBLEMS:
-        problem = parse_conv_problem(text)
-        assert {full_name(item.kernel) for item in rank(problem, 3, load_model(best))} < {
-            k for p, k in pairs if p == text
-        }
-    assert run(["bench", "--resume", "--out", "run", "--dry-run", "--json"]) == ExitCode.OK
-    assert document(capsys)["pairs"] == 0
-    assert run([*args[:-1], "other", "--kernels", "best:3", "--model", str(other)]) == ExitCode.USAGE
-    assert "is for grouped_conv bwd_data" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -357,18 +332,6 @@ def test_runs_of_earlier_versions_are_resumed(args: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_a_resumed_run_of_the_best_kernels_needs_no_model(args: list[str], host_models: Path, tmp_path: Path) -> None:
-    """The model's choice is in the journal: without the model the same pairs are measured."""
-    shutil.copytree(host_models / FORWARD, tmp_path / "model")
-    assert run([*args, "--kernels", "best:3+1", "--model", "model", "--budget", "0.05s"]) == ExitCode.OK
-    planned = [(task.problem, len(task.kernels)) for task in read_journal(Path("run")).tasks]
-    assert sorted(planned) == sorted((problem, 4) for problem in PROBLEMS)
-    shutil.rmtree(tmp_path / "model")
-    assert run(["bench", "--resume", "--out", "run"]) == ExitCode.OK
-    assert Counter(problem for problem, _ in first_pass()) == dict.fromkeys(PROBLEMS, 4)
-
-
-@pytest.mark.slow
 def test_a_run_of_failures_is_no_success(
     args: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -420,7 +383,7 @@ def test_the_journal_of_a_concurrent_run_is_not_extended(
     [
         (["--kernels", "sample:0"], ExitCode.USAGE, "bad-number", "sample:0"),
         (["--model", "models"], ExitCode.USAGE, "inapplicable-option", "--model"),
-        (["--kernels", "best:3", "--model", "nowhere"], ExitCode.BAD_DATA, "no-model", "nowhere"),
+        (["--plan", "3", "--model", "nowhere"], ExitCode.BAD_DATA, "no-model", "nowhere"),
         (["--kernels", "*_nothing_*"], ExitCode.USAGE, "no-match", "300"),
         (["--kernels", "problems.txt"], ExitCode.USAGE, "unknown-kernel", "problems.txt:1: "),
         (["--kernels", "empty.txt"], ExitCode.USAGE, "empty", "empty.txt"),

@@ -55,7 +55,7 @@ def test_a_list_of_shapes_is_tuned(
     shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each step is done once, the gain is of the dataset's times, which predict uses; a second call does nothing."""
-    monkeypatch.setattr(steps, "PLAN", ("--kernels", "best:2"))  # which compile quickly
+    monkeypatch.setattr(steps, "PLAN", ("--kernels", "sample:2"))  # which compile quickly
     out = tmp_path / "tuned"
     line = ["tune", str(shapes), "--device", "host", "--to", "amd-registry", "--out", str(out)]
     assert run([*line, "--budget", "10m"]) == ExitCode.OK
@@ -101,7 +101,7 @@ def test_the_kernels_in_use_are_compared(
     shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a list, the first that applies to a shape is measured, although the plan has another kernel, and compared."""
-    monkeypatch.setattr(steps, "PLAN", ("--kernels", "best:1"))
+    monkeypatch.setattr(steps, "PLAN", ("--kernels", "sample:1"))
     padded = "gemm_universal_fp32_rcr_mem_cshuffle_intrawave_True_True_True_False_64x32x64_2x2x1_16x16x16"
     unpadded = padded.replace("True", "False")
     listed = tmp_path / "in_use.txt"
@@ -160,7 +160,7 @@ def test_a_minute_gives_a_table(
     rows = [f"gemm_universal,{count},layer{n},fp32,rcr,{m},{n},64,1" for count, m, n in sizes]
     shapes.write_text("\n".join([SHAPES.partition("\n")[0], *rows]), encoding="utf-8")
     real_s, build = time.monotonic, KernelBuilder.build
-    monkeypatch.setattr(steps, "PLAN", ("--kernels", "best:2"))
+    monkeypatch.setattr(steps, "PLAN", ("--kernels", "sample:2"))
 
     def slow(
         self: KernelBuilder, kernels: Sequence[Any], jobs: int, advance: Any, should_stop: Any

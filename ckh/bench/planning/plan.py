@@ -1,8 +1,7 @@
 """Plan of a run of bench: which kernels are measured on which problems, in which order.
 
-Plans depend only on the seed, the problems and the model, if any, so that resumed runs and runs with more problems make
-the same choices. A random sample of a problem's kernels is a prefix of their shuffled order. Kernels ranked first by a
-model are informative: choices are made among them.
+Plans depend only on the seed and the problems, so that resumed runs and runs with more problems make the same choices.
+A random sample of a problem's kernels is a prefix of their shuffled order.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -33,23 +32,16 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel, Problem
 
 ALL = "all"
-SAMPLE, BEST = "sample:", "best:"
+SAMPLE = "sample:"
 SEARCH = "search:"  # prefix of the kernels setting in the journal of a search
-_COUNTED = re.compile(rf"({SAMPLE}|{BEST})([1-9]\d*)(?:\+([1-9]\d*))?")
-_HINT = "all, sample:N, best:N, best:N+M, a pattern such as '*_compv3_*', or a file with one kernel name a line"
+_COUNTED = re.compile(rf"{SAMPLE}([1-9]\d*)")
+_HINT = "all, sample:N, a pattern such as '*_compv3_*', or a file with one kernel name a line"
 
 
 @cache
 def full_name(kernel: Kernel) -> str:
     """Complete name of a kernel of any operation."""
     return operation_of_kernel(kernel).kernels.name(kernel)
-
-
-class Scorer(Protocol):
-    """Scores kernels by a model."""
-
-    def __call__(self, problem: Problem, pool: tuple[Kernel, ...], /) -> NDArray[np.float64]:
-        """Score of each kernel of a pool, shape (kernels,), higher is faster."""
 
 
 class PoolKernels(Sequence[Any]):
@@ -163,11 +155,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Selection of kernels of a pool: a filter, and numbers of the best by a model and of random ones per problem."""
+    """Selection of kernels of a pool: a filter, and the number of random ones per problem."""
 
     wants: Callable[[Kernel], bool]
     limit: int | None = None
-    best: int = 0
 
 
 def make_plan(
@@ -176,14 +167,12 @@ def make_plan(
     arch: ArchSpec,
     seed: int,
     candidates: CandidateSource[Any, Any],
-    score: Scorer | None = None,
     pad: Callable[[Any], Problem] = lambda problem: problem,
 ) -> Plan:
     """Plan problems in random order, each with its applicable kernels in random order.
 
-    `kernels` is "all", "sample:N" (N of each problem's kernels), "best:N" (the N with the highest score), "best:N+M"
-    (those, and M others at random), a pattern for kernel names, or a file of them. A problem without a kernel is
-    measured as `pad` makes it, if that has one.
+    `kernels` is "all", "sample:N" (N of each problem's kernels), a pattern for kernel names, or a file of them. A
+    problem without a kernel is measured as `pad` makes it, if that has one.
     """
     groups = dict.fromkeys(candidates.group(problem) for problem in problems)
     both = {group: candidates.of(*group, arch) for group in groups}
@@ -191,8 +180,6 @@ def make_plan(
     unbuilt = {group: refused for group, (_, refused) in both.items()}
     known = [kernel for pool in pools.values() for kernel in pool]
     choice = _parse_choice(kernels, [*known, *(kernel.kernel for refused in unbuilt.values() for kernel in refused)])
-    if choice.best and score is None:
-        raise UsageError(f"--kernels {kernels!r} needs a model", code="no-model")
     refusals = {
         group: Counter(kernel.reasons[0] for kernel in pool if choice.wants(kernel.kernel))
         for group, pool in unbuilt.items()
@@ -211,8 +198,9 @@ def make_plan(
             problem = padded[own] = wider
             applicable, of_problem = of_wider
         by_problems.update(of_problem)
-        values = score(problem, wanted[group]) if choice.best and score is not None else None
-        chosen = _chosen(applicable.tolist(), choice, values, random.Random(f"{seed} {problem.canonical()}"))
+        in_pool = applicable.tolist()
+        random.Random(f"{seed} {problem.canonical()}").shuffle(in_pool)
+        chosen = in_pool[: choice.limit]
         tasks[problem] = Task(problem, PoolKernels(wanted[group], np.array(chosen, np.intp)))
         if not chosen:
             no_kernel[own] = next(iter((of_problem or refusals[group]).most_common(1)), ("no kernel is chosen", 0))[0]
@@ -228,30 +216,14 @@ def make_plan(
     return plan
 
 
-def _chosen(
-    applicable: list[int], choice: _Choice, score: NDArray[np.float64] | None, order: random.Random
-) -> list[int]:
-    """The selected kernels of a problem, by index, in random order."""
-    order.shuffle(applicable)
-    if score is None:
-        return applicable[: choice.limit]
-    best = sorted(applicable, key=lambda index: (-score[index], index))[: choice.best]
-    taken = set(best)
-    others = [index for index in applicable if index not in taken]
-    chosen = (best + others)[: choice.limit]
-    order.shuffle(chosen)
-    return chosen
-
-
 def _parse_choice(text: str, known: Sequence[Kernel]) -> _Choice:
     if text == ALL:
         return _Choice(lambda _: True)
-    if text.startswith((SAMPLE, BEST)):
+    if text.startswith(SAMPLE):
         counted = _COUNTED.fullmatch(text)
-        if counted is None or (counted[1] == SAMPLE and counted[3]):
+        if counted is None:
             raise UsageError(f"--kernels {text!r} has no number of kernels", _HINT, code="bad-number")
-        count, others = int(counted[2]), int(counted[3] or 0)
-        return _Choice(lambda _: True, count + others, best=count if counted[1] == BEST else 0)
+        return _Choice(lambda _: True, int(counted[1]))
     if Path(text).is_file():
         chosen = _read_kernels(Path(text), known)
     else:

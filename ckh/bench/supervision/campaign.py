@@ -16,7 +16,7 @@ from ckh.bench.devices.device_choice import default_device_kind, open_device, re
 from ckh.bench.isolated.timing import DEFAULT_SAMPLES
 from ckh.bench.planning.candidates import BuildableSource
 from ckh.bench.planning.pace import Pace, Work
-from ckh.bench.planning.plan import ALL, BEST, SAMPLE, SEARCH, Plan, Scorer, make_plan
+from ckh.bench.planning.plan import ALL, SAMPLE, SEARCH, Plan, make_plan
 from ckh.bench.planning.planner import AUTO, LEAST_USE, KnownBefore, counts_as_run, few_plan, total_times
 from ckh.bench.planning.registry import first_fits
 from ckh.bench.planning.results import History, PairResults, plan_records, read_history, stored_plan
@@ -42,15 +42,10 @@ from ckh.text.log import note, warn
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from ckh.bench.devices.device import DeviceIdentity
     from ckh.bench.supervision.driver import Driver
     from ckh.cluster.calls import Cluster
-    from ckh.learn.models.artifact import Model
-    from ckh.learn.models.spec import Wanted
-    from ckh.ops.base import Kernel, Problem
+    from ckh.ops.base import Kernel
 
 _RUNS = Path("runs")
 SOURCES = ("problems", "kernels", "registry", "model", "today")  # settings that may name files
@@ -204,10 +199,10 @@ class Campaign:
         op = operation(settings.op)
         measured, model = measured_of(op), None if settings.model is None else Path(settings.model)
         problems, source = measured.problems(settings), measured.candidate_source(settings)
-        if settings.plan is not None or settings.kernels.startswith((SAMPLE, BEST)):
+        if settings.plan is not None or settings.kernels.startswith(SAMPLE):
             source = BuildableSource(source, self.device.refusals)
-        score, pad = _scorer(arch.name, model), op.padded if settings.pad_channels is None else lambda problem: problem
-        plan = make_plan(problems, settings.kernels, arch, settings.seed, source, score, pad)
+        pad = op.padded if settings.pad_channels is None else lambda problem: problem
+        plan = make_plan(problems, settings.kernels, arch, settings.seed, source, pad)
         _say_changes(plan, len(problems))
         if settings.plan is not None:
             known = KnownBefore(arch.name, model, arch.hardware.num_cus)
@@ -397,19 +392,14 @@ def _sets(given: Given) -> int:
 def _check_choice(settings: Settings) -> None:
     """Refuse conflicting options that select kernels."""
     has_plan = settings.plan is not None
-    if has_plan and settings.kernels.startswith((SAMPLE, BEST)):
+    if has_plan and settings.kernels.startswith(SAMPLE):
         raise UsageError(
             "--plan selects the kernels of each problem",
             f"omit --kernels {settings.kernels}",
             code="conflicting-options",
         )
-    is_model_used = has_plan or settings.kernels.startswith(BEST)
-    if settings.model is not None and not is_model_used:
-        raise UsageError(
-            "--model ranks kernels",
-            f"use it with --kernels {BEST}N and --plan N",
-            code="inapplicable-option",
-        )
+    if settings.model is not None and not has_plan:
+        raise UsageError("--model ranks the kernels of a plan", "use it with --plan N", code="inapplicable-option")
 
 
 def _say_changes(plan: Plan, problems: int) -> None:
@@ -421,24 +411,6 @@ def _say_changes(plan: Plan, problems: int) -> None:
     if plan.no_kernel:
         named = "; ".join(f"{problem.canonical()}: {why}" for problem, why in plan.no_kernel.items())
         warn(f"no kernel applies to {len(plan.no_kernel)} of {problems} problems: {named}", "no-kernel")
-
-
-def _scorer(arch: str, folder: Path | None) -> Scorer:
-    """Scores by the model of a folder, or by the model that `ckh predict` would use."""
-    models: dict[Wanted, Model] = {}
-
-    def score(problem: Problem, pool: tuple[Kernel, ...]) -> NDArray[np.float64]:
-        from ckh.learn.models.artifact import find_model, load_model, wanted_for
-
-        wanted = wanted_for(problem, arch)
-        if wanted not in models:
-            models[wanted] = find_model(wanted) if folder is None else load_model(folder)
-            models[wanted].require(wanted)
-        scores, _ = models[wanted].score_pool([problem], pool)
-        row: NDArray[np.float64] = scores[0]
-        return row
-
-    return score
 
 
 def _in_words(value: object) -> str:

@@ -59,7 +59,6 @@ def register(app: typer.Typer) -> None:
             "ckh bench --variant bwd_data --problems resnet50 --kernels '*_compv3_*' --out runs/resnet",
             "ckh bench --variant all --problems host-train --kernels sample:60 --budget 20m",
             "ckh bench --op gemm_universal --kernels sample:60",
-            "ckh bench --op gemm_universal --kernels best:60+20 --model models/mine",
             "ckh bench --problems my_layers.csv --plan 20 --dry-run",
             "ckh bench --problems my_layers.csv --plan auto --budget 15m",
             "ckh bench --out runs/resnet --resume",
