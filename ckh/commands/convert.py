@@ -29,7 +29,7 @@ _HELP = """Merge journals of ckh bench and files of AMD's benchmarks into one da
 
 Formats are detected from the content. Failures stay as rows. If a pair of problem and kernel was measured repeatedly,
 the last row of a run counts; across runs wrong results have precedence, then measured times, then remeasured ones, then
-more samples. With --average the result is the geometric mean of inputs of the same device.
+more samples.
 An existing file is replaced with --force only, and only by the same kind of file; an input is never overwritten.
 Any CSV or Parquet table can be read with --op; --map maps our column names to those of the table, if they differ.
 Rows that ckh does not understand are left out, counted and named; with --strict they end the conversion without output.
@@ -52,7 +52,6 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "ckh convert runs/today --out data.parquet",
             "ckh convert runs/*/journal.jsonl --out data.parquet --json",
-            "ckh convert runs/monday runs/tuesday --average --out data.parquet",
             "ckh convert grouped_conv_results.csv --arch gfx942 --out amd.parquet",
             "ckh convert old.csv --arch gfx90a --strict --out amd.parquet",
             "ckh convert benchmark_results_fp16_rcr.json gemm.log --arch gfx950 --out gemm.parquet",
@@ -98,7 +97,6 @@ def convert(
     split: str | None = typer.Option(
         None, "--split", metavar="SHARE", help="Write a share of the problems, e.g. 20%, to OUT-holdout.parquet."
     ),
-    average: bool = typer.Option(False, "--average", help="Average times of pairs measured in several inputs."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Convert the inputs and print a summary of their rows."""
@@ -117,7 +115,7 @@ def convert(
     mapping = _mapping(maps, op, from_format)
     measured, cus = (None, 0) if arch is None else arch_of_gpu(arch)
     options = ReadOptions(measured, strict, cus or None, op=op, mapping=mapping, peak_check=not no_peak_check)
-    summary = conversion.convert(inputs, out, options, format_name=from_format, to=to, averages=average)
+    summary = conversion.convert(inputs, out, options, format_name=from_format, to=to)
     _warn(summary)
     if holdout is not None:
         rest, held = split_off(read_dataset(out), share)

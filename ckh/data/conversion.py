@@ -101,18 +101,14 @@ def convert(
     *,
     format_name: str | None = None,
     to: str = PARQUET,
-    averages: bool = False,
 ) -> ConversionSummary:
-    """Merge journals, run folders and CSV files into one dataset file; nothing is written on failure.
-
-    With `averages` the time of a pair measured by several inputs is their geometric mean.
-    """
+    """Merge journals, run folders and CSV files into one dataset file; nothing is written on failure."""
     import pyarrow.compute as pc
 
     # Rows spill to a file beside the output: the system's temporary folder may be too small.
     options = replace(options, output=out)
     readings = [_possible(read_input(path, options, format_name), options) for path in inputs]
-    merged = merge(readings, averages=averages, output=out)
+    merged = merge(readings, output=out)
     account = Account()
     for path, reading in zip(inputs, readings, strict=True):
         reading.account.report("" if len(inputs) == 1 else str(path))

@@ -111,7 +111,7 @@ class Merged:
         return tuple(sorted(texts))
 
 
-def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path | None = None) -> Merged:
+def merge(readings: Sequence[Reading], *, output: Path | None = None) -> Merged:
     """Select one row per (problem, architecture, kernel).
 
     Within a run the last row wins, as in the journal. Across runs, in order of precedence: a wrong or nondeterministic
@@ -120,9 +120,6 @@ def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path |
 
     Rows of one pair in an input of repeated measurements (`Reading.repeats`) are first combined: the geometric mean of
     their times, or a wrong result.
-
-    A machine's speed drifts over hours, and not equally for all kernels. With `averages` each input is merged
-    separately, and a pair timed by several inputs gets the geometric mean of their times.
 
     Data spill to disk beside `output`, by default in the system's temporary folder.
     """
@@ -135,7 +132,7 @@ def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path |
     if _DEVICE_SIZE not in op.problems.identity:
         keys.refuse_mixed_devices()
     refuse_mixed_flags(run for reading in readings for run in reading.runs if keys.has_rows_of(run))
-    changes = (averages or repeating.any()) and any(_has_repeated(records["pair"]) for records in keys.buckets)
+    changes = repeating.any() and any(_has_repeated(records["pair"]) for records in keys.buckets)
     if changes:
         del keys  # frees its numbering of problems and kernels, which the next one builds again
         keys = _PairKeys(op, parts, _AVERAGED, output)
@@ -148,7 +145,7 @@ def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path |
             continue
         single, joined = _joined(records, repeating)
         in_run = _last_of_each(single, ("pair", "run"), ())
-        chosen = _best_of_each(in_run, ("pair",))
+        chosen = _best_of_each(in_run)
         again += len(records) - len(single)
         superseded += len(single) - len(in_run)
         repeated += len(in_run) - len(chosen)
@@ -157,9 +154,6 @@ def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path |
         dropped[np.setdiff1d(records["row"], chosen["row"], assume_unique=True)] = True
         if changed is not None:
             new = chosen[np.isin(chosen["row"], joined["row"])]
-            if averages:
-                averaged = _averaged(chosen, _best_of_each(in_run, ("pair", "reading")))
-                new = np.concatenate([new[~np.isin(new["row"], averaged["row"])], averaged])
             changed.add(new, np.searchsorted(keys.starts, new["row"], side="right") - 1)
     spread = np.concatenate(spreads)
     runs = [run for reading in readings for run in reading.runs]
@@ -260,9 +254,9 @@ def _has_repeated(pair: NDArray[np.int64]) -> bool:
     return len(np.unique(pair)) < len(pair)
 
 
-def _best_of_each(records: NDArray[Any], group: tuple[str, ...]) -> NDArray[Any]:
-    """Return the selected record of each group."""
-    return _last_of_each(records, group, ("rank", "samples"))
+def _best_of_each(records: NDArray[Any]) -> NDArray[Any]:
+    """Return the selected record of each pair."""
+    return _last_of_each(records, ("pair",), ("rank", "samples"))
 
 
 def _last_of_each(records: NDArray[Any], group: tuple[str, ...], by: tuple[str, ...]) -> NDArray[Any]:
@@ -289,7 +283,7 @@ def _joined(records: NDArray[Any], repeating: NDArray[np.bool_]) -> tuple[NDArra
         again = again[is_repeated]
         if not len(again):
             continue
-        chosen = _best_of_each(again, ("pair",))
+        chosen = _best_of_each(again)
         times = again[(again["rank"] & _IS_MEASURED) > 0]
         # The spread is the relative median absolute deviation of the times of a pair.
         latency = pd.Series(times["latency_ms"])

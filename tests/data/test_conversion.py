@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from typing import TYPE_CHECKING
 
@@ -70,26 +69,3 @@ def test_rows_do_not_depend_on_blocks(tmp_path: Path, monkeypatch: pytest.Monkey
     with expect_refusal(DataError, "bad-row", "22", "x"):
         conversion.convert(inputs, tmp_path / "none.parquet", ReadOptions(arch="gfx942", strict=True))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "b.csv", "c.csv", "out.parquet"]
-
-
-@pytest.mark.slow
-def test_averages_of_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pair's time is the geometric mean over the files that have it; a single time is unchanged."""
-    monkeypatch.setattr(cells, "_BLOCK_BYTES", 3000)
-    paths, out = write_inputs(tmp_path), tmp_path / "out.parquet"
-    options = ReadOptions(arch="gfx942")
-    times: dict[tuple[int, str], list[float]] = {}
-    for path in paths:
-        conversion.convert([path], out, options)
-        frame = read_dataset(out).valid().frame
-        for n, kernel, ms in zip(frame["N"], frame["kernel"], frame["latency_ms"], strict=True):
-            times.setdefault((n, kernel), []).append(ms)
-    conversion.convert(paths, out, options, averages=True)
-    frame = read_dataset(out).valid().frame
-    several = 0
-    for n, kernel, ms, tflops in zip(frame["N"], frame["kernel"], frame["latency_ms"], frame["tflops"], strict=True):
-        known = times[n, kernel]
-        several += len(known) > 1
-        assert ms == (known[0] if len(known) == 1 else pytest.approx(math.prod(known) ** (1 / len(known)), rel=1e-12))
-        assert tflops == pytest.approx(n * 57_802_752 / ms / 1e9, rel=1e-12)
-    assert several > 50

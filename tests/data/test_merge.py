@@ -86,34 +86,20 @@ def test_different_archs_problems_and_kernels_are_kept_apart(dataset: Dataset) -
     assert len(result.dataset.metadata["sources"]) == len(changes)
 
 
-def test_times_of_several_inputs_are_averaged(dataset: Dataset) -> None:
-    """Geometric mean over the inputs' selected rows; TFLOPS and bandwidth follow, failures are ignored."""
+def test_repeated_times_of_an_input_are_averaged(dataset: Dataset) -> None:
+    """Geometric mean over the repeated rows; TFLOPS and bandwidth follow, failures are ignored."""
     first = dataset.frame.iloc[0]
-    four = {"latency_ms": 4.0, "latency_min_ms": 3.5, "samples": 5, "spread": 0.01, "remeasured": True}
-    readings = [
-        Reading(rows_of(*(measured(dataset, run, **changes).rows.table() for run, changes in runs)), ())
-        for runs in (
-            [("a", {"latency_ms": 64.0, "remeasured": False}), ("b", four | {"tflops": 2.0, "bandwidth_gb_s": 10.0})],
-            [("c", four | {"latency_ms": 9.0, "latency_min_ms": 8.0, "spread": 0.03, "tflops": 8 / 9})],
-            [("d", {"status": "crash", "latency_ms": float("nan")})],
-        )
-    ]
-    result = merge(readings, averages=True)
-    row = result.dataset.frame.iloc[0]
-    assert (len(result.dataset.frame), result.repeated, row["kernel"]) == (1, 3, first["kernel"])
+    four = {"latency_ms": 4.0, "latency_min_ms": 3.5, "samples": 5, "tflops": 2.0, "bandwidth_gb_s": 10.0}
+    nine = {"latency_ms": 9.0, "latency_min_ms": 8.0, "samples": 5, "tflops": 8 / 9, "bandwidth_gb_s": 40 / 9}
+    failed = {"status": "crash", "latency_ms": float("nan")}
+    rows = rows_of(*(measured(dataset, "a", **changes).rows.table() for changes in (four, nine, failed)))
+    row = merge([Reading(rows, (), repeats=True)]).dataset.frame.iloc[0]
+    assert row["kernel"] == first["kernel"]
     assert [row[name] for name in ("latency_ms", "latency_min_ms", "spread", "samples")] == pytest.approx(
-        [6.0, 3.5, 0.03, 10]
+        [6.0, 3.5, 2.5 / 6.5, 10]
     )
-    assert row["tflops"] == pytest.approx(8 / 6)
+    assert row[["tflops", "bandwidth_gb_s"]].tolist() == pytest.approx([8 / 6, 40 / 6])
     assert row[[*REPEATED]].tolist() == pytest.approx([4.0, 9.0])  # the earlier and the later half
-    assert merge(readings).dataset.frame["latency_ms"].tolist() == [9.0]
-
-
-def test_pairs_of_one_input_keep_their_times(dataset: Dataset) -> None:
-    """Averaging changes nothing if each pair has one time."""
-    parts = [dataset.frame.iloc[::2], dataset.frame.iloc[1::2]]
-    readings = [Reading(rows_of(tables.conform(tables.from_pandas(part, "test"), "test")), ()) for part in parts]
-    pd.testing.assert_frame_equal(merge(readings, averages=True).dataset.frame, merged(*readings).dataset.frame)
 
 
 def test_devices_of_one_arch_do_not_mix(dataset: Dataset) -> None:
