@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckh.api.inputs import files_of
-from ckh.assess.report import HINDSIGHT, Choice, Evaluation
+from ckh.assess.report import Choice, Evaluation
 from ckh.assess.winners import MISSING, WinnerReport
 from ckh.documents import Document, fields_of
 from ckh.errors import UsageError
@@ -129,8 +129,6 @@ class EvaluateDocument(Evaluation, Document):
 
     schema = "evaluate"
 
-    baselines: dict[str, Efficiency | None]  # type: ignore[assignment] # one is null where it is unknown
-    """Baselines that the data allow, on the problems of efficiency; null: unknown."""
     choices: Sequence[MeasurableChoice]
     """Choices that were measured, worst first."""
     unjudged: tuple[UnjudgedChoice, ...]
@@ -175,7 +173,6 @@ def document_of(
     if isinstance(result, WinnerReport):
         return EvaluateWinnersDocument(**fields | {"choices": missed_first(result)[: worst or None]})
     judged = [choice for choice in worst_first(result.choices) if choice.efficiency is not None][: worst or None]
-    fields["baselines"] = {**result.baselines, HINDSIGHT: result.baselines.get(HINDSIGHT)}
     fields["choices"] = [
         MeasurableChoice(**fields_of(choice), measure_again=measure_again([choice.problem], spec) or None)
         for choice in judged

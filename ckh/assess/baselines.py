@@ -5,26 +5,19 @@ Like a model, a baseline scores every row of the evaluated data, higher is bette
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ckh.assess.times import times_of
-from ckh.data.numbering import group_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import TypeAlias
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
     from ckh.assess.metrics import Times
     from ckh.data.dataset import Dataset
-
-    Kind: TypeAlias = tuple[Any, ...]  # of problems: all of their identity except the sizes
-
 
 _MAX_DISTANCES = 1 << 22  # coordinates in memory at a time
 
@@ -108,77 +101,6 @@ def _nearest(places: NDArray[np.float64], known: NDArray[np.float64]) -> NDArray
         for start in range(0, len(places), step)
     ]
     return np.concatenate(nearest)
-
-
-def hindsight_efficiency(parts: Iterable[Dataset]) -> NDArray[np.float64] | None:
-    """Efficiency of the single kernel that would have been best overall, shape (problems,).
-
-    There is one such kernel for each kind of problems (equal except for sizes), since a kernel serves one kind. It must
-    have been measured on every problem of its kind; the result is None if a kind has no such kernel, as in sampled
-    data.
-    """
-    totals: dict[Kind, _Totals] = {}
-    for part in parts:
-        for of_kind in _of_kinds(part):
-            totals.setdefault(of_kind.kind, _Totals()).add(of_kind)
-    best = {kind: total.best() for kind, total in totals.items()}
-    if not all(best.values()):
-        return None
-    efficiencies = []
-    for part in parts:
-        efficiency = np.empty(len(part.first_rows))
-        for of_kind in _of_kinds(part):
-            chosen = of_kind.codes == of_kind.names.index(best[of_kind.kind])
-            efficiency[of_kind.problem[chosen]] = of_kind.efficiency[chosen]
-        efficiencies.append(efficiency)
-    return np.concatenate(efficiencies)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _OfKind:
-    """The rows of one kind in a part: index and name of the kernel, problem, and efficiency."""
-
-    kind: Kind
-    codes: NDArray[np.int64]
-    names: list[str]
-    problem: NDArray[np.int64]
-    efficiency: NDArray[np.float64]
-
-
-class _Totals:
-    """Totals over a kind's problems: measurements and summed efficiency per kernel, and number of problems."""
-
-    def __init__(self) -> None:
-        self._rows: Counter[str] = Counter()
-        self._sums: dict[str, float] = {}
-        self._problems = 0
-
-    def add(self, of_kind: _OfKind) -> None:
-        """Add the rows of a part."""
-        sums = np.array([self._sums.get(name, 0.0) for name in of_kind.names])
-        # Added sequentially, so that rounding does not depend on the parts.
-        np.add.at(sums, of_kind.codes, of_kind.efficiency)
-        self._sums.update(zip(of_kind.names, sums.tolist(), strict=True))
-        self._rows.update(dict(zip(of_kind.names, np.bincount(of_kind.codes).tolist(), strict=True)))
-        self._problems += len(np.unique(of_kind.problem))
-
-    def best(self) -> str:
-        """Return the best kernel among those measured on every problem, the first of ties; empty if there is none."""
-        everywhere = [name for name, count in self._rows.items() if count == self._problems]
-        return max(everywhere, key=self._sums.__getitem__, default="")
-
-
-def _of_kinds(dataset: Dataset) -> Iterator[_OfKind]:
-    import pandas as pd
-
-    times, op = times_of(dataset), dataset.op
-    columns = [name for name in op.problems.identity if name not in op.problems.sizes]
-    kinds, efficiency, kernel = group_numbers(dataset.frame, columns), times.efficiency(), dataset.frame["kernel"]
-    for number in range(int(kinds.max()) + 1):
-        rows = np.flatnonzero(kinds == number)
-        codes, names = pd.factorize(kernel.to_numpy(dtype=object)[rows])
-        kind = tuple(map(str, dataset.frame[columns].iloc[rows[0]]))
-        yield _OfKind(kind, codes, [str(name) for name in names], times.problem[rows], efficiency[rows])
 
 
 def _kernels(dataset: Dataset) -> tuple[NDArray[np.int64], list[str]]:

@@ -167,7 +167,6 @@ def _of_kernels(
         yield str(kind), efficiency
 
 
-HINDSIGHT = "best single kernel in hindsight"  # a baseline not available for sampled data
 RANDOM, FIXED, NEAREST = "random kernel (expected)", "best single kernel", "nearest training problem"
 
 
@@ -243,8 +242,7 @@ def evaluate(
     tolerance = known_or(None if noise is None else noise.tolerance, own_tolerance)
     made = [choice for part in judged for choice in part.choices]
     without_model = {name: np.concatenate([part.others[name] for part in judged]) for name in judged[0].others}
-    random, hindsight = without_model.pop(RANDOM), baselines.hindsight_efficiency(parts)
-    without_model |= {} if hindsight is None else {HINDSIGHT: hindsight}
+    random = without_model.pop(RANDOM)
     efficiency = np.array([np.nan if choice.efficiency is None else choice.efficiency for choice in made])
     is_judged = np.isfinite(efficiency)
     whole = summaries(

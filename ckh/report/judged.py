@@ -11,7 +11,7 @@ from ckh.assess import baselines
 from ckh.assess.metrics import choices
 from ckh.assess.noise import repeat_noise
 from ckh.assess.ranked_rows import Coverage, RankedRows, coverage, coverage_of
-from ckh.assess.report import FIXED, HINDSIGHT, NEAREST
+from ckh.assess.report import FIXED, NEAREST
 from ckh.assess.times import times_of
 from ckh.errors import DataError
 from ckh.learn.judging.judged_answers import judged_rows
@@ -89,8 +89,6 @@ def baseline_efficiencies(judged: Judged, learned_from: Dataset | None) -> dict[
     efficiencies = {
         name: times.efficiency()[choices(score, times.problem, times.count)] for name, score in scores.items()
     }
-    if (hindsight := baselines.hindsight_efficiency([dataset])) is not None:
-        efficiencies[HINDSIGHT] = hindsight
     efficiencies["random kernel"] = baselines.random_efficiency(times)
     is_judged = np.isfinite(judged.all_efficiency)
     return {name: values[is_judged] for name, values in efficiencies.items()}

@@ -9,7 +9,6 @@ import pytest
 
 from ckh.assess.baselines import (
     Learned,
-    hindsight_efficiency,
     random_efficiency,
 )
 from ckh.assess.metrics import choices
@@ -90,23 +89,3 @@ def test_kernels_unmeasured_on_the_nearest_problem_come_last() -> None:
     learned = build([(SMALL, A, 1), (SMALL, C, 100), (LARGE, B, 1), (LARGE, A, 2)])
     data = build([(SMALL, B, 1), (SMALL, C, 1), (SMALL, A, 1)])
     assert Learned([learned]).nearest_problem_scores(data).tolist() == pytest.approx([1.0 - 2.0, 0.01, 1.0])
-
-
-def test_hindsight_needs_a_kernel_that_was_measured_everywhere() -> None:
-    """The best mean among kernels measured on every problem; the result is None, not 100 %, if there are none."""
-    both = build([(SMALL, A, 2), (SMALL, B, 4), (SMALL, C, 1), (LARGE, A, 6), (LARGE, B, 3)])
-    result = hindsight_efficiency([both])
-    assert result is not None
-    assert result.tolist() == pytest.approx([1 / 4, 1.0])
-    assert hindsight_efficiency([build([(SMALL, A, 2), (LARGE, B, 3)])]) is None
-
-
-def test_hindsight_chooses_for_each_kind_of_problems() -> None:
-    """A 2D kernel does not apply in 3D: each kind of problems has its own best kernel."""
-    deep = replace(SMALL, ndim=3, di=4, z=1, layout="")
-    flat = {A: 2.0, B: 3.0}
-    rows = [(SMALL, kernel, ms) for kernel, ms in flat.items()]
-    rows += [(deep, replace(kernel, ndim_spatial=3, layout="ndhwgc"), 5.0 - ms) for kernel, ms in flat.items()]
-    result = hindsight_efficiency([build(rows)])
-    assert result is not None
-    assert result.tolist() == [1.0, 1.0]

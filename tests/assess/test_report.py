@@ -11,7 +11,7 @@ import pytest
 from ckh.assess.baselines import Learned
 from ckh.assess.metrics import choices, summarize
 from ckh.assess.ranked_rows import RankedRows
-from ckh.assess.report import HINDSIGHT, Choice, Evaluation, SliceReport
+from ckh.assess.report import Choice, Evaluation, SliceReport
 from ckh.assess.report import evaluate as evaluate_parts
 from ckh.assess.times import judged, times_of
 from ckh.data.parts import in_memory
@@ -103,17 +103,16 @@ def test_a_pipeline_is_evaluated_by_its_own_best() -> None:
 
 def test_baselines_depend_on_the_data() -> None:
     """Baselines that learn need training data; all use the evaluated problems."""
-    assert set(evaluate(DATA, SCORES).baselines) == {HINDSIGHT, "random kernel (expected)"}
+    assert set(evaluate(DATA, SCORES).baselines) == {"random kernel (expected)"}
     learned = build([(ONE, A, 4), (ONE, B, 2), (TWO, A, 3), (TWO, B, 5)])
     baselines = evaluate(DATA, SCORES, learned).baselines
     means = {name: item.mean.value for name, item in baselines.items()}
     # Learned: on ONE B was best (here 1/2), on TWO A (here 1/2). Single: B's mean 0.8 beats A's 0.75: 1/2 and 1.
-    # Hindsight: both have 3/4 and A comes first: 1 and 1/2. Random: 7/12 and 1/2.
+    # A random choice reaches 7/12 and 1/2.
     assert means == pytest.approx(
         {
             "nearest training problem": 0.5,
             "best single kernel": 0.75,
-            HINDSIGHT: 0.75,
             "random kernel (expected)": (7 / 12 + 1 / 2) / 2,
         }
     )
