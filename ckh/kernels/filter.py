@@ -27,6 +27,7 @@ _Condition = Callable[[Any], bool]
 MAX_LENGTH = 4000
 MAX_DEPTH = 40
 _SHOWN = 60
+_TOO_DEEP = f"the filter is nested more than {MAX_DEPTH} levels deep"
 
 _WORDS: dict[type, str] = {str: "text", int: "an integer", bool: "true or false", NoneType: "None"}
 
@@ -67,33 +68,37 @@ def parse_filter(text: str, kind: type[K]) -> Callable[[K], bool]:
 
     A field that is None equals only None, and is neither less nor greater than anything.
     """
-    return _Reader(field_types(kind)).condition(_tree(text))
+    return _condition(_tree(text), field_types(kind))
 
 
 def _tree(text: str) -> ast.expr:
     if len(text) > MAX_LENGTH:
-        raise UsageError(f"the filter is longer than {MAX_LENGTH} characters", code="bad-filter")
+        raise _malformed(f"the filter is longer than {MAX_LENGTH} characters")
     if not text.strip():
-        raise UsageError("the filter is empty", code="bad-filter")
+        raise _malformed("the filter is empty")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # Python warns of dubious syntax, such as `1in (1, 2)`.
             tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, Warning) as error:
         problem = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise UsageError(f"not a filter: {_shown(text)}: {problem}", code="bad-filter") from error
+        raise _malformed(f"not a filter: {_shown(text)}: {problem}") from error
     except (RecursionError, MemoryError) as error:
-        raise _too_deep() from error
+        raise _malformed(_TOO_DEEP) from error
     level: list[ast.AST] = [tree]
     for _ in range(MAX_DEPTH):
         level = [child for node in level for child in ast.iter_child_nodes(node)]
     if level:
-        raise _too_deep()
+        raise _malformed(_TOO_DEEP)
     return tree
 
 
-def _too_deep() -> UsageError:
-    return UsageError(f"the filter is nested more than {MAX_DEPTH} levels deep", code="bad-filter")
+def _malformed(message: str, hint: str = "") -> UsageError:
+    return UsageError(message, hint, code="bad-filter")
+
+
+def _mistyped(message: str, hint: str = "") -> UsageError:
+    return UsageError(message, hint, code="filter-type")
 
 
 def _shown(text: str) -> str:
@@ -104,7 +109,6 @@ def _ordered(compare: _Compare) -> _Compare:
     return lambda a, b: a is not None and b is not None and compare(a, b)
 
 
-_EQUALITIES: dict[type[ast.cmpop], _Compare] = {ast.Eq: operator.eq, ast.NotEq: operator.ne}
 _ORDERINGS: dict[type[ast.cmpop], _Compare] = {
     ast.Lt: _ordered(operator.lt),
     ast.LtE: _ordered(operator.le),
@@ -115,7 +119,7 @@ _MEMBERSHIPS: dict[type[ast.cmpop], _Compare] = {
     ast.In: lambda value, values: value in values,
     ast.NotIn: lambda value, values: value not in values,
 }
-_COMPARISONS = _EQUALITIES | _ORDERINGS | _MEMBERSHIPS
+_COMPARISONS = {ast.Eq: operator.eq, ast.NotEq: operator.ne} | _ORDERINGS | _MEMBERSHIPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,106 +132,65 @@ class _Operand:
     items: tuple[_Operand, ...] | None = None
 
 
-class _Reader:
-    """Compiles the nodes of a filter to functions of an instance."""
-
-    def __init__(self, types: dict[str, FieldType]) -> None:
-        self._types = types
-
-    def condition(self, node: ast.expr) -> _Condition:
-        """Compile a boolean condition on an instance."""
-        match node:
-            case ast.BoolOp(op=ast.And(), values=nodes):
-                parts = [self.condition(part) for part in nodes]
-                return lambda instance: all(part(instance) for part in parts)
-            case ast.BoolOp(values=nodes):
-                parts = [self.condition(part) for part in nodes]
-                return lambda instance: any(part(instance) for part in parts)
-            case ast.UnaryOp(op=ast.Not(), operand=negated):
-                part = self.condition(negated)
-                return lambda instance: not part(instance)
-            case ast.Compare():
-                return self._comparisons(node)
-            case _:
-                return self._truth(node)
-
-    def _truth(self, node: ast.expr) -> _Condition:
-        operand = self._operand(node)
-        if bool not in operand.type.types:
-            raise UsageError(
-                f"{operand.text} is {operand.type.words}, not true or false",
-                "compare it with a value",
-                code="filter-type",
-            )
-        return lambda instance: operand.value(instance) is True
-
-    def _comparisons(self, node: ast.Compare) -> _Condition:
-        operands = [self._operand(side) for side in (node.left, *node.comparators)]
-        pairs = [
-            (a.value, _comparison(type(op), a, b), b.value)
-            for op, (a, b) in zip(node.ops, pairwise(operands), strict=True)
-        ]
-        return lambda instance: all(compare(a(instance), b(instance)) for a, compare, b in pairs)
-
-    def _operand(self, node: ast.expr) -> _Operand:
-        match node:
-            case ast.Name(id=name):
-                return _Operand(name, self._type(name), operator.attrgetter(name))
-            case ast.Tuple(elts=elements) | ast.List(elts=elements):
-                items = tuple(map(_literal, elements))
-                values = tuple(item.value(None) for item in items)
-                return _Operand("a list", FieldType(frozenset()), lambda _: values, items)
-            case _:
-                return _literal(node)
-
-    def _type(self, name: str) -> FieldType:
-        if name not in self._types:
-            closest = get_close_matches(name, self._types, n=1, cutoff=0)
-            raise UsageError(
-                f"unknown field {_shown(name)}",
-                f"did you mean {closest[0]}?" if closest else "",
-                code="unknown-field",
-            )
-        return self._types[name]
-
-
-def _literal(node: ast.expr) -> _Operand:
+def _condition(node: ast.expr, types: dict[str, FieldType]) -> _Condition:
+    """Compile a boolean condition on an instance with fields of these types."""
     match node:
+        case ast.BoolOp(op=op, values=nodes):
+            parts, joined = [_condition(part, types) for part in nodes], all if isinstance(op, ast.And) else any
+            return lambda instance: joined(part(instance) for part in parts)
+        case ast.UnaryOp(op=ast.Not(), operand=negated):
+            part = _condition(negated, types)
+            return lambda instance: not part(instance)
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            sides = pairwise([_operand(side, types) for side in (left, *others)])
+            pairs = [(a.value, _comparison(type(op), a, b), b.value) for op, (a, b) in zip(ops, sides, strict=True)]
+            return lambda instance: all(compare(a(instance), b(instance)) for a, compare, b in pairs)
+    operand = _operand(node, types)
+    if bool not in operand.type.types:
+        raise _mistyped(f"{operand.text} is {operand.type.words}, not true or false", "compare it with a value")
+    return lambda instance: operand.value(instance) is True
+
+
+def _operand(node: ast.expr, types: dict[str, FieldType]) -> _Operand:
+    """Compile a field, a literal or a list of literals; without types, only a literal."""
+    match node:
+        case ast.Name(id=name) if name in types:
+            return _Operand(name, types[name], operator.attrgetter(name))
+        case ast.Name(id=name) if types:
+            closest = get_close_matches(name, types, n=1, cutoff=0)[0]
+            raise UsageError(f"unknown field {_shown(name)}", f"did you mean {closest}?", code="unknown-field")
+        case ast.Tuple(elts=elements) | ast.List(elts=elements) if types:
+            items = tuple(_operand(element, {}) for element in elements)
+            values = tuple(item.value(None) for item in items)
+            return _Operand("a list", FieldType(frozenset()), lambda _: values, items)
         case ast.Constant(value=str(text)):
             return _Operand(_shown(text), FieldType(frozenset({str}), (text,)), lambda _: text)
         case ast.Constant(value=value) if type(value) in _WORDS:
             return _Operand(repr(value), FieldType(frozenset({type(value)})), lambda _: value)
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)) if type(value) is int:
             return _Operand(f"-{value}", FieldType(frozenset({int})), lambda _: -value)
-        case _:
-            raise UsageError(
-                f"{_shown(ast.unparse(node))} is not supported in a filter",
-                "write fields, literals, comparisons, in, and, or, not",
-                code="bad-filter",
-            )
+    hint = "write fields, literals, comparisons, in, and, or, not"
+    raise _malformed(f"{_shown(ast.unparse(node))} is not supported in a filter", hint)
 
 
 def _comparison(op: type[ast.cmpop], left: _Operand, right: _Operand) -> _Compare:
     if op not in _COMPARISONS:
-        raise UsageError("`is` is not supported in a filter", "write == or !=", code="bad-filter")
+        raise _malformed("`is` is not supported in a filter", "write == or !=")
     if left.items is not None or (right.items is not None) is not (op in _MEMBERSHIPS):
-        raise UsageError(
-            f"{left.text} and {right.text} cannot be compared with this operator",
-            'a list of literals is for the right side of `in`, as in: dtype in ("fp16", "bf16")',
-            code="filter-type",
-        )
+        hint = 'a list of literals is for the right side of `in`, as in: dtype in ("fp16", "bf16")'
+        raise _mistyped(f"{left.text} and {right.text} cannot be compared with this operator", hint)
     for operand in (right,) if right.items is None else right.items:
         _require_comparable(left, operand)
         for side in (left, operand) if op in _ORDERINGS else ():
             if int not in side.type.types:
-                raise UsageError(f"{side.text} is {side.type.words}, which has no order", code="filter-type")
+                raise _mistyped(f"{side.text} is {side.type.words}, which has no order")
     return _COMPARISONS[op]
 
 
 def _require_comparable(left: _Operand, right: _Operand) -> None:
     a, b = left.type, right.type
     if not a.compares_with(b):
-        raise UsageError(f"{left.text} is {a.words}, {right.text} is {b.words}, not comparable", code="filter-type")
+        raise _mistyped(f"{left.text} is {a.words}, {right.text} is {b.words}, not comparable")
     if a.choices and b.choices and not set(a.choices) & set(b.choices):
         known = max(a.choices, b.choices, key=len)
-        raise UsageError(f"{left.text} is never {right.text}", "it is one of " + ", ".join(known), code="filter-type")
+        raise _mistyped(f"{left.text} is never {right.text}", "it is one of " + ", ".join(known))
