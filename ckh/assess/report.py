@@ -242,13 +242,12 @@ def evaluate(
     tolerance = known_or(None if noise is None else noise.tolerance, own_tolerance)
     made = [choice for part in judged for choice in part.choices]
     without_model = {name: np.concatenate([part.others[name] for part in judged]) for name in judged[0].others}
-    random = without_model.pop(RANDOM)
     efficiency = np.array([np.nan if choice.efficiency is None else choice.efficiency for choice in made])
     is_judged = np.isfinite(efficiency)
     whole = summaries(
         {
             name: values[is_judged] if is_judged.any() else values
-            for name, values in {"model": efficiency, **without_model, RANDOM: random}.items()
+            for name, values in {"model": efficiency, **without_model}.items()
             if name != "model" or is_judged.any()
         }
     )

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 def load_entries(
     op: str,
+    readers: tuple[Callable[[Path], Entries], Callable[[Path], Entries]],
     source: str,
     variant: str | None,
-    readers: tuple[Callable[[Path], Entries], Callable[[Path], Entries]],
-    default_dtype: str,
-    dtype: str | None = None,
+    dtype: str | None,
+    default_dtype: str = "fp8",
     account: Account | None = None,
 ) -> tuple[Any, ...]:
     """Return the distinct problems of a file, in order; a warning describes those that are skipped.
@@ -47,7 +47,7 @@ def load_entries(
     problems: dict[Any, None] = {}
     for line, problem_of in readers[path.suffix.lower() != ".csv"](path):
         try:
-            problem = problem_of(default_dtype)
+            problem = problem_of(dtype or default_dtype)
         except UsageError as error:
             own.refuse(error, f"{path}:{line}")
             continue

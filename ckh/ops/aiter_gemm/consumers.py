@@ -195,7 +195,8 @@ def write_tables(choices: Choices) -> WrittenChoices:
 
 def _kept(answer: Ranking, measured: _Measured, choices: Choices) -> tuple[TunedLine | Mapping[str, str], str] | None:
     """Return the measured row that AITER finds for a problem: of --data or its own, the faster if both have it."""
-    arch, problem, root = answer.model.spec.arch, _problem(answer), choices.installed
+    problem: Any = answer.problem
+    arch, root = answer.model.spec.arch, choices.installed
     own = None if root is None or choices.replaces else _table(problem.family).of_root(root)
     # Versions of 2025 do not look up padded M for shuffled operands.
     pads = problem.family != "a8w8_bpreshuffle" or _WITHOUT_PADDING not in source_text(root, _LOOKUP)
@@ -221,7 +222,8 @@ def _row_above_all(own: OwnTable, root: Path | None, cells: Mapping[str, Any]) -
 
 def _predicted(answer: Ranking, measured: _Measured, root: Path | None) -> tuple[TunedLine, str]:
     """Return the row of the best-ranked kernel that AITER builds, and the basis of its time."""
-    arch, problem = answer.model.spec.arch, _problem(answer)
+    problem: Any = answer.problem
+    arch = answer.model.spec.arch
     if problem.library == FBGEMM:
         raise NoKernelError(f"AITER has no kernels of FBGEMM: {problem.canonical()}")
     if answer.failure is not None:
@@ -270,12 +272,6 @@ def _measured(dataset: Dataset | None) -> _Measured:
 
 def _layer(arch: str, problem: AiterGemm) -> tuple[Any, ...]:
     return arch, problem.family, problem.dtype, problem.num_cus, problem.n, problem.k
-
-
-def _problem(answer: Ranking) -> AiterGemm:
-    problem: Any = answer.problem
-    aiter_gemm: AiterGemm = problem
-    return aiter_gemm
 
 
 def _picked(folder: Path, arch: str, problems: Sequence[AiterGemm]) -> list[str]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ckh.files.account import Account
     from ckh.ops.aiter.problem_files import Entries
     from ckh.shapes.misses import KeyTables
     from ckh.shapes.shaped import MissedLookup, NearKey
@@ -201,17 +201,6 @@ _SIZES = (*SIZES, GROUPS)
 _FIELDS = (*_SIZES, "family", "library", "dtype")
 
 
-def load_problems(
-    source: str,
-    variant: str | None,
-    dtype: str | None,
-    default_dtype: str = _DEFAULT_DTYPE,
-    account: Account | None = None,
-) -> tuple[AiterGemm, ...]:
-    """Return the distinct problems of a file, in order."""
-    return load_entries(OP_TYPE, source, variant, (untuned_rows, _text), dtype or default_dtype, dtype, account)
-
-
 def padded_m(m: int, n: int, level: int) -> int:
     """Return the padded M that AITER looks up if a table lacks M (`getPaddedM` of its gemm_common.cu)."""
     if level == 0:
@@ -296,6 +285,9 @@ def untuned_rows(path: Path) -> Entries:
             return "batches of quantised products" if _BATCH in own else _problem(hinted | _typed(own), dtype)
 
         yield line, problem
+
+
+load_problems = partial(load_entries, OP_TYPE, (untuned_rows, _text))
 
 
 def _typed(cells: dict[str, str]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,6 @@ from ckh.shapes.shaped import Shaped
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ckh.files.account import Account
     from ckh.ops.aiter.problem_files import Entries
     from ckh.shapes.misses import KeyTables
     from ckh.shapes.shaped import MissedLookup, NearKey
@@ -206,13 +206,6 @@ def is_of_mixtures(source: str) -> bool:
     return any(line.strip().startswith(PREFIX) or _MISS.search(line) for line in lines) and "shape is M:" not in text
 
 
-def load_problems(
-    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp8", account: Account | None = None
-) -> tuple[AiterMoe, ...]:
-    """Return the distinct problems of a file, in order."""
-    return load_entries(OP_TYPE, source, variant, (untuned_rows, _text), dtype or default_dtype, dtype, account)
-
-
 def looked_up(problem: AiterMoe) -> AiterMoe:
     """Return the problem that AITER looks up: tokens padded to the next power of two, or down to a large tier."""
     tokens = problem.tokens
@@ -298,6 +291,9 @@ def _text(path: Path) -> Entries:
             yield line, lambda _, missed=missed: missed  # type: ignore[misc]
         elif content.startswith(PREFIX) or (content and not is_log and path.suffix == ".txt"):
             yield line, lambda _, content=content: parse_aiter_moe(content)  # type: ignore[misc]
+
+
+load_problems = partial(load_entries, OP_TYPE, (untuned_rows, _text))
 
 
 def missed_problem(text: str, path: Path, line: int) -> AiterMoe | str | None:
