@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ckh.errors import DataError, UsageError
+from ckh.files.account import Account
 from ckh.files.jsonfields import JsonFields
-from ckh.text.log import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -108,7 +107,7 @@ def listed(
     if not isinstance(entries, list) or not entries:
         JsonFields(path, document).fail(name, "must be a list of at least one kernel")
     kernels: dict[Any, str] = {}
-    refused: Counter[str] = Counter()
+    account = Account()
     for number, entry in enumerate(entries):
         where = f"{name}[{number}]"
         try:
@@ -116,10 +115,10 @@ def listed(
                 JsonFields(path, {**defaults, **entry} if isinstance(entry, dict) else entry, f"{where}.")
             )
         except DataError as error:
-            if len(entries) == 1:
-                raise
-            refused[error.message.removeprefix(f"{path}: {where}.")] += 1
+            message = error.message.removeprefix(f"{path}: {where}.")
+            account.refuse(DataError(message, error.hint, code=error.code), f"{path}: {where}")
             continue
+        account.use()
         first, first_arch = next(iter(kernels.items()), (kernel, arch))
         file = JsonFields(path, document)
         if arch != first_arch:
@@ -127,18 +126,9 @@ def listed(
         if kernel.dtype != first.dtype:
             file.fail(where, f"is {kernel.dtype}, the first kernel {first.dtype}: split the file")
         kernels.setdefault(kernel, arch)
-    if refused:
-        _leave_out(path, name, refused, len(entries))
+    account.settle(str(path))
+    account.report()
     return Registry(next(iter(kernels.values())), tuple(kernels))
-
-
-def _leave_out(path: Path, name: str, refused: Counter[str], count: int) -> None:
-    """Report the refused entries of a list; raise `DataError` if these are all."""
-    reasons = "; ".join(f"{times} x {reason}" for reason, times in refused.most_common())
-    what = f"{path}: {refused.total()} of {count} {name} are left out: {reasons}"
-    if refused.total() == count:
-        raise DataError(what, code="bad-field")
-    warn(what, "left-out")
 
 
 def configured(file: JsonFields, name: str, product: KernelProduct[K], arch: str = "") -> Registry[K]:
