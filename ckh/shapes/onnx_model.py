@@ -51,9 +51,8 @@ def onnx_layers(path: Path, name: str, wanted: RunOptions) -> tuple[list[Layer],
     model = _loaded(path, name)
     layers: list[Layer] = []
     account = Account(wanted.strict)
-    for node in model.graph.node:
-        if node.op_type not in (*_READ, *_WITHOUT_PRODUCTS, *_OPERATORS["standard"]):
-            account.leave_out(node.op_type)
+    for operator in _unread(model.graph):
+        account.leave_out(operator)
     nodes = [new for node in model.graph.node if node.output for new in _standard(node)]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
@@ -91,6 +90,16 @@ def _loaded(path: Path, name: str) -> Any:
     if not model.graph.node:
         raise DataError(f"{name} is damaged: an ONNX model without nodes", code="damaged")
     return model
+
+
+def _unread(graph: Any, owner: str = "") -> Iterator[str]:
+    """Name the nodes that may multiply and are not read: of other operators, and all of inner graphs."""
+    for node in graph.node:
+        if node.op_type not in _WITHOUT_PRODUCTS and (owner or node.op_type not in (*_READ, *_OPERATORS["standard"])):
+            yield node.op_type + owner
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _unread(inner, f" in {node.op_type}")
 
 
 def _standard(node: Any) -> list[Any]:

@@ -311,6 +311,28 @@ def test_quantised_graphs(tmp_path: Path, quantised: str, dtypes: list[str]) -> 
     assert [item.problem.dtype for item in ckh.shapes.read(path)] == dtypes
 
 
+def test_nodes_of_inner_graphs(tmp_path: Path) -> None:
+    """Products in the branches of If and the body of Loop are named with their owner; without any, nothing is."""
+    make, kind = onnx.helper, onnx.TensorProto
+    y = [make.make_tensor_value_info("y", kind.FLOAT, None)]
+    inner = [make.make_graph([node(name, "x w", "y")], name, [], y) for name in ("MatMul", "Add")]
+    own = [
+        make.make_tensor_value_info("step", kind.INT64, []),
+        make.make_tensor_value_info("go", kind.BOOL, []),
+        make.make_tensor_value_info("state", kind.FLOAT, [8, 8]),
+    ]
+    ends = [make.make_tensor_value_info("on", kind.BOOL, []), make.make_tensor_value_info("y", kind.FLOAT, [8, 8])]
+    steps = [node("Identity", "go", "on"), node("MatMul", "state w", "z"), node("Conv", "z w", "y")]
+    nodes = [
+        make.make_node("If", ["is"], ["a"], then_branch=inner[0], else_branch=inner[1]),
+        make.make_node("If", ["is"], ["b"], then_branch=inner[1], else_branch=inner[1]),
+        make.make_node("Loop", ["", "is", "x"], ["c"], body=make.make_graph(steps, "body", own, ends)),
+        node("MatMul", "x w", "out"),
+    ]
+    path = save(tmp_path / "model.onnx", nodes, {"x": [8, 8], "is": []}, {"w": (8, 8)})
+    assert shapes_of([path]).left_out == {"MatMul in If": 1, "MatMul in Loop": 1, "Conv in Loop": 1}
+
+
 def test_local_functions(tmp_path: Path) -> None:
     """Nodes of the model's own functions are read."""
     make, kind = onnx.helper, onnx.TensorProto.FLOAT
