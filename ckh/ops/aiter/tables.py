@@ -13,6 +13,7 @@ import io
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -131,16 +132,6 @@ def _bound_of(message: str) -> float:
         raise DataError(f"not the bound of a prediction: {message!r}", code="bad-field") from None
 
 
-def fastest(lines: Iterable[_Row]) -> list[_Row]:
-    """Return the fastest of the rows that AITER would look up for one shape, measured and predicted rows separately."""
-    fastest_by_key: dict[tuple[Any, ...], _Row] = {}
-    for line in lines:
-        key = (*line.key, line.is_predicted)
-        if key not in fastest_by_key or line.time_us < fastest_by_key[key].time_us:
-            fastest_by_key[key] = line
-    return list(fastest_by_key.values())
-
-
 class Won(NamedTuple):
     """A winner, with its time, or an upper bound if predicted."""
 
@@ -152,6 +143,17 @@ class Won(NamedTuple):
 
 
 _Read = TypeVar("_Read")
+_Timed = TypeVar("_Timed", bound=TableRow | Won)
+
+
+def fastest(rows: Iterable[_Timed], by: Sequence[str] = ("key", "is_predicted")) -> list[_Timed]:
+    """Return the fastest of rows with equal fields; by default those that AITER would look up for one shape."""
+    fastest_by_key: dict[Any, _Timed] = {}
+    for row in rows:
+        key = attrgetter(*by)(row)
+        if key not in fastest_by_key or row.time_us < fastest_by_key[key].time_us:
+            fastest_by_key[key] = row
+    return list(fastest_by_key.values())
 
 
 def sniff_csv(required: Sequence[str]) -> Callable[[bytes], bool]:

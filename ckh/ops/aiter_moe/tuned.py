@@ -7,6 +7,7 @@ libraries, or of unsupported kinds, are skipped and counted; predictions of ckh 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.formats import Formats, Reader, Reading, ReadOptions, RowsFormat
@@ -150,17 +151,8 @@ def read_tuned(path: Path, options: ReadOptions) -> Reading:
         except ValueError:
             raise LeftOut(BAD_TIME) from None
 
-    return read_csv(path, options, NAME, _REQUIRED, winners, op_type=OP_TYPE, settled=_fastest)
-
-
-def _fastest(won: list[Won]) -> list[Won]:
-    """Keep the fastest of duplicate rows, as AITER does."""
-    best: dict[tuple[Any, ...], Won] = {}
-    for row in won:
-        key = row.problem, row.kernel, row.is_predicted
-        if key not in best or row.time_us < best[key].time_us:
-            best[key] = row
-    return list(best.values())
+    settled = partial(fastest, by=("problem", "kernel", "is_predicted"))  # of duplicate rows, as AITER does
+    return read_csv(path, options, NAME, _REQUIRED, winners, op_type=OP_TYPE, settled=settled)
 
 
 FORMATS = Formats(
