@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import groupby, product
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ _DTYPES = {int(number): dtype for number, dtype in _OPERATORS["dtypes"].items()}
 _LAYOUTS = {2: "nchw", 3: "ncdhw"}  # of convolutions, by their dimensions
 _LAYOUTS_LAST = {2: "nhwc", 3: "ndhwc"}
 _BATCH_WORDS = ("batch", "n", "bs", "b")
-_OF_PRODUCTS = {"MatMul": (0, 1), "MatMulInteger": (0, 1), "QLinearMatMul": (0, 3), "Gemm": (0, 1)}
+_OF_PRODUCTS = {"MatMul": (0, 1), "MatMulInteger": (0, 1), "QLinearMatMul": (0, 3), "Gemm": (0, 1), "Einsum": (0, 1)}
 _OF_CONVOLUTIONS = {"Conv": (0, 1), "ConvInteger": (0, 1), "QLinearConv": (0, 3), "ConvTranspose": (0, 1)}
 # Operators that multiply no matrices; others that are not read are counted as left out.
 _WITHOUT_PRODUCTS = frozenset(_OPERATORS["without_products"])
@@ -34,6 +34,8 @@ _MOVING = ("Transpose", "Reshape", "Identity", "Flatten", "Squeeze", "Unsqueeze"
 _OF_8_BITS = ("int8", "uint8", "fp8", "bf8")
 _DIMENSIONS = (1, 2, 3)
 _MATRIX = 2
+_ELLIPSIS = "0123456789"  # axes of an Einsum without a letter, the last one last
+_OTHER_EINSUM = "Einsum of other than two operands, or without a stated result"
 _UNSUPPORTED = "unsupported"  # nodes without an operation, which are not an error of a model
 
 
@@ -112,6 +114,9 @@ def _standard(node: Any) -> list[Any]:
     if not node.domain or kind is None or not all(node.input[:2]):
         return [node]
     given, y = _attributes(node), node.output[0]
+    if kind == "MatMul" and any(given.get(name) for name in given if name.startswith("trans")):
+        terms = (_term(given, side, axes) for side, axes in (("A", ("i", "k")), ("B", ("k", "j"))))
+        return [make_node("Einsum", node.input[:2], [y], node.name, equation=f"{','.join(terms)}->...ij")]
     inner = type(node)()
     inner.CopyFrom(node)
     inner.op_type, inner.domain = kind, ""
@@ -127,6 +132,12 @@ def _standard(node: Any) -> list[Any]:
     inner.input[0], inner.output[0] = f"{y} input", f"{y} output"
     inner.attribute.append(make_attribute("channels_last", 1))
     return [*moves, inner, make_node("Transpose", inner.output[:1], [y], perm=last)]
+
+
+def _term(given: Mapping[str, Any], side: str, axes: tuple[str, str]) -> str:
+    """Axes of an operand of ONNX Runtime's products with transposes, as Einsum has them."""
+    first, last = axes[::-1] if given.get(f"trans{side}") else axes
+    return f"{first}...{last}" if given.get(f"transBatch{side}") else f"...{first}{last}"
 
 
 def _open_sizes(model: Any, name: str, wanted: RunOptions) -> Iterator[tuple[dict[str, int], int]]:
@@ -241,6 +252,8 @@ def _layers(node: Any, tensors: Mapping[str, _Tensor], stated: Mapping[str, _Ten
     operands = _READ.get(node.op_type)
     if operands is None:
         return
+    if node.op_type == "Einsum" and len(node.input) != len(operands):
+        raise UsageError(_OTHER_EINSUM, code=_UNSUPPORTED)
     a, b = (_known(tensors, node.input[place] if place < len(node.input) else "") for place in operands)
     if a.stored and b.stored:
         a, b = replace(a, dtype=a.stored), replace(b, dtype=b.stored)
@@ -256,10 +269,8 @@ def _layers(node: Any, tensors: Mapping[str, _Tensor], stated: Mapping[str, _Ten
             if (output := known.get(node.output[0])) is not None and output.shape:
                 shape.require_output((a if node.op_type == "ConvTranspose" else output).shape[1:])
         yield Layer(name, shape, 1, where)
-    elif node.op_type == "Gemm":
-        yield Layer(name, _gemm(node, a, b), 1, where)
     else:
-        yield Layer(name, _matmul(a, b), 1, where)
+        yield from (Layer(name, shape, 1, where) for shape in _product(node, a, b))
 
 
 def _known(tensors: Mapping[str, _Tensor], name: str) -> _Tensor:
@@ -335,27 +346,54 @@ def _sizes(given: Mapping[str, Any], name: str, count: int, default: int) -> tup
     return tuple(value)
 
 
-def _gemm(node: Any, a: _Tensor, b: _Tensor) -> Matmul:
-    if len(a.shape) != _MATRIX or len(b.shape) != _MATRIX:
-        raise UsageError(f"operands of {len(a.shape)} and {len(b.shape)} dimensions", code="impossible-problem")
+def _equation(node: Any, a: _Tensor, b: _Tensor) -> str:
+    """A product as an equation of Einsum."""
     given = _attributes(node)
-    is_a, is_b = (bool(given.get(name, 0)) for name in ("transA", "transB"))
-    rows, inner = (a.shape[1], a.shape[0]) if is_a else (a.shape[0], a.shape[1])
-    columns = b.shape[0] if is_b else b.shape[1]
-    layout = ("c" if is_a else "r") + ("c" if is_b else "r") + "r"
-    return Matmul(rows or 0, columns or 0, inner or 0, a.dtype, layout)
+    if node.op_type == "Einsum":
+        return bytes(given.get("equation") or b"").decode("utf-8", "replace").replace(" ", "")
+    if node.op_type == "Gemm":
+        return f"{'ki' if given.get('transA') else 'ik'},{'jk' if given.get('transB') else 'kj'}->ij"
+    return f"{'...ik' if len(a.shape) > 1 else 'k'},{'...kj' if len(b.shape) > 1 else 'k'}->...ij"
 
 
-def _matmul(a: _Tensor, b: _Tensor) -> Matmul | BatchedMatmul:
-    """The product or products; a batch with a shared weight is one product with all rows."""
-    sizes_a = [size or 0 for size in a.shape]
-    sizes_b = [size or 0 for size in b.shape]
-    if len(sizes_a) == 1:
-        sizes_a = [1, *sizes_a]
-    if len(sizes_b) == 1:
-        sizes_b = [*sizes_b, 1]
-    batch = prod(sizes_b[:-2])
-    inner, columns = sizes_b[-2:]
-    if batch == 1:
-        return Matmul(prod(sizes_a[:-1]), columns, inner, a.dtype, "rrr")
-    return BatchedMatmul(max(batch, prod(sizes_a[:-2])), sizes_a[-2], columns, inner, a.dtype, "rrr")
+def _product(node: Any, a: _Tensor, b: _Tensor) -> Iterator[Matmul | BatchedMatmul]:
+    """The product or products of a node; none if it sums over no axis of both operands."""
+    equation = _equation(node, a, b)
+    inputs, _, output = equation.replace("->...", f"->{_ELLIPSIS}").partition("->")
+    if not output or inputs.count(",") != 1:
+        raise UsageError(_OTHER_EINSUM, code=_UNSUPPORTED)
+    sizes = []
+    for term, tensor in zip(inputs.split(","), (a, b), strict=False):
+        letters = term.replace("...", _ELLIPSIS[len(_ELLIPSIS) + len(term.replace("...", "")) - len(tensor.shape) :])
+        if len(letters) != len(tensor.shape):
+            raise UsageError(f"{equation:.60} does not fit {len(tensor.shape)} dimensions", code="impossible-problem")
+        sizes.append(dict(zip(letters, (size or 0 for size in tensor.shape), strict=True)))
+        if len(sizes[-1]) < len(letters):
+            raise UsageError("Einsum of diagonals", code=_UNSUPPORTED)
+    pairs = (sizes, sizes[::-1])
+    left, right = ({axis: size for axis, size in own.items() if size != 1 or axis not in other} for own, other in pairs)
+    summed = [axis for axis in left if axis in right and axis not in output]
+    if any(left[axis] != right[axis] for axis in left if axis in right):
+        raise UsageError(f"{equation:.60}: the operands' sizes differ", code="impossible-problem")
+    if any(axis not in output for axis in left.keys() ^ right.keys()):
+        raise UsageError("Einsum with sums over an axis of one operand", code=_UNSUPPORTED)
+    if summed:
+        if output[-1] in left and output[-1] not in right and right.keys() - left.keys():  # C^T = B^T A^T
+            left, right = right, left
+        yield _of_axes(left, right, summed, a.dtype)
+
+
+def _of_axes(
+    left: Mapping[str, int], right: Mapping[str, int], summed: Sequence[str], dtype: str
+) -> Matmul | BatchedMatmul:
+    """The product of operands by their axes in order; rows and columns are the last neighbours that one has alone."""
+
+    def alone(own: Mapping[str, int], other: Mapping[str, int]) -> tuple[str, ...]:
+        runs = [tuple(axes) for is_shared, axes in groupby(own, other.__contains__) if not is_shared]
+        return runs[-1] if runs else ()
+
+    rows, columns = alone(left, right), alone(right, left)
+    batch = prod(({**left, **right} | dict.fromkeys((*rows, *columns, *summed), 1)).values())
+    m, n, k = (prod(own[axis] for axis in axes) for own, axes in ((left, rows), (right, columns), (left, summed)))
+    order = ("c" if [*left][-1] in rows else "r") + ("c" if columns and [*right][-1] not in columns else "r") + "r"
+    return Matmul(m, n, k, dtype, order) if batch == 1 else BatchedMatmul(batch, m, n, k, dtype, order)

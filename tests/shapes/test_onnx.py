@@ -257,12 +257,13 @@ def test_nodes_that_are_not_read(tmp_path: Path) -> None:
     helper = onnx.helper
     nodes = [
         helper.make_node("MatMulNBits", ["x", "q"], ["a"], domain="com.microsoft"),
-        node("Einsum", "x w", "b", equation="ij,jk->ik"),
+        node("Einsum", "x", "b", equation="ij->ji"),
         node("Softmax", "b", "c"),
         node("MatMul", "x w", "out"),
     ]
     path = save(tmp_path / "model.onnx", nodes, {"x": [4, 8]}, {"w": (8, 2), "q": (2, 8)})
-    assert shapes_of([path]).left_out == {"MatMulNBits": 1, "Einsum": 1}
+    left_out = shapes_of([path]).left_out
+    assert (left_out["MatMulNBits"], [*left_out.values()]) == (1, [1, 1])
 
 
 def test_nodes_of_onnx_runtime(tmp_path: Path) -> None:
@@ -331,6 +332,69 @@ def test_nodes_of_inner_graphs(tmp_path: Path) -> None:
     ]
     path = save(tmp_path / "model.onnx", nodes, {"x": [8, 8], "is": []}, {"w": (8, 8)})
     assert shapes_of([path]).left_out == {"MatMul in If": 1, "MatMul in Loop": 1, "Conv in Loop": 1}
+
+
+@pytest.mark.parametrize(
+    ("equation", "a", "b", "problem"),
+    [
+        ("ij,jk->ik", (4, 8), (8, 2), "gemm_fp32_rrr_m4_n2_k8_splitk1"),
+        ("bij, jk -> bik", (2, 16, 32), (32, 64), "gemm_fp32_rrr_m32_n64_k32_splitk1"),
+        ("ij,kj->ki", (4, 8), (2, 8), "gemm_fp32_rcr_m2_n4_k8_splitk1"),
+        ("bhqd,bhkd->bhqk", (2, 3, 16, 8), (2, 3, 5, 8), "gemm_batched_fp32_rcr_b6_m16_n5_k8_splitk1"),
+        ("...ik,...kj->...ij", (3, 4, 8), (1, 8, 2), "gemm_fp32_rrr_m12_n2_k8_splitk1"),
+        ("...ik,...kj->...ij", (3, 4, 8), (7, 1, 8, 2), "gemm_batched_fp32_rrr_b7_m12_n2_k8_splitk1"),
+        ("ij,j->i", (4, 8), (8,), "gemm_fp32_rrr_m4_n1_k8_splitk1"),
+        ("abcd,cde->abe", (2, 3, 4, 5), (4, 5, 6), "gemm_fp32_rrr_m6_n6_k20_splitk1"),
+    ],
+)
+def test_einsum(tmp_path: Path, equation: str, a: tuple[int, ...], b: tuple[int, ...], problem: str) -> None:
+    """A sum over shared axes is a product or a batch of them; NumPy counts as many operations."""
+    path = save(tmp_path / "model.onnx", [node("Einsum", "x w", "out", equation=equation)], {"x": list(a)}, {"w": b})
+    (result,) = ckh.shapes.read(path)
+    assert result.problem.canonical() == problem
+    text = np.einsum_path(equation, np.zeros(a), np.zeros(b), optimize=False)[1]
+    (counted,) = (line.split(":")[1] for line in text.splitlines() if "Naive FLOP count" in line)
+    assert result.flops == pytest.approx(float(counted), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "attributes", "problem"),
+    [
+        ((2, 4, 8), (8, 3), {}, "gemm_fp32_rrr_m8_n3_k8_splitk1"),
+        ((2, 4, 8), (2, 3, 8), {"transB": 1}, "gemm_batched_fp32_rcr_b2_m4_n3_k8_splitk1"),
+        ((2, 8, 4), (2, 8, 3), {"transA": 1}, "gemm_batched_fp32_crr_b2_m4_n3_k8_splitk1"),
+        ((4, 2, 8), (2, 8, 3), {"transBatchA": 1}, "gemm_batched_fp32_rrr_b2_m4_n3_k8_splitk1"),
+        (
+            (8, 2, 4),
+            (3, 2, 8),
+            dict.fromkeys(("transA", "transBatchA", "transB", "transBatchB"), 1),
+            "gemm_batched_fp32_ccr_b2_m4_n3_k8_splitk1",
+        ),
+    ],
+)
+def test_fused_products(
+    tmp_path: Path, a: tuple[int, ...], b: tuple[int, ...], attributes: dict[str, int], problem: str
+) -> None:
+    """FusedMatMul transposes matrices, and batches with rows; the product behind it has its rows."""
+    nodes = [
+        node("FusedMatMul", "x w", "a", domain="com.microsoft", alpha=0.5, **attributes),
+        node("MatMul", "a v", "out"),
+    ]
+    path = save(tmp_path / "model.onnx", nodes, {"x": list(a)}, {"w": b, "v": (3, 5)})
+    result = ckh.shapes.read(path)
+    assert {item.problem.canonical() for item in result} == {problem, "gemm_fp32_rrr_m8_n5_k3_splitk1"}
+
+
+@pytest.mark.parametrize("equation", ["ij,jk->i", "ii,ij->ij", "ij,jk,kl->il", "ij,jk", "ij->ij"])
+def test_einsums_that_are_no_products(tmp_path: Path, equation: str) -> None:
+    """Sums of one operand, diagonals, three operands and no stated result are counted as left out."""
+    nodes = [
+        node("Einsum", "x w v"[: 2 * max(1, equation.count(",")) + 1], "a", equation=equation),
+        node("MatMul", "x w", "out"),
+    ]
+    path = save(tmp_path / "model.onnx", nodes, {"x": [8, 8]}, {"w": (8, 8), "v": (8, 8)})
+    shapes = shapes_of([path])
+    assert (len(shapes.problems), sum(shapes.left_out.values())) == (1, 1)
 
 
 def test_local_functions(tmp_path: Path) -> None:
