@@ -159,9 +159,9 @@ class TiledSizes:
     k: int
     batches: int
 
-    def tiled_m(self, tile_m: Any) -> Any:
-        """M in whole tiles of a height, of all products that share N and K."""
-        return -(-self.m // tile_m) * tile_m
+    def tiled_m(self, tile_m: Any) -> Any:  # noqa: ARG002 - others need it
+        """M of all products that share N and K, of several in whole tiles of a height."""
+        return self.m
 
 
 @dataclass(frozen=True, slots=True)

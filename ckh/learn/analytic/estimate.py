@@ -2,11 +2,11 @@
 
 A kernel is blocks that each iterate over K. In an iteration a block loads from the L2 cache, writes to LDS, reads from
 it and multiplies; blocks that share a compute unit, as many as LDS, registers and waves allow, take turns. A block with
-one wave on each SIMD does these one after another, and waits for what prefetching leaves of the latency of loads;
-without prefetching, all of it is added. When a block ends, the next starts; memory bandwidth bounds the total. Blocks
-that share tiles (Stream-K) have equal numbers of iterations; what they add to the result, or store and add up, is
-further traffic. Peak rates and rates of matrix instructions are from `archspecs`; registers and LDS are the compiler's
-for kernels compiled on this machine, else estimated from the tile.
+one wave on each SIMD does these one after another, and waits for what prefetching leaves of the latency of loads: few
+blocks take that time. Without prefetching, the whole latency is added. When a block ends, the next starts; memory
+bandwidth bounds the total. Blocks that share tiles (Stream-K) have equal numbers of iterations; what they add to the
+result, or store and add up, is further traffic. Peak rates and the rates of matrix instructions are from `archspecs`;
+registers and LDS are the compiler's for kernels compiled on this machine, else estimated from the tile.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.features.engine import Columns, Feature, FeatureEngine
+from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
 from ckh.kernels.table import column_of
 from ckh.problems import DTYPE_BYTES
 from ckh.ranking.axes import coded, keys
@@ -33,14 +34,21 @@ if TYPE_CHECKING:
     from ckh.schema import Resources
 
 _WITHOUT_PREFETCH = "basic"  # prefix of such pipelines' names
-# Clocks of an iteration beside a block's own work where loads are prefetched, and the share of peak bandwidth reached.
-_WAIT_CLOCKS, _REACHED_BANDWIDTH = 600.0, 0.8  # fp8 GEMMs of an MI355X; hardware counters (benchmarks/estimate.md)
+# Clocks of an iteration beside a block's own work where loads are prefetched, and the share of peak bandwidth that
+# kernels reach: of CK's fp8 GEMMs on an MI355X (benchmarks/estimate.md), and of hardware counters of MI300 and MI350.
+_WAIT_CLOCKS, _REACHED_BANDWIDTH = 600.0, 0.8
 LDS_WRITE_BYTES_PER_CLOCK = 128.0  # CDNA 4 doubled only the read rate
 _ISSUE_CLOCKS = 4  # of a matrix instruction, in addition to its own
 # Registers per lane, vector and accumulation: one for each sum, three for each filled by an iteration's elements, and
 # 60 more. Fitted by least squares to 681 kernels compiled for AMD's Instinct (R2 0.77), independent of times.
 _REGISTERS, _REGISTERS_A_LOAD = 60, 3
 _REGISTER_BYTES = 4
+# Instructions of a SIMD's 16 lanes for each sum that a kernel scales between products, and what an iteration is longer
+# by where rows beyond M are checked load by load: both of the fp8 GEMMs above.
+_OF_SCALING, _LANES, _VALUES_OF_A_SCALE = 10, 16, 128
+_CHECKED, _FEWEST_CHECKED, _LOADED_BYTES = 1.34, 2, 16
+# Of AITER: the families of kernels with such scales, the pipelines that apply them last, and those that check loads.
+_BLOCK_SCALED, _SCALES_LAST, _CHECKS_LOADS = "blockscale", "cktile", ("intrawave_v1", "interwave_v1")
 _LESS_LDS = 1e-12  # among ties, kernels with less LDS and shorter iterations come first
 _LESS_WORK = 1e-3  # where memory bounds several kernels' times, the kernel with fewer clocks comes first
 _PARTIAL_BYTES = 8  # of a partial sum, in float32, stored and loaded
@@ -51,10 +59,12 @@ ESTIMATE_FEATURE = "estimate"
 _TILED_M = "tiled_m"
 PROBLEM_INPUTS = (_TILED_M, "tiled_n", "tiled_k", "tiled_batches", "moved_bytes")
 _TILE_M, _TILE_N, _LATER = "estimate_tile_m", "estimate_tile_n", "estimate_later"
-_SHARING, _ADDED, _OFFSET = "estimate_sharing", "estimate_added", "estimate_offset"
-# The block's tile, maximum blocks per compute unit, clocks of an iteration: busy, fewest, and without prefetching more;
-# clocks of a block's end, a tie breaker; blocks per compute unit that share tiles (0: none do), and bytes of an element
-# of the result that every tile is added to (0: none is); and the log of the measured over the estimated time.
+_SHARING, _ADDED, _PARTS = "estimate_sharing", "estimate_added", "estimate_parts"
+_OFFSET = "estimate_offset"
+# The block's tile, maximum blocks per compute unit, clocks of an iteration: busy, fewest, those added to all blocks'
+# without prefetching, and a factor of the fewest where M is no multiple of the tile; clocks of a block's end, a tie
+# breaker; blocks per compute unit that share tiles (0: none do), and bytes of an element of the result that every tile
+# is added to (0: none is); parts of K; and the log of the measured over the estimated time, where known.
 _OF_KERNELS = (
     _TILE_M,
     _TILE_N,
@@ -63,10 +73,12 @@ _OF_KERNELS = (
     "estimate_trip_clocks",
     "estimate_fewest_clocks",
     "estimate_exposed_clocks",
+    "estimate_checked",
     "estimate_end_clocks",
     _LATER,
     _SHARING,
     _ADDED,
+    _PARTS,
     _OFFSET,
 )
 _NOT_SHARED = -1.0
@@ -86,7 +98,11 @@ class KernelShapes:
     prefetches: NDArray[np.bool_]
     instruction: NDArray[np.float64]
     sharing: NDArray[np.float64]  # blocks per compute unit that share tiles, 0: as many as it holds; -1: none do
-    adds: NDArray[np.bool_]  # blocks that share tiles add to the result by atomic operations
+    adds: NDArray[np.bool_]  # blocks add to the result by atomic operations
+    parts: NDArray[np.float64]  # of K
+    bound: NDArray[np.float64]  # blocks of a compute unit that the kernel was compiled for
+    scales: NDArray[np.bool_]  # sums are scaled in every iteration, after its products
+    checks: NDArray[np.bool_]  # loads of rows are checked one by one where M is no multiple of the tile
 
     @classmethod
     def of(cls, kernels: Sequence[Any]) -> KernelShapes:
@@ -95,13 +111,27 @@ class KernelShapes:
             column_of(kernels, name).astype(np.float64)
             for name in ("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k")
         )
+        has_scales = np.char.find(_stated(kernels, "family", "").astype(np.str_), _BLOCK_SCALED) >= 0
         pipelines = column_of(kernels, "pipeline").astype(np.str_)
         prefetches = ~np.char.startswith(pipelines, _WITHOUT_PREFETCH)
-        buffers = 1 + _have_two_buffers(kernels, pipelines)
+        buffers = 1 + _stated(kernels, "double_smem_buffer", np.isin(pipelines, sorted(DOUBLE_SMEM_PIPELINES)))
+        parts = _stated(kernels, "parts", 1.0)
+        adds = (_stated(kernels, "reduction", "") == "atomic") | (parts > 1)
         instruction = [column_of(kernels, f"warp_tile_{axis}").astype(np.float64) for axis in "mnk"]
         waves = wave_m * wave_n * wave_k
         sizes = (tile_m, tile_n, tile_k, wave_m, wave_n, waves)
-        return cls(*sizes, buffers, prefetches, np.stack(instruction, axis=-1), *_shared(kernels))
+        return cls(
+            *sizes,
+            buffers,
+            prefetches,
+            np.stack(instruction, axis=-1),
+            _stated(kernels, "blocks_per_cu", _NOT_SHARED),
+            adds,
+            parts,
+            np.maximum(_stated(kernels, "per_cu", 1.0), 1.0),
+            has_scales & (pipelines == _SCALES_LAST),
+            np.isin(pipelines, _CHECKS_LOADS),
+        )
 
     def distinct(self) -> tuple[KernelShapes, NDArray[np.intp]]:
         """Return the distinct shapes, far fewer than kernels, and the index of each kernel's shape."""
@@ -196,7 +226,12 @@ def kernel_inputs(
             lds[index] = resources.lds_bytes
             in_flight[index] = compiled_blocks_per_cu(resources, int(shape.waves[index]), arch)
     busy = _trip_clocks(shape, width, _flops_per_clock(shape, dtype, arch.peaks), arch)
-    fewest = _WAIT_CLOCKS + np.where(shape.waves <= arch.hardware.simds_per_cu, busy, 0.0)
+    is_alone = shape.waves <= arch.hardware.simds_per_cu  # other waves of a SIMD work while one waits
+    spilled = _spilled(shape, width, arch, shape.bound) / arch.peaks.l2_bytes_per_clock
+    fewest = _WAIT_CLOCKS + np.where(is_alone, busy + _scaling_clocks(shape, arch) + spilled, 0.0)
+    loads = shape.tile_m * shape.tile_k * width / (shape.waves * arch.wavefront_size * _LOADED_BYTES)
+    checked = np.where(shape.checks & (loads >= _FEWEST_CHECKED), _CHECKED, 1.0)
+    exposed = np.where(shape.prefetches, 0.0, arch.peaks.latency_clocks)
     ends = shape.tile_m * shape.tile_n * width / arch.peaks.l2_bytes_per_clock
     later = _LESS_LDS * (lds + busy)
     sharing = np.where(shape.sharing > 0, shape.sharing, np.where(shape.sharing == 0, in_flight, 0.0))
@@ -207,11 +242,13 @@ def kernel_inputs(
         in_flight,
         busy,
         fewest,
-        np.where(shape.prefetches, 0.0, arch.peaks.latency_clocks),
+        exposed,
+        checked,
         ends,
         later,
         sharing,
         np.where(shape.adds, width, 0.0),
+        shape.parts,
         np.zeros(len(lds)) if offsets is None else offsets,
     )
     return dict(zip(_OF_KERNELS, columns, strict=True))
@@ -254,14 +291,18 @@ def _clocks(arch: ArchSpec, c: Columns) -> tuple[Any, Any, Any, Any, Any]:
     """Waves of blocks; clocks of a wave in iterations and outside; microseconds of memory; blocks per compute unit."""
     assert arch.peaks is not None
     m, n, k, batches, moved = (c[name] for name in PROBLEM_INPUTS)
-    tile_m, tile_n, tile_k, in_flight, busy, fewest, exposed, block_ends, *_ = (c[name] for name in _OF_KERNELS)
+    tile_m, tile_n, tile_k, in_flight, busy, fewest, exposed, checked, block_ends, *_ = (
+        c[name] for name in _OF_KERNELS
+    )
     cus = float(arch.hardware.num_cus)
-    blocks, steps = np.ceil(m / tile_m) * np.ceil(n / tile_n) * batches, np.ceil(k / tile_k)
+    blocks = np.ceil(m / tile_m) * np.ceil(n / tile_n) * batches * c[_PARTS]
+    steps = np.ceil(k / (tile_k * c[_PARTS]))
     grid = np.maximum(c[_SHARING] * cus, 1.0)
     # As CK Tile shares them: unless tiles fill the grid, or there are fewer iterations than blocks.
     is_shared = (c[_SHARING] > 0) & (np.mod(blocks, grid) > 0) & (blocks * steps >= grid)
     at_once = np.minimum(np.maximum(np.ceil(blocks / cus), 1.0), in_flight)
     at_once = np.where(is_shared, np.minimum(c[_SHARING], in_flight), at_once)
+    fewest = np.where(np.mod(m, tile_m) > 0, fewest * checked, fewest)
     trip = np.maximum(at_once * busy + exposed, fewest)
     ends = 2 * arch.peaks.latency_clocks + at_once * block_ends
     stored = np.where(is_shared, _PARTIAL_BYTES * grid, 0.0)
@@ -319,30 +360,47 @@ def _trip_clocks(shape: KernelShapes, width: float, flops: NDArray[np.float64], 
     tiles = (shape.tile_m + shape.tile_n) * shape.tile_k * width
     read = (shape.tile_m * shape.wave_n + shape.tile_n * shape.wave_m) * shape.tile_k * width
     in_lds = tiles / LDS_WRITE_BYTES_PER_CLOCK + read / arch.peaks.lds_bytes_per_clock
-    return np.asarray(compute + issue + in_lds + tiles / arch.peaks.l2_bytes_per_clock)
+    return np.asarray(
+        compute + issue + in_lds + (tiles + _spilled(shape, width, arch, 1.0)) / arch.peaks.l2_bytes_per_clock
+    )
 
 
 def _blocks_per_cu(shape: KernelShapes, width: float, lds: NDArray[np.float64], arch: ArchSpec) -> NDArray[np.float64]:
     """Number of concurrent blocks per compute unit that LDS, registers and waves allow, at least 1, by their tiles."""
     assert arch.peaks is not None
-    lanes = shape.waves * arch.wavefront_size
-    loads = (shape.tile_m + shape.tile_n) * shape.tile_k * width / _REGISTER_BYTES / lanes
-    registers = _REGISTERS + shape.tile_m * shape.tile_n / lanes + _REGISTERS_A_LOAD * loads
-    by_registers = arch.peaks.register_kb_per_cu * _KB / (registers * lanes * _REGISTER_BYTES)
+    bytes_of_registers = _registers(shape, width, arch) * shape.waves * arch.wavefront_size * _REGISTER_BYTES
+    by_registers = arch.peaks.register_kb_per_cu * _KB / bytes_of_registers
     by_waves = arch.hardware.max_waves_per_cu / shape.waves
     return np.asarray(np.maximum(np.floor(np.minimum.reduce([arch.lds_capacity / lds, by_registers, by_waves])), 1))
 
 
-def _shared(kernels: Sequence[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Blocks per compute unit that share tiles, and whether they add to the result by atomic operations."""
-    if len(kernels) and hasattr(kernels[0], "blocks_per_cu"):
-        return column_of(kernels, "blocks_per_cu").astype(np.float64), column_of(kernels, "reduction") == "atomic"
-    return np.full(len(kernels), _NOT_SHARED), np.zeros(len(kernels), np.bool_)
+def _registers(shape: KernelShapes, width: float, arch: ArchSpec) -> NDArray[np.float64]:
+    """Registers that a lane needs, by the tile."""
+    lanes = shape.waves * arch.wavefront_size
+    loads = (shape.tile_m + shape.tile_n) * shape.tile_k * width / _REGISTER_BYTES / lanes
+    return np.asarray(_REGISTERS + shape.tile_m * shape.tile_n / lanes + _REGISTERS_A_LOAD * loads)
 
 
-def _have_two_buffers(kernels: Sequence[Any], pipelines: NDArray[np.str_]) -> NDArray[np.float64]:
-    from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
+def _scaling_clocks(shape: KernelShapes, arch: ArchSpec) -> NDArray[np.float64]:
+    """Clocks of an iteration in which a block scales its sums."""
+    lanes = _LANES * np.minimum(shape.waves, arch.hardware.simds_per_cu)
+    times = np.maximum(shape.tile_k / _VALUES_OF_A_SCALE, 1.0)
+    return np.asarray(shape.scales * _OF_SCALING * times * shape.tile_m * shape.tile_n / lanes)
 
-    if len(kernels) and hasattr(kernels[0], "double_smem_buffer"):
-        return column_of(kernels, "double_smem_buffer").astype(np.float64)
-    return np.isin(pipelines, sorted(DOUBLE_SMEM_PIPELINES)).astype(np.float64)
+
+def _spilled(
+    shape: KernelShapes, width: float, arch: ArchSpec, blocks: NDArray[np.float64] | float
+) -> NDArray[np.float64]:
+    """Bytes that a block stores and loads in an iteration, since so many blocks share a compute unit's registers."""
+    assert arch.peaks is not None
+    simds = arch.hardware.simds_per_cu
+    of_lane = arch.peaks.register_kb_per_cu * _KB / (simds * arch.wavefront_size * _REGISTER_BYTES)
+    missing = np.maximum(_registers(shape, width, arch) - of_lane / np.ceil(blocks * shape.waves / simds), 0.0)
+    return np.asarray(2 * _REGISTER_BYTES * missing * shape.waves * arch.wavefront_size)
+
+
+def _stated(kernels: Sequence[Any], name: str, default: Any) -> NDArray[Any]:
+    """A column that only some operations' kernels have, or else a default."""
+    is_known = len(kernels) and hasattr(kernels[0], name)
+    values = column_of(kernels, name) if is_known else np.broadcast_to(default, len(kernels))
+    return values if values.dtype.kind in "UO" else values.astype(np.float64)

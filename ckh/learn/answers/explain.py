@@ -97,11 +97,11 @@ def quantisation(ranking: Ranking, kernel: Any) -> Quantisation:
     op = ranking.model.spec.op
     assert op.problems.tiled is not None
     sizes = op.problems.tiled(ranking.run)
-    tiled_m = sizes.tiled_m(kernel.tile_m)
+    m_tiles = ceil(sizes.tiled_m(kernel.tile_m) / kernel.tile_m)
     n_tiles, k_tiles = ceil(sizes.n / kernel.tile_n), ceil(sizes.k / kernel.tile_k)
-    fill_m, fill_n = sizes.m / tiled_m, sizes.n / (n_tiles * kernel.tile_n)
+    fill_m, fill_n = sizes.m / (m_tiles * kernel.tile_m), sizes.n / (n_tiles * kernel.tile_n)
     fill_k = sizes.k / (k_tiles * kernel.tile_k)
-    blocks = tiled_m // kernel.tile_m * n_tiles * sizes.batches
+    blocks = m_tiles * n_tiles * sizes.batches
     is_host = ranking.model.spec.arch == HOST  # host kernels run on one thread
     cus = 1 if is_host else max(compute_units(ranking), 1)
     rounds = ceil(blocks / cus)

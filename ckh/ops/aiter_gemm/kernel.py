@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
 from math import prod
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -108,6 +109,16 @@ class AiterKernel:
             return CKTILE
         word = f"{'interwave' if self.interwave else 'intrawave'}_v{self.version}"
         return f"{FBGEMM}_{word}" if self.library == FBGEMM else word
+
+    wave_k = 1
+    parts = property(lambda self: 1 << self.split_k)  # of K
+    warp_tile_m = property(attrgetter("mfma_m"))
+    warp_tile_n = property(attrgetter("mfma_n"))
+
+    @property
+    def warp_tile_k(self) -> int:
+        """The instruction's length, for CK's kernels that of the tile."""
+        return self.a_k0 if self.library == CKTILE else self.tile_k
 
 
 NUMBERS: tuple[str, ...] = tuple(field.name for field in fields(AiterKernel) if field.type == "int")

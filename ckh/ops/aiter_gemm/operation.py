@@ -44,7 +44,7 @@ from ckh.ops.aiter_gemm.problem import (
     AiterGemm,
     parse_aiter_gemm,
 )
-from ckh.ops.base import Operation, Training, having, lazily
+from ckh.ops.base import Operation, TiledSizes, Training, having, lazily
 from ckh.problems import DTYPE_BYTES, dtype_name
 from ckh.schema import GROUPS as GROUPS_COLUMN
 from ckh.schema import Column
@@ -363,6 +363,12 @@ SHAPED = Shaped(
 )
 
 
+def _tiled(problem: AiterGemm) -> TiledSizes:
+    """Grouped products have the mean M: the tables do not state each."""
+    number = max(problem.groups, 1)
+    return TiledSizes(-(-problem.rows // number), problem.n, problem.k, number)
+
+
 OPERATION = Operation(
     name=OP_TYPE,
     summary="AITER's quantised matrix products, from its tuned tables",
@@ -386,6 +392,7 @@ OPERATION = Operation(
         },
         split_by=("n", "k"),
         grows_with="m",
+        tiled=_tiled,
     ),
     kernels=kernels_of(
         AiterKernel,
