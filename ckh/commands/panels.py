@@ -31,12 +31,13 @@ class _Panels:
     """Formats the options of a command in panels."""
 
     params: list[Any]
+    no_args_is_help: bool
     help: str | None
     epilog: str | None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse a command line; for help, hide the options of other operations, and what is for --help-all only."""
-        if not set(ctx.help_option_names).isdisjoint(args):
+        if not set(ctx.help_option_names).isdisjoint(args) or (self.no_args_is_help and not args):
             _show_operation(self.params, args)
             if ALL not in args:
                 self.help = (self.help or "").partition("\n\n")[0]
@@ -105,7 +106,7 @@ def _show_operation(params: list[Any], args: Sequence[str]) -> None:
 
 def _named(args: Sequence[str]) -> str:
     """Value of --op on a command line."""
-    for arg, following in zip(args, [*args[1:], ""], strict=True):
+    for arg, following in zip(args, (*args[1:], ""), strict=False):
         name, is_joined, value = arg.partition("=")
         if name == "--op":
             return value if is_joined else following

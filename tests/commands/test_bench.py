@@ -390,7 +390,7 @@ def test_the_journal_of_a_concurrent_run_is_not_extended(
         (["--problems", "resnet51"], ExitCode.USAGE, "unknown-set", "'resnet51'"),
         (["--problems", "none.csv"], ExitCode.BAD_DATA, "unreadable", "none.csv"),
         (["--problems", "empty.txt"], ExitCode.BAD_DATA, "no-problems", "empty.txt"),
-        (["--problems", "kernels.txt"], ExitCode.BAD_DATA, "bad-problem", "kernels.txt:1: "),
+        (["--problems", "kernels.txt"], ExitCode.BAD_DATA, "bad-row", "kernels.txt:1"),
         (["--variant", "bwd_data"], ExitCode.BAD_DATA, "mismatch", "problems.txt:1: variant"),
         (["--ndim", "3"], ExitCode.BAD_DATA, "no-problems", "3D"),
         (["--budget", "soon"], ExitCode.USAGE, "bad-number", "'soon'"),
