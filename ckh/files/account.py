@@ -36,7 +36,7 @@ class Account:
 
     is_strict: bool = False
     used: int = 0
-    passed: int = 0  # lines that state nothing, e.g. of a log, which are not reported
+    passed: int = 0  # lines of a log that state nothing, or continue a statement; they are not reported
     known: Counter[str] = field(default_factory=Counter)  # by reason, e.g. of another library
     bad: Counter[str] = field(default_factory=Counter)  # by reason, e.g. with an impossible size
     first: dict[str, str] = field(default_factory=dict)  # where and what the first entry of a reason is

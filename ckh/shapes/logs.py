@@ -91,6 +91,7 @@ class ShapeCounts:
 
     def __init__(self, wanted: RunOptions) -> None:
         self.account = Account(wanted.strict)
+        self.statements = 0  # that were counted
         self._counts: Counter[_Key] = Counter()
         self._repeated: Counter[_Key] = Counter()
         self._where: dict[_Key, str] = {}
@@ -100,6 +101,7 @@ class ShapeCounts:
     ) -> None:
         """Count a shape; `rank` as of `StatedShape`."""
         key = _Key(name, shape, op, stated)
+        self.statements += 1
         if key not in self._where:
             if len(self._where) >= MAX_SHAPES:
                 raise DataError(f"{where}: more than {MAX_SHAPES} distinct shapes", "split the log", code=_TOO_LARGE)
@@ -151,9 +153,10 @@ def begins_with_problem(head: str) -> bool:
 
 
 def read_log(lines: Iterable[bytes], path: str, wanted: RunOptions, tally: ShapeCounts) -> None:
-    """Count the shapes of a log's lines; other lines are skipped."""
+    """Count the shapes of a log's lines, and in the account each line: used, left out, or without a statement."""
     search, table = any_mark().search, None
-    for number, line in _joined(lines):
+    for number, line, count in _joined(lines):
+        account, before = tally.account, (tally.account.total, tally.statements)
         is_marked = number == 1 or search(line) is not None
         if is_marked or (table is not None and line.count(b",") >= table.commas):
             text = line.decode("utf-8", "replace")
@@ -166,30 +169,33 @@ def read_log(lines: Iterable[bytes], path: str, wanted: RunOptions, tally: Shape
                 if error.code == _TOO_LARGE:
                     raise
                 if error.code == UNSUPPORTED:
-                    tally.account.leave_out(error.message)
+                    account.leave_out(error.message)
                 else:
-                    tally.account.refuse(error, f"{path}:{number}")
+                    account.refuse(error, f"{path}:{number}")
             except (ValueError, LookupError, TypeError) as error:  # e.g. numbers of 5000 digits, missing cells
                 text = f"a statement that cannot be read ({type(error).__name__})"
-                tally.account.refuse(UsageError(text, code="bad-row"), f"{path}:{number}")
+                account.refuse(UsageError(text, code="bad-row"), f"{path}:{number}")
+        if account.total == before[0]:
+            account.use(int(tally.statements > before[1]))
+        account.passed += count - (account.total - before[0])
 
 
-def _joined(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Number lines, and join those of a statement on several lines."""
-    held, start, continues = b"", 0, None
+def _joined(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes, int]]:
+    """Number lines, join those of a statement on several lines, and count them."""
+    held, start, number, continues = b"", 0, 0, None
     for number, line in enumerate(lines, 1):
         if continues is not None:
             if continues.search(line) is not None and len(held) < MAX_LINE_BYTES:
                 held = held.rstrip() + b" " + line
                 continue
-            yield start, held
+            yield start, held, number - start
         begun = _BLOCK.search(line)
         continues = None if begun is None else _CONTINUED[begun[0]]
         if continues is None:
-            yield number, line
+            yield number, line, 1
         held, start = line, number
     if continues is not None:
-        yield start, held
+        yield start, held, number + 1 - start
 
 
 class _LogTable(NamedTuple):

@@ -281,6 +281,7 @@ def _tallied(source: Source, wanted: RunOptions) -> SourceLayers:
     if source.kind is SourceKind.TABLE:
         for table_layer in table_layers(source.path, source.name, tally.account.refuse):
             tally.add(table_layer.name, table_layer.shape, table_layer.count, table_layer.where, table_layer.op)
+            tally.account.use()
     elif source.kind is SourceKind.UNTUNED:
         part = shaped_part(source.op)
         assert part is not None, "it recognised the file"
@@ -291,6 +292,7 @@ def _tallied(source: Source, wanted: RunOptions) -> SourceLayers:
                 tally.account.leave_out(stated)
             else:
                 tally.add_stated(stated, source.name)
+                tally.account.use()
     elif source.path == Path():
         read_log([source.name.encode()], source.name, wanted, tally)
     else:
@@ -312,6 +314,7 @@ def _read_untuned(part: Shaped[Any], source: Source, tally: ShapeCounts) -> None
             tally.account.leave_out(problem)
         else:
             tally.add("", problem, 1, where, source.op)
+            tally.account.use()
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:

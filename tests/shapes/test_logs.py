@@ -229,6 +229,22 @@ def test_unsupported_operators(tmp_path: Path, line: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_every_line_of_a_log_is_accounted_for(tmp_path: Path, seed: int) -> None:
+    """Any mixture of statements, of which one has three lines, of bad and unsupported ones, and of other lines."""
+    block = "AUTOTUNE mm(16x8192, 8192x1280)\nstrides: [8192, 1], [1, 8192]\ndtypes: torch.bfloat16, torch.bfloat16\n"
+    unsupported, bad = "AUTOTUNE convolution(8x3x224x224, 64x3x7x7)\n", "AUTOTUNE mm(16, 8192x1280)\n"
+    lines = [DRIVER.format(n=1, k=64), DRIVER.format(n=2, k=64), block, unsupported, bad, "step 3: loss 0.25\n", "\n"]
+    drawn = [DRIVER.format(n=1, k=64), *random.Random(seed).choices(lines, k=60)]
+    path = tmp_path / "a.log"
+    path.write_text("".join(drawn), encoding="utf-8")
+    account = shapes_of([str(path)]).account
+    assert account.used == sum("MIOpenDriver" in text or text == block for text in drawn)
+    assert account.known.total() == drawn.count(unsupported)
+    assert account.bad.total() == drawn.count(bad)
+    assert account.total == "".join(drawn).count("\n")
+
+
 def test_a_million_lines_take_constant_memory(tmp_path: Path) -> None:
     """Memory grows with distinct shapes: a hundred thousand lines take less than 4 MB."""
     path = tmp_path / "long.log"
