@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ckh.errors import DataError
+from ckh.files.account import Account
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
 
     from ckh.errors import CkhError
 
@@ -20,6 +24,33 @@ def expect_refusal(kind: type[CkhError], code: str, *values: object) -> Iterator
         yield caught
     assert caught.value.code == code, caught.value.message
     expect_values(f"{caught.value.message}\n{caught.value.hint}", *values)
+
+
+def left_out_of(
+    capsys: pytest.CaptureFixture[str], read: Callable[[Account | None], Any], where: str, reason: str, code: str
+) -> Any:
+    """Expect that one entry is counted and left out, and refused if strict; return what is read of the others.
+
+    Args:
+        capsys: captures the warning.
+        read: reads a file with an account; None: a warning describes the entry.
+        where: file and line of the entry.
+        reason: part of what is wrong with it.
+        code: of the error if the account is strict.
+    """
+    account = Account()
+    others = read(account)
+    ((text, count),) = account.bad.items()
+    assert reason in text
+    assert (count, account.first[text], account.known) == (1, where, {})
+    assert account.used == len(others)
+    assert capsys.readouterr().err == ""
+    assert read(None) == others
+    expect_warning(capsys.readouterr().err, "left-out", where.rpartition(":")[0], 1, text, where)
+    with expect_refusal(DataError, code, "--strict") as caught:
+        read(Account(is_strict=True))
+    assert caught.value.message == f"{where}: {text}"
+    return others
 
 
 def expect_error(stderr: str, code: str, *values: object) -> None:

@@ -7,7 +7,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ckh.errors import DataError
+from ckh.errors import DataError, UsageError
 from ckh.files.untrusted import MIB, larger_than
 from ckh.text.log import note
 
@@ -36,8 +36,8 @@ class WrittenForm:
         return any(word in lower for word in self.lists) and not any(word in lower for word in self.no_lists)
 
 
-def written_problems(path: Path, text: str, form: WrittenForm) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Problems in a Python file: the line of each and its values by AMD's names."""
+def written_problems(path: Path, text: str, form: WrittenForm) -> Iterator[tuple[int, dict[str, Any] | UsageError]]:
+    """Problems in a Python file: the line of each and its values by AMD's names, or what is wrong with them."""
     nodes = sorted(_nodes(_tree(path, text), form), key=lambda node: (node.lineno, node.col_offset))
     read = [(node, _values(node, form)) for node in nodes]
     written = [(node, values) for node, values in read if values is not None]
@@ -50,16 +50,16 @@ def written_problems(path: Path, text: str, form: WrittenForm) -> Iterator[tuple
     if computed := [node.lineno for node, values in read if values is None]:
         note(f"{path}:{computed[0]}: problems with computed values are not read: {len(computed)} of {len(nodes)}")
     for node, values in written:
-        if isinstance(node, ast.Call) and len(values) < len(node.args) + len(node.keywords):
-            raise DataError(f"{path}:{node.lineno}: duplicate value", "omit one of them", code="duplicate-name")
-        for name, value in values.items():
-            if isinstance(value, int) and value.bit_length() > _MAX_BITS:
-                raise DataError(
-                    f"{path}:{node.lineno}: {name} has more than {_MAX_BITS} bits",
-                    "sizes are below 2^31",
-                    code="out-of-range",
-                )
-        yield node.lineno, values
+        yield node.lineno, _fault(node, values) or values
+
+
+def _fault(node: ast.expr, values: dict[str, Any]) -> UsageError | None:
+    if isinstance(node, ast.Call) and len(values) < len(node.args) + len(node.keywords):
+        return UsageError("duplicate value", "omit one of them", code="duplicate-name")
+    for name, value in values.items():
+        if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+            return UsageError(f"{name} has more than {_MAX_BITS} bits", "sizes are below 2^31", code="out-of-range")
+    return None
 
 
 def _tree(path: Path, text: str) -> ast.Module:

@@ -10,7 +10,7 @@ from ckh.errors import DataError
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.problem_sets.files import read_problems
 from ckh.ops.problem_files import is_problem_file
-from tests.refusals import expect_refusal
+from tests.refusals import expect_refusal, left_out_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,21 +66,36 @@ def test_errors_are_one_line(tmp_path: Path, suffix: str, text: str, message: st
     assert "\n" not in caught.value.message
 
 
-def test_a_file_of_another_dtype_is_refused(tmp_path: Path) -> None:
-    """The requested dtype and the dtype in the file must agree."""
-    with expect_refusal(DataError, "mismatch", "problems.txt:3", "fp16", "fp32"):
-        read_problems(write(tmp_path, ".txt", FORMS[".txt"]), "fp32")
+def test_a_file_of_another_dtype_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The requested dtype and the dtype in the file must agree; single problems of another dtype are left out."""
+    path = write(tmp_path, ".txt", PROBLEMS[1].canonical())
+    with expect_refusal(DataError, "mismatch", "problems.txt:1", "fp16", "fp32"):
+        read_problems(path, "fp32")
+    path = write(tmp_path, ".txt", "  # first\n\n".join(problem.canonical() for problem in PROBLEMS))
+    assert PROBLEMS[:1] == left_out_of(
+        capsys,
+        lambda account: read_problems(path, "fp32", account=account),
+        f"{path}:3",
+        "dtype fp16, not fp32",
+        "mismatch",
+    )
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".json"])
-def test_the_default_dtype_of_entries(tmp_path: Path, suffix: str) -> None:
+def test_the_default_dtype_of_entries(tmp_path: Path, capsys: pytest.CaptureFixture[str], suffix: str) -> None:
     """It is the requested one, else the default: a file without dtypes is valid for every device."""
     text = {
         ".csv": "m,n,k,dtype\n1,2,3,\n4,5,6,fp16\n",
-        ".json": '[{"m":1,"n":2,"k":3},{"m":4,"n":5,"k":6,"dtype":"fp16"}]',
+        ".json": '[{"m":1,"n":2,"k":3},\n\n{"m":4,"n":5,"k":6,"dtype":"fp16"}]',
     }
     path = write(tmp_path, suffix, text[suffix])
     assert [problem.dtype for problem in read_problems(path, None, "bf16")] == ["bf16", "fp16"]
     assert [problem.dtype for problem in read_problems(path, "fp16", "bf16")] == ["fp16", "fp16"]
-    with expect_refusal(DataError, "mismatch", "fp16", "bf16"):
-        read_problems(path, "bf16")
+    others = left_out_of(
+        capsys,
+        lambda account: read_problems(path, "bf16", account=account),
+        f"{path}:3",
+        "dtype fp16, not bf16",
+        "mismatch",
+    )
+    assert others == (GemmProblem(1, 2, 3, "bf16"),)
