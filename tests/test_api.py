@@ -202,7 +202,6 @@ VALID: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "rank": ([TEXT], {}),
     "rank_many": ([[TEXT]], {}),
     "answer": ([TEXT], {}),
-    "known": ([TEXT], {}),
     "kernel": ([TEXT], {}),
     "run": ([TEXT], {}),
     "explain": (["a_kernel"], {}),

@@ -109,16 +109,19 @@ def _is_model(paths: Sequence[Path]) -> bool:
 
 
 def _report_data(paths: list[Path], data: Sequence[Path]) -> Report:
+    from tempfile import TemporaryDirectory
+
+    from ckh.data.conversion import convert
     from ckh.data.dataset import read_dataset
     from ckh.data.formats import ReadOptions
-    from ckh.data.merge import merge
-    from ckh.data.readers import read_input
     from ckh.report.measurements import report_dataset
 
     if data:
         raise UsageError("--data and --train-data are for a model", "omit them", code="inapplicable-option")
     if len(paths) == 1 and _is_run(paths[0]):
-        return report_dataset(merge([read_input(paths[0], ReadOptions())]).dataset, paths)
+        with TemporaryDirectory(prefix="ckh-data-") as folder:
+            convert(paths, Path(folder, "run.parquet"), ReadOptions())
+            return report_dataset(read_dataset(folder), paths)
     for path in paths:
         if path.is_dir() and not list(path.glob("*.parquet")):
             raise DataError(

@@ -159,17 +159,17 @@ def test_a_kernel_is_not_written_twice(path: Path) -> None:
         (lambda d: d.update(note=""), "note is not a known field"),
         (lambda d: d["kernels"].insert(1, 7), "kernels[1] must be an object"),
         (lambda d: d["kernels"][1].update(colour=1), "kernels[1].colour is not a known field"),
-        (lambda d: d["kernels"][2].pop("tile_k"), "kernels[2].tile_k is missing, expected a value of type int"),
+        (lambda d: d["kernels"][2].pop("tile_k"), "kernels[2].tile_k is missing"),
         (lambda d: d["kernels"][2].pop("name"), "kernels[2].name is missing, expected a value of type str"),
-        (lambda d: d["kernels"][0].update(tile_m="64"), "kernels[0].tile_m must be of type int, not '64'"),
-        (lambda d: d["kernels"][0].update(tile_m=64.0), "kernels[0].tile_m must be of type int, not 64.0"),
-        (lambda d: d["kernels"][0].update(two_stage=0), "kernels[0].two_stage must be of type bool, not 0"),
-        (lambda d: d["kernels"][0].update(wave_m=True), "kernels[0].wave_m must be of type int, not True"),
-        (lambda d: d["kernels"][0].update(vector_a=None), "kernels[0].vector_a must be of type int, not None"),
-        (lambda d: d["kernels"][0].update(streamk=1), "kernels[0].streamk must be of type str, not 1"),
+        (lambda d: d["kernels"][0].update(tile_m="64"), "kernels[0].tile_m is '64', the kernel's name says 16"),
+        (lambda d: d["kernels"][0].update(tile_m=64.0), "kernels[0].tile_m is 64.0, the kernel's name says 16"),
+        (lambda d: d["kernels"][0].update(two_stage=0), "kernels[0].two_stage is 0, the kernel's name says False"),
+        (lambda d: d["kernels"][0].update(wave_m=True), "kernels[0].wave_m is True, the kernel's name says 1"),
+        (lambda d: d["kernels"][0].update(vector_a=None), "kernels[0].vector_a is None, the kernel's name says 8"),
+        (lambda d: d["kernels"][0].update(streamk=1), "kernels[0].streamk is 1, the kernel's name says None"),
         (
             lambda d: d["kernels"][0].update(scheduler="wave"),
-            "kernels[0].scheduler must be one of intrawave, interwave, not 'wave'",
+            "kernels[0].scheduler is 'wave', the kernel's name says 'interwave'",
         ),
         (
             lambda d: d["kernels"][1].update(tile_m=4096),
@@ -197,7 +197,7 @@ def test_a_name_of_another_kernel_or_a_shorter_one_is_refused(path: Path) -> Non
     expect_values(damaged(path, partial(rename, other)), "kernels[1]")
     short = "grouped_conv_forward_bf16_2d_16x16x64_basic_v1_interwave"
     message = damaged(path, lambda d: d["kernels"][0].update(name=short))
-    expect_values(message, "kernels[0].wave_m", 1, "None")
+    expect_values(message, "kernels[0].name", short, "wave_m")
 
 
 def test_names_are_canonical(path: Path) -> None:

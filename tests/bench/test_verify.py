@@ -235,7 +235,8 @@ def test_operands_that_are_not_finite_have_exact_results(value: float) -> None:
     """NaN and infinities are right where the reference has them, and wrong anywhere else."""
     p, x, w = matrices(13, 37, 7)
     x[2, 5] = value
-    limits, right = limits_of(p, x, w), (x.astype(np.float64) @ w.T).astype(np.float32)
+    with np.errstate(invalid="ignore"):  # some BLAS report sums of infinities
+        limits, right = limits_of(p, x, w), (x.astype(np.float64) @ w.T).astype(np.float32)
     assert limits.complaint(right) == ""
     for place, other in (((2, 3), 1.0), ((4, 3), np.nan), ((4, 3), np.inf), ((2, 3), -right[2, 3])):
         wrong = right.copy()

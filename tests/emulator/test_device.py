@@ -73,7 +73,7 @@ def test_a_tuning_ends_at_verified_kernels(
     assert (document["today_ms"], document["tuned_ms"], document["gain"], document["model"]) == (None,) * 4
     assert {row.status for row in read_journal(Path("tuned/run")).rows} == {Status.VERIFIED}
     assert {path.name for path in Path("tuned").iterdir()} == {
-        *("tune.json", "shapes.csv", "before.json", "run", "summary.md")
+        *("tune.json", "shapes.csv", "shapes.json", "before.json", "run", "summary.md")
     }
 
 

@@ -324,7 +324,7 @@ _NO_OUTPUTS = {
             "bench.compilation.toolchain",
         ),
         *("cluster.connection", "integrations.parity"),
-        *("ops.aiter.checking", "ops.aiter.lookup_script"),
+        *("learn.judging.calibrate", "ops.aiter.checking", "ops.aiter.lookup_script"),
     },
     "the cache": {
         *("bench.compilation.kernel_cache", "bench.devices.hip_device", "bench.supervision.remote", "kernels.compiled"),

@@ -59,9 +59,9 @@ def rank(
         rule_set: a rule set of convolutions, whose kernels are ranked exclusively.
 
     Raises:
-        NoKernelError: no kernel applies.
-        DataError: `kernels` is empty, or has an item that is not a complete kernel of the operation, a kernel that the
-            architecture cannot build, or several element types.
+        NoKernelError: no kernel applies; of `kernels`, those that the architecture cannot build are left out.
+        DataError: `kernels` is empty, or has an item that is not a complete kernel of the operation, or several element
+            types.
         ModelError: there is no such model, or it is damaged.
         UsageError: the model is for something else, `top` is below 0, or there is no such architecture or rule set.
     """

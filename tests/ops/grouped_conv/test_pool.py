@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.archs import load_arch
-from ckh.errors import DataError
 from ckh.kernels.pools import TIMED_NAME, KernelList, timed_file
 from ckh.ops.grouped_conv.kernel import kernel_name
 from ckh.ops.grouped_conv.kernels.pool import POOLS, conv_pool, refused_pool
 from ckh.problems import Direction
 from tests.learn.conftest import AMD_PROBLEMS
-from tests.refusals import expect_refusal, has_values
+from tests.refusals import expect_values, has_values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,5 +86,7 @@ def test_measurements_count_on_their_own_architecture_alone(tmp_path: Path) -> N
     there = POOLS.candidates(AMD_PROBLEMS[0], gfx942, *kind, model=tmp_path)
     assert (there.timed, there.pool) == (None, (*others, unlisted))
     assert POOLS.of(gfx950, *kind, model=tmp_path, only=listed) == (*measured, others[0])
-    with expect_refusal(DataError, "bad-kernel", "gfx942", kernel_name(waves)):
-        POOLS.of(gfx942, *kind, model=tmp_path, only=listed)
+    assert POOLS.of(gfx942, *kind, model=tmp_path, only=listed) == (others[0], others[-1], unlisted)
+    left_out = POOLS.candidates(AMD_PROBLEMS[0], gfx942, *kind, model=tmp_path, only=listed).refused
+    (reason,) = (reason for reason, count in left_out.items() if count == 2)
+    expect_values(reason, "gfx942", "4x4x1")
