@@ -92,7 +92,7 @@ class Config:
     family: Family
 
     def value(self, key: str) -> Any:
-        """What a key states, unchecked; dots separate the keys of nested objects."""
+        """Return the value of a key, unchecked; dots separate the keys of nested objects."""
         value: Any = self.values
         for part in key.split("."):
             value = value.get(part) if isinstance(value, dict) else None

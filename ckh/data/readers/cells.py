@@ -1,4 +1,4 @@
-"""What readers share: cells of a table with their lines, faults of bad rows, times in cells, and provenance."""
+"""Cells of a table with their lines, faults of bad rows, times in cells, and provenance, shared by readers."""
 
 from __future__ import annotations
 
