@@ -1,6 +1,6 @@
 """Accuracy of models of AITER's MoE kernels on layers of unseen models.
 
-    python benchmarks/aiter_moe_folds.py data/aiter-moe-gfx950.parquet data/aiter-moe-gfx942.parquet
+    python benchmarks/aiter_moe_folds.py data/aiter-moe-gfx950.parquet data/aiter-moe-gfx942*.parquet
 
 All problems of a model's layer (model_dim, inter_dim, experts) are held out together: all numbers of tokens and experts
 per token, stages and element types. The answer of `ckh predict` is evaluated: the first of its candidates. If that was

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 FOREIGN = "of a library other than Composable Kernel"
 FAILED = "of a kernel that failed or was wrong"
 BAD_ROW = "with a size or name that is impossible"
+WEIGHTED = "with the router's weights in the first product, by kernels that ckh does not rank"
 OTHER_KIND = "of a kind of GEMM that ckh does not know"
 REPLACED = "of a kernel that a later version of FBGEMM replaced"
 
@@ -64,6 +65,8 @@ ARCH, GPU = "gfx942", "MI300X"  # of FBGEMM's tables, according to the pull requ
 RENAMED = {"cus": "cu_num", "kernel": "kernelName", "split_k": "splitK", "time_us": "us"}  # columns of AITER's tables
 FIELDS = {"cus": "num_cus", "token": "tokens", "expert": "experts", "q_dtype_a": "dtype", "q_type": "quant"}
 FIELDS |= {"act_type": "activation"}
+# What a table of one tuner's run on an MI300 does not state; its compute units are those of an MI300X.
+ONE_RUN: dict[str, Any] = {"gfx": ARCH, "cus": 304, "blob": "", "date": "2026-01"}
 IDENTITY = ("cus", "stage", "token", "model_dim", "inter_dim", "expert", "topk", "act_type", "q_dtype_a", "q_type")
 QUANTS = {name: quant for quant, name in QUANT_NAMES.items()}
 
@@ -124,11 +127,15 @@ _Times = dict[AiterMoe, dict[MoeChoice, _Time]]
 def read_mixtures(path: Path, options: ReadOptions) -> Reading:
     """Read the measurements of all kernels."""
     frame = pd.read_parquet(path)
+    if "kernel_type" in frame:
+        names = {"kernel_type": "library", "kernel_name": "kernel"}
+        frame = frame[frame["ok"]].rename(columns=names).assign(**ONE_RUN)
     left_out: Counter[str] = Counter()
     for reason, bad in (
         (FOREIGN, ~frame["library"].isin(("ck", "cktile"))),
         (OTHER_ARCH, frame["gfx"] != options.arch if options.arch else frame["gfx"] != frame["gfx"]),
         (FAILED, ~(frame["time_us"] > 0)),
+        (WEIGHTED, frame["doweight_stage1"] != 0),
     ):
         if count := int(bad.loc[frame.index].sum()):
             left_out[reason] += count

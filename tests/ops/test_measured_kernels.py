@@ -18,6 +18,7 @@ SHIPPED = Path(__file__).parents[2] / "data"
         ("aiter-gemm-gfx942", 5111),
         ("aiter-gemm-gfx950", 6281),
         ("aiter-moe-gfx942", 1824),
+        ("aiter-moe-gfx942-mi300", 256),
         ("aiter-moe-gfx950", 3742),
         ("fbgemm-gemm-gfx942", 453),
     ],
