@@ -44,7 +44,6 @@ from ckh.bench.supervision.harness import (
     execute,
     executed_classes,
     loop_ends,
-    record_text,
     source_hash,
 )
 from ckh.bench.supervision.limits import BenchLimits
@@ -260,6 +259,19 @@ def record(executed: Executed) -> None:
     others = [item for item in executed_classes() if (item.op, item.arch, item.kernel_class) != key]
     write_atomic(RECORD, record_text([*others, executed]).encode())
     executed_classes.cache_clear()
+
+
+def record_text(classes: list[Executed]) -> str:
+    """Format the record as JSON, one build or class a line; classes refer to their build by its name."""
+    builds = (f"{json.dumps(build.name)}: {_known(build)}" for build in sorted({entry.build for entry in classes}))
+    lines = (_known(entry, build=entry.build.name) for entry in sorted(classes))
+    return '{"builds": {\n' + ",\n".join(builds) + '\n},\n"classes": [\n' + ",\n".join(lines) + "\n]}\n"
+
+
+def _known(entry: Build | Executed, **changed: str) -> str:
+    """Format an entry as JSON, without empty texts."""
+    fields = asdict(entry) | changed
+    return json.dumps({name: value for name, value in fields.items() if value != ""})
 
 
 def record_in(path: Path, executed: Executed) -> None:

@@ -143,12 +143,11 @@ def _unforeseen(error: Exception) -> tuple[CkhError, ExitCode]:
         import traceback
 
         traceback.print_exception(error)
-    if isinstance(error, ImportError) and (cause := _unmapped(error)):
-        hint = "raise the limit (ulimit -v), or end other programs"
-        text = f"not enough memory to load a library: {cause}"
+    cause = _unmapped(error) if isinstance(error, (ImportError, OSError)) else ""
+    if cause or isinstance(error, MemoryError):
+        text = f"not enough memory to load a library: {cause}" if cause else "not enough memory"
+        hint = "raise the limit (ulimit -v), end other programs, use less data, or fewer --jobs"
         return OutputError(text, hint, code="memory"), ExitCode.INPUT_OUTPUT
-    if isinstance(error, MemoryError):
-        return CkhError("not enough memory", "use less data, or fewer --jobs", code="memory"), ExitCode.INTERNAL
     text = " ".join(f"{type(error).__name__}: {error}".split())
     hint = f"{DEBUG_VARIABLE}=1 shows where; please report it with the command and its input"
     return CkhError(f"an error inside ckh, {text} ({_origin(error)})", hint, code="internal"), ExitCode.INTERNAL

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from ckh.quick.printed import keep_printed, key_of, read_printed
 
+_ARENA_MAX = -8  # malloc.h
+
 if TYPE_CHECKING:
     from ckh.quick.request import Request
 
@@ -98,11 +100,19 @@ def _print_again(notes: str, text: str, refusal: str) -> None:
 
 def _full(args: list[str]) -> int:
     """Run the full command."""
+    import ctypes
     import resource
+    import signal
+    from contextlib import suppress
 
     from ckh import cli
 
     gc.enable()
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C, so that no temporary files are left
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
     if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # it reserves memory per thread, retries for long, and exits
+        with suppress(AttributeError):  # another libc than GNU's, which reserves 64 MB per thread
+            ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
     return cli.dispatch(args)

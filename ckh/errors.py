@@ -34,7 +34,7 @@ EXIT_CODE_MEANING: dict[ExitCode, str] = {
     ExitCode.BAD_DATA: "bad data or model",
     ExitCode.NO_KERNEL: "no kernel applies, or none that was tried works",
     ExitCode.INTERNAL: "an error inside ckh (CKH_DEBUG=1 shows where)",
-    ExitCode.INPUT_OUTPUT: "stdout is closed or full, or a file could not be read or written",
+    ExitCode.INPUT_OUTPUT: "stdout is closed or full, a file could not be read or written, or memory is short",
     ExitCode.INTERRUPTED: "interrupted, everything measured is saved",
     ExitCode.READER_LEFT: "the reader of the output left (ckh ... | head)",
 }

@@ -168,7 +168,12 @@ def test_out_of_memory_in_a_library_is_one_line(capsys: pytest.CaptureFixture[st
         (DataError("bad", "mend it"), ExitCode.BAD_DATA, "error: bad"),
         (PermissionError(errno.EACCES, "Permission denied", "/a/b"), ExitCode.INPUT_OUTPUT, "error: /a/b: Permission"),
         (OSError(errno.ENOSPC, "No space left on device"), ExitCode.INPUT_OUTPUT, "error: a file: No space left"),
-        (MemoryError(), ExitCode.INTERNAL, "error: not enough memory"),
+        (MemoryError(), ExitCode.INPUT_OUTPUT, "error: not enough memory"),
+        (
+            OSError("a.so: failed to map segment from shared object"),
+            ExitCode.INPUT_OUTPUT,
+            "error: not enough memory to",
+        ),
         (BrokenPipeError(errno.EPIPE, "Broken pipe"), ExitCode.INTERNAL, "error: an error inside ckh, BrokenPipeError"),
     ],
 )

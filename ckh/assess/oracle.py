@@ -70,10 +70,6 @@ class Remeasured:
         return min((time for time in self.times_ns if time is not None), default=float("nan"))
 
     @property
-    def _choices_ns(self) -> tuple[float | None, ...]:
-        return self.times_ns[1 : 1 + self.contest.first]
-
-    @property
     def estimated_best_ns(self) -> float:
         """Estimated time of the fastest candidate, at most that of the fastest measured kernel."""
         contest = self.contest
@@ -101,7 +97,7 @@ class Remeasured:
     @property
     def top_efficiency(self) -> float:
         """Efficiency of the best of the model's choices."""
-        return max(_ratio(self._best_ns, time) for time in self._choices_ns)
+        return max(_ratio(self._best_ns, time) for time in self.times_ns[1 : 1 + self.contest.first])
 
     @property
     def sample_won(self) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from ckh.text.log import printable
+from ckh.text.log import markdown, printable
 from ckh.version import __version__
 
 if TYPE_CHECKING:
@@ -76,9 +76,9 @@ class Verdict:
         verdict = "FAIL" if self.failures else "PASS"
         parts = [
             f"{_SUMMARY_START} {__version__} {self.command} -->",
-            f"## {verdict}: {_escaped(self.title)}",
-            "\n".join(f"- {_escaped(failure)}" for failure in self.failures),
-            *map(_escaped, self.lines),
+            f"## {verdict}: {markdown(self.title)}",
+            "\n".join(f"- {markdown(failure)}" for failure in self.failures),
+            *map(markdown, self.lines),
             *map(_markdown_table, self.tables),
         ]
         return ("\n\n".join(filter(None, parts)) + "\n").encode()
@@ -90,15 +90,7 @@ def _lines(text: str) -> str:
 
 def _markdown_table(table: VerdictTable) -> str:
     rules = ["---", *["---:"] * (len(table.columns) - 1)]
-    lines = [" | ".join(map(_escaped, row)) for row in (table.columns, *table.rows)]
+    lines = [" | ".join(map(markdown, row)) for row in (table.columns, *table.rows)]
     lines.insert(1, " | ".join(rules))
     shown = "\n".join(f"| {line} |" for line in lines)
-    return f"{_escaped(table.title)}\n\n{shown}" if table.title else shown
-
-
-def _escaped(text: str) -> str:
-    """Escape Markdown markup."""
-    shown = printable(text)
-    for sign in "\\`*_<>|[]":
-        shown = shown.replace(sign, "\\" + sign)
-    return shown
+    return f"{markdown(table.title)}\n\n{shown}" if table.title else shown

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -172,7 +171,7 @@ def _write(made: Report, out: Path, plots: Path | None, *, force: bool) -> list[
         check_output(path, _SVG if path.suffix == ".svg" else _PNG, force=force)
     for path, figure in files.items():
         write_output(path, file_svg(figure) if path.suffix == ".svg" else file_png(figure))
-    write_output(out, page(made, time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())))
+    write_output(out, page(made))
     return [figure.name for figure in made.figures]
 
 

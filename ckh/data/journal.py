@@ -33,7 +33,7 @@ from ckh.data.journal_records import (
 from ckh.errors import DataError, OutputError, UsageError
 from ckh.files.locks import FileLock
 from ckh.files.outputs import FileKind, refuse_planted
-from ckh.files.paths import hidden_name
+from ckh.files.paths import new_beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -272,19 +272,12 @@ class JournalWriter:
 
     def _start_over(self, text: bytes) -> None:
         """Replace the journal atomically."""
-        part = hidden_name(self.path)
-        file = os.open(part, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
-        try:
-            self._lock(file)
+        with new_beside(self.path) as (part, file):
             _write_all(file, text)
             os.fsync(file)
             part.replace(self.path)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            os.close(file)
-            raise
-        os.close(self._file)
-        self._file = file
+            os.close(self._file)
+            self._file = os.dup(file)  # with its lock
 
     def _lock(self, file: int) -> None:
         try:

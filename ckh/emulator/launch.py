@@ -148,11 +148,6 @@ class EmulatorLibrary:
         Window.in_dll(self._library, "emu_arguments").start = address
         Window.in_dll(self._library, "emu_arguments").bytes = size
 
-    def confine(self, address: int, size: int) -> None:
-        """Restrict kernels to their arguments and this range of process memory; size 0 lifts the restriction."""
-        Window.in_dll(self._library, "emu_window").start = address
-        Window.in_dll(self._library, "emu_window").bytes = size
-
     def select_group(self, number: int) -> None:
         """Select one of the workgroups that the device holds, for the methods that follow."""
         self._library.emu_group_select(c_uint32(number))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import re
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,7 @@ from ckh.export.folder import model_names
 from ckh.export.groups import exported, kinds
 from ckh.export.programs import model_content
 from ckh.ranking.layout import CSRC
-from ckh.text.log import printable
+from ckh.text.log import markdown
 from ckh.version import __version__
 
 if TYPE_CHECKING:
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from ckh.learn.models.artifact import Model
 
 TEMPLATES = Path(__file__).with_name("c")
-_MARKUP = re.compile(r"[|`*_~!\[\]]")  # of Markdown
 _LINE, _WORDS = 120, 6
 _SPACE = "\u00a0"  # marks spaces without a line break
 _TITLE = "/* Kinds of problems, and their fields in order, with defaults: from the tables of ckh. */"
@@ -185,14 +182,9 @@ def _facts(export: _Exported) -> dict[str, Any]:
     }
 
 
-def _markdown_cell(text: str) -> str:
-    """Escape foreign text for a table cell: no HTML, no Markdown, no control characters."""
-    return _MARKUP.sub(lambda match: f"&#{ord(match[0])};", html.escape(printable(text)))
-
-
 def _readme(prepared: Sequence[_Exported], *, embed: bool) -> str:
     specs = [(export.name, export.model.spec) for export in prepared]
-    rows = [f"| `{name}` | {spec.purpose} | {_markdown_cell(spec.device or spec.arch)} |" for name, spec in specs]
+    rows = [f"| `{name}` | {spec.purpose} | {markdown(spec.device or spec.arch)} |" for name, spec in specs]
     where = "`ckh_open_embedded` opens them by name." if embed else "They are in `models/`."
     table = "\n".join(["| model | for | measured on |", "|---|---|---|", *rows, "", where])
     return _template("README.md").replace("@VERSION@", __version__).replace("@MODELS@", table)

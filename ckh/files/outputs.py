@@ -12,7 +12,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import shutil
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ckh.errors import OutputError, UsageError
-from ckh.files.paths import hidden_name, open_atomic, planted_file, planted_link, write_atomic
+from ckh.files.paths import new_beside, open_atomic, planted_file, planted_link, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -136,20 +135,14 @@ def write_folder(out: Path, files: Iterable[tuple[str, bytes]]) -> None:
     refuse_planted(out)
     target = Path(os.path.realpath(out))
     may_replace = _may_replace(out, target)
-    part = hidden_name(target)
     try:
-        part.mkdir(parents=True)
-        for name, content in files:
-            (part / name).parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(part / name, content)
-        if may_replace:
-            _put_in_place(part, target)
-        else:
-            _put_new(part, target)
+        with new_beside(target, is_folder=True) as (part, _):
+            for name, content in files:
+                (part / name).parent.mkdir(parents=True, exist_ok=True)
+                write_atomic(part / name, content)
+            (_put_in_place if may_replace else _put_new)(part, target)
     except OSError as error:
         raise OutputError(f"cannot write {out}: {error.strerror or error}", code="unwritable") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
     _checked[target] = True  # a command may replace its own outputs
 
 

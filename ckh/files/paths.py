@@ -5,9 +5,10 @@ ckh trusts the contents of its caches, which include machine code, and must writ
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -108,6 +109,8 @@ def _is_alone(state: os.stat_result, place: Path) -> bool:
 MODELS_VARIABLE = "CKH_MODELS"
 PROBES = "probes"  # folder of measured first choices, in the user data folder
 RESOURCES = "resources"  # folder of compiler reports on kernels, in the cache
+_HEX = "0123456789abcdef"
+_NEW_FILE = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL
 _NAME_LENGTH = 40  # of a hidden name, so that it is never too long with its suffix
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -223,27 +226,63 @@ def _chosen(own: str, xdg: str, below_home: str) -> Path:
     return (base if base.is_absolute() else Path.home() / below_home) / "ckh"
 
 
-def hidden_name(path: Path) -> Path:
-    """New hidden name beside `path`, to be renamed to it."""
-    return path.with_name(f".{path.name[:_NAME_LENGTH]}.{os.urandom(8).hex()}")
+def _remove_unlocked(path: Path) -> None:
+    """Remove a file or folder of this user, unless a process has it locked."""
+    with suppress(OSError):
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(file).st_uid == os.geteuid():
+                _remove(path)
+        finally:
+            os.close(file)
+
+
+def _remove(path: Path) -> None:
+    import shutil
+
+    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_beside(path: Path, *, is_folder: bool = False) -> Iterator[tuple[Path, int]]:
+    """Make a file or folder under a hidden name beside `path`, locked while open; yields its name and the open file.
+
+    It is removed at the end, unless it was renamed, and by the next process if this one is killed. The mode of a file
+    is 0644 less the process's umask; it is appended to.
+    """
+    start, own = f".{path.name[:_NAME_LENGTH]}.", os.urandom(8).hex()
+    for name in os.listdir(path.parent) if path.parent.is_dir() else ():  # noqa: PTH208 - names
+        if name.startswith(start) and len(name) == len(start + own) and not name[len(start) :].strip(_HEX):
+            _remove_unlocked(path.with_name(name))
+    part = path.with_name(start + own)
+    while True:
+        if is_folder:
+            part.mkdir(parents=True)
+        file = os.open(part, os.O_RDONLY if is_folder else _NEW_FILE, 0o644)
+        with suppress(OSError):  # file systems without locks, where nothing is removed
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if part.exists():  # else removed by another process before it was locked
+            break
+        os.close(file)
+    try:
+        yield part, file
+    finally:
+        _remove(part)
+        os.close(file)
 
 
 @contextmanager
 def open_atomic(path: Path, put: Callable[[Path, Path], object] = Path.replace) -> Iterator[BinaryIO]:
-    """Open a file under a hidden name, which is renamed to `path` when the context ends without an error.
+    """Open a file beside `path`, which is put there when the context ends without an error.
 
-    The mode is 0644 less the process's umask. `put` renames the file from one name to another.
+    `put` renames the file from one name to another.
     """
-    part = hidden_name(path)
-    try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
+    with new_beside(path) as (part, number), os.fdopen(number, "wb", closefd=False) as file:
+        yield file
+        file.flush()
+        os.fsync(number)
         put(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def write_atomic(path: Path, content: bytes) -> None:

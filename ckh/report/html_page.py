@@ -22,8 +22,8 @@ _SCRIPT = Path(__file__).with_name("page.js")
 _STYLES = Path(__file__).with_name("page.css")
 
 
-def page(report: Report, when: str) -> bytes:
-    """The page; `when` is the time of writing."""
+def page(report: Report) -> bytes:
+    """The page, which is the same for the same report."""
     script = allowed = ""
     if any(table.is_data for table in report.tables):  # only this script, which sorts and filters tables, may run
         text = _SCRIPT.read_text(encoding="utf-8")
@@ -50,7 +50,7 @@ def page(report: Report, when: str) -> bytes:
                 + "</section>\n"
                 for table in report.tables
             )
-            + f"<footer>ckh {__version__}, {_text(when)}. This page loads nothing.</footer>\n"
+            + f"<footer>ckh {__version__}. This page loads nothing.</footer>\n"
             f"</main>\n{script}</body>\n</html>\n"
         ).encode()
     )

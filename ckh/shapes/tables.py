@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _FIRST = ("op", "count", "layers")
 _BETWEEN = " "  # between names of layers
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
 # Further columns of AITER's lists of products: element types of operands and result, and flags.
 _STATED = ("dtype", "outdtype", "bias", "scaleAB", "bpreshuffle")
 _TRUE = ("true", "1")
@@ -96,7 +96,9 @@ def _layer(cells: Mapping[str, str], where: str) -> Layer:
             row[name] = _integer(name, cell) if columns[name].type.startswith("int") else cell
         elif not columns[name].nullable:
             raise UsageError(f"{name} is missing", code="missing-field")
-    return Layer(cells["layers"].removeprefix("'"), op.problems.of_row(row), count, where, op.name)
+    names = cells["layers"]
+    names = names[1:] if names.startswith("'") and names[1:].startswith(_FORMULA) else names
+    return Layer(names, op.problems.of_row(row), count, where, op.name)
 
 
 def _product(cells: Mapping[str, str], where: str) -> Layer:

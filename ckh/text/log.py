@@ -38,6 +38,11 @@ def printable(text: str) -> str:
     return text if text.isprintable() else re.sub(_HIDDEN, _escaped, text)
 
 
+def markdown(text: str) -> str:
+    """Text on a single line that Markdown and HTML show as it is, also in a cell of a table."""
+    return re.sub(r"[\\`*<>|\[\]~]|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", printable(text))
+
+
 def one_line(text: str) -> str:
     """Text of a result on a single line: line feeds are escaped too, undecodable bytes are kept."""
     return text if text.isprintable() else _STEERING.sub(_escaped, text).replace("\n", "\\n")

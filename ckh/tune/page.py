@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ckh.bench.isolated.timing import MANY_UNSTABLE
 from ckh.bench.supervision.runner import shared_line
 from ckh.shapes.problems import weights_in_words
-from ckh.text.log import BORROWED, ESTIMATED, MEASURED
+from ckh.text.log import BORROWED, ESTIMATED, MEASURED, markdown, one_line
 from ckh.text.prose import paragraphs
 from ckh.text.tabletext import table_text
 from ckh.tune.gains import AITER_TABLES, WORTH_IT, Ratio, established, total_gain
@@ -44,16 +44,16 @@ def summary(document: TuneDocument, budget: str) -> str:
 
 def page(document: TuneDocument, budget: str, commands: Sequence[str]) -> str:
     """Summary as Markdown: all shapes with their kernels, and the commands of the steps."""
-    lines = [f"# {document.op} tuned on {document.device or 'no device'}", ""]
-    lines += [f"- {sentence}" for sentence in _sentences(document, budget)]
+    lines = [f"# {document.op} tuned on {markdown(document.device or 'no device')}", ""]
+    lines += [f"- {markdown(sentence)}" for sentence in _sentences(document, budget)]
     columns = _columns(document)
     lines += ["", "| " + " | ".join((*columns, *_KERNELS)) + " |"]
     lines += ["|" + "---|" * (len(columns) + len(_KERNELS))]
     for shape in document.shapes:
         kernels = (shape.today or "none known", shape.kernel or "not measured", shape.predicted_kernel or "")
         cells = (*_cells(shape, columns, _ratio), " ".join(shape.layers), *kernels)
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join([*lines, "", "```console", *commands, "```"]) + "\n"
+        lines.append("| " + " | ".join(map(markdown, cells)) + " |")
+    return "\n".join([*lines, "", "```console", *map(one_line, commands), "```"]) + "\n"
 
 
 def _measured(document: TuneDocument) -> Iterator[str]:

@@ -153,7 +153,8 @@ class ModelTuning:
         if self.settings.to != OWN_TABLES:
             export()
         document = self._document(op, rows, predicted, measured)
-        write_output(self.out / steps.PAGE, page(document, self.settings.budget, self._commands).encode(), replace=True)
+        text = page(document, self.settings.budget, self._commands).encode(errors="backslashreplace")
+        write_output(self.out / steps.PAGE, text, replace=True)
         return document
 
     def _export(self, op: str, problems: int, *, is_trained: bool) -> None:

@@ -40,7 +40,7 @@ def test_markdown_has_the_verdict_and_reasons() -> None:
         "",
         "| problem | old |",
         "| --- | ---: |",
-        "| conv\\_a\\|b | 1 |",
+        "| conv_a\\|b | 1 |",
     ]
 
 

@@ -169,11 +169,11 @@ def test_kernel_selections(args: list[str], kernels: str, count: int, capsys: py
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_run_prints_how_to_continue(
     args: list[str], number: signal.Signals, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """SIGINT and SIGTERM end a run with code 130 and its summary; the printed command completes it."""
+    """SIGINT, SIGTERM and SIGHUP end a run with code 130 and its summary; the printed command completes it."""
     process = start([*args, *MANY_SAMPLES, "--json"])
     process.send_signal(number)
     out, err = process.communicate(timeout=60)

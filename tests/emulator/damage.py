@@ -7,6 +7,7 @@ import mmap
 from typing import TYPE_CHECKING
 
 from ckh.emulator.codeobject import BUNDLE_MAGIC, CodeObject, find_code
+from ckh.emulator.launch import Window
 from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
@@ -25,6 +26,12 @@ class Damage(StrEnum):
     MATRIX = "v_mfma"  # the first of each kernel, as of all that follow
     LDS_WRITE = "ds_write"
     COMPARE = "v_cmp"
+
+
+def confine(library: EmulatorLibrary, address: int, size: int) -> None:
+    """Restrict kernels to their arguments and this range of process memory; size 0 lifts the restriction."""
+    window = Window.in_dll(library._library, "emu_window")
+    window.start, window.bytes = address, size
 
 
 def damaged(library: bytes, kind: Damage, arch: str, emulator: EmulatorLibrary) -> bytes:

@@ -39,7 +39,7 @@ from ckh.emulator.launch import (
     LoadedProgram,
     Registers,
 )
-from tests.emulator.damage import code_of
+from tests.emulator.damage import code_of, confine
 from tests.emulator.damaged_words import DAMAGED
 from tests.emulator.keep import KEPT
 from tests.emulator.wave import EXEC, assembled
@@ -93,7 +93,7 @@ class Fuzzer:
         self.random = random.Random()
         self._memory = ctypes.create_string_buffer(_WINDOW)
         self._window = ctypes.addressof(self._memory)
-        library.confine(self._window, _WINDOW)
+        confine(library, self._window, _WINDOW)
         self._content = KEPT[0].library()
         self._elf, at = code_of(self._content, KEPT[0].arch)
         self._header = self._content[self._content.index(BUNDLE_MAGIC) : at][:4096]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchmarks.executed_kernels import record_text
 from ckh.bench.codegen.ck_tile import Interface, template_dir
 from ckh.bench.compilation.hip_toolchain import OPTIONS
 from ckh.bench.computation import measured_of
@@ -30,7 +31,6 @@ from ckh.bench.supervision.harness import (
     executed_classes,
     executed_of,
     loop_ends,
-    record_text,
     source_hash,
 )
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions

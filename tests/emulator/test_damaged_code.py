@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import struct
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 from ckh.emulator.codeobject import BUNDLE_MAGIC, MAX_SCRATCH_BYTES, CodeObject, decode_metadata, find_code
 from ckh.emulator.launch import EmulatedGpu, EmulatorError, Registers
-from tests.emulator.damage import code_of
+from tests.emulator.damage import code_of, confine
 from tests.emulator.damaged_words import DAMAGED, V0, sop1, vop3
 from tests.emulator.keep import KEPT
 from tests.emulator.wave import Wave, WaveError
@@ -81,15 +82,15 @@ def test_a_window_confines_memory(wave: Wave, text: str) -> None:
     sgprs, vgprs = {4: address & 0xFFFFFFFF, 5: address >> 32}, {4: np.arange(64, dtype=np.uint32) % 4 * 4}
     library = wave.library
     try:
-        for allowed in (library.confine, library.set_arguments):
-            library.confine(1, 1)
+        for allowed in (partial(confine, library), library.set_arguments):
+            confine(library, 1, 1)
             library.set_arguments(1, 1)
             with pytest.raises(WaveError, match="outside the memory"):
                 wave.run(text, sgprs=sgprs, vgprs=vgprs)
             allowed(address, ctypes.sizeof(memory))
             wave.run(text, sgprs=sgprs, vgprs=vgprs)
     finally:
-        library.confine(0, 0)
+        confine(library, 0, 0)
 
 
 @pytest.mark.parametrize("text", ["global_load_dword v6, v4, s[4:5] offset:4", "s_load_dwordx2 s[8:9], s[4:5], 0x8"])

@@ -7,6 +7,7 @@ import csv
 import errno
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from ckh.data.journal import JournalWriter
 from ckh.errors import OutputError, UsageError
 from ckh.files import outputs
+from ckh.files.child import code_command
 from ckh.files.outputs import FileKind, FolderKind, check_output, open_output, write_folder, write_output
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.shapes.layers import WeightedProblem
@@ -313,6 +315,51 @@ def test_what_was_not_checked_replaces_nothing(tmp_path: Path) -> None:
     assert tree(tmp_path) == before
 
 
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_what_a_killed_process_left_is_removed(tmp_path: Path, is_folder: bool) -> None:
+    """The next one that writes the output removes it; not what a living process has locked, nor other hidden names."""
+    target = tmp_path / "album"
+    code = (
+        "import sys; from pathlib import Path; from ckh.files.paths import new_beside\n"
+        f"with new_beside(Path(sys.argv[1]), is_folder={is_folder}) as (part, _): print(part, flush=True); input()"
+    )
+    processes = [
+        subprocess.Popen(
+            code_command(code, str(target)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        for _ in range(2)
+    ]
+    killed, alive = (Path(process.stdout.readline().strip()) for process in processes if process.stdout)
+    processes[0].kill()
+    processes[0].communicate()
+    others = [tmp_path / name for name in (".album.backup", f".album.{'x' * 16}", f".other.{'0' * 16}")]
+    for other in others:
+        other.write_bytes(b"")
+    if is_folder:
+        (killed / "deep").mkdir()
+        (killed / "deep" / "1.jpg").write_bytes(b"1")
+        write_folder(target, [("cover", b"c")])
+    else:
+        write_output(target, b"Dear Ann")
+    assert set(tmp_path.iterdir()) == {target, alive, *others}
+    processes[1].communicate("\n")
+    assert set(tmp_path.iterdir()) == {target, *others}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of other users are root's to make")
+def test_what_other_users_left_stays(tmp_path: Path) -> None:
+    """A hidden file of another user, and a link to a file of one's own, are not removed."""
+    foreign, link, own = (tmp_path / name for name in (f".letter.{'0' * 16}", f".letter.{'1' * 16}", "own"))
+    foreign.write_bytes(b"")
+    os.chown(foreign, 54321, 54321)
+    own.write_bytes(b"mine")
+    link.symlink_to(own)
+    write_output(tmp_path / "letter", b"Dear Ann")
+    assert foreign.exists()
+    assert link.is_symlink()
+    assert own.read_bytes() == b"mine"
+
+
 _WRITERS = {"write_text", "write_bytes", "write_atomic", "open_atomic", "symlink_to", "copyfile", "copytree", "move"}
 _MODES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|[( =]['\"][rbt+]*[wax][rbt+]*['\"]")
 # Modules that write other files than outputs. All others write by `open_output`, `write_output` and `write_folder`.
@@ -356,7 +403,7 @@ def test_outputs_have_one_writer() -> None:
     assert names == set[str]().union(*_NO_OUTPUTS.values())
 
 
-@pytest.mark.parametrize("name", ["=HYPERLINK(1)", "@SUM(1)", "+1", "-2"])
+@pytest.mark.parametrize("name", ["=HYPERLINK(1)", "@SUM(1)", "+1", "-2", "'=1"])
 def test_names_of_layers_are_no_formulas(name: str, tmp_path: Path) -> None:
     """In a list of shapes, whose cells a spreadsheet would evaluate; ckh reads the same names from it."""
     shape = WeightedProblem("gemm_universal", GemmProblem(8, 8, 8), 1, (name, "=other"), "")

@@ -124,7 +124,7 @@ def test_a_page_loads_nothing_and_hides_no_markup() -> None:
     """It has no address but SVG namespaces, names are escaped, and a policy forbids the rest."""
     evil = "<script>alert(1)</script>"
     made = Report(evil, evil, [(evil, evil)], [figure(BODIES[1])], [PageTable(evil, [evil], [[evil]])])
-    text = page(made, "now").decode()
+    text = page(made).decode()
     assert "<script" not in text
     assert set(re.findall(r"https?://[^\s\"'<)]+", text)) <= {
         "http://www.w3.org/2000/svg",
@@ -140,13 +140,13 @@ def test_the_only_script_is_allowed_by_the_policy() -> None:
     """A page with a data table has one script, the only allowed hash; kernel names are escaped."""
     evil = "</td><script>alert(1)</script>"
     made = Report("a", "b", [], [], [PageTable(evil, ["kernel", "ms"], [[evil, "1"]], frozenset({0}), is_data=True)])
-    text = page(made, "now").decode()
+    text = page(made).decode()
     (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert re.findall(r"script-src ([^;\"]+)", text) == [f"'sha256-{digest}'"]
     assert "alert" not in script
     assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 3  # in the heading, the name of the box and the cell
-    assert "script-src" not in page(Report("a", "b", [], []), "now").decode()
+    assert "script-src" not in page(Report("a", "b", [], [])).decode()
 
 
 def test_a_dataset_is_summarized() -> None:

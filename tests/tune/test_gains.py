@@ -298,6 +298,20 @@ def test_predicted_and_measured_gains_are_of_the_same_shapes() -> None:
     assert has_values(line, f"{(80 * 4 + 3 * 8) / (80 * 2 + 3 * 2):.3f}x", 2, 3)
 
 
+def test_names_of_a_strangers_model_are_text_on_the_page() -> None:
+    """HTML, Markdown, line feeds and the end of a block of commands in layers, sentences and sources."""
+    evil = "<img src=x>|a_b|_i_ [x](http://x) `c`\n```\n# &lt;"
+    values = {name: getattr(shape(LARGE, 4.0, None), name) for name in TunedShape.field_names}
+    document = document_of(TunedShape(**values | {"layers": (evil,)}), left_out=(evil,))
+    lines = page(document, "", [f"ckh shapes {evil}"]).splitlines()
+    shown = "\\<img src=x\\>\\|a_b\\|\\_i\\_ \\[x\\](http://x) \\`c\\`\\\\n\\`\\`\\`\\\\n# \\&lt;"
+    assert f"- {shown}" in lines
+    assert f"| {shown} |" in next(line for line in lines if line.startswith("| gemm_fp32"))
+    fences = [number for number, line in enumerate(lines) if line.startswith("```")]
+    assert [lines[number] for number in fences] == ["```console", "```"]
+    assert fences[1] == fences[0] + 2 == len(lines) - 1
+
+
 @pytest.mark.parametrize(("efficiency", "is_poor"), [(0.69, True), (0.95, False)])
 def test_a_poor_model_is_called_so(efficiency: float, *, is_poor: bool) -> None:
     """By its mean efficiency on shapes that it has not seen."""

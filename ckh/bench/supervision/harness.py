@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -222,19 +222,6 @@ def executed_classes() -> tuple[Executed, ...]:
     record = json.loads(RECORD.read_text(encoding="utf-8"))
     builds = {name: Build(**fields) for name, fields in record["builds"].items()}
     return tuple(Executed(**{**fields, "build": builds[fields["build"]]}) for fields in record["classes"])
-
-
-def record_text(classes: list[Executed]) -> str:
-    """Format the record as JSON, one build or class a line; classes refer to their build by its name."""
-    builds = (f"{json.dumps(build.name)}: {_known(build)}" for build in sorted({entry.build for entry in classes}))
-    lines = (_known(entry, build=entry.build.name) for entry in sorted(classes))
-    return '{"builds": {\n' + ",\n".join(builds) + '\n},\n"classes": [\n' + ",\n".join(lines) + "\n]}\n"
-
-
-def _known(entry: Build | Executed, **changed: str) -> str:
-    """Format an entry as JSON, without empty texts."""
-    fields = asdict(entry) | changed
-    return json.dumps({name: value for name, value in fields.items() if value != ""})
 
 
 def executed_of(kernel: Kernel, arch: str) -> Executed | None:

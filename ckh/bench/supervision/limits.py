@@ -45,11 +45,11 @@ class StopReason(StrEnum):
     BUDGET = "budget"
 
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
-    """Stop condition, polled by calling `stop()`. As a context manager it handles SIGINT and SIGTERM.
+    """Stop condition, polled by calling `stop()`. As a context manager it handles SIGINT, SIGTERM and SIGHUP.
 
     A second signal raises KeyboardInterrupt, to end immediately.
     """
@@ -79,7 +79,8 @@ class Stop:
 
     def __enter__(self) -> Stop:  # noqa: PYI034 - Self is not in Python 3.10
         """Install the signal handlers."""
-        self._previous = [(number, signal.signal(number, self._on_signal)) for number in _SIGNALS]
+        taken = _SIGNALS[: 2 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else 3]  # ignored by nohup
+        self._previous = [(number, signal.signal(number, self._on_signal)) for number in taken]
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -93,11 +93,6 @@ class _Run:
         """The problem, and the folder of its operands."""
         return _NOTHING if self.setup is None else (self.setup.problem, self.setup.folder)
 
-    def take_back(self) -> None:
-        """Return sent jobs of a lost worker to the pending ones."""
-        self.waiting.extendleft(reversed(self.sent))
-        self.sent.clear()
-
     def learn(self, job: Job, reply: Reply) -> None:
         """Record the best time and the anchor for the next worker."""
         if self.setup is None or reply.status is not Status.OK or job.op is not Op.MEASURE:
@@ -163,7 +158,8 @@ class Supervisor:
             if is_doubtful:
                 self._drop_worker()
             if self._worker is None:
-                run.take_back()
+                run.waiting.extendleft(reversed(run.sent))  # take back the jobs of a lost worker
+                run.sent.clear()
             if is_doubtful:
                 run.doubt = job, reply
                 run.waiting.appendleft(job)
