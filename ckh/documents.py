@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, ClassVar
 
 from ckh.records import Record
+from ckh.text.log import left_out
 from ckh.version import __version__
 
 # Version of all files in ckh/jsonschemas: the minor number is incremented for an added field, the major number for a
@@ -53,9 +54,13 @@ def json_text(document: Document) -> str:
 
 
 def enveloped(document: Document) -> dict[str, Any]:
-    """Convert a document, preceded by the three fields common to all documents."""
+    """Convert a document, preceded by the three fields common to all documents.
+
+    A command that has left out entries of files, and has no field `left_out` of its own, names them there.
+    """
     head = {"schema": f"ckh.{document.schema}", "schema_version": JSON_VERSION, "ckh_version": __version__}
-    return {**head, **plain(document)}
+    own, entries = plain(document), left_out()
+    return {**head, **({"left_out": entries} if entries else {}), **own}
 
 
 def plain(value: Any) -> Any:

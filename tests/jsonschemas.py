@@ -36,6 +36,11 @@ _HEAD = {
     },
     "ckh_version": {"type": "string", "description": "Version of ckh that wrote the document."},
 }
+_LEFT_OUT = {
+    "type": "object",
+    "additionalProperties": {"type": "integer"},
+    "description": "Entries of files that were left out, by file and reason; absent without any.",
+}
 
 
 @cache
@@ -76,7 +81,7 @@ def schema_of(document: type[Document]) -> dict[str, Any]:
         "title": own["description"].rstrip("."),
         "type": "object",
         "required": [*head, *own["required"]],
-        "properties": head | own["properties"],
+        "properties": head | {"left_out": _LEFT_OUT} | own["properties"],
         **({"$defs": defs | others} if defs or others else {}),
     }
 

@@ -37,7 +37,8 @@ FLOORS = (
     ("boundary", "cluster", "schema"),
     ("problems", "declared"),
     ("files",),
-    ("text", "documents"),
+    ("documents",),
+    ("text",),
     ("callables",),
     ("errors", "records", "strenum", "version"),
 )

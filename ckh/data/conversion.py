@@ -111,7 +111,7 @@ def convert(
     merged = merge(readings, output=out)
     account = Account()
     for path, reading in zip(inputs, readings, strict=True):
-        reading.account.report("" if len(inputs) == 1 else str(path))
+        reading.account.report(str(path))
         account.add(reading.account)
     warnings = [warning for reading in readings for warning in reading.warnings]
     warnings += [str(merged.noise)] if merged.noise is not None else []
@@ -143,7 +143,7 @@ def convert(
 def dataset_of_frame(frame: pd.DataFrame, options: ReadOptions) -> Dataset:
     """Convert a data frame, whose columns are an operation's or mapped to them, to a dataset."""
     reading = _possible(read_mapped(frame_table(frame), options), options)
-    reading.account.report()
+    reading.account.report("the data frame")
     for warning in reading.warnings:
         warn(warning, "conversion")
     return merge([reading]).dataset

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ckh.errors import CkhError, DataError
-from ckh.text.log import warn
+from ckh.text.log import warn_left_out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,10 +98,10 @@ class Account:
         """How many entries are left out for each reason, and which is the first."""
         return [f"{count} {reason}" for reason, count in self.named(self.left_out).items()]
 
-    def report(self, name: str = "") -> None:
-        """Print a warning for each reason."""
-        for words in self.words():
-            warn(f"{name}: left out {words}" if name else f"left out {words}", "left-out")
+    def report(self, name: str) -> None:
+        """Print a warning for each reason, which `--json` has too."""
+        for reason, count in self.named(self.left_out).items():
+            warn_left_out(name, reason, count)
 
     def settle(self, name: str) -> None:
         """Refuse a file of which nothing is used, and if the account is strict, one that is not understood in full."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ckh.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 MIB = 1 << 20
@@ -113,20 +113,32 @@ def integer(text: str) -> int:
     return int(match[1])
 
 
-def csv_rows(path: Path, text: str, *, fills: bool = False) -> Iterator[tuple[int, list[str]]]:
-    """Rows of CSV text, including the header, each with the number of its last line; cells are stripped.
+def csv_rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    """Rows of CSV text that are not empty, the header first, with the number of their last line; cells are stripped.
 
-    With `fills` a row that omits its last cells gets empty ones, as pandas and AITER read it.
+    A row that omits its last cells gets empty ones, as pandas and AITER read it; empty cells beyond the header are
+    dropped.
     """
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     width = 0
     try:
-        for cells in reader:
+        for row in reader:
+            cells = [cell.strip() for cell in row]
+            if not any(cells):
+                continue
             width = width or len(cells)
-            omitted = width - len(cells) if fills and cells else 0
-            yield reader.line_num, [cell.strip() for cell in cells] + [""] * omitted
+            while len(cells) > width and not cells[-1]:
+                cells.pop()
+            yield reader.line_num, cells + [""] * (width - len(cells))
     except csv.Error as error:
         raise DataError(f"{path}:{reader.line_num}: not CSV: {error}", code="not-csv") from error
+
+
+def by_column(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
+    """The cells of a row by the names of its columns."""
+    if len(cells) != len(names):
+        raise DataError(f"{len(cells)} cells under {len(names)} columns", code="bad-row")
+    return dict(zip(names, cells, strict=True))
 
 
 def require_name(text: object, what: str) -> str:

@@ -127,7 +127,7 @@ def listed(
             file.fail(where, f"is {kernel.dtype}, the first kernel {first.dtype}: split the file")
         kernels.setdefault(kernel, arch)
     account.settle(str(path))
-    account.report()
+    account.report(str(path))
     return Registry(next(iter(kernels.values())), tuple(kernels))
 
 

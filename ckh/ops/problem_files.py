@@ -10,11 +10,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ckh.errors import DataError, UsageError
+from ckh.errors import CkhError, DataError, UsageError
 from ckh.files.account import Account
 from ckh.files.jsonfields import JsonError, parse_json
 from ckh.files.python_lists import WrittenForm, written_problems
-from ckh.files.untrusted import csv_rows, integer, read_text
+from ckh.files.untrusted import by_column, csv_rows, integer, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -58,11 +58,11 @@ def read_entries(
         entries = _lines(text) if suffix == ".txt" else iter(written_problems(path, text, in_python))
     for line, entry in entries:
         try:
-            if isinstance(entry, UsageError):
+            if isinstance(entry, CkhError):
                 raise entry
             problems[make(entry)] = None
             own.use()
-        except UsageError as error:  # noqa: PERF203 - one entry is no reason to drop the others
+        except CkhError as error:  # noqa: PERF203 - one entry is no reason to drop the others
             own.refuse(error, f"{path}:{line}")
     if not own.total:
         raise DataError(f"{path}: no problems in this file", code="no-problems")
@@ -80,22 +80,17 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 def _csv(
     path: Path, text: str, header: Callable[[Path, int, list[str]], list[str]], texts: Collection[str]
-) -> Iterator[tuple[int, dict[str, Any] | UsageError]]:
+) -> Iterator[tuple[int, dict[str, Any] | CkhError]]:
     """Yield the named values of each row, or what is wrong with it."""
     names: list[str] = []
     for line, cells in csv_rows(path, text):
-        if not any(cells):
-            continue
         if not names:
             names = header(path, line, cells)
             continue
-        if len(cells) != len(names):
-            yield line, UsageError(f"{len(cells)} cells under {len(names)} columns", code="bad-row")
-            continue
-        row: dict[str, Any] = {name: cell for name, cell in zip(names, cells, strict=True) if name and cell}
         try:
+            row: dict[str, Any] = {name: cell for name, cell in by_column(names, cells).items() if name and cell}
             yield line, row | {name: _integer(name, row[name]) for name in row.keys() - set(texts)}
-        except UsageError as error:
+        except CkhError as error:
             yield line, error
 
 

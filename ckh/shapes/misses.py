@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckh.errors import DataError
-from ckh.files.untrusted import csv_rows, read_text
+from ckh.files.account import Account
+from ckh.files.untrusted import by_column, csv_rows, read_text
 from ckh.shapes.shaped import NearKey
-from ckh.text.log import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -80,25 +80,22 @@ def read_tables(paths: Iterable[Path]) -> KeyTables:
 
 
 def _table_rows(path: Path, *, is_strict: bool) -> Iterator[Mapping[str, str]]:
-    rows = ((line, cells) for line, cells in csv_rows(path, read_text(path), fills=True) if any(cells))
+    rows = csv_rows(path, read_text(path))
     header = next(rows, (0, []))[1]
     if "cu_num" not in header and not is_strict:
         return  # another kind of table, e.g. of kernels
     if "cu_num" not in header:
         raise DataError(f"{path}: missing column cu_num", "--table reads AITER's tuned tables", code="missing-column")
-    wide: list[int] = []
-    used = 0
+    account = Account()
     for line, cells in rows:
-        if len(cells) == len(header):
-            used += 1
-            yield dict(zip(header, cells, strict=True))
-        else:
-            wide.append(line)
-    if wide:
-        what = f"{path}: {len(wide)} rows of more cells than the {len(header)} columns, the first in line {wide[0]}"
-        if not used:
-            raise DataError(what, code="bad-row")
-        warn(f"left out {what}", "left-out")
+        try:
+            yield by_column(header, cells)
+            account.use()
+        except DataError as error:  # noqa: PERF203 - one row is no reason to drop the others
+            account.refuse(error, f"{path}:{line}")
+    if account.bad:
+        account.settle(str(path))
+        account.report(str(path))
 
 
 def nearest_key(lookup: Lookup, key: Mapping[str, str], looked_up: Sequence[int], table: KeyTable) -> NearKey:

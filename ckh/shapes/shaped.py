@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from ckh.ops import is_operation, operation, operation_names, part_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from ckh.shapes.layers import Shape, Stated
@@ -45,13 +45,10 @@ class Shaped(Generic[P]):
         problem: converts a shape to a problem, given a default element type; raises `UsageError`.
         shape: converts a problem to a shape.
         prefers: whether it is the default operation for this class of shapes.
-        row_dtype: element type of `rows` that state none.
         marks: marker texts of lines that `line` may parse.
         line: parses a log line, given its file and number: returns its problem; or a description of other content; or
             None. Raises `CkhError`.
         recognises: whether a CSV file of problems, by its path and first characters, is this operation's.
-        rows: rows of such a file: the line number, and the problem, or a description of one without kernels, given a
-            default element type.
         networks: name of a network -> its layers in order, with repetitions, for a number of images.
         stated: key columns of a line that `line` parses.
         nearest: the key in `misses.KeyTables` nearest to a missed one; None: its programs have no such tables.
@@ -61,11 +58,9 @@ class Shaped(Generic[P]):
     problem: Callable[[Any, str], P]
     shape: Callable[[P], Shape]
     prefers: Callable[[Any], bool] = lambda _shape: True
-    row_dtype: str = ""
     marks: tuple[str, ...] = ()
     line: Callable[[str, Path, int], P | str | None] = lambda _text, _path, _number: None
     recognises: Callable[[Path, str], bool] = lambda _path, _head: False
-    rows: Callable[[Path], Iterator[tuple[int, Callable[[str], P | str]]]] = lambda _path: iter(())
     networks: Mapping[str, Callable[[int], Sequence[P]]] = field(default_factory=dict)
     stated: Callable[[str], Stated] = lambda _text: ()
     nearest: Callable[[MissedLookup[P], Any], NearKey] | None = None

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ckh.shapes.layers import RunOptions
-    from ckh.shapes.shaped import Shaped
 
 STDIN = "-"
 MAX_PIPED_BYTES = 8 << 30
@@ -199,8 +198,8 @@ def found_in(source: Source, wanted: RunOptions, op: str = "") -> SourceLayers:
             from ckh.shapes.onnx_model import onnx_layers
 
             return SourceLayers(source, *onnx_layers(source.path, source.name, wanted))
-        case SourceKind.PROBLEMS:
-            return _problem_layers(source, op, wanted)
+        case SourceKind.PROBLEMS | SourceKind.UNTUNED:
+            return _problem_layers(source, source.op or op, wanted)
         case _:
             return _tallied(source, wanted)
 
@@ -245,16 +244,15 @@ def _network_layers(source: Source, wanted: RunOptions) -> list[Layer]:
 def _problem_layers(source: Source, op: str, wanted: RunOptions) -> SourceLayers:
     """Problems of a file, read by the named operation, or by the first that can.
 
-    Rows without element type or direction get the requested ones.
+    Rows without element type or direction get the requested ones, those of untuned tables their operation's.
     """
+    default_dtype = filter(None, [None if source.op else wanted.dtype])
     errors: list[CkhError] = []
     for name in [op] if op else all_parts():
         owner, account = operation(name), Account(wanted.strict)
         variant = wanted.variant if owner.has_directions else None
         try:
-            problems = owner.problems.load(
-                str(source.path), variant, None, *filter(None, [wanted.dtype]), account=account
-            )
+            problems = owner.problems.load(str(source.path), variant, None, *default_dtype, account=account)
         except CkhError as error:
             errors.append(error)
             continue
@@ -282,10 +280,6 @@ def _tallied(source: Source, wanted: RunOptions) -> SourceLayers:
         for table_layer in table_layers(source.path, source.name, tally.account.refuse):
             tally.add(table_layer.name, table_layer.shape, table_layer.count, table_layer.where, table_layer.op)
             tally.account.use()
-    elif source.kind is SourceKind.UNTUNED:
-        part = shaped_part(source.op)
-        assert part is not None, "it recognised the file"
-        _read_untuned(part, source, tally)
     elif source.kind is SourceKind.GRAPH:
         for stated in graph_shapes(read_json(source.path)):
             if isinstance(stated, str):
@@ -300,21 +294,6 @@ def _tallied(source: Source, wanted: RunOptions) -> SourceLayers:
             lines = traced_events if source.kind is SourceKind.TRACE else _lines
             read_log(lines(file), source.name, wanted, tally)
     return SourceLayers(source, tally.layers(), tally.account)
-
-
-def _read_untuned(part: Shaped[Any], source: Source, tally: ShapeCounts) -> None:
-    for line, problem_of in part.rows(source.path):
-        where = f"{source.name}:{line}"
-        try:
-            problem = problem_of(part.row_dtype)
-        except CkhError as error:
-            tally.account.refuse(error, where)
-            continue
-        if isinstance(problem, str):
-            tally.account.leave_out(problem)
-        else:
-            tally.add("", problem, 1, where, source.op)
-            tally.account.use()
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:

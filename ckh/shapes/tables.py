@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError, UsageError
 from ckh.files.outputs import FileKind, head_of
-from ckh.files.untrusted import csv_rows, integer, read_text
+from ckh.files.untrusted import by_column, csv_rows, integer, read_text
 from ckh.ops import is_operation, operation, operation_names
 from ckh.problems import dtype_name
 from ckh.shapes.layers import MAX_SIZE, BatchedMatmul, Layer, Matmul, Scaling
@@ -68,15 +68,13 @@ def is_unquantised(path: Path, head: str) -> bool:
 
 def table_layers(path: Path, name: str, refuse: Callable[[CkhError, str], None]) -> Iterator[Layer]:
     """The problems of a list, or the shapes of one of AITER's."""
-    rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
+    rows = csv_rows(path, read_text(path))
     header = next(rows)[1]
+    of_row = _layer if header[0] == _FIRST[0] else _product
     for line, cells in rows:
         where = f"{name}:{line}"
         try:
-            if len(cells) != len(header):
-                raise UsageError(f"{len(cells)} cells under {len(header)} columns", code="bad-row")
-            of_row = _layer if header[0] == _FIRST[0] else _product
-            yield of_row(dict(zip(map(str.strip, header), cells, strict=True)), where)
+            yield of_row(by_column(header, cells), where)
         except CkhError as error:
             refuse(error, where)
 

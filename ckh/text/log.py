@@ -55,11 +55,12 @@ class _Result:
     has_warned = False
     recorded: list[str] | None = None
     notes: frozenset[str] = frozenset()  # printed by `note_once`
+    left_out: dict[str, int] | None = None  # entries of files by reason; None: no command runs
 
 
 def begin_result() -> None:
     """Record that a command begins, without a result, note or warning yet."""
-    _Result.is_begun, _Result.has_warned, _Result.notes = False, False, frozenset()
+    _Result.is_begun, _Result.has_warned, _Result.notes, _Result.left_out = False, False, frozenset(), {}
 
 
 def has_result() -> bool:
@@ -152,6 +153,20 @@ def warn(text: str, code: str) -> None:
     """Print a warning with its code, one of `ckh.errors.codes`."""
     _Result.has_warned = True
     _print_line(text, "warning", code)
+
+
+def warn_left_out(where: str, reason: str, count: int) -> None:
+    """Print how many entries of a file are left out and why, and record it for the command's JSON document."""
+    at = f"{where}: " if where else ""
+    warn(f"{at}left out {count}: {reason}", "left-out")
+    if _Result.left_out is not None:
+        key = at + reason
+        _Result.left_out[key] = _Result.left_out.get(key, 0) + count
+
+
+def left_out() -> dict[str, int]:
+    """Entries that `warn_left_out` counted since the command began, by file and reason."""
+    return dict(_Result.left_out or {})
 
 
 def print_error(error: CkhError) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from ckh.commands.bench.output import RegistryDocument
+from ckh.documents import json_text
 from ckh.errors import DataError, UsageError
 from ckh.files.account import MOST_REASONS, OTHERS, Account, LeftOut
+from ckh.text.log import begin_result
 from tests.refusals import expect_refusal
 
 
@@ -80,3 +85,22 @@ def test_accounts_add_up() -> None:
         part.doubt("odd", f"file {number}")
         whole.add(part)
     assert (whole.used, whole.named(whole.bad)) == (3, {"odd (file 1)": 2})
+
+
+def test_a_command_names_in_json_what_it_left_out() -> None:
+    """What an account reports of files is in each document of the command, but for one with a field of its own."""
+    account = Account()
+    account.use()
+    account.doubt("odd", "line 2", 3)
+    account.report("before.json")  # no command runs
+    begin_result()
+    try:
+        account.report("a.json")
+        account.report("a.json")
+        account.leave_out("foreign")
+        account.report("b.json")
+        left_out = json.loads(json_text(RegistryDocument("r.json", "host", 3)))["left_out"]
+    finally:
+        begin_result()
+    assert left_out == {"a.json: odd (line 2)": 6, "b.json: odd (line 2)": 3, "b.json: foreign": 1}
+    assert "left_out" not in json.loads(json_text(RegistryDocument("r.json", "host", 3)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,12 +11,10 @@ from ckh.data.dataset import read_dataset
 from ckh.errors import DataError, ModelError
 from ckh.files import jsonfields, untrusted
 from ckh.files.jsonfields import JsonError, parse_json
+from ckh.files.untrusted import by_column, csv_rows
 from tests.refusals import expect_refusal
 from tests.reliability import samples
 from tests.reliability.targets import TARGETS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WHOLE: tuple[str, ...] = (
     "tile-engine-json",
@@ -68,3 +66,14 @@ def test_a_dataset_of_more_rows_than_bytes_is_refused(tmp_path: Path) -> None:
     pq.write_table(table.combine_chunks(), path, compression="zstd")
     with expect_refusal(DataError, "damaged", 300000):
         read_dataset(path)
+
+
+def test_rows_of_csv_have_the_width_of_the_header() -> None:
+    """Omitted last cells are empty, empty ones beyond the header are dropped, and other cells there are an error."""
+    text = "\na, b,c\n1\n\n1,2,3,,\n1,2,3,4\n"
+    header, *rows = csv_rows(Path("a.csv"), text)
+    assert header == (2, ["a", "b", "c"])
+    assert rows == [(3, ["1", "", ""]), (5, ["1", "2", "3"]), (6, ["1", "2", "3", "4"])]
+    assert by_column(header[1], rows[1][1]) == {"a": "1", "b": "2", "c": "3"}
+    with expect_refusal(DataError, "bad-row", 4, 3):
+        by_column(header[1], rows[2][1])

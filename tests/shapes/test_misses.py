@@ -157,7 +157,7 @@ def test_a_folder_of_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_a_row_of_too_many_cells_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The other rows of the table are read, and a warning counts it."""
     (tmp_path / "server.log").write_text(LINE.format(m=16, n=1280, k=8192, dtype=FNUZ), encoding="utf-8")
-    (tmp_path / "tuned.csv").write_text(TABLE + "gfx942,304" + 13 * "," + "\n", encoding="utf-8")
+    (tmp_path / "tuned.csv").write_text(TABLE + "gfx942,304" + 13 * ",1" + "\n", encoding="utf-8")
     call = [
         "shapes",
         str(tmp_path / "server.log"),
@@ -169,7 +169,8 @@ def test_a_row_of_too_many_cells_is_left_out(tmp_path: Path, capsys: pytest.Capt
     ]
     assert run(call) == ExitCode.OK
     captured = capsys.readouterr()
-    expect_warning(captured.err, "left-out", 1, "line 7")
+    expect_warning(captured.err, "left-out", 1, "15 cells under 14 columns", "tuned.csv:7")
+    assert list(json.loads(captured.out)["left_out"].values()) == [1]  # one that no shape is left out for
     assert json.loads(captured.out)["misses"][0]["differs"] == {}
 
 
@@ -192,7 +193,7 @@ def test_tables_of_other_lookups_are_not_near(name: str, tmp_path: Path, capsys:
     ("table", "code"),
     [
         ("a,b\n1,2\n", "missing-column"),
-        (HEADER + "gfx942,304" + 13 * "," + "\n", "bad-row"),
+        (HEADER + "gfx942,304" + 13 * ",1" + "\n", "bad-row"),
         ('gfx,cu_num\n"x', "not-csv"),
     ],
 )

@@ -11,6 +11,7 @@ import os
 import subprocess
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
@@ -23,7 +24,6 @@ from ckh.text.log import note_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from ckh.learn.answers.ranking import Ranking
     from ckh.ops.aiter.tables import TableRow
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 TAG = "_tag"  # of rows that are alternatives and not the choice for a shape
 _MODELS, _UNTUNED = "model_configs", "untuned"
 _TRUTHS = {"True": "1", "False": "0"}
+_TEMPLATES = Path(__file__).with_name("templates")  # of READMEs
 # No winner of AMD's tables is slower than this factor times the roofline time plus this offset
 # (tests/ops/aiter_gemm/test_consumed.py checks all shipped winners).
 SLOWEST, ADDED_US = 250.0, 10.0
@@ -174,7 +175,7 @@ def _read(paths: Iterable[Path]) -> tuple[tuple[str, ...], list[dict[str, str]]]
     columns: dict[str, None] = {}
     read: list[dict[str, str]] = []
     for path in paths:
-        lines = (cells for _, cells in csv_rows(path, read_text(path)) if any(cells))
+        lines = (cells for _, cells in csv_rows(path, read_text(path)))
         header = next(lines, [])
         columns |= dict.fromkeys(header)
         read += [dict(zip(header, cells, strict=False)) for cells in lines]
@@ -277,7 +278,7 @@ def written_choices(
     return WrittenChoices(
         files,
         tuple(rows),
-        _how_to(variables, root, _CONTENT.format(measured=measured, notes=notes)),
+        _how_to(variables, root, measured=measured, notes=notes),
         missing,
         variables,
     )
@@ -320,45 +321,13 @@ def written_row(answer: Ranking, line: TableRow, basis: str) -> ExportedChoice:
     )
 
 
-_MERGED = """`merged/` has all rows that the AITER in `{root}` reads by itself, its own and those of its
-`model_configs`, and the rows of this export, each shape once. Export again for another version of AITER, which has
-other tables:
-
-```console
-{exports}
-export AITER_REBUILD=1    # once: kernels of some families are compiled in from the tables
-```
-
-`ckh export --to aiter --out THIS_FOLDER --check AITER` runs AITER's own generator and lookup on it.
-"""
-_JOINED = """AITER's own tables were not checked. The value names them first, because AITER leaves its tables in
-`model_configs` out as soon as the variable is set; $AITER is the folder of its package:
-
-```console
-{exports}
-export AITER_REBUILD=1    # once: kernels of some families are compiled in from the tables
-```
-
-A shape that is in AITER's tables too stops newer versions once with "duplicate shape entries", and they rewrite the
-files; versions without a column `gfx` cannot join these tables. Export with `--installed AITER` instead: it leaves out
-what AITER has, and writes one file that all versions take.
-"""
-
-
-_CONTENT = """
-- `measured/` has measured times of the shapes, in AITER's own columns{measured}.
-- `predicted/` has choices of a model: nobody measured them. The column `predicted` says so, in `merged/` too, and `us`
-  is a bound from above, not a time.
-{notes}"""
-
-
-def _how_to(variables: Mapping[str, str], root: Path | None, content: str) -> str:
+def _how_to(variables: Mapping[str, str], root: Path | None, **content: str) -> str:
     """Return the README of an export: how to use it with AITER, and its content."""
     exports = "\n".join(f'export {name}="{value.replace("OUT/", "$PWD/")}"' for name, value in variables.items())
     if not variables:
         return "AITER has rows for all shapes: nothing is to be set.\n"
-    text = _MERGED if root is not None else _JOINED
-    return text.format(exports=exports, root=root) + content
+    text = (_TEMPLATES / ("joined.md" if root is None else "merged.md")).read_text(encoding="utf-8")
+    return text.format(exports=exports, root=root, **content)
 
 
 def found_rows(folder: Path, name: str, key: Sequence[str], wanted: Sequence[Sequence[Mapping[str, Any]]]) -> list[Any]:

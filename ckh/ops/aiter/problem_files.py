@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
-from ckh.errors import DataError, UsageError
+from ckh.errors import CkhError, DataError, UsageError
 from ckh.files.account import Account
-from ckh.files.untrusted import csv_rows, read_text
+from ckh.files.untrusted import by_column, csv_rows, read_text
 from ckh.ops.aiter.devices import compute_units
 from ckh.shapes.misses import nearest_key
 
@@ -48,11 +49,11 @@ def load_entries(
     for line, problem_of in readers[path.suffix.lower() != ".csv"](path):
         try:
             problem = problem_of(dtype or default_dtype)
-        except UsageError as error:
+        except CkhError as error:
             own.refuse(error, f"{path}:{line}")
             continue
         if isinstance(problem, str):
-            own.leave_out(f"without kernels of Composable Kernel that ckh knows: {problem}")
+            own.leave_out(problem)
         elif dtype not in (None, problem.dtype):
             what = f"the problem has dtype {problem.dtype}, not {dtype}"
             own.refuse(UsageError(what, "omit --dtype", code="mismatch"), f"{path}:{line}")
@@ -75,21 +76,13 @@ def untuned_cells(
 
     The function refuses a row of another width than the header's.
     """
-    rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
-    stated = next(rows, (0, []))[1]
-    header = [column(name.strip()) for name in stated]
+    rows = csv_rows(path, read_text(path))
+    header = [column(name) for name in next(rows, (0, []))[1]]
     if missing := [name for name in required if column(name) not in header]:
         raise DataError(
             f"{path}: missing column {missing[0]}", "AITER's are " + ", ".join(known), code="missing-column"
         )
-    for line, cells in rows:
-
-        def by_column(cells: list[str] = cells) -> dict[str, str]:
-            if len(cells) != len(header):
-                raise UsageError(f"{len(cells)} cells under {len(header)} columns", code="bad-row")
-            return dict(zip(header, cells, strict=True))
-
-        yield line, by_column
+    yield from ((line, partial(by_column, header, cells)) for line, cells in rows)
 
 
 def nearest_row(

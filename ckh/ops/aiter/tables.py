@@ -20,13 +20,13 @@ import numpy as np
 
 from ckh.archs import arch_names
 from ckh.data.formats import Reading
-from ckh.data.readers.cells import WRONG_CELLS, read_bytes, read_header, source_of
+from ckh.data.readers.cells import read_bytes, read_header, source_of
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.spool import store
 from ckh.errors import CkhError, DataError
 from ckh.files.account import Account, LeftOut
 from ckh.files.outputs import write_output
-from ckh.files.untrusted import as_text, csv_rows
+from ckh.files.untrusted import as_text, by_column, csv_rows
 from ckh.ops.aiter.devices import ARCH_OF_CUS
 from ckh.schema import Status
 
@@ -181,16 +181,10 @@ def read_csv(
         raise DataError(
             f"{path}: column {missing[0]} is missing", "expected " + ", ".join(required), code="missing-column"
         )
-    rows = csv_rows(path, as_text(path, content), fills=True)
+    rows = csv_rows(path, as_text(path, content))
     next(rows)
-
-    def of_row(line: int, cells: list[str]) -> list[Won]:
-        if len(cells) != len(names):
-            raise LeftOut(WRONG_CELLS, f"{len(cells)} cells instead of {len(names)}")
-        return winners(line, dict(zip(names, cells, strict=True)))
-
-    filled = ((line, cells) for line, cells in rows if any(cells))
-    return read_winners(path, options, source_of(path, content, name), filled, of_row, **others)
+    source = source_of(path, content, name)
+    return read_winners(path, options, source, rows, lambda line, row: winners(line, by_column(names, row)), **others)
 
 
 def read_winners(

@@ -72,15 +72,8 @@ if TYPE_CHECKING:
     from ckh.learn.models.artifact import Model
     from ckh.ops.aiter.installed import OwnTable
 
-_LOOKUP = "ops/gemm_op_a8w8.py"
-# Environment variable that names the table of a family, and AITER's file with its lookup, below its package.
-_TABLES = {
-    "a8w8": ("AITER_CONFIG_GEMM_A8W8", _LOOKUP),
-    "a8w8_bpreshuffle": ("AITER_CONFIG_GEMM_A8W8_BPRESHUFFLE", _LOOKUP),
-    "a8w8_blockscale": ("AITER_CONFIG_GEMM_A8W8_BLOCKSCALE", _LOOKUP),
-    "a8w8_blockscale_bpreshuffle": ("AITER_CONFIG_GEMM_A8W8_BLOCKSCALE_BPRESHUFFLE", _LOOKUP),
-    "a4w4_blockscale": ("AITER_CONFIG_GEMM_A4W4", "ops/gemm_op_a4w4.py"),
-}
+_LOOKUP = "ops/gemm_op_a8w8.py"  # AITER's file with the lookup of most families
+_SHORT = {"a4w4_blockscale": "a4w4"}  # name of a family in AITER's variables, if another
 # What distinguishes versions of the lookup.
 _WITHOUT_PADDING = "def get_bpreshuffle_GEMM_config("  # newer versions have one lookup for two families
 _ABOVE_ALL = "_config_for_m_above_table("  # in versions of the second half of 2026
@@ -120,8 +113,8 @@ print(json.dumps(max(lists, key=len, default=[])))
 
 
 def _table(family: str) -> TunedTable:
-    variable, source = _TABLES[family]
-    return TunedTable(f"{family}_tuned_gemm", variable, KEY, columns_of(family), source)
+    variable = f"AITER_CONFIG_GEMM_{_SHORT.get(family, family).upper()}"
+    return TunedTable(f"{family}_tuned_gemm", variable, KEY, columns_of(family), f"ops/gemm_op_{family[:4]}.py")
 
 
 @cache

@@ -353,11 +353,9 @@ SHAPED = Shaped(
     _of_shape,
     _shape,
     prefers=lambda shape: bool(shape.scaling),
-    row_dtype="fp8",
     marks=(MISSED,),
     line=missed_problem,
     recognises=is_untuned,
-    rows=untuned_rows,
     stated=stated_key,
     nearest=_nearest,
 )

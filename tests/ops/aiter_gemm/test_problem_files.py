@@ -80,7 +80,8 @@ def test_an_element_type_that_the_family_lacks_is_refused(tmp_path: Path) -> Non
     ("text", "message"),
     [
         ("M,N\n1,2\n", "missing column K"),
-        ("M,N,K\n1,2\n", ":2: 2 cells under 3 columns"),
+        ("M,N,K\n1,2\n", ":2: K is missing"),
+        ("M,N,K\n1,2,3,4\n", ":2: 4 cells under 3 columns"),
         ("M,N,K\n1,2,x\n", ":2: k is 'x'"),
         ("M,N,K\n1,2,0\n", ":2: k must be 1 or more"),
         ("M,N,K\n", "has no problem"),

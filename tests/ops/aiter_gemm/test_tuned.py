@@ -69,7 +69,7 @@ def test_omitted_last_cells_are_empty(tmp_path: Path, capsys: pytest.CaptureFixt
     capsys.readouterr()
     path.write_text(f"{header}\n{first}\n{second},0,\n", encoding="utf-8")
     assert run(["convert", str(path), "--out", str(out), "--force"]) == ExitCode.OK
-    expect_warning(capsys.readouterr().err, "left-out", 1, "line 3", 13, 11)
+    expect_warning(capsys.readouterr().err, "left-out", 1, 12, 11, ":3")
 
 
 @pytest.mark.parametrize(

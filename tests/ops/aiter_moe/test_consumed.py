@@ -53,6 +53,18 @@ def row(tokens: int, kind: str = f"{FP4},{FP4},QuantType.per_1x32", rest: str = 
     return f"{tokens},7168,256,256,8,ActivationType.{act},torch.bfloat16,{kind},{rest}"
 
 
+def test_strange_rows_of_an_untuned_table_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One row is no reason to refuse the others; flags that a row omits are AITER's usual ones."""
+    path = untuned(tmp_path, row(64), "x," + row(1), row(128, rest="1"), row(1).replace("1,", "inf,", 1))
+    call = ["predict", "--op", "aiter_moe", "--problems", str(path), "--arch", "gfx950", "--json"]
+    assert run(call) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert [result["sizes"]["tokens"] for result in document["results"]] == [64, 128]
+    assert sorted(document["left_out"].values()) == [1, 1]
+    assert [reason for reason in document["left_out"] if "13 cells" in reason and f"{path}:3" in reason]
+    assert [reason for reason in document["left_out"] if "'inf'" in reason and f"{path}:5" in reason]
+
+
 def test_predicted_rows_have_aiters_key_and_are_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Columns and key as get_2stage_cfgs reads them, kernels of the pool with one block_m, an upper bound as time."""
     problems = untuned(tmp_path, row(64), row(100, f"{FP8},{FP8},QuantType.per_1x128"))
@@ -176,7 +188,7 @@ def test_tokens_are_padded_like_in_aiter(tokens: int, result: int) -> None:
         ((row(64, act="Gelu"),), (), "gelu"),
         (("64,7168,x,256,8,ActivationType.Silu,b,a,a,q,1,0",), (), "inter_dim is 'x'"),
         ((row(64),), ("--installed", "/nowhere"), "no such folder: /nowhere"),
-        ((row(64, rest="1"),), (), "11 cells under 12 columns"),
+        ((row(64, rest="1,0,9"),), (), "13 cells under 12 columns"),
     ],
 )
 def test_unwritable_rows_are_refused(
