@@ -29,8 +29,6 @@ MAX_LAYERS = 1000  # five times those of the deepest models; each has its own el
 _DEFAULT_DTYPE = "bf16"  # of models that state none
 # Element types of quantised models, with the usual scaling.
 _SCALING_OF = {"fp8": Scaling.ROW, "bf8": Scaling.ROW, "int8": Scaling.ROW, "pk_fp4": Scaling.BLOCK_32}
-_MELS = 80  # of Whisper's spectrograms, if a file does not state it
-_POSITIONS = 1500
 _TOWERS = ("text_config", "vision_config")
 _ENCODERS = re.compile("vision|visual|image|video|audio|speech|talker|wav")  # keys of parts that are no text model
 # Keys of every language model; keys of which those with the usual layers have one, and those that they do not have.
@@ -197,12 +195,12 @@ class _Tower:
     precision: Precision
     wanted: RunOptions
 
-    def layers(self, rows: int, block: str = "encoder", times: int = 1) -> Iterator[Layer]:
-        """Its products of a block with these rows."""
+    def layers(self, rows: int, block: str = "encoder", times: int = 1, sequences: int = 1) -> Iterator[Layer]:
+        """Its products of a block with the rows of so many sequences."""
         numbers = frozenset(range(1 if block == "projection" else self.config.of("layers")))
         model = Decoder(self.config, {block: numbers}, Ranks(self.wanted.tp))
         run = replace(self.wanted, tokens=(rows,), times=(times,))
-        for layer in decoder_layers(model, self.precision, run, self.config.where):
+        for layer in decoder_layers(model, self.precision, run, self.config.where, sequences):
             yield replace(layer, name=self.prefix + layer.name)
 
 
@@ -215,7 +213,7 @@ def _image_layers(tower: _Tower, batch: int) -> Iterator[Layer]:
     channels, taps = (config.size("num_channels", 3), config.of("hidden")), (patch, patch)
     patches = Convolution(batch, *channels, (size, size), taps, stride=taps, dtype=tower.precision.base)
     yield Layer(f"{tower.prefix}patches", patches, 1, config.where)
-    yield from tower.layers(batch * ((size // patch) ** 2 + 1))
+    yield from tower.layers(batch * ((size // patch) ** 2 + 1), sequences=batch)
 
 
 def _clip_layers(whole: _Tower) -> Iterator[Layer]:
@@ -228,7 +226,7 @@ def _clip_layers(whole: _Tower) -> Iterator[Layer]:
         towers.append(replace(whole, config=replace(config, values=values), prefix=name.replace("config", "")))
     texts, images = towers
     for batch in whole.wanted.batch:
-        yield from texts.layers(batch * texts.config.size("max_position_embeddings", 77))
+        yield from texts.layers(batch * texts.config.size("max_position_embeddings", 77), sequences=batch)
         yield from _image_layers(images, batch)
         for tower in towers:
             yield from tower.layers(batch, "projection")
@@ -251,14 +249,13 @@ def _whisper_layers(whole: _Tower) -> Iterator[Layer]:
         )
         for part in ("encoder", "decoder")
     )
-    positions, hidden = config.size("max_source_positions", _POSITIONS), config.of("hidden")
+    positions, hidden = config.of("positions"), config.of("hidden")
     for batch in whole.wanted.batch:
-        channels = config.size("num_mel_bins", _MELS)
-        for number, (inputs, stride) in enumerate(((channels, 1), (hidden, 2)), 1):
+        for number, (inputs, stride) in enumerate(((config.of("mels"), 1), (hidden, 2)), 1):
             spatial = (1, 2 * positions)
             shape = Convolution(batch, inputs, hidden, spatial, (1, 3), stride=(1, stride), pad=(0, 1), dtype=base)
             yield Layer(f"conv{number}", shape, 1, config.where)
-        yield from encoder.layers(batch * positions)
+        yield from encoder.layers(batch * positions, sequences=batch)
         for tokens, times in whole.wanted.weights.items():
             yield from decoder.layers(tokens, times=times)
             yield from decoder.layers(tokens, "crossed", times)

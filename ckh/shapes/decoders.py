@@ -13,9 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
+from ckh.problems import dtype_name
 from ckh.shapes.config import FIELDS, TABLES, evaluate
-from ckh.shapes.layers import ATTENTION, BatchedMatmul, ExpertProducts, Layer, Matmul, Scaling
+from ckh.shapes.layers import ATTENTION, RECURRENCE, BatchedMatmul, ExpertProducts, Layer, Matmul, Scaling
 from ckh.shapes.quantisation import Scheme
+from ckh.text.log import note_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 VOCABULARY_PADDING = 64  # vLLM's DEFAULT_VOCAB_PADDING_SIZE
 _BLOCK = 128  # rows and columns of `Scaling.BLOCK_128`
 _EXPERT_ACTIVATIONS = ("silu", "swiglu")  # of AITER's mixtures
+# Experts of MX FP4 weights: vLLM pads sizes; AITER's fused_moe.py takes a swiglu, and quantises as many tokens.
+_MX_PADDING, _MX_ACTIVATION, _LEAST_QUANTISED = 256, "swiglu", 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +97,15 @@ class Precision:
         """Number of layers per scheme of these modules, which are multiplied together."""
         counts: Counter[Scheme] = Counter()
         for layer in sorted(layers):
-            own = {module: self._scheme(f"layers.{layer}.{module}") for module in modules}
+            names = {module: f"layers.{layer}.{module}" for module in modules}
+            of = self.quantisation.of if self.quantisation is not None else lambda _: None
+            own = {module: of(name) or Scheme(self.base) for module, name in names.items()}
             kinds = list(dict.fromkeys(own.values()))
             if len(kinds) > 1:
-                names = ", ".join(f"{name.rpartition('.')[2]} {scheme.dtype or '?'}" for name, scheme in own.items())
-                kinds = [Scheme("", unread=f"fused products of modules with different schemes ({names})")]
+                shown = ", ".join(f"{name.rpartition('.')[2]} {scheme.dtype or '?'}" for name, scheme in own.items())
+                kinds = [Scheme("", unread=f"fused products of modules with different schemes ({shown})")]
             counts[kinds[0]] += 1
         return counts
-
-    def _scheme(self, module: str) -> Scheme:
-        return (self.quantisation and self.quantisation.of(module)) or Scheme(self.base)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +116,13 @@ class WeightRule:
     outputs: Mapping[str, str] = field(default_factory=dict)  # module of a layer -> its outputs, fused in this order
     k: str = ""  # inputs
     when: str = ""  # fields that must not be 0, or with ! must be 0
-    bias: str = ""  # field that is not 0 if it has a bias
-    # Number of products; without `outputs` or `k` they are attention's own, whose N or K is the number of tokens.
-    batch: str = ""
-    dtype: str = ""  # element type, if not the model's
+    bias: str = ""  # not 0 if it has a bias
+    batch: str = ""  # number of products; those of no module have no weight, and their N or K may be the number of rows
+    layout: str = "rcr"  # of such products
+    is_recurrent: bool = False  # whether they are those of a recurrent state, else of attention
+    # Element types of operands and result, if not the model's; after ?, the key that may state one.
+    dtype: str = ""
+    result: str = ""
     is_quantised: bool = True  # whether a quantisation applies
     is_mixture: bool = False  # whether it is the routed experts
     most_rows: int = 0  # maximum rows of its input; 0: any
@@ -139,19 +145,26 @@ class Weight:
     mixture: ExpertProducts | None = None  # the products of a mixture of experts, for one token
 
     @property
-    def is_attention(self) -> bool:
-        """True of attention's own products, which have no weight."""
-        return bool(self.batch) and not (self.k and self.outputs)
+    def unlisted(self) -> str:
+        """Why products without a weight are left out; empty: it is a weight."""
+        is_weight = not self.batch or any(self.outputs)
+        return "" if is_weight else RECURRENCE if self.rule.is_recurrent else ATTENTION
 
-    def shape(self, m: int, scheme: Scheme) -> Matmul | BatchedMatmul | ExpertProducts:
-        """Its product with m rows."""
+    def shape(self, m: int, scheme: Scheme, sequences: int = 1) -> Matmul | BatchedMatmul | ExpertProducts:
+        """Its product with m rows, of so many sequences."""
         if self.mixture is not None:
-            return replace(self.mixture, tokens=m, dtype=scheme.dtype, scaling=scheme.scaling)
-        n = sum(self.outputs.values())
+            sizes = {name: getattr(self.mixture, name) for name in ("model_dim", "inter_dim")}
+            dtype = scheme.dtype
+            if scheme.is_of_mx_weights:
+                sizes = {name: -(-size // _MX_PADDING) * _MX_PADDING for name, size in sizes.items()}
+                dtype = "fp8" if m >= _LEAST_QUANTISED else dtype
+            return replace(self.mixture, tokens=m, dtype=dtype, scaling=scheme.scaling, **sizes)
+        n, own = sum(self.outputs.values()), m // sequences
         if self.batch:
-            layout = "rcr" if self.k else "rrr"  # keys are rows of B, values are columns
-            return BatchedMatmul(self.batch, m, n or m, self.k or m, scheme.dtype, layout)
-        return Matmul(m, n, self.k, scheme.dtype, scaling=scheme.scaling, has_bias=self.has_bias)
+            batch, k = self.batch * sequences, self.k or own
+            return BatchedMatmul(batch, own, n or own, k, scheme.dtype, self.rule.layout)
+        result = "" if self.rule.result == scheme.dtype else self.rule.result
+        return Matmul(m, n, self.k, scheme.dtype, scaling=scheme.scaling, has_bias=self.has_bias, result=result)
 
 
 def _weight(model: Decoder, rule: WeightRule, layers: frozenset[int], *, fuse_shared: bool) -> Weight | None:
@@ -171,7 +184,15 @@ def _weight(model: Decoder, rule: WeightRule, layers: frozenset[int], *, fuse_sh
         mixture = ExpertProducts(*sizes, activation=activation if activation in _EXPERT_ACTIVATIONS else "silu")
         if more:
             outputs |= {name.replace("experts.0", "shared_experts"): size for name, size in outputs.items()}
-    return Weight(rule, outputs, k, layers, batch, bool(rule.bias) and model.config.of(rule.bias) > 0, mixture)
+    own = replace(rule, dtype=_stated_dtype(model, rule.dtype), result=_stated_dtype(model, rule.result))
+    has_bias = bool(rule.bias) and evaluate(rule.bias, model.config.of) > 0
+    return Weight(own, outputs, k, layers, batch, has_bias, mixture)
+
+
+def _stated_dtype(model: Decoder, rule: str) -> str:
+    """The element type of a rule; empty: the model's."""
+    stated = model.config.value(rule[1:]) if rule.startswith("?") else rule
+    return dtype_name(str(stated)) if stated else ""
 
 
 def weights_of(model: Decoder, *, fuse_shared: bool = False) -> Iterator[Weight]:
@@ -187,8 +208,10 @@ def weights_of(model: Decoder, *, fuse_shared: bool = False) -> Iterator[Weight]
                     yield weight
 
 
-def decoder_layers(model: Decoder, precision: Precision, run: RunOptions, where: str) -> Iterator[Layer]:
-    """The layers of one rank for each number of tokens."""
+def decoder_layers(
+    model: Decoder, precision: Precision, run: RunOptions, where: str, sequences: int = 1
+) -> Iterator[Layer]:
+    """The layers of one rank for each number of tokens, which are those of so many sequences."""
     weights = [
         (weight, _schemes(weight, model, precision)) for weight in weights_of(model, fuse_shared=run.fuse_shared)
     ]
@@ -199,13 +222,19 @@ def decoder_layers(model: Decoder, precision: Precision, run: RunOptions, where:
             rule = weight.rule
             m = min(rows, rule.most_rows) if rule.most_rows else rows
             for scheme, count in schemes.items():
-                unread = ATTENTION if weight.is_attention else scheme.unread or _unread(weight, model)
-                yield Layer(rule.name, weight.shape(m, scheme), count * times * rule.times, where, unread=unread)
+                unread = weight.unlisted or _unread(weight, scheme, model)
+                shape = weight.shape(m, scheme, sequences)
+                yield Layer(rule.name, shape, count * times * rule.times, where, unread=unread)
+                if weight.mixture is not None and scheme.is_of_mx_weights and not unread:
+                    note_once(f"{where}: experts are padded to multiples of {_MX_PADDING}; no key of AITER has biases")
 
 
-def _unread(weight: Weight, model: Decoder) -> str:
-    """Why no operation has a mixture; empty: one has it, or the weight is of none."""
+def _unread(weight: Weight, scheme: Scheme, model: Decoder) -> str:
+    """Why no operation has a weight; empty: one has it."""
     activation, is_gated = model.config.family.activation, any("gate" in name for name in weight.outputs)
+    has_kernels = weight.mixture is not None and scheme.is_of_mx_weights and activation == _MX_ACTIVATION
+    if scheme.unread and not has_kernels:
+        return scheme.unread
     if weight.mixture is None or (is_gated and activation in _EXPERT_ACTIVATIONS):
         return ""
     return f"experts with {activation}{'' if is_gated else ' and without a gate'}, which AITER's tables do not have"
@@ -216,7 +245,7 @@ def _schemes(weight: Weight, model: Decoder, precision: Precision) -> Counter[Sc
 
     vLLM and SGLang refuse such models as well: the sizes that are divided or fused must be whole blocks.
     """
-    schemes = Counter() if weight.is_attention else precision.schemes(weight.outputs, weight.layers)
+    schemes = Counter() if weight.unlisted else precision.schemes(weight.outputs, weight.layers)
     if not weight.rule.is_quantised or weight.batch:
         return Counter({Scheme(weight.rule.dtype or precision.base): len(weight.layers)})
     size = _uncovered(weight, model)

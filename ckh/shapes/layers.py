@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 MAX_SIZE = 2**31 - 1
 UNQUANTISED = "unquantised"  # code of shapes without scales, for an operation that needs them
-ATTENTION = "attention's own products, as of one prompt: attention kernels compute them"  # why they are left out
+# Why products without a weight are left out.
+ATTENTION = "attention's own products, as of one prompt: attention kernels compute them"
+RECURRENCE = "products with recurrent states, step by step: kernels of linear attention and Mamba compute them"
 _DIMENSIONS = (2, 3)
 # Direction of a transposed convolution -> that of the convolution which computes it; weights have the same.
 _TRANSPOSED = {"": "bwd_data", "forward": "bwd_data", "bwd_data": "forward"}

@@ -11,12 +11,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.files.account import Account
 from ckh.ops import as_problem, operation, operation_of_problem, requested
-from ckh.shapes.layers import ATTENTION, DEFAULT, UNQUANTISED, Convolution, Scaling, WeightedProblem, require_sizes
+from ckh.shapes.layers import (
+    ATTENTION,
+    DEFAULT,
+    RECURRENCE,
+    UNQUANTISED,
+    Convolution,
+    Scaling,
+    WeightedProblem,
+    require_sizes,
+)
 from ckh.shapes.logs import UNSUPPORTED
 from ckh.shapes.quantisation import QUANTISATION_HINT
 from ckh.shapes.shaped import all_parts, shaped_part
 from ckh.shapes.sources import STDIN, Source, SourceKind, SourceLayers, found_in, has_tokens, reader_of, source_of
-from ckh.text.log import note_once, warn
+from ckh.text.log import note_once, warn_left_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,20 +50,22 @@ class ShapesFound:
     problems: list[WeightedProblem]
     account: Account  # of the sources' entries; in `left_out` calls of layers
     left_out: dict[str, int]
-    left_words: tuple[str, ...] = ()  # what is left out, with its share of the work, and what takes it
+    left_work: Mapping[str, int] = field(default_factory=dict)  # the same with shares of the work, and what takes it
     changes: tuple[str, ...] = ()  # element types, layouts and scales that a source does not have
     weights: Mapping[int, int] = field(default_factory=dict)  # how often each number of tokens runs, if there are any
 
-    def report(self, where: str = "") -> None:
-        """Print the weights of tokens, and what differs from the sources."""
-        if len(self.weights) > 1:
-            note_once(where + weights_in_words(self.weights))
-        for change in self.changes:
-            note_once(where + change)
-        for reason, count in self.account.named(self.account.bad).items():
-            warn(f"{where}left out {count} bad: {reason}", "left-out")
-        for words in self.left_words:
-            warn(f"{where}left out {words}", "left-out")
+    def report(self, name: str = "") -> None:
+        """Print the weights of tokens, and what differs from the sources, of this name."""
+        at = f"{name}: " if name else ""
+        for note in (*([weights_in_words(self.weights)] if len(self.weights) > 1 else []), *self.changes):
+            note_once(at + note)
+        for reason, count in {**self.account.named(self.account.bad), **self.left_work}.items():
+            warn_left_out(name, reason, count)
+
+    @property
+    def left_words(self) -> tuple[str, ...]:
+        """What is left out in words."""
+        return tuple(f"{count}: {reason}" for reason, count in self.left_work.items())
 
 
 def shapes_of(names: Sequence[str], wanted: RunOptions = DEFAULT, op: str | None = None) -> ShapesFound:
@@ -87,7 +98,7 @@ def weighted(sources: Sequence[SourceLayers], wanted: RunOptions, op: str | None
         account.add(source_layers.account)
     counts: dict[tuple[str, Any], list[Layer]] = {}
     left: _LeftOut = {}
-    changes: Counter[str] = Counter()
+    changes: dict[str, list[Layer]] = {}
     for source_layers in sources:
         for layer in source_layers.layers:
             try:
@@ -103,23 +114,29 @@ def weighted(sources: Sequence[SourceLayers], wanted: RunOptions, op: str | None
             else:
                 counts.setdefault(problem, []).append(layer)
     problems = [_merged(name, problem, layers) for (name, problem), layers in counts.items()]
-    attention = left.pop((ATTENTION, ""), [])
+    unlisted = {reason: left.pop((reason, ""), []) for reason in (ATTENTION, RECURRENCE)}
     work = [sum(map(_flops, layers)) for layers in left.values()]
     total = max(sum(work) + sum(problem.flops for problem in problems), 1)
-    words = [_left_words(key[0], layers, own / total) for (key, layers), own in zip(left.items(), work, strict=True)]
-    words += [f"{count}: {reason}" for reason, count in account.known.items()]
+    words = {
+        _left_words(key[0], layers, own / total): sum(layer.count for layer in layers)
+        for (key, layers), own in zip(left.items(), work, strict=True)
+    } | account.known
     if not problems:
         raise _nothing(sources, op, words, left, account)
-    left[ATTENTION, ""] = attention
+    left |= {(reason, ""): layers for reason, layers in unlisted.items()}
     left_out = account.known + Counter({key[0]: sum(layer.count for layer in layers) for key, layers in left.items()})
-    changed = tuple(f"{text} ({count} calls)" for text, count in changes.items())
-    if attention:
-        own, name = sum(map(_flops, attention)), _operation_of(attention[0].shape)
-        changed += (f"{own / (own + total):.1%} of the FLOPs are {ATTENTION}; --op {name} lists them",)
+    changed = [
+        f"{text} ({sum(layer.count for layer in layers)} {_calls(layers, sum(map(_flops, layers)) / total)})"
+        for text, layers in changes.items()
+    ]
+    for reason, layers in unlisted.items():
+        own, ops = sum(map(_flops, layers)), [_operation_of(layer.shape) for layer in layers[:1] if reason == ATTENTION]
+        hint = "".join(f"; --op {name} lists them" for name in ops)
+        changed += [f"{own / (own + total):.1%} of the FLOPs are {reason}{hint}"] if layers else []
     weights = wanted.weights if wanted.times or any(has_tokens(each.source) for each in sources) else {}
     if wanted.times:
         problems.sort(key=lambda shape: -shape.flops)
-    return ShapesFound(problems, account, dict(left_out), tuple(words), changed, weights)
+    return ShapesFound(problems, account, dict(left_out), words, tuple(changed), weights)
 
 
 def weights_in_words(weights: Mapping[Any, int]) -> str:
@@ -130,7 +147,7 @@ def weights_in_words(weights: Mapping[Any, int]) -> str:
 
 
 def _nothing(
-    sources: Sequence[SourceLayers], op: str | None, words: list[str], left: _LeftOut, account: Account
+    sources: Sequence[SourceLayers], op: str | None, words: Mapping[str, int], left: _LeftOut, account: Account
 ) -> DataError:
     """Error for sources without a problem of an operation."""
     if account.error is not None and len(account.left_out) == 1 and not left:
@@ -141,10 +158,10 @@ def _nothing(
     if main[1] == UNQUANTISED:
         what = "model" if all(source_layers.source.is_model for source_layers in sources) else "list"
         dtype = " and ".join(dict.fromkeys(layer.shape.dtype for layer in left[main]))
-        rest = "; ".join(line for line, key in zip(words, left, strict=False) if key != main)
+        rest = "; ".join(f"{words[line]} {line}" for line, key in zip(words, left, strict=False) if key != main)
         text = f"{names}: this {what} is {dtype}: --dtype fp8 if it is served quantised"
         return DataError(text, f"besides, {rest}" if rest else "", code=UNQUANTISED)
-    found = [f"only {'; '.join(words)}"] if words else []
+    found = [f"only {'; '.join(f'{count} {line}' for line, count in words.items())}"] if words else []
     found += [f"{account.bad.total()} bad, the first: {next(iter(account.named(account.bad)))}"] if account.bad else []
     hint = QUANTISATION_HINT if any(layer.unread for layers in left.values() for layer in layers) else ""
     text = "; ".join([f"no shape{f' of {op}' if op else ''} in {names}", *found])
@@ -161,13 +178,18 @@ def _flops(layer: Layer) -> int:
 
 
 def _left_words(reason: str, layers: Sequence[Layer], share: float) -> str:
-    """Describe layers left out for one reason: share of the work, calls, and the operation that takes them."""
-    names = ", ".join(dict.fromkeys(layer.name for layer in layers if layer.name))
-    calls = f"{share:.1%} of the work, {sum(layer.count for layer in layers)} calls" + (names and f" of {names:.80}")
+    """Describe layers left out for one reason: calls, share of the work, and the operation that takes them."""
+    calls = _calls(layers, share)
     if reason in all_parts():
         return f"{calls}: --op {reason} takes them"
     own = layers[0].op or _operation_of(layers[0].shape)
     return f"{calls}: {reason}" + ("" if layers[0].unread or own in reason else f"; --op {own} takes them")
+
+
+def _calls(layers: Sequence[Layer], share: float) -> str:
+    """Names of calls, and their share of the work."""
+    names = ", ".join(dict.fromkeys(layer.name for layer in layers if layer.name))
+    return "calls" + (names and f" of {names:.80}") + f", {share:.1%} of the work"
 
 
 def _merged(op: str, problem: Any, layers: Sequence[Layer]) -> WeightedProblem:
@@ -179,13 +201,13 @@ def _merged(op: str, problem: Any, layers: Sequence[Layer]) -> WeightedProblem:
 
 
 def _problem(
-    layer: Layer, wanted: RunOptions, op: str | None, changes: Counter[str], *, is_model: bool
+    layer: Layer, wanted: RunOptions, op: str | None, changes: dict[str, list[Layer]], *, is_model: bool
 ) -> tuple[str, Any] | str:
     """Operation and problem of a layer, or the reason why it is left out; counts what the conversion changes."""
     if layer.unread and not (op and layer.unread == ATTENTION and isinstance(layer.shape, _required_part(op).kind)):
         return layer.unread
     name = layer.op
-    problem, changed = layer.shape, dict[str, int]()
+    problem, changed = layer.shape, tuple[str, ...]()
     if not name or (op and op != name):
         shape = problem if not name else _required_part(name).shape(problem)
         name = op or _operation_of(shape)
@@ -195,12 +217,13 @@ def _problem(
         if isinstance(shape, Convolution) and not shape.variant:
             shape = replace(shape, variant=wanted.variant or FORWARD)
         problem = part.problem(shape, wanted.dtype or wanted.default_dtype)
-        changed = dict.fromkeys(_changes(shape, name, problem, part), layer.count)
+        changed = tuple(_changes(shape, name, problem, part))
     if wanted.dtype is not None and problem.dtype != wanted.dtype and not (is_model and op is None):
         return f"{name} in {problem.dtype}"
     if wanted.variant is not None and getattr(problem, "variant", wanted.variant) != wanted.variant:
         return f"{name}, {problem.variant}"
-    changes.update(changed)
+    for text in changed:
+        changes.setdefault(text, []).append(layer)
     return name, problem
 
 
@@ -216,7 +239,7 @@ def _changes(shape: Any, op: str, problem: Any, part: Shaped[Any]) -> Iterator[s
             own = _operation_of(shape)
             yield f"{loss}, as {op} has none" + (f": --op {own} takes it" if own != op else "")
     if (result := getattr(shape, "result", "")) not in ("", back.dtype):
-        yield f"a result in {result} is taken as {back.dtype}"
+        yield f"a result in {result} is taken as {back.dtype}, as no kernels of {op} store it"
     layout = getattr(problem, "layout", "") or getattr(back, "layout", "")
     if getattr(shape, "layout", "") not in ("", layout, layout.replace("g", "")):
         yield f"layout {shape.layout} is taken as {layout}"
@@ -279,7 +302,7 @@ def problems_of(
         raise UsageError(f"{op.name} has no directions", "omit --variant", code="inapplicable-option")
     wanted = replace(DEFAULT, dtype=dtype, variant=variant, default_dtype=default_dtype)
     shapes = shapes_of([source], wanted, op.name)
-    shapes.report(f"{source}: ")
+    shapes.report(source)
     return tuple(problem.problem for problem in shapes.problems)
 
 

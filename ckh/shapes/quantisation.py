@@ -27,6 +27,7 @@ _EXCLUSIONS = (
     *("ignore", "ignored_layers", "modules_to_not_convert", "exclude", "exclude_modules", "llm_int8_skip_modules"),
 )
 _WEIGHT_ONLY = ("awq", "gptq", "mxfp4", "bitsandbytes")  # methods whose inputs are not quantised
+_MX_WEIGHTS = ("mxfp4", "pk_fp4, unquantised")  # kinds whose weights alone are quantised, to MX FP4
 _ROW, _TENSOR = "row", "tensor"
 _SCALES = {"channel": _ROW, "token": _ROW, "tensor": _TENSOR}
 _LINEAR = ("Linear", "LinearBase")  # classes of all modules with a weight
@@ -49,6 +50,11 @@ class Scheme:
     dtype: str  # element type
     scaling: Scaling = Scaling.NONE
     unread: str = ""  # why such products are left out; empty: they are not
+
+    @property
+    def is_of_mx_weights(self) -> bool:
+        """True if weights alone are quantised, to MX FP4."""
+        return (self.dtype, self.scaling) == ("bf16", Scaling.BLOCK_32)
 
 
 class _ScaledTensor(NamedTuple):
@@ -276,9 +282,10 @@ def _scheme(weights: _ScaledTensor, inputs: _ScaledTensor) -> Scheme:
 
 
 def _unread(what: str, kind: str) -> Scheme:
-    """A scheme without kernels here, and those that there are."""
+    """A scheme without kernels here, at least for most layers, and those that there are."""
     kernels = TABLES["kernels"].get(kind)
-    return Scheme("", unread=what + (f" ({kernels})" if kernels else ""))
+    unread = what + (f" ({kernels})" if kernels else "")
+    return Scheme("bf16", Scaling.BLOCK_32, unread) if kind in _MX_WEIGHTS else Scheme("", unread=unread)
 
 
 def patterns_of(texts: Iterable[str], where: str) -> Patterns:

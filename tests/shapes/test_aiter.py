@@ -52,7 +52,7 @@ def test_products_without_scales_keep_bias_and_result(tmp_path: Path) -> None:
         "gemm_bf16_rcr_m16_n128_k2880_splitk1": 1,
         "gemm_fp16_rcr_m64_n256_k2880_splitk1": 1,
     }
-    assert [change for change in found.changes if "fp32" in change and "(1 calls)" in change] == list(found.changes)
+    assert [change for change in found.changes if "fp32" in change and "(1 calls" in change] == list(found.changes)
 
 
 def test_an_operation_takes_its_part_of_the_products(tmp_path: Path) -> None:

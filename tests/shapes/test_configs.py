@@ -11,7 +11,7 @@ import pytest
 import ckh.shapes
 from ckh.errors import DataError, UsageError
 from ckh.shapes.config import FAMILIES, MODELS
-from ckh.shapes.layers import ATTENTION, RunOptions
+from ckh.shapes.layers import ATTENTION, RECURRENCE, RunOptions
 from ckh.shapes.problems import shapes_of
 from tests.refusals import expect_refusal, expect_values
 
@@ -413,3 +413,100 @@ def test_a_workload_is_known_and_excludes_tokens() -> None:
         ckh.shapes.read("llama3-8b", tokens=(1,), workload="decode")
     with expect_refusal(UsageError, "unknown-name", "decod", "decode, prefill, mixed"):
         ckh.shapes.read("llama3-8b", workload="decod")
+
+
+def test_biases_of_encoders() -> None:
+    """All products of ViT, CLIP and Whisper have one but projections and the vocabulary; ViT's queries by its key."""
+    for model, without in (("vit-b16", set()), ("clip-vit-l14", {"projection"}), ("whisper-large-v3", {"proj_out"})):
+        ops = {name: shape.op for shape in ckh.shapes.read(model, tokens=(4,)) for name in shape.layers}
+        plain = {name.removeprefix("text_").removeprefix("vision_") for name in ops if ops[name] == "gemm_universal"}
+        assert plain == without
+        assert set(ops.values()) == {"gemm_multi_d", "grouped_conv"} | ({"gemm_universal"} if without else set())
+
+
+def test_queries_of_a_vision_transformer_without_a_bias(tmp_path: Path) -> None:
+    """`qkv_bias` false."""
+    own = read(tmp_path, {**MODELS["vit-b16"][1], "qkv_bias": False})
+    assert {shape.op for shape in own if "qkv" in shape.layers} == {"gemm_universal"}
+    assert {shape.op for shape in own if "o" in shape.layers} == {"gemm_multi_d"}
+
+
+EXPERTS = {"num_experts_per_tok": 8, "moe_intermediate_size": 1536, "num_experts": 64, "n_routed_experts": 64}
+
+
+@pytest.mark.parametrize(
+    ("changes", "dtype"),
+    [
+        ({"model_type": "qwen3_moe"}, "bf16"),
+        ({"model_type": "minimax_m2"}, "fp32"),
+        ({"model_type": "glm4_moe"}, "fp32"),
+        ({"model_type": "bailing_moe", "router_dtype": "fp32"}, "fp32"),
+    ],
+)
+def test_routers_in_float32(tmp_path: Path, changes: dict[str, Any], dtype: str) -> None:
+    """Routers that vLLM computes in float32, by the family or a key of the configuration."""
+    result = read(tmp_path, {**LLAMA_70B, **EXPERTS, **changes}, tokens=(16,))
+    assert [shape.problem.dtype for shape in result if "router" in shape.layers] == [dtype]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"model_type": "glm_moe_dsa"}, {"model_type": "deepseek_v3", "moe_router_dtype": "float32"}]
+)
+def test_float32_results_are_counted(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """Routers with bf16 operands and a result in float32, which no kernel stores: their number and share, by hand."""
+    latent = {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA_70B, **EXPERTS, **latent, **changes, "v_head_dim": 128}), encoding="utf-8")
+    shapes = shapes_of([str(path)], RunOptions(tokens=(16,)))
+    share = 80 * 2 * 16 * 64 * 8192 / sum(item.flops for item in shapes.problems)
+    (change,) = (change for change in shapes.changes if "fp32" in change)
+    expect_values(change, "bf16", "80 calls of router", f"{share:.1%}")
+
+
+def test_attention_of_images_is_of_each() -> None:
+    """Four images of 197 patches: 12 heads of each, not one sequence of all."""
+    batched = ckh.shapes.read("vit-b16", batch=(4,), op="gemm_batched")
+    assert [shape.problem.canonical() for shape in batched] == [
+        "gemm_batched_bf16_rcr_b48_m197_n197_k64_splitk1",
+        "gemm_batched_bf16_rrr_b48_m197_n64_k197_splitk1",
+    ]
+
+
+def test_attention_across_whisper() -> None:
+    """Tokens attend to the encoder's 1500 positions: 20 heads of 64."""
+    batched = ckh.shapes.read("whisper-large-v3", tokens=(4,), op="gemm_batched")
+    across = [shape.problem.canonical() for shape in batched if "cross" in shape.layers[0]]
+    assert across == [
+        "gemm_batched_bf16_rcr_b20_m4_n1500_k64_splitk1",
+        "gemm_batched_bf16_rrr_b20_m4_n64_k1500_splitk1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "of_token"),
+    [
+        (CONFIGS["next"], 3 * 3 * 2 * 16 * 128 * 128),  # the delta rule in three of four layers
+        (
+            {"model_type": "falcon_h1", "mamba_n_heads": 24, "mamba_d_head": 64, "mamba_n_groups": 1}
+            | {"mamba_d_state": 256, "num_hidden_layers": 4},
+            4 * 2 * 2 * 24 * 64 * 256,
+        ),
+        (
+            {"model_type": "jamba", "mamba_d_state": 16, "num_hidden_layers": 8, "attn_layer_offset": 4},
+            7 * 2 * 2 * 2 * 8192 * 16,
+        ),
+        (
+            {"model_type": "minimax", "head_dim": 128, "num_hidden_layers": 2, "attn_type_list": [0, 1]},
+            2 * 2 * 64 * 128 * 128,
+        ),
+    ],
+)
+def test_recurrences_have_their_share(tmp_path: Path, changes: dict[str, Any], of_token: int) -> None:
+    """Updating and reading the states of linear attention and Mamba, by hand: left out with their FLOPs."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA_70B, **changes}), encoding="utf-8")
+    shapes = shapes_of([str(path)], RunOptions(tokens=(16,)))
+    share = 16 * of_token / (16 * of_token + sum(item.flops for item in shapes.problems))
+    assert shapes.left_out[RECURRENCE]
+    (change,) = (change for change in shapes.changes if RECURRENCE in change)
+    expect_values(change, f"{share:.1%}")

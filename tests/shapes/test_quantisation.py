@@ -10,7 +10,7 @@ import pytest
 
 from ckh.errors import DataError, UsageError
 from ckh.ops import operation
-from ckh.shapes.layers import ATTENTION, RunOptions
+from ckh.shapes.layers import ATTENTION, RECURRENCE, RunOptions
 from ckh.shapes.problems import counts_of, shapes_of
 from tests.refusals import expect_refusal, expect_values
 
@@ -49,8 +49,8 @@ def kinds(shapes: ShapesFound) -> dict[str, dict[str, int]]:
 
 
 def left_out(shapes: ShapesFound) -> dict[str, int]:
-    """What is left out, but for attention's own products, which every model has."""
-    return {reason: count for reason, count in shapes.left_out.items() if reason != ATTENTION}
+    """What is left out, but for products without a weight, which every model has."""
+    return {reason: count for reason, count in shapes.left_out.items() if reason not in (ATTENTION, RECURRENCE)}
 
 
 def groups(weights: dict[str, Any], inputs: dict[str, Any] | None, *targets: str) -> dict[str, Any]:
@@ -189,7 +189,10 @@ def test_blocks_that_ranks_cannot_share(tmp_path: Path) -> None:
 
 
 def test_gpt_oss(tmp_path: Path) -> None:
-    """Its attention is excluded; its experts, of MXFP4 weights alone, are left out."""
+    """Its attention is excluded; its experts, of MXFP4 weights alone, have the sizes of AITER's list for it.
+
+    gptoss_untuned_fmoe.csv: 3072 x 3072, 1536 and 512 on 1, 2 and 8 ranks, bf16 tokens below 256, else fp8.
+    """
     model = {
         "model_type": "gpt_oss",
         "hidden_size": 2880,
@@ -203,13 +206,21 @@ def test_gpt_oss(tmp_path: Path) -> None:
     }
     excluded = ["model.layers.*.self_attn", "model.layers.*.mlp.router", "lm_head"]
     shapes = found(tmp_path, model, {"quant_method": "mxfp4", "modules_to_not_convert": excluded})
-    assert [(item.problem.n, item.problem.k, item.problem.dtype, item.count) for item in shapes.problems] == [
+    *dense, _ = shapes.problems
+    assert [(item.problem.n, item.problem.k, item.problem.dtype, item.count) for item in dense] == [
         (5120, 2880, "bf16", 36),
         (2880, 4096, "bf16", 36),
         (128, 2880, "bf16", 36),
         (201088, 2880, "bf16", 1),
     ]
-    assert list(left_out(shapes).values()) == [36]
+    assert left_out(shapes) == {}
+    for tp, inter_dim in ((1, 3072), (2, 1536), (8, 512)):
+        for tokens, dtype in ((255, "bf16"), (256, "fp8")):
+            path = tmp_path / "config.json"
+            mixtures = shapes_of([str(path)], RunOptions(tokens=(tokens,), tp=tp), "aiter_moe")
+            ((problem, count),) = ((item.problem, item.count) for item in mixtures.problems)
+            assert (problem.model_dim, problem.inter_dim, problem.experts, problem.topk) == (3072, inter_dim, 128, 4)
+            assert (problem.dtype, problem.quant, problem.activation, count) == (dtype, "per_1x32", "swiglu", 36)
     experts = found(tmp_path, model, None).problems[-1].problem
     assert (experts.inter_dim, experts.experts, experts.topk, experts.activation) == (2880, 128, 4, "swiglu")
 
@@ -291,9 +302,9 @@ def test_what_an_operation_leaves_out_has_its_share_and_its_operation() -> None:
     experts = 8 * 3 * 2048 * 768
     whole = 48 * (qkv + o + router + experts) + head
     bf16, moe = shapes.left_words
-    expect_values(bf16, f"{(48 * router + head) / whole:.1%}", 48 + 1, "router", "lm_head", "bf16", "gemm_universal")
-    expect_values(moe, f"{48 * experts / whole:.1%}", 48, "experts", "--op aiter_moe")
-    assert left_out(shapes) == {"aiter_moe": 48, bf16.partition(": ")[2].partition(";")[0]: 49}
+    expect_values(bf16, 48 + 1, "router", "lm_head", f"{(48 * router + head) / whole:.1%}", "bf16", "gemm_universal")
+    expect_values(moe, 48, "experts", f"{48 * experts / whole:.1%}", "--op aiter_moe")
+    assert left_out(shapes) == {"aiter_moe": 48, bf16.split(": ")[2].partition(";")[0]: 49}
 
 
 def test_a_model_that_is_not_quantised_is_refused_with_what_takes_its_experts() -> None:

@@ -248,9 +248,9 @@ def problem_of(path: Path, line: int, cells: Mapping[str, str]) -> AiterMoe | st
 
 def _foreign(cells: Mapping[str, str]) -> str | None:
     """Reason why a row is unsupported, or None."""
-    if cells.get("use_g1u1", "1").strip().lower() not in _TRUE:
+    if (cells.get("use_g1u1") or "1").strip().lower() not in _TRUE:
         return "experts without a gate"
-    if cells.get("doweight_stage1", "0").strip().lower() not in _FALSE:
+    if (cells.get("doweight_stage1") or "0").strip().lower() not in _FALSE:
         return "weights before the first product"
     activation, quant = _word(cells.get("act_type", "")), _word(cells.get("q_type", ""))
     types = _word(cells.get("q_dtype_a", "")), _word(cells.get("q_dtype_w", ""))
@@ -339,7 +339,7 @@ _LOOKUP = Lookup(
 def _problem(shape: ExpertProducts, dtype: str) -> AiterMoe:
     quant = _QUANT_OF[shape.scaling]
     own = shape.dtype or dtype
-    if own != QUANTS[quant]:
+    if own not in (DTYPES if quant == QUANT_OF["per_1x32"] else [QUANTS[quant]]):  # its tokens have any type
         raise UsageError(
             f"mixtures of experts in {own} ({quant}), not supported by AITER's kernels", code="unsupported"
         )
@@ -364,7 +364,6 @@ SHAPED = Shaped(
     marks=(MARK, UNTUNED),
     line=missed_problem,
     recognises=is_untuned,
-    rows=untuned_rows,
     stated=stated_key,
     nearest=_nearest,
 )
