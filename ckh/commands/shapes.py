@@ -204,7 +204,7 @@ def shapes(
     reading = _found(names, torch, wanted, None if op is None else operation(op).name)
     changes = (*sorted(notes()), *reading.changes)
     reading.report()
-    misses = _misses(reading.problems, table, arch) if table else None
+    misses = _misses(reading, table, arch) if table else None
     if out is not None:
         from ckh.files.outputs import write_output
         from ckh.shapes.tables import table_text
@@ -283,16 +283,16 @@ def _print(problems: Sequence[WeightedProblem], out: Path | None) -> None:
         say("\n" + "\n".join(f"next: ckh predict --op {name} --problems {shell_word(out)} --top 1" for name in names))
 
 
-def _misses(problems: Sequence[WeightedProblem], tables: Sequence[Path], arch: str) -> list[MissEntry]:
-    """Nearest key of each lookup, for operations whose program has tuned tables."""
+def _misses(reading: ShapesFound, tables: Sequence[Path], arch: str) -> list[MissEntry]:
+    """Nearest key of each lookup, for operations whose program has tuned tables, whose rows are counted too."""
     from ckh.archs import meant_gpu
     from ckh.shapes.misses import read_tables
     from ckh.shapes.shaped import MissedLookup, shaped_part
 
     name, cus = meant_gpu(arch)
-    rows = read_tables(tables)
+    rows = read_tables(tables, reading.account)
     miss_entries: list[MissEntry] = []
-    for problem in problems:
+    for problem in reading.problems:
         part = shaped_part(problem.op)
         if part is None or part.nearest is None:
             continue

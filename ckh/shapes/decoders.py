@@ -153,11 +153,10 @@ class Weight:
     def shape(self, m: int, scheme: Scheme, sequences: int = 1) -> Matmul | BatchedMatmul | ExpertProducts:
         """Its product with m rows, of so many sequences."""
         if self.mixture is not None:
-            sizes = {name: getattr(self.mixture, name) for name in ("model_dim", "inter_dim")}
-            dtype = scheme.dtype
+            step, dtype = 1, scheme.dtype
             if scheme.is_of_mx_weights:
-                sizes = {name: -(-size // _MX_PADDING) * _MX_PADDING for name, size in sizes.items()}
-                dtype = "fp8" if m >= _LEAST_QUANTISED else dtype
+                step, dtype = _MX_PADDING, "fp8" if m >= _LEAST_QUANTISED else dtype
+            sizes = {name: -(-getattr(self.mixture, name) // step) * step for name in ("model_dim", "inter_dim")}
             return replace(self.mixture, tokens=m, dtype=dtype, scaling=scheme.scaling, **sizes)
         n, own = sum(self.outputs.values()), m // sequences
         if self.batch:

@@ -67,35 +67,36 @@ class KeyTables:
         return self._joined[names]
 
 
-def read_tables(paths: Iterable[Path]) -> KeyTables:
-    """Read the tuned tables in files, or in folders such as an installed AITER."""
+def read_tables(paths: Iterable[Path], account: Account) -> KeyTables:
+    """Read the tuned tables in files, or in folders such as an installed AITER; `account` counts their rows."""
     by_name: dict[str, list[Mapping[str, str]]] = {}
     for path in paths:
         files = [file for file in sorted(path.rglob(_TUNED)) if _UNTUNED not in file.name] if path.is_dir() else [path]
         if not files:
             raise DataError(f"{path} has no tuned tables ({_TUNED})", "name AITER's folder", code="no-aiter")
         for file in files:
-            by_name.setdefault(file.name, []).extend(_table_rows(file, is_strict=not path.is_dir()))
+            by_name.setdefault(file.name, []).extend(_table_rows(file, account, is_strict=not path.is_dir()))
     return KeyTables(by_name)
 
 
-def _table_rows(path: Path, *, is_strict: bool) -> Iterator[Mapping[str, str]]:
+def _table_rows(path: Path, account: Account, *, is_strict: bool) -> Iterator[Mapping[str, str]]:
     rows = csv_rows(path, read_text(path))
     header = next(rows, (0, []))[1]
     if "cu_num" not in header and not is_strict:
         return  # another kind of table, e.g. of kernels
     if "cu_num" not in header:
         raise DataError(f"{path}: missing column cu_num", "--table reads AITER's tuned tables", code="missing-column")
-    account = Account()
+    own = Account()
     for line, cells in rows:
         try:
             yield by_column(header, cells)
-            account.use()
+            own.use()
         except DataError as error:  # noqa: PERF203 - one row is no reason to drop the others
-            account.refuse(error, f"{path}:{line}")
-    if account.bad:
-        account.settle(str(path))
-        account.report(str(path))
+            own.refuse(error, f"{path}:{line}")
+    if own.bad:
+        own.settle(str(path))
+        own.report(str(path))
+    account.add(own)
 
 
 def nearest_key(lookup: Lookup, key: Mapping[str, str], looked_up: Sequence[int], table: KeyTable) -> NearKey:

@@ -247,7 +247,8 @@ def test_bad_rows_of_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         ("gemm_universal,1,,bf16,rcr,,2,3,1", "missing-field"),
         ("gemm_universal,1,,bf16,rcr,x,2,3,1", "bad-number"),
         ("nothing,1,,bf16,rcr,1,2,3,1", "unknown-op"),
-        ("gemm_universal,1", "bad-row"),
+        ("gemm_universal,1", "missing-field"),
+        ("gemm_universal,1,,bf16,rcr,1,2,3,1,4", "bad-row"),
     ):
         path.write_text(good + row + "\n", encoding="utf-8")
         assert run(["shapes", str(path), "--strict"]) == ExitCode.BAD_DATA

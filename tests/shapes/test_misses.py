@@ -170,7 +170,7 @@ def test_a_row_of_too_many_cells_is_left_out(tmp_path: Path, capsys: pytest.Capt
     assert run(call) == ExitCode.OK
     captured = capsys.readouterr()
     expect_warning(captured.err, "left-out", 1, "15 cells under 14 columns", "tuned.csv:7")
-    assert list(json.loads(captured.out)["left_out"].values()) == [1]  # one that no shape is left out for
+    assert list(json.loads(captured.out)["bad"].values()) == [1]
     assert json.loads(captured.out)["misses"][0]["differs"] == {}
 
 
