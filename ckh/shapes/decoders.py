@@ -225,7 +225,7 @@ def decoder_layers(
                 shape = weight.shape(m, scheme, sequences)
                 yield Layer(rule.name, shape, count * times * rule.times, where, unread=unread)
                 if weight.mixture is not None and scheme.is_of_mx_weights and not unread:
-                    note_once(f"{where}: experts are padded to multiples of {_MX_PADDING}; no key of AITER has biases")
+                    note_once(f"{where}: experts are padded to {_MX_PADDING}s; AITER's kernels add their biases")
 
 
 def _unread(weight: Weight, scheme: Scheme, model: Decoder) -> str:

@@ -208,6 +208,24 @@ def test_attention_has_its_share_and_its_operation() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("changes", "of_pair"),
+    [
+        ({}, 16 * (64 + 32 + 64)),  # 16 heads: keys of 64 and 32 rotated, values of 64
+        ({"model_type": "deepseek_v32", "index_n_heads": 8, "index_head_dim": 32}, 16 * (64 + 32 + 64) + 8 * 32),
+    ],
+)
+def test_latent_attention_has_its_share(tmp_path: Path, changes: dict[str, Any], of_pair: int) -> None:
+    """Products of all pairs of 1024 tokens in four layers, those of an indexer included, by hand."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**CONFIGS["deepseek"], **changes}), encoding="utf-8")
+    shapes = shapes_of([str(path)], RunOptions(tokens=(1024,)))
+    own = 4 * 2 * 1024 * 1024 * of_pair
+    (change,) = (change for change in shapes.changes if ATTENTION in change)
+    expect_values(change, f"{own / (own + sum(item.flops for item in shapes.problems)):.1%}", "--op gemm_batched")
+    assert shapes.left_out == {ATTENTION: 4 * (2 + bool(changes))}
+
+
 def test_biases_are_kept(tmp_path: Path) -> None:
     """Qwen2's queries, keys and values have one; of an operation without them the change is told."""
     path = tmp_path / "config.json"
