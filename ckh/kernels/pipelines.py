@@ -7,10 +7,11 @@ CK Tile's headers.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from enum import Enum, auto
 from math import ceil
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ckh.problems import DTYPE_BYTES
 from ckh.strenum import StrEnum
@@ -26,14 +27,6 @@ class Scheduler(StrEnum):
     INTERWAVE = "interwave"
 
 
-class Buffers(Enum):
-    """Number of LDS buffers that a pipeline supports: a double smem buffer is two."""
-
-    ONE = auto()
-    EITHER = auto()
-    TWO = auto()
-
-
 @dataclass(frozen=True, slots=True)
 class WaveGroups:
     """Groups of waves that a pipeline alternates between on a GPU, and the required waves per block."""
@@ -46,32 +39,23 @@ class WaveGroups:
         return f"waves {'x'.join(map(str, self.waves))} in {self.count} wave groups"
 
 
-class Stage(Enum):
-    """Location of an operand in the host's kernels during multiplication."""
-
-    IN_PLACE = auto()
-    PREFETCHED = auto()
-    BY_TILE = auto()
-    UP_FRONT = auto()
-
-
 @dataclass(frozen=True, slots=True)
 class Staging:
     """Implementation of a pipeline on the host."""
 
-    a: Stage  # location of A: in place, in place with the next tile prefetched, or packed tile by tile
-    b: Stage
-    """Location of B: in place, or packed tile by tile or completely up front. (bwd_weight has no filter to pack up
-    front: there A, the output gradient, is packed, and B is in place.)."""
+    a: str  # location of A: in_place, in place with the next tile prefetched, or packed by_tile
+    b: str
+    """Location of B: in_place, or packed by_tile or completely up_front. (bwd_weight has no filter to pack up front:
+    there A, the output gradient, is packed, and B is in place.)."""
     loops: str = "nmk"  # axes of the loops over tiles, outermost first. Unless k is innermost, tiles of C are revisited
 
     def constants(self) -> dict[str, bool]:
         """Constants of `templates/host/nest.hpp`, by name."""
         return {
-            "prefetches_a": self.a is Stage.PREFETCHED,
-            "packs_a": self.a is Stage.BY_TILE,
-            "packs_b": self.b is Stage.BY_TILE,
-            "packs_b_up_front": self.b is Stage.UP_FRONT,
+            "prefetches_a": self.a == "prefetched",
+            "packs_a": self.a == "by_tile",
+            "packs_b": self.b == "by_tile",
+            "packs_b_up_front": self.b == "up_front",
             "streams_rows": self.loops == "nkm",
             "shares_a": self.loops == "mkn",
         }
@@ -82,11 +66,14 @@ class Pipeline:
     """A pipeline."""
 
     name: str  # as in the names of kernels
-    buffers: Buffers = Buffers.EITHER  # whether it supports a double smem buffer
+    buffers: str = ""  # number of LDS buffers that it needs, a double smem buffer is "two"; empty: either
     interwave: bool = False  # whether it supports the interwave scheduler
-    wave_groups: WaveGroups | None = None  # required groups of waves on a GPU, if it alternates between groups
+    wave_groups: WaveGroups | None = None
+    """Required groups of waves on a GPU, if it alternates between groups: one loads while the other computes. With one
+    group neither happens, and nothing is written."""
     code: int | None = None  # its number in AMD's feature engines; None if unknown to them
     curated: str = ""  # its name in the curated tables of rule sets; empty if it is not in them
+    instance: str = ""  # its name in the texts of CK Tile's instances; empty if they have none
     header: str = ""  # CK Tile's GEMM pipeline header that defines it; empty if ckh does not emit it
     of_convolutions: bool = True  # whether AMD's convolutions list it
     of_backward: bool = True  # whether AMD's table of variants has it for backward convolutions, if at all
@@ -117,92 +104,19 @@ class Pipeline:
         return self.staging is not None
 
 
-_V = "gemm_pipeline_{}.hpp".format
+def _read(values: dict[str, Any]) -> Any:
+    """Return a pipeline of the table's file, or a part of one."""
+    kind: Any = Staging if "a" in values else WaveGroups if "waves" in values else Pipeline
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
-_IN_PLACE, _PREFETCHED, _BY_TILE, _UP_FRONT = Stage
 
-_TABLE = (
-    Pipeline(
-        "basic_v1",
-        interwave=True,
-        code=5,
-        curated="v1",
-        header=_V("agmem_bgmem_creg_v1"),
-        staging=Staging(_IN_PLACE, _IN_PLACE),
-    ),
-    Pipeline(
-        "mem",
-        interwave=True,
-        code=3,
-        curated="mem",
-        header=_V("ag_bg_cr_mem"),
-        marked_padded=True,
-        staging=Staging(_PREFETCHED, _BY_TILE, "nkm"),
-    ),
-    Pipeline(
-        "compv3",
-        code=0,
-        curated="c3",
-        header=_V("ag_bg_cr_comp_v3"),
-        stages=2,
-        staging=Staging(_BY_TILE, _BY_TILE, "nkm"),
-    ),
-    Pipeline(
-        "compv4",
-        Buffers.TWO,
-        code=1,
-        curated="c4",
-        header=_V("ag_bg_cr_comp_v4"),
-        overruns=True,
-        stages=2,
-        tails=2,
-        reads_beyond=(1, 3),
-        staging=Staging(_BY_TILE, _BY_TILE),
-    ),
-    Pipeline(
-        "compv5",
-        # One group of waves loads while the other computes: with one group neither happens, and nothing is written.
-        wave_groups=WaveGroups(2, (1, 1, 2)),
-        code=2,
-        header=_V("ag_bg_cr_comp_v5"),
-        of_backward=False,
-        staging=Staging(_BY_TILE, _UP_FRONT, "mkn"),
-    ),
-    Pipeline(
-        "compv6",
-        code=6,
-        curated="c6",
-        header=_V("ag_bg_cr_comp_v6"),
-        since_late_2025=True,
-        fills_threads=True,
-        has_least_trips=True,
-        stages=3,
-        tails=2,
-        reads_beyond=(1,),
-        repeats_packs=True,
-        staging=Staging(_IN_PLACE, _UP_FRONT),
-    ),
-    Pipeline(
-        "comp_async",
-        Buffers.TWO,
-        header=_V("ag_bg_cr_comp_async"),
-        since_late_2025=True,
-        stages=2,
-        tails=2,
-        reads_beyond=(3,),
-    ),
-    Pipeline("basic_async_v1", Buffers.ONE, curated="async", header=_V("agmem_bgmem_creg_async_v1")),
-    Pipeline("wavelet", Buffers.ONE, curated="wav", of_convolutions=False),
-    Pipeline("preshufflev2", code=4, of_convolutions=False),
-    Pipeline("flatmm", Buffers.TWO, of_convolutions=False),
-    *(Pipeline(name, Buffers.ONE, of_convolutions=False) for name in ("compv1", "basic_v2", "compv2")),
-)
+_TABLE: list[Pipeline] = json.loads(Path(__file__).with_name("pipelines.json").read_bytes(), object_hook=_read)
 
 PIPELINES: dict[str, Pipeline] = {row.name: row for row in _TABLE}
 
 INTERWAVE_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.interwave)
-DOUBLE_SMEM_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.buffers is Buffers.TWO)
-NO_DOUBLE_SMEM_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.buffers is Buffers.ONE)
+DOUBLE_SMEM_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.buffers == "two")
+NO_DOUBLE_SMEM_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.buffers == "one")
 CONV_PIPELINES: tuple[str, ...] = tuple(row.name for row in _TABLE if row.of_convolutions)
 TABLE_PIPELINES: tuple[str, ...] = tuple(row.name for row in _TABLE if row.in_table)
 FORWARD_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if not row.of_backward)  # forward only
