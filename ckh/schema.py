@@ -112,17 +112,8 @@ REPEATED = ("earlier_ms", "later_ms")  # independent measurements of one pair, w
 # For operations that have them: memory of a kernel besides operands and result, and products of a launch.
 (WORKSPACE,), (GROUPS,) = _COLUMNS["workspace"], _COLUMNS["groups"]
 HARDWARE = (
-    "num_cus",
-    "simds_per_cu",
-    "shader_engines",
-    "max_clock_mhz",
-    "max_waves_per_cu",
-    "wavefront_size",
-    "lds_capacity",
-    "l1_cache_kb",
-    "l2_cache_kb",
-    "l3_cache_kb",
-    "num_xcd",
+    *("num_cus", "simds_per_cu", "shader_engines", "max_clock_mhz", "max_waves_per_cu", "wavefront_size"),
+    *("lds_capacity", "l1_cache_kb", "l2_cache_kb", "l3_cache_kb", "num_xcd"),
 )
 _HARDWARE = tuple(Column(f"hw_{name}", "int64", "", f"hardware profile: {name}", nullable=True) for name in HARDWARE)
 CALLING = "calling_functions"

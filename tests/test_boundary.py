@@ -137,7 +137,7 @@ def test_the_location_of_an_internal_error(monkeypatch: pytest.MonkeyPatch, caps
 
     assert guarded(command) == ExitCode.INTERNAL
     line = capsys.readouterr().err.splitlines()[0]
-    assert re.fullmatch(r"error: .* \w+: .* \(kernels/declaration\.py:\d+\) \[internal\]", line), line
+    assert re.fullmatch(r"error: .* \w+: .* \(ops/grouped_conv/kernel\.py:\d+\) \[internal\]", line), line
     monkeypatch.setenv("CKH_DEBUG", "0")
     assert guarded(command) == ExitCode.INTERNAL
     assert capsys.readouterr().err.splitlines()[0] == line

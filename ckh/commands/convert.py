@@ -25,7 +25,7 @@ from ckh.files.outputs import check_output
 from ckh.text.log import warn
 from ckh.text.prose import shell_word
 
-_HELP = """Merge journals of ckh bench and files of AMD's benchmarks into one dataset.
+_HELP = """Merge journals of ckh bench, and files and logs of AMD's benchmarks and tools, into one dataset.
 
 Formats are detected from the content. Failures stay as rows. If a pair of problem and kernel was measured repeatedly,
 the last row of a run counts; across runs wrong results have precedence, then measured times, then remeasured ones, then

@@ -58,6 +58,10 @@ class ShapeEntry:
     """Names of layers or kernels; empty if the source has none."""
     share: float
     """Share of all floating-point operations, from 0 to 1."""
+    stated_ms: float | None
+    """Least time that the source states, in ms; null: none."""
+    stated_of: str | None
+    """Kernel, solver or library that took it, as the source names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +264,10 @@ def _found(names: Sequence[str], torch: str | None, wanted: RunOptions, op: str 
 def _entries(problems: Sequence[WeightedProblem]) -> list[ShapeEntry]:
     whole = sum(problem.flops for problem in problems)
     return [
-        ShapeEntry(problem.op, problem.problem.canonical(), problem.count, problem.layers, problem.flops / whole)
+        ShapeEntry(
+            *(problem.op, problem.problem.canonical(), problem.count, problem.layers, problem.flops / whole),
+            *(problem.time or (None, None)),
+        )
         for problem in problems
     ]
 
@@ -271,16 +278,21 @@ def _print(problems: Sequence[WeightedProblem], out: Path | None) -> None:
     if out is None and not sys.stdout.isatty():
         emit(table_text(problems))
         return
+    has_times = any(problem.time for problem in problems)
+    names = ("problem", "layers", "count", "work", *(("stated ms", "of") if has_times else ()))
     rows = [
-        [entry.problem, " ".join(entry.layers), str(entry.count), f"{100 * entry.share:.1f} %"]
+        [
+            *(entry.problem, " ".join(entry.layers), str(entry.count), f"{100 * entry.share:.1f} %"),
+            *(f"{entry.stated_ms:.4g}" if entry.stated_ms else "", entry.stated_of or ""),
+        ][: len(names)]
         for entry in _entries(problems)
     ]
-    print_table("" if out is None else str(out), ("problem", "layers", "count", "work"), rows)
+    print_table("" if out is None else str(out), names, rows)
     if out is not None:
         from ckh.text.prose import shell_word
 
-        names = dict.fromkeys(problem.op for problem in problems)
-        say("\n" + "\n".join(f"next: ckh predict --op {name} --problems {shell_word(out)} --top 1" for name in names))
+        ops = dict.fromkeys(problem.op for problem in problems)
+        say("\n" + "\n".join(f"next: ckh predict --op {name} --problems {shell_word(out)} --top 1" for name in ops))
 
 
 def _misses(reading: ShapesFound, tables: Sequence[Path], arch: str) -> list[MissEntry]:

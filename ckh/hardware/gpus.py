@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckh.hardware.machine import text_of, trailing_number
 
@@ -22,19 +23,7 @@ _MAJOR, _MINOR = 10_000, 100
 
 # PCI device ids of products (pci.ids), including virtual functions: name, and memory bandwidth in GB/s from AMD's data
 # sheets.
-_PRODUCTS = {
-    0x74A0: ("MI300A", 5300),
-    0x74A1: ("MI300X", 5300),
-    0x74A2: ("MI308X", 5300),
-    0x74A5: ("MI325X", 6000),
-    0x74A9: ("MI300X HF", 5300),
-    0x74B5: ("MI300X", 5300),
-    0x74B6: ("MI308X", 5300),
-    0x74B9: ("MI325X", 6000),
-    0x74BD: ("MI300X HF", 5300),
-    0x75A0: ("MI350X", 8000),
-    0x75A3: ("MI355X", 8000),
-}
+_PRODUCTS: dict[str, list[Any]] = json.loads(Path(__file__).with_name("products.json").read_bytes())
 
 _ROCR, _HIP, _CUDA = _CHOOSING = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 
@@ -56,13 +45,13 @@ class Gpu:
     @property
     def product(self) -> str:
         """Product name, or its device id; empty if neither is known."""
-        unknown = f"device {self.device_id:#06x}" if self.device_id else ""
-        return _PRODUCTS.get(self.device_id, (unknown, 0))[0]
+        device = f"{self.device_id:#06x}"
+        return str(_PRODUCTS.get(device, [f"device {device}" if self.device_id else ""])[0])
 
     @property
     def bandwidth_gb_s(self) -> int:
         """Peak bandwidth of its memory partition in GB/s; 0 if the product is unknown."""
-        return _PRODUCTS.get(self.device_id, ("", 0))[1] // self.memory_parts
+        return int(_PRODUCTS.get(f"{self.device_id:#06x}", ["", 0])[1]) // self.memory_parts
 
     @property
     def memory_parts(self) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import struct
 import zlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
@@ -18,7 +20,6 @@ from ckh.schema import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from ckh.emulator.codeobject import CompiledKernel
     from ckh.hardware.archspec import ArchSpec
@@ -27,22 +28,7 @@ _ELF_MAGIC, _AMDGPU = b"\x7fELF", 224
 _ELF = struct.Struct("<16xHHIQQQI")  # type, machine, version, entry, segments, sections, flags
 # Processor in the flags of an ELF file (LLVM, "User Guide for AMDGPU Backend", EF_AMDGPU_MACH).
 _MACHINE_BITS = 0xFF
-_MACHINES = {
-    0x2C: "gfx900",
-    0x2F: "gfx906",
-    0x30: "gfx908",
-    0x3F: "gfx90a",
-    0x40: "gfx940",
-    0x4C: "gfx942",
-    0x4F: "gfx950",
-    0x33: "gfx1010",
-    0x36: "gfx1030",
-    0x41: "gfx1100",
-    0x46: "gfx1101",
-    0x48: "gfx1200",
-    0x49: "gfx1250",
-    0x4E: "gfx1201",
-}
+_MACHINES: dict[str, str] = json.loads(Path(__file__).with_name("machines.json").read_bytes())
 # A compressed bundle: magic, version and method, in versions 2 and 3 its size, and the size and hash of the bundle.
 _COMPRESSED_MAGIC = b"CCOB"
 _COMPRESSED = {1: struct.Struct("<4xHHIQ"), 2: struct.Struct("<4xHH4xIQ"), 3: struct.Struct("<4xHH8xQQ")}
@@ -161,7 +147,7 @@ def _machine(code: bytes, arch: str | None) -> str:
     if not code.startswith(_ELF_MAGIC):
         raise ValueError("a code object that is not an ELF file")
     _, machine, *_, flags = _ELF.unpack_from(code)
-    processor = _MACHINES.get(flags & _MACHINE_BITS) if machine == _AMDGPU else None
+    processor = _MACHINES.get(hex(flags & _MACHINE_BITS)) if machine == _AMDGPU else None
     if processor is None:
         raise ValueError(f"it is code for another processor: machine {machine}, flags {flags:#x}")
     if arch not in (None, processor):

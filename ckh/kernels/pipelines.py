@@ -128,10 +128,17 @@ OVERRUNNING_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if 
 READS_BEYOND: dict[str, tuple[int, ...]] = {row.name: row.reads_beyond for row in _TABLE if row.reads_beyond}
 PACK_REPEATING_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.repeats_packs)
 
+# Name in the texts of CK Tile's instances -> name.
+INSTANCE_PIPELINES: dict[str, str] = {row.instance: row.name for row in _TABLE if row.instance}
 # Name -> number in AMD's feature engines, sorted by number, which is also the order of AMD's lists.
 PIPELINE_CODES: dict[str, int] = dict(
     sorted(((row.name, row.code) for row in _TABLE if row.code is not None), key=lambda pair: pair[1])
 )
+
+
+def blocks_per_cu(pipeline: str) -> int:
+    """Blocks per CU that the compiler optimizes for: one if tiles are double-buffered, else two."""
+    return 1 if pipeline in DOUBLE_SMEM_PIPELINES else 2
 
 
 def wave_groups_of(pipeline: str) -> WaveGroups | None:

@@ -22,7 +22,7 @@ import numpy as np
 
 from ckh.archs import load_arch
 from ckh.bench.computation import Measured
-from ckh.features.reads import Depends, dependence
+from ckh.features.engine import Depends, dependence
 from ckh.ops import operation_of, operation_of_kernel, part_of
 from ckh.ops.base import Encoding
 from ckh.requested import Requested

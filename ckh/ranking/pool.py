@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.errors import DataError
-from ckh.features.engine import Columns
-from ckh.features.reads import columns_read
+from ckh.features.engine import Columns, columns_read
 from ckh.ranking.axes import Use, coded, keys, split
 from ckh.ranking.symbolic import SymbolicColumns
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ckh.errors import UsageError
 from ckh.problems import as_integer
@@ -198,6 +198,13 @@ Stated: TypeAlias = tuple[tuple[str, str], ...]
 Shape: TypeAlias = Matmul | BatchedMatmul | Convolution | ExpertProducts
 
 
+class StatedTime(NamedTuple):
+    """A time that a source states."""
+
+    ms: float
+    name: str  # kernel, solver or library that took it, as the source names it
+
+
 @dataclass(frozen=True, slots=True)
 class Layer:
     """A shape that runs `count` times."""
@@ -209,6 +216,7 @@ class Layer:
     op: str = ""  # operation of a problem; empty: `shape` is not a problem
     stated: Stated = ()  # columns and values of a looked-up key, as stated by the source
     unread: str = ""  # why it is left out; empty: it is not
+    time: StatedTime | None = None  # the least that the source states
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -221,6 +229,7 @@ class WeightedProblem:
     layers: tuple[str, ...]  # names of layers or kernels, if any
     where: str  # position of its first occurrence
     stated: tuple[Stated, ...] = ()  # distinct looked-up keys stated by the sources
+    time: StatedTime | None = None  # the least that the sources state, and of which kernel, solver or library
 
     @property
     def flops(self) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ckh.errors import DataError, UsageError
 from ckh.problems import dtype_name
-from ckh.shapes.layers import Convolution, Matmul, convolution
+from ckh.shapes.layers import Convolution, Matmul, StatedTime, convolution
 from ckh.shapes.log_lines import (
     FORMATS,
     OF_TORCH,
@@ -123,7 +123,10 @@ def key_line(line: str) -> Iterator[StatedShape]:
         layout=match["layout"].lower(),
     )
     shape.require_output([k, *output])
-    yield StatedShape(shape, rank=SEARCHED)
+    found = [
+        StatedTime(float(hit["ms"]), hit["name"]) for form in FORMATS["find_db"] for hit in re.finditer(form, line)
+    ]
+    yield StatedShape(shape, rank=SEARCHED, time=min(found, default=None))
 
 
 def call_block(line: str) -> Iterator[StatedShape]:
@@ -132,12 +135,9 @@ def call_block(line: str) -> Iterator[StatedShape]:
     tensors = {name: [*map(int, sizes.split(","))] for name, sizes in _TENSOR.findall(line)}
     if call is None or lists is None or not {"x", "w"} <= set(tensors):
         return
-    (n, c, *spatial), (k, channels, *taps) = tensors["x"], tensors["w"]
-    pad, stride, dilation = (tuple(map(int, sizes.split(","))) for sizes in re.findall(r"[\d, ]*\d", lists[1]))
-    shape = Convolution(
-        *(n, c, k, tuple(spatial), tuple(taps), max(c // max(channels, 1), 1), stride, pad, dilation),
-        variant=FORMATS["miopen_calls"][call["direction"]],
-    )
+    each = [[*map(int, sizes.split(","))] for sizes in re.findall(r"[\d, ]*\d", lists[1])]
+    named = dict(zip(("pad", "stride", "dilation"), each, strict=True))
+    shape = _of_tensors(tensors["x"], tensors["w"], named, 0, "", FORMATS["miopen_calls"][call["direction"]])
     yield StatedShape(shape, rank=0 if call["rest"] in ("", "Immediate") else SEARCHED)
 
 
@@ -145,7 +145,7 @@ def profiler_line(line: str) -> Iterator[StatedShape]:
     """The convolution or product of a ckProfiler command."""
     if (match := _PROFILER.search(line)) is None:
         return
-    op, numbers = match["op"].removeprefix("grouped_"), [*map(int, match["numbers"].split())]
+    op, numbers = match["op"].removeprefix("grouped_").removesuffix("_tile"), [*map(int, match["numbers"].split())]
     if op not in {*_OF_CK["convolutions"], *_OF_CK["products"]} or not numbers:
         raise UsageError(f"ckProfiler's {match['op']:.40}", code="unsupported")
     if (dtype := _OF_CK["dtypes"].get(str(numbers[0]))) is None:

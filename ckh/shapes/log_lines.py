@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
 from ckh.problems import DTYPE_BYTES, dtype_name
-from ckh.shapes.layers import BatchedMatmul, Matmul, Scaling
+from ckh.shapes.layers import BatchedMatmul, Matmul, Scaling, StatedTime
 from ckh.text.log import note_once
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class StatedShape:
     rank: int = 0
     """0: an execution. `REPEATED`: one that another line may state too, counted if none does. `SEARCHED`: a search or a
     key, counted once if no line states an execution."""
+    time: StatedTime | None = None
 
 
 def blas_line(line: str) -> Iterator[StatedShape]:
@@ -81,8 +82,10 @@ def blas_profile(line: str) -> Iterator[StatedShape]:
 
 
 def blas_row(row: Mapping[str, str]) -> Iterator[StatedShape]:
-    """The product of a row of hipblaslt-bench's results, whose command may be in the log too."""
-    yield replace(blas_product(row), rank=REPEATED)
+    """The product of a row of hipblaslt-bench's or rocblas-bench's results, whose command may be in the log too."""
+    library = next((name.partition("-")[0] for name in row if name.endswith("-Gflops")), "BLAS")
+    time = StatedTime(float(row["us"]) / 1000, library) if row.get("us") else None
+    yield replace(blas_product(row), rank=REPEATED, time=time)
 
 
 def blas_product(values: Mapping[str, str]) -> StatedShape:
@@ -150,7 +153,9 @@ def tunable_line(line: str) -> Iterator[StatedShape]:
         raise UsageError(f"products of {operands[0]} and {operands[1]}", code="unsupported")
     scaling = Scaling.ROW if match["scaled"] else Scaling.NONE
     shape = _blas_product(int(match["m"]), int(match["n"]), int(match["k"]), match["blas"], dtype, scaling)
-    yield batch_of(shape, int(match["batch"] or 1))
+    result = re.match(r",(\w+),(\d+\.\d+)\s*$", line[match.end() :])
+    time = None if result is None else StatedTime(float(result[2]), result[1])
+    yield replace(batch_of(shape, int(match["batch"] or 1)), time=time)
 
 
 def missed_line(line: str) -> Iterator[StatedShape]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from array import array
 from collections import Counter
 from functools import cache, lru_cache
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.files.account import Account
 from ckh.ops import operation
-from ckh.shapes.layers import Layer
+from ckh.shapes.layers import Layer, StatedTime
 from ckh.shapes.log_convs import call_block, driver_line, key_line, profiler_line, test_set_row, trace_event
 from ckh.shapes.log_lines import (
     AITER_MARK,
@@ -32,6 +33,7 @@ from ckh.shapes.shaped import all_parts, shaped_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import BinaryIO
 
     from ckh.shapes.layers import RunOptions, Stated
     from ckh.shapes.log_lines import StatedShape
@@ -87,18 +89,26 @@ class _Key(NamedTuple):
 
 
 class ShapeCounts:
-    """Distinct shapes of a source with their counts, and what was left out."""
+    """Distinct shapes of a source with their counts and times, and what was left out.
 
-    def __init__(self, wanted: RunOptions) -> None:
+    With `keeps_times` all times are kept, else the least of each shape.
+    """
+
+    def __init__(self, wanted: RunOptions, *, keeps_times: bool = False) -> None:
         self.account = Account(wanted.strict)
-        self.statements = 0  # that were counted
+        self.statements = 0  # shapes that were counted, and times
+        self.times: dict[tuple[_Key, str], array[float]] = {}  # in ms, by the name of what took them
         self._counts: Counter[_Key] = Counter()
         self._repeated: Counter[_Key] = Counter()
         self._where: dict[_Key, str] = {}
+        self._least: dict[_Key, StatedTime] = {}
+        self._keeps_times = keeps_times
+        self._last: tuple[str, list[_Key]] = "", []  # where the last shapes are stated, which later lines may time
+        self._name = ""  # of what later lines may time
 
     def add(
         self, name: str, shape: Any, count: int, where: str, op: str = "", stated: Stated = (), rank: int = 0
-    ) -> None:
+    ) -> _Key:
         """Count a shape; `rank` as of `StatedShape`."""
         key = _Key(name, shape, op, stated)
         self.statements += 1
@@ -108,15 +118,50 @@ class ShapeCounts:
             self._where[key] = where
         if rank <= REPEATED:
             (self._repeated if rank else self._counts)[key] += count
+        if self._last[0] != where:
+            self._last, self._name = (where, []), ""
+        self._last[1].append(key)
+        return key
 
-    def add_stated(self, stated: StatedShape, where: str) -> None:
+    def add_stated(self, stated: StatedShape, where: str, times: int = 1, rank: int = 0) -> None:
         """Count a shape as a line states it."""
-        self.add(stated.name, stated.shape, stated.count, where, rank=stated.rank)
+        key = self.add(stated.name, stated.shape, stated.count * times, where, rank=max(rank, stated.rank))
+        self.add_time(key, stated.time)
+
+    def read_time(self, text: str) -> bool:
+        """Take the time, or the name of what is timed, that a line states of the last shapes; False: it states none."""
+        for form in FORMATS["times"]:
+            if form["mark"] in text and (match := re.search(form["pattern"], text)) is not None:
+                said = {name: value for name, value in match.groupdict().items() if value is not None}
+                self._name = said.get("name") or self._name or form.get("name", "")
+                if "ms" in said and self._name:
+                    self._time_last(form, said)
+                    self._name = ""
+                return True
+        return False
+
+    def _time_last(self, form: Mapping[str, Any], said: Mapping[str, str]) -> None:
+        """Take a time of the last shapes, unless it repeats one that was stated."""
+        split = said.get("split_k", "1")
+        time = StatedTime(float(said["ms"]), self._name + (f"_splitk{split}" if split != "1" else ""))
+        variant = FORMATS["directions"].get(said.get("direction"))
+        for key in self._last[1]:
+            is_new = not (form.get("repeats") and key in self._least)
+            if is_new and variant in (None, getattr(key.shape, "variant", None)):
+                self.add_time(key, time)
+
+    def add_time(self, key: _Key, time: StatedTime | None) -> None:
+        """Take the time of a shape, if one is stated."""
+        if time is not None:
+            self.statements += 1
+            self._least[key] = min(self._least.get(key, time), time)
+            if self._keeps_times:
+                self.times.setdefault((key, time.name), array("d")).append(time.ms)
 
     def layers(self) -> list[Layer]:
         """The shapes in order of first occurrence."""
         return [
-            Layer(key.name, key.shape, self._counts[key] or self._repeated[key] or 1, where, key.op, key.stated)
+            Layer(*key[:2], self._counts[key] or self._repeated[key] or 1, where, *key[2:], time=self._least.get(key))
             for key, where in self._where.items()
         ]
 
@@ -143,13 +188,22 @@ def statement_mark() -> re.Pattern[bytes]:
 def any_mark() -> re.Pattern[bytes]:
     """Pattern of the same markers, or a canonical problem text at the beginning."""
     firsts = b"|".join(re.escape(prefix).encode() for prefix in prefixes())
-    return re.compile(rb"\A\s*(?:" + firsts + b")|" + statement_mark().pattern)
+    times = b"|".join(re.escape(form["mark"]).encode() for form in FORMATS["times"])
+    return re.compile(rb"\A\s*(?:" + firsts + b")|" + times + b"|" + statement_mark().pattern)
 
 
 def begins_with_problem(head: str) -> bool:
     """True if a file's first lines, except comments and empty lines, are canonical problem texts."""
     first = next((line for line in head.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
     return first.strip().startswith(tuple(prefixes()))
+
+
+def lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """Lines of a file, each truncated to `MAX_LINE_BYTES`."""
+    while line := file.readline(MAX_LINE_BYTES):
+        yield line
+        while not line.endswith(b"\n") and (line := file.readline(MAX_LINE_BYTES)):
+            pass
 
 
 def read_log(lines: Iterable[bytes], path: str, wanted: RunOptions, tally: ShapeCounts) -> None:
@@ -232,6 +286,8 @@ def _cells(text: str) -> list[str]:
 
 def _read_line(text: str, path: str, number: int, wanted: RunOptions, tally: ShapeCounts) -> None:
     where = f"{path}:{number}"
+    if tally.read_time(text):
+        return
     if (canonical := _canonical(text)) is not None:
         tally.add("", canonical[1], 1, where, canonical[0])
         return
@@ -267,7 +323,7 @@ def _read_stated(text: str, where: str, wanted: RunOptions, tally: ShapeCounts) 
     stated_shapes = _stated(text[start.start() :].strip(), tuple(wanted.weights.items()))
     rank, times = _rank(text), _times(text[: start.start()])
     for stated in stated_shapes:
-        tally.add(stated.name, stated.shape, stated.count * times, where, rank=max(rank, stated.rank))
+        tally.add_stated(stated, where, times, rank)
     return bool(stated_shapes)
 
 

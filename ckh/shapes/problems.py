@@ -197,7 +197,8 @@ def _merged(op: str, problem: Any, layers: Sequence[Layer]) -> WeightedProblem:
     stated = tuple(dict.fromkeys(layer.stated for layer in layers if layer.stated))
     count = sum(layer.count for layer in layers)
     require_sizes([("the number of executions", count)])
-    return WeightedProblem(op, problem, count, names, layers[0].where, stated)
+    time = min((layer.time for layer in layers if layer.time is not None), default=None)
+    return WeightedProblem(op, problem, count, names, layers[0].where, stated, time)
 
 
 def _problem(
@@ -252,6 +253,12 @@ def _required_part(name: str) -> Shaped[Any]:
             f"{name} has no problems from shapes", "these do: " + ", ".join(all_parts()), code="inapplicable-option"
         )
     return part
+
+
+def problem_of_shape(shape: Any, op: str = "") -> tuple[str, Any]:
+    """Operation and problem of a shape whose source states its element type; with `op` it is a problem already."""
+    name = op or _operation_of(shape)
+    return name, shape if op else _required_part(name).problem(shape, "")
 
 
 def _operation_of(shape: Any) -> str:

@@ -21,9 +21,9 @@ from ckh.shapes.configs import config_layers, config_of, other_parts
 from ckh.shapes.layers import Layer
 from ckh.shapes.log_convs import graph_shapes, traced_events
 from ckh.shapes.logs import (
-    MAX_LINE_BYTES,
     ShapeCounts,
     begins_with_problem,
+    lines_of,
     read_log,
     statement_mark,
     table_of,
@@ -34,7 +34,7 @@ from ckh.strenum import StrEnum
 from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from ckh.shapes.layers import RunOptions
 
@@ -278,7 +278,8 @@ def _tallied(source: Source, wanted: RunOptions) -> SourceLayers:
     tally = ShapeCounts(wanted)
     if source.kind is SourceKind.TABLE:
         for table_layer in table_layers(source.path, source.name, tally.account.refuse):
-            tally.add(table_layer.name, table_layer.shape, table_layer.count, table_layer.where, table_layer.op)
+            key = tally.add(table_layer.name, table_layer.shape, table_layer.count, table_layer.where, table_layer.op)
+            tally.add_time(key, table_layer.time)
             tally.account.use()
     elif source.kind is SourceKind.GRAPH:
         for stated in graph_shapes(read_json(source.path)):
@@ -291,14 +292,6 @@ def _tallied(source: Source, wanted: RunOptions) -> SourceLayers:
         read_log([source.name.encode()], source.name, wanted, tally)
     else:
         with source.path.open("rb") as file:
-            lines = traced_events if source.kind is SourceKind.TRACE else _lines
+            lines = traced_events if source.kind is SourceKind.TRACE else lines_of
             read_log(lines(file), source.name, wanted, tally)
     return SourceLayers(source, tally.layers(), tally.account)
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Lines of a file, each truncated to `MAX_LINE_BYTES`."""
-    while line := file.readline(MAX_LINE_BYTES):
-        yield line
-        while not line.endswith(b"\n") and (line := file.readline(MAX_LINE_BYTES)):
-            pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError, UsageError
@@ -11,7 +12,7 @@ from ckh.files.outputs import FileKind, head_of
 from ckh.files.untrusted import by_column, csv_rows, integer, read_text
 from ckh.ops import is_operation, operation, operation_names
 from ckh.problems import dtype_name
-from ckh.shapes.layers import MAX_SIZE, BatchedMatmul, Layer, Matmul, Scaling
+from ckh.shapes.layers import MAX_SIZE, BatchedMatmul, Layer, Matmul, Scaling, StatedTime
 from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ckh.shapes.layers import WeightedProblem
 
 _FIRST = ("op", "count", "layers")
+_TIME = ("stated_ms", "stated_of")  # the least time that a source states, and of which kernel, solver or library
 _BETWEEN = " "  # between names of layers
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
 # Further columns of AITER's lists of products: element types of operands and result, and flags.
@@ -46,9 +48,12 @@ def table_text(problems: Sequence[WeightedProblem]) -> str:
         columns = op.problems.columns([problem.problem])
         own = {name: columns[name][0] for name in op.problems.identity}
         names |= dict.fromkeys(own)
-        rows.append({"op": problem.op, "count": problem.count, "layers": _cell(problem.layers), **own})
+        times = () if problem.time is None else (problem.time.ms, _cell([problem.time.name]))
+        first = (problem.op, problem.count, _cell(problem.layers))
+        rows.append(dict(zip((*_FIRST, *own, *_TIME), (*first, *own.values(), *times), strict=False)))
+    timed = _TIME if any(problem.time for problem in problems) else ()
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, [*_FIRST, *names], restval="", lineterminator="\n")
+    writer = csv.DictWriter(text, [*_FIRST, *names, *timed], restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
@@ -58,6 +63,10 @@ def _cell(layers: Sequence[str]) -> str:
     """Names of layers; a spreadsheet shows those of a stranger's model as text, and evaluates none as a formula."""
     text = _BETWEEN.join(layers)
     return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _uncell(cell: str) -> str:
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA) else cell
 
 
 def is_unquantised(path: Path, head: str) -> bool:
@@ -84,25 +93,25 @@ def _layer(cells: Mapping[str, str], where: str) -> Layer:
         hint = one_of(cells["op"], operation_names())
         raise UsageError(f"unknown operation {cells['op'][:40]!r}", hint, code="unknown-op")
     op = operation(cells["op"])
-    count = _integer("count", cells["count"])
+    count = _number("count", cells["count"])
     if not 1 <= count <= MAX_SIZE:
         raise UsageError(f"count must be 1 or more (and below 2^31), not {count}", code="out-of-range")
     columns = {column.name: column for column in op.training.columns}
     row: dict[str, Any] = {}
     for name in op.problems.identity:
         if cell := cells.get(name, ""):
-            row[name] = _integer(name, cell) if columns[name].type.startswith("int") else cell
+            row[name] = _number(name, cell) if columns[name].type.startswith("int") else cell
         elif not columns[name].nullable:
             raise UsageError(f"{name} is missing", code="missing-field")
-    names = cells["layers"]
-    names = names[1:] if names.startswith("'") and names[1:].startswith(_FORMULA) else names
-    return Layer(names, op.problems.of_row(row), count, where, op.name)
+    names, of, ms = (_uncell(cells.get(name, "")) for name in ("layers", _TIME[1], _TIME[0]))
+    time = StatedTime(_number(_TIME[0], ms, _positive), of) if ms else None
+    return Layer(names, op.problems.of_row(row), count, where, op.name, time=time)
 
 
 def _product(cells: Mapping[str, str], where: str) -> Layer:
-    m, n, k = (_integer(name, cells[name].strip()) for name in "MNK")
+    m, n, k = (_number(name, cells[name].strip()) for name in "MNK")
     if "B" in cells:
-        return Layer("", BatchedMatmul(_integer("B", cells["B"].strip()), m, n, k, _BF16), 1, where)
+        return Layer("", BatchedMatmul(_number("B", cells["B"].strip()), m, n, k, _BF16), 1, where)
     dtype, result = (dtype_name(cells[name].strip().removeprefix("torch.")) for name in _STATED[:2])
     has_bias, is_scaled, is_shuffled = (cells.get(name, "").strip().lower() in _TRUE for name in _STATED[2:])
     scaling = Scaling.ROW if is_scaled else Scaling.NONE
@@ -110,8 +119,17 @@ def _product(cells: Mapping[str, str], where: str) -> Layer:
     return Layer("", shape, 1, where)
 
 
-def _integer(name: str, cell: str) -> int:
+def _positive(cell: str) -> float:
+    number = float(cell)
+    if not 0 < number < inf:
+        raise ValueError(cell)
+    return number
+
+
+def _number(name: str, cell: str, convert: Callable[[str], Any] = integer) -> Any:
     try:
-        return integer(cell)
+        return convert(cell)
     except ValueError:
-        raise UsageError(f"{name} is {cell[:40]!r}, not an integer", code="bad-number") from None
+        raise UsageError(
+            f"{name} is {cell[:40]!r}, not {'an integer' if convert is integer else 'a time'}", code="bad-number"
+        ) from None

@@ -183,7 +183,7 @@ def test_exported_kernels_are_never_aliased(tmp_path: Path, capsys: pytest.Captu
 def test_formats_of_every_operation_are_accepted(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`--help` lists the values of `--from` and `--to`, readers in the order of detection; others are refused."""
     formats = ["journal", "amd-csv", "amd-parquet", "tile-engine-json", "bench-log"]
-    formats += ["tile-engine-csv", "master-csv", "gemm-parquet", "aiter-csv", "aiter-moe-csv"]
+    formats += ["tile-engine-csv", "master-csv", "gemm-parquet", "aiter-csv", "aiter-moe-csv", "library-log"]
     assert list(readers()) == formats
     assert run(["convert", "--help"]) == ExitCode.OK
     text = "".join(capsys.readouterr().out.split())

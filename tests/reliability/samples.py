@@ -88,6 +88,7 @@ def _table(name: str) -> Any:
 amd_csv = partial(_files, "amd_csv")
 tile_engine_json = partial(_files, "tile_engine_json")
 bench_log = partial(_files, "bench_log")
+library_log = partial(_files, "library_log")
 aiter_csv = partial(_files, "aiter_csv")
 aiter_gemm_problem_files = partial(_files, "aiter_gemm_problem_files")
 aiter_moe_problem_files = partial(_files, "aiter_moe_problem_files")

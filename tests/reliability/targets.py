@@ -282,6 +282,7 @@ TARGETS: dict[str, Target] = {
         _table("amd-parquet", "conv.parquet", samples.conv_table, _SLOW),
         Target("mapped-csv", samples.tile_engine_csv, _file("mine.csv", _mapped), share=_SLOW),
         _data("bench-log", "gemm.log", "gfx950", share=_SLOW),
+        _data("library-log", "tools.log", "gfx942", share=_SLOW),
         Target("aiter-tuned-csv", samples.aiter_csv, _file("a8w8_tuned_gemm.csv", _tuned)),
         Target("aiter-gemm-problem-files", samples.aiter_gemm_problem_files, _file("problems.txt", _aiter_problems)),
         Target(

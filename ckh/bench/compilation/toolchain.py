@@ -9,6 +9,7 @@ recorded permanently as a property of the kernel, whereas a broken toolchain say
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import re
 import select
@@ -62,38 +63,7 @@ extern "C" int ckh_launch(int* out) {{
 {_FUNCTIONS}"""
 
 # Message of the compiler, linker or loader -> remedy.
-_REMEDIES = (
-    (
-        r"hip_runtime\.h|hip_version\.h|cannot find HIP runtime",
-        "install HIP's headers (packages hip-dev, hip-runtime-amd), or set ROCM_PATH to a whole ROCm",
-    ),
-    (
-        r"cannot find ROCm device library|device-libs|\.bc\b",
-        "install the package rocm-device-libs of the same ROCm, or set ROCM_PATH to a whole ROCm",
-    ),
-    (
-        r"(?:cannot find|unable to find library) -lamdhip64",
-        "install the package hip-runtime-amd, or set ROCM_PATH to a whole ROCm",
-    ),
-    (
-        r"libamdhip64.*cannot open shared object|libhsa-runtime.*cannot open shared object",
-        "set ROCM_PATH to the ROCm of the compiler, or add its lib folder to LD_LIBRARY_PATH",
-    ),
-    (
-        r"another HIP runtime",
-        "set ROCM_PATH to the ROCm of the compiler, or have the environment of one ROCm alone",
-    ),
-    (
-        r"[Uu]nsupported (?:HIP )?gpu arch|invalid target ID|unknown target CPU",
-        "this compiler does not know the architecture: install a newer ROCm, or name its hipcc with HIPCC",
-    ),
-    (
-        r"(?:cstdint|stddef\.h|limits)' file not found|cannot find -lstdc\+\+",
-        "install the C++ library's development files (package g++ or libstdc++-dev)",
-    ),
-    (r"cannot find -l|unable to find library", "install the library that is named, or repair the compiler"),
-    (r"longer than|hangs", "run the command by hand"),
-)
+_REMEDIES: dict[str, str] = json.loads(Path(__file__).with_name("remedies.json").read_bytes())
 _HIP_VERSION = "HIP version"
 _COMPILERS = ("g++", "c++", "clang++")
 _POLL_S = 0.2
@@ -141,7 +111,7 @@ def require_toolchain(device: Device, folder: Path, should_stop: Callable[[], bo
 
 
 def _broken(what: str, why: str) -> DeviceError:
-    remedy = next((text for pattern, text in _REMEDIES if re.search(pattern, why)), "")
+    remedy = next((text for pattern, text in _REMEDIES.items() if re.search(pattern, why)), "")
     repair = "repair its installation, or name another compiler (HIPCC, CXX)"
     return DeviceError(
         f"the toolchain is broken: {what}{f': {why}' if why else ''}", remedy or repair, code="broken-toolchain"

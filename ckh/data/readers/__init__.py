@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ckh.data.formats import Formats, Reader
 from ckh.data.parquet import is_dataset
 from ckh.data.readers import journal_reader as journal
+from ckh.data.readers import log_times
 from ckh.data.readers.cells import PARQUET_MAGIC, parquet_head
 from ckh.data.readers.named_table import mapped, open_table
 from ckh.errors import DataError, UsageError
@@ -36,7 +37,8 @@ def readers() -> dict[str, Reader]:
     for name in operation_names():
         for reader in formats_of(operation(name)).readers:
             by_name.setdefault(reader.name, reader)
-    return by_name
+    logs = Reader(log_times.NAME, log_times.sniff, lambda path, options: log_times.read(path, options, read_mapped))
+    return by_name | {logs.name: logs}
 
 
 def read_input(path: Path, options: ReadOptions, format_name: str | None = None) -> Reading:

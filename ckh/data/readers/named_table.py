@@ -99,6 +99,12 @@ def open_table(path: Path) -> Table:
         raise DataError(f"cannot read {path}: {error.strerror}", code="unreadable") from error
 
 
+def header_of(head: bytes) -> set[str]:
+    """Names of the columns in a CSV file's first bytes, after comments."""
+    first = next((line for line in head.split(b"\n") if not line.startswith(COMMENT)), b"")
+    return {name.strip().strip('"') for name in first.decode("utf-8-sig", "replace").split(",")}
+
+
 def frame_table(frame: Any) -> Table:
     """Wrap a data frame, what exports itself by Arrow's C stream, a dict of columns or a list of rows as a table."""
     import pandas as pd

@@ -6,8 +6,10 @@ difference of both scores (`ranking.attribution`). Features are grouped by their
 
 from __future__ import annotations
 
+import json
 import re
 from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,29 +29,7 @@ if TYPE_CHECKING:
 _NEAREST = 3  # measured problems to list
 _FEATURES = 5  # features with the largest contributions to list
 # Group -> patterns of feature names; the first match counts.
-_WORDS = {
-    "estimate": (r"^estimate$",),
-    "waves": (
-        r"wave_fill|last_wave|last_round|cu_utilization|output_tiles|all_tiles|num_tiles|group_tiles|^blocks_",
-        r"busy_cus|workgroups|log2_tiles|^waves|tiles_per_cu|row_tiles|n_tiles|by_cu",
-    ),
-    "tile fill": (
-        r"fill_|tile_eff|tile_efficiency|block_efficiency|average_fill|_fill$|padding|pad_[mnk]$",
-        r"_rest_|rest_16|^used_|smaller|too_small",
-    ),
-    "occupancy": (r"lds|num_warps|per_cu|max_waves|^block\d?$",),
-    "memory": (
-        r"over_l\d|log2_read|panel|_bytes|bytes$|loads|intensity|weight|to_activation|contiguous",
-        r"elements|share$",
-    ),
-    "pipeline": (
-        r"pipeline|is_comp|is_basic|is_mem|intrawave|interwave|scheduler|dsb|has_si|variant|code_path|version",
-        r"solver|algorithm|epilogue|persistent|transposed|origin|math_unit|serves",
-    ),
-    "tile shape": (
-        r"tile|block_|gemm_[mn]_per_block|warp|wave_|mfma|divisor|steps_k|split_k|_k[01]$|shuffle|c_n$|c_store",
-    ),
-}
+_WORDS: dict[str, list[str]] = json.loads(Path(__file__).with_name("feature_groups.json").read_bytes())
 _OTHER = "problem"
 
 

@@ -28,6 +28,7 @@ from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.kernels.problem_rules import LOAD_BYTES, MAX_VECTOR_BYTES, NARROW
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE, GemmProblem
 from ckh.problems import DTYPE_BYTES
+from ckh.schema import HARDWARE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,14 +157,7 @@ EXTRA_FEATURES: tuple[Feature, ...] = (
         for axis in _BLOCK_AXES
     ),
     *(Feature(f"log2_read_{operand}", "log2", _log2_read(operand)) for operand in "ab"),
-    Feature(
-        "last_wave_fill",
-        "",
-        lambda c: (
-            c["total_output_tiles"]
-            / (np.ceil(c["total_output_tiles"] / np.maximum(c["hw_num_cus"], 1)) * np.maximum(c["hw_num_cus"], 1))
-        ),
-    ),
+    Feature("last_wave_fill", "", fill("total_output_tiles", "hw_num_cus")),
 )
 EXTRA_CATEGORIES = ("code_path", "padding")
 
@@ -262,21 +256,11 @@ _FIT_FEATURES = (
     *(Feature(f"missing_required_padding_{axis}", "", raw(f"unpadded_{axis}")) for axis in _AXES),
     Feature("missing_any_required_padding", "", _any("unpadded_m", "unpadded_n", "unpadded_k")),
 )
-_HARDWARE_UNITS = {
-    "num_cus": "",
-    "simds_per_cu": "",
-    "total_simds": "",
-    "shader_engines": "",
-    "max_clock_mhz": "MHz",
-    "max_waves_per_cu": "waves",
-    "wavefront_size": "lanes",
-    "lds_capacity": "bytes",
-    "l1_cache_kb": "KB",
-    "l2_cache_kb": "KB",
-    "l3_cache_kb": "KB",
-    "num_xcd": "",
-}
-_HARDWARE_FEATURES = tuple(Feature(f"hw_{name}", unit, raw(f"hw_{name}")) for name, unit in _HARDWARE_UNITS.items())
+_UNITS = {"max_clock_mhz": "MHz", "max_waves_per_cu": "waves", "wavefront_size": "lanes", "lds_capacity": "bytes"}
+_HARDWARE_FEATURES = tuple(
+    Feature(f"hw_{name}", _UNITS.get(name, "KB" if name.endswith("_kb") else ""), raw(f"hw_{name}"))
+    for name in (*HARDWARE[:2], "total_simds", *HARDWARE[2:])
+)
 
 _CORE = (*_PROBLEM_FEATURES, *_KERNEL_FEATURES, *_BOTH_FEATURES, *_FIT_FEATURES, *_HARDWARE_FEATURES)
 

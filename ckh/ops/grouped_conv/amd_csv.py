@@ -29,7 +29,7 @@ from ckh.data.readers.cells import (
     times_ms,
     true_cells,
 )
-from ckh.data.readers.named_table import Table, open_table, require_columns
+from ckh.data.readers.named_table import Table, header_of, open_table, require_columns
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.tables import plain
 from ckh.errors import DataError, UsageError
@@ -70,8 +70,7 @@ _NOT_READ = frozenset({"problem_idx", "arch"})
 
 def sniff(head: bytes) -> bool:
     """True if the first line has AMD's columns."""
-    names = {name.strip().strip('"') for name in head.split(b"\n", 1)[0].decode("utf-8-sig", "replace").split(",")}
-    return {"kernel", "latency_ms", "N", "C", "K"} <= names
+    return {"kernel", "latency_ms", "N", "C", "K"} <= header_of(head)
 
 
 def sniff_parquet(head: bytes) -> bool:
@@ -202,8 +201,6 @@ FORMATS = Formats(
 )
 
 
-BAD_SIZE = "with a size that is zero or negative"
-BAD_GROUPS = "with channels not divisible by G"
 BAD_PROBLEM = "with an impossible problem"
 NOT_VALID = "marked as invalid in the file"
 BAD_TIME = "with a time that is zero, negative or impossibly short"
@@ -296,10 +293,4 @@ def _problem(head: tuple[Any, str, int, str], sizes: dict[str, int]) -> ConvProb
     try:
         return ConvProblem(variant=variant, dtype=dtype, ndim=ndim, layout=layout, **fields)
     except UsageError as error:
-        raise LeftOut(_reason(sizes), error.message) from error
-
-
-def _reason(sizes: dict[str, int]) -> str:
-    if any(size < (0 if name.startswith("pad") else 1) for name, size in sizes.items()):
-        return BAD_SIZE
-    return BAD_GROUPS if sizes["C"] % sizes["G"] or sizes["K"] % sizes["G"] else BAD_PROBLEM
+        raise LeftOut(BAD_PROBLEM, error.message) from error

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.features.engine import Columns, Feature, FeatureEngine, TimeLaw, log2_of, pieces, ratio, raw
+from ckh.features.engine import Columns, Feature, FeatureEngine, TimeLaw, fill, log2_of, pieces, ratio, raw
 from ckh.kernels.pipelines import PIPELINE_CODES
 from ckh.ops.grouped_conv.kernels.variants import CONV_TILES, PIPELINE_VARIANTS
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
@@ -204,13 +204,7 @@ EXTRA_FEATURES: tuple[Feature, ...] = (
         lambda c: np.prod(np.broadcast_arrays(*(_average_fill(side, tile)(c) for side, tile in _SIDES)), axis=0),
     ),
     Feature("log2_all_tiles", "log2", lambda c: _log2(c["all_tiles"])),
-    Feature(
-        "last_wave_fill",
-        "",
-        lambda c: (
-            c["all_tiles"] / (np.ceil(c["all_tiles"] / np.maximum(c["hw_num_cus"], 1)) * np.maximum(c["hw_num_cus"], 1))
-        ),
-    ),
+    Feature("last_wave_fill", "", fill("all_tiles", "hw_num_cus")),
 )
 
 
@@ -220,17 +214,10 @@ _COMPV4_LDS_BYTES = 32768.0
 _SMALL_GROUP = 16
 _SMALL_BATCH = 8
 _BASE_DEFAULTS: dict[str, float | str] = {
-    "Di": 1,
-    "Z": 1,
-    "stride_d": 1,
-    "pad_d": 0,
-    "dilation_d": 1,
-    "dilation_h": 1,
-    "dilation_w": 1,
+    **dict.fromkeys(("Di", "Z", "stride_d", "dilation_d", "dilation_h", "dilation_w"), 1),
+    **dict.fromkeys(("pad_d", "has_dsb", "has_si"), 0),
     "dtype": "bf16",
     "wave_mode": "intrawave",
-    "has_dsb": 0,
-    "has_si": 0,
 }
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ckh.errors import DataError, UsageError
 from ckh.kernels.declaration import (
     EPILOGUES,
     NUMBER,
@@ -13,16 +15,18 @@ from ckh.kernels.declaration import (
     TiledKernel,
     Token,
     count,
+    fields_of,
     mark,
     named,
     sizes,
     usual_values,
     word,
 )
-from ckh.kernels.pipelines import Scheduler
+from ckh.kernels.pipelines import INSTANCE_PIPELINES, Scheduler, blocks_per_cu
+from ckh.kernels.table import SIZES, TRIPLES
 from ckh.ops.grouped_conv.kernels.variants import DEFAULT_SPECIALIZATION, SPECIALIZATIONS, STREAMK_STRATEGIES
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
-from ckh.problems import DTYPE_BYTES, Direction
+from ckh.problems import DTYPE_BYTES, Direction, dtype_name
 
 OPERATION = "grouped_conv"
 DIRECTIONS: dict[str, Direction] = {
@@ -33,6 +37,7 @@ DIRECTIONS: dict[str, Direction] = {
 }
 _LAYOUTS = ("nwgc", "nhwgc", "ndhwgc", "gnwc", "gnhwc", "gndhwc", "ngcw", "ngchw", "ngcdhw")
 
+_CK_TILES = ("Forward", "BackwardData", "BackwardWeight")  # words for the directions in texts of instances
 _DIRECTION = word("direction", DIRECTIONS, DIRECTIONS.__getitem__)
 _TOKENS = {direction: token for token, direction in reversed(DIRECTIONS.items())}
 _SCHEDULER = word("scheduler", Scheduler, Scheduler)
@@ -165,7 +170,49 @@ NAMES = NameForms(
         *("num_groups_to_merge", "double_smem_buffer", "split_image", "two_stage"),
     ),
 )
-parse_kernel_name, amd_short_name = NAMES.parse, NAMES.short
+amd_short_name = NAMES.short
+_INSTANCE = re.compile(rf"GroupedConvolution({'|'.join(_CK_TILES)})Kernel<([^<>]*)>(?:_splitk({NUMBER}))?")
+# Parameters in the text of an instance of CK Tile; those of stream-K are of backward weight alone.
+_PARAMETERS = (
+    *("ndim_spatial", "specialization", "layout", "of_w", "of_d", "of_y", *TRIPLES["vectors"]),
+    *("num_groups_to_merge", "split_image", "explicit_gemm", *SIZES, "dtype", "dtype_b", "pipeline", "scheduler"),
+    *("double_smem_buffer", "num_wave_groups", "dtype_sum", "dtype_c", "dtype_d", "fused"),
+    *("has_streamk", "streamk", "streamk_persistent"),
+)
+
+
+def parse_kernel_name(text: str) -> ConvKernel:
+    """Parse ckh's names, AMD's full and short names, and the texts of CK Tile's instances, which a split may follow."""
+    if (match := _INSTANCE.fullmatch(text)) is None:
+        return NAMES.parse(text)
+    said = dict(zip(_PARAMETERS, match[2].split(","), strict=False))
+    try:
+        kernel = _of_instance(dict(zip(_CK_TILES, Direction, strict=True))[match[1]], said)
+        return NAMES.parse(NAMES.name(replace(kernel, split_k=int(match[3] or 1))))
+    except (LookupError, ValueError, UsageError) as error:
+        raise DataError(f"not an instance that ckh knows: {error}: {text[:200]}", code="bad-kernel") from error
+
+
+def _of_instance(variant: Direction, said: dict[str, str]) -> ConvKernel:
+    """The kernel of the parameters in an instance's text; what they do not state is as AMD's generator has it."""
+    if said["of_d"] != "EmptyTuple" or said["fused"] != "PassThrough" or said["dtype"] != said["dtype_b"]:
+        raise ValueError("a fused kernel, or one of mixed element types")
+    known = {name.replace("_", ""): name for name in SPECIALIZATIONS}
+    pipeline, has_streamk = INSTANCE_PIPELINES[said["pipeline"]], said.get("has_streamk") == "1"
+    # Parts of 16 bits that single stores cannot add atomically are summed in float32 by a second kernel.
+    is_in_parts = variant is Direction.BWD_WEIGHT and said["dtype"] != "fp32" and said["vector_c"] == "1"
+    own: dict[str, Any] = {
+        **{name: int(said[name]) for name in fields_of(ConvKernel, int) if name in said},
+        **{name: said[name] == "1" for name in fields_of(ConvKernel, bool) if name in said},
+        "layout": said["layout"].lower(),
+        "pipeline": pipeline,
+        "scheduler": Scheduler.INTERWAVE if said["scheduler"] == "Interwave" else Scheduler.INTRAWAVE,
+        "specialization": known[said["specialization"].lower()],
+        "streamk": {"1": "linear", "2": "tree"}[said["streamk"]] if has_streamk else None,
+        "two_stage": is_in_parts and not has_streamk,
+        "block_per_cu": blocks_per_cu(pipeline),
+    }
+    return ConvKernel(variant, dtype_name(said["dtype"]), **usual_fields(own["ndim_spatial"]) | own)
 
 
 def kernel_name(kernel: ConvKernel) -> str:

@@ -25,25 +25,11 @@ TRANSPOSED = "transpose to channels last, as MIOpen does"
 
 # Dataset column -> ConvProblem field, in the order of AMD's benchmark CSV. The columns keep AMD's names.
 CONV_COLUMNS: dict[str, str] = {
-    "N": "n",
-    "C": "c",
-    "K": "k",
-    "G": "g",
-    "Di": "di",
-    "Hi": "hi",
-    "Wi": "wi",
-    "Z": "z",
-    "Y": "y",
-    "X": "x",
-    "stride_d": "stride_d",
-    "stride_h": "stride_h",
-    "stride_w": "stride_w",
-    "pad_d": "pad_d",
-    "pad_h": "pad_h",
-    "pad_w": "pad_w",
-    "dilation_d": "dilation_d",
-    "dilation_h": "dilation_h",
-    "dilation_w": "dilation_w",
+    name: name.lower()
+    for name in (
+        *("N", "C", "K", "G", "Di", "Hi", "Wi", "Z", "Y", "X"),
+        *(f"{what}_{axis}" for what in ("stride", "pad", "dilation") for axis in "dhw"),
+    )
 }
 
 _MAY_BE_ZERO = frozenset({"pad_d", "pad_h", "pad_w"})

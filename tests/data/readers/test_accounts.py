@@ -21,10 +21,29 @@ if TYPE_CHECKING:
 STRANGE = {
     "journal": ("\0\0", "{}", "not JSON", '{"kind": "result"}'),
     "csv": ("cut,1", "tf32,inf,_comment", ",".join(["x"] * 40)),
+    "statements": (
+        "MIOpenDriver conv -n 0",
+        "ckProfiler gemm 1 1",
+        "hipblaslt-bench -m 4",
+        "gemm_bf16_rcr_m0_n2_k3_splitk1",
+    ),
     "log": ('{"a": 1}', '{"name": "x",}', '{"name": 7, "perf_result": {}}'),
 }
-KINDS = {"journal": "journal", "bench-log": "log", "tile-engine-json": "", "amd-parquet": "", "gemm-parquet": ""}
-ARCH = {"bench-log": "gfx950", "amd-csv": "gfx942", "tile-engine-csv": "gfx950", "master-csv": "gfx950"}
+KINDS = {
+    "journal": "journal",
+    "library-log": "statements",
+    "bench-log": "log",
+    "tile-engine-json": "",
+    "amd-parquet": "",
+    "gemm-parquet": "",
+}
+ARCH = {
+    "library-log": "gfx942",
+    "bench-log": "gfx950",
+    "amd-csv": "gfx942",
+    "tile-engine-csv": "gfx950",
+    "master-csv": "gfx950",
+}
 
 
 def read(name: str, content: bytes, folder: Path, *, strict: bool = False) -> Reading:

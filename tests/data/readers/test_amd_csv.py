@@ -151,12 +151,12 @@ def test_3d_rows(write_csv: Write) -> None:
         ({"latency_ms": "fast"}, BAD_NUMBER, "latency_ms is 'fast'"),
         ({"tflops": "x"}, BAD_NUMBER, "tflops is 'x'"),
         ({"non_zero": "x"}, BAD_NUMBER, "non_zero is 'x'"),
-        ({"C": 0}, bad.BAD_SIZE, "C must be 1 or more"),
-        ({"G": 0}, bad.BAD_SIZE, "G must be 1 or more"),
-        ({"pad_h": -1}, bad.BAD_SIZE, "pad_h must be 0 or more"),
-        ({"stride_w": -2}, bad.BAD_SIZE, "stride_w must be 1 or more"),
-        ({"G": 3}, bad.BAD_GROUPS, "C=64 is not divisible by G=3"),
-        ({"K": 127}, bad.BAD_GROUPS, "K=127 is not divisible by G=2"),
+        ({"C": 0}, bad.BAD_PROBLEM, "C must be 1 or more"),
+        ({"G": 0}, bad.BAD_PROBLEM, "G must be 1 or more"),
+        ({"pad_h": -1}, bad.BAD_PROBLEM, "pad_h must be 0 or more"),
+        ({"stride_w": -2}, bad.BAD_PROBLEM, "stride_w must be 1 or more"),
+        ({"G": 3}, bad.BAD_PROBLEM, "C=64 is not divisible by G=3"),
+        ({"K": 127}, bad.BAD_PROBLEM, "K=127 is not divisible by G=2"),
         ({"Y": 99}, bad.BAD_PROBLEM, "does not fit"),
         ({"Di": 4}, bad.BAD_PROBLEM, "no depth"),
         ({"N": 2**40}, bad.BAD_PROBLEM, "below 2"),
@@ -192,7 +192,7 @@ def test_bad_rows_are_counted_by_reason_and_the_first_are_named(write_csv: Write
     message = refused.value.message
     assert "5 bad of 6" in message
     assert f"2 {BAD_NUMBER}" in message
-    assert f"2 {bad.BAD_SIZE}" in message
+    assert f"2 {bad.BAD_PROBLEM}" in message
     assert [f"line {i}:" in message for i in range(2, 8)] == [False, True, True, False, False, True]
 
 

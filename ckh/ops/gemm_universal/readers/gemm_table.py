@@ -29,7 +29,7 @@ from ckh.data.readers.cells import (
     times_ms,
     true_cells,
 )
-from ckh.data.readers.named_table import COMMENT, Table, open_table, require_columns
+from ckh.data.readers.named_table import Table, header_of, open_table, require_columns
 from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.ops.gemm_universal.kernel import kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.problem import GemmProblem
@@ -104,23 +104,17 @@ GEMMS = TableForm(GemmProblem, parse_kernel_name)
 
 def sniff_csv(head: bytes) -> bool:
     """True if the first line names the columns of the tile engine's CSV."""
-    return {"kernel", "M", "N", "K", "latency_ms"} <= (names := _header(head)) and "C" not in names
+    return {"kernel", "M", "N", "K", "latency_ms"} <= (names := header_of(head)) and "C" not in names
 
 
 def sniff_master(head: bytes) -> bool:
     """True if the first line after comments names the columns of `master_results.csv`."""
-    return {"working_kernel", "M", "N", "K", "best_latency_ms"} <= _header(head)
+    return {"working_kernel", "M", "N", "K", "best_latency_ms"} <= header_of(head)
 
 
 def sniff_parquet(head: bytes) -> bool:
     """True if the columns are those of AMD's Parquet."""
     return {"kernel_name", "m", "n", "k", "latency_ms", "measured_tflops"} <= parquet_columns(head)
-
-
-def _header(head: bytes) -> set[str]:
-    lines = (line for line in head.split(b"\n") if not line.startswith(COMMENT))
-    first = next(lines, b"").decode("utf-8-sig", "replace")
-    return {name.strip().strip('"') for name in first.split(",")}
 
 
 def read(path: Path, options: ReadOptions) -> Reading:

@@ -53,14 +53,11 @@ _SHOWN = 3
 _ERROR_CHARACTERS = 200
 
 # `error` values of failures from AMD's script, and from CK's programs as passed on; any other is a failed launch.
-_STATUS_OF_ERROR: tuple[tuple[str, Status], ...] = (
-    ("executable not found", Status.COMPILE_ERROR),
-    ("timeout", Status.TIMEOUT),
-    ("timed out", Status.TIMEOUT),
-    ("not supported", Status.UNSUPPORTED),
-    ("unsupported", Status.UNSUPPORTED),
-    ("does not support", Status.UNSUPPORTED),
-)
+_STATUS_OF_ERROR = {
+    r"executable not found": Status.COMPILE_ERROR,
+    r"time(?:out|d out)": Status.TIMEOUT,
+    r"not support|unsupported": Status.UNSUPPORTED,
+}
 
 
 def sniff(head: bytes) -> bool:
@@ -176,7 +173,8 @@ def _kernel_name(config: dict[str, Any], benchmark: dict[str, Any]) -> Any:
 
 
 def _status(message: str) -> Status:
-    return next((status for words, status in _STATUS_OF_ERROR if words in message.lower()), Status.LAUNCH_ERROR)
+    of_words = (status for words, status in _STATUS_OF_ERROR.items() if re.search(words, message.lower()))
+    return next(of_words, Status.LAUNCH_ERROR)
 
 
 def _most_common(failures: Counter[str]) -> str:

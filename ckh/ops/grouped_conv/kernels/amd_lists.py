@@ -26,13 +26,12 @@ from ckh.kernels.lists import (
     read_values,
     written_lists,
 )
-from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES, PIPELINE_CODES, PIPELINES, Scheduler
+from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES, PIPELINE_CODES, PIPELINES, Scheduler, blocks_per_cu
 from ckh.kernels.table import KernelTable
 from ckh.ops.grouped_conv.kernel import DIRECTIONS, ConvKernel, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import table_of, tile_axis
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import CONV_TILES, DEFAULT_SPECIALIZATION, tiles_of
-from ckh.ops.grouped_conv.rules.full import blocks_per_cu
 from ckh.problems import DTYPE_BYTES, Direction
 
 if TYPE_CHECKING:

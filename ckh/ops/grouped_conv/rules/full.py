@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES, PIPELINES, Scheduler
+from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES, PIPELINES, Scheduler, blocks_per_cu
 from ckh.kernels.table import SIZES, TRIPLES
 from ckh.ops.grouped_conv.kernel import ConvKernel, usual_fields
 from ckh.ops.grouped_conv.kernels.variants import (
@@ -298,11 +298,6 @@ def _combinations(
             for tile in feature.tiles:
                 row = by_tile[tile]
                 yield row, feature, row.pipes(dtype) if feature.pipes is None else feature.pipes
-
-
-def blocks_per_cu(pipeline: str) -> int:
-    """Blocks per CU that the compiler optimizes for: one if tiles are double-buffered, else two."""
-    return 1 if pipeline in DOUBLE_SMEM_PIPELINES else 2
 
 
 def build_kernel(  # noqa: PLR0913, PLR0917 - a kernel is that many choices, and each caller has them one by one

@@ -10,10 +10,10 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.errors import DataError
+from ckh.kernels.pipelines import blocks_per_cu
 from ckh.ops.grouped_conv.kernels.variants import read_columns, triple
 from ckh.ops.grouped_conv.rules import full
 from ckh.ops.grouped_conv.rules.full import (
-    blocks_per_cu,
     curated_tiles,
     full_candidates,
     specializations,
