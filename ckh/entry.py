@@ -42,9 +42,14 @@ def run(args: list[str]) -> int:
 
 
 def _main(key: bytes | None) -> int:
+    import signal
+
     from ckh.boundary import open_streams
     from ckh.files.child import drop_relative_search_paths
 
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C, so that no temporary files are left
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
     open_streams()
     drop_relative_search_paths()
     return _run(sys.argv[1:], key)
@@ -102,17 +107,14 @@ def _full(args: list[str]) -> int:
     """Run the full command."""
     import ctypes
     import resource
-    import signal
     from contextlib import suppress
 
     from ckh import cli
 
     gc.enable()
-    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C, so that no temporary files are left
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, signal.default_int_handler)
+    # Threads would change the last digits of sums with the machine; each reserves memory too.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # it reserves memory per thread, retries for long, and exits
         with suppress(AttributeError):  # another libc than GNU's, which reserves 64 MB per thread
             ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
     return cli.dispatch(args)

@@ -255,16 +255,13 @@ def new_beside(path: Path, *, is_folder: bool = False) -> Iterator[tuple[Path, i
     for name in os.listdir(path.parent) if path.parent.is_dir() else ():  # noqa: PTH208 - names
         if name.startswith(start) and len(name) == len(start + own) and not name[len(start) :].strip(_HEX):
             _remove_unlocked(path.with_name(name))
-    part = path.with_name(start + own)
-    while True:
-        if is_folder:
-            part.mkdir(parents=True)
-        file = os.open(part, os.O_RDONLY if is_folder else _NEW_FILE, 0o644)
-        with suppress(OSError):  # file systems without locks, where nothing is removed
-            fcntl.flock(file, fcntl.LOCK_EX)
-        if part.exists():  # else removed by another process before it was locked
-            break
-        os.close(file)
+    part, unlocked = path.with_name(start + own), path.with_name(f".{start}{own}")  # which no process removes
+    if is_folder:
+        unlocked.mkdir(parents=True)
+    file = os.open(unlocked, os.O_RDONLY if is_folder else _NEW_FILE, 0o644)
+    with suppress(OSError):  # file systems without locks, where nothing is removed
+        fcntl.flock(file, fcntl.LOCK_EX)
+    unlocked.rename(part)
     try:
         yield part, file
     finally:
