@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 from ckh.quick.printed import keep_printed, key_of, read_printed
 
-_ARENA_MAX = -8  # malloc.h
-
 if TYPE_CHECKING:
     from ckh.quick.request import Request
 
@@ -112,9 +110,8 @@ def _full(args: list[str]) -> int:
     from ckh import cli
 
     gc.enable()
-    # Threads would change the last digits of sums with the machine; each reserves memory too.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads change the last digits of sums, and reserve memory
     if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
         with suppress(AttributeError):  # another libc than GNU's, which reserves 64 MB per thread
-            ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
+            ctypes.CDLL(None).mallopt(-8, 1)  # M_ARENA_MAX of malloc.h
     return cli.dispatch(args)

@@ -98,6 +98,7 @@ def checked_tables(to: str, out: Path, program: Path) -> tuple[CheckedFile, ...]
     """Tables of an export, as read by a program's own code."""
     from ckh.export.consumers import named
     from ckh.export.folder import list_of
+    from ckh.files.jsonfields import own_document
 
     document = list_of(out)
     table = named("tables", to).get(str(document.get("op_type")))
@@ -107,13 +108,8 @@ def checked_tables(to: str, out: Path, program: Path) -> tuple[CheckedFile, ...]
         raise UsageError(
             f"tables for {to} of {document['op_type']} cannot be checked", "omit --check", code="unsupported"
         )
-    try:
-        checked: tuple[CheckedFile, ...] = table.check(out, document, program)
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(
-            f"{out / 'export.json'} is damaged, or of another version of ckh: {error!r}", code="damaged"
-        ) from error
-    return checked
+    with own_document(out / "export.json", "this version of ckh export"):
+        return tuple(table.check(out, document, program))
 
 
 def registry_files(

@@ -92,6 +92,15 @@ def read_json(path: Path, *, unique: bool = False, decimals: bool = False) -> An
 
 
 @contextmanager
+def own_document(path: Path, of: str) -> Iterator[None]:
+    """Refuse a document of ckh's that lacks fields, or has others than it was written with."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+        raise DataError(f"{path}: not the output of {of}: {error!r}", code="bad-field") from error
+
+
+@contextmanager
 def model_fields(path: Path) -> Iterator[JsonFields]:
     """The fields of a JSON file of a model's folder, plain or gzipped; errors are reported as of the model."""
     try:

@@ -109,7 +109,6 @@ def _is_alone(state: os.stat_result, place: Path) -> bool:
 MODELS_VARIABLE = "CKH_MODELS"
 PROBES = "probes"  # folder of measured first choices, in the user data folder
 RESOURCES = "resources"  # folder of compiler reports on kernels, in the cache
-_HEX = "0123456789abcdef"
 _NEW_FILE = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL
 _NAME_LENGTH = 40  # of a hidden name, so that it is never too long with its suffix
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -253,7 +252,11 @@ def new_beside(path: Path, *, is_folder: bool = False) -> Iterator[tuple[Path, i
     """
     start, own = f".{path.name[:_NAME_LENGTH]}.", os.urandom(8).hex()
     for name in os.listdir(path.parent) if path.parent.is_dir() else ():  # noqa: PTH208 - names
-        if name.startswith(start) and len(name) == len(start + own) and not name[len(start) :].strip(_HEX):
+        if (
+            name.startswith(start)
+            and len(name) == len(start + own)
+            and not name[len(start) :].strip("0123456789abcdef")
+        ):
             _remove_unlocked(path.with_name(name))
     part, unlocked = path.with_name(start + own), path.with_name(f".{start}{own}")  # which no process removes
     if is_folder:

@@ -139,7 +139,7 @@ def over_tables(answers: Sequence[Mapping[str, Any]], tables: Mapping[str, OwnTi
         table, best = tables.get(answer["problem"]), next(iter(answer["kernels"]), None)
         if best is None:
             continue
-        name, interval = best["kernel"], answer["predicted_interval"]
+        name, interval = str(best["kernel"]), answer["predicted_interval"]
         if table is None or not table.ms:
             gains[answer["problem"]] = PredictedGain(name)
         elif name == table.kernel:
@@ -148,6 +148,8 @@ def over_tables(answers: Sequence[Mapping[str, Any]], tables: Mapping[str, OwnTi
             gains[answer["problem"]] = PredictedGain(name)
         else:
             gain, (low, high) = table.ms / best["latency_ms"], interval
+            if not all(0 < value < math.inf for value in (gain, low, high)):
+                raise ValueError("a time that is not positive")
             gains[answer["problem"]] = PredictedGain(name, table.ms, Ratio(gain, (gain / high, gain / low)))
     return gains
 

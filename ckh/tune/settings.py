@@ -204,9 +204,9 @@ def progress_of(folder: Path, settings: TuneSettings) -> Progress:
         progress.write()
         return progress
     values = JsonFields.read(path)
-    before, done = values.value("settings"), values.value("done")
-    if not isinstance(before, dict) or not isinstance(done, list):
-        raise DataError(f"{path}: settings must be an object and done a list", code="bad-field")
+    before, done = values.value("settings"), list(values.strings("done"))
+    if not isinstance(before, dict):
+        raise DataError(f"{path}: settings must be an object", code="bad-field")
     now = json.loads(json.dumps(asdict(settings)))
     changed = [
         f"{name} {before.get(name)!r}, not {value!r}"
@@ -221,7 +221,7 @@ def progress_of(folder: Path, settings: TuneSettings) -> Progress:
             "give the same options to continue, another --out, or --force to start over",
             code="run-mismatch",
         )
-    progress = Progress(folder, settings, [name for name in done if isinstance(name, str)])
+    progress = Progress(folder, settings, done)
     for name, step in _REPEATS.items():
         if before.get(name) != now[name]:
             progress.repeat_from(step)

@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.planning.registry import as_it_runs, first_fits, write_registry
+from ckh.bench.planning.registry import first_choices, first_fits, write_registry
 from ckh.bench.supervision.guard import die_with_parent
 from ckh.data.journal import JOURNAL_NAME, is_started
 from ckh.errors import CkhError, ExitCode, UsageError
 from ckh.files.child import module_command
-from ckh.files.jsonfields import read_json
+from ckh.files.jsonfields import own_document, read_json
 from ckh.files.locks import FileLock
 from ckh.files.outputs import check_output, refuse_planted, write_output
 from ckh.learn.answers.probes import remember_all
@@ -211,12 +211,11 @@ class ModelTuning:
         self, op: str, shapes: Sequence[WeightedProblem], measured: Dataset | None
     ) -> tuple[list[TunedShape], dict[str, PredictedGain], str]:
         """Shapes by their share of the time, predicted gains by canonical text, and the architecture."""
-        ranked = read_json(self.out / steps.BEFORE)["results"]
         times, tables = {} if measured is None else measured_times(measured), self._in_tables()
-        first: dict[str, str] = {
-            as_it_runs(answer, operation(op)): answer["kernels"][0]["kernel"] for answer in ranked if answer["kernels"]
-        }
-        part, arch = requested(op), next((answer["arch"] for answer in ranked), "")
+        with own_document(self.out / steps.BEFORE, "ckh predict --json"):
+            ranked = read_json(self.out / steps.BEFORE)["results"]
+            part, arch = requested(op), next((str(answer["arch"]) for answer in ranked), "")
+            chosen, first = over_tables(ranked, tables), first_choices(self.out / steps.BEFORE, operation(op))
         if part is not None and arch:
             completed = [part.completed(shape.problem, arch) for shape in shapes]
             known = first.keys() | times.keys()
@@ -227,7 +226,7 @@ class ModelTuning:
         if self.settings.today is not None:
             today = self._in_use(op, arch, problems)
         if self.settings.to == OWN_TABLES:  # what ckh chooses is new there
-            predicted, today = over_tables(ranked, tables), {}
+            predicted, today = chosen, {}
         else:
             predicted = {text: PredictedGain(name) for text, name in first.items() if text not in times}
             now = {problem: today[text] for problem in problems if (text := problem.canonical()) in today}
@@ -301,18 +300,22 @@ class ModelTuning:
 
     def _without_row(self) -> Iterator[str]:
         """Sentences on shapes without a row in the exported tables, one for each reason."""
-        path = self.out / steps.EXPORTED
-        missing = read_json(path)["missing"] if self.settings.to == OWN_TABLES and path.exists() else []
-        for reason, count in Counter(choice["reason"] for choice in missing).items():
+        with own_document(self.out / steps.EXPORTED, "ckh export"):
+            reasons = Counter(str(choice["reason"]) for choice in self._exported("missing"))
+        for reason, count in reasons.items():
             yield f"no row of {count} shapes: {reason}"
 
     def _in_tables(self) -> dict[str, OwnTime]:
         """Rows of the consumer's own tables by problem, which an export does not replace."""
+        with own_document(self.out / steps.EXPORTED, "ckh export"):
+            kept = [row for row in self._exported("choices") if self.settings.installed and not row["written"]]
+            times = {row["problem"]: float(row["us"] or 0) / _US_PER_MS or None for row in kept}
+            return {row["problem"]: OwnTime(str(row["kernel"]), times[row["problem"]]) for row in kept}
+
+    def _exported(self, name: str) -> Any:
+        """A list in the document of an export for AITER; empty without one."""
         path = self.out / steps.EXPORTED
-        if not path.exists() or not self.settings.installed:
-            return {}
-        kept = (row for row in read_json(path)["choices"] if not row["written"])
-        return {row["problem"]: OwnTime(row["kernel"], row["us"] and row["us"] / _US_PER_MS) for row in kept}
+        return read_json(path)[name] if self.settings.to == OWN_TABLES and path.exists() else []
 
 
 def dry(step: TuneStep, out: Path) -> TuneStep:

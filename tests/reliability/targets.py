@@ -16,6 +16,7 @@ from ckh.data.dataset import read_dataset
 from ckh.data.formats import ReadOptions
 from ckh.data.readers import find_reader, read_input, readers
 from ckh.export.groups import DTYPES
+from ckh.isa.codefile import read_code
 from ckh.kernels.filter import parse_filter
 from ckh.kernels.pools import read_timed
 from ckh.learn.answers.answer import interval_at
@@ -46,7 +47,7 @@ from ckh.problems import Direction
 from ckh.ranking.forest_file import _build, read_packed
 from ckh.ranking.layout import HEADER
 from ckh.ranking.library import OpenModel
-from tests.reliability import samples
+from tests.reliability import samples, targets_more
 from tests.reliability.parquet import damaged_parquet, damaged_table
 
 if TYPE_CHECKING:
@@ -320,6 +321,20 @@ TARGETS: dict[str, Target] = {
         Target("aiter-moe-kernel-names", lambda: samples.lines(*moe_names()), _text(parse_moe_choice)),
         Target("aiter-gemm-problems", lambda: samples.lines(*samples.AITER_GEMMS), _text(parse_aiter_gemm, _canonical)),
         Target("aiter-moe-problems", lambda: samples.lines(*samples.AITER_MOES), _text(parse_aiter_moe, _canonical)),
+        Target(
+            "map", lambda: [b"kernel=kernel\nm=M\nn=N\nk=K\nlatency_us=latency_ms"], targets_more.read_map, share=_SLOW
+        ),
+        Target("tune-settings", targets_more.tune_files, targets_more.read_tune_file),
+        Target("tune-steps", targets_more.tune_steps, targets_more.read_steps),
+        Target("aiter-export", targets_more.export_lists, targets_more.read_export),
+        Target("aiter-own-tables", samples.aiter_csv, targets_more.read_own_tables),
+        Target(
+            "code-object",
+            targets_more.code_objects,
+            _file("k.co", lambda path: read_code(path, None)),
+            targets_more.damaged_code,
+            _SLOW,
+        ),
         Target("conv-problems", lambda: samples.lines(*samples.PROBLEMS), _text(parse_conv_problem, _canonical)),
         Target("gemm-problems", lambda: samples.lines(*samples.GEMMS), _text(GemmProblem.parsed, _canonical)),
     )

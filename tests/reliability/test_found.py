@@ -37,6 +37,11 @@ SPEC = next(spec for spec in samples.specs() if b'"dtype": "bf16"' in spec and b
 TEXT, CATEGORIES = samples.lightgbm_text()[:2]
 AITER_NAME, MOE_NAME = (TARGETS[f"aiter-{kind}-kernel-names"].samples()[0] for kind in ("gemm", "moe"))
 REFUSED: list[tuple[str, bytes]] = [
+    ("map", b"kernel=kernel\nm=M\nn=N\nk=K\nlatency_us=kernel"),
+    ("tune-settings", b'{"settings": {}, "done": [["shapes"]]}'),
+    ("tune-steps", b'{"results": [{"problem": 1, "kernels": [1], "arch": "gfx942"}]}'),
+    ("tune-steps", b'{"results": [], "choices": [{"problem": "x", "kernel": "k", "us": "1,5", "written": false}]}'),
+    ("aiter-export", b'{"to": "aiter", "op_type": "aiter_gemm", "files": [], "choices": [{"problem": 1}]}'),
     ("spec", DEEP),
     ("spec", SPEC.replace(b'"dtype": "bf16"', b'"dtype": ' + DIGITS)),
     ("spec", SPEC.replace(b'"tflops"', b'"../../tflops"')),
@@ -291,7 +296,7 @@ def test_markup_of_a_model_is_not_exported(tmp_path: Path) -> None:
     (model / "feature_spec.json").write_text(json.dumps(spec), encoding="utf-8")
     assert cli.run(["export", "--model", str(model), "--to", "c", "--out", str(tmp_path / "c")]) == ExitCode.OK
     readme = (tmp_path / "c" / "README.md").read_text(encoding="utf-8")
-    assert "| \\x1b&#91;31m &#124; &lt;script&gt; &#33;&#91;a&#93;(b) &#96;c&#96; |" in readme
+    assert r"| \\x1b\[31m \| \<script\> !\[a\](b) \`c\` |" in readme
     assert "\x1b" not in readme
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
 from ckh.errors import CkhError, DataError, UsageError
-from ckh.files.jsonfields import JsonFields, read_json
+from ckh.files.jsonfields import JsonFields, own_document, read_json
 from ckh.files.outputs import FileKind, head_of, write_output
 from ckh.files.untrusted import MOST_TEXT_BYTES, read_text
 from ckh.kernels.lists import ListFormat, Registry, recognises
@@ -83,7 +83,7 @@ def first_fits(path: Path, op: AnyOperation, arch: str, dtype: str) -> Callable[
     problem has a list of its own.
     """
     text = read_text(path)
-    answers = _answers(path, op) if _PREDICTED in text[:_HEAD_CHARACTERS] else None
+    answers = first_choices(path, op) if _PREDICTED in text[:_HEAD_CHARACTERS] else None
     listed = _listed(str(path), text, op, arch, dtype) if answers is None else None
     spec, listing = load_arch(arch), op.kernels.listed
     assert listing is not None  # as for all measured operations
@@ -101,13 +101,11 @@ def first_fits(path: Path, op: AnyOperation, arch: str, dtype: str) -> Callable[
     return first
 
 
-def _answers(path: Path, op: AnyOperation) -> dict[str, str]:
+def first_choices(path: Path, op: AnyOperation) -> dict[str, str]:
     """Name of each problem's first kernel in the output of ckh predict, by the problem as it runs, which is padded."""
-    try:
+    with own_document(path, "ckh predict --json"):
         answers = [answer for answer in read_json(path)["results"] if answer["kernels"]]
-        return {as_it_runs(answer, op): answer["kernels"][0]["kernel"] for answer in answers}
-    except (KeyError, TypeError, IndexError) as error:
-        raise DataError(f"{path}: not the output of ckh predict --json", code="bad-field") from error
+        return {as_it_runs(answer, op): str(answer["kernels"][0]["kernel"]) for answer in answers}
 
 
 def as_it_runs(answer: Any, op: AnyOperation) -> str:

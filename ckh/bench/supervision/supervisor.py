@@ -88,11 +88,6 @@ class _Run:
     def problem(self) -> str:
         return "" if self.setup is None else self.setup.problem
 
-    @property
-    def set_up(self) -> tuple[str, str]:
-        """The problem, and the folder of its operands."""
-        return _NOTHING if self.setup is None else (self.setup.problem, self.setup.folder)
-
     def learn(self, job: Job, reply: Reply) -> None:
         """Record the best time and the anchor for the next worker."""
         if self.setup is None or reply.status is not Status.OK or job.op is not Op.MEASURE:
@@ -202,7 +197,8 @@ class Supervisor:
         """Reply to jobs that need no worker; prepare a worker for the others."""
         while run.waiting and (reply := self._quarantine.answer(run.waiting[0])) is not None:
             yield run.waiting.popleft(), reply
-        if not run.waiting or (self._worker is not None and run.set_up in (_NOTHING, self._set_up)):
+        wanted = _NOTHING if run.setup is None else (run.setup.problem, run.setup.folder)
+        if not run.waiting or (self._worker is not None and wanted in (_NOTHING, self._set_up)):
             return
         try:
             failure = self._prepare(run.setup)

@@ -129,7 +129,8 @@ class Sweep:
     def measure(self, plan: Plan, results: PairResults) -> Totals:
         """Measure pairs missing in `results`, until complete or stopped."""
         left = self._unfinished(plan, results)
-        jobs, compared = self._driver.jobs, self._compared(plan)
+        jobs, used = self._driver.jobs, self._looks[0].kernel if self._looks else ""  # by earlier runs
+        compared = tuple(kernel for kernel in plan.kernels if used and full_name(kernel) == used)
         if self._stop.left_s is None:
             kernels = left.kernels + self._leading_kernels(left, results)
             if len(kernels) <= _MANY * jobs or len(self._driver.missing(kernels)) <= _MANY * jobs:
@@ -305,11 +306,6 @@ class Sweep:
             if good := next((name for name in names if built[name].status is Status.OK), None):
                 return task.problem.canonical(), good
         return None
-
-    def _compared(self, plan: Plan) -> tuple[Kernel, ...]:
-        """Kernel used by earlier runs to compare devices, if any."""
-        names = {self._looks[0].kernel} if self._looks else set()
-        return tuple(kernel for kernel in plan.kernels if full_name(kernel) in names) if names else ()
 
     def _leading_kernels(self, left: Plan, results: PairResults) -> tuple[Kernel, ...]:
         """Fastest kernels of finished problems that the last run did not remeasure."""

@@ -229,6 +229,8 @@ def mapped(table: Table, mapping: Mapping[str, str], known: Sequence[str]) -> Ta
             raise UsageError(
                 f"there is no column {ours!r} to map {theirs!r} to", one_of(ours, known), code="missing-column"
             )
+        if list(mapping.values()).count(theirs) > 1:
+            raise UsageError(f"--map takes {theirs!r} for several columns", code="duplicate-name")
         if not table.has(theirs):
             raise DataError(
                 f"{table.where} has no column {theirs!r} for {ours}",

@@ -195,7 +195,7 @@ def _by_key(read: Iterable[dict[str, str]], key: tuple[str, ...]) -> dict[tuple[
 def _missing(column: str, row: Mapping[str, str]) -> str:
     """Return the default of a missing cell: for the architecture, the one with these compute units."""
     if column == "gfx":
-        return ARCH_OF_CUS.get(int(row.get("cu_num", "0") or 0), "0")
+        return next((arch for cus, arch in ARCH_OF_CUS.items() if str(cus) == row.get("cu_num")), "0")
     return "" if column == TAG else "0"
 
 
