@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 P = TypeVar("P")
+_SAID_TIMES = 1.5  # times the work, from which on a padded problem's are stated
 
 
 class SizeOption(NamedTuple):
@@ -120,6 +121,12 @@ def padded_sizes(problem: Any, padded: Any) -> dict[str, int]:
     """Return the sizes that differ between a padded problem and the requested one."""
     before = problem.to_dict()
     return {name: size for name, size in padded.to_dict().items() if size != before[name]}
+
+
+def added_work(problem: Any, padded: Any) -> str:
+    """Format how many times the work of a problem a padded one has; empty if hardly more."""
+    work = padded.flops / problem.flops
+    return f", {work:.3g} times the work" if work > _SAID_TIMES else ""
 
 
 def typed_again(given: Mapping[str, Any]) -> str:

@@ -13,10 +13,10 @@ from ckh.commands._common import JSON_HELP, completed, examples, print_json, say
 from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.errors import ModelError, NoKernelError, UsageError
 from ckh.learn.answers.answer import AUTO
-from ckh.requested import as_option, typed_again
+from ckh.requested import added_work, as_option, typed_again
 from ckh.strenum import StrEnum
 from ckh.text.durations import parse_duration
-from ckh.text.log import emit
+from ckh.text.log import emit, note_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,10 +95,10 @@ def predict(
         "the measured range (known).",
     ),
     measured: bool = typer.Option(True, "--measured/--no-measured", help="Put kernels measured here before first."),
-    pad_channels: bool = typer.Option(
-        True,
+    pad_channels: bool | None = typer.Option(
+        None,
         "--pad-channels/--no-pad-channels",
-        help="If no kernel applies to a convolution, rank it with C/G and K/G rounded up to a multiple of 8.",
+        help="Rank convolutions with C/G and K/G rounded up to a multiple of 8; by default if no kernel applies.",
     ),
     why: bool = typer.Option(
         False, "--why", help="Show what else is known: counts, ties, headers, why kernels do not apply."
@@ -120,11 +120,11 @@ def predict(
     )
     options = {"problems": problems, "kernels": kernels, "rule_set": rule_set, "cus": cus}
     again = typed_again(typed.given | {name: value for name, value in options.items() if value is not None})
-    again = f"ckh predict {again}" + ("" if pad_channels else " --no-pad-channels")
+    again = f"ckh predict {again}" + {None: "", True: " --pad-channels", False: " --no-pad-channels"}[pad_channels]
     arch = measuring_arch() if wanted.probe is not None and typed.arch is None and typed.model is None else typed.arch
     chooser = typed.chooser(arch, problems, cus)
     if problems is None:
-        ranking = _answered(chooser, [typed.problem(chooser, "predict")], wanted)[0]
+        ranking = _answered(chooser, wanted.run(chooser, [typed.problem(chooser, "predict")]), wanted)[0]
         if ranking.failure is not None:
             raise ranking.failure
         if require is Required.KNOWN:
@@ -137,7 +137,8 @@ def predict(
     if typed.sizes:
         name = as_option(next(iter(typed.sizes)))
         raise UsageError(f"{name} and --problems exclude each other", "omit one of them", code="conflicting-options")
-    _answer_many(chooser, _load(problems, typed, chooser), wanted, (top, again, require), as_json=as_json)
+    loaded = wanted.run(chooser, _load(problems, typed, chooser))
+    _answer_many(chooser, loaded, wanted, (top, again, require), as_json=as_json)
 
 
 def _answer_many(
@@ -153,7 +154,7 @@ def _answer_many(
 
     top, again, require = options
     known: dict[Problem, Answer] = {}
-    if wanted.kernels is None and wanted.rule_set is None and wanted.probe is None and wanted.pads:
+    if wanted.kernels is None and wanted.rule_set is None and wanted.probe is None and wanted.pads is not False:
         flags = {"stands_in": wanted.stands_in, "uses_probes": wanted.uses_old}
         known = prepared_answers(chooser, problems, top, again, **flags)
     unknown = {problem.canonical(): answer.known.line for problem, answer in known.items() if answer.known.line}
@@ -205,7 +206,16 @@ class _Measuring:
     stands_in: bool
     kernels: str | None
     rule_set: str | None
-    pads: bool
+    pads: bool | None  # None: if no kernel applies
+
+    def run(self, chooser: Chooser, problems: Sequence[Problem]) -> Sequence[Problem]:
+        """Pad problems if asked to, saying what that adds."""
+        if not self.pads:
+            return problems
+        padded = [chooser.op.padded(problem) for problem in problems]
+        for own, wide in zip(problems, padded, strict=True):
+            note_once(f"{own.canonical()} as {wide.canonical()}{added_work(own, wide)}" if own != wide else "")
+        return padded
 
 
 def _probe(text: str) -> int | None:
@@ -237,7 +247,7 @@ def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring)
     known: dict[Problem, Ranking] = {}
     for key, own_problems in of_model.items():
         rankings = [
-            (ranking if wanted.pads else ranking.unpadded).buildable_first
+            (ranking.unpadded if wanted.pads is False else ranking).buildable_first
             for ranking in rankings_of(own_problems, models[key])
         ]
         if wanted.probe is not None:

@@ -102,15 +102,16 @@ def _kind_and_group(model: Model, problem: Problem, candidates: Candidates[Kerne
     op = model.spec.op
     if op.exported is not None:
         kind = exported(op.name).kind
-        return (kind, group_of(model, problem)) if kind.has(problem) else None
-    if candidates.rules is None or not all(
-        isinstance(getattr(problem, name.lower()), int) for name in op.problems.sizes
-    ):
+        if not kind.has(problem):
+            return None
+    elif all(isinstance(getattr(problem, name.lower()), int) for name in op.problems.sizes):
+        sizes = {name: name.lower() for name in op.problems.sizes}
+        kind = ProblemKind(op.name, 0, op.summary, (), sizes, type(problem), {})
+    else:
         return None
-    kind = ProblemKind(
-        op.name, 0, op.summary, (), {name: name.lower() for name in op.problems.sizes}, type(problem), {}
-    )
-    return kind, ruled_group(kind, problem, candidates.pool, candidates.rules, load_arch(model.spec.arch))
+    if candidates.rules is not None:
+        return kind, ruled_group(kind, problem, candidates.pool, candidates.rules, load_arch(model.spec.arch))
+    return None if op.exported is None else (kind, group_of(model, problem))
 
 
 def _prepared(

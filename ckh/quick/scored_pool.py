@@ -118,7 +118,7 @@ class ScoredPool:
             rows = self._rows(problem, most, top, probe)
         except ModelError:
             padded = problem if part is None else part.padded(problem)
-            if padded == problem:
+            if part is None or padded == problem or part.pool(padded.to_dict()) != part.pool(problem.to_dict()):
                 raise
             rows = self._rows(padded, most, top, probe)
         return answer_of(problem, facts, rows, again, measured)

@@ -23,6 +23,7 @@ from ckh.files.locks import FileLock
 from ckh.files.outputs import check_output, refuse_planted, write_output
 from ckh.learn.answers.probes import remember_all
 from ckh.ops import operation, requested
+from ckh.requested import added_work
 from ckh.shapes.layers import DEFAULT
 from ckh.text.log import note
 from ckh.tune import steps
@@ -78,6 +79,7 @@ class ModelTuning:
         self._commands: list[str] = []
         self._held_out_efficiency: tuple[float, float, float] | None = None
         self._left_out: tuple[str, ...] = ()  # of the sources, in words
+        self._padded: tuple[str, ...] = ()  # shapes that are measured padded, in words
 
     def _begun(self) -> Progress:
         """Lock the folder while this object exists, and read its progress."""
@@ -221,6 +223,10 @@ class ModelTuning:
             known = first.keys() | times.keys()
             unknown = {own: part.padded(own) for own in completed if own.canonical() not in known}
             problems = [wide if (wide := unknown.get(own, own)).canonical() in known else own for own in completed]
+            both = [(own, wide) for own, wide in zip(completed, problems, strict=True) if own != wide]
+            self._padded = tuple(
+                f"padded: {own.canonical()} to {wide.canonical()}{added_work(own, wide)}" for own, wide in both
+            )
             shapes = [replace(shape, problem=problem) for shape, problem in zip(shapes, problems, strict=True)]
         problems, today = [shape.problem for shape in shapes], first
         if self.settings.today is not None:
@@ -248,7 +254,7 @@ class ModelTuning:
             folder=str(self.out),
             op=op,
             device=", ".join(devices) or None,
-            left_out=(*self._left_out, *self._without_row()),
+            left_out=(*self._left_out, *self._padded, *self._without_row()),
             today_from=self.settings.today or (AITER_TABLES if self.settings.to == OWN_TABLES else BY_PREDICT),
             weights={str(number): times for number, times in self.settings.weights.items()},
             shapes=tuple(rows),

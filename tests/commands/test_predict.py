@@ -16,7 +16,7 @@ from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.learn.models.artifact import load_model
 from ckh.ops.grouped_conv.features import NAMES_83
-from ckh.ops.grouped_conv.kernel import kernel_name
+from ckh.ops.grouped_conv.kernel import kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem, parse_conv_problem
 from ckh.problems import Direction
@@ -353,16 +353,38 @@ def test_some_of_many_problems_have_no_kernel(tmp_path: Path, capsys: pytest.Cap
     assert run([*args, "--no-pad-channels"]) == ExitCode.NO_KERNEL
 
 
-@pytest.mark.parametrize(("channels", "times"), [("--c 192 --k 192 --g 192", "64 times"), ("--c 60 --k 64", "")])
-def test_the_work_that_padding_adds(channels: str, times: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Padding each group of a depthwise convolution to 8 channels is 64 times the work; that of a few is not said."""
-    args = ["predict", "--n", "8", *channels.split(), "--hi", "56", "--arch", "gfx942", "--dtype", "fp16", "--json"]
+@pytest.mark.parametrize(("channels", "times"), [("3", "2.67 times"), ("60", "")])
+def test_the_work_that_padding_adds(
+    channels: str, times: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model's measured kernels run 3 channels as 8, 2.67 times the work; that of 4 more to 60 is not said."""
+    amd_model(tmp_path / "forward", NAMES_83)
+    args = ["predict", "--model", str(tmp_path / "forward"), "--c", channels, "--k", "64", "--json"]
     assert run(args) == ExitCode.OK
     (message,) = (
         item["message"] for item in json.loads(capsys.readouterr().out)["caveats"] if item["kind"] == "padded"
     )
     assert times in message
     assert bool(times) == ("times the work" in message)
+
+
+@pytest.mark.parametrize(("arch", "variant"), [("gfx942", "forward"), ("gfx950", "bwd_data"), ("gfx942", "bwd_weight")])
+def test_depthwise_convolutions_are_not_padded(arch: str, variant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """192 channels in as many groups run as they are, with vectors of one element; padded 64 times if asked to."""
+    args = ["predict", "--c", "192", "--g", "192", "--hi", "56", "--arch", arch, "--dtype", "fp16"]
+    args += ["--variant", variant, "--top", "99", "--json"]
+    assert run(args) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert document["padded"] is None
+    kernels = [parse_kernel_name(row["kernel"]) for row in document["kernels"]]
+    narrow = [kernel for kernel in kernels if kernel.vectors == (1, 1, 1) and kernel.num_groups_to_merge == 1]
+    assert narrow
+    assert all(kernel.num_groups_to_merge > 1 for kernel in {*kernels} - {*narrow})
+    assert document["not_measured"]["basis"] == "estimate"
+    assert run([*args, "--pad-channels"]) == ExitCode.OK
+    padded = capsys.readouterr()
+    assert "_c1536_k1536_g192_" in json.loads(padded.out)["problem"]
+    assert "64 times" in padded.err
 
 
 def test_models_of_times_and_bandwidths_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

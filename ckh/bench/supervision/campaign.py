@@ -34,7 +34,7 @@ from ckh.files.outputs import check_output
 from ckh.ops import DEFAULT_OPERATION, operation
 from ckh.problems import Direction
 from ckh.records import Record
-from ckh.requested import as_option
+from ckh.requested import added_work, as_option
 from ckh.shapes.problems import counts_of
 from ckh.text.durations import format_duration
 from ckh.text.log import note, warn
@@ -406,7 +406,7 @@ def _say_changes(plan: Plan, problems: int) -> None:
     """Report the problems that are measured padded, and those that are not measured, as no kernel applies."""
     if plan.padded:
         own, padded = next(iter(plan.padded.items()))
-        as_padded = f"{own.canonical()} as {padded.canonical()}"
+        as_padded = f"{own.canonical()} as {padded.canonical()}{added_work(own, padded)}"
         note(f"{len(plan.padded)} of {problems} problems are padded, as no kernel applies to them: {as_padded}")
     if plan.no_kernel:
         named = "; ".join(f"{problem.canonical()}: {why}" for problem, why in plan.no_kernel.items())

@@ -19,7 +19,7 @@ from ckh.learn.analytic.completed import Completion
 from ckh.learn.analytic.estimate import ESTIMATE
 from ckh.learn.analytic.estimator import EstimateScores, RandomScores, has_estimate
 from ckh.learn.answers.answer import TUNE_BUDGET, NotMeasured
-from ckh.learn.answers.batches import known_candidates
+from ckh.learn.answers.batches import known_candidates, runnable
 from ckh.learn.models.artifact import Model, find_model, first_model, fitting_models, list_models, wanted_for
 from ckh.learn.models.spec import ANY, ModelSpec
 from ckh.ops import operation
@@ -103,7 +103,7 @@ def is_for_all_sizes(problem: Problem, model: Model) -> bool:
     """
     wanted = wanted_for(problem, model.spec.arch, model.gpu.hardware.num_cus)
     fitting = first_model(wanted)
-    if fitting is not None and not known_candidates(problem, fitting).unmeasured:
+    if fitting is not None and not runnable(problem, fitting)[1].unmeasured:
         return False
     for refs in others_nearest_first(wanted):
         for ref in refs:
@@ -204,7 +204,7 @@ def _kernels(problem: Problem, model: Model) -> Candidates[Kernel] | None:
 def _first_with_kernels(refs: Sequence[ModelRef], wanted: Wanted, problem: Problem) -> _Option | None:
     for ref in refs:
         model = as_of(ref, wanted)
-        if has_kernels(problem, model):
+        if has_kernels(problem, model) and not (has_estimate(wanted) and known_candidates(problem, model).unmeasured):
             return _Option(model, judged_model(ref.spec.arch, wanted, problem), ref)
     return None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.archs import assumed_gpu, default_arch, load_arch, meant_gpu
 from ckh.errors import ModelError, UsageError
 from ckh.learn.analytic.transfer import has_kernels, next_commands, others_nearest_first, stand_in
-from ckh.learn.answers.batches import known_candidates, runnable
+from ckh.learn.answers.batches import runnable
 from ckh.learn.models.artifact import find_model, first_model, load_model, wanted_for
 from ckh.learn.models.scoring import Remembered
 from ckh.learn.models.spec import ANY
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ckh.learn.models.spec import Wanted
     from ckh.ops.base import Problem
 
+_MOST_PADDED = 4.0  # times the work
 _ANSWERING = 8192  # kinds of problems with a cached model
 
 
@@ -57,7 +58,7 @@ class AnsweringModels:
         """Return the first model that fits."""
         wanted = self.wanted(problem)
         model = self.first(wanted) or find_model(wanted)
-        if unmeasured := known_candidates(problem, model).unmeasured:
+        if unmeasured := runnable(problem, model)[1].unmeasured:
             raise ModelError(
                 f"no model for {wanted} of {unmeasured}: no such kernel was measured for {model.path.name}",
                 code="no-model",
@@ -102,9 +103,10 @@ class AnsweringModels:
 
 
 def _knows_kernels(problem: Problem, model: Model) -> bool:
-    """True if a kernel ranked by the model applies to a problem, and such kernels were measured on its GPU."""
-    _, candidates = runnable(problem, model)
-    return bool(len(candidates.chosen)) and not candidates.unmeasured
+    """True if measured kernels that a model ranks apply to a problem, padded only if that adds little work."""
+    run, candidates = runnable(problem, model)
+    is_close = run is problem or run.flops <= _MOST_PADDED * problem.flops
+    return bool(len(candidates.chosen)) and not candidates.unmeasured and is_close
 
 
 class Chooser:

@@ -25,7 +25,7 @@ from ckh.learn.answers.answer import (
 from ckh.learn.answers.known import Known, find_known, not_measured, other_device
 from ckh.learn.models.reach import beyond
 from ckh.ops import requested
-from ckh.requested import padded_sizes
+from ckh.requested import added_work, padded_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,7 +40,6 @@ NOT_IN_HEADERS = "not in these headers"
 OUT_OF_ORDER = (
     "the ranking model determines the order; TFLOPS are predicted by a separate model and need not decrease with rank"
 )
-_SAID_TIMES = 1.5  # times the work of a problem that a padded one has, from which on they are said
 _ALIKE = "with equal scores; measured kernels are shown first, then the first in the pool"
 
 
@@ -51,8 +50,7 @@ def _padded(answer: Answer) -> Iterator[Caveat]:
         problem: Any = answer.problem
         sizes = problem.to_dict()
         changes = ", ".join(f"{name.upper()} {sizes[name]} to {size}" for name, size in answer.padded.items())
-        work = replace(problem, **answer.padded).flops / problem.flops
-        changes += f", {work:.3g} times the work" if work > _SAID_TIMES else ""
+        changes += added_work(problem, replace(problem, **answer.padded))
         message = f"{changes} (no kernel applies unpadded); times and TFLOPS are of the padded problem"
         summary = "{count} of {total} problems are padded, e.g. {problem}: {message}"
         yield Caveat("padded", message, answer.padded, PROBLEM, "padded", summary)

@@ -149,7 +149,7 @@ class Ranking:
         return {
             "families": families,
             "unknown_kernels": sum(map(bool, families)) if is_listed else 0,
-            "unmeasured": known_candidates(self.problem, self.model).unmeasured,
+            "unmeasured": known_candidates(self.run, self.model).unmeasured,
         }
 
     @property

@@ -8,6 +8,7 @@ so that no model could be evaluated on another GPU.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import log2
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,14 @@ from ckh.kernels.table import column_of
 from ckh.ops.base import Kernels, Operation, Problems, TiledSizes, Training, Worth, called, lazily
 from ckh.ops.grouped_conv.features import CONV_LAW, GROUPED_CONV, INPUT_COLUMNS
 from ckh.ops.grouped_conv.kernel import ConvKernel, amd_full_name, amd_short_name, kernel_name, parse_kernel_name
-from ckh.ops.grouped_conv.kernels.pool import LEARNED_NAME, POOLS, learned_file, learned_kernels
+from ckh.ops.grouped_conv.kernels.pool import (
+    FEW_CHANNELS_POOLS,
+    LEARNED_NAME,
+    POOLS,
+    learned_file,
+    learned_kernels,
+    takes_few_channels,
+)
 from ckh.ops.grouped_conv.kernels.problem_rules import rule_key
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem, parse_conv_problem
 from ckh.schema import Column, dataset_columns
@@ -197,7 +205,13 @@ def _mismatch(kernel: ConvKernel, problem: ConvProblem) -> str:
 def _candidates(
     problem: ConvProblem, arch: ArchSpec, model: Path, only: KernelList[ConvKernel] | None = None
 ) -> Candidates[ConvKernel]:
-    return POOLS.candidates(problem, arch, problem.variant, problem.ndim, problem.dtype, model=model, only=only)
+    group = arch, problem.variant, problem.ndim, problem.dtype
+    if only is not None or not takes_few_channels(problem, arch):
+        return POOLS.candidates(problem, *group, model=model, only=only)
+    few = FEW_CHANNELS_POOLS.candidates(problem, *group, model=model)
+    if few.timed_candidates or not model.is_dir():  # not a folder: the estimate
+        return few
+    return replace(POOLS.candidates(problem, *group, model=model), unmeasured="few channels per group")
 
 
 def _place(problem: ConvProblem) -> list[float]:

@@ -95,13 +95,8 @@ class ConvProblem(PasteableProblem, Record):
             raise unknown_dtype(self.dtype)
         for column, name in CONV_COLUMNS.items():
             settle_size(self, name, column, 0 if name in _MAY_BE_ZERO else 1)
-        if self.ndim == min(CONV_LAYOUTS) and (self.di, self.z, self.stride_d, self.pad_d, self.dilation_d) != (
-            1,
-            1,
-            1,
-            0,
-            1,
-        ):
+        depth = (self.di, self.z, self.stride_d, self.pad_d, self.dilation_d)
+        if self.ndim == min(CONV_LAYOUTS) and depth != (1, 1, 1, 0, 1):
             raise UsageError(
                 "a 2D convolution has no depth",
                 "set ndim to 3 or omit Di, Z, stride_d, pad_d, dilation_d",

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from ckh.ops.grouped_conv.problem import ConvProblem
 
 CHANNEL_MULTIPLE = 8  # divisible by the widest common vector of 16 bits
+_MOST_PADDED = 1.5  # times the work: problems that padding would add more to have kernels of narrow vectors
+
+
+def has_few_channels(c: int, k: int, g: int) -> bool:
+    """True if padding channels would add so much work that kernels must take them as they are."""
+    c, k = c // max(g, 1), k // max(g, 1)
+    return _wide(c) * _wide(k) > _MOST_PADDED * c * k
 
 
 def pad_channels(problems: Iterable[ConvProblem]) -> tuple[ConvProblem, ...]:
@@ -26,12 +33,14 @@ def pad_channels(problems: Iterable[ConvProblem]) -> tuple[ConvProblem, ...]:
 
 def padded(problem: ConvProblem) -> ConvProblem:
     """Round C and K per group up to a multiple that all kernels of the pool can load, if they are not."""
-    sizes = (problem.c_per_group, problem.k_per_group)
-    c, k = (-(-size // CHANNEL_MULTIPLE) * CHANNEL_MULTIPLE * problem.g for size in sizes)
     try:
-        return problem.replaced(c=c, k=k)
+        return problem.replaced(c=_wide(problem.c_per_group) * problem.g, k=_wide(problem.k_per_group) * problem.g)
     except UsageError:  # the channels exceed the limit of a problem
         return problem
+
+
+def _wide(channels: int) -> int:
+    return -(-channels // CHANNEL_MULTIPLE) * CHANNEL_MULTIPLE
 
 
 OPTIONS = (
@@ -106,8 +115,10 @@ def in_words(problem: ConvProblem) -> str:
 
 
 def pool(given: Mapping[str, Any]) -> str:
-    """Return direction and number of dimensions of the pool."""
-    return f"{given.get('variant') or 'forward'} {dimensions(given)}D"
+    """Return direction and number of dimensions of the pool, and whether it is for few channels per group."""
+    c = given.get("c", _DEFAULTS["c"])
+    few = " few channels" if has_few_channels(c, given.get("k", c), given.get("g", _DEFAULTS["g"])) else ""
+    return f"{given.get('variant') or 'forward'} {dimensions(given)}D{few}"
 
 
 def dimensions(given: Mapping[str, Any]) -> int:

@@ -17,6 +17,8 @@ from ckh.kernels.table import SIZES, TRIPLES, KernelTable
 from ckh.ops.grouped_conv.kernel import ConvKernel, kernel_name, parse_kernel_name, usual_fields
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import PIPELINE_VARIANTS, tiles_of
+from ckh.ops.grouped_conv.requested import has_few_channels
+from ckh.ops.grouped_conv.rules.full import full_candidates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from ckh.kernels.judging import RefusedKernel
     from ckh.kernels.table import Axis
     from ckh.ops.grouped_conv.kernels.variants import ConvTile
+    from ckh.ops.grouped_conv.problem import ConvProblem
     from ckh.problems import Direction
 
 LEARNED_NAME = "kernels.json"
@@ -136,13 +139,31 @@ def table_of(variant: Direction, ndim_spatial: int, dtype: str, *axes: Axis) -> 
     return KernelTable.product(ConvKernel, axes, variant=variant, dtype=dtype, **usual_fields(ndim_spatial))
 
 
+def _group(kernel: ConvKernel) -> tuple[Direction, int, str]:
+    return kernel.variant, kernel.ndim_spatial, kernel.dtype
+
+
 # Groups: direction, number of dimensions, dtype.
 POOLS = Pools(
     ConvKernel,
     CONV_RULES,
     lambda arch, variant, ndim, dtype: table_of(variant, ndim, dtype, tile_axis(tiles_of(arch)), variant_axis()),
-    lambda kernel: (kernel.variant, kernel.ndim_spatial, kernel.dtype),
+    _group,
     parse_kernel_name,
     kernel_name,
     learned_kernels,
 )
+# AMD's curated kernels, among them those of narrow vectors and merged groups, for few channels per group.
+FEW_CHANNELS_POOLS = Pools(
+    ConvKernel,
+    CONV_RULES,
+    lambda arch, variant, ndim, dtype: KernelTable.of(ConvKernel, full_candidates(variant, ndim, dtype, arch)),
+    _group,
+    parse_kernel_name,
+    kernel_name,
+)
+
+
+def takes_few_channels(problem: ConvProblem, arch: ArchSpec) -> bool:
+    """True if a problem's candidates are those for few channels."""
+    return arch.vector_divisibility and has_few_channels(problem.c, problem.k, problem.g)

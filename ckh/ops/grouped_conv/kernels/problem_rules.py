@@ -18,6 +18,7 @@ from ckh.kernels.pipelines import LEAST_TRIPS_PIPELINES, OVERRUNNING_PIPELINES, 
 from ckh.kernels.table import TRIPLES
 from ckh.ops.grouped_conv.kernels.arch_rules import COMPLETE_RULES, NAME_RULES
 from ckh.ops.grouped_conv.kernels.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
+from ckh.ops.grouped_conv.requested import has_few_channels
 from ckh.problems import DTYPE_BYTES, Direction
 
 if TYPE_CHECKING:
@@ -282,7 +283,8 @@ def rule_key(problem: ConvProblem) -> Hashable:
     counts = least != most or problem.variant is Direction.BWD_WEIGHT  # whether rules count iterations
     depths = (min(least, _MOST_DEPTH), min(most, _MOST_DEPTH)) if counts else (min(least, _ONE_DEPTH),)
     kind = (problem.variant, problem.dtype, problem.ndim, problem.layout, _gemms(problem) > _MAX_GEMMS)
-    return (*kind, *channels, _has_one_channel(problem), *specialized, *depths, *_reached(problem))
+    few = has_few_channels(problem.c, problem.k, problem.g)
+    return (*kind, *channels, few, _has_one_channel(problem), *specialized, *depths, *_reached(problem))
 
 
 def _reached(problem: ConvProblem) -> Iterator[bool]:

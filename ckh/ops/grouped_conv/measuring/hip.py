@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckh.bench.codegen.ck_tile import (
-    LABEL,
-    LABEL_BYTES,
-)
+from ckh.bench.codegen.ck_tile import LABEL, LABEL_BYTES
 from ckh.bench.codegen.unit import UnsupportedKernelError, translation_unit
 from ckh.kernels.table import SIZES, TRIPLES
 from ckh.ops.grouped_conv.kernel import kernel_name

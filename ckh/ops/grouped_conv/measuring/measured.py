@@ -23,18 +23,17 @@ from ckh.ops.base import lazily
 from ckh.ops.grouped_conv.features import GROUPED_CONV
 from ckh.ops.grouped_conv.kernel import ConvKernel, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
-from ckh.ops.grouped_conv.measuring import hip
+from ckh.ops.grouped_conv.measuring import hip, reference
 from ckh.ops.grouped_conv.measuring.hip_rules import detect_conv, found_words, rules_of
-from ckh.ops.grouped_conv.measuring.reference import (
-    array_forms,
-    contractions,
-    convolve,
-    factors,
-    operands,
-    reduction_length,
-)
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
-from ckh.ops.grouped_conv.rules.sets import DEFAULT_RULE_SET, refused_of_rule_set, rule_set, weight_options
+from ckh.ops.grouped_conv.requested import has_few_channels, pad_channels
+from ckh.ops.grouped_conv.rules.sets import (
+    DEFAULT_RULE_SET,
+    FULL_RULE_SET,
+    refused_of_rule_set,
+    rule_set,
+    weight_options,
+)
 from ckh.problems import Direction
 from ckh.text.prose import one_of
 
@@ -65,22 +64,25 @@ class SetCandidates:
     origin: str = f"rule set {DEFAULT_RULE_SET}"
 
     def group(self, problem: ConvProblem) -> tuple[Any, ...]:
-        """Direction, number of dimensions and dtype."""
-        return problem.variant, problem.ndim, problem.dtype
+        """Direction, number of dimensions and dtype; with few channels per group, the rule set that has kernels."""
+        is_few = self.rule_set == DEFAULT_RULE_SET and has_few_channels(problem.c, problem.k, problem.g)
+        return problem.variant, problem.ndim, problem.dtype, *([FULL_RULE_SET] if is_few else [])
 
     def problem_rules(self, kernels: Sequence[ConvKernel], arch: ArchSpec) -> ProblemRules:
         """Return the rules that decide which of some kernels support a problem."""
         return ProblemRules(CONV_RULES.problem, KernelTable.of(ConvKernel, kernels), arch)
 
     def of(
-        self, variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec
+        self, variant: Direction, ndim_spatial: int, dtype: str, *rest: Any
     ) -> tuple[tuple[ConvKernel, ...], tuple[RefusedKernel[ConvKernel], ...]]:
         """Return the kernels that the architecture can build, and the rejected kernels with reasons."""
+        *others, arch = rest
         if self.registry is None:
-            kernels = rule_set(self.rule_set, variant, ndim_spatial, dtype, arch)
+            name = others[0] if others and arch.vector_divisibility else self.rule_set
+            kernels = rule_set(name, variant, ndim_spatial, dtype, arch)
             if self._has_options(variant, arch):
                 kernels = (*kernels, *weight_options(ndim_spatial, dtype, arch))
-            unbuilt = refused_of_rule_set(self.rule_set, variant, ndim_spatial, dtype, arch)
+            unbuilt = refused_of_rule_set(name, variant, ndim_spatial, dtype, arch)
         else:
             kernels, unbuilt = self._registered(variant, ndim_spatial, dtype, arch), ()
         # A registry may have several splits of a kernel.
@@ -171,8 +173,6 @@ def _split(_problem: ConvProblem, kernel_name: str) -> Split:
 
 def _problems(settings: Settings) -> tuple[ConvProblem, ...]:
     """Return the problems of a set or file for the direction and number of dimensions, with padded channels if set."""
-    from ckh.ops.grouped_conv.requested import pad_channels
-
     by_direction = _by_direction(settings.problems, _directions(settings.variant), settings.dtype)
     problems = tuple(p for group in by_direction for p in group if settings.ndim in (None, p.ndim))
     if not problems:
@@ -242,15 +242,15 @@ def emit_host(kernel: ConvKernel, simd: HostSimd) -> str:
 
 MEASURED: Measured[ConvProblem, ConvKernel] = Measured(
     computation=Computation(
-        operands,
-        convolve,
-        reduction_length,
+        reference.operands,
+        reference.convolve,
+        reference.reduction_length,
         ("fp32", "fp16", "bf16"),
         c_problem,
         _split,
-        contractions=contractions,
-        factors=factors,
-        arrays=array_forms,
+        contractions=reference.contractions,
+        factors=reference.factors,
+        arrays=reference.array_forms,
     ),
     host=HostEmission(emit_host, (_TEMPLATES / "host",), "host-train"),
     hip=HipEmission(

@@ -150,9 +150,8 @@ def _distances(problem: ConvProblem) -> tuple[tuple[int, int, int], tuple[int, i
 
 def convolve(problem: ConvProblem, a: Array, b: Array) -> Array:
     """Return the result of a problem in the precision of its operands, which have the shapes of `operand_shapes`."""
-    depthwise = problem.c_per_group == problem.k_per_group == 1
-    table = _DEPTHWISE if depthwise else _GENERAL
-    return table[problem.variant](problem, a, b).reshape(operand_shapes(problem)[2])
+    compute = _COMPUTED[problem.variant][problem.c_per_group == problem.k_per_group == 1]
+    return compute(problem, a, b).reshape(operand_shapes(problem)[2])
 
 
 def _sizes(problem: ConvProblem) -> tuple[tuple[int, int, int], tuple[int, int, int], tuple[int, int, int]]:
@@ -304,13 +303,9 @@ def _depthwise_bwd_weight(problem: ConvProblem, dy: Array, x: Array) -> Array:
     return np.ascontiguousarray(sums.T)
 
 
-_GENERAL: dict[Direction, Callable[[ConvProblem, Array, Array], Array]] = {
-    Direction.FORWARD: _forward,
-    Direction.BWD_DATA: _bwd_data,
-    Direction.BWD_WEIGHT: _bwd_weight,
-}
-_DEPTHWISE: dict[Direction, Callable[[ConvProblem, Array, Array], Array]] = {
-    Direction.FORWARD: _depthwise_forward,
-    Direction.BWD_DATA: _depthwise_bwd_data,
-    Direction.BWD_WEIGHT: _depthwise_bwd_weight,
+# General, and for one channel of each side per group.
+_COMPUTED: dict[Direction, tuple[Callable[[ConvProblem, Array, Array], Array], ...]] = {
+    Direction.FORWARD: (_forward, _depthwise_forward),
+    Direction.BWD_DATA: (_bwd_data, _depthwise_bwd_data),
+    Direction.BWD_WEIGHT: (_bwd_weight, _depthwise_bwd_weight),
 }

@@ -75,7 +75,7 @@ def _problems(kernel: ConvKernel) -> Iterator[ConvProblem]:
     yield _filtered(kernel, padding=1, stride=2)
     yield _filtered(kernel, padding=2, dilation=2, channels=_RAGGED, size=2)
     yield _filtered(kernel, padding=1, stride=2, dilation=2, groups=3, batch=2)
-    if kernel.specialization == FILTER3X3 or (kernel.num_groups_to_merge > 1 and kernel.variant is Direction.FORWARD):
+    if _is_depthwise(kernel):
         yield from (_depthwise(kernel, stride) for stride in (1, 2))
 
 
@@ -117,6 +117,11 @@ def _filtered(
     if kernel.ndim_spatial == _3D:
         two |= {"di": 6, "z": 2, "stride_d": stride, "dilation_d": dilation, "pad_d": padding}
     return _conv(kernel, y=size, x=size, pad_h=padding, pad_w=padding, **sizes, **two)
+
+
+def _is_depthwise(kernel: ConvKernel) -> bool:
+    merges = kernel.num_groups_to_merge > 1 and kernel.variant is Direction.FORWARD
+    return merges or kernel.specialization == FILTER3X3
 
 
 def _depthwise(kernel: ConvKernel, stride: int) -> ConvProblem:
@@ -189,9 +194,6 @@ def cost(kernel: ConvKernel) -> tuple[bool, bool, int, int, int, str]:
 TRIALS = Trials(loop_end_problems, kernel_class, representatives)
 
 
-_MATRIX_CHANNELS = 64
-
-
 def matrix(
     name: str, arch: ArchSpec, directions: tuple[Direction, ...], ndims: tuple[int, ...], dtype: str
 ) -> tuple[Case[ConvProblem, ConvKernel], ...]:
@@ -208,30 +210,10 @@ def matrix(
 
 def problem_for(kernel: ConvKernel) -> ConvProblem:
     """Return a small problem that the kernel supports."""
-    is_depthwise = kernel.specialization == FILTER3X3 or (
-        kernel.num_groups_to_merge > 1 and kernel.variant is Direction.FORWARD
-    )
-    filter_size = 1 if kernel.specialization not in (DEFAULT_SPECIALIZATION, FILTER3X3) else 3
-    is_3d = kernel.ndim_spatial == 3  # noqa: PLR2004 - dimensions
-    groups = 16 if is_depthwise else 2
-    return ConvProblem(
-        kernel.variant,
-        dtype=kernel.dtype,
-        ndim=kernel.ndim_spatial,
-        n=1,
-        c=groups if is_depthwise else _MATRIX_CHANNELS,
-        k=groups * _MATRIX_CHANNELS if is_depthwise else _MATRIX_CHANNELS,
-        g=groups,
-        di=4 if is_3d else 1,
-        hi=16,
-        wi=16,
-        z=filter_size if is_3d else 1,
-        y=filter_size,
-        x=filter_size,
-        pad_d=filter_size // 2 if is_3d else 0,
-        pad_h=filter_size // 2,
-        pad_w=filter_size // 2,
-    )
+    if _is_depthwise(kernel):
+        return _depthwise(kernel, 1)
+    is_pointwise = kernel.specialization != DEFAULT_SPECIALIZATION
+    return _pointwise(kernel, 2 * kernel.tile_k) if is_pointwise else _filtered(kernel, padding=1, batch=8)
 
 
 def _base(direction: Direction, ndim: int, dtype: str, arch: ArchSpec) -> ConvKernel:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -179,14 +179,8 @@ def _mn(tile: Triple, wave: Triple) -> Iterator[tuple[int, int]]:
     return zip(tile[:2], wave[:2], strict=True)
 
 
-def keeps_first_depth(variant: Direction, tile: Triple, pipeline: str, streamk: str | None) -> bool:
-    """True if a kernel keeps the instruction of the first generation."""
-    is_wavelet = pipeline == "wavelet" and variant is Direction.BWD_WEIGHT and tile in _FIRST_K_WAVELET
-    return streamk is not None or is_wavelet
-
-
-def warp_depth(dtype: str, shape: int, tile_k: int, arch: ArchSpec, *, first: bool) -> int:
-    """Return K of the matrix instruction of that M = N, in elements; `first` is `keeps_first_depth`."""
+def _warp_depth(dtype: str, shape: int, tile_k: int, arch: ArchSpec, *, first: bool) -> int:
+    """Return K of the matrix instruction of that M = N, in elements; `first`: of the first generation."""
     is_half = dtype in HALF_DTYPES
     if first:
         depth = min(_FIRST_INSTRUCTION_K[shape], tile_k if is_half else tile_k // 4)
@@ -216,39 +210,18 @@ class KernelOption:
     tiles: tuple[Triple, ...] = ()
     pipes: tuple[Pipe, ...] | None = None
     half_only: bool = False
-    split_image: bool = False
-    num_groups_to_merge: int = 1
-    two_stage: bool = False
-    explicit_gemm: bool = False
-    streamk: str | None = None
-    streamk_persistent: bool = False
-
-    def is_for(self, dtype: str) -> bool:
-        """True if kernels of the dtype have these options."""
-        return dtype in HALF_DTYPES or not self.half_only
+    fields: dict[str, Any] = field(default_factory=dict)  # of kernels
 
 
-PLAIN = KernelOption()
 OPTIONS = ("split_image", "num_groups_to_merge", "two_stage", "explicit_gemm", "streamk", "streamk_persistent")
-
-
-@cache
-def features(variant: Direction) -> tuple[KernelOption, ...]:
-    """Return the options that a direction's kernels are tried with."""
-    rows = read_columns(_FOLDER / "options.txt", 5)
-    return tuple(_option(*columns) for direction, *columns in rows if direction == variant)
 
 
 def _option(tiles: str, pipes: str, dtypes: str, options: str) -> KernelOption:
     values: dict[str, Any] = {}
     for name, _, value in (word.partition("=") for word in options.split()):
         values[name] = value if name == "streamk" else int(value) if value else True
-    return KernelOption(
-        tuple(map(triple, tiles.split())),
-        tuple(PIPES[code] for code in words(pipes)) or None,
-        half_only=dtypes == "half",
-        **values,
-    )
+    own = tuple(PIPES[code] for code in words(pipes)) or None
+    return KernelOption(tuple(map(triple, tiles.split())), own, dtypes == "half", values)
 
 
 _LEAST_SPECIALIZED_TILE_K = 16
@@ -259,18 +232,37 @@ def full_candidates(variant: Direction, ndim_spatial: int, dtype: str, arch: Arc
     """Return all kernels of the tables for direction, dimensions and dtype, plain ones first, in table order."""
     if dtype not in RULE_DTYPES or ndim_spatial not in CONV_LAYOUTS:
         return ()
+    common = {"explicit_gemm": False} | usual_fields(ndim_spatial)
     kernels = (
-        build_kernel(variant, ndim_spatial, dtype, row.tile, wave, shape, vectors, pipe, specialization, feature, arch)
-        for row, feature, pipes in _combinations(variant, ndim_spatial, dtype)
+        ConvKernel(variant, dtype, **common | option.fields | _fields(variant, dtype, row, pipe, option, arch, *choice))
+        for row, option, pipes in _combinations(variant, ndim_spatial, dtype)
         for wave, shape in wave_and_shape(variant, row.tile, row.waves, dtype, arch)
         for vectors in row.vectors(dtype)
         if is_loadable(row.tile, wave, vectors, dtype, arch.wavefront_size)
         for pipe in pipes
         # Wavelet kernels have no entry point for an explicit GEMM.
-        if not (feature.explicit_gemm and pipe.pipeline == "wavelet")
-        for specialization in specializations(variant, row.tile)
+        if not ("explicit_gemm" in option.fields and pipe.pipeline == "wavelet")
+        for choice in ((wave, shape, vectors, name) for name in specializations(variant, row.tile))
     )
     return tuple(dict.fromkeys(kernels))
+
+
+def _fields(
+    variant: Direction, dtype: str, row: CuratedTile, pipe: Pipe, option: KernelOption, arch: ArchSpec, *choice: Any
+) -> dict[str, Any]:
+    """Return the fields of a kernel by waves, M = N of the matrix instruction, vector widths and specialization."""
+    wave, shape, vectors, specialization = choice
+    is_wavelet = pipe.pipeline == "wavelet" and variant is Direction.BWD_WEIGHT and row.tile in _FIRST_K_WAVELET
+    depth = _warp_depth(dtype, shape, row.tile[2], arch, first="streamk" in option.fields or is_wavelet)
+    return {
+        "pipeline": pipe.pipeline,
+        "scheduler": pipe.scheduler,
+        "double_smem_buffer": pipe.pipeline in DOUBLE_SMEM_PIPELINES,
+        "specialization": specialization,
+        "block_per_cu": blocks_per_cu(pipe.pipeline),
+        **dict(zip(SIZES, (*row.tile, *wave, shape, shape, depth), strict=True)),
+        **dict(zip(TRIPLES["vectors"], vectors, strict=True)),
+    }
 
 
 def specializations(variant: Direction, tile: Triple) -> tuple[str, ...]:
@@ -290,40 +282,10 @@ def _combinations(
     rows = curated_tiles(variant)
     for row in rows:
         if row.is_for(ndim_spatial, dtype):
-            yield row, PLAIN, row.pipes(dtype)
+            yield row, KernelOption(), row.pipes(dtype)
     by_tile = {row.tile: row for row in rows}
-    for feature in features(variant):
-        if feature.is_for(dtype):
-            # A feature's tiles are tried in 2D and 3D, even if only one of them has the tile among its plain kernels.
-            for tile in feature.tiles:
-                row = by_tile[tile]
-                yield row, feature, row.pipes(dtype) if feature.pipes is None else feature.pipes
-
-
-def build_kernel(  # noqa: PLR0913, PLR0917 - a kernel is that many choices, and each caller has them one by one
-    variant: Direction,
-    ndim_spatial: int,
-    dtype: str,
-    tile: Triple,
-    wave: Triple,
-    shape: int,
-    vectors: Triple,
-    pipe: Pipe,
-    specialization: str,
-    feature: KernelOption,
-    arch: ArchSpec,
-) -> ConvKernel:
-    """Return the complete kernel of these choices; `shape` is M = N of the matrix instruction."""
-    first = keeps_first_depth(variant, tile, pipe.pipeline, feature.streamk)
-    warp_tile = (shape, shape, warp_depth(dtype, shape, tile[2], arch, first=first))
-    own = {
-        "pipeline": pipe.pipeline,
-        "scheduler": pipe.scheduler,
-        "double_smem_buffer": pipe.pipeline in DOUBLE_SMEM_PIPELINES,
-        "specialization": specialization,
-        "block_per_cu": blocks_per_cu(pipe.pipeline),
-        **dict(zip(SIZES, (*tile, *wave, *warp_tile), strict=True)),
-        **dict(zip(TRIPLES["vectors"], vectors, strict=True)),
-        **{name: getattr(feature, name) for name in OPTIONS},
-    }
-    return ConvKernel(variant, dtype, **usual_fields(ndim_spatial) | own)
+    for direction, *columns in read_columns(_FOLDER / "options.txt", 5):
+        option = _option(*columns)
+        # An option's tiles are tried in 2D and 3D, even if only one of them has the tile among its plain kernels.
+        for tile in option.tiles if direction == variant and (dtype in HALF_DTYPES or not option.half_only) else ():
+            yield by_tile[tile], option, option.pipes or by_tile[tile].pipes(dtype)

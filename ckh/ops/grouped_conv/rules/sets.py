@@ -23,7 +23,7 @@ from ckh.kernels.table import TRIPLES, KernelTable
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
-from ckh.ops.grouped_conv.problem import AS_2D, CONV_LAYOUTS
+from ckh.ops.grouped_conv.problem import CONV_LAYOUTS, not_2d_or_3d
 from ckh.ops.grouped_conv.rules.full import OPTIONS, full_candidates
 from ckh.problems import Direction
 from ckh.text.prose import one_of
@@ -97,7 +97,7 @@ def _grouped(kernels: Kernels, key: Key) -> list[Kernels]:
     return [tuple(group) for group in groups.values()]
 
 
-DEFAULT_RULE_SET = "default"
+DEFAULT_RULE_SET, FULL_RULE_SET = "default", "full"
 
 _TILE, _VECTORS = TRIPLES["tile"], TRIPLES["vectors"]
 _PIPELINE = ("pipeline", "scheduler")
@@ -130,7 +130,7 @@ RULE_SETS: dict[str, RuleSet] = {
         "every tile with each pipeline, and with each of its vector widths and specializations",
         _covering(_TILE + _VECTORS + _SPECIALIZATION, _TILE + _PIPELINE, _PIPELINE + OPTIONS),
     ),
-    "full": RuleSet("every combination of the curated tables", lambda full: full),
+    FULL_RULE_SET: RuleSet("every combination of the curated tables", lambda full: full),
 }
 
 
@@ -179,12 +179,7 @@ def _find(name: str, ndim_spatial: int) -> RuleSet:
     if name not in RULE_SETS:
         raise UsageError(f"unknown rule set {name!r}", one_of(name, RULE_SETS), code="unknown-name")
     if ndim_spatial not in CONV_LAYOUTS:
-        known = ", ".join(map(str, CONV_LAYOUTS))
-        raise UsageError(
-            f"{ndim_spatial}D convolutions are not supported",
-            f"one of {known}" if ndim_spatial != 1 else AS_2D,
-            code="unsupported",
-        )
+        raise not_2d_or_3d(ndim_spatial)
     return RULE_SETS[name]
 
 
