@@ -244,10 +244,10 @@ def test_a_sample_without_a_number_is_refused(host: ArchSpec, text: str) -> None
 
 def test_nothing_to_measure_reports_the_reason() -> None:
     """If every pair is refused, the most frequent reason is given."""
-    problem = ConvProblem(Direction.FORWARD, n=1, c=3, k=64, g=1, hi=8, wi=8, y=3, x=3, dtype="bf16")
+    problem = ConvProblem(Direction.FORWARD, n=1, c=60, k=64, g=1, hi=8, wi=8, y=3, x=3, dtype="bf16")
     with pytest.raises(NoKernelError) as caught:
         make_plan([problem], ALL, load_arch("gfx950"), 1, SetCandidates())
-    words = "no kernel of gfx950 applies to any of the 1 problems: C/G = 3 is not a multiple of vector_a = 4"
+    words = "no kernel of gfx950 applies to any of the 1 problems: C/G = 60 is not a multiple of vector_b = 8"
     assert caught.value.message == words
 
 

@@ -708,8 +708,8 @@ def test_bad_options_of_a_gpu_are_one_clear_line(
 
 
 def test_a_layer_that_no_kernel_takes_is_padded(hip: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """3 channels are measured as 8, once, unless that is refused; what no kernel takes is named, others are planned."""
-    rgb = "conv_forward_fp16_nhwgc_2d_n1_c3_k64_g1_i64x64_f7x7_s2x2_p3x3_d1x1\n"
+    """60 channels are measured as 64, once, unless that is refused; what no kernel takes is named, others are planned."""
+    rgb = "conv_forward_fp16_nhwgc_2d_n1_c60_k64_g1_i64x64_f7x7_s2x2_p3x3_d1x1\n"
     Path("rgb.txt").write_text(rgb, encoding="utf-8")
     args = [*hip, "--problems", "rgb.txt", "--dtype", "fp16", "--dry-run"]
     assert run([*args, "--no-pad-channels"]) == ExitCode.NO_KERNEL
@@ -717,7 +717,7 @@ def test_a_layer_that_no_kernel_takes_is_padded(hip: list[str], capsys: pytest.C
     assert run([*args, "--pad-channels", "--json"]) == ExitCode.OK
     pairs = document(capsys)["pairs"]
     assert pairs > 0
-    Path("rgb.txt").write_text(rgb + rgb.replace("_c3_", "_c8_"), encoding="utf-8")
+    Path("rgb.txt").write_text(rgb + rgb.replace("_c60_", "_c64_"), encoding="utf-8")
     assert run([*args, "--json"]) == ExitCode.OK
     out, err = capsys.readouterr()
     assert json.loads(out)["pairs"] == pairs
@@ -727,3 +727,8 @@ def test_a_layer_that_no_kernel_takes_is_padded(hip: list[str], capsys: pytest.C
     out, err = capsys.readouterr()
     assert json.loads(out)["pairs"] == pairs
     expect_warning(err, "no-kernel", "1 of 2", rgb.strip())
+    Path("rgb.txt").write_text(rgb.replace("_c60_k64_g1_", "_c64_k64_g64_"), encoding="utf-8")
+    assert run([*args, "--json", "--rule-set", "tiny"]) == ExitCode.OK
+    assert "64 times" in capsys.readouterr().err
+    assert run([*args, "--json"]) == ExitCode.OK  # a rule set of its own has kernels of narrow vectors
+    assert "padded" not in capsys.readouterr().err
