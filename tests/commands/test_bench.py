@@ -708,7 +708,7 @@ def test_bad_options_of_a_gpu_are_one_clear_line(
 
 
 def test_a_layer_that_no_kernel_takes_is_padded(hip: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """60 channels are measured as 64, once, unless that is refused; what no kernel takes is named, others are planned."""
+    """60 channels run as 64, once, unless that is refused; what no kernel takes is named, others are planned."""
     rgb = "conv_forward_fp16_nhwgc_2d_n1_c60_k64_g1_i64x64_f7x7_s2x2_p3x3_d1x1\n"
     Path("rgb.txt").write_text(rgb, encoding="utf-8")
     args = [*hip, "--problems", "rgb.txt", "--dtype", "fp16", "--dry-run"]
