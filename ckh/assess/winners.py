@@ -152,18 +152,24 @@ def most_frequent(dataset: Dataset, learned_from: Dataset) -> NDArray[np.int64]:
     size follow, ordered by their wins at all sizes.
     """
     known = _wins(learned_from)
+    overall = {
+        kind: _by_count(Counter(name for wins in wins_at.values() for name in wins.elements()))
+        for kind, wins_at in known.items()
+    }
     names = dataset.frame["kernel"].to_numpy(dtype=object)[winner_rows(dataset)]
-    kinds, sizes = _kinds(dataset), _sizes(dataset)
-    place = np.full(len(names), MISSING, np.int64)
-    for problem, (kind, size, winner) in enumerate(zip(kinds, sizes, names, strict=True)):
-        wins_at = known.get(kind)
-        if wins_at is None:
-            continue
-        nearest = min(wins_at, key=lambda known_size: abs(np.log(known_size) - np.log(size)))
-        overall = sum(wins_at.values(), Counter[str]())
-        order = list(dict.fromkeys([*_by_count(wins_at[nearest]), *_by_count(overall)]))
-        place[problem] = order.index(winner) if winner in order else MISSING
-    return place
+    places: dict[tuple[tuple[object, ...], float], dict[str, int]] = {}
+    result = np.full(len(names), MISSING, np.int64)
+    for problem, (kind, size, winner) in enumerate(zip(_kinds(dataset), _sizes(dataset), names, strict=True)):
+        if (kind, size) not in places:
+            places[kind, size] = _places(known.get(kind, {}), overall.get(kind, []), size)
+        result[problem] = places[kind, size].get(winner, MISSING)
+    return result
+
+
+def _places(wins: dict[float, Counter[str]], overall: list[str], size: float) -> dict[str, int]:
+    """Rank of each kernel that wins, for a size; empty without wins."""
+    at_size = wins[min(wins, key=lambda known: abs(np.log(known) - np.log(size)))] if wins else Counter[str]()
+    return {name: place for place, name in enumerate(dict.fromkeys([*_by_count(at_size), *overall]))}
 
 
 def _wins(dataset: Dataset) -> dict[tuple[object, ...], dict[float, Counter[str]]]:
