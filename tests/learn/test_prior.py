@@ -14,7 +14,7 @@ from ckh.assess.times import times_of
 from ckh.errors import UsageError
 from ckh.learn.analytic import prior
 from ckh.learn.analytic.prior import PriorRows, _coefficients, _LawRows, has_prior, prior_rows
-from ckh.learn.training.boosting import _LAMBDARANK_TREES, Boosting, make_fit
+from ckh.learn.training.boosting import _LAMBDARANK_TREES, Boosting, fit_rounds, make_fit
 from ckh.learn.training.feature_matrix import FeatureMatrix
 from ckh.learn.training.prepared import prepare
 from ckh.learn.training.train import train
@@ -193,15 +193,17 @@ def test_a_lambdarank_is_scaled_to_the_models_scores() -> None:
 
 @pytest.mark.slow
 def test_out_of_fold_scores_include_the_lambdarank() -> None:
-    """Out-of-fold predictions equal those of a model of the same rows, except for rounding of its text."""
+    """Out-of-fold predictions equal those of a model of the same rows, up to its text's rounding; each tree counts."""
     data, options = lawful(), replace(OPTIONS, lambdarank=1.0)
-    boosting = Boosting(prepare(data, options), options, lambda _steps, _text: None)
+    steps: list[int] = []
+    boosting = Boosting(prepare(data, options), options, lambda count, _text: steps.append(count))
     fit, rows = make_fit(RANK, data, options.rank), np.arange(len(data))
     result = boosting.predicted(fit, boosting.fit(fit, rows, None, ""), rows, rows)
     text = train(data, options, lambda _steps, _text: None).targets["rank"].text
     assert result == pytest.approx(
         lightgbm.Booster(model_str=text).predict(boosting.prepared.matrix.take(rows)), abs=0.01
     )
+    assert sum(steps) == fit_rounds(options, RANK) > len(steps) - 1 > _LAMBDARANK_TREES.n_estimators
 
 
 def test_a_lambdarank_needs_a_prior() -> None:

@@ -81,6 +81,12 @@ class Prior(NamedTuple):
     weight: float
 
 
+def fit_rounds(options: TrainOptions, target: str) -> int:
+    """Maximum number of boosting rounds of a fit, with its prior and LambdaRank."""
+    others = PRIOR_TREES.n_estimators + bool(options.lambdarank) * _LAMBDARANK_TREES.n_estimators
+    return options.params.n_estimators + bool(options.prior and target == RANK) * others
+
+
 class Boosting:
     """Fits models to rows of prepared data; `advance` gets the number of finished rounds, and what is fitted."""
 
@@ -88,6 +94,7 @@ class Boosting:
         self.prepared = prepared
         self.options = options
         self.advance = advance
+        self._done, self._end, self._text = 0, 0, ""
 
     def fit(
         self,
@@ -98,29 +105,33 @@ class Boosting:
         trees: int | None = None,
     ) -> Any:
         """Fit a `lightgbm.Booster` to some rows, stopped early by others if there are any (`stop`)."""
-        options, budget, done = self.options, self.options.params.n_estimators, 0
-
-        def count_round(_: Any) -> None:
-            nonlocal done
-            done += 1
-            self.advance(1, text)
-
+        options = self.options
+        self.count_to(self._end)
+        self._end += fit_rounds(options, fit.target)
+        self._text = text
         parameters = self._parameters(fit, options.params)
-        callbacks: list[Any] = [count_round]
+        callbacks: list[Any] = [self._count]
         if stop is not None:
             callbacks.append(lightgbm.early_stopping(options.early_stopping, first_metric_only=True, verbose=False))
         start = self.prepared.start
         model = lightgbm.train(
             parameters,
             self._rows(fit, rows, parameters),
-            budget if trees is None else trees,
+            options.params.n_estimators if trees is None else trees,
             valid_sets=None if stop is None else [self._rows(fit, stop, parameters)],
             init_model=None if start is None else start.model.booster(fit.target),
             callbacks=callbacks,
         )
         model.free_dataset()
-        self.advance(budget - done, text)
         return model
+
+    def _count(self, _: Any) -> None:
+        self.count_to(self._done + 1)
+
+    def count_to(self, rounds: int) -> None:
+        """Count rounds that are done or not needed, up to a number of them."""
+        self.advance(rounds - self._done, self._text)
+        self._done = rounds
 
     def prior(self, fit: Fit, rows: NDArray[np.int64]) -> Prior | None:
         """Train trees on a time model of the rows (`prior_rows`); None if no prior is used."""
@@ -134,7 +145,8 @@ class Boosting:
         parameters = self._parameters(of_prior, PRIOR_TREES)
         arguments = {"label": of_prior.label, "weight": of_prior.weight, "params": parameters}
         data = known.matrix.lightgbm_data(np.arange(len(known.efficiency)), **arguments, **self._features)
-        return Prior(lightgbm.train(parameters, data, PRIOR_TREES.n_estimators), options.prior)
+        model = lightgbm.train(parameters, data, PRIOR_TREES.n_estimators, callbacks=[self._count])
+        return Prior(model, options.prior)
 
     def estimate(self, rows: NDArray[np.int64]) -> EstimateTerm | None:
         """Return the analytic estimate's part in the ranking scores of a model of rows; None without one."""
@@ -156,7 +168,8 @@ class Boosting:
             return None
         fit = make_fit(RANK, self.prepared.dataset, RankObjective.LAMBDARANK)
         parameters = self._parameters(fit, _LAMBDARANK_TREES)
-        return lightgbm.train(parameters, self._rows(fit, rows, parameters), _LAMBDARANK_TREES.n_estimators)
+        data, trees = self._rows(fit, rows, parameters), _LAMBDARANK_TREES.n_estimators
+        return lightgbm.train(parameters, data, trees, callbacks=[self._count])
 
     def lambdarank_scale(self, rows: NDArray[np.int64], model: Any, prior: Prior, lambdarank: Any) -> float:
         """Factor that gives a LambdaRank's scores the same spread within problems as the model with its prior."""

@@ -21,10 +21,11 @@ from ckh.learn.analytic.corrected import row_scores
 from ckh.learn.judging.calibrate import calibrate, covering_sets, in_order
 from ckh.learn.models.manifest import problem_id
 from ckh.learn.models.model_text import join_trees, scale_leaves, shorten
-from ckh.learn.training.boosting import Boosting, make_fit
+from ckh.learn.training.boosting import Boosting, fit_rounds, make_fit
 from ckh.learn.training.prepared import check_options, prepare
 from ckh.learn.training.trained import FoldMetrics, ModelComparison, Trained, TrainedTarget, compare
 from ckh.ranking.lightgbm_text import parse_forest
+from ckh.text.progress import progress
 from ckh.training import RANK, TARGET_COLUMNS, TFLOPS, Labels
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
     from ckh.learn.training.boosting import Fit
-    from ckh.learn.training.prepared import FoldSplit, Prepared
+    from ckh.learn.training.prepared import FoldSplit
     from ckh.learn.training.warm_start import Start
     from ckh.training import TrainOptions
 
@@ -47,7 +48,8 @@ _THREADS = re.compile(r"^\[num_threads: .*\]$", re.MULTILINE)  # models with equ
 
 def rounds(options: TrainOptions) -> int:
     """Maximum number of boosting rounds, for a progress bar."""
-    return len(options.all_targets) * options.params.n_estimators * (options.folds + 1)
+    leads = min(options.folds, _LEAD_FOLDS) * fit_rounds(options, options.rank_target)
+    return leads + (options.folds + 1) * sum(fit_rounds(options, target) for target in options.all_targets)
 
 
 def train(
@@ -72,6 +74,8 @@ def train(
         calibration = calibrate(predicted.get(RANK), speed, tflops, rows.problem_ids, rows.op.training.timed)
     if calibration is not None and start is None:  # whose trees may have seen the problems of all folds
         calibration = replace(calibration, sets=covering_sets(dataset, rows, predicted[options.rank_target]))
+    lead = _lead(boosting, validated[options.rank_target].fit)
+    boosting.count_to(rounds(options))
     return Trained(
         dataset=prepared.known,
         all_rows=len(dataset.frame),
@@ -82,18 +86,19 @@ def train(
         params={**options.params.to_dict(), "random_state": options.seed, "early_stopping": options.early_stopping},
         start=prepared.start,
         calibration=calibration,
-        lead=_lead(prepared, options, validated[options.rank_target].fit),
+        lead=lead,
     )
 
 
-def _lead(prepared: Prepared, options: TrainOptions, fit: Fit) -> float | None:
+def _lead(boosting: Boosting, fit: Fit) -> float | None:
     """Lead in score that a kernel without measurements needs over those with some; None if the folds show none.
 
     Folds leave out problems, and kernels of whole tiles or pipelines. Where such a kernel would be chosen although it
     is not faster, its lead is the model's error. The result is the 95 % conformal quantile of the errors among these
     choices, or the largest error of fewer than 19 choices.
     """
-    dataset, alone = prepared.dataset, Boosting(prepared, options, lambda _steps, _text: None)
+    prepared, options = boosting.prepared, boosting.options
+    dataset = prepared.dataset
     if not _leaves_kernels_out(dataset, options) or prepared.start is not None:
         return None
     errors: list[float] = []
@@ -102,7 +107,8 @@ def _lead(prepared: Prepared, options: TrainOptions, fit: Fit) -> float | None:
         rows, stop = (part[~is_out[part]] for part in (split.train, split.stop))
         if min(len(rows), len(stop)) < _FEWEST_ROWS:
             continue
-        score = alone.predicted(fit, alone.fit(fit, rows, stop, ""), rows, split.score)
+        model = boosting.fit(fit, rows, stop, f"kernels left out, fold {number + 1}")
+        score = boosting.predicted(fit, model, rows, split.score)
         out, efficiency = is_out[split.score], prepared.efficiency[split.score]
         for of_problem in in_order(score, dataset.problem_ids[split.score]):
             others, known = of_problem[out[of_problem]], of_problem[~out[of_problem]]
@@ -151,8 +157,8 @@ def held_out(dataset: Dataset, options: TrainOptions) -> HeldOut | None:
     if not prepared.splits(options.folds):
         return None
     fit = make_fit(options.rank_target, prepared.dataset, options.rank)
-    boosting = Boosting(prepared, options, lambda _steps, _text: None)
-    return HeldOut(prepared.dataset, _validated(boosting, fit).predicted)
+    with progress("cross-validating trees", options.folds * fit_rounds(options, fit.target)) as advance:
+        return HeldOut(prepared.dataset, _validated(Boosting(prepared, options, advance), fit).predicted)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,7 +179,6 @@ def _validated(boosting: Boosting, fit: Fit) -> Validated:
     predicted, options = np.full(len(fit.label), np.nan), boosting.options
     splits = boosting.prepared.splits(options.folds)
     if splits and fit.target not in (TFLOPS, RANK) and boosting.has_many:
-        boosting.advance((len(splits) - 1) * options.params.n_estimators, fit.target)
         splits = splits[:1]
     folds = []
     for number, split in enumerate(splits):
