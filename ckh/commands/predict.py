@@ -9,7 +9,7 @@ import typer
 
 from ckh.archs import measuring_arch
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, completed, examples, print_json, say
+from ckh.commands._common import JSON_HELP, completed, examples, say
 from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.errors import ModelError, NoKernelError, UsageError
 from ckh.learn.answers.answer import AUTO
@@ -284,11 +284,12 @@ def _print_one(ranking: Ranking, top: int, again: str, *, as_json: bool, why: bo
 
 
 def _print_many(answers: Sequence[Answer], failures: Mapping[str, str], *, as_json: bool) -> None:
-    from ckh.learn.answers.answer_document import many_document
+    from ckh.learn.answers.answer_document import many_json
     from ckh.learn.answers.answer_text import answers_text
 
     if as_json:
-        print_json(many_document(answers, failures))
+        for part in many_json(answers, failures):
+            emit(part)
         return
     emit(answers_text(answers))
     if failures:

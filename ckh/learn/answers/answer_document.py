@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
-from ckh.documents import Document, fields_of, json_text
+from ckh.documents import Document, fields_of, json_text, plain
 from ckh.learn.answers.answer import SET_COVERED
 from ckh.records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ckh.learn.answers.answer import Answer, KernelRow
     from ckh.learn.answers.explanation import Explanation
@@ -204,10 +205,15 @@ class PredictManyDocument(Document):
     """Problems without an applicable kernel."""
 
 
-def many_document(answers: Sequence[Answer], failures: Mapping[str, str]) -> PredictManyDocument:
-    """Build the document of answers for many problems; `failures` maps problems without a kernel to reasons."""
+def many_json(answers: Sequence[Answer], failures: Mapping[str, str]) -> Iterator[str]:
+    """Yield the parts of a `PredictManyDocument` as JSON; `failures` maps problems without a kernel to reasons."""
     failed = tuple(FailedProblem(problem, reason) for problem, reason in failures.items())
-    return PredictManyDocument(tuple(map(answer_document, answers)), failed)
+    before, empty, after = json_text(PredictManyDocument((), failed)).partition("[]")
+    yield before + empty[0]
+    for number, answer in enumerate(answers):
+        text = json.dumps(plain(answer_document(answer)), indent=2, allow_nan=False)
+        yield (",\n    " if number else "\n    ") + text.replace("\n", "\n    ")
+    yield ("\n  " if answers else "") + empty[1] + after
 
 
 def answer_json(answer: Answer) -> str:
