@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _MOST_BARS = 12
 _STEADY = 0.05  # larger spreads deserve attention
 _POINTS = 60
-_HOUR_S = 3600.0
+_UNITS = (("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
 _LEAST_FAR = 0.02  # minimum range of an axis of drift
 _FEW_UNITS = 2  # of time: fewer are given in the next smaller unit
 _MOST_RUNS = 4  # maximum number of distinguishable lines
@@ -58,7 +58,6 @@ def report_dataset(dataset: Dataset, paths: list[Path]) -> Report:
         winners(names[best].tolist(), kernels) if len(best) else None,
         failures({str(name).replace("_", " "): int(count) for name, count in failed.items()}, len(frame)),
         noise(spread),
-        over_time(spread),
         *machine(looks_of_runs(dataset.metadata["runs"])),
         repeats(twice[0], twice[1], dataset.problem_ids) if len(twice) == len(REPEATED) else None,
     ]
@@ -142,28 +141,6 @@ def noise(spread: NDArray[np.float64]) -> Drawing | None:
     )
 
 
-def over_time(spread: NDArray[np.float64]) -> Drawing | None:
-    """Spread in the order of measurement: medians of equal parts; None with too few measurements."""
-    known = np.flatnonzero(np.isfinite(spread))
-    if len(known) < 2 * _POINTS:
-        return None
-    parts = np.array_split(known, _POINTS)
-    x = [float(np.median(part)) for part in parts]
-    low, middle, high = ([float(np.quantile(spread[part], q)) for part in parts] for q in (0.25, 0.5, 0.75))
-    return Drawing(
-        "noise-over-time",
-        f"The spread is {middle[0]:.1%} at the start and {middle[-1]:.1%} at the end of {len(spread):,} measurements",
-        f"Medians of {_POINTS} parts of the run, with the middle half of the measurements as a band.",
-        Lines(
-            [Line("spread", x, middle, low=low, high=high)],
-            "measurements since the start",
-            "spread of the samples",
-            percent_y=True,
-            y_range=(0.0, max(high) * 1.05 or 0.01),
-        ),
-    )
-
-
 class Look(NamedTuple):
     """A reference measurement: seconds since 1970, time of the reference kernel, and available sensor readings."""
 
@@ -171,15 +148,6 @@ class Look(NamedTuple):
     latency_ms: float
     clock_mhz: float | None
     temperature_c: float | None
-
-
-def _unit_of_time(hours: NDArray[np.float64]) -> tuple[NDArray[np.float64], str]:
-    """Hours converted to a suitable unit for the longest, and that unit."""
-    longest = float(hours.max(initial=0.0))
-    for unit, per_hour in (("hours", 1), ("minutes", 60)):
-        if longest * per_hour >= _FEW_UNITS:
-            return hours * per_hour, unit
-    return hours * _HOUR_S, "seconds"
 
 
 def looks_of_runs(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Look]]:
@@ -232,13 +200,12 @@ def machine(looks: Mapping[str, Sequence[Look]]) -> list[Drawing]:
 def _over_time(
     name: str, title: str, note: str, values: Mapping[str, tuple[Sequence[Look], list[float]]], axes: Lines
 ) -> Drawing:
-    hours = {
-        run: np.array([look.time - looks[0].time for look in looks]) / _HOUR_S for run, (looks, _) in values.items()
-    }
-    _, unit = _unit_of_time(np.concatenate(list(hours.values())))
-    scale = {"hours": 1.0, "minutes": 60.0, "seconds": _HOUR_S}[unit]
+    since = {run: np.array([look.time - looks[0].time for look in looks]) for run, (looks, _) in values.items()}
+    longest = max(float(seconds.max()) for seconds in since.values())
+    unit, length = next((item for item in _UNITS if longest >= _FEW_UNITS * item[1]), _UNITS[-1])
     lines = [
-        Line(run if len(values) > 1 else "", (hours[run] * scale).tolist(), looks) for run, (_, looks) in values.items()
+        Line(run if len(values) > 1 else "", (since[run] / length).tolist(), looks)
+        for run, (_, looks) in values.items()
     ]
     return Drawing(name, title, note, replace(axes, lines=lines, x_label=f"{unit} since the start"))
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.scale import cost, write_amd_csv, write_journal, write_problems
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType
+    from pathlib import Path
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "memory.py"
 FEW, MANY = 60_000, 240_000
 QUICK = ("--folds", "0", "--trees", "2", "--targets", "tflops", "--jobs", "1")
 # Bytes per row, including a part of the 200,000 rows sampled by LightGBM. Before rows were compact and read in blocks
@@ -25,6 +24,7 @@ MOST = {"train": 3000, "evaluate": 1500}
 # Rows of several blocks of 8 MB, and the limit per additional row, as memory use varies between runs.
 SOME_BLOCKS, MORE_BLOCKS, MOST_CONVERTED = 200_000, 600_000, 40
 JOURNALS, MOST_OF_JOURNALS = (100_000, 300_000), 1.1
+PROBLEMS, MOST_OF_PROBLEMS = (1_000, 5_000), 10_000
 # Maximum memory in use at a time, in bytes: Arrow's, and what malloc has given out, looked at ten times a second.
 IN_USE = """
 import ctypes, sys, threading
@@ -55,32 +55,20 @@ sys.exit(code)
 
 
 @pytest.fixture(scope="module")
-def script() -> ModuleType:
-    """The benchmark that measures peaks."""
-    spec = importlib.util.spec_from_file_location("memory_benchmark", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look it up
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def journals(script: Any, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def journals(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Journals of two lengths."""
     paths = [tmp_path_factory.mktemp("journals") / f"{rows}.jsonl" for rows in JOURNALS]
     for path, rows in zip(paths, JOURNALS, strict=True):
-        script.write_journal(path, rows)
+        write_journal(path, rows)
     return paths
 
 
 @pytest.fixture(scope="module")
-def csv_files(script: Any, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def csv_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Files of AMD's benchmark of two lengths."""
     paths = [tmp_path_factory.mktemp("csv") / f"{rows}.csv" for rows in (SOME_BLOCKS, MORE_BLOCKS)]
     for path, rows in zip(paths, (SOME_BLOCKS, MORE_BLOCKS), strict=True):
-        script.write_amd_csv(path, rows)
+        write_amd_csv(path, rows)
     return paths
 
 
@@ -99,25 +87,25 @@ def least(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["parquet", "csv"])
-def test_convert_takes_constant_memory_in_rows(script: Any, csv_files: list[Path], tmp_path: Path, to: str) -> None:
+def test_convert_takes_constant_memory_in_rows(csv_files: list[Path], tmp_path: Path, to: str) -> None:
     """Nearly three times the rows need the same memory, in any output format."""
 
     def slope(peaks: list[float]) -> float:
         return (peaks[1] - peaks[0]) * 2**20 / (MORE_BLOCKS - SOME_BLOCKS)
 
     def peak(source: Path, out: Path) -> float:
-        return float(script.cost("convert", source, "--arch", "gfx942", "--to", to, "--out", out).peak_mb)
+        return cost("convert", source, "--arch", "gfx942", "--to", to, "--out", out).peak_mb
 
     peaks = least(peak, tmp_path, csv_files, lambda peaks: slope(peaks) < MOST_CONVERTED)
     assert slope(peaks) < MOST_CONVERTED, f"{slope(peaks):.0f} bytes a row, of {peaks} MB"
 
 
 @pytest.mark.slow
-def test_convert_takes_constant_memory_in_journal_length(script: Any, journals: list[Path], tmp_path: Path) -> None:
+def test_convert_takes_constant_memory_in_journal_length(journals: list[Path], tmp_path: Path) -> None:
     """Three times the rows of a journal need at most a tenth more, of freed memory in fragments; it was 70 % more."""
 
     def peak(source: Path, out: Path) -> float:
-        return float(script.cost("convert", source, "--out", out).peak_mb)
+        return cost("convert", source, "--out", out).peak_mb
 
     peaks = least(peak, tmp_path, journals, lambda peaks: peaks[1] < MOST_OF_JOURNALS * peaks[0])
     assert peaks[1] < MOST_OF_JOURNALS * peaks[0], f"{peaks} MB"
@@ -141,9 +129,26 @@ def test_convert_keeps_no_journal_rows_in_memory(journals: list[Path], tmp_path:
 
 
 @pytest.mark.slow
-def test_memory_per_row(script: Any, tmp_path: Path) -> None:
+def test_memory_per_row(tmp_path: Path) -> None:
     """Four times the rows need no more than a stated number of bytes per additional row, in train and evaluate."""
-    few, many = (script.measure(tmp_path, rows, tuple(MOST), QUICK) for rows in (FEW, MANY))
-    for command, most in MOST.items():
-        slope = (many[command].peak_mb - few[command].peak_mb) * 2**20 / (MANY - FEW)
-        assert slope < most, f"{command}: {slope:.0f} bytes a row, of {few} and {many}"
+    peaks: dict[str, list[float]] = {name: [] for name in MOST}
+    for rows in (FEW, MANY):
+        table, data, model = (tmp_path / f"{rows}.{name}" for name in ("csv", "parquet", "model"))
+        write_amd_csv(table, rows)
+        cost("convert", table, "--arch", "gfx942", "--out", data)
+        peaks["train"].append(cost("train", "--data", data, "--out", model, *QUICK).peak_mb)
+        peaks["evaluate"].append(cost("evaluate", "--model", model, "--data", data, "--with-trained").peak_mb)
+    for command, (few, many) in peaks.items():
+        slope = (many - few) * 2**20 / (MANY - FEW)
+        assert slope < MOST[command], f"{command}: {slope:.0f} bytes a row, of {few} and {many} MB"
+
+
+@pytest.mark.slow
+def test_memory_per_problem(tmp_path: Path) -> None:
+    """The JSON of more problems is printed without being held: their answers alone are, of 5 kB each; it was 24 kB."""
+    peaks = []
+    for count in PROBLEMS:
+        write_problems(tmp_path / "list.txt", count)
+        many = ("predict", "--problems", tmp_path / "list.txt", "--arch", "gfx942", "--top", "1", "--json")
+        peaks.append(cost(*many).peak_mb)
+    assert (peaks[1] - peaks[0]) * 2**20 / (PROBLEMS[1] - PROBLEMS[0]) < MOST_OF_PROBLEMS

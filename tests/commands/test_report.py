@@ -19,7 +19,7 @@ from tests.learn.conftest import measured, saved, silent
 from tests.refusals import expect_error, expect_values
 from tests.runs import rows, start
 
-DATA_FIGURES = ["coverage", "times", "roofline", "winners", "failures", "noise", "noise-over-time"]
+DATA_FIGURES = ["coverage", "times", "roofline", "winners", "failures", "noise"]
 
 
 @pytest.fixture(autouse=True)
