@@ -3,7 +3,7 @@
     python benchmarks/rank_latency.py [--rounds 15] [--trees 2000] [--leaves 127]
 
 Methods: the usual one (a dict per candidate, a DataFrame, features, `Booster.predict`, sorting), the same from NumPy
-columns, NumPy only, and partial evaluation in C. All must give the same order. Times are medians; only ratios are
+columns, NumPy only, and partial evaluation in C. All must give the same order. CPU times are medians; only ratios are
 comparable between machines.
 """
 
@@ -203,9 +203,9 @@ def measure(case: Case, rounds: int) -> None:
         problem = case.problems[turn * len(case.problems) // rounds]
         orders = []
         for way, taken in zip(ways, times, strict=True):
-            begin = time.perf_counter()
+            begin = time.process_time()
             orders.append(way(problem))
-            taken.append((time.perf_counter() - begin) * 1e3)
+            taken.append((time.process_time() - begin) * 1e3)
         differing += not all(np.array_equal(orders[0], order) for order in orders)
     shape = " x ".join(map(str, ranker.shape or ("no", "C")))
     print(f"\n{case.name}: {count} candidates = {shape} (tiles x variants), {len(forest.nodes)} splits")
