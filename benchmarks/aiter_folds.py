@@ -97,27 +97,22 @@ def main() -> None:
     options = options if arguments.seed is None else replace(options, seed=arguments.seed)
     changed = {"n_estimators": arguments.trees, "num_leaves": arguments.leaves}
     options = replace(options, params=replace(options.params, **{k: v for k, v in changed.items() if v}))
-    rows: dict[tuple[object, ...], list[tuple[int, int, float, int, int]]] = {}
+    rows: dict[tuple[object, ...], list[tuple[int, int, int, int]]] = {}
     for held, ranked, baseline in judged(data, judge, arguments.folds, options):
         first = held.frame.iloc[held.first_rows]
         kinds = first[list(_KIND)].itertuples(index=False, name=None)
         layers = first[list(held.op.problems.split_by)].itertuples(index=False, name=None)
-        leasts = winners.bounds(held, ranked.first)
-        for kind, layer, place, other, least in zip(kinds, layers, ranked.place, baseline, leasts, strict=True):
-            rows.setdefault(kind, []).append((int(place), int(other), float(least), *layer))
-    print(
-        f"{'pool':58} problems  first  first 5        95 % | wins most at this M: first  first 5 | bounded  mean  P10"
-    )
+        for kind, layer, place, other in zip(kinds, layers, ranked.place, baseline, strict=True):
+            rows.setdefault(kind, []).append((int(place), int(other), *layer))
+    print(f"{'pool':58} problems  first  first 5        95 % | wins most at this M: first  first 5")
     for kind, result in sorted(rows.items()):
-        place, other, least, *layer = (np.array(column) for column in zip(*result, strict=True))
+        place, other, *layer = (np.array(column) for column in zip(*result, strict=True))
         low, high = interval(place < _FEW, np.column_stack(layer))
         shares = [float(np.mean(item < few)) for item in (place, other) for few in (1, _FEW)]
-        known = least[np.isfinite(least)]
-        bound = f"{known.mean():5.3f} {np.percentile(known, 10):.3f}" if len(known) else "    -     -"
         name = " ".join(map(str, kind))
         print(
             f"{name:58} {len(place):8} {shares[0]:6.3f} {shares[1]:8.3f} {low:5.3f}-{high:5.3f}"
-            f" | {shares[2]:26.3f} {shares[3]:8.3f} | {len(known):7} {bound}",
+            f" | {shares[2]:26.3f} {shares[3]:8.3f}",
             flush=True,
         )
 

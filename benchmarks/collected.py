@@ -72,12 +72,22 @@ QUANTS = {name: quant for quant, name in QUANT_NAMES.items()}
 
 
 def convert_gemms(path: Path, out: Path, options: ReadOptions) -> None:
-    """Convert rows of AITER's tuned GEMM tables; for a shape tuned again with the same winner, the last is used."""
+    """Convert rows of AITER's tuned GEMM tables; for a shape tuned again with the same winner, the last is used.
+
+    Winners of a shape are of different tunings, whose times do not compare: each is of another table.
+    """
     frame = pd.read_parquet(path).sort_values("last", kind="stable").rename(columns=RENAMED)
+    key = [name for name in ("family", "gfx", "cu_num", "M", "N", "K", "q_dtype_w") if name in frame]
+    is_known = frame["family"].isin(FAMILIES)
+    if "library" in frame:
+        is_known &= frame["library"].isin(("ck", "cktile"))
+    frame = frame[is_known].drop_duplicates([*key, "kernelName", "splitK"], keep="last")
     with TemporaryDirectory() as work:
         tables = []
-        for family, rows in frame[frame["family"].isin(FAMILIES)].groupby("family", sort=False):
-            tables.append(Path(work) / f"{family}_tuned_gemm.csv")
+        for (family, number), rows in frame.groupby(
+            ["family", frame.groupby(key, dropna=False).cumcount()], sort=False
+        ):
+            tables.append(Path(work) / f"{family}_tuned_gemm_{number}.csv")
             rows.dropna(axis="columns", how="all").drop(columns=["family", "last"]).to_csv(tables[-1], index=False)
         convert(tables, out, options, format_name=CSV)
 

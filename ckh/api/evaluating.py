@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ckh.api.inputs import files_of
@@ -22,9 +22,9 @@ from ckh.learn.judging.judged_data import (
     measure_again,
     refuse_unstable,
     stands_in,
+    won,
 )
 from ckh.text.shown import Shown, ShownTable
-from ckh.training import Labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,10 +62,11 @@ class Evaluated(Shown):
 
     Attributes:
         model: the model.
-        result: efficiencies of its choices, or of a model of winners the hit rates.
+        result: efficiencies of its choices, or if only winners are known the hit rates.
         figures: figures by the names of `ckh evaluate --fail-under`.
         among: kernels to choose among.
         times: predicted against measured times; None if the model predicts none.
+        winners: besides efficiencies, hit rates on the problems of which only winners are known; None without such.
     """
 
     model: Model
@@ -73,6 +74,7 @@ class Evaluated(Shown):
     figures: Mapping[str, float]
     among: Among
     times: TimeErrors | None = None
+    winners: WinnerReport | None = None
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name} {value:.4g}" for name, value in self.figures.items())
@@ -141,6 +143,8 @@ class EvaluateDocument(Evaluation, Document):
     """Kernels to choose among: predict's candidates, or the measured kernels alone."""
     times: TimeErrors | None
     """Predicted against measured times; null if the model predicts none."""
+    winners: WinnerReport | None
+    """Hit rates on the problems of which only winners are known; null without such."""
     figures: Mapping[str, float]
     """Figures by the names that gates use."""
     failures: tuple[str, ...]
@@ -148,7 +152,7 @@ class EvaluateDocument(Evaluation, Document):
 
 
 class EvaluateWinnersDocument(WinnerReport, Document):
-    """ckh evaluate --json, of a model of winners."""
+    """ckh evaluate --json, if of all problems only winners are known."""
 
     schema = "evaluate_winners"
 
@@ -182,6 +186,7 @@ def document_of(
         unjudged=tuple(UnjudgedChoice(**fields_of(choice)) for choice in result.choices if choice.efficiency is None),
         model=str(evaluated.model.path),
         times=evaluated.times,
+        winners=evaluated.winners,
     )
 
 
@@ -197,28 +202,25 @@ def missed_first(result: WinnerReport) -> list[WinnerChoice]:
     return sorted(result.choices, key=lambda choice: -(MISSING if choice.place is None else choice.place))
 
 
-def is_of_winners(model: Model, labels: Labels | None) -> bool:
-    """True if only winners are known: of the data, as the labels say, else of the model."""
-    from ckh.learn.models.manifest import labels_of
-
-    return (labels or labels_of(model.path)) is Labels.WINNERS
-
-
-def evaluated(model: Model, data: Sequence[Path], options: EvaluateOptions, *, of_winners: bool) -> Evaluated:
-    """Evaluate a model's choices on datasets."""
-    if of_winners and options.among is Among.MEASURED:
-        raise UsageError("--among measured needs times, not winners alone", "omit --among", code="conflicting-options")
+def evaluated(model: Model, data: Sequence[Path], options: EvaluateOptions) -> Evaluated:
+    """Evaluate a model's choices on datasets: by efficiency, and by hits where only a problem's winner is known."""
     parts = load_judged(model, data)
     if options.least is None:
         parts = held_out(parts, [model], with_trained=options.with_trained)
     else:
-        parts = for_verdict(parts, [model], options.least, with_trained=options.with_trained, of_winners=of_winners)
+        parts = for_verdict(parts, [model], options.least, with_trained=options.with_trained, with_won=True)
     refuse_unstable(parts, options.max_unstable)
     train_data = files_learned_from(model, options.train_data, data)
     learned_from = load_judged(model, train_data) if train_data else None
-    if of_winners:
-        return _of_winners(model, parts, learned_from, options.among)
-    return _of_times(model, parts, learned_from, options.among)
+    if not (is_won := won(parts, model)).all():
+        judged = _of_times(model, parts.select_problems(~is_won), learned_from, options.among)
+        if not is_won.any():
+            return judged
+        hits, figures = _of_winners(model, parts.select_problems(is_won), learned_from)
+        return replace(judged, winners=hits, figures={**figures, **judged.figures})
+    if options.among is Among.MEASURED:
+        raise UsageError("--among measured needs times, not winners alone", "omit --among", code="conflicting-options")
+    return Evaluated(model, *_of_winners(model, parts, learned_from), options.among)
 
 
 def evaluate(
@@ -254,7 +256,7 @@ def evaluate(
             model if isinstance(model, Model) else judged_model(None, paths) if model is None else load_model(model)
         )
         options = EvaluateOptions(tuple(learned_from), Among(among), with_trained, max_unstable, least=min_problems)
-        return evaluated(loaded, paths, options, of_winners=is_of_winners(loaded, None))
+        return evaluated(loaded, paths, options)
 
 
 def _of_times(model: Model, parts: DatasetParts, learned_from: DatasetParts | None, among: Among) -> Evaluated:
@@ -277,12 +279,13 @@ def _of_times(model: Model, parts: DatasetParts, learned_from: DatasetParts | No
     return Evaluated(model, result, values, among, time_errors(ratios))
 
 
-def _of_winners(model: Model, parts: DatasetParts, learned_from: DatasetParts | None, among: Among) -> Evaluated:
-    """Evaluation by winners, of one or two rows per problem, in memory."""
+def _of_winners(
+    model: Model, parts: DatasetParts, learned_from: DatasetParts | None
+) -> tuple[WinnerReport, dict[str, float]]:
+    """Evaluation by winners, of one row per problem, in memory, and its figures."""
     from ckh.assess import winners
     from ckh.learn.judging.judged_answers import ranked_winners
 
     dataset, known = parts.whole(), None if learned_from is None else learned_from.whole()
     result = winners.report(dataset, ranked_winners(dataset, model), known)
-    figures = {f"top{k}": share for k, share in result.model.first.items()} | {COVERAGE: result.coverage}
-    return Evaluated(model, result, figures, among)
+    return result, {f"top{k}": share for k, share in result.model.first.items()} | {COVERAGE: result.coverage}

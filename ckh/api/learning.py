@@ -37,7 +37,7 @@ from ckh.learn.training.warm_start import continued, read_start, recipe_of
 from ckh.text.log import note, warn
 from ckh.text.progress import progress
 from ckh.text.prose import shell_word
-from ckh.training import Labels, RankObjective, TrainOptions, TreeParams, winner_options
+from ckh.training import Labels, RankObjective, TrainOptions, TreeParams, sized_options, winner_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,9 +60,7 @@ _MOST_COMPARED = 1000  # problems: enough for a mean to half a percentage point,
 
 def chosen_options(dataset: Dataset, request: TrainRequest, start: Start | None) -> TrainOptions:
     """The options of a training: those that were given, else the start's or the operation's."""
-    defaults = dataset.op.training.defaults(len(dataset.winners()))
-    if start is None and request.given.get("labels") is Labels.WINNERS and defaults.labels is not Labels.WINNERS:
-        defaults = winner_options()
+    defaults = _defaults(dataset, request.given.get("labels"))
     defaults = defaults if start is None else continued(start, defaults)
     chosen = {} if request.targets is None else {"targets": request.targets}
     options = _options(
@@ -71,6 +69,16 @@ def chosen_options(dataset: Dataset, request: TrainRequest, start: Start | None)
     if options.folds and too_few_to_validate(dataset.winners()):
         warn("too few problems for cross-validation: no validation, no early stopping", "few-problems")
     return options
+
+
+def _defaults(dataset: Dataset, labels: Labels | None) -> TrainOptions:
+    """The operation's options, if they are for labels like these, by default those of the data; else general ones."""
+    rows = len(dataset.winners())
+    own = dataset.op.training.defaults(rows)
+    if labels is None and dataset.op.apart:
+        labels = Labels.WINNERS if dataset.is_won.any() else Labels.MEASURED
+    other = winner_options() if labels is Labels.WINNERS else sized_options(rows)
+    return own if labels in (None, own.labels) else other
 
 
 def _options(defaults: TrainOptions, params: dict[str, Any], given: dict[str, Any]) -> TrainOptions:
@@ -131,22 +139,26 @@ def with_lead(trained: Trained) -> Trained:
         if not (Path(folder) / "model" / TIMED_NAME).is_file():  # of short names, only measured kernels are ranked
             return trained
         model = load_model(Path(folder) / "model")
-        for names, score, timed in _scored(model, dataset):
-            best, other = score[:timed].max(initial=-np.inf), score[timed:].max(initial=-np.inf)
+        for is_own, score, is_timed in _scored(model, dataset):
+            timed = score[is_timed & np.isfinite(score)]
+            best, other = timed.max(initial=-np.inf), score[~is_timed].max(initial=-np.inf)
+            if len(timed) and dataset.op.apart:  # others than ckh can measure are behind all that were
+                best = timed.min()
             is_first_timed = trained.lead is None and bool(np.isfinite(best))
             leads += [float(other - best)] if is_first_timed else []
-            is_measured.append(names[int(score[: timed if is_first_timed else None].argmax())])
+            is_measured.append(is_own[int(np.where(is_timed | (not is_first_timed), score, -np.inf).argmax())])
     lead = 2.0 * max(leads) if trained.lead is None else trained.lead
     return replace(trained, lead=lead, coverage=fmean(is_measured))
 
 
-def _scored(model: Model, dataset: Dataset) -> Iterator[tuple[list[bool], NDArray[np.float64], int]]:
-    """Yield for some problems whether each candidate was measured on it, the scores, and the number with any times.
+def _scored(model: Model, dataset: Dataset) -> Iterator[tuple[list[bool], NDArray[np.float64], NDArray[np.bool_]]]:
+    """Yield for some problems whether each candidate was measured on it, the scores, and which have any times.
 
     Of large pools every n-th kernel without measurements is scored.
     """
     parts: dict[int, tuple[Sequence[Kernel], NDArray[np.intp], tuple[Kernel, ...]]] = {}
     names, op = dataset.frame["kernel"].to_numpy(dtype=object), dataset.op
+    every = set(names)
     for number in np.unique(np.linspace(0, len(dataset.problems()) - 1, _MOST_RANKED).round()).astype(int).tolist():
         problem = dataset.problems()[number]
         candidates = known_candidates(problem, model)
@@ -156,11 +168,11 @@ def _scored(model: Model, dataset: Dataset) -> Iterator[tuple[list[bool], NDArra
             parts[id(pool)] = pool, kept, tuple(pool[place] for place in kept.tolist())
         _, kept, kernels = parts[id(pool)]
         score = model.score_pool([problem], kernels, tflops=False)[0][0]
-        own = set(names[dataset.problem_ids == number])
+        own, listed = set(names[dataset.problem_ids == number]), [op.kernels.name(kernel) for kernel in kernels]
         yield (
-            [op.kernels.name(kernel) in own for kernel in kernels],
+            [name in own for name in listed],
             np.where(np.isin(kept, candidates.chosen), score, -np.inf),
-            timed,
+            (kept < timed) | [name in every for name in listed],
         )
 
 

@@ -47,10 +47,6 @@ class Learned:
         self._means = np.bincount(self._kernel, weights=self._efficiency) / np.bincount(self._kernel)
         self._places, self._first = np.unique(np.concatenate(places), axis=0, return_index=True)
 
-    def means(self) -> dict[str, float]:
-        """Mean efficiency of each kernel over the problems it was measured on."""
-        return dict(zip(self._numbers, self._means.tolist(), strict=True))
-
     def single_kernel_scores(self, dataset: Dataset) -> NDArray[np.float64]:
         """Scores for always choosing the kernel with the best mean efficiency, shape (rows,).
 

@@ -1,8 +1,6 @@
 """Evaluation of choices where only the best kernel of a problem is known: hit rates of the winner.
 
-A near-tie counts as a miss, since nothing is known of the losing kernels. If a chosen kernel won the same problem with
-more rows, or in another tuning of the same problem, its time there bounds its time here: a kernel needs no more time
-for fewer rows. The efficiency is then at least the winner's time over that bound.
+A near-tie counts as a miss, since nothing is known of the losing kernels.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ import numpy as np
 
 from ckh.assess.metrics import choices
 from ckh.assess.times import times_of
-from ckh.data.numbering import group_numbers
 from ckh.records import Record
 
 if TYPE_CHECKING:
@@ -41,22 +38,6 @@ class Hits:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
-    """Lower bound of the efficiency of first choices, from measured times."""
-
-    problems: int
-    """Problems with a bound."""
-    winners: int
-    """Problems whose choice is the winner, an efficiency of 1."""
-    mean: float
-    """Mean of the bounds."""
-    p10: float
-    """10th percentile of the bounds."""
-    mean_of_others: float | None
-    """Mean over problems whose choice is not the winner; null if there are none."""
-
-
-@dataclass(frozen=True, slots=True)
 class WinnerChoice:
     """The chosen kernel of a problem, and the winner."""
 
@@ -67,8 +48,6 @@ class WinnerChoice:
     winner: str
     place: int | None
     """Rank of the winner, from 0."""
-    efficiency_at_least: float | None
-    """Lower bound of the choice's efficiency."""
 
 
 class WinnerReport(Record):
@@ -83,7 +62,6 @@ class WinnerReport(Record):
     model: Hits
     baseline: Hits | None
     """The most frequent winner at this size; null without training data."""
-    bound: Bound
     slices: list[Hits]
     choices: list[WinnerChoice]
 
@@ -107,7 +85,6 @@ def winner_rows(dataset: Dataset) -> NDArray[np.int64]:
 
 def report(dataset: Dataset, ranked: WinnerPlaces, learned_from: Dataset | None = None) -> WinnerReport:
     """Evaluate rankings of the candidates of all problems of a dataset."""
-    least = bounds(dataset, ranked.first)
     baseline = None if learned_from is None else _hits("wins most at this size", most_frequent(dataset, learned_from))
     refused, missing = ranked.first == "", ranked.place >= MISSING
     return WinnerReport(
@@ -116,33 +93,9 @@ def report(dataset: Dataset, ranked: WinnerPlaces, learned_from: Dataset | None 
         winner_no_candidate=int((missing & ~refused).sum()),
         model=_hits("model", ranked.place),
         baseline=baseline,
-        bound=_bound(least, ranked.place),
         slices=list(_slices(dataset, ranked.place)),
-        choices=_choices(dataset, ranked, least),
+        choices=_choices(dataset, ranked),
     )
-
-
-def bounds(dataset: Dataset, chosen: NDArray[np.object_]) -> NDArray[np.float64]:
-    """Lower bounds of the efficiency of chosen kernels, NaN without a measured time; shape (problems,)."""
-    times, op = times_of(dataset), dataset.op
-    names = dataset.frame["kernel"].to_numpy(dtype=object)
-    layer = group_numbers(
-        dataset.frame, [name for name in (*op.problems.identity, "arch") if name != op.problems.grows_with]
-    )
-    grows_with = op.problems.grows_with
-    size = dataset.frame[grows_with].to_numpy() if grows_with else np.zeros(len(names), np.int64)
-    measured: dict[tuple[int, str], list[tuple[int, float]]] = {}
-    for key, rows, latency in zip(zip(layer, names, strict=True), size, times.latency_ms, strict=True):
-        if latency < np.inf:
-            measured.setdefault(key, []).append((int(rows), float(latency)))
-    best = times.oracle_ms()
-    least = np.full(times.count, np.nan)
-    for problem, row in enumerate(dataset.first_rows.tolist()):
-        known = measured.get((layer[row], chosen[problem]), ())
-        enough = [latency for rows, latency in known if rows >= size[row]]
-        if enough:
-            least[problem] = min(1.0, best[problem] / min(enough))
-    return least
 
 
 def most_frequent(dataset: Dataset, learned_from: Dataset) -> NDArray[np.int64]:
@@ -205,18 +158,6 @@ def _hits(name: str, place: NDArray[np.int64]) -> Hits:
     return Hits(name, len(place), {k: float((place < k).mean()) for k in FIRST})
 
 
-def _bound(least: NDArray[np.float64], place: NDArray[np.int64]) -> Bound:
-    known = np.isfinite(least)
-    others = least[known & (place > 0)]
-    return Bound(
-        problems=int(known.sum()),
-        winners=int((known & (place == 0)).sum()),
-        mean=float(least[known].mean()) if known.any() else 0.0,
-        p10=float(np.percentile(least[known], 10)) if known.any() else 0.0,
-        mean_of_others=float(others.mean()) if len(others) else None,
-    )
-
-
 def _slices(dataset: Dataset, place: NDArray[np.int64]) -> Iterator[Hits]:
     problems = dataset.problems()
     for kind, tests in dataset.op.problems.slices.items():
@@ -226,7 +167,7 @@ def _slices(dataset: Dataset, place: NDArray[np.int64]) -> Iterator[Hits]:
                 yield _hits(f"{kind}: {name}", place[inside])
 
 
-def _choices(dataset: Dataset, ranked: WinnerPlaces, least: NDArray[np.float64]) -> list[WinnerChoice]:
+def _choices(dataset: Dataset, ranked: WinnerPlaces) -> list[WinnerChoice]:
     names = dataset.frame["kernel"].to_numpy(dtype=object)[winner_rows(dataset)]
     return [
         WinnerChoice(
@@ -234,9 +175,6 @@ def _choices(dataset: Dataset, ranked: WinnerPlaces, least: NDArray[np.float64])
             kernel=str(first),
             winner=str(winner),
             place=None if place >= MISSING else int(place),
-            efficiency_at_least=float(bound) if np.isfinite(bound) else None,
         )
-        for problem, first, winner, place, bound in zip(
-            dataset.problems(), ranked.first, names, ranked.place, least, strict=True
-        )
+        for problem, first, winner, place in zip(dataset.problems(), ranked.first, names, ranked.place, strict=True)
     ]

@@ -21,7 +21,6 @@ from ckh.learn.judging.judged_data import (
 )
 from ckh.text.log import MEASURED, note, warn
 from ckh.text.prose import one_of
-from ckh.text.tabletext import sparkline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,10 +42,11 @@ kernel. If pairs were measured repeatedly, kernels within the noise of the best 
 are compared with those of a repeated measurement: selected on one, scored on the other. --fail-under makes it a gate:
 coverage, mean_efficiency, geomean_efficiency, p50_efficiency, p10_efficiency, p5_efficiency, min_efficiency.
 
-For a model of winners (`ckh train --labels winners`) the report has the hit rates: how often the measured winner ranks
-first, or among the first choices, of all candidates; a near-tie counts as a miss. The baseline is the most frequent
-winner at this size in the training data, with a lower bound of the efficiency from measured times of other sizes.
-Gates: top1, top3, top5, top10, and coverage, the share of winners that are candidates.
+Of a problem with a single kernel of a tuner, or a model of winners (`ckh train --labels winners`), only the winner is
+known. Of these the report has the hit rates: how often the winner ranks first, or among the first choices, of all
+candidates; a near-tie counts as a miss. The baseline is the most frequent winner at this size in the training data.
+Gates: top1, top3, top5, top10, and coverage, the share of winners that are candidates. Times of different runs of a
+tuner are never compared.
 
 Training problems of the model are excluded (unknown for models of AMD's tools) unless --with-trained is given; data
 without other problems are refused, and data with too many unstable times. Layers trained on at another batch size are a
@@ -73,8 +73,6 @@ _NOT_LEARNED = (
     "baselines from training data (nearest problem, best fixed kernel) are missing: name the data with --train-data"
 )
 _BEST_RANKED = "best-ranked measured kernel"
-_BARS = 20
-_LEAST_SHOWN = 0.8  # lowest efficiency shown
 _LEAST_HEADLINE = 0.5  # coverage below which figures of the measured choices are not the first row
 
 
@@ -110,51 +108,62 @@ def evaluate(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Evaluate, print the report, and apply the gate."""
-    from ckh.api.evaluating import COVERAGE, EvaluateOptions, document_of, evaluated, is_of_winners
-    from ckh.assess.compare import too_few_choices
+    from ckh.api.evaluating import EvaluateOptions, document_of, evaluated
     from ckh.assess.report import Evaluation
 
     if among is Among.MEASURED:  # whose rows LightGBM scores
         import_lightgbm()
     loaded = judged_model(model, data)
-    is_winners = is_of_winners(loaded, None)
-    gates = _gates(fail_under, among, is_winners=is_winners)
+    gates = _gates(fail_under, among)
     if not gates and min_problems is not None:
         raise UsageError("--min-problems needs a gate", "add --fail-under FIGURE=VALUE", code="inapplicable-option")
     least = min_problems or LEAST_PROBLEMS
     options = EvaluateOptions(tuple(train_data), among, with_trained, max_unstable, least if gates else None)
-    judged = evaluated(loaded, data, options, of_winners=is_winners)
-    report = judged.result
-    if isinstance(report, Evaluation) and any(name != COVERAGE for name, _ in gates):
-        coverage = report.coverage
-        if coverage.judged < least:
-            raise too_few_choices(coverage.judged, coverage.problems, least)
-    figures = judged.figures
+    judged = evaluated(loaded, data, options)
+    report, figures = judged.result, judged.figures
+    _check_gates(judged, {name for name, _ in gates}, least)
     failures = tuple(f"{name} is {figures[name]:.4f}, under {low:g}" for name, low in gates if not figures[name] >= low)
     if as_json:
         print_json(document_of(judged, worst, failures))
     elif isinstance(report, Evaluation):
         _print_report(judged, report, worst)
+        if judged.winners is not None:
+            say()
+            _print_hits(judged.winners, str(loaded.path), worst)
     else:
         _print_hits(report, str(loaded.path), worst)
     for failure in failures:
         warn(failure, "gate")
-    if gates and not failures:
-        note("all gates passed")
     if failures:
         raise typer.Exit(int(ExitCode.GATE_FAILED))
+    if gates:
+        note("all gates passed")
 
 
-def _gates(texts: Sequence[str], among: Among, *, is_winners: bool) -> list[tuple[str, float]]:
-    """The gates, with one of coverage where figures are of predict's choices."""
+def _gates(texts: Sequence[str], among: Among) -> list[tuple[str, float]]:
+    """The gates, with one of coverage where they are of efficiencies of predict's choices."""
     from ckh.api.evaluating import COVERAGE
     from ckh.assess.metrics import FIGURES
     from ckh.assess.winners import FIRST
 
-    known = (COVERAGE, *(tuple(f"top{k}" for k in FIRST) if is_winners else FIGURES))
-    gates = list(figure_values("--fail-under", texts, known))
-    is_covered = not gates or is_winners or among is Among.MEASURED or COVERAGE in dict(gates)
+    gates = list(figure_values("--fail-under", texts, (COVERAGE, *FIGURES, *(f"top{k}" for k in FIRST))))
+    is_covered = not {*dict(gates)} & {*FIGURES} or among is Among.MEASURED or COVERAGE in dict(gates)
     return gates if is_covered else [*gates, (COVERAGE, LEAST_COVERAGE)]
+
+
+def _check_gates(judged: Evaluated, names: set[str], least: int) -> None:
+    """Refuse gates of figures that the data do not have, and of efficiencies of too few choices."""
+    from ckh.assess.compare import too_few_choices
+    from ckh.assess.metrics import FIGURES
+    from ckh.assess.report import Evaluation
+
+    if isinstance(judged.result, Evaluation) and names & {*FIGURES}:
+        coverage = judged.result.coverage
+        if coverage.judged < least:
+            raise too_few_choices(coverage.judged, coverage.problems, least)
+    if unknown := sorted(names - {*judged.figures}):
+        known = ", ".join(judged.figures)
+        raise UsageError(f"--fail-under: {unknown[0]} is unknown of these data", f"known: {known}", code="unknown-name")
 
 
 def figure_values(option: str, texts: Sequence[str], known: Sequence[str]) -> Iterator[tuple[str, float]]:
@@ -212,13 +221,11 @@ def _print_report(evaluated: Evaluated, report: Evaluation, worst: int) -> None:
 
 
 def _lines(report: Evaluation) -> list[str]:
-    """Sentences on coverage, the distribution of efficiency, baselines and noise."""
+    """Sentences on coverage, baselines and noise."""
     from ckh.assess.noise import noise_lines
     from ckh.assess.report import FIXED
 
     lines = report.coverage.lines()
-    if known := [choice.efficiency for choice in report.choices if choice.efficiency is not None]:
-        lines.append(_distribution_line(known))
     if FIXED not in report.baselines:
         lines.append(_NOT_LEARNED)
     lines += noise_lines(report.noise, report.ceiling)
@@ -236,16 +243,6 @@ def _print_first(report: Evaluation) -> None:
         for row, k in zip(rows, report.top, strict=True):
             row.insert(1, str(k.problems))
     print_table("", columns, rows)
-
-
-def _distribution_line(efficiency: Sequence[float]) -> str:
-    """Histogram of efficiency over the problems, as bars."""
-    least = min(int(min(efficiency) * 10) / 10, _LEAST_SHOWN)
-    width = (1.0 - least) / _BARS
-    counts = [0] * _BARS
-    for share in efficiency:
-        counts[min(int((share - least) / width + 1e-9), _BARS - 1)] += 1
-    return f"the model's choices from {least:.0%} {sparkline(counts, 0)} to 100%, by efficiency"
 
 
 def _print_worst(evaluated: Evaluated, ranked: Sequence[Choice]) -> None:
@@ -277,16 +274,9 @@ def _print_hits(report: WinnerReport, title: str, worst: int) -> None:
     rows = [row(hits) for hits in (report.model, report.baseline) if hits is not None]
     print_table(f"{title}: hit rate of the measured winner among the first choices", ("", *columns), rows)
     if report.coverage < 1:
-        say(f"coverage {percent(report.coverage)}: problems whose winner is a candidate of predict")
-        say(f"  refused: {report.refused}; the winner is not a candidate: {report.winner_no_candidate}")
+        counts = f"refused: {report.refused}; the winner is not a candidate: {report.winner_no_candidate}"
+        say(f"coverage {percent(report.coverage)}: problems whose winner is a candidate of predict\n  {counts}")
     say("near-ties count as misses: times of the other kernels are unknown")
-    bound = report.bound
-    if bound.problems:
-        on_misses = "" if bound.mean_of_others is None else f", {percent(bound.mean_of_others)} on misses"
-        say(
-            f"lower bound of efficiency, from times at no fewer rows: {percent(bound.mean)} on {bound.problems} of "
-            f"{report.model.problems} problems (P10 {percent(bound.p10)}{on_misses})"
-        )
     say()
     print_table("", ("slice", *columns), [row(hits) for hits in report.slices])
     if worst:

@@ -132,13 +132,11 @@ def _report_data(paths: list[Path], data: Sequence[Path]) -> Report:
 
 
 def _report_model(path: Path, data: list[Path], train_data: list[Path], among: Among) -> Report:
-    from ckh.learn.judging.judged_data import held_out, load_judged
+    from ckh.learn.judging.judged_data import held_out, load_judged, won
     from ckh.learn.models.artifact import load_model
-    from ckh.learn.models.manifest import labels_of
     from ckh.report.judged import judge
     from ckh.report.of_models import report_model
     from ckh.report.roofline import HARDWARE_COLUMNS
-    from ckh.training import Labels
 
     if not data:
         raise UsageError(
@@ -146,11 +144,10 @@ def _report_model(path: Path, data: list[Path], train_data: list[Path], among: A
         )
     import_lightgbm()
     model = load_model(path)
-    if labels_of(path) is Labels.WINNERS:
-        raise UsageError(
-            f"{path} was trained on winners, which have no efficiency", "see ckh evaluate", code="winners-only"
-        )
-    dataset = held_out(load_judged(model, data, HARDWARE_COLUMNS), [model]).whole()
+    parts = held_out(load_judged(model, data, HARDWARE_COLUMNS), [model])
+    if (is_won := won(parts, model)).all():
+        raise UsageError("only winners are known, without efficiency", "see ckh evaluate", code="winners-only")
+    dataset = parts.select_problems(~is_won).whole()
     judged = judge(model, dataset, measured_alone=among is Among.MEASURED)
     train_data = files_learned_from(model, train_data, data)
     learned_from = load_judged(model, train_data).whole() if train_data else None

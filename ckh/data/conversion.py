@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ckh.data import tables
 from ckh.data.dataset import DATASET, save_blocks
-from ckh.data.merge import merge
+from ckh.data.merge import between_runs, merge
 from ckh.data.peaks import ABOVE, drop_impossible
 from ckh.data.readers import formats_of, read_input, read_mapped
 from ckh.data.readers.named_table import frame_table
@@ -115,6 +115,7 @@ def convert(
         account.add(reading.account)
     warnings = [warning for reading in readings for warning in reading.warnings]
     warnings += [str(merged.noise)] if merged.noise is not None else []
+    warnings += filter(None, [between_runs(merged.dataset)] if merged.op.apart else [])
     if to == PARQUET:
         save_blocks(out, merged.op, merged.blocks(), merged.metadata, merged.content_hash)
     else:

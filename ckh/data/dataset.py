@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _SHOWN = ("kernel", "status", "latency_ms", "tflops")
 DATASET = FileKind("dataset of ckh", is_dataset)
+_FEWEST_TIMES = 2  # to compare
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -191,9 +192,20 @@ class Dataset(Shown):
     def problem_ids(self) -> NDArray[np.int64]:
         """Index of each row's problem, 0, 1, … in order of appearance.
 
-        Two rows have the same index if and only if all identity columns and the architecture agree.
+        Two rows have the same index if and only if all identity columns and the architecture agree, and the run if the
+        operation is measured by others alone: times of their runs never compare.
         """
-        return numbering.group_numbers(self.frame, (*self.op.problems.identity, "arch"))
+        columns = (*self.op.problems.identity, "arch", *self.op.apart)
+        return numbering.group_numbers(self.frame, [name for name in columns if name in self.frame])
+
+    @cached_property
+    def is_won(self) -> NDArray[np.bool_]:
+        """Mask of problems without times to compare, of which at most winners are known; shape (problems,)."""
+        is_timed = (self.frame["is_valid"] & (self.frame["latency_ms"] > 0)).to_numpy(dtype=bool)
+        # Winners of several tunings in one run.
+        if won := [source["name"] for source in self.metadata.get("sources", ()) if source.get("winners")]:
+            is_timed = is_timed & ~self.frame["run_id"].isin(won).to_numpy()
+        return np.bincount(self.problem_ids[is_timed], minlength=len(self.first_rows)) < _FEWEST_TIMES
 
     @cached_property
     def split_ids(self) -> NDArray[np.int64]:
@@ -360,7 +372,7 @@ def refuse_mixed_flags(runs: Iterable[dict[str, Any]]) -> None:
 def names_read(op: AnyOperation, columns: ColumnsOf | None) -> frozenset[str]:
     """Names of the columns to read: `columns` and the identity columns; all by default."""
     kept = op.column_names() if columns is None else columns(op)
-    always = (*op.problems.identity, "op_type", "arch", "kernel")
+    always = (*op.problems.identity, "op_type", "arch", "kernel", *op.apart)
     return frozenset(name for name in op.column_names() if name in kept or name in always)
 
 

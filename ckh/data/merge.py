@@ -15,7 +15,7 @@ import numpy as np
 
 from ckh.data import tables
 from ckh.data.dataset import Dataset, refuse_mixed_flags
-from ckh.data.numbering import Numbering
+from ckh.data.numbering import Numbering, group_numbers
 from ckh.data.parquet import ColumnChunks, ContentDigest
 from ckh.data.spool import Buckets
 from ckh.errors import DataError
@@ -36,6 +36,7 @@ _TIMES = ("latency_ms", "latency_min_ms", "spread")
 _RATES = ("tflops", "bandwidth_gb_s")
 _AVERAGED = (*_TIMES, "samples", *_RATES, *REPEATED)
 _BUCKETS = 64
+_CONTRADICTING = 1.5  # factor between times of a pair
 _DEVICE_SIZE = "num_cus"  # identity column that distinguishes problems of different devices
 _MOST_KERNELS = 1 << 31
 _IS_WRONG, _IS_MEASURED, _IS_REMEASURED = 4, 2, 1
@@ -52,8 +53,8 @@ class Noise:
 
     def __str__(self) -> str:
         return (
-            f"{self.pairs} pairs were measured more than once ({self.rows} further rows) and get the geometric mean; "
-            f"deviation of single times: {self.median:.1%} (median), {self.p90:.1%} (P90)"
+            f"{self.pairs} pairs were measured more than once ({self.rows} further rows) and get the median; deviation "
+            f"of single times: {self.median:.1%} (median), {self.p90:.1%} (P90)"
         )
 
 
@@ -118,8 +119,8 @@ def merge(readings: Sequence[Reading], *, output: Path | None = None) -> Merged:
     result, since a kernel that was ever wrong must not become the best; a measured time over a failure, which may have
     been transient; a remeasured row; the row with more samples; the later row.
 
-    Rows of one pair in an input of repeated measurements (`Reading.repeats`) are first combined: the geometric mean of
-    their times, or a wrong result.
+    Rows of one pair in an input of repeated measurements (`Reading.repeats`) are first combined: the median of their
+    times, or a wrong result.
 
     Data spill to disk beside `output`, by default in the system's temporary folder.
     """
@@ -183,7 +184,7 @@ class _PairKeys:
         self.kind = np.dtype([*fields, *((name, "f8") for name in values)])
         self.buckets = Buckets(self.kind, output)
         self.problems = Numbering((*op.problems.identity, "arch"))
-        self._kernels = Numbering(("kernel",))
+        self._kernels = Numbering(("kernel", *op.apart))
         self._runs = Numbering(("run_id",))
         self._devices = Numbering(("arch", "device"))
         self._statuses = Numbering(("status",))
@@ -233,6 +234,24 @@ class _PairKeys:
         remeasured = table["remeasured"].cast("bool").fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
         ranks: NDArray[np.int8] = np.array(rank, dtype=np.int8)[numbers] + remeasured * np.int8(_IS_REMEASURED)
         return ranks
+
+
+def between_runs(dataset: Dataset) -> str:
+    """Describe problems on which runs that do not compare contradict each other; empty if there are none."""
+    op, frame = dataset.op, dataset.valid().frame
+    if not op.apart:
+        return ""
+    frame = frame.assign(problem=group_numbers(frame, (*op.problems.identity, "arch"))).sort_values("latency_ms")
+    times = frame.groupby(["problem", "kernel"], observed=True)["latency_ms"].agg(["min", "max"])
+    times = int((times["max"] > _CONTRADICTING * times["min"]).sum())
+    winners = frame.drop_duplicates(["problem", *op.apart]).groupby("problem")["kernel"].nunique()
+    differing = int((winners > 1).sum())
+    if not times + differing:
+        return ""
+    return (
+        f"tables contradict each other: on {differing} problems by the fastest kernel, on {times} pairs by more than a "
+        f"factor of {_CONTRADICTING} in time; all are kept, never compared, and the median answers"
+    )
 
 
 def _blocks(
@@ -298,10 +317,10 @@ def _joined(records: NDArray[Any], repeating: NDArray[np.bool_]) -> tuple[NDArra
 
 
 def _averaged(chosen: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
-    """Average the times of records: geometric mean, minimum, largest spread, sum of samples.
+    """Average the times of records: median, minimum, largest spread, sum of samples.
 
-    The earlier and the later half of the times are also kept separately, as two measurements. Means are rounded to
-    twelve digits, so that they do not depend on the implementation of the exponential.
+    The earlier and the later half of the times are also kept separately, as two measurements. Medians are of
+    logarithms, rounded to twelve digits, so that they do not depend on the implementation of the exponential.
     """
     import pandas as pd
 
@@ -313,9 +332,9 @@ def _averaged(chosen: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
     for name, inside in zip(REPEATED, (is_earlier, ~is_earlier), strict=True):
         known[name] = known["latency_ms"].where(inside)
     groups = known.groupby(times["pair"])
-    combined = groups.agg({"latency_ms": "mean", "latency_min_ms": "min", "spread": "max"})
+    combined = groups.agg({"latency_ms": "median", "latency_min_ms": "min", "spread": "max"})
     combined["samples"] = groups["samples"].sum(min_count=1)
-    combined[list(REPEATED)] = groups[list(REPEATED)].mean()
+    combined[list(REPEATED)] = groups[list(REPEATED)].median()
     combined = combined[groups.size() > 1]
     averaged = chosen[((chosen["rank"] & _IS_MEASURED) > 0) & np.isin(chosen["pair"], combined.index)]
     combined = combined.loc[averaged["pair"]]

@@ -375,6 +375,11 @@ class Operation(Generic[P, K]):
     consumers: Part | None = None
 
     @property
+    def apart(self) -> tuple[str, ...]:
+        """Columns that keep rows of one problem apart: the run, if only others measure, whose runs do not compare."""
+        return ("run_id",) if self.measured is None else ()
+
+    @property
     def has_directions(self) -> bool:
         """True if problems have a direction, the column `variant`."""
         return "variant" in self.problems.identity

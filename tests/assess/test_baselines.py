@@ -50,12 +50,6 @@ def test_launch_bound_kernels_are_ties() -> None:
     assert times_of(bound).latency_ms.tolist() == [2, 2, 4, 20, 10, float("inf")]
 
 
-def test_mean_efficiency_is_over_the_problems_of_a_kernel() -> None:
-    """A and B are best once each, C never; a failure counts as 0."""
-    expected = {kernel_name(A): 0.75, kernel_name(B): 0.75, kernel_name(C): 0.125}
-    assert Learned([KNOWN]).means() == pytest.approx(expected)
-
-
 def test_the_single_kernel_is_the_best_on_average() -> None:
     """If the best is missing the next best is chosen, and unknown kernels come last."""
     learned = build([(SMALL, A, 2), (SMALL, B, 1), (SMALL, C, 4)])

@@ -80,7 +80,6 @@ def test_a_model_of_winners_is_trained_evaluated_and_used(
     document = json.loads(capsys.readouterr().out)
     assert document["model"]["first"] == {"1": 1.0, "3": 1.0, "5": 1.0, "10": 1.0}
     assert document["baseline"]["first"]["1"] == 1.0
-    assert document["bound"] == {"problems": 24, "winners": 24, "mean": 1.0, "p10": 1.0, "mean_of_others": None}
     assert run([*evaluate, "--fail-under", "p10_efficiency=0.5"]) == ExitCode.USAGE
     assert "top1" in capsys.readouterr().err
     asked = ["predict", "--op", "aiter_gemm", "--model", str(model), "--n", "3072", "--k", "4096", "--json", "--m"]
@@ -103,21 +102,6 @@ def test_winners_allow_only_a_ranking(data: Path, tmp_path: Path, capsys: pytest
     assert run([*train, "--rank", "relative"]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, "conflicting-options")
     assert not (tmp_path / "model").exists()
-
-
-def test_times_at_more_rows_bound_efficiency(data: Path) -> None:
-    """A kernel needs no more time for fewer rows; without a win at as many rows, nothing is known."""
-    known = read_dataset(data)
-    chosen = np.array([LARGE if problem.m <= 16 else SMALL for problem in known.problems()], dtype=object)
-    least = winners.bounds(known, chosen)
-    at_2048 = 5 + 2048 / 10
-    for problem, bound in zip(known.problems(), least, strict=True):
-        if problem.m <= 16:
-            assert bound == pytest.approx((5 + problem.m / 10) / at_2048)
-        else:
-            assert np.isnan(bound), "the small kernel never won at so many rows"
-    itself = known.frame["kernel"].to_numpy(dtype=object)[winners.winner_rows(known)]
-    assert winners.bounds(known, itself).tolist() == [1.0] * len(itself)
 
 
 def test_the_baseline_counts_wins_at_the_nearest_size(data: Path) -> None:

@@ -156,16 +156,28 @@ def held_out(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool
     return parts.select_problems(is_new)
 
 
+def won(parts: DatasetParts, model: Model) -> NDArray[np.bool_]:
+    """Mask of problems with winners alone, if others tune the operation or the model is of winners; (problems,)."""
+    import numpy as np
+
+    from ckh.learn.models.manifest import labels_of
+    from ckh.training import Labels
+
+    has_winners = bool(parts.op.apart) or (not model.is_estimate and labels_of(model.path) is Labels.WINNERS)
+    return np.concatenate([part.is_won for part in parts]) & has_winners
+
+
 def for_verdict(
-    parts: DatasetParts, models: Sequence[Model], least: int, *, with_trained: bool = False, of_winners: bool = False
+    parts: DatasetParts, models: Sequence[Model], least: int, *, with_trained: bool = False, with_won: bool = False
 ) -> DatasetParts:
-    """Rows for a verdict: problems with several kernels, without training problems of the models.
+    """Rows for a verdict: problems with several kernels, or `with_won` of winners; no training problems of the models.
 
     Warns of excluded problems, and of models whose manifest does not state their training problems.
     """
     import numpy as np
 
-    is_left = np.concatenate([np.bincount(part.problem_ids) > 1 for part in parts]) | of_winners
+    is_left = np.concatenate([np.bincount(part.problem_ids) > 1 for part in parts])
+    is_left |= with_won & won(parts, models[0])
     if not is_left.all():
         warn(f"left out {int((~is_left).sum())} problems with a single measured kernel", "single-kernel")
     is_left &= ~_is_seen(parts, models, with_trained=with_trained)

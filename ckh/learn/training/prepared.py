@@ -3,9 +3,9 @@
 Cross-validation splits without leaks: by complete problem identity, with a separate fold for early stopping.
 
 Data of winners only state the best kernel of each problem. Nothing is known of its rivals, the other candidates, except
-that they were not better. They become rows without a time, with an efficiency of 0, so that training and
-cross-validation proceed as usual. Not all are needed: kernels that won elsewhere are most informative; of the others
-some are drawn.
+that they were not better. They become rows without a time, with an efficiency of 0, so that
+training and cross-validation proceed as usual. Not all are needed: kernels that won elsewhere are most informative; of
+the others some are drawn. Problems with times of several kernels get no rivals: their efficiencies are known.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ckh.archs import load_arch
 from ckh.assess.metrics import choices
 from ckh.assess.times import efficiency_of
 from ckh.data.dataset import Dataset
+from ckh.data.numbering import group_numbers
 from ckh.errors import DataError, UsageError
 from ckh.kernels.pools import TIMED_NAME
 from ckh.learn.models.spec import spec_of
@@ -42,7 +43,6 @@ MIN_GROUPS = 3  # train, early stopping, score
 MOST_RIVALS = 200  # maximum per problem, among kernels that won elsewhere in its pool
 MOST_OTHERS = 100  # among kernels that never won; or a hundredth of the candidates if that is more
 _SHARE_OF_OTHERS = 0.01
-_FEWEST_ROWS = 2  # minimum for LightGBM
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,8 +103,8 @@ def prepare(dataset: Dataset, options: TrainOptions, start: Start | None = None)
     valid = dataset.winners() if of_winners else dataset.valid()
     if not len(valid.frame):
         raise DataError("the dataset has no valid time", "see the column status for why", code="not-measured")
-    if len(valid.frame) < _FEWEST_ROWS:
-        raise DataError(f"the dataset has only {len(valid.frame)} valid row", code="few-problems")
+    if (why := _nothing_to_learn(valid, of_winners=of_winners)) and start is None:
+        raise DataError(f"nothing to learn: {why}", "measure other kernels on several problems", code="few-problems")
     for name in ("arch", *valid.op.training.model_per):
         if len(values := sorted(valid.frame[name].unique())) > 1:
             hint = "choose one with --variant" if name == "variant" else "train one model for each"
@@ -120,6 +120,21 @@ def prepare(dataset: Dataset, options: TrainOptions, start: Start | None = None)
         efficiency=efficiency_of(rows),
         start=start,
     )
+
+
+def _nothing_to_learn(valid: Dataset, *, of_winners: bool) -> str:
+    """Why a model of these rows would say nothing of other problems; empty if it may."""
+    problem, ms = valid.problem_ids, valid.frame["latency_ms"].to_numpy(dtype=np.float64)
+    if len(set(valid.frame["kernel"])) == 1:
+        return f"all {len(valid)} usable times are of one kernel, {valid.frame['kernel'].iloc[0]}"
+    if problem.max() == 0:
+        return f"all {len(valid)} usable times are of one problem, {valid.problem(0).canonical()}"
+    if of_winners and valid.is_won.any():
+        return ""
+    if (np.bincount(problem) == 1).all():
+        return "no problem has times of two kernels; are they --labels winners?"
+    is_equal = (ms == ms[valid.first_rows][problem]).all()
+    return f"on each of {len(valid.first_rows)} problems all times are equal" if is_equal else ""
 
 
 def check_options(options: TrainOptions, start: Start | None) -> None:
@@ -157,14 +172,15 @@ def too_few_to_validate(dataset: Dataset) -> bool:
 
 
 def with_rivals(winners: Dataset, seed: int) -> Dataset:
-    """Append rivals to the winners: for each problem other candidates, as rows that failed to win."""
+    """Append rivals to the winners: for each won problem other candidates, as rows that failed to win."""
     op = winners.op
     if op.training.model_files.keys() - {TIMED_NAME}:
         raise UsageError(
             f"the candidates of {op.name} come from measured data, not from winners",
             code="winners-only",
         )
-    shared = ["op_type", "arch", *op.problems.identity, *(f"hw_{name}" for name in HARDWARE)]
+    kept_apart = [name for name in op.apart if name in winners.frame]
+    shared = ["op_type", "arch", *op.problems.identity, *kept_apart, *(f"hw_{name}" for name in HARDWARE)]
     judged = ("status", "is_valid", "latency_ms", "spread")
     columns = list(dict.fromkeys([*shared, "kernel", *op.training.input_columns, *judged]))
     first = winners.frame[list(dict.fromkeys([*shared, *(set(op.training.input_columns) & set(op.problems.identity))]))]
@@ -183,18 +199,16 @@ def _rivals(
     arch, random = load_arch(winners.arch), np.random.default_rng(seed)
     names = winners.frame["kernel"].to_numpy(dtype=object)
     pools: dict[int, tuple[Sequence[Kernel], list[tuple[int, NDArray[np.intp]]]]] = {}
-    for row, problem in zip(winners.first_rows.tolist(), winners.problems(), strict=True):
-        candidates = op.kernels.candidates(problem, arch, Path())
-        pools.setdefault(id(candidates.pool), (candidates.pool, []))[1].append((row, candidates.chosen))
-    order = np.argsort(winners.problem_ids, kind="stable")
-    starts = np.searchsorted(winners.problem_ids[order], np.arange(len(winners.first_rows) + 1))
+    for row, problem, is_won in zip(winners.first_rows.tolist(), winners.problems(), winners.is_won, strict=True):
+        if is_won:
+            candidates = op.kernels.candidates(problem, arch, Path())
+            pools.setdefault(id(candidates.pool), (candidates.pool, []))[1].append((row, candidates.chosen))
+    # Kernels that won the same problem in another run are no rivals.
+    same = group_numbers(winners.frame, (*op.problems.identity, "arch"))
+    names_of = pd.Series(names).groupby(same).agg(set).tolist()
     for pool, members in pools.values():
         place = {op.kernels.name(kernel): index for index, kernel in enumerate(pool)}
-        won_of = {
-            row: {place[name] for name in names[order[starts[problem] : starts[problem + 1]]] if name in place}
-            for row, _ in members
-            for problem in [int(winners.problem_ids[row])]
-        }
+        won_of = {row: {place[name] for name in names_of[same[row]] if name in place} for row, _ in members}
         ever = np.array(sorted(set().union(*won_of.values())), np.intp)
         drawn = [_drawn(chosen, won_of[row], ever, random) for row, chosen in members]
         rows = np.repeat([row for row, _ in members], [len(rivals) for rivals in drawn]).astype(np.intp)

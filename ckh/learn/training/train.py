@@ -124,9 +124,9 @@ def conformal(errors: Sequence[float], level: float) -> float:
 
 
 def _leaves_kernels_out(dataset: Dataset, options: TrainOptions) -> bool:
-    """True if a model of a dataset also ranks kernels that were not measured."""
+    """True if a model of a dataset may rank kernels first that were not measured: those that ckh can measure."""
     op = dataset.op
-    if options.labels is Labels.WINNERS or TIMED_NAME not in op.training.model_files:
+    if options.labels is Labels.WINNERS or op.apart or TIMED_NAME not in op.training.model_files:
         return False
     pool = op.kernels.candidates(dataset.problems()[0], load_arch(dataset.arch), Path()).pool
     return len(pool) > dataset.frame["kernel"].nunique()

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ckh.features.engine import Feature
+from ckh.kernels.pools import TIMED_NAME, read_timed, timed_file
 from ckh.kernels.table import column_of
 from ckh.ops.base import Kernel, Kernels, Measure, Problem, Problems, Worth, called, lazily
 from ckh.schema import Column, dataset_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    import pandas as pd
 
     from ckh.ops.base import Encoding
 
@@ -100,6 +103,14 @@ def kernels_of(kind: type[K], numbers: Sequence[str], texts: tuple[str, ...] = (
         return {name: column_of(kernels, name).astype(np.float64) for name in numbers}
 
     return Kernels(type=kind, columns=columns, features=features, **others)
+
+
+def timed_kernels(frame: pd.DataFrame, before: Path | None) -> bytes:
+    """Return the content of a model's file of the kernels with times, of its rows and of the model it started from."""
+    names = set(frame.loc[frame["is_valid"].to_numpy(dtype=bool), "kernel"].unique())
+    if before is not None and (path := before / TIMED_NAME).is_file():
+        names |= set(read_timed(path, str).kernels)
+    return timed_file(str(frame["arch"].iloc[0]), names)
 
 
 def columns_of(

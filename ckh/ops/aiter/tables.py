@@ -125,7 +125,7 @@ def timed_rows(rows: MeasuredRows, op: Operation[Any, Any]) -> Iterator[tuple[st
 
 
 def _bound_of(message: str) -> float:
-    """Return the bound of a prediction in microseconds, from the message that `read_winners` writes."""
+    """Return the bound of a prediction in microseconds, from the message that `read_csv` writes."""
     try:
         return float(str(message).removeprefix(_BOUND).removesuffix(" us"))
     except ValueError:
@@ -142,7 +142,6 @@ class Won(NamedTuple):
     is_predicted: bool
 
 
-_Read = TypeVar("_Read")
 _Timed = TypeVar("_Timed", bound=TableRow | Won)
 
 
@@ -172,9 +171,13 @@ def read_csv(
     name: str,
     required: Sequence[str],
     winners: Callable[[int, dict[str, str]], list[Won]],
-    **others: Any,
+    *,
+    op_type: str,
 ) -> Reading:
-    """Read a tuned table of a format, given the winners of a row by line and column; `others` as in `read_winners`."""
+    """Read a tuned table of a format, or all times of a tuner, as one run; rows that are left out are counted.
+
+    `winners` returns the kernels of a row, given its line and its cells by column, or raises `LeftOut`.
+    """
     content = read_bytes(path)
     names = read_header(path, content)
     if missing := [name for name in required if name not in names]:
@@ -183,30 +186,11 @@ def read_csv(
         )
     rows = csv_rows(path, as_text(path, content))
     next(rows)
-    source = source_of(path, content, name)
-    return read_winners(path, options, source, rows, lambda line, row: winners(line, by_column(names, row)), **others)
-
-
-def read_winners(
-    path: Path,
-    options: ReadOptions,
-    source: dict[str, Any],
-    rows: Iterable[tuple[int, _Read]],
-    winners: Callable[[int, _Read], list[Won]],
-    *,
-    op_type: str,
-    settled: Callable[[list[Won]], list[Won]] = list,
-) -> Reading:
-    """Read numbered rows into a dataset, a table per device; rows that are left out are counted.
-
-    `winners` returns the winners of a row, or raises `LeftOut`; `settled` chooses among those of a
-    device.
-    """
-    account = Account(options.strict)
+    account, source = Account(options.strict), source_of(path, content, name)
     won: dict[tuple[str, int], list[Won]] = defaultdict(list)
-    for line, row in rows:
+    for line, cells in rows:
         try:
-            for winner in winners(line, row):
+            for winner in winners(line, by_column(names, cells)):
                 won[winner.arch, winner.problem.num_cus].append(winner)
             account.use()
         except LeftOut as why:  # noqa: PERF203 - one row is no reason to drop the others
@@ -214,8 +198,9 @@ def read_winners(
         except CkhError as error:
             account.refuse(error, f"{path}:{line}")
     account.settle(str(path))
-    tables = (_table(device, settled(device_rows), op_type, path.name) for device, device_rows in sorted(won.items()))
-    return Reading(store(tables, options.output), (source,), account=account)
+    run_id = f"{path.name}:{source['sha256'][:12]}"
+    tables = (_table(device, rows, op_type, run_id) for device, rows in sorted(won.items()))
+    return Reading(store(tables, options.output), (source,), account=account, repeats=True)
 
 
 def _table(device: tuple[str, int], won: list[Won], op_type: str, run_id: str) -> pa.Table:

@@ -27,8 +27,9 @@ import numpy as np
 from ckh.errors import UsageError
 from ckh.features.engine import Columns, Feature, FeatureEngine, fill, log2_of, pieces, ratio, raw
 from ckh.files.untrusted import integer, read_text
+from ckh.kernels.pools import TIMED_NAME
 from ckh.ops.aiter.problem_files import load_entries, nearest_row, torch_dtype, untuned_cells
-from ckh.ops.aiter.record import UNKNOWN, coded, columns_of, judged_of, kernels_of, problems_of
+from ckh.ops.aiter.record import UNKNOWN, coded, columns_of, judged_of, kernels_of, problems_of, timed_kernels
 from ckh.ops.aiter_gemm.kernel import NUMBERS, AiterKernel, candidates, candidates_key, parse_kernel
 from ckh.ops.aiter_gemm.problem import (
     CK,
@@ -416,6 +417,7 @@ OPERATION = Operation(
         input_columns=(*IDENTITY, *NUMBERS),
         defaults=_train_defaults,
         formats=lazily(f"{__package__}.tuned:FORMATS"),
+        model_files={TIMED_NAME: timed_kernels},
         judged=judged_of(__file__),
     ),
     exported=lazily(f"{__package__}.consumers:EXPORTED"),

@@ -7,7 +7,6 @@ libraries, or of unsupported kinds, are skipped and counted; predictions of ckh 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.formats import Formats, Reader, Reading, ReadOptions, RowsFormat
@@ -50,7 +49,10 @@ COLUMNS = (
     *("block_m", "ksplit", "us1", "kernelName1", "err1", "us2", "kernelName2", "err2", "us", "run_1stage"),
     *("tflops", "bw", "_tag"),
 )
-_REQUIRED = ("cu_num", "token", "model_dim", "inter_dim", "expert", "kernelName1", "kernelName2", "us")
+_SIZES = ("cu_num", "token", "model_dim", "inter_dim", "expert")
+_REQUIRED = (*_SIZES, "kernelName1", "kernelName2", "us")
+_OF_PROFILE = (*_SIZES, "stage", "kernelName", "us")
+_PRODUCTS = ((STAGE1, "kernelName1", "us1"), (STAGE2, "kernelName2", "us2"))  # stage, kernel and time
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,20 +122,20 @@ def dataset_lines(rows: MeasuredRows) -> list[TunedMixture]:
 
 
 def read_tuned(path: Path, options: ReadOptions) -> Reading:
-    """Read a tuned table."""
+    """Read a tuned table, or all times of a tuner (profile_fmoe.csv), where a row is a kernel for one product."""
+    is_profile = sniff_csv(_OF_PROFILE)(head_of(path))
 
-    def winners(line: int, cells: dict[str, str]) -> list[Won]:
+    def kernels(line: int, cells: dict[str, str]) -> list[Won]:
         problem = problem_of(path, line, cells)
-        if isinstance(problem, str):
+        own = ((cells["stage"], "kernelName", ""),) if is_profile else _PRODUCTS
+        if isinstance(problem, str) or own[0][0] not in (STAGE1, STAGE2):
             raise LeftOut(OTHER_KIND)
         arch = arch_of(cells.get("gfx", ""), problem.num_cus, options)
-        stages = [replace(problem, stage=stage) for stage in (STAGE1, STAGE2)]
-        names = [
-            known_name(cells[column], arch, stage)
-            for column, stage in zip(("kernelName1", "kernelName2"), stages, strict=True)
-        ]
+        stages = [replace(problem, stage=stage) for stage, _, _ in own]
+        names = [known_name(cells[column], arch, stage) for (_, column, _), stage in zip(own, stages, strict=True)]
+        problem = stages[0] if is_profile else problem
         try:
-            choice = parse_choice(joint(*names))
+            choice = parse_choice(names[0] if is_profile else joint(*names))
         except DataError:
             raise LeftOut(NOT_OF_CK) from None
         if choice not in moe_pool(arch, *kind_of(problem)):
@@ -143,7 +145,7 @@ def read_tuned(path: Path, options: ReadOptions) -> Reading:
         if not is_predicted:
             rows += [
                 (stage, parse_choice(name), cells[column])
-                for stage, name, column in zip(stages, names, ("us1", "us2"), strict=True)
+                for stage, name, (_, _, column) in zip(stages, names, own, strict=True)
                 if cells.get(column)
             ]
         try:
@@ -151,12 +153,11 @@ def read_tuned(path: Path, options: ReadOptions) -> Reading:
         except ValueError:
             raise LeftOut(BAD_TIME) from None
 
-    settled = partial(fastest, by=("problem", "kernel", "is_predicted"))  # of duplicate rows, as AITER does
-    return read_csv(path, options, NAME, _REQUIRED, winners, op_type=OP_TYPE, settled=settled)
+    return read_csv(path, options, NAME, _OF_PROFILE if is_profile else _REQUIRED, kernels, op_type=OP_TYPE)
 
 
 FORMATS = Formats(
-    readers=(Reader(NAME, sniff_csv(_REQUIRED), read_tuned),),
+    readers=(Reader(NAME, lambda head: any(sniff_csv(names)(head) for names in (_REQUIRED, _OF_PROFILE)), read_tuned),),
     rows=(
         RowsFormat(
             "aiter-moe",
