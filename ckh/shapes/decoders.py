@@ -160,8 +160,7 @@ class Weight:
             return replace(self.mixture, tokens=m, dtype=dtype, scaling=scheme.scaling, **sizes)
         n, own = sum(self.outputs.values()), m // sequences
         if self.batch:
-            batch, k = self.batch * sequences, self.k or own
-            return BatchedMatmul(batch, own, n or own, k, scheme.dtype, self.rule.layout)
+            return BatchedMatmul(self.batch * sequences, own, n or own, self.k or own, scheme.dtype, self.rule.layout)
         result = "" if self.rule.result == scheme.dtype else self.rule.result
         return Matmul(m, n, self.k, scheme.dtype, scaling=scheme.scaling, has_bias=self.has_bias, result=result)
 

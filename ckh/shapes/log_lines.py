@@ -27,7 +27,7 @@ REPEATED, SEARCHED = 1, 2  # ranks of statements
 _BLAS = re.compile(r"(?:hipblaslt-bench|rocblas-bench)\b(?P<rest>.*)")
 _BLAS_PROFILE = re.compile(r"\{ *(?:rocblas_)?function: .*")
 _OF_BLAS, _OF_PROFILE = FORMATS["blas"], FORMATS["profile"]
-_QUANTISED = ("fp8", "bf8", "int8", "pk_fp4")
+_QUANTISED, _FALSE = ("fp8", "bf8", "int8", "pk_fp4"), ("0", "false", "none")
 _AUTOTUNE = re.compile(r"AUTOTUNE (?P<op>\w+)\((?P<sizes>[\dx, ]*)\)")
 OF_TORCH = {"mm": 0, "bmm": 0, "scaled_mm": 0, "_scaled_mm": 0, "addmm": 1, "baddbmm": 1}  # operator -> place of A
 _TUNABLE = re.compile(
@@ -109,7 +109,9 @@ def blas_product(values: Mapping[str, str]) -> StatedShape:
     if scale not in _OF_BLAS["scaled"]:
         raise UsageError(f"products of scale mode {scale:.20}", code="unsupported")
     scaling = Scaling(_OF_BLAS["scaled"][scale]) if a in _QUANTISED else Scaling.NONE
-    batch = batch_of(_blas_product(m, n, k, blas, a, scaling), integer_of("batch_count", value("batch_count") or 1))
+    has_bias = value("bias_vector", default="0").lower() not in _FALSE
+    product = replace(_blas_product(m, n, k, blas, a, scaling), has_bias=has_bias)
+    batch = batch_of(product, integer_of("batch_count", value("batch_count") or 1))
     return replace(batch, count=batch.count * max(integer_of("call_count", value("call_count") or 1), 1))
 
 
@@ -136,7 +138,9 @@ def torch_product(
     if len(set(operands)) > 1 or not set(operands) <= {*DTYPE_BYTES}:
         raise UsageError(f"products of {' and '.join(operands):.60}", code="unsupported")
     scaling = Scaling.ROW if "scaled" in op else Scaling.NONE
-    return batch_of(Matmul(m, n, k, operands[0] if operands else "", layout, scaling), batch[0] if batch else 1)
+    has_bias = bool(first) and (len(sizes[0]) == 1 or (is_stated and strides[0][:1] == [0]))  # others add a matrix
+    product = Matmul(m, n, k, operands[0] if operands else "", layout, scaling, has_bias=has_bias)
+    return batch_of(product, batch[0] if batch else 1)
 
 
 def tunable_line(line: str) -> Iterator[StatedShape]:
@@ -144,18 +148,16 @@ def tunable_line(line: str) -> Iterator[StatedShape]:
     if (match := _TUNABLE.search(line)) is None:
         return
     types = match["types"]
-    whole = dtype_name(types)
-    operands = re.split(r"_(?=[A-Z])", types)
-    dtype = whole if whole in DTYPE_BYTES else dtype_name(operands[0])
-    if dtype not in DTYPE_BYTES:
+    operands = [types] if dtype_name(types) in DTYPE_BYTES else re.split(r"_(?=[A-Z])", types)
+    dtype = dtype_name(operands[0])
+    if dtype not in DTYPE_BYTES or len(set(operands[:2])) > 1:
         raise UsageError(f"products of {types:.60}", code="unsupported")
-    if whole != dtype and len(operands) > 1 and operands[0] != operands[1]:
-        raise UsageError(f"products of {operands[0]} and {operands[1]}", code="unsupported")
     scaling = Scaling.ROW if match["scaled"] else Scaling.NONE
     shape = _blas_product(int(match["m"]), int(match["n"]), int(match["k"]), match["blas"], dtype, scaling)
     result = re.match(r",(\w+),(\d+\.\d+)\s*$", line[match.end() :])
     time = None if result is None else StatedTime(float(result[2]), result[1])
-    yield replace(batch_of(shape, int(match["batch"] or 1)), time=time)
+    product = replace(shape, has_bias=match["kind"] == "AndBias")
+    yield replace(batch_of(product, int(match["batch"] or 1)), time=time)
 
 
 def missed_line(line: str) -> Iterator[StatedShape]:
@@ -163,11 +165,10 @@ def missed_line(line: str) -> Iterator[StatedShape]:
     if (match := _MISSED.search(line)) is None:
         return
     stated = _STATED_DTYPE.search(match["rest"])
-    text = line[match.start() :]
-    dtype = dtype_name(stated["dtype"]) if stated else next((name for name in ("bf16", "fp16") if name in text), "")
+    named = next((name for name in ("bf16", "fp16") if name in line[match.start() :]), "")
+    dtype = dtype_name(stated["dtype"]) if stated else named
     if match["b"] and dtype not in DTYPE_BYTES:
-        what = "batches of AITER's quantised products, whose scales its line does not state"
-        raise UsageError(what, code="unsupported")
+        raise UsageError("batches of AITER's quantised products, without their scales", code="unsupported")
     if dtype in DTYPE_BYTES:
         m, n, k = (int(match[name]) for name in "mnk")
         result, has_bias = _RESULT.search(match["rest"]), "bias=True" in match["rest"]

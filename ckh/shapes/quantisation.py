@@ -27,7 +27,6 @@ _EXCLUSIONS = (
     *("ignore", "ignored_layers", "modules_to_not_convert", "exclude", "exclude_modules", "llm_int8_skip_modules"),
 )
 _WEIGHT_ONLY = ("awq", "gptq", "mxfp4", "bitsandbytes")  # methods whose inputs are not quantised
-_MX_WEIGHTS = ("mxfp4", "pk_fp4, unquantised")  # kinds whose weights alone are quantised, to MX FP4
 _ROW, _TENSOR = "row", "tensor"
 _SCALES = {"channel": _ROW, "token": _ROW, "tensor": _TENSOR}
 _LINEAR = ("Linear", "LinearBase")  # classes of all modules with a weight
@@ -283,9 +282,9 @@ def _scheme(weights: _ScaledTensor, inputs: _ScaledTensor) -> Scheme:
 
 def _unread(what: str, kind: str) -> Scheme:
     """A scheme without kernels here, at least for most layers, and those that there are."""
-    kernels = TABLES["kernels"].get(kind)
-    unread = what + (f" ({kernels})" if kernels else "")
-    return Scheme("bf16", Scaling.BLOCK_32, unread) if kind in _MX_WEIGHTS else Scheme("", unread=unread)
+    unread = f"{what} ({TABLES['kernels'][kind]})" if kind in TABLES["kernels"] else what
+    is_mx = kind in ("mxfp4", f"pk_fp4, {_UNQUANTISED.dtype}")
+    return Scheme("bf16", Scaling.BLOCK_32, unread) if is_mx else Scheme("", unread=unread)
 
 
 def patterns_of(texts: Iterable[str], where: str) -> Patterns:

@@ -222,9 +222,40 @@ def test_autotune_lines_of_inductor(tmp_path: Path) -> None:
     shapes = shapes_of([str(path)], RunOptions(default_dtype="fp16"))
     assert [item.problem.canonical() for item in shapes.problems] == [
         "gemm_bf16_rcr_m16_n1280_k8192_splitk1",
-        "gemm_fp16_crr_m64_n96_k32_splitk1",
+        "gemm_multi_d_fp16_crr_m64_n96_k32_add_v",
         "gemm_batched_fp32_rrr_b4_m8_n32_k16_splitk1",
         "aiter_gemm_a8w8_ck_fp8_cu0_m16_n128_k64",
         "gemm_fp16_rcr_m3_n5_k4_splitk1",
     ]
     assert list(shapes.left_out.values()) == [1]
+
+
+@pytest.mark.parametrize(
+    ("line", "op"),
+    [
+        ("GemmAndBiasTunableOp_BFloat16_TN,tn_1280_16_8192_ld_8192_8192_1280,Gemm_Rocblas_1,0.02", "gemm_multi_d"),
+        ("GemmTunableOp_BFloat16_TN,tn_1280_16_8192_ld_8192_8192_1280,Gemm_Rocblas_1,0.02", "gemm_universal"),
+        (
+            "hipblaslt-bench -m 1280 -n 16 -k 8192 --transA T --a_type bf16_r --bias_vector --b_type bf16_r",
+            "gemm_multi_d",
+        ),
+        ("hipblaslt-bench -m 1280 -n 16 -k 8192 --transA T --a_type bf16_r --b_type bf16_r", "gemm_universal"),
+        (
+            "- { function: matmul, m: 1280, n: 16, k: 8192, r: bf16_r, bias_vector: true}",
+            "gemm_multi_d",
+        ),
+        (
+            "- { function: matmul, m: 1280, n: 16, k: 8192, r: bf16_r, bias_vector: false}",
+            "gemm_universal",
+        ),
+        ("AUTOTUNE addmm(16x1280, 16x8192, 8192x1280) strides: [1280, 1], [8192, 1], [1, 8192]", "gemm_universal"),
+    ],
+)
+def test_biases_of_logs(tmp_path: Path, line: str, op: str) -> None:
+    """A vector that a library adds is a bias; a matrix is not."""
+    path = tmp_path / "run.log"
+    path.write_text(f"{line}\n", encoding="utf-8")
+    ((own, m, n, k),) = {
+        (item.op, item.problem.m, item.problem.n, item.problem.k) for item in shapes_of([str(path)]).problems
+    }
+    assert (own, m, n, k) == (op, 16, 1280, 8192)

@@ -65,7 +65,7 @@ def test_operators_count_once(indent: int | None, tmp_path: Path) -> None:
     events = [linear, product, kernel, CONVOLUTION, INSIDE, product, CONVOLUTION, INSIDE, batch]
     shapes = read(tmp_path, [*events, backward("[True, False, True]"), backward("[False, True, False]")], indent)
     assert counts(shapes) == {
-        "gemm_bf16_rcr_m16_n128_k64_splitk1": 2,
+        "gemm_multi_d_bf16_rcr_m16_n128_k64_add_v": 2,
         FORWARD: 2,
         "gemm_batched_bf16_rrr_b4_m16_n8_k64_splitk1": 1,
         FORWARD.replace("forward", "bwd_data"): 1,
