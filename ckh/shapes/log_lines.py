@@ -212,7 +212,7 @@ def kernel_row(row: Mapping[str, str]) -> Iterator[StatedShape]:
         next((row[column] for column in _OF_PROFILE[kind] if column in row), "") for kind in ("names", "counts")
     )
     if not (stated_shapes := [*kernel_name(name, max(int(count) if count.isdecimal() else 1, 1))]):
-        raise UsageError("kernels whose name states no sizes", code="unsupported")
+        raise UsageError("results whose names do not state all of the problem", code="unsupported")
     yield from stated_shapes
 
 

@@ -61,9 +61,10 @@ VLLM_MARK = "Config file not found at"
 TABLES: tuple[tuple[set[str], Callable[[Mapping[str, str]], Iterator[StatedShape]]], ...] = (
     ({"transA", "transB", "m", "n", "k"}, blas_row),
     ({"NDim", "Groups", "BatchSize"}, test_set_row),
+    ({"avg_time_ms", "instance"}, kernel_row),  # of ckProfiler, without padding, strides and element types
     *(({name, other}, kernel_row) for name in FORMATS["profile"]["names"] for other in FORMATS["profile"]["others"]),
 )
-TABLE_MARKS = ("transA,transB,", "NDim,Groups,")  # of tables that do not begin a file
+TABLE_MARKS = ("transA,transB,", "NDim,Groups,", "name,avg_time_ms,")  # of tables that do not begin a file
 # Where a statement begins in a line, after timestamps and process names.
 STATEMENT = re.compile(
     rf"MIOpenDriver|Problem=\"conv|miopenStatus_t |ckProfiler |\w+-bench\b|\{{ *\w*function: |\w*TunableOp_|AUTOTUNE |"

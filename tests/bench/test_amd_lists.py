@@ -20,7 +20,7 @@ from ckh.errors import DataError, ExitCode, UsageError
 from ckh.kernels.lists import ListFormat
 from ckh.ops import operation, part_of
 from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
-from ckh.ops.grouped_conv.kernel import kernel_name
+from ckh.ops.grouped_conv.kernel import kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
 from tests.refusals import expect_refusal, expect_warning
@@ -233,7 +233,7 @@ def test_errors_are_one_line(op: Any, document: Any, why: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("document", "why"),
     [
-        (registry(dtype="fp12"), "signature.dtype must be one of"),
+        (registry(dtype="fp12"), "signature.dtype is"),
         (registry(pipeline="compv99x"), "algorithm has an invalid value"),
         (registry(wave="2x2"), "algorithm.wave must be three sizes such as 2x2x1"),
         (registry(signature={"dtype_a": "fp16"}), "signature has no direction"),
@@ -303,6 +303,37 @@ def test_direct_convolutions_are_left_out_by_name(tmp_path: Path, capsys: pytest
     depthwise = instances({}) | {"variant": "forward_depthwise"}
     with expect_refusal(DataError, "bad-field", "variant", "forward_depthwise"):
         read_registry(written(tmp_path / "a.json", depthwise), CONV)
+
+
+INSTANCE = (
+    "GroupedConvolution{}Kernel<2,{},NHWGC,GKYXC,EmptyTuple,NHWGK,8,8,{},1,0,0,64,64,64,2,2,1,16,16,16,bf16,bf16,{},"
+    "Intrawave,{},1,fp32,bf16,EmptyTuple,PassThrough{}>"
+)
+
+
+@pytest.mark.parametrize(
+    ("parts", "name"),
+    [
+        (("Forward", "Filter1x1Pad0", 8, "COMPUTE_V4", 1, ""), "fwd_{}_dsb_filter1x1_pad0"),
+        (("BackwardData", "Default", 8, "MEMORY", 0, ""), "bwd_data_{}_bpc2"),
+        (("BackwardWeight", "Default", 8, "BASIC_ASYNC_V1", 0, ",1,2,0"), "bwd_weight_{}_bpc2_streamk_tree"),
+        # Single 16-bit stores cannot add atomically: AMD's generator has a second stage for them.
+        (("BackwardWeight", "Default", 1, "BASIC_V1", 0, ",0,0,0"), "bwd_weight_{}_bpc2_2stage"),
+    ],
+)
+def test_texts_of_instances_are_names(parts: tuple[object, ...], name: str) -> None:
+    """As in AMD's lists of instances (`.conf`), and as ckProfiler prints them."""
+    pipelines = {"COMPUTE_V4": "compv4", "MEMORY": "mem", "BASIC_ASYNC_V1": "basic_async_v1", "BASIC_V1": "basic_v1"}
+    shape = f"bf16_nhwgc_2d_{pipelines[str(parts[3])]}_cshuffle_intrawave_64x64x64_2x2x1_16x16x16_vec8_8_{parts[2]}"
+    text = INSTANCE.format(*parts)
+    assert kernel_name(parse_kernel_name(text)) == "grouped_conv_" + name.format(shape)
+    for wrong in (
+        text.replace("PassThrough", "Relu"),
+        text.replace("bf16,bf16,", "bf16,fp16,"),
+        text.replace("64,64", "0,64"),
+    ):
+        with expect_refusal(DataError, "bad-kernel"):
+            parse_kernel_name(wrong)
 
 
 def test_compv4_has_the_double_buffer_that_a_registry_drops(tmp_path: Path) -> None:

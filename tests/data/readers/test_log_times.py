@@ -104,3 +104,14 @@ def test_a_log_without_a_measurement_is_refused(lines: tuple[str, ...], words: s
         read_input(path, GFX942)
     with expect_refusal(UsageError, "unknown-hardware"):
         read_input(log(tmp_path, PROFILED, f"Perf: 0.25 ms, {WEIGHT}"), ReadOptions())
+
+
+def test_results_of_ckprofiler_without_problems_are_counted(tmp_path: Path) -> None:
+    """Names of its CSV state no padding, strides and element type: one sentence with their number."""
+    path = tmp_path / "results.csv"
+    rows = ['M01_g1_n42_c128_H120_W160_k128_y3,0.41,580.0,1007.7,"DeviceGroupedConvBwdWeight_Wmma<512; 128>"\n'] * 2
+    path.write_text("name,avg_time_ms,tflops,gbs,instance\n" + "".join(rows), encoding="utf-8")
+    with expect_refusal(DataError, "no-problems", "2 results"):
+        ckh.shapes.read(str(path))
+    with expect_refusal(DataError, "not-measured", "2 results"):
+        read_input(path, GFX942)

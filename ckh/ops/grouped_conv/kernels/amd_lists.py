@@ -182,7 +182,7 @@ def _named(part: JsonFields, values: dict[str, Any]) -> ConvKernel:
 def _choice(part: JsonFields, name: str, known: Mapping[str, Any]) -> Any:
     value = part.scalar(name, str)
     if value not in known:
-        part.fail(name, f"must be one of {', '.join(known)}, not {value!r}")
+        part.fail(name, f"is {value!r}, of which ckh has no kernels: it has {', '.join(known)}")
     return known[value] or value
 
 
