@@ -105,13 +105,13 @@ def _full(args: list[str]) -> int:
     """Run the full command."""
     import ctypes
     import resource
-    from contextlib import suppress
 
     from ckh import cli
 
     gc.enable()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads change the last digits of sums, and reserve memory
     if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
-        with suppress(AttributeError):  # another libc than GNU's, which reserves 64 MB per thread
-            ctypes.CDLL(None).mallopt(-8, 1)  # M_ARENA_MAX of malloc.h
+        os.environ.setdefault("ARROW_IO_THREADS", "1")  # of eight, each with a stack
+        if hasattr(libc := ctypes.CDLL(None), "mallopt"):  # GNU's, which reserves 64 MB per thread
+            libc.mallopt(-8, 1)  # M_ARENA_MAX of malloc.h
     return cli.dispatch(args)

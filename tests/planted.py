@@ -13,16 +13,25 @@ _INSTALLED = (
     *("numpy", "pandas", "pyarrow", "lightgbm", "sklearn", "scipy", "joblib", "rich", "typer", "click", "onnx"),
     *("matplotlib", "distributed", "dask", "tornado", "cryptography", "torch", "sitecustomize", "usercustomize"),
 )
+_SETTINGS = (  # of Python, its libraries and the programs that are called
+    *("matplotlibrc", "pyvenv.cfg", "setup.cfg", "dask.yaml", "distributed.yaml", "ccache.conf", "clang.cfg"),
+    *("clang++.cfg", "specs", ".condarc", ".env", "python.ini"),
+)
 _PROGRAMS = ("gcc", "g++", "c++", "cc", "clang", "clang++", "as", "ld", "hipcc", "git", "rocminfo", "python3")
 
 
 def plant(folder: Path) -> None:
-    """Plant the modules, a package ckh, and programs, each of which leaves a mark when it runs, and settings."""
+    """Plant the modules, a package ckh, programs and .pth files, which leave a mark when they run, and settings."""
     mark = folder / _MARK
     text = f"open({str(mark)!r}, 'a').write(__name__ + '\\n')\nraise ImportError('planted')\n"
     (folder / "ckh").mkdir()
-    (folder / "matplotlibrc").write_bytes(b"\xff")  # which cannot be read
-    for name in (*sys.stdlib_module_names, *_INSTALLED, "ckh/__init__", "ckh/__main__"):
+    for name in _SETTINGS:
+        (folder / name).write_bytes(b"\xff")  # which cannot be read
+    (folder / "planted.pth").write_text("import planted\n", encoding="utf-8")
+    site = folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"  # of PYTHONUSERBASE
+    site.mkdir(parents=True)
+    (site / "planted.pth").write_text(f"import sys; sys.path.insert(0, {str(folder)!r}); import planted\n")
+    for name in (*sys.stdlib_module_names, *_INSTALLED, "ckh/__init__", "ckh/__main__", "planted"):
         (folder / f"{name}.py").write_text(text, encoding="utf-8")
     for name in _PROGRAMS:
         (folder / name).write_text(f"#!/bin/sh\necho {name} >> '{mark}'\nexit 1\n", encoding="utf-8")

@@ -51,8 +51,8 @@ def test_every_python_child_has_the_same_start() -> None:
     assert found == ALLOWED
 
 
-def _output(command: list[str], folder: Path, path: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": path}
+def _output(command: list[str], folder: Path, path: str, **variables: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": path, **variables}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.strip()
@@ -68,6 +68,23 @@ def test_children_do_not_import_from_the_current_folder(tmp_path: Path, path: st
         bare_command(str(PACKAGE / "version.py")),
     ):
         assert _output(command, tmp_path, path) in {"", "['an argument']"}
+    assert ran(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("PYTHONUSERBASE", "."), ("PYTHONHOME", "."), ("PYTHONSTARTUP", "planted.py"), ("PYTHONINSPECT", "1")),
+        *(("PYTHONWARNINGS", "error::planted.Warning"), ("PYTHONBREAKPOINT", "planted.run"), ("PYTHONPLATLIBDIR", ".")),
+        *(("PYTHONCASEOK", "1"), ("PYTHONPYCACHEPREFIX", "."), ("PYTHONSAFEPATH", ""), ("PYTHONVERBOSE", "1")),
+    ],
+)
+def test_children_ignore_pythons_variables(tmp_path: Path, name: str, value: str) -> None:
+    """Those that name folders, files and modules of the current folder, or change what is printed."""
+    plant(tmp_path)
+    show = "import sys; print(sys.argv[1:])"
+    assert _output(code_command(show, "an argument"), tmp_path, "", **{name: value}) == "['an argument']"
+    assert _output(bare_command(str(PACKAGE / "version.py")), tmp_path, "", **{name: value}) == ""
     assert ran(tmp_path) == []
 
 
