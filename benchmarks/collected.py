@@ -145,7 +145,7 @@ def read_mixtures(path: Path, options: ReadOptions) -> Reading:
         (FOREIGN, ~frame["library"].isin(("ck", "cktile"))),
         (OTHER_ARCH, frame["gfx"] != options.arch if options.arch else frame["gfx"] != frame["gfx"]),
         (FAILED, ~(frame["time_us"] > 0)),
-        (WEIGHTED, frame["doweight_stage1"] != 0),
+        (WEIGHTED, frame.get("doweight_stage1", frame["time_us"] * 0).fillna(0) != 0),
     ):
         if count := int(bad.loc[frame.index].sum()):
             left_out[reason] += count
