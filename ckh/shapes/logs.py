@@ -282,7 +282,7 @@ def table_of(text: str) -> _LogTable | None:
 
 
 def _cells(text: str) -> list[str]:
-    return [cell.strip() for cell in next(csv.reader([text.strip()]), [])]
+    return [cell.strip() for cell in next(csv.reader([text.strip().replace("\r", " ")]), [])]
 
 
 def _read_line(text: str, path: str, number: int, wanted: RunOptions, tally: ShapeCounts) -> None:

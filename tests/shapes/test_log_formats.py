@@ -259,3 +259,10 @@ def test_biases_of_logs(tmp_path: Path, line: str, op: str) -> None:
         (item.op, item.problem.m, item.problem.n, item.problem.k) for item in shapes_of([str(path)]).problems
     }
     assert (own, m, n, k) == (op, 16, 1280, 8192)
+
+
+def test_a_carriage_return_in_a_row_is_a_space(tmp_path: Path) -> None:
+    """As of a log whose progress bar overwrites a line."""
+    assert counts(tmp_path, RESULT[0], RESULT[1].replace(",8192", ",\r8192")) == {
+        "gemm_fp8_rcr_m16_n8192_k1024_splitk1": 1
+    }
