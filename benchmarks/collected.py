@@ -2,11 +2,14 @@
 
     python benchmarks/collected.py aiter_gemm_tuned.parquet OUT.parquet
     python benchmarks/collected.py fbgemm_ck_lookup_gfx942.parquet OUT.parquet [--arch gfx942]
+    python benchmarks/collected.py FOLDER data/aiter-gemm-libraries-gfx950.parquet
 
-Nobody but the collector has such files, so that `ckh convert` does not read them. Three kinds are told by their
-columns: rows of AITER's tuned GEMM tables, with the family of the table; kernels that FBGEMM's dispatch names for
-shapes, winners of third-party tunings without times, of which the last one is used; and all measurements of AITER's
-tunings of mixtures of experts.
+Nobody but the collector has such files, so that `ckh convert` does not read them. A folder has fp8 block-scaled GEMMs
+for which all kernels of CK and CK Tile were measured, without split-K (`fp8_blockscale_gfx950` in the names of the
+files): all times, the best of each library, or the winner. Three kinds of files are told by their columns: rows of
+AITER's tuned GEMM tables, with the family of the table; kernels that FBGEMM's dispatch names for shapes, winners of
+third-party tunings without times, of which the last one is used; and all measurements of AITER's tunings of mixtures of
+experts.
 
 A row of the latter is a kernel for one of the two products. Repeated measurements of a kernel for a problem in one run
 of the tuner become one row with the median. Choices for both products are rows too: all pairs of kernels whose tiles
@@ -38,7 +41,7 @@ from ckh.files.account import Account
 from ckh.ops.aiter.devices import compute_units
 from ckh.ops.aiter.tables import OTHER_ARCH, US_PER_MS
 from ckh.ops.aiter_gemm.kernel import OF_FBGEMM, parse_kernel
-from ckh.ops.aiter_gemm.problem import FAMILIES, FBGEMM, AiterGemm
+from ckh.ops.aiter_gemm.problem import CK, CKTILE, FAMILIES, AiterGemm
 from ckh.ops.aiter_gemm.tuned import CSV
 from ckh.ops.aiter_moe.kernel import MoeChoice, joint, known_name, parse_choice
 from ckh.ops.aiter_moe.operation import QUANT_NAMES
@@ -109,7 +112,7 @@ def read_fbgemm(path: Path, options: ReadOptions) -> Reading:
             kernel = parse_kernel(str(row["kernel"]))
             m, n, k = (int(row[name]) for name in "mnk")
             dtype, count = FAMILIES[kernel.family][0], 0 if pd.isna(groups) else int(groups)
-            problem = AiterGemm(m, n, k, kernel.family, dtype, FBGEMM, num_cus=num_cus, groups=count)
+            problem = AiterGemm(m, n, k, kernel.family, dtype, num_cus=num_cus, groups=count)
         except CkhError:
             left_out[BAD_ROW] += 1
             continue
@@ -121,6 +124,39 @@ def read_fbgemm(path: Path, options: ReadOptions) -> Reading:
     table = build_table(Pairs.of(won.items(), "aiter_gemm"), results, Origin.on_gpu(ARCH, num_cus, path.name))
     account = Account(used=len(won), known=+left_out)
     return Reading(store([table], options.output), (source_of_file(path, "fbgemm"),), account=account)
+
+
+def library_times(folder: Path) -> dict[AiterGemm, dict[str, float]]:
+    """Return the known microseconds by kernel; of sources of one problem the one that has the most, for one session."""
+    name: dict[tuple[str, int], str] = {}
+    times: dict[AiterGemm, dict[str, float]] = {}
+
+    def add(rows: Mapping[Any, Any], known: Mapping[str, float]) -> None:
+        m, n, k = (int(rows[name]) for name in "mnk")
+        times.setdefault(AiterGemm(m, n, k, "a8w8_blockscale_bpreshuffle", num_cus=256), dict(known))
+
+    for path in sorted(folder.glob("ck_gemm_fp8_blockscale_gfx950_*.parquet")):
+        frame = pd.read_parquet(path)
+        frame = frame[frame["library"].isin((CK, CKTILE))]
+        name |= dict(zip(zip(frame["library"], frame["kernel_id"], strict=True), frame["kernel"], strict=True))
+        for sizes, part in frame[frame["all_candidates"] & frame["us"].notna()].groupby(list("mnk")):
+            add(dict(zip("mnk", sizes, strict=True)), dict(zip(part["kernel"], part["us"], strict=True)))
+    for row in pd.read_csv(folder / "library_best_fp8_blockscale_gfx950.csv").to_dict("records"):
+        add(row, {name[library, row[f"{library}_kernel"]]: row[f"{library}_us"] for library in (CK, CKTILE)})
+    for row in pd.read_csv(folder / "library_winner_fp8_blockscale_gfx950_m_le_512.csv").to_dict("records"):
+        add(row, {name[row["library"], row["kernel_id"]]: row["us"]})
+    return times
+
+
+def read_libraries(folder: Path, options: ReadOptions) -> Reading:
+    """Read the times of both libraries' kernels."""
+    times = library_times(folder)
+    rows = {(problem, parse_kernel(name)): us for problem, of in times.items() for name, us in of.items()}
+    latency_ms = np.array(list(rows.values())) / US_PER_MS
+    results = Results([str(Status.OK)] * len(rows), latency_ms, {})
+    table = build_table(Pairs.of(rows, "aiter_gemm"), results, Origin.on_gpu("gfx950", 256, "fp8_blockscale_gfx950"))
+    source = source_of_file(next(folder.glob("library_best_*.csv")), "aiter-gemm-libraries")
+    return Reading(store([table], options.output), (source,), account=Account(used=len(rows)))
 
 
 class _Time(NamedTuple):
@@ -228,11 +264,12 @@ def _table(arch: str, num_cus: int, measured: _Times, run_id: str) -> pa.Table:
 
 def converted(path: Path, out: Path, options: ReadOptions) -> dict[str, int]:
     """Convert a collected table; return how many rows were left out, by reason."""
-    names = set(pd.read_parquet(path).columns)
+    names = set() if path.is_dir() else set(pd.read_parquet(path).columns)
     if "family" in names:
         convert_gemms(path, out, options)
         return {}
-    reading = (read_fbgemm if "op" in names else read_mixtures)(path, replace(options, output=out))
+    read = read_libraries if path.is_dir() else read_fbgemm if "op" in names else read_mixtures
+    reading = read(path, replace(options, output=out))
     merged = merge([reading], output=out)
     save_blocks(out, merged.op, merged.blocks(), merged.metadata, merged.content_hash)
     return reading.account.left_out

@@ -15,7 +15,7 @@ from ckh.text.log import note_once
 from ckh.text.prose import shell_word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 P = TypeVar("P")
 _SAID_TIMES = 1.5  # times the work, from which on a padded problem's are stated
@@ -82,7 +82,7 @@ class Requested(Record, Generic[P]):
         padded: the padded problem that is used if no kernel applies; by default the problem itself.
         kernel: regular expression of kernel names with some of the groups tile, waves, instruction and pipeline; other
             groups are options, shown by the group's name if "True". Empty: names have no such parts.
-        inexact: why the kernel of a name is less accurate than others; empty if it is not.
+        notes: further caveats of an answer, as the fields of `Caveat`.
     """
 
     options: tuple[SizeOption, ...]
@@ -96,7 +96,7 @@ class Requested(Record, Generic[P]):
     padded: Callable[[P], P] = lambda problem: problem
     refused: Mapping[str, tuple[str, str]] = MappingProxyType({})
     kernel: str = ""
-    inexact: Callable[[str], str] = lambda _kernel: ""
+    notes: Callable[[Any], Iterable[tuple[Any, ...]]] = lambda _answer: ()
 
     def strange(self, given: Mapping[str, Any], variant: str) -> str | None:
         """Return a given option that does not apply to the operation, or None."""

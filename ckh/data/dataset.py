@@ -225,6 +225,13 @@ class Dataset(Shown):
         """Distinct problems: `problems()[problem_ids[i]]` is the problem of row `i`."""
         return self._all_problems
 
+    def contests(self) -> list[Any]:
+        """Distinct problems as in `problems`, each limited to what the tuners of its rows tried."""
+        if (limited := self.op.problems.tried) is None:
+            return self.problems()
+        rows = np.split(np.argsort(self.problem_ids, kind="stable"), np.cumsum(np.bincount(self.problem_ids))[:-1])
+        return [limited(problem, self.frame.iloc[own]) for problem, own in zip(self.problems(), rows, strict=True)]
+
     @cached_property
     def _all_problems(self) -> list[Any]:
         return self._problems(self.first_rows)

@@ -243,6 +243,7 @@ class Problems(Generic[P]):
         grows_with: the size in which work is monotonic with all else equal, such as the rows of a matrix product: a
             kernel needs no more time for a smaller value; empty: none.
         batch: the field that distinguishes problems of one layer; empty: `grows_with`.
+        tried: limits a problem to what the tuners of its dataset rows tried; None: they tried all candidates.
         tiled: maps a problem to the matrix products that kernels cover with tiles; None: kernels have no tiles.
         requested: how problems are requested on a command line; None: only by files and sets.
         shaped: a `ckh.shapes.shaped.Shaped`, converts shapes of models and logs to problems; None: not supported.
@@ -262,6 +263,7 @@ class Problems(Generic[P]):
     grows_with: str = ""
     batch: str = ""
     tiled: Callable[[P], TiledSizes] | None = None
+    tried: Callable[[P, pd.DataFrame], P] | None = None
     requested: Callable[[], Requested[P]] | None = None
     shaped: Part | None = None
 

@@ -93,7 +93,7 @@ def test_a_model_of_winners_is_trained_evaluated_and_used(
     assert beside == [at_one, at_one | {"value": 4096, "kernel": LARGE}]
     assert run([*(word for word in asked if word != "--json"), "2", "--why"]) == ExitCode.OK
     expect_values(capsys.readouterr().out, "m = 1")
-    assert result[0]["problem"] == "aiter_gemm_a8w8_ck_fp8_cu256_m2_n3072_k4096"
+    assert result[0]["problem"] == "aiter_gemm_a8w8_fp8_cu256_m2_n3072_k4096"
 
 
 def test_winners_allow_only_a_ranking(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

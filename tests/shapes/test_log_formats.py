@@ -186,7 +186,7 @@ RESULT = (
 def test_scaled_products_of_hipblaslt(tmp_path: Path) -> None:
     """gfx942's FP8 is FP8; modes 1 and 2 are scales by row, 3 those of MX blocks; results repeat their command."""
     command = BENCH.format(scale=1, type="f8_fnuz") + " --b_type f8_fnuz_r"
-    scaled, plain = "aiter_gemm_a8w8_ck_fp8_cu0_m16_n8192_k1024", "gemm_fp8_rcr_m16_n8192_k1024_splitk1"
+    scaled, plain = "aiter_gemm_a8w8_fp8_cu0_m16_n8192_k1024", "gemm_fp8_rcr_m16_n8192_k1024_splitk1"
     assert counts(tmp_path, f"  3 {command}", command.replace("scaleA 1", "scaleA 2")) == {scaled: 4}
     assert counts(tmp_path, command.replace("scaleA 1", "scaleA 0"), *RESULT, RESULT[1]) == {plain: 1}
     assert counts(tmp_path, *RESULT, RESULT[1]) == {plain: 2}
@@ -224,7 +224,7 @@ def test_autotune_lines_of_inductor(tmp_path: Path) -> None:
         "gemm_bf16_rcr_m16_n1280_k8192_splitk1",
         "gemm_multi_d_fp16_crr_m64_n96_k32_add_v",
         "gemm_batched_fp32_rrr_b4_m8_n32_k16_splitk1",
-        "aiter_gemm_a8w8_ck_fp8_cu0_m16_n128_k64",
+        "aiter_gemm_a8w8_fp8_cu0_m16_n128_k64",
         "gemm_fp16_rcr_m3_n5_k4_splitk1",
     ]
     assert list(shapes.left_out.values()) == [1]

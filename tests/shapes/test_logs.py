@@ -57,7 +57,7 @@ def test_tunable_op() -> None:
     assert counts("tunableop_untuned0.csv") == {
         "gemm_bf16_rcr_m16_n1536_k7168_splitk1": 1,
         "gemm_bf16_crr_m4149_n5120_k17408_splitk1": 1,
-        "aiter_gemm_a8w8_ck_fp8_cu0_m12288_n64_k2048": 1,
+        "aiter_gemm_a8w8_fp8_cu0_m12288_n64_k2048": 1,
         "gemm_batched_fp16_rrr_b12_m128_n64_k256_splitk1": 1,
     }
 
@@ -66,15 +66,15 @@ def test_server_log() -> None:
     """AITER's misses in tables with kernels of ckh, in bf16 and of experts, and vLLM's files."""
     shapes = shapes_of([str(FILES / "server.log")], RunOptions(tokens=(1, 64), times=(5, 1)))
     counts = {problem.problem.canonical(): problem.count for problem in shapes.problems}
-    assert counts["aiter_gemm_a8w8_blockscale_ck_fp8_cu0_m1_n6144_k2048"] == 5
+    assert counts["aiter_gemm_a8w8_blockscale_fp8_cu0_m1_n6144_k2048"] == 5
     shapes = shapes_of([str(FILES / "server.log")], RunOptions(tokens=(1, 64)))
     assert [problem.problem.canonical() for problem in shapes.problems] == [
-        "aiter_gemm_a8w8_ck_int8_cu0_m64_n16384_k5120",
+        "aiter_gemm_a8w8_int8_cu0_m64_n16384_k5120",
         "gemm_bf16_rcr_m64_n7168_k2048_splitk1",
         "gemm_bf16_rcr_m16_n4096_k4096_splitk1",
         "aiter_moe_both_fp8_per_1x128_silu_cu80_t4096_d4096_i384_e289_k9",
-        "aiter_gemm_a8w8_blockscale_ck_fp8_cu0_m1_n6144_k2048",
-        "aiter_gemm_a8w8_blockscale_ck_fp8_cu0_m64_n6144_k2048",
+        "aiter_gemm_a8w8_blockscale_fp8_cu0_m1_n6144_k2048",
+        "aiter_gemm_a8w8_blockscale_fp8_cu0_m64_n6144_k2048",
         "gemm_batched_bf16_rcr_b16_m1_n1280_k8192_splitk1",
     ]
     assert shapes.problems[-1].count == 1
@@ -124,7 +124,7 @@ def test_untuned_table_of_aiter() -> None:
 def test_canonical_texts(tmp_path: Path) -> None:
     """Lines that begin with a problem count, also of several operations in one file."""
     path = tmp_path / "some.txt"
-    texts = ["gemm_bf16_rcr_m1_n2_k3_splitk1", "aiter_gemm_a8w8_ck_fp8_cu0_m1_n2_k3", "gemm_bf16_rcr_m1_n2_k3_splitk1"]
+    texts = ["gemm_bf16_rcr_m1_n2_k3_splitk1", "aiter_gemm_a8w8_fp8_cu0_m1_n2_k3", "gemm_bf16_rcr_m1_n2_k3_splitk1"]
     path.write_text("# problems\n" + "\n".join(texts) + "\ngemm_layers: 3\n", encoding="utf-8")
     assert [(item.op, item.count) for item in ckh.shapes.read(str(path))] == [("gemm_universal", 2), ("aiter_gemm", 1)]
 

@@ -131,7 +131,7 @@ def test_batched_and_scaled_products(torch: Any) -> None:
     inputs = (torch.empty(3, 8, 16), torch.empty(3, 32, 16), torch.empty(16, 64, dtype=torch.float8_e4m3fn))
     result = {item.problem.canonical(): item.count for item in ckh.shapes.of(Products(), *inputs)}
     assert result == {
-        "aiter_gemm_a8w8_ck_fp8_cu0_m16_n16_k64": 1,
+        "aiter_gemm_a8w8_fp8_cu0_m16_n16_k64": 1,
         "gemm_batched_fp32_rcr_b3_m8_n32_k16_splitk1": 1,
     }
     (only,) = ckh.shapes.of(Products(), *inputs, op="gemm_universal")

@@ -131,11 +131,9 @@ def _ties(answer: Answer) -> Iterator[Caveat]:
         yield Caveat("ties", f"ties: {counts} {_ALIKE}", data, WHY, summary="")
 
 
-def _inexact(answer: Answer) -> Iterator[Caveat]:
-    part = requested(answer.facts.op)
-    if part is not None and answer.kernels and (reason := part.inexact(answer.kernels[0].kernel)):
-        message = f"row 1 {reason}: a wrong_result where errors exceed the limits of float32 sums"
-        yield Caveat("inexact", message, {"reason": reason})
+def _of_operation(answer: Answer) -> Iterator[Caveat]:
+    if (part := requested(answer.facts.op)) is not None and answer.kernels:
+        yield from (Caveat(*fields) for fields in part.notes(answer))
 
 
 def _unmeasured(answer: Answer) -> Iterator[Caveat]:
@@ -173,7 +171,7 @@ _CAVEATS: tuple[Callable[[Answer], Iterator[Caveat]], ...] = (
     _interval,
     _sets,
     _ties,
-    _inexact,
+    _of_operation,
     _unmeasured,
     _not_measured,
     _of_model,

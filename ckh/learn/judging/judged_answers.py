@@ -203,7 +203,7 @@ def ranked_winners(dataset: Dataset, model: Model) -> WinnerPlaces:
     place = np.full(len(winners), MISSING, np.int64)
     first = np.full(len(winners), "", dtype=object)
     places: dict[int, tuple[Sequence[Kernel], dict[str, int]]] = {}
-    for number, ranking in enumerate(rankings_of(dataset.problems(), model)):
+    for number, ranking in enumerate(rankings_of(dataset.contests(), model)):
         if id(ranking.pool) not in places:
             names = {op.kernels.name(kernel): index for index, kernel in enumerate(ranking.pool)}
             places[id(ranking.pool)] = ranking.pool, names

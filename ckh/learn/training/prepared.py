@@ -199,7 +199,7 @@ def _rivals(
     arch, random = load_arch(winners.arch), np.random.default_rng(seed)
     names = winners.frame["kernel"].to_numpy(dtype=object)
     pools: dict[int, tuple[Sequence[Kernel], list[tuple[int, NDArray[np.intp]]]]] = {}
-    for row, problem, is_won in zip(winners.first_rows.tolist(), winners.problems(), winners.is_won, strict=True):
+    for row, problem, is_won in zip(winners.first_rows.tolist(), winners.contests(), winners.is_won, strict=True):
         if is_won:
             candidates = op.kernels.candidates(problem, arch, Path())
             pools.setdefault(id(candidates.pool), (candidates.pool, []))[1].append((row, candidates.chosen))

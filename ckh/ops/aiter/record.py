@@ -94,13 +94,14 @@ def problems_of(
 
 
 def kernels_of(kind: type[K], numbers: Sequence[str], texts: tuple[str, ...] = (), **others: Any) -> Kernels[Any, K]:
-    """Return the part of a record for kernels whose columns are fields of these names; features are the numbers."""
+    """Return the part of a record for kernels whose columns are fields of these names; features are the same."""
 
     def columns(kernels: Sequence[K], _encoding: Encoding) -> dict[str, list[Any]]:
         return {name: [getattr(kernel, name) for kernel in kernels] for name in (*texts, *numbers)}
 
     def features(kernels: Sequence[K], _encoding: Encoding) -> dict[str, Any]:
-        return {name: column_of(kernels, name).astype(np.float64) for name in numbers}
+        numeric = {name: column_of(kernels, name).astype(np.float64) for name in numbers}
+        return numeric | {name: column_of(kernels, name).astype(str) for name in texts}
 
     return Kernels(type=kind, columns=columns, features=features, **others)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
@@ -9,18 +11,18 @@ from ckh.ops.aiter.devices import completed
 from ckh.requested import Requested, SizeOption
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ckh.ops.aiter_gemm.problem import AiterGemm
 
-FAMILY, LIBRARY = "a8w8", "ck"  # defaults of problems
+FAMILY, LIBRARY = "a8w8", "any"  # defaults of problems
 DTYPE = "the family's"  # where none is stated
 _OPTIONS = (
     SizeOption("m", "Tokens (rows of the result)"),
     SizeOption("n", "Rows of B (columns of the result)"),
     SizeOption("k", "Reduction dimension"),
     SizeOption("family", "Family, e.g. a8w8_bpreshuffle, a8w8_blockscale, a4w4_blockscale", FAMILY, str),
-    SizeOption("library", "Library: ck, cktile or fbgemm", LIBRARY, str),
+    SizeOption("library", "Only kernels of this library: ck, cktile or fbgemm", "any of AITER's", str),
     SizeOption("groups", "Products of a batched or grouped family of FBGEMM", "none"),
     SizeOption("num_cus", "Compute units of the GPU", "304 on gfx942, 256 on gfx950"),
 )
@@ -39,6 +41,23 @@ def _problem(given: Mapping[str, Any], _variant: str, dtype: str) -> AiterGemm:
     return AiterGemm(**{**given, "family": family}, dtype=own[0] if dtype == DTYPE else dtype)
 
 
+def library_of(kernel: str) -> str:
+    """Return the library of a kernel's name, as of `AiterKernel.library`."""
+    return "cktile" if "_cktile_" in kernel else "fbgemm" if kernel.startswith(("fp8_", "bf16_")) else "ck"
+
+
+def _notes(answer: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield the library of the first row, with the first row of each, and libraries that others.json has as faster."""
+    rows, problem = [library_of(row.kernel) for row in answer.kernels], answer.problem
+    first = {library: rows.index(library) + 1 for library in dict.fromkeys(rows)}
+    others = [f"{library} from row {row}" for library, row in first.items() if row > 1]
+    yield "library", "; ".join([rows[0], *others]), {"rows": first}, "problem", "library", ""
+    for row in json.loads(Path(__file__).with_name("others.json").read_bytes()):
+        is_its = (answer.facts.arch, problem.family) == (row["arch"], row["family"])
+        if is_its and problem.m <= row["most_m"] and problem.k >= row["least_k"]:
+            yield "faster-elsewhere", row["message"], {"library": row["library"]}
+
+
 _KERNEL = (
     r"[a-z0-9_]+?_(?P<block>\d+)x(?P<tile>\d+x\d+x\d+)_(?P<instruction>\d+x\d+)_(?P<others>\w+?)"
     r"_(?P<pipeline>int\w+wave_v\d)"
@@ -50,4 +69,5 @@ REQUESTED = Requested(
     default_dtype=DTYPE,
     completed=completed,
     kernel=_KERNEL,
+    notes=_notes,
 )

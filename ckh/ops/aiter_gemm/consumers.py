@@ -11,6 +11,7 @@ import json
 import re
 import tempfile
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -49,8 +50,10 @@ from ckh.ops.aiter_gemm.kernel import (
 )
 from ckh.ops.aiter_gemm.operation import KEY, OPERATION, key_cells, looked_up, padded_m
 from ckh.ops.aiter_gemm.problem import (
+    ANY,
     BATCHED,
     CK,
+    CKTILE,
     FAMILIES,
     FBGEMM,
     GROUPED,
@@ -119,7 +122,12 @@ def _table(family: str) -> TunedTable:
 
 @cache
 def installed_kernels(root: Path, family: str, library: str) -> dict[str, InstalledKernel]:
-    """Return the kernels of a family by the names that ckh uses; older versions had other names."""
+    """Return the kernels of a family by the names that ckh uses; older versions had other names, some one library."""
+    if library == ANY:
+        own = installed_kernels(root, family, CK)
+        with suppress(DataError):
+            return own | installed_kernels(root, family, CKTILE)
+        return own
     name = f"gemm_{family}" if library == CK else f"gemm_{family}_{library}"
     path = source_file(root, f"csrc/*/{name}_common.py", f"csrc/*/{name}_instance.py")
     if path is None:
@@ -157,19 +165,13 @@ class _Measured:
 def write_tables(choices: Choices) -> WrittenChoices:
     """Write the tables for the problems of answers; problems without a kernel are listed as missing."""
     measured = _measured(choices.measured)
-    lines: dict[tuple[Any, ...], TunedLine] = {}
+    lines: dict[tuple[Any, str], TunedLine] = {}
 
     def choose(answer: Ranking) -> ExportedChoice:
         line, basis = _kept(answer, measured, choices) or _predicted(answer, measured, choices.installed)
         if not isinstance(line, TunedLine):
             return kept_row(answer, line, line["kernelName"], basis)
-        known = lines.setdefault(line.key, line)
-        if known.kernel != line.kernel:
-            raise DataError(
-                f"{known.problem.canonical()} is a duplicate row for AITER",
-                "choose one library for a shape",
-                code="duplicate-rows",
-            )
+        lines[line.key, line.kernel] = line  # of two kernels for a shape the table is refused
         return written_row(answer, line, basis)
 
     rows, missing = chosen(choices.answers, choose)
@@ -217,7 +219,7 @@ def _predicted(answer: Ranking, measured: _Measured, root: Path | None) -> tuple
     """Return the row of the best-ranked kernel that AITER builds, and the basis of its time."""
     problem: Any = answer.problem
     arch = answer.model.spec.arch
-    if problem.library == FBGEMM:
+    if problem.library == FBGEMM or problem.family in (*BATCHED, *GROUPED):
         raise NoKernelError(f"AITER has no kernels of FBGEMM: {problem.canonical()}")
     if answer.failure is not None:
         raise answer.failure
@@ -241,7 +243,7 @@ def _built_as(kernel: str, problem: AiterGemm, root: Path | None) -> InstalledKe
                 code="aiter-version",
             )
         return InstalledKernel(base, kernel_numbers()[base])
-    names = installed_kernels(root, problem.family, problem.library)
+    names = installed_kernels(root, problem.family, parse_kernel(kernel).library)
     if base not in names:
         raise DataError(
             f"AITER in {root} has no kernel {base}, which {problem.canonical()} was measured with",
@@ -301,8 +303,9 @@ def _omitted(root: Path, table: TunedTable, device: tuple[str, int], file: Path)
     names = {resolved(name) for name in re.findall(r"\w{20,}", text)}
 
     def wrong(choice: Mapping[str, Any]) -> str:
-        problem, base = parse_aiter_gemm(choice["problem"]), parse_kernel(choice["kernel"]).base
-        if problem.library != CK:
+        problem, kernel = parse_aiter_gemm(choice["problem"]), parse_kernel(choice["kernel"])
+        base = kernel.base
+        if kernel.library != CK:
             return ""
         if done.returncode:
             return f"AITER's generator ends with {last_line(done.stderr)}"
@@ -341,7 +344,7 @@ KIND = ProblemKind(
     (
         DTYPE,
         Code("family", "family", 2, _FAMILIES, "CKH_AITER_", "CKH_AITER_FAMILIES", added=1),
-        Code("library", "library", 3, LIBRARIES, "CKH_AITER_", "CKH_AITER_LIBRARIES"),
+        Code("library", "library", 3, (*LIBRARIES, ANY), "CKH_AITER_", "CKH_AITER_LIBRARIES"),
     ),
     SIZES,
     AiterGemm,
@@ -352,7 +355,7 @@ KIND = ProblemKind(
 def _groups(model: Model) -> Iterator[Group]:
     arch = load_arch(model.spec.arch)
     for family in _FAMILIES:
-        for library in LIBRARIES:
+        for library in (*LIBRARIES, ANY):
             for dtype in (type_name for type_name in FAMILIES[family] if has_pool(family, library, type_name)):
                 example = AiterGemm(1, 1, 1, family, dtype, library, num_cus=1)
                 yield ruled_group(KIND, example, kernel_pool(family, library, arch.name), RULES, arch)

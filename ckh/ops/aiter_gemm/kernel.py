@@ -21,7 +21,7 @@ from ckh.kernels.judging import ProblemRules
 from ckh.kernels.pools import Candidates
 from ckh.kernels.table import KernelTable
 from ckh.ops.aiter.applicability import rules_of, whole_tiles
-from ckh.ops.aiter_gemm.problem import CK, CKTILE, FBGEMM, OP_TYPE
+from ckh.ops.aiter_gemm.problem import ANY, CK, CKTILE, FAMILY_FACTS, FBGEMM, LIBRARIES, OP_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -210,33 +210,6 @@ def _numbers(text: str) -> tuple[int, ...]:
 _LIST = Path(__file__).with_name("kernels.txt")
 # AITER's own tables of August 2026 have the same numbers (tests/ops/aiter_gemm/test_kernel.py).
 NUMBERED_BY = "amd-aiter 0.1.7.post2.dev18"
-# Family and library -> pool. Missing combinations have no kernels.
-_POOLS = {
-    ("a8w8", CK): "a8w8",
-    ("a8w8_bpreshuffle", CK): "a8w8_bpreshuffle",
-    ("a8w8_bpreshuffle", CKTILE): "a8w8_bpreshuffle_cktile",
-    ("a8w8_blockscale", CK): "a8w8_blockscale",
-    ("a8w8_blockscale", CKTILE): "a8w8_blockscale_cktile",
-    ("a8w8_blockscale_bpreshuffle", CK): "a8w8_blockscale_bpreshuffle",
-    ("a8w8_blockscale_bpreshuffle", CKTILE): "a8w8_blockscale_cktile",
-    ("a4w4_blockscale", CK): "a4w4_blockscale",
-    ("a8w8", FBGEMM): "fbgemm_rowwise",
-    ("a8w8_bpreshuffle", FBGEMM): "fbgemm_rowwise_preshuffle",
-    ("a8w8_batched", FBGEMM): "fbgemm_rowwise_batched",
-    ("a8w8_grouped", FBGEMM): "fbgemm_rowwise_grouped",
-    ("a16w16_grouped", FBGEMM): "fbgemm_bf16_grouped",
-}
-# Largest splitK of AITER that a tuning has chosen, by pool.
-_MOST_SPLIT_OF = {
-    "a8w8": 3,
-    "a8w8_bpreshuffle": 1,
-    "a8w8_bpreshuffle_cktile": 0,
-    "a8w8_blockscale": 3,
-    "a8w8_blockscale_cktile": 3,
-    "a8w8_blockscale_bpreshuffle": 3,
-    "a4w4_blockscale": 1,
-    **{name: 0 for (_, library), name in _POOLS.items() if library == FBGEMM},  # names state it
-}
 
 
 @cache
@@ -264,12 +237,15 @@ def kernel_numbers() -> dict[str, int]:
 
 @cache
 def kernel_pool(family: str, library: str, arch: str) -> tuple[AiterKernel, ...]:
-    """Return the kernels of a family that AITER builds for an architecture, each with every split of K."""
-    name = _POOLS.get((family, library), "")
+    """Return a family's kernels for an architecture, each with every split of K; FBGEMM's are apart from AITER's."""
+    if library == ANY:
+        own = [kernel_pool(family, name, arch) for name in LIBRARIES]
+        return own[0] + own[1] or own[2]
+    name, most_split = FAMILY_FACTS[family]["pools"].get(library, ("", 0))
     return tuple(
         parse_kernel(f"{base}_splitk{split}" if split else base)
         for base in _listed()[0].get((name, arch), ())
-        for split in range(_MOST_SPLIT_OF[name] + 1)
+        for split in range(most_split + 1)
     )
 
 
@@ -317,8 +293,7 @@ def _rules(family: str, library: str, arch: str) -> ProblemRules:
 def candidates(problem: AiterGemm, arch: ArchSpec, _model: Path | None = None) -> Candidates[AiterKernel]:
     """Return the kernels to rank. Which others reject a problem, AITER detects only at run time."""
     pool = kernel_pool(problem.family, problem.library, arch.name)
-    program = "FBGEMM" if problem.library == FBGEMM else "AITER"
-    why = f"{program} has no kernels of {problem.library} for {problem.family} on {arch.name}"
+    why = f"there are no kernels of {problem.library} for {problem.family} on {arch.name}"
     chosen, reasons = _rules(problem.family, problem.library, arch.name).judge(problem)
     by_problem = dict(reasons.most_common())
     return Candidates(pool, chosen, by_problem if pool else {why: 1}, by_problem=by_problem)

@@ -32,7 +32,7 @@ from ckh.ops.aiter.problem_files import load_entries, nearest_row, torch_dtype, 
 from ckh.ops.aiter.record import UNKNOWN, coded, columns_of, judged_of, kernels_of, problems_of, timed_kernels
 from ckh.ops.aiter_gemm.kernel import NUMBERS, AiterKernel, candidates, candidates_key, parse_kernel
 from ckh.ops.aiter_gemm.problem import (
-    CK,
+    ANY,
     FAMILIES,
     GROUPED,
     GROUPS,
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    import pandas as pd
+
     from ckh.ops.aiter.problem_files import Entries
     from ckh.shapes.misses import KeyTables
     from ckh.shapes.shaped import MissedLookup, NearKey
@@ -64,7 +66,7 @@ if TYPE_CHECKING:
 
     Formula = Callable[[Columns], Any]
 
-_CODES = {"family": FAMILIES, "library": LIBRARIES, "dtype": ("fp8", "int8", "pk_fp4", "bf16")}
+_CODES = {"family": FAMILIES, "dtype": ("fp8", "int8", "pk_fp4", "bf16")}
 _IS_GROUPED = dict.fromkeys(GROUPED, 1.0)
 _GRIDS = (32, 64, 128, 256)  # widths of tiles whose number along N is a feature
 _MOST_DIVISOR = 4096.0
@@ -105,6 +107,7 @@ _DERIVED: dict[str, Formula] = {
     "tiles_n": pieces("n", "tile_n"),
     "tiles": lambda c: c["products"] * c["tiles_m"] * c["tiles_n"],
     "workgroups": lambda c: c["tiles"] * c["parts"],
+    "blocks_256": lambda c: c["products"] * np.ceil(c["rows"] / 256) * np.ceil(c["n"] / 256),
     "waves": lambda c: c["workgroups"] / c["cus"],
     "rounds": lambda c: np.ceil(c["waves"]),
     "sides": lambda c: c["tile_m"] + c["tile_n"],
@@ -122,10 +125,12 @@ _PROBLEM_FEATURES = (
     Feature("log2_n_by_cu", "log2", lambda c: np.log2(c["n"] / c["cus"])),
     *(Feature(f"n_{width}_by_cu", "tiles/CU", _grid(width)) for width in _GRIDS),
     *(Feature(f"divisor_{name}", "log2", _divisor(name)) for name in ("m", "n", "k")),
+    Feature("blocks_256_by_cu", "blocks/CU", lambda c: c["blocks_256"] / c["cus"]),
     Feature("log2_products", "log2", log2_of("products")),
     Feature("log2_rows_of_product", "log2", log2_of("rows")),
 )
 _KERNEL_FEATURES = (
+    coded("library", LIBRARIES),
     *(Feature(name, "", raw(name)) for name in NUMBERS),
     Feature("log2_area", "log2", log2_of("area")),
     Feature("lds_bytes", "bytes", lambda c: c["sides"] * c["tile_k"] * c["element_bytes"]),
@@ -154,12 +159,12 @@ AITER_GEMM = FeatureEngine(
     categorical=(),
     derived=_DERIVED,
     defaults={GROUPS: 0.0},
-    kernel_columns=frozenset(NUMBERS),
+    kernel_columns=frozenset({"library", *NUMBERS}),
 )
 
 _TEXTS = {
     "family": "how operands are scaled and shuffled",
-    "library": "pool of kernels: ck, cktile or fbgemm",
+    "library": "the kernel's library: ck, cktile or fbgemm",
     "dtype": "element type of A and B",
 }
 _DECODE_M, _MEDIUM_M = 64, 1024
@@ -169,7 +174,8 @@ def _mismatch(kernel: AiterKernel, problem: AiterGemm) -> str:
     serves = kernel.family == problem.family or (
         kernel.library != "ck" and problem.family.startswith(kernel.family + "_")
     )
-    return "" if serves and kernel.library == problem.library else f"{kernel.name} on {problem.canonical()}"
+    is_own = problem.library in (kernel.library, ANY)
+    return "" if serves and is_own else f"{kernel.name} on {problem.canonical()}"
 
 
 def _train_defaults(_rows: int) -> TrainOptions:
@@ -368,6 +374,12 @@ def _tiled(problem: AiterGemm) -> TiledSizes:
     return TiledSizes(-(-problem.rows // number), problem.n, problem.k, number)
 
 
+def _tried(problem: AiterGemm, rows: pd.DataFrame) -> AiterGemm:
+    """Limit a problem to the libraries of its rows' kernels: tables of one library say nothing of others."""
+    libraries = set(rows["library"])
+    return problem if len(libraries) > 1 else replace(problem, library=libraries.pop())
+
+
 OPERATION = Operation(
     name=OP_TYPE,
     summary="AITER's quantised matrix products, from its tuned tables",
@@ -375,14 +387,13 @@ OPERATION = Operation(
     problems=problems_of(
         __package__,
         AiterGemm,
-        tuple(_TEXTS),
+        ("family", "dtype"),
         tuple(SIZES),
-        {"family": FAMILIES, "library": (CK,)},
+        {"family": FAMILIES},
         optional=(GROUPS,),
         parse=parse_aiter_gemm,
         slices={
             "family": {name: having("family", name) for name in FAMILIES},
-            "library": {name: having("library", name) for name in LIBRARIES},
             "rows": {
                 f"M up to {_DECODE_M}": lambda p: p.m <= _DECODE_M,
                 f"M up to {_MEDIUM_M}": lambda p: _DECODE_M < p.m <= _MEDIUM_M,
@@ -392,11 +403,12 @@ OPERATION = Operation(
         split_by=("n", "k"),
         grows_with="m",
         tiled=_tiled,
+        tried=_tried,
     ),
     kernels=kernels_of(
         AiterKernel,
         NUMBERS,
-        ("pipeline",),
+        ("library", "pipeline"),
         parse=parse_kernel,
         name=lambda kernel: kernel.name,
         mismatch=_mismatch,
@@ -414,7 +426,7 @@ OPERATION = Operation(
         ),
         model_per=(),
         engine=AITER_GEMM,
-        input_columns=(*IDENTITY, *NUMBERS),
+        input_columns=(*IDENTITY, "library", *NUMBERS),
         defaults=_train_defaults,
         formats=lazily(f"{__package__}.tuned:FORMATS"),
         model_files={TIMED_NAME: timed_kernels},

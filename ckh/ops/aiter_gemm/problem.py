@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from ckh.errors import UsageError
@@ -14,33 +16,26 @@ from ckh.text.prose import one_of
 OP_TYPE = "aiter_gemm"
 PREFIX = "aiter_gemm_"
 
-# Family -> element types of its operands, the usual one first.
-FAMILIES: dict[str, tuple[str, ...]] = {
-    "a8w8": ("fp8", "int8"),
-    "a8w8_bpreshuffle": ("fp8",),
-    "a8w8_blockscale": ("fp8",),
-    "a8w8_blockscale_bpreshuffle": ("fp8",),
-    "a4w4_blockscale": ("pk_fp4",),
-    "a8w8_batched": ("fp8",),
-    "a8w8_grouped": ("fp8",),
-    "a16w16_grouped": ("bf16",),
-}
+# Family -> its element types, the usual one first; further columns of its table; by library the pool, and the largest
+# splitK that a tuning has chosen.
+FAMILY_FACTS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("families.json").read_bytes())
+FAMILIES: dict[str, tuple[str, ...]] = {name: tuple(facts["dtypes"]) for name, facts in FAMILY_FACTS.items()}
 # Families of several products in one launch: `m` is of each product, or the sum over all.
 BATCHED = ("a8w8_batched",)
 GROUPED = ("a8w8_grouped", "a16w16_grouped")
 # Problems that AITER computes and ckh does not answer: family and element type -> reason.
 UNANSWERED = {("a8w8_bpreshuffle", "int8"): "AITER's tuned kernels for it are assembly, none is Composable Kernel's"}
-CK, CKTILE, FBGEMM = "ck", "cktile", "fbgemm"
+CK, CKTILE, FBGEMM, ANY = "ck", "cktile", "fbgemm", "any"
 LIBRARIES = (CK, CKTILE, FBGEMM)
 
 # Sizes of every problem.
 SIZES: dict[str, str] = {"m": "m", "n": "n", "k": "k", "num_cus": "num_cus"}
 GROUPS = "groups"  # a size of batched and grouped products alone
-IDENTITY: tuple[str, ...] = ("family", "library", "dtype", *SIZES, GROUPS)
+IDENTITY: tuple[str, ...] = ("family", "dtype", *SIZES, GROUPS)
 
 _OUTPUT_BYTES = 2  # bf16 or fp16
 _CANONICAL = (
-    rf"{PREFIX}(?P<family>a\d{{1,2}}w\d{{1,2}}[a-z_]*?)_(?P<library>ck|cktile|fbgemm)_(?P<dtype>fp8|int8|pk_fp4|bf16)_cu(?P<num_cus>[0-9]{{1,10}})"
+    rf"{PREFIX}(?P<family>a\d{{1,2}}w\d{{1,2}}[a-z_]*?)(?:_(?P<library>ck|cktile|fbgemm))?_(?P<dtype>fp8|int8|pk_fp4|bf16)_cu(?P<num_cus>[0-9]{{1,10}})"
     r"(?:_g(?P<groups>[0-9]{1,10}))?_m(?P<m>[0-9]{1,10})_n(?P<n>[0-9]{1,10})_k(?P<k>[0-9]{1,10})"
 )
 
@@ -57,9 +52,9 @@ class AiterGemm(PasteableProblem):
     k: int  # the reduction dimension
     family: str = "a8w8"  # one of `FAMILIES`: how the operands are scaled and whether B is shuffled beforehand
     dtype: str = "fp8"  # element type of A and B
-    library: str = CK
-    """The pool of kernels to choose from: AITER tunes CK's and CK Tile's kernels separately; FBGEMM has its own CK
-    kernels, whose winners are known without times."""
+    library: str = ANY
+    """What competes: one library's kernels alone, as asked for or as a tuner tried, or those of any library of the
+    program; FBGEMM's are its own CK kernels, whose winners are known without times."""
     num_cus: int = 0
     """Compute units of the device, 0 for those of the GPU that is asked about (`devices.compute_units`)."""
     groups: int = 0  # products of a batched or grouped problem, 0 for other families
@@ -76,7 +71,7 @@ class AiterGemm(PasteableProblem):
                 one_of(self.dtype, FAMILIES[self.family]),
                 code="unsupported" if reason else "unknown-name",
             )
-        if self.library not in LIBRARIES:
+        if self.library not in (*LIBRARIES, ANY):
             raise UsageError(f"unknown library {self.library!r}", one_of(self.library, LIBRARIES), code="unknown-name")
         if not has_pool(self.family, self.library, self.dtype):
             raise UsageError(
@@ -109,22 +104,21 @@ class AiterGemm(PasteableProblem):
 
     def canonical(self) -> str:
         """Text that holds the complete identity; `parse_aiter_gemm` parses it."""
-        kind = f"{self.family}_{self.library}_{self.dtype}_cu{self.num_cus}" + (
-            f"_g{self.groups}" if self.groups else ""
-        )
-        return f"{PREFIX}{kind}_m{self.m}_n{self.n}_k{self.k}"
+        family = self.family if self.library == ANY else f"{self.family}_{self.library}"
+        groups = f"_g{self.groups}" if self.groups else ""
+        return f"{PREFIX}{family}_{self.dtype}_cu{self.num_cus}{groups}_m{self.m}_n{self.n}_k{self.k}"
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields but `groups` of a single product, for JSON; `AiterGemm(**d)` restores the problem."""
+        """All fields but `groups` of a single product and any library, for JSON; `AiterGemm(**d)` restores them."""
         document = {field.name: getattr(self, field.name) for field in fields(self)}
-        return document if self.groups else {name: value for name, value in document.items() if name != GROUPS}
+        return {name: value for name, value in document.items() if value != {GROUPS: 0, "library": ANY}.get(name)}
 
 
 def has_pool(family: str, library: str, dtype: str) -> bool:
     """True if a library has problems of a family and element type."""
     if library == FBGEMM:
         return family in _OF_FBGEMM and dtype == FAMILIES[family][0]
-    return family not in (*BATCHED, *GROUPED)
+    return library == ANY or family not in (*BATCHED, *GROUPED)
 
 
 def parse_aiter_gemm(text: str) -> AiterGemm:
@@ -133,11 +127,11 @@ def parse_aiter_gemm(text: str) -> AiterGemm:
     if match is None:
         raise UsageError(
             f"not a GEMM of AITER: {text!r}",
-            f"e.g. {PREFIX}a8w8_bpreshuffle_ck_fp8_cu304_m16_n7168_k2048",
+            f"e.g. {PREFIX}a8w8_bpreshuffle_fp8_cu304_m16_n7168_k2048",
             code="bad-problem",
         )
     sizes = {name: int(match[name] or 0) for name in (*SIZES.values(), GROUPS)}
-    return AiterGemm(**sizes, family=match["family"], dtype=match["dtype"], library=match["library"])
+    return AiterGemm(**sizes, family=match["family"], dtype=match["dtype"], library=match["library"] or ANY)
 
 
 def family_of(dtype: str, default: str) -> str:

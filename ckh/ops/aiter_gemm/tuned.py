@@ -29,7 +29,7 @@ from ckh.ops.aiter.tables import (
 )
 from ckh.ops.aiter_gemm.kernel import InstalledKernel, kernel_numbers, known_names, parse_kernel, resolved
 from ckh.ops.aiter_gemm.operation import KEY, key_cells
-from ckh.ops.aiter_gemm.problem import CKTILE, FAMILIES, OP_TYPE, AiterGemm
+from ckh.ops.aiter_gemm.problem import ANY, CKTILE, FAMILIES, FAMILY_FACTS, OP_TYPE, AiterGemm
 from ckh.problems import dtype_name
 
 if TYPE_CHECKING:
@@ -47,14 +47,6 @@ UNLISTED = "of a kernel that is not in AITER's lists"
 
 NO_ID = -1  # of CK Tile's kernels, if a dataset is written without an AITER that numbers them
 _SHUFFLED = "bpreshuffle"
-# Further columns of each family's tables.
-_STATED = {
-    "a8w8": ("q_dtype_w",),
-    "a8w8_bpreshuffle": ("q_dtype_w", "libtype"),
-    "a8w8_blockscale": ("libtype",),
-    "a8w8_blockscale_bpreshuffle": ("libtype",),
-    "a4w4_blockscale": (),
-}
 _CHOICE = ("kernelId", "splitK", "us", "kernelName", "tflops", "bw", "errRatio")
 _REQUIRED = ("cu_num", "M", "N", "K", "us", "kernelName")
 
@@ -78,7 +70,7 @@ class TunedLine(TableRow):
         built = self.built_as or InstalledKernel(kernel.base, kernel_numbers().get(kernel.base, NO_ID))
         return {
             **key_cells(self.arch, problem),
-            "libtype": problem.library,
+            "libtype": kernel.library,
             "kernelId": built.number,
             "splitK": kernel.split_k,
             "us": f"{self.time_us:.10g}",
@@ -91,7 +83,7 @@ class TunedLine(TableRow):
 
 def columns_of(family: str) -> list[str]:
     """Return the columns of a family's measured tables."""
-    return [*KEY[:-1], *_STATED[family], *_CHOICE]
+    return [*KEY[:-1], *FAMILY_FACTS[family]["columns"], *_CHOICE]
 
 
 def gemm_table(lines: Sequence[TunedLine]) -> str:
@@ -100,7 +92,7 @@ def gemm_table(lines: Sequence[TunedLine]) -> str:
         message = "rows of one table of AITER must not be of several families"
         raise DataError(message, "write separate tables", code="mixed-data")
     columns = [name for family in families for name in columns_of(family)]
-    return table_text(lines, columns, lambda row: known_names(row.problem.family, row.problem.library, row.arch))
+    return table_text(lines, columns, lambda row: known_names(row.problem.family, ANY, row.arch))
 
 
 def _write(rows: MeasuredRows, path: Path) -> list[str]:
@@ -144,10 +136,10 @@ def _winner(cells: dict[str, str], table: str, options: ReadOptions) -> Won:
     if len(FAMILIES[family]) == 1:
         dtype = FAMILIES[family][0]
     try:
-        problem = AiterGemm(m, n, k, family, dtype, kernel.library, num_cus=num_cus or -1)
+        problem = AiterGemm(m, n, k, family, dtype, num_cus=num_cus or -1)
     except UsageError as error:
         raise LeftOut(BAD, error.message) from None
-    if kernel.name not in known_names(family, kernel.library, arch):
+    if kernel.name not in known_names(family, ANY, arch):
         raise LeftOut(UNLISTED)
     return Won(arch, problem, kernel, time_us, PREDICTED in cells and bool(number(PREDICTED, float)))
 

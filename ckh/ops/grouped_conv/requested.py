@@ -12,7 +12,7 @@ from ckh.errors import UsageError
 from ckh.requested import Requested, SizeOption
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ckh.ops.grouped_conv.problem import ConvProblem
 
@@ -137,14 +137,17 @@ _KERNEL = (
 )
 
 
-def inexact(kernel: str) -> str:
-    """Return why the kernel of a complete name is less accurate than others."""
-    if "_splitk" not in kernel:
-        return ""
+def notes(answer: Any) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Yield why the first kernel is less accurate than others."""
+    if "_splitk" not in (kernel := answer.kernels[0].kernel):
+        return
     from ckh.ops.grouped_conv.kernel import parse_kernel_name
 
     parsed = parse_kernel_name(kernel)
-    return f"adds its {parsed.split_k} parts of K in {parsed.dtype}, not in float32" if parsed.rounds_parts else ""
+    if parsed.rounds_parts:
+        reason = f"adds its {parsed.split_k} parts of K in {parsed.dtype}, not in float32"
+        message = f"row 1 {reason}: a wrong_result where errors exceed the limits of float32 sums"
+        yield "inexact", message, {"reason": reason}
 
 
 REQUESTED = Requested(
@@ -156,5 +159,5 @@ REQUESTED = Requested(
     padded=padded,
     refused={"layout": _LAYOUT},
     kernel=_KERNEL,
-    inexact=inexact,
+    notes=notes,
 )
