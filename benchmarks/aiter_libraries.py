@@ -150,7 +150,7 @@ def with_library(model: Path, out: Path, times: Times) -> None:
     spec["feature_names"] += more
     names = spec["feature_names"]
     for line, added in (("feature_names", more), ("feature_infos", ["[0:1e9]"] * len(more))):
-        text = re.sub(rf"^({line}=.*)$", lambda old, added=added: " ".join([old[1], *added]), text, flags=re.MULTILINE)
+        text = re.sub(rf"^({line}=.*)$", " ".join([r"\1", *added]), text, flags=re.MULTILINE)
     text = re.sub(r"^max_feature_idx=.*$", f"max_feature_idx={len(names) - 1}", text, flags=re.MULTILINE)
     parts = [text, scale_leaves(library_trees(times, names, spec["arch"]), _SCALE)]
     if spec["arch"] == ARCH:
@@ -165,7 +165,8 @@ def answers_by(model: Path, times: Times, others: Times) -> dict[AiterGemm, list
     with TemporaryDirectory() as work:
         with_library(model, Path(work) / model.name, others)
         rankings = rankings_of(times, load_model(Path(work) / model.name))
-        return {ranking.problem: [ranking.pool[at].name for at in ranking.order.tolist()] for ranking in rankings}
+        names = [[ranking.pool[at].name for at in ranking.order.tolist()] for ranking in rankings]
+        return dict(zip(times, names, strict=True))
 
 
 def left_out(model: Path, times: Times) -> dict[AiterGemm, list[str]]:

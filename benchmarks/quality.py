@@ -1,11 +1,13 @@
 """The table of quality of all operations, as `ckh predict` answers, in one run.
 
-    python benchmarks/quality.py [--times FILE ...] [--winners FILE] [--part NAME ...]
+    python benchmarks/quality.py [--times FILE ...] [--winners FILE] [--base MODEL] [--part NAME ...]
 
 Parts: `estimate` (the analytic estimate and the shipped model on complete times of AITER's fp8 block-scaled GEMMs, by
 range of M, for each library and both; `--times` are ck_gemm_fp8_blockscale_gfx950_*.parquet), `conv` (trained on one of
 AMD's two files of gfx950, evaluated on the other; the estimate on both), `gemm` (AMD's winners of fp8 GEMMs, held-out
-layers; `--winners`), `aiter` (winners of data/aiter-gemm-*.parquet, held-out layers) and `moe` (held-out layers).
+layers; `--winners`), `libraries` (CK or CK Tile, each layer by trees of the others beside `--base`, a model of AITER's
+GEMMs without such trees: aiter_libraries.py), `aiter` (winners of data/aiter-gemm-*.parquet, held-out layers) and `moe`
+(held-out layers).
 
 Each line states what its data shaped. The constants of the estimate of the first part are chosen on the other layers
 (N, K), from a grid, by the mean error of log times. estimate.md states how changes of the estimate are decided.
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from benchmarks import aiter_folds, aiter_moe_folds, estimate_prior, gemm_winners
+from benchmarks import aiter_folds, aiter_libraries, aiter_moe_folds, estimate_prior, gemm_winners
 from ckh.archs import load_arch
 from ckh.data.dataset import read_dataset
 from ckh.learn.analytic import estimate
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ROOT = Path(__file__).parents[1]
-PARTS = ("estimate", "conv", "gemm", "aiter", "moe")
+PARTS = ("estimate", "libraries", "conv", "gemm", "aiter", "moe")
 FAMILY, ARCH = "a8w8_blockscale_bpreshuffle", "gfx950"
 RANGES = ((1, 64), (65, 512), (513, 2048), (2049, 10**9))
 BOTH = "both"
@@ -137,7 +139,7 @@ def of_estimate(paths: Sequence[Path]) -> None:
     for (what, of_items), library in product(scores.items(), (CK, CKTILE, BOTH)):
         if library == BOTH and what == "shipped model":  # it answers for one library
             continue
-        shaped = "constants" if "ships" in what else "form" if "constants" in what else "nothing"
+        shaped = "constants" if "ships" in what else "form" if "constants" in what else "CK Tile's order"
         for low, high in RANGES:
             chosen = []
             for item, score in zip(items, of_items, strict=True):
@@ -160,6 +162,13 @@ def of_convolutions() -> None:
         show("grouped_conv", f"{learned}-kernel file -> {judged}-kernel file", spread(by_model), "recipe")
         by_estimate = estimate_prior.efficiency(estimate_model(wanted_for(held.problems()[0], ARCH)), held)
         show("grouped_conv", f"estimate, {judged}-kernel file", spread(by_estimate), "form; a check")
+
+
+def of_libraries(base: Path) -> None:
+    """Print the choices between CK and CK Tile on held-out layers."""
+    times = aiter_libraries.times_in(ROOT / "data" / "aiter-gemm-libraries-gfx950.parquet")
+    answers = aiter_libraries.left_out(base, times)
+    aiter_libraries.judge(times, answers, lambda what, of: show("aiter_gemm", what, spread(of), "recipe"))
 
 
 def of_winners() -> None:
@@ -189,11 +198,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=Path, nargs="*", default=[])
     parser.add_argument("--winners", type=Path)
+    parser.add_argument("--base", type=Path)
     parser.add_argument("--part", choices=PARTS, nargs="*", default=PARTS)
     given = parser.parse_args()
     show("operation", "what", "problems: figures", "shaped")
     if "estimate" in given.part and given.times:
         of_estimate(given.times)
+    if "libraries" in given.part and given.base is not None:
+        of_libraries(given.base)
     if "conv" in given.part:
         of_convolutions()
     if "gemm" in given.part and given.winners is not None:
