@@ -229,8 +229,8 @@ class Dataset(Shown):
         """Distinct problems as in `problems`, each limited to what the tuners of its rows tried."""
         if (limited := self.op.problems.tried) is None:
             return self.problems()
-        rows = np.split(np.argsort(self.problem_ids, kind="stable"), np.cumsum(np.bincount(self.problem_ids))[:-1])
-        return [limited(problem, self.frame.iloc[own]) for problem, own in zip(self.problems(), rows, strict=True)]
+        groups = zip(self.problems(), self.frame.groupby(self.problem_ids), strict=True)
+        return [limited(problem, rows) for problem, (_, rows) in groups]
 
     @cached_property
     def _all_problems(self) -> list[Any]:

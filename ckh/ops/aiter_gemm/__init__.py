@@ -50,8 +50,8 @@ def _notes(answer: Any) -> Iterator[tuple[Any, ...]]:
     """Yield the library of the first row, with the first row of each, and libraries that others.json has as faster."""
     rows, problem = [library_of(row.kernel) for row in answer.kernels], answer.problem
     first = {library: rows.index(library) + 1 for library in dict.fromkeys(rows)}
-    others = [f"{library} from row {row}" for library, row in first.items() if row > 1]
-    yield "library", "; ".join([rows[0], *others]), {"rows": first}, "problem", "library", ""
+    said = (library if row == 1 else f"{library} from row {row}" for library, row in first.items())
+    yield "library", "; ".join(said), {"rows": first}, "problem", "library", ""
     for row in json.loads(Path(__file__).with_name("others.json").read_bytes()):
         is_its = (answer.facts.arch, problem.family) == (row["arch"], row["family"])
         if is_its and problem.m <= row["most_m"] and problem.k >= row["least_k"]:

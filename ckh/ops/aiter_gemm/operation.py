@@ -36,7 +36,6 @@ from ckh.ops.aiter_gemm.problem import (
     FAMILIES,
     GROUPED,
     GROUPS,
-    IDENTITY,
     LIBRARIES,
     OP_TYPE,
     PREFIX,
@@ -56,8 +55,6 @@ from ckh.shapes.shaped import Shaped
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    import pandas as pd
 
     from ckh.ops.aiter.problem_files import Entries
     from ckh.shapes.misses import KeyTables
@@ -174,8 +171,7 @@ def _mismatch(kernel: AiterKernel, problem: AiterGemm) -> str:
     serves = kernel.family == problem.family or (
         kernel.library != "ck" and problem.family.startswith(kernel.family + "_")
     )
-    is_own = problem.library in (kernel.library, ANY)
-    return "" if serves and is_own else f"{kernel.name} on {problem.canonical()}"
+    return "" if serves and problem.library in (kernel.library, ANY) else f"{kernel.name} on {problem.canonical()}"
 
 
 def _train_defaults(_rows: int) -> TrainOptions:
@@ -374,7 +370,7 @@ def _tiled(problem: AiterGemm) -> TiledSizes:
     return TiledSizes(-(-problem.rows // number), problem.n, problem.k, number)
 
 
-def _tried(problem: AiterGemm, rows: pd.DataFrame) -> AiterGemm:
+def _tried(problem: AiterGemm, rows: Any) -> AiterGemm:
     """Limit a problem to the libraries of its rows' kernels: tables of one library say nothing of others."""
     libraries = set(rows["library"])
     return problem if len(libraries) > 1 else replace(problem, library=libraries.pop())
@@ -426,7 +422,7 @@ OPERATION = Operation(
         ),
         model_per=(),
         engine=AITER_GEMM,
-        input_columns=(*IDENTITY, "library", *NUMBERS),
+        input_columns=("family", "dtype", *SIZES, GROUPS, "library", *NUMBERS),
         defaults=_train_defaults,
         formats=lazily(f"{__package__}.tuned:FORMATS"),
         model_files={TIMED_NAME: timed_kernels},

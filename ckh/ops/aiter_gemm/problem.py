@@ -31,7 +31,6 @@ LIBRARIES = (CK, CKTILE, FBGEMM)
 # Sizes of every problem.
 SIZES: dict[str, str] = {"m": "m", "n": "n", "k": "k", "num_cus": "num_cus"}
 GROUPS = "groups"  # a size of batched and grouped products alone
-IDENTITY: tuple[str, ...] = ("family", "dtype", *SIZES, GROUPS)
 
 _OUTPUT_BYTES = 2  # bf16 or fp16
 _CANONICAL = (
