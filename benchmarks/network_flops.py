@@ -34,7 +34,8 @@ _OF_CONVOLUTIONS = "convolution"
 def flops_of(shape: Any) -> int:
     """Count the operations of a listed convolution or product."""
     if isinstance(shape, Convolution):
-        return ConvProblem(Direction(shape.variant or Direction.FORWARD), **sizes_of(shape)).flops
+        sizes: dict[str, Any] = {**sizes_of(shape)}
+        return ConvProblem(Direction(shape.variant or Direction.FORWARD), **sizes).flops
     return 2 * getattr(shape, "batch", 1) * int(shape.m * shape.n * shape.k)
 
 
