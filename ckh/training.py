@@ -79,9 +79,9 @@ class TrainOptions:
     requested, since only `Model.predict` and the export to LightGBM use them. `jobs` threads do not affect the result.
     With 0 folds there is no cross-validation, and models have all of their trees. A regression of efficiency also gets,
     with weight `prior` relative to 1, the trees of a time model fitted to the rows, if the operation has a time model
-    and each kernel was measured often enough (`learn.analytic.prior`), and on GPUs the analytic estimate, which ranks
-    alone with few rows (`learn.analytic.corrected`). With such a time model it also gets the trees of a LambdaRank,
-    scaled to its own scores, with weight `lambdarank` relative to 1.
+    and each kernel was measured often enough (`learn.analytic.prior`). With such a time model it also gets the trees of
+    a LambdaRank, scaled to its own scores, with weight `lambdarank` relative to 1. With a `prior`, where the analytic
+    estimate of all kernels is known, the trees correct it, with neither of these (`learn.analytic.corrected`).
     """
 
     targets: tuple[str, ...] = (TFLOPS,)

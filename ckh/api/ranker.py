@@ -102,7 +102,7 @@ class KernelRanker(BaseEstimator):  # type: ignore[misc]
         trained = train(dataset, replace(chosen, targets=targets), lambda _steps, _text: None)
         best = trained.targets[trained.rank_by]
         self.op_type_ = dataset.op_type
-        self.model_text_, self.importances_, self.estimate_ = best.text, best.importances, best.estimate
+        self.model_text_, self.importances_, self.estimate_ = best.text, best.importances, best.correction is not None
         self.feature_names_in_ = np.array(X.columns, dtype=object)
         self.n_features_in_ = len(X.columns)
         return self
@@ -125,7 +125,7 @@ class KernelRanker(BaseEstimator):  # type: ignore[misc]
         columns = {name: rows.frame[name].to_numpy() for name in rows.op.training.input_columns}
         matrix = FeatureMatrix(rows.op.training.engine, columns, rows.hardware())
         scores = matrix.predict(lightgbm.Booster(model_str=self.model_text_))
-        return scores if self.estimate_ is None else scores + row_scores(rows, self.estimate_)
+        return scores + row_scores(rows) if self.estimate_ else scores
 
     def score(self, X: pd.DataFrame, y: ArrayLike) -> float:  # noqa: N803
         """Mean efficiency of the choices: the best time of a problem divided by that of the highest score.

@@ -1,11 +1,12 @@
-"""The analytic estimate corrected by few measurements."""
+"""The analytic estimate corrected by measurements."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import cache
 from itertools import product
-from math import exp, log
+from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +15,14 @@ import pytest
 
 from ckh.api.ranker import KernelRanker
 from ckh.archs import load_arch
+from ckh.assess.times import efficiency_of
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.errors import UsageError
-from ckh.learn.analytic.corrected import complete_kernels, estimate_term, row_scores
+from ckh.learn.analytic.corrected import complete_kernels, correction, estimated_logs, row_scores, weight_of
 from ckh.learn.analytic.estimate import estimated_us
 from ckh.learn.analytic.transfer import estimate_model
 from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import Model, load_model, wanted_for
-from ckh.learn.models.spec import EstimateTerm
 from ckh.learn.training.train import train
 from ckh.learn.training.trained import save
 from ckh.learn.training.warm_start import continued, read_start
@@ -72,47 +73,6 @@ def estimates() -> NDArray[np.float64]:
     return result
 
 
-def alike(item: tuple[int, int, int], other: tuple[int, int, int]) -> float:
-    """Correlation of two problems' deviations, by M, N and K of the matrix product."""
-    return exp(-sum(log(a / b) ** 2 for a, b in zip(item, other, strict=True)) / 8)
-
-
-@pytest.mark.slow
-def test_offsets_are_of_a_gaussian_process_written_out() -> None:
-    """By loops over pairs of rows; an offset is the deviation from the mean of its kind, less two deviations."""
-    data = slower(1.8)
-    rows = np.sort(np.random.default_rng(4).choice(len(data), 60, replace=False))
-    taken = data.select(rows)
-    where, what = [data.problems()[data.problem_ids[row]] for row in rows], taken.frame["kernel"].tolist()
-    kernels = [KERNEL[name] for name in what]
-    names = sorted(set(what))
-    estimated = np.array([estimated_of(item, [kernel])[0] for item, kernel in zip(where, kernels, strict=True)])
-
-    def covariance(i: int, j: int) -> float:
-        kernel, other, near = kernels[i], kernels[j], alike(where[i].gemm_sizes, where[j].gemm_sizes)
-        is_tile = (kernel.tile_m, kernel.tile_n, kernel.tile_k) == (other.tile_m, other.tile_n, other.tile_k)
-        result = 10.0**2 + 0.25**2 * (where[i] == where[j]) + 0.3**2 * near
-        result += (kernel.pipeline == other.pipeline) * (0.25**2 + 0.15**2 * near)
-        result += is_tile * (0.1**2 + 0.1**2 * near) + (kernel == other) * (0.1**2 + 0.1**2 * near)
-        if i == j:
-            best = estimated_of(where[i], [KERNEL[name] for name in names]).min()
-            result += 0.1**2 + (1.5 * log(estimated[i] / best)) ** 2
-        return float(result)
-
-    matrix = np.array([[covariance(i, j) for j in range(60)] for i in range(60)])
-    error = np.log(taken.frame["latency_ms"].to_numpy()) - np.log(estimated)
-    shared = np.array([[(kernel.pipeline == kind) * 0.25**2 for kernel in kernels] for kind in ("compv3", SECOND)])
-    mean = shared @ np.linalg.inv(matrix) @ error
-    spread = np.eye(2) * 0.25**2 - shared @ np.linalg.inv(matrix) @ shared.T
-    apart = (mean[1] - mean[0]) / 2
-    deviation = ((spread[0, 0] + spread[1, 1] - 2 * spread[0, 1]) / 4) ** 0.5
-    term = term_of(data, rows)
-    assert term.weight == 1.0
-    assert apart - 2 * deviation > 0.02
-    assert term.offsets[SECOND] == pytest.approx(apart - 2 * deviation, abs=1e-7)
-    assert term.offsets["compv3"] == pytest.approx(2 * deviation - apart, abs=1e-7)
-
-
 def slower(factor: float) -> Dataset:
     """The dataset with estimated times, in which one pipeline takes longer by a factor."""
     data = amd()
@@ -120,35 +80,46 @@ def slower(factor: float) -> Dataset:
     return Dataset(data.frame.assign(latency_ms=estimates() / 1000 * np.where(is_second, factor, 1.0)))
 
 
-def term_of(data: Dataset, rows: NDArray[np.int64]) -> EstimateTerm:
-    """The estimate's part in a model of these rows alone."""
-    term = estimate_term(data.select(rows), np.arange(len(rows)))
-    assert term is not None
-    return term
+@pytest.mark.slow
+def test_corrections_are_of_log_estimated_over_measured_times() -> None:
+    """Bounded around the median, with less weight for kernels estimated far from the best of a problem."""
+    data = slower(3.0)
+    label, weight = correction(data, np.log(estimates()))
+    is_second = np.array([KERNEL[name].pipeline == SECOND for name in data.frame["kernel"]])
+    assert label.max() - label.min() == pytest.approx(min(log(3.0), 2.0))
+    assert (label[is_second] < label[~is_second].min()).all()
+    first = data.problem_ids == 7
+    gap = np.log(estimates()[first] / estimates()[first].min())
+    assert weight[first] == pytest.approx(np.maximum(np.exp(-2 * gap), 0.02))
+
+
+def test_the_weight_is_the_one_that_chooses_best() -> None:
+    """Of a hundred problems of two kernels, whose estimates differ by a tenth; none from nine problems."""
+    problem, slow = np.repeat(np.arange(100), 2), np.tile([0.9, 1.0], 100)
+    estimated = np.tile([0.0, 0.1], 100)  # the first, which is slower, is estimated faster
+    for needed, weight in ((-0.6, 0.2), (-0.4, 0.3), (-0.2, 0.0), (0.5, 0.0)):
+        corrected = np.tile([needed, 0.0], 100)
+        assert weight_of(estimated, corrected, slow, problem) == weight
+    assert weight_of(estimated[:18], np.tile([-0.6, 0.0], 9), slow[:18], problem[:18]) == 0.0
+    assert weight_of(estimated, np.tile([-0.6, 0.0], 100), slow, np.arange(200)) == 0.0  # one kernel each
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("pairs", "least"), [(100, 1.02), (400, 1.15)])
-def test_a_slower_pipeline_is_learned_from_few_measurements(pairs: int, least: float) -> None:
-    """If a pipeline is 1.6 times slower than estimated, pairs show a part of it with certainty, and nothing else."""
-    rows = np.sort(np.random.default_rng(1).choice(len(amd()), pairs, replace=False))
-    term = term_of(slower(1.6), rows)
-    assert set(term.offsets) == {"compv3", SECOND}
-    assert least < exp(term.offsets[SECOND] - term.offsets["compv3"]) < 1.6
+@pytest.mark.parametrize("pairs", [5, 50, 400])
+def test_measurements_as_estimated_change_nothing(pairs: int, tmp_path: Path) -> None:
+    """Times proportional to the estimates have no correction, with any number of rows."""
+    assert correction_of(trained_on(slower(1.0), pairs, tmp_path / "model")) == 0.0
 
 
-@pytest.mark.slow
-def test_measurements_as_estimated_change_nothing() -> None:
-    """Times proportional to the estimates give no offset, with any number of rows."""
-    for pairs in (5, 50, 1000):
-        rows = np.sort(np.random.default_rng(2).choice(len(amd()), pairs, replace=False))
-        assert term_of(slower(1.0), rows) == EstimateTerm(1.0, {})
+def correction_of(folder: Path) -> float:
+    """Weight of a model's corrections, as its manifest states it."""
+    return float(json.loads((folder / "train_manifest.json").read_text(encoding="utf-8"))["ckh"]["correction"])
 
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model of a hundred pairs with a slower pipeline."""
-    return trained_on(slower(1.6), 100, tmp_path_factory.mktemp("few") / "model")
+    """A model of 800 pairs of a pipeline that is faster than estimated."""
+    return trained_on(slower(1 / 1.6), 800, tmp_path_factory.mktemp("few") / "model")
 
 
 def trained_on(data: Dataset, pairs: int, folder: Path) -> Path:
@@ -160,61 +131,69 @@ def trained_on(data: Dataset, pairs: int, folder: Path) -> Path:
     return folder
 
 
-def test_the_score_is_the_estimate_less_offsets(few: Path) -> None:
-    """For all kernels of the pool, also of tiles and pipelines without a row, in C, NumPy and for rows of a dataset."""
+def test_the_score_is_the_estimate_and_the_trees(few: Path) -> None:
+    """For all kernels that it ranks, in C, NumPy and for rows of a dataset."""
     model = load_model(few)
-    term = model.spec.estimate
-    assert term is not None
+    assert model.spec.estimate
+    trees = Model(model.path, replace(model.spec, estimate=False))
+    assert np.ptp(trees.predict_dataset(amd(), "rank")) > 0.05
     for problem in amd().problems()[:3]:
         pool: Any = ranking_of(problem, model).pool
-        every = ranking_of(problem, estimate_model(wanted_for(problem, "gfx950")))
-        assert sorted(map(str, pool)) == sorted(map(str, every.pool))
-        offset = np.array([term.offsets.get(kernel.pipeline, 0.0) for kernel in pool])
-        expected = -np.log(estimated_of(problem, pool)) - offset
+        expected = -np.log(estimated_of(problem, pool)) + trees.predict(problem, pool, "rank")
         assert model.score_pool([problem], pool)[0][0] == pytest.approx(expected, rel=1e-12)
         assert model.predict(problem, pool, "rank") == pytest.approx(expected, rel=1e-12)
-    offset = np.array([term.offsets.get(KERNEL[name].pipeline, 0.0) for name in amd().frame["kernel"]])
-    assert model.scores(amd()) == pytest.approx(-np.log(estimates()) - offset, rel=1e-12)
+    expected = trees.predict_dataset(amd(), "rank") - np.log(estimates())
+    assert model.scores(amd()) == pytest.approx(expected, rel=1e-12)
+
+
+def test_measurements_choose_better(few: Path) -> None:
+    """A pipeline that is 1.6 times faster than estimated is chosen, since the weight is chosen by the measurements."""
+    data, model = slower(1 / 1.6), load_model(few)
+    assert correction_of(few) == 0.3
+    first = [
+        min(rows, key=lambda row: -model_scores[row]) for model_scores in [model.scores(data)] for rows in rows_of(data)
+    ]
+    by_estimate = [min(rows, key=lambda row: estimates()[row]) for rows in rows_of(data)]
+    ms = data.frame["latency_ms"].to_numpy()
+    best = np.array([ms[rows].min() for rows in rows_of(data)])
+    assert (best / ms[first]).mean() > (best / ms[by_estimate]).mean() + 0.1
+
+
+def rows_of(data: Dataset) -> list[NDArray[np.int64]]:
+    """Rows of each problem."""
+    return [np.flatnonzero(data.problem_ids == number) for number in range(len(data.problems()))]
 
 
 def test_without_evidence_the_order_is_the_estimates(tmp_path: Path) -> None:
-    """Five pairs of AMD's measurements have no offsets."""
+    """Five pairs of AMD's measurements have no weight, and all kernels of the pool are ranked."""
     model = load_model(trained_on(amd(), 5, tmp_path / "model"))
-    assert model.spec.estimate == EstimateTerm(1.0, {})
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("small_priors")
-def test_many_rows_have_trees_beside_the_estimate(tmp_path: Path) -> None:
-    """From 3,000 rows on the score is that of the trees less 0.3 times the log of the estimate."""
-    model = load_model(trained_on(amd(), 3000, tmp_path / "model"))
-    assert model.spec.estimate == EstimateTerm(0.3, {})
-    trees = Model(model.path, replace(model.spec, estimate=None)).predict_dataset(amd(), "rank")
-    assert np.ptp(trees) > 0.5
-    scores = model.scores(amd())
-    assert scores == pytest.approx(trees - 0.3 * np.log(estimates()), rel=1e-12)
-    of_first = amd().problem_ids == 0
-    problem, kernels = amd().problems()[0], tuple(KERNEL[name] for name in amd().frame["kernel"][of_first])
-    assert model.predict(problem, kernels, "rank") == pytest.approx(scores[of_first], rel=1e-9)
-    assert model.score_pool([problem], kernels)[0][0] == pytest.approx(scores[of_first], rel=1e-9)
+    assert correction_of(model.path) == 0.0
+    problem = amd().problems()[0]
+    every = ranking_of(problem, estimate_model(wanted_for(problem, "gfx950")))
+    ranking = ranking_of(problem, model)
+    assert sorted(map(str, ranking.pool)) == sorted(map(str, every.pool))
+    assert ranking.score == pytest.approx(-np.log(-every.score), rel=1e-12)
 
 
 @pytest.mark.slow
 def test_folds_choose_by_the_estimate_corrected_by_the_other_folds() -> None:
-    """Out-of-fold efficiencies of few rows are those of the estimate, whose offsets are from the other rows."""
-    data = slower(1.6).select(np.arange(0, len(amd()), 4))
+    """Out-of-fold efficiencies are those of the corrected estimate, whose errors have no scale."""
+    data = slower(1 / 1.6).select(np.arange(0, len(amd()), 2))
     options = replace(data.op.training.defaults(len(data)), targets=(), folds=3)
     target = train(data, options, lambda *_: None).targets["rank"]
-    assert target.oof_mean_efficiency == pytest.approx(1.0, abs=1e-3)
+    first = [rows[estimates()[::2][rows].argmin()] for rows in rows_of(data)]
+    by_estimate = efficiency_of(data)[first].mean()
+    assert target.oof_mean_efficiency is not None
+    assert target.oof_mean_efficiency > by_estimate + 0.1
     assert [fold.rmse for fold in target.folds] == [None] * 3
 
 
 def test_the_ranker_of_few_rows_has_the_estimate() -> None:
-    """Scores of `ckh.KernelRanker` are those of a model of the same rows."""
-    rows = slower(1.6).select(np.arange(0, len(amd()), 10))
+    """Scores of `ckh.KernelRanker` without evidence are the estimate's."""
+    rows = amd().select(np.arange(0, len(amd()), 80))
     ranker = KernelRanker(folds=0).fit(rows.frame, rows.frame["latency_ms"])
-    term = term_of(slower(1.6), np.arange(0, len(amd()), 10))
-    assert ranker.predict(rows.frame) == pytest.approx(row_scores(rows, term), abs=1e-9)
+    assert ranker.predict(rows.frame) == pytest.approx(row_scores(rows), abs=1e-9)
+    assert row_scores(rows) == pytest.approx(-np.log(estimates()[::80]), abs=1e-9)
 
 
 @pytest.mark.slow
@@ -229,12 +208,24 @@ def test_c_ranks_as_python_does(few: Path, tmp_path: Path) -> None:
         assert answer.kernels[0] == ranking.model.spec.op.kernels.name(ranking.best(1)[0].kernel)
 
 
-def test_a_model_without_trees_is_not_continued(few: Path) -> None:
+def test_a_model_without_trees_is_not_continued(tmp_path: Path) -> None:
     """A warm start adds trees to trees."""
-    start = read_start(few)
+    start = read_start(trained_on(amd(), 5, tmp_path / "model"))
     options = continued(start, TrainOptions())
     with expect_refusal(UsageError, "not-continuable", "no trees"):
         train(amd().select(np.arange(40)), options, lambda *_: None, start)
+
+
+@pytest.mark.slow
+def test_a_continued_model_keeps_the_estimate(few: Path) -> None:
+    """New trees correct what the estimate and the trees of the start leave."""
+    data, start = slower(1 / 1.6), read_start(few)
+    options = replace(continued(start, TrainOptions(targets=())), folds=3)
+    made = train(data, replace(options, params=replace(options.params, n_estimators=20)), lambda *_: None, start)
+    target = made.targets["rank"]
+    assert target.correction == 1.0
+    assert target.comparison is not None
+    assert target.comparison.mean_efficiency >= target.comparison.start_mean_efficiency
 
 
 def test_without_an_estimate_there_is_no_correction() -> None:
@@ -243,7 +234,7 @@ def test_without_an_estimate_there_is_no_correction() -> None:
     assert complete_kernels(measured(), measured().frame["kernel"].unique().tolist()) is None
     names = data.frame["kernel"].unique().tolist()
     assert complete_kernels(data, [*names, "grouped_conv_forward_bf16_2d_1x1x1_mem"]) is None
-    assert estimate_term(measured(), np.arange(8)) is None
+    assert estimated_logs(measured()) is None
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.errors import ExitCode, ModelError
-from ckh.learn.models.spec import EstimateTerm, ModelSpec, read_spec, spec_text
+from ckh.learn.models.spec import ModelSpec, read_spec, spec_text
 from ckh.problems import Direction
 from tests.learn.conftest import HARDWARE
 from tests.refusals import expect_refusal
@@ -113,20 +113,17 @@ def test_a_file_that_is_not_a_spec_is_refused(tmp_path: Path, content: bytes, me
 
 
 def test_the_estimates_part_is_read_back(tmp_path: Path) -> None:
-    """Versions of ckh without such models refuse the ranking target; a part that is no number is refused."""
-    spec = replace(SPEC, estimate=EstimateTerm(0.3, {"compv4": 0.25, "64x64x64 compv3": -0.5}))
+    """Versions of ckh without such models refuse the ranking target, and a GPU without peak rates has no estimate."""
+    spec = replace(SPEC, estimate=True)
     document = json.loads(spec_text(spec, {}))
-    assert document["ckh"]["rank_by"] == "rank+estimate"
+    assert document["ckh"]["rank_by"] == "estimate+rank"
     path = tmp_path / "feature_spec.json"
     path.write_text(json.dumps(document), encoding="utf-8")
     assert read_spec(tmp_path) == spec
-    for part in ({"weight": "much", "offsets": {}}, {"weight": 1.0, "offsets": {"compv4": 1e9}}, {"weight": 1.0}):
-        document["ckh"]["estimate"] = part
-        path.write_text(json.dumps(document), encoding="utf-8")
-        with expect_refusal(ModelError, "bad-field", "estimate"):
-            read_spec(tmp_path)
-    document |= {"arch": "host"}  # without peak rates
-    document["ckh"]["estimate"] = {"weight": 1.0, "offsets": {}}
-    path.write_text(json.dumps(document), encoding="utf-8")
+    path.write_text(json.dumps(document | {"arch": "host"}), encoding="utf-8")
     with expect_refusal(ModelError, "bad-field", "none of grouped_conv on host"):
+        read_spec(tmp_path)
+    document["ckh"]["rank_by"] = "rank+estimate"  # of earlier versions
+    path.write_text(json.dumps(document), encoding="utf-8")
+    with expect_refusal(ModelError, "bad-field", "rank+estimate"):
         read_spec(tmp_path)

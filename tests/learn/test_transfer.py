@@ -80,7 +80,6 @@ def test_a_model_of_another_gpu_ranks_all_kernels_of_this_one(backward_model: Pa
     assert set(kernels) == set(conv_pool(Direction.BWD_DATA, load_arch("gfx942"), 2, "bf16"))
     assert all(candidate.tflops is None for candidate in ranking.ranked)
     spec = json.loads((backward_model / "feature_spec.json").read_text())
-    weight = spec["ckh"].pop("estimate")["weight"]
     spec["ckh"]["rank_by"] = "rank"
     (backward_model / "feature_spec.json").write_text(json.dumps(spec))
     trees = load_model(backward_model)
@@ -101,7 +100,7 @@ def test_a_model_of_another_gpu_ranks_all_kernels_of_this_one(backward_model: Pa
     tiled = operation_named("grouped_conv").problems.tiled
     assert tiled is not None
     by_tiles = np.log(estimated_us(BACKWARD, tiled(BACKWARD), kernels, load_arch("gfx942")))
-    own = trees.predict(BACKWARD, kernels, "rank") - weight * by_tiles
+    own = trees.predict(BACKWARD, kernels, "rank") - by_tiles
     slope, start = np.polyfit(estimated[is_known], own[is_known], 1)
     assert slope > 0
     expected = np.where(is_known, own, start + slope * estimated)

@@ -1,14 +1,8 @@
-"""The analytic estimate as the score of models of few measurements, corrected where these contradict it.
+"""The analytic estimate as the score of models, corrected by trees of measured times.
 
-A model of less than `FEWEST_OF_TREES` rows ranks by the estimate itself: the score is minus the logarithm of the
-estimated time, less an offset of the kernel's family, tile, and both. Beside trees of more rows the estimate has the
-weight `_BESIDE_TREES`, without offsets, which trees learn.
-
-Offsets are from a Gaussian process of the log of measured over estimated time: independent deviations of the problem,
-the kernel's family, its tile and both, each with a part common to all sizes and a part correlated between similar
-sizes; kernels estimated far from the best of their problem are less informative. An offset is the deviation common to
-all sizes, relative to the mean of its kind, less two standard deviations: without evidence it is 0, so that the order
-is the estimate's.
+The score is minus the logarithm of the estimated time, plus trees fitted to the logarithm of estimated over measured
+time (`correction`), times a weight. Of several weights it is the one whose choices are best on held-out problems
+(`weight_of`): it is 0, and the order the estimate's, until measurements choose better.
 """
 
 from __future__ import annotations
@@ -19,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.archs import load_arch
+from ckh.assess.metrics import choices
 from ckh.errors import CkhError, DataError
 from ckh.kernels.compiled import compiled_here
-from ckh.kernels.table import column_of
 from ckh.learn.analytic.estimate import (
     ESTIMATE,
     ESTIMATE_FEATURE,
@@ -32,7 +26,6 @@ from ckh.learn.analytic.estimate import (
 )
 from ckh.learn.analytic.joined import KernelJoin
 from ckh.learn.models.scoring import ModelInputs
-from ckh.learn.models.spec import EstimateTerm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,62 +38,73 @@ if TYPE_CHECKING:
     from ckh.ops.base import AnyOperation, Kernel
     from ckh.schema import Resources
 
-# With fewer rows, trees chose worse than the estimate alone for the sizes of another file, and its weight beside the
-# trees of more is the best on folds of either of AMD's files of gfx950 (benchmarks/estimate_prior.py).
-FEWEST_OF_TREES, _BESIDE_TREES = 3000, 0.3
-_DEVIATIONS = 2.0  # less than which nothing is corrected
-# Standard deviations of logs, and the correlation length in logs of sizes. Chosen on AMD's two files of gfx950.
-_OF_ALL = 10.0  # a common factor, which says nothing of the order
-_OF_PROBLEM = 0.25
-_OF_ALL_SIZES = (0.25, 0.1, 0.1)  # of a family, a tile, and both
-_OF_LIKE_SIZES = (0.15, 0.1, 0.1)
-_OF_SIZES = 0.3  # for any kernel
-_LENGTH = 2.0
-_NOISE = 0.1
-_NOISE_OF_GAP = 1.5  # times the log of the estimated time over the best of the problem
-_TILE = ("tile_m", "tile_n", "tile_k")
+# More than a third is better for problems of the same session, as folds of one are, and does harm for those of another
+# (benchmarks/estimate_prior.py).
+WEIGHTS = (0.0, 0.1, 0.2, 0.3)
+WEIGHTS_OF_SESSIONS = (*WEIGHTS, 0.5, 0.75)
+_MOST = 1.0  # of a correction
+_FEWEST_CHOICES = 10  # problems: a standard error of fewer says nothing
+_OF_GAP, _LEAST = 2.0, 0.02  # rows of kernels estimated far from the best of their problem weigh less
 
 
-def estimate_term(dataset: Dataset, rows: NDArray[np.int64]) -> EstimateTerm | None:
-    """Return the estimate's part in the scores of a model of rows of a dataset; None if there is no estimate of some.
-
-    The size of the whole dataset decides whether there are trees, so that folds are of the same kind as the model.
-    """
+def estimated_logs(dataset: Dataset) -> NDArray[np.float64] | None:
+    """Logarithms of the estimated times of all rows of a dataset; None if there is no estimate of some."""
     law = dataset.op.training.law
     if law is None or not law.sizes:  # tested for convolutions only: there are few complete times of GEMMs
         return None
-    names, kernel = np.unique(dataset.frame["kernel"].to_numpy(dtype=str)[rows], return_inverse=True)
-    kernels = complete_kernels(dataset, names.tolist())
-    if kernels is None:
-        return None
-    if not ranks_alone(len(dataset)):
-        return EstimateTerm(_BESIDE_TREES, {})
-    problems, problem = np.unique(dataset.problem_ids[rows], return_inverse=True)
-    measured = dataset.select(rows)
-    estimated = _estimated(dataset, kernels, problems)
-    error = np.log(measured.frame["latency_ms"].to_numpy(np.float64)) - estimated[problem, kernel]
-    gap = (estimated - estimated.min(axis=1, keepdims=True))[problem, kernel]
-    groups = kernel_groups(dataset.op, kernels)[:, kernel]
-    return EstimateTerm(1.0, _offsets(groups, problem, _sizes(dataset, problems)[problem], error, gap))
-
-
-def ranks_alone(rows: int) -> bool:
-    """True if a model of so many rows ranks by the estimate, without trees."""
-    return rows < FEWEST_OF_TREES
-
-
-def row_scores(dataset: Dataset, term: EstimateTerm) -> NDArray[np.float64]:
-    """The estimate's part in the score of every row of a dataset, shape (rows,)."""
     names, kernel = np.unique(dataset.frame["kernel"].to_numpy(dtype=str), return_inverse=True)
     kernels = complete_kernels(dataset, names.tolist())
     if kernels is None:
+        return None
+    op, arch = dataset.op, load_arch(dataset.arch).sized(dataset.num_cus)
+    assert op.problems.tiled is not None
+    problems = dataset.problems()
+    inputs = kernel_inputs(KernelShapes.of(kernels), problems[0].dtype, arch, _reports(op, kernels, arch))
+    score = minus_us(problems, [op.problems.tiled(problem) for problem in problems], inputs, arch)
+    return np.asarray(np.log(-score[dataset.problem_ids, kernel]))
+
+
+def correction(dataset: Dataset, estimated: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What trees learn for each row, the bounded logarithm of estimated over measured time, and the row's weight."""
+    problem = dataset.problem_ids
+    least = np.full(int(problem.max()) + 1, np.inf)
+    np.minimum.at(least, problem, estimated)
+    error = estimated - np.log(dataset.frame["latency_ms"].to_numpy(dtype=np.float64))
+    weight = np.maximum(np.exp(-_OF_GAP * (estimated - least[problem])), _LEAST)
+    return np.clip(error - np.median(error), -_MOST, _MOST), weight
+
+
+def weight_of(
+    estimated: NDArray[np.float64],
+    corrected: NDArray[np.float64],
+    efficiency: NDArray[np.float64],
+    problem: NDArray[np.int64],
+    weights: Sequence[float] = WEIGHTS,
+) -> float:
+    """Weight of held-out corrections of rows that chooses best, the least of equals, by more than its standard error.
+
+    Problems with one row do not count: there is nothing to choose.
+    """
+    number, rows = np.unique(problem, return_inverse=True, return_counts=True)[1:]
+    scores = (weight * corrected - estimated for weight in weights)
+    chosen = np.array([efficiency[choices(score, number, len(rows))] for score in scores])[:, rows > 1]
+    if chosen.shape[1] < _FEWEST_CHOICES:
+        return 0.0
+    gain = chosen - chosen[0]
+    best = int(gain.mean(axis=1).argmax())
+    is_better = gain[best].mean() > gain[best].std() / np.sqrt(chosen.shape[1])
+    return weights[best] if is_better else 0.0
+
+
+def row_scores(dataset: Dataset) -> NDArray[np.float64]:
+    """The estimate's part in the score of every row of a dataset, shape (rows,)."""
+    if (estimated := estimated_logs(dataset)) is None:
         raise DataError(
             "the model's scores have an estimate of times, and a kernel of the data has none",
             "evaluate on kernels of CK Tile on a GPU with known peak rates",
             code="no-estimate",
         )
-    estimated = _estimated(dataset, kernels, np.arange(len(dataset.problems())))[dataset.problem_ids, kernel]
-    return -term.weight * (estimated + offsets_of(dataset.op, kernels, term)[kernel])
+    return -estimated
 
 
 def corrected_inputs(spec: ModelSpec, lead_of: Callable[[Sequence[Kernel]], NDArray[np.float64]]) -> ModelInputs:
@@ -108,14 +112,13 @@ def corrected_inputs(spec: ModelSpec, lead_of: Callable[[Sequence[Kernel]], NDAr
 
     The lead that a kernel needs is subtracted from the score.
     """
-    op, arch, term = spec.op, spec.gpu, spec.estimate
-    assert term is not None
+    op, arch = spec.op, spec.gpu
     assert op.training.law is not None
-    engine = with_estimate(op.training.engine, op.training.law.sizes, arch, term.weight)
+    engine = with_estimate(op.training.engine, op.training.law.sizes, arch)
 
     def of_kernels(kernels: Sequence[Kernel]) -> dict[str, Any]:
-        offsets = offsets_of(op, kernels, term) + lead_of(kernels) / term.weight
-        inputs = kernel_inputs(KernelShapes.of(kernels), spec.dtype, arch, _reports(op, kernels, arch), offsets)
+        reports, lead = _reports(op, kernels, arch), lead_of(kernels)
+        inputs = kernel_inputs(KernelShapes.of(kernels), spec.dtype, arch, reports, lead)
         return {**op.kernels.features(kernels, spec.encoding), **inputs}
 
     return ModelInputs(
@@ -124,21 +127,6 @@ def corrected_inputs(spec: ModelSpec, lead_of: Callable[[Sequence[Kernel]], NDAr
         of_kernels=of_kernels,
         of_problem=lambda problem: op.problems.features([problem]),
     )
-
-
-def kernel_groups(op: AnyOperation, kernels: Sequence[Kernel]) -> NDArray[np.str_]:
-    """Names of each kernel's family, tile, and both, shape (3, kernels)."""
-    families = column_of(kernels, op.kernels.slice_column).astype(str)
-    tiles = ["x".join(map(str, tile)) for tile in zip(*(column_of(kernels, name) for name in _TILE), strict=True)]
-    both = [f"{tile} {family}" for tile, family in zip(tiles, families, strict=True)]
-    return np.array([families, tiles, both], dtype=str)
-
-
-def offsets_of(op: AnyOperation, kernels: Sequence[Kernel], term: EstimateTerm) -> NDArray[np.float64]:
-    """Sum of the offsets of each kernel's groups, shape (kernels,)."""
-    if not term.offsets:
-        return np.zeros(len(kernels))
-    return np.array([sum(term.offsets.get(name, 0.0) for name in names) for names in kernel_groups(op, kernels).T])
 
 
 def complete_kernels(dataset: Dataset, names: Sequence[str]) -> list[Kernel] | None:
@@ -162,56 +150,7 @@ def complete_kernels(dataset: Dataset, names: Sequence[str]) -> list[Kernel] | N
     return kernels
 
 
-def _offsets(
-    groups: NDArray[np.str_],
-    problem: NDArray[np.intp],
-    sizes: NDArray[np.float64],
-    error: NDArray[np.float64],
-    gap: NDArray[np.float64],
-) -> dict[str, float]:
-    """Offsets of groups of kernels whose deviation exceeds its uncertainty, by name."""
-    near = _near(sizes)
-    covariance = _OF_ALL**2 + _OF_PROBLEM**2 * (problem[:, None] == problem) + near * _OF_SIZES**2
-    for names, of_all, of_like in zip(groups, _OF_ALL_SIZES, _OF_LIKE_SIZES, strict=True):
-        covariance += (names[:, None] == names) * (of_all**2 + of_like**2 * near)
-    covariance[np.diag_indices(len(error))] += _NOISE**2 + (_NOISE_OF_GAP * gap) ** 2
-    offsets: dict[str, float] = {}
-    for names, of_all in zip(groups, _OF_ALL_SIZES, strict=True):
-        kinds = np.unique(names)
-        shared = (kinds[:, None] == names) * of_all**2
-        explained = np.linalg.solve(covariance, np.column_stack([error, shared.T]))
-        relative = np.eye(len(kinds)) - 1 / len(kinds)
-        mean = relative @ shared @ explained[:, 0]
-        variance = relative @ (np.eye(len(kinds)) * of_all**2 - shared @ explained[:, 1:]) @ relative
-        bound = _DEVIATIONS * np.sqrt(np.maximum(np.diag(variance), 0.0))
-        offset = np.sign(mean) * np.maximum(np.abs(mean) - bound, 0.0)
-        offsets |= {str(kind): float(of_kind) for kind, of_kind in zip(kinds, offset, strict=True) if of_kind}
-    return offsets
-
-
-def _estimated(dataset: Dataset, kernels: Sequence[Kernel], problems: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Logs of estimated times in microseconds of kernels on some problems, shape (problems, kernels)."""
-    op, arch = dataset.op, load_arch(dataset.arch).sized(dataset.num_cus)
-    assert op.problems.tiled is not None
-    chosen = [dataset.problems()[number] for number in problems]
-    inputs = kernel_inputs(KernelShapes.of(kernels), chosen[0].dtype, arch, _reports(op, kernels, arch))
-    return np.log(-minus_us(chosen, [op.problems.tiled(problem) for problem in chosen], inputs, arch))
-
-
 def _reports(op: AnyOperation, kernels: Sequence[Kernel], arch: ArchSpec) -> list[Resources | None]:
     """Compiler reports of kernels compiled here: measured kernels may be another compiler's than those that ship."""
     reported = compiled_here(arch.name, op.name)
     return [reported.get(op.kernels.name(kernel)) for kernel in kernels] if reported else []
-
-
-def _sizes(dataset: Dataset, problems: NDArray[np.intp]) -> NDArray[np.float64]:
-    tiled = dataset.op.problems.tiled
-    assert tiled is not None
-    sizes = (tiled(dataset.problems()[number]) for number in problems)
-    return np.log([(size.m, size.n, size.k) for size in sizes])
-
-
-def _near(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Correlation of deviations at sizes, from 0 to 1, shape (rows, rows)."""
-    distance = ((sizes[:, None, :] - sizes[None, :, :]) / _LENGTH) ** 2
-    return np.asarray(np.exp(-0.5 * distance.sum(axis=-1)))

@@ -49,8 +49,10 @@ _OF_SCALING, _LANES, _VALUES_OF_A_SCALE = 10, 16, 128
 _CHECKED, _FEWEST_CHECKED, _LOADED_BYTES = 1.34, 2, 16
 # Of AITER: the families of kernels with such scales, the pipelines that apply them last, and those that check loads.
 _BLOCK_SCALED, _SCALES_LAST, _CHECKS_LOADS = "blockscale", "cktile", ("intrawave_v1", "interwave_v1")
-_LESS_LDS = 1e-12  # among ties, kernels with less LDS and shorter iterations come first
-_LESS_WORK = 1e-3  # where memory bounds several kernels' times, the kernel with fewer clocks comes first
+# Among ties, kernels with less LDS and shorter iterations come first; before those with a second buffer in LDS by as
+# much as two measurements of a kernel differ. Where memory bounds a kernel's time, it hides this share of its work.
+_LESS_LDS, _SECOND_BUFFER = 1e-12, 0.05
+_LESS_WORK = 0.5
 _PARTIAL_BYTES = 8  # of a partial sum, in float32, stored and loaded
 _KB = 1024
 
@@ -60,11 +62,11 @@ _TILED_M = "tiled_m"
 PROBLEM_INPUTS = (_TILED_M, "tiled_n", "tiled_k", "tiled_batches", "moved_bytes")
 _TILE_M, _TILE_N, _LATER = "estimate_tile_m", "estimate_tile_n", "estimate_later"
 _SHARING, _ADDED, _PARTS = "estimate_sharing", "estimate_added", "estimate_parts"
-_OFFSET = "estimate_offset"
+_LEAD = "estimate_lead"
 # The block's tile, maximum blocks per compute unit, clocks of an iteration: busy, fewest, those added to all blocks'
 # without prefetching, and a factor of the fewest where M is no multiple of the tile; clocks of a block's end, a tie
 # breaker; blocks per compute unit that share tiles (0: none do), and bytes of an element of the result that every tile
-# is added to (0: none is); parts of K; and the log of the measured over the estimated time, where known.
+# is added to (0: none is); parts of K; and the lead in score that an unmeasured kernel needs.
 _OF_KERNELS = (
     _TILE_M,
     _TILE_N,
@@ -79,7 +81,7 @@ _OF_KERNELS = (
     _SHARING,
     _ADDED,
     _PARTS,
-    _OFFSET,
+    _LEAD,
 )
 _NOT_SHARED = -1.0
 
@@ -187,11 +189,11 @@ def estimate_engine(op_type: str, arch: ArchSpec) -> FeatureEngine:
     return FeatureEngine(op_type, (feature,), (), {}, {}, frozenset(_OF_KERNELS))
 
 
-def with_estimate(engine: FeatureEngine, sizes: Sequence[str], arch: ArchSpec, weight: float) -> FeatureEngine:
-    """Add a feature: minus the logarithm of an architecture's estimate and the kernel's offset, times a weight."""
+def with_estimate(engine: FeatureEngine, sizes: Sequence[str], arch: ArchSpec) -> FeatureEngine:
+    """Add a feature: minus the logarithm of an architecture's estimate, less the lead that the kernel needs."""
 
     def formula(c: Columns) -> Any:
-        return -weight * (np.log(-_minus_us(arch, c)) + c[_OFFSET])
+        return -np.log(-_minus_us(arch, c)) - c[_LEAD]
 
     features = (Feature(ESTIMATE_FEATURE, "-log us", formula), *engine.features)
     derived = {name: partial(_column, size) for name, size in zip(PROBLEM_INPUTS, sizes, strict=True)}
@@ -214,7 +216,7 @@ def kernel_inputs(
     dtype: str,
     arch: ArchSpec,
     compiled: Sequence[Resources | None] = (),
-    offsets: NDArray[np.float64] | None = None,
+    lead: NDArray[np.float64] | None = None,
 ) -> dict[str, NDArray[np.float64]]:
     """Inputs of the estimate for kernels, independent of the problem, as columns."""
     assert arch.peaks is not None
@@ -233,7 +235,7 @@ def kernel_inputs(
     checked = np.where(shape.checks & (loads >= _FEWEST_CHECKED), _CHECKED, 1.0)
     exposed = np.where(shape.prefetches, 0.0, arch.peaks.latency_clocks)
     ends = shape.tile_m * shape.tile_n * width / arch.peaks.l2_bytes_per_clock
-    later = _LESS_LDS * (lds + busy)
+    later = _LESS_LDS * (lds + busy) + _SECOND_BUFFER * (shape.buffers - 1)
     sharing = np.where(shape.sharing > 0, shape.sharing, np.where(shape.sharing == 0, in_flight, 0.0))
     columns = (
         shape.tile_m,
@@ -249,7 +251,7 @@ def kernel_inputs(
         sharing,
         np.where(shape.adds, width, 0.0),
         shape.parts,
-        np.zeros(len(lds)) if offsets is None else offsets,
+        np.zeros(len(lds)) if lead is None else lead,
     )
     return dict(zip(_OF_KERNELS, columns, strict=True))
 

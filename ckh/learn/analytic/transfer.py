@@ -211,7 +211,7 @@ def _first_with_kernels(refs: Sequence[ModelRef], wanted: Wanted, problem: Probl
 
 def as_of(ref: ModelRef, wanted: Wanted) -> Model:
     """A model of another GPU or element type, adapted to the requirements."""
-    estimate = ref.spec.estimate if has_estimate(wanted) else None
+    estimate = ref.spec.estimate and has_estimate(wanted)
     dtype = _dtype(ref.spec, wanted)
     hardware = {"num_cus": wanted.gpu.hardware.num_cus}
     spec = replace(ref.spec, arch=wanted.arch, dtype=dtype, hardware=hardware, targets=(RANK,), estimate=estimate)

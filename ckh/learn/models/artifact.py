@@ -244,7 +244,7 @@ class Model(ShownModel):
         if self.is_estimate:
             assert self.estimate is not None
             return self.estimate.inputs
-        if self.spec.estimate is not None:
+        if self.spec.estimate:
             return corrected_inputs(self.spec, self._lead.of)
         return ModelInputs.of(self.spec).with_lead(self._lead)
 
@@ -425,8 +425,8 @@ class Model(ShownModel):
         """`predict` for every row of a dataset; with the first `trees` only, if given."""
         booster = self.booster(target)
         raw = np.concatenate([booster.predict(block, num_iteration=trees) for block in self._blocks(dataset)])
-        estimate = self.spec.estimate if target == self.spec.rank_by else None
-        return self._linear(raw, target) + (0.0 if estimate is None else row_scores(dataset, estimate))
+        has_estimate = self.spec.estimate and target == self.spec.rank_by
+        return self._linear(raw, target) + (row_scores(dataset) if has_estimate else 0.0)
 
     def booster(self, target: str) -> lightgbm.Booster:
         """LightGBM's model of a target."""
@@ -485,7 +485,7 @@ class Model(ShownModel):
             raise ModelError(f"{self.path}, model of {target}: {error.message}", error.hint, code=error.code) from error
         self._check_inputs(forest.feature_names, target)
         is_added = target == self.spec.rank_by
-        if self.spec.estimate is not None:
+        if self.spec.estimate:
             return with_input(forest, ESTIMATE_FEATURE, is_added=is_added)
         return self._lead.before(forest, is_added=is_added)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import isinf
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from ckh.text.shown import Shown, ShownTable
 from ckh.training import LOG_TARGETS, RANK, TFLOPS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from ckh.archs import ArchSpec
@@ -37,8 +37,7 @@ SPEC_NAME = "feature_spec.json"
 
 _MOST_OF_HARDWARE = 2**40  # upper bound: features multiply them
 
-_RANK_WITH_ESTIMATE = "rank+estimate"  # versions of ckh without such models refuse it
-_MOST_OF_ESTIMATE = 100.0
+_RANK_WITH_ESTIMATE = "estimate+rank"  # versions of ckh without such models refuse it
 
 _WITH_WIDTHS = "_vec"  # after an operation's name: AMD's feature engine of it that has vector widths
 
@@ -46,14 +45,6 @@ ANY = "any"  # element type of models for all types
 BETWEEN_DEVICES = ", "
 
 _DIRECTION_IN_NAME = re.compile("|".join(direction.value for direction in Direction))
-
-
-@dataclass(frozen=True, slots=True)
-class EstimateTerm:
-    """The analytic estimate's part in a model's ranking scores."""
-
-    weight: float
-    offsets: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +63,8 @@ class ModelSpec:
     rank_by: str
     hardware: dict[str, int]
     legacy_tiles: bool
-    estimate: EstimateTerm | None = None
+    estimate: bool = False
+    """Ranking scores are minus the logarithm of the analytic estimate, corrected by the trees."""
 
     @property
     def op(self) -> AnyOperation:
@@ -179,11 +171,9 @@ def spec_text(spec: ModelSpec, params: dict[str, Any]) -> str:
     ours: dict[str, Any] = {
         "variant": None if spec.variant is None else str(spec.variant),
         "device": spec.device,
-        "rank_by": spec.rank_by if spec.estimate is None else _RANK_WITH_ESTIMATE,
+        "rank_by": _RANK_WITH_ESTIMATE if spec.estimate else spec.rank_by,
         "tile_naming": "true",
     }
-    if spec.estimate is not None:
-        ours["estimate"] = asdict(spec.estimate)
     document = {
         "op_type": spec.op_type,
         "feature_encoding_version": spec.engine.encodings[0],
@@ -263,10 +253,14 @@ def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
         legacy_tiles=ours is None,
     )
     if ours is not None and spec.rank_by == _RANK_WITH_ESTIMATE:
-        spec = replace(spec, rank_by=RANK, estimate=_estimate(ours, spec.op, arch))
+        if (law := spec.op.training.law) is None or not law.sizes or load_arch(arch).peaks is None:
+            ours.fail("rank_by", f"is of an estimate, and there is none of {op_type} on {arch}")
+        spec = replace(spec, rank_by=RANK, estimate=True)
     if spec.rank_by not in (RANK, TFLOPS):
         raise ModelError(
-            f"{where}: ranks by {spec.rank_by[:80]!r}, and ckh ranks by {RANK} or {TFLOPS}", code="bad-field"
+            f"{where}: ranks by {spec.rank_by[:80]!r}, and ckh ranks by {RANK} or {TFLOPS}",
+            "train the model again",
+            code="bad-field",
         )
     if spec.rank_by not in targets:
         raise ModelError(
@@ -274,17 +268,6 @@ def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
         )
     spec.engine.select(spec.feature_names)
     return spec
-
-
-def _estimate(ours: JsonFields, op: AnyOperation, arch: str) -> EstimateTerm:
-    fields = ours.part("estimate")
-    weight, offsets = fields.number("weight"), fields.part("offsets")
-    term = EstimateTerm(weight, {name: offsets.number(name) for name in offsets.names()})
-    if not all(abs(number) <= _MOST_OF_ESTIMATE for number in (term.weight, *term.offsets.values())):
-        fields.fail("weight", f"and offsets must be numbers up to {_MOST_OF_ESTIMATE}")
-    if op.training.law is None or not op.training.law.sizes or load_arch(arch).peaks is None:
-        fields.fail("weight", f"is of an estimate, and there is none of {op.name} on {arch}")
-    return term
 
 
 def _dtype(fields: JsonFields) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,18 +11,17 @@ import numpy as np
 
 from ckh.assess.times import efficiency_of
 from ckh.errors import DataError
-from ckh.learn.analytic.corrected import estimate_term, ranks_alone, row_scores
+from ckh.learn.analytic.corrected import WEIGHTS, WEIGHTS_OF_SESSIONS, correction, estimated_logs, weight_of
 from ckh.learn.analytic.prior import PRIOR_TREES, prior_rows
 from ckh.training import LOG_TARGETS, RANK, TARGET_COLUMNS, RankObjective, TreeParams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
-    from ckh.learn.models.spec import EstimateTerm
-    from ckh.learn.training.prepared import Prepared
+    from ckh.learn.training.prepared import FoldSplit, Prepared
     from ckh.training import TrainOptions
 
 # Kernels slower than exp(-2.5) = 8 % of the best are all treated as equally bad.
@@ -96,6 +95,41 @@ class Boosting:
         self.advance = advance
         self._done, self._end, self._text = 0, 0, ""
 
+    @cached_property
+    def estimated(self) -> NDArray[np.float64] | None:
+        """Logarithms of the rows' estimated times, where ranking scores are these corrected by trees; else None."""
+        start = self.prepared.start
+        is_wanted = self.options.prior if start is None else start.spec.estimate
+        return estimated_logs(self.prepared.dataset) if is_wanted else None
+
+    def fit_of(self, target: str) -> Fit:
+        """Labels of a target (`make_fit`), or of the correction of the estimate."""
+        if target != RANK or self.estimated is None:
+            return make_fit(target, self.prepared.dataset, self.options.rank)
+        label, weight = correction(self.prepared.dataset, self.estimated)
+        return Fit(target, label, weight, {"objective": "regression"}, is_grouped=False)
+
+    def corrected(
+        self, predicted: NDArray[np.float64], splits: Sequence[FoldSplit]
+    ) -> tuple[NDArray[np.float64], float]:
+        """Scores by held-out corrections, in each fold with the weight by the others, and the weight by all folds.
+
+        A continued model's trees have their weight already.
+        """
+        assert self.estimated is not None
+        if self.prepared.start is not None:
+            return predicted - self.estimated, 1.0
+        scores, every = -self.estimated, np.arange(len(predicted))
+        for split in splits:
+            scores[split.score] += self._weight(predicted, np.setdiff1d(every, split.score)) * predicted[split.score]
+        return scores, self._weight(predicted, every) if splits else 0.0
+
+    def _weight(self, predicted: NDArray[np.float64], rows: NDArray[np.int64]) -> float:
+        assert self.estimated is not None
+        dataset, efficiency = self.prepared.dataset, self.prepared.efficiency
+        weights = WEIGHTS_OF_SESSIONS if len(dataset.metadata["sources"]) > 1 else WEIGHTS
+        return weight_of(self.estimated[rows], predicted[rows], efficiency[rows], dataset.problem_ids[rows], weights)
+
     def fit(
         self,
         fit: Fit,
@@ -136,7 +170,7 @@ class Boosting:
     def prior(self, fit: Fit, rows: NDArray[np.int64]) -> Prior | None:
         """Train trees on a time model of the rows (`prior_rows`); None if no prior is used."""
         dataset, options = self.prepared.dataset, self.options
-        if fit.target != RANK or not options.prior:
+        if fit.target != RANK or not options.prior or self.estimated is not None:
             return None
         known = prior_rows(dataset, rows, self.prepared.efficiency, options.seed)
         if known is None:
@@ -147,20 +181,6 @@ class Boosting:
         data = known.matrix.lightgbm_data(np.arange(len(known.efficiency)), **arguments, **self._features)
         model = lightgbm.train(parameters, data, PRIOR_TREES.n_estimators, callbacks=[self._count])
         return Prior(model, options.prior)
-
-    def estimate(self, rows: NDArray[np.int64]) -> EstimateTerm | None:
-        """Return the analytic estimate's part in the ranking scores of a model of rows; None without one."""
-        if self.prepared.start is not None:
-            return self.prepared.start.spec.estimate
-        term = estimate_term(self.prepared.dataset, rows) if self.options.prior else None
-        if term is None or self.has_few_rows:
-            return term
-        return replace(term, weight=self.options.prior * term.weight)
-
-    @property
-    def has_few_rows(self) -> bool:
-        """True if the estimate, where there is one, ranks without trees."""
-        return self.prepared.start is None and ranks_alone(len(self.prepared.dataset))
 
     def lambdarank(self, rows: NDArray[np.int64]) -> Any:
         """Train the LambdaRank that is combined with a model of efficiency and its prior; None if not requested."""
@@ -179,19 +199,6 @@ class Boosting:
         return spread / lambdarank_spread if lambdarank_spread > 0 else 0.0
 
     def predicted(
-        self, fit: Fit, model: Any, rows: NDArray[np.int64], others: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        """Predict other rows with a `lightgbm.Booster`, and what is added to it by a model of the same rows.
-
-        That is for a ranking target the estimate, which replaces the trees of few rows, the prior and the LambdaRank.
-        """
-        estimate = self.estimate(rows) if fit.target == RANK else None
-        if estimate is None:
-            return self._by_trees(fit, model, rows, others)
-        estimated = row_scores(self.prepared.dataset.select(others), estimate)
-        return estimated if self.has_few_rows else estimated + self._by_trees(fit, model, rows, others)
-
-    def _by_trees(
         self, fit: Fit, model: Any, rows: NDArray[np.int64], others: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """Predict other rows with a `lightgbm.Booster`, and the prior and LambdaRank fitted to the same rows."""

@@ -17,11 +17,10 @@ import numpy as np
 
 from ckh.archs import load_arch
 from ckh.kernels.pools import TIMED_NAME
-from ckh.learn.analytic.corrected import row_scores
 from ckh.learn.judging.calibrate import calibrate, covering_sets, in_order
 from ckh.learn.models.manifest import problem_id
 from ckh.learn.models.model_text import join_trees, scale_leaves, shorten
-from ckh.learn.training.boosting import Boosting, fit_rounds, make_fit
+from ckh.learn.training.boosting import Boosting, fit_rounds
 from ckh.learn.training.prepared import check_options, prepare
 from ckh.learn.training.trained import FoldMetrics, ModelComparison, Trained, TrainedTarget, compare
 from ckh.ranking.lightgbm_text import parse_forest
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from ckh.training import TrainOptions
 
 _FEWEST_ROWS = 2  # minimum for LightGBM
+_FOLDS = 5  # that choose the weight of a correction, if no others are requested
 _LEAD_FOLDS = 4  # whose kernels without measurements are of other tiles, and of other pipelines in every second
 _FEWEST_LEADS, _LEAD_LEVEL = 5, 0.95
 _TILE = ["tile_m", "tile_n", "tile_k"]
@@ -64,7 +64,7 @@ def train(
     rows, engine, boosting = prepared.dataset, prepared.dataset.op.training.engine, Boosting(prepared, options, advance)
     validated, targets = {}, {}
     for target in options.all_targets:
-        validated[target] = _validated(boosting, make_fit(target, rows, options.rank))
+        validated[target] = _validated(boosting, target)
         targets[target] = _fitted(boosting, validated[target])
     predicted = {target: made.predicted for target, made in validated.items() if made.folds}
     calibration = None  # without folds or speeds
@@ -74,7 +74,7 @@ def train(
         calibration = calibrate(predicted.get(RANK), speed, tflops, rows.problem_ids, rows.op.training.timed)
     if calibration is not None and start is None:  # whose trees may have seen the problems of all folds
         calibration = replace(calibration, sets=covering_sets(dataset, rows, predicted[options.rank_target]))
-    lead = _lead(boosting, validated[options.rank_target].fit)
+    lead = _lead(boosting, validated[options.rank_target])
     boosting.count_to(rounds(options))
     return Trained(
         dataset=prepared.known,
@@ -90,14 +90,14 @@ def train(
     )
 
 
-def _lead(boosting: Boosting, fit: Fit) -> float | None:
+def _lead(boosting: Boosting, validated: Validated) -> float | None:
     """Lead in score that a kernel without measurements needs over those with some; None if the folds show none.
 
     Folds leave out problems, and kernels of whole tiles or pipelines. Where such a kernel would be chosen although it
     is not faster, its lead is the model's error. The result is the 95 % conformal quantile of the errors among these
     choices, or the largest error of fewer than 19 choices.
     """
-    prepared, options = boosting.prepared, boosting.options
+    prepared, options, fit = boosting.prepared, boosting.options, validated.fit
     dataset = prepared.dataset
     if not _leaves_kernels_out(dataset, options) or prepared.start is not None:
         return None
@@ -109,6 +109,8 @@ def _lead(boosting: Boosting, fit: Fit) -> float | None:
             continue
         model = boosting.fit(fit, rows, stop, f"kernels left out, fold {number + 1}")
         score = boosting.predicted(fit, model, rows, split.score)
+        if validated.correction is not None and boosting.estimated is not None:
+            score = validated.correction * score - boosting.estimated[split.score]
         out, efficiency = is_out[split.score], prepared.efficiency[split.score]
         for of_problem in in_order(score, dataset.problem_ids[split.score]):
             others, known = of_problem[out[of_problem]], of_problem[~out[of_problem]]
@@ -156,36 +158,47 @@ def held_out(dataset: Dataset, options: TrainOptions) -> HeldOut | None:
     prepared = prepare(dataset, options)
     if not prepared.splits(options.folds):
         return None
-    fit = make_fit(options.rank_target, prepared.dataset, options.rank)
-    with progress("cross-validating trees", options.folds * fit_rounds(options, fit.target)) as advance:
-        return HeldOut(prepared.dataset, _validated(Boosting(prepared, options, advance), fit).predicted)
+    with progress("cross-validating trees", options.folds * fit_rounds(options, options.rank_target)) as advance:
+        boosting = Boosting(prepared, options, advance)
+        return HeldOut(prepared.dataset, _validated(boosting, options.rank_target).predicted)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Validated:
-    """Result of a cross-validation: out-of-fold prediction of each row, NaN without folds, and metrics of the folds."""
+    """Result of a cross-validation: out-of-fold prediction of each row, NaN without folds, and metrics of the folds.
+
+    `correction` is the weight of trees that correct the estimate, None for others.
+    """
 
     fit: Fit
     predicted: NDArray[np.float64]
     folds: tuple[FoldMetrics, ...]
+    trees: tuple[int, ...]
+    correction: float | None
 
 
-def _validated(boosting: Boosting, fit: Fit) -> Validated:
-    """Cross-validate a fit.
+def _validated(boosting: Boosting, target: str) -> Validated:
+    """Cross-validate the fit of a target.
 
     Of large data, a target that neither ranks nor predicts speeds has one fold: it determines the number of trees and
     the error only.
     """
-    predicted, options = np.full(len(fit.label), np.nan), boosting.options
-    splits = boosting.prepared.splits(options.folds)
+    fit, options = boosting.fit_of(target), boosting.options
+    predicted, correction = np.full(len(fit.label), np.nan), None
+    is_corrected = target == RANK and boosting.estimated is not None
+    splits = boosting.prepared.splits(options.folds or (_FOLDS if is_corrected else 0))
     if splits and fit.target not in (TFLOPS, RANK) and boosting.has_many:
         splits = splits[:1]
-    folds = []
+    trees = []
     for number, split in enumerate(splits):
         model = boosting.fit(fit, split.train, split.stop, f"{fit.target}, fold {number + 1}")
         predicted[split.score] = boosting.predicted(fit, model, split.train, split.score)
-        folds.append(_metrics(boosting, number, fit, split, predicted, int(model.best_iteration)))
-    return Validated(fit, predicted, tuple(folds))
+        trees.append(int(model.best_iteration))
+    if is_corrected:
+        predicted, correction = boosting.corrected(predicted, splits)
+    rows = zip(splits if options.folds else (), trees, strict=False)
+    folds = [_metrics(boosting, number, fit, split, predicted, best) for number, (split, best) in enumerate(rows)]
+    return Validated(fit, predicted, tuple(folds), tuple(trees), correction)
 
 
 def _metrics(
@@ -195,7 +208,7 @@ def _metrics(
     ranks = fit.target in (TFLOPS, RANK)
     chosen = boosting.prepared.chosen_efficiency(predicted, split.score) if ranks else None
     # Scores with an estimate are logarithms of times.
-    has_no_scale = fit.is_grouped or (fit.target == RANK and boosting.estimate(split.train) is not None)
+    has_no_scale = fit.is_grouped or (fit.target == RANK and boosting.estimated is not None)
     squared, variance = float(np.mean(error**2)), float(label.var())
     return FoldMetrics(
         fold=number,
@@ -216,18 +229,16 @@ def _fitted(boosting: Boosting, validated: Validated) -> TrainedTarget:
     rows = np.arange(len(fit.label))
     before = 0 if prepared.start is None else prepared.start.trees[fit.target]
     most = before + options.params.n_estimators
-    trees = round(median(fold.best_iteration for fold in folds)) if folds else most
-    estimate = boosting.estimate(rows) if fit.target == RANK else None
-    if is_alone := estimate is not None and boosting.has_few_rows:
+    trees = round(median(validated.trees)) if validated.trees else most
+    if validated.correction == 0:
         trees = 1  # without weight
     final = boosting.fit(fit, rows, None, f"{fit.target}, final", trees - before)
     ranks = bool(folds) and fit.target in (TFLOPS, RANK)
     chosen = prepared.chosen_efficiency(validated.predicted, rows) if ranks else None
     text = _THREADS.sub("[num_threads: 0]", final.model_to_string(num_iteration=trees))
-    prior = None if is_alone else boosting.prior(fit, rows)
-    if is_alone:
-        text = scale_leaves(text, 0.0)
-    elif prior is not None:
+    if validated.correction is not None:
+        text = scale_leaves(text, validated.correction)
+    if (prior := boosting.prior(fit, rows)) is not None:
         text, trees = _mean(text, prior.model.model_to_string(), prior.weight), trees + prior.model.num_trees()
         if (lambdarank := boosting.lambdarank(rows)) is not None:
             scale = boosting.lambdarank_scale(rows, final, prior, lambdarank)
@@ -244,7 +255,7 @@ def _fitted(boosting: Boosting, validated: Validated) -> TrainedTarget:
         importances=dict(zip(names, map(int, counts), strict=True)),
         oof_efficiency=None if chosen is None else tuple(chosen.tolist()),
         comparison=_against_start(boosting, fit.target, chosen),
-        estimate=estimate,
+        correction=validated.correction,
     )
 
 
@@ -260,8 +271,8 @@ def _against_start(boosting: Boosting, target: str, chosen: NDArray[np.float64] 
     if start is None or chosen is None or target != options.rank_target:
         return None
     scores = prepared.matrix.predict(start.model.booster(target), num_threads=options.jobs)
-    if start.spec.estimate is not None:
-        scores += row_scores(prepared.dataset, start.spec.estimate)
+    if boosting.estimated is not None:
+        scores -= boosting.estimated
     before = prepared.chosen_efficiency(scores, np.arange(len(scores)))
     return compare(before, chosen, seen(prepared.dataset, start.problems) if start.problems else None)
 

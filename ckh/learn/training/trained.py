@@ -14,7 +14,6 @@ from ckh.errors import DataError
 from ckh.files.jsonfields import read_json
 from ckh.files.outputs import FolderKind, write_folder
 from ckh.kernels.pools import TIMED_NAME, with_lead
-from ckh.learn.analytic.corrected import ranks_alone
 from ckh.learn.analytic.prior import has_prior
 from ckh.learn.models.calibration import CALIBRATION_NAME
 from ckh.learn.models.manifest import MANIFEST_NAME, problem_id, trained_layers
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.data.parts import Drawn
     from ckh.learn.models.calibration import Calibration
-    from ckh.learn.models.spec import EstimateTerm
     from ckh.learn.training.warm_start import Start
     from ckh.training import TrainOptions
 
@@ -118,7 +116,7 @@ class TrainedTarget:
 
     Out-of-fold efficiencies are given for all problems in order, each by the model that did not see the problem. Trees
     and counts are of the whole model, including a warm start's. The ranking target also has the comparison with its
-    start, if both have folds, and the analytic estimate's part in its scores.
+    start, if both have folds, and the weight of trees that correct the analytic estimate (None: others).
     """
 
     text: str
@@ -127,7 +125,7 @@ class TrainedTarget:
     importances: dict[str, int]
     oof_efficiency: tuple[float, ...] | None
     comparison: ModelComparison | None = None
-    estimate: EstimateTerm | None = None
+    correction: float | None = None
 
     @property
     def oof_mean_efficiency(self) -> float | None:
@@ -227,16 +225,15 @@ def _files(trained: Trained) -> Iterable[tuple[str, bytes]]:
         yield f"feature_importances_{target}.json", _json(made.importances)
     if trained.calibration is not None:
         yield CALIBRATION_NAME, trained.calibration.to_json().encode()
-    start, estimate = trained.start, trained.targets[trained.rank_by].estimate
-    knows_all = start is None and estimate is not None and ranks_alone(len(trained.dataset))
+    start, correction = trained.start, trained.targets[trained.rank_by].correction
     for name, content_of in trained.dataset.op.training.model_files.items():
-        if name != TIMED_NAME and knows_all:  # no list of the kernels it knows
+        if name != TIMED_NAME and correction == 0:  # no list of the kernels it knows
             continue
         if (content := content_of(trained.dataset.frame, None if start is None else start.path)) is not None:
             is_led = name == TIMED_NAME and trained.lead is not None
             yield name, content if not is_led or trained.lead is None else with_lead(content, trained.lead)
     yield MEASURED_NAME, measured_file(trained.dataset, None if start is None else start.measured)
-    spec = replace(spec_of(trained.dataset, tuple(trained.targets)), estimate=estimate)
+    spec = replace(spec_of(trained.dataset, tuple(trained.targets)), estimate=correction is not None)
     if start is not None:
         devices = {*start.spec.device.split(BETWEEN_DEVICES), *spec.device.split(BETWEEN_DEVICES)} - {""}
         spec = replace(spec, device=BETWEEN_DEVICES.join(sorted(devices)))
@@ -307,8 +304,8 @@ def _how(trained: Trained) -> dict[str, Any]:
         said["warnings"] = list(trained.warnings)
     if options.labels is not Labels.MEASURED:
         said["labels"] = str(options.labels)
-    if made.estimate is not None and ranks_alone(len(trained.dataset)):
-        said["prior"] = options.prior
+    if made.correction is not None:
+        said |= {"prior": options.prior, "correction": made.correction}
     elif options.prior and has_prior(trained.dataset, np.arange(len(trained.dataset))):
         said["prior"] = options.prior
         if options.lambdarank:

@@ -130,7 +130,7 @@ def recipe_of(start: Start, options: TrainOptions) -> TrainOptions:
 def check_start(start: Start, spec: ModelSpec, options: TrainOptions) -> tuple[str, ...]:
     """Return what differs in architecture, hardware and element type; refuse other targets or inputs, naming all."""
     old = start.spec
-    if old.estimate is not None and not start.model.forest(RANK).leaf_value.any():
+    if old.estimate and not start.model.forest(RANK).leaf_value.any():
         raise UsageError(
             f"{start.path} ranks by the analytic estimate and few measurements: it has no trees to continue",
             "train on its data and the new, without --warm-start",
