@@ -24,6 +24,7 @@ from ckh.data.dataset import Dataset
 from ckh.data.numbering import group_numbers
 from ckh.errors import DataError, UsageError
 from ckh.kernels.pools import TIMED_NAME
+from ckh.learn.analytic.corrected import estimated_logs
 from ckh.learn.models.spec import spec_of
 from ckh.learn.training.feature_matrix import FeatureMatrix
 from ckh.learn.training.warm_start import Start, check_start
@@ -103,7 +104,7 @@ def prepare(dataset: Dataset, options: TrainOptions, start: Start | None = None)
     valid = dataset.winners() if of_winners else dataset.valid()
     if not len(valid.frame):
         raise DataError("the dataset has no valid time", "see the column status for why", code="not-measured")
-    if (why := _nothing_to_learn(valid, of_winners=of_winners)) and start is None:
+    if (why := _nothing_to_learn(valid, options)) and start is None:
         raise DataError(f"nothing to learn: {why}", "measure other kernels on several problems", code="few-problems")
     for name in ("arch", *valid.op.training.model_per):
         if len(values := sorted(valid.frame[name].unique())) > 1:
@@ -122,17 +123,18 @@ def prepare(dataset: Dataset, options: TrainOptions, start: Start | None = None)
     )
 
 
-def _nothing_to_learn(valid: Dataset, *, of_winners: bool) -> str:
+def _nothing_to_learn(valid: Dataset, options: TrainOptions) -> str:
     """Why a model of these rows would say nothing of other problems; empty if it may."""
     problem, ms = valid.problem_ids, valid.frame["latency_ms"].to_numpy(dtype=np.float64)
     if len(set(valid.frame["kernel"])) == 1:
         return f"all {len(valid)} usable times are of one kernel, {valid.frame['kernel'].iloc[0]}"
     if problem.max() == 0:
         return f"all {len(valid)} usable times are of one problem, {valid.problem(0).canonical()}"
-    if of_winners and valid.is_won.any():
+    if options.labels is Labels.WINNERS and valid.is_won.any():
         return ""
     if (np.bincount(problem) == 1).all():
-        return "no problem has times of two kernels; are they --labels winners?"
+        has_estimate = options.prior and estimated_logs(valid) is not None  # whose errors compare problems
+        return "" if has_estimate else "no problem has times of two kernels; are they --labels winners?"
     is_equal = (ms == ms[valid.first_rows][problem]).all()
     return f"on each of {len(valid.first_rows)} problems all times are equal" if is_equal else ""
 
