@@ -7,6 +7,7 @@ import re
 import sys
 from collections import Counter
 from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -193,7 +194,8 @@ def _shape(torch: Any, func: Any, args: Sequence[Any], output: Any) -> Any:
     if (reason := _left_out(operands)) is not None:
         return reason
     if name in _PRODUCTS:
-        return _product(operands[0], operands[1], _scaling(*args[:4]) if name == "_scaled_mm" else Scaling.NONE)
+        product = _product(operands[0], operands[1], _scaling(*args[:4]) if name == "_scaled_mm" else Scaling.NONE)
+        return replace(product, has_bias=True) if name == "addmm" and args[0].dim() == 1 else product
     return _convolution(torch, args, output)
 
 

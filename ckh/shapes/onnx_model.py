@@ -270,7 +270,14 @@ def _layers(node: Any, tensors: Mapping[str, _Tensor], stated: Mapping[str, _Ten
                 shape.require_output((a if node.op_type == "ConvTranspose" else output).shape[1:])
         yield Layer(name, shape, 1, where)
     else:
-        yield from (Layer(name, shape, 1, where) for shape in _product(node, a, b))
+        added = tensors.get(node.input[2]) if node.op_type == "Gemm" and len(node.input) > len(operands) else None
+        yield from (Layer(name, _with_bias(product, added), 1, where) for product in _product(node, a, b))
+
+
+def _with_bias(product: Matmul | BatchedMatmul, added: _Tensor | None) -> Matmul | BatchedMatmul:
+    """A product with what Gemm adds, if that is a vector."""
+    is_bias = added is not None and added.shape in ((product.n,), (1, product.n))
+    return replace(product, has_bias=True) if is_bias and isinstance(product, Matmul) else product
 
 
 def _known(tensors: Mapping[str, _Tensor], name: str) -> _Tensor:

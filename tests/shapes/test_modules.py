@@ -52,7 +52,7 @@ def test_linear_layers(torch: Any) -> None:
     module = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.Linear(32, 8, bias=False)).to(torch.bfloat16)
     result = ckh.shapes.of(module, torch.empty(4, 16, 64, dtype=torch.bfloat16))
     assert [(item.layers, item.problem.canonical()) for item in result] == [
-        (("0",), "gemm_bf16_rcr_m64_n32_k64_splitk1"),
+        (("0",), "gemm_multi_d_bf16_rcr_m64_n32_k64_add_v"),
         (("1",), "gemm_bf16_rcr_m64_n8_k32_splitk1"),
     ]
     assert module[0].weight.device.type == "cpu"
@@ -269,7 +269,7 @@ def test_factories(
     printed = capsys.readouterr()
     assert [line.split(",")[:3] for line in printed.out.splitlines()[1:]] == [
         ["grouped_conv", "1", "0"],
-        ["gemm_universal", "1", "2"],
+        ["gemm_multi_d", "1", "2"],
     ]
     assert "hello" in printed.err
     for name in ("my_factory:alone", "my_factory:ends", "my_factory:nothing", "no_such_module:f"):
