@@ -48,9 +48,7 @@ def traced(
     if lazy := [name for name, tensor in tensors.items() if torch.nn.parameter.is_lazy(tensor)]:
         what = f"{type(module).__name__}: {lazy[0]} has no size yet, as its module is lazy"
         raise UsageError(what, "call the module once with an input before it is traced", code="bad-module")
-    state = {name: _to_meta(torch, tensor) for name, tensor in tensors.items()}
-    given = [_to_meta(torch, argument) for argument in inputs]
-    by_name = {name: _to_meta(torch, argument) for name, argument in (keywords or {}).items()}
+    state, given, by_name = _to_meta(torch, (tensors, tuple(inputs), keywords or {}))
     what = f"{type(module).__name__} fails on the meta device"
     with ExitStack() as stack:
         stack.enter_context(_in_module(torch, names, recorder.path))
@@ -58,7 +56,7 @@ def traced(
         stack.enter_context(_without_attention(torch, recorder.left_out))
         stack.enter_context(torch.no_grad())
         stack.enter_context(recorder)
-        torch.func.functional_call(module, state, tuple(given), by_name)
+        torch.func.functional_call(module, state, given, by_name)
     return recorder.layers, recorder.left_out
 
 
@@ -124,13 +122,10 @@ def _without_attention(torch: Any, left_out: Counter[str]) -> Iterator[None]:
 
 
 def _to_meta(torch: Any, value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=_META)
-    if isinstance(value, (list, tuple)):
-        return type(value)(_to_meta(torch, item) for item in value)
-    if isinstance(value, dict):
-        return {name: _to_meta(torch, item) for name, item in value.items()}
-    return value
+    def moved(tensor: Any) -> Any:
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META)
+
+    return torch.utils._pytree.tree_map_only(torch.Tensor, moved, value)  # noqa: SLF001 - of containers
 
 
 @contextmanager
