@@ -16,6 +16,7 @@ from ckh.cli import run
 from ckh.data.dataset import Dataset, read_dataset, write_dataset
 from ckh.data.peaks import ABOVE, MOST, of_peak
 from ckh.errors import DataError, ExitCode
+from ckh.ops import operation
 from ckh.ops.grouped_conv.operation import moves_all
 from tests.refusals import expect_error, expect_refusal
 
@@ -88,6 +89,14 @@ def test_strided_filters_leave_pixels_out(filter_: int, stride: int, dilation: i
     columns = {f"stride_{axis}": [1] for axis in "dhw"} | {f"dilation_{axis}": [1] for axis in "dhw"}
     columns |= {"Z": [1], "Y": [filter_], "X": [filter_], "stride_w": [stride], "dilation_w": [dilation]}
     assert moves_all(columns).tolist() == [moves]
+
+
+def test_random_tokens_leave_experts_out() -> None:
+    """Of 256 experts, 32 tokens that choose 8 each at random reach 63 % of those that they could choose at most."""
+    made = operation("aiter_moe").training.needed(
+        pd.DataFrame({"tokens": [32, 1], "experts": [256, 8], "topk": [8, 4]})
+    )
+    assert made[1].tolist() == pytest.approx([1 - (248 / 256) ** 32, 1.0])
 
 
 def test_convert_refuses_and_insists(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,6 +50,8 @@ from ckh.shapes.shaped import Shaped
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    import pandas as pd
+
     from ckh.ops.aiter.problem_files import Entries
     from ckh.shapes.misses import KeyTables
     from ckh.shapes.shaped import MissedLookup, NearKey
@@ -369,6 +371,12 @@ SHAPED = Shaped(
 )
 
 
+def _reached(rows: pd.DataFrame) -> Any:
+    """Share of the experts that tokens can choose at most (`AiterMoe.bytes`) that random tokens choose on average."""
+    tokens, experts, topk = (rows[name].to_numpy(dtype=np.float64) for name in ("tokens", "experts", "topk"))
+    return (1 - (1 - topk / experts) ** tokens) * experts / np.minimum(experts, tokens * topk)
+
+
 OPERATION = Operation(
     name=OP_TYPE,
     summary="the two products of a mixture of experts, from AITER's tuning",
@@ -412,6 +420,8 @@ OPERATION = Operation(
         model_per=(),
         engine=AITER_MOE,
         input_columns=(*IDENTITY, *NUMBERS),
+        needed=lambda rows: (1.0, _reached(rows)),
+        needed_columns=("tokens", "experts", "topk"),
         defaults=_train_defaults,
         formats=lazily(f"{__package__}.tuned:FORMATS"),
         judged=judged_of(__file__),
