@@ -108,6 +108,17 @@ class BatchedMatmul:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupedMatmul:
+    """C_g (m_g x n) = A_g (m_g x k) x B_g (k x n) for all groups; the A_g are the rows of one matrix."""
+
+    rows: tuple[int, ...]  # m of each group
+    n: int
+    k: int
+    dtype: str = ""  # of A and B; empty: unspecified
+    layout: str = "rcr"  # of A, B and C: r (row-major) or c
+
+
+@dataclass(frozen=True, slots=True)
 class Convolution:
     """A convolution of an input n x c x spatial with a filter k x c/g x taps; two or three spatial dimensions."""
 
@@ -195,7 +206,7 @@ class ExpertProducts:
 
 
 Stated: TypeAlias = tuple[tuple[str, str], ...]
-Shape: TypeAlias = Matmul | BatchedMatmul | Convolution | ExpertProducts
+Shape: TypeAlias = Matmul | BatchedMatmul | GroupedMatmul | Convolution | ExpertProducts
 
 
 class StatedTime(NamedTuple):

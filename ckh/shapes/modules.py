@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError, UsageError
 from ckh.problems import DTYPE_BYTES, dtype_name
-from ckh.shapes.layers import BatchedMatmul, Layer, Matmul, Scaling, convolution
+from ckh.shapes.layers import BatchedMatmul, GroupedMatmul, Layer, Matmul, Scaling, convolution
+from ckh.text.log import note_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +26,7 @@ _EXAMPLE = "e.g. def factory(): return model, torch.empty(1, 3, 224, 224)"
 _TRACING_HINT = "what looks at values cannot be traced: trace the part that computes"
 _INNER = 2  # dimensions of a matrix
 _PRODUCTS: dict[str, tuple[int, int]] = {  # operator -> places of its two operands
-    **dict.fromkeys(("mm", "bmm", "mv", "_int_mm", "_scaled_mm"), (0, 1)),
+    **dict.fromkeys(("mm", "bmm", "mv", "_int_mm", "_scaled_mm", "_grouped_mm"), (0, 1)),
     **dict.fromkeys(("addmm", "baddbmm", "addmv"), (1, 2)),
 }
 _OWN_OPERATORS = ("aten", "prim", "prims", "c10d", "_c10d_functional")
@@ -188,6 +189,8 @@ def _shape(torch: Any, func: Any, args: Sequence[Any], output: Any) -> Any:
         return None
     if (reason := _left_out(operands)) is not None:
         return reason
+    if name == "_grouped_mm" and operands[1].dim() == _INNER:
+        return f"aten.{name} along N or K"
     if name in _PRODUCTS:
         product = _product(operands[0], operands[1], _scaling(*args[:4]) if name == "_scaled_mm" else Scaling.NONE)
         return replace(product, has_bias=True) if name == "addmm" and args[0].dim() == 1 else product
@@ -200,6 +203,10 @@ def _product(a: Any, b: Any, scaling: Scaling | None) -> Any:
     b = b if b.dim() > 1 else b.unsqueeze(1)
     layout = f"{_order(a)}{_order(b)}r"
     sizes, dtype = (a.shape[-2], b.shape[-1], a.shape[-1]), dtype_name(str(a.dtype))
+    if a.dim() < b.dim():
+        least, more = divmod(a.shape[0], groups := b.shape[0])
+        note_once(f"rows of grouped products are spread evenly over {groups} groups: a trace has no values")
+        return GroupedMatmul((least + 1,) * more + (least,) * (groups - more), *sizes[1:], dtype, layout)
     if a.dim() > _INNER and a.shape[0] > 1:
         return BatchedMatmul(a.shape[0], *sizes, dtype, layout)
     return Matmul(*sizes, dtype, layout, scaling)

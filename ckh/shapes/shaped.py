@@ -41,7 +41,7 @@ class Shaped(Generic[P]):
     """An operation's interface to shapes.
 
     Attributes:
-        kind: class of its shapes: `Matmul`, `BatchedMatmul`, `Convolution` or `ExpertProducts`.
+        kind: class of its shapes: `Matmul`, `BatchedMatmul`, `GroupedMatmul`, `Convolution` or `ExpertProducts`.
         problem: converts a shape to a problem, given a default element type; raises `UsageError`.
         shape: converts a problem to a shape.
         prefers: whether it is the default operation for this class of shapes.

@@ -9,9 +9,10 @@ import pytest
 
 import ckh.shapes
 from ckh.cli import run
-from ckh.errors import ExitCode, UsageError
+from ckh.errors import DataError, ExitCode, UsageError
 from ckh.shapes.layers import Convolution
 from ckh.shapes.modules import traced
+from ckh.text.log import begin_result
 from tests.refusals import expect_error, expect_refusal
 
 if TYPE_CHECKING:
@@ -211,8 +212,7 @@ def test_products_of_other_operators(torch: Any) -> None:
             aten.addmv(rows[:, 0], rows, rows[0])
             torch._grouped_mm(rows.t(), rows, offs=ends)
             torch._grouped_mm(experts, experts)
-            torch.addbmm(experts[0], experts, experts)
-            return torch._grouped_mm(rows, experts, offs=ends)
+            return torch.addbmm(experts[0], experts, experts)
 
     bf16 = torch.bfloat16
     inputs = torch.empty(40, 64, dtype=bf16), torch.empty(3, 64, 64, dtype=bf16), torch.empty(3, dtype=torch.int32)
@@ -220,8 +220,35 @@ def test_products_of_other_operators(torch: Any) -> None:
     assert {item.problem.canonical(): item.count for item in result} == {
         "gemm_int8_rcr_m40_n40_k64_splitk1": 1,
         "gemm_bf16_rrr_m40_n1_k64_splitk1": 2,
+        "gemm_batched_bf16_rrr_b3_m64_n64_k64_splitk1": 1,
     }
-    assert result.left_out == {"aten._grouped_mm": 3, "aten.addbmm": 1}
+    assert result.left_out == {"aten._grouped_mm along N or K": 1, "aten.addbmm": 1}
+
+
+@pytest.mark.parametrize(("rows", "ms"), [(40, "10x4"), (42, "11x2+10x2"), (3, "1x3+0")])
+def test_experts_of_a_grouped_product(rows: int, ms: str, torch: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows with a matrix per expert are one problem of groups; offsets have no values, so that rows spread evenly."""
+
+    class Experts(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.gate_up = torch.nn.Parameter(torch.empty(4, 96, 64, dtype=torch.bfloat16))
+            self.down = torch.nn.Parameter(torch.empty(4, 48, 64, dtype=torch.bfloat16))
+
+        def forward(self, x: Any, ends: Any) -> Any:
+            inner = torch._grouped_mm(x, self.gate_up.transpose(1, 2), offs=ends)
+            return torch._grouped_mm(inner[:, :48].contiguous(), self.down, offs=ends)
+
+    begin_result()
+    inputs = torch.empty(rows, 64, dtype=torch.bfloat16), torch.empty(4, dtype=torch.int32)
+    result = ckh.shapes.of(Experts(), *inputs)
+    assert [(item.problem.canonical(), item.flops) for item in result] == [
+        (f"gemm_grouped_bf16_rcr_m{ms}_n96_k64_splitk1", 2 * rows * 96 * 64),
+        (f"gemm_grouped_bf16_rrr_m{ms}_n64_k48_splitk1", 2 * rows * 64 * 48),
+    ]
+    assert "evenly over 4 groups" in capsys.readouterr().err
+    with expect_refusal(DataError, "no-problems", "--op gemm_grouped"):
+        ckh.shapes.of(Experts(), *inputs, op="gemm_universal")
 
 
 def test_a_lazy_module(torch: Any) -> None:

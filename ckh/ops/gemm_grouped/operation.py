@@ -154,6 +154,20 @@ def _tiled(problem: GemmGroupedProblem) -> TiledSizes:
     return GroupedSizes(problem.m, problem.n, k, problem.split_k, problem.groups)
 
 
+def _shaped() -> object:
+    from ckh.shapes.layers import GroupedMatmul
+    from ckh.shapes.shaped import Shaped
+
+    def problem(shape: GroupedMatmul, dtype: str) -> GemmGroupedProblem:
+        ms = "+".join(map(str, shape.rows))
+        return GemmGroupedProblem(ms=ms, n=shape.n, k=shape.k, dtype=shape.dtype or dtype, layout=shape.layout)
+
+    def shape(of: GemmGroupedProblem) -> GroupedMatmul:
+        return GroupedMatmul(of.all_m, of.n, of.k, of.dtype, of.layout)
+
+    return Shaped(GroupedMatmul, problem, shape)
+
+
 OPERATION = replace(
     _DERIVED,
     problems=replace(
@@ -168,6 +182,7 @@ OPERATION = replace(
         },
         place=_place,
         batch="",
+        shaped=_shaped,
         tiled=_tiled,
     ),
 )
