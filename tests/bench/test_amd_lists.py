@@ -415,6 +415,21 @@ def test_a_parity_configuration_is_for_its_type_layout_and_gpu(tmp_path: Path) -
         read_registry(written(tmp_path / "a.json", parity(num_wave_groups=2)), GEMM)
 
 
+@pytest.mark.parametrize("kind", ["without stream-K", "compv1", "parity"])
+def test_predict_ranks_each_of_a_small_list(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Instances without fields that AMD's loader adds or with its other words, and a configuration of one kernel."""
+    document, options, pipelines = {
+        "without stream-K": (instances({}), "--n 16 --c 256 --dtype bf16", ["compv3"]),
+        "compv1": (instances({"pipeline": "compv1"}, {}), "--n 16 --c 256 --dtype bf16", ["basic_v1", "compv3"]),
+        "parity": (parity(), "--m 256 --n 128 --k 56 --dtype fp16", ["compv3"]),
+    }[kind]
+    path = written(tmp_path / "a.json", document | ({"variant": "forward"} if "variant" in document else {}))
+    assert run(["predict", *options.split(), "--arch", "gfx942", "--kernels", str(path), "--json"]) == ExitCode.OK
+    parse: Any = (GEMM if kind == "parity" else CONV).kernels.parse
+    ranked = [parse(entry["kernel"]) for entry in json.loads(capsys.readouterr().out)["kernels"]]
+    assert sorted(kernel.pipeline for kernel in ranked) == pipelines
+
+
 def test_a_configuration_of_too_many_kernels_is_refused(tmp_path: Path) -> None:
     """The product is not computed."""
     document = json.loads((AMD / "gemm_default_config.json").read_text())

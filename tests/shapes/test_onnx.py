@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,12 @@ import numpy as np
 import pytest
 
 import ckh.shapes
-from ckh.errors import DataError, UsageError
+from ckh.cli import run
+from ckh.errors import DataError, ExitCode, UsageError
 from ckh.shapes.layers import RunOptions
 from ckh.shapes.problems import shapes_of
 from ckh.text.log import begin_result
-from tests.refusals import expect_refusal
+from tests.refusals import expect_error, expect_refusal
 
 onnx = pytest.importorskip("onnx", reason="the package onnx is absent: pip install onnx")
 ReferenceEvaluator = pytest.importorskip("onnx.reference").ReferenceEvaluator
@@ -220,6 +222,22 @@ def test_open_sizes_of_images(
     assert result.problem.c == 3
 
 
+@pytest.mark.parametrize(("channels", "taps", "stride"), [("num_channels", 3, 1), (3, 7, 2)])
+def test_options_for_open_sizes(
+    tmp_path: Path, channels: str | int, taps: int, stride: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--image and --batch are the open sizes of images; without them the file and its open sizes are named."""
+    stem = node("Conv", "pixels w", "out", strides=[stride] * 2)
+    inputs = {"pixels": ["images", channels, "height", "width"]}
+    path = save(tmp_path / "model.onnx", [stem], inputs, {"w": (8, 3, taps, taps)})
+    assert run(["shapes", path]) == ExitCode.BAD_DATA
+    expect_error(capsys.readouterr().err, "missing-field", path, "height, width", "--image")
+    assert run(["shapes", path, "--image", "224x160", "--batch", "3", "--json"]) == ExitCode.OK
+    (shape,) = json.loads(capsys.readouterr().out)["problems"]
+    tail = f"f{taps}x{taps}_s{stride}x{stride}_p0x0_d1x1"
+    assert shape["problem"] == f"conv_forward_fp32_nhwgc_2d_n3_c3_k8_g1_i224x160_{tail}"
+
+
 def test_a_convolution_of_tokens(tmp_path: Path) -> None:
     """The length of a sequence that a product computes, as in Mamba, is tokens also for a convolution over it."""
     nodes = [
@@ -259,11 +277,13 @@ def test_nodes_that_are_not_read(tmp_path: Path) -> None:
         helper.make_node("MatMulNBits", ["x", "q"], ["a"], domain="com.microsoft"),
         node("Einsum", "x", "b", equation="ij->ji"),
         node("Softmax", "b", "c"),
+        node("Attention", "heads heads heads", "d"),
         node("MatMul", "x w", "out"),
     ]
-    path = save(tmp_path / "model.onnx", nodes, {"x": [4, 8]}, {"w": (8, 2), "q": (2, 8)})
+    inputs = {"x": [4, 8], "heads": [1, 2, 16, 8]}
+    path = save(tmp_path / "model.onnx", nodes, inputs, {"w": (8, 2), "q": (2, 8)})
     left_out = shapes_of([path]).left_out
-    assert (left_out["MatMulNBits"], [*left_out.values()]) == (1, [1, 1])
+    assert (left_out["MatMulNBits"], left_out["Attention"], [*left_out.values()]) == (1, 1, [1, 1, 1])
 
 
 def test_nodes_of_onnx_runtime(tmp_path: Path) -> None:
