@@ -53,6 +53,7 @@ _KERNEL_DTYPE = re.compile(
     r"(?<![a-z0-9])(bf16|bfloat16|fp16|f16|half|fp8|f8|fp32|f32|int8|i8)(?![a-z0-9])", re.IGNORECASE
 )
 _OF_TILES = re.compile(r"(tile|block|wave|warp|inst|size|mfma|wmma)[a-z]*[_:]*$", re.IGNORECASE)  # before M, N, K
+_NUMBER, _INTEGER = re.compile(r"-?[0-9.]+"), re.compile(r"[+-]?[0-9]{1,19}")
 _LAYOUT_OF = {"TN": "rcr", "NN": "rrr", "NT": "crr", "TT": "ccr"}  # of BLAS' transA and transB
 
 
@@ -245,8 +246,8 @@ def options_of(text: str) -> dict[str, str]:
     words = text.replace("',", " ").replace("'", " ").replace('"', " ").split()
     options: dict[str, str] = {}
     for word, following in zip(words, [*words[1:], ""], strict=False):
-        name, is_joined, value = word.partition("=")
-        if name.startswith("-") and len(name) > 1 and re.fullmatch(r"-?[0-9.]+", name) is None:
+        name, is_joined, value = word.partition("=") if word.startswith("-") else ("", "", "")
+        if len(name) > 1 and _NUMBER.fullmatch(name) is None:
             options[name.lstrip("-")] = value if is_joined else following
     return options
 
@@ -254,6 +255,6 @@ def options_of(text: str) -> dict[str, str]:
 def integer_of(name: str, value: object) -> int:
     """Parse the integer of an option or cell; raises `UsageError`."""
     text = str(value)
-    if re.fullmatch(r"[+-]?[0-9]{1,19}", text) is None:
+    if _INTEGER.fullmatch(text) is None:
         raise UsageError(f"{name} is {text[:40]!r}, not an integer", code="bad-number")
     return int(text)

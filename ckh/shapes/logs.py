@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from ckh.shapes.layers import RunOptions, Stated
     from ckh.shapes.log_lines import StatedShape
 
+    Tokens = tuple[tuple[int, int], ...]  # each number with its weight
+
 MAX_LINE_BYTES = 1 << 16
 _TOO_LARGE, _OTHER_FORM = "too-large", "bad-problem"
 UNSUPPORTED = "unsupported"  # code of shapes without an operation, which is not an error of a source
@@ -65,17 +67,20 @@ TABLES: tuple[tuple[set[str], Callable[[Mapping[str, str]], Iterator[StatedShape
     *(({name, other}, kernel_row) for name in FORMATS["profile"]["names"] for other in FORMATS["profile"]["others"]),
 )
 TABLE_MARKS = ("transA,transB,", "NDim,Groups,", "name,avg_time_ms,")  # of tables that do not begin a file
-# Where a statement begins in a line, after timestamps and process names.
+_COLUMN = re.compile("|".join(sorted({max(columns, key=len) for columns, _ in TABLES})))  # each header has one of them
+# Where a statement begins in a line, after timestamps and process names. All alternatives begin with a fixed letter,
+# for which Python's search is fast; keys of MIOpen do not.
 STATEMENT = re.compile(
-    rf"MIOpenDriver|Problem=\"conv|miopenStatus_t |ckProfiler |\w+-bench\b|\{{ *\w*function: |\w*TunableOp_|AUTOTUNE |"
-    rf"shape is (?:[BG]:\s*\d+,\s*)?M:|\[\"\w+\", \{{\"Input Dims|{VLLM_MARK}|\b\d+-\d+-\d+-[-\dx]+-N[CDHW]+-"
+    r"MIOpenDriver|Problem=\"conv|miopenStatus_t |ckProfiler |hipblaslt-bench|rocblas-bench|\{ *\w*function: |"
+    r"ScaledGemm\w*TunableOp_|Gemm\w*TunableOp_|AUTOTUNE |shape is (?:[BG]:\s*\d+,\s*)?M:|"
+    rf"\[\"\w+\", \{{\"Input Dims|{VLLM_MARK}"
 )
+_KEY = re.compile(r"\b\d+-\d+-\d+-[-\dx]+-N[CDHW]+-")
 # Statements on several lines: how they begin, and the lines that continue them.
 _CONTINUED = {
     b"AUTOTUNE ": re.compile(rb"\b(?:strides|dtypes): "),
     b"miopenStatus_t miopenConvolution": re.compile(rb"MIOpen\(HIP\):\s+\w+ = "),
 }
-_BLOCK = re.compile(b"|".join(map(re.escape, _CONTINUED)))
 _SEARCHES, _REPEATS = "[LogCmdFind", ("MIOpenDriver ", "MIOpen(HIP): Info [LogConvolutionExecution]")
 _TIMES = re.compile(r"\s*(\d{1,9})\s+(?:\S*/)?")  # before a statement, as `uniq -c` counts lines
 
@@ -187,10 +192,9 @@ def statement_mark() -> re.Pattern[bytes]:
 
 @cache
 def any_mark() -> re.Pattern[bytes]:
-    """Pattern of the same markers, or a canonical problem text at the beginning."""
-    firsts = b"|".join(re.escape(prefix).encode() for prefix in prefixes())
+    """Pattern of the same markers, or those of times."""
     times = b"|".join(re.escape(form["mark"]).encode() for form in FORMATS["times"])
-    return re.compile(rb"\A\s*(?:" + firsts + b")|" + times + b"|" + statement_mark().pattern)
+    return re.compile(times + b"|" + statement_mark().pattern)
 
 
 def begins_with_problem(head: str) -> bool:
@@ -209,17 +213,19 @@ def lines_of(file: BinaryIO) -> Iterator[bytes]:
 
 def read_log(lines: Iterable[bytes], path: str, wanted: RunOptions, tally: ShapeCounts) -> None:
     """Count the shapes of a log's lines, and in the account each line: used, left out, or without a statement."""
-    search, table = any_mark().search, None
+    search, firsts, table = any_mark().search, tuple(prefix.encode() for prefix in prefixes()), None
+    account, tokens = tally.account, tuple(wanted.weights.items())
+    total = account.total
     for number, line, count in _joined(lines):
-        account, before = tally.account, (tally.account.total, tally.statements)
-        is_marked = number == 1 or search(line) is not None
+        before = tally.statements
+        is_marked = number == 1 or search(line) is not None or line.lstrip().startswith(firsts)
         if is_marked or (table is not None and line.count(b",") >= table.commas):
             text = line.decode("utf-8", "replace")
             try:
                 if is_marked and (begun := table_of(text)) is not None:
                     table = begun
                 elif table is None or not table.read_row(text, f"{path}:{number}", tally):
-                    _read_line(text, path, number, wanted, tally)
+                    _read_line(text, path, number, tokens, tally)
             except CkhError as error:
                 if error.code == _TOO_LARGE:
                     raise
@@ -230,9 +236,11 @@ def read_log(lines: Iterable[bytes], path: str, wanted: RunOptions, tally: Shape
             except (ValueError, LookupError, TypeError) as error:  # e.g. numbers of 5000 digits, missing cells
                 text = f"a statement that cannot be read ({type(error).__name__})"
                 account.refuse(UsageError(text, code="bad-row"), f"{path}:{number}")
-        if account.total == before[0]:
-            account.use(int(tally.statements > before[1]))
-        account.passed += count - (account.total - before[0])
+        stated = account.total - total
+        if not stated and tally.statements > before:
+            account.use(stated := 1)
+        account.passed += count - stated
+        total += count
 
 
 def _joined(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes, int]]:
@@ -244,8 +252,7 @@ def _joined(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes, int]]:
                 held = held.rstrip() + b" " + line
                 continue
             yield start, held, number - start
-        begun = _BLOCK.search(line)
-        continues = None if begun is None else _CONTINUED[begun[0]]
+        continues = next((rest for mark, rest in _CONTINUED.items() if mark in line), None)
         if continues is None:
             yield number, line, 1
         held, start = line, number
@@ -276,7 +283,9 @@ class _LogTable(NamedTuple):
 
 def table_of(text: str) -> _LogTable | None:
     """The table whose header a line is; None if it is none."""
-    names = _cells(re.sub(r"^\W*\[\d+\]:", "", text)) if "," in text else []
+    if "," not in text or _COLUMN.search(text) is None:
+        return None
+    names = _cells(re.sub(r"^\W*\[\d+\]:", "", text))
     read = next((read for columns, read in TABLES if columns <= set(names)), None)
     return None if read is None else _LogTable(names, read)
 
@@ -285,7 +294,7 @@ def _cells(text: str) -> list[str]:
     return [cell.strip() for cell in next(csv.reader([text.strip().replace("\r", " ")]), [])]
 
 
-def _read_line(text: str, path: str, number: int, wanted: RunOptions, tally: ShapeCounts) -> None:
+def _read_line(text: str, path: str, number: int, tokens: Tokens, tally: ShapeCounts) -> None:
     where = f"{path}:{number}"
     if tally.read_time(text):
         return
@@ -297,32 +306,35 @@ def _read_line(text: str, path: str, number: int, wanted: RunOptions, tally: Sha
         if mark in text and part is not None and (own := part.line(text, Path(path), number)) is not None:
             if not isinstance(own, str):
                 tally.add("", own, 1, where, op, part.stated(text))
-            elif not _read_stated(text, where, wanted, tally):
+            elif not _read_stated(text, where, tokens, tally):
                 tally.account.leave_out(own)
             return
-    _read_stated(text, where, wanted, tally)
+    _read_stated(text, where, tokens, tally)
 
 
 def _canonical(text: str) -> tuple[str, Any] | None:
     """Operation and problem of a line that begins with a canonical text; None for other lines."""
-    first = next(iter(text.lstrip("\"' \t").split(maxsplit=1)), "").rstrip("\"',")
-    op = next((name for prefix, name in prefixes().items() if first.startswith(prefix)), None)
-    if op is None:
+    text = text.lstrip("\"' \t").lstrip()
+    if not text.startswith(tuple(prefixes())):
         return None
+    op = next(name for prefix, name in prefixes().items() if text.startswith(prefix))
     try:
-        return op, operation(op).problems.parse(first)
+        return op, operation(op).problems.parse(text.split(maxsplit=1)[0].rstrip("\"',"))
     except UsageError as error:
         if error.code == _OTHER_FORM:
             return None
         raise
 
 
-def _read_stated(text: str, where: str, wanted: RunOptions, tally: ShapeCounts) -> bool:
+def _read_stated(text: str, where: str, tokens: Tokens, tally: ShapeCounts) -> bool:
     """Count the shapes of the first matching parser; False if none matches."""
-    if (start := STATEMENT.search(text)) is None:
+    begun, key = STATEMENT.search(text), _KEY.search(text) if "-N" in text else None
+    if begun is None or (key is not None and key.start() < begun.start()):
+        begun = key
+    if begun is None:
         return False
-    stated_shapes = _stated(text[start.start() :].strip(), tuple(wanted.weights.items()))
-    rank, times = _rank(text), _times(text[: start.start()])
+    stated_shapes = _stated(text[begun.start() :].strip(), tokens)
+    rank, times = _rank(text), _times(text[: begun.start()])
     for stated in stated_shapes:
         tally.add_stated(stated, where, times, rank)
     return bool(stated_shapes)
@@ -339,8 +351,8 @@ def _times(before: str) -> int:
     return int(match[1]) if match else 1
 
 
-@lru_cache(maxsize=4096)  # for a network's lines, which recur in each step
-def _stated(text: str, tokens: tuple[tuple[int, int], ...]) -> tuple[StatedShape, ...]:
+@lru_cache(maxsize=1 << 14)  # for a network's lines, which recur in each step
+def _stated(text: str, tokens: Tokens) -> tuple[StatedShape, ...]:
     readers: dict[str, Callable[[str], Iterator[StatedShape]]] = {
         **READERS,
         VLLM_MARK: lambda line: vllm_line(line, tokens),
