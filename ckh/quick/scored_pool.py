@@ -12,7 +12,7 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import ModelError
-from ckh.learn.analytic.completed import MOST_TIE_BREAK, Completion, filled, tie_breaks
+from ckh.learn.analytic.completed import JUDGED, MOST_TIE_BREAK, Completion, filled, tie_breaks, vetoed
 from ckh.learn.answers.answer import ModelFacts
 from ckh.learn.answers.answer_rows import HeadersHere, KernelKind, RankedPool, ToldPool
 from ckh.learn.answers.caveats import answer_of
@@ -164,20 +164,33 @@ class ScoredPool:
     def _first(self, sizes: Sequence[int], rows: int) -> list[RankedCandidate]:
         """Rank the kernels of the first rows of a problem; those that the headers here cannot build come last."""
         most = _FEW if rows else self.facts["pool"]
-        tie_break = self._tie_breaks(sizes)
+        estimated = None if self._estimate is None else self._scores(self._estimate, sizes, self.facts["shapes"])
+        breaks = tie_breaks(estimated) if estimated and self._completion == Completion.TIE_BROKEN else None
         while True:
-            if self._completion == Completion.FILLED:
-                count, first = self._filled(sizes)
+            if estimated and self._completion == Completion.FILLED:
+                count, first = self._filled(sizes, estimated)
             else:
                 count, first = self._model.rank(self.facts["key"], sizes, min(most, self.facts["pool"]))
-            most_left = first[-1].score + (MOST_TIE_BREAK if tie_break else 0)  # bound of the other kernels' scores
-            if tie_break:
-                for ranked in first:
-                    ranked.score += tie_break(ranked.kernel)
+            most_left = first[-1].score + (MOST_TIE_BREAK if breaks else 0)  # bound of the other kernels' scores
+            is_judged = not estimated or self._veto(first, estimated, breaks) > most_left
             first.sort(key=lambda kernel: (self._is_lacking(kernel), -kernel.score, kernel.kernel))
-            if len(first) == count or self._are_whole(first, rows, most_left):
+            if len(first) == count or (is_judged and self._are_whole(first, rows, most_left)):
                 return first
             most *= _TIMES_MORE
+
+    def _veto(
+        self, ranked: list[RankedCandidate], estimated: Sequence[float], breaks: Callable[[float], float] | None
+    ) -> float:
+        """Break ties by the estimate, then let it judge the first kernels; returns the last one's score before."""
+        minus_us = {candidate.kernel: estimated[self._shape_of[candidate.kernel]] for candidate in ranked}
+        if breaks is not None:
+            for candidate in ranked:
+                candidate.score += breaks(minus_us[candidate.kernel])
+        first = sorted(ranked, key=lambda candidate: (-candidate.score, candidate.kernel))[:JUDGED]
+        scores: list[float] = [candidate.score for candidate in first]
+        for candidate, score in zip(first, vetoed(scores, [minus_us[one.kernel] for one in first]), strict=True):
+            candidate.score = score
+        return scores[-1]
 
     def _are_whole(self, first: Sequence[RankedCandidate], rows: int, most_left: float) -> bool:
         """True if the first rows include all of their ties, given the highest score of the kernels left out."""
@@ -187,22 +200,12 @@ class ScoredPool:
     def _is_lacking(self, ranked_candidate: RankedCandidate) -> bool:
         return self._told.kind(ranked_candidate.kernel).lack >= 0
 
-    def _tie_breaks(self, sizes: Sequence[int]) -> Callable[[int], float] | None:
-        """Return a function from a kernel to the estimate's tie breaker; None if the estimate breaks no ties."""
-        if self._estimate is None or self._completion != Completion.TIE_BROKEN:
-            return None
-        estimated = self._scores(self._estimate, sizes, self.facts["shapes"])
-        breaks = tie_breaks(estimated)
-        return lambda kernel: breaks(estimated[self._shape_of[kernel]])
-
-    def _filled(self, sizes: Sequence[int]) -> tuple[int, list[RankedCandidate]]:
+    def _filled(self, sizes: Sequence[int], estimated: Sequence[float]) -> tuple[int, list[RankedCandidate]]:
         """Rank all applicable kernels, with the estimate's scores for kernels that the model does not know."""
-        assert self._estimate is not None
         count, ranked = self._model.rank(self.facts["key"], sizes, self.facts["pool"])
         is_known = [not self._told.kind(number).is_estimated for number in range(self.facts["pool"])]
         if not any(is_known[candidate.kernel] for candidate in ranked):
             raise ModelError("no kernel that the model knows applies", code="no-kernel")
-        estimated = self._scores(self._estimate, sizes, self.facts["shapes"])
         of_kernels = [estimated[shape] for shape in self._shape_of]
         scores = filled(self._scores(self._model, sizes, self.facts["pool"]), of_kernels, is_known)
         for candidate in ranked:

@@ -40,7 +40,7 @@ def random_gemms(seed: int) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("options", "few", "basis"),
     [
-        ("--arch gfx942", 128, "model"),
+        ("--arch gfx942", 16, "model"),
         ("--arch gfx950 --dtype fp8", 128, None),
         ("--arch gfx1100 --dtype fp16", 2, "estimate"),
     ],

@@ -1,4 +1,7 @@
-"""Scores completed by the analytic estimate: for kernels unknown to a model, and for its ties.
+"""Scores completed by the analytic estimate: for kernels unknown to a model, for its ties, and by a veto.
+
+The order of demotions in an answer: kernels measured on this problem stand in front, in the order of their times; then
+those of the first ones that the estimate does not veto, the vetoed ones, and all others.
 
 Plain Python numbers without NumPy, so that quick answers are bit-identical to those of the full command.
 """
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 MOST_TIE_BREAK = 1e-9  # less than differences between leaf sums, more than a double's rounding
+JUDGED = 20  # first kernels of an answer that the estimate may veto
+_TOO_SLOW = 1.3  # times the best estimate among them
 
 
 class Completion(StrEnum):
@@ -48,3 +53,15 @@ def tie_breaks(minus_us: Iterable[float]) -> Callable[[float], float]:
     distinct = sorted(set(minus_us))
     last = max(1, len(distinct) - 1)
     return lambda estimate: MOST_TIE_BREAK * (bisect_left(distinct, estimate) / last)
+
+
+def vetoed(score: Sequence[float], minus_us: Sequence[float]) -> Sequence[float]:
+    """Scores of the first kernels, best first: those that the estimate does not call too slow are put above the others.
+
+    Both parts keep their order, and no kernel falls behind those that follow the first ones.
+    """
+    least = _TOO_SLOW * max(minus_us)
+    if min(minus_us) > least:
+        return score
+    above = score[0] - score[-1] + MOST_TIE_BREAK
+    return [own + above if estimate > least else own for own, estimate in zip(score, minus_us, strict=True)]

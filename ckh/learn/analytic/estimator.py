@@ -10,7 +10,7 @@ import numpy as np
 
 from ckh.archs import load_arch
 from ckh.kernels.compiled import compiled_here
-from ckh.learn.analytic.completed import Completion, filled, tie_breaks
+from ckh.learn.analytic.completed import JUDGED, Completion, filled, tie_breaks, vetoed
 from ckh.learn.analytic.estimate import (
     ESTIMATE_FEATURE,
     PROBLEM_INPUTS,
@@ -22,6 +22,7 @@ from ckh.learn.analytic.estimate import (
 )
 from ckh.learn.models.scoring import ModelInputs
 from ckh.ops import operation
+from ckh.ranking.evaluator import best_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,6 +92,18 @@ class EstimateScores:
         by_shape: list[list[float]] = self._by_shape(problems, pool).tolist()
         breaks: NDArray[np.float64] = np.array([list(map(tie_breaks(minus_us), minus_us)) for minus_us in by_shape])
         return np.asarray(score + breaks[:, self._shape_of])
+
+    def veto(
+        self,
+        score: NDArray[np.float64],
+        problems: Sequence[Problem],
+        pool: Sequence[Kernel],
+        chosen: NDArray[np.intp],
+    ) -> None:
+        """Put the first of the chosen kernels in the order of `vetoed`, in the scores (problems, kernels) of a pool."""
+        first = chosen[best_first(score[:, chosen], JUDGED)]
+        for own, estimated, places in zip(score, self._by_shape(problems, pool), first, strict=True):
+            own[places] = vetoed(own[places].tolist(), estimated[self._shape_of[places]].tolist())
 
     @cached_property
     def inputs(self) -> ModelInputs:

@@ -145,13 +145,14 @@ def _answering(option: _Option, wanted: Wanted) -> Model:
 
 
 def with_estimate(model: Model, ref: ModelRef, wanted: Wanted) -> Model:
-    """Add the estimate to a substitute model: for unknown kernels, and for ties in another element type."""
-    if not has_estimate(wanted):
+    """Add the estimate to a substitute model of one element type: for unknown kernels, or for ties, and with a veto.
+
+    Of AITER's GEMMs on another GPU, it would put fewer winners first (`benchmarks/veto.md`).
+    """
+    if not has_estimate(wanted) or ref.spec.dtype == ANY:
         return model
     if model.spec.op.kernels.knows is not None and (knows := model.spec.op.kernels.knows(model.path)) is not None:
         return Model(model.path, model.spec, EstimateScores(wanted), Completion.FILLED, knows)
-    if ref.spec.dtype in (ANY, wanted.dtype):
-        return model
     return Model(model.path, model.spec, EstimateScores(wanted), Completion.TIE_BROKEN)
 
 

@@ -163,7 +163,9 @@ def _score_together(
     score, speeds = model.score_pool(to_run, pool, tflops=has_speeds and not is_alone)
     ends = np.cumsum([len(members) for members in classes])
     classes_of: list[_Ordered] = []
-    for candidates, of_class in zip(by_class, np.split(score, ends[:-1]), strict=True):
+    for candidates, end, of_class in zip(by_class, ends.tolist(), np.split(score, ends[:-1]), strict=True):
+        if model.estimate is not None and not model.is_estimate and len(candidates.chosen):
+            model.estimate.veto(of_class, to_run[end - len(of_class) : end], pool, candidates.chosen)
         own = of_class if len(candidates.chosen) == len(pool) else of_class[:, candidates.chosen]
         classes_of.append(_ordered(own, candidates.chosen, top, first))
     places = np.zeros((len(to_run), max(ordered.places.shape[1] for ordered in classes_of)), np.intp)
