@@ -87,7 +87,6 @@ def _held_out(name: str, seed: int | None, share: float) -> tuple[Prepared, Floa
         seed=ours["seed"] if seed is None else seed,
         folds=0,
         prior=ours.get("prior", 0.0),
-        lambdarank=ours.get("lambdarank", 0.0),
         params=params,
     )
     paths = [ROOT / "data" / file for file in DATA[name]]

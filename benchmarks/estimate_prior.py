@@ -46,7 +46,7 @@ def random_pairs(dataset: Dataset, pairs: int, seed: int) -> Dataset:
 def options_of(learned: Dataset, prior: float) -> TrainOptions:
     """The defaults of `ckh train` for a dataset, with a prior of this weight, or none."""
     defaults = learned.op.training.defaults(len(learned))
-    return replace(defaults, targets=(), folds=0, jobs=1, prior=prior, lambdarank=defaults.lambdarank * (prior > 0))
+    return replace(defaults, targets=(), folds=0, jobs=1, prior=prior)
 
 
 def chosen(learned: Dataset, held_out: Dataset, options: TrainOptions) -> NDArray[np.float64]:

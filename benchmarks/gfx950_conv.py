@@ -70,7 +70,7 @@ def without_law(learned: Dataset) -> TrainOptions:
     """A recipe of 600 trees of 31 leaves trained on logarithms of efficiency, for which a target was stated."""
     options = defaults(learned)
     params = replace(options.params, n_estimators=600, num_leaves=31, path_smooth=0.0)
-    return replace(options, rank=RankObjective.RELATIVE, prior=0.0, lambdarank=0.0, params=params)
+    return replace(options, rank=RankObjective.RELATIVE, prior=0.0, params=params)
 
 
 def chosen(learned: Dataset, held_out: Dataset, options: TrainOptions) -> NDArray[np.float64]:

@@ -79,9 +79,8 @@ class TrainOptions:
     requested, since only `Model.predict` and the export to LightGBM use them. `jobs` threads do not affect the result.
     With 0 folds there is no cross-validation, and models have all of their trees. A regression of efficiency also gets,
     with weight `prior` relative to 1, the trees of a time model fitted to the rows, if the operation has a time model
-    and each kernel was measured often enough (`learn.analytic.prior`). With such a time model it also gets the trees of
-    a LambdaRank, scaled to its own scores, with weight `lambdarank` relative to 1. With a `prior`, where the analytic
-    estimate of all kernels is known, the trees correct it, with neither of these (`learn.analytic.corrected`).
+    and each kernel was measured often enough (`learn.analytic.prior`). With a `prior`, where the analytic estimate of
+    all kernels is known, the trees correct it instead (`learn.analytic.corrected`).
     """
 
     targets: tuple[str, ...] = (TFLOPS,)
@@ -102,7 +101,6 @@ class TrainOptions:
         default=1,
     )
     prior: float = 0.0
-    lambdarank: float = 0.0
     params: TreeParams = field(default_factory=TreeParams)
 
     @property
@@ -124,7 +122,6 @@ _SIZES = (
 _LARGE = TreeParams(200, 0.1, 255, colsample_bytree=0.4)
 _EARLY_OF_LARGE = 25  # rounds, at twice the learning rate
 _PRIOR = 1.0
-_LAMBDARANK, _FEWEST_OF_LAMBDARANK = 1.0, 2000  # not tested with fewer rows
 
 # Trees of unlimited depth on all rows, with little regularization.
 PLAIN_TREES = TreeParams(
@@ -147,6 +144,5 @@ def sized_options(rows: int) -> TrainOptions:
     for most, params in _SIZES:
         if rows <= most:
             prior = _PRIOR if params is _SIZES[0][1] else 0.0
-            beside = _LAMBDARANK if prior and rows >= _FEWEST_OF_LAMBDARANK else 0.0
-            return TrainOptions(rank=RankObjective.EFFICIENCY, prior=prior, lambdarank=beside, params=params)
+            return TrainOptions(rank=RankObjective.EFFICIENCY, prior=prior, params=params)
     return TrainOptions(rank=RankObjective.EFFICIENCY, early_stopping=_EARLY_OF_LARGE, params=_LARGE)

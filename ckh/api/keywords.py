@@ -51,7 +51,6 @@ class TrainKeywords(TypedDict, total=False):
     seed: int
     jobs: int
     prior: float
-    lambdarank: float
     n_estimators: int
     learning_rate: float
     num_leaves: int

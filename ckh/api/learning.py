@@ -87,8 +87,6 @@ def _options(defaults: TrainOptions, params: dict[str, Any], given: dict[str, An
         defaults = replace(defaults, targets=(), rank=RankObjective.LAMBDARANK)
     if given.get("rank", defaults.rank) is not RankObjective.EFFICIENCY:
         given = {"prior": 0.0, **given}
-    if not given.get("prior", defaults.prior):
-        given = {"lambdarank": 0.0, **given}
     return replace(defaults, **given, params=replace(defaults.params, **params))
 
 

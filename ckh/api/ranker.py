@@ -41,7 +41,6 @@ class KernelRanker(BaseEstimator):  # type: ignore[misc]
         colsample_bytree: share of the features per tree.
         folds: folds of the validation that determines the number of trees; 0: all trees.
         prior: weight of analytic times.
-        lambdarank: weight of the additional LambdaRank.
         seed: random seed.
         jobs: maximum number of threads; None: one per core.
 
@@ -61,7 +60,6 @@ class KernelRanker(BaseEstimator):  # type: ignore[misc]
         colsample_bytree: float | None = None,
         folds: int | None = None,
         prior: float | None = None,
-        lambdarank: float | None = None,
         seed: int | None = None,
         jobs: int | None = None,
     ) -> None:
@@ -72,7 +70,6 @@ class KernelRanker(BaseEstimator):  # type: ignore[misc]
         self.colsample_bytree = colsample_bytree
         self.folds = folds
         self.prior = prior
-        self.lambdarank = lambdarank
         self.seed = seed
         self.jobs = jobs
 

@@ -13,8 +13,8 @@ import pytest
 from ckh.assess.times import times_of
 from ckh.errors import UsageError
 from ckh.learn.analytic import prior
-from ckh.learn.analytic.prior import PriorRows, _coefficients, _LawRows, has_prior, prior_rows
-from ckh.learn.training.boosting import _LAMBDARANK_TREES, Boosting, fit_rounds, make_fit
+from ckh.learn.analytic.prior import PRIOR_TREES, PriorRows, _coefficients, _LawRows, has_prior, prior_rows
+from ckh.learn.training.boosting import Boosting, fit_rounds, make_fit
 from ckh.learn.training.feature_matrix import FeatureMatrix
 from ckh.learn.training.prepared import prepare
 from ckh.learn.training.train import train
@@ -167,34 +167,9 @@ def test_the_model_is_the_mean_of_trees_and_prior() -> None:
 
 
 @pytest.mark.slow
-def test_a_lambdarank_is_scaled_to_the_models_scores() -> None:
-    """With weight 0.5, scores move by a third of the LambdaRank's, scaled to the model's spread within problems."""
-    data = lawful()
-    quiet = lambda _steps, _text: None  # noqa: E731
-    with_both = train(data, replace(OPTIONS, lambdarank=0.5), quiet).targets["rank"]
-    without = train(data, OPTIONS, quiet).targets["rank"]
-    columns = {name: data.frame[name].to_numpy() for name in data.op.training.input_columns}
-    matrix = FeatureMatrix(data.op.training.engine, columns, data.hardware())
-    score, own = (matrix.predict(lightgbm.Booster(model_str=item.text)) for item in (with_both, without))
-    beside = 3.0 * score - 2.0 * own
-
-    def spread(values: NDArray[np.float64]) -> float:
-        problems = range(int(data.problem_ids.max()) + 1)
-        return float(np.mean([values[data.problem_ids == problem].std() for problem in problems]))
-
-    assert spread(beside) == pytest.approx(spread(own), rel=0.01)
-    alone = replace(OPTIONS, prior=0.0, rank=RankObjective.LAMBDARANK, params=_LAMBDARANK_TREES)
-    text = train(data, alone, quiet).targets["rank"].text
-    assert with_both.trees == without.trees + text.count("\nTree=")
-    ranks = matrix.predict(lightgbm.Booster(model_str=text))
-    assert beside == pytest.approx(ranks * spread(own) / spread(ranks), abs=0.02 * float(np.abs(beside).max()))
-    assert train(data, replace(OPTIONS, lambdarank=0.5), quiet).targets["rank"].text == with_both.text
-
-
-@pytest.mark.slow
-def test_out_of_fold_scores_include_the_lambdarank() -> None:
+def test_out_of_fold_scores_include_the_prior() -> None:
     """Out-of-fold predictions equal those of a model of the same rows, up to its text's rounding; each tree counts."""
-    data, options = lawful(), replace(OPTIONS, lambdarank=1.0)
+    data, options = lawful(), OPTIONS
     steps: list[int] = []
     boosting = Boosting(prepare(data, options), options, lambda count, _text: steps.append(count))
     fit, rows = make_fit(RANK, data, options.rank), np.arange(len(data))
@@ -203,13 +178,7 @@ def test_out_of_fold_scores_include_the_lambdarank() -> None:
     assert result == pytest.approx(
         lightgbm.Booster(model_str=text).predict(boosting.prepared.matrix.take(rows)), abs=0.01
     )
-    assert sum(steps) == len(steps) - 1 == fit_rounds(options, RANK) > _LAMBDARANK_TREES.n_estimators
-
-
-def test_a_lambdarank_needs_a_prior() -> None:
-    """Without a prior there is nothing to combine it with."""
-    with expect_refusal(UsageError, "conflicting-options", "LambdaRank"):
-        train(lawful(), replace(OPTIONS, prior=0.0, lambdarank=1.0), lambda _steps, _text: None)
+    assert sum(steps) == len(steps) - 1 == fit_rounds(options, RANK) > PRIOR_TREES.n_estimators
 
 
 @pytest.mark.slow
@@ -235,4 +204,3 @@ def test_defaults_grow_with_the_rows() -> None:
     few, some, many = (sized_options(rows) for rows in (3_700, 26_000, 190_000))
     assert [train_options.params.num_leaves for train_options in (few, some, many)] == [31, 63, 255]
     assert [item.prior for item in (few, some, many)] == [1.0, 0.0, 0.0]
-    assert [item.lambdarank for item in (few, some, many, sized_options(1_999))] == [1.0, 0.0, 0.0, 0.0]

@@ -355,18 +355,6 @@ def test_few_rows_take_few_threads(rows: int, threads: int, monkeypatch: pytest.
     assert fitting._parameters(fit, options.params)["n_jobs"] == threads
 
 
-def test_a_lambdarank_is_scaled_to_the_spread_of_the_scores() -> None:
-    """The factor gives both the same mean deviation within problems; scores that do not differ get none."""
-    problem = np.repeat(np.arange(3), 5)
-    scores = np.random.default_rng(0).normal(size=15) + 100.0 * problem
-    matrix = SimpleNamespace(predict=lambda model, rows: model[rows])
-    prepared: Any = SimpleNamespace(dataset=SimpleNamespace(problem_ids=problem), matrix=matrix)
-    fitting = boosting.Boosting(prepared, TrainOptions(), lambda _steps, _text: None)
-    rows, prior = np.arange(15), boosting.Prior(scores, 1.0)
-    assert fitting.lambdarank_scale(rows, scores, prior, 4.0 * scores) == pytest.approx(0.25)
-    assert fitting.lambdarank_scale(rows, scores, prior, np.ones(15)) == 0.0
-
-
 def test_the_lead_is_the_error_on_kernels_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """With planted scores it is that of plain loops, of a third of the tiles or pipelines, on held-out problems."""
     scores = np.random.default_rng(3).normal(size=len(measured().valid()))

@@ -36,9 +36,6 @@ _MANY_ROWS = 60_000
 # With fewer, threads wait longer than they work: next to two busy processes on two cores, 2,520 rows took two threads
 # five times as long as one, and six times the CPU time.
 _ROWS_A_THREAD = 4_000
-# For a LambdaRank combined with a model of efficiency. Tested with 7, 15 and 31 leaves, with and without smoothing, on
-# gfx950's convolutions: no better on five folds than without it, and better across files in both directions.
-_LAMBDARANK_TREES = TreeParams(400, 0.05, 15, colsample_bytree=0.4, path_smooth=20.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,9 +78,8 @@ class Prior(NamedTuple):
 
 
 def fit_rounds(options: TrainOptions, target: str) -> int:
-    """Maximum number of boosting rounds of a fit, with its prior and LambdaRank."""
-    others = PRIOR_TREES.n_estimators + bool(options.lambdarank) * _LAMBDARANK_TREES.n_estimators
-    return options.params.n_estimators + bool(options.prior and target == RANK) * others
+    """Maximum number of boosting rounds of a fit, with its prior."""
+    return options.params.n_estimators + bool(options.prior and target == RANK) * PRIOR_TREES.n_estimators
 
 
 class Boosting:
@@ -182,40 +178,15 @@ class Boosting:
         model = lightgbm.train(parameters, data, PRIOR_TREES.n_estimators, callbacks=[self._count])
         return Prior(model, options.prior)
 
-    def lambdarank(self, rows: NDArray[np.int64]) -> Any:
-        """Train the LambdaRank that is combined with a model of efficiency and its prior; None if not requested."""
-        if not self.options.lambdarank:
-            return None
-        fit = make_fit(RANK, self.prepared.dataset, RankObjective.LAMBDARANK)
-        parameters = self._parameters(fit, _LAMBDARANK_TREES)
-        data, trees = self._rows(fit, rows, parameters), _LAMBDARANK_TREES.n_estimators
-        return lightgbm.train(parameters, data, trees, callbacks=[self._count])
-
-    def lambdarank_scale(self, rows: NDArray[np.int64], model: Any, prior: Prior, lambdarank: Any) -> float:
-        """Factor that gives a LambdaRank's scores the same spread within problems as the model with its prior."""
-        problem = np.unique(self.prepared.dataset.problem_ids[rows], return_inverse=True)[1]
-        spread = _spread_within(self._with_prior(model, prior, rows), problem)
-        lambdarank_spread = _spread_within(self.prepared.matrix.predict(lambdarank, rows), problem)
-        return spread / lambdarank_spread if lambdarank_spread > 0 else 0.0
-
     def predicted(
         self, fit: Fit, model: Any, rows: NDArray[np.int64], others: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """Predict other rows with a `lightgbm.Booster`, and the prior and LambdaRank fitted to the same rows."""
+        """Predict other rows with a `lightgbm.Booster`, and the prior fitted to the same rows."""
         prior = self.prior(fit, rows)
         if prior is None:
             return self.prepared.matrix.predict(model, others)
-        score, lambdarank = self._with_prior(model, prior, others), self.lambdarank(rows)
-        if lambdarank is None:
-            return score
-        weight = self.options.lambdarank
-        factor = weight * self.lambdarank_scale(rows, model, prior, lambdarank)
-        return (score + factor * self.prepared.matrix.predict(lambdarank, others)) / (1.0 + weight)
-
-    def _with_prior(self, model: Any, prior: Prior, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Weighted mean of the predictions of a model and its prior."""
         matrix, weight = self.prepared.matrix, prior.weight
-        return (matrix.predict(model, rows) + weight * matrix.predict(prior.model, rows)) / (1.0 + weight)
+        return (matrix.predict(model, others) + weight * matrix.predict(prior.model, others)) / (1.0 + weight)
 
     def _parameters(self, fit: Fit, trees: TreeParams) -> dict[str, Any]:
         """LightGBM's parameters, without the number of trees."""
@@ -270,10 +241,3 @@ class Boosting:
         """LightGBM's arguments with the feature names."""
         engine = self.prepared.dataset.op.training.engine
         return {"feature_name": list(engine.names), "categorical_feature": list(engine.categorical)}
-
-
-def _spread_within(score: NDArray[np.float64], problem: NDArray[np.int64]) -> float:
-    """Mean over problems, numbered from 0, of the standard deviation of a problem's scores."""
-    count = np.bincount(problem)
-    mean = np.bincount(problem, score) / count
-    return float(np.sqrt(np.bincount(problem, (score - mean[problem]) ** 2) / count).mean())

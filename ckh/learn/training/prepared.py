@@ -157,12 +157,6 @@ def check_options(options: TrainOptions, start: Start | None) -> None:
             "omit prior",
             "conflicting-options",
         ),
-        (
-            options.lambdarank and not options.prior,
-            "an additional LambdaRank needs a model of efficiency with a prior",
-            "omit lambdarank",
-            "conflicting-options",
-        ),
     ):
         if is_wrong:
             raise UsageError(what, hint, code=code)

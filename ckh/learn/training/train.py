@@ -240,10 +240,6 @@ def _fitted(boosting: Boosting, validated: Validated) -> TrainedTarget:
         text = scale_leaves(text, validated.correction)
     if (prior := boosting.prior(fit, rows)) is not None:
         text, trees = _mean(text, prior.model.model_to_string(), prior.weight), trees + prior.model.num_trees()
-        if (lambdarank := boosting.lambdarank(rows)) is not None:
-            scale = boosting.lambdarank_scale(rows, final, prior, lambdarank)
-            text = _mean(text, lambdarank.model_to_string(), options.lambdarank, scale)
-            trees += lambdarank.num_trees()
     names = prepared.dataset.op.training.engine.names
     counts = final.feature_importance()
     if prepared.start is not None:  # LightGBM counts no splits of joined trees, whose gains were removed
@@ -259,9 +255,9 @@ def _fitted(boosting: Boosting, validated: Validated) -> TrainedTarget:
     )
 
 
-def _mean(first: str, second: str, weight: float, scale: float = 1.0) -> str:
-    """Weighted mean of two models, 1 : weight; the scores of the second are scaled before."""
-    both = scale_leaves(first, 1.0 / (1.0 + weight)), scale_leaves(second, scale * weight / (1.0 + weight))
+def _mean(first: str, second: str, weight: float) -> str:
+    """Weighted mean of two models, 1 : weight."""
+    both = scale_leaves(first, 1.0 / (1.0 + weight)), scale_leaves(second, weight / (1.0 + weight))
     return shorten(join_trees(both))
 
 

@@ -308,8 +308,6 @@ def _how(trained: Trained) -> dict[str, Any]:
         said |= {"prior": options.prior, "correction": made.correction}
     elif options.prior and has_prior(trained.dataset, np.arange(len(trained.dataset))):
         said["prior"] = options.prior
-        if options.lambdarank:
-            said["lambdarank"] = options.lambdarank
     return said
 
 

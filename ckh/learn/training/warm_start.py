@@ -108,21 +108,19 @@ def continued(start: Start, options: TrainOptions) -> TrainOptions:
         rank=start.objective or options.rank,
         folds=options.folds or _FOLDS,
         prior=0.0,
-        lambdarank=0.0,
         params=replace(start.params, n_estimators=NEW_TREES),
     )
 
 
 def recipe_of(start: Start, options: TrainOptions) -> TrainOptions:
     """Options that a model was trained with, as far as its files state them, with the folds of others."""
-    seed, prior, lambdarank = (start.manifest.get(name) for name in ("seed", "prior", "lambdarank"))
+    seed, prior = (start.manifest.get(name) for name in ("seed", "prior"))
     return replace(
         options,
         targets=(),
         rank=start.objective or options.rank,
         seed=seed if isinstance(seed, int) else options.seed,
         prior=prior if isinstance(prior, (int, float)) else 0.0,
-        lambdarank=lambdarank if isinstance(lambdarank, (int, float)) else 0.0,
         params=start.params,
     )
 
