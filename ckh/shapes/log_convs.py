@@ -137,7 +137,7 @@ def call_block(line: str) -> Iterator[StatedShape]:
         return
     each = [[*map(int, sizes.split(","))] for sizes in re.findall(r"[\d, ]*\d", lists[1])]
     named = dict(zip(("pad", "stride", "dilation"), each, strict=True))
-    shape = _of_tensors(tensors["x"], tensors["w"], named, 0, "", FORMATS["miopen_calls"][call["direction"]])
+    shape = _of_tensors(tensors, named, 0, "", FORMATS["miopen_calls"][call["direction"]])
     yield StatedShape(shape, rank=0 if call["rest"] in ("", "Immediate") else SEARCHED)
 
 
@@ -223,9 +223,7 @@ def _traced(
     if "True" in inputs and of["rank"] == 0 and inputs.index("True") == of["transposed"]:
         raise UsageError("transposed convolutions of a trace", code="unsupported")
     if len(lists) < of["lists"] or not x or not w:
-        raise UsageError(
-            "convolutions of a trace without their strides (record_shapes=True states them)", code="unsupported"
-        )
+        raise UsageError("convolutions of a trace without strides, which record_shapes=True states", code="unsupported")
     own = dict(zip(of["names"], lists[-of["lists"] :], strict=False))
     masks = next((text for text in inputs if text.startswith(("[True", "[False"))), "[True, True")
     wanted = [name == "True" for name in re.findall(r"True|False", masks)]
@@ -233,11 +231,12 @@ def _traced(
         if is_wanted:
             ndim = len(x) - 2
             each = {name: values * (ndim if len(values) == 1 else 1) for name, values in own.items()}
-            shape = _of_tensors(x, w, each, groups, dtype_name(dtypes[of["x"]]) if dtypes else "", variant)
+            stated = {"x": x, "w": w, "y": sizes[0] if of["x"] else ()}
+            shape = _of_tensors(stated, each, groups, dtype_name(dtypes[of["x"]]) if dtypes else "", variant)
             yield StatedShape(shape, rank=of["rank"])
 
 
-def graph_shapes(document: Any) -> Iterator[StatedShape | str]:
+def graph_shapes(document: Any, where: str) -> Iterator[StatedShape | str]:
     """The convolutions and products of a hipDNN graph, and the types of other nodes, which are left out."""
     try:
         tensors = {tensor["uid"]: tensor for tensor in document["tensors"]}
@@ -254,28 +253,30 @@ def graph_shapes(document: Any) -> Iterator[StatedShape | str]:
                 given = node["parameters"]
                 lists = {"left": given["pre_padding"], "right": given.get("post_padding", given["pre_padding"])}
                 lists |= {name: given[name] for name in ("stride", "dilation")}
-                x, w = (of[name] if name in of else of[f"d{name}"] for name in "xw")
-                dtype = dtype_name(x.get("data_type", ""))
-                shape = _of_tensors(x["dims"], w["dims"], lists, 0, dtype, _OF_HIPDNN["variants"][kind])
-                yield StatedShape(shape)
+                stated = {name: of.get(name, of.get(f"d{name}", {})) for name in "xwy"}
+                sizes = {name: tensor.get("dims", ()) for name, tensor in stated.items()}
+                dtype = dtype_name(stated["x"].get("data_type", ""))
+                yield StatedShape(_of_tensors(sizes, lists, 0, dtype, _OF_HIPDNN["variants"][kind]))
             else:
                 yield f"hipDNN's {kind:.40}"
+    except UsageError as error:
+        raise DataError(f"{where}: {error.message}", code=error.code) from error
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
-        raise DataError(f"not a graph of hipDNN: {type(error).__name__} {error}"[:200], code="bad-field") from error
+        what = f"not a graph of hipDNN: {type(error).__name__} {error}"
+        raise DataError(f"{where}: {what:.200}", code="bad-field") from error
 
 
 def _of_tensors(
-    x: Sequence[int],
-    w: Sequence[int],
-    lists: Mapping[str, Sequence[int]],
-    groups: int,
-    dtype: str,
-    variant: str,
+    of: Mapping[str, Sequence[int]], lists: Mapping[str, Sequence[int]], groups: int, dtype: str, variant: str
 ) -> Convolution:
-    """The convolution of an input and a filter; 0 groups: as many as the channels are more than the filter's."""
+    """The convolution of an input x, a filter w and a stated output y; 0 groups: channels of x by those of w."""
+    x, w = of["x"], of["w"]
     g = groups or max(x[1] // max(w[1], 1), 1)
     both = {"left": lists.get("pad", ()), "right": lists.get("pad", ())} | dict(lists)
-    return _per_group((g, x[0], w[0] // g, x[1] // g), both | {"spatial": x[2:], "taps": w[2:]}, dtype, variant)
+    shape = _per_group((g, x[0], w[0] // g, x[1] // g), both | {"spatial": x[2:], "taps": w[2:]}, dtype, variant)
+    if of.get("y"):
+        shape.require_output(of["y"][1:])
+    return shape
 
 
 def _per_group(

@@ -282,7 +282,7 @@ def _tallied(source: Source, wanted: RunOptions) -> SourceLayers:
             tally.add_time(key, table_layer.time)
             tally.account.use()
     elif source.kind is SourceKind.GRAPH:
-        for stated in graph_shapes(read_json(source.path)):
+        for stated in graph_shapes(read_json(source.path), source.name):
             if isinstance(stated, str):
                 tally.account.leave_out(stated)
             else:

@@ -105,6 +105,9 @@ def test_blocks_of_the_api_trace(tmp_path: Path) -> None:
         "conv_forward_fp16_nhwgc_2d_n1_c24_k24_g3_i340x34_f3x5_s2x1_p1x2_d1x1": 2,
         "conv_bwd_data_fp16_nhwgc_2d_n2_c4_k16_g1_i13x4_f1x1_s2x1_p1x2_d1x1": 1,
     }
+    for wrong in ("yDesc = {1, 24, 170, 33}", "yDesc = {1, 8, 170, 34}"):
+        with expect_refusal(DataError, "impossible-problem", "some.log:1", "24x170x34"):
+            counts(tmp_path, trace("miopenConvolutionForward", *forward[:2], wrong))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +194,7 @@ def test_scaled_products_of_hipblaslt(tmp_path: Path) -> None:
     assert counts(tmp_path, command.replace("scaleA 1", "scaleA 0"), *RESULT, RESULT[1]) == {plain: 1}
     assert counts(tmp_path, *RESULT, RESULT[1]) == {plain: 2}
     blocks = BENCH.format(scale=3, type="f4") + " --b_type f4_r"
-    assert counts(tmp_path, blocks) == {"aiter_gemm_a4w4_blockscale_ck_pk_fp4_cu0_m16_n8192_k1024": 1}
+    assert counts(tmp_path, blocks) == {"aiter_gemm_a4w4_blockscale_pk_fp4_cu0_m16_n8192_k1024": 1}
 
 
 def test_unsupported_rows_of_tunable_op_are_counted(tmp_path: Path) -> None:

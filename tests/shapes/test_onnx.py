@@ -502,6 +502,31 @@ def test_sizes_of_zero(tmp_path: Path) -> None:
         ckh.shapes.read(path)
 
 
+@pytest.mark.parametrize("exists", [True, False])
+def test_external_data_is_not_opened(exists: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Weights need no values; a shape that is stored outside the model's folder is an error of one line."""
+    if exists:
+        (tmp_path / "outside.bin").write_bytes(np.array([4, 6], np.int64).tobytes())
+    (tmp_path / "models").mkdir()
+    path = tmp_path / "models" / "model.onnx"
+    save(path, [node("Reshape", "x s", "r"), node("MatMul", "r w", "out")], {"x": [1, 3, 8]}, {"w": (6, 2), "s": (2,)})
+    model = onnx.load(str(path))
+    for tensor in model.graph.initializer:
+        tensor.data_type = onnx.TensorProto.INT64 if tensor.name == "s" else tensor.data_type
+        tensor.ClearField("raw_data")
+        onnx.external_data_helper.set_external_data(_with_bytes(tensor), "../outside.bin", 0, 16)
+        tensor.ClearField("raw_data")
+    onnx.save(model, str(path))
+    assert run(["shapes", str(path)]) == ExitCode.BAD_DATA
+    expect_error(capsys.readouterr().err, "missing-field", path, "'r'")
+
+
+def _with_bytes(tensor: Any) -> Any:
+    """A tensor with bytes, without which the package refuses to mark its data as external."""
+    tensor.raw_data = b"0"
+    return tensor
+
+
 def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the package the extra is named."""
     monkeypatch.setitem(__import__("sys").modules, "onnx", None)

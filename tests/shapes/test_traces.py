@@ -148,6 +148,21 @@ def test_graphs_of_hipdnn(document: dict[str, Any], text: str, tmp_path: Path) -
     assert counts(shapes_of([str(path)])) == {text.replace("bf16", "fp16"): 1}
 
 
+def test_stated_outputs_are_those_of_the_operands(tmp_path: Path) -> None:
+    """A gradient in a trace, and a tensor of a graph, of other sizes than the convolution has are refused with both."""
+    gradient = backward("[True, False, False]")
+    gradient["args"]["Input Dims"][0] = [8, 32, 27, 28]
+    with expect_refusal(DataError, "impossible-problem", "32x28x28", "32x27x28"):
+        read(tmp_path, [gradient])
+    path = tmp_path / "graph.json"
+    for kind, given, made in (("Fwd", {"x": 1, "w": 2}, {"y": 3}), ("Wrw", {"dy": 3, "x": 1}, {"dw": 2})):
+        document = graph(f"Convolution{kind}", given, made)
+        document["tensors"][2]["dims"] = [8, 16, 28, 28]
+        path.write_text(json.dumps(document), encoding="utf-8")
+        with expect_refusal(DataError, "impossible-problem", path, "32x28x28", "16x28x28"):
+            ckh.shapes.read(str(path))
+
+
 def test_other_nodes_of_a_graph_are_counted(tmp_path: Path) -> None:
     """With their type; a graph that lacks a field is refused."""
     document = graph("ConvolutionFwd", {"x": 1, "w": 2}, {"y": 3})
@@ -157,5 +172,5 @@ def test_other_nodes_of_a_graph_are_counted(tmp_path: Path) -> None:
     assert [*shapes_of([str(path)]).left_out.values()] == [2]
     del document["nodes"][0]["parameters"]["stride"]
     path.write_text(json.dumps(document), encoding="utf-8")
-    with expect_refusal(DataError, "bad-field", "stride"):
+    with expect_refusal(DataError, "bad-field", path, "stride"):
         ckh.shapes.read(str(path))
