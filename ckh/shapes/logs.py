@@ -44,7 +44,7 @@ MAX_LINE_BYTES = 1 << 16
 _TOO_LARGE, _OTHER_FORM = "too-large", "bad-problem"
 UNSUPPORTED = "unsupported"  # code of shapes without an operation, which is not an error of a source
 MAX_SHAPES = 200_000  # distinct shapes; above that of any model
-READERS: Mapping[str, Callable[[str], Iterator[StatedShape]]] = {
+READERS: dict[str, Callable[[str], Iterator[StatedShape]]] = {
     "MIOpenDriver": driver_line,
     'Problem="conv': driver_line,
     "miopenStatus_t miopen": call_block,
@@ -353,8 +353,5 @@ def _times(before: str) -> int:
 
 @lru_cache(maxsize=1 << 14)  # for a network's lines, which recur in each step
 def _stated(text: str, tokens: Tokens) -> tuple[StatedShape, ...]:
-    readers: dict[str, Callable[[str], Iterator[StatedShape]]] = {
-        **READERS,
-        VLLM_MARK: lambda line: vllm_line(line, tokens),
-    }
+    readers = READERS | {VLLM_MARK: lambda line: vllm_line(line, tokens)}
     return next((shapes for mark, read in readers.items() if mark in text and (shapes := tuple(read(text)))), ())
