@@ -245,7 +245,7 @@ def test_a_broken_hook_is_detected(
 ) -> None:
     """The first instance is ckh's first of Inductor's kernels; with a hook that puts them last it is another."""
     path = tmp_path / "gemms.csv"
-    path.write_text("m,n,k\n4096,4096,4096\n16,1024,4096\n")
+    path.write_text("m,n,k\n4096,4096,4096\n8192,8192,4096\n")
     call = (
         "--problems",
         path,
@@ -271,7 +271,7 @@ def test_a_broken_hook_is_detected(
     code, document = compared(capsys, *call)
     assert code == ExitCode.GATE_FAILED
     assert [item["problem"] for item in only(document)["differences"]] == [
-        GemmProblem(*sizes, "bf16").canonical() for sizes in ((4096, 4096, 4096), (16, 1024, 4096))
+        GemmProblem(*sizes, "bf16").canonical() for sizes in ((4096, 4096, 4096), (8192, 8192, 4096))
     ]
 
 
