@@ -109,7 +109,8 @@ def read_steps(folder: Path) -> Callable[[bytes], object]:
             (folder / name).write_bytes(content)
         tuning: Any = object.__new__(ModelTuning)
         tuning.settings = TuneSettings(("llama3-8b",), device="hip", to="aiter", installed="aiter")
-        tuning.out, tuning._measured_run, tuning._held_out_efficiency, tuning._left_out = folder, None, None, ()
+        tuning.out, tuning._measured_run, tuning._held_out_efficiency = folder, None, None
+        tuning._left_out = tuning._padded = ()
         rows, predicted, _ = tuning._rows("gemm_universal", _SHAPES, None)
         return page(tuning._document("gemm_universal", rows, predicted, None), "15m", ())
 

@@ -135,7 +135,7 @@ def test_errors_on_the_console_are_seen(pages: dict[str, Path]) -> None:
 @pytest.mark.parametrize("width", [390, 1200])
 @pytest.mark.parametrize(
     ("name", "figures", "marks", "tips"),
-    [("model", 5, 4, 50), ("data", 7, 2, 50), ("run", 6, 2, -1)],  # one kind of failures
+    [("model", 5, 4, 50), ("data", 6, 2, 50), ("run", 6, 2, -1)],  # one kind of failures
 )
 def test_a_page_fits_and_shows_every_figure(
     pages: dict[str, Path], name: str, figures: int, marks: int, tips: int, width: int

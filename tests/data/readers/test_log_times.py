@@ -52,8 +52,10 @@ def test_other_kernels_are_named_and_counted(tmp_path: Path) -> None:
     path = log(tmp_path, *samples.library_log()[0].decode().splitlines())
     reading = read_input(path, GFX942)
     assert sorted(row["latency_ms"] for row in reading.rows.table().to_pylist()) == [0.0444, 0.0512]
-    named = ("direct_tile_conv_16c", "DeviceGemmXdlUniversal", "ConvHipImplicitGemmGroupFwdXdlops", "ConvAsm1x1U")
-    named += ("ConvHipImplicitGemmGroupBwdXdlops", "hipblaslt", "mm", "triton_mm_4", "Gemm_Hipblaslt_1234")
+    named = (
+        *("direct_tile_conv_16c", "DeviceGemmXdlUniversal", "ConvHipImplicitGemmGroupFwdXdlops", "ConvAsm1x1U"),
+        *("ConvHipImplicitGemmGroupBwdXdlops", "hipblaslt", "mm", "triton_mm_4", "Gemm_Hipblaslt_1234"),
+    )
     assert {reason.split(",")[0]: count for reason, count in reading.account.known.items()} == {
         f"of {name}": 1 for name in named
     }
