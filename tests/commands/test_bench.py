@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -626,12 +627,24 @@ def test_interrupted_compilation_is_not_a_failed_gate(
         assert (result["ok"], len(result["kernels"]) < result["wanted"]) == (True, True)
 
 
+def two_layers(hip: list[str], channels: int) -> list[str]:
+    """A command line for a layer of this many input channels, and one of 64."""
+    rows = (f"1,{count},64,1,28,28,3,3,1,1" for count in (channels, 64))
+    Path("two.csv").write_text("\n".join(["N,C,K,G,Hi,Wi,Y,X,pad_h,pad_w", *rows]), encoding="utf-8")
+    return [*hip, "--problems", "two.csv"]
+
+
+@pytest.mark.parametrize("channels", [128, 3])
 def test_a_registry_is_written_and_chosen_from(
-    hip: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    channels: int, hip: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The file of --write-registry gives the same plan with --registry; neither measures or compiles anything."""
+    """The file of --write-registry gives the same kernels with --registry; neither measures or compiles anything.
+
+    Without a registry the layer of 3 channels has kernels of its own, AMD's; a registry's are for both layers.
+    """
+    command = two_layers(hip, channels)
     choice = ["--filter", "pipeline == 'mem' and tile_m == 16"]
-    assert run([*hip, *choice, "--write-registry", "mem.json", "--json"]) == ExitCode.OK
+    assert run([*command, *choice, "--write-registry", "mem.json", "--json"]) == ExitCode.OK
     written = document(capsys)
     registry = read_registry(Path("mem.json"), operation("grouped_conv"))
     said = (written["registry"], written["arch"], written["kernels"])
@@ -639,26 +652,38 @@ def test_a_registry_is_written_and_chosen_from(
     assert {(kernel.pipeline, kernel.tile_m) for kernel in registry.kernels} == {("mem", 16)}
     outlooks = []
     for options in (choice, ["--registry", "mem.json"]):
-        assert run([*hip, *options, "--dry-run", "--json"]) == ExitCode.OK
+        assert run([*command, *options, "--dry-run", "--json"]) == ExitCode.OK
         outlook = document(capsys)
         outlooks.append((outlook["kernels"], outlook["problems"], outlook["pairs"]))
-    assert outlooks[0] == outlooks[1]
-    assert run([*hip, "--registry", "mem.json", "--write-registry", "again.json"]) == ExitCode.OK
-    expect_values(capsys.readouterr().out, len(registry.kernels), "gfx942", "again.json")
+    count = len(registry.kernels)
+    usual = {kernel for kernel in conv_pool(Direction.FORWARD, load_arch("gfx942")) if kernel in {*registry.kernels}}
+    assert (len(usual) < count) == (channels == 3)
+    assert outlooks == [(count, 2, count if channels == 3 else 2 * count), (count, 2, 2 * count)]
+    assert run([*command, "--registry", "mem.json", "--write-registry", "again.json"]) == ExitCode.OK
+    expect_values(capsys.readouterr().out, count, "gfx942", "again.json")
     assert Path("again.json").read_bytes() == Path("mem.json").read_bytes()
     assert not Path("run").exists()
 
 
-def test_splits_of_k_go_through_a_registry(hip: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Backward weight is planned with each split; with a registry that has them, nothing is duplicated."""
-    weight = [*hip, "--variant", "bwd_weight", "--filter", "pipeline == 'mem' and tile_m == 16"]
+@pytest.mark.parametrize("channels", [128, 3])
+def test_splits_of_k_go_through_a_registry(channels: int, hip: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Backward weight is planned with each split; with a registry that has them, nothing is duplicated.
+
+    Of the kernels for 3 channels, those whose sums cannot be added atomically run without a split alone.
+    """
+    choice = ["--variant", "bwd_weight", "--filter", "pipeline == 'mem' and tile_m == 16"]
+    weight = [*two_layers(hip, channels), *choice]
     counts = []
     for splits in ("2", "1,4"):
         assert run([*weight, "--split-k", splits, "--dry-run", "--json"]) == ExitCode.OK
         counts.append(document(capsys)["kernels"])
-    assert counts[1] == 2 * counts[0]
     assert run([*weight, "--split-k", "1,4", "--write-registry", "split.json"]) == ExitCode.OK
     capsys.readouterr()
+    kernels = {*read_registry(Path("split.json"), operation("grouped_conv")).kernels}
+    alone = [kernel for kernel in kernels if kernel.split_k == 1 and replace(kernel, split_k=4) not in kernels]
+    assert bool(alone) == (channels == 3)
+    assert all(kernel.streamk or kernel.vector_c % 2 for kernel in alone)
+    assert counts[1] == len(kernels) == 2 * counts[0] + len(alone)
     for options in ([], ["--split-k", "1,4"], ["--split-k", "4,1,4"]):
         assert run([*weight, "--registry", "split.json", *options, "--dry-run", "--json"]) == ExitCode.OK
         assert document(capsys)["kernels"] == counts[1]
