@@ -175,7 +175,9 @@ def test_an_interrupted_run_prints_how_to_continue(
     args: list[str], number: signal.Signals, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """SIGINT, SIGTERM and SIGHUP end a run with code 130 and its summary; the printed command completes it."""
+    before = signal.signal(number, signal.default_int_handler)  # a process started by nohup ignores SIGHUP
     process = start([*args, *MANY_SAMPLES, "--json"])
+    signal.signal(number, before)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == ExitCode.INTERRUPTED
