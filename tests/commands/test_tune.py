@@ -315,7 +315,7 @@ def test_convolutions_of_some_directions(
 def test_times_of_the_consumers_own_tables(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A shape in AITER's table has its kernel and time there, labelled as measured by AITER; others have neither."""
     program = write_aiter(tmp_path / "aiter", {7: KERNEL}, table_row(16, KERNEL, 7, 12.5), "")
-    texts = [f"aiter_gemm_a8w8_bpreshuffle_ck_fp8_cu0_m{m}_n9216_k4096" for m in (16, 4096)]
+    texts = [f"aiter_gemm_a8w8_bpreshuffle_fp8_cu0_m{m}_n9216_k4096" for m in (16, 4096)]
     out = tmp_path / "tuned"
     line = ["tune", *texts, "--arch", "gfx950", "--to", "aiter", "--installed", str(program), "--out", str(out)]
     assert run([*line, "--json"]) == ExitCode.OK

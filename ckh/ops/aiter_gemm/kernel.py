@@ -293,7 +293,7 @@ def _rules(family: str, library: str, arch: str) -> ProblemRules:
 def candidates(problem: AiterGemm, arch: ArchSpec, _model: Path | None = None) -> Candidates[AiterKernel]:
     """Return the kernels to rank. Which others reject a problem, AITER detects only at run time."""
     pool = kernel_pool(problem.family, problem.library, arch.name)
-    why = f"there are no kernels of {problem.library} for {problem.family} on {arch.name}"
+    why = f"there are no kernels of {problem.family} ({problem.library} library) on {arch.name}"
     chosen, reasons = _rules(problem.family, problem.library, arch.name).judge(problem)
     by_problem = dict(reasons.most_common())
     return Candidates(pool, chosen, by_problem if pool else {why: 1}, by_problem=by_problem)

@@ -126,7 +126,8 @@ def test_an_export_writes_the_best_over_the_libraries_that_aiter_builds(tmp_path
         line = ["export", "--to", "aiter", "--arch", "gfx950", "--problems", str(tmp_path / "one.txt")]
         (tmp_path / "one.txt").write_text(text + "\n")
         assert run([*line, "--installed", str(root), "--out", str(out)]) == ExitCode.OK
-        (row,) = csv.DictReader((out / "predicted" / f"{FAMILY}_tuned_gemm.csv").open())
+        table = (out / "predicted" / f"{FAMILY}_tuned_gemm.csv").read_text()
+        (row,) = csv.DictReader(table.splitlines())
         expected = FIRST[LARGE][0] if len(libraries) > 1 else "ck"
         assert (row["libtype"], parse_kernel(row["kernelName"]).library) == (expected, expected)
         pool = kernel_pool(FAMILY, expected, "gfx950")
